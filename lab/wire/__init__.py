@@ -1,0 +1,1 @@
+"""From a capture file to what Dask said: pcap -> tcp -> comm -> ops. Knows nothing of labs."""
