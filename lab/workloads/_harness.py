@@ -1,0 +1,182 @@
+"""What every workload shares: the command line, the wait for workers, the clock, the check, the file.
+
+A workload is one file with one function and nothing from the lab, so that it also runs on any cluster:
+
+    def prepare(client, size=10_000, chunk=1_000) -> Job: ...
+    if __name__ == "__main__":
+        main(prepare)
+
+The keyword arguments of ``prepare`` are the workload's parameters; their defaults give name, type and the
+value for real hardware. ``Job.run(i)`` does the timed work of run ``i`` and returns the number to check.
+
+    python array_study.py --scheduler tcp://10.0.0.2:8786 --params '{"size": 2000, "chunk": 500}' \\
+        --runs 5 --warmups 1 --workers 3 --output timings.json
+
+Exit status: 0 measured (the check's verdict is in the file), 2 wrong arguments, 3 this machine lacks a
+package that the workload needs, 4 the cluster did not come up in time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import inspect
+import json
+import math
+import platform
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import cloudpickle  # type: ignore[import-untyped]
+from distributed import Client
+
+SCHEMA = 1
+PACKAGES = ("dask", "distributed", "numpy", "pandas", "pyarrow", "msgpack", "tornado", "cloudpickle", "lz4")
+
+
+@dataclass(frozen=True)
+class Job:
+    """The work of one trial: ``run(i)`` is timed and must return ``expected`` within ``tolerance``."""
+
+    run: Callable[[int], float]
+    expected: float
+    tolerance: float = 0.0
+
+    def accepts(self, got: float) -> bool:
+        """Is ``got`` the right answer? NaN never is."""
+        return math.isfinite(got) and abs(got - self.expected) <= self.tolerance
+
+
+def main(prepare: Callable[..., Job], argv: list[str] | None = None) -> None:
+    """Read the command line, measure ``prepare``'s job, write the timings file, exit."""
+    defaults = parameters(prepare)
+    name = Path(inspect.getfile(prepare)).stem
+    args = _parser(name, inspect.getmodule(prepare), defaults).parse_args(argv)
+    params = _params(args.params, defaults)
+    # The workers have neither this file nor the workload's: ship functions by value.
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])
+    cloudpickle.register_pickle_by_value(sys.modules[prepare.__module__])
+    with Client(args.scheduler, timeout=args.timeout_s) as client:  # type: ignore[no-untyped-call]
+        _wait(client, args.workers, args.timeout_s)
+        try:
+            job = prepare(client, **params)
+        except ImportError as error:
+            _leave(3, f"{name}: {error}")
+        samples = [_sample(client, job, i, i < args.warmups) for i in range(args.warmups + args.runs)]
+        document = _document(name, params, job, samples, _cluster(client))
+    text = json.dumps(document, indent=1)
+    if args.output is None:
+        sys.stdout.write(text + "\n")
+    else:
+        args.output.write_text(text + "\n")
+
+
+def parameters(prepare: Callable[..., Job]) -> dict[str, Any]:
+    """Name and default of each parameter: the keyword arguments of ``prepare`` after the client."""
+    arguments = list(inspect.signature(prepare).parameters.values())[1:]
+    return {argument.name: argument.default for argument in arguments}
+
+
+def _parser(name: str, module: Any, defaults: dict[str, Any]) -> argparse.ArgumentParser:
+    described = ", ".join(f"{key}={value!r}" for key, value in defaults.items())
+    parser = argparse.ArgumentParser(
+        prog=f"{name}.py",
+        description=module.__doc__,
+        epilog=f"parameters and their defaults: {described}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--scheduler", required=True, help="address, as tcp://10.0.0.2:8786")
+    parser.add_argument("--params", default="{}", help="JSON object of parameters")
+    parser.add_argument("--runs", type=int, default=10, help="timed runs (default %(default)s)")
+    parser.add_argument("--warmups", type=int, default=1, help="runs before those, kept apart")
+    parser.add_argument("--workers", type=int, default=1, help="start when exactly so many are connected")
+    parser.add_argument("--timeout-s", type=float, default=120, help="for the connection and the workers")
+    parser.add_argument("--output", type=Path, help="timings file; standard output if not given")
+    return parser
+
+
+def _params(text: str, defaults: dict[str, Any]) -> dict[str, Any]:
+    given = json.loads(text)
+    unknown = sorted(set(given) - set(defaults))
+    if unknown:
+        _leave(2, f"unknown parameter {', '.join(unknown)}; allowed: {', '.join(defaults)}")
+    return defaults | {key: type(defaults[key])(value) for key, value in given.items()}
+
+
+def _wait(client: Client, workers: int, timeout_s: float) -> None:
+    try:
+        client.wait_for_workers(workers, timeout=timeout_s)
+    except TimeoutError:
+        _leave(4, f"{len(_workers(client))} of {workers} workers connected within {timeout_s:g} s")
+    if len(_workers(client)) != workers:
+        _leave(4, f"{len(_workers(client))} workers are connected, {workers} were asked for")
+
+
+def _sample(client: Client, job: Job, run: int, warmup: bool) -> dict[str, Any]:
+    """One timed run. ``transfer_bytes`` is what the workers sent each other (and the client) meanwhile."""
+    before = _sent(client)
+    start, clock = time.time(), time.perf_counter()
+    got = float(job.run(run))
+    duration_s, stop = time.perf_counter() - clock, time.time()
+    return {
+        "run": run,
+        "warmup": warmup,
+        "start": start,
+        "stop": stop,
+        "duration_s": duration_s,
+        "transfer_bytes": _sent(client) - before,
+        "got": got,
+        "ok": job.accepts(got),
+    }
+
+
+def _sent(client: Client) -> int:
+    def total(dask_worker: Any) -> int:
+        return int(dask_worker.transfer_outgoing_bytes_total)
+
+    return sum(client.run(total).values())
+
+
+def _workers(client: Client) -> dict[str, Any]:
+    return dict(client.scheduler_info(n_workers=-1)["workers"])
+
+
+def _cluster(client: Client) -> dict[str, Any]:
+    workers = _workers(client)
+    return {
+        "workers": len(workers),
+        "threads": sum(worker["nthreads"] for worker in workers.values()),
+        "addresses": {str(worker["name"]): address for address, worker in workers.items()},
+    }
+
+
+def _document(name: str, params: Any, job: Job, samples: Any, cluster: Any) -> dict[str, Any]:
+    worst = max(samples, key=lambda sample: abs(sample["got"] - job.expected))
+    return {
+        "schema": SCHEMA,
+        "workload": name,
+        "params": params,
+        "samples": samples,
+        "check": {
+            "expected": job.expected,
+            "got": worst["got"],
+            "tolerance": job.tolerance,
+            "ok": all(sample["ok"] for sample in samples),
+        },
+        "cluster": cluster,
+        "versions": {"python": platform.python_version()} | _installed(),
+    }
+
+
+def _installed() -> dict[str, str]:
+    present = {dist.metadata["Name"].lower(): dist.version for dist in importlib.metadata.distributions()}
+    return {name: present[name] for name in PACKAGES if name in present}
+
+
+def _leave(status: int, message: str) -> Any:
+    sys.stderr.write(message + "\n")
+    sys.exit(status)

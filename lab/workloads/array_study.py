@@ -1,0 +1,23 @@
+"""The 2019 study's computation: sums over products of four random arrays and their transposes.
+
+Every chunk meets its mirror image, so workers fetch about half of all data from each other. The numerator's
+factors have mean 1, the denominator's 1/2, so the answer is 2**4 = 16, give or take 10.8 / size.
+"""
+
+from __future__ import annotations
+
+import dask.array as da
+from _harness import Job, main  # type: ignore[import-not-found]
+from distributed import Client
+
+
+def prepare(client: Client, size: int = 10_000, chunk: int = 1_000) -> Job:
+    """Build the graph once; adding the run's number, as the study did, makes every run's key new."""
+    w, x, y, z = (da.random.random((size, size), chunks=(chunk, chunk)) for _ in range(4))
+    result = ((w + w.T) * (x + x.T) * (y + y.T) * (z + z.T)).sum() / (w * x * y * z).sum()
+    # Variance of a ratio of means, to first order: (2.16 + 1.71 - 3.41) / size**2 of 16**2; six deviations.
+    return Job(lambda run: float((result + run).compute()) - run, expected=16.0, tolerance=65.0 / size)
+
+
+if __name__ == "__main__":
+    main(prepare)
