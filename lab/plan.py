@@ -49,7 +49,7 @@ class Step:
 
 @dataclass(frozen=True)
 class SeenVm:
-    """A VM as the endpoint tells it. ``config`` holds pending values too; ``None`` when it may not be read."""
+    """A VM as the endpoint tells it. ``config`` includes pending values; ``None``: it may not be read."""
 
     vmid: int
     node: str
@@ -131,7 +131,8 @@ def refuse_foreign(seen: Observed, lab: Lab) -> None:
             continue
         if not _ours(vm, lab):
             raise LabError(
-                f"VMID {vmid} is wanted for {name}, but belongs to {vm.name!r} on node {vm.node}, which has no tag {lab.name!r}",
+                f"VMID {vmid} is wanted for {name}, but belongs to {vm.name!r} on node {vm.node}, "
+                f"which has no tag {lab.name!r}",
                 "choose another lab_first_vmid in the inventory; the tool never touches VMs without its tag",
             )
         if vm.lock:
@@ -215,7 +216,8 @@ def _old_bridges(seen: Observed, lab: Lab, bridges: list[str]) -> Iterator[Chang
 def _refuse_pending(seen: Observed, lab: Lab) -> None:
     if seen.pending_network:
         raise LabError(
-            f"node {lab.node} has network changes that nobody has applied yet; a reload would apply them together with the lab's bridge",
+            f"node {lab.node} has network changes that nobody has applied yet; "
+            "a reload would apply them together with the lab's bridge",
             "apply or revert them first (web interface: node > System > Network)",
         )
 
@@ -233,8 +235,8 @@ def _image(seen: Observed, lab: Lab, *, needed: bool) -> Iterator[Change]:
         return
     if seen.version < (8, 4):
         raise LabError(
-            f"Proxmox VE {seen.version[0]}.{seen.version[1]} cannot take a disk image by its API (8.4 and later can)",
-            f"on the node, as root: put {name} where storage {lab.image_storage!r} keeps 'import' content, or upgrade",
+            f"Proxmox VE {seen.version[0]}.{seen.version[1]} takes no image by its API (8.4 and later do)",
+            f"upgrade, or as root on the node put {name} where storage {lab.image_storage!r} keeps 'import'",
         )
     base = f"/nodes/{lab.node}/storage/{lab.image_storage}"
     if image.file:

@@ -1,0 +1,86 @@
+"""Observe, plan, apply: the one sequence behind the Ansible module, from its arguments to what it tells."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from lab.plan import Observed, Step, plan, plan_removal, render
+from lab.proxmox import Endpoint, Pve, observe
+from lab.topology import Lab, NicOverride, validate
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is asked of an endpoint."""
+
+    endpoint: Endpoint
+    lab: Lab
+    present: bool
+    parallel: int
+
+    @classmethod
+    def from_params(cls, params: Mapping[str, Any]) -> Request:
+        """Validate the module's arguments.
+
+        Raises:
+            LabError: naming the argument, the value and what is allowed.
+        """
+        overrides = {
+            name: validate(NicOverride, value, f"nics of {name}")
+            for name, value in (params["nics"] or {}).items()
+        }
+        return cls(
+            endpoint=validate(
+                Endpoint, {**params["endpoint"], "token_secret": params["token_secret"]}, "proxmox"
+            ),
+            lab=validate(Lab, params["lab"], "inventory").with_nics(overrides),
+            present=params["state"] == "started",
+            parallel=params["parallel"],
+        )
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What was (or in check mode would be) done."""
+
+    calls: list[str]
+    text: str
+    created: list[str]
+    nets: dict[str, dict[str, str]]
+    warnings: list[str] = field(default_factory=list)
+
+
+def provision(request: Request, *, apply: bool) -> Outcome:
+    """Bring the endpoint to what is asked, or only say how.
+
+    Raises:
+        LabError: something foreign is in the way, the endpoint refuses, or a task failed.
+    """
+    pve = Pve(request.endpoint)
+    seen = observe(pve, request.lab)
+    steps = (plan if request.present else plan_removal)(seen, request.lab)
+    if apply and steps:
+        pve.apply(steps, request.parallel)
+        seen = observe(pve, request.lab)
+    return Outcome(
+        calls=[str(change) for step in steps for chain in step.chains for change in chain],
+        text=render(steps),
+        created=_created(steps, request.lab),
+        nets=_nets(seen, request.lab),
+        warnings=pve.warnings,
+    )
+
+
+def _created(steps: list[Step], lab: Lab) -> list[str]:
+    made = {c.params.get("newid") for s in steps for chain in s.chains for c in chain if "newid" in c.params}
+    return [vm.name for vm in lab.vms if vm.vmid in made]
+
+
+def _nets(seen: Observed, lab: Lab) -> dict[str, dict[str, str]]:
+    found = {vm.name: (seen.vms[vm.vmid].config or {}) for vm in lab.vms if vm.vmid in seen.vms}
+    return {
+        name: {k: v for k, v in sorted(config.items()) if k.startswith("net") and k[3:].isdigit()}
+        for name, config in found.items()
+    }

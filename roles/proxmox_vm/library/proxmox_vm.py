@@ -1,0 +1,97 @@
+#!/usr/bin/python
+"""Ansible's face of ``lab.proxmox``: observe, plan, and (not in check mode) apply."""
+
+from __future__ import annotations
+
+from ansible.module_utils.basic import AnsibleModule
+
+DOCUMENTATION = r"""
+module: proxmox_vm
+short_description: The lab's machines on a Proxmox VE endpoint
+description:
+  - Compares the lab that the inventory describes with what the endpoint has, and makes the difference.
+  - Creates the lab's bridge, template and linked clones; sets size, NICs, addresses and key; starts them.
+  - Changes and removes only VMs that carry the lab's tag. A foreign VM on a wanted VMID is refused.
+  - In check mode, and with C(--diff), the API calls are shown and not made.
+options:
+  endpoint:
+    description: Where the API is and whose token asks (host, port, user, token_id, ca_file, verify).
+    type: dict
+    required: true
+  token_secret:
+    description: The token's secret.
+    type: str
+    required: true
+  lab:
+    description: The wanted lab, as C(lab.topology.Lab).
+    type: dict
+    required: true
+  nics:
+    description: Per machine, another model or rate_mbit for its lab link.
+    type: dict
+    default: {}
+  state:
+    description: Whether the lab is there and running, or gone.
+    choices: [started, absent]
+    default: started
+  parallel:
+    description: How many machines are worked on at once.
+    type: int
+    default: 4
+attributes:
+  check_mode: {support: full}
+  diff_mode: {support: full}
+author: [dasklab]
+"""
+
+EXAMPLES = r"""
+- name: The lab's machines, with an emulated E1000 on one worker
+  proxmox_vm:
+    endpoint: "{{ proxmox_vm_endpoint }}"
+    token_secret: "{{ proxmox_vm_token_secret }}"
+    lab: "{{ proxmox_vm_lab }}"
+    nics: {worker-1: {model: e1000}}
+"""
+
+RETURN = r"""
+calls: {description: The API calls of the plan, type: list, returned: always}
+created: {description: Names of machines that were made anew, type: list, returned: always}
+nets: {description: Per machine, its net0..net5 after the run, type: dict, returned: always}
+"""
+
+
+def main() -> None:
+    """Read the arguments, run, and report in Ansible's terms."""
+    module = AnsibleModule(
+        argument_spec={
+            "endpoint": {"type": "dict", "required": True},
+            "token_secret": {"type": "str", "required": True, "no_log": True},
+            "lab": {"type": "dict", "required": True},
+            "nics": {"type": "dict", "default": {}},
+            "state": {"choices": ["started", "absent"], "default": "started"},
+            "parallel": {"type": "int", "default": 4},
+        },
+        supports_check_mode=True,
+    )
+    try:
+        from lab.errors import LabError
+        from lab.provision import Request, provision
+    except ImportError as error:
+        module.fail_json(msg=f"this module needs the 'lab' package in the controller's Python: {error}")
+    try:
+        outcome = provision(Request.from_params(module.params), apply=not module.check_mode)
+    except LabError as error:
+        module.fail_json(msg=str(error))
+    for warning in outcome.warnings:
+        module.warn(warning)
+    module.exit_json(
+        changed=bool(outcome.calls),
+        calls=outcome.calls,
+        created=outcome.created,
+        nets=outcome.nets,
+        diff={"prepared": outcome.text},
+    )
+
+
+if __name__ == "__main__":
+    main()
