@@ -16,6 +16,7 @@ Exit status: 0 measured (the check's verdict is in the file), 2 wrong arguments,
 package that the workload needs, 4 the cluster did not come up in time.
 """
 
+# mypy: disable-error-code="import-untyped,no-untyped-call"
 from __future__ import annotations
 
 import argparse
@@ -31,7 +32,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import cloudpickle  # type: ignore[import-untyped]
+import cloudpickle
 from distributed import Client
 
 SCHEMA = 1
@@ -40,11 +41,15 @@ PACKAGES = ("dask", "distributed", "numpy", "pandas", "pyarrow", "msgpack", "tor
 
 @dataclass(frozen=True)
 class Job:
-    """The work of one trial: ``run(i)`` is timed and must return ``expected`` within ``tolerance``."""
+    """The work of one trial: ``run(i)`` is timed and must return ``expected`` within ``tolerance``.
+
+    ``tasks``, where the time per task is the question, is how many tasks one run has.
+    """
 
     run: Callable[[int], float]
     expected: float
     tolerance: float = 0.0
+    tasks: int | None = None
 
     def accepts(self, got: float) -> bool:
         """Is ``got`` the right answer? NaN never is."""
@@ -60,7 +65,7 @@ def main(prepare: Callable[..., Job], argv: list[str] | None = None) -> None:
     # The workers have neither this file nor the workload's: ship functions by value.
     cloudpickle.register_pickle_by_value(sys.modules[__name__])
     cloudpickle.register_pickle_by_value(sys.modules[prepare.__module__])
-    with Client(args.scheduler, timeout=args.timeout_s) as client:  # type: ignore[no-untyped-call]
+    with Client(args.scheduler, timeout=args.timeout_s) as client:
         _wait(client, args.workers, args.timeout_s)
         try:
             job = prepare(client, **params)
@@ -117,7 +122,7 @@ def _wait(client: Client, workers: int, timeout_s: float) -> None:
 
 
 def _sample(client: Client, job: Job, run: int, warmup: bool) -> dict[str, Any]:
-    """One timed run. ``transfer_bytes`` is what the workers sent each other (and the client) meanwhile."""
+    """One timed run; ``transfer_bytes`` is the data that workers were asked for meanwhile (p2p pushes not)."""
     before = _sent(client)
     start, clock = time.time(), time.perf_counter()
     got = float(job.run(run))
@@ -160,6 +165,7 @@ def _document(name: str, params: Any, job: Job, samples: Any, cluster: Any) -> d
         "schema": SCHEMA,
         "workload": name,
         "params": params,
+        "tasks": job.tasks,
         "samples": samples,
         "check": {
             "expected": job.expected,

@@ -1,0 +1,33 @@
+"""One worker is slow: how well do work stealing and the network move its tasks to the others?
+
+All tasks are equal but take ``slowdown`` times as long on the worker whose address sorts first.
+"""
+
+# mypy: disable-error-code="import-not-found,no-untyped-call"
+from __future__ import annotations
+
+import time
+
+from _harness import Job, main
+from distributed import Client, get_worker
+
+
+def work(number: int, task_ms: float, slow: str, slowdown: float) -> int:
+    """One task: asks where it runs and sleeps accordingly."""
+    time.sleep(task_ms / 1000 * (slowdown if get_worker().address == slow else 1))
+    return number
+
+
+def prepare(client: Client, tasks: int = 300, task_ms: float = 20.0, slowdown: float = 10.0) -> Job:
+    """Every task's number comes back; their sum is the answer."""
+    slow = min(client.scheduler_info(n_workers=-1)["workers"])
+
+    def run(number: int) -> float:
+        futures = client.map(work, range(tasks), task_ms=task_ms, slow=slow, slowdown=slowdown, pure=False)
+        return float(sum(client.gather(futures)))
+
+    return Job(run, expected=tasks * (tasks - 1) / 2, tasks=tasks)
+
+
+if __name__ == "__main__":
+    main(prepare)

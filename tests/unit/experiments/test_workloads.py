@@ -1,0 +1,82 @@
+"""Every workload runs on a real (small, local) cluster, answers right, and notices a wrong answer."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import math
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import dask
+import pytest
+from distributed import LocalCluster
+
+WORKLOADS = Path(__file__).parents[3] / "lab" / "workloads"
+SMALL = {
+    "array_study": {"size": 200, "chunk": 100},
+    "merge": {"tasks": 50},
+    "tree_reduction": {"leaves": 11, "size_kb": 1},
+    "parallel_tasks": {"tasks": 10, "task_ms": 1},
+    "rechunk": {"size": 100, "pieces": 3},
+    "matrix_product": {"size": 100, "chunk": 50},
+    "straggler": {"tasks": 10, "task_ms": 1},
+    "groupby": {"rows": 1000, "partitions": 3, "groups": 10},
+    "join": {"rows": 1000, "partitions": 3},
+}
+
+
+@pytest.fixture(scope="module")
+def scheduler() -> Iterator[str]:
+    quiet = {"distributed.worker.profile.enabled": False, "distributed.admin.system-monitor.interval": "10s"}
+    with (
+        dask.config.set(quiet),
+        LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=":0") as cluster,
+    ):
+        yield cluster.scheduler_address
+
+
+def measure(name: str, params: dict[str, object], scheduler: str, output: Path, workers: int = 2) -> dict:
+    sys.path.insert(0, str(WORKLOADS))
+    try:
+        module, harness = importlib.import_module(name), importlib.import_module("_harness")
+    finally:
+        sys.path.remove(str(WORKLOADS))
+    command = ["--scheduler", scheduler, "--params", json.dumps(params), "--runs", "2", "--output", str(output)]
+    harness.main(module.prepare, [*command, "--workers", str(workers), "--timeout-s", "5"])
+    return json.loads(output.read_text())
+
+
+def test_every_file_is_tried_here() -> None:
+    assert set(SMALL) == {path.stem for path in WORKLOADS.glob("[!_]*.py")}
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_answer_is_right(name: str, scheduler: str, tmp_path: Path) -> None:
+    document = measure(name, SMALL[name], scheduler, tmp_path / "timings.json")
+    assert document["check"]["ok"], document["check"]
+    assert document["workload"] == name
+    assert document["params"].items() >= SMALL[name].items()
+    assert [sample["warmup"] for sample in document["samples"]] == [True, False, False]
+    assert all(sample["duration_s"] > 0 for sample in document["samples"])
+    assert document["cluster"]["workers"] == 2
+    assert document["versions"]["distributed"]
+
+
+def test_wrong_answer_is_noticed() -> None:
+    sys.path.insert(0, str(WORKLOADS))
+    job = importlib.import_module("_harness").Job(lambda run: 0.0, expected=16.0, tolerance=0.5)
+    assert job.accepts(16.4) and not job.accepts(16.6) and not job.accepts(math.nan)
+
+
+def test_unknown_parameter(scheduler: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        measure("array_study", {"sise": 1}, scheduler, tmp_path / "timings.json")
+    assert capsys.readouterr().err == "unknown parameter sise; allowed: size, chunk\n"
+
+
+def test_wrong_number_of_workers(scheduler: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="4"):
+        measure("array_study", {}, scheduler, tmp_path / "timings.json", workers=1)
+    assert capsys.readouterr().err == "2 workers are connected, 1 were asked for\n"
