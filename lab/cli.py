@@ -11,13 +11,16 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from lab import playbook
 from lab.errors import LabError
 from lab.inventory import DEFAULT, Inventory
+
+if TYPE_CHECKING:
+    from lab.doctor import Finding
 
 ELSEWHERE = {
     "run": ("lab.experiment_cli:run", "Run an experiment: its trials, in shuffled order, resumable."),
@@ -166,7 +169,7 @@ def destroy(inventory: Path, yes: bool) -> None:
 @inventory_option
 def doctor(inventory: Path) -> None:
     """Say what is missing on this machine or this Proxmox VE, and the line that mends it."""
-    from lab.doctor import Finding, examine
+    from lab.doctor import examine
 
     lab = Inventory(inventory)
     bad = 0
@@ -175,11 +178,11 @@ def doctor(inventory: Path) -> None:
         _command(lab, "endpoint_start")
     for finding in examine(lab):
         bad += not finding.well
-        _show(finding if isinstance(finding, Finding) else finding)
+        _show(finding)
     sys.exit(1 if bad else 0)
 
 
-def _show(finding: Any) -> None:
+def _show(finding: Finding) -> None:
     mark, colour = ("ok  ", "green") if finding.well else ("FAIL", "red")
     click.secho(f"{mark}  {finding.what}", fg=colour)
     for line in finding.mend:

@@ -7,23 +7,12 @@ only where the lab's bridge has to be made. PVE 9 split ``VM.Monitor`` into
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from lab.topology import Lab
+from collections.abc import Iterable, Mapping
 
 MACHINE = [
-    "VM.Allocate",
-    "VM.Audit",
-    "VM.Clone",
-    "VM.PowerMgmt",
-    "VM.Config.Disk",
-    "VM.Config.CDROM",
-    "VM.Config.CPU",
-    "VM.Config.Memory",
-    "VM.Config.Network",
-    "VM.Config.HWType",
-    "VM.Config.Options",
-    "VM.Config.Cloudinit",
+    *("VM.Allocate", "VM.Audit", "VM.Clone", "VM.PowerMgmt"),
+    *("VM.Config.Disk", "VM.Config.CDROM", "VM.Config.CPU", "VM.Config.Memory", "VM.Config.Network"),
+    *("VM.Config.HWType", "VM.Config.Options", "VM.Config.Cloudinit"),
 ]
 AGENT = {8: ["VM.Monitor"], 9: ["VM.GuestAgent.Audit", "VM.GuestAgent.Unrestricted"]}
 STORAGE = ["Datastore.AllocateSpace", "Datastore.AllocateTemplate", "Datastore.Audit"]
@@ -31,16 +20,14 @@ NODE = ["Sys.AccessNetwork", "Sys.Audit", "Sys.Modify"]
 Needs = dict[str, list[str]]
 
 
-def needed(lab: Lab, major: int) -> Needs:
-    """Return ``{path: privileges}`` that provisioning ``lab`` takes on PVE ``major``."""
-    storages = {lab.storage, lab.image_storage}
-    bridges = {nic.bridge for vm in lab.vms for nic in vm.nics}
+def needed(pool: str, node: str, storages: Iterable[str], bridges: Iterable[str], major: int) -> Needs:
+    """Return ``{path: privileges}`` that provisioning takes on Proxmox VE ``major``."""
     agent = AGENT[9] if major >= 9 else AGENT[8]
     return {
-        f"/pool/{lab.pool}": sorted([*MACHINE, *agent]),
-        **{f"/storage/{s}": STORAGE for s in sorted(storages)},
-        **{f"/sdn/zones/localnetwork/{b}": ["SDN.Use"] for b in sorted(bridges)},
-        f"/nodes/{lab.node}": NODE,
+        f"/pool/{pool}": sorted([*MACHINE, *agent]),
+        **{f"/storage/{s}": STORAGE for s in sorted(set(storages))},
+        **{f"/sdn/zones/localnetwork/{b}": ["SDN.Use"] for b in sorted(set(bridges))},
+        f"/nodes/{node}": NODE,
     }
 
 

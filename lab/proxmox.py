@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -61,7 +61,7 @@ class Pve:
         self._progress = progress
         self._local = threading.local()
 
-    def get(self, path: str, **params: Any) -> Any:
+    def get(self, path: str, /, **params: Any) -> Any:
         """GET ``path`` (below ``/api2/json``) and return its data.
 
         Raises:
@@ -250,16 +250,25 @@ def _config_unlocked(pve: Pve, path: str) -> dict[str, str] | None:
         time.sleep(1)
 
 
-def _images(pve: Pve, lab: Lab) -> Iterator[str]:
-    storages = {s["storage"]: s for s in pve.get(f"nodes/{lab.node}/storage")}
-    for name, content in [(lab.storage, "images"), (lab.image_storage, "import")]:
+def check_storages(pve: Pve, node: str, contents: Iterable[tuple[str, str]]) -> None:
+    """Check that ``node`` has each storage and that it takes the content: pairs of (storage, content type).
+
+    Raises:
+        LabError: naming what there is, and the line that mends it.
+    """
+    storages = {s["storage"]: s for s in pve.get(f"nodes/{node}/storage")}
+    for name, content in contents:
         if name not in storages:
             known = ", ".join(sorted(storages)) or "none that this token may see"
-            raise LabError(f"node {lab.node} has no storage {name!r}; it has {known}")
-        if content not in storages[name]["content"].split(","):
-            have = storages[name]["content"]
+            raise LabError(f"node {node} has no storage {name!r}; it has {known}")
+        have = storages[name]["content"]
+        if content not in have.split(","):
             hint = f"on the node: pvesm set {name} --content {have},{content}"
             raise LabError(f"storage {name!r} does not take {content!r} content", hint)
+
+
+def _images(pve: Pve, lab: Lab) -> Iterator[str]:
+    check_storages(pve, lab.node, [(lab.storage, "images"), (lab.image_storage, "import")])
     for volume in pve.get(f"nodes/{lab.node}/storage/{lab.image_storage}/content", content="import"):
         yield volume["volid"].rpartition("/")[2]
 
