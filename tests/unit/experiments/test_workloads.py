@@ -15,6 +15,7 @@ from distributed import LocalCluster
 
 WORKLOADS = Path(__file__).parents[3] / "lab" / "workloads"
 SMALL = {
+    "idle": {"seconds": 0.01},
     "array_study": {"size": 200, "chunk": 100},
     "merge": {"tasks": 50},
     "tree_reduction": {"leaves": 11, "size_kb": 1},

@@ -1,0 +1,70 @@
+"""Turn a validation error into the one line that a user can act on: key, what is wrong, what is allowed."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+from types import UnionType
+from typing import Any, Union, get_args, get_origin
+
+from pydantic import BaseModel, ValidationError
+
+
+def first_mistake(error: ValidationError, model: type[BaseModel]) -> str:
+    """The first mistake of ``error`` in words, and how many more there are."""
+    mistakes = [_sentence(mistake, model) for mistake in error.errors()]
+    unique = list(dict.fromkeys(mistakes))
+    more = f" (and {len(unique) - 1} more)" if len(unique) > 1 else ""
+    return unique[0] + more
+
+
+def allowed_parameters(workload: Path) -> list[str]:
+    """The parameters of a workload, read from the source of its ``prepare`` without importing Dask."""
+    functions = [node for node in ast.parse(workload.read_text()).body if isinstance(node, ast.FunctionDef)]
+    prepare = next(function for function in functions if function.name == "prepare")
+    return [argument.arg for argument in prepare.args.args[1:]]
+
+
+def _sentence(mistake: Any, model: type[BaseModel]) -> str:
+    kind, path, got = mistake["type"], _path(mistake["loc"], model), mistake.get("input")
+    if kind == "extra_forbidden":
+        return f"{path}: unknown key; allowed: {', '.join(_keys(mistake['loc'][:-1], model))}"
+    if kind == "missing":
+        return f"{path}: missing"
+    if kind == "value_error":
+        return f"{path}: {mistake['ctx']['error']}"
+    if kind == "literal_error":
+        allowed = mistake["ctx"]["expected"].replace("'", "").replace(" or ", ", ")
+        if path.endswith("[key]"):
+            return f"{path.removesuffix('.[key]')}: unknown key; allowed: {allowed}"
+        return f"{path}: {got!r} is not allowed; allowed: {allowed}"
+    words = mistake["msg"][0].lower() + mistake["msg"][1:].replace("Input ", "")
+    return f"{path}: {words.removeprefix('input ')}, got {got!r}"
+
+
+def _path(loc: tuple[Any, ...], model: type[BaseModel]) -> str:
+    """The key as the file spells it: pydantic also puts the tried member of a union into ``loc``."""
+    parts = [str(part) for part in loc if not (isinstance(part, str) and _is_union_member(part))]
+    return ".".join(parts) or "the file"
+
+
+def _is_union_member(part: str) -> bool:
+    return part in {"bool", "int", "float", "str"} or part.startswith(("dict[", "list["))
+
+
+def _keys(loc: tuple[Any, ...], model: type[BaseModel]) -> list[str]:
+    """The keys allowed at ``loc``: those of the model that the path leads to."""
+    here: Any = model
+    for part in loc:
+        here = _step(here, part)
+    return list(here.model_fields)
+
+
+def _step(here: Any, part: Any) -> Any:
+    if isinstance(here, type) and issubclass(here, BaseModel):
+        here = here.model_fields[part].annotation
+    elif get_origin(here) is dict:
+        here = get_args(here)[1]
+    if get_origin(here) in (Union, UnionType):
+        here = next(arg for arg in get_args(here) if arg is not type(None))
+    return here

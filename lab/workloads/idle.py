@@ -1,0 +1,24 @@
+"""Nothing: the cluster idles for a while, so that a capture shows what it says when nobody asks anything."""
+
+# mypy: disable-error-code="import-not-found,no-untyped-call"
+from __future__ import annotations
+
+import time
+
+from _harness import Job, main
+from distributed import Client
+
+
+def prepare(client: Client, seconds: float = 20.0) -> Job:
+    """Workers still connected afterwards are the answer."""
+    workers = len(client.scheduler_info(n_workers=-1)["workers"])
+
+    def run(number: int) -> float:
+        time.sleep(seconds)
+        return float(len(client.scheduler_info(n_workers=-1)["workers"]))
+
+    return Job(run, expected=float(workers))
+
+
+if __name__ == "__main__":
+    main(prepare)
