@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -28,19 +29,20 @@ class Inventory:
         from ansible.errors import AnsibleError
         from ansible.inventory.manager import InventoryManager
         from ansible.parsing.dataloader import DataLoader
-        from ansible.plugins.loader import init_plugin_loader
+        from ansible.vars.hostvars import HostVars
         from ansible.vars.manager import VariableManager
 
         if not path.exists():
             raise LabError(f"inventory {path} does not exist", f"the default one is {DEFAULT}")
         self.path = path
-        init_plugin_loader([])
+        _load_plugins()
         self._loader = DataLoader()
         try:
             self._manager = InventoryManager(loader=self._loader, sources=[str(path)])
         except AnsibleError as error:
             raise LabError(f"inventory {path}: {_first_line(error)}") from None
         self._variables = VariableManager(loader=self._loader, inventory=self._manager)
+        self._hostvars = HostVars(self._manager, self._variables, self._loader)
         if not self.hosts("lab"):
             raise LabError(
                 f"inventory {path} has no hosts in group 'lab'", "see inventory/hosts.yml for the groups"
@@ -83,8 +85,15 @@ class Inventory:
             known = ", ".join(self.hosts("lab"))
             raise LabError(f"no host {host!r} in inventory {self.path}; there are {known}")
         variables: dict[str, Any] = self._variables.get_vars(host=found)
-        # ansible-playbook sets this one itself; expressions of the inventory may use it
-        return {**variables, "ansible_playbook_python": sys.executable}
+        # ansible-playbook sets these itself; expressions of the inventory may use them
+        return {**variables, "ansible_playbook_python": sys.executable, "hostvars": self._hostvars}
+
+
+@cache
+def _load_plugins() -> None:
+    from ansible.plugins.loader import init_plugin_loader
+
+    init_plugin_loader([])
 
 
 def _first_line(error: Exception) -> str:

@@ -13,7 +13,7 @@ from typing import Literal
 from urllib.parse import quote, unquote
 
 from lab.errors import LabError
-from lab.topology import Lab, Vm, check_unique, net_from_pve, net_to_pve
+from lab.topology import Lab, Vm, check_unique, ipconfig_to_pve, net_from_pve, net_to_pve
 
 Method = Literal["POST", "PUT", "DELETE", "UPLOAD"]
 Value = str | int
@@ -311,7 +311,7 @@ def _vm_config(vm: Vm, lab: Lab) -> dict[str, Value]:
     for index, nic in enumerate(vm.nics):
         config[f"net{index}"] = net_to_pve(nic)
         if nic.address:
-            config[f"ipconfig{index}"] = f"ip={nic.address}"
+            config[f"ipconfig{index}"] = ipconfig_to_pve(nic)
     return config
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from ipaddress import IPv4Interface
+from ipaddress import IPv4Address, IPv4Interface
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -38,6 +38,7 @@ class Nic(Strict):
     mac: Mac
     bridge: Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_.-]{0,14}$")]
     address: IPv4Interface | None = None
+    gateway: IPv4Address | None = None
     rate_mbit: Annotated[float, Field(ge=0)] = 0
 
 
@@ -168,6 +169,11 @@ def net_to_pve(nic: Nic) -> str:
     """Return the value of ``net<n>``; the MAC is always sent, else PVE would draw a new one."""
     rate = f",rate={rate_to_pve(nic.rate_mbit):.6f}" if nic.rate_mbit else ""
     return f"{nic.model}={nic.mac},bridge={nic.bridge},firewall=0{rate}"
+
+
+def ipconfig_to_pve(nic: Nic) -> str:
+    """Return the value of ``ipconfig<n>`` for a NIC with an address."""
+    return f"ip={nic.address}{f',gw={nic.gateway}' if nic.gateway else ''}"
 
 
 def net_from_pve(text: str) -> dict[str, str | float]:

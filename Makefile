@@ -1,0 +1,69 @@
+# Two commands do everything on a fresh Debian or Ubuntu machine, packages included:
+#   make lab    five machines, a Dask cluster in them, a first measured result
+#   make test   every check there is
+# `make` alone lists the rest.
+
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+PYTHON ?= python3
+BIN := .venv/bin
+
+# command it provides -> package; what the embedded lab needs, then what only tests need
+TOOLS := qemu-system-x86_64:qemu-system-x86 qemu-img:qemu-utils mmdebstrap:mmdebstrap mke2fs:e2fsprogs \
+	ip:iproute2 nsenter:util-linux xorriso:xorriso busybox:busybox-static cpio:cpio nc:netcat-openbsd ssh:openssh-client
+TEST_TOOLS := tcpdump:tcpdump tshark:tshark chromium:chromium ping:iputils-ping ethtool:ethtool iperf3:iperf3
+
+.PHONY: help
+help: ## list what can be made
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
+
+.PHONY: lab
+lab: packages .venv/ready ## build the lab on this machine and measure a baseline
+	@$(BIN)/dasklab up
+
+.PHONY: destroy
+destroy: .venv/ready ## remove the lab again; results and caches are kept
+	@$(BIN)/dasklab destroy --yes
+
+.PHONY: test
+test: packages test-packages lint ## every check: lint, types, unit, contract, end-to-end
+	$(BIN)/pytest
+
+.PHONY: quick
+quick: .venv/ready ## the tests that take seconds
+	$(BIN)/pytest tests/unit
+
+.PHONY: lint
+lint: .venv/ready ## ruff, mypy, ansible-lint
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/ansible-lint --offline -q
+
+.PHONY: clean
+clean: ## remove what was made in this folder (not results)
+	rm -rf .venv build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .ansible
+
+.PHONY: packages test-packages
+packages:
+	@$(call install-missing,$(TOOLS))
+test-packages:
+	@$(call install-missing,$(TEST_TOOLS))
+
+.venv/ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+# Install the packages of the commands that are missing; say so where that takes rights one has not.
+define install-missing
+	set -e; PATH="$$PATH:/usr/sbin:/sbin"; missing=""; \
+	for pair in $(1); do command -v "$${pair%%:*}" >/dev/null || missing="$$missing $${pair#*:}"; done; \
+	if [ -n "$$missing" ]; then \
+	  echo "installing:$$missing"; \
+	  if [ "$$(id -u)" = 0 ]; then as=""; elif command -v sudo >/dev/null; then as=sudo; \
+	  else echo "missing packages, and no sudo; as root: apt-get install$$missing" >&2; exit 1; fi; \
+	  $$as apt-get update -qq; \
+	  DEBIAN_FRONTEND=noninteractive $$as apt-get install -y -qq --no-install-recommends $$missing >/dev/null; \
+	fi
+endef
