@@ -36,7 +36,8 @@ def run(
 ) -> int:
     """Run a playbook with its output on this terminal (or none, when ``quiet``) and return its exit code.
 
-    On Ctrl-C Ansible is given the time to run its ``always`` blocks.
+    On Ctrl-C Ansible ends at once, without its ``always`` blocks: what must be cleared on the machines
+    is the caller's to clear, and expires there by itself.
 
     Raises:
         LabError: ansible-playbook is not installed.

@@ -46,6 +46,7 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]
         self._done: list[tuple[str, float]] = []
         self._past: list[tuple[str, float]] = []
         self._playbook = ""
+        self._told: list[str] = []
         self._failed = False
 
     def v2_playbook_on_start(self, playbook: Any) -> None:
@@ -75,6 +76,9 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]
         """Count, and show a module's diff where it has one."""
         self._states["changed" if result._result.get("changed") else "ok"] += 1
         self._handle_warnings(result._result)
+        if result._task.action in {"debug", "ansible.builtin.debug"}:
+            told = str(result._result.get("msg", "")).rstrip().splitlines()
+            self._told += [f"    {line}" for line in told]
 
     def v2_runner_on_skipped(self, result: Any) -> None:
         """Count."""
@@ -130,8 +134,11 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]
             self._display.display(f"{line}{self._left()}", color="red" if "failed" in states else color)
         elif sys.stdout.isatty():
             sys.stdout.write("\x1b[2K\r")
+        for line in self._told:
+            self._display.display(line)
         self._title = ""
         self._states.clear()
+        self._told.clear()
 
     def _left(self) -> str:
         """How long the tasks yet to come took the last time, e.g. ``  (about 1:20 left)``."""

@@ -1,0 +1,5 @@
+"""``python -m lab`` is ``dasklab``."""
+
+from lab.cli import main
+
+main()

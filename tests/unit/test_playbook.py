@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from lab.inventory import ROOT
+from lab.playbook import command
+
+BOOK = """
+- name: A play
+  hosts: localhost
+  gather_facts: false
+  tasks:
+    - name: Say nothing
+      ansible.builtin.command: "true"
+      changed_when: false
+    - name: Write a file
+      ansible.builtin.copy: {content: "new\\n", dest: "DEST", mode: "0600"}
+    - name: Say something
+      ansible.builtin.debug: {msg: "one\\ntwo"}
+"""
+BROKEN = """
+- name: A play
+  hosts: localhost
+  gather_facts: false
+  tasks:
+    - name: Break
+      ansible.builtin.fail: {msg: the cable is out}
+"""
+
+
+def play(text: str, folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    (folder / "book.yml").write_text(text.replace("DEST", str(folder / "file")))
+    environment = {**os.environ, "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"), "DASKLAB_CACHE": str(folder)}
+    program = Path(sys.executable).with_name("ansible-playbook")
+    argv = [str(program), "-i", "localhost,", str(folder / "book.yml"), *options]
+    return subprocess.run(argv, env=environment, cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+def test_extra_vars_are_passed_as_json() -> None:
+    argv = command("trial.yml", Path("i.yml"), {"trial_file": "/a b/trial.json"}, ["--check"])
+    assert argv[1:3] == ["-i", "i.yml"]
+    assert argv[3].endswith("/playbooks/trial.yml")
+    assert json.loads(argv[-1]) == {"trial_file": "/a b/trial.json"}
+
+
+def test_a_task_is_a_line_with_its_states(tmp_path: Path) -> None:
+    done = play(BOOK, tmp_path, "--diff")
+    assert done.returncode == 0, done.stderr
+    assert "Say nothing: ok 1" in done.stdout
+    assert "Write a file: changed 1" in done.stdout
+    assert "+new" in done.stdout
+    assert "    one\n    two\n" in done.stdout
+    assert "1 hosts, changed=1, failed=0" in done.stdout
+
+
+def test_a_failure_is_said_in_the_modules_own_words(tmp_path: Path) -> None:
+    done = play(BROKEN, tmp_path)
+    assert done.returncode != 0
+    assert "FAILED  localhost: Break\n          the cable is out" in done.stdout
+    assert "Traceback" not in done.stdout + done.stderr
+
+
+def test_the_second_run_knows_how_long_it_takes(tmp_path: Path) -> None:
+    past = {"book.yml": [["Say nothing", 1.0], ["Write a file", 60.0], ["Say something", 12.0]]}
+    assert "left)" not in play(BOOK, tmp_path).stdout
+    (tmp_path / "durations.json").write_text(json.dumps(past))
+    assert "Say nothing: ok 1  (about 1:12 left)" in play(BOOK, tmp_path).stdout
+
+
+def test_ctrl_c_ends_ansible_and_all_that_it_started(tmp_path: Path) -> None:
+    begun = tmp_path / "begun"
+    (tmp_path / "book.yml").write_text(BOOK.replace('"true"', f"sh -c 'touch {begun}; sleep 60'"))
+    script = (
+        "import pathlib, lab.playbook as p\n"
+        f"p.run({str(tmp_path / 'book.yml')!r}, pathlib.Path('localhost,'), quiet=True)\n"
+    )
+    argv = [sys.executable, "-c", script]
+    child = subprocess.Popen(argv, cwd=ROOT, start_new_session=True, stderr=subprocess.PIPE)
+    deadline = time.monotonic() + 30
+    while not begun.exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    os.killpg(child.pid, signal.SIGINT)
+    _, complaint = child.communicate(timeout=60)
+    assert b"KeyboardInterrupt" in complaint
+    with pytest.raises(ProcessLookupError):
+        os.killpg(child.pid, 0)
