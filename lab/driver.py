@@ -1,6 +1,6 @@
 """Runs an experiment's trials one after the other, unattended, and can be killed at any moment.
 
-A run is a directory: ``experiment.json`` says what will be done, each trial's ``attempt.json`` that it was done.
+A run is a directory: ``experiment.json`` says what will be done, each trial's ``attempt.json`` that it was.
 A trial without one is run (again); so resuming needs no state but the files, and loses at most one trial.
 The lab itself is reached by two callables, ``run_trial(directory) -> exit status`` and ``clean()``.
 """
@@ -22,8 +22,6 @@ from lab import results
 from lab.errors import LabError
 from lab.experiment import Experiment
 from lab.trials import OVERHEAD_S, Trial, estimate_s, plan
-
-UNSUPPORTED = 3  # exit status of a trial that this lab cannot impose or run
 
 
 class Lab(Protocol):
@@ -58,7 +56,13 @@ class Run:
 
 
 def start(
-    root: Path, name: str, experiment: Experiment, *, quick: bool, seed: int | None = None, only: str | None = None
+    root: Path,
+    name: str,
+    experiment: Experiment,
+    *,
+    quick: bool,
+    seed: int | None = None,
+    only: str | None = None,
 ) -> Run:
     """Make the run's directory, ``root/<experiment>/<time>``, and write down what will be done there."""
     used = experiment.seed if seed is None else seed
@@ -119,13 +123,17 @@ def _attempt(directory: Path, trial: Trial, lab: Lab) -> None:
     except LabError as mistake:
         status, error = 1, mistake.message
     attempt: dict[str, Any] = {"schema": results.SCHEMA, "started": started, "exit_status": status}
-    attempt |= {"wall_s": time.monotonic() - clock, "measuring_s": results.measuring_s(directory), "error": error}
+    attempt |= {
+        "wall_s": time.monotonic() - clock,
+        "measuring_s": results.measuring_s(directory),
+        "error": error,
+    }
     results.write_json(directory / "attempt.json", attempt)
 
 
 def _finished(directory: Path) -> bool:
     path = directory / "attempt.json"
-    return path.exists() and json.loads(path.read_text())["exit_status"] in (0, UNSUPPORTED)
+    return path.exists() and json.loads(path.read_text())["exit_status"] in (0, results.UNSUPPORTED)
 
 
 def _git_revision() -> str | None:

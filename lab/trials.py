@@ -1,4 +1,4 @@
-"""From an experiment to its trials, in the order they will run. Pure: the same file and seed give the same list.
+"""From an experiment to its trials, in the order they will run: the same file and seed give the same list.
 
 Every block holds each cell once and the null trial, an exact copy of the baseline, shuffled.
 """
@@ -71,7 +71,13 @@ def _only(experiment: Experiment, cells: list[Any], only: str | None) -> list[An
 
 
 def _trial(
-    name: str, experiment: Experiment, cell: tuple[Scalar, ...], block: int, place: int, base: bool, null: bool
+    name: str,
+    experiment: Experiment,
+    cell: tuple[Scalar, ...],
+    block: int,
+    place: int,
+    base: bool,
+    null: bool,
 ) -> Trial:
     factors = dict(zip(experiment.factors, cell, strict=True))
     overrides = [experiment.factors[factor].overrides()[level] for factor, level in factors.items()]

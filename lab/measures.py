@@ -1,0 +1,188 @@
+"""What the samples say, and how sure that is. Reads only the tidy table of ``lab.results.load``.
+
+Cells are compared with the baseline inside each block, because a machine drifts from block to block by more
+than most effects. The null trial, an exact copy of the baseline, is compared in the same way: what it seems
+to differ by is the noise floor, and a difference below that is not shown. Intervals are 95 % bootstrap intervals
+(scipy's percentile method, samples drawn anew inside each block); slopes are Theil-Sen's.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy import stats
+
+CONFIDENCE = 0.95
+RESAMPLES = 2000
+SEED = 1
+Values = NDArray[np.float64]
+Blocks = dict[int, Values]  # block -> its samples
+
+
+@dataclass(frozen=True)
+class Interval:
+    """An estimate and the ends of its interval; the ends are NaN where there are too few samples."""
+
+    value: float
+    low: float = math.nan
+    high: float = math.nan
+
+    @property
+    def reach(self) -> float:
+        """The farthest from 0 that the estimate may be."""
+        known = [abs(end) for end in (self.value, self.low, self.high) if not math.isnan(end)]
+        return max(known)
+
+    def excludes(self, number: float) -> bool:
+        """Does the whole interval lie on one side of ``number``? Without an interval it is not known: no."""
+        return self.low > number or self.high < number
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One cell's samples against the baseline's. ``shown`` is the verdict: a difference above the noise."""
+
+    name: str
+    factors: dict[str, object]
+    n: int
+    median: Interval
+    mean: Interval
+    lowest: float
+    highest: float
+    difference: Interval
+    ratio: Interval
+    shown: bool
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What one metric says over an experiment's cells; the first cell is the baseline."""
+
+    metric: str
+    cells: list[Cell]
+    null: Interval | None
+    slopes: dict[str, Interval]
+
+    @property
+    def floor(self) -> float:
+        """Differences up to this are noise, in the metric's unit; NaN without a null trial."""
+        return math.nan if self.null is None else self.null.reach
+
+    def cell(self, name: str) -> Cell | None:
+        """The cell of that name, if it was measured."""
+        return next((cell for cell in self.cells if cell.name == name), None)
+
+
+def answer(frame: pd.DataFrame, metric: str, factors: Sequence[str]) -> Answer | None:
+    """Every cell of ``metric`` in ``frame`` (valid trials, warm-ups left out); None without a baseline."""
+    valid = frame[(frame.metric == metric) & ~frame.warmup & frame.status.eq("ok")]
+    base = valid[valid.baseline]
+    if base.empty:
+        return None
+    null_samples = valid[valid.null]
+    null = None if null_samples.empty else difference(_blocks(null_samples), _blocks(base))
+    floor = math.nan if null is None else null.reach
+    tested = valid[~valid.null]
+    names = [base.cell.iloc[0], *(name for name in tested.cell.unique() if name != base.cell.iloc[0])]
+    cells = [_cell(name, tested[tested.cell == name], base, factors, floor) for name in names]
+    slopes = {factor: _slope(tested, base, factor, factors) for factor in factors}
+    return Answer(metric, cells, null, {factor: found for factor, found in slopes.items() if found})
+
+
+def median(values: Values) -> Interval:
+    """The median with its interval."""
+    return _bootstrap([values], np.median)
+
+
+def mean(values: Values) -> Interval:
+    """The mean with its interval."""
+    return _bootstrap([values], np.mean)
+
+
+def difference(samples: Blocks, base: Blocks) -> Interval:
+    """Median of ``samples`` minus that of ``base`` inside each block, averaged over the blocks of both."""
+    return _paired(samples, base, lambda a, b: a - b)
+
+
+def ratio(samples: Blocks, base: Blocks) -> Interval:
+    """Median of ``samples`` over that of ``base`` inside each block, averaged over the blocks of both."""
+    return _paired(samples, base, lambda a, b: a / b)
+
+
+def slope(x: Values, y: Values) -> Interval:
+    """Theil-Sen's slope of ``y`` over ``x``: the median of the slopes of all pairs of samples."""
+    fit = stats.theilslopes(y, x, CONFIDENCE)
+    return Interval(float(fit.slope), float(fit.low_slope), float(fit.high_slope))
+
+
+def _cell(name: str, mine: pd.DataFrame, base: pd.DataFrame, factors: Sequence[str], floor: float) -> Cell:
+    values = mine.value.to_numpy(dtype=float)
+    change = difference(_blocks(mine), _blocks(base))
+    is_base = bool(mine.baseline.iloc[0])
+    return Cell(
+        name=name,
+        factors={factor: mine[factor].iloc[0] for factor in factors},
+        n=len(values),
+        median=median(values),
+        mean=mean(values),
+        lowest=float(values.min()),
+        highest=float(values.max()),
+        difference=change,
+        ratio=Interval(1.0) if is_base else ratio(_blocks(mine), _blocks(base)),
+        shown=not is_base and change.excludes(0) and not abs(change.value) <= floor,
+    )
+
+
+def _slope(tested: pd.DataFrame, base: pd.DataFrame, factor: str, factors: Sequence[str]) -> Interval | None:
+    """The slope over one numeric factor where the other factors are at the baseline; from three levels on."""
+    here = tested
+    for other in factors:
+        if other != factor:
+            here = here[here[other] == base[other].iloc[0]]
+    if not pd.api.types.is_numeric_dtype(here[factor]) or here[factor].nunique() < 3:
+        return None
+    return slope(here[factor].to_numpy(dtype=float), here.value.to_numpy(dtype=float))
+
+
+def _blocks(samples: pd.DataFrame) -> Blocks:
+    return {
+        block: samples.value[samples.block == block].to_numpy(dtype=float) for block in samples.block.unique()
+    }
+
+
+def _paired(samples: Blocks, base: Blocks, how: Callable[[Any, Any], Any]) -> Interval:
+    """``how`` of the two medians per block; a cell whose block has no valid baseline meets all baselines."""
+    common = sorted(set(samples) & set(base))
+    if not common:
+        samples, base = ({0: np.concatenate(list(blocks.values()))} for blocks in (samples, base))
+        common = [0]
+    data = [array for block in common for array in (samples[block], base[block])]
+
+    def statistic(*drawn: Values, axis: int = -1) -> Any:
+        medians = [np.median(array, axis=axis) for array in drawn]
+        pairs = zip(medians[::2], medians[1::2], strict=True)
+        return np.mean([how(a, b) for a, b in pairs], axis=0)
+
+    return _bootstrap(data, statistic)
+
+
+def _bootstrap(data: list[Values], statistic: Callable[..., Any]) -> Interval:
+    value = float(statistic(*data))
+    if min(len(sample) for sample in data) < 2:
+        return Interval(value)
+    found = stats.bootstrap(
+        data,
+        statistic,
+        vectorized=True,
+        method="percentile",
+        confidence_level=CONFIDENCE,
+        n_resamples=RESAMPLES,
+        rng=np.random.default_rng(SEED),
+    ).confidence_interval
+    return Interval(value, float(found.low), float(found.high))
