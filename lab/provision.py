@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from lab.plan import Observed, Step, plan, plan_removal, render
+from lab.plan import SeenVm, Step, plan, plan_removal, render
 from lab.proxmox import Endpoint, Pve, observe
-from lab.topology import Lab, NicOverride, validate
+from lab.topology import Lab, NicOverride, Vm, validate
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Outcome:
     calls: list[str]
     text: str
     created: list[str]
-    nets: dict[str, dict[str, str]]
+    vms: dict[str, dict[str, Any]]
     warnings: list[str] = field(default_factory=list)
 
 
@@ -68,7 +68,7 @@ def provision(request: Request, *, apply: bool) -> Outcome:
         calls=[str(change) for step in steps for chain in step.chains for change in chain],
         text=render(steps),
         created=_created(steps, request.lab),
-        nets=_nets(seen, request.lab),
+        vms={vm.name: _told(seen.vms.get(vm.vmid), vm) for vm in request.lab.vms},
         warnings=pve.warnings,
     )
 
@@ -78,9 +78,9 @@ def _created(steps: list[Step], lab: Lab) -> list[str]:
     return [vm.name for vm in lab.vms if vm.vmid in made]
 
 
-def _nets(seen: Observed, lab: Lab) -> dict[str, dict[str, str]]:
-    found = {vm.name: (seen.vms[vm.vmid].config or {}) for vm in lab.vms if vm.vmid in seen.vms}
-    return {
-        name: {k: v for k, v in sorted(config.items()) if k.startswith("net") and k[3:].isdigit()}
-        for name, config in found.items()
-    }
+def _told(seen: SeenVm | None, vm: Vm) -> dict[str, Any]:
+    """What is told of one machine: where it is, whether it runs, its NICs as the endpoint has them."""
+    if seen is None:
+        return {"vmid": vm.vmid, "node": vm.node, "status": "absent", "nets": {}}
+    nets = {k: v for k, v in (seen.config or {}).items() if k.startswith("net") and k[3:].isdigit()}
+    return {"vmid": seen.vmid, "node": seen.node, "status": seen.status, "nets": dict(sorted(nets.items()))}
