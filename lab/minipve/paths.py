@@ -1,0 +1,80 @@
+"""Where an instance of minipve keeps its files: one frozen value that every module is handed."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Paths:
+    """``state`` belongs to one instance; ``cache`` (images, wheels) is shared by a user's instances."""
+
+    state: Path
+    cache: Path
+
+    @classmethod
+    def of(cls, instance: str = "dasklab") -> Paths:
+        """The directories that DASKLAB_STATE, DASKLAB_CACHE and the XDG variables name."""
+        return cls(
+            state=_directory("DASKLAB_STATE", "XDG_STATE_HOME", ".local/state", instance),
+            cache=_directory("DASKLAB_CACHE", "XDG_CACHE_HOME", ".cache", ""),
+        )
+
+    @property
+    def run(self) -> Path:
+        """Pid files and sockets of running machines and of the namespace; gone with the last process."""
+        return self.state / "run"
+
+    @property
+    def log(self) -> Path:
+        """One log for each machine's QEMU, one for each machine's serial console."""
+        return self.state / "log"
+
+    @property
+    def seeds(self) -> Path:
+        """NoCloud seed images, one a machine."""
+        return self.state / "seeds"
+
+    @property
+    def boot(self) -> Path:
+        """Kernels taken out of disk images, by file system UUID."""
+        return self.cache / "boot"
+
+    @property
+    def interfaces(self) -> Path:
+        """The node's network configuration, in ifupdown2's syntax."""
+        return self.state / "etc" / "network" / "interfaces"
+
+    @property
+    def enter_shell(self) -> Path:
+        """A ``/bin/sh`` inside the instance's network namespace."""
+        return self.state / "enter-shell"
+
+    @property
+    def connect(self) -> Path:
+        """``connect HOST PORT``: an ssh ProxyCommand into the namespace."""
+        return self.state / "connect"
+
+    @property
+    def images(self) -> Path:
+        """Golden images, by recipe hash."""
+        return self.cache / "images"
+
+    @property
+    def wheels(self) -> Path:
+        """Wheelhouses, by the hash of their requirements."""
+        return self.cache / "wheels"
+
+    def runtime(self, vmid: int, kind: str) -> Path:
+        """The run-time file ``<vmid>.<kind>`` of a machine: pid, qmp, qga, serial0, rates."""
+        return self.run / f"{vmid}.{kind}"
+
+
+def _directory(override: str, xdg: str, default: str, instance: str) -> Path:
+    """``$override``, else ``$xdg/dasklab/instance``, else ``~/default/dasklab/instance``; always absolute."""
+    if named := os.environ.get(override):
+        return Path(named).absolute()
+    base = os.environ.get(xdg) or Path.home() / default
+    return (Path(base) / "dasklab" / instance).absolute()
