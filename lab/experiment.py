@@ -182,6 +182,11 @@ def names() -> list[str]:
     return sorted(path.stem for path in EXPERIMENTS.glob("*.yml"))
 
 
+# Columns of the table of results: no factor may be called like one.
+RESERVED = {"experiment", "run", "trial", "cell", "block", "baseline", "null", "status", "metric", "value"}
+RESERVED |= {"sample", "warmup", "phase", "src", "dst", "start"}
+
+
 def check(raw: dict[str, Any], where: str) -> Experiment:
     """Validate one form of the file and each level of each factor on top of it."""
     try:
@@ -189,6 +194,8 @@ def check(raw: dict[str, Any], where: str) -> Experiment:
     except ValidationError as error:
         raise LabError(f"{where}: {first_mistake(error, Experiment)}") from error
     for name, factor in experiment.factors.items():
+        if name in RESERVED or not name.isidentifier():
+            raise LabError(f"{where}: factors.{name}: a factor needs a name like delay_ms, and not this one")
         for level, overrides in factor.overrides().items():
             settings(experiment, [overrides], f"{where}: factors.{name}, level {level!r}")
     settings(experiment, [], where)

@@ -11,8 +11,9 @@ from pydantic import BaseModel, ValidationError
 
 
 def first_mistake(error: ValidationError, model: type[BaseModel]) -> str:
-    """The first mistake of ``error`` in words, and how many more there are."""
-    mistakes = [_sentence(mistake, model) for mistake in error.errors()]
+    """The first mistake in words and how many more there are; a misspelt key explains most, so it comes first."""
+    ordered = sorted(error.errors(), key=lambda mistake: mistake["type"] != "extra_forbidden")
+    mistakes = [_sentence(mistake, model) for mistake in ordered]
     unique = list(dict.fromkeys(mistakes))
     more = f" (and {len(unique) - 1} more)" if len(unique) > 1 else ""
     return unique[0] + more
@@ -31,6 +32,8 @@ def _sentence(mistake: Any, model: type[BaseModel]) -> str:
         return f"{path}: unknown key; allowed: {', '.join(_keys(mistake['loc'][:-1], model))}"
     if kind == "missing":
         return f"{path}: missing"
+    if kind == "too_short":
+        return f"{path}: needs at least one entry"
     if kind == "value_error":
         return f"{path}: {mistake['ctx']['error']}"
     if kind == "literal_error":

@@ -34,7 +34,7 @@ from lab.validity import baseline, judge
 
 SCHEMA = 1
 UNSUPPORTED = 3  # exit status of a trial that this lab cannot impose or run
-SAMPLE = {
+SAMPLE: dict[str, Any] = {
     "metric": "",
     "value": 0.0,
     "sample": 0,
@@ -94,7 +94,7 @@ def table(run: Path) -> pd.DataFrame:
     for directory in finished(run):
         trial = read_trial(directory)
         status = read_result(directory).status
-        common = {"experiment": trial.experiment, "run": run.name, "trial": trial.trial, "cell": trial.cell}
+        common: Document = {"experiment": trial.experiment, "run": run.name, "trial": trial.trial, "cell": trial.cell}
         common |= {"block": trial.block, "baseline": trial.baseline, "null": trial.null, "status": status}
         rows += [common | trial.factors | SAMPLE | sample for sample in samples(directory)]
     columns = ["experiment", "run", "trial", "cell", "block", *factors, "baseline", "null", "status", *SAMPLE]
@@ -116,8 +116,9 @@ def write_table(run: Path) -> Path:
 def samples(directory: Path) -> Iterator[Document]:
     """Every measured sample of one trial."""
     timings = read_json(directory / "timings.json")
+    common: Document
     for index, run in enumerate(timings.get("samples", [])):
-        common: Document = {"sample": index, "warmup": run["warmup"], "start": run["start"]}
+        common = {"sample": index, "warmup": run["warmup"], "start": run["start"]}
         yield common | {"metric": "compute_s", "value": run["duration_s"]}
         if timings.get("tasks"):
             yield common | {"metric": "us_per_task", "value": 1e6 * run["duration_s"] / timings["tasks"]}
@@ -125,7 +126,7 @@ def samples(directory: Path) -> Iterator[Document]:
             yield common | {"metric": "transfer_mb", "value": run["transfer_bytes"] / 1e6}
     delivered = read_json(directory / "delivered.json")
     for probe in delivered.get("rtt", []):
-        where = {key: probe.get(key, "") for key in ("phase", "src", "dst")}
+        where: Document = {key: probe.get(key, "") for key in ("phase", "src", "dst")}
         for index, value in enumerate(probe["samples_ms"]):
             yield where | {"metric": "rtt_ms", "sample": index, "value": value}
     for index, probe in enumerate(delivered.get("throughput", [])):

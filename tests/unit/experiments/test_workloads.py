@@ -44,7 +44,16 @@ def measure(name: str, params: dict[str, object], scheduler: str, output: Path, 
         module, harness = importlib.import_module(name), importlib.import_module("_harness")
     finally:
         sys.path.remove(str(WORKLOADS))
-    command = ["--scheduler", scheduler, "--params", json.dumps(params), "--runs", "2", "--output", str(output)]
+    command = [
+        "--scheduler",
+        scheduler,
+        "--params",
+        json.dumps(params),
+        "--runs",
+        "2",
+        "--output",
+        str(output),
+    ]
     harness.main(module.prepare, [*command, "--workers", str(workers), "--timeout-s", "5"])
     return json.loads(output.read_text())
 

@@ -1,0 +1,248 @@
+"""``dasklab run``, ``results`` and ``report``: the commands of an experiment, thin over driver and report."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from lab import compare as comparison
+from lab import driver, experiment
+from lab import results as stored
+from lab.ansible_lab import AnsibleLab
+from lab.errors import LabError
+from lab.inventory import DEFAULT
+from lab.measures import Interval, answer
+from lab.trials import Trial, estimate_s, plan
+
+COLOURS = {"ok": "green", "invalid": "yellow", "unsupported": "yellow", "failed": "red"}
+
+results_option = click.option(
+    "--results",
+    "root",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=lambda: Path(os.environ.get("DASKLAB_RESULTS", "results")),
+    show_default="./results, or $DASKLAB_RESULTS",
+    help="Where runs are kept.",
+)
+inventory_option = click.option(
+    "-i",
+    "--inventory",
+    type=click.Path(path_type=Path),
+    default=lambda: Path(os.environ.get("DASKLAB_INVENTORY", DEFAULT)),
+    show_default="inventory/hosts.yml, or $DASKLAB_INVENTORY",
+    help="The lab to run on.",
+)
+
+
+@click.command()
+@click.argument("what", metavar="EXPERIMENT|FILE|RUN", required=False)
+@click.option("--quick", is_flag=True, help="The short form, for a lab of emulated machines.")
+@click.option("--only", metavar="CELL", help="Only this cell, with baseline and null trial: delay_ms=50")
+@click.option("--seed", type=int, help="Shuffle the trials by this number instead of the file's.")
+@click.option("--dry-run", is_flag=True, help="Print the trials in their order and an estimate of the time.")
+@results_option
+@inventory_option
+def run(
+    what: str | None,
+    quick: bool,
+    only: str | None,
+    seed: int | None,
+    dry_run: bool,
+    root: Path,
+    inventory: Path,
+) -> None:
+    """Run an experiment, or go on with a run that was interrupted.
+
+    EXPERIMENT is the name of one that comes with the lab (none given: lists them), FILE one of your own, RUN
+    the directory of a run: it goes on where it was, finished trials are kept and failed ones tried again.
+
+    \b
+    dasklab run                                   what there is
+    dasklab run delay_worker --quick --dry-run    what it would do, and how long
+    dasklab run delay_worker --quick
+    dasklab run results/delay_worker/20260101T120000Z
+    dasklab run delay_worker --only delay_ms=50   one cell again
+    """
+    if what is None:
+        _list_experiments()
+        return
+    if (Path(what) / "experiment.json").exists():
+        execute(driver.resume(Path(what)), AnsibleLab(inventory))
+        return
+    name, content = experiment.load(what, quick)
+    if dry_run:
+        _print_plan(content, plan(name, content, seed, only))
+        return
+    begun = driver.start(root, name, content, quick=quick, seed=seed, only=only)
+    execute(begun, AnsibleLab(inventory))
+
+
+def execute(begun: driver.Run, lab: driver.Lab) -> None:
+    """Run the pending trials with progress on the screen; Ctrl-C ends with a line that says how to go on."""
+    console = Console(stderr=True)
+    columns = [MofNCompleteColumn(), BarColumn(24), TextColumn("{task.description}"), TimeElapsedColumn()]
+    console.print(f"[bold]{begun.experiment.title}[/]: {begun.experiment.question}")
+    console.print(
+        f"{len(begun.pending())} trials, {_clock(begun.remaining_s())}; results in {begun.directory}"
+    )
+    with Progress(*columns, console=console, transient=True) as progress:
+        task = progress.add_task(
+            "", total=len(begun.trials), completed=len(begun.trials) - len(begun.pending())
+        )
+
+        def told(trial: Trial, state: str) -> None:
+            if state == "running":
+                progress.update(task, description=f"{trial.trial}, {_clock(begun.remaining_s())} left")
+                return
+            progress.advance(task)
+            result = stored.read_result(begun.directory / trial.trial)
+            progress.console.print(
+                f"[{COLOURS[state]}]{state:11}[/] {trial.trial} ({result.wall_s:.0f} s)"
+                + "".join(f"\n{'':12}{reason}" for reason in result.reasons),
+                highlight=False,
+            )
+
+        try:
+            driver.execute(begun, lab, told)
+        except KeyboardInterrupt:
+            console.print(f"stopped; the lab is clean. To go on: dasklab run {begun.directory}")
+            sys.exit(130)
+    show_run(begun.directory)
+    print(f"\nThe report: dasklab report {begun.directory}")
+
+
+@click.group(invoke_without_command=True)
+@click.pass_context
+@results_option
+def results(context: click.Context, root: Path) -> None:
+    """List, show and compare runs.
+
+    \b
+    dasklab results                      all runs
+    dasklab results show RUN             its cells against the baseline
+    dasklab results compare OLD NEW      the same cells of two runs
+    dasklab results export RUN a.csv     the tidy table, a row per sample (.csv or .parquet)
+    """
+    if context.invoked_subcommand is None:
+        _list_runs(root)
+
+
+@results.command()
+@click.argument("path", metavar="RUN", type=click.Path(path_type=Path, exists=True))
+def show(path: Path) -> None:
+    """Print each cell of RUN against the baseline, with intervals."""
+    show_run(path)
+
+
+@results.command()
+@click.argument("old", type=click.Path(path_type=Path, exists=True))
+@click.argument("new", type=click.Path(path_type=Path, exists=True))
+@click.option("--anyway", is_flag=True, help="Even if versions, accelerator or workload differ.")
+def compare(old: Path, new: Path, anyway: bool) -> None:
+    """Compare the cells that OLD and NEW have in common."""
+    table = Table("metric", "cell", "old", "new", "new / old", box=None)
+    for change in comparison.compare(old, new, anyway):
+        row = (change.metric, change.cell, f"{change.old:.4g}", f"{change.new:.4g}", _interval(change.ratio))
+        table.add_row(*row)
+    Console().print(table)
+
+
+@results.command()
+@click.argument("path", metavar="RUN", type=click.Path(path_type=Path, exists=True))
+@click.argument("output", type=click.Path(path_type=Path))
+def export(path: Path, output: Path) -> None:
+    """Write the tidy table of RUN (or of all runs below it) to OUTPUT: .csv or .parquet."""
+    frame = stored.load(path)
+    if output.suffix == ".csv":
+        frame.to_csv(output, index=False)
+    elif output.suffix == ".parquet":
+        frame.to_parquet(output, index=False)
+    else:
+        raise LabError(f"{output}: the table is written as .csv or .parquet")
+
+
+@click.command()
+@click.argument(
+    "runs", metavar="RUN...", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True)
+)
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), help="A directory; default: report/ in the run."
+)
+def report(runs: tuple[Path, ...], output: Path | None) -> None:
+    """Write the report of one or more runs: one HTML page, its figures as SVG and PNG, and Markdown.
+
+    RUN may also be a directory above several runs, as results/: all of them, one section each.
+    """
+    from lab.report import write
+
+    directories = [run for path in runs for run in stored.find(path)]
+    print(write(directories, output or (runs[0] / "report")))
+
+
+def show_run(path: Path) -> None:
+    """Print the cells of a run, metric by metric."""
+    frame = stored.load(path)
+    document = stored.read_run(path)["experiment"]
+    for metric in document["metrics"]:
+        found = answer(frame, metric, frame.attrs["factors"])
+        if found is None:
+            print(f"{metric}: no valid baseline")
+            continue
+        table = Table(
+            "cell", "n", "median", "against the baseline", "", box=None, title=metric, title_justify="left"
+        )
+        for cell in found.cells:
+            verdict = "" if cell is found.cells[0] else "shown" if cell.shown else "no difference shown"
+            table.add_row(
+                cell.name, str(cell.n), _interval(cell.median), f"x {_interval(cell.ratio)}", verdict
+            )
+        Console().print(table)
+
+
+def _interval(interval: Interval) -> str:
+    if interval.low != interval.low:
+        return f"{interval.value:.4g}"
+    return f"{interval.value:.4g} ({interval.low:.4g} to {interval.high:.4g})"
+
+
+def _list_experiments() -> None:
+    table = Table("experiment", "question", box=None)
+    for name in experiment.names():
+        table.add_row(name, experiment.load(name)[1].question)
+    Console().print(table)
+
+
+def _list_runs(root: Path) -> None:
+    table = Table("run", "form", "trials", "ok", "accelerator", box=None)
+    for run_directory in stored.find(root):
+        document = stored.read_run(run_directory)
+        done = stored.finished(run_directory)
+        valid = sum(stored.read_result(directory).status == "ok" for directory in done)
+        form = "quick" if document["quick"] else "full"
+        accel = comparison.accelerator(run_directory) or "?"
+        table.add_row(str(run_directory), form, f"{len(done)}/{len(document['order'])}", str(valid), accel)
+    Console().print(table)
+
+
+def _print_plan(content: experiment.Experiment, trials: list[Trial]) -> None:
+    table = Table("trial", "runs", "asked", "about", box=None)
+    total = 0.0
+    for trial in trials:
+        seconds = estimate_s(trial, content.run_s)
+        total += seconds
+        asked = "baseline" if trial.baseline else "null trial" if trial.null else trial.cell
+        table.add_row(trial.trial, f"{trial.warmups}+{trial.runs}", asked, _clock(seconds))
+    Console().print(table)
+    print(f"{len(trials)} trials, {_clock(total)}")
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"about {hours}:{minutes:02}:{rest:02}" if hours else f"about {minutes}:{rest:02}"

@@ -1,0 +1,52 @@
+"""The study's NIC experiment as one command: ``python lab/nic_matrix.py``, from any directory.
+
+The same as ``dasklab run nic_matrix`` with the lab's own results directory as the default.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+if __name__ == "__main__":  # run as a file: the project, not this directory, is where modules are found
+    sys.path[0] = str(Path(__file__).resolve().parent.parent)
+
+import click
+
+from lab import driver, experiment_cli
+from lab.ansible_lab import AnsibleLab
+from lab.errors import LabError
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--quick", is_flag=True, help="The short form, for a lab of emulated machines.")
+@click.option("--dry-run", is_flag=True, help="Print the trials in their order and an estimate of the time.")
+@click.option("--only", metavar="CELL", help="Only this NIC, with baseline and null trial: 'nic=E1000'")
+@click.option("--seed", type=int, help="Shuffle the trials by this number.")
+@click.option(
+    "--resume", type=click.Path(path_type=Path, exists=True), help="Go on with the run of this directory."
+)
+@click.option(
+    "--results", "root", type=click.Path(path_type=Path), default=ROOT / "results", show_default=True
+)
+@experiment_cli.inventory_option
+@click.pass_context
+def main(context: click.Context, /, resume: Path | None, inventory: Path, **options: object) -> None:
+    """Measure RTT, throughput and compute time with five NICs: VirtIO, VirtIO 10G and 1G, E1000, RTL8139.
+
+    The lab must be up (`dasklab up`). Every block has the baseline (VirtIO) and its null trial; the order is
+    shuffled. Then: dasklab report RESULTS/nic_matrix/<time>
+    """
+    try:
+        if resume:
+            experiment_cli.execute(driver.resume(resume), AnsibleLab(inventory))
+        else:
+            context.invoke(experiment_cli.run, what="nic_matrix", inventory=inventory, **options)
+    except LabError as error:
+        raise click.ClickException(str(error)) from None
+
+
+if __name__ == "__main__":
+    main()
