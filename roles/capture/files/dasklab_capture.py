@@ -1,0 +1,222 @@
+#!/usr/bin/python3 -SsE
+"""Record the frames of the lab bridge on this host's capture interface, in two tiers.
+
+    dasklab_capture.py start '{"ttl_s": 600, "snaplen_bytes": 512, "buffer_mib": 32, "file_max_mb": 2000}'
+    dasklab_capture.py stop     the files are complete; prints the counters, also kept in capture.json
+    dasklab_capture.py show
+
+What goes to or comes from the scheduler is kept whole: there are Dask's operations, and a cut frame hides
+them. Of all else, which is mostly array data, the first ``snaplen_bytes`` of each frame are kept. A TCP
+connection is always in one file only. Each tier is a tcpdump in a transient systemd unit that ends after
+``ttl_s``, whatever became of the one who started it.
+
+Dropped frames are told by three counters: tcpdump's (its buffer was full), the interface's, and the kernel's
+per-CPU backlog (``softnet_dropped``), which neither of the others sees.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from dasklab_host import HostError, addresses, capture_link, config, interface, read, run, softnet_dropped
+
+DIRECTORY = Path("/var/lib/dasklab/capture")
+STATE, REPORT = DIRECTORY / "state.json", DIRECTORY / "capture.json"
+UNIT = "dasklab-capture-{name}.service"
+WHOLE_BYTES = 262_144  # tcpdump's own maximum, more than any super-frame
+READY_S = 30  # for tcpdump to listen; an emulated machine needs a few
+# tcpdump gets frames from the kernel in blocks, at the latest after a second; a stop before that loses them.
+BLOCK_S = 1.2
+
+
+def tiers(scheduler, snaplen_bytes):
+    """Return what each tcpdump records: its name, file, filter and snaplen (pure)."""
+    return [
+        {
+            "name": "scheduler",
+            "file": "capture.pcap",
+            "filter": f"host {scheduler}",
+            "snaplen_bytes": WHOLE_BYTES,
+        },
+        {
+            "name": "others",
+            "file": "capture-others.pcap",
+            "filter": f"not host {scheduler}",
+            "snaplen_bytes": snaplen_bytes,
+        },
+    ]
+
+
+def command(tier, device, asked):
+    """Return the command that starts a tier's tcpdump as a unit with a time-to-live (pure)."""
+    file, log = DIRECTORY / tier["file"], DIRECTORY / f"{tier['name']}.log"
+    properties = [
+        f"RuntimeMaxSec={asked['ttl_s']}",
+        f"LimitFSIZE={asked['file_max_mb'] * 1_000_000}",
+        f"StandardError=file:{log}",
+        "KillSignal=SIGINT",  # on which tcpdump writes out what it has, and its counters
+    ]
+    unit = ["systemd-run", "--quiet", "--collect", f"--unit={UNIT.format(**tier)}"]
+    kept = ["-s", str(tier["snaplen_bytes"]), "-B", str(asked["buffer_mib"] * 1024)]
+    tcpdump = ["tcpdump", "-n", "-Z", "root", "-i", device, *kept, "-w", str(file), tier["filter"]]
+    return [*unit, *(f"--property={text}" for text in properties), *tcpdump]
+
+
+def counters(log):
+    """Return tcpdump's own counters from its last words; None where it did not say them (pure)."""
+    patterns = {
+        "frames": r"(\d+) packets? captured",
+        "received": r"(\d+) packets? received by filter",
+        "dropped_kernel": r"(\d+) packets? dropped by kernel",
+        "dropped_interface": r"(\d+) packets? dropped by interface",
+    }
+    found = {key: re.search(pattern, log) for key, pattern in patterns.items()}
+    numbers = {key: int(match[1]) if match else None for key, match in found.items()}
+    if numbers["frames"] is not None and numbers["dropped_interface"] is None:
+        numbers["dropped_interface"] = 0  # tcpdump leaves the line out when there are none
+    return numbers
+
+
+def total(parts, key):
+    """Return the sum of a counter over the tiers; None when any is unknown (pure)."""
+    values = [part[key] for part in parts]
+    return None if None in values else sum(values)
+
+
+def observe():
+    """Return the capture interface and the counters of dropped frames."""
+    link = capture_link(config(), addresses())
+    if link is None:
+        raise HostError("this host has no capture interface")
+    if "UP" not in link["flags"]:
+        raise HostError(f"the capture interface {link['ifname']} is down: run dasklab_host.py apply")
+    return {"time": time.time(), "softnet_dropped": softnet_dropped(), **interface(link)}
+
+
+def active(tier):
+    """Tell whether a tier's tcpdump runs."""
+    asked = ["systemctl", "is-active", "--quiet", UNIT.format(**tier)]
+    return subprocess.run(asked, check=False).returncode == 0
+
+
+def start(asked):
+    """Start both tiers from nothing; returns when both listen."""
+    end()
+    shutil.rmtree(DIRECTORY, ignore_errors=True)
+    DIRECTORY.mkdir(parents=True)
+    before = observe()
+    wanted = tiers(config()["scheduler_address"], asked["snaplen_bytes"])
+    STATE.write_text(json.dumps({"asked": asked, "tiers": wanted, "before": before}))
+    for tier in wanted:
+        run(command(tier, before["name"], asked))
+    try:
+        for tier in wanted:
+            listen(tier)
+    except HostError:
+        end()
+        raise
+    return show()
+
+
+def listen(tier):
+    """Wait until a tier's tcpdump says that it listens."""
+    log, until = DIRECTORY / f"{tier['name']}.log", time.monotonic() + READY_S
+    while "listening on" not in read(log):
+        if time.monotonic() > until:
+            raise HostError(f"tcpdump does not listen after {READY_S} s: {read(log).strip()}")
+        time.sleep(0.05)
+
+
+def end():
+    """End whatever capture runs."""
+    if STATE.exists():
+        units = [UNIT.format(**tier) for tier in json.loads(STATE.read_text())["tiers"]]
+        # A unit that ended by itself, or by its time-to-live, is unknown to systemd.
+        subprocess.run(["systemctl", "stop", *units], capture_output=True, check=False)
+
+
+def stop():
+    """End the capture and return its report; without a capture, None."""
+    if not STATE.exists():
+        return None
+    if REPORT.exists():
+        return json.loads(REPORT.read_text())
+    state = json.loads(STATE.read_text())
+    expired = not all(map(active, state["tiers"]))
+    time.sleep(BLOCK_S)
+    promiscuity = observe()["promiscuity"]
+    end()
+    answer = report(state, observe(), promiscuity, expired)
+    REPORT.write_text(json.dumps(answer))
+    return answer
+
+
+def report(state, after, promiscuity, expired):
+    """Return what was recorded and what was dropped, from the counters before and after."""
+    before = state["before"]
+    parts = [
+        {
+            **tier,
+            **counters(read(DIRECTORY / f"{tier['name']}.log")),
+            "bytes": (DIRECTORY / tier["file"]).stat().st_size,
+        }
+        for tier in state["tiers"]
+    ]
+    nic = {key: after["statistics"][key] - value for key, value in before["statistics"].items()}
+    return {
+        "schema": 1,
+        "interface": before["name"],
+        "driver": before["driver"],
+        "promiscuity": promiscuity,
+        "start": before["time"],
+        "stop": after["time"],
+        "expired": expired,
+        "snaplen": state["asked"]["snaplen_bytes"],
+        "filter": " | ".join(part["filter"] for part in parts),
+        **{key: total(parts, key) for key in ("frames", "dropped_kernel", "dropped_interface")},
+        "softnet_dropped": after["softnet_dropped"] - before["softnet_dropped"],
+        "nic_statistics": {key: value for key, value in nic.items() if value},
+        "tiers": parts,
+    }
+
+
+def show():
+    """Return what is being captured."""
+    if not STATE.exists():
+        return {"schema": 1, "running": []}
+    state = json.loads(STATE.read_text())
+    return {
+        "schema": 1,
+        "running": [tier["name"] for tier in state["tiers"] if active(tier)],
+        "promiscuity": observe()["promiscuity"],
+        **state,
+    }
+
+
+def answer(argv):
+    """Do what the command line says and return the answer."""
+    if len(argv) == 2 and argv[0] == "start":
+        return start(json.loads(argv[1]))
+    if argv == ["stop"]:
+        return stop()
+    if argv == ["show"]:
+        return show()
+    return sys.exit(__doc__)
+
+
+def main(argv):
+    """Print the answer as one line of JSON, or a mistake as one line of text."""
+    try:
+        print(json.dumps(answer(argv)))
+    except (HostError, ValueError) as error:
+        sys.exit(f"dasklab_capture: {error}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
