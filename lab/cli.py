@@ -78,6 +78,15 @@ inventory_option = click.option(
 )
 
 
+results_option = click.option(
+    "--results",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=lambda: Path(os.environ.get("DASKLAB_RESULTS", "results")),
+    show_default="./results, or $DASKLAB_RESULTS",
+    help="Where runs are kept.",
+)
+
+
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(package_name="dasklab", prog_name="dasklab")
 def main() -> None:
@@ -99,6 +108,7 @@ def main() -> None:
 @inventory_option
 def plan(inventory: Path) -> None:
     """Show what `up` would do to the machines; change nothing."""
+    Inventory(inventory)
     _finish(
         playbook.run(
             "provision.yml", inventory, options=["--check", "--diff", "--tags", "endpoint,key,machines"]
@@ -108,28 +118,35 @@ def plan(inventory: Path) -> None:
 
 @main.command()
 @inventory_option
+@results_option
 @click.option("--check", is_flag=True, help="Only say what would be done, on the machines too.")
 @click.option("--diff", is_flag=True, help="Show each difference.")
-@click.option("--only", type=click.Choice(["provision", "configure"]), help="Stop after this part.")
-def up(inventory: Path, check: bool, diff: bool, only: str | None) -> None:
+@click.option("--only", type=click.Choice(["provision", "configure"]), help="Only this part.")
+def up(inventory: Path, results: Path, check: bool, diff: bool, only: str | None) -> None:
     """Build the lab, or bring it to what the inventory says, and measure a baseline once."""
     lab = Inventory(inventory)
     options = [flag for flag, on in (("--check", check), ("--diff", diff)) if on]
     if not check:
         _endpoint_ready(lab)
-    books = ["provision.yml"] if only == "provision" else ["provision.yml", "configure.yml"]
-    for book in books if only else ["lab.yml"]:
-        _finish(playbook.run(book, inventory, options=options))
+    book = f"{only}.yml" if only else "lab.yml"
+    _finish(playbook.run(book, inventory, options=[*options, "--skip-tags", "baseline"]))
     if not only and not check:
-        from lab.summary import print_baseline
+        _baseline(lab, results)
 
-        print_baseline(lab)
+
+@main.command()
+@inventory_option
+@results_option
+def baseline(inventory: Path, results: Path) -> None:
+    """Measure the lab as it is, once; say what was measured."""
+    _baseline(Inventory(inventory), results)
 
 
 @main.command()
 @inventory_option
 def status(inventory: Path) -> None:
     """Say what is there: machines, links, cluster, captures."""
+    Inventory(inventory)
     _finish(playbook.run("status.yml", inventory))
 
 
@@ -180,6 +197,14 @@ def doctor(inventory: Path) -> None:
         bad += not finding.well
         _show(finding)
     sys.exit(1 if bad else 0)
+
+
+def _baseline(lab: Inventory, results: Path) -> None:
+    from lab import baseline as measured
+
+    run, fresh = measured.ensure(lab, results)
+    click.echo("baseline: measured" if fresh else "baseline: found")
+    measured.show(run)
 
 
 def _show(finding: Finding) -> None:

@@ -1,6 +1,7 @@
 """From an experiment to its trials, in the order they will run: the same file and seed give the same list.
 
-Every block holds each cell once and the null trial, an exact copy of the baseline, shuffled.
+Every block holds each cell once and the null trial, an exact copy of the baseline, shuffled. An experiment
+without factors compares nothing: it has no null trial.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ def plan(name: str, experiment: Experiment, seed: int | None = None, only: str |
     kept = _only(experiment, cells, only)
     trials: list[Trial] = []
     for block in range(1, experiment.blocks + 1):
-        asked = [*((cell, False) for cell in kept), (baseline, True)]
+        asked = [(cell, False) for cell in kept] + [(baseline, True)] * bool(experiment.factors)
         random.Random(f"{experiment.seed if seed is None else seed}/{block}").shuffle(asked)
         trials += [
             _trial(name, experiment, cell, block, place, cell == baseline, null)

@@ -56,7 +56,7 @@ EXAMPLES = r"""
 RETURN = r"""
 calls: {description: The API calls of the plan, type: list, returned: always}
 created: {description: Names of machines that were made anew, type: list, returned: always}
-vms: {description: "Per machine: vmid, node, status, nets (net0..net5) after the run", type: dict, returned: always}
+vms: {description: "Per machine: vmid, node, status, nets after the run", type: dict, returned: always}
 """
 
 

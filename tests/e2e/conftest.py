@@ -1,0 +1,123 @@
+"""One lab of its own for the end-to-end run: own state, own results; the caches are shared."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab.inventory import ROOT
+
+BIN = Path(sys.executable).parent
+
+
+@dataclass
+class Bench:
+    """Commands of the project run as a user would, against this run's own lab."""
+
+    folder: Path
+    environment: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.environment = {
+            **os.environ,
+            "DASKLAB_STATE": str(self.folder / "state"),
+            "DASKLAB_RESULTS": str(self.folder / "results"),
+            "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
+            "COLUMNS": "200",
+        }
+
+    def run(self, *argv: str, timeout: float = 900) -> subprocess.CompletedProcess[str]:
+        """Run a program of the project's environment; the output of both streams in ``stdout``."""
+        return subprocess.run(
+            [str(BIN / argv[0]), *argv[1:]],
+            env=self.environment,
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+            text=True,
+            timeout=timeout,
+            check=False,
+        )
+
+    def good(self, *argv: str, timeout: float = 900) -> str:
+        """Run and expect success; what it printed."""
+        done = self.run(*argv, timeout=timeout)
+        assert done.returncode == 0, f"{' '.join(argv)} ended with {done.returncode}:\n{done.stdout[-6000:]}"
+        return done.stdout
+
+    def bad(self, *argv: str) -> str:
+        """Run and expect a failure that is explained: no traceback."""
+        done = self.run(*argv)
+        assert done.returncode != 0, f"{' '.join(argv)} should have failed:\n{done.stdout[-3000:]}"
+        assert "Traceback" not in done.stdout, done.stdout[-3000:]
+        return done.stdout
+
+    def start(self, *argv: str) -> subprocess.Popen[str]:
+        """Start in a process group of its own, as a terminal would."""
+        return subprocess.Popen(
+            [str(BIN / argv[0]), *argv[1:]],
+            env=self.environment,
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+            text=True,
+            start_new_session=True,
+        )
+
+    def interrupt(self, child: subprocess.Popen[str]) -> str:
+        """Press Ctrl-C; what the command printed."""
+        os.killpg(child.pid, signal.SIGINT)
+        return child.communicate(timeout=120)[0]
+
+    def ssh(self, host: str, command: str) -> str:
+        """What ``command`` printed on a machine."""
+        return self.good("dasklab", "ssh", host, "--", command).strip()
+
+    @property
+    def endpoint(self) -> dict[str, Any]:
+        """The endpoint's facts."""
+        facts: dict[str, Any] = json.loads((self.folder / "state" / "endpoint.json").read_text())
+        return facts
+
+    def processes(self) -> list[str]:
+        """Command lines of all processes that belong to this lab: they name its state folder."""
+        found = []
+        for entry in Path("/proc").iterdir():
+            if entry.name.isdigit() and int(entry.name) != os.getpid():
+                try:
+                    line = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+                except OSError:
+                    continue
+                if str(self.folder) in line and "pytest" not in line:
+                    found.append(f"{entry.name}: {line[:200]}")
+        return found
+
+
+def until(condition: Callable[[], bool], timeout_s: float, what: str) -> None:
+    """Wait for a condition."""
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        if time.monotonic() > deadline:
+            pytest.fail(f"waited {timeout_s} s for {what}")
+        time.sleep(0.1)
+
+
+@pytest.fixture(scope="session")
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+    """The bench; whatever a failed test leaves is removed by the project's own command."""
+    bench = Bench(tmp_path_factory.mktemp("lab"))
+    yield bench
+    if (bench.folder / "state" / "endpoint.json").exists():
+        bench.run("dasklab", "destroy", "--yes")

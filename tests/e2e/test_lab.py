@@ -1,0 +1,189 @@
+"""The main job, end to end on real guests, in the order of a lab's life; each test builds on the one before."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from proxmoxer import ProxmoxAPI
+
+from lab.inventory import DEFAULT, ROOT
+from tests.e2e.conftest import Bench, until
+
+pytestmark = [pytest.mark.timeout(1500)]
+
+PROVISION = ["ansible-playbook", "-i", str(DEFAULT), "playbooks/provision.yml"]
+
+
+def api(bench: Bench) -> Any:
+    e = bench.endpoint
+    return ProxmoxAPI(
+        e["host"],
+        port=e["port"],
+        user=e["user"],
+        token_name=e["token_id"],
+        token_value=e["token_secret"],
+        verify_ssl=e["ca_file"],
+        timeout=60,
+    )
+
+
+def machines(bench: Bench) -> dict[str, dict[str, Any]]:
+    return {vm["name"]: vm for vm in api(bench).nodes("pve").qemu.get()}
+
+
+def test_check_on_a_clean_host_plans_all_and_makes_nothing(bench: Bench) -> None:
+    told = bench.good(*PROVISION, "--check", "--diff", "--tags", "endpoint,key,machines")
+    assert "POST /nodes/pve/qemu/9100/clone newid=9105 name=worker-3" in told
+    assert machines(bench) == {}
+    assert not (bench.folder / "state" / "ssh").exists()
+
+
+def test_a_foreign_machine_is_refused_by_name_and_left_alone(bench: Bench) -> None:
+    nodes = api(bench).nodes("pve")
+    nodes.qemu.post(vmid=9103, name="mailserver", memory=64, pool="dasklab")
+    until(lambda: "mailserver" in machines(bench), 10, "the foreign machine")
+    told = bench.bad("dasklab", "up", "--only", "provision")
+    assert "VMID 9103 is wanted for worker-1, but belongs to 'mailserver' on node pve" in told
+    assert list(machines(bench)) == ["mailserver"]
+    nodes.qemu(9103).delete()
+    until(lambda: machines(bench) == {}, 10, "the foreign machine's removal")
+
+
+def test_an_endpoint_that_dies_in_mid_task_is_said_and_the_next_run_goes_on(bench: Bench) -> None:
+    child = bench.start("dasklab", "up", "--only", "provision")
+    until(lambda: "client" in machines(bench), 120, "the first clone")
+    server = int((bench.folder / "state" / "run" / "endpoint.pid").read_text().split()[0])
+    os.kill(server, signal.SIGKILL)
+    told = child.communicate(timeout=300)[0]
+    assert child.returncode != 0
+    assert "no answer to" in told
+    assert "Traceback" not in told
+
+
+def test_ctrl_c_loses_nothing(bench: Bench) -> None:
+    child = bench.start("dasklab", "up", "--only", "provision")
+    time.sleep(3)
+    told = bench.interrupt(child)
+    assert child.returncode != 0
+    assert "Traceback" not in told
+
+
+def test_up_completes_what_was_begun_and_measures_a_baseline(bench: Bench) -> None:
+    told = bench.good("dasklab", "up", timeout=1200)
+    assert {n: vm["status"] for n, vm in machines(bench).items() if n != "dasklab-template"} == dict.fromkeys(
+        ["client", "scheduler", "worker-1", "worker-2", "worker-3"], "running"
+    )
+    assert "array_study" in told
+    captures = list((bench.folder / "results").rglob("capture.pcap"))
+    assert captures
+    assert captures[0].stat().st_size > 10_000
+
+
+def test_the_second_run_changes_nothing(bench: Bench) -> None:
+    told = bench.good("ansible-playbook", "-i", str(DEFAULT), "playbooks/lab.yml", timeout=600)
+    assert re.search(r"changed=0, failed=0", told), told[-3000:]
+
+
+def test_status_and_doctor_find_all_well(bench: Bench) -> None:
+    told = bench.good("dasklab", "status")
+    assert len(re.findall(r"^ *(client|scheduler|worker-\d) .* running ", told, re.M)) == 5, told
+    told = bench.good("dasklab", "doctor")
+    assert "FAIL" not in told
+
+
+def test_the_machines_are_what_they_should_be(bench: Bench) -> None:
+    """The testinfra checks that a user runs too."""
+    argv = ["pytest", "-q", "-p", "no:cacheprovider", "tests/infra", "--hosts=ansible://lab"]
+    bench.good(*argv, f"--ansible-inventory={DEFAULT}", "--force-ansible", timeout=900)
+
+
+def test_nic_models_are_switched_and_the_guests_see_their_drivers(bench: Bench) -> None:
+    wanted = {"worker-1": {"model": "e1000"}, "worker-2": {"model": "rtl8139"}}
+    bench.good(*PROVISION, "-e", json.dumps({"proxmox_vm_nics": wanted}))
+    drivers = {
+        host: bench.ssh(
+            host,
+            "ls /sys/bus/pci/drivers | tr '\\n' ' '; for i in /sys/class/net/*/device/driver; "
+            "do readlink -f $i; done",
+        )
+        for host in ("worker-1", "worker-2", "worker-3")
+    }
+    assert "drivers/e1000" in drivers["worker-1"]
+    assert "drivers/8139cp" in drivers["worker-2"]
+    assert "drivers/e1000" not in drivers["worker-3"]
+    bench.good(*PROVISION)
+
+
+def test_a_flooded_bridge_shows_others_frames_and_a_learning_one_does_not(bench: Bench) -> None:
+    seen = {}
+    for mode in ("flooding", "learning"):
+        bench.good(
+            "ansible-playbook",
+            "-i",
+            str(DEFAULT),
+            "playbooks/bridge.yml",
+            "-e",
+            f"proxmox_bridge_mode={mode}",
+        )
+        seen[mode] = foreign_frames(bench)
+    assert seen["flooding"] >= 20
+    assert seen["learning"] <= 2
+
+
+def foreign_frames(bench: Bench) -> int:
+    """How many of 20 pings between two workers the client's capture NIC sees."""
+    bench.ssh("worker-1", "ping -c 2 10.77.1.14 >/dev/null")
+    mac = "$(ip -br link | grep -i 02:da:5c:23:8d:02 | cut -d' ' -f1 | cut -d@ -f1)"
+    script = f"ip link set {mac} up; timeout 15 tcpdump -i {mac} -nn -p -c 1000 'icmp and host 10.77.1.13' 2>/dev/null | wc -l"
+    script = script.replace(" -p ", " ")
+    child = bench.start("dasklab", "ssh", "client", "--", script)
+    time.sleep(5)
+    bench.ssh("worker-1", "ping -i 0.2 -c 20 10.77.1.14 >/dev/null")
+    return int(child.communicate(timeout=60)[0].strip().splitlines()[-1])
+
+
+def test_a_machine_that_dies_is_said_and_brought_back(bench: Bench) -> None:
+    pid = api(bench).nodes("pve").qemu(9104).status.current.get()["pid"]
+    os.kill(pid, signal.SIGKILL)
+    until(lambda: not Path(f"/proc/{pid}").exists(), 10, "QEMU to end")
+    assert re.search(r"worker-2 +9104 +stopped", bench.good("dasklab", "status"))
+    bench.good("dasklab", "up", "--only", "provision")
+    assert machines(bench)["worker-2"]["status"] == "running"
+    assert "2026" in bench.ssh(
+        "worker-2", "/opt/dask/bin/python -c 'import distributed; print(distributed.__version__)'"
+    )
+
+
+def test_destroy_leaves_nothing(bench: Bench) -> None:
+    before = {p.name for p in Path("/sys/class/net").iterdir()}
+    bench.good("dasklab", "destroy", "--yes")
+    assert bench.processes() == []
+    assert not (bench.folder / "state").exists()
+    assert {p.name for p in Path("/sys/class/net").iterdir()} == before
+    assert not [p for p in before if p.startswith(("tap", "vmbr", "ifb"))]
+    assert list((bench.folder / "results").rglob("timings.json")), "results are kept"
+
+
+def test_destroy_of_nothing_is_well(bench: Bench) -> None:
+    bench.good("dasklab", "destroy", "--yes")
+    assert bench.processes() == []
+
+
+def test_nothing_outside_minipve_knows_minipve() -> None:
+    """One road to a hypervisor: only the command line mounts it, only the embedded inventory names it."""
+    found = subprocess.run(
+        ["git", "grep", "-lIw", "minipve", "--", "lab", "roles", "playbooks"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    ).stdout.split()
+    assert [f for f in found if not f.startswith("lab/minipve/")] == ["lab/cli.py"]
