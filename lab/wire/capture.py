@@ -1,0 +1,193 @@
+"""A capture: from files to messages. This is the library's front door, see README.md in this folder."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from pathlib import Path
+
+import numpy as np
+
+from lab.wire import pcap, pcapng
+from lab.wire.comm import Framed, simple_messages, walk
+from lab.wire.connections import Connections, split_reused
+from lab.wire.errors import WireError
+from lab.wire.framing import Generation, recognise
+from lab.wire.link import ACK, SYN, Segments, Tally, concatenate, segments
+from lab.wire.messages import Messages, build
+from lab.wire.pcap import Progress, Records
+from lab.wire.source import Memory, advise, map_file
+from lab.wire.stream import ByteStream, Stream
+from lab.wire.tcp import Order, Pieces, reassemble
+
+Report = Callable[[float], None]  # told the share of the files read so far, 0 to 1
+
+
+@dataclass(frozen=True)
+class File:
+    """One file of a capture and how reading it went."""
+
+    path: str
+    bytes: int
+    progress: Progress
+
+
+@dataclass
+class Dialogue:
+    """One connection that carries Dask: its two streams (by direction) and their messages."""
+
+    connection: int
+    protocol: str  # tcp, tls, ws
+    streams: dict[int, ByteStream] = field(default_factory=dict)
+    framed: dict[int, Framed] = field(default_factory=dict)
+
+
+@dataclass
+class Capture:
+    """Everything that was found in the files. Tables: see ``lab.wire.tables``."""
+
+    files: list[File]
+    memory: Memory
+    connections: Connections
+    tally: Tally
+    segments: Segments
+    pieces: Pieces
+    order: Order
+    dialogues: dict[int, Dialogue]
+    names: Mapping[str, str]
+
+    @cached_property
+    def messages(self) -> Messages:
+        """All Dask messages of the capture, in the order in which they began on the wire."""
+        return build(self.dialogues)
+
+
+def open_capture(
+    paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+    *,
+    since_ns: int | None = None,
+    until_ns: int | None = None,
+    names: Mapping[str, str] | None = None,
+    key_log: str | None = None,
+    report: Report | None = None,
+) -> Capture:
+    """Read one capture, or several that belong together, and find the Dask messages in it.
+
+    ``names`` maps addresses (``10.0.0.1`` or ``10.0.0.1:8786``) to node names; ``since_ns``/``until_ns``
+    bound the packets looked at (nanoseconds since 1970). Raises WireError when a file is no capture. A
+    damaged or cut-off file gives what could be read; ``Capture.files`` says what was wrong.
+    """
+    listed = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+    memory, table, tally = Memory(), Connections(), Tally()
+    files: list[File] = []
+    parts: list[Segments] = []
+    for index, path in enumerate(map(Path, listed)):
+        view = map_file(path)
+        progress = Progress()
+        files.append(File(str(path), len(view), progress))
+        base = memory.add(view)
+        for records in _records(path, view, progress):
+            chosen = _between(records, since_ns, until_ns)
+            parts += segments(view, base, chosen, table, tally)
+            if report:
+                report((index + progress.position / max(len(view), 1)) / len(listed))
+    together = concatenate(parts)
+    del parts
+    if len(files) > 1:
+        together = together.take(np.argsort(together.time_ns, kind="stable"))
+    return decode(files, memory, table, tally, together, names or {}, key_log)
+
+
+def decode(
+    files: list[File],
+    memory: Memory,
+    table: Connections,
+    tally: Tally,
+    together: Segments,
+    names: Mapping[str, str],
+    key_log: str | None,
+) -> Capture:
+    """From segments to messages."""
+    opening = np.flatnonzero(together.flags & (SYN | ACK) == SYN)
+    split_reused(together.flow, opening, together.seq, table)
+    pieces, order = reassemble(together)
+    return Capture(
+        files, memory, table, tally, together, pieces, order, _dialogues(memory, together, pieces), names
+    )
+
+
+def _records(path: Path, view: memoryview, progress: Progress) -> Iterable[Records]:
+    for recognised, blocks in ((pcap.is_pcap, pcap.blocks), (pcapng.is_pcapng, pcapng.blocks)):
+        if recognised(view):
+            try:
+                yield from blocks(view, progress, partial(advise, view))
+            except WireError as error:
+                raise WireError(f"{path}: {error}") from None
+            return
+    what = "empty" if not len(view) else "neither pcap nor pcapng"
+    raise WireError(f"{path}: {what}")
+
+
+def _between(records: Records, since_ns: int | None, until_ns: int | None) -> Records:
+    if since_ns is None and until_ns is None:
+        return records
+    time_ns = records.time_ns
+    keep = (time_ns >= (since_ns or 0)) & (
+        time_ns < (until_ns if until_ns is not None else np.iinfo(np.int64).max)
+    )
+    return Records(
+        time_ns[keep], records.offset[keep], records.captured[keep], records.length[keep], records.link[keep]
+    )
+
+
+def _dialogues(memory: Memory, together: Segments, pieces: Pieces) -> dict[int, Dialogue]:
+    """The connections that carry Dask, walked."""
+    found: dict[int, Dialogue] = {}
+    simple = _simple(memory, pieces)
+    slices = {
+        int(f): slice(int(pieces.begin[i]), int(pieces.begin[i + 1])) for i, f in enumerate(pieces.flow)
+    }
+    streams = {
+        f: _stream(memory, together, pieces, s, bool(pieces.opened[i]))
+        for i, (f, s) in enumerate(slices.items())
+    }
+    for connection in sorted({flow // 2 for flow in streams}):
+        both = {d: streams[2 * connection + d] for d in (0, 1) if 2 * connection + d in streams}
+        dialogue = Dialogue(connection, "tcp", dict(both))
+        generation = next(filter(None, (recognise(s, int(s.start[0])) for s in both.values())), None)
+        for direction, stream in both.items():
+            if generation is None and stream.opened and stream.start[0] == 0:
+                continue
+            framed = Framed(generation, int(stream.start[0]))
+            walk(stream, framed, simple[slices[2 * connection + direction]])
+            generation = generation or framed.generation
+            dialogue.framed[direction] = framed
+        if generation is not None:
+            found[connection] = dialogue
+    return found
+
+
+def _simple(memory: Memory, pieces: Pieces) -> np.ndarray[tuple[int], np.dtype[np.int8]]:
+    """For each piece whether it is exactly one simple message (see ``lab.wire.comm.simple_messages``)."""
+    result = np.zeros(len(pieces.start), np.int8)
+    chosen = np.flatnonzero(pieces.whole & (pieces.length >= 24))
+    heads = memory.words(pieces.offset[chosen], 3)
+    result[chosen] = simple_messages(heads, pieces.length[chosen], np.ones(len(chosen), bool))
+    return result
+
+
+def _stream(memory: Memory, together: Segments, pieces: Pieces, s: slice, opened: bool) -> Stream:
+    return Stream(
+        memory,
+        pieces.start[s],
+        pieces.length[s],
+        pieces.captured[s],
+        pieces.offset[s],
+        together.time_ns[pieces.row[s]],
+        opened,
+    )
+
+
+__all__ = ["Capture", "Dialogue", "File", "Generation", "open_capture"]

@@ -1,0 +1,129 @@
+"""Records of classic pcap files: microsecond or nanosecond, either byte order. Bytes in, arrays out.
+
+Layout: https://datatracker.ietf.org/doc/draft-ietf-opsawg-pcap/ - a 24-byte header (magic, version, zone,
+accuracy, snaplen, link type), then per packet 16 bytes (seconds, fraction, captured length, original
+length) and the data.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from lab.wire.errors import WireError
+from lab.wire.lockstep import BLOCK, Ints, Layout, index, mean_record
+
+Advise = Callable[
+    [int, int, bool], None
+]  # "bytes start to stop are read next; only a little here and there?"
+SPARSE = 16384  # mean record size from which reading only the headers beats reading everything
+MAX_PACKET = 1 << 24
+HEADER, RECORD = 24, 16
+MAGICS = {  # the first four bytes: byte order, nanoseconds per unit of the fraction
+    b"\xd4\xc3\xb2\xa1": ("<", 1000),
+    b"\xa1\xb2\xc3\xd4": (">", 1000),
+    b"\x4d\x3c\xb2\xa1": ("<", 1),
+    b"\xa1\xb2\x3c\x4d": (">", 1),
+}
+
+
+@dataclass(frozen=True)
+class Records:
+    """Packets as arrays of one length. ``offset`` is where the data begins in the file.
+
+    ``captured`` and ``length`` are bytes in the file and on the wire; ``link`` is the pcap link type of
+    each packet.
+    """
+
+    time_ns: Ints
+    offset: Ints
+    captured: npt.NDArray[np.uint32]
+    length: npt.NDArray[np.uint32]
+    link: npt.NDArray[np.uint16]
+
+
+@dataclass
+class Progress:
+    """How far a file was read. ``problem`` says why reading stopped before the end, None if it did not."""
+
+    position: int = 0
+    problem: str | None = None
+    dropped: int | None = None  # packets that the capturing program said it lost (pcapng only)
+    secrets: bytes = b""  # TLS key log found in the file (pcapng only)
+    section: object = None  # pcapng's own state between calls
+
+
+def no_advice(start: int, stop: int, sparse: bool) -> None:
+    """For bytes that are in memory anyway."""
+
+
+def is_pcap(view: memoryview) -> bool:
+    """Whether the file begins like a classic pcap."""
+    return bytes(view[:4]) in MAGICS
+
+
+def blocks(view: memoryview, progress: Progress, advise: Advise = no_advice) -> Iterator[Records]:
+    """The packets of a file, block by block, from ``progress.position`` (0 is the beginning) on.
+
+    Leaves in ``progress`` where the next call would go on (a file that grows) and what was wrong. Raises
+    WireError when not even the file's header can be read. ``advise`` is told before each block what will be
+    read.
+    """
+    if len(view) < HEADER:
+        raise WireError("the file ends before its header does")
+    order, unit_ns = MAGICS[bytes(view[:4])]
+    link = struct.unpack_from(order + "I", view, 20)[0] & 0xFFFF
+    layout = _layout(order, 1_000_000_000 // unit_ns)
+    position = max(progress.position, HEADER)
+    progress.problem = None
+    sparse = mean_record(view, position, len(view), layout) > SPARSE
+    while position < len(view):
+        stop = min(position + BLOCK, len(view))
+        advise(position, stop, sparse)
+        positions, end = index(view, position, stop, layout)
+        if len(positions):
+            yield _records(view, positions, order, unit_ns, link)
+        position = progress.position = end
+        if end < stop:
+            progress.problem = _why(view, end, layout)
+            return
+
+
+def _why(view: memoryview, position: int, layout: Layout) -> str:
+    if len(view) - position < RECORD or layout.follow(view, position) > len(view):
+        return f"cut off: the last record, at byte {position}, is not whole"
+    return f"damaged at byte {position}: no record there, {len(view) - position} bytes were not read"
+
+
+def _layout(order: str, fractions: int) -> Layout:
+    unpack = struct.Struct(order + "4I").unpack_from
+    high = 2 if order == "<" else 0
+
+    def follow(view: memoryview, position: int) -> int:
+        if position + RECORD > len(view):
+            return -1
+        _, fraction, captured, length = unpack(view, position)
+        sane = fraction < fractions and captured <= MAX_PACKET and captured <= length
+        return position + RECORD + captured if sane else -1
+
+    def mark(view: memoryview, position: int) -> tuple[bytes, int]:
+        return bytes(view[position + high : position + high + 2]), high  # these bytes change every 18 hours
+
+    return Layout(order, 8, RECORD, RECORD, MAX_PACKET, mark, follow)
+
+
+def _records(view: memoryview, positions: Ints, order: str, unit_ns: int, link: int) -> Records:
+    raw: npt.NDArray[np.void] = np.ndarray((len(view) - RECORD + 1,), "V16", view, 0, (1,))
+    head = raw[positions].view(order + "u4").reshape(-1, 4)
+    time_ns = head[:, 0].astype(np.int64) * 1_000_000_000 + head[:, 1].astype(np.int64) * unit_ns
+    return Records(
+        time_ns=time_ns,
+        offset=positions + RECORD,
+        captured=head[:, 2].astype(np.uint32),
+        length=head[:, 3].astype(np.uint32),
+        link=np.full(len(positions), link, np.uint16),
+    )

@@ -1,0 +1,221 @@
+"""Records of pcapng files: any byte order, several sections and interfaces. Bytes in, arrays out.
+
+Layout: https://datatracker.ietf.org/doc/draft-ietf-opsawg-pcapng/ - blocks of type, total length, body,
+total length again. Packets are in enhanced (6), simple (3) and old (2) packet blocks; an interface block
+(1) gives link type and clock resolution; a statistics block (5) what was lost; a secrets block (10) may
+hold a TLS key log.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from lab.wire.errors import WireError
+from lab.wire.lockstep import BLOCK, Ints, Layout, index, mean_record
+from lab.wire.pcap import MAX_PACKET, SPARSE, Advise, Progress, Records, no_advice
+
+SECTION, INTERFACE, OLD_PACKET, SIMPLE, STATISTICS, ENHANCED, SECRETS = 0x0A0D0D0A, 1, 2, 3, 5, 6, 10
+ORDER_MAGIC = 0x1A2B3C4D
+IF_TSRESOL, IF_TSOFFSET, ISB_IFDROP, ISB_OSDROP = 9, 14, 5, 7
+TLS_KEY_LOG = 0x544C534B
+
+
+@dataclass(frozen=True)
+class Interface:
+    """What an interface block says: link type, snaplen (0: none), clock ticks per second and offset in
+    seconds.
+    """
+
+    link: int
+    snaplen: int
+    per_second: int
+    offset_s: int
+
+
+@dataclass
+class Section:
+    """State of the section that is being read."""
+
+    order: str
+    interfaces: list[Interface] = field(default_factory=list)
+
+
+def is_pcapng(view: memoryview) -> bool:
+    """Whether the file begins like a pcapng."""
+    return bytes(view[:4]) == b"\x0a\x0d\x0d\x0a"
+
+
+def blocks(view: memoryview, progress: Progress, advise: Advise = no_advice) -> Iterator[Records]:
+    """The packets of a file, block by block, from where ``progress`` stands; see ``lab.wire.pcap.blocks``."""
+    position = progress.position
+    section = progress.section if isinstance(progress.section, Section) else Section(_order(view, 0))
+    progress.problem = None
+    sparse = mean_record(view, position, len(view), _layout(section.order)) > SPARSE
+    while position < len(view):
+        if bytes(view[position : position + 4]) == b"\x0a\x0d\x0d\x0a":
+            progress.section = section = Section(_order(view, position))
+        layout = _layout(section.order)
+        stop = min(position + BLOCK, len(view))
+        advise(position, stop, sparse)
+        positions, end = index(view, position, stop, layout)
+        positions, end = _one_section(view, positions, end, section.order)
+        if len(positions):
+            yield from _packets(view, positions, section, progress)
+        if end == position or (end < stop and bytes(view[end : end + 4]) != b"\x0a\x0d\x0d\x0a"):
+            progress.problem = f"cut off or damaged at byte {end}: {len(view) - end} bytes were not read"
+            progress.position = end
+            return
+        position = progress.position = end
+
+
+def _order(view: memoryview, position: int) -> str:
+    magic = bytes(view[position + 8 : position + 12])
+    for order in "<>":
+        if magic == struct.pack(order + "I", ORDER_MAGIC):
+            return order
+    raise WireError(f"pcapng section at byte {position} has no byte-order magic")
+
+
+def _layout(order: str) -> Layout:
+    pair = struct.Struct(order + "2I").unpack_from
+    one = struct.Struct(order + "I").unpack_from
+
+    def follow(view: memoryview, position: int) -> int:
+        if position + 12 > len(view):
+            return -1
+        _, total = pair(view, position)
+        if total < 12 or total % 4 or total > MAX_PACKET:
+            return -1
+        end: int = position + total
+        return end if end > len(view) or one(view, end - 4)[0] == total else -1
+
+    def mark(view: memoryview, position: int) -> tuple[bytes, int]:
+        return struct.pack(order + "I", ENHANCED), 0
+
+    return Layout(order, 4, 0, 12, MAX_PACKET, mark, follow)
+
+
+def _one_section(view: memoryview, positions: Ints, end: int, order: str) -> tuple[Ints, int]:
+    """Cut before a section header that is not the first block: it may change byte order and interfaces."""
+    types = _field(view, positions, 0, order)
+    heads = np.flatnonzero(types[1:] == SECTION) + 1
+    return (positions[: heads[0]], int(positions[heads[0]])) if len(heads) else (positions, end)
+
+
+def _field(view: memoryview, positions: Ints, at: int, order: str) -> Ints:
+    if not len(positions):
+        return np.zeros(0, np.int64)
+    words: npt.NDArray[np.uint32] = np.ndarray((len(view) - 3,), order + "u4", view, 0, (1,))
+    return words[positions + at].astype(np.int64)
+
+
+def _packets(view: memoryview, positions: Ints, section: Section, progress: Progress) -> Iterator[Records]:
+    """Interpret blocks in order; runs of packets between other blocks are taken at once."""
+    types = _field(view, positions, 0, section.order)
+    total = _field(view, positions, 4, section.order)
+    packet = (((types == ENHANCED) | (types == OLD_PACKET)) & (total >= 32)) | (
+        (types == SIMPLE) & (total >= 16)
+    )
+    begin = 0
+    for other in [*np.flatnonzero(~packet).tolist(), len(positions)]:
+        if other > begin:
+            yield from _run(view, positions[begin:other], types[begin:other], section)
+        if other < len(positions):
+            _describe(view, int(positions[other]), int(types[other]), section, progress)
+        begin = other + 1
+
+
+def _describe(view: memoryview, position: int, kind: int, section: Section, progress: Progress) -> None:
+    total = struct.unpack_from(section.order + "I", view, position + 4)[0]
+    body = bytes(view[position + 8 : position + total - 4])
+    if kind == INTERFACE and len(body) >= 8:
+        section.interfaces.append(_interface(body, section.order))
+    elif kind == STATISTICS and len(body) >= 12:
+        options = _options(body[12:], section.order)
+        lost = [
+            int.from_bytes(options[c], "little" if section.order == "<" else "big")
+            for c in (ISB_IFDROP, ISB_OSDROP)
+            if c in options
+        ]
+        progress.dropped = (progress.dropped or 0) + sum(lost)
+    elif kind == SECRETS and len(body) >= 8:
+        which, size = struct.unpack_from(section.order + "2I", body)
+        progress.secrets += body[8 : 8 + size] if which == TLS_KEY_LOG else b""
+
+
+def _interface(body: bytes, order: str) -> Interface:
+    link, _, snaplen = struct.unpack_from(order + "HHI", body)
+    options = _options(body[8:], order)
+    resolution = options.get(IF_TSRESOL, b"\x06")[:1] or b"\x06"
+    power = resolution[0] & 0x7F
+    per_second = 2 ** min(power, 62) if resolution[0] & 0x80 else 10 ** min(power, 18)
+    offset = options.get(IF_TSOFFSET, b"").ljust(8, b"\0")[:8]
+    return Interface(link, snaplen, per_second, struct.unpack(order + "q", offset)[0])
+
+
+def _options(body: bytes, order: str) -> dict[int, bytes]:
+    found: dict[int, bytes] = {}
+    at = 0
+    while at + 4 <= len(body):
+        code, size = struct.unpack_from(order + "HH", body, at)
+        if code == 0:
+            break
+        found[code] = body[at + 4 : at + 4 + size]
+        at += 4 + (size + 3) // 4 * 4
+    return found
+
+
+def _run(view: memoryview, positions: Ints, types: Ints, section: Section) -> Iterator[Records]:
+    """A run of packet blocks, one batch per interface (simple blocks belong to the first)."""
+    simple = types == SIMPLE
+    interface = _field(view, positions, 8, section.order)
+    interface[types == OLD_PACKET] &= 0xFFFF
+    interface[simple] = 0
+    same = (interface == interface[0]).all() and not simple.any()
+    if same:
+        groups = [np.arange(len(positions))]
+    else:  # keep the file's order: split where interface or kind changes
+        changes = np.flatnonzero((np.diff(interface) != 0) | (np.diff(simple.astype(np.int8)) != 0)) + 1
+        groups = np.split(np.arange(len(positions)), changes)
+    for group in groups:
+        which = int(interface[group[0]])
+        if which < len(section.interfaces):
+            yield _batch(
+                view, positions[group], section.interfaces[which], section.order, bool(simple[group[0]])
+            )
+
+
+def _batch(view: memoryview, positions: Ints, interface: Interface, order: str, simple: bool) -> Records:
+    total = _field(view, positions, 4, order)
+    if simple:
+        length = _field(view, positions, 8, order)
+        captured = np.minimum(length, interface.snaplen or MAX_PACKET)
+        data, time_ns = positions + 12, np.zeros(len(positions), np.int64)
+    else:
+        ticks = _field(view, positions, 12, order) << 32 | _field(view, positions, 16, order)
+        captured, length = _field(view, positions, 20, order), _field(view, positions, 24, order)
+        data, time_ns = positions + 28, _nanoseconds(ticks, interface)
+    captured = np.clip(captured, 0, positions + total - 4 - data)
+    return Records(
+        time_ns,
+        data,
+        captured.astype(np.uint32),
+        length.astype(np.uint32),
+        np.full(len(positions), interface.link, np.uint16),
+    )
+
+
+def _nanoseconds(ticks: Ints, interface: Interface) -> Ints:
+    rate = interface.per_second
+    seconds, rest = np.divmod(ticks, rate)
+    fraction = (
+        rest * (1_000_000_000 // rate)
+        if rate <= 1_000_000_000 and 1_000_000_000 % rate == 0
+        else (rest.astype(np.float64) * (1e9 / rate)).astype(np.int64)
+    )
+    return np.asarray((seconds + interface.offset_s) * 1_000_000_000 + fraction, np.int64)

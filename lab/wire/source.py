@@ -1,0 +1,129 @@
+"""Capture files as memory: the only place where the decoder touches the disk.
+
+A file is mapped, not read, so what it costs is what is looked at. Compressed files are unpacked once into
+an unnamed temporary file and mapped from there. Several files form one address space (``Memory``): offsets
+in all tables are addresses in it.
+"""
+
+from __future__ import annotations
+
+import gzip
+import importlib
+import mmap
+import os
+import shutil
+import tempfile
+import zlib
+from bisect import bisect_right
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lab.wire.errors import WireError
+from lab.wire.lockstep import Ints
+
+GZIP, ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
+POPULATE_READ = 22  # madvise(2), Linux 5.14: maps a range in one go, reading it ahead from disk in order
+
+
+def map_file(path: Path) -> memoryview:
+    """The bytes of a capture file, mapped read-only; compressed files are unpacked first."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(4)
+            if head[:2] == GZIP:
+                return _unpack(gzip.GzipFile(fileobj=file), file, path)
+            if head == ZSTD:
+                return _unpack(_zstd(file), file, path)
+            return _map(file)
+    except OSError as error:
+        raise WireError(f"{path}: {error.strerror or error}") from error
+
+
+def _map(file: IO[bytes]) -> memoryview:
+    size = os.fstat(file.fileno()).st_size
+    if size == 0:
+        return memoryview(b"")
+    return memoryview(mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ))
+
+
+def _unpack(packed: Any, file: IO[bytes], path: Path) -> memoryview:
+    """Unpack what can be unpacked: a capture that is cut off still gives its beginning."""
+    file.seek(0)
+    with tempfile.TemporaryFile() as plain:
+        try:
+            shutil.copyfileobj(packed, plain, 1 << 20)
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            if plain.tell() == 0:
+                raise WireError(f"{path}: damaged compressed file ({error})") from error
+        plain.flush()
+        return _map(plain)
+
+
+def _zstd(file: IO[bytes]) -> Any:
+    try:
+        return importlib.import_module("zstandard").ZstdDecompressor().stream_reader(file)
+    except ImportError:
+        pass
+    try:
+        return importlib.import_module("pyarrow").CompressedInputStream(file, "zstd")
+    except ImportError as error:
+        raise WireError(
+            "reading .zst needs the package zstandard or pyarrow; or unpack it with zstd -d"
+        ) from error
+
+
+def advise(view: memoryview, start: int, stop: int, sparse: bool) -> None:
+    """Tell the kernel how ``view[start:stop]`` will be read: a little here and there, or all of it in
+    order.
+    """
+    region = view.obj
+    if not isinstance(region, mmap.mmap):
+        return
+    start -= start % mmap.PAGESIZE
+    try:
+        region.madvise(mmap.MADV_RANDOM if sparse else POPULATE_READ, start, min(stop, len(view)) - start)
+    except (OSError, ValueError):  # an older kernel, or a file cut while it is read: slower, not wrong
+        return
+
+
+class Memory:
+    """Several byte regions behind one range of addresses."""
+
+    def __init__(self) -> None:
+        self._bases: list[int] = []
+        self._views: list[memoryview] = []
+        self._top = 0
+
+    def add(self, view: memoryview, room: int = 0) -> int:
+        """Append a region that may grow to ``room`` bytes; gives the address of its first byte."""
+        base = self._top
+        self._bases.append(base)
+        self._views.append(view)
+        self._top += max(len(view), room) + 1
+        return base
+
+    def replace(self, base: int, view: memoryview) -> None:
+        """A longer mapping of a region (its file grew)."""
+        self._views[self._bases.index(base)] = view
+
+    def read(self, address: int, size: int) -> memoryview:
+        """The bytes at an address; they never cross regions."""
+        which = bisect_right(self._bases, address) - 1 if len(self._bases) > 1 else 0
+        start = address - self._bases[which]
+        return self._views[which][start : start + size]
+
+    def words(self, address: Ints, count: int) -> npt.NDArray[np.uint64]:
+        """``count`` little-endian 64-bit words at each address, an ``(n, count)`` array; all must lie in
+        the file.
+        """
+        result = np.zeros((len(address), count), np.uint64)
+        for base, view in zip(self._bases, self._views, strict=True):
+            size = len(view) - 8 * count + 1
+            mine = (address >= base) & (address < base + size)
+            if size > 0 and mine.any():
+                every: npt.NDArray[np.void] = np.ndarray((size,), f"V{8 * count}", view, 0, (1,))
+                result[mine] = every[address[mine] - base].view("<u8").reshape(-1, count)
+        return result
