@@ -76,9 +76,10 @@ def make_base(path: Path, base: Path) -> None:
 
 
 def linked_clone(base: Path, target: Path) -> None:
-    """An overlay that holds only what differs from ``base``."""
+    """An overlay that holds only what differs from ``base``, which it names by a relative path."""
     _prepare(target)
-    process.run(["qemu-img", "create", "-q", "-f", "qcow2", "-F", "qcow2", "-b", base, target])
+    relative = os.path.relpath(base, target.parent)
+    process.run(["qemu-img", "create", "-q", "-f", "qcow2", "-F", "qcow2", "-b", relative, target])
 
 
 def resize(path: Path, size_bytes: int) -> None:

@@ -9,29 +9,22 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-MODELS = frozenset(
-    [
-        "e1000",
-        "e1000-82540em",
-        "e1000-82544gc",
-        "e1000-82545em",
-        "e1000e",
-        "i82551",
-        "i82557b",
-        "i82559er",
-        "ne2k_isa",
-        "ne2k_pci",
-        "pcnet",
-        "rtl8139",
-        "virtio",
-        "vmxnet3",
-    ]
-)
+INTEL = {
+    "e1000",
+    "e1000-82540em",
+    "e1000-82544gc",
+    "e1000-82545em",
+    "e1000e",
+    "i82551",
+    "i82557b",
+    "i82559er",
+}
+MODELS = INTEL | {"ne2k_isa", "ne2k_pci", "pcnet", "rtl8139", "virtio", "vmxnet3"}
 
 
 @dataclass(frozen=True)
 class Nic:
-    """One ``netN``; ``mac`` in upper case, ``rate_mib`` in MiB/s or None, ``mtu`` and ``queues`` 0 if not given."""
+    """One ``netN``; ``mac`` in upper case, ``rate_mib`` MiB/s or None; ``mtu``, ``queues`` 0 if not given."""
 
     model: str
     mac: str

@@ -33,7 +33,7 @@ def build(vmid: int, config: Config, paths: Paths) -> Path:
         "vendor-data": "",
     }
     paths.seeds.mkdir(parents=True, exist_ok=True)
-    iso = paths.seeds / f"vm-{vmid}-cloudinit.iso"
+    iso = iso_path(vmid, paths)
     with tempfile.TemporaryDirectory(prefix=".seed-", dir=paths.seeds) as name:
         scratch = Path(name)
         for file, text in texts.items():
@@ -43,6 +43,11 @@ def build(vmid: int, config: Config, paths: Paths) -> Path:
         fresh.chmod(0o600)
         fresh.replace(iso)
     return iso
+
+
+def iso_path(vmid: int, paths: Paths) -> Path:
+    """Where the seed of a machine is."""
+    return paths.seeds / f"vm-{vmid}-cloudinit.iso"
 
 
 def dump(vmid: int, config: Config, kind: str) -> str:

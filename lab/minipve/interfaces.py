@@ -1,0 +1,120 @@
+"""/etc/network/interfaces, as far as a node with bridges needs it, in ifupdown2's syntax.
+
+What is not understood is kept: an attribute in ``options`` (Proxmox VE shows `bridge-ageing 0` there, and
+only there), so that reading and writing a file loses nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+DEFAULT_AGEING_S = 300
+HEAD = "# Read by minipve as ifupdown2 reads /etc/network/interfaces; options it does not know are kept.\n"
+ATTRIBUTES = {
+    "address": "address",
+    "gateway": "gateway",
+    "mtu": "mtu",
+    "bridge-ports": "ports",
+    "bridge-stp": "stp",
+    "bridge-fd": "forward_delay",
+    "bridge-vlan-aware": "vlan_aware",
+    "bridge-vids": "vids",
+}
+
+
+@dataclass(frozen=True)
+class Iface:
+    """One ``iface`` stanza; values as written, "" when absent; ``address`` is in CIDR notation."""
+
+    name: str
+    method: str = "manual"
+    auto: bool = True
+    address: str = ""
+    gateway: str = ""
+    mtu: str = ""
+    ports: str = ""
+    stp: str = ""
+    forward_delay: str = ""
+    vlan_aware: str = ""
+    vids: str = ""
+    options: tuple[str, ...] = ()
+    comments: str = ""
+
+    @property
+    def is_bridge(self) -> bool:
+        """Whether the stanza makes a bridge, which `bridge-ports` tells."""
+        return bool(self.ports)
+
+    @property
+    def ageing_s(self) -> int:
+        """``bridge-ageing`` in seconds (ifupdown2: 0..65535, default 300); 0 makes the bridge flood."""
+        found = [re.fullmatch(r"bridge[-_]ageing\s+(\d+)", option) for option in self.options]
+        return next((int(match[1]) for match in found if match), DEFAULT_AGEING_S)
+
+
+def bridge(name: str, address: str = "", comments: str = "") -> Iface:
+    """A bridge without ports, as `POST /nodes/{node}/network` makes it."""
+    method = "static" if address else "manual"
+    return Iface(name, method, address=address, ports="none", stp="off", forward_delay="0", comments=comments)
+
+
+def default(management: str) -> dict[str, Iface]:
+    """A new node's configuration: loopback and ``vmbr0`` with the node's management address (CIDR)."""
+    return {"lo": Iface("lo", "loopback"), "vmbr0": bridge("vmbr0", management)}
+
+
+@dataclass
+class _Parser:
+    """Collects stanzas; attributes and comments go to the stanza that is open."""
+
+    auto: set[str] = field(default_factory=set)
+    found: dict[str, Iface] = field(default_factory=dict)
+    current: str = ""
+
+    def line(self, text: str) -> None:
+        words = text.split()
+        if words[0] in ("auto", "allow-auto", "allow-hotplug"):
+            self.auto.update(words[1:])
+            self.current = ""
+        elif words[0] == "iface":
+            self.current = words[1]
+            self.found.setdefault(words[1], Iface(words[1], words[3] if len(words) > 3 else "manual"))
+        elif self.current and text.startswith("#"):
+            iface = self.found[self.current]
+            self.found[self.current] = replace(iface, comments=iface.comments + text[1:] + "\n")
+        elif self.current:
+            self.found[self.current] = _with(self.found[self.current], words[0], " ".join(words[1:]))
+
+
+def _with(iface: Iface, key: str, value: str) -> Iface:
+    attribute = ATTRIBUTES.get(key.replace("_", "-"))
+    if attribute is None:
+        return replace(iface, options=(*iface.options, f"{key} {value}".strip()))
+    return replace(iface, **{attribute: value})  # type: ignore[arg-type]
+
+
+def read_interfaces(text: str) -> dict[str, Iface]:
+    """All interfaces of a file, in its order (pure)."""
+    parser = _Parser()
+    for line in text.replace("\\\n", " ").splitlines():
+        if line.strip():
+            parser.line(line.strip())
+    return {name: replace(iface, auto=name in parser.auto) for name, iface in parser.found.items()}
+
+
+def write_interfaces(interfaces: Mapping[str, Iface]) -> str:
+    """The file that says so; reading it back gives the same (pure)."""
+    return "\n".join([HEAD, *(_stanza(iface) for iface in interfaces.values())])
+
+
+def _stanza(iface: Iface) -> str:
+    lines = [f"auto {iface.name}"] if iface.auto else []
+    lines.append(f"iface {iface.name} inet {iface.method}")
+    for key, attribute in ATTRIBUTES.items():
+        if value := getattr(iface, attribute):
+            lines.append(f"\t{key} {value}")
+    lines += [f"\t{option}" for option in iface.options]
+    lines += [f"#{line}" for line in iface.comments.splitlines()]
+    return "\n".join([*lines, ""])
