@@ -1,0 +1,69 @@
+"""The handlers, one module an area: each is a verb, a path as in PVE's API viewer, and a function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+from lab.minipve.node import Call
+
+Handler = Callable[[Call], Any]
+MODULES = (
+    "access", "agent", "cluster", "config", "network", "nodes", "pools", "qemu", "status", "storage", "tasks",
+    "tokens",
+)  # fmt: skip
+VM = "/nodes/{node}/qemu/{vmid}"
+_HANDLERS: dict[tuple[str, str], Handler] = {}
+
+
+def route(verb: str, path: str) -> Callable[[Handler], Handler]:
+    """Declare a function as the handler of ``verb`` on ``path``."""
+
+    def declare(function: Handler) -> Handler:
+        _HANDLERS[verb, path] = function
+        return function
+
+    return declare
+
+
+@cache
+def load() -> dict[tuple[str, str], Handler]:
+    """(verb, path) -> handler, for all modules."""
+    for name in MODULES:
+        import_module(f"{__name__}.{name}")
+    return dict(_HANDLERS)
+
+
+@cache
+def _tree() -> dict[str, Any]:
+    root: dict[str, Any] = {}
+    for verb, path in load():
+        branch = root
+        for segment in path.strip("/").split("/"):
+            branch = branch.setdefault("{}" if segment.startswith("{") else segment, {})
+        branch.setdefault("", {})[verb] = path
+    return root
+
+
+def find(verb: str, path: str) -> tuple[str, dict[str, str]] | None:
+    """The path template that serves ``verb`` on ``path``, and what its places hold."""
+    branch, values = _tree(), []
+    segments = [segment for segment in path.split("/") if segment]
+    for position, segment in enumerate(segments):
+        if segment in branch:
+            branch = branch[segment]
+        elif "{}" in branch:
+            branch = branch["{}"]
+            if verb in branch.get("", {}) and branch[""][verb].endswith("{volume}"):
+                values.append("/".join(segments[position:]))  # a volume id has slashes of its own
+                break
+            values.append(segment)
+        else:
+            return None
+    template: str | None = branch.get("", {}).get(verb)
+    if template is None:
+        return None
+    names = [part[1:-1] for part in template.split("/") if part.startswith("{")]
+    return template, dict(zip(names, values, strict=True))

@@ -1,0 +1,125 @@
+"""The guest agent: plain queries as a table, running programs, reading and writing small files.
+
+Bytes travel as code points U+0000..U+00FF both ways, as PVE's do.
+"""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+from lab.minipve import machines, summary
+from lab.minipve.api import VM, route
+from lab.minipve.errors import ApiError
+from lab.minipve.node import Call
+
+_PLAIN = {  # command -> (verb, its name in qemu-ga)
+    "ping": ("POST", "guest-ping"),
+    "info": ("GET", "guest-info"),
+    "get-fsinfo": ("GET", "guest-get-fsinfo"),
+    "get-host-name": ("GET", "guest-get-host-name"),
+    "get-osinfo": ("GET", "guest-get-osinfo"),
+    "get-time": ("GET", "guest-get-time"),
+    "get-timezone": ("GET", "guest-get-timezone"),
+    "get-users": ("GET", "guest-get-users"),
+    "get-vcpus": ("GET", "guest-get-vcpus"),
+    "network-get-interfaces": ("GET", "guest-network-get-interfaces"),
+    "fsfreeze-freeze": ("POST", "guest-fsfreeze-freeze"),
+    "fsfreeze-status": ("POST", "guest-fsfreeze-status"),
+    "fsfreeze-thaw": ("POST", "guest-fsfreeze-thaw"),
+    "fstrim": ("POST", "guest-fstrim"),
+    "shutdown": ("POST", "guest-shutdown"),
+}
+_COMMAND_S = 5.0
+_READ_MAX_BYTES, _CHUNK_BYTES = 16 * 2**20, 2**20
+
+
+def _ask(call: Call, command: str, timeout_s: float = _COMMAND_S, **arguments: Any) -> Any:
+    return machines.agent(call.node, call.vmid, command, arguments, timeout_s)
+
+
+def _ready(call: Call) -> None:
+    """PVE's look before every agent call (the ping comes with the call itself)."""
+    config = call.node.vms.load(call.vmid)
+    if not machines.running_pid(call.node, call.vmid):
+        raise ApiError(f"VM {call.vmid} is not running")
+    if not summary.agent_enabled(config.options):
+        raise ApiError("No QEMU guest agent configured")
+
+
+def _declare(name: str, verb: str, command: str) -> None:
+    @route(verb, f"{VM}/agent/{name}")
+    def handler(call: Call) -> dict[str, Any]:
+        _ready(call)
+        return {"result": _ask(call, command)}
+
+
+for _name, (_verb, _command) in _PLAIN.items():
+    _declare(_name, _verb, _command)
+
+
+def _to_bytes(text: str) -> bytes:
+    try:
+        return text.encode("latin-1")
+    except UnicodeEncodeError:
+        place = "/usr/share/perl5/PVE/API2/Qemu/Agent.pm line 624."
+        raise ApiError(f"Wide character in subroutine entry at {place}") from None
+
+
+def _from_base64(text: str) -> str:
+    return base64.b64decode(text).decode("latin-1")
+
+
+@route("POST", f"{VM}/agent/exec")
+def execute(call: Call) -> dict[str, Any]:
+    """Start a program in the guest; returns its pid."""
+    program, *arguments = call["command"]
+    given: dict[str, Any] = {"path": program, "arg": arguments, "capture-output": True}
+    if "input-data" in call.given:
+        given["input-data"] = base64.b64encode(_to_bytes(call["input-data"])).decode()
+    _ready(call)
+    return {"pid": _ask(call, "guest-exec", **given)["pid"]}
+
+
+@route("GET", f"{VM}/agent/exec-status")
+def execution(call: Call) -> dict[str, Any]:
+    """What became of a program; after its end it can be asked once."""
+    _ready(call)
+    answer = dict(_ask(call, "guest-exec-status", pid=call["pid"]))
+    for key in ("out-data", "err-data"):
+        if key in answer:
+            answer[key] = _from_base64(answer[key])
+    return {key: int(value) if isinstance(value, bool) else value for key, value in answer.items()}
+
+
+@route("POST", f"{VM}/agent/file-write")
+def write(call: Call) -> None:
+    """Replace a file in the guest; with ``encode=0`` the content is base64 already."""
+    encoded = call["content"]
+    if call.get("encode", 1):
+        encoded = base64.b64encode(_to_bytes(encoded)).decode()
+    _ready(call)
+    handle = _ask(call, "guest-file-open", path=call["file"], mode="wb")
+    try:
+        _ask(call, "guest-file-write", handle=handle, **{"buf-b64": encoded})
+    finally:
+        _ask(call, "guest-file-close", handle=handle)
+
+
+@route("GET", f"{VM}/agent/file-read")
+def read(call: Call) -> dict[str, Any]:
+    """A file of the guest, up to 16 MiB."""
+    _ready(call)
+    handle = _ask(call, "guest-file-open", path=call["file"], mode="r")
+    data, more = b"", True
+    limit = min(call.get("count", _READ_MAX_BYTES), _READ_MAX_BYTES)
+    try:
+        while more and len(data) < limit:
+            part = _ask(call, "guest-file-read", handle=handle, count=min(_CHUNK_BYTES, limit - len(data)))
+            data += base64.b64decode(part["buf-b64"])
+            more = not part["eof"]
+    finally:
+        _ask(call, "guest-file-close", handle=handle)
+    plain = call.get("decode", 1)
+    content = data.decode("latin-1") if plain else base64.b64encode(data).decode()
+    return {"content": content, "bytes-read": len(data)} | ({"truncated": 1} if more else {})

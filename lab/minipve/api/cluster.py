@@ -1,0 +1,115 @@
+"""What concerns the whole cluster (of one node): version, free VMIDs, the list of all resources."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lab.minipve import node as node_module
+from lab.minipve import storage, summary
+from lab.minipve.api import route
+from lab.minipve.errors import parameter_error
+from lab.minipve.node import Call
+
+_FIRST, _LAST = 100, 1_000_000
+
+
+@route("GET", "/version")
+def version(call: Call) -> dict[str, str]:
+    """The version that this endpoint speaks; ``repoid`` says that it is minipve."""
+    return node_module.VERSION
+
+
+@route("GET", "/cluster/nextid")
+def nextid(call: Call) -> str:
+    """The lowest free VMID (a string, as PVE has it), or the one asked for if it is free."""
+    used = set(call.node.vms.vmids())
+    wanted = call.get("vmid")
+    if wanted in used:
+        raise parameter_error(vmid=f"VM {wanted} already exists")
+    return str(wanted or next(vmid for vmid in range(_FIRST, _LAST) if vmid not in used))
+
+
+@route("GET", "/cluster/status")
+def status(call: Call) -> list[dict[str, Any]]:
+    """One node, online."""
+    name = call.node.name
+    return [
+        {
+            "type": "node",
+            "id": f"node/{name}",
+            "name": name,
+            "nodeid": 0,
+            "local": 1,
+            "online": 1,
+            "level": "",
+        }
+    ]
+
+
+@route("GET", "/cluster/resources")
+def resources(call: Call) -> list[dict[str, Any]]:
+    """Pools, VMs, the node, the storage, the local network zone, as far as the caller may see them."""
+    rows = [*_pools(call), *_vms(call), *_node(call), *_storage(call), *_zone(call)]
+    kind = {"vm": "qemu"}.get(call.get("type", ""), call.get("type"))
+    return [row for row in rows if kind in (None, row["type"])]
+
+
+def _pools(call: Call) -> list[dict[str, Any]]:
+    pools = call.node.access.data["pools"]
+    seen = [name for name in pools if call.permit.has(f"/pool/{name}", ["Pool.Audit"])]
+    return [{"type": "pool", "id": f"/pool/{name}", "pool": name} for name in seen]
+
+
+def _vms(call: Call) -> list[dict[str, Any]]:
+    rows = []
+    for vmid, config in call.node.vms.all():
+        if not call.permit.has(f"/vms/{vmid}", ["VM.Audit"]):
+            continue
+        row = summary.vm(call.node, vmid, config)
+        pool = call.node.access.pool_of(vmid)
+        row |= {"id": f"qemu/{vmid}", "type": "qemu", "node": call.node.name, "maxcpu": row.pop("cpus")}
+        row |= {"template": row.get("template", 0)} | ({"pool": pool} if pool else {})
+        rows.append({key: value for key, value in row.items() if key not in ("pid", "serial")})
+    return rows
+
+
+def _node(call: Call) -> list[dict[str, Any]]:
+    return [summary.node_row(call.node) | {"cgroup-mode": 2}]
+
+
+def _storage(call: Call) -> list[dict[str, Any]]:
+    if not call.permit.has(
+        f"/storage/{storage.NAME}", ["Datastore.Audit", "Datastore.AllocateSpace"], any_of=True
+    ):
+        return []
+    usage, name = call.node.storage.usage(), call.node.name
+    return [
+        {
+            "id": f"storage/{name}/{storage.NAME}",
+            "type": "storage",
+            "storage": storage.NAME,
+            "node": name,
+            "plugintype": "dir",
+            "status": "available",
+            "content": storage.CONTENT,
+            "shared": 0,
+            "disk": usage["used"],
+            "maxdisk": usage["total"],
+        }
+    ]
+
+
+def _zone(call: Call) -> list[dict[str, Any]]:
+    if not call.permit.has("/sdn/zones/localnetwork", ["SDN.Audit", "SDN.Use"], any_of=True):
+        return []
+    name = call.node.name
+    return [
+        {
+            "id": f"network/{name}/zone/localnetwork",
+            "type": "network",
+            "network": "localnetwork",
+            "network-type": "zone",
+            "node": name,
+            "status": "ok",
+        }
+    ]

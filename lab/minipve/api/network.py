@@ -1,0 +1,169 @@
+"""The node's network: bridges in the interfaces file, changes kept aside until a reload, as PVE does it."""
+
+from __future__ import annotations
+
+import difflib
+import ipaddress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from lab.minipve import net
+from lab.minipve.api import route
+from lab.minipve.errors import parameter_error
+from lab.minipve.files import write_atomic
+from lab.minipve.interfaces import Iface, bridge, read_interfaces, write_interfaces
+from lab.minipve.node import Call, Node, Reply
+from lab.minipve.tasks import Task
+
+_NETWORK = "/nodes/{node}/network"
+
+
+def _new_file(node: Node) -> Path:
+    return node.paths.interfaces.with_name("interfaces.new")
+
+
+def _configured(node: Node) -> dict[str, Iface]:
+    """The configuration with the changes that wait for a reload."""
+    file = _new_file(node)
+    return read_interfaces((file if file.exists() else node.paths.interfaces).read_text())
+
+
+def _store(node: Node, interfaces: dict[str, Iface]) -> None:
+    write_atomic(_new_file(node), write_interfaces(interfaces), 0o644)
+
+
+def _changes(node: Node) -> str:
+    file, new = node.paths.interfaces, _new_file(node)
+    if not new.exists():
+        return ""
+    texts = [f.read_text().splitlines(keepends=True) for f in (file, new)]
+    return "".join(difflib.unified_diff(*texts, "/etc/network/interfaces", "/etc/network/interfaces.new"))
+
+
+def _row(iface: Iface, priority: int) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        "iface": iface.name,
+        "type": "bridge" if iface.is_bridge else "loopback" if iface.method == "loopback" else "eth",
+        "method": iface.method,
+        "method6": "manual",
+        "families": ["inet"],
+        "priority": priority,
+    }
+    row |= {"autostart": 1} if iface.auto else {}
+    row |= {"active": 1} if net.exists(iface.name) else {}
+    if iface.address:
+        address = ipaddress.ip_interface(iface.address)
+        row |= {"cidr": iface.address, "address": str(address.ip), "netmask": str(address.network.prefixlen)}
+    if iface.is_bridge:
+        row["bridge_ports"] = "" if iface.ports == "none" else iface.ports
+    texts = {
+        "gateway": iface.gateway,
+        "mtu": iface.mtu,
+        "bridge_stp": iface.stp,
+        "bridge_fd": iface.forward_delay,
+    }
+    texts |= {"comments": iface.comments, "bridge_vids": iface.vids}
+    row |= {key: value for key, value in texts.items() if value}
+    row |= {"bridge_vlan_aware": 1} if iface.vlan_aware == "yes" else {}
+    return row | ({"options": list(iface.options)} if iface.options else {})
+
+
+@route("GET", _NETWORK)
+def index(call: Call) -> Reply:
+    """All interfaces; ``changes`` shows what waits for a reload."""
+    wanted = call.get("type")
+    kinds = {"any_bridge": "bridge", "any_local_bridge": "bridge"}
+    rows = [_row(iface, i) for i, iface in enumerate(_configured(call.node).values(), 2)]
+    rows = [r for r in rows if r["type"] != "loopback" and kinds.get(wanted, wanted) in (None, r["type"])]
+    changes = _changes(call.node)
+    return Reply(rows, {"changes": changes} if changes else {})
+
+
+@route("GET", _NETWORK + "/{iface}")
+def read(call: Call) -> dict[str, Any]:
+    """One interface."""
+    found = list(_configured(call.node).values())
+    for priority, iface in enumerate(found, 2):
+        if iface.name == call["iface"]:
+            row = _row(iface, priority)
+            del row["iface"]
+            return row
+    raise parameter_error(iface="interface does not exist")
+
+
+def _from_call(call: Call, old: Iface | None) -> Iface:
+    """The bridge that a call describes; options that the API cannot express are kept from ``old``."""
+    if call["type"] != "bridge":
+        raise parameter_error(
+            type=f"interfaces of type '{call['type']}' are not supported here, only bridges"
+        )
+    if call.get("bridge_ports"):
+        raise parameter_error(bridge_ports="a bridge in this endpoint's own namespace has no physical ports")
+    address = call.get("cidr", "")
+    if "address" in call.given:
+        address = f"{call['address']}/{ipaddress.ip_network('0.0.0.0/' + call['netmask']).prefixlen}"
+    comments = str(call.get("comments", "")).rstrip("\n")
+    made = bridge(call["iface"], address, comments + "\n" if comments else "")
+    return replace(
+        made,
+        auto=bool(call.get("autostart")),
+        gateway=call.get("gateway", ""),
+        mtu=str(call.get("mtu", "")),
+        vlan_aware="yes" if call.get("bridge_vlan_aware") else "",
+        vids=call.get("bridge_vids", ""),
+        options=old.options if old else (),
+    )
+
+
+@route("POST", _NETWORK)
+def create(call: Call) -> None:
+    """A new bridge; made by the next reload."""
+    with call.node.network_lock:
+        interfaces = _configured(call.node)
+        if call["iface"] in interfaces:
+            raise parameter_error(iface="interface already exists")
+        if len(call["iface"]) > 15:
+            raise parameter_error(iface="interface name is longer than the kernel's 15 characters")
+        _store(call.node, interfaces | {call["iface"]: _from_call(call, None)})
+
+
+@route("PUT", _NETWORK + "/{iface}")
+def update(call: Call) -> None:
+    """Change a bridge; done by the next reload."""
+    with call.node.network_lock:
+        interfaces = _configured(call.node)
+        if call["iface"] not in interfaces:
+            raise parameter_error(iface="interface does not exist")
+        _store(call.node, interfaces | {call["iface"]: _from_call(call, interfaces[call["iface"]])})
+
+
+@route("DELETE", _NETWORK + "/{iface}")
+def delete(call: Call) -> None:
+    """Remove a bridge; done by the next reload."""
+    with call.node.network_lock:
+        interfaces = _configured(call.node)
+        if interfaces.pop(call["iface"], None) is None:
+            raise parameter_error(iface="interface does not exist")
+        _store(call.node, interfaces)
+
+
+@route("DELETE", _NETWORK)
+def revert(call: Call) -> None:
+    """Forget the changes that wait."""
+    with call.node.network_lock:
+        _new_file(call.node).unlink(missing_ok=True)
+
+
+@route("PUT", _NETWORK)
+def reload(call: Call) -> str:
+    """Make the network what the file says (task ``srvreload``)."""
+
+    def work(task: Task) -> None:
+        with call.node.network_lock:
+            new = _new_file(call.node)
+            if new.exists():
+                new.replace(call.node.paths.interfaces)
+            net.reload(call.node.paths)
+
+    return call.start("srvreload", "networking", work)

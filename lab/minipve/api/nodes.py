@@ -1,0 +1,55 @@
+"""The node: its state, its version, and the container list that inventories ask for (there are none)."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from lab.minipve import host, summary, tls
+from lab.minipve import node as node_module
+from lab.minipve.api import route
+from lab.minipve.node import Call
+
+
+@route("GET", "/nodes")
+def index(call: Call) -> list[dict[str, Any]]:
+    """The one node; its load only for callers with Sys.Audit, as PVE does it."""
+    row = summary.node_row(call.node) | {"ssl_fingerprint": tls.fingerprint(call.node.cluster)}
+    if not call.permit.has(f"/nodes/{call.node.name}", ["Sys.Audit"]):
+        row = {key: row[key] for key in ("id", "node", "type", "status", "ssl_fingerprint", "level")}
+    return [row]
+
+
+@route("GET", "/nodes/{node}/status")
+def status(call: Call) -> dict[str, Any]:
+    """CPU, memory, load and kernel of the machine."""
+    kernel = host.kernel()
+    version = node_module.VERSION
+    return {
+        "cpu": host.cpu_fraction(),
+        "cpuinfo": host.cpu_info(),
+        "memory": host.memory(),
+        "swap": host.swap(),
+        "rootfs": host.root_filesystem(),
+        "loadavg": [f"{load:.2f}" for load in os.getloadavg()],
+        "uptime": host.uptime_s(),
+        "idle": 0,
+        "wait": 0,
+        "ksm": {"shared": 0},
+        "boot-info": {"mode": "legacy-bios"},
+        "current-kernel": kernel,
+        "kversion": f"{kernel['sysname']} {kernel['release']} {kernel['version']}",
+        "pveversion": f"pve-manager/{version['version']}/{version['repoid']}",
+    }
+
+
+@route("GET", "/nodes/{node}/version")
+def version(call: Call) -> dict[str, str]:
+    """As ``GET /version``."""
+    return node_module.VERSION
+
+
+@route("GET", "/nodes/{node}/lxc")
+def containers(call: Call) -> list[dict[str, Any]]:
+    """No containers here."""
+    return []

@@ -1,0 +1,108 @@
+"""Resource pools: names for sets of VMs and storages, through which privileges are given."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lab.minipve import storage, summary
+from lab.minipve.api import route
+from lab.minipve.errors import ApiError
+from lab.minipve.formats import split_list
+from lab.minipve.node import Call
+
+
+def _pool(data: dict[str, Any], name: str) -> dict[str, Any]:
+    if name not in data["pools"]:
+        raise ApiError(f"pool '{name}' does not exist")
+    found: dict[str, Any] = data["pools"][name]
+    return found
+
+
+def _members(call: Call, pool: dict[str, Any]) -> list[dict[str, Any]]:
+    name, rows = call.node.name, []
+    for vmid in pool["vms"]:
+        if call.node.vms.exists(vmid):
+            row = summary.vm(call.node, vmid, call.node.vms.load(vmid))
+            rows.append(row | {"id": f"qemu/{vmid}", "type": "qemu", "node": name})
+    for store in pool["storage"]:
+        rows.append({"id": f"storage/{name}/{store}", "type": "storage", "node": name, "storage": store})
+    return [row for row in rows if call.get("type") in (None, row["type"])]
+
+
+def _detail(call: Call, name: str) -> dict[str, Any]:
+    pool = _pool(call.node.access.data, name)
+    comment = {"comment": pool["comment"]} if pool.get("comment") else {}
+    return {"poolid": name, "members": _members(call, pool)} | comment
+
+
+@route("GET", "/pools")
+def index(call: Call) -> list[dict[str, Any]]:
+    """All pools that the caller may see, or the one asked for with its members."""
+    if name := call.get("poolid"):
+        call.permit.need(f"/pool/{name}", ["Pool.Audit"])
+        return [_detail(call, name)]
+    pools = call.node.access.data["pools"]
+    seen = [name for name in sorted(pools) if call.permit.has(f"/pool/{name}", ["Pool.Audit"])]
+    return [{"poolid": n} | ({"comment": c} if (c := pools[n].get("comment")) else {}) for n in seen]
+
+
+@route("GET", "/pools/{poolid}")
+def read(call: Call) -> dict[str, Any]:
+    """A pool with its members."""
+    return _detail(call, call["poolid"])
+
+
+@route("POST", "/pools")
+def create(call: Call) -> None:
+    """A new, empty pool."""
+    with call.node.access.change() as data:
+        if call["poolid"] in data["pools"]:
+            raise ApiError(f"create pool failed: pool '{call['poolid']}' already exists")
+        data["pools"][call["poolid"]] = {"comment": call.get("comment", ""), "vms": [], "storage": []}
+
+
+@route("PUT", "/pools")
+@route("PUT", "/pools/{poolid}")
+def update(call: Call) -> None:
+    """Change the comment; add members, or with ``delete`` remove them."""
+    with call.node.access.change() as data:
+        pool = _pool(data, call["poolid"])
+        if "comment" in call.given:
+            pool["comment"] = call["comment"]
+        for vmid in map(int, split_list(call.get("vms", ""))):
+            call.permit.need(f"/vms/{vmid}", ["Permissions.Modify", "VM.Allocate"], any_of=True)
+            _change_vm(call, data, pool, vmid)
+        for store in split_list(call.get("storage", "")):
+            call.permit.need(f"/storage/{store}", ["Permissions.Modify", "Datastore.Allocate"], any_of=True)
+            storage.known(store)
+            _change_member(pool["storage"], store, f"Storage '{store}'", bool(call.get("delete")))
+
+
+def _change_vm(call: Call, data: dict[str, Any], pool: dict[str, Any], vmid: int) -> None:
+    other = next((n for n, p in data["pools"].items() if vmid in p["vms"] and p is not pool), None)
+    if other and not call.get("delete"):
+        if not call.get("allow-move"):
+            raise ApiError(f"VM {vmid} belongs already to pool '{other}' and 'allow-move' is not set")
+        data["pools"][other]["vms"].remove(vmid)
+    _change_member(pool["vms"], vmid, f"VM {vmid}", bool(call.get("delete")))
+
+
+def _change_member(members: list[Any], member: Any, label: str, delete: bool) -> None:
+    if delete != (member in members):
+        raise ApiError(f"{label} is {'not a' if delete else 'already a'} pool member")
+    members.remove(member) if delete else members.append(member)
+
+
+@route("DELETE", "/pools")
+@route("DELETE", "/pools/{poolid}")
+def delete(call: Call) -> None:
+    """Remove an empty pool."""
+    name = call["poolid"]
+    with call.node.access.change() as data:
+        pool = _pool(data, name)
+        for members, label in ((pool["vms"], "VM"), (pool["storage"], "storage")):
+            if members:
+                raise ApiError(
+                    f"delete pool failed: pool '{name}' is not empty (contains {label} {members[0]})"
+                )
+        del data["pools"][name]

@@ -1,0 +1,159 @@
+"""VMs: list, create, destroy, convert to a template, resize a disk, clone."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from lab.minipve import drives, guests, machines, options, schema, storage, summary
+from lab.minipve.api import VM, route
+from lab.minipve.errors import ApiError, denied, parameter_error
+from lab.minipve.node import Call
+from lab.minipve.store import VmConfig
+from lab.minipve.tasks import Task
+from lab.minipve.validate import parse
+
+_NOT_OPTIONS = {
+    "archive",
+    "force",
+    "storage",
+    "unique",
+    "pool",
+    "bwlimit",
+    "start",
+    "live-restore",
+    "ha-managed",
+}
+_CLONE_KINDS = ("name", "description", "pool")
+
+
+@route("GET", "/nodes/{node}/qemu")
+def index(call: Call) -> list[dict[str, Any]]:
+    """The VMs that the caller may see, with their live state."""
+    seen = [(i, c) for i, c in call.node.vms.all() if call.permit.has(f"/vms/{i}", ["VM.Audit"])]
+    return [summary.vm(call.node, vmid, config) for vmid, config in seen]
+
+
+@route("GET", VM)
+def directory(call: Call) -> list[dict[str, str]]:
+    """The names below a VM, as the API viewer's tree has them."""
+    names = ("agent", "clone", "cloudinit", "config", "pending", "resize", "status", "template")
+    return [{"subdir": name} for name in names]
+
+
+def check_pool(call: Call, pool: str | None) -> None:
+    """500 when the named pool does not exist."""
+    if pool is not None and pool not in call.node.access.data["pools"]:
+        raise ApiError(f"pool '{pool}' does not exist")
+
+
+@route("POST", "/nodes/{node}/qemu")
+def create(call: Call) -> str:
+    """A new VM (task ``qmcreate``); the VMID is taken at once, disks are made by the task."""
+    vmid, pool = call.vmid, call.get("pool")
+    if "archive" in call.given:
+        raise ApiError("restoring from an archive is not supported by this endpoint")
+    check_pool(call, pool)
+    if store := call.get("storage"):
+        call.permit.need(f"/storage/{store}", ["Datastore.AllocateSpace"])
+    if not call.permit.has(f"/vms/{vmid}", ["VM.Allocate"]) and not (
+        pool and call.permit.has(f"/pool/{pool}", ["VM.Allocate"])
+    ):
+        raise denied()
+    given = {key: value for key, value in call.options.items() if key not in _NOT_OPTIONS}
+    options.check(call.permit, vmid, pool, given)
+    if call.get("start"):
+        call.permit.need_vm(vmid, pool, ["VM.PowerMgmt"])
+    wanted = options.normalise(given)
+    options.check_values(call.permit, vmid, pool, wanted)
+    try:
+        call.node.vms.create(vmid, "create")
+    except ApiError as refused:
+        raise ApiError(f"unable to create VM {vmid} - {refused.message}") from None
+
+    def work(task: Task) -> None:
+        guests.create(call.node, call.permit, task, vmid, wanted, pool)
+        if call.get("start"):
+            guests.start(call.node, task, vmid)
+
+    return call.start("qmcreate", vmid, work)
+
+
+@route("DELETE", VM)
+def destroy(call: Call) -> str:
+    """Remove a VM with its disks (task ``qmdestroy``)."""
+    vmid = call.vmid
+    call.permit.need_root_option("skiplock", call.given)
+    config = call.node.vms.load(vmid)
+    if config.options.get("protection") == "1":
+        raise ApiError(f"can't remove VM {vmid} - protection mode enabled")
+    if machines.running_pid(call.node, vmid):
+        raise ApiError(f"VM {vmid} is running - destroy failed")
+    unreferenced = bool(call.get("destroy-unreferenced-disks"))
+
+    def work(task: Task) -> None:
+        guests.destroy(call.node, task, vmid, bool(call.get("skiplock")), unreferenced)
+
+    return call.start("qmdestroy", vmid, work)
+
+
+@route("POST", f"{VM}/template")
+def template(call: Call) -> str:
+    """Convert a stopped VM to a template (task ``qmtemplate``)."""
+    config = call.node.vms.load(call.vmid)
+    config.check_lock()
+    if config.is_template:
+        raise ApiError("you can't convert a template to a template")
+    if machines.running_pid(call.node, call.vmid):
+        raise ApiError("you can't convert a VM to template if VM is running")
+    return call.start("qmtemplate", call.vmid, lambda task: guests.make_template(call.node, task, call.vmid))
+
+
+@route("PUT", f"{VM}/resize")
+def resize(call: Call) -> str:
+    """Grow a disk (task ``resize``)."""
+    call.permit.need_root_option("skiplock", call.given)
+    call.node.vms.load(call.vmid)
+    slot, size, digest = call["disk"], call["size"], call.get("digest")
+    return call.start(
+        "resize", call.vmid, lambda task: guests.resize(call.node, task, call.vmid, slot, size, digest)
+    )
+
+
+@route("POST", f"{VM}/clone")
+def clone(call: Call) -> str:
+    """Copy a VM (task ``qmclone``): linked from a template unless ``full``, else complete."""
+    source = call.node.vms.load(call.vmid)
+    source.check_lock()
+    full = bool(call.get("full", not source.is_template))
+    _check_clone(call, source, full)
+    try:
+        call.node.vms.create(call["newid"], "clone")
+    except ApiError as refused:
+        exists = "already exists" in refused.message
+        text = "config file already exists" if exists else refused.message
+        raise ApiError(f"unable to create VM {call['newid']}: {text}") from None
+    named = {key: call.get(key) for key in _CLONE_KINDS}
+    wanted = guests.Clone(call.vmid, call["newid"], full, **named)
+    return call.start("qmclone", call.vmid, lambda task: guests.clone(call.node, task, wanted))
+
+
+def _check_clone(call: Call, source: VmConfig, full: bool) -> None:
+    check_pool(call, call.get("pool"))
+    if "snapname" in call.given:
+        raise ApiError(f"snapshot '{call['snapname']}' does not exist")
+    if not full:
+        for name in ("storage", "format"):
+            if name in call.given:
+                raise ApiError(f"parameter '{name}' not allowed for linked clones")
+        if not source.is_template:
+            raise parameter_error(full="Linked clone feature is only possible for templates")
+    if call.get("format", "qcow2") != "qcow2":
+        raise ApiError(f"format '{call['format']}' is not supported here, use qcow2")
+    for key, value in source.options.items():
+        if re.fullmatch(r"net\d+", key):
+            options.check_bridge(call.permit, parse(schema.option_format("net0"), value))
+    if any(":" in drive["file"] for _, drive in drives.of(source.options)):
+        target = call.get("storage", storage.NAME)
+        storage.known(target)
+        call.permit.need(f"/storage/{target}", ["Datastore.AllocateSpace"])

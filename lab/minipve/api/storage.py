@@ -1,0 +1,207 @@
+"""The storage ``local``: state, content, upload, download by URL, allocation and removal of volumes."""
+
+from __future__ import annotations
+
+import hashlib
+import ssl
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, BinaryIO
+from urllib.error import URLError
+
+from lab.minipve import disks, storage, summary
+from lab.minipve.api import route
+from lab.minipve.errors import ApiError, parameter_error
+from lab.minipve.node import Call
+from lab.minipve.tasks import Task
+from lab.minipve.validate import MISSING
+
+_BLOCK_BYTES = 2**20
+
+
+@route("GET", "/storage")
+def configured(call: Call) -> list[dict[str, Any]]:
+    """The storages that are configured: one."""
+    if not call.permit.has("/storage/local", ["Datastore.Audit", "Datastore.AllocateSpace"], any_of=True):
+        return []
+    root = str(call.node.storage.root)
+    return [{"storage": storage.NAME, "type": "dir", "content": storage.CONTENT, "path": root}]
+
+
+@route("GET", "/nodes/{node}/storage")
+def index(call: Call) -> list[dict[str, Any]]:
+    """The storages with their usage."""
+    if not call.permit.has("/storage/local", ["Datastore.Audit", "Datastore.AllocateSpace"], any_of=True):
+        return []
+    row = summary.storage_row(call.node)
+    wanted = call.get("content", "").split(",") if call.get("content") else []
+    fits = set(wanted) <= set(storage.CONTENT.split(","))
+    return [row] if fits and call.get("storage") in (None, storage.NAME) else []
+
+
+@route("GET", "/nodes/{node}/storage/{storage}/status")
+def status(call: Call) -> dict[str, Any]:
+    """The usage of one storage."""
+    storage.known(call["storage"])
+    row = summary.storage_row(call.node)
+    return {key: value for key, value in row.items() if key not in ("storage", "used_fraction")}
+
+
+@route("GET", "/nodes/{node}/storage/{storage}/content")
+def content(call: Call) -> list[dict[str, Any]]:
+    """Volumes; disk images only of VMs that the caller may see."""
+    storage.known(call["storage"])
+    rows = call.node.storage.content(call.get("content"), call.get("vmid"))
+    everything = call.permit.has("/storage/local", ["Datastore.Allocate"])
+    return [
+        r for r in rows if everything or "vmid" not in r or call.permit.has(f"/vms/{r['vmid']}", ["VM.Audit"])
+    ]
+
+
+def _volid(call: Call) -> str:
+    volume = str(call["volume"])
+    return volume if ":" in volume else f"{call['storage']}:{volume}"
+
+
+def check_volume_access(call: Call, volid: str) -> None:
+    """May the caller read this volume? Files need a look at the storage, disks a look at their VM."""
+    if call.permit.is_root:
+        return
+    volume = storage.parse(volid)
+    if volume.content in ("iso", "vztmpl", "import"):
+        call.permit.need("/storage/local", ["Datastore.AllocateSpace", "Datastore.Audit"], any_of=True)
+    elif volume.vmid is not None and not call.permit.has("/storage/local", ["Datastore.Allocate"]):
+        call.permit.need(f"/vms/{volume.vmid}", ["VM.Config.Disk"])
+    else:
+        call.permit.need("/storage/local", ["Datastore.Allocate"])
+
+
+@route("GET", "/nodes/{node}/storage/{storage}/content/{volume}")
+def volume(call: Call) -> dict[str, Any]:
+    """One volume's size and format."""
+    volid = _volid(call)
+    check_volume_access(call, volid)
+    facts = storage.image_facts(call.node.storage.existing(volid)) or {"virtual-size": 0, "actual-size": 0}
+    parsed = storage.parse(volid)
+    return {
+        "path": str(call.node.storage.path(volid)),
+        "size": facts["virtual-size"],
+        "used": facts["actual-size"],
+        "format": parsed.format,
+    }
+
+
+@route("DELETE", "/nodes/{node}/storage/{storage}/content/{volume}")
+def remove(call: Call) -> str:
+    """Delete a volume (task ``imgdel``)."""
+    volid = _volid(call)
+    parsed = storage.parse(volid)
+    if parsed.vmid is not None and call.node.vms.exists(parsed.vmid):
+        call.permit.need(f"/vms/{parsed.vmid}", ["VM.Config.Disk"])
+        in_use = [value.partition(",")[0] for value in call.node.vms.load(parsed.vmid).options.values()]
+        if volid in in_use:
+            raise ApiError(f"unable to remove volume '{volid}': still used by VM {parsed.vmid}")
+    else:
+        call.permit.need("/storage/local", ["Datastore.Allocate", "Datastore.AllocateTemplate"], any_of=True)
+    call.node.storage.existing(volid)
+
+    def work(task: Task) -> None:
+        call.node.storage.remove(volid)
+        task.log(f"Removed volume '{volid}'")
+
+    return call.start("imgdel", f"{parsed.vmid or ''}@{storage.NAME}", work)
+
+
+@route("POST", "/nodes/{node}/storage/{storage}/content")
+def allocate(call: Call) -> str:
+    """A new empty disk image for a VM; returns its volume id."""
+    storage.known(call["storage"])
+    stem, _, fmt = str(call["filename"]).rpartition(".")
+    if fmt != "qcow2" or not stem.startswith(f"vm-{call.vmid}-"):
+        raise ApiError(f"illegal name '{call['filename']}' - should be 'vm-{call.vmid}-*' in format qcow2")
+    text = str(call["size"])
+    size = int(text[:-1]) * 1024 ** (2 if text[-1] == "M" else 3) if text[-1] in "MG" else int(text) * 1024
+    with call.node.vms.locked(call.vmid):
+        volid = call.node.storage.free_name(call.vmid, name=stem)
+        disks.create(call.node.storage.path(volid), size)
+    return volid
+
+
+def _checksum(call: Call, file: Path, task: Task) -> None:
+    if not (expected := call.get("checksum")):
+        return
+    task.log("calculating checksum...")
+    with file.open("rb") as stream:
+        got = hashlib.file_digest(stream, call["checksum-algorithm"]).hexdigest()
+    if got != expected.lower():
+        raise ApiError(f"checksum mismatch: got '{got}' != expect '{expected}'")
+    task.log("OK, checksum verified")
+
+
+def _target(call: Call) -> Path:
+    storage.known(call["storage"])
+    kind = str(call["content"])
+    if kind not in storage.CONTENT.split(","):
+        raise ApiError(f"storage '{call['storage']}' does not support '{kind}' content")
+    return call.node.storage.path(f"{storage.NAME}:{kind}/{storage.upload_name(kind, call['filename'])}")
+
+
+@route("POST", "/nodes/{node}/storage/{storage}/upload")
+def upload(call: Call) -> str:
+    """Take over an uploaded file (task ``imgcopy``); an existing one is replaced, as PVE does."""
+    target = _target(call)
+    if "tmpfilename" not in call.given:
+        raise parameter_error(tmpfilename=MISSING)
+    received = call.node.storage.received(call["tmpfilename"])
+    mine = received.with_suffix(".task")  # the server removes the other name after the call
+    received.rename(mine)
+
+    def work(task: Task) -> None:
+        try:
+            task.log(f"starting file import from: {call['tmpfilename']}")
+            task.log(f"target file: {target}")
+            task.log(f"file size is: {mine.stat().st_size}")
+            _checksum(call, mine, task)
+            mine.replace(target)
+        finally:
+            mine.unlink(missing_ok=True)
+        task.log("finished file import successfully")
+
+    return call.start("imgcopy", "", work)
+
+
+@route("POST", "/nodes/{node}/storage/{storage}/download-url")
+def download(call: Call) -> str:
+    """Fetch a file from a web server into the storage (task ``download``); an existing one is refused."""
+    target = _target(call)
+    if target.exists():
+        raise ApiError(f"refusing to override existing file '{target}'")
+    part = target.with_name(f".{target.name}.part")
+
+    def work(task: Task) -> None:
+        try:
+            task.log(f"downloading {call['url']} to {target}")
+            _fetch(call["url"], part, bool(call.get("verify-certificates", 1)), task.checkpoint)
+            _checksum(call, part, task)
+            part.replace(target)
+        finally:
+            part.unlink(missing_ok=True)
+        task.log(f"download of '{call['url']}' to '{target}' finished")
+
+    return call.start("download", target.name, work)
+
+
+def _fetch(url: str, target: Path, verify: bool, checkpoint: Callable[[], None]) -> None:
+    context = ssl.create_default_context() if verify else ssl._create_unverified_context()
+    try:
+        with urllib.request.urlopen(url, timeout=60, context=context) as answer, target.open("wb") as stream:
+            _copy(answer, stream, checkpoint)
+    except URLError as error:
+        raise ApiError(f"download failed: {error}") from error
+
+
+def _copy(source: BinaryIO, target: BinaryIO, checkpoint: Callable[[], None]) -> None:
+    while block := source.read(_BLOCK_BYTES):
+        checkpoint()
+        target.write(block)

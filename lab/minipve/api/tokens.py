@@ -1,0 +1,70 @@
+"""API tokens of users: the credentials that programs use."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+from lab.minipve.access import revoke
+from lab.minipve.api import route
+from lab.minipve.api.access import token_row
+from lab.minipve.errors import ApiError
+from lab.minipve.node import Call
+from lab.minipve.tickets import token_digest
+
+_TOKEN = "/access/users/{userid}/token/{tokenid}"
+
+
+def _existing(call: Call) -> dict[str, Any]:
+    found: dict[str, Any] | None = call.node.access.user(call["userid"])["tokens"].get(call["tokenid"])
+    if found is None:
+        raise ApiError(f"no such token '{call['tokenid']}' for user '{call['userid']}'")
+    return found
+
+
+@route("GET", "/access/users/{userid}/token")
+def index(call: Call) -> list[dict[str, Any]]:
+    """A user's tokens."""
+    tokens = call.node.access.user(call["userid"])["tokens"]
+    return [token_row(name, entry) for name, entry in sorted(tokens.items())]
+
+
+@route("GET", _TOKEN)
+def read(call: Call) -> dict[str, Any]:
+    """One token's settings."""
+    row = token_row(call["tokenid"], _existing(call))
+    del row["tokenid"]
+    return row
+
+
+@route("POST", _TOKEN)
+def create(call: Call) -> dict[str, Any]:
+    """A new token; the only answer that ever shows its secret."""
+    if call["tokenid"] in call.node.access.user(call["userid"])["tokens"]:
+        raise ApiError("Parameter verification failed.", 400, {"tokenid": "Token already exists."})
+    secret = str(uuid.uuid4())
+    info = {"privsep": call.get("privsep", 1), "expire": call.get("expire", 0)}
+    info |= {"comment": call["comment"]} if "comment" in call.given else {}
+    with call.node.access.change() as data:
+        entry = info | {"secret": token_digest(secret)}
+        data["users"][call["userid"]]["tokens"][call["tokenid"]] = entry
+    return {"full-tokenid": f"{call['userid']}!{call['tokenid']}", "info": info, "value": secret}
+
+
+@route("PUT", _TOKEN)
+def update(call: Call) -> dict[str, Any]:
+    """Change a token's settings."""
+    _existing(call)
+    with call.node.access.change() as data:
+        entry = data["users"][call["userid"]]["tokens"][call["tokenid"]]
+        entry |= {key: call[key] for key in ("privsep", "expire", "comment") if key in call.given}
+    return read(call)
+
+
+@route("DELETE", _TOKEN)
+def delete(call: Call) -> None:
+    """Remove a token and what the list gives it."""
+    _existing(call)
+    with call.node.access.change() as data:
+        del data["users"][call["userid"]]["tokens"][call["tokenid"]]
+        revoke(data, None, None, f"{call['userid']}!{call['tokenid']}")

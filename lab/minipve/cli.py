@@ -1,0 +1,176 @@
+"""``dasklab minipve``: the local endpoint's verbs. Also ``python -m lab.minipve``."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import click
+
+from lab.errors import LabError
+from lab.minipve import launch
+from lab.minipve.paths import Paths
+
+MANAGEMENT = "10.77.0.1/24"
+
+
+class Group(click.Group):
+    """Shows a user's mistake as one line."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Turn LabError into click's way of saying it."""
+        try:
+            return super().invoke(ctx)
+        except LabError as error:
+            raise click.ClickException(str(error)) from None
+
+
+instance_option = click.option(
+    "--instance",
+    default="dasklab",
+    show_default=True,
+    help="Which instance; each has its own state and network.",
+)
+pool_option = click.option("--pool", help="The pool of the lab's token.  [default: the instance's name]")
+management_option = click.option(
+    "--management",
+    default=MANAGEMENT,
+    show_default=True,
+    help="The node's address on vmbr0 of a fresh instance.",
+)
+delay_option = click.option(
+    "--unauthorized-delay", type=float, default=3.0, show_default=True, help="Seconds before a 401 (PVE: 3)."
+)
+
+
+@click.group(cls=Group)
+def minipve() -> None:
+    """The local endpoint: speaks the Proxmox VE API and runs QEMU, in a network of its own.
+
+    \b
+    dasklab minipve serve --detach     start it (again: no harm)
+    dasklab minipve status             where it is, what runs
+    dasklab minipve stop --purge       end machines, endpoint and network; forget the state
+    """
+
+
+def _options(instance: str, pool: str | None, management: str, delay: float) -> list[str]:
+    words = ["--instance", instance, "--management", management, "--unauthorized-delay", str(delay)]
+    return [*words, "--pool", pool or instance]
+
+
+@minipve.command()
+@click.option("--detach", is_flag=True, help="Go to the background once the endpoint answers.")
+@instance_option
+@pool_option
+@management_option
+@delay_option
+@click.option("--ready-fd", type=int, hidden=True)
+def serve(
+    detach: bool,
+    instance: str,
+    pool: str | None,
+    management: str,
+    unauthorized_delay: float,
+    ready_fd: int | None,
+) -> None:
+    """Start the endpoint, or find it running already. Ctrl-C ends the endpoint, never its machines."""
+    paths, options = Paths.of(instance), _options(instance, pool, management, unauthorized_delay)
+    if not detach:
+        launch.serve(paths, options, ready_fd)
+    started = launch.detach(paths, options)
+    found = launch.facts(paths)
+    click.echo(
+        f"{'started' if started else 'running'}: https://{found['host']}:{found['port']}  ({paths.state})"
+    )
+
+
+@minipve.command(hidden=True)
+@click.option("--fd", type=int, required=True)
+@click.option("--lock-fd", type=int, required=True)
+@click.option("--ready-fd", type=int)
+@instance_option
+@pool_option
+@management_option
+@delay_option
+def run(
+    fd: int,
+    lock_fd: int,
+    ready_fd: int | None,
+    instance: str,
+    pool: str | None,
+    management: str,
+    unauthorized_delay: float,
+) -> None:
+    """Serve, inside the namespace: what ``serve`` becomes."""
+    from lab.minipve import daemon
+
+    os.set_inheritable(fd, False)
+    os.set_inheritable(lock_fd, False)
+    daemon.run(Paths.of(instance), fd, ready_fd, pool or instance, management, unauthorized_delay)
+
+
+@minipve.command()
+@instance_option
+def status(instance: str) -> None:
+    """Say where the endpoint is, and which machines run. Exit code 1 when it does not answer."""
+    paths = Paths.of(instance)
+    found, machines = launch.facts(paths), launch.machines(paths)
+    up = launch.is_running(paths) and launch.answers(paths)
+    click.echo(f"endpoint  https://{found['host']}:{found['port']}" if up else "endpoint  not running")
+    click.echo(
+        f"machines  {', '.join(f'{vmid} (pid {pid})' for vmid, pid in machines.items()) or 'none running'}"
+    )
+    click.echo(f"state     {paths.state}")
+    click.echo(f"log       {launch.log_file(paths)}")
+    if not up:
+        raise click.exceptions.Exit(1)
+
+
+@minipve.command()
+@instance_option
+@click.option("--purge", is_flag=True, help="Remove the state: machines' disks, users, tasks.")
+def stop(instance: str, purge: bool) -> None:
+    """End the machines, the endpoint and their network."""
+    paths = Paths.of(instance)
+    there = paths.state.exists()
+    ran = launch.stop(paths, purge)
+    click.echo("stopped" if ran or (purge and there) else "nothing to stop")
+
+
+@minipve.command()
+@instance_option
+@click.option("--path", "only_path", is_flag=True, help="Only print where the image is or will be.")
+def image(instance: str, only_path: bool) -> None:
+    """Build the guests' image unless it is there, and print its path."""
+    from lab.minipve import image as images
+    from lab.minipve import progress
+
+    paths = Paths.of(instance)
+    path: Path = images.image_path(paths)
+    if not only_path and not path.exists():
+        path = images.build(paths, progress.silent)
+    click.echo(str(path))
+
+
+@minipve.command()
+@instance_option
+@click.argument("vmid", type=int)
+def unlock(instance: str, vmid: int) -> None:
+    """Remove the lock that a killed endpoint left on a machine (what ``qm unlock`` does on a node)."""
+    from lab.minipve.node import Node
+
+    with Node(Paths.of(instance)).vms.changing(vmid) as config:
+        left = config.options.pop("lock", None)
+    click.echo(f"VM {vmid}: " + (f"lock '{left}' removed" if left else "not locked"))
+
+
+@minipve.command()
+def check() -> None:
+    """Say what this machine lacks for the endpoint, and the line that mends it."""
+    from lab.minipve import namespace, process
+
+    process.need(*sorted(process.PACKAGES))
+    namespace.require_tun()
+    click.echo("ok    programs and /dev/net/tun are there")

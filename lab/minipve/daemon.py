@@ -1,0 +1,55 @@
+"""The endpoint's own process: an instance made ready, its HTTPS server, a watch over its machines."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+import sys
+
+from aiohttp import web
+
+from lab.minipve import instance, launch, net, server, tls
+from lab.minipve.node import Node
+from lab.minipve.paths import Paths
+from lab.minipve.watch import Watch
+
+log = logging.getLogger("minipve")
+
+
+def run(paths: Paths, fd: int, ready_fd: int | None, pool: str, management: str, delay_s: float) -> None:
+    """Serve on the inherited socket ``fd`` until SIGTERM or SIGINT; running machines are left alone.
+
+    Every 401 waits ``delay_s`` first. ``ready_fd`` is told when the endpoint answers.
+    """
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", stream=sys.stderr)
+    launch.hold(paths)
+    node = Node(paths)
+    instance.set_up(node, pool, management)
+    net.reload(paths)
+    with socket.socket(fileno=fd) as listener:
+        asyncio.run(_serve(node, listener, ready_fd, delay_s))
+
+
+async def _serve(node: Node, listener: socket.socket, ready_fd: int | None, delay_s: float) -> None:
+    ended = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, ended.set)
+    runner = web.AppRunner(server.create_app(node, delay_s), access_log=None)
+    await runner.setup()
+    await web.SockSite(runner, listener, ssl_context=tls.context(node.cluster)).start()
+    port = listener.getsockname()[1]
+    instance.announce(node, port)
+    watch = Watch(node)
+    watch.start()
+    log.info("serving https://127.0.0.1:%d, state in %s", port, node.paths.state)
+    if ready_fd is not None:
+        os.write(ready_fd, b"ready\n")
+        os.close(ready_fd)
+    await ended.wait()
+    watch.stop()
+    await runner.cleanup()
+    node.tasks.settle(timeout_s=3)
+    log.info("ended")

@@ -1,0 +1,52 @@
+"""From an authenticated request to an answer: find the method, ask permission, validate, call the handler.
+
+The order is PVE's (pve-manager's rest_handler), because it decides which of several errors a caller sees.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from typing import Any
+
+from lab.errors import LabError
+from lab.minipve import api, schema
+from lab.minipve.errors import ApiError, denied
+from lab.minipve.node import Call, Node, Reply
+from lab.minipve.permit import Permit
+from lab.minipve.process import MachineError
+
+PUBLIC = {("GET", "/access/ticket"), ("POST", "/access/ticket"), ("GET", "/access/domains")}
+
+
+def permitted(
+    node: Node, verb: str, path: str, authid: str, given: dict[str, Any] | None = None
+) -> tuple[schema.Method, Permit, dict[str, Any]]:
+    """The method that serves the request, if its caller may use it, and the parameters with the path's."""
+    found = api.find(verb, path)
+    if found is None:
+        raise ApiError(f"Method '{verb} {path}' not implemented", 501)
+    method = schema.method(verb, found[0])
+    values = (given or {}) | found[1]
+    permit = Permit(node.access, authid)
+    if "!" in authid and not method.allow_token:
+        raise denied(f"URI '{path}' not available with API token, need proper ticket.\n")
+    permit.rule(method.permissions, values)
+    return method, permit, values
+
+
+def call(node: Node, verb: str, path: str, authid: str, given: dict[str, Any]) -> Reply:
+    """The answer to one request; ApiError for every one that is refused or fails."""
+    method, permit, values = permitted(node, verb, path, authid, given)
+    if method.on_node and values["node"] not in (node.name, "localhost"):
+        raise _no_such_host(str(values["node"]))
+    checked = Call(node, permit, method.check(values))
+    try:
+        answer = api.load()[verb, method.path](checked)
+    except (MachineError, LabError, OSError, subprocess.SubprocessError) as failed:
+        raise ApiError(str(failed)) from failed
+    return answer if isinstance(answer, Reply) else Reply(answer, {})
+
+
+def _no_such_host(name: str) -> ApiError:
+    reason = f"failed to get address info for: {name}: Temporary failure in name resolution"
+    return ApiError(f"hostname lookup '{name}' failed - {reason}")

@@ -1,0 +1,43 @@
+"""Files that are never seen half-written, and locks between threads and processes: the store's two tools."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+def write_atomic(path: Path, text: str, mode: int = 0o640) -> None:
+    """Replace ``path`` by ``text`` in one step: a reader or a crash sees the old file or the new one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        os.fchmod(handle, mode)
+        with os.fdopen(handle, "w", encoding="utf-8") as stream:
+            stream.write(text)
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+@contextmanager
+def flocked(path: Path, timeout_s: float, shared: bool = False) -> Iterator[None]:
+    """Hold the lock file ``path``; TimeoutError when another holder keeps it for ``timeout_s``."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    deadline = time.monotonic() + timeout_s
+    kind = (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB
+    with path.open("a") as stream:
+        while True:
+            try:
+                fcntl.flock(stream, kind)
+                break
+            except BlockingIOError:
+                if time.monotonic() >= deadline:
+                    raise TimeoutError(str(path)) from None
+                time.sleep(0.02)
+        yield

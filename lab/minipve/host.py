@@ -1,0 +1,89 @@
+"""The machine that the instance runs on, read from /proc: what PVE reports of a node."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import threading
+import time
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+_sample_lock = threading.Lock()
+_sample: tuple[float, float, float] = (0.0, 0.0, 0.0)
+
+
+def _meminfo() -> dict[str, int]:
+    rows = (line.split() for line in Path("/proc/meminfo").read_text().splitlines())
+    return {row[0].rstrip(":"): int(row[1]) * 1024 for row in rows}
+
+
+def memory() -> dict[str, int]:
+    """Bytes: ``total``, ``used``, ``free``, ``available``."""
+    facts = _meminfo()
+    total, available = facts["MemTotal"], facts["MemAvailable"]
+    return {"total": total, "available": available, "free": facts["MemFree"], "used": total - available}
+
+
+def swap() -> dict[str, int]:
+    """Bytes: ``total``, ``used``, ``free``."""
+    facts = _meminfo()
+    total, free = facts.get("SwapTotal", 0), facts.get("SwapFree", 0)
+    return {"total": total, "free": free, "used": total - free}
+
+
+def cpu_fraction() -> float:
+    """The share of all CPUs that was busy since the last call (0..1)."""
+    global _sample
+    fields = [float(x) for x in Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
+    total, idle = sum(fields), fields[3] + fields[4]
+    with _sample_lock:
+        before_total, before_idle, last = _sample
+        if total - before_total < 5:  # ticks: too short a time to tell anything
+            return last
+        busy = 1 - (idle - before_idle) / (total - before_total)
+        _sample = (total, idle, busy)
+    return busy
+
+
+def uptime_s() -> int:
+    """Seconds since boot."""
+    return int(time.clock_gettime(time.CLOCK_BOOTTIME))
+
+
+def cpus() -> int:
+    """Logical CPUs."""
+    return os.cpu_count() or 1
+
+
+@cache
+def cpu_info() -> dict[str, Any]:
+    """Model, vendor, speed and flags of the first CPU."""
+    lines = Path("/proc/cpuinfo").read_text().split("\n\n")[0].splitlines()
+    facts = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in lines)}
+    return {
+        "model": facts.get("model name", platform.machine()),
+        "vendor": facts.get("vendor_id", ""),
+        "family": facts.get("cpu family", ""),
+        "mhz": facts.get("cpu MHz", "0"),
+        "flags": facts.get("flags", ""),
+        "cpus": cpus(),
+        "cores": cpus(),
+        "sockets": 1,
+        "user_hz": os.sysconf("SC_CLK_TCK"),
+        "hvm": "1" if Path("/dev/kvm").exists() else "",
+    }
+
+
+def kernel() -> dict[str, str]:
+    """``uname``."""
+    name = platform.uname()
+    return {"sysname": name.system, "release": name.release, "version": name.version, "machine": name.machine}
+
+
+def root_filesystem() -> dict[str, int]:
+    """Bytes of the root file system: ``total``, ``used``, ``free``, ``avail``."""
+    disk = shutil.disk_usage("/")
+    return {"total": disk.total, "used": disk.used, "free": disk.total - disk.used, "avail": disk.free}

@@ -1,0 +1,82 @@
+"""What a fresh instance holds: root@pam with a random password, the lab's user with its small token."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import uuid
+from pathlib import Path
+from typing import Any
+
+from lab import privileges
+from lab.minipve import image, interfaces, launch, storage, tls
+from lab.minipve.access import ROOT, grant
+from lab.minipve.files import write_atomic
+from lab.minipve.node import Node
+from lab.minipve.paths import Paths
+from lab.minipve.tickets import hash_secret, token_digest
+
+USER, TOKEN = "lab@pve", "dasklab"
+BRIDGES = ("vmbr0", "vmbr1")
+_PVE_MAJOR = 9
+
+
+def set_up(node: Node, pool: str, management: str) -> None:
+    """Make what a fresh instance lacks: certificate, network configuration, users, roles, the lab's pool."""
+    tls.ensure(node.cluster, node.name)
+    node.storage.set_up()
+    if not node.paths.interfaces.exists():
+        text = interfaces.write_interfaces(interfaces.default(management))
+        write_atomic(node.paths.interfaces, text, 0o644)
+    if USER not in node.access.data["users"]:
+        _users(node, pool)
+
+
+def _users(node: Node, pool: str) -> None:
+    password, secret = secrets.token_urlsafe(24), str(uuid.uuid4())
+    write_atomic(root_password_file(node.paths), password + "\n", 0o600)
+    write_atomic(_token_file(node.paths), secret + "\n", 0o600)
+    with node.access.change() as data:
+        data["users"][ROOT]["password"] = hash_secret(password)
+        token = {"privsep": 1, "expire": 0, "secret": token_digest(secret)}
+        data["users"][USER] = {"enable": 1, "tokens": {TOKEN: token}}
+        data["pools"].setdefault(pool, {"comment": "the lab's machines", "vms": [], "storage": []})
+        _grant_needed(data, node.name, pool)
+
+
+def _grant_needed(data: dict[str, Any], node: str, pool: str) -> None:
+    """What ``pveum`` lines would give on a real node, to the user and to its token."""
+    needs = privileges.needed(pool, node, [storage.NAME], BRIDGES, _PVE_MAJOR)
+    for number, (path, privs) in enumerate(sorted(needs.items())):
+        role = f"DaskLab{number}"
+        data["roles"][role] = privs
+        for ugid in (USER, f"{USER}!{TOKEN}"):
+            grant(data, path, role, ugid)
+
+
+def root_password_file(paths: Paths) -> Path:
+    """Where root@pam's password lies (0600)."""
+    return paths.state / "root-password"
+
+
+def _token_file(paths: Paths) -> Path:
+    return paths.state / "etc" / "pve" / "priv-token"
+
+
+def announce(node: Node, port: int) -> None:
+    """Write ``endpoint.json`` (0600): the last thing before requests are served."""
+    paths = node.paths
+    facts = {
+        "host": "127.0.0.1",
+        "port": port,
+        "node": node.name,
+        "user": USER,
+        "token_id": TOKEN,
+        "token_secret": _token_file(paths).read_text().strip(),
+        "ca_file": str(node.cluster / "pve-root-ca.pem"),
+        "image_file": str(image.image_path(paths)),
+        "shell": str(paths.enter_shell),
+        "connect": str(paths.connect),
+        "interfaces_file": str(paths.interfaces),
+    }
+    write_atomic(launch.endpoint_file(paths), json.dumps(facts, indent=1) + "\n", 0o600)

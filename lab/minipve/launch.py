@@ -1,0 +1,203 @@
+"""Starting and ending an instance: everything that happens outside of the endpoint's own process.
+
+Kept free of heavy imports, because ``serve`` on a running instance is part of every playbook run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import http.client
+import json
+import os
+import shutil
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any, NoReturn
+
+from lab.errors import LabError
+from lab.minipve import namespace, process
+from lab.minipve.paths import Paths
+
+START_S = 60.0
+_MODULE = [sys.executable, "-m", "lab.minipve"]
+
+
+def lock_file(paths: Paths) -> Path:
+    """The file that a running endpoint keeps locked; it says which process that is."""
+    return paths.run / "endpoint.lock"
+
+
+def log_file(paths: Paths) -> Path:
+    """What the endpoint says."""
+    return paths.log / "endpoint.log"
+
+
+def endpoint_file(paths: Paths) -> Path:
+    """Where an instance says how to reach it (0600)."""
+    return paths.state / "endpoint.json"
+
+
+def facts(paths: Paths) -> dict[str, Any]:
+    """The contents of ``endpoint.json``; empty when the instance has never been started."""
+    try:
+        found: dict[str, Any] = json.loads(endpoint_file(paths).read_text())
+    except FileNotFoundError:
+        return {}
+    return found
+
+
+def _claim(paths: Paths) -> int | None:
+    """Take the endpoint's lock; returns its file descriptor, or None when an endpoint has it."""
+    paths.run.mkdir(parents=True, exist_ok=True)
+    paths.state.chmod(0o700)
+    handle = os.open(lock_file(paths), os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(handle)
+        return None
+    return handle
+
+
+def is_running(paths: Paths) -> bool:
+    """True while an endpoint (answering or just starting) holds the instance."""
+    if not lock_file(paths).exists():
+        return False
+    handle = _claim(paths)
+    if handle is not None:
+        os.close(handle)
+    return handle is None
+
+
+def answers(paths: Paths, timeout_s: float = 5.0) -> bool:
+    """Whether the endpoint answers ``GET /version`` to the lab's token."""
+    found = facts(paths)
+    if not found:
+        return False
+    try:
+        context = ssl.create_default_context(cafile=found["ca_file"])
+        link = http.client.HTTPSConnection(found["host"], found["port"], timeout=timeout_s, context=context)
+        token = f"PVEAPIToken={found['user']}!{found['token_id']}={found['token_secret']}"
+        with contextlib.closing(link):
+            link.request("GET", "/api2/json/version", headers={"Authorization": token})
+            return link.getresponse().status == 200
+    except (OSError, http.client.HTTPException):
+        return False
+
+
+def serve(paths: Paths, options: list[str], ready: int | None = None) -> NoReturn:
+    """Become the endpoint: bind outside, enter the namespace, go on as ``python -m lab.minipve run``.
+
+    The socket stays in the network namespace where it was made: the host's loopback reaches the endpoint,
+    while every ``ip``, ``tc`` and ``qemu`` that it starts is inside the lab's own.
+    """
+    lock = _claim(paths)
+    if lock is None:
+        raise LabError(f"another endpoint runs in {paths.state}", "dasklab minipve status")
+    listener = _bind(paths)
+    inside = namespace.ensure(paths)
+    handles = {"--fd": listener.fileno(), "--lock-fd": lock} | (
+        {} if ready is None else {"--ready-fd": ready}
+    )
+    for handle in handles.values():
+        os.set_inheritable(handle, True)
+    words = [word for name, handle in handles.items() for word in (name, str(handle))]
+    argv = inside.argv([*_MODULE, "run", *words, *options])
+    os.execvp(argv[0], argv)
+
+
+def _bind(paths: Paths) -> socket.socket:
+    """A listening socket on the port that the instance had before, or else on a free one."""
+    remembered = facts(paths).get("port", 0)
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind(("127.0.0.1", remembered))
+    except OSError:  # somebody took it while we were away
+        listener.bind(("127.0.0.1", 0))
+    listener.listen(128)
+    return listener
+
+
+def detach(paths: Paths, options: list[str]) -> bool:
+    """Start an endpoint in the background unless one runs; wait until it answers; True if it was started."""
+    if is_running(paths):
+        _await_answer(paths)
+        return False
+    paths.log.mkdir(parents=True, exist_ok=True)
+    reader, writer = os.pipe()
+    with log_file(paths).open("a") as log, os.fdopen(reader) as said:
+        child = subprocess.Popen(
+            [*_MODULE, "serve", "--ready-fd", str(writer), *options],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+            pass_fds=[writer],
+            cwd="/",
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        )
+        os.close(writer)
+        if said.readline() != "ready\n":
+            child.wait(timeout=5)
+            raise LabError(f"the endpoint did not start: {_last_line(paths)}", f"less {log_file(paths)}")
+    child.returncode = 0  # it outlives us on purpose: no ResourceWarning when the handle goes
+    return True
+
+
+def _await_answer(paths: Paths) -> None:
+    deadline = time.monotonic() + START_S
+    while not answers(paths):
+        if time.monotonic() > deadline or not is_running(paths):
+            raise LabError(f"the endpoint does not answer: {_last_line(paths)}", f"less {log_file(paths)}")
+        time.sleep(0.05)
+
+
+def _last_line(paths: Paths) -> str:
+    lines = log_file(paths).read_text().splitlines() if log_file(paths).exists() else []
+    return lines[-1] if lines else "it said nothing"
+
+
+def machines(paths: Paths) -> dict[int, int]:
+    """VMID -> process id of the machines that run."""
+    from lab.minipve import running
+
+    vmids = [int(file.stem) for file in paths.run.glob("[1-9]*.pid") if file.stem.isdigit()]
+    return {vmid: pid for vmid in sorted(vmids) if (pid := running.running_pid(vmid, paths))}
+
+
+def stop(paths: Paths, purge: bool) -> bool:
+    """End machines, endpoint and namespace; with ``purge`` remove the state too. True if anything ran."""
+    began = is_running(paths)
+    if began:
+        _end_endpoint(paths)
+    alive = machines(paths)
+    for pid in alive.values():
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGTERM)
+    for pid in alive.values():
+        process.end(pid)
+    held = namespace.find(paths)
+    if held:
+        held.destroy()
+    shutil.rmtree(paths.run, ignore_errors=True)
+    if purge:
+        shutil.rmtree(paths.state, ignore_errors=True)
+    return began or bool(alive) or held is not None
+
+
+def _end_endpoint(paths: Paths) -> None:
+    pid = process.recall(lock_file(paths))
+    if pid is not None:
+        process.end(pid)
+
+
+def hold(paths: Paths) -> None:
+    """Say in the lock file which process the endpoint is."""
+    process.remember(os.getpid(), lock_file(paths))

@@ -1,0 +1,72 @@
+"""One instance put together: the parts that a handler works with, and the context of one call."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from typing import Any
+
+from lab.minipve.access import Access
+from lab.minipve.paths import Paths
+from lab.minipve.permit import Permit
+from lab.minipve.storage import Storage
+from lab.minipve.store import VmStore
+from lab.minipve.tasks import Tasks, Work
+from lab.minipve.tickets import Tickets
+
+NAME = "pve"
+VERSION = {"version": "9.1.2", "release": "9.1", "repoid": "minipve"}
+
+
+class Node:
+    """The one node of an instance: its files, VMs, storage, tasks and access control."""
+
+    def __init__(self, paths: Paths, name: str = NAME) -> None:
+        cluster = paths.state / "etc" / "pve"
+        self.paths = paths
+        self.name = name
+        self.cluster = cluster
+        self.access = Access(cluster / "access.json")
+        self.tickets = Tickets(self.access, cluster / "authkey")
+        self.tasks = Tasks(paths.log / "tasks", name)
+        self.vms = VmStore(cluster / "qemu-server", paths.run / "lock", name)
+        self.storage = Storage(paths.state / "storage")
+        self.network_lock = threading.Lock()
+
+
+@dataclass(frozen=True)
+class Call:
+    """One authenticated, permitted and validated call: what a handler gets."""
+
+    node: Node
+    permit: Permit
+    given: dict[str, Any]
+
+    def __getitem__(self, name: str) -> Any:
+        return self.given[name]
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """A parameter, or ``default`` when the caller left it out."""
+        return self.given.get(name, default)
+
+    @property
+    def vmid(self) -> int:
+        """The VM that the path names."""
+        return int(self.given["vmid"])
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The parameters without those of the path."""
+        return {key: value for key, value in self.given.items() if key not in ("node", "vmid")}
+
+    def start(self, kind: str, name: object, work: Work) -> str:
+        """Start a task in the caller's name; returns its UPID."""
+        return self.node.tasks.start(kind, str(name), self.permit.authid, work)
+
+
+@dataclass(frozen=True)
+class Reply:
+    """An answer with more at its top level than ``data`` (``total`` of logs, ``changes`` of the network)."""
+
+    data: Any
+    extra: dict[str, Any]

@@ -1,0 +1,239 @@
+"""The storage ``local``: a directory with PVE's layout (images/VMID, import, template/iso, snippets).
+
+A volume id is ``local:<volume>``: ``100/vm-100-disk-0.qcow2``, ``import/debian.qcow2``, ``iso/x.iso``,
+``snippets/user.yaml``; a linked clone names its base:
+``100/base-100-disk-0.qcow2/101/vm-101-disk-0.qcow2``.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+import shutil
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lab.minipve.errors import ApiError
+
+NAME = "local"
+CONTENT = "images,import,snippets,iso"
+_DIRECTORIES = {"iso": "template/iso", "vztmpl": "template/cache", "import": "import", "snippets": "snippets"}
+_EXTENSIONS = {
+    "iso": r"\.(?:iso|img)",
+    "vztmpl": r"\.tar\.(?:gz|xz|zst)",
+    "import": r"\.(?:ova|qcow2|raw|vmdk)",
+}
+_IMAGE = re.compile(
+    r"(?:(?P<basevm>\d+)/(?P<base>base-[^/\s]+)/)?(?P<vmid>\d+)/(?P<name>[^/\s]+\.(?P<format>raw|qcow2|vmdk))"
+)
+_IMAGE_NAME = re.compile(r"(vm|base)-(\d+)-\S+")
+
+
+@dataclass(frozen=True)
+class Volume:
+    """A parsed volume id of the storage ``local``."""
+
+    volid: str
+    content: str
+    name: str
+    vmid: int | None = None
+    format: str = ""
+    base: str | None = None
+
+    @property
+    def is_base(self) -> bool:
+        """True for a template's disk, from which linked clones are made."""
+        return self.content == "images" and self.name.startswith("base-")
+
+
+def parse(volid: str) -> Volume:
+    """Parse a volume id; 500 with PVE's texts for an unknown storage or a name that is no volume's."""
+    store, colon, rest = volid.partition(":")
+    if not colon:
+        raise ApiError(f"unable to parse volume ID '{volid}'")
+    known(store)
+    kind, _, name = rest.partition("/")
+    if kind in _DIRECTORIES and name and "/" not in name and name not in (".", ".."):
+        return Volume(volid, kind, name, format=name.rpartition(".")[2])
+    match = _IMAGE.fullmatch(rest)
+    if not match:
+        raise ApiError(f"unable to parse directory volume name '{rest}'")
+    base = f"{store}:{match['basevm']}/{match['base']}" if match["base"] else None
+    return Volume(volid, "images", match["name"], int(match["vmid"]), match["format"], base)
+
+
+def known(store: str) -> None:
+    """500 unless ``store`` is the storage there is."""
+    if store != NAME:
+        raise ApiError(f"storage '{store}' does not exist")
+
+
+def size_bytes(text: str) -> int:
+    """``96M`` -> 100663296; a plain number is bytes."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([KMGT]?)", text)
+    if not match:
+        raise ApiError(f"unable to parse size '{text}'")
+    return int(float(match[1]) * 1024 ** " KMGT".index(match[2] or " "))
+
+
+def size_text(size: int) -> str:
+    """The shortest exact form: 100663296 -> ``96M``."""
+    for power, unit in enumerate("TGMK"):
+        step: int = 1024 ** (4 - power)
+        if size >= step and size % step == 0:
+            return f"{size // step}{unit}"
+    return str(size)
+
+
+class Storage:
+    """The files of the storage ``local`` of one instance."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def set_up(self) -> None:
+        """Make the directories; drop uploads that an earlier endpoint left unfinished."""
+        for directory in ("images", *_DIRECTORIES.values()):
+            (self.root / directory).mkdir(parents=True, exist_ok=True)
+        for left in self.root.glob(".pveupload-*"):
+            left.unlink()
+
+    def path(self, volid: str) -> Path:
+        """The file of a volume (whether it exists or not)."""
+        volume = parse(volid)
+        if volume.content == "images":
+            return self.root / "images" / str(volume.vmid) / volume.name
+        return self.root / _DIRECTORIES[volume.content] / volume.name
+
+    def received(self, tmpfilename: str) -> Path:
+        """Where an upload called ``/var/tmp/pveupload-<hex>`` lies: near its target, so that moving is free."""
+        return self.root / f".{Path(tmpfilename).name}"
+
+    def existing(self, volid: str) -> Path:
+        """The file of a volume that must exist."""
+        file = self.path(volid)
+        if not file.exists():
+            raise ApiError(f"volume '{volid}' does not exist")
+        return file
+
+    def usage(self) -> dict[str, int]:
+        """``total``, ``used`` and ``avail`` bytes of the file system."""
+        disk = shutil.disk_usage(self.root)
+        return {"total": disk.total, "used": disk.used, "avail": disk.free}
+
+    def free_name(self, vmid: int, fmt: str = "qcow2", name: str | None = None) -> str:
+        """A volume id that is free for a new image: ``vm-<vmid>-disk-<n>``, or ``name``.
+
+        The caller holds the VM's file lock until the image is there, so nobody else takes the name.
+        """
+        directory = self.root / "images" / str(vmid)
+        stems = {file.stem.partition("-")[2] for file in directory.glob("*")}
+        number = next(n for n in itertools.count() if f"{vmid}-disk-{n}" not in stems)
+        return f"{NAME}:{vmid}/{name or f'vm-{vmid}-disk-{number}'}.{fmt}"
+
+    def convert_to_base(self, volid: str) -> str:
+        """Rename a template's disk to ``base-...`` and write-protect it; returns the new volume id."""
+        volume = parse(volid)
+        renamed = volume.name.replace("vm-", "base-", 1)
+        target = self.path(volid).with_name(renamed)
+        self.path(volid).rename(target)
+        target.chmod(0o444)
+        return volid.rpartition("/")[0] + f"/{renamed}"
+
+    def users_of(self, volid: str) -> list[str]:
+        """Volumes that are linked clones of the base image ``volid``."""
+        base = self.path(volid)
+        return [
+            str(row["volid"])
+            for row in self.images(None)
+            if row.get("parent") == f"../{base.parent.name}/{base.name}"
+        ]
+
+    def remove(self, volid: str) -> None:
+        """Delete a volume; refused while linked clones need it."""
+        if parse(volid).is_base and self.users_of(volid):
+            raise ApiError(f"base volume '{parse(volid).volid}' is still in use by linked cloned")
+        file = self.path(volid)
+        file.unlink(missing_ok=True)
+        if file.parent.parent == self.root / "images" and not any(file.parent.iterdir()):
+            file.parent.rmdir()
+
+    def of_vm(self, vmid: int) -> list[str]:
+        """All image volumes that belong to a VM."""
+        return [str(row["volid"]) for row in self.images(vmid)]
+
+    def images(self, vmid: int | None) -> list[dict[str, Any]]:
+        """Rows of the content list for disk images (of one VM)."""
+        pattern = f"{vmid}/*" if vmid is not None else "*/*"
+        rows = []
+        for file in sorted((self.root / "images").glob(pattern)):
+            if _IMAGE_NAME.match(file.name) and (facts := image_facts(file)) is not None:
+                parent = facts.get("backing-filename")
+                prefix = f"{parent.removeprefix('../')}/" if parent else ""
+                rows.append(
+                    {
+                        "volid": f"{NAME}:{prefix}{file.parent.name}/{file.name}",
+                        "content": "images",
+                        "format": file.suffix[1:],
+                        "vmid": int(file.parent.name),
+                        "parent": parent,
+                        "size": facts["virtual-size"],
+                        "used": facts["actual-size"],
+                        "ctime": int(file.stat().st_ctime),
+                    }
+                )
+        return rows
+
+    def files(self, content: str) -> list[dict[str, Any]]:
+        """Rows of the content list for uploaded files of one content type."""
+        rows = []
+        for file in sorted((self.root / _DIRECTORIES[content]).iterdir()):
+            if file.is_file() and not file.name.startswith("."):
+                fmt = {"snippets": "snippet"}.get(content, file.suffix[1:])
+                rows.append(
+                    {
+                        "volid": f"{NAME}:{content}/{file.name}",
+                        "content": content,
+                        "format": fmt,
+                        "size": file.stat().st_size,
+                        "ctime": int(file.stat().st_ctime),
+                    }
+                )
+        return rows
+
+    def content(self, kind: str | None, vmid: int | None) -> list[dict[str, Any]]:
+        """The content list, of one type and one VM if asked."""
+        rows = self.images(vmid) if kind in (None, "images") else []
+        for content in _DIRECTORIES:
+            if vmid is None and kind in (None, content):
+                rows += self.files(content)
+        return rows
+
+
+def upload_name(content: str, filename: str) -> str:
+    """PVE's normalised file name; 400 when the extension does not fit the content type."""
+    name = re.sub(r"[^-a-zA-Z0-9_.]", "_", filename.replace("\\", "/").rpartition("/")[2])
+    if not re.fullmatch(r".+" + _EXTENSIONS[content], name):
+        raise ApiError("Parameter verification failed.", 400, {"filename": "wrong file extension"})
+    return name
+
+
+def image_facts(file: Path) -> dict[str, Any] | None:
+    """``virtual-size``, ``actual-size`` and ``backing-filename`` of an image; None while it is being made.
+
+    The qcow2 header is read here, not by ``qemu-img info``: a list of ten disks must answer in milliseconds.
+    """
+    status = file.stat()
+    facts: dict[str, Any] = {"actual-size": status.st_blocks * 512, "virtual-size": status.st_size}
+    if file.suffix != ".qcow2":
+        return facts
+    with file.open("rb") as stream:
+        header = stream.read(32)
+        if len(header) < 32 or header[:4] != b"QFI\xfb":
+            return None
+        offset, length, facts["virtual-size"] = struct.unpack(">QI4xQ", header[8:32])
+        stream.seek(offset)
+        facts["backing-filename"] = stream.read(length).decode() if offset else None
+    return facts

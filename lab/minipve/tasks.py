@@ -1,0 +1,206 @@
+"""Long operations as PVE's tasks: a UPID, a log file, a worker thread, a status that outlives the endpoint.
+
+The log file is the only record: its last line (``TASK OK``, ``TASK ERROR: ..``, ``TASK WARNINGS: n``) is the
+exit status. A file without one, whose worker is not ours, is a task that died with an earlier endpoint:
+PVE's ``unexpected status``.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from lab.errors import LabError
+from lab.minipve.errors import ApiError, parameter_error
+from lab.minipve.process import MachineError
+
+KEPT = 500
+_UPID = re.compile(
+    r"UPID:(?P<node>[\w-]+):(?P<pid>[0-9A-F]{8}):(?P<pstart>[0-9A-F]{8,9}):(?P<starttime>[0-9A-F]{8})"
+    r":(?P<type>[^:\s]+):(?P<id>[^:\s]*):(?P<user>[^:\s]+):"
+)
+_END = re.compile(r"TASK (?:(OK)|ERROR: (.+)|(WARNINGS: \d+))")
+
+
+class InterruptedTaskError(Exception):
+    """Raised inside a task that was asked to stop."""
+
+
+@dataclass
+class Task:
+    """A running task as its worker sees it."""
+
+    upid: str
+    file: Path
+    warnings: int = 0
+    stop: threading.Event = field(default_factory=threading.Event)
+
+    def log(self, text: str) -> None:
+        """Append to the task's log; a task that was asked to stop ends here."""
+        self.checkpoint()
+        self._write(text)
+
+    def warn(self, text: str) -> None:
+        """A line that makes the task end with ``WARNINGS``."""
+        self.warnings += 1
+        self._write(f"WARN: {text}")
+
+    def checkpoint(self) -> None:
+        """End the task here if somebody asked for it."""
+        if self.stop.is_set():
+            raise InterruptedTaskError("received interrupt")
+
+    def wait(self, seconds: float) -> None:
+        """Sleep, but wake up and end at once when the task is stopped."""
+        self.stop.wait(seconds)
+        self.checkpoint()
+
+    def _write(self, text: str) -> None:
+        with self.file.open("a", encoding="utf-8") as stream:
+            stream.write(text.rstrip("\n") + "\n")
+
+    def finish(self, error: str | None) -> None:
+        """Write the last line, from which the exit status is read."""
+        if error is not None:
+            self._write("TASK ERROR: " + " ".join(error.strip().splitlines()))
+        else:
+            self._write(f"TASK WARNINGS: {self.warnings}" if self.warnings else "TASK OK")
+
+
+Work = Callable[[Task], None]
+
+
+def parse_upid(upid: str) -> dict[str, Any]:
+    """The fields of a UPID; 400 with PVE's text when it is none."""
+    match = _UPID.fullmatch(upid)
+    if not match:
+        raise parameter_error(upid="unable to parse worker upid")
+    fields: dict[str, Any] = match.groupdict() | {
+        k: int(match[k], 16) for k in ("pid", "pstart", "starttime")
+    }
+    user, bang, token = fields["user"].partition("!")
+    return fields | {"upid": upid, "user": user} | ({"tokenid": token} if bang else {})
+
+
+class Tasks:
+    """All tasks of one instance, running and finished."""
+
+    def __init__(self, directory: Path, node: str) -> None:
+        self.directory = directory
+        self.node = node
+        self._running: dict[str, Task] = {}
+        self._lock = threading.Lock()
+        directory.mkdir(parents=True, exist_ok=True)
+        for old in sorted(directory.iterdir(), key=lambda f: f.stat().st_mtime)[:-KEPT]:
+            old.unlink()
+
+    def start(self, kind: str, name: str, authid: str, work: Work) -> str:
+        """Run ``work`` in a thread of its own and return the UPID at once."""
+        born = threading.Event()
+        made: list[Task] = []
+
+        def worker() -> None:
+            made.append(self._begin(kind, name, authid))
+            born.set()
+            self._run(made[0], work)
+
+        threading.Thread(target=worker, name=f"{kind}:{name}", daemon=True).start()
+        born.wait()
+        return made[0].upid
+
+    def _begin(self, kind: str, name: str, authid: str) -> Task:
+        thread = threading.get_native_id()
+        ticks = int(Path(f"/proc/self/task/{thread}/stat").read_text().rpartition(")")[2].split()[19])
+        with self._lock:
+            now = int(time.time())
+            while True:
+                upid = f"UPID:{self.node}:{thread:08X}:{ticks:08X}:{now:08X}:{kind}:{name}:{authid}:"
+                if not (self.directory / upid).exists():
+                    break
+                ticks += 1
+            task = Task(upid, self.directory / upid)
+            task.file.touch(mode=0o640)
+            self._running[upid] = task
+        return task
+
+    def _run(self, task: Task, work: Work) -> None:
+        error: str | None = "worker died"
+        try:
+            work(task)
+            error = None
+        except ApiError as refused:
+            error = (f"{refused.status} " if refused.status == 403 else "") + refused.message
+        except (
+            MachineError,
+            LabError,
+            InterruptedTaskError,
+            TimeoutError,
+            OSError,
+            subprocess.SubprocessError,
+        ) as failed:
+            error = str(failed)
+        finally:
+            task.finish(error)
+            with self._lock:
+                del self._running[task.upid]
+
+    def _known(self, upid: str) -> Path:
+        parse_upid(upid)
+        file = self.directory / upid
+        if not file.exists():
+            raise parameter_error(upid="no such task")
+        return file
+
+    def status(self, upid: str) -> dict[str, Any]:
+        """The task's fields with ``status`` and, once it is stopped, ``exitstatus``."""
+        running = upid in self._running  # asked first: a task may end while its log is being read
+        file = self._known(upid)
+        state = {"status": "running"} if running else {"status": "stopped", "exitstatus": _exit_status(file)}
+        return parse_upid(upid) | state
+
+    def log(self, upid: str, start: int, limit: int) -> tuple[list[dict[str, Any]], int]:
+        """Lines from ``start`` on (all of them when ``limit`` is 0) and how many there are in total."""
+        lines = self._known(upid).read_text(encoding="utf-8").splitlines()
+        chosen = lines[start : start + limit if limit else None]
+        return [{"n": start + i + 1, "t": line} for i, line in enumerate(chosen)], len(lines)
+
+    def interrupt(self, upid: str) -> None:
+        """Ask a running task to stop; nothing happens to one that has ended."""
+        self._known(upid)
+        if task := self._running.get(upid):
+            task.stop.set()
+
+    def running(self, kind: str, name: str) -> list[str]:
+        """UPIDs of running tasks of one kind on one object."""
+        return [u for u in self._running if (f := parse_upid(u))["type"] == kind and f["id"] == name]
+
+    def overview(self) -> list[dict[str, Any]]:
+        """All tasks, newest first, with ``endtime`` and the exit status as ``status`` (``RUNNING`` until then)."""
+        rows = []
+        for file in self.directory.glob("UPID:*"):
+            fields = parse_upid(file.name)
+            if file.name in self._running:
+                rows.append(fields | {"status": "RUNNING"})
+            else:
+                rows.append(fields | {"endtime": int(file.stat().st_mtime), "status": _exit_status(file)})
+        return sorted(rows, key=lambda row: (row["starttime"], row["pstart"]), reverse=True)
+
+    def settle(self, timeout_s: float) -> None:
+        """Stop all running tasks and wait for them."""
+        for task in list(self._running.values()):
+            task.stop.set()
+        deadline = time.monotonic() + timeout_s
+        while self._running and time.monotonic() < deadline:
+            time.sleep(0.02)
+
+
+def _exit_status(file: Path) -> str:
+    lines = file.read_text(encoding="utf-8").splitlines()
+    match = _END.fullmatch(lines[-1]) if lines else None
+    return next(filter(None, match.groups())) if match else "unexpected status"
