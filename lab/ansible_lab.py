@@ -20,13 +20,12 @@ class AnsibleLab:
     def run_trial(self, directory: Path) -> int:
         """Run ``directory/trial.json``; the playbook leaves the trial's files beside it."""
         with _log_to(directory / "ansible.log"):
-            return playbook.run(
-                "trial.yml", self.inventory, {"trial_directory": str(directory.resolve())}, quiet=True
-            )
+            asked = {"trial_file": str((directory / "trial.json").resolve())}
+            return playbook.run("trial.yml", self.inventory, asked, quiet=True)
 
     def clean(self) -> None:
         """Clear impairments, captures and the cluster on all machines."""
-        playbook.run("trial.yml", self.inventory, options=["--tags", "clean"], quiet=True)
+        playbook.run("clear.yml", self.inventory, quiet=True)
 
 
 @contextmanager

@@ -1,13 +1,13 @@
 """Runs an experiment's trials one after the other, unattended, and can be killed at any moment.
 
-A run is a directory: ``experiment.json`` says what will be done, each trial's ``attempt.json`` that it was.
-A trial without one is run (again); so resuming needs no state but the files, and loses at most one trial.
+A run is a directory: ``experiment.json`` says what will be done, each trial's ``result.json`` that it was.
+A trial without one is run (again), as is a failed one; so resuming needs no state but the files, and loses at
+most one trial.
 The lab itself is reached by two callables, ``run_trial(directory) -> exit status`` and ``clean()``.
 """
 
 from __future__ import annotations
 
-import json
 import shutil
 import subprocess
 import time
@@ -132,8 +132,7 @@ def _attempt(directory: Path, trial: Trial, lab: Lab) -> None:
 
 
 def _finished(directory: Path) -> bool:
-    path = directory / "attempt.json"
-    return path.exists() and json.loads(path.read_text())["exit_status"] in (0, results.UNSUPPORTED)
+    return (directory / "result.json").exists() and results.read_result(directory).status != "failed"
 
 
 def _git_revision() -> str | None:

@@ -41,6 +41,7 @@ class Link(Strict):
     rate_mbit: float = Field(default=0, ge=0)
     direction: Literal["egress", "ingress", "both"] = "egress"
     peer: str | None = None
+    policer: bool = Field(default=False, description="frames above rate_mbit are dropped, not queued")
 
     @property
     def clear(self) -> bool:
@@ -148,9 +149,7 @@ class Experiment(Settings):
     factors: dict[str, Factor] = {}
     blocks: int = Field(default=2, ge=1, le=100)
     seed: int = 2019
-    run_s: float = Field(
-        default=5, gt=0, description="one run, for the time estimate only"
-    )
+    run_s: float = Field(default=5, gt=0, description="one run, for the time estimate only")
     tolerances: Tolerances = Tolerances()
     quick: dict[str, Any] = {}
 

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ValidationError
 
 
 def first_mistake(error: ValidationError, model: type[BaseModel]) -> str:
-    """The first mistake in words, and how many more there are. A misspelt key explains most: it comes first."""
+    """The first mistake in words, and how many more there are. A misspelt key comes first."""
     ordered = sorted(error.errors(), key=lambda mistake: mistake["type"] != "extra_forbidden")
     mistakes = [_sentence(mistake, model) for mistake in ordered]
     unique = list(dict.fromkeys(mistakes))

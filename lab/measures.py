@@ -2,8 +2,8 @@
 
 Cells are compared with the baseline inside each block, because a machine drifts from block to block by more
 than most effects. The null trial, an exact copy of the baseline, is compared in the same way: what it seems
-to differ by is the noise floor, and a difference below that is not shown. Intervals are 95 % bootstrap intervals
-(scipy's percentile method, samples drawn anew inside each block); slopes are Theil-Sen's.
+to differ by is the noise floor, and a difference below that is not shown. Intervals are 95 % bootstrap
+intervals (scipy's percentile method, samples drawn anew inside each block); slopes are Theil-Sen's.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ CONFIDENCE = 0.95
 RESAMPLES = 2000
 SEED = 1
 Values = NDArray[np.float64]
-Blocks = dict[int, Values]  # block -> its samples
+Strata = dict[Any, Values]  # what is compared only with its like -> its samples
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def answer(frame: pd.DataFrame, metric: str, factors: Sequence[str]) -> Answer |
     if base.empty:
         return None
     null_samples = valid[valid.null]
-    null = None if null_samples.empty else difference(_blocks(null_samples), _blocks(base))
+    null = None if null_samples.empty else difference(_strata(null_samples), _strata(base))
     floor = math.nan if null is None else null.reach
     tested = valid[~valid.null]
     names = [base.cell.iloc[0], *(name for name in tested.cell.unique() if name != base.cell.iloc[0])]
@@ -105,13 +105,13 @@ def mean(values: Values) -> Interval:
     return _bootstrap([values], np.mean)
 
 
-def difference(samples: Blocks, base: Blocks) -> Interval:
-    """Median of ``samples`` minus that of ``base`` inside each block, averaged over the blocks of both."""
+def difference(samples: Strata, base: Strata) -> Interval:
+    """Median of ``samples`` minus that of ``base`` in each stratum, averaged over those of both."""
     return _paired(samples, base, lambda a, b: a - b)
 
 
-def ratio(samples: Blocks, base: Blocks) -> Interval:
-    """Median of ``samples`` over that of ``base`` inside each block, averaged over the blocks of both."""
+def ratio(samples: Strata, base: Strata) -> Interval:
+    """Median of ``samples`` over that of ``base`` in each stratum, averaged over those of both."""
     return _paired(samples, base, lambda a, b: a / b)
 
 
@@ -123,7 +123,7 @@ def slope(x: Values, y: Values) -> Interval:
 
 def _cell(name: str, mine: pd.DataFrame, base: pd.DataFrame, factors: Sequence[str], floor: float) -> Cell:
     values = mine.value.to_numpy(dtype=float)
-    change = difference(_blocks(mine), _blocks(base))
+    change = difference(_strata(mine), _strata(base))
     is_base = bool(mine.baseline.iloc[0])
     return Cell(
         name=name,
@@ -134,7 +134,7 @@ def _cell(name: str, mine: pd.DataFrame, base: pd.DataFrame, factors: Sequence[s
         lowest=float(values.min()),
         highest=float(values.max()),
         difference=change,
-        ratio=Interval(1.0) if is_base else ratio(_blocks(mine), _blocks(base)),
+        ratio=Interval(1.0) if is_base else ratio(_strata(mine), _strata(base)),
         shown=not is_base and change.excludes(0) and not abs(change.value) <= floor,
     )
 
@@ -150,17 +150,18 @@ def _slope(tested: pd.DataFrame, base: pd.DataFrame, factor: str, factors: Seque
     return slope(here[factor].to_numpy(dtype=float), here.value.to_numpy(dtype=float))
 
 
-def _blocks(samples: pd.DataFrame) -> Blocks:
-    return {
-        block: samples.value[samples.block == block].to_numpy(dtype=float) for block in samples.block.unique()
-    }
+def _strata(samples: pd.DataFrame) -> Strata:
+    """Samples by block and, for probes, by the pair of hosts between which they were taken."""
+    keys = list(zip(samples.block, samples.src, samples.dst, strict=True))
+    values = samples.value.to_numpy(dtype=float)
+    return {key: values[[other == key for other in keys]] for key in sorted(set(keys))}
 
 
-def _paired(samples: Blocks, base: Blocks, how: Callable[[Any, Any], Any]) -> Interval:
-    """``how`` of the two medians per block; a cell whose block has no valid baseline meets all baselines."""
+def _paired(samples: Strata, base: Strata, how: Callable[[Any, Any], Any]) -> Interval:
+    """``how`` of the two medians per stratum; without a common one all samples meet all of the baseline's."""
     common = sorted(set(samples) & set(base))
     if not common:
-        samples, base = ({0: np.concatenate(list(blocks.values()))} for blocks in (samples, base))
+        samples, base = ({0: np.concatenate(list(strata.values()))} for strata in (samples, base))
         common = [0]
     data = [array for block in common for array in (samples[block], base[block])]
 

@@ -20,6 +20,7 @@ start          seconds since the epoch, for runs
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
@@ -29,11 +30,10 @@ from pydantic import BaseModel, Field
 
 from lab.errors import LabError
 from lab.experiment import Experiment
-from lab.trials import PING_INTERVAL_S, Trial
+from lab.trials import PING_INTERVAL_S, Trial, cells
 from lab.validity import baseline, judge
 
 SCHEMA = 1
-UNSUPPORTED = 3  # exit status of a trial that this lab cannot impose or run
 SAMPLE: dict[str, Any] = {
     "metric": "",
     "value": 0.0,
@@ -88,13 +88,19 @@ def find(path: Path) -> list[Path]:
 
 
 def table(run: Path) -> pd.DataFrame:
-    """One row per sample of a run, from its trials' files."""
-    factors = list(read_run(run)["experiment"].get("factors", {}))
+    """One row per sample of a run, sorted by block and by cell as the experiment's file lists them."""
+    experiment = Experiment.model_validate(read_run(run)["experiment"])
+    factors, order = list(experiment.factors), cells(experiment)
+    directories = {directory: read_trial(directory) for directory in finished(run)}
     rows: list[Document] = []
-    for directory in finished(run):
-        trial = read_trial(directory)
+    for directory, trial in sorted(directories.items(), key=lambda d: (d[1].block, order.index(d[1].cell))):
         status = read_result(directory).status
-        common: Document = {"experiment": trial.experiment, "run": run.name, "trial": trial.trial, "cell": trial.cell}
+        common: Document = {
+            "experiment": trial.experiment,
+            "run": run.name,
+            "trial": trial.trial,
+            "cell": trial.cell,
+        }
         common |= {"block": trial.block, "baseline": trial.baseline, "null": trial.null, "status": status}
         rows += [common | trial.factors | SAMPLE | sample for sample in samples(directory)]
     columns = ["experiment", "run", "trial", "cell", "block", *factors, "baseline", "null", "status", *SAMPLE]
@@ -166,10 +172,14 @@ def measuring_s(directory: Path) -> float:
     """Seconds of a trial that were spent on measuring: runs, warm-ups, pings and throughput probes."""
     timings, delivered = (read_json(directory / name) for name in ("timings.json", "delivered.json"))
     runs = sum(run["duration_s"] for run in timings.get("samples", []))
-    pings = max((len(probe["samples_ms"]) for probe in delivered.get("rtt", [])), default=0)
-    return float(
-        runs + 2 * pings * PING_INTERVAL_S + sum(p["seconds"] for p in delivered.get("throughput", []))
-    )
+    pings: Counter[tuple[str, str]] = (
+        Counter()
+    )  # hosts ping at the same time, each one target after the other
+    for probe in delivered.get("rtt", []):
+        pings[probe["phase"], probe["src"]] += len(probe["samples_ms"])
+    phases = {phase: max(n for (p, _), n in pings.items() if p == phase) for phase, _ in pings}
+    throughput = sum(probe["seconds"] for probe in delivered.get("throughput", []))
+    return float(runs + PING_INTERVAL_S * sum(phases.values()) + throughput)
 
 
 def finished(run: Path) -> list[Path]:
@@ -223,10 +233,11 @@ def _failure(directory: Path, trial: Trial) -> tuple[Literal["unsupported", "fai
     """Why a trial has nothing to judge."""
     attempt, timings = (read_json(directory / name) for name in ("attempt.json", "timings.json"))
     if attempt["exit_status"]:
-        status: Literal["unsupported", "failed"] = (
-            "unsupported" if attempt["exit_status"] == UNSUPPORTED else "failed"
-        )
-        return status, [attempt.get("error") or f"the trial ended with status {attempt['exit_status']}"]
+        told = read_json(directory / "failed.json")
+        reasons = told.get("reasons") or [
+            attempt.get("error") or f"ended with status {attempt['exit_status']}"
+        ]
+        return ("unsupported" if told.get("status") == "unsupported" else "failed"), reasons
     if not timings:
         return "failed", ["the workload left no timings.json"]
     check = timings["check"]

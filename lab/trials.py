@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import random
 import re
+from collections.abc import Iterator
 from typing import Any
 
 from pydantic import ConfigDict, Field
@@ -37,9 +38,9 @@ class Trial(Settings):
 
 def plan(name: str, experiment: Experiment, seed: int | None = None, only: str | None = None) -> list[Trial]:
     """All trials in their order; with ``only`` the baseline, the null trial and that cell of each block."""
-    cells = list(itertools.product(*(factor.overrides() for factor in experiment.factors.values())))
-    baseline = cells[0]
-    kept = _only(experiment, cells, only)
+    every = list(_levels(experiment))
+    baseline = every[0]
+    kept = every if only is None else _only(experiment, every, only)
     trials: list[Trial] = []
     for block in range(1, experiment.blocks + 1):
         asked = [(cell, False) for cell in kept] + [(baseline, True)] * bool(experiment.factors)
@@ -57,18 +58,25 @@ def estimate_s(trial: Trial, run_s: float, overhead_s: float = OVERHEAD_S) -> fl
     return overhead_s + (trial.runs + trial.warmups) * run_s + 2 * probes
 
 
+def cells(experiment: Experiment) -> list[str]:
+    """The names of all cells, in the file's order; the first is the baseline."""
+    return [cell_name(dict(zip(experiment.factors, levels, strict=True))) for levels in _levels(experiment)]
+
+
 def cell_name(factors: dict[str, Any]) -> str:
     """How a cell is called: ``delay_ms=50``, ``rate_mbit=100,delay_ms=50``; without factors ``baseline``."""
     return ",".join(f"{factor}={level}" for factor, level in factors.items()) or "baseline"
 
 
-def _only(experiment: Experiment, cells: list[Any], only: str | None) -> list[Any]:
-    if only is None:
-        return cells
-    named = {cell_name(dict(zip(experiment.factors, cell, strict=True))): cell for cell in cells}
+def _levels(experiment: Experiment) -> Iterator[tuple[Scalar, ...]]:
+    return itertools.product(*(factor.overrides() for factor in experiment.factors.values()))
+
+
+def _only(experiment: Experiment, every: list[Any], only: str) -> list[Any]:
+    named = dict(zip(cells(experiment), every, strict=True))
     if only not in named:
         raise LabError(f"no cell {only!r}; allowed: {'; '.join(named)}")
-    return list(dict.fromkeys([cells[0], named[only]]))
+    return list(dict.fromkeys([every[0], named[only]]))
 
 
 def _trial(

@@ -117,7 +117,7 @@ def _drops(host: str, link: Link, queue: Document, found: Document, allowed: Tol
         if drops:
             yield f"{host}: netem dropped {drops} frames though no loss was asked (its limit was too small)"
         return
-    if _super_packets(found) or not drops + sent:
+    if _super_packets(found, queue) or not drops + sent:
         return  # one drop event takes a super-packet of many segments: the counters cannot be compared
     interval = stats.binomtest(drops, drops + sent).proportion_ci(allowed.loss_confidence)
     if not interval.low <= link.loss_pct / 100 <= interval.high:
@@ -125,11 +125,11 @@ def _drops(host: str, link: Link, queue: Document, found: Document, allowed: Tol
         yield f"{host}: {link.loss_pct:g} % loss asked, netem dropped {share:.2f} % of {drops + sent} frames"
 
 
-def _super_packets(found: Document) -> bool:
-    """Are offloads on that hand netem more than one segment at once?"""
+def _super_packets(found: Document, queue: Document) -> bool:
+    """Are offloads on that hand this netem, at the link or the ifb behind it, many segments at once?"""
     offloads = found.get("offloads") or {}
-    names = ("tcp-segmentation-offload", "generic-segmentation-offload", "tso", "gso")
-    return any(offloads.get(name) in (True, "on") for name in names)
+    names = ("gro", "lro") if "ifb" in str(queue.get("dev")) else ("tso", "gso")
+    return any(offloads.get(name) for name in names)
 
 
 def _delay(trial: Trial, delivered: Document, base: Baseline, allowed: Tolerances) -> Iterator[str]:

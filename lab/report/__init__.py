@@ -1,0 +1,116 @@
+"""The report of one or more runs: one self-contained HTML page, its figures as SVG and PNG, and Markdown.
+
+Reads only the results' directories and the study's figures; nothing is measured and no lab is needed.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
+
+from lab import compare, results
+from lab.measures import Answer, answer
+from lab.report import figures, words
+
+HERE = Path(__file__).parent
+STUDY = HERE.parent / "study_2019.json"
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A figure: what it shows in words, its file's stem, and the SVG as a data URI."""
+
+    alt: str
+    stem: str
+    uri: str
+    study: dict[str, Any] | None
+
+
+@dataclass(frozen=True)
+class Section:
+    """One run, ready to be read."""
+
+    name: str
+    run: Path
+    document: dict[str, Any]
+    sentence: str
+    answers: dict[str, Answer]
+    pictures: list[Picture]
+    verdicts: list[results.Result]
+    identity: dict[str, Any]
+    machines: dict[str, Any]
+    share_pct: float
+    overhead_s: float
+
+    @property
+    def invalid(self) -> list[results.Result]:
+        """Trials that left the statistics."""
+        return [verdict for verdict in self.verdicts if verdict.status != "ok"]
+
+
+def write(runs: list[Path], output: Path) -> Path:
+    """Write ``output``/report.html, report.md and the figures; returns the page's path."""
+    output.mkdir(parents=True, exist_ok=True)
+    study = json.loads(STUDY.read_text())
+    sections = [_section(run, study, output) for run in runs]
+    answers = {section.name: section.answers for section in sections}
+    verdicts = [words.verdict(finding, answers) for finding in study["findings"]]
+    page = {"sections": sections, "verdicts": verdicts, "study": study, "words": words}
+    for name in ("report.html", "report.md"):
+        (output / name).write_text(_templates().get_template(f"{name}.j2").render(page))
+    return output / "report.html"
+
+
+def _section(run: Path, study: dict[str, Any], output: Path) -> Section:
+    document, frame = results.read_run(run), results.load(run)
+    metrics = sorted(document["experiment"]["metrics"], key=list(words.NAMES).index)  # time comes first
+    figure_of = document["experiment"]["metrics"]
+    found = {metric: a for metric in metrics if (a := answer(frame, metric, frame.attrs["factors"]))}
+    pictures = []
+    for metric, one in found.items():
+        if len(one.cells) == 1:
+            continue
+        theirs = study["figures"].get(figure_of[metric])
+        stem = f"{document['name']}-{metric}"
+        svg = figures.save(figures.draw(one, frame, theirs), output / stem)
+        uri = "data:image/svg+xml;base64," + base64.b64encode(svg.encode()).decode()
+        pictures.append(Picture(words.sentence(one), stem, uri, theirs))
+    attempts = results.attempts(run)
+    wall_s, measuring_s = (sum(attempt[key] for attempt in attempts) for key in ("wall_s", "measuring_s"))
+    first = next(iter(found.values()), None)
+    return Section(
+        name=document["name"],
+        run=run,
+        document=document,
+        sentence=words.sentence(first),
+        answers=found,
+        pictures=pictures,
+        verdicts=[results.read_result(directory) for directory in results.finished(run)],
+        identity=compare.identity(run),
+        machines=_machines(run),
+        share_pct=100 * measuring_s / wall_s if wall_s else 0,
+        overhead_s=(wall_s - measuring_s) / max(1, len(attempts)),
+    )
+
+
+def _machines(run: Path) -> dict[str, Any]:
+    """hosts.json of the first trial that has one."""
+    documents = (results.read_json(directory / "hosts.json") for directory in results.finished(run))
+    return next((document for document in documents if document), {})
+
+
+def _templates() -> Environment:
+    environment = Environment(
+        loader=FileSystemLoader(HERE),
+        autoescape=select_autoescape(["html.j2"]),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {"number": words.number, "interval": words.interval, "facts": words.facts}
+    return environment

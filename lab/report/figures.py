@@ -1,0 +1,176 @@
+"""The figures: ours in colour with samples and intervals, the study's in grey; ratios to each baseline."""
+
+from __future__ import annotations
+
+import io
+import numbers
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from lab.measures import Answer, Cell
+from lab.report.words import NAMES, number
+
+OURS, STUDY, MORE = "#2563a8", "#9a9a94", ("#2563a8", "#c2571a", "#3d8a5f", "#8a4fa3", "#b39019")
+STYLE: dict[Any, Any] = {
+    "font.size": 10,
+    "font.family": "DejaVu Sans",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": "#666660",
+    "axes.grid": True,
+    "grid.color": "#e6e6e0",
+    "axes.axisbelow": True,
+    "svg.hashsalt": "dasklab",
+    "svg.fonttype": "path",
+}
+
+
+def draw(answer: Answer, frame: pd.DataFrame, study: Mapping[str, Any] | None) -> Figure:
+    """The figure of one metric: a line over a numeric factor, else bars."""
+    factors = list(answer.cells[0].factors)
+    with mpl.rc_context(STYLE):
+        numeric = [f for f in factors if all(isinstance(c.factors[f], numbers.Real) for c in answer.cells)]
+        if numeric and len(factors) <= 2:
+            x = numeric[-1]
+            return _lines(answer, frame, study, x, [f for f in factors if f != x])
+        return _bars(answer, study)
+
+
+def save(figure: Figure, stem: Path) -> str:
+    """Write ``stem``.svg and .png; returns the SVG's text."""
+    figure.savefig(stem.with_suffix(".png"), dpi=144)
+    text = io.StringIO()
+    figure.savefig(text, format="svg", metadata={"Date": None})
+    stem.with_suffix(".svg").write_text(text.getvalue())
+    return text.getvalue()
+
+
+def _new(height: float) -> tuple[Figure, Axes]:
+    figure = Figure(figsize=(7.2, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure, figure.add_subplot()
+
+
+def _lines(
+    answer: Answer, frame: pd.DataFrame, study: Mapping[str, Any] | None, x: str, others: Sequence[str]
+) -> Figure:
+    figure, axes = _new(3.6)
+    base = answer.cells[0].median.value
+    groups: dict[str, list[Cell]] = {}
+    for cell in answer.cells:
+        groups.setdefault(", ".join(f"{f} {cell.factors[f]}" for f in others), []).append(cell)
+    for colour, (label, cells) in zip(MORE * 3, groups.items(), strict=False):
+        ordered = sorted(cells, key=lambda cell: float(str(cell.factors[x])))
+        _line(axes, ordered, x, colour, f"{label or 'here'}", base)
+        _dots(axes, frame, answer, ordered, x, colour, base)
+    if study is not None:
+        _study_line(axes, study)
+    axes.set_xlabel(x.replace("_", " "))
+    axes.set_ylabel(f"{NAMES[answer.metric][0]}, times the baseline")
+    axes.axhline(1, color="#666660", linewidth=0.8)
+    _legend(axes)
+    return figure
+
+
+def _line(axes: Axes, cells: Sequence[Cell], x: str, colour: str, label: str, base: float) -> None:
+    places = [float(str(cell.factors[x])) for cell in cells]
+    medians = [cell.median.value / base for cell in cells]
+    ends = [
+        [
+            abs(m - end / base)
+            for cell, m in zip(cells, medians, strict=True)
+            for end in [getattr(cell.median, side)]
+        ]
+        for side in ("low", "high")
+    ]
+    axes.errorbar(
+        places, medians, yerr=ends, color=colour, marker="o", capsize=3, linewidth=1.8, label=label, zorder=3
+    )
+
+
+def _dots(
+    axes: Axes, frame: pd.DataFrame, answer: Answer, cells: Sequence[Cell], x: str, colour: str, base: float
+) -> None:
+    """The raw samples, faint, behind the medians."""
+    mine = frame[(frame.metric == answer.metric) & ~frame.warmup & frame.status.eq("ok") & ~frame.null]
+    for cell in cells:
+        values = mine.value[mine.cell == cell.name] / base
+        axes.plot(
+            [float(str(cell.factors[x]))] * len(values), values, ".", color=colour, alpha=0.25, markersize=5
+        )
+
+
+def _study_line(axes: Axes, study: Mapping[str, Any]) -> None:
+    points = sorted(study["points"], key=lambda point: float(point["level"]))
+    base = _study_base(study)
+    places, values = [p["level"] for p in points], [p["value"] / base for p in points]
+    axes.plot(
+        places, values, color=STUDY, marker="s", markersize=5, linewidth=1.4, label="2019 study (mean, range)"
+    )
+    if all("low" in point for point in points):
+        axes.vlines(
+            places, [p["low"] / base for p in points], [p["high"] / base for p in points], color=STUDY
+        )
+
+
+def _bars(answer: Answer, study: Mapping[str, Any] | None) -> Figure:
+    figure, axes = _new(0.8 + 0.62 * len(answer.cells))
+    theirs = {str(p["level"]): p["value"] / _study_base(study) for p in study["points"]} if study else {}
+    height = 0.38 if theirs else 0.6
+    labels = []
+    for place, cell in enumerate(answer.cells):
+        level = ", ".join(str(value) for value in cell.factors.values()) or "baseline"
+        labels.append(level)
+        value = cell.ratio.value
+        shift = height / 2 if level in theirs else 0
+        ends = [[max(0.0, value - cell.ratio.low)], [max(0.0, cell.ratio.high - value)]]
+        axes.barh(
+            place - shift,
+            value,
+            height,
+            color=OURS,
+            label="here" if place == 0 else None,
+            xerr=None if cell.ratio.low != cell.ratio.low else ends,
+            error_kw={"capsize": 3, "ecolor": "#333"},
+        )
+        _label(
+            axes,
+            max(value, 0 if cell.ratio.high != cell.ratio.high else cell.ratio.high),
+            place - shift,
+            value,
+        )
+        if level in theirs:
+            axes.barh(
+                place + shift, theirs[level], height, color=STUDY, label="2019 study" if place == 0 else None
+            )
+            _label(axes, theirs[level], place + shift, theirs[level])
+    axes.set_yticks(range(len(labels)), labels)
+    axes.invert_yaxis()
+    axes.grid(visible=False, axis="y")
+    axes.margins(x=0.14)
+    axes.set_xlabel(f"{NAMES[answer.metric][0]}, times the baseline")
+    if theirs:
+        _legend(axes)
+    return figure
+
+
+def _legend(axes: Axes) -> None:
+    axes.legend(frameon=False, loc="lower left", bbox_to_anchor=(0, 1), ncols=4, borderaxespad=0.2)
+
+
+def _label(axes: Axes, end: float, place: float, value: float) -> None:
+    axes.annotate(
+        f"\u00d7{number(value)}", (end, place), (5, 0), textcoords="offset points", va="center", fontsize=9
+    )
+
+
+def _study_base(study: Mapping[str, Any]) -> float:
+    """The study's own baseline: its first point, as each experiment's baseline is its first level."""
+    return float(study["points"][0]["value"])
