@@ -72,7 +72,9 @@ def _lines(
         _dots(axes, frame, answer, ordered, x, colour, base)
     if study is not None:
         _study_line(axes, study)
-    axes.set_xlabel(x.replace("_", " "))
+    axes.set_xticks(sorted({float(str(cell.factors[x])) for cell in answer.cells}))
+    axes.xaxis.set_major_formatter("{x:g}")
+    axes.set_xlabel(x.replace("_", ", "))
     axes.set_ylabel(f"{NAMES[answer.metric][0]}, times the baseline")
     axes.axhline(1, color="#666660", linewidth=0.8)
     _legend(axes)

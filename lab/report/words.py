@@ -82,9 +82,9 @@ def sentence(answer: Answer | None) -> str:
         return f"No difference shown: no level changes the {what} by more than the noise{noise}."
     strongest = max(shown, key=lambda cell: abs(math.log(cell.ratio.value)))
     hidden = [_level(cell) for cell in answer.cells[1:] if not cell.shown]
-    text = f"At {_level(strongest)} the {what} is {interval(strongest.ratio)} times the baseline's"
+    text = f"With {_level(strongest)} the {what} is {interval(strongest.ratio)} times the baseline's"
     text += _slopes(answer, unit)
-    return text + (f"; no difference shown at {', '.join(hidden)}." if hidden else ".")
+    return text + (f"; no difference shown with {', '.join(hidden)}." if hidden else ".")
 
 
 def verdict(finding: Mapping[str, Any], answers: Answers) -> Verdict:
@@ -124,7 +124,11 @@ def _unit_of(factor: str) -> str:
 
 
 def _level(cell: Cell) -> str:
-    return cell.name.replace(",", ", ").replace("=", " ")
+    """``200 ms of delay``, ``nic E1000``, ``bridge flooding and 100 Mbit/s of rate``."""
+    named = ((factor, str(level), _unit_of(factor)) for factor, level in cell.factors.items())
+    return " and ".join(
+        f"{lev} {unit}" if " of " in unit else f"{factor} {lev}" for factor, lev, unit in named
+    )
 
 
 def _find(side: Mapping[str, str], metric: str, answers: Answers) -> Cell | None:

@@ -1,0 +1,146 @@
+"""Sentences and verdicts follow from the numbers; the page needs nothing but itself."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import FakeLab
+
+from lab import driver, report, results
+from lab.measures import Interval, answer
+from lab.report import words
+from lab.trials import Trial
+
+STUDY = json.loads(report.STUDY.read_text())
+
+
+def sloped(trial: Trial) -> float:
+    return 4.0 + 0.02 * float(trial.factors["delay_ms"])
+
+
+def answered(run: driver.Run) -> words.Answers:
+    frame = results.load(run.directory)
+    found = answer(frame, "compute_s", ["delay_ms"])
+    assert found is not None
+    return {run.name: {"compute_s": found}}
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (4.158, "4.16"),
+        (0.3936, "0.394"),
+        (15.04, "15.0"),
+        (9900, "9,900"),
+        (7e-7, "7.0e-07"),
+        (0, "0"),
+        (-2.5, "-2.50"),
+    ],
+)
+def test_numbers_have_three_digits(value: float, text: str) -> None:
+    assert words.number(value) == text
+
+
+def test_sentence_says_how_much_and_per_what(measured: Callable[..., driver.Run]) -> None:
+    text = words.sentence(answered(measured(FakeLab(sloped)))["delay_scheduler"]["compute_s"])
+    pattern = r"With 200 ms of delay the time to compute is (2\.0\d|1\.9\d) \(.*\) times the baseline's"
+    assert re.match(pattern, text), text
+    assert "each ms of delay adds 0.0" in text
+
+
+def test_no_difference_is_an_answer(measured: Callable[..., driver.Run]) -> None:
+    text = words.sentence(answered(measured(FakeLab()))["delay_scheduler"]["compute_s"])
+    assert text.startswith("No difference shown: no level changes the time to compute by more than the noise")
+    assert words.sentence(None) == "No answer: there is no valid baseline."
+
+
+@pytest.mark.parametrize(
+    ("seconds", "state"),
+    [
+        (sloped, "holds"),
+        (lambda trial: 4.0, "not shown"),
+        (lambda trial: 8.0 - sloped(trial) / 2, "does not hold"),
+    ],
+)
+def test_verdict_on_a_finding(
+    measured: Callable[..., driver.Run], seconds: Callable[[Trial], float], state: str
+) -> None:
+    finding = next(f for f in STUDY["findings"] if f["id"] == "delay-scheduler")
+    assert words.verdict(finding, answered(measured(FakeLab(seconds)))).state == state
+
+
+def test_verdict_without_measurement() -> None:
+    assert words.verdict(STUDY["findings"][0], {}).state == "not measured"
+
+
+def test_quotient_is_as_wide_as_both_allow() -> None:
+    assert words.quotient(Interval(4, 3, 6), Interval(2, 1, 3)) == Interval(2, 1, 6)
+    ours = words.quotient(Interval(4, 3, 6), Interval(1.0))
+    assert (ours.low, ours.high) == (3, 6)
+
+
+def test_the_studys_ratios_follow_from_its_figures() -> None:
+    figures = STUDY["figures"]
+    by_experiment = {
+        "delay_worker": "fig15",
+        "loss_worker": "fig17",
+        "slow_links": "links",
+        "workers": "fig12",
+    }
+    by_experiment |= {"delay_scheduler": "fig14", "loss_scheduler": "fig16", "nic_matrix": "fig13"}
+    for finding in STUDY["findings"]:
+        values = []
+        for side in ("slower", "than"):
+            points = figures[by_experiment[finding[side]["experiment"]]]["points"]
+            level = finding[side]["cell"].partition("=")[2]
+            values.append(next(point["value"] for point in points if str(point["level"]) == level))
+        assert finding["study_ratio"] == pytest.approx(values[0] / values[1], rel=1e-3)
+
+
+def test_every_number_of_the_study_says_where_it_is_from() -> None:
+    assert all(point["provenance"] for figure in STUDY["figures"].values() for point in figure["points"])
+
+
+class Links(HTMLParser):
+    """Collects all that the page would load from elsewhere."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loaded: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag in ("img", "script", "link"):
+            self.loaded += [value or "" for key, value in attrs if key in ("src", "href")]
+
+
+def test_page_is_self_contained(measured: Callable[..., driver.Run], tmp_path: Path) -> None:
+    def spoil(trial: Trial, files: dict) -> int:
+        return 2 if trial.cell == "delay_ms=50" and trial.block == 1 else 0
+
+    run = measured(FakeLab(sloped, spoil))
+    page = report.write([run.directory], tmp_path / "report").read_text()
+    links = Links()
+    links.feed(page)
+    assert len(links.loaded) == 2 and all(link.startswith("data:image/svg+xml") for link in links.loaded)
+    assert "1 of 8 trials left the statistics" in page and "ended with status 2" in page
+    assert 'dasklab run delay_scheduler --only "delay_ms=50"' in page
+    names = {path.name for path in (tmp_path / "report").iterdir()}
+    stems = ("delay_scheduler-compute_s", "delay_scheduler-rtt_ms")
+    assert names == {"report.html", "report.md", *(f"{s}.{kind}" for s in stems for kind in ("svg", "png"))}
+
+
+def test_figure_shows_the_study_as_ratios(measured: Callable[..., driver.Run]) -> None:
+    frame = results.load(measured(FakeLab(sloped)).directory)
+    found = answer(frame, "compute_s", ["delay_ms"])
+    assert found is not None
+    axes = report.figures.draw(found, frame, STUDY["figures"]["fig14"]).axes[0]
+    study = next(line for line in axes.lines if str(line.get_label()).startswith("2019"))
+    assert study.get_ydata()[0] == 1
+    assert study.get_ydata()[-1] == pytest.approx(8.211 / 4.158)
+    assert list(np.asarray(study.get_xdata())) == [0, 5, 10, 50, 100, 150, 200]

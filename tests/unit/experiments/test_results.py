@@ -1,0 +1,256 @@
+"""Asked against delivered, the tidy table, statistics with known answers, and what may be compared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+from conftest import FakeLab, answers
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lab import compare, driver, experiment_cli, results, validity
+from lab.errors import LabError
+from lab.experiment import Experiment, Tolerances
+from lab.measures import Interval, answer, difference, median, ratio, slope
+from lab.trials import Trial, plan
+
+
+def sloped(trial: Trial) -> float:
+    return 4.0 + 0.02 * float(trial.factors["delay_ms"])
+
+
+def spoiled(measured: Callable[..., driver.Run], change: Callable[[dict], object]) -> list[str]:
+    """The reasons of the 50 ms trials after their files were changed."""
+
+    def spoil(trial: Trial, files: dict) -> int:
+        if trial.cell == "delay_ms=50":
+            change(files)
+        return 0
+
+    verdicts = results.assess(measured(FakeLab(spoil=spoil)).directory)
+    invalid = [verdict for verdict in verdicts.values() if verdict.status == "invalid"]
+    assert {verdict.cell for verdict in invalid} <= {"delay_ms=50"}
+    return invalid[0].reasons if invalid else []
+
+
+def test_as_asked_is_valid(measured: Callable[..., driver.Run]) -> None:
+    assert {v.status for v in results.assess(measured(FakeLab()).directory).values()} == {"ok"}
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (
+            lambda f: f["delivered.json"]["rtt"][1].update(samples_ms=[41.0] * 10),
+            "scheduler to worker-1, after the runs: 50 ms were asked, 40.00 were added (tolerance 2.50)",
+        ),
+        (
+            lambda f: f["delivered.json"]["rtt"][0].update(samples_ms=[]),
+            "scheduler to worker-1, before the runs: no ping came back",
+        ),
+        (
+            lambda f: f["configured.json"]["hosts"]["scheduler"]["qdisc_after"][0].update(drops=7),
+            "scheduler: netem dropped 7 frames though no loss was asked (its limit was too small)",
+        ),
+        (
+            lambda f: f["configured.json"]["hosts"]["scheduler"].update(qdisc_after=[]),
+            "scheduler: the impairment was gone when the runs ended",
+        ),
+        (
+            lambda f: f["configured.json"]["hosts"].update(
+                {"worker-2": {"qdisc_after": [{"kind": "netem"}]}}
+            ),
+            "worker-2: an impairment is left on a link that was asked to be clear",
+        ),
+        (
+            lambda f: f["configured.json"]["bridge"].update(ageing_s=0),
+            "a learning bridge was asked, its ageing time is 0 s",
+        ),
+        (
+            lambda f: f.pop("delivered.json"),
+            "nothing was measured of the links: delivered.json is missing",
+        ),
+    ],
+)
+def test_not_as_asked_is_invalid(
+    measured: Callable[..., driver.Run], change: Callable[[dict], object], reason: str
+) -> None:
+    assert spoiled(measured, change) == [reason]
+
+
+def judged(changes: dict, spoil: Callable[[dict], object] = lambda files: None) -> list[str]:
+    """The reasons of a trial with these settings, against a baseline without."""
+    document = {"title": "", "question": "", "metrics": {"compute_s": None}}
+    base, trial = (plan("x", Experiment.model_validate(document | more))[0] for more in ({}, changes))
+    random = np.random.default_rng(1)
+    files = [answers(t, 1.0, random) for t in (base, trial)]
+    spoil(files[1])
+    reference = validity.baseline(base, [files[0]["delivered.json"]])
+    return validity.judge(
+        trial, files[1]["configured.json"], files[1]["delivered.json"], reference, Tolerances()
+    )
+
+
+CAPPED = {"nics": {"worker-1": {"model": "e1000", "rate_mbit": 1000}}}
+
+
+def host(**facts: object) -> Callable[[dict], object]:
+    return lambda files: files["configured.json"]["hosts"].update({"worker-1": facts})
+
+
+def test_rates() -> None:
+    def deliver(mbit: float) -> Callable[[dict], object]:
+        return lambda files: files["delivered.json"]["throughput"][0].update(mbit=mbit)
+
+    assert judged(CAPPED) == []
+    assert judged(CAPPED, deliver(1033)) == []  # the token bucket's burst over two seconds
+    assert judged(CAPPED, deliver(1040)) == [
+        "scheduler to worker-1: a cap of 1000 Mbit/s was asked, 1040.0 went through"
+    ]
+    assert judged(CAPPED, deliver(500)) == [
+        "scheduler to worker-1: a cap of 1000 Mbit/s was asked, only 500.0 went through"
+    ]
+
+
+def test_nic_is_the_one_asked_for() -> None:
+    assert judged(CAPPED, host(driver="e1000", net="e1000=02:00,bridge=vmbr1,rate=119.209")) == []
+    assert judged(CAPPED, host(driver="virtio_net")) == [
+        "worker-1: NIC e1000 was asked, the guest's driver is virtio_net"
+    ]
+    assert judged(CAPPED, host(net="e1000=02:00,bridge=vmbr1,rate=125")) == [
+        "worker-1: a cap of 1000 Mbit/s was asked, the hypervisor has 1048.6"
+    ]
+
+
+@pytest.mark.parametrize(("drops", "valid"), [(500, True), (560, True), (600, False), (0, False)])
+def test_loss_lies_in_its_binomial_interval(drops: int, valid: bool) -> None:
+    queue = {"kind": "netem", "drops": drops, "packets": 10_000 - drops}
+    reasons = judged(
+        {"links": {"worker-1": {"loss_pct": 5}}}, host(qdisc_after=[queue], offloads={"tso": False})
+    )
+    assert (reasons == []) is valid, reasons
+
+
+def test_super_packets_are_not_counted_as_frames() -> None:
+    queue = {"kind": "netem", "drops": 10, "packets": 10_000}
+    assert (
+        judged({"links": {"worker-1": {"loss_pct": 5}}}, host(qdisc_after=[queue], offloads={"tso": True}))
+        == []
+    )
+
+
+def test_delay_counts_each_way_it_is_passed() -> None:
+    links = {
+        "scheduler": {"delay_ms": 5, "direction": "both"},
+        "worker-1": {"delay_ms": 2, "peer": "worker-2"},
+    }
+    document = {"title": "", "question": "", "metrics": {"compute_s": None}, "links": links}
+    trial = plan("x", Experiment.model_validate(document))[0]
+    assert validity.added_delay_ms(trial, "worker-1", "scheduler") == 10
+    assert validity.added_delay_ms(trial, "worker-2", "worker-1") == 2
+    assert validity.added_delay_ms(trial, "worker-2", "worker-3") == 0
+
+
+def test_table_has_a_row_per_sample(measured: Callable[..., driver.Run]) -> None:
+    run = measured(FakeLab(sloped))
+    frame = results.load(run.directory)
+    assert frame.attrs["factors"] == ["delay_ms"]
+    assert (frame.metric == "compute_s").sum() == 8 * 6
+    assert (frame.metric == "rtt_ms").sum() == 8 * 20
+    assert list(frame.cell.unique()) == ["delay_ms=0", "delay_ms=50", "delay_ms=200"]
+    written = results.load(run.directory / "samples.parquet")
+    pd.testing.assert_frame_equal(frame, written, check_dtype=False)
+
+
+def test_slope_and_verdicts(measured: Callable[..., driver.Run]) -> None:
+    frame = results.load(measured(FakeLab(sloped)).directory)
+    found = answer(frame, "compute_s", ["delay_ms"])
+    assert found is not None and found.null is not None
+    assert [cell.shown for cell in found.cells] == [False, True, True]
+    assert found.cells[2].ratio.value == pytest.approx(2, rel=0.02)
+    assert found.slopes["delay_ms"].low < 0.02 < found.slopes["delay_ms"].high
+    assert found.null.low < 0 < found.null.high
+
+
+def test_no_difference_is_not_shown(measured: Callable[..., driver.Run]) -> None:
+    found = answer(results.load(measured(FakeLab()).directory), "compute_s", ["delay_ms"])
+    assert found is not None and not any(cell.shown for cell in found.cells)
+
+
+def test_invalid_trials_leave_the_statistics(measured: Callable[..., driver.Run]) -> None:
+    def break_link(trial: Trial, files: dict) -> int:
+        if trial.cell == "delay_ms=200":
+            files["delivered.json"]["rtt"][0]["samples_ms"] = [1.0] * 10
+        return 0
+
+    found = answer(results.load(measured(FakeLab(spoil=break_link)).directory), "compute_s", ["delay_ms"])
+    assert found is not None and [cell.name for cell in found.cells] == ["delay_ms=0", "delay_ms=50"]
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.lists(st.floats(0.1, 100), min_size=2, max_size=20))
+def test_interval_holds_the_estimate(values: list[float]) -> None:
+    found = median(np.array(values))
+    assert found.low <= found.value <= found.high
+
+
+def test_drift_between_blocks_is_no_difference() -> None:
+    random = np.random.default_rng(2)
+    base = {1: random.normal(4, 0.05, 10), 2: random.normal(8, 0.05, 10)}
+    same = {1: random.normal(4, 0.05, 10), 2: random.normal(8, 0.05, 10)}
+    assert not difference(same, base).excludes(0)
+    assert difference(same, base).high < 0.1
+    twice = {block: 2 * values for block, values in base.items()}
+    assert ratio(twice, base).value == pytest.approx(2, rel=0.02)
+
+
+def test_slope_of_a_line() -> None:
+    x = np.repeat([0.0, 1, 2, 3], 3)
+    assert slope(x, 1 + 3 * x).value == pytest.approx(3)
+
+
+def test_one_sample_has_no_interval() -> None:
+    found = median(np.array([1.0]))
+    assert np.isnan(found.low) and not found.excludes(0)
+    assert Interval(1.0, -2.0, 1.5).reach == 2
+
+
+def test_compare_refuses_what_differs(measured: Callable[..., driver.Run]) -> None:
+    def kvm(trial: Trial, files: dict) -> int:
+        files["hosts.json"]["hypervisor"]["accel"] = "kvm"
+        return 0
+
+    old, same, other = (measured(FakeLab(sloped, spoil), f"x{i}").directory
+                        for i, spoil in enumerate((lambda t, f: 0, lambda t, f: 0, kvm)))  # fmt: skip
+    changes = {(c.metric, c.cell): c for c in compare.compare(old, same)}
+    assert changes["compute_s", "delay_ms=50"].ratio.value == pytest.approx(1, rel=0.05)
+    with pytest.raises(LabError, match="not comparable: accelerator tcg and kvm"):
+        compare.compare(old, other)
+    assert compare.compare(old, other, anyway=True)
+
+
+def test_files_of_another_schema_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text('{"schema": 2}')
+    with pytest.raises(LabError, match="schema 2, this version of the lab reads 1"):
+        results.read_json(tmp_path / "a.json")
+    with pytest.raises(LabError, match="no results there"):
+        results.load(tmp_path)
+
+
+def test_commands(measured: Callable[..., driver.Run], tmp_path: Path) -> None:
+    run = measured(FakeLab(sloped))
+    ask = CliRunner().invoke
+    listed = ask(experiment_cli.results, ["--results", str(tmp_path / "results")], catch_exceptions=False)
+    assert "8/8" in listed.output
+    shown = ask(experiment_cli.results, ["show", str(run.directory)], catch_exceptions=False)
+    assert "delay_ms=200" in shown.output and "shown" in shown.output
+    table = tmp_path / "a.csv"
+    ask(experiment_cli.results, ["export", str(run.directory), str(table)], catch_exceptions=False)
+    assert len(pd.read_csv(table)) == len(results.load(run.directory))
+    planned = ask(experiment_cli.run, ["delay_worker", "--quick", "--dry-run"], catch_exceptions=False)
+    assert "10 trials, about" in planned.output
