@@ -23,9 +23,14 @@ _PATH = re.compile(
 )
 
 
-def normalise_path(path: str) -> str | None:
-    """``/vms//100/`` -> ``/vms/100``; None when PVE knows no such path."""
-    clean = "/" + "/".join(filter(None, path.split("/")))
+def normalise_path(path: str) -> str:
+    """``/vms//100/`` -> ``/vms/100``."""
+    return "/" + "/".join(filter(None, path.split("/")))
+
+
+def known_path(path: str) -> str | None:
+    """The normalised path; None when PVE knows no such path for its access-control list."""
+    clean = normalise_path(path)
     return clean if path.startswith("/") and _PATH.fullmatch(clean) else None
 
 

@@ -18,9 +18,11 @@ from lab.minipve.store import VmConfig, typed
 from lab.minipve.tasks import Task
 from lab.minipve.validate import parse
 
-_AT_ONCE = frozenset(
-    ["autostart", "description", "hookscript", "hotplug", "lock", "migrate_downtime", "migrate_speed", "name", "onboot", "protection", "shares", "startup", "tags", "vmstatestorage", "cicustom", "cipassword", "citype", "ciuser", "ciupgrade", "nameserver", "searchdomain", "sshkeys"]
-)
+_AT_ONCE = {
+    "autostart", "description", "hookscript", "hotplug", "lock", "migrate_downtime", "migrate_speed", "name",
+    "onboot", "protection", "shares", "startup", "tags", "vmstatestorage",
+    "cicustom", "cipassword", "citype", "ciuser", "ciupgrade", "nameserver", "searchdomain", "sshkeys",
+}  # fmt: skip
 _NEEDS_REPLUG = ("model", "macaddr", "queues", "mtu")
 _DEFAULT_HOTPLUG = "network,disk,usb"
 

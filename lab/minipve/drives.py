@@ -144,7 +144,7 @@ def _import(node: Node, task: Task, vmid: int, source: str) -> Drive:
 
 
 def clone(node: Node, task: Task, newid: int, slot: str, drive: Drive, full: bool) -> str:
-    """A drive's copy for VM ``newid``: cloud-init drives anew, CD-ROMs shared, disks linked or copied."""
+    """A drive's copy for a new VM: cloud-init drive anew, CD-ROM shared, disk linked or copied."""
     source = drive["file"]
     if is_cloudinit(drive):
         volid = _empty(node, task, newid, _CLOUDINIT_BYTES, f"vm-{newid}-cloudinit")
@@ -166,7 +166,7 @@ def clone(node: Node, task: Task, newid: int, slot: str, drive: Drive, full: boo
 
 
 def to_base(node: Node, slot: str, drive: Drive) -> str:
-    """The drive of a template: its image becomes a write-protected base; cloud-init drives and CD-ROMs stay."""
+    """A template's drive: the image becomes a write-protected base; cloud-init drives and CD-ROMs stay."""
     if is_cdrom(drive):
         return text(slot, drive)
     old = storage.parse(drive["file"])

@@ -1,7 +1,7 @@
 """PVE's named value formats (``pve-vmid``, ``dns-name``, ...): what passes, what PVE says of the rest.
 
 Facts from pve-common's JSONSchema, qemu-server and pve-access-control. A check takes the text and returns
-the complaint or None. ``PROPERTY_FORMATS`` describes the property strings that the published schema only names.
+the complaint or None. ``PROPERTY_FORMATS`` describes property strings that the published schema only names.
 """
 
 from __future__ import annotations

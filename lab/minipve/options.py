@@ -37,7 +37,7 @@ _PERL_PATH_ERROR = (
 def check(permit: Permit, vmid: int, pool: str | None, names: Iterable[str]) -> None:
     """403 (or PVE's ``only root can set``) unless the caller may set all options ``names`` of the VM.
 
-    Drives and serial ports depend on their value: see ``check_values``. ``tags`` are looked at by the callers.
+    Drives and serial ports depend on their value: see ``check_values``. ``tags`` are the callers' affair.
     """
     if permit.is_root:
         return

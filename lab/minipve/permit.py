@@ -81,15 +81,10 @@ class Permit:
         options = dict(zip(flags[::2], flags[1::2], strict=True))
         if (needed := options.get("require_param")) and not given.get(needed):
             raise denied()
-        path = _fill(template, given)
-        if path is None:
-            raise ApiError(f"invalid ACL path '{template}'")
-        self.need(path, privs, bool(options.get("any")))
+        self.need(_fill(template, given), privs, bool(options.get("any")))
 
     def _check_perm_modify(self, rest: list[Any], given: Mapping[str, Any]) -> None:
         path = _fill(rest[0], given)
-        if path is None:
-            raise parameter_error(path="invalid ACL path '{}'".format(given.get("path", "")))
         extra = _MODIFY.get(path.split("/")[1])
         self.need(path, ["Permissions.Modify", *([extra] if extra else [])], any_of=True)
 
@@ -105,5 +100,5 @@ class Permit:
         self.need("/access/groups", rest[0], any_of=True)
 
 
-def _fill(template: str, given: Mapping[str, Any]) -> str | None:
+def _fill(template: str, given: Mapping[str, Any]) -> str:
     return normalise_path(re.sub(r"{([^}]+)}", lambda m: str(given.get(m[1], "")), template))

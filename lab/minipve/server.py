@@ -20,7 +20,7 @@ from aiohttp import BodyPartReader, web
 
 from lab.minipve import dispatch
 from lab.minipve.errors import ApiError, UnauthorizedError
-from lab.minipve.node import Node, Reply
+from lab.minipve.node import Node
 
 PREFIX = "/api2/json"
 MAX_BODY_BYTES = 512 * 1024
@@ -56,6 +56,8 @@ class _Front:
         except ApiError as failed:
             if failed.status == 401:
                 await asyncio.sleep(self.delay_s)
+            if any(ord(letter) > 0xFF for letter in failed.message):
+                return _response(596, "Broken pipe")  # what PVE's formatter makes of it (qemu-ga's quotes)
             body: dict[str, Any] = {"data": None, "message": failed.message}
             if failed.errors:
                 body["errors"] = failed.errors
@@ -75,8 +77,8 @@ class _Front:
         upload: list[Path] = []
         try:
             given = await self._parameters(request, verb, path, authid, upload)
-            work = (dispatch.call, self.node, verb, path, authid, given)
-            reply: Reply = await asyncio.get_running_loop().run_in_executor(self.pool, *work)
+            loop = asyncio.get_running_loop()
+            reply = await loop.run_in_executor(self.pool, dispatch.call, self.node, verb, path, authid, given)
         finally:
             for file in upload:
                 file.unlink(missing_ok=True)

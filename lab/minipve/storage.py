@@ -108,7 +108,7 @@ class Storage:
         return self.root / _DIRECTORIES[volume.content] / volume.name
 
     def received(self, tmpfilename: str) -> Path:
-        """Where an upload called ``/var/tmp/pveupload-<hex>`` lies: near its target, so that moving is free."""
+        """Where an upload ``/var/tmp/pveupload-<hex>`` lies: near its target, to be moved at no cost."""
         return self.root / f".{Path(tmpfilename).name}"
 
     def existing(self, volid: str) -> Path:

@@ -178,10 +178,10 @@ class Tasks:
 
     def running(self, kind: str, name: str) -> list[str]:
         """UPIDs of running tasks of one kind on one object."""
-        return [u for u in self._running if (f := parse_upid(u))["type"] == kind and f["id"] == name]
+        return [u for u in list(self._running) if (f := parse_upid(u))["type"] == kind and f["id"] == name]
 
     def overview(self) -> list[dict[str, Any]]:
-        """All tasks, newest first, with ``endtime`` and the exit status as ``status`` (``RUNNING`` until then)."""
+        """All tasks, newest first; ``status`` is the exit status, or ``RUNNING`` without ``endtime``."""
         rows = []
         for file in self.directory.glob("UPID:*"):
             fields = parse_upid(file.name)

@@ -87,7 +87,7 @@ def check_value(facts: Facts, value: Any, path: str, errors: Errors) -> None:
         return None
     kind = facts.get("type", "string")
     if not _type_ok(kind, value):
-        got = {list: "ARRAY", dict: "HASH"}.get(type(value), f"'{value}'")
+        got = "ARRAY" if isinstance(value, list) else "HASH" if isinstance(value, dict) else f"'{value}'"
         return _add(errors, path, f"type check ('{kind}') failed - got {got}")
     if kind == "array":
         for position, item in enumerate(value):
@@ -154,7 +154,7 @@ def parse(fmt: Facts, text: str, path: str = "") -> dict[str, str]:
 
 
 def to_text(fmt: Facts, values: Mapping[str, str]) -> str:
-    """Parts in PVE's canonical order: default key, required keys, then alphabetically; ``model=MAC`` joined."""
+    """The text in PVE's canonical order: default key, required keys, then the rest; ``model=MAC`` joined."""
     default = next((key for key, facts in fmt.items() if facts.get("default_key")), "")
     joined = {facts["keyAlias"]: facts["alias"] for facts in fmt.values() if "keyAlias" in facts}
     rank = {True: 2, False: 1}

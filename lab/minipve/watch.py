@@ -11,7 +11,7 @@ _PERIOD_S = 1.0
 
 
 class Watch(threading.Thread):
-    """Looks at the VMs' processes once a second; what has gone is said in the endpoint's log and tidied up."""
+    """Looks at the VMs' processes once a second; what has gone is logged and tidied up."""
 
     def __init__(self, node: Node) -> None:
         super().__init__(name="watch", daemon=True)

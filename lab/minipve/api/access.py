@@ -6,7 +6,7 @@ import re
 import time
 from typing import Any
 
-from lab.minipve.access import ROOT, grant, normalise_path, owner, revoke
+from lab.minipve.access import ROOT, grant, known_path, owner, revoke
 from lab.minipve.api import route
 from lab.minipve.errors import ApiError, denied, parameter_error
 from lab.minipve.formats import split_list
@@ -14,7 +14,7 @@ from lab.minipve.node import Call
 from lab.minipve.privileges import BUILTIN_ROLES
 from lab.minipve.tickets import hash_secret
 
-_REALMS = [
+_REALMS: list[dict[str, Any]] = [
     {"realm": "pam", "type": "pam", "comment": "Linux PAM standard authentication"},
     {"realm": "pve", "type": "pve", "comment": "Proxmox VE authentication server", "default": 1},
 ]
@@ -75,7 +75,7 @@ def permissions(call: Call) -> dict[str, dict[str, int]]:
         call.permit.need("/access", ["Sys.Audit"])
     if "path" not in call.given:
         return call.node.access.overview(authid)
-    path = normalise_path(call["path"])
+    path = known_path(call["path"])
     if path is None:
         raise parameter_error(path=f"invalid ACL path '{call['path']}'")
     return {path: call.node.access.privileges(authid, path)}
@@ -91,7 +91,7 @@ def acl(call: Call) -> list[dict[str, Any]]:
 @route("PUT", "/access/acl")
 def update_acl(call: Call) -> None:
     """Give (or with ``delete`` take) roles on a path to users and tokens."""
-    path = normalise_path(call["path"])
+    path = known_path(call["path"])
     if path is None:
         raise parameter_error(path=f"invalid ACL path '{call['path']}'")
     if call.get("groups"):

@@ -37,8 +37,9 @@ def _changes(node: Node) -> str:
     file, new = node.paths.interfaces, _new_file(node)
     if not new.exists():
         return ""
-    texts = [f.read_text().splitlines(keepends=True) for f in (file, new)]
-    return "".join(difflib.unified_diff(*texts, "/etc/network/interfaces", "/etc/network/interfaces.new"))
+    before, after = (f.read_text().splitlines(keepends=True) for f in (file, new))
+    name = "/etc/network/interfaces"
+    return "".join(difflib.unified_diff(before, after, name, f"{name}.new"))
 
 
 def _row(iface: Iface, priority: int) -> dict[str, Any]:

@@ -43,7 +43,7 @@ def create(call: Call) -> dict[str, Any]:
     if call["tokenid"] in call.node.access.user(call["userid"])["tokens"]:
         raise ApiError("Parameter verification failed.", 400, {"tokenid": "Token already exists."})
     secret = str(uuid.uuid4())
-    info = {"privsep": call.get("privsep", 1), "expire": call.get("expire", 0)}
+    info: dict[str, Any] = {"privsep": call.get("privsep", 1), "expire": call.get("expire", 0)}
     info |= {"comment": call["comment"]} if "comment" in call.given else {}
     with call.node.access.change() as data:
         entry = info | {"secret": token_digest(secret)}
@@ -58,7 +58,7 @@ def update(call: Call) -> dict[str, Any]:
     with call.node.access.change() as data:
         entry = data["users"][call["userid"]]["tokens"][call["tokenid"]]
         entry |= {key: call[key] for key in ("privsep", "expire", "comment") if key in call.given}
-    return read(call)
+    return token_row(call["tokenid"], _existing(call))
 
 
 @route("DELETE", _TOKEN)

@@ -1,0 +1,146 @@
+"""How the tests speak to an endpoint: with the real proxmoxer, or plain requests where the wire matters."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import requests
+from proxmoxer import ProxmoxAPI
+from proxmoxer.core import ResourceException
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """An endpoint and the lab's least-privilege token on it."""
+
+    host: str
+    port: int
+    node: str
+    user: str
+    token_id: str
+    token_secret: str
+    ca_file: str | bool
+    pool: str
+    bridge: str
+    state: Path | None = None
+
+    @classmethod
+    def of_state(cls, state: Path, pool: str) -> Endpoint:
+        facts = json.loads((state / "endpoint.json").read_text())
+        kept = {k: facts[k] for k in ("host", "port", "node", "user", "token_id", "token_secret", "ca_file")}
+        return cls(**kept, pool=pool, bridge="vmbr0", state=state)
+
+    @classmethod
+    def of_environment(cls) -> Endpoint:
+        given = os.environ
+        return cls(
+            given["PROXMOX_HOST"],
+            int(given.get("PROXMOX_PORT", "8006")),
+            given.get("PROXMOX_NODE", "pve"),
+            given["PROXMOX_USER"],
+            given["PROXMOX_TOKEN_ID"],
+            given["PROXMOX_TOKEN_SECRET"],
+            given.get("PROXMOX_CA_FILE", True),
+            given.get("PROXMOX_POOL", "dasklab"),
+            given.get("PROXMOX_BRIDGE", "vmbr0"),
+        )
+
+    @property
+    def url(self) -> str:
+        return f"https://{self.host}:{self.port}/api2/json"
+
+    @property
+    def token(self) -> dict[str, str]:
+        """The header that a token goes in."""
+        return {"Authorization": f"PVEAPIToken={self.user}!{self.token_id}={self.token_secret}"}
+
+    def api(self) -> Any:
+        """proxmoxer with the lab's token."""
+        return ProxmoxAPI(
+            self.host,
+            port=self.port,
+            user=self.user,
+            token_name=self.token_id,
+            token_value=self.token_secret,
+            verify_ssl=self.ca_file,
+            timeout=60,
+        )
+
+    @property
+    def root_password(self) -> str:
+        assert self.state is not None
+        return (self.state / "root-password").read_text().strip()
+
+    def root(self) -> Any:
+        """proxmoxer as root@pam with a ticket (only on a minipve)."""
+        return ProxmoxAPI(
+            self.host,
+            port=self.port,
+            user="root@pam",
+            password=self.root_password,
+            verify_ssl=self.ca_file,
+            timeout=60,
+        )
+
+    def request(
+        self, method: str, path: str, headers: dict[str, str] | None = None, **more: Any
+    ) -> requests.Response:
+        """One plain request; the lab's token unless ``headers`` are given."""
+        sent = self.token if headers is None else headers
+        return requests.request(
+            method, self.url + path, headers=sent, verify=self.ca_file, timeout=60, **more
+        )
+
+    def wait(self, upid: str, api: Any = None) -> dict[str, Any]:
+        """A task's final status."""
+        task = (api or self.api()).nodes(self.node).tasks(upid)
+        deadline = time.monotonic() + 60
+        while (status := task.status.get())["status"] == "running":
+            assert time.monotonic() < deadline, f"{upid} does not end"
+            time.sleep(0.03)
+        found: dict[str, Any] = status
+        return found
+
+    def done(self, upid: str, api: Any = None) -> list[str]:
+        """The log of a task that must have succeeded."""
+        status = self.wait(upid, api)
+        lines = [row["t"] for row in (api or self.api()).nodes(self.node).tasks(upid).log.get(limit=0)]
+        assert status["exitstatus"] == "OK" or status["exitstatus"].startswith("WARNINGS"), lines
+        return lines
+
+    def failed(self, upid: str, api: Any = None) -> str:
+        """The exit status of a task that must have failed."""
+        text: str = self.wait(upid, api)["exitstatus"]
+        assert text != "OK"
+        return text
+
+    def vm(self, vmid: int) -> Any:
+        return self.api().nodes(self.node).qemu(vmid)
+
+    def create(self, vmid: int, **options: Any) -> list[str]:
+        """A small VM without disks in the lab's pool."""
+        given = {"memory": 32, "cores": 1, "pool": self.pool, "kvm": 0} | options
+        return self.done(self.api().nodes(self.node).qemu.post(vmid=vmid, **given))
+
+    def remove(self, vmid: int) -> None:
+        """Stop and destroy a VM, whatever state it is in."""
+        try:
+            if self.vm(vmid).status.current.get()["status"] == "running":
+                self.done(self.vm(vmid).status.stop.post())
+            self.done(self.vm(vmid).delete())
+        except ResourceException as gone:
+            assert "does not exist" in gone.content or gone.status_code == 403, gone
+
+
+def refused(call: Any, *arguments: Any, **options: Any) -> ResourceException:
+    """The error that a call must raise."""
+    try:
+        answer = call(*arguments, **options)
+    except ResourceException as error:
+        return error
+    raise AssertionError(f"not refused: {answer!r}")
