@@ -74,7 +74,11 @@ def start(namespace: str, argv: list[str], log: Path, **env: str) -> subprocess.
     """Start a process inside a namespace, its output in a file."""
     with log.open("wb") as out:
         return subprocess.Popen(
-            ["ip", "netns", "exec", namespace, *argv], stdout=out, stderr=out, env={**os.environ, **env}
+            ["ip", "netns", "exec", namespace, *argv],
+            stdout=out,
+            stderr=out,
+            cwd=log.parent,
+            env={**os.environ, **env},
         )
 
 
@@ -169,7 +173,7 @@ def capture(args: argparse.Namespace, out: Path, tag: str) -> dict[str, object]:
                 process.terminate()
             for process in running:
                 stop(process)
-            time.sleep(0.5)
+            time.sleep(1.5)  # the kernel hands packets over up to a second late
             stop(dumper, signal.SIGINT)
     return {name: json.loads((out / f"{name}.json").read_text()) for name in nodes}
 

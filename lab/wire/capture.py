@@ -9,18 +9,23 @@ from functools import cached_property, partial
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
 from lab.wire import pcap, pcapng
 from lab.wire.comm import Framed, simple_messages, walk
 from lab.wire.connections import Connections, split_reused
 from lab.wire.errors import WireError
-from lab.wire.framing import Generation, recognise
+from lab.wire.framing import Generation, generation_of, recognise
 from lab.wire.link import ACK, SYN, Segments, Tally, concatenate, segments
+from lab.wire.lockstep import Ints
 from lab.wire.messages import Messages, build
+from lab.wire.nodes import Nodes, recognise_nodes
 from lab.wire.pcap import Progress, Records
+from lab.wire.products import make
+from lab.wire.schema import Table
 from lab.wire.source import Memory, advise, map_file
 from lab.wire.stream import ByteStream, Stream
-from lab.wire.tcp import Order, Pieces, reassemble
+from lab.wire.tcp import Order, Pieces, by_flow, reassemble
 
 Report = Callable[[float], None]  # told the share of the files read so far, 0 to 1
 
@@ -58,10 +63,55 @@ class Capture:
     dialogues: dict[int, Dialogue]
     names: Mapping[str, str]
 
+    other_protocols: dict[int, str] = field(default_factory=dict)
+    _tables: dict[str, Table] = field(default_factory=dict)
+
     @cached_property
     def messages(self) -> Messages:
         """All Dask messages of the capture, in the order in which they began on the wire."""
         return build(self.dialogues)
+
+    @cached_property
+    def nodes(self) -> Nodes:
+        """Who is who."""
+        return recognise_nodes(self.messages, self.dialogues, self.connections, self.names)
+
+    @cached_property
+    def sources(self) -> npt.NDArray[np.object_]:
+        """Name of the sending node of each flow; the receiver's is that of ``flow ^ 1``."""
+        names = np.empty(2 * len(self.connections), object)
+        for flow in range(len(names)):
+            address, port, _, _ = self.connections.endpoints(flow)
+            names[flow] = self.nodes.name(address, port)
+        return names
+
+    @cached_property
+    def generation(self) -> str:
+        """Framing that the cluster speaks; G2 and G3 are told apart by what only G3 writes, or by stated
+        versions.
+        """
+        spoken = {f.generation for d in self.dialogues.values() for f in d.framed.values() if f.generation}
+        if Generation.G23 in spoken:
+            spoken.discard(Generation.G23)
+            spoken.add(Generation.G3 if Generation.G3 in spoken else generation_of(self.nodes.versions))
+        return "+".join(sorted(g.value for g in spoken))
+
+    def table(self, name: str) -> Table:
+        """A table of ``lab.wire.schema.TABLES``."""
+        if name not in self._tables:
+            self._tables.update(make(self, name))
+        return self._tables[name]
+
+    def rows_of(self, connection: int) -> Ints:
+        """Rows of a connection's segments, both directions."""
+        order, begin = self._by_connection
+        return order[begin[connection] : begin[connection + 1]]
+
+    @cached_property
+    def _by_connection(self) -> tuple[Ints, Ints]:
+        connection = self.segments.flow // 2
+        order = by_flow(connection)
+        return order, np.searchsorted(connection[order], np.arange(len(self.connections) + 1))
 
 
 def open_capture(

@@ -36,6 +36,17 @@ class Generation(Enum):
     G3 = "G3"
 
 
+def generation_of(versions: set[str]) -> Generation:
+    """The generation that the stated versions of distributed speak, when they agree."""
+    found = set()
+    for version in versions:
+        parts = [int(p) if p.isdigit() else 0 for p in version.split(".")[:2]]
+        found.add(
+            Generation.G1 if parts < [2021, 3] else Generation.G2 if parts < [2023, 11] else Generation.G3
+        )
+    return found.pop() if len(found) == 1 else Generation.G23
+
+
 @dataclass(frozen=True)
 class Header:
     """The header of one message: sizes in bytes; ``body`` is the frame with the message, relative to its

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,8 +12,9 @@ import numpy.typing as npt
 
 from lab.wire.content import Kind
 from lab.wire.frames import unpack
+from lab.wire.framing import Generation, NotAHeaderError, decompress, read_header
 from lab.wire.lockstep import Ints
-from lab.wire.stream import arrival, seen_before
+from lab.wire.stream import ByteStream, arrival, seen_before
 
 if TYPE_CHECKING:
     from lab.wire.capture import Dialogue
@@ -130,13 +132,35 @@ def match(flow: Ints, kind: Ints, op_message: Ints, op_name: list[str], waits: l
     return answer
 
 
+def frames(
+    messages: Messages, index: int, dialogues: Mapping[int, Dialogue]
+) -> tuple[ByteStream, Generation, list[int], list[int]]:
+    """Stream, generation, and positions and sizes of a message's frames. Raises KeyError when its header is
+    gone.
+    """
+    flow, position = int(messages.flow[index]), int(messages.position[index])
+    dialogue = dialogues[flow // 2]
+    stream, generation = dialogue.streams[flow % 2], dialogue.framed[flow % 2].generation or Generation.G23
+    try:
+        header = read_header(stream, position, generation)
+    except NotAHeaderError:
+        header = None
+    if header is None:
+        raise KeyError(index)
+    first = position + (8 if generation is Generation.G1 else 16) + 8 * len(header.lengths)
+    return (
+        stream,
+        generation,
+        [first, *(first + c for c in accumulate(header.lengths[:-1]))],
+        list(header.lengths),
+    )
+
+
 def content(messages: Messages, index: int, dialogues: Mapping[int, Dialogue]) -> Any:
     """Decode a message's body again. Raises UndecodableError; KeyError when it is not in the capture."""
-    dialogue = dialogues[int(messages.flow[index]) // 2]
-    stream = dialogue.streams[int(messages.flow[index]) % 2]
-    body = stream.read(
-        int(messages.position[index] + messages.body_at[index]), int(messages.body_size[index])
-    )
+    stream, generation, places, sizes = frames(messages, index, dialogues)
+    main = 1 if generation is Generation.G1 else 0
+    body = stream.read(places[main], sizes[main])
     if body is None:
         raise KeyError(index)
-    return unpack(body)
+    return unpack(decompress(body, stream.read(places[0], sizes[0])) if main else body)
