@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import signal
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from lab import playbook
+from lab.errors import LabError
 
 
 @dataclass(frozen=True)
@@ -19,6 +22,7 @@ class AnsibleLab:
 
     def run_trial(self, directory: Path) -> int:
         """Run ``directory/trial.json``; the playbook leaves the trial's files beside it."""
+        _end_leftover(directory)
         with _log_to(directory / "ansible.log"):
             asked = {"trial_file": str((directory / "trial.json").resolve())}
             return playbook.run("trial.yml", self.inventory, asked, quiet=True)
@@ -26,6 +30,29 @@ class AnsibleLab:
     def clean(self) -> None:
         """Clear impairments, captures and the cluster on all machines."""
         playbook.run("clear.yml", self.inventory, quiet=True)
+
+
+def _end_leftover(directory: Path, patience_s: float = 120) -> None:
+    """End the playbook of a driver that was killed in this very trial; it clears the lab on its way out."""
+    mine = str(directory.resolve()).encode()
+    left = [path for path in Path("/proc").glob("[0-9]*/cmdline") if mine in _read(path)]
+    for path in left:
+        os.kill(int(path.parent.name), signal.SIGINT)
+    until = time.monotonic() + patience_s
+    while any(mine in _read(path) for path in left):
+        if time.monotonic() > until:
+            raise LabError(f"an earlier playbook of {directory} does not end", "see ps -ef, and end it")
+        time.sleep(0.5)
+    for path in directory.iterdir() if left else ():
+        if path.name != "trial.json":
+            path.unlink()
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:  # the process is gone
+        return b""
 
 
 @contextmanager

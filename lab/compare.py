@@ -33,7 +33,7 @@ class Change:
 def identity(run: Path) -> dict[str, Any]:
     """What must be equal for two runs to be compared."""
     document = results.read_run(run)["experiment"]
-    identity: dict[str, Any] = {"workload": document.get("workload"), "runs": document.get("runs")}
+    identity: dict[str, Any] = {"workload": document.get("workload")}
     for directory in results.finished(run):
         if versions := results.read_json(directory / "timings.json").get("versions"):
             identity |= {package: versions.get(package) for package in PACKAGES}

@@ -56,6 +56,7 @@ def judge(
         *_bridge(trial, configured),
         *_netem(trial, configured, allowed),
         *_delay(trial, delivered, base, allowed),
+        *_pings(trial, delivered, allowed),
         *_rate(trial, delivered, base, allowed),
     ]
 
@@ -65,6 +66,16 @@ def added_delay_ms(trial: Trial, src: str, dst: str) -> float:
     ends = ((src, dst), (dst, src))
     links = [(trial.links[host], peer) for host, peer in ends if host in trial.links]
     return sum(link.delay_ms * len(_ways(link)) for link, peer in links if link.peer in (None, peer))
+
+
+def lost_share(trial: Trial, src: str, dst: str) -> float:
+    """The share of round trips between two hosts that should be lost: each way is passed once."""
+    kept = 1.0
+    for host, peer in ((src, dst), (dst, src)):
+        link = trial.links.get(host, Link())
+        if link.peer in (None, peer):
+            kept *= (1 - link.loss_pct / 100) ** len(_ways(link))
+    return 1 - kept
 
 
 def cap_mbit(trial: Trial, src: str, dst: str) -> float:
@@ -137,18 +148,27 @@ def _delay(trial: Trial, delivered: Document, base: Baseline, allowed: Tolerance
         src, dst, samples = probe["src"], probe["dst"], probe["samples_ms"]
         asked = added_delay_ms(trial, src, dst) - added_delay_ms(base.trial, src, dst)
         reference = base.rtt_ms.get((src, dst))
-        if not asked or not reference:
-            continue
-        when = f"{src} to {dst}, {probe.get('phase', '')} the runs".replace(",  the", ", around the")
-        if not samples:
-            yield f"{when}: no ping came back"
+        if not asked or not reference or not samples:
             continue
         jitter = max((link.jitter_ms for link in trial.links.values()), default=0)
         low, high = np.quantile(reference, (0.05, 0.95))
         tolerance = max(asked * allowed.delay_pct / 100, allowed.delay_ms, high - low, jitter)
         added = median(samples) - median(reference)
         if abs(added - asked) > tolerance:
-            yield f"{when}: {asked:g} ms were asked, {added:.2f} were added (tolerance {tolerance:.2f})"
+            yield f"{_when(probe)}: {asked:g} ms were asked, {added:.2f} were added (tolerance {tolerance:.2f})"
+
+
+def _pings(trial: Trial, delivered: Document, allowed: Tolerances) -> Iterator[str]:
+    """Pings lost, on links where loss was asked, lie in its binomial interval; elsewhere none is lost."""
+    for probe in delivered.get("rtt", []):
+        sent, share = probe.get("sent", 0), lost_share(trial, probe["src"], probe["dst"])
+        lost = sent - len(probe["samples_ms"])
+        if sent and stats.binomtest(lost, sent, share).pvalue < 1 - allowed.loss_confidence:
+            yield f"{_when(probe)}: {lost} of {sent} pings were lost, {100 * share:.3g} % loss was asked"
+
+
+def _when(probe: Document) -> str:
+    return f"{probe['src']} to {probe['dst']}, {probe['phase']} the runs"
 
 
 def _rate(trial: Trial, delivered: Document, base: Baseline, allowed: Tolerances) -> Iterator[str]:

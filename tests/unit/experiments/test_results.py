@@ -136,6 +136,17 @@ def test_loss_lies_in_its_binomial_interval(drops: int, valid: bool) -> None:
     assert (reasons == []) is valid, reasons
 
 
+@pytest.mark.parametrize(("lost", "valid"), [(0, True), (2, True), (8, False)])
+def test_lost_pings_lie_in_the_same_interval(lost: int, valid: bool) -> None:
+    def lose(files: dict) -> None:
+        files["delivered.json"]["rtt"][0]["sent"] = 10 + lost
+
+    reasons = judged({"links": {"worker-1": {"loss_pct": 5}}}, lose)
+    assert reasons == (
+        [] if valid else ["scheduler to worker-1: 8 of 18 pings were lost, 5 % loss was asked"]
+    )
+
+
 def test_super_packets_are_not_counted_as_frames() -> None:
     queue = {"kind": "netem", "drops": 10, "packets": 10_000}
     assert (

@@ -1,0 +1,42 @@
+"""A driver that was killed leaves its playbook behind; the next one ends it before it starts again."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from lab import ansible_lab, playbook
+
+
+def test_leftover_playbook_is_ended_and_its_files_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    directory = tmp_path / "1-01-trial"
+    directory.mkdir()
+    (directory / "trial.json").write_text("{}")
+    (directory / "failed.json").write_text("{}")
+    sleeper = "import signal, sys, time; signal.signal(2, lambda *_: sys.exit(0)); print(1, flush=True); time.sleep(60)"
+    command = [sys.executable, "-c", sleeper, str(directory / "trial.json")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as left:
+        assert left.stdout is not None and left.stdout.readline()
+        asked = {}
+
+        def run(book: str, inventory: Path, extra: dict | None = None, **options: object) -> int:
+            asked.update(book=book, extra=extra, alive=left.poll() is None)
+            return 0
+
+        monkeypatch.setattr(playbook, "run", run)
+        # A child of this very process stays a zombie until it is waited for; its command line is empty then.
+        assert ansible_lab.AnsibleLab(tmp_path / "hosts.yml").run_trial(directory) == 0
+    assert left.returncode == 0
+    assert asked["book"] == "trial.yml"
+    assert [path.name for path in directory.iterdir()] == ["trial.json"]
+
+
+def test_nothing_left_over_nothing_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "trial.json").write_text("{}")
+    (tmp_path / "kept.json").write_text("{}")
+    monkeypatch.setattr(playbook, "run", lambda *args, **options: 2)
+    assert ansible_lab.AnsibleLab(tmp_path).run_trial(tmp_path) == 2
+    assert (tmp_path / "kept.json").exists()
