@@ -24,12 +24,12 @@ class AnsibleLab:
         """Run ``directory/trial.json``; the playbook leaves the trial's files beside it."""
         _end_leftover(directory)
         with _log_to(directory / "ansible.log"):
-            asked = {"trial_file": str((directory / "trial.json").resolve())}
+            asked = {"trial_directory": str(directory.resolve())}
             return playbook.run("trial.yml", self.inventory, asked, quiet=True)
 
     def clean(self) -> None:
         """Clear impairments, captures and the cluster on all machines."""
-        playbook.run("clear.yml", self.inventory, quiet=True)
+        playbook.run("trial.yml", self.inventory, options=["--tags", "clean"], quiet=True)
 
 
 def _end_leftover(directory: Path, patience_s: float = 120) -> None:

@@ -155,7 +155,7 @@ def _delay(trial: Trial, delivered: Document, base: Baseline, allowed: Tolerance
         tolerance = max(asked * allowed.delay_pct / 100, allowed.delay_ms, high - low, jitter)
         added = median(samples) - median(reference)
         if abs(added - asked) > tolerance:
-            yield f"{_when(probe)}: {asked:g} ms were asked, {added:.2f} were added (tolerance {tolerance:.2f})"
+            yield f"{_when(probe)}: {asked:g} ms asked, {added:.2f} added (tolerance {tolerance:.2f})"
 
 
 def _pings(trial: Trial, delivered: Document, allowed: Tolerances) -> Iterator[str]:

@@ -16,8 +16,13 @@ def test_leftover_playbook_is_ended_and_its_files_go(tmp_path: Path, monkeypatch
     directory.mkdir()
     (directory / "trial.json").write_text("{}")
     (directory / "failed.json").write_text("{}")
-    sleeper = "import signal, sys, time; signal.signal(2, lambda *_: sys.exit(0)); print(1, flush=True); time.sleep(60)"
-    command = [sys.executable, "-c", sleeper, str(directory / "trial.json")]
+    ends_well = "import signal, sys, time; signal.signal(2, lambda *_: sys.exit(0))"
+    command = [
+        sys.executable,
+        "-c",
+        f"{ends_well}; print(1, flush=True); time.sleep(60)",
+        str(directory / "trial.json"),
+    ]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as left:
         assert left.stdout is not None and left.stdout.readline()
         asked = {}
