@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import math
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -39,11 +40,12 @@ def scheduler() -> Iterator[str]:
 
 
 def measure(name: str, params: dict[str, object], scheduler: str, output: Path, workers: int = 2) -> dict:
-    sys.path.insert(0, str(WORKLOADS))
+    folders = [str(WORKLOADS), str(output.parent)]
+    sys.path[:0] = folders
     try:
         module, harness = importlib.import_module(name), importlib.import_module("_harness")
     finally:
-        sys.path.remove(str(WORKLOADS))
+        del sys.path[: len(folders)]
     command = [
         "--scheduler",
         scheduler,
@@ -72,6 +74,12 @@ def test_answer_is_right(name: str, scheduler: str, tmp_path: Path) -> None:
     assert all(sample["duration_s"] > 0 for sample in document["samples"])
     assert document["cluster"]["workers"] == 2
     assert document["versions"]["distributed"]
+
+
+def test_the_readmes_workload_runs(scheduler: str, tmp_path: Path) -> None:
+    readme = (WORKLOADS.parent / "experiments" / "README.md").read_text()
+    (tmp_path / "absolute.py").write_text(re.search(r"```python\n(.*?)```", readme, re.DOTALL)[1])
+    assert measure("absolute", {"tasks": 10}, scheduler, tmp_path / "t.json")["check"]["expected"] == 45
 
 
 def test_wrong_answer_is_noticed() -> None:
