@@ -22,10 +22,12 @@ from lab.wire.messages import Messages, build
 from lab.wire.nodes import Nodes, recognise_nodes
 from lab.wire.pcap import Progress, Records
 from lab.wire.products import make
+from lab.wire.protocols import uncover
 from lab.wire.schema import Table
 from lab.wire.source import Memory, advise, map_file
 from lab.wire.stream import ByteStream, Stream
 from lab.wire.tcp import Order, Pieces, by_flow, reassemble
+from lab.wire.tls import KeyLog, read_key_log
 
 Report = Callable[[float], None]  # told the share of the files read so far, 0 to 1
 
@@ -44,7 +46,7 @@ class Dialogue:
     """One connection that carries Dask: its two streams (by direction) and their messages."""
 
     connection: int
-    protocol: str  # tcp, tls, ws
+    protocol: str  # tcp, tls, ws, wss
     streams: dict[int, ByteStream] = field(default_factory=dict)
     framed: dict[int, Framed] = field(default_factory=dict)
 
@@ -126,8 +128,9 @@ def open_capture(
     """Read one capture, or several that belong together, and find the Dask messages in it.
 
     ``names`` maps addresses (``10.0.0.1`` or ``10.0.0.1:8786``) to node names; ``since_ns``/``until_ns``
-    bound the packets looked at (nanoseconds since 1970). Raises WireError when a file is no capture. A
-    damaged or cut-off file gives what could be read; ``Capture.files`` says what was wrong.
+    bound the packets looked at (nanoseconds since 1970). ``key_log`` is the text of a TLS key log. Raises
+    WireError when a file is no capture. A damaged or cut-off file gives what could be read;
+    ``Capture.files`` says what was wrong.
     """
     listed = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
     memory, table, tally = Memory(), Connections(), Tally()
@@ -147,7 +150,8 @@ def open_capture(
     del parts
     if len(files) > 1:
         together = together.take(np.argsort(together.time_ns, kind="stable"))
-    return decode(files, memory, table, tally, together, names or {}, key_log)
+    logs = [f.progress.secrets.decode("ascii", "replace") for f in files] + ([key_log] if key_log else [])
+    return decode(files, memory, table, tally, together, names or {}, read_key_log("\n".join(logs)))
 
 
 def decode(
@@ -157,15 +161,14 @@ def decode(
     tally: Tally,
     together: Segments,
     names: Mapping[str, str],
-    key_log: str | None,
+    secrets: KeyLog,
 ) -> Capture:
     """From segments to messages."""
     opening = np.flatnonzero(together.flags & (SYN | ACK) == SYN)
     split_reused(together.flow, opening, together.seq, table)
     pieces, order = reassemble(together)
-    return Capture(
-        files, memory, table, tally, together, pieces, order, _dialogues(memory, together, pieces), names
-    )
+    dialogues, others = _dialogues(memory, together, pieces, secrets)
+    return Capture(files, memory, table, tally, together, pieces, order, dialogues, names, others)
 
 
 def _records(path: Path, view: memoryview, progress: Progress) -> Iterable[Records]:
@@ -192,9 +195,12 @@ def _between(records: Records, since_ns: int | None, until_ns: int | None) -> Re
     )
 
 
-def _dialogues(memory: Memory, together: Segments, pieces: Pieces) -> dict[int, Dialogue]:
-    """The connections that carry Dask, walked."""
+def _dialogues(
+    memory: Memory, together: Segments, pieces: Pieces, secrets: KeyLog
+) -> tuple[dict[int, Dialogue], dict[int, str]]:
+    """The connections that carry Dask, walked; and what the others were recognised as."""
     found: dict[int, Dialogue] = {}
+    others: dict[int, str] = {}
     simple = _simple(memory, pieces)
     slices = {
         int(f): slice(int(pieces.begin[i]), int(pieces.begin[i + 1])) for i, f in enumerate(pieces.flow)
@@ -204,19 +210,29 @@ def _dialogues(memory: Memory, together: Segments, pieces: Pieces) -> dict[int, 
         for i, (f, s) in enumerate(slices.items())
     }
     for connection in sorted({flow // 2 for flow in streams}):
-        both = {d: streams[2 * connection + d] for d in (0, 1) if 2 * connection + d in streams}
-        dialogue = Dialogue(connection, "tcp", dict(both))
-        generation = next(filter(None, (recognise(s, int(s.start[0])) for s in both.values())), None)
-        for direction, stream in both.items():
-            if generation is None and stream.opened and stream.start[0] == 0:
-                continue
-            framed = Framed(generation, int(stream.start[0]))
-            walk(stream, framed, simple[slices[2 * connection + direction]])
-            generation = generation or framed.generation
-            dialogue.framed[direction] = framed
-        if generation is not None:
+        below = {d: streams[2 * connection + d] for d in (0, 1) if 2 * connection + d in streams}
+        protocol, both = uncover(dict(below), secrets)
+        ready = {d: simple[slices[2 * connection + d]] for d in both} if both == below else {}
+        dialogue = Dialogue(connection, protocol, both)
+        if _walk(dialogue, ready):
             found[connection] = dialogue
-    return found
+        elif protocol != "tcp":
+            others[connection] = protocol
+    return found, others
+
+
+def _walk(dialogue: Dialogue, simple: Mapping[int, npt.NDArray[np.int8]]) -> bool:
+    """Find the messages of a connection; False when it does not carry Dask."""
+    both = {d: stream for d, stream in dialogue.streams.items() if len(stream.start)}
+    generation = next(filter(None, (recognise(s, int(s.start[0])) for s in both.values())), None)
+    for direction, stream in both.items():
+        if generation is None and stream.opened and stream.start[0] == 0:
+            continue  # its beginning was seen, and is not Dask
+        framed = Framed(generation, int(stream.start[0]))
+        walk(stream, framed, simple.get(direction))
+        generation = generation or framed.generation
+        dialogue.framed[direction] = framed
+    return generation is not None
 
 
 def _simple(memory: Memory, pieces: Pieces) -> np.ndarray[tuple[int], np.dtype[np.int8]]:
