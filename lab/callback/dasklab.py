@@ -73,7 +73,9 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]
     )
 
     def v2_runner_on_ok(self, result: Any) -> None:
-        """Count, and show a module's diff where it has one."""
+        """Count; a role's arguments are only worth a line when they are wrong."""
+        if result._task.action == "ansible.builtin.validate_argument_spec":
+            return
         self._states["changed" if result._result.get("changed") else "ok"] += 1
         self._handle_warnings(result._result)
         if result._task.action in {"debug", "ansible.builtin.debug"}:
