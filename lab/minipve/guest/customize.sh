@@ -41,6 +41,8 @@ for generator in /lib/systemd/system-generators/*; do
     ln -s /dev/null "/etc/systemd/system-generators/${generator##*/}"
 done
 systemctl enable --quiet qemu-guest-agent.service
+rm /sbin/shutdown
+install -m 755 shutdown /sbin/shutdown
 ln -sf multi-user.target /lib/systemd/system/default.target
 
 # Nothing that must differ between clones; systemd makes the machine id, the seed the rest.
