@@ -3,7 +3,7 @@
 
     dasklab_host.py show                               counters and settings: cheap, before and after a run
     dasklab_host.py describe [CONTROLLER_TIME]         everything, also what does not change while it runs
-    dasklab_host.py apply [CONTROLLER_TIME] [--check]  sysctls, offloads, capture NIC; says what changed
+    dasklab_host.py apply [--check]                    sysctls, offloads, capture NIC; says what changed
 
 CONTROLLER_TIME, seconds since the epoch, is what the clock is compared with.
 
@@ -209,7 +209,7 @@ def python_packages(venv="/opt/dask"):
     return {name.lower().replace("_", "-"): version for name, version in sorted(pairs)}
 
 
-def apply(controller_time=None, check=False):
+def apply(check=False):
     """Bring this host to what its configuration says; returns what was changed and what cannot be."""
     settings, links = config(), addresses()
     lab, capture = lab_link(settings, links), capture_link(settings, links)
@@ -223,7 +223,7 @@ def apply(controller_time=None, check=False):
         "schema": 1,
         "lab_interface": lab["ifname"],
         "capture_interface": capture["ifname"] if capture else None,
-        "clock_offset_s": clock_offset_s(controller_time),
+        "clock_s": time.time(),
         "changes": [change["why"] for change in plan],
         "unsupported": failed,
     }
@@ -275,7 +275,7 @@ def answer(argv):
     if words == ["show"]:
         return show()
     if words[:1] == ["apply"]:
-        return apply(controller_time, check="--check" in argv)
+        return apply(check="--check" in argv)
     return sys.exit(__doc__)
 
 
