@@ -21,8 +21,8 @@ def trial_files(
     """Return the trial's files as path and content.
 
     ``found`` has, for each host, the commands' answers as text: ``before`` and ``after`` the runs, ``link``,
-    ``probes``, and ``net``, the hypervisor's line for the lab link. ``node`` has what the hypervisor ``name``
-    said before and after the runs, three lines each; it is empty where there is none.
+    ``probes``, and ``net``, the hypervisor's line for the lab link. ``node`` has the lines that the
+    hypervisor ``name`` said before and after the runs; it is empty where there is none.
     """
     hosts = {host: {key: _parsed(value) for key, value in answers.items()} for host, answers in found.items()}
     documents = {
@@ -44,7 +44,7 @@ def configured(hosts: Document, node: list[list[str]]) -> Document:
         bridge = json.loads(node[-1][0])[0]
         ageing_s = bridge["linkinfo"]["info_data"]["ageing_time"] / 100
         document["bridge"] = {"name": bridge["ifname"], "ageing_s": ageing_s}
-        document["rate_method"] = _rate_method(node[-1][2])
+        document["rate_method"] = _rate_method(" ".join(node[-1][2:]))
     return document
 
 

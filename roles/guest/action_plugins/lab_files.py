@@ -1,17 +1,4 @@
-"""``lab_files``: bring text files to content and mode with one or two shell commands, without Python there.
-
-On an emulated guest a module that starts Python costs seconds, and ``ansible.builtin.copy`` starts three for
-each file. This compares digests and modes by one command; what differs is sent as one tar archive.
-
-    - name: Two files
-      lab_files:
-        files:
-          - {path: /etc/dask/dasklab.yaml, content: "distributed: {}\\n"}
-          - {path: /opt/dasklab/bin/hello, content: "#!/bin/sh\\necho hello\\n", mode: "0755"}
-
-``mode`` is 0644 where it is not given; missing directories are made. Check mode and ``--diff`` work as usual.
-The result's ``written`` lists the paths that were not as wanted.
-"""
+"""``lab_files``: text files to content and mode, by one or two shell commands; see library/lab_files.py."""
 
 from __future__ import annotations
 

@@ -1,0 +1,38 @@
+#!/usr/bin/python
+"""The documentation of ``lab_files``; the work is done by the action plugin of that name."""
+
+DOCUMENTATION = r"""
+module: lab_files
+short_description: Write several text files with one or two shell commands, without Python on the host
+description:
+  - Brings every file to its content and mode; directories that are missing are made.
+  - Compares digests and modes by one command; what differs is sent as one tar archive.
+  - On an emulated guest a module that starts Python costs seconds, and C(ansible.builtin.copy) starts three
+    for each file.
+options:
+  files:
+    description: What to write.
+    type: list
+    elements: dict
+    required: true
+    suboptions:
+      path: {description: Absolute path., type: path, required: true}
+      content: {description: The whole text of the file., type: str, required: true}
+      mode: {description: Permissions as an octal string., type: str, default: "0644"}
+attributes:
+  check_mode: {support: full}
+  diff_mode: {support: full}
+author: [dasklab]
+"""
+
+EXAMPLES = r"""
+- name: Two files
+  lab_files:
+    files:
+      - {path: /etc/dask/dasklab.yaml, content: "distributed: {}\n"}
+      - {path: /opt/dasklab/bin/hello, content: "#!/bin/sh\necho hello\n", mode: "0755"}
+"""
+
+RETURN = r"""
+written: {description: Paths of the files that were not as wanted., type: list, returned: always}
+"""
