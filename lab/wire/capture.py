@@ -22,7 +22,7 @@ from lab.wire.messages import Messages, build
 from lab.wire.nodes import Nodes, recognise_nodes
 from lab.wire.pcap import Progress, Records
 from lab.wire.products import make
-from lab.wire.protocols import uncover
+from lab.wire.protocols import Streams, uncover
 from lab.wire.schema import Table
 from lab.wire.source import Memory, advise, map_file
 from lab.wire.stream import ByteStream, Stream
@@ -141,7 +141,7 @@ def open_capture(
         progress = Progress()
         files.append(File(str(path), len(view), progress))
         base = memory.add(view)
-        for records in _records(path, view, progress):
+        for records in read_blocks(path, view, progress):
             chosen = _between(records, since_ns, until_ns)
             parts += segments(view, base, chosen, table, tally)
             if report:
@@ -171,7 +171,8 @@ def decode(
     return Capture(files, memory, table, tally, together, pieces, order, dialogues, names, others)
 
 
-def _records(path: Path, view: memoryview, progress: Progress) -> Iterable[Records]:
+def read_blocks(path: Path, view: memoryview, progress: Progress) -> Iterable[Records]:
+    """The packets of a file of either format, from where ``progress`` stands. Raises WireError."""
     for recognised, blocks in ((pcap.is_pcap, pcap.blocks), (pcapng.is_pcapng, pcapng.blocks)):
         if recognised(view):
             try:
@@ -201,27 +202,20 @@ def _dialogues(
     """The connections that carry Dask, walked; and what the others were recognised as."""
     found: dict[int, Dialogue] = {}
     others: dict[int, str] = {}
-    simple = _simple(memory, pieces)
-    slices = {
-        int(f): slice(int(pieces.begin[i]), int(pieces.begin[i + 1])) for i, f in enumerate(pieces.flow)
-    }
-    streams = {
-        f: _stream(memory, together, pieces, s, bool(pieces.opened[i]))
-        for i, (f, s) in enumerate(slices.items())
-    }
+    streams, simple = streams_of(memory, together, pieces)
     for connection in sorted({flow // 2 for flow in streams}):
-        below = {d: streams[2 * connection + d] for d in (0, 1) if 2 * connection + d in streams}
-        protocol, both = uncover(dict(below), secrets)
-        ready = {d: simple[slices[2 * connection + d]] for d in both} if both == below else {}
+        below: Streams = {d: streams[2 * connection + d] for d in (0, 1) if 2 * connection + d in streams}
+        protocol, both = uncover(below, secrets)
+        ready = {d: simple[2 * connection + d] for d in both} if both is below else {}
         dialogue = Dialogue(connection, protocol, both)
-        if _walk(dialogue, ready):
+        if walk_dialogue(dialogue, ready):
             found[connection] = dialogue
         elif protocol != "tcp":
             others[connection] = protocol
     return found, others
 
 
-def _walk(dialogue: Dialogue, simple: Mapping[int, npt.NDArray[np.int8]]) -> bool:
+def walk_dialogue(dialogue: Dialogue, simple: Mapping[int, npt.NDArray[np.int8]]) -> bool:
     """Find the messages of a connection; False when it does not carry Dask."""
     both = {d: stream for d, stream in dialogue.streams.items() if len(stream.start)}
     generation = next(filter(None, (recognise(s, int(s.start[0])) for s in both.values())), None)
@@ -235,25 +229,22 @@ def _walk(dialogue: Dialogue, simple: Mapping[int, npt.NDArray[np.int8]]) -> boo
     return generation is not None
 
 
-def _simple(memory: Memory, pieces: Pieces) -> np.ndarray[tuple[int], np.dtype[np.int8]]:
-    """For each piece whether it is exactly one simple message (see ``lab.wire.comm.simple_messages``)."""
-    result = np.zeros(len(pieces.start), np.int8)
+def streams_of(
+    memory: Memory, together: Segments, pieces: Pieces
+) -> tuple[dict[int, Stream], dict[int, npt.NDArray[np.int8]]]:
+    """The streams by flow, and for each piece whether it is exactly one simple message."""
+    simple = np.zeros(len(pieces.start), np.int8)
     chosen = np.flatnonzero(pieces.whole & (pieces.length >= 24))
     heads = memory.words(pieces.offset[chosen], 3)
-    result[chosen] = simple_messages(heads, pieces.length[chosen], np.ones(len(chosen), bool))
-    return result
-
-
-def _stream(memory: Memory, together: Segments, pieces: Pieces, s: slice, opened: bool) -> Stream:
-    return Stream(
-        memory,
-        pieces.start[s],
-        pieces.length[s],
-        pieces.captured[s],
-        pieces.offset[s],
-        together.time_ns[pieces.row[s]],
-        opened,
-    )
+    simple[chosen] = simple_messages(heads, pieces.length[chosen])
+    time_ns = together.time_ns[pieces.row]
+    streams, forms = {}, {}
+    for index, flow in enumerate(pieces.flow.tolist()):
+        s = slice(int(pieces.begin[index]), int(pieces.begin[index + 1]))
+        opened, forms[flow] = bool(pieces.opened[index]), simple[s]
+        columns = (pieces.start[s], pieces.length[s], pieces.captured[s], pieces.offset[s], time_ns[s])
+        streams[flow] = Stream(memory, *columns, opened)
+    return streams, forms
 
 
 __all__ = ["Capture", "Dialogue", "File", "Generation", "open_capture"]

@@ -53,17 +53,15 @@ class Framed:
         return np.concatenate(self.columns) if self.columns else np.zeros((0, 5), np.int64)
 
 
-def simple_messages(
-    heads: npt.NDArray[np.uint64], length: Ints, whole: npt.NDArray[np.bool_]
-) -> npt.NDArray[np.int8]:
+def simple_messages(heads: npt.NDArray[np.uint64], length: Ints) -> npt.NDArray[np.int8]:
     """Which pieces are exactly one simple message: 1 for G1's form, 2 for that of G2/G3, else 0.
 
-    ``heads``: first three words of each piece, valid where ``whole``.
+    ``heads``: the first three words of each piece; ``length``: its size.
     """
     size = length.astype(np.uint64)
     g1 = (heads[:, 0] == 2) & (heads[:, 1] == 0) & (heads[:, 2] + np.uint64(24) == size)
     g23 = (heads[:, 1] == 1) & (heads[:, 0] + np.uint64(8) == size) & (heads[:, 2] + np.uint64(24) == size)
-    return np.where(whole, g1 * np.int8(1) + g23 * np.int8(2), 0).astype(np.int8)
+    return np.asarray(g1 + 2 * g23, np.int8)
 
 
 def walk(

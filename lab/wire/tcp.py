@@ -31,12 +31,13 @@ class Pieces:
     ``flow`` and ``begin`` (index of a flow's first piece; one more entry at the end) say whose they are. A
     piece covers stream bytes ``start .. start + length``, of which the first ``captured`` are in the
     capture at address ``offset``; ``row`` is the segment that brought them. ``opened`` tells whether the
-    flow's SYN was seen.
+    flow's SYN was seen; ``zero`` is the sequence number of position 0.
     """
 
     flow: npt.NDArray[np.int32]
     begin: Ints
     opened: Flags
+    zero: npt.NDArray[np.uint32]
     start: Ints
     length: Ints
     captured: Ints
@@ -85,7 +86,7 @@ def reassemble(segments: Segments, origin: dict[int, int] | None = None) -> tupl
     band = np.repeat(np.arange(len(first)) << BAND_BITS, sizes) + HALF
     key = start + band
     resent, late, order, begin_at = _resolve(key, length, first)
-    pieces = _pieces(segments, row, flow, key, length, order, begin_at, band, present, opened)
+    pieces = _pieces(segments, row, flow, key, length, order, begin_at, band, present, opened, zero)
     return pieces, Order(row, flow, start, resent, late)
 
 
@@ -154,6 +155,7 @@ def _pieces(
     band: Ints,
     present: npt.NDArray[np.int32],
     opened: Flags,
+    zero: npt.NDArray[np.uint32],
 ) -> Pieces:
     if order is not None:
         order = order[begin_at[order] < (key + length)[order]]
@@ -167,6 +169,7 @@ def _pieces(
         flow=present,
         begin=begin,
         opened=opened,
+        zero=zero,
         start=begin_at - band,
         length=length,
         captured=captured,
