@@ -29,6 +29,7 @@ from lab.wire.stream import ByteStream, Stream
 from lab.wire.tcp import Order, Pieces, by_flow, reassemble
 from lab.wire.tls import KeyLog, read_key_log
 
+PEEK = 1 << 20  # bytes in which a file's first packet is found
 Report = Callable[[float], None]  # told the share of the files read so far, 0 to 1
 
 
@@ -182,6 +183,19 @@ def read_blocks(path: Path, view: memoryview, progress: Progress) -> Iterable[Re
             return
     what = "empty" if not len(view) else "neither pcap nor pcapng"
     raise WireError(f"{path}: {what}")
+
+
+def first_packet_ns(paths: Iterable[str | os.PathLike[str]]) -> int:
+    """Time of the first packet of several files. Raises WireError."""
+    times = []
+    for path in map(Path, paths):
+        view = map_file(path)
+        for records in read_blocks(path, view[:PEEK], Progress()):
+            times.append(int(records.time_ns[0]))
+            break
+    if not times:
+        raise WireError("no packets in these files")
+    return min(times)
 
 
 def _between(records: Records, since_ns: int | None, until_ns: int | None) -> Records:

@@ -1,0 +1,74 @@
+"""Tables for other programs: rows for JSON, Parquet files, pandas frames."""
+
+from __future__ import annotations
+
+import importlib
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lab.wire.errors import WireError
+from lab.wire.schema import TABLES, Table
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from lab.wire.capture import Capture
+
+
+def rows(table: Table, limit: int | None = None) -> list[dict[str, Any]]:
+    """A table as a list of dicts, ready for JSON (NaN becomes None)."""
+    names = list(table)
+    number = len(table[names[0]])
+    chosen = range(number if limit is None else min(limit, number))
+    return [{name: _plain(table[name][i]) for name in names} for i in chosen]
+
+
+def _plain(value: Any) -> Any:
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def to_pandas(table: Table) -> pd.DataFrame:
+    """A table as a pandas frame. Raises WireError when pandas is not installed."""
+    frame: pd.DataFrame = _need("pandas").DataFrame(table)
+    return frame
+
+
+def write_parquet(capture: Capture, folder: Path, names: list[str] | None = None) -> list[Path]:
+    """Write tables (all when none are named), one file each; column meanings go into the file's metadata.
+
+    Raises WireError when pyarrow is not installed or the folder cannot be written.
+    """
+    arrow, parquet = _need("pyarrow"), _need("pyarrow.parquet")
+    written = []
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name in names or list(TABLES):
+            columns = {column: arrow.array(_same_type(v)) for column, v in capture.table(name).items()}
+            fields = [
+                arrow.field(column, array.type, metadata={"description": TABLES[name][column]})
+                for column, array in columns.items()
+            ]
+            path = folder / f"{name}.parquet"
+            parquet.write_table(arrow.table(list(columns.values()), arrow.schema(fields)), path)
+            written.append(path)
+    except OSError as error:
+        raise WireError(f"{folder}: {error.strerror or error}") from error
+    return written
+
+
+def _same_type(values: list[Any]) -> list[Any]:
+    """Numbers stay numbers when all are; what strangers wrote in a number's place makes the column text."""
+    kinds = {type(value) for value in values if value is not None}
+    if kinds <= {int} and all(v is None or abs(v) < 1 << 63 for v in values):
+        return values
+    if kinds <= {int, float}:
+        return [None if value is None else float(value) for value in values]
+    return values if kinds <= {str} else [None if value is None else str(value) for value in values]
+
+
+def _need(module: str) -> Any:
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise WireError(f"this export needs the package {module.split('.')[0]}") from error
