@@ -6,7 +6,6 @@ Sub-commands are imported when they are used, so that ``--help`` and short comma
 from __future__ import annotations
 
 import importlib
-import os
 import shlex
 import subprocess
 import sys
@@ -17,7 +16,8 @@ import click
 
 from lab import playbook
 from lab.errors import LabError
-from lab.inventory import DEFAULT, Inventory
+from lab.inventory import Inventory
+from lab.options import inventory_option, results_option
 
 if TYPE_CHECKING:
     from lab.doctor import Finding
@@ -68,25 +68,6 @@ class Failure(click.ClickException):
         click.secho(f"dasklab: {self.message}", fg="red", err=True)
 
 
-inventory_option = click.option(
-    "-i",
-    "--inventory",
-    type=click.Path(path_type=Path),
-    default=lambda: Path(os.environ.get("DASKLAB_INVENTORY", DEFAULT)),
-    show_default="inventory/hosts.yml, or $DASKLAB_INVENTORY",
-    help="The inventory: machines, sizes, NICs, addresses, endpoint.",
-)
-
-
-results_option = click.option(
-    "--results",
-    type=click.Path(path_type=Path, file_okay=False),
-    default=lambda: Path(os.environ.get("DASKLAB_RESULTS", "results")),
-    show_default="./results, or $DASKLAB_RESULTS",
-    help="Where runs are kept.",
-)
-
-
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(package_name="dasklab", prog_name="dasklab")
 def main() -> None:
@@ -122,7 +103,7 @@ def plan(inventory: Path) -> None:
 @click.option("--check", is_flag=True, help="Only say what would be done, on the machines too.")
 @click.option("--diff", is_flag=True, help="Show each difference.")
 @click.option("--only", type=click.Choice(["provision", "configure"]), help="Only this part.")
-def up(inventory: Path, results: Path, check: bool, diff: bool, only: str | None) -> None:
+def up(inventory: Path, root: Path, check: bool, diff: bool, only: str | None) -> None:
     """Build the lab, or bring it to what the inventory says, and measure a baseline once."""
     lab = Inventory(inventory)
     options = [flag for flag, on in (("--check", check), ("--diff", diff)) if on]
@@ -131,15 +112,15 @@ def up(inventory: Path, results: Path, check: bool, diff: bool, only: str | None
     book = f"{only}.yml" if only else "lab.yml"
     _finish(playbook.run(book, inventory, options=[*options, "--skip-tags", "baseline"]))
     if not only and not check:
-        _baseline(lab, results)
+        _baseline(lab, root)
 
 
 @main.command()
 @inventory_option
 @results_option
-def baseline(inventory: Path, results: Path) -> None:
+def baseline(inventory: Path, root: Path) -> None:
     """Measure the lab as it is, once; say what was measured."""
-    _baseline(Inventory(inventory), results)
+    _baseline(Inventory(inventory), root)
 
 
 @main.command()
@@ -199,10 +180,10 @@ def doctor(inventory: Path) -> None:
     sys.exit(1 if bad else 0)
 
 
-def _baseline(lab: Inventory, results: Path) -> None:
+def _baseline(lab: Inventory, root: Path) -> None:
     from lab import baseline as measured
 
-    run, fresh = measured.ensure(lab, results)
+    run, fresh = measured.ensure(lab, root)
     click.echo("baseline: measured" if fresh else "baseline: found")
     measured.show(run)
 

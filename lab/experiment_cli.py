@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 
@@ -16,28 +15,11 @@ from lab import driver, experiment
 from lab import results as stored
 from lab.ansible_lab import AnsibleLab
 from lab.errors import LabError
-from lab.inventory import DEFAULT
 from lab.measures import Interval, answer
+from lab.options import inventory_option, results_option
 from lab.trials import Trial, estimate_s, plan
 
 COLOURS = {"ok": "green", "invalid": "yellow", "unsupported": "yellow", "failed": "red"}
-
-results_option = click.option(
-    "--results",
-    "root",
-    type=click.Path(path_type=Path, file_okay=False),
-    default=lambda: Path(os.environ.get("DASKLAB_RESULTS", "results")),
-    show_default="./results, or $DASKLAB_RESULTS",
-    help="Where runs are kept.",
-)
-inventory_option = click.option(
-    "-i",
-    "--inventory",
-    type=click.Path(path_type=Path),
-    default=lambda: Path(os.environ.get("DASKLAB_INVENTORY", DEFAULT)),
-    show_default="inventory/hosts.yml, or $DASKLAB_INVENTORY",
-    help="The lab to run on.",
-)
 
 
 @click.command()
