@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from lab.errors import LabError
+from lab.explain import validate
 from lab.inventory import Inventory
 from lab.privileges import Needs, missing, needed, pveum_lines
 from lab.proxmox import Endpoint, Pve, check_storages
-from lab.topology import Vm, validate
+from lab.topology import Vm
 
 CONTROLLER_TOOLS = {"ssh": "openssh-client", "ssh-keygen": "openssh-client"}
 

@@ -14,21 +14,15 @@ from pathlib import Path
 from typing import Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from lab.errors import LabError
-from lab.explain import allowed_parameters, first_mistake
+from lab.explain import Strict, allowed_parameters, first_mistake
 
 EXPERIMENTS = Path(__file__).parent / "experiments"
 WORKLOADS = Path(__file__).parent / "workloads"
 Scalar = bool | int | float | str
 Metric = Literal["compute_s", "us_per_task", "transfer_mb", "rtt_ms", "throughput_mbit", "udp_mbit", "frames"]
-
-
-class Strict(BaseModel):
-    """A type that touches a file: unknown keys are refused, values are not changed afterwards."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class Link(Strict):

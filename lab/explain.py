@@ -1,18 +1,44 @@
-"""Turn a validation error into the one line that a user can act on: key, what is wrong, what is allowed."""
+"""Types that touch a file are validated on the way in; what is wrong is told in one line."""
 
 from __future__ import annotations
 
 import ast
 from pathlib import Path
 from types import UnionType
-from typing import Any, Union, get_args, get_origin
+from typing import Any, TypeVar, Union, get_args, get_origin
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from lab.errors import LabError
+
+
+class Strict(BaseModel):
+    """A type that touches a file: unknown keys are refused, values are not changed afterwards."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+T = TypeVar("T", bound=BaseModel)
+
+
+def validate(kind: type[T], value: Any, where: str) -> T:
+    """Return ``value`` as ``kind``.
+
+    Raises:
+        LabError: one line that names the place, the key, what was given and what is allowed.
+    """
+    try:
+        return kind.model_validate(value)
+    except ValidationError as error:
+        raise LabError(f"{where}: {first_mistake(error, kind)}") from None
 
 
 def first_mistake(error: ValidationError, model: type[BaseModel]) -> str:
     """The first mistake in words, and how many more there are. A misspelt key comes first."""
-    ordered = sorted(error.errors(), key=lambda mistake: mistake["type"] != "extra_forbidden")
+    errors = error.errors()
+    # a tuple whose only entry is wrong is also called empty: that adds nothing
+    told = [e for e in errors if e["type"] != "too_short" or e["input"] in ([], {}, ())]
+    ordered = sorted(told, key=lambda mistake: mistake["type"] != "extra_forbidden")
     mistakes = [_sentence(mistake, model) for mistake in ordered]
     unique = list(dict.fromkeys(mistakes))
     more = f" (and {len(unique) - 1} more)" if len(unique) > 1 else ""
@@ -68,6 +94,8 @@ def _step(here: Any, part: Any) -> Any:
         here = here.model_fields[part].annotation
     elif get_origin(here) is dict:
         here = get_args(here)[1]
+    elif get_origin(here) in (tuple, list):
+        here = get_args(here)[0]
     if get_origin(here) in (Union, UnionType):
         here = next(arg for arg in get_args(here) if arg is not type(None))
     return here

@@ -16,6 +16,7 @@ import click
 from lab import driver, experiment_cli
 from lab.ansible_lab import AnsibleLab
 from lab.errors import LabError
+from lab.options import inventory_option
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -31,7 +32,7 @@ ROOT = Path(__file__).resolve().parent.parent
 @click.option(
     "--results", "root", type=click.Path(path_type=Path), default=ROOT / "results", show_default=True
 )
-@experiment_cli.inventory_option
+@inventory_option
 @click.pass_context
 def main(context: click.Context, /, resume: Path | None, inventory: Path, **options: object) -> None:
     """Measure RTT, throughput and compute time with five NICs: VirtIO, VirtIO 10G and 1G, E1000, RTL8139.

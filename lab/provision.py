@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from lab.explain import validate
 from lab.plan import SeenVm, Step, plan, plan_removal, render
 from lab.proxmox import Endpoint, Pve, observe
-from lab.topology import Lab, NicOverride, Vm, validate
+from lab.topology import Lab, NicOverride, Vm
 
 
 @dataclass(frozen=True)

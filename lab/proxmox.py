@@ -21,8 +21,9 @@ from proxmoxer.core import ResourceException
 from pydantic import Field
 
 from lab.errors import LabError
+from lab.explain import Strict
 from lab.plan import Chain, Change, Observed, SeenVm, Step
-from lab.topology import Lab, Strict
+from lab.topology import Lab
 
 TASK_OK = re.compile(r"^(OK|WARNINGS: \d+)$")
 LOCKED = re.compile(r"can't lock file|VM is locked|got timeout")

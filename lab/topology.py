@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from ipaddress import IPv4Address, IPv4Interface
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field
 
 from lab.errors import LabError
+from lab.explain import Strict
 
 NicModel = Literal["virtio", "e1000", "rtl8139"]
 NIC_MODELS: tuple[NicModel, ...] = ("virtio", "e1000", "rtl8139")
@@ -23,12 +24,6 @@ LAB_SLOT = 1  # net1 is the link under test
 MIB = 1024 * 1024
 Mac = Annotated[str, Field(pattern=r"^[0-9A-Fa-f][02468ACEace](:[0-9A-Fa-f]{2}){5}$")]
 DnsName = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")]
-
-
-class Strict(BaseModel):
-    """Base of everything that is read from a file: unknown keys are refused, values do not change."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class Nic(Strict):
@@ -107,31 +102,6 @@ class Lab(Strict):
             )
         vms = tuple(vm.with_lab_nic(overrides[vm.name]) if vm.name in overrides else vm for vm in self.vms)
         return self.model_copy(update={"vms": vms})
-
-
-T = TypeVar("T", bound=BaseModel)
-
-
-def validate(kind: type[T], value: Any, where: str) -> T:
-    """Validate ``value`` as ``kind``; the error names the place, the value and what is allowed.
-
-    Raises:
-        LabError: one line for all that is wrong.
-    """
-    try:
-        return kind.model_validate(value)
-    except ValidationError as error:
-        raise LabError("; ".join(f"{where}: {describe(item)}" for item in error.errors())) from None
-
-
-def describe(item: Mapping[str, Any]) -> str:
-    """One line for one of pydantic's error records: key, what is wrong, what was given."""
-    key = ".".join(str(part) for part in item["loc"])
-    if item["type"] == "extra_forbidden":
-        return f"{key}: unknown key"
-    if item["type"] == "missing":
-        return f"{key}: is missing"
-    return f"{key}: {item['msg'][0].lower()}{item['msg'][1:]} (given: {item['input']!r})"
 
 
 def check_unique(lab: Lab) -> None:

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from lab.errors import LabError
+from lab.explain import validate
 from lab.inventory import DEFAULT, Inventory
 from lab.plan import Observed, plan
-from lab.topology import Vm, check_unique, validate
+from lab.topology import Vm, check_unique
 from tests.unit.samples import LAB
 
 

@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lab.errors import LabError
+from lab.explain import validate
 from lab.topology import (
     Lab,
     Nic,
@@ -15,7 +16,6 @@ from lab.topology import (
     net_to_pve,
     rate_from_pve,
     rate_to_pve,
-    validate,
 )
 from tests.unit.samples import LAB, vm
 
@@ -59,9 +59,9 @@ def test_nics_that_differ_are_seen_to_differ(other: str) -> None:
 @pytest.mark.parametrize(
     ("key", "value", "told"),
     [
-        ("model", "e100", "nics.0.model: input should be 'virtio', 'e1000' or 'rtl8139' (given: 'e100')"),
-        ("rate_mbit", -1, "nics.0.rate_mbit: input should be greater than or equal to 0 (given: -1)"),
-        ("speed", 1, "nics.0.speed: unknown key"),
+        ("model", "e100", "nics.0.model: 'e100' is not allowed; allowed: virtio, e1000, rtl8139"),
+        ("rate_mbit", -1, "nics.0.rate_mbit: should be greater than or equal to 0, got -1"),
+        ("speed", 1, "nics.0.speed: unknown key; allowed: model, mac, bridge, address, gateway, rate_mbit"),
         ("mac", "03:00:00:00:00:01", "nics.0.mac: string should match pattern"),
     ],
 )
