@@ -11,14 +11,17 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import threading
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from lab.minipve import process
+from lab.minipve.files import write_atomic
 from lab.minipve.paths import Paths
 
 DEVICE = Path("/dev/kvm")
+_one_probe = threading.Lock()  # five machines started at once need one answer
 PATIENCE_S = 4.0
 MODEL = "qemu64,+ssse3,+sse4.1,+sse4.2,+popcnt"
 REACHED = "Unable to mount root fs"
@@ -33,17 +36,17 @@ class Accel:
 
 
 def probe(paths: Paths) -> Accel:
-    """The accelerator for this host; probed once a boot of the host, then remembered in the state."""
-    memory, key = paths.state / "accel.json", _key()
-    if memory.exists():
-        known = json.loads(memory.read_text())
-        if known.pop("key") == key:
-            return Accel(**known)
-    accel = _probe(paths)
-    if accel is None:
-        return Accel("tcg", "KVM is not tried yet: there is no kernel to try it with")
-    memory.parent.mkdir(parents=True, exist_ok=True)
-    memory.write_text(json.dumps({"key": key, **asdict(accel)}))
+    """The accelerator for this host; probed once a boot of the host, then remembered for all instances."""
+    memory, key = paths.cache / "accel.json", _key()
+    with _one_probe:
+        if memory.exists():
+            known = json.loads(memory.read_text())
+            if known.pop("key") == key:
+                return Accel(**known)
+        accel = _probe(paths)
+        if accel is None:
+            return Accel("tcg", "KVM is not tried yet: there is no kernel to try it with")
+        write_atomic(memory, json.dumps({"key": key, **asdict(accel)}))
     return accel
 
 

@@ -29,14 +29,28 @@ _DEFAULT_HOTPLUG = "network,disk,usb"
 
 def stage(node: Node, task: Task, vmid: int, config: VmConfig, wanted: dict[str, str]) -> None:
     """Make the volumes of new drives and put everything into the pending section."""
-    for name, value in wanted.items():
-        if drives.is_slot(name):
-            value = drives.create(node, task, vmid, name, drives.parse(name, value))
+    made = _make_volumes(node, task, vmid, wanted)
+    for name, value in (wanted | made).items():
         config.deleted = [key for key in config.deleted if key != name]
         if config.options.get(name) == value:
             config.pending.pop(name, None)
         else:
             config.pending[name] = value
+
+
+def _make_volumes(node: Node, task: Task, vmid: int, wanted: dict[str, str]) -> dict[str, str]:
+    """The drives of ``wanted`` with their volumes made; all of them or none."""
+    made: dict[str, str] = {}
+    slots = {name: drives.parse(name, value) for name, value in wanted.items() if drives.is_slot(name)}
+    try:
+        for name, drive in slots.items():
+            made[name] = drives.create(node, task, vmid, name, drive)
+    except BaseException:
+        for name, value in made.items():
+            if drives.is_new(slots[name]):
+                _free(node, name, value)
+        raise
+    return made
 
 
 def stage_removal(node: Node, config: VmConfig, names: Iterable[str]) -> None:

@@ -11,7 +11,7 @@ import sys
 
 from aiohttp import web
 
-from lab.minipve import instance, launch, net, server, tls
+from lab.minipve import instance, net, server, tls
 from lab.minipve.node import Node
 from lab.minipve.paths import Paths
 from lab.minipve.watch import Watch
@@ -25,7 +25,6 @@ def run(paths: Paths, fd: int, ready_fd: int | None, pool: str, management: str,
     Every 401 waits ``delay_s`` first. ``ready_fd`` is told when the endpoint answers.
     """
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", stream=sys.stderr)
-    launch.hold(paths)
     node = Node(paths)
     instance.set_up(node, pool, management)
     net.reload(paths)

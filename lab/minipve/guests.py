@@ -162,7 +162,8 @@ def destroy(node: Node, task: Task, vmid: int, skiplock: bool, unreferenced: boo
             raise ApiError(f"VM {vmid} is running - destroy failed")
         owned = [volid for _, volid in drives.volumes(config.options, vmid)]
         if unreferenced or config.options.get("lock") in ("create", "clone"):
-            owned += [volid for volid in node.storage.of_vm(vmid) if volid not in owned]
+            known = {node.storage.path(volid) for volid in owned}
+            owned += [v for v in node.storage.of_vm(vmid) if node.storage.path(v) not in known]
         for volid in owned:
             if storage.parse(volid).is_base and node.storage.users_of(volid):
                 raise ApiError(f"base volume '{volid}' is still in use by linked cloned")

@@ -53,7 +53,7 @@ def facts(paths: Paths) -> dict[str, Any]:
 
 
 def _claim(paths: Paths) -> int | None:
-    """Take the endpoint's lock; returns its file descriptor, or None when an endpoint has it."""
+    """Take the instance for this process; returns the lock's descriptor, or None when another has it."""
     paths.run.mkdir(parents=True, exist_ok=True)
     paths.state.chmod(0o700)
     handle = os.open(lock_file(paths), os.O_RDWR | os.O_CREAT, 0o600)
@@ -62,17 +62,13 @@ def _claim(paths: Paths) -> int | None:
     except BlockingIOError:
         os.close(handle)
         return None
+    process.remember(os.getpid(), lock_file(paths))  # exec keeps the process, and with it the lock
     return handle
 
 
 def is_running(paths: Paths) -> bool:
     """True while an endpoint (answering or just starting) holds the instance."""
-    if not lock_file(paths).exists():
-        return False
-    handle = _claim(paths)
-    if handle is not None:
-        os.close(handle)
-    return handle is None
+    return process.recall(lock_file(paths)) is not None
 
 
 def answers(paths: Paths, timeout_s: float = 5.0) -> bool:
@@ -196,8 +192,3 @@ def _end_endpoint(paths: Paths) -> None:
     pid = process.recall(lock_file(paths))
     if pid is not None:
         process.end(pid)
-
-
-def hold(paths: Paths) -> None:
-    """Say in the lock file which process the endpoint is."""
-    process.remember(os.getpid(), lock_file(paths))

@@ -6,11 +6,13 @@ Callers hold the VM's file lock where the state changes.
 from __future__ import annotations
 
 import re
+import time
 from functools import cache
 from typing import Any
 
 from lab.minipve import accel, hotplug, process, qemu, qmp, running
 from lab.minipve.node import Node
+from lab.minipve.process import MachineError
 from lab.minipve.running import MachineState
 from lab.minipve.tasks import Task
 
@@ -44,8 +46,18 @@ def stop(node: Node, vmid: int) -> None:
 
 
 def shutdown(node: Node, vmid: int, timeout_s: float, force: bool, task: Task) -> None:
-    """Ask the guest to power off, with ``force`` stop it when it does not in time."""
-    qemu.shutdown(vmid, node.paths, timeout_s, force)
+    """Ask the guest to power off and wait; with ``force`` stop it when it does not in time."""
+    if not running_pid(node, vmid):
+        return
+    qemu.ask_to_power_off(vmid, node.paths)
+    deadline = time.monotonic() + timeout_s
+    while running_pid(node, vmid):
+        if time.monotonic() > deadline:
+            if force:
+                break
+            raise MachineError("VM quit/powerdown failed - got timeout")
+        task.wait(0.05)
+    stop(node, vmid)
 
 
 def reset(node: Node, vmid: int) -> None:

@@ -143,13 +143,14 @@ def shutdown(vmid: int, paths: Paths, timeout_s: float = 60, force: bool = False
     pid = running_pid(vmid, paths)
     if pid is None:
         return
-    _ask_to_power_off(vmid, paths)
+    ask_to_power_off(vmid, paths)
     if not process.ended(pid, timeout_s) and not force:
         raise MachineError("VM quit/powerdown failed - got timeout")
     stop(vmid, paths)
 
 
-def _ask_to_power_off(vmid: int, paths: Paths) -> None:
+def ask_to_power_off(vmid: int, paths: Paths) -> None:
+    """Ask the guest by its agent if that answers, else by the power button; does not wait."""
     if has_agent(vmid, paths) and qmp.agent_answers(vmid, paths):
         qmp.agent_tell(vmid, paths, "guest-shutdown")
     else:

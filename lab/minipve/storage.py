@@ -161,8 +161,9 @@ class Storage:
             file.parent.rmdir()
 
     def of_vm(self, vmid: int) -> list[str]:
-        """All image volumes that belong to a VM."""
-        return [str(row["volid"]) for row in self.images(vmid)]
+        """All images that belong to a VM, half-made ones too (linked clones without their base's name)."""
+        files = sorted((self.root / "images" / str(vmid)).glob("*"))
+        return [f"{NAME}:{vmid}/{file.name}" for file in files if _IMAGE_NAME.match(file.name)]
 
     def images(self, vmid: int | None) -> list[dict[str, Any]]:
         """Rows of the content list for disk images (of one VM)."""

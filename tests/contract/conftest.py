@@ -22,7 +22,8 @@ ROOT = Path(__file__).parents[2]
 
 def minipve(*words: str, state: Path) -> subprocess.CompletedProcess[str]:
     """Run ``python -m lab.minipve`` on the instance in ``state``."""
-    environment = os.environ | {"DASKLAB_STATE": str(state), "PYTHONPATH": str(ROOT)}
+    cache = str(state.with_name("cache"))  # without a guest's kernel in it: no probe of KVM takes its seconds
+    environment = os.environ | {"DASKLAB_STATE": str(state), "DASKLAB_CACHE": cache, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-m", "lab.minipve", *words]
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
 

@@ -1,8 +1,8 @@
 """Replay of request and response pairs recorded from a real Proxmox VE 9.2, in their order, over HTTPS.
 
 ``tests/data/pve/recorded.json`` holds their facts: request, status, reason phrase, error texts, and the
-answer's keys and values (``<number>``, ``<str>``, ``<mac>`` ... where the value is the recorder's own). A pair
-that is not replayed says why.
+answer's keys and values (``<number>``, ``<str>``, ``<mac>`` ... where the value is the recorder's own). A
+pair that is not replayed says why.
 """
 
 from __future__ import annotations

@@ -1,0 +1,179 @@
+"""Who may do what: the lab's least-privilege token, and PVE's words when a privilege is missing."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+from proxmoxer import ProxmoxAPI
+from proxmoxer.core import AuthenticationError
+
+from lab import privileges
+from lab.minipve.access import Access
+from lab.minipve.tickets import LIFETIME_S, Tickets
+from tests.contract.endpoint import Endpoint, refused
+
+
+def test_the_token_has_what_the_lab_needs(endpoint: Endpoint) -> None:
+    needs = privileges.needed(endpoint.pool, endpoint.node, ["local"], [endpoint.bridge], major=9)
+    granted = {path: endpoint.api().access.permissions.get(path=path)[path] for path in needs}
+    assert privileges.missing(needs, granted) == {}
+
+
+def test_the_token_has_nothing_else(ours: Endpoint) -> None:
+    everything = ours.api().access.permissions.get()
+    assert "/" not in everything
+    assert "/access" not in everything
+    error = refused(ours.api().access.permissions.get, userid="root@pam")
+    assert error.content == "Permission check failed (/access, Sys.Audit)"
+
+
+def test_outside_its_pool_the_token_creates_nothing(endpoint: Endpoint, vmid: int) -> None:
+    error = refused(endpoint.api().nodes(endpoint.node).qemu.post, vmid=vmid)
+    assert (error.status_code, error.content) == (403, "Permission check failed")
+
+
+def test_tags_at_creation_fail_for_pool_rights(endpoint: Endpoint, vmid: int) -> None:
+    upid = endpoint.api().nodes(endpoint.node).qemu.post(vmid=vmid, pool=endpoint.pool, tags="a", memory=32)
+    text = f"403 Permission check failed (/vms/{vmid}, VM.Config.Options)"
+    assert endpoint.failed(upid) == text
+    assert refused(endpoint.vm(vmid).config.get).status_code == 403
+
+
+def test_a_bridge_needs_sdn_use(endpoint: Endpoint, vmid: int) -> None:
+    post = endpoint.api().nodes(endpoint.node).qemu.post
+    error = refused(post, vmid=vmid, pool=endpoint.pool, net0="virtio,bridge=vmbr77")
+    assert error.content == "Permission check failed (/sdn/zones/localnetwork/vmbr77, SDN.Use)"
+    error = refused(post, vmid=vmid, pool=endpoint.pool, net0=f"virtio,bridge={endpoint.bridge}x,tag=7")
+    assert error.content == f"Permission check failed (/sdn/zones/localnetwork/{endpoint.bridge}x/7, SDN.Use)"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"args": "-foo"}, "only root can set 'args' config"),
+        ({"startup": "order=1"}, "Permission check failed (/, Sys.Modify)"),
+        ({"serial0": "/dev/ttyS0"}, "only root can set 'serial0' config for real devices"),
+    ],
+)
+def test_root_only_options(endpoint: Endpoint, vmid: int, options: dict[str, Any], message: str) -> None:
+    error = refused(endpoint.api().nodes(endpoint.node).qemu.post, vmid=vmid, pool=endpoint.pool, **options)
+    assert error.content == message
+
+
+class Actor:
+    """A user of its own with exactly the privileges that a test gives it."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self.endpoint, self.root = endpoint, endpoint.root()
+        self.root.access.users.post(userid="actor@pve", password="actor-secret")
+        self.root.access.roles.post(roleid="Acting", privs="")
+
+    def allow(self, path: str, *privs: str, propagate: int = 1) -> None:
+        self.root.access.roles("Acting").put(privs=",".join(privs))
+        self.root.access.acl.put(path=path, users="actor@pve", roles="Acting", propagate=propagate)
+
+    def api(self) -> Any:
+        e = self.endpoint
+        return ProxmoxAPI(
+            e.host, port=e.port, user="actor@pve", password="actor-secret", verify_ssl=e.ca_file
+        )
+
+    def remove(self) -> None:
+        self.root.access.users("actor@pve").delete()
+        self.root.access.roles("Acting").delete()
+
+
+@pytest.fixture
+def actor(ours: Endpoint) -> Any:
+    made = Actor(ours)
+    yield made
+    made.remove()
+
+
+def test_the_first_missing_privilege_is_named(actor: Actor, vmid: int) -> None:
+    actor.endpoint.create(vmid)
+    vm = actor.api().nodes(actor.endpoint.node).qemu(vmid)
+    assert refused(vm.config.get).content == f"Permission check failed (/vms/{vmid}, VM.Audit)"
+    options = (
+        "VM.Config.Disk|VM.Config.CDROM|VM.Config.CPU|VM.Config.Memory|VM.Config.Network|VM.Config.HWType"
+    )
+    text = f"Permission check failed (/vms/{vmid}, {options}|VM.Config.Options|VM.Config.Cloudinit)"
+    assert refused(vm.config.put, cores=2).content == text
+    actor.allow(f"/vms/{vmid}", "VM.Audit", "VM.Config.CPU")
+    vm.config.put(cores=2)
+    assert vm.config.get()["cores"] == 2
+    assert (
+        refused(vm.config.put, memory=64).content
+        == f"Permission check failed (/vms/{vmid}, VM.Config.Memory)"
+    )
+    text = f"Permission check failed (/vms/{vmid}, VM.Config.Cloudinit|VM.Config.Network)"
+    assert refused(vm.config.put, ciuser="x").content == text
+    assert refused(vm.status.start.post).content == f"Permission check failed (/vms/{vmid}, VM.PowerMgmt)"
+
+
+def test_rights_come_through_the_pool_and_stop_without_propagation(actor: Actor, vmid: int) -> None:
+    actor.endpoint.create(vmid)
+    vm = actor.api().nodes(actor.endpoint.node).qemu(vmid)
+    actor.allow(f"/pool/{actor.endpoint.pool}", "VM.Audit")
+    assert vm.config.get()["digest"]
+    actor.remove()
+    actor.__init__(actor.endpoint)  # type: ignore[misc]
+    actor.allow("/vms", "VM.Audit", propagate=0)
+    assert refused(actor.api().nodes(actor.endpoint.node).qemu(vmid).config.get).status_code == 403
+
+
+def test_a_nearer_entry_replaces_those_above(actor: Actor) -> None:
+    actor.allow("/", "Sys.Audit", "VM.Audit")
+    actor.root.access.acl.put(path="/vms/500", users="actor@pve", roles="NoAccess")
+    got = actor.api().access.permissions
+    assert got.get(path="/vms/499")["/vms/499"] == {"Sys.Audit": 1, "VM.Audit": 1}
+    assert got.get(path="/vms/500")["/vms/500"] == {}
+
+
+def test_a_privsep_token_has_what_both_have(actor: Actor) -> None:
+    actor.allow("/", "Sys.Audit", "VM.Audit")
+    answer = actor.root.access.users("actor@pve").token("tt").post()
+    e = actor.endpoint
+    api = ProxmoxAPI(
+        e.host,
+        port=e.port,
+        user="actor@pve",
+        token_name="tt",
+        token_value=answer["value"],
+        verify_ssl=e.ca_file,
+    )
+    assert api.access.permissions.get() == {}
+    actor.root.access.acl.put(path="/vms", tokens="actor@pve!tt", roles="PVEVMAdmin")
+    assert api.access.permissions.get(path="/vms")["/vms"] == {"VM.Audit": 1}
+    assert refused(actor.root.access.users("actor@pve").token("tt").post).errors == {
+        "tokenid": "Token already exists."
+    }
+
+
+def test_a_pve_8_privilege_is_refused_as_pve_9_does(ours: Endpoint) -> None:
+    error = refused(ours.root().access.roles.post, roleid="Old", privs="VM.Monitor")
+    assert error.errors == {"privs": "invalid format - invalid privilege 'VM.Monitor'\n"}
+
+
+def test_a_disabled_user_and_a_changed_password(actor: Actor) -> None:
+    api = actor.api()
+    api.access.password.put(userid="actor@pve", password="another-secret")
+    with pytest.raises(AuthenticationError):
+        actor.api()
+    assert api.version.get()
+    actor.root.access.users("actor@pve").put(enable=0)
+    assert refused(api.version.get).status_code == 401
+
+
+def test_expired_tickets_are_refused(ours: Endpoint) -> None:
+    assert ours.state is not None
+    cluster = ours.state / "etc/pve"
+    tickets = Tickets(Access(cluster / "access.json"), cluster / "authkey")
+    for age_s, status in ((60, 200), (LIFETIME_S + 60, 401)):
+        ticket, _ = tickets.issue("root@pam", time.time() - age_s)
+        answer = ours.request("GET", "/version", {"Cookie": f"PVEAuthCookie={ticket}"})
+        assert answer.status_code == status
+    forged = ticket[:-8] + "AAAAAAA="
+    assert ours.request("GET", "/version", {"Cookie": f"PVEAuthCookie={forged}"}).status_code == 401

@@ -1,0 +1,94 @@
+"""Templates and clones: linked ones in parallel, full ones, what is renewed, what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.contract.endpoint import Endpoint, refused
+
+
+@pytest.fixture
+def template(endpoint: Endpoint, vmid: int) -> Iterator[int]:
+    endpoint.create(
+        vmid,
+        name="base",
+        scsi0="local:1",
+        ide2="local:cloudinit",
+        net0=f"virtio,bridge={endpoint.bridge},rate=2",
+        ipconfig0="ip=dhcp",
+    )
+    endpoint.vm(vmid).config.put(tags="lab")
+    endpoint.done(endpoint.vm(vmid).template.post())
+    yield vmid
+    for clone in range(vmid + 1, vmid + 6):
+        endpoint.remove(clone)
+
+
+def test_five_linked_clones_at_once(endpoint: Endpoint, template: int) -> None:
+    source = endpoint.vm(template).config.get()
+    assert source["template"] == 1
+    assert f"base-{template}-disk-0" in source["scsi0"]
+    new = range(template + 1, template + 6)
+    post = endpoint.vm(template).clone.post
+    upids = [post(newid=n, name=f"c{n}", pool=endpoint.pool) for n in new]
+    assert all("create linked clone" in " ".join(endpoint.done(upid)) for upid in upids)
+    clones: list[dict[str, Any]] = [endpoint.vm(n).config.get() for n in new]
+    for n, clone in zip(new, clones, strict=True):
+        assert (
+            clone["scsi0"] == f"local:{template}/base-{template}-disk-0.qcow2/{n}/vm-{n}-disk-0.qcow2,size=1G"
+        )
+        assert (clone["name"], clone["tags"], clone["ipconfig0"]) == (f"c{n}", "lab", "ip=dhcp")
+        assert clone["net0"].endswith(f",bridge={endpoint.bridge},rate=2")
+        assert "template" not in clone
+    for key in ("net0", "smbios1", "vmgenid", "ide2"):
+        assert len({clone[key] for clone in [source, *clones]}) == 6, key
+
+
+def test_a_template_in_use_cannot_be_removed(endpoint: Endpoint, template: int) -> None:
+    endpoint.done(endpoint.vm(template).clone.post(newid=template + 1, pool=endpoint.pool))
+    error = endpoint.failed(endpoint.vm(template).delete())
+    base = f"local:{template}/base-{template}-disk-0.qcow2"
+    assert error == f"base volume '{base}' is still in use by linked cloned"
+    assert endpoint.vm(template).config.get()["template"] == 1
+
+
+def test_a_full_clone_stands_alone(endpoint: Endpoint, template: int) -> None:
+    endpoint.done(endpoint.vm(template).clone.post(newid=template + 1, full=1, pool=endpoint.pool))
+    clone = endpoint.vm(template + 1).config.get()
+    assert clone["scsi0"] == f"local:{template + 1}/vm-{template + 1}-disk-0.qcow2,size=1G"
+    assert clone["name"] == "Copy-of-base"
+
+
+@pytest.mark.parametrize(
+    ("options", "status", "text"),
+    [
+        ({"storage": "local"}, 500, "parameter 'storage' not allowed for linked clones"),
+        ({"format": "qcow2"}, 500, "parameter 'format' not allowed for linked clones"),
+        ({"cores": 2}, 400, "Parameter verification failed."),
+        ({"pool": "nosuch"}, 403, "Permission check failed"),
+        ({"pool": None}, 403, "Permission check failed"),
+    ],
+)
+def test_refused_clones(
+    endpoint: Endpoint, template: int, options: dict[str, Any], status: int, text: str
+) -> None:
+    given = {"newid": template + 1, "pool": endpoint.pool} | options
+    error = refused(endpoint.vm(template).clone.post, **given)
+    assert (error.status_code, error.content) == (status, text)
+
+
+def test_a_taken_vmid(endpoint: Endpoint, template: int) -> None:
+    error = refused(endpoint.vm(template).clone.post, newid=template, pool=endpoint.pool)
+    assert error.content == f"unable to create VM {template}: config file already exists"
+
+
+def test_a_template_neither_starts_nor_becomes_one_again(endpoint: Endpoint, template: int) -> None:
+    assert (
+        endpoint.failed(endpoint.vm(template).status.start.post())
+        == "you can't start a vm if it's a template"
+    )
+    error = refused(endpoint.vm(template).template.post)
+    assert error.content == "you can't convert a template to a template"

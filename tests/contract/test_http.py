@@ -1,0 +1,84 @@
+"""The wire: headers, body shapes, forms and JSON, what is refused before a handler sees it."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+import requests
+
+from tests.contract.endpoint import Endpoint
+
+
+def test_version_and_node(endpoint: Endpoint) -> None:
+    assert endpoint.api().version.get()["version"][0] in "89"
+    row = endpoint.api().nodes.get()[0]
+    assert row["node"] == endpoint.node
+    assert row["status"] == "online"
+    assert len(row["ssl_fingerprint"].split(":")) == 32
+
+
+def test_headers(endpoint: Endpoint) -> None:
+    answer = endpoint.request("GET", "/version")
+    assert answer.headers["Server"] == "pve-api-daemon/3.0"
+    assert answer.headers["Content-Type"] == "application/json;charset=UTF-8"
+    assert answer.headers["Cache-Control"] == "max-age=0"
+    assert answer.headers["Pragma"] == "no-cache"
+
+
+def test_form_and_json_bodies_mean_the_same(endpoint: Endpoint) -> None:
+    path = f"/nodes/{endpoint.node}/qemu"
+    wrong = {"vmid": "abc", "onboot": "True"}
+    form = endpoint.request("POST", path, data=wrong).json()["errors"]
+    assert form == endpoint.request("POST", path, json=wrong).json()["errors"]
+    assert form["onboot"] == "type check ('boolean') failed - got 'True'"
+    real_boolean = endpoint.request("POST", path, json={"vmid": "abc", "onboot": True}).json()["errors"]
+    assert "onboot" not in real_boolean
+
+
+def test_query_overrides_body_and_dc_is_dropped(endpoint: Endpoint) -> None:
+    path = f"/nodes/{endpoint.node}/qemu?vmid=abc&_dc=1"
+    errors = endpoint.request("POST", path, data={"vmid": 100}).json()["errors"]
+    assert errors == {"vmid": "type check ('integer') failed - got 'abc'"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "status"), [("text/plain", 506), ("application/octet-stream", 506), ("application/json", 500)]
+)
+def test_bodies_of_other_kinds(endpoint: Endpoint, kind: str, status: int) -> None:
+    headers = endpoint.token | {"Content-Type": kind}
+    answer = endpoint.request("POST", f"/nodes/{endpoint.node}/qemu", headers, data="no such body")
+    assert answer.status_code == status
+
+
+def test_too_large_a_body(endpoint: Endpoint) -> None:
+    answer = endpoint.request("POST", f"/nodes/{endpoint.node}/qemu", data={"description": "x" * 600_000})
+    assert answer.status_code == 501
+
+
+def test_other_paths_and_formats(endpoint: Endpoint) -> None:
+    assert endpoint.request("GET", "/../../index.html").status_code == 501
+    assert endpoint.request("GET", "x/version").status_code == 501
+
+
+def test_a_wrong_container_is_named(endpoint: Endpoint) -> None:
+    answer = endpoint.request("GET", "/cluster/nextid", params={"vmid": ["100", "101"]})
+    assert answer.json()["errors"] == {"vmid": "type check ('integer') failed - got ARRAY"}
+
+
+def test_a_text_that_pve_cannot_print_breaks_the_connection_as_there(ours: Endpoint) -> None:
+    answer = ours.request("GET", "/pools", params={"poolid": "snow☃"})
+    assert answer.status_code == 596 or "invalid" in answer.text
+
+
+def test_reads_are_quick(ours: Endpoint) -> None:
+    session = requests.Session()
+    paths = ["/version", "/cluster/resources", f"/nodes/{ours.node}/qemu", f"/nodes/{ours.node}/storage"]
+    for path in [*paths, "/access/permissions", "/cluster/nextid", f"/nodes/{ours.node}/tasks"]:
+        taken = []
+        for _ in range(9):
+            began = time.perf_counter()
+            answer = session.get(ours.url + path, headers=ours.token, verify=ours.ca_file)
+            assert answer.status_code == 200
+            taken.append(time.perf_counter() - began)
+        assert sorted(taken)[len(taken) // 2] < 0.05, f"{path}: {sorted(taken)}"  # 20 ms on an idle machine

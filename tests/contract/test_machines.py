@@ -1,0 +1,207 @@
+"""Real QEMU processes, tiny ones without a disk: power, live NIC changes, what waits, locks, the agent."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.contract.endpoint import Endpoint, refused
+
+MAC = "02:DA:5C:00:00:07"
+
+
+@pytest.fixture
+def running(endpoint: Endpoint, vmid: int) -> Iterator[int]:
+    endpoint.create(vmid, name="tiny", net0=f"virtio={MAC},bridge={endpoint.bridge}", agent="enabled=1")
+    endpoint.done(endpoint.vm(vmid).status.start.post())
+    yield vmid
+
+
+def _inside(endpoint: Endpoint, *command: str) -> str:
+    """Run a command in the instance's network."""
+    assert endpoint.state is not None
+    words = [str(endpoint.state / "enter-shell"), "-c", " ".join(command)]
+    return subprocess.run(words, check=True, capture_output=True, text=True).stdout
+
+
+def test_state_and_counters_of_a_running_machine(endpoint: Endpoint, running: int) -> None:
+    status = endpoint.vm(running).status.current.get()
+    assert (status["status"], status["qmpstatus"], status["name"]) == ("running", "running", "tiny")
+    assert set(status["nics"]) == {f"tap{running}i0"}
+    assert set(status["nics"][f"tap{running}i0"]) == {"netin", "netout"}
+    assert status["maxmem"] == 32 * 2**20
+    rows = endpoint.api().nodes(endpoint.node).qemu.get()
+    row = next(row for row in rows if int(row["vmid"]) == running)
+    assert (row["status"], row["pid"]) == ("running", status["pid"])
+
+
+def test_suspend_resume_reset(endpoint: Endpoint, running: int) -> None:
+    status = endpoint.vm(running).status
+    endpoint.done(status.suspend.post())
+    assert status.current.get()["qmpstatus"] == "paused"
+    endpoint.done(status.resume.post())
+    assert status.current.get()["qmpstatus"] == "running"
+    endpoint.done(status.reset.post())
+
+
+def test_rate_changes_live_and_the_capture_of_both_directions_is_there(ours: Endpoint, running: int) -> None:
+    tap = f"tap{running}i0"
+    assert "htb" not in _inside(ours, "tc", "qdisc", "show", "dev", tap)
+    ours.vm(running).config.put(net0=f"virtio={MAC},bridge={ours.bridge},rate=0.125")
+    assert "htb 1:" in _inside(ours, "tc", "qdisc", "show", "dev", tap)
+    assert "rate 1048576bit" in _inside(ours, "tc", "class", "show", "dev", tap).replace(
+        "1048Kbit", "1048576bit"
+    )
+    assert "ingress" in _inside(ours, "tc", "qdisc", "show", "dev", tap)
+    assert not any("pending" in row for row in ours.vm(running).pending.get())
+    ours.vm(running).config.put(net0=f"virtio={MAC},bridge={ours.bridge}")
+    assert "htb" not in _inside(ours, "tc", "qdisc", "show", "dev", tap)
+
+
+def test_link_down_is_live(endpoint: Endpoint, running: int) -> None:
+    config = endpoint.vm(running).config
+    config.put(net0=f"virtio={MAC},bridge={endpoint.bridge},link_down=1")
+    assert "link_down=1" in config.get(current=1)["net0"]
+
+
+def test_without_hotplug_another_model_waits_for_the_next_start(endpoint: Endpoint, running: int) -> None:
+    vm, e1000 = endpoint.vm(running), f"e1000={MAC},bridge={endpoint.bridge}"
+    vm.config.put(hotplug="disk,usb")
+    vm.config.put(net0=e1000, cores=1, memory=48)
+    assert vm.config.get(current=1)["net0"].startswith("virtio")
+    assert vm.config.get()["net0"] == e1000
+    waiting = {row["key"]: row["pending"] for row in vm.pending.get() if "pending" in row}
+    assert waiting == {"net0": e1000, "memory": "48"}
+    vm.config.put(revert="memory")
+    vm.config.put(net0=f"{e1000},rate=1")
+    endpoint.done(vm.status.stop.post())
+    endpoint.done(vm.status.start.post())
+    assert vm.config.get(current=1)["net0"] == f"{e1000},rate=1"
+    assert vm.config.get(current=1)["memory"] == "32"
+
+
+def test_refusals_of_a_running_machine(endpoint: Endpoint, running: int) -> None:
+    vm = endpoint.vm(running)
+    assert endpoint.failed(vm.status.start.post()) == f"VM {running} already running"
+    assert refused(vm.delete).content == f"VM {running} is running - destroy failed"
+    assert refused(vm.template.post).content == "you can't convert a VM to template if VM is running"
+
+
+def test_a_bridge_that_does_not_exist_fails_at_start(ours: Endpoint, vmid: int) -> None:
+    ours.create(vmid)
+    ours.root().nodes(ours.node).qemu(vmid).config.put(net0="virtio,bridge=nosuch")
+    assert ours.failed(ours.vm(vmid).status.start.post()) == "bridge 'nosuch' does not exist"
+    assert ours.vm(vmid).status.current.get()["status"] == "stopped"
+    assert "tap" not in _inside(ours, "ip", "-br", "link")
+
+
+def test_a_silent_agent(endpoint: Endpoint, running: int) -> None:
+    error = refused(endpoint.vm(running).agent.ping.post)
+    assert (error.status_code, error.content) == (500, "QEMU guest agent is not running")
+
+
+def test_no_agent_configured(endpoint: Endpoint, vmid: int) -> None:
+    endpoint.create(vmid)
+    assert refused(endpoint.vm(vmid).agent.ping.post).content == f"VM {vmid} is not running"
+    endpoint.done(endpoint.vm(vmid).status.start.post())
+    assert refused(endpoint.vm(vmid).agent.ping.post).content == "No QEMU guest agent configured"
+
+
+def test_a_guest_that_does_not_power_off(endpoint: Endpoint, running: int) -> None:
+    vm = endpoint.vm(running)
+    vm.config.put(agent="enabled=0")
+    text = "VM quit/powerdown failed - got timeout"
+    assert endpoint.failed(vm.status.shutdown.post(timeout=1)) == text
+    endpoint.done(vm.status.shutdown.post(timeout=1, forceStop=1))
+    assert vm.status.current.get()["status"] == "stopped"
+
+
+def test_stop_overrules_a_shutdown_and_a_task_can_be_stopped(endpoint: Endpoint, running: int) -> None:
+    vm, tasks = endpoint.vm(running), endpoint.api().nodes(endpoint.node).tasks
+    vm.config.put(agent="enabled=0")
+    slow = vm.status.shutdown.post(timeout=60)
+    endpoint.done(vm.status.stop.post(**{"overrule-shutdown": 1}))
+    assert endpoint.failed(slow) == "received interrupt"
+    endpoint.done(vm.status.start.post())
+    slow = vm.status.shutdown.post(timeout=60)
+    tasks(slow).delete()
+    assert endpoint.failed(slow) == "received interrupt"
+    assert vm.status.current.get()["status"] == "running"
+
+
+def test_a_held_file_lock(endpoint: Endpoint, running: int) -> None:
+    vm = endpoint.vm(running)
+    vm.config.put(agent="enabled=0")
+    slow = vm.status.shutdown.post(timeout=20)
+    time.sleep(0.3)
+    began = time.monotonic()
+    error = refused(vm.config.put, onboot=1)
+    assert 9 < time.monotonic() - began < 12
+    path = f"/var/lock/qemu-server/lock-{running}.conf"
+    assert error.content == f"can't lock file '{path}' - got timeout"
+    endpoint.api().nodes(endpoint.node).tasks(slow).delete()
+
+
+def test_a_locked_machine(ours: Endpoint, running: int) -> None:
+    root = ours.root().nodes(ours.node).qemu(running)
+    root.config.put(lock="backup")
+    assert refused(ours.vm(running).config.put, onboot=0).content == "VM is locked (backup)"
+    assert ours.failed(ours.vm(running).status.stop.post()) == "VM is locked (backup)"
+    assert refused(ours.vm(running).config.put, skiplock=1, delete="lock").errors == {
+        "skiplock": "Only root may use this option."
+    }
+    root.config.put(skiplock=1, delete="lock")
+
+
+def test_qemu_killed_from_outside_is_noticed_and_said(ours: Endpoint, running: int) -> None:
+    assert ours.state is not None
+    os.kill(ours.vm(running).status.current.get()["pid"], signal.SIGKILL)
+    deadline = time.monotonic() + 5
+    log = ours.state / "log/endpoint.log"
+    while f"VM {running}: QEMU was killed" not in log.read_text():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    assert ours.vm(running).status.current.get()["status"] == "stopped"
+    assert f"tap{running}" not in _inside(ours, "ip", "-br", "link")
+    ours.done(ours.vm(running).status.start.post())
+
+
+def test_two_clients_start_one_machine_once(endpoint: Endpoint, vmid: int) -> None:
+    endpoint.create(vmid)
+    results: list[str] = []
+
+    def start() -> None:
+        results.append(endpoint.wait(endpoint.vm(vmid).status.start.post())["exitstatus"])
+
+    clients = [threading.Thread(target=start) for _ in range(3)]
+    for client in clients:
+        client.start()
+    for client in clients:
+        client.join()
+    assert sorted(results) == sorted(["OK", *[f"VM {vmid} already running"] * 2])
+
+
+def test_cloudinit_dump_and_the_seed(ours: Endpoint, vmid: int) -> None:
+    ours.create(
+        vmid, name="seeded", ide2="local:cloudinit", ciuser="root", ipconfig0="ip=10.0.0.9/24", ciupgrade=0
+    )
+    vm: Any = ours.vm(vmid)
+    vm.config.put(net0=f"virtio={MAC},bridge={ours.bridge}")
+    user = vm.cloudinit.dump.get(type="user")
+    assert "hostname: seeded" in user
+    assert "package_upgrade" not in user
+    assert f"mac_address: '{MAC.lower()}'" in vm.cloudinit.dump.get(type="network")
+    before = vm.cloudinit.dump.get(type="meta")
+    vm.config.put(net0=f"virtio={MAC},bridge={ours.bridge},rate=1")
+    assert vm.cloudinit.dump.get(type="meta") == before
+    vm.cloudinit.put()
+    assert ours.state is not None
+    assert list(Path(ours.state / "seeds").iterdir())

@@ -1,0 +1,81 @@
+"""Pools and their members; who sees which task, logs and their pages."""
+
+from __future__ import annotations
+
+from tests.contract.endpoint import Endpoint, refused
+
+
+def test_a_pool_and_its_members(ours: Endpoint, vmid: int) -> None:
+    root = ours.root()
+    root.pools.post(poolid="second", comment="for a test")
+    ours.create(vmid)
+    members = root.pools.get(poolid=ours.pool)[0]["members"]
+    assert vmid in [row["vmid"] for row in members]
+    error = refused(root.pools.put, poolid="second", vms=str(vmid))
+    assert error.content == f"VM {vmid} belongs already to pool '{ours.pool}' and 'allow-move' is not set"
+    root.pools.put(poolid="second", vms=str(vmid), **{"allow-move": 1})
+    assert refused(ours.vm(vmid).config.get).status_code == 403
+    error = refused(root.pools.delete, poolid="second")
+    assert error.content == f"delete pool failed: pool 'second' is not empty (contains VM {vmid})"
+    root.pools.put(poolid=ours.pool, vms=str(vmid), **{"allow-move": 1})
+    root.pools.delete(poolid="second")
+    assert refused(root.pools.get, poolid="second").content == "pool 'second' does not exist"
+    assert refused(root.pools.post, poolid=ours.pool).status_code == 500
+
+
+def test_a_destroyed_vm_leaves_its_pool(ours: Endpoint, vmid: int) -> None:
+    ours.create(vmid)
+    ours.done(ours.vm(vmid).delete())
+    assert ours.root().pools.get(poolid=ours.pool)[0]["members"] == []
+
+
+def test_task_logs_come_in_pages(endpoint: Endpoint, vmid: int) -> None:
+    endpoint.create(vmid)
+    upid = endpoint.vm(vmid).config.post(onboot=1)
+    endpoint.wait(upid)
+    path = f"/nodes/{endpoint.node}/tasks/{upid}/log"
+    whole = endpoint.request("GET", path, params={"limit": 0}).json()
+    assert whole["total"] == len(whole["data"])
+    assert whole["data"][-1] == {"n": whole["total"], "t": "TASK OK"}
+    page = endpoint.request("GET", path, params={"start": 1, "limit": 1}).json()["data"]
+    assert page == whole["data"][1:2]
+
+
+def test_unknown_and_malformed_upids(endpoint: Endpoint) -> None:
+    tasks = endpoint.api().nodes(endpoint.node).tasks
+    unknown = f"UPID:{endpoint.node}:0000009A:000549BF:6B00FC86:qmcreate:100:root@pam:"
+    token = f"{endpoint.user}!{endpoint.token_id}"
+    mine = unknown.replace("root@pam", token)
+    assert refused(tasks(mine).status.get).errors == {"upid": "no such task"}
+    assert refused(tasks("UPID:nonsense").status.get).errors == {"upid": "unable to parse worker upid"}
+
+
+def test_others_tasks_are_seen_only_with_sys_audit(ours: Endpoint, vmid: int) -> None:
+    ours.create(vmid)
+    upid = ours.vm(vmid).config.post(onboot=1)
+    ours.wait(upid)
+    root = ours.root()
+    root.access.users.post(userid="watcher@pve", password="watcher-secret")
+    secret = root.access.users("watcher@pve").token("see").post(privsep=0)["value"]
+    headers = {"Authorization": f"PVEAPIToken=watcher@pve!see={secret}"}
+    path = f"/nodes/{ours.node}/tasks"
+    assert ours.request("GET", path, headers).json()["data"] == []
+    answer = ours.request("GET", f"{path}/{upid}/status", headers)
+    assert answer.reason == f"Permission check failed (/nodes/{ours.node}, Sys.Audit)"
+    root.access.acl.put(path=f"/nodes/{ours.node}", users="watcher@pve", roles="PVEAuditor")
+    assert upid in [row["upid"] for row in ours.request("GET", path, headers).json()["data"]]
+    root.access.users("watcher@pve").delete()
+
+
+def test_the_list_of_tasks_and_its_filters(endpoint: Endpoint, vmid: int) -> None:
+    endpoint.create(vmid)
+    endpoint.failed(endpoint.vm(vmid).resize.put(disk="scsi9", size="1G"))
+    tasks = endpoint.api().nodes(endpoint.node).tasks
+    mine = tasks.get(vmid=vmid)
+    assert [row["type"] for row in mine][:2] == ["resize", "qmcreate"]
+    assert mine[0]["status"] == "disk 'scsi9' does not exist"
+    wrong = tasks.get(vmid=vmid, errors=1)
+    assert wrong[0]["type"] == "resize"
+    assert "OK" not in {row["status"] for row in wrong}
+    assert [row["type"] for row in tasks.get(vmid=vmid, typefilter="qmcreate", limit=1)] == ["qmcreate"]
+    assert tasks.get(vmid=vmid, source="active") == []

@@ -1,0 +1,164 @@
+"""The storage: upload, download by URL, checksums, names, content, removal; and a disk that is full."""
+
+from __future__ import annotations
+
+import hashlib
+import http.server
+import os
+import subprocess
+import threading
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from tests.contract.conftest import minipve, serve
+from tests.contract.endpoint import Endpoint, refused
+
+
+@pytest.fixture(scope="module")
+def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A qcow2 of 12 MiB with something in it: large enough for proxmoxer to stream it."""
+    directory = tmp_path_factory.mktemp("image")
+    (directory / "raw").write_bytes(os.urandom(12 * 2**20))
+    target = directory / "my image.qcow2"
+    command = ["qemu-img", "convert", "-f", "raw", "-O", "qcow2", directory / "raw", target]
+    subprocess.run(command, check=True)
+    return target
+
+
+@pytest.fixture
+def store(endpoint: Endpoint) -> Iterator[object]:
+    yield endpoint.api().nodes(endpoint.node).storage("local")
+    for row in endpoint.api().nodes(endpoint.node).storage("local").content.get(content="import"):
+        if "my_image" in row["volid"]:
+            endpoint.done(endpoint.api().nodes(endpoint.node).storage("local").content(row["volid"]).delete())
+
+
+def test_the_storage_is_listed(endpoint: Endpoint) -> None:
+    row = next(r for r in endpoint.api().nodes(endpoint.node).storage.get() if r["storage"] == "local")
+    assert (row["type"], row["active"], row["enabled"]) == ("dir", 1, 1)
+    assert {"images", "import"} <= set(row["content"].split(","))
+    assert row["avail"] < row["total"]
+
+
+def test_upload_import_and_removal(endpoint: Endpoint, store: object, image: Path, vmid: int) -> None:
+    local = endpoint.api().nodes(endpoint.node).storage("local")
+    with image.open("rb") as stream:
+        log = endpoint.done(local.upload.post(content="import", filename=stream))
+    assert "finished file import successfully" in log[-2]
+    row = next(r for r in local.content.get(content="import") if r["volid"] == "local:import/my_image.qcow2")
+    assert (row["format"], row["size"]) == ("qcow2", image.stat().st_size)
+    endpoint.create(vmid, scsi0="local:0,import-from=local:import/my_image.qcow2,discard=on")
+    assert (
+        endpoint.vm(vmid).config.get()["scsi0"] == f"local:{vmid}/vm-{vmid}-disk-0.qcow2,discard=on,size=12M"
+    )
+
+
+def test_upload_with_a_checksum(endpoint: Endpoint, store: object, image: Path) -> None:
+    local = endpoint.api().nodes(endpoint.node).storage("local")
+    good = hashlib.sha256(image.read_bytes()).hexdigest()
+    for checksum, fine in ((good, True), ("0" * 64, False)):
+        with image.open("rb") as stream:
+            given = {"checksum": checksum, "checksum-algorithm": "sha256"}
+            upid = local.upload.post(content="import", filename=stream, **given)
+        if fine:
+            endpoint.done(upid)
+        else:
+            assert endpoint.failed(upid).startswith("checksum mismatch")
+
+
+@pytest.mark.parametrize(
+    ("content", "name", "errors"),
+    [
+        ("import", "x.img", {"filename": "wrong file extension"}),
+        ("iso", "x.qcow2", {"filename": "wrong file extension"}),
+        ("snippets", "x.yaml", {"content": "value 'snippets' does not have a value in the enumeration"}),
+    ],
+)
+def test_refused_uploads(endpoint: Endpoint, content: str, name: str, errors: dict[str, str]) -> None:
+    path = f"/nodes/{endpoint.node}/storage/local/upload"
+    answer = endpoint.request("POST", path, data={"content": content}, files={"filename": (name, b"data")})
+    assert answer.status_code == 400
+    for key, text in errors.items():
+        assert text in answer.json()["errors"][key]
+
+
+def test_an_upload_without_rights_is_refused_before_it_is_taken(ours: Endpoint) -> None:
+    root = ours.root()
+    root.access.users.post(userid="uploader@pve", password="uploader-secret")
+    secret = root.access.users("uploader@pve").token("up").post(privsep=0)["value"]
+    path = f"/nodes/{ours.node}/storage/local/upload"
+    headers = {"Authorization": f"PVEAPIToken=uploader@pve!up={secret}"}
+    files = {"filename": ("a.iso", b"x" * 2**20)}
+    answer = ours.request("POST", path, headers, data={"content": "iso"}, files=files)
+    assert answer.status_code == 403
+    assert answer.reason == "Permission check failed (/storage/local, Datastore.AllocateTemplate)"
+    root.access.users("uploader@pve").delete()
+
+
+def test_nothing_of_a_refused_upload_stays(ours: Endpoint) -> None:
+    assert ours.state is not None
+    assert list((ours.state / "storage").glob(".pveupload-*")) == []
+
+
+def test_iso_images_are_no_source_for_disks(endpoint: Endpoint, vmid: int) -> None:
+    post = endpoint.api().nodes(endpoint.node).qemu.post
+    error = refused(post, vmid=vmid, pool=endpoint.pool, scsi0="local:0,import-from=local:iso/x.img")
+    text = "local:iso/x.img has wrong type 'iso' - needs to be 'images' or 'import'"
+    assert error.errors == {"scsi0": text}
+
+
+@pytest.fixture
+def web(image: Path) -> Iterator[str]:
+    """A web server with the image, on loopback."""
+    handler = partial(http.server.SimpleHTTPRequestHandler, directory=str(image.parent))
+    handler.log_message = lambda *_: None  # type: ignore[attr-defined]
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+def test_a_download_that_cannot_be_leaves_nothing(ours: Endpoint, web: str) -> None:
+    """The endpoint lives in a network of its own: the host's loopback is not there."""
+    local = ours.api().nodes(ours.node).storage("local")
+    upid = local("download-url").post(content="import", filename="d.qcow2", url=f"{web}/my%20image.qcow2")
+    assert "Connection refused" in ours.failed(upid)
+    assert ours.state is not None
+    assert list((ours.state / "storage/import").glob("*d.qcow2*")) == []
+
+
+@pytest.fixture
+def full(real: bool, tmp_path: Path) -> Iterator[Endpoint]:
+    """An endpoint whose state lies on a file system of 100 MB."""
+    if real or os.geteuid() != 0:
+        pytest.skip("a full disk needs root to mount one, and an endpoint of its own")
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=100M", "tmpfs", tmp_path]).returncode:
+        pytest.skip("tmpfs cannot be mounted here")
+    try:
+        yield serve(tmp_path)
+    finally:
+        stopped = minipve("stop", state=tmp_path).returncode
+        subprocess.run(["umount", tmp_path], check=True)
+    assert stopped == 0
+
+
+def test_a_full_disk_is_said_and_nothing_stays(full: Endpoint, image: Path) -> None:
+    assert full.state is not None
+    filler = full.state / "storage/import/filler.raw"
+    filler.write_bytes(b"\1" * 90 * 2**20)
+    upid = (
+        full.api()
+        .nodes(full.node)
+        .qemu.post(vmid=100, pool=full.pool, scsi0="local:0,import-from=local:import/filler.raw")
+    )
+    error = full.failed(upid)
+    assert "No space left on device" in error or "no space left on device" in error, error
+    assert full.api().nodes(full.node).qemu.get() == []
+    assert full.api().nodes(full.node).storage("local").content.get(content="images") == []
+    assert list((full.state / "storage/images").rglob("*.qcow2")) == []
+    filler.unlink()
+    full.create(100, scsi0="local:1")
+    full.remove(100)

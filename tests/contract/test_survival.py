@@ -1,0 +1,161 @@
+"""The endpoint ends, dies, comes back: machines go on, unfinished work is told as such, nothing collides."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from tests.contract.conftest import INSTANCE, minipve, serve
+from tests.contract.endpoint import Endpoint, refused
+
+
+def _pid(endpoint: Endpoint) -> int:
+    assert endpoint.state is not None
+    return int((endpoint.state / "run/endpoint.lock").read_text().split()[0])
+
+
+def _gone(pid: int) -> None:
+    deadline = time.monotonic() + 5
+    while Path(f"/proc/{pid}/stat").exists() and " Z " not in Path(f"/proc/{pid}/stat").read_text():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_serve_again_finds_the_one_that_runs_and_is_quick(own: Endpoint) -> None:
+    assert own.state is not None
+    before = (own.state / "endpoint.json").read_text()
+    began = time.monotonic()
+    done = minipve("serve", "--detach", "--instance", INSTANCE, state=own.state)
+    assert time.monotonic() - began < 1.5  # 0.2 s on an idle machine
+    assert done.stdout.startswith("running: https://127.0.0.1:")
+    assert (own.state / "endpoint.json").read_text() == before
+    assert (own.state / "endpoint.json").stat().st_mode & 0o777 == 0o600
+
+
+def test_an_ended_endpoint_comes_back_with_everything(own: Endpoint) -> None:
+    assert own.state is not None
+    own.create(100, net0="virtio,bridge=vmbr0")
+    own.done(own.vm(100).status.start.post())
+    before = own.vm(100).status.current.get()
+    os.kill(_pid(own), signal.SIGTERM)
+    _gone(_pid(own))
+    assert Path(f"/proc/{before['pid']}").exists()
+    again = serve(own.state)
+    assert again == own  # the same port, token, certificate
+    after = again.vm(100).status.current.get()
+    assert (after["pid"], after["status"], after["qmpstatus"]) == (before["pid"], "running", "running")
+    again.done(again.vm(100).status.stop.post())
+
+
+def test_killed_in_mid_clone(own: Endpoint) -> None:
+    assert own.state is not None
+    source = own.state / "storage/import/big.raw"
+    with source.open("wb") as stream:
+        for _ in range(64):
+            stream.write(os.urandom(2**20) * 8)
+    own.create(100, scsi0="local:0,import-from=local:import/big.raw")
+    upid = own.vm(100).clone.post(newid=101, pool=own.pool)
+    target = own.state / "storage/images/101/vm-101-disk-0.qcow2"
+    deadline = time.monotonic() + 10
+    while not target.exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+    os.kill(_pid(own), signal.SIGKILL)
+    _gone(_pid(own))
+    again = serve(own.state)
+    assert again.wait(upid)["exitstatus"] == "unexpected status"
+    root = again.root()
+    vm = root.nodes("pve").qemu(101)
+    assert vm.config.get()["lock"] == "clone"
+    assert again.failed(vm.delete(), root) == "VM is locked (clone)"
+    done = minipve("unlock", "--instance", INSTANCE, "101", state=own.state)
+    assert done.stdout == "VM 101: lock 'clone' removed\n"
+    again.done(vm.delete(**{"destroy-unreferenced-disks": 1}), root)
+    assert not target.exists()
+    again.done(again.vm(100).clone.post(newid=101, pool=own.pool))
+
+
+def test_root_removes_a_half_made_clone_without_unlocking(own: Endpoint) -> None:
+    assert own.state is not None
+    (own.state / "etc/pve/qemu-server/101.conf").write_text("lock: clone\n")
+    left = own.state / "storage/images/101/vm-101-disk-0.qcow2"
+    left.parent.mkdir(parents=True)
+    left.write_bytes(b"half")
+    root = own.root()
+    own.done(root.nodes("pve").qemu(101).delete(skiplock=1), root)
+    assert not left.exists()
+    assert refused(root.nodes("pve").qemu(101).config.get).status_code == 500
+
+
+def test_two_instances_do_not_collide(own: Endpoint, tmp_path_factory) -> None:  # type: ignore[no-untyped-def]
+    other_state = tmp_path_factory.mktemp("other")
+    other = serve(other_state)
+    try:
+        assert other.port != own.port
+        assert other.token_secret != own.token_secret
+        for endpoint in (own, other):
+            endpoint.create(100, net0="virtio,bridge=vmbr0")
+            endpoint.done(endpoint.vm(100).status.start.post())
+        pids = {endpoint.vm(100).status.current.get()["pid"] for endpoint in (own, other)}
+        assert len(pids) == 2
+        assert refused_by_other(own, other) == 401
+    finally:
+        assert minipve("stop", "--purge", state=other_state).returncode == 0
+    assert own.vm(100).status.current.get()["status"] == "running"
+
+
+def refused_by_other(own: Endpoint, other: Endpoint) -> int:
+    """What the other endpoint says to our token."""
+    return other.request("GET", "/version", own.token).status_code
+
+
+def test_stop_leaves_nothing(own: Endpoint) -> None:
+    assert own.state is not None
+    own.create(100, net0="virtio,bridge=vmbr0", ide2="local:cloudinit", agent=1)
+    own.done(own.vm(100).status.start.post())
+    machine = own.vm(100).status.current.get()["pid"]
+    holder = int((own.state / "run/namespace.pid").read_text().split()[0])
+    endpoint = _pid(own)
+    began = time.monotonic()
+    assert minipve("stop", "--purge", state=own.state).stdout == "stopped\n"
+    assert time.monotonic() - began < 5
+    for pid in (machine, holder, endpoint):
+        _gone(pid)
+    assert not own.state.exists()
+    assert minipve("stop", "--purge", state=own.state).stdout == "nothing to stop\n"
+    assert minipve("status", state=own.state).returncode == 1
+
+
+def test_ctrl_c_in_the_foreground_ends_the_endpoint_only(own: Endpoint) -> None:
+    assert own.state is not None
+    own.create(100)
+    own.done(own.vm(100).status.start.post())
+    machine = own.vm(100).status.current.get()["pid"]
+    os.kill(_pid(own), signal.SIGTERM)
+    _gone(_pid(own))
+    words = [sys.executable, "-m", "lab.minipve", "serve", "--instance", INSTANCE]
+    environment = os.environ | {"DASKLAB_STATE": str(own.state), "PYTHONPATH": str(Path(__file__).parents[2])}
+    child = subprocess.Popen(
+        words, env=environment, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    assert child.stderr is not None
+    with child.stderr as said:
+        assert "serving https://127.0.0.1:" in said.readline()
+        again = Endpoint.of_state(own.state, own.pool)
+        assert json.dumps(again.vm(100).status.current.get())
+        os.killpg(child.pid, signal.SIGINT)
+        assert child.wait(timeout=10) == 0
+    assert Path(f"/proc/{machine}").exists()
+    serve(own.state)
+
+
+def test_a_second_endpoint_in_one_state_is_refused(own: Endpoint) -> None:
+    assert own.state is not None
+    done = minipve("serve", "--instance", INSTANCE, state=own.state)
+    assert done.returncode == 1
+    assert "another endpoint runs" in done.stderr
