@@ -18,6 +18,12 @@ from lab.wire.schema import Table, add_row, empty
 if TYPE_CHECKING:
     from lab.wire.capture import Capture
 
+OUTCOMES = {
+    "task-finished": "finished",
+    "task-erred": "erred",
+    "reschedule": "rescheduled",
+    "steal-response": "stolen",
+}
 PUSHED = {"shuffle_receive": "shuffle_receive", "update_data": "update_data", "scatter": "scatter"}
 
 
@@ -38,23 +44,28 @@ def decoded(capture: Capture, *wanted: str) -> Iterator[tuple[int, str, dict[Any
 
 
 def tasks(capture: Capture) -> Table:
-    """One row per compute-task, joined with its report."""
+    """One row per compute-task, joined with what its worker said of it last."""
     found, table = capture.messages, empty("tasks")
     open_tasks: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
-    for message, op, said in decoded(capture, "compute-task", "task-finished", "task-erred"):
+    for message, op, said in decoded(capture, "compute-task", *OUTCOMES):
         flow, key = int(found.flow[message]), str(said.get("key"))
         if op == "compute-task":
             worker = str(capture.sources[flow ^ 1])
             open_tasks[worker, key].append(len(table["key"]))
-            add_row(table, key, worker, None, int(found.time_ns[message]), *[None] * 8, None, None, "open")
-        elif capture.sources[flow] != "scheduler":  # task-erred is also what the scheduler tells a client
+            add_row(table, key, worker, None, int(found.time_ns[message]), *[None] * 10, "open")
+        elif capture.sources[flow] != "scheduler" and _ends(op, said):  # it also tells a client task-erred
             worker = str(capture.sources[flow])
             rows = open_tasks[worker, key]
             if not rows:  # its compute-task was not captured
                 rows.append(len(table["key"]))
-                add_row(table, key, worker, *[None] * 10, None, None, "open")
+                add_row(table, key, worker, *[None] * 12, "open")
             _report(table, rows.pop(0), said, op, int(found.end_ns[message]))
     return table
+
+
+def _ends(op: str, said: dict[Any, Any]) -> bool:
+    """A worker that answers a steal-request gives a task away only in some states."""
+    return op != "steal-response" or said.get("state") in ("ready", "constrained", "waiting")
 
 
 def _report(table: Table, row: int, said: dict[Any, Any], op: str, end_ns: int) -> None:
@@ -75,7 +86,7 @@ def _report(table: Table, row: int, said: dict[Any, Any], op: str, end_ns: int) 
         "report_ms": (end_ns / 1e9 - stop) * 1e3 if stop is not None else None,
         "nbytes": said.get("nbytes"),
         "type": said.get("typename"),
-        "outcome": "erred" if op == "task-erred" else "finished",
+        "outcome": OUTCOMES[op],
     }
     for column, value in values.items():
         table[column][row] = round(value, 3) if column.endswith("_ms") and value is not None else value

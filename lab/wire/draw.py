@@ -35,9 +35,10 @@ def exchange(capture: Capture, request: int) -> list[str]:
         seq = int(segments.seq[row]) - zero[sender] & 0xFFFFFFFF
         ack = int(segments.ack[row]) - zero[sender ^ 1] & 0xFFFFFFFF
         note = "  D-SACK: received twice" if flags & DSACK else ""
+        when = (int(segments.time_ns[row]) - begin) / 1e6
         lines.append(
-            f"{(int(segments.time_ns[row]) - begin) / 1e6:+10.3f} ms  {capture.sources[sender]!s:>10} -> "
-            f"{capture.sources[sender ^ 1]!s:<10}  {names:<11} seq {seq:<8} ack {ack:<8} len {length:<6}{note}"
+            f"{when:+10.3f} ms  {capture.sources[sender]!s:>10} -> {capture.sources[sender ^ 1]!s:<10}  "
+            f"{names:<11} seq {seq:<8} ack {ack:<8} len {length:<6}{note}"
         )
     lines += ["", *_said(capture, request, "request")]
     return lines + (_said(capture, answer, "reply") if answer >= 0 else ["no reply in the capture"])

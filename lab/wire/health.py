@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from lab.wire.link import ACK, DSACK, FIN, RST, STAMPED, SYN, Segments
 from lab.wire.lockstep import Ints
-from lab.wire.tcp import Order, Pieces, by_flow
+from lab.wire.tcp import BAND_BITS, Order, Pieces, by_flow
 
 Floats = npt.NDArray[np.float64]
 SAME_PACKET = 4  # how far apart, in its flow, the copies of one packet may be captured
@@ -133,6 +133,7 @@ def round_trips(segments: Segments, order: Order, flows: int) -> RoundTrips:
     flow, sample_ns = _by_timestamps(segments)
     stamped = np.bincount(flow, minlength=flows) > 0
     plain = np.flatnonzero(~stamped[order.flow] & ~order.resent & ~order.late)
+    plain = plain[~_sent_twice(segments, order, plain)]
     if len(plain):
         more_flow, more_ns = _by_sequence(segments, order, plain)
         flow, sample_ns = np.concatenate([flow, more_flow]), np.concatenate([sample_ns, more_ns])
@@ -168,6 +169,25 @@ def _first_of(flow: Ints, stamp: npt.NDArray[np.uint32], time_ns: Ints) -> tuple
     change = np.flatnonzero(np.diff(code, prepend=-1))
     unique, first = np.unique(code[change], return_index=True)
     return unique, time_ns[change][first]
+
+
+def _sent_twice(segments: Segments, order: Order, plain: Ints) -> npt.NDArray[np.bool_]:
+    """Karn's rule: which segments had any of their bytes sent again, so that an ACK may be for either."""
+    again = np.flatnonzero(order.resent)
+    if not len(again):
+        return np.zeros(len(plain), bool)
+    begin, end = _spans(segments, order, again)
+    by = np.argsort(begin, kind="stable")
+    begin, reach = begin[by], np.maximum.accumulate(end[by])
+    own_begin, own_end = _spans(segments, order, plain)
+    before = np.searchsorted(begin, own_end) - 1
+    return (before >= 0) & (reach[np.maximum(before, 0)] > own_begin)
+
+
+def _spans(segments: Segments, order: Order, which: Ints) -> tuple[Ints, Ints]:
+    """First and last stream position of some data segments, each flow in a band of its own."""
+    begin = (order.flow[which].astype(np.int64) << BAND_BITS) + order.start[which]
+    return begin, begin + segments.length[order.row[which]]
 
 
 def _by_sequence(segments: Segments, order: Order, plain: Ints) -> tuple[Ints, Ints]:

@@ -42,7 +42,7 @@ TABLES: dict[str, dict[str, str]] = {
         "sent_ns": "compute-task on the wire",
         "start_s": "start of compute, worker's clock",
         "stop_s": "end of compute, worker's clock",
-        "finished_ns": "task-finished (or task-erred) on the wire",
+        "finished_ns": "task-finished (or what else ended it here) on the wire",
         "wait_ms": "compute-task on the wire until start of compute (holds the clocks' difference)",
         "compute_ms": "time in compute",
         "transfer_ms": "time in transfers of its inputs",
@@ -50,7 +50,7 @@ TABLES: dict[str, dict[str, str]] = {
         "report_ms": "end of compute until task-finished on the wire (holds the clocks' difference)",
         "nbytes": "size of the result in memory, bytes",
         "type": "type of the result",
-        "outcome": "finished, erred or open (no report in the capture)",
+        "outcome": "finished, erred, rescheduled, stolen or open (no report in the capture)",
     },
     "transfers": {
         "kind": "get_data, shuffle_receive, scatter, update_data or gather",

@@ -1,0 +1,138 @@
+"""Reassembly: whatever way TCP takes, the stream is the one that was sent."""
+
+from __future__ import annotations
+
+import itertools
+import random
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lab.wire import lockstep
+from lab.wire import pcap as reader
+from lab.wire.connections import Connections, split_reused
+from lab.wire.link import Segments, Tally, concatenate, segments
+from lab.wire.pcap import Progress, blocks
+from lab.wire.source import Memory
+from lab.wire.stream import Stream
+from lab.wire.tcp import Pieces, reassemble
+from tests.unit.wire.build import ACK, PSH, Packet, Talk, pcap
+
+
+def parse(packets: list[Packet]) -> tuple[Memory, Segments]:
+    memory, view = Memory(), memoryview(pcap(packets))
+    base = memory.add(view)
+    table = Connections()
+    return memory, concatenate(
+        [s for r in blocks(view, Progress()) for s in segments(view, base, r, table, Tally())]
+    )
+
+
+def stream_of(memory: Memory, together: Segments, pieces: Pieces, index: int = 0) -> Stream:
+    part = slice(int(pieces.begin[index]), int(pieces.begin[index + 1]))
+    columns = [getattr(pieces, name)[part] for name in ("start", "length", "captured", "offset")]
+    return Stream(memory, *columns, together.time_ns[pieces.row[part]], bool(pieces.opened[index]))
+
+
+@st.composite
+def journeys(draw: st.DrawFn) -> tuple[bytes, list[Packet], int]:
+    """A stream, cut into segments that overlap, repeat and overtake each other; all its bytes are sent."""
+    data = draw(st.binary(min_size=1, max_size=400))
+    isn = draw(st.sampled_from([0, 1000, 2**31 - 50, 2**32 - 60, 2**32 - 1]))
+    cuts = sorted({0, len(data), *draw(st.lists(st.integers(0, len(data)), max_size=12))})
+    spans = [(a, b) for a, b in itertools.pairwise(cuts) if a < b]
+    extra = draw(st.lists(st.tuples(st.integers(0, len(data)), st.integers(0, len(data))), max_size=6))
+    spans += [(min(s), max(s)) for s in extra if s[0] != s[1]]
+    order = draw(st.permutations(spans))
+    talk = Talk(isn=(isn, 7)).open()
+    for begin, end in order:
+        talk.add(0, ACK | PSH, data[begin:end], seq=isn + 1 + begin)
+    return data, talk.packets, isn
+
+
+@settings(max_examples=150, deadline=None)
+@given(journeys())
+def test_any_journey_gives_the_stream(journey: tuple[bytes, list[Packet], int]) -> None:
+    data, packets, _ = journey
+    memory, together = parse(packets)
+    pieces, order = reassemble(together)
+    assert int(pieces.length.sum()) == len(data)
+    stream = stream_of(memory, together, pieces)
+    assert stream.opened and bytes(stream.read(0, len(data)) or b"") == data
+    assert stream.read(0, len(data) + 1) is None
+    added = len(order.row) - int(order.resent.sum())
+    assert added == len(pieces.row)
+
+
+@settings(max_examples=60, deadline=None)
+@given(journeys(), st.randoms(use_true_random=False))
+def test_missing_packets_leave_holes_never_wrong_bytes(
+    journey: tuple[bytes, list[Packet], int], chance: random.Random
+) -> None:
+    data, packets, _ = journey
+    kept = packets[:1] + [p for p in packets[1:] if chance.random() < 0.6]
+    memory, together = parse(kept)
+    pieces, _ = reassemble(together)
+    if not len(pieces.flow):
+        return
+    stream = stream_of(memory, together, pieces)
+    for start, end in zip(stream.start.tolist(), stream.end.tolist(), strict=True):
+        assert bytes(stream.read(start, end - start) or b"") == data[start:end]
+    assert np.all(stream.start[1:] >= stream.end[:-1])
+
+
+def test_many_flows_are_kept_apart() -> None:
+    packets: list[Packet] = []
+    said = {port: b"I am %d. " % port * (port % 300 + 1) for port in range(20_001, 20_400)}
+    for port, text in said.items():
+        packets += Talk(client=("10.0.0.2", port)).open().say(0, text).packets
+    packets.sort(key=lambda p: p[0])
+    memory, together = parse(packets)
+    pieces, _ = reassemble(together)
+    assert len(pieces.flow) == len(said)
+    streams = [stream_of(memory, together, pieces, i) for i in range(len(said))]
+    assert {bytes(s.read(0, int(s.end[-1])) or b"") for s in streams} == set(said.values())
+
+
+def test_ports_used_again_make_a_new_connection() -> None:
+    first = Talk().open().say(0, b"one")
+    again = Talk(isn=(9_000_000, 9_500_000), time_ns=first.time_ns).open().say(0, b"two")
+    view = memoryview(pcap(first.packets + again.packets))
+    memory, table = Memory(), Connections()
+    base = memory.add(view)
+    together = concatenate(
+        [s for r in blocks(view, Progress()) for s in segments(view, base, r, table, Tally())]
+    )
+    split_reused(together.flow, np.flatnonzero(together.flags & 18 == 2), together.seq, table)
+    pieces, _ = reassemble(together)
+    assert [bytes(stream_of(memory, together, pieces, i).read(0, 3) or b"") for i in (0, 1)] == [
+        b"one",
+        b"two",
+    ]
+    assert len(table) == 2 and table.endpoints(int(pieces.flow[0])) == table.endpoints(int(pieces.flow[1]))
+
+
+def test_the_lockstep_index_is_the_serial_one() -> None:
+    """A capture large enough for the walkers, with records of very different size."""
+    chance = random.Random(5)
+    packets = [
+        (1_700_000_000 * 10**9 + i * 1000, bytes(chance.choice((60, 66, 1514))), 1514) for i in range(30_000)
+    ]
+    for order in "<>":
+        view = memoryview(pcap(packets, order))
+        layout = reader._layout(order, 1_000_000)
+        positions, end = lockstep.index(view, 24, len(view), layout)
+        serial, serial_end = lockstep._serial(view, 24, len(view), layout)
+        together = lockstep._lockstep(view, 24, len(view), layout, 100)
+        assert together is not None and np.array_equal(together[0], serial)
+        assert np.array_equal(positions, serial) and end == serial_end == len(view)
+
+
+def test_records_hidden_in_payload_do_not_mislead_the_index() -> None:
+    """A capture of a capture: false starts are found out because the walkers do not meet."""
+    inner = pcap([(1_700_000_000 * 10**9, bytes(50), 50)] * 20)[24:]
+    packets = [(1_700_000_000 * 10**9 + i, inner + bytes([i % 256]), len(inner) + 1) for i in range(6000)]
+    view = memoryview(pcap(packets, "<"))
+    layout = reader._layout("<", 1_000_000)
+    assert len(lockstep.index(view, 24, len(view), layout)[0]) == 6000
