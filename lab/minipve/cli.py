@@ -150,7 +150,7 @@ def image(instance: str, only_path: bool) -> None:
     paths = Paths.of(instance)
     path: Path = images.image_path(paths)
     if not only_path and not path.exists():
-        path = images.build(paths, progress.silent)
+        path = images.build(paths, progress.terminal())
     click.echo(str(path))
 
 

@@ -10,7 +10,6 @@ import ipaddress
 import re
 from collections.abc import Callable
 from typing import Any
-from urllib.parse import unquote
 
 from lab.minipve.privileges import PRIVILEGES
 
@@ -219,13 +218,9 @@ def check_format(name: str, text: str) -> str | None:
         return CHECKS[name](text)
     if name.endswith("-opt"):
         return check_format(name.removesuffix("-opt"), text) if text else None
-    if name.endswith("-list") and (item := name.removesuffix("-list")) in CHECKS:
-        return next((c for c in map(CHECKS[item], split_list(text)) if c is not None), None)
     if name in UNCHECKED:
         return None
+    if name.endswith("-list"):
+        complaints = (check_format(name.removesuffix("-list"), item) for item in split_list(text))
+        return next((complaint for complaint in complaints if complaint is not None), None)
     raise KeyError(f"unknown format {name!r}")
-
-
-def decode_sshkeys(text: str) -> list[str]:
-    """The public keys in a percent-encoded ``sshkeys`` value."""
-    return [line.strip() for line in unquote(text).splitlines() if line.strip()]

@@ -1,0 +1,185 @@
+"""A VM's options: privileges, canonical forms, boot order, and the staging of changes on a stopped VM."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from lab.minipve import changes, drives, options, schema
+from lab.minipve.access import Access, grant
+from lab.minipve.errors import ApiError
+from lab.minipve.node import Node
+from lab.minipve.paths import Paths
+from lab.minipve.permit import Permit
+from lab.minipve.store import VmConfig
+from lab.minipve.tasks import Task
+
+QUIET = Task("", Path("/dev/null"))
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Node:
+    made = Node(Paths(tmp_path / "state", tmp_path / "cache"))
+    made.storage.set_up()
+    return made
+
+
+@pytest.mark.parametrize(
+    ("option", "privilege"),
+    [
+        ("cores", "VM.Config.CPU"), ("memory", "VM.Config.Memory"), ("net0", "VM.Config.Network"),
+        ("rng0", "VM.Config.HWType"), ("scsihw", "VM.Config.HWType"), ("hotplug", "VM.Config.HWType"),
+        ("boot", "VM.Config.Disk"), ("agent", "VM.Config.Options"), ("name", "VM.Config.Options"),
+        ("ipconfig0", "VM.Config.Cloudinit"), ("cicustom", "VM.Config.Cloudinit"),
+    ],
+)  # fmt: skip
+def test_one_privilege_is_enough_and_another_is_not(tmp_path: Path, option: str, privilege: str) -> None:
+    access = Access(tmp_path / "access.json")
+    permit = Permit(access, "a@pve")
+    with access.change() as data:
+        data["users"]["a@pve"] = {"enable": 1, "tokens": {}}
+        data["roles"]["R"] = [privilege]
+        data["roles"]["Other"] = ["VM.Audit"]
+        grant(data, "/vms/100", "Other", "a@pve")
+    with pytest.raises(ApiError, match=privilege):
+        options.check(permit, 100, None, [option])
+    with access.change() as data:
+        grant(data, "/vms/100", "R", "a@pve")
+    options.check(permit, 100, None, [option])
+
+
+def test_every_option_of_the_schema_belongs_to_someone() -> None:
+    """Options that nobody but root may set are exactly PVE's."""
+    known = schema.method("PUT", "/nodes/{node}/qemu/{vmid}/config").properties
+    names = {name for name in known if not drives.is_slot(name)}
+    special = re.compile(r"(?:unused|serial)\d+|tags")
+    root_only = {
+        re.sub(r"\d+$", "", n) for n in names if not options._privileges(n) and not special.fullmatch(n)
+    }
+    control = {
+        "background_delay",
+        "bwlimit",
+        "cdrom",
+        "delete",
+        "digest",
+        "force",
+        "node",
+        "revert",
+        "skiplock",
+        "vmid",
+    }
+    assert root_only - control - {"import-working-storage"} == {
+        "affinity", "amd-sev", "args", "hookscript", "hostpci", "intel-tdx", "lock", "parallel", "usb",
+        "virtiofs",
+    }  # fmt: skip
+
+
+def test_normal_forms() -> None:
+    given = {
+        "tags": "b;A,a",
+        "cores": 2,
+        "net0": "bridge=b,model=e1000",
+        "scsi0": "ssd=1,file=local:32,discard=on",
+    }
+    stored = options.normalise(given)
+    assert stored["tags"] == "a;b"
+    assert stored["cores"] == "2"
+    assert re.fullmatch(r"e1000=BC:24:11(:[0-9A-F]{2}){3},bridge=b", stored["net0"])
+    assert stored["scsi0"] == "local:32,discard=on,ssd=1"
+    assert options.renewed_nic(stored["net0"]) != stored["net0"]
+
+
+@pytest.mark.parametrize(
+    ("given", "order"),
+    [
+        ({}, ""),
+        ({"net1": "virtio", "net0": "virtio"}, "net0"),
+        (
+            {"scsi1": "local:1", "scsi0": "local:1", "ide2": "local:cloudinit", "net0": "virtio"},
+            "scsi0;ide2;net0",
+        ),
+        ({"ide2": "none,media=cdrom", "virtio0": "local:1"}, "virtio0;ide2"),
+    ],
+)
+def test_default_boot_order(given: dict[str, str], order: str) -> None:
+    assert drives.default_boot(given) == f"order={order}"
+
+
+def test_passwords() -> None:
+    assert options.hash_password("$5$salt$hash") == "$5$salt$hash"
+    assert options.hash_password("secret").startswith("$5$")
+
+
+def test_changes_of_a_stopped_vm(node: Node) -> None:
+    config = VmConfig({"cores": "1", "net1": "virtio", "onboot": "1"})
+    changes.stage(node, QUIET, 100, config, {"cores": "2", "scsi0": "local:0.01", "onboot": "1"})
+    changes.stage_removal(node, config, ["net1", "nosuch"])
+    assert set(config.pending) == {"cores", "scsi0"}
+    changes.apply_stopped(node, 100, config)
+    volid = "local:100/vm-100-disk-0.qcow2"
+    assert config.options == {"cores": "2", "onboot": "1", "scsi0": f"{volid},size=10737418"}
+    changes.stage(node, QUIET, 100, config, {"scsi0": "none,media=cdrom"})
+    changes.apply_stopped(node, 100, config)
+    assert config.options["unused0"] == volid
+    changes.stage_removal(node, config, ["unused0"])
+    changes.apply_stopped(node, 100, config)
+    assert "unused0" not in config.options
+    assert not node.storage.path(volid).exists()
+
+
+def test_reverting_frees_what_was_made(node: Node) -> None:
+    config = VmConfig({"scsi0": "local:100/vm-100-disk-9.qcow2"})
+    changes.stage(node, QUIET, 100, config, {"scsi1": "local:0.01", "cores": "4"})
+    made = node.storage.path(drives.parse("scsi1", config.pending["scsi1"])["file"])
+    assert made.exists()
+    changes.stage_removal(node, config, ["scsi0"])
+    changes.revert(node, config, ["scsi1", "cores", "scsi0"])
+    assert (config.pending, config.deleted) == ({}, [])
+    assert not made.exists()
+
+
+def test_of_two_new_drives_both_are_made_or_none(node: Node) -> None:
+    config = VmConfig({})
+    with pytest.raises(ApiError, match="does not exist"):
+        changes.stage(
+            node,
+            QUIET,
+            100,
+            config,
+            {"scsi0": "local:0.01", "scsi1": "local:0,import-from=local:import/no.qcow2"},
+        )
+    assert node.storage.of_vm(100) == []
+    assert config == VmConfig({})
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "replug"),
+    [
+        (
+            "virtio=02:00:00:00:00:01,bridge=a",
+            "virtio=02:00:00:00:00:01,bridge=b,rate=1,link_down=1,tag=3",
+            False,
+        ),
+        ("virtio=02:00:00:00:00:0a,bridge=a", "virtio=02:00:00:00:00:0A,bridge=a", False),
+        ("virtio=02:00:00:00:00:01,bridge=a", "e1000=02:00:00:00:00:01,bridge=a", True),
+        ("virtio=02:00:00:00:00:01,bridge=a", "virtio=02:00:00:00:00:02,bridge=a", True),
+        ("virtio=02:00:00:00:00:01,bridge=a", "virtio=02:00:00:00:00:01", True),
+        ("virtio=02:00:00:00:00:01,bridge=a", "virtio=02:00:00:00:00:01,bridge=a,queues=2", True),
+    ],
+)
+def test_what_needs_another_plug(old: str, new: str, replug: bool) -> None:
+    assert changes._replugs(old, new) is replug
+
+
+def test_pending_rows() -> None:
+    config = VmConfig(
+        {"cores": "1", "cipassword": "x", "onboot": "1"}, {"cores": "2", "memory": "64"}, ["onboot"]
+    )
+    rows = {str(row.pop("key")): row for row in changes.pending_rows(config)}
+    assert rows["cores"] == {"value": 1, "pending": 2}
+    assert rows["memory"] == {"pending": "64"}
+    assert rows["onboot"] == {"value": 1, "delete": 1}
+    assert rows["cipassword"] == {"value": "**********"}
+    assert rows["digest"] == {"value": config.digest}

@@ -1,0 +1,79 @@
+"""The facts file: made from PVE's published schema, complete for what is implemented, applied as PVE does."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from lab.minipve import api, schema
+from lab.minipve.errors import ApiError
+
+PUBLISHED = Path(__file__).parents[4] / "shared/pve/pve-api-schema-9.1.json"
+
+
+def test_the_file_is_what_the_generator_makes() -> None:
+    if not PUBLISHED.exists():
+        pytest.skip(f"PVE's published schema is not at {PUBLISHED}")
+    made = schema.generate(json.loads(PUBLISHED.read_text()), schema.implemented(), PUBLISHED.stem)
+    assert schema.dumps(made) == schema.FILE.read_text()
+
+
+def test_every_handler_has_its_facts_and_the_other_way_round() -> None:
+    document = json.loads(schema.FILE.read_text())
+    described = {(verb, path) for path, verbs in document["methods"].items() for verb in verbs}
+    assert described == schema.implemented()
+
+
+def test_no_descriptions_are_carried_along() -> None:
+    assert "description" not in schema.FILE.read_text().replace('"description"', "")
+
+
+def test_values_are_converted() -> None:
+    method = schema.method("POST", "/nodes/{node}/qemu")
+    values = method.check({"node": "pve", "vmid": "100", "onboot": True, "cores": "2", "cpulimit": 1.5})
+    assert values == {"node": "pve", "vmid": 100, "onboot": 1, "cores": 2, "cpulimit": "1.5"}
+
+
+def test_a_single_value_becomes_an_array_and_an_array_a_list() -> None:
+    execute = schema.method("POST", f"{api.VM}/agent/exec")
+    assert execute.check({"node": "pve", "vmid": 100, "command": "ls"})["command"] == ["ls"]
+    pools = schema.method("PUT", "/pools")
+    assert pools.check({"poolid": "p", "vms": ["100", "101"]})["vms"] == "100,101"
+
+
+def test_all_errors_come_at_once() -> None:
+    with pytest.raises(ApiError) as refused:
+        schema.method("POST", "/nodes/{node}/qemu").check({"node": "pve", "cores": "x", "net40": "virtio"})
+    assert refused.value.status == 400
+    assert set(refused.value.errors or {}) == {"vmid", "cores", "net40"}
+
+
+@pytest.mark.parametrize(
+    ("verb", "path", "template", "places"),
+    [
+        ("GET", "/version", "/version", {}),
+        (
+            "GET",
+            "/nodes/pve/qemu/100/config",
+            "/nodes/{node}/qemu/{vmid}/config",
+            {"node": "pve", "vmid": "100"},
+        ),
+        (
+            "DELETE",
+            "/nodes/pve/storage/local/content/local:100/vm-100-disk-0.qcow2",
+            "/nodes/{node}/storage/{storage}/content/{volume}",
+            {"node": "pve", "storage": "local", "volume": "local:100/vm-100-disk-0.qcow2"},
+        ),
+    ],
+)
+def test_paths_find_their_method(verb: str, path: str, template: str, places: dict[str, str]) -> None:
+    assert api.find(verb, path) == (template, places)
+
+
+@pytest.mark.parametrize(
+    ("verb", "path"), [("GET", "/nope"), ("POST", "/version"), ("GET", "/"), ("PUT", "/nodes")]
+)
+def test_other_paths_find_none(verb: str, path: str) -> None:
+    assert api.find(verb, path) is None

@@ -1,0 +1,122 @@
+"""Volume ids, sizes, names, and the qcow2 header that the lists read."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from lab.minipve import storage
+from lab.minipve.errors import ApiError
+from lab.minipve.storage import Storage
+
+
+@pytest.fixture
+def local(tmp_path: Path) -> Storage:
+    made = Storage(tmp_path)
+    made.set_up()
+    return made
+
+
+@pytest.mark.parametrize(
+    ("volid", "content", "vmid", "base"),
+    [
+        ("local:100/vm-100-disk-0.qcow2", "images", 100, None),
+        ("local:100/base-100-disk-0.qcow2", "images", 100, None),
+        (
+            "local:100/base-100-disk-0.qcow2/101/vm-101-disk-0.qcow2",
+            "images",
+            101,
+            "local:100/base-100-disk-0.qcow2",
+        ),
+        ("local:import/debian.qcow2", "import", None, None),
+        ("local:iso/x.iso", "iso", None, None),
+    ],
+)
+def test_volume_ids(volid: str, content: str, vmid: int | None, base: str | None) -> None:
+    volume = storage.parse(volid)
+    assert (volume.content, volume.vmid, volume.base) == (content, vmid, base)
+
+
+@pytest.mark.parametrize(
+    "volid",
+    [
+        "local",
+        "other:100/vm-100-disk-0.qcow2",
+        "local:../x",
+        "local:import/..",
+        "local:import/a/b",
+        "local:100/../../x.raw",
+    ],
+)
+def test_no_volume_ids(volid: str) -> None:
+    with pytest.raises(ApiError):
+        storage.parse(volid)
+
+
+@pytest.mark.parametrize(("text", "size"), [("96M", 96 * 2**20), ("1G", 2**30), ("1.5K", 1536), ("7", 7)])
+def test_sizes(text: str, size: int) -> None:
+    assert storage.size_bytes(text) == size
+
+
+@pytest.mark.parametrize(
+    ("size", "text"), [(100663296, "96M"), (2**30, "1G"), (1536 * 2**20, "1536M"), (1000, "1000")]
+)
+def test_size_texts(size: int, text: str) -> None:
+    assert storage.size_text(size) == text
+    assert storage.size_bytes(text) == size
+
+
+@pytest.mark.parametrize(
+    ("content", "name", "kept"),
+    [
+        ("import", "my image.qcow2", "my_image.qcow2"),
+        ("iso", "../../x.iso", "x.iso"),
+        ("import", "ä.raw", "_.raw"),
+    ],
+)
+def test_upload_names(content: str, name: str, kept: str) -> None:
+    assert storage.upload_name(content, name) == kept
+
+
+@pytest.mark.parametrize(("content", "name"), [("import", "x.img"), ("iso", "x"), ("import", ".qcow2")])
+def test_refused_upload_names(content: str, name: str) -> None:
+    with pytest.raises(ApiError) as refused:
+        storage.upload_name(content, name)
+    assert refused.value.errors == {"filename": "wrong file extension"}
+
+
+def _qcow2(file: Path, *more: str) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    subprocess.run(["qemu-img", "create", "-q", "-f", "qcow2", *more, str(file)], check=True)
+
+
+def test_headers_lists_and_who_uses_whom(local: Storage) -> None:
+    base = local.path("local:100/base-100-disk-0.qcow2")
+    _qcow2(base, "-o", "size=64M")
+    clone = local.path("local:101/vm-101-disk-0.qcow2")
+    _qcow2(clone, "-F", "qcow2", "-b", "../100/base-100-disk-0.qcow2")
+    (clone.parent / "vm-101-disk-1.qcow2").touch()
+    rows = local.images(None)
+    linked = "local:100/base-100-disk-0.qcow2/101/vm-101-disk-0.qcow2"
+    assert [row["volid"] for row in rows] == ["local:100/base-100-disk-0.qcow2", linked]
+    assert {row["size"] for row in rows} == {64 * 2**20}
+    assert local.users_of("local:100/base-100-disk-0.qcow2") == [linked]
+    assert local.free_name(101) == "local:101/vm-101-disk-2.qcow2"
+    assert local.free_name(100) == "local:100/vm-100-disk-1.qcow2"
+    with pytest.raises(ApiError, match="still in use by linked cloned"):
+        local.remove("local:100/base-100-disk-0.qcow2")
+    for volid in local.of_vm(101):
+        local.remove(volid)
+    assert not clone.parent.exists()
+    local.remove("local:100/base-100-disk-0.qcow2")
+    assert local.content(None, None) == []
+
+
+def test_unfinished_uploads_are_dropped_at_the_next_start(local: Storage) -> None:
+    left = local.received("/var/tmp/pveupload-00ff")
+    left.write_bytes(b"half")
+    local.set_up()
+    assert not left.exists()
+    assert local.received("/var/tmp/../../etc/pveupload-1").parent == local.root
