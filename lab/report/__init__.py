@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
+from matplotlib.figure import Figure
 
 from lab import compare, results
 from lab.measures import Answer, answer
-from lab.report import figures, words
+from lab.report import captures, figures, words
 
 HERE = Path(__file__).parent
 STUDY = HERE.parent / "study_2019.json"
@@ -25,10 +26,9 @@ STUDY = HERE.parent / "study_2019.json"
 class Picture:
     """A figure: what it shows in words, its file's stem, and the SVG as a data URI."""
 
-    alt: str
+    caption: str
     stem: str
     uri: str
-    study: dict[str, Any] | None
 
 
 @dataclass(frozen=True)
@@ -69,25 +69,24 @@ def write(runs: list[Path], output: Path) -> Path:
 def _section(run: Path, study: dict[str, Any], output: Path) -> Section:
     document, frame = results.read_run(run), results.load(run)
     metrics = sorted(document["experiment"]["metrics"], key=list(words.NAMES).index)  # time comes first
-    figure_of = document["experiment"]["metrics"]
     found = {metric: a for metric in metrics if (a := answer(frame, metric, frame.attrs["factors"]))}
-    pictures = []
-    for metric, one in found.items():
-        if len(one.cells) == 1:
-            continue
-        theirs = study["figures"].get(figure_of[metric])
-        stem = f"{document['name']}-{metric}"
-        svg = figures.save(figures.draw(one, frame, theirs), output / stem)
-        uri = "data:image/svg+xml;base64," + base64.b64encode(svg.encode()).decode()
-        pictures.append(Picture(words.sentence(one), stem, uri, theirs))
+    pictures = [
+        _answer_picture(one, frame, study, document, output) for one in found.values() if len(one.cells) > 1
+    ]
+    heard = next(
+        filter(None, (captures.hear(trial, study["figures"]) for trial in results.finished(run))), None
+    )
+    if heard is not None:
+        for stem, (caption, figure) in heard.drawn.items():
+            pictures.append(_picture(caption, f"{document['name']}-{stem}", figure, output))
     attempts = results.attempts(run)
     wall_s, measuring_s = (sum(attempt[key] for attempt in attempts) for key in ("wall_s", "measuring_s"))
-    first = next(iter(found.values()), None)
+    sentences = [words.sentence(next(iter(found.values()), None)), *(heard.sentences if heard else [])]
     return Section(
         name=document["name"],
         run=run,
         document=document,
-        sentence=words.sentence(first),
+        sentence=" ".join(sentences),
         answers=found,
         pictures=pictures,
         verdicts=[results.read_result(directory) for directory in results.finished(run)],
@@ -96,6 +95,19 @@ def _section(run: Path, study: dict[str, Any], output: Path) -> Section:
         share_pct=100 * measuring_s / wall_s if wall_s else 0,
         overhead_s=(wall_s - measuring_s) / max(1, len(attempts)),
     )
+
+
+def _answer_picture(one: Answer, frame: Any, study: Any, document: dict[str, Any], output: Path) -> Picture:
+    theirs = study["figures"].get(document["experiment"]["metrics"][one.metric])
+    caption = words.sentence(one)
+    if theirs:
+        caption += f" Grey: the study's “{theirs['title']}”, {theirs['statistic']}."
+    return _picture(caption, f"{document['name']}-{one.metric}", figures.draw(one, frame, theirs), output)
+
+
+def _picture(caption: str, stem: str, figure: Figure, output: Path) -> Picture:
+    svg = figures.save(figure, output / stem)
+    return Picture(caption, stem, "data:image/svg+xml;base64," + base64.b64encode(svg.encode()).decode())
 
 
 def _machines(run: Path) -> dict[str, Any]:

@@ -52,6 +52,44 @@ def save(figure: Figure, stem: Path) -> str:
     return text.getvalue()
 
 
+def shares(ours: Mapping[str, float], theirs: Mapping[str, float], xlabel: str) -> Figure:
+    """Bars of shares in per cent, the study's below ours where it has any."""
+    with mpl.rc_context(STYLE):
+        figure, axes = _new(0.9 + 0.45 * len(ours))
+        height = 0.38 if theirs else 0.6
+        for place, (name, share) in enumerate(ours.items()):
+            pairs = [(share, OURS, "here")]
+            if name in theirs:
+                pairs.append((theirs[name], STUDY, "2019 study"))
+            for row, (value, colour, label) in enumerate(pairs):
+                at = place + height * (row - (len(pairs) - 1) / 2)
+                axes.barh(at, value, height, color=colour, label=None if place else label)
+                axes.annotate(
+                    f"{number(value)} %", (value, at), (5, 0), textcoords="offset points", va="center"
+                )
+        axes.set_yticks(range(len(ours)), list(ours))
+        axes.invert_yaxis()
+        axes.grid(visible=False, axis="y")
+        axes.margins(x=0.14)
+        axes.set_xlabel(xlabel)
+        if theirs:
+            _legend(axes)
+        return figure
+
+
+def series(rates: Mapping[str, Mapping[int, float]]) -> Figure:
+    """Mbit/s over seconds, a line per node."""
+    with mpl.rc_context(STYLE):
+        figure, axes = _new(3.2)
+        end = max((second for node in rates.values() for second in node), default=0)
+        for colour, (node, sent) in zip(MORE * 3, sorted(rates.items()), strict=False):
+            axes.plot(range(end + 1), [sent.get(s, 0.0) for s in range(end + 1)], color=colour, label=node)
+        axes.set_xlabel("seconds since the capture began")
+        axes.set_ylabel("sent, Mbit/s")
+        axes.legend(frameon=False, loc="lower left", bbox_to_anchor=(0, 1), ncols=5, borderaxespad=0.2)
+        return figure
+
+
 def _new(height: float) -> tuple[Figure, Axes]:
     figure = Figure(figsize=(7.2, height), layout="constrained")
     FigureCanvasAgg(figure)

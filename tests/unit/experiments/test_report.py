@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
 from collections.abc import Callable
@@ -144,3 +145,23 @@ def test_figure_shows_the_study_as_ratios(measured: Callable[..., driver.Run]) -
     assert study.get_ydata()[0] == 1
     assert study.get_ydata()[-1] == pytest.approx(8.211 / 4.158)
     assert list(np.asarray(study.get_xdata())) == [0, 5, 10, 50, 100, 150, 200]
+
+
+CAPTURE = Path(__file__).parents[2] / "data" / "wire" / "g3-2026.8.0.pcap.gz"
+
+
+def test_a_capture_is_told_in_sentences_and_figures(tmp_path: Path) -> None:
+    (tmp_path / "capture.pcap").write_bytes(gzip.decompress(CAPTURE.read_bytes()))
+    (tmp_path / "capture.json").write_text(
+        '{"schema": 1, "frames": 300, "dropped_kernel": 0, "dropped_interface": 0}'
+    )
+    heard = report.captures.hear(tmp_path, STUDY["figures"])
+    assert heard is not None
+    # 63,725 + 63,662 of the bytes between workers and scheduler, as `dasklab wire matrix` says
+    assert heard.sentences == [
+        "Workers sent each other 0.127 MB, 51.3 % of the cluster's bytes (the study: 99.7 %).",
+        "Of the scheduler's 101 ops 46.5 % are free-keys.",
+        "The capture lost 0 of 300 frames.",
+    ]
+    assert set(heard.drawn) == {"traffic", "series", "ops"}
+    assert report.captures.hear(tmp_path / "nowhere", STUDY["figures"]) is None
