@@ -37,19 +37,19 @@ def ensure(inventory: Inventory, root: Path) -> tuple[Path, bool]:
 
 
 def show(run: Path) -> None:
-    """Print what the baseline says, a line per metric."""
+    """Print what the baseline says, a line per metric, and where its captures are."""
     frame = results.load(run)
     frame = frame[~frame["warmup"]]
-    table = Table(
-        "measured", "n", "median", "from", "to", box=None, title=f"Baseline: {run}", title_justify="left"
-    )
+    table = Table("measured", "n", "median", "least", "most", box=None)
     for metric, values in frame.groupby("metric", sort=False)["value"]:
         numbers = (f"{v:.3g}" for v in (values.median(), values.min(), values.max()))
         table.add_row(str(metric), str(len(values)), *numbers)
+    print(f"Baseline: {run}\n")
     Console().print(table)
-    for capture in sorted(run.rglob("capture.pcap")):
-        size = capture.stat().st_size / 1e6
-        print(f"capture: {capture} ({size:.1f} MB); read it with: dasklab wire summary {capture}")
+    captures = sorted(run.rglob("capture*.pcap"))
+    if captures:
+        size = sum(capture.stat().st_size for capture in captures) / 1e6
+        print(f"\nWhat Dask said ({size:.1f} MB): dasklab wire {captures[0].parent}/capture*.pcap")
 
 
 def _begun(pointer: Path) -> driver.Run | None:

@@ -55,7 +55,9 @@ def run(
         _list_experiments()
         return
     if (Path(what) / "experiment.json").exists():
-        execute(driver.resume(Path(what)), AnsibleLab(inventory))
+        begun = driver.resume(Path(what))
+        execute(begun, AnsibleLab(inventory))
+        conclude(begun)
         return
     name, content = experiment.load(what, quick)
     if dry_run:
@@ -63,6 +65,7 @@ def run(
         return
     begun = driver.start(root, name, content, quick=quick, seed=seed, only=only)
     execute(begun, AnsibleLab(inventory))
+    conclude(begun)
 
 
 def execute(begun: driver.Run, lab: driver.Lab) -> None:
@@ -95,6 +98,10 @@ def execute(begun: driver.Run, lab: driver.Lab) -> None:
         except KeyboardInterrupt:
             console.print(f"stopped; the lab is clean. To go on: dasklab run {begun.directory}")
             sys.exit(130)
+
+
+def conclude(begun: driver.Run) -> None:
+    """Print the cells of a run that has ended, and how to get the page."""
     show_run(begun.directory)
     print(f"\nThe report: dasklab report {begun.directory}")
 

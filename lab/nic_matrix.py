@@ -13,8 +13,7 @@ if __name__ == "__main__":  # run as a file: the project, not this directory, is
 
 import click
 
-from lab import driver, experiment_cli
-from lab.ansible_lab import AnsibleLab
+from lab import experiment_cli
 from lab.errors import LabError
 from lab.options import inventory_option
 
@@ -42,9 +41,8 @@ def main(context: click.Context, /, resume: Path | None, inventory: Path, **opti
     """
     try:
         if resume:
-            experiment_cli.execute(driver.resume(resume), AnsibleLab(inventory))
-        else:
-            context.invoke(experiment_cli.run, what="nic_matrix", inventory=inventory, **options)
+            options["what"] = str(resume)
+        context.invoke(experiment_cli.run, inventory=inventory, **{"what": "nic_matrix", **options})
     except LabError as error:
         raise click.ClickException(str(error)) from None
 
