@@ -20,6 +20,7 @@ cp init initramfs/init
 xargs modprobe --show-depends --all --set-version "$kernel" <modules.txt | awk '/^insmod/ {print $2}' | sort -u |
     xargs cp --parents --target-directory=initramfs
 cp "/lib/modules/$kernel/modules.builtin" "/lib/modules/$kernel/modules.order" "initramfs/lib/modules/$kernel/"
+python3 unsign.py initramfs
 depmod --basedir "$PWD/initramfs" "$kernel"
 (cd initramfs && find . | busybox cpio --quiet -o -H newc) >/boot/initrd-lab.img
 mkdir -p /boot/loader/entries
@@ -28,7 +29,7 @@ mkdir -p /boot/loader/entries
     echo "version $kernel"
     echo "linux /boot/vmlinux-$kernel"
     echo "initrd /boot/initrd-lab.img"
-    echo "options $(cat cmdline.txt)"
+    echo "options $(xargs <cmdline.txt)"
 } >/boot/loader/entries/lab.conf
 
 # A short boot: no coldplug, no consoles, no timers, no generators; udev starts with the first device plugged in.
