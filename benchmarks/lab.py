@@ -1,0 +1,148 @@
+"""What the lab itself costs, on the machine at hand: start-up, provisioning, reads of the endpoint.
+
+    .venv/bin/python benchmarks/lab.py     # about five minutes; a lab of its own, removed afterwards
+
+Prints one line a figure. Times of shared machines are noisy: ratios are what counts.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from lab.inventory import DEFAULT, ROOT, Inventory
+from lab.plan import Change
+from lab.proxmox import Endpoint, Pve
+
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+class Lab:
+    """A lab of ``machines`` machines in a state directory of its own."""
+
+    def __init__(self, folder: Path, machines: int) -> None:
+        self.folder = folder
+        hosts = DEFAULT.read_text().replace("worker-[1:3]:", f"worker-[1:{machines - 2}]:")
+        (folder / "hosts.yml").write_text(hosts)
+        (folder / "group_vars").symlink_to(DEFAULT.parent / "group_vars")
+        os.environ["DASKLAB_STATE"] = str(folder / "state")
+        os.environ["DASKLAB_INVENTORY"] = str(folder / "hosts.yml")
+        self.inventory = Inventory(folder / "hosts.yml")
+
+    def command(self, *argv: str) -> float:
+        """Run ``dasklab`` and return the seconds that it took."""
+        began = time.monotonic()
+        done = subprocess.run([sys.executable, "-m", "lab", *argv], cwd=ROOT, capture_output=True, text=True)
+        if done.returncode:
+            sys.exit(f"dasklab {' '.join(argv)} failed:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
+        return time.monotonic() - began
+
+    def api(self) -> Pve:
+        """A connection to this lab's endpoint."""
+        facts = json.loads((self.folder / "state" / "endpoint.json").read_text())
+        fields = {k: v for k, v in facts.items() if k in Endpoint.model_fields}
+        return Pve(Endpoint.model_validate(fields))
+
+
+def reads(pve: Pve, n: int = 100) -> dict[str, float]:
+    """Median milliseconds of one read, by path, on a connection that is open."""
+    times: dict[str, float] = {}
+    for path in ("version", "nodes/pve/qemu", "nodes/pve/qemu/9101/config", "cluster/resources"):
+        samples = []
+        for _ in range(n):
+            began = time.perf_counter()
+            pve.get(path)
+            samples.append((time.perf_counter() - began) * 1e3)
+        times[path] = statistics.median(samples)
+    return times
+
+
+def cold_start(lab: Lab) -> tuple[float, float]:
+    """Stop all machines, start all at once: seconds until each lets one log in, QEMU's CPU seconds."""
+    pve = lab.api()
+    vms = [lab.inventory.value(name, "vm")["vmid"] for name in lab.inventory.hosts()]
+    with ThreadPoolExecutor(len(vms)) as pool:
+        list(pool.map(lambda vmid: pve.call(power(vmid, "stop")), vms))
+        began = time.monotonic()
+        list(pool.map(lambda vmid: pve.call(power(vmid, "start")), vms))
+        list(pool.map(lambda name: log_in(lab.inventory, name), lab.inventory.hosts()))
+    spent = time.monotonic() - began
+    return spent, sum(cpu_s(pve.get(f"nodes/pve/qemu/{vmid}/status/current")["pid"]) for vmid in vms)
+
+
+def power(vmid: int, verb: str) -> Change:
+    """Start or stop a machine."""
+    return Change("POST", f"/nodes/pve/qemu/{vmid}/status/{verb}", f"{verb} {vmid}")
+
+
+def log_in(inventory: Inventory, name: str) -> None:
+    """Wait for sshd's greeting (cheap for the guest), then log in once."""
+    connect, address = (
+        inventory.value(name, "endpoint_facts")["connect"],
+        inventory.value(name, "ansible_host"),
+    )
+    while True:
+        try:
+            greeting = subprocess.run(
+                [connect, address, "22"],
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=5,
+                check=False,
+            )
+            if greeting.stdout.startswith(b"SSH-2.0"):
+                break
+        except subprocess.TimeoutExpired as error:
+            if (error.stdout or b"").startswith(b"SSH-2.0"):
+                break
+        time.sleep(0.2)
+    argv = [sys.executable, "-m", "lab", "ssh", name, "--", "true"]
+    subprocess.run(argv, cwd=ROOT, check=True, capture_output=True)
+
+
+def cpu_s(pid: int) -> float:
+    """CPU seconds of a process so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / TICKS
+
+
+def main() -> None:
+    """Measure and print."""
+    took: dict[int, float] = {}
+    for machines in (5, 10):
+        with tempfile.TemporaryDirectory() as folder:
+            lab = Lab(Path(folder), machines)
+            try:
+                took[machines] = lab.command("up", "--only", "provision")
+                print(
+                    f"provisioning {machines} machines until all answer: {took[machines]:.1f} s", flush=True
+                )
+                if machines == 5:
+                    figures(lab)
+            finally:
+                lab.command("destroy", "--yes")
+    print(f"ten machines instead of five: x {took[10] / took[5]:.2f}")
+
+
+def figures(lab: Lab) -> None:
+    """What is measured on the lab of five."""
+    again = lab.command("up", "--only", "provision")
+    print(f"provisioning again, nothing to do: {again:.1f} s")
+    for path, median_ms in reads(lab.api()).items():
+        print(f"GET {path}: {median_ms:.1f} ms")
+    cores = min(os.cpu_count() or 1, 5)
+    for _ in range(3):
+        spent, cpu = cold_start(lab)
+        ratio = spent / (cpu / cores)
+        print(f"five cold starts at once: {spent:.1f} s; x {ratio:.2f} of {cpu:.1f} CPU s on {cores} cores")
+
+
+if __name__ == "__main__":
+    main()
