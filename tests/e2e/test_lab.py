@@ -1,4 +1,4 @@
-"""The main job, end to end on real guests, in the order of a lab's life; each test builds on the one before."""
+"""The main job, end to end on real guests, in the order of a lab's life; each test builds on the last."""
 
 from __future__ import annotations
 
@@ -141,11 +141,10 @@ def test_a_flooded_bridge_shows_others_frames_and_a_learning_one_does_not(bench:
 def foreign_frames(bench: Bench) -> int:
     """How many of 20 pings between two workers the client's capture NIC sees."""
     bench.ssh("worker-1", "ping -c 2 10.77.1.14 >/dev/null")
-    mac = "$(ip -br link | grep -i 02:da:5c:23:8d:02 | cut -d' ' -f1 | cut -d@ -f1)"
-    script = f"ip link set {mac} up; timeout 15 tcpdump -i {mac} -nn -p -c 1000 'icmp and host 10.77.1.13' 2>/dev/null | wc -l"
-    script = script.replace(" -p ", " ")
-    child = bench.start("dasklab", "ssh", "client", "--", script)
-    time.sleep(5)
+    find = "nic=$(grep -li 02:da:5c:23:8d:02 /sys/class/net/*/address | cut -d/ -f5)"
+    capture = "timeout 20 tcpdump -i $nic -nn 'icmp and host 10.77.1.13' 2>/dev/null | wc -l"
+    child = bench.start("dasklab", "ssh", "client", "--", f"{find}; ip link set $nic up; {capture}")
+    time.sleep(8)
     bench.ssh("worker-1", "ping -i 0.2 -c 20 10.77.1.14 >/dev/null")
     return int(child.communicate(timeout=60)[0].strip().splitlines()[-1])
 
