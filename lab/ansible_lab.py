@@ -25,11 +25,20 @@ class AnsibleLab:
         _end_leftover(directory)
         with _log_to(directory / "ansible.log"):
             asked = {"trial_directory": str(directory.resolve())}
-            return playbook.run("trial.yml", self.inventory, asked, quiet=True)
+            status = playbook.run("trial.yml", self.inventory, asked, quiet=True)
+        if status and not (directory / "failed.json").exists():
+            raise LabError(_first_error(directory / "ansible.log") or f"ansible-playbook ended with {status}")
+        return status
 
     def clean(self) -> None:
         """Clear impairments, captures and the cluster on all machines."""
         playbook.run("trial.yml", self.inventory, options=["--tags", "clean"], quiet=True)
+
+
+def _first_error(log: Path) -> str | None:
+    """The line with which Ansible's trouble began: ``<time> p=1 u=root n=ansible ERROR| [ERROR]: what``."""
+    lines = (line.partition("| ")[2].strip() for line in _read(log).decode(errors="replace").splitlines())
+    return next((line for line in lines if line.startswith(("[ERROR]", "FAILED"))), None)
 
 
 def _end_leftover(directory: Path, patience_s: float = 120) -> None:

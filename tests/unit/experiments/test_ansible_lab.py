@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from lab import ansible_lab, playbook
+from lab.errors import LabError
 
 
 def test_leftover_playbook_is_ended_and_its_files_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -42,6 +43,16 @@ def test_leftover_playbook_is_ended_and_its_files_go(tmp_path: Path, monkeypatch
 def test_nothing_left_over_nothing_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "trial.json").write_text("{}")
     (tmp_path / "kept.json").write_text("{}")
+    (tmp_path / "failed.json").write_text("{}")
     monkeypatch.setattr(playbook, "run", lambda *args, **options: 2)
     assert ansible_lab.AnsibleLab(tmp_path).run_trial(tmp_path) == 2
     assert (tmp_path / "kept.json").exists()
+
+
+def test_what_ansible_says_is_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = "2026-01-01 00:00:00,000 p=1 u=root n=ansible"
+    said = f"{log} INFO| Measure\n{log} ERROR| [ERROR]: YAML parsing failed: colons\nOrigin: x.yml\n"
+    (tmp_path / "ansible.log").write_text(said)
+    monkeypatch.setattr(playbook, "run", lambda *args, **options: 4)
+    with pytest.raises(LabError, match=r"^\[ERROR\]: YAML parsing failed: colons$"):
+        ansible_lab.AnsibleLab(tmp_path).run_trial(tmp_path)
