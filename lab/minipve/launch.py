@@ -142,7 +142,7 @@ def detach(paths: Paths, options: list[str]) -> bool:
         os.close(writer)
         if said.readline() != "ready\n":
             child.wait(timeout=5)
-            raise LabError(f"the endpoint did not start: {_last_line(paths)}", f"less {log_file(paths)}")
+            raise LabError(f"the endpoint did not start: {_last_words(paths)}")
     child.returncode = 0  # it outlives us on purpose: no ResourceWarning when the handle goes
     return True
 
@@ -151,13 +151,17 @@ def _await_answer(paths: Paths) -> None:
     deadline = time.monotonic() + START_S
     while not answers(paths):
         if time.monotonic() > deadline or not is_running(paths):
-            raise LabError(f"the endpoint does not answer: {_last_line(paths)}", f"less {log_file(paths)}")
+            raise LabError(f"the endpoint does not answer: {_last_words(paths)}")
         time.sleep(0.05)
 
 
-def _last_line(paths: Paths) -> str:
+def _last_words(paths: Paths) -> str:
+    """What the endpoint said last: its error and what mends it, or else its last line and the log."""
     lines = log_file(paths).read_text().splitlines() if log_file(paths).exists() else []
-    return lines[-1] if lines else "it said nothing"
+    told = [number for number, line in enumerate(lines[-3:]) if line.startswith("Error: ")]
+    if told:
+        return "\n".join(lines[-3:][told[-1] :]).removeprefix("Error: ")
+    return f"{lines[-1] if lines else 'it said nothing'}\n  less {log_file(paths)}"
 
 
 def machines(paths: Paths) -> dict[int, int]:

@@ -131,6 +131,14 @@ def _apply(call: Call, vmid: int, config: Any) -> dict[str, str]:
     return {}
 
 
+@route("GET", f"{VM}/snapshot")
+def snapshots(call: Call) -> list[dict[str, Any]]:
+    """The entry for the present state, which every VM has; snapshots cannot be made here."""
+    config = call.node.vms.load(call.vmid)
+    row = {"name": "current", "description": "You are here!", "digest": config.digest}
+    return [row | {"running": int(machines.running_pid(call.node, call.vmid) is not None)}]
+
+
 @route("PUT", f"{VM}/unlink")
 def unlink(call: Call) -> None:
     """Take drives out of their slots; with ``force`` delete their volumes too."""
