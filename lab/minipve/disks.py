@@ -46,10 +46,9 @@ class Boot:
 def info(path: Path) -> DiskInfo:
     """Format, virtual and actual size of an image, also while a machine uses it."""
     said: dict[str, Any] = json.loads(process.run(["qemu-img", "info", "-U", "--output=json", path]))
-    backing = said.get("full-backing-filename")
-    return DiskInfo(
-        said["format"], said["virtual-size"], said["actual-size"], Path(backing) if backing else None
-    )
+    named = said.get("full-backing-filename")
+    backing = Path(named).resolve() if named else None
+    return DiskInfo(said["format"], said["virtual-size"], said["actual-size"], backing)
 
 
 def create(path: Path, size_bytes: int) -> None:

@@ -88,3 +88,10 @@ def from_guest(tap: str, rate: str) -> dict[str, list[Command]]:
             [*add, "protocol", "all", "prio", "50", *every, *redirect],
         ],
     }
+
+
+def method(tap: str) -> str:
+    """How what a guest sends is limited now, as `set_rate` returned it: "police", "shape-ifb" or ""."""
+    if net.exists(net.ifb_name(tap)):
+        return "shape-ifb"
+    return "police" if "ingress" in process.run(["tc", "qdisc", "show", "dev", tap]) else ""

@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from lab.minipve import accel
+from lab.minipve.accel import Accel
+from lab.minipve.paths import Paths
+
+
+@pytest.mark.parametrize(
+    ("console", "name"),
+    [
+        ("[    0.6] Kernel panic - not syncing: VFS: Unable to mount root fs on unknown-block(0,0)", "kvm"),
+        ("SeaBIOS (version 1.16.2)\nBooting from ROM..", "tcg"),
+        ("", "tcg"),
+        ("qemu-system-x86_64: kvm_buf_set_msrs: Assertion failed", "tcg"),
+    ],
+)
+def test_only_a_kernel_that_gets_to_its_end_proves_kvm(console: str, name: str) -> None:
+    found = accel.judge(console, 1.0)
+    assert found.name == name and found.reason
+
+
+def test_without_the_device_it_is_tcg(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(accel, "DEVICE", tmp_path / "kvm")
+    monkeypatch.setattr(accel, "_key", lambda: "boot 1")
+    found = accel.probe(Paths(tmp_path, tmp_path))
+    assert (found.name, found.reason) == (
+        "tcg",
+        f"{tmp_path}/kvm cannot be opened: No such file or directory",
+    )
+
+
+def test_the_answer_is_remembered_until_the_host_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = iter([Accel("kvm", "first"), Accel("tcg", "second")])
+    monkeypatch.setattr(accel, "_probe", lambda _paths: next(answers))
+    key = ["boot 1"]
+    monkeypatch.setattr(accel, "_key", lambda: key[0])
+    paths = Paths(tmp_path, tmp_path)
+    assert [accel.probe(paths).reason for _ in range(2)] == ["first", "first"]
+    key[0] = "boot 2"
+    assert accel.probe(paths).reason == "second"
+    assert json.loads((tmp_path / "accel.json").read_text())["key"] == "boot 2"
+
+
+def test_an_undecided_probe_is_not_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(accel, "_probe", lambda _paths: None)
+    monkeypatch.setattr(accel, "_key", lambda: "boot 1")
+    assert accel.probe(Paths(tmp_path, tmp_path)).name == "tcg"
+    assert not (tmp_path / "accel.json").exists()

@@ -1,0 +1,159 @@
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+
+from lab.errors import LabError
+from lab.minipve import image, process, sources
+from lab.minipve.paths import Paths
+from lab.minipve.progress import Steps, silent, terminal
+
+
+def test_the_name_follows_the_recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pins = tmp_path / "requirements.txt"
+    pins.write_text("dask==1\n")
+    monkeypatch.setattr(image, "REQUIREMENTS", pins)
+    paths = Paths(tmp_path / "state", tmp_path / "cache")
+    first, wheels = image.image_path(paths), image.wheelhouse(paths)
+    assert image.image_path(paths) == first and image.recipe_hash()[:12] in first.name
+    pins.write_text("dask==2\n")
+    assert image.image_path(paths) != first and image.wheelhouse(paths) != wheels
+
+
+def test_every_pin_is_exact() -> None:
+    lines = [line.partition("#")[0].strip() for line in image.REQUIREMENTS.read_text().splitlines()]
+    pins = [line for line in lines if line]
+    assert {"dask==2026.8.0", "distributed==2026.8.0", "numpy==2.4.6"} <= set(pins)
+    assert all(line.count("==") == 1 for line in pins)
+
+
+def test_an_image_that_is_there_is_not_built_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    paths = Paths(tmp_path / "state", tmp_path / "cache")
+    there = image.image_path(paths)
+    there.parent.mkdir(parents=True)
+    there.touch()
+    monkeypatch.setattr(image, "_build", lambda *_: pytest.fail("it was built"))
+    assert image.build(paths, silent) == there
+
+
+def test_a_missing_tool_is_one_line_with_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "which", lambda _tool: None)
+    with pytest.raises(LabError) as refused:
+        process.need("mke2fs", "mmdebstrap", "debugfs")
+    assert refused.value.message == "not installed: mke2fs, mmdebstrap, debugfs"
+    assert refused.value.hint == "apt install e2fsprogs mmdebstrap"
+
+
+def test_a_full_disk_is_refused_before_anything_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(image, "SPACE_GIB", 10**9)
+    monkeypatch.setattr(image.process, "need", lambda *_: None)
+    with pytest.raises(LabError, match="GiB are free"):
+        image.build(Paths(tmp_path, tmp_path), silent)
+    assert [file.name for file in image.Paths(tmp_path, tmp_path).images.iterdir()] == [".lock"]
+
+
+@pytest.mark.parametrize("accident", [KeyboardInterrupt, LabError("mmdebstrap failed")])
+def test_nothing_is_left_of_a_build_that_did_not_end(
+    accident: BaseException, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(scratch: Path, *_: object) -> None:
+        (scratch / "root").mkdir()
+        raise accident
+
+    monkeypatch.setattr(image, "fetch_wheels", lambda _paths: tmp_path)
+    monkeypatch.setattr(image, "_debian", fail)
+    monkeypatch.setattr(image.process, "need", lambda *_: None)
+    paths = Paths(tmp_path, tmp_path / "cache")
+    with pytest.raises((KeyboardInterrupt, LabError)):
+        image.build(paths, silent)
+    assert [file.name for file in paths.images.iterdir()] == [".lock"]
+
+
+def test_a_failing_command_tells_its_last_words(tmp_path: Path) -> None:
+    words = ["sh", "-c", "echo one; echo 'E: no such package'; echo three; exit 3"]
+    with pytest.raises(LabError, match="sh failed: E: no such package") as refused:
+        image._run_logged(words, tmp_path / "log", silent)
+    assert "three" in str(refused.value.hint)
+    assert (tmp_path / "log").read_text().startswith("one\n")
+
+
+def test_steps_add_up() -> None:
+    told: list[tuple[str, float]] = []
+    steps = Steps(one=1, two=3)
+    with steps.run(lambda what, fraction, _left: told.append((what, fraction))) as step:
+        with step("one", "first") as within:
+            within("half", 0.5, None)
+        with step("two", "second"):
+            pass
+    assert told[:3] == [("first", 0.0), ("first", 0.125), ("second", 0.25)]
+    assert told[-1][1] == 1.0
+
+
+@pytest.mark.parametrize(("done", "elapsed", "left"), [(0, 0, 4), (2, 2, 2), (2, 6, 6), (0.1, 3, 3.9)])
+def test_time_left_grows_on_a_slower_machine(done: float, elapsed: float, left: float) -> None:
+    assert Steps(one=1, two=3).left_s(done, elapsed) == pytest.approx(left)
+
+
+def test_elsewhere_than_on_a_terminal_each_step_is_one_line() -> None:
+    stream = io.StringIO()
+    show = terminal(stream)
+    for fraction in (0.1, 0.2, 0.3):
+        show("installing Debian", fraction, 9.0)
+    assert stream.getvalue() == "golden image: installing Debian\n"
+
+
+DEB822 = """\
+Types: deb
+# a comment
+URIs: http://mirror.example/debian
+Suites: bookworm bookworm-updates
+Components: main
+Signed-By: /usr/share/keyrings/debian-archive-keyring.gpg
+
+Types: deb deb-src
+URIs: http://other.example
+Suites: nodistro
+Components: main
+
+Types: deb
+Enabled: no
+URIs: http://off.example
+Suites: bookworm
+Components: main
+"""
+
+
+def test_sources_in_deb822() -> None:
+    key = "[signed-by=/usr/share/keyrings/debian-archive-keyring.gpg]"
+    lines = sources.one_line_style(DEB822)
+    assert lines[0] == f"deb {key} http://mirror.example/debian bookworm main"
+    assert [line for line in lines if sources.is_debian(line, "bookworm")] == [
+        f"deb {key} http://mirror.example/debian {suite} main" for suite in ("bookworm", "bookworm-updates")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "ours"),
+    [
+        ("deb http://m.example/debian bookworm main contrib", True),
+        ("deb [arch=amd64 signed-by=/k] http://m.example/debian-security bookworm-security main", True),
+        ("deb-src http://m.example/debian bookworm main", False),
+        ("deb http://m.example/docker bookworm stable", False),
+        ("deb http://m.example/ubuntu noble main", False),
+        ("# deb http://m.example/debian bookworm main", False),
+        ("deb http://m.example/flat ./", False),
+        ("", False),
+    ],
+)
+def test_which_lines_are_debians(line: str, ours: bool) -> None:
+    assert sources.is_debian(line, "bookworm") is ours
+
+
+def test_proxies_are_passed_on() -> None:
+    kept = ['Acquire::http::Proxy "http://p:3128"', 'Acquire::Check-Date "false"']
+    dump = ['Acquire ""', kept[0], 'Acquire::Languages ""', kept[1]]
+    assert sources.passed_on("".join(f"{line};\n" for line in dump)) == kept

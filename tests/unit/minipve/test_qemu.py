@@ -1,0 +1,189 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lab.minipve import devices, hotplug, nics, qemu
+from lab.minipve.accel import Accel
+from lab.minipve.disks import Boot
+from lab.minipve.paths import Paths
+from lab.minipve.process import MachineError
+
+TCG, KVM = Accel("tcg", "a test"), Accel("kvm", "a test")
+CONFIG = {
+    "name": "worker-1",
+    "cores": 2,
+    "memory": "2048",
+    "cpu": "x86-64-v2-AES",
+    "agent": "enabled=1",
+    "boot": "order=virtio0",
+    "virtio0": "local:9103/vm-9103-disk-0.qcow2,discard=on",
+    "ide2": "local:9103/vm-9103-cloudinit.qcow2,media=cdrom",
+    "net0": "virtio=02:DA:5C:23:8F:00,bridge=vmbr0",
+    "net1": "e1000=02:DA:5C:23:8F:01,bridge=vmbr1,rate=12.5",
+    "net2": "rtl8139=02:DA:5C:23:8F:02,bridge=vmbr1",
+}
+
+
+@pytest.fixture
+def paths(tmp_path: Path) -> Paths:
+    found = Paths(tmp_path / "state", tmp_path / "cache")
+    disk = found.state / "storage/images/9103/vm-9103-disk-0.qcow2"
+    disk.parent.mkdir(parents=True)
+    disk.touch()
+    return found
+
+
+def line(paths: Paths, monkeypatch: pytest.MonkeyPatch, accel: Accel = TCG, boot: Boot | None = None) -> str:
+    monkeypatch.setattr(qemu.disks, "extract_boot", lambda _image, _paths: boot)
+    monkeypatch.setattr(qemu, "vhost_works", lambda: False)
+    return " ".join(qemu.command_line(9103, CONFIG, paths, accel))
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        "qemu-system-x86_64 -name worker-1,debug-threads=on",
+        "-chardev socket,id=qmp,path={run}/9103.qmp,server=on,wait=off -mon chardev=qmp,mode=control",
+        "-pidfile {run}/9103.pid -daemonize",
+        "-smp 2,sockets=1,cores=2,maxcpus=2 -m 2048",
+        "-machine type=pc -accel tcg,thread=multi -cpu qemu64,+ssse3,+sse4.1,+sse4.2,+popcnt",
+        "-device virtserialport,chardev=qga0,name=org.qemu.guest_agent.0",
+        "-drive file={images}/9103/vm-9103-disk-0.qcow2,if=none,id=drive-virtio0,format=qcow2,"
+        "cache=unsafe,discard=unmap -device virtio-blk-pci,drive=drive-virtio0,id=virtio0,"
+        "bus=pci.0,addr=0xa,bootindex=100",
+        "file={state}/seeds/vm-9103-cloudinit.iso,if=none,id=drive-ide2,media=cdrom,format=raw "
+        "-device ide-cd,bus=ide.1,unit=0,drive=drive-ide2,id=ide2",
+        "-netdev type=tap,id=net0,ifname=tap9103i0,script=no,downscript=no "
+        "-device virtio-net-pci,mac=02:DA:5C:23:8F:00,netdev=net0,id=net0,bus=pci.0,addr=0x12,"
+        "rx_queue_size=1024,tx_queue_size=256,romfile=",
+        "-device e1000,mac=02:DA:5C:23:8F:01,netdev=net1,id=net1,bus=pci.0,addr=0x13,romfile=",
+        "-device rtl8139,mac=02:DA:5C:23:8F:02,netdev=net2,id=net2,bus=pci.0,addr=0x14,romfile=",
+    ],
+)
+def test_command_line(part: str, paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
+    places = {"run": paths.run, "state": paths.state, "images": paths.state / "storage/images"}
+    assert part.format(**places) in line(paths, monkeypatch)
+
+
+def test_a_disk_without_boot_loader_gets_its_kernel_from_outside(
+    paths: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    boot = Boot(Path("/b/kernel"), Path("/b/initrd"), "quiet console=ttyS0")
+    assert "-kernel /b/kernel -initrd /b/initrd -append quiet console=ttyS0" in line(
+        paths, monkeypatch, boot=boot
+    )
+    assert "-kernel" not in line(paths, monkeypatch)
+
+
+@pytest.mark.parametrize(
+    ("cpu", "accel", "model"),
+    [
+        ("x86-64-v2-AES", TCG, "qemu64,+ssse3,+sse4.1,+sse4.2,+popcnt"),
+        ("x86-64-v2-AES", KVM, "qemu64,+ssse3,+sse4.1,+sse4.2,+popcnt,+aes"),
+        ("host", TCG, "max"),
+        ("host", KVM, "host"),
+        ("cputype=kvm64,flags=+aes", TCG, "qemu64"),
+        ("", KVM, "kvm64"),
+        ("Haswell", TCG, "Haswell"),
+    ],
+)
+def test_cpu_model(cpu: str, accel: Accel, model: str) -> None:
+    assert devices.cpu_model({"cpu": cpu}, accel) == model
+
+
+@pytest.mark.parametrize(
+    ("agent", "enabled"),
+    [("1", True), ("enabled=1,fstrim_cloned_disks=1", True), ("0", False), ("enabled=0", False)],
+)
+def test_agent(agent: str, enabled: bool) -> None:
+    assert devices.agent_enabled({"agent": agent}) is enabled
+
+
+def test_vhost_is_for_virtio_alone() -> None:
+    virtio, e1000 = (nics.parse(f"{model}=02:00:00:00:00:01,bridge=vmbr0") for model in ("virtio", "e1000"))
+    assert devices.netdev_options(1, 0, virtio, {}, vhost=True)["vhost"] == "on"
+    assert "vhost" not in devices.netdev_options(1, 0, e1000, {}, vhost=True)
+
+
+def test_a_nic_without_bridge_is_nat() -> None:
+    words = list(devices.nic_words(1, {"name": "a", "net0": "virtio=02:00:00:00:00:01"}, vhost=True))
+    assert words[:2] == ["-netdev", "type=user,id=net0,hostname=a"]
+
+
+NIC = "virtio=02:DA:00:00:00:01,bridge=vmbr1"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (NIC, nics.Nic("virtio", "02:DA:00:00:00:01", "vmbr1")),
+        (
+            "bridge=vmbr1,model=virtio,macaddr=02:da:00:00:00:01",
+            nics.Nic("virtio", "02:DA:00:00:00:01", "vmbr1"),
+        ),
+        (f"{NIC},rate=0", nics.Nic("virtio", "02:DA:00:00:00:01", "vmbr1")),
+        (
+            f"{NIC},link_down=1,rate=0.125,mtu=9000,queues=2",
+            nics.Nic("virtio", "02:DA:00:00:00:01", "vmbr1", 0.125, True, 9000, 2),
+        ),
+    ],
+)
+def test_nics_are_compared_parsed(text: str, expected: nics.Nic) -> None:
+    assert nics.parse(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("rate", "rate_bytes"), [("1", 1048576), ("0.125", 131072), ("119.2", 124990259), ("0", None)]
+)
+def test_rate_is_mebibytes(rate: str, rate_bytes: int | None) -> None:
+    assert nics.parse(f"{NIC},rate={rate}").rate_bytes == rate_bytes
+
+
+@pytest.mark.parametrize(
+    ("other", "another"),
+    [
+        (f"{NIC},rate=1", False),
+        (f"{NIC},link_down=1", False),
+        (NIC.replace("vmbr1", "vmbr2"), False),
+        (NIC.replace("virtio", "e1000"), True),
+        (NIC.replace(":01", ":02"), True),
+        (NIC.partition(",")[0], True),
+        (f"{NIC},mtu=1400", True),
+    ],
+)
+def test_what_is_another_nic(other: str, another: bool) -> None:
+    assert hotplug.is_another(nics.parse(NIC), nics.parse(other)) is another
+
+
+def test_what_does_not_run_says_so(paths: Paths) -> None:
+    paths.run.mkdir(parents=True)
+    assert qemu.running_pid(9103, paths) is None
+    assert qemu.state(9103, paths).status == "stopped"
+    with pytest.raises(MachineError, match="VM 9103 not running"):
+        qemu.reset(9103, paths)
+    with pytest.raises(MachineError, match="VM 9103 is not running"):
+        qemu.agent(9103, paths, "guest-ping")
+    qemu.shutdown(9103, paths)
+    qemu.stop(9103, paths)
+
+
+def test_a_reused_pid_is_not_believed(paths: Paths) -> None:
+    paths.run.mkdir(parents=True)
+    paths.runtime(9103, "pid").write_text("1\n")
+    assert qemu.running_pid(9103, paths) is None
+    assert qemu.state(9103, paths).status == "stopped"
+    assert not paths.runtime(9103, "pid").exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"template": 1}, "you can't start a vm if it's a template"),
+        ({"cores": 4096}, r"MAX \d+ vcpus allowed per VM on this node"),
+    ],
+)
+def test_what_cannot_start(change: dict[str, object], text: str, paths: Paths) -> None:
+    with pytest.raises(MachineError, match=text):
+        qemu.start(9103, {**CONFIG, **change}, paths, lambda _line: None)

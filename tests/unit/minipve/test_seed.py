@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+
+from lab.minipve import seed
+from lab.minipve.image import GUEST
+from lab.minipve.paths import Paths
+from lab.minipve.process import MachineError
+
+KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ3MqMvC4Z1NVPTQTxokttiyWq8BqiHar5IfobkrOR03 me@here"
+# The config and the texts of the recorded pairs of a Proxmox VE 9.2 (start_and_tasks.json, VM 100).
+RECORDED = {
+    "name": "t1",
+    "ciuser": "lab",
+    "net0": "virtio=02:11:22:33:44:55,bridge=vmbr1,rate=1",
+    "net1": "e1000=02:11:22:33:44:66,bridge=vmbr1",
+    "ipconfig0": "ip=10.0.0.5/24,gw=10.0.0.1",
+}
+
+
+def test_user_data_as_recorded() -> None:
+    assert seed.dump(100, RECORDED, "user") == (
+        "#cloud-config\nhostname: t1\nmanage_etc_hosts: true\nfqdn: t1\nuser: lab\nchpasswd:\n"
+        "  expire: False\nusers:\n  - default\npackage_upgrade: true\n"
+    )
+
+
+def test_network_and_meta_data_as_recorded() -> None:
+    config = {**RECORDED, "nameserver": "10.255.255.53"}  # recorded from the host's resolv.conf
+    assert seed.dump(100, config, "network") == (
+        "version: 1\nconfig:\n    - type: physical\n      name: eth0\n"
+        "      mac_address: '02:11:22:33:44:55'\n"
+        "      subnets:\n      - type: static\n        address: '10.0.0.5'\n        netmask: "
+        "'255.255.255.0'\n"
+        "        gateway: '10.0.0.1'\n    - type: nameserver\n      address:\n      - '10.255.255.53'\n"
+    )
+    assert seed.dump(100, config, "meta") == "instance-id: 9daf6009b576d4d9cf1a54885e7c45f8060c3e23\n"
+
+
+@pytest.mark.parametrize(
+    ("change", "another"),
+    [
+        ({"net0": "e1000=02:11:22:33:44:55,bridge=vmbr9"}, False),
+        ({"memory": "2048"}, False),
+        ({"net0": "virtio=02:11:22:33:44:56,bridge=vmbr1"}, True),
+        ({"name": "t2"}, True),
+        ({"sshkeys": quote(KEY, safe="")}, True),
+        ({"ipconfig0": "ip=10.0.0.6/24"}, True),
+    ],
+)
+def test_what_makes_another_instance(change: dict[str, str], another: bool) -> None:
+    before, after = (seed.dump(100, config, "meta") for config in (RECORDED, {**RECORDED, **change}))
+    assert (before != after) is another
+
+
+@pytest.mark.parametrize(
+    ("addressing", "lines"),
+    [
+        ("ip=dhcp", ["- type: dhcp4"]),
+        ("gw=10.0.0.1", ["- type: dhcp4", "- type: dhcp6"]),
+        ("ip6=auto", ["- type: ipv6_slaac"]),
+        ("ip=10.0.0.5/16", ["- type: static", "  address: '10.0.0.5'", "  netmask: '255.255.0.0'"]),
+        (
+            "ip6=fd00::1/64,gw6=fd00::2",
+            ["- type: static6", "  address: 'fd00::1/64'", "  gateway: 'fd00::2'"],
+        ),
+    ],
+)
+def test_subnets(addressing: str, lines: list[str]) -> None:
+    assert list(seed._subnets(addressing)) == lines
+
+
+def test_keys_are_percent_encoded_lines() -> None:
+    assert seed.ssh_keys({"sshkeys": quote(f"{KEY}\n\n{KEY}\n", safe="")}) == [KEY, KEY]
+    seed.check_keys({"sshkeys": quote(KEY, safe="")})
+    with pytest.raises(MachineError, match="SSH public key validation error"):
+        seed.check_keys({"sshkeys": "nonsense"})
+
+
+@pytest.mark.skipif(shutil.which("xorriso") is None, reason="xorriso is not installed")
+def test_the_disc_carries_the_label_and_the_four_files(tmp_path: Path) -> None:
+    iso = seed.build(100, RECORDED, Paths(tmp_path / "state", tmp_path / "cache"))
+    said = subprocess.run(
+        ["xorriso", "-indev", str(iso), "-pvd_info", "-find", "/"], capture_output=True, text=True, timeout=30
+    )
+    assert "Volume Id    : cidata" in said.stdout
+    assert all(
+        f"'/{name}'" in said.stdout for name in ("user-data", "meta-data", "network-config", "vendor-data")
+    )
+    assert list(iso.parent.iterdir()) == [iso]
+
+
+@pytest.mark.skipif(shutil.which("busybox") is None, reason="busybox is not installed")
+def test_the_guest_reads_what_is_written(tmp_path: Path) -> None:
+    """The reader's own awk, run on a seed: MAC, address with prefix, gateway."""
+    config = {**RECORDED, "ipconfig1": "ip=10.1.0.5/20", "nameserver": "10.9.9.9"}
+    (tmp_path / "network-config").write_text(seed.network_config(config))
+    reader = (GUEST / "nocloud").read_text()
+    program = reader.partition("    awk '")[2].partition("' $seed/network-config")[0].replace("'\\''", "'")
+    said = subprocess.run(
+        ["busybox", "awk", program, str(tmp_path / "network-config")],
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+    assert said.stdout.splitlines() == [
+        "02:11:22:33:44:55 10.0.0.5/24 10.0.0.1",
+        "02:11:22:33:44:66 10.1.0.5/20 ",
+    ]
