@@ -12,7 +12,18 @@ UNSUPPORTED = 3  # exit status of the lab's commands for what a machine cannot d
 CPU_FIELDS = ("user_s", "nice_s", "system_s", "idle_s", "iowait_s", "irq_s", "softirq_s", "steal_s")
 TICKS_PER_S = 100  # of /proc/stat: the same on every Linux of today
 ACCELERATORS = {"kvm": "kvm", "qemu": "tcg"}
-COUNTERS = ("time", "cpu", "tcp", "softnet_dropped", "lab", "capture", "qdiscs", "schema", "name")
+COUNTERS = (
+    "time",
+    "cpu",
+    "tcp",
+    "softnet_dropped",
+    "lab",
+    "capture",
+    "qdiscs",
+    "schema",
+    "name",
+    "clock_offset_s",
+)
 
 
 def trial_files(
@@ -106,6 +117,8 @@ def _machine(each: Document) -> Document:
     counted = ("tcp", "softnet_dropped")
     return {
         **{key: value for key, value in before.items() if key not in COUNTERS},
+        # An upper bound: the time that the question took to get there is in it.
+        "clock_ahead_at_most_s": before["clock_offset_s"],
         "seconds": after["time"] - before["time"],
         "cpu": _minus(after["cpu"], before["cpu"]),
         "lab_statistics": _minus(after["lab"]["statistics"], before["lab"]["statistics"]),
