@@ -1,1 +1,1 @@
-"""The local endpoint: speaks the Proxmox VE API and runs real QEMU behind it, so that the lab has one road to a hypervisor."""
+"""The local endpoint: speaks the Proxmox VE API and runs real QEMU, the lab's one road to a hypervisor."""

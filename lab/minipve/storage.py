@@ -133,15 +133,6 @@ class Storage:
         number = next(n for n in itertools.count() if f"{vmid}-disk-{n}" not in stems)
         return f"{NAME}:{vmid}/{name or f'vm-{vmid}-disk-{number}'}.{fmt}"
 
-    def convert_to_base(self, volid: str) -> str:
-        """Rename a template's disk to ``base-...`` and write-protect it; returns the new volume id."""
-        volume = parse(volid)
-        renamed = volume.name.replace("vm-", "base-", 1)
-        target = self.path(volid).with_name(renamed)
-        self.path(volid).rename(target)
-        target.chmod(0o444)
-        return volid.rpartition("/")[0] + f"/{renamed}"
-
     def users_of(self, volid: str) -> list[str]:
         """Volumes that are linked clones of the base image ``volid``."""
         base = self.path(volid)

@@ -15,7 +15,7 @@ Log = Callable[[str], None]
 def plug(vmid: int, index: int, nic: Nic, log: Log) -> None:
     """Make the host side of a NIC: its tap, on its bridge, at its rate."""
     if nic.bridge is None:
-        log(f"net{index}: no bridge given, QEMU's own NAT is used")
+        log(f"WARN: net{index}: no bridge given, QEMU's own NAT is used")
         return
     tap, bridge_mtu = nics.tap_name(vmid, index), net.bridge_mtu(nic.bridge)
     if nic.mtu > bridge_mtu:

@@ -42,14 +42,10 @@ class Task:
     stop: threading.Event = field(default_factory=threading.Event)
 
     def log(self, text: str) -> None:
-        """Append to the task's log; a task that was asked to stop ends here."""
+        """Append to the task's log; ``WARN: ..`` makes it end with warnings. A task asked to stop ends here."""
         self.checkpoint()
+        self.warnings += text.startswith("WARN: ")
         self._write(text)
-
-    def warn(self, text: str) -> None:
-        """A line that makes the task end with ``WARNINGS``."""
-        self.warnings += 1
-        self._write(f"WARN: {text}")
 
     def checkpoint(self) -> None:
         """End the task here if somebody asked for it."""

@@ -103,6 +103,24 @@ def test_a_bridge_that_does_not_exist_fails_at_start(ours: Endpoint, vmid: int) 
     assert "tap" not in _inside(ours, "ip", "-br", "link")
 
 
+def test_without_a_bridge_a_start_warns(endpoint: Endpoint, vmid: int) -> None:
+    endpoint.create(vmid, net0=f"virtio={MAC}")
+    status = endpoint.wait(endpoint.vm(vmid).status.start.post())
+    assert status["exitstatus"] == "WARNINGS: 1"
+    assert endpoint.vm(vmid).status.current.get()["status"] == "running"
+
+
+def test_a_disk_grows_while_its_machine_runs(endpoint: Endpoint, vmid: int) -> None:
+    endpoint.create(vmid, scsi0="local:1", scsihw="virtio-scsi-pci")
+    vm = endpoint.vm(vmid)
+    endpoint.done(vm.status.start.post())
+    endpoint.done(vm.resize.put(disk="scsi0", size="+1G"))
+    assert "size=2G" in vm.config.get()["scsi0"]
+    rows = endpoint.api().nodes(endpoint.node).storage("local").content.get(vmid=vmid)
+    assert [row["size"] for row in rows] == [2 * 2**30]
+    assert endpoint.failed(vm.resize.put(disk="scsi0", size="1G")) == "shrinking disks is not supported"
+
+
 def test_a_silent_agent(endpoint: Endpoint, running: int) -> None:
     error = refused(endpoint.vm(running).agent.ping.post)
     assert (error.status_code, error.content) == (500, "QEMU guest agent is not running")
