@@ -1,0 +1,58 @@
+"""The scripts and plugins of roles/ are no package: each is loaded from its own file."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from types import ModuleType
+
+import pytest
+
+from lab.inventory import ROOT
+
+
+def load(path: str) -> ModuleType:
+    """The module in a file of the project; what lies beside it can be imported by it."""
+    file = ROOT / path
+    spec = importlib.util.spec_from_file_location(file.stem, file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[file.stem] = module  # the commands import each other by these names
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="session")
+def host() -> ModuleType:
+    return load("roles/guest/files/dasklab_host.py")
+
+
+@pytest.fixture(scope="session")
+def link(host: ModuleType) -> ModuleType:
+    return load("roles/netem/files/dasklab_link.py")
+
+
+@pytest.fixture(scope="session")
+def capture(host: ModuleType) -> ModuleType:
+    return load("roles/capture/files/dasklab_capture.py")
+
+
+@pytest.fixture(scope="session")
+def probe(host: ModuleType) -> ModuleType:
+    return load("roles/probe/files/dasklab_probe.py")
+
+
+@pytest.fixture(scope="session")
+def trial() -> ModuleType:
+    return load("playbooks/filter_plugins/trial.py")
+
+
+@pytest.fixture(scope="session")
+def interfaces() -> ModuleType:
+    return load("roles/proxmox_bridge/filter_plugins/interfaces.py")
+
+
+@pytest.fixture(scope="session")
+def lab_files() -> ModuleType:
+    return load("roles/guest/action_plugins/lab_files.py")

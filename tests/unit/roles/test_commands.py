@@ -1,0 +1,129 @@
+"""The other commands on the guests: what they make of the answers of the programs that they call."""
+
+from __future__ import annotations
+
+import json
+from types import ModuleType
+
+import pytest
+
+LINKS = [
+    {"ifname": "eth0", "address": "02:da:5c:23:8d:00", "addr_info": [{"local": "10.77.0.11"}]},
+    {"ifname": "eth1", "address": "02:da:5c:23:8d:01", "addr_info": [{"local": "10.77.1.11"}]},
+    {"ifname": "eth2", "address": "02:da:5c:23:8d:02", "addr_info": []},
+]
+
+
+@pytest.mark.parametrize(
+    ("where", "name"),
+    [
+        ({"mac": "02:DA:5C:23:8D:01", "address": "10.9.9.9"}, "eth1"),
+        ({"name": "", "mac": "", "address": "10.77.1.11"}, "eth1"),
+        ({"name": "eth2", "mac": ""}, "eth2"),
+        ({"mac": "02:DA:5C:23:8D:09", "address": "10.77.1.11"}, None),
+        ({}, None),
+    ],
+)
+def test_interfaces_are_found_by_name_mac_or_address(
+    host: ModuleType, where: dict[str, str], name: str | None
+) -> None:
+    found = host.find(LINKS, where)
+    assert (found and found["ifname"]) == name
+
+
+def test_the_management_interface_is_never_the_lab_link(host: ModuleType) -> None:
+    settings = {"lab": {"address": "10.77.0.11"}, "management_address": "10.77.0.11"}
+    with pytest.raises(host.HostError, match="needs a NIC of its own"):
+        host.lab_link(settings, LINKS)
+
+
+def test_a_missing_lab_link_is_told(host: ModuleType) -> None:
+    settings = {"lab": {"mac": "02:00:00:00:00:00"}, "management_address": "10.77.0.11"}
+    with pytest.raises(host.HostError, match="no interface is as"):
+        host.lab_link(settings, LINKS)
+
+
+def test_counters_of_this_machine_are_read(host: ModuleType) -> None:
+    assert host.cpu()["user_s"] > 0
+    assert set(host.tcp()) == {"InSegs", "OutSegs", "RetransSegs", "OutRsts"}
+    assert host.softnet_dropped() >= 0
+
+
+def test_only_what_differs_is_changed(host: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host, "offloads", lambda name: {"tso": True, "gro": False})
+    assert host.plan_offloads("eth1", {"tso": True, "gro": False}) == []
+    assert host.plan_offloads("eth1", {"tso": False}) == [
+        {"why": "eth1 tso: off", "argv": ["ethtool", "-K", "eth1", "tso", "off"]}
+    ]
+    assert host.plan_sysctl("kernel.ostype", "Linux") == []
+    assert host.plan_sysctl("kernel.ostype", "Plan 9")[0]["why"] == "kernel.ostype: Linux -> Plan 9"
+
+
+def test_everything_is_recorded_once_and_the_scheduler_whole(capture: ModuleType) -> None:
+    whole, cut = capture.tiers("10.77.1.12", 512)
+    assert cut["filter"] == f"not {whole['filter']}"
+    assert whole["snaplen_bytes"] > 65535 > cut["snaplen_bytes"] == 512
+
+
+def test_a_capture_carries_its_time_to_live(capture: ModuleType) -> None:
+    asked = {"ttl_s": 600, "buffer_mib": 32, "file_max_mb": 100}
+    words = capture.command(capture.tiers("10.77.1.12", 512)[1], "eth2", asked)
+    assert "--property=RuntimeMaxSec=600" in words
+    assert "--property=LimitFSIZE=100000000" in words
+    assert words[words.index("tcpdump") :][:6] == ["tcpdump", "-n", "-Z", "root", "-i", "eth2"]
+
+
+def test_tcpdump_counters(capture: ModuleType) -> None:
+    log = (
+        "tcpdump: listening on eth2\n9492 packets captured\n9500 packets received by filter\n"
+        "8 packets dropped by kernel\n"
+    )
+    assert capture.counters(log) == {
+        "frames": 9492,
+        "received": 9500,
+        "dropped_kernel": 8,
+        "dropped_interface": 0,
+    }
+    assert capture.counters(log + "3 packets dropped by interface\n")["dropped_interface"] == 3
+    assert capture.counters("1 packet captured")["frames"] == 1
+
+
+def test_a_capture_that_was_killed_does_not_claim_that_nothing_was_lost(capture: ModuleType) -> None:
+    parts = [capture.counters("tcpdump: listening on eth2"), capture.counters("5 packets captured")]
+    assert parts[0]["frames"] is None
+    assert capture.total(parts, "frames") is None
+
+
+def test_ping(probe: ModuleType) -> None:
+    text = (
+        "64 bytes from 10.77.1.13: icmp_seq=1 ttl=64 time=0.352 ms\nRequest timeout\n64 bytes: time=51.6 ms"
+    )
+    assert probe.pinged(text) == [0.352, 51.6]
+
+
+def test_iperf_over_tcp_and_udp(probe: ModuleType) -> None:
+    received = {"bits_per_second": 9.41e8, "seconds": 3.0}
+    tcp = {"end": {"sum_sent": {"retransmits": 4}, "sum_received": received}}
+    assert probe.measured(tcp) == {"mbit": 941.0, "seconds": 3.0, "retransmits": 4}
+    udp = {"end": {"sum_sent": {}, "sum_received": {**received, "lost_percent": 2.5, "packets": 100}}}
+    assert probe.measured(udp) == {"mbit": 941.0, "seconds": 3.0, "lost_pct": 2.5, "frames": 100}
+
+
+@pytest.mark.parametrize("document", [{"error": "unable to connect to server"}, {"start": {}}])
+def test_a_probe_that_failed_is_an_error_and_no_number(probe: ModuleType, document: dict[str, str]) -> None:
+    with pytest.raises(probe.HostError):
+        probe.measured(document)
+
+
+def test_one_failed_probe_does_not_end_the_others(probe: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    def iperf(address: str, proto: str, seconds: float) -> dict[str, float]:
+        if proto == "udp":
+            raise probe.HostError("lost")
+        return {"mbit": 1.0}
+
+    monkeypatch.setattr(probe, "iperf", iperf)
+    asked = {"to": ["worker-1"], "runs": 2, "seconds": 1, "udp": True}
+    answer = probe.throughput("scheduler", asked, {"worker-1": "10.77.1.13"})
+    assert [entry["mbit"] for entry in answer["throughput"]] == [1.0, 1.0]
+    assert [entry["error"] for entry in answer["errors"]] == ["lost", "lost"]
+    assert json.dumps(answer)

@@ -1,0 +1,175 @@
+"""Filters and the file action: pure parts, and the action's commands run by a real shell."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import tarfile
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import yaml
+from ansible.errors import AnsibleFilterError
+
+from lab.inventory import ROOT
+
+FILE = """auto vmbr0
+iface vmbr0 inet static
+\taddress 10.0.0.1/24
+\tbridge-ports eno1
+
+auto vmbr1
+iface vmbr1 inet manual
+\tbridge-ports none
+\tbridge-fd 0
+
+# the end
+"""
+
+
+def test_only_the_lab_bridge_gets_an_ageing_time(interfaces: ModuleType) -> None:
+    edited = interfaces.bridge_ageing(FILE, "vmbr1", 0)
+    assert edited == FILE.replace("\tbridge-fd 0\n", "\tbridge-fd 0\n\tbridge-ageing 0\n")
+    assert interfaces.bridge_ageing(edited, "vmbr1", 0) == edited
+
+
+@pytest.mark.parametrize("old", ["bridge-ageing 300", "bridge_ageing 300", "bridge-ageing\t15"])
+def test_an_ageing_time_that_is_there_is_replaced(interfaces: ModuleType, old: str) -> None:
+    before = FILE.replace("\tbridge-fd 0\n", f"\t{old}\n\tbridge-fd 0\n")
+    assert interfaces.bridge_ageing(before, "vmbr1", 0).count("ageing") == 1
+
+
+def test_a_file_without_newline_at_its_end_is_well(interfaces: ModuleType) -> None:
+    text = "iface vmbr1 inet manual\n\tbridge-ports none"
+    assert interfaces.bridge_ageing(text, "vmbr1", 0) == f"{text}\n\tbridge-ageing 0\n"
+
+
+def test_a_bridge_that_is_not_there_is_an_error(interfaces: ModuleType) -> None:
+    with pytest.raises(AnsibleFilterError, match="no bridge vmbr10"):
+        interfaces.bridge_ageing(FILE, "vmbr10", 0)
+
+
+def test_files_are_seen_written_and_seen_again(lab_files: ModuleType, tmp_path: Path) -> None:
+    files = [
+        {"path": f"{tmp_path}/a/one", "content": "eins\n", "mode": "0755"},
+        {"path": f"{tmp_path}/two with spaces", "content": "zwei", "mode": "0640"},
+    ]
+
+    def look() -> set[str]:
+        command = lab_files.look_command(files)
+        return set(subprocess.run(["sh", "-c", command], capture_output=True, text=True).stdout.splitlines())
+
+    assert look() == set()
+    subprocess.run(["tar", "-xz", "-C", "/"], input=lab_files.archive(files), check=True)
+    assert look() == {lab_files.wanted_line(file) for file in files}
+    (tmp_path / "a" / "one").chmod(0o644)
+    assert lab_files.wanted_line(files[0]) not in look()
+
+
+def test_the_archive_holds_no_absolute_path(lab_files: ModuleType) -> None:
+    archive = lab_files.archive([{"path": "/etc/x", "content": "", "mode": "0644"}])
+    with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
+        assert tar.getnames() == ["etc/x"]
+
+
+def answers(user_s: float, **more: Any) -> str:
+    lab = {"name": "eth1", "driver": "virtio_net", "mtu": 1500, "offloads": {"tso": True}}
+    counted = {"cpu": {"user_s": user_s}, "tcp": {"OutSegs": 1}, "softnet_dropped": 0, "time": user_s}
+    document = {"lab": {**lab, "statistics": {"rx_bytes": 5}}, "qdiscs": [], "congestion_control": "cubic"}
+    return json.dumps({**document, **counted, **more})
+
+
+def found() -> dict[str, Any]:
+    rtt = {"rtt": [{"src": "scheduler", "dst": "worker-1", "samples_ms": [1.0]}]}
+    probe = {
+        "phase": "before",
+        "rtt": json.dumps(rtt),
+        "throughput": json.dumps({"throughput": [], "errors": []}),
+    }
+    before = answers(10, virtualization="qemu", kernel="6.1", clock_offset_s=0.5)
+    link = json.dumps({"configured": [{"delay_ms": 50}]})
+    return {
+        "scheduler": {"before": before, "after": answers(25.5), "link": link, "probes": [probe], "net": ""}
+    }
+
+
+def bridge(ageing_time: int) -> str:
+    return json.dumps([{"ifname": "vmbr1", "linkinfo": {"info_data": {"ageing_time": ageing_time}}}])
+
+
+def documents(trial: ModuleType, node: list[list[str]]) -> dict[str, Any]:
+    files = trial.trial_files(found(), "/r", '{"samples": []}', node, "pve" if node else "")
+    return {file["path"]: json.loads(file["content"]) for file in files}
+
+
+def test_a_trial_becomes_four_files(trial: ModuleType) -> None:
+    node = [
+        [bridge(0), "cpu 100 0 0 50"],
+        [bridge(30000), "cpu 300 0 0 60", "  action order 1:  police 0x1 rate 10Mbit"],
+    ]
+    files = documents(trial, node)
+    assert sorted(files) == ["/r/configured.json", "/r/delivered.json", "/r/hosts.json", "/r/timings.json"]
+    configured = files["/r/configured.json"]
+    assert configured["bridge"] == {"name": "vmbr1", "ageing_s": 300}
+    assert configured["rate_method"] == "police"
+    assert configured["hosts"]["scheduler"]["link"] == [{"delay_ms": 50}]
+    assert files["/r/delivered.json"]["rtt"][0]["phase"] == "before"
+    hosts = files["/r/hosts.json"]
+    assert hosts["hosts"]["scheduler"]["cpu"] == {"user_s": 15.5}
+    assert hosts["hosts"]["scheduler"]["kernel"] == "6.1"
+    assert hosts["hypervisor"]["accel"] == "tcg"
+    assert hosts["hypervisor"]["cpu"]["user_s"] == 2
+
+
+def test_without_a_hypervisor_there_is_no_bridge(trial: ModuleType) -> None:
+    files = documents(trial, [])
+    assert "bridge" not in files["/r/configured.json"]
+    assert files["/r/hosts.json"]["hypervisor"] == {"name": None, "accel": "tcg"}
+
+
+def test_a_failure_tells_its_last_words(trial: ModuleType) -> None:
+    told = trial.trial_failure(
+        {"rc": 1, "stdout": "a\nno route to host\n"}, "worker-1", "Impair the lab link"
+    )
+    assert told["status"] == "failed"
+    assert told["reasons"] == ["worker-1: Impair the lab link: no route to host"]
+    assert trial.trial_failure({"msg": "timed out"}, "h", "t")["reasons"] == ["h: t: timed out"]
+
+
+def test_what_a_machine_cannot_do_is_unsupported(trial: ModuleType) -> None:
+    result = {"rc": 3, "stdout": '{"unsupported": "tc: qdisc kind is unknown"}\n'}
+    told = trial.trial_failure(result, "worker-1", "Impair")
+    assert told["status"] == "unsupported"
+    assert told["reasons"] == ["worker-1: Impair: tc: qdisc kind is unknown"]
+
+
+ROLES = sorted(path.parent.parent for path in ROOT.glob("roles/*/meta/argument_specs.yml"))
+
+
+@pytest.mark.parametrize("role", ROLES, ids=lambda role: role.name)
+def test_each_role_explains_every_option_of_its_contract(role: Path) -> None:
+    readme = (role / "README.md").read_text()
+    entries = yaml.safe_load((role / "meta" / "argument_specs.yml").read_text())["argument_specs"]
+    options = {
+        name: option for entry in entries.values() for name, option in entry.get("options", {}).items()
+    }
+    assert [name for name in options if f"`{name}`" not in readme] == []
+    assert [name for name in options if not name.startswith(role.name)] == []
+
+
+@pytest.mark.parametrize("role", ROLES, ids=lambda role: role.name)
+def test_each_role_s_defaults_are_those_of_its_contract(role: Path) -> None:
+    defaults = yaml.safe_load((role / "defaults" / "main.yml").read_text())
+    entries = yaml.safe_load((role / "meta" / "argument_specs.yml").read_text())["argument_specs"]
+    options = {
+        name: option for entry in entries.values() for name, option in entry.get("options", {}).items()
+    }
+    assert sorted(set(defaults) - set(options)) == []
+    told = {name: option["default"] for name, option in options.items() if "default" in option}
+    plain = {name: value for name, value in defaults.items() if "{{" not in str(value)}
+    assert {name: plain[name] for name in told if name in plain} == {n: told[n] for n in told if n in plain}
+    for entry in entries:
+        assert (role / "tasks" / f"{entry}.yml").exists()
