@@ -16,6 +16,8 @@ from typing import Any
 import pytest
 
 from lab.inventory import ROOT
+from lab.minipve import launch, process
+from lab.minipve.paths import Paths
 
 BIN = Path(sys.executable).parent
 
@@ -26,6 +28,7 @@ class Bench:
 
     folder: Path
     environment: dict[str, str] = field(default_factory=dict)
+    started: list[subprocess.Popen[str]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.environment = {
@@ -65,7 +68,7 @@ class Bench:
 
     def start(self, *argv: str) -> subprocess.Popen[str]:
         """Start in a process group of its own, as a terminal would."""
-        return subprocess.Popen(
+        child = subprocess.Popen(
             [str(BIN / argv[0]), *argv[1:]],
             env=self.environment,
             cwd=ROOT,
@@ -75,6 +78,8 @@ class Bench:
             text=True,
             start_new_session=True,
         )
+        self.started.append(child)
+        return child
 
     def interrupt(self, child: subprocess.Popen[str]) -> str:
         """Press Ctrl-C; what the command printed."""
@@ -90,6 +95,12 @@ class Bench:
         """The endpoint's facts."""
         facts: dict[str, Any] = json.loads((self.folder / "state" / "endpoint.json").read_text())
         return facts
+
+    def endpoint_pid(self) -> int:
+        """The process that answers the API."""
+        pid = process.recall(launch.lock_file(Paths(self.folder / "state", self.folder)))
+        assert pid is not None, "no endpoint runs"
+        return pid
 
     def processes(self) -> list[str]:
         """Command lines of all processes that belong to this lab: they name its state folder."""
@@ -119,5 +130,9 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
     """The bench; whatever a failed test leaves is removed by the project's own command."""
     bench = Bench(tmp_path_factory.mktemp("lab"))
     yield bench
+    for child in bench.started:
+        if child.poll() is None:
+            os.killpg(child.pid, signal.SIGKILL)
+        child.communicate()
     if (bench.folder / "state" / "endpoint.json").exists():
         bench.run("dasklab", "destroy", "--yes")

@@ -60,8 +60,7 @@ def test_a_foreign_machine_is_refused_by_name_and_left_alone(bench: Bench) -> No
 def test_an_endpoint_that_dies_in_mid_task_is_said_and_the_next_run_goes_on(bench: Bench) -> None:
     child = bench.start("dasklab", "up", "--only", "provision")
     until(lambda: "client" in machines(bench), 120, "the first clone")
-    server = int((bench.folder / "state" / "run" / "endpoint.pid").read_text().split()[0])
-    os.kill(server, signal.SIGKILL)
+    os.kill(bench.endpoint_pid(), signal.SIGKILL)
     told = child.communicate(timeout=300)[0]
     assert child.returncode != 0
     assert "no answer to" in told
