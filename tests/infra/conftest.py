@@ -1,0 +1,97 @@
+"""What is true of the lab's hosts, asked once per host: on an emulated guest each question costs seconds.
+
+pytest tests/infra --hosts=ansible://lab --ansible-inventory=inventory/hosts.yml --force-ansible
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import testinfra
+
+from lab.inventory import Inventory
+
+os.environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"  # testinfra starts ansible by name
+BIN = "/opt/dasklab/bin"
+UNITS = "dask-scheduler dask-worker dasklab-host"
+QUESTIONS = {
+    "describe": f"{BIN}/dasklab_host.py describe",
+    "apply": f"{BIN}/dasklab_host.py apply --check",
+    "at_rest": f"{BIN}/dasklab_link.py show",
+    "impaired": f'{BIN}/dasklab_link.py apply \'{{"delay_ms": 5, "loss_pct": 1}}\' --ttl 60',
+    "cleared": f"{BIN}/dasklab_link.py clear",
+}
+WORDS = {
+    "sshd": "sshd -T | grep -E '^(passwordauthentication|kbdinteractiveauthentication|permitrootlogin) '",
+    "units": f"systemctl show -p Id,LoadState,ActiveState,UnitFileState {UNITS}",
+    "timers": "systemctl list-timers --all --no-legend 'dask*'",
+    "leftovers": "pgrep -a 'tcpdump|iperf3'; true",
+}
+
+
+@dataclass(frozen=True)
+class Lab:
+    """A host under test: its name, the inventory's word on it, and its answers."""
+
+    name: str
+    inventory: Inventory
+    answers: dict[str, Any]
+    asked: float
+    answered: float
+
+    def wanted(self, variable: str) -> Any:
+        """The inventory's value of a variable for this host; None if it has none."""
+        return self.inventory.optional(self.name, variable)
+
+
+def raw(host: Any, command: str) -> str:
+    """Run a shell command without Python on the host; its standard output."""
+    done = host.backend.run_ansible("ansible.builtin.raw", command, check=False)
+    assert done.get("rc") == 0, f"{command}: {done}"
+    return str(done["stdout"]).replace("\r\n", "\n")
+
+
+@pytest.fixture(scope="session")
+def inventory(request: pytest.FixtureRequest) -> Inventory:
+    path = request.config.getoption("--ansible-inventory")
+    if not path:
+        pytest.skip(
+            "needs a lab: --hosts=ansible://lab --ansible-inventory=inventory/hosts.yml --force-ansible"
+        )
+    return Inventory(Path(path))
+
+
+@pytest.fixture
+def lab(host: Any, inventory: Inventory) -> Lab:
+    if host.backend.get_connection_type() != "ansible":
+        pytest.skip("needs a lab: --hosts=ansible://lab")
+    return _ask(host.backend.host, inventory, host)
+
+
+@cache
+def _ask(name: str, inventory: Inventory, host: Any) -> Lab:
+    asked = time.time()
+    text = raw(host, "; ".join(f"echo @@{key}; {command}" for key, command in (QUESTIONS | WORDS).items()))
+    parts = dict(part.split("\n", 1) for part in text.split("@@")[1:])
+    answers = {key: json.loads(body) if key in QUESTIONS else body for key, body in parts.items()}
+    return Lab(name, inventory, answers, asked, time.time())
+
+
+@pytest.fixture
+def node(lab: Lab, inventory: Inventory, request: pytest.FixtureRequest) -> Any:
+    """The hypervisor, once: with the client's tests."""
+    if lab.wanted("dask_role") != "client":
+        pytest.skip("asked once, with the client")
+    nodes = inventory.hosts("hypervisors")
+    if not nodes:
+        pytest.skip("this lab has no hypervisor")
+    path = request.config.getoption("--ansible-inventory")
+    return testinfra.get_host(f"ansible://{nodes[0]}", ansible_inventory=path, force_ansible=True)

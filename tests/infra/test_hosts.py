@@ -1,0 +1,100 @@
+"""Each lab host is what the inventory and the roles say: run on provisioned hosts, see conftest.py."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from lab.inventory import ROOT
+from tests.infra.conftest import BIN, Lab, raw
+
+DRIVERS = {"virtio": {"virtio_net"}, "e1000": {"e1000"}, "rtl8139": {"8139cp", "8139too"}}
+PINS = ROOT / "roles" / "dask" / "files" / "requirements.txt"
+
+
+def test_dask_and_all_it_needs_have_the_same_pinned_versions_everywhere(lab: Lab) -> None:
+    pins = dict(re.findall(r"^([\w-]+)==(\S+)", PINS.read_text(), re.MULTILINE))
+    installed = lab.answers["describe"]["versions"]
+    assert {name: installed.get(name) for name in pins} == pins
+
+
+def test_services_are_installed_and_wait_for_a_trial(lab: Lab) -> None:
+    units = {}
+    for block in lab.answers["units"].split("\n\n"):
+        unit = dict(line.split("=", 1) for line in block.strip().splitlines())
+        units[unit["Id"]] = unit
+    mine = {"scheduler": "dask-scheduler.service", "worker": "dask-worker.service"}
+    for role, name in mine.items():
+        wanted = "loaded" if lab.wanted("dask_role") == role else "not-found"
+        assert units[name]["LoadState"] == wanted
+        assert units[name]["ActiveState"] == "inactive"
+    assert units["dasklab-host.service"]["UnitFileState"] == "enabled"
+
+
+def test_no_password_opens_the_door(lab: Lab) -> None:
+    settings = dict(line.split(" ", 1) for line in lab.answers["sshd"].splitlines())
+    assert settings["passwordauthentication"] == "no"
+    assert settings["kbdinteractiveauthentication"] == "no"
+    assert settings["permitrootlogin"] in ("no", "without-password", "prohibit-password")
+
+
+def test_the_lab_link_is_found_and_has_the_driver_of_its_model(lab: Lab) -> None:
+    link = lab.answers["describe"]["lab"]
+    assert link["up"]
+    model = lab.wanted("lab_nic_model")
+    if model is not None:
+        assert link["driver"] in DRIVERS[model]
+        assert link["mac"].upper() == lab.wanted("lab_mac").upper()
+
+
+def test_interfaces_and_kernel_are_as_wanted(lab: Lab) -> None:
+    assert lab.answers["apply"]["changes"] == []
+    assert lab.answers["apply"]["unsupported"] == []
+
+
+def test_the_clock_agrees_with_the_controller_s(lab: Lab) -> None:
+    assert lab.asked - 5 < lab.answers["describe"]["time"] < lab.answered + 5
+
+
+def test_nothing_is_impaired_captured_or_probed_at_rest(lab: Lab) -> None:
+    rest = lab.answers["at_rest"]
+    assert rest["asked"] == []
+    assert not [q for q in rest["qdiscs"] if q["kind"] in ("netem", "prio", "clsact", "ingress", "tbf")]
+    assert lab.answers["timers"].strip() == ""
+    assert lab.answers["leftovers"].strip() == ""
+
+
+def test_netem_is_there_and_gone_again(lab: Lab) -> None:
+    [done] = lab.answers["impaired"]["configured"]
+    assert (done["delay_ms"], done["loss_pct"], done["direction"]) == (5, 1, "egress")
+    assert 0 < lab.answers["impaired"]["expires_in_s"] <= 60
+    assert lab.answers["cleared"]["asked"] == []
+    assert not [q for q in lab.answers["cleared"]["qdiscs"] if q["kind"] == "netem"]
+
+
+def test_only_the_client_captures_and_is_promiscuous_only_then(lab: Lab, host: Any) -> None:
+    if lab.wanted("dask_role") != "client":
+        assert lab.answers["describe"]["capture"] is None
+        return
+    before = lab.answers["describe"]["capture"]
+    assert before["up"]
+    assert before["promiscuity"] == 0
+    asked = '{"ttl_s": 60, "snaplen_bytes": 512, "buffer_mib": 4, "file_max_mb": 10}'
+    command = f"{BIN}/dasklab_capture.py start '{asked}' >/dev/null && {BIN}/dasklab_capture.py stop"
+    report = json.loads(raw(host, command))
+    assert report["promiscuity"] >= 1
+    assert report["frames"] is not None
+    assert report["dropped_kernel"] == report["dropped_interface"] == 0
+    after = json.loads(raw(host, f"{BIN}/dasklab_host.py show"))
+    assert after["capture"]["promiscuity"] == 0
+
+
+def test_the_bridge_is_the_lab_s_own_and_at_rest(lab: Lab, node: Any) -> None:
+    bridge = lab.wanted("lab_bridge")
+    [link] = json.loads(node.check_output(f"ip -d -j link show dev {bridge}"))
+    assert link["linkinfo"]["info_kind"] == "bridge"
+    mode = lab.inventory.optional(node.backend.host, "proxmox_bridge_mode") or "flooding"
+    assert link["linkinfo"]["info_data"]["ageing_time"] == {"flooding": 0, "learning": 30000}[mode]
+    ports = json.loads(node.check_output(f"ip -d -j link show master {bridge}"))
+    assert {port.get("linkinfo", {}).get("info_kind") for port in ports} <= {"tun", "veth"}
