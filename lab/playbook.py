@@ -48,22 +48,21 @@ def run(
         raise LabError(f"{argv[0]} does not exist", "install the project: pip install -e .")
     environment = {**os.environ, "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg")}
     output = subprocess.DEVNULL if quiet else None
-    with subprocess.Popen(argv, cwd=ROOT, env=environment, stdout=output) as process:
+    # In a group of its own: a terminal's Ctrl-C comes to us alone, and Ansible is ended without a traceback.
+    with subprocess.Popen(argv, cwd=ROOT, env=environment, stdout=output, process_group=0) as process:
         try:
             return process.wait()
         except KeyboardInterrupt:
-            _wind_down(process)
+            _end(process)
             raise
 
 
-def _wind_down(process: subprocess.Popen[bytes], patience_s: float = 60) -> None:
-    """Wait for Ansible, which got the same Ctrl-C; end it when it does not end."""
-    for signum in (None, signal.SIGINT, signal.SIGTERM):
-        if signum is not None:
-            process.send_signal(signum)
+def _end(process: subprocess.Popen[bytes], patience_s: float = 10) -> None:
+    """End Ansible, which ends its workers and what they run on the controller."""
+    for signum in (signal.SIGTERM, signal.SIGKILL):
+        os.killpg(process.pid, signum)
         try:
             process.wait(patience_s)
             return
-        except (subprocess.TimeoutExpired, KeyboardInterrupt):
+        except subprocess.TimeoutExpired:
             continue
-    process.kill()
