@@ -172,7 +172,7 @@ def _parse(
     layer = Layer(offset, offset + captured, offset + wire, np.arange(rows.start, rows.start + len(offset)))
     links = records.link[rows]
     for link in [int(links[0])] if (links == links[0]).all() else np.unique(links).tolist():
-        mine = layer.take(links == link)
+        mine = layer if links[0] == link and (links == link).all() else layer.take(links == link)
         layer3, kind = _network_layer(view, mine, link)
         for ethertype, parse in ((IPV4, _ipv4), (IPV6, _ipv6)):
             chosen = kind == ethertype

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import isqrt
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +19,6 @@ import numpy.typing as npt
 Ints = npt.NDArray[np.int64]
 BLOCK = 1 << 28  # bytes of file that are indexed, and then parsed, at a time
 SERIAL_BELOW = 4000  # records in a block for which walking one by one is the quicker way
-PER_WALKER = 350  # records each walker passes: balances finding starts against calls into NumPy
 SEARCH = 1 << 17  # bytes looked through for the start of a record
 PLACES = 16  # where the mean record size is sampled
 AGREEING = 4  # successive records that must look right for a place to count as a start
@@ -26,21 +26,30 @@ AGREEING = 4  # successive records that must look right for a place to count as 
 
 @dataclass(frozen=True)
 class Layout:
-    """How the records of one file are chained: ``next = position + overhead + u32 at (position + field)``."""
+    """How records are chained: ``next = position + overhead + word at (position + field)``."""
 
     order: str  # "<" or ">"
     field: int
     overhead: int
-    header: int  # bytes that must be there to look at a record
-    limit: int  # largest sane value of the length field
-    mark: Callable[
-        [memoryview, int], tuple[bytes, int]
-    ]  # byte pattern of a record like this one, and where in it
+    header: int  # bytes at the beginning of a record that are copied out, whole 32-bit words
+    smallest: int  # size of the smallest record
+    mark: Callable[[memoryview, int], tuple[bytes, int]]  # byte pattern of a record like this, where in it
     follow: Callable[[memoryview, int], int]  # position after a sane record, -1 if it is not sane
 
 
-def index(view: memoryview, start: int, stop: int, layout: Layout) -> tuple[Ints, int]:
-    """Positions of all records that begin in ``[start, stop)``, and where the walk ended.
+@dataclass(frozen=True)
+class Index:
+    """Records found: their positions, the 32-bit words of their headers ``(n, words)``, where the walk
+    ended.
+    """
+
+    position: Ints
+    words: npt.NDArray[np.uint32]
+    end: int
+
+
+def index(view: memoryview, start: int, stop: int, layout: Layout) -> Index:
+    """All records that begin in ``[start, stop)``.
 
     The walk ends at the first record that begins at or after ``stop``, that the file does not hold whole,
     or that is not sane; the caller tells these apart.
@@ -48,7 +57,8 @@ def index(view: memoryview, start: int, stop: int, layout: Layout) -> tuple[Ints
     mean = mean_record(view, start, stop, layout)
     expected = (stop - start) // mean
     if expected >= SERIAL_BELOW and mean <= 16384:
-        found = _lockstep(view, start, stop, layout, expected // PER_WALKER)
+        # a step of all walkers costs about twice what finding a start for one does
+        found = _lockstep(view, start, stop, layout, isqrt(2 * expected), expected)
         if found is not None:
             return found
     return _serial(view, start, stop, layout)
@@ -68,7 +78,7 @@ def mean_record(view: memoryview, start: int, stop: int, layout: Layout) -> int:
     return max(size // max(count, 1), 1)
 
 
-def _serial(view: memoryview, start: int, stop: int, layout: Layout) -> tuple[Ints, int]:
+def _serial(view: memoryview, start: int, stop: int, layout: Layout) -> Index:
     positions = []
     position, size, follow = start, len(view), layout.follow
     while position < stop:
@@ -77,29 +87,44 @@ def _serial(view: memoryview, start: int, stop: int, layout: Layout) -> tuple[In
             break
         positions.append(position)
         position = following
-    return np.array(positions, dtype=np.int64), position
+    found = np.array(positions, dtype=np.int64)
+    return Index(found, _words(view, found, layout), position)
+
+
+def _words(view: memoryview, positions: Ints, layout: Layout) -> npt.NDArray[np.uint32]:
+    """Header words of records; zeros stand for what lies behind the end of the file."""
+    safe = int(np.searchsorted(positions, len(view) - layout.header, side="right"))
+    parts = [_every(view, layout)[positions[:safe]] if safe else np.zeros(0, f"V{layout.header}")]
+    for position in positions[safe:].tolist():
+        head = bytes(view[position : position + layout.header]).ljust(layout.header, b"\0")
+        parts.append(np.frombuffer(head, f"V{layout.header}"))
+    return np.concatenate(parts).view(layout.order + "u4").reshape(-1, layout.header // 4)
+
+
+def _every(view: memoryview, layout: Layout) -> npt.NDArray[np.void]:
+    """The header that would begin at each byte of the file, overlapping, not copied."""
+    size = layout.header
+    return np.ndarray((len(view) - size + 1,), f"V{size}", view, 0, (1,))
 
 
 def _lockstep(
-    view: memoryview, start: int, stop: int, layout: Layout, walkers: int
-) -> tuple[Ints, int] | None:
-    """All walkers at once; None when they do not meet or the file's end is too near."""
-    if stop + layout.header > len(view):
-        stop = len(view) - layout.header
+    view: memoryview, start: int, stop: int, layout: Layout, walkers: int, expected: int
+) -> Index | None:
+    """All walkers at once; None when they do not meet or one leaves the file.
+
+    Row i of ``place`` and ``heads`` is what walker i passed, so reading them row by row is the file's order.
+    """
+    stop = min(stop, len(view) - layout.header)
     starts = _starts(view, start, stop, layout, walkers)
-    lengths: npt.NDArray[np.uint32] = np.ndarray(
-        (len(view) - 3,), layout.order + "u4", view, 0, (1,)
-    )  # every byte position as a 32-bit number
-    ends = np.append(starts[1:], stop)
+    every = _every(view, layout)
     last = starts.copy()
-    live = np.arange(len(starts))
-    here, goal = starts, ends
-    passed = []
-    while live.size:
-        passed.append(here)
-        length = lengths[here + layout.field].astype(np.int64)
-        if length.max() > layout.limit or length.min() < layout.header - layout.overhead - 16:
-            return None
+    live, here, goal = np.arange(len(starts)), starts, np.append(starts[1:], stop)
+    room = 2 * expected // len(starts) + 16
+    place, heads = np.full((len(starts), room), -1), np.empty((len(starts), room), every.dtype)
+    for step in range(room):
+        head = every[here]
+        place[live, step], heads[live, step] = here, head
+        length = head.view(layout.order + "u4").reshape(len(here), -1)[:, layout.field // 4]
         there = here + length + layout.overhead
         going = there < goal
         if going.all():
@@ -107,9 +132,13 @@ def _lockstep(
             continue
         last[live[~going]] = there[~going]
         live, here, goal = live[going], there[going], goal[going]
-    if not np.array_equal(last[:-1], starts[1:]) or last[-1] > len(view):
+        if not live.size:
+            break
+    if live.size or not np.array_equal(last[:-1], starts[1:]) or last[-1] > len(view):
         return None
-    return np.sort(np.concatenate(passed)), int(last[-1])
+    passed = place >= 0
+    words = heads[passed].view(layout.order + "u4").reshape(-1, layout.header // 4)
+    return Index(place[passed], words, int(last[-1]))
 
 
 def _starts(view: memoryview, start: int, stop: int, layout: Layout, walkers: int) -> Ints:

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lab.wire.errors import WireError
-from lab.wire.lockstep import BLOCK, Ints, Layout, index, mean_record
+from lab.wire.lockstep import BLOCK, Index, Ints, Layout, index, mean_record
 
 Advise = Callable[
     [int, int, bool], None
@@ -84,12 +84,12 @@ def blocks(view: memoryview, progress: Progress, advise: Advise = no_advice) -> 
     while position < len(view):
         stop = min(position + BLOCK, len(view))
         advise(position, stop, sparse)
-        positions, end = index(view, position, stop, layout)
-        if len(positions):
-            yield _records(view, positions, order, unit_ns, link)
-        position = progress.position = end
-        if end < stop:
-            progress.problem = _why(view, end, layout)
+        found = index(view, position, stop, layout)
+        if len(found.position):
+            yield _records(found, unit_ns, link)
+        position = progress.position = found.end
+        if position < stop:
+            progress.problem = _why(view, position, layout)
             return
 
 
@@ -113,17 +113,15 @@ def _layout(order: str, fractions: int) -> Layout:
     def mark(view: memoryview, position: int) -> tuple[bytes, int]:
         return bytes(view[position + high : position + high + 2]), high  # these bytes change every 18 hours
 
-    return Layout(order, 8, RECORD, RECORD, MAX_PACKET, mark, follow)
+    return Layout(order, 8, RECORD, RECORD, RECORD, mark, follow)
 
 
-def _records(view: memoryview, positions: Ints, order: str, unit_ns: int, link: int) -> Records:
-    raw: npt.NDArray[np.void] = np.ndarray((len(view) - RECORD + 1,), "V16", view, 0, (1,))
-    head = raw[positions].view(order + "u4").reshape(-1, 4)
-    time_ns = head[:, 0].astype(np.int64) * 1_000_000_000 + head[:, 1].astype(np.int64) * unit_ns
+def _records(found: Index, unit_ns: int, link: int) -> Records:
+    head = found.words
     return Records(
-        time_ns=time_ns,
-        offset=positions + RECORD,
+        time_ns=head[:, 0].astype(np.int64) * 1_000_000_000 + head[:, 1].astype(np.int64) * unit_ns,
+        offset=found.position + RECORD,
         captured=head[:, 2].astype(np.uint32),
         length=head[:, 3].astype(np.uint32),
-        link=np.full(len(positions), link, np.uint16),
+        link=np.full(len(head), link, np.uint16),
     )

@@ -13,13 +13,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 
 from lab.wire.errors import WireError
-from lab.wire.lockstep import BLOCK, Ints, Layout, index, mean_record
+from lab.wire.lockstep import BLOCK, Index, Ints, Layout, index, mean_record
 from lab.wire.pcap import MAX_PACKET, SPARSE, Advise, Progress, Records, no_advice
 
 SECTION, INTERFACE, OLD_PACKET, SIMPLE, STATISTICS, ENHANCED, SECRETS = 0x0A0D0D0A, 1, 2, 3, 5, 6, 10
+TYPE, TOTAL = 0, 1  # words of a block's header
 ORDER_MAGIC = 0x1A2B3C4D
 IF_TSRESOL, IF_TSOFFSET, ISB_IFDROP, ISB_OSDROP = 9, 14, 5, 7
 TLS_KEY_LOG = 0x544C534B
@@ -62,10 +62,10 @@ def blocks(view: memoryview, progress: Progress, advise: Advise = no_advice) -> 
         layout = _layout(section.order)
         stop = min(position + BLOCK, len(view))
         advise(position, stop, sparse)
-        positions, end = index(view, position, stop, layout)
-        positions, end = _one_section(view, positions, end, section.order)
-        if len(positions):
-            yield from _packets(view, positions, section, progress)
+        found = _one_section(index(view, position, stop, layout))
+        end = found.end
+        if len(found.position):
+            yield from _packets(view, found, section, progress)
         if end == position or (end < stop and bytes(view[end : end + 4]) != b"\x0a\x0d\x0d\x0a"):
             progress.problem = f"cut off or damaged at byte {end}: {len(view) - end} bytes were not read"
             progress.position = end
@@ -97,36 +97,29 @@ def _layout(order: str) -> Layout:
     def mark(view: memoryview, position: int) -> tuple[bytes, int]:
         return struct.pack(order + "I", ENHANCED), 0
 
-    return Layout(order, 4, 0, 12, MAX_PACKET, mark, follow)
+    return Layout(order, 4, 0, 28, 12, mark, follow)
 
 
-def _one_section(view: memoryview, positions: Ints, end: int, order: str) -> tuple[Ints, int]:
+def _one_section(found: Index) -> Index:
     """Cut before a section header that is not the first block: it may change byte order and interfaces."""
-    types = _field(view, positions, 0, order)
-    heads = np.flatnonzero(types[1:] == SECTION) + 1
-    return (positions[: heads[0]], int(positions[heads[0]])) if len(heads) else (positions, end)
+    heads = np.flatnonzero(found.words[1:, TYPE] == SECTION) + 1
+    if not len(heads):
+        return found
+    first = int(heads[0])
+    return Index(found.position[:first], found.words[:first], int(found.position[first]))
 
 
-def _field(view: memoryview, positions: Ints, at: int, order: str) -> Ints:
-    if not len(positions):
-        return np.zeros(0, np.int64)
-    words: npt.NDArray[np.uint32] = np.ndarray((len(view) - 3,), order + "u4", view, 0, (1,))
-    return words[positions + at].astype(np.int64)
-
-
-def _packets(view: memoryview, positions: Ints, section: Section, progress: Progress) -> Iterator[Records]:
+def _packets(view: memoryview, found: Index, section: Section, progress: Progress) -> Iterator[Records]:
     """Interpret blocks in order; runs of packets between other blocks are taken at once."""
-    types = _field(view, positions, 0, section.order)
-    total = _field(view, positions, 4, section.order)
-    packet = (((types == ENHANCED) | (types == OLD_PACKET)) & (total >= 32)) | (
-        (types == SIMPLE) & (total >= 16)
-    )
+    kind, total = found.words[:, TYPE], found.words[:, TOTAL]
+    long = ((kind == ENHANCED) | (kind == OLD_PACKET)) & (total >= 32)
+    packet = long | ((kind == SIMPLE) & (total >= 16))
     begin = 0
-    for other in [*np.flatnonzero(~packet).tolist(), len(positions)]:
+    for other in [*np.flatnonzero(~packet).tolist(), len(kind)]:
         if other > begin:
-            yield from _run(view, positions[begin:other], types[begin:other], section)
-        if other < len(positions):
-            _describe(view, int(positions[other]), int(types[other]), section, progress)
+            yield from _run(found.position[begin:other], found.words[begin:other].astype(np.int64), section)
+        if other < len(kind):
+            _describe(view, int(found.position[other]), int(kind[other]), section, progress)
         begin = other + 1
 
 
@@ -170,43 +163,33 @@ def _options(body: bytes, order: str) -> dict[int, bytes]:
     return found
 
 
-def _run(view: memoryview, positions: Ints, types: Ints, section: Section) -> Iterator[Records]:
-    """A run of packet blocks, one batch per interface (simple blocks belong to the first)."""
-    simple = types == SIMPLE
-    interface = _field(view, positions, 8, section.order)
-    interface[types == OLD_PACKET] &= 0xFFFF
-    interface[simple] = 0
-    same = (interface == interface[0]).all() and not simple.any()
-    if same:
-        groups = [np.arange(len(positions))]
-    else:  # keep the file's order: split where interface or kind changes
-        changes = np.flatnonzero((np.diff(interface) != 0) | (np.diff(simple.astype(np.int8)) != 0)) + 1
-        groups = np.split(np.arange(len(positions)), changes)
-    for group in groups:
-        which = int(interface[group[0]])
+def _run(positions: Ints, words: Ints, section: Section) -> Iterator[Records]:
+    """A run of packet blocks in batches of one interface and kind (simple blocks belong to the first)."""
+    kind, interface = words[:, TYPE], words[:, 2].copy()
+    interface[kind == OLD_PACKET] &= 0xFFFF
+    interface[kind == SIMPLE] = 0
+    changes = np.flatnonzero(np.diff(interface * 8 + (kind == SIMPLE))) + 1
+    for group in np.split(np.arange(len(positions)), changes) if len(changes) else [slice(None)]:
+        which = int(interface[group][0])
         if which < len(section.interfaces):
-            yield _batch(
-                view, positions[group], section.interfaces[which], section.order, bool(simple[group[0]])
-            )
+            yield _batch(positions[group], words[group], section.interfaces[which])
 
 
-def _batch(view: memoryview, positions: Ints, interface: Interface, order: str, simple: bool) -> Records:
-    total = _field(view, positions, 4, order)
-    if simple:
-        length = _field(view, positions, 8, order)
+def _batch(positions: Ints, words: Ints, interface: Interface) -> Records:
+    if words[0, TYPE] == SIMPLE:
+        length = words[:, 2]
         captured = np.minimum(length, interface.snaplen or MAX_PACKET)
         data, time_ns = positions + 12, np.zeros(len(positions), np.int64)
     else:
-        ticks = _field(view, positions, 12, order) << 32 | _field(view, positions, 16, order)
-        captured, length = _field(view, positions, 20, order), _field(view, positions, 24, order)
-        data, time_ns = positions + 28, _nanoseconds(ticks, interface)
-    captured = np.clip(captured, 0, positions + total - 4 - data)
+        time_ns = _nanoseconds(words[:, 3] << 32 | words[:, 4], interface)
+        captured, length, data = words[:, 5], words[:, 6], positions + 28
+    captured = np.clip(captured, 0, positions + words[:, TOTAL] - 4 - data)
     return Records(
-        time_ns,
-        data,
-        captured.astype(np.uint32),
-        length.astype(np.uint32),
-        np.full(len(positions), interface.link, np.uint16),
+        time_ns=time_ns,
+        offset=data,
+        captured=captured.astype(np.uint32),
+        length=length.astype(np.uint32),
+        link=np.full(len(positions), interface.link, np.uint16),
     )
 
 

@@ -122,11 +122,12 @@ def test_the_lockstep_index_is_the_serial_one() -> None:
     for order in "<>":
         view = memoryview(pcap(packets, order))
         layout = reader._layout(order, 1_000_000)
-        positions, end = lockstep.index(view, 24, len(view), layout)
-        serial, serial_end = lockstep._serial(view, 24, len(view), layout)
-        together = lockstep._lockstep(view, 24, len(view), layout, 100)
-        assert together is not None and np.array_equal(together[0], serial)
-        assert np.array_equal(positions, serial) and end == serial_end == len(view)
+        serial = lockstep._serial(view, 24, len(view), layout)
+        together = lockstep._lockstep(view, 24, len(view), layout, 100, len(packets))
+        assert together is not None
+        for found in (together, lockstep.index(view, 24, len(view), layout)):
+            assert np.array_equal(found.position, serial.position) and len(serial.position) == len(packets)
+            assert np.array_equal(found.words, serial.words) and found.end == len(view)
 
 
 def test_records_hidden_in_payload_do_not_mislead_the_index() -> None:
@@ -135,4 +136,4 @@ def test_records_hidden_in_payload_do_not_mislead_the_index() -> None:
     packets = [(1_700_000_000 * 10**9 + i, inner + bytes([i % 256]), len(inner) + 1) for i in range(6000)]
     view = memoryview(pcap(packets, "<"))
     layout = reader._layout("<", 1_000_000)
-    assert len(lockstep.index(view, 24, len(view), layout)[0]) == 6000
+    assert len(lockstep.index(view, 24, len(view), layout).position) == 6000
