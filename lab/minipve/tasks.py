@@ -42,7 +42,7 @@ class Task:
     stop: threading.Event = field(default_factory=threading.Event)
 
     def log(self, text: str) -> None:
-        """Append to the task's log; ``WARN: ..`` makes it end with warnings. A task asked to stop ends here."""
+        """Append to the log (``WARN: ..`` counts as a warning); a task that was asked to stop ends here."""
         self.checkpoint()
         self.warnings += text.startswith("WARN: ")
         self._write(text)

@@ -39,7 +39,8 @@ def _raise(error: Exception) -> Work:
 
 def test_success_and_warnings(tasks: Tasks) -> None:
     assert _finished(tasks, lambda task: task.log("a\n")) == ("OK", ["a", "TASK OK"])
-    assert _finished(tasks, lambda task: task.log("WARN: x")) == ("WARNINGS: 1", ["WARN: x", "TASK WARNINGS: 1"])
+    warned = _finished(tasks, lambda task: task.log("WARN: x"))
+    assert warned == ("WARNINGS: 1", ["WARN: x", "TASK WARNINGS: 1"])
 
 
 @pytest.mark.parametrize(
