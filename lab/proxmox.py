@@ -184,13 +184,14 @@ class Pve:
 
 
 def observe(pve: Pve, lab: Lab) -> Observed:
-    """Return what the endpoint has of what matters to ``lab``; waits for locks of operations under way.
+    """Return what the endpoint has of what matters to ``lab``, once operations under way on it have ended.
 
     Raises:
         LabError: the endpoint cannot be reached, refuses, or lacks the node or a storage.
     """
     version = pve.get("version")["version"].split(".")
     wanted = {lab.template_vmid, *(vm.vmid for vm in lab.vms)}
+    _settle(pve, lab.node, wanted)
     records = [r for r in pve.get("cluster/resources", type="vm") if r.get("type") == "qemu"]
     relevant = [r for r in _live_records(pve, lab, records) if _matters(r, lab, wanted)]
     with ThreadPoolExecutor(max_workers=4) as pool:
@@ -204,6 +205,17 @@ def observe(pve: Pve, lab: Lab) -> Observed:
         bridges=bridges,
         pending_network=pve.pending_network(lab.node),
     )
+
+
+def _settle(pve: Pve, node: str, vmids: set[int]) -> None:
+    """Wait for tasks that an interrupted run left going: a clone under way is in no pool and cannot be seen."""
+    ids = {str(vmid) for vmid in vmids}
+    deadline = time.monotonic() + LOCK_WAIT_S
+    while time.monotonic() < deadline:
+        active = pve.get(f"nodes/{node}/tasks", source="active")
+        if not [t for t in active if t.get("status") == "RUNNING" and t.get("id") in ids]:
+            return
+        time.sleep(0.5)
 
 
 def _live_records(pve: Pve, lab: Lab, records: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
