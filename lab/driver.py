@@ -21,7 +21,7 @@ from typing import Any, Protocol
 from lab import results
 from lab.errors import LabError
 from lab.experiment import Experiment
-from lab.trials import OVERHEAD_S, Trial, estimate_s, plan
+from lab.trials import Trial, estimate_s, plan
 
 
 class Lab(Protocol):
@@ -48,11 +48,14 @@ class Run:
         return [trial for trial in self.trials if not _finished(self.directory / trial.trial)]
 
     def remaining_s(self) -> float:
-        """Estimate of the time that the pending trials will take, from the trials already done."""
-        attempts = results.attempts(self.directory)
-        overhead = [a["wall_s"] - a["measuring_s"] for a in attempts if a.get("measuring_s")]
-        known = median(overhead) if overhead else OVERHEAD_S
-        return sum(estimate_s(trial, self.experiment.run_s, known) for trial in self.pending())
+        """Estimate of the time that the pending trials will take: as those done so far, or as planned."""
+        walls = [
+            attempt["wall_s"] for attempt in results.attempts(self.directory) if not attempt["exit_status"]
+        ]
+        pending = self.pending()
+        if walls:
+            return float(len(pending) * median(walls))
+        return sum(estimate_s(trial, self.experiment.run_s) for trial in pending)
 
 
 def start(

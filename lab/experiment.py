@@ -22,7 +22,18 @@ from lab.explain import Strict, allowed_parameters, first_mistake
 EXPERIMENTS = Path(__file__).parent / "experiments"
 WORKLOADS = Path(__file__).parent / "workloads"
 Scalar = bool | int | float | str
-Metric = Literal["compute_s", "us_per_task", "transfer_mb", "rtt_ms", "throughput_mbit", "udp_mbit", "frames"]
+Metric = Literal[
+    "compute_s",
+    "us_per_task",
+    "transfer_mb",
+    "rtt_ms",
+    "throughput_mbit",
+    "retransmits",
+    "udp_mbit",
+    "udp_lost_pct",
+    "frames",
+    "node_busy_pct",
+]
 
 
 class Link(Strict):

@@ -111,8 +111,9 @@ def difference(samples: Strata, base: Strata) -> Interval:
 
 
 def ratio(samples: Strata, base: Strata) -> Interval:
-    """Median of ``samples`` over that of ``base`` in each stratum, averaged over those of both."""
-    return _paired(samples, base, lambda a, b: a / b)
+    """Median of ``samples`` over that of ``base`` in each stratum, averaged; NaN over a base of 0."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return _paired(samples, base, lambda a, b: a / b)
 
 
 def slope(x: Values, y: Values) -> Interval:
@@ -175,7 +176,7 @@ def _paired(samples: Strata, base: Strata, how: Callable[[Any, Any], Any]) -> In
 
 def _bootstrap(data: list[Values], statistic: Callable[..., Any]) -> Interval:
     value = float(statistic(*data))
-    if min(len(sample) for sample in data) < 2:
+    if min(len(sample) for sample in data) < 2 or not math.isfinite(value):
         return Interval(value)
     found = stats.bootstrap(
         data,

@@ -9,7 +9,8 @@ trial          name of the trial's directory; ``cell`` and ``block``: where it b
 <factor>       one column per factor, the level's value
 baseline       the trial is the baseline; ``null``: it is the null trial, the baseline's exact copy
 status         ok, invalid (not as asked), unsupported, failed
-metric         compute_s, us_per_task, transfer_mb, rtt_ms, throughput_mbit, udp_mbit, frames
+metric         compute_s, us_per_task, transfer_mb, rtt_ms, throughput_mbit, retransmits, udp_mbit,
+               udp_lost_pct, frames, node_busy_pct (CPU of the hypervisor during the runs)
 value          the sample, in the unit that the metric's name ends with
 sample         its number within the trial and metric; ``warmup``: it is one, and leaves the statistics
 phase          before or after the runs, for probes; ``src``, ``dst``: between which hosts
@@ -44,6 +45,8 @@ SAMPLE: dict[str, Any] = {
     "dst": "",
     "start": None,
 }
+TCP = {"throughput_mbit": "mbit", "retransmits": "retransmits"}  # metric -> key in delivered.json
+UDP = {"udp_mbit": "mbit", "udp_lost_pct": "lost_pct"}
 Document = dict[str, Any]
 
 
@@ -137,11 +140,13 @@ def samples(directory: Path) -> Iterator[Document]:
             yield where | {"metric": "rtt_ms", "sample": index, "value": value}
     for index, probe in enumerate(delivered.get("throughput", [])):
         where = {key: probe.get(key, "") for key in ("phase", "src", "dst")}
-        metric = "udp_mbit" if probe.get("proto") == "udp" else "throughput_mbit"
-        yield where | {"metric": metric, "sample": index, "value": probe["mbit"]}
+        for metric, key in (UDP if probe.get("proto") == "udp" else TCP).items():
+            yield where | {"metric": metric, "sample": index, "value": probe[key]}
     capture = read_json(directory / "capture.json")
     if "frames" in capture:
         yield {"metric": "frames", "value": capture["frames"]}
+    if cpu := read_json(directory / "hosts.json").get("hypervisor", {}).get("cpu"):
+        yield {"metric": "node_busy_pct", "value": 100 * (1 - cpu["idle_s"] / sum(cpu.values()))}
 
 
 def assess(run: Path) -> dict[str, Result]:

@@ -17,7 +17,7 @@ from pydantic import ConfigDict, Field
 from lab.errors import LabError
 from lab.experiment import Experiment, Scalar, Settings, expand, settings
 
-OVERHEAD_S = 60.0  # a trial's set-up and tear-down, until one has been measured
+OVERHEAD_S = 60.0  # a trial's set-up and tear-down on emulated machines
 PING_INTERVAL_S = 0.2
 
 
@@ -52,10 +52,10 @@ def plan(name: str, experiment: Experiment, seed: int | None = None, only: str |
     return trials
 
 
-def estimate_s(trial: Trial, run_s: float, overhead_s: float = OVERHEAD_S) -> float:
+def estimate_s(trial: Trial, run_s: float) -> float:
     """Seconds that the trial will take if one run takes ``run_s``."""
     probes = trial.probes.pings * PING_INTERVAL_S + trial.probes.iperf_runs * trial.probes.iperf_s
-    return overhead_s + (trial.runs + trial.warmups) * run_s + 2 * probes
+    return OVERHEAD_S + (trial.runs + trial.warmups) * run_s + 2 * probes
 
 
 def cells(experiment: Experiment) -> list[str]:

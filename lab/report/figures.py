@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import io
+import math
 import numbers
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,9 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.patches import Patch
 
-from lab.measures import Answer, Cell
+from lab.measures import Answer, Cell, Interval
 from lab.report.words import NAMES, number
 
 OURS, STUDY, MORE = "#2563a8", "#9a9a94", ("#2563a8", "#c2571a", "#3d8a5f", "#8a4fa3", "#b39019")
@@ -40,7 +42,7 @@ def draw(answer: Answer, frame: pd.DataFrame, study: Mapping[str, Any] | None) -
         if numeric and len(factors) <= 2:
             x = numeric[-1]
             return _lines(answer, frame, study, x, [f for f in factors if f != x])
-        return _bars(answer, study)
+        return _cells(answer, study)
 
 
 def save(figure: Figure, stem: Path) -> str:
@@ -55,26 +57,8 @@ def save(figure: Figure, stem: Path) -> str:
 def shares(ours: Mapping[str, float], theirs: Mapping[str, float], xlabel: str) -> Figure:
     """Bars of shares in per cent, the study's below ours where it has any."""
     with mpl.rc_context(STYLE):
-        figure, axes = _new(0.9 + 0.45 * len(ours))
-        height = 0.38 if theirs else 0.6
-        for place, (name, share) in enumerate(ours.items()):
-            pairs = [(share, OURS, "here")]
-            if name in theirs:
-                pairs.append((theirs[name], STUDY, "2019 study"))
-            for row, (value, colour, label) in enumerate(pairs):
-                at = place + height * (row - (len(pairs) - 1) / 2)
-                axes.barh(at, value, height, color=colour, label=None if place else label)
-                axes.annotate(
-                    f"{number(value)} %", (value, at), (5, 0), textcoords="offset points", va="center"
-                )
-        axes.set_yticks(range(len(ours)), list(ours))
-        axes.invert_yaxis()
-        axes.grid(visible=False, axis="y")
-        axes.margins(x=0.14)
-        axes.set_xlabel(xlabel)
-        if theirs:
-            _legend(axes)
-        return figure
+        values = {name: Interval(share) for name, share in ours.items()}
+        return _bars(values, theirs, xlabel, lambda value: f"{number(value)} %")
 
 
 def series(rates: Mapping[str, Mapping[int, float]]) -> Figure:
@@ -86,7 +70,7 @@ def series(rates: Mapping[str, Mapping[int, float]]) -> Figure:
             axes.plot(range(end + 1), [sent.get(s, 0.0) for s in range(end + 1)], color=colour, label=node)
         axes.set_xlabel("seconds since the capture began")
         axes.set_ylabel("sent, Mbit/s")
-        axes.legend(frameon=False, loc="lower left", bbox_to_anchor=(0, 1), ncols=5, borderaxespad=0.2)
+        _legend(axes)
         return figure
 
 
@@ -160,55 +144,56 @@ def _study_line(axes: Axes, study: Mapping[str, Any]) -> None:
         )
 
 
-def _bars(answer: Answer, study: Mapping[str, Any] | None) -> Figure:
-    figure, axes = _new(0.8 + 0.62 * len(answer.cells))
+def _cells(answer: Answer, study: Mapping[str, Any] | None) -> Figure:
+    """Bars of a metric's cells, as ratios to the baseline; a baseline of 0 leaves only the medians."""
+    what, unit = NAMES[answer.metric]
+    scaled = answer.cells[0].median.value != 0
     theirs = {str(p["level"]): p["value"] / _study_base(study) for p in study["points"]} if study else {}
+    ours = {_levels(cell): cell.ratio if scaled else cell.median for cell in answer.cells}
+    xlabel = f"{what}, {'times the baseline' if scaled else unit}"
+    sign = "\u00d7" if scaled else ""
+    return _bars(ours, theirs, xlabel, lambda value: sign + number(value))
+
+
+def _levels(cell: Cell) -> str:
+    return ", ".join(str(value) for value in cell.factors.values()) or "baseline"
+
+
+def _bars(
+    ours: Mapping[str, Interval], theirs: Mapping[str, float], xlabel: str, text: Callable[[float], str]
+) -> Figure:
+    """Horizontal bars with their values beside them, the study's below ours."""
     height = 0.38 if theirs else 0.6
-    labels = []
-    for place, cell in enumerate(answer.cells):
-        level = ", ".join(str(value) for value in cell.factors.values()) or "baseline"
-        labels.append(level)
-        value = cell.ratio.value
-        shift = height / 2 if level in theirs else 0
-        ends = [[max(0.0, value - cell.ratio.low)], [max(0.0, cell.ratio.high - value)]]
-        axes.barh(
-            place - shift,
-            value,
-            height,
-            color=OURS,
-            label="here" if place == 0 else None,
-            xerr=None if cell.ratio.low != cell.ratio.low else ends,
-            error_kw={"capsize": 3, "ecolor": "#333"},
-        )
-        _label(
-            axes,
-            max(value, 0 if cell.ratio.high != cell.ratio.high else cell.ratio.high),
-            place - shift,
-            value,
-        )
-        if level in theirs:
-            axes.barh(
-                place + shift, theirs[level], height, color=STUDY, label="2019 study" if place == 0 else None
-            )
-            _label(axes, theirs[level], place + shift, theirs[level])
-    axes.set_yticks(range(len(labels)), labels)
+    figure, axes = _new(0.8 + (0.62 if theirs else 0.45) * len(ours))
+    for place, (name, value) in enumerate(ours.items()):
+        shift = height / 2 if name in theirs else 0
+        _bar(axes, place - shift, height, value, OURS, text)
+        if name in theirs:
+            _bar(axes, place + shift, height, Interval(theirs[name]), STUDY, text)
+    axes.set_yticks(range(len(ours)), list(ours))
     axes.invert_yaxis()
     axes.grid(visible=False, axis="y")
     axes.margins(x=0.14)
-    axes.set_xlabel(f"{NAMES[answer.metric][0]}, times the baseline")
+    axes.set_xlabel(xlabel)
     if theirs:
-        _legend(axes)
+        handles = [Patch(color=OURS, label="here"), Patch(color=STUDY, label="2019 study")]
+        _legend(axes, handles=handles)
     return figure
 
 
-def _legend(axes: Axes) -> None:
-    axes.legend(frameon=False, loc="lower left", bbox_to_anchor=(0, 1), ncols=4, borderaxespad=0.2)
+def _bar(
+    axes: Axes, at: float, height: float, value: Interval, colour: str, text: Callable[[float], str]
+) -> None:
+    axes.barh(at, value.value, height, color=colour)
+    end = value.value
+    if not math.isnan(value.low):
+        axes.plot([value.low, value.high], [at, at], color="#333333", linewidth=1.2, marker="|", markersize=7)
+        end = max(end, value.high)
+    axes.annotate(text(value.value), (end, at), (5, 0), textcoords="offset points", va="center", fontsize=9)
 
 
-def _label(axes: Axes, end: float, place: float, value: float) -> None:
-    axes.annotate(
-        f"\u00d7{number(value)}", (end, place), (5, 0), textcoords="offset points", va="center", fontsize=9
-    )
+def _legend(axes: Axes, **more: Any) -> None:
+    axes.legend(frameon=False, loc="lower left", bbox_to_anchor=(0, 1), ncols=5, borderaxespad=0.2, **more)
 
 
 def _study_base(study: Mapping[str, Any]) -> float:

@@ -19,7 +19,10 @@ NAMES = {
     "rtt_ms": ("RTT", "ms"),
     "throughput_mbit": ("TCP throughput", "Mbit/s"),
     "udp_mbit": ("UDP throughput", "Mbit/s"),
+    "retransmits": ("TCP retransmissions per probe", ""),
+    "udp_lost_pct": ("UDP loss", "%"),
     "frames": ("frames captured", ""),
+    "node_busy_pct": ("hypervisor's CPU in use", "%"),
 }
 Answers = Mapping[str, Mapping[str, Answer]]  # experiment -> metric -> its answer
 
@@ -80,10 +83,13 @@ def sentence(answer: Answer | None) -> str:
     if not shown:
         noise = "" if math.isnan(answer.floor) else f" (noise floor {number(answer.floor)} {unit})"
         return f"No difference shown: no level changes the {what} by more than the noise{noise}."
-    strongest = max(shown, key=lambda cell: abs(math.log(cell.ratio.value)))
+    strongest = max(shown, key=lambda cell: abs(cell.difference.value))
     hidden = [_level(cell) for cell in answer.cells[1:] if not cell.shown]
-    text = f"With {_level(strongest)} the {what} is {interval(strongest.ratio)} times the baseline's"
-    text += _slopes(answer, unit)
+    if math.isfinite(strongest.ratio.value):
+        amount = f"{interval(strongest.ratio)} times the baseline's"
+    else:
+        amount = f"{interval(strongest.median, unit)}, the baseline's {number(base.median.value)}"
+    text = f"With {_level(strongest)} the {what} is {amount}{_slopes(answer, unit)}"
     return text + (f"; no difference shown with {', '.join(hidden)}." if hidden else ".")
 
 

@@ -75,7 +75,15 @@ def test_another_workload_does_not_inherit_parameters() -> None:
 
 def test_estimate_counts_runs_and_probes(sweep: experiment.Experiment) -> None:
     trial = plan("x", sweep)[0]
-    assert estimate_s(trial, 4, 10) == 10 + 6 * 4 + 2 * (30 * 0.2 + 1 * 3)
+    assert estimate_s(trial, 4) == 60 + 6 * 4 + 2 * (30 * 0.2 + 1 * 3)
+
+
+def test_remaining_time_follows_the_trials_done(tmp_path: Path, sweep: experiment.Experiment) -> None:
+    begun = driver.start(tmp_path, "x", sweep, quick=False)
+    assert begun.remaining_s() == 8 * estimate_s(begun.trials[0], 4)
+    left = []
+    driver.execute(begun, FakeLab(), lambda trial, state: left.append(begun.remaining_s()))
+    assert 0 < left[2] < 8 and left[-1] == 0
 
 
 def test_a_failed_trial_is_recorded_and_the_rest_goes_on(measured: Callable[..., driver.Run]) -> None:

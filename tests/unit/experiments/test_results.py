@@ -220,6 +220,11 @@ def test_drift_between_blocks_is_no_difference() -> None:
     assert ratio(twice, base).value == pytest.approx(2, rel=0.02)
 
 
+def test_nothing_is_so_many_times_zero() -> None:
+    found = ratio({1: np.array([1.0, 2.0])}, {1: np.zeros(2)})
+    assert not np.isfinite(found.value) and np.isnan(found.low)
+
+
 def test_slope_of_a_line() -> None:
     x = np.repeat([0.0, 1, 2, 3], 3)
     assert slope(x, 1 + 3 * x).value == pytest.approx(3)
