@@ -31,6 +31,7 @@ AT_ONCE = 1 << 14  # packets parsed in one go: their headers stay in the process
 MARGIN = 128  # bytes that a gather may look past a packet
 IPV4, IPV6, TCP = 0x0800, 0x86DD, 6
 VLAN = (0x8100, 0x88A8, 0x9100)
+ETHERNET_HEADER = 14
 ETHERNET, NULL, LOOP, SLL, SLL2 = 1, 0, 108, 113, 276
 RAW = {12: 0, 14: 0, 101: 0, 228: 0, 229: 0, NULL: 4, LOOP: 4}  # link type: where the IP header begins
 EXTENSIONS = (0, 43, 60, 135)  # IPv6 headers that may stand before TCP
@@ -49,6 +50,7 @@ TCP_HEADER = np.dtype(
         ("window", ">u2"), ("sum", ">u2"), ("urgent", ">u2"), ("options", ">u4", 3),
     ]
 )  # fmt: skip
+PLAIN = np.dtype([("mac", "V12"), ("type", ">u2"), ("ip", IPV4_HEADER), ("tcp", TCP_HEADER)])
 
 
 @dataclass(frozen=True)
@@ -117,7 +119,7 @@ class Layer:
     wire_end: Ints  # end of the bytes on the wire
     row: Ints  # index of the packet in its batch
 
-    def take(self, which: Array) -> Layer:
+    def take(self, which: Array | slice) -> Layer:
         """Some of the packets."""
         return Layer(self.at[which], self.end[which], self.wire_end[which], self.row[which])
 
@@ -171,6 +173,12 @@ def _parse(
     captured, wire = records.captured[rows], records.length[rows]
     layer = Layer(offset, offset + captured, offset + wire, np.arange(rows.start, rows.start + len(offset)))
     links = records.link[rows]
+    if links[0] == ETHERNET and (links == ETHERNET).all():
+        layer, found = _plain(view, layer, base + shift, records, table)
+        yield from found
+        links = records.link[layer.row]
+        if not len(links):
+            return
     for link in [int(links[0])] if (links == links[0]).all() else np.unique(links).tolist():
         mine = layer if links[0] == link and (links == link).all() else layer.take(links == link)
         layer3, kind = _network_layer(view, mine, link)
@@ -182,10 +190,37 @@ def _parse(
         tally.other["not IP"] += int(((kind != IPV4) & (kind != IPV6)).sum())
 
 
+def _plain(
+    view: memoryview, layer: Layer, base: int, records: Records, table: Connections
+) -> tuple[Layer, list[Segments]]:
+    """Ethernet, IPv4 and TCP without IP options, which nearly all packets are, in one gather; gives the
+    others.
+    """
+    head = gather(view, layer.at, PLAIN)
+    ip = head["ip"]
+    plain = (
+        (head["type"] == IPV4) & (ip["ihl"] == 0x45) & (ip["proto"] == TCP) & (ip["fragment"] & 0x3FFF == 0)
+    )
+    plain &= layer.at + 54 <= layer.end
+    rest = layer.take(~plain) if not plain.all() else layer.take(slice(0))
+    if len(rest.at):
+        layer, head, ip = layer.take(plain), head[plain], ip[plain]
+    if not len(layer.at):
+        return rest, []
+    at = layer.at + ETHERNET_HEADER
+    length = ip["length"].astype(np.int64)
+    length = np.where(length == 0, layer.wire_end - at, length)
+    src, dst = ip["src"].astype(np.uint64), ip["dst"].astype(np.uint64)
+    ids = ip["id"].astype(np.uint16)
+    return rest, [
+        _segments(view, layer, at + 20, head["tcp"], 20, length, src, dst, ids, base, records, table)
+    ]
+
+
 def _network_layer(view: memoryview, layer: Layer, link: int) -> tuple[Layer, U16]:
     """Where IP begins, and the EtherType; 0 where not captured or of an unknown link type."""
     if link == ETHERNET:
-        at, type_at = layer.at + 14, layer.at + 12
+        at, type_at = layer.at + ETHERNET_HEADER, layer.at + 12
     elif link in (SLL, SLL2):
         at, type_at = layer.at + (16 if link == SLL else 20), layer.at + (14 if link == SLL else 0)
     elif link in RAW:
@@ -274,13 +309,31 @@ def _tcp(
     if not len(at):
         return
     tcp = gather(view, at, TCP_HEADER)
+    yield _segments(view, layer, at, tcp, header, ip_length, src, dst, ids, base, records, table)
+
+
+def _segments(
+    view: memoryview,
+    layer: Layer,
+    at: Ints,
+    tcp: npt.NDArray[np.void],
+    header: Ints | int,
+    ip_length: Ints,
+    src: U64,
+    dst: U64,
+    ids: U16,
+    base: int,
+    records: Records,
+    table: Connections,
+) -> Segments:
+    """From TCP headers, copied to ``tcp`` from the places ``at``, to segments."""
     word = tcp["flags"].astype(np.uint16)
     size = (word >> 12).astype(np.int64) * 4
     flags = (word & 0x1FF).astype(np.uint16)
     tsval, tsecr = read_options(view, at, np.minimum(size, layer.end - at), tcp, flags)
     data = at + size
-    length = np.clip(ip_length - header - size, 0, None)
-    yield Segments(
+    length = np.maximum(ip_length - header - size, 0)
+    return Segments(
         time_ns=records.time_ns[layer.row],
         flow=table.flows(src << np.uint64(16) | tcp["sport"], dst << np.uint64(16) | tcp["dport"]),
         seq=tcp["seq"].astype(np.uint32),
@@ -288,7 +341,7 @@ def _tcp(
         flags=flags,
         window=tcp["window"].astype(np.uint16),
         length=length.astype(np.uint32),
-        captured=np.clip(np.minimum(length, layer.end - data), 0, None).astype(np.uint32),
+        captured=np.maximum(np.minimum(length, layer.end - data), 0).astype(np.uint32),
         offset=data + base,
         ip_bytes=ip_length.astype(np.uint32),
         frame_bytes=records.length[layer.row],

@@ -123,7 +123,8 @@ def _lockstep(
     place, heads = np.full((len(starts), room), -1), np.empty((len(starts), room), every.dtype)
     for step in range(room):
         head = every[here]
-        place[live, step], heads[live, step] = here, head
+        rows = slice(None) if live.size == len(starts) else live  # a slice is copied faster
+        place[rows, step], heads[rows, step] = here, head
         length = head.view(layout.order + "u4").reshape(len(here), -1)[:, layout.field // 4]
         there = here + length + layout.overhead
         going = there < goal
@@ -134,11 +135,13 @@ def _lockstep(
         live, here, goal = live[going], there[going], goal[going]
         if not live.size:
             break
-    if live.size or not np.array_equal(last[:-1], starts[1:]) or last[-1] > len(view):
+    if live.size or not np.array_equal(last[:-1], starts[1:]):
         return None
     passed = place >= 0
-    words = heads[passed].view(layout.order + "u4").reshape(-1, layout.header // 4)
-    return Index(place[passed], words, int(last[-1]))
+    position, words = place[passed], heads[passed].view(layout.order + "u4").reshape(-1, layout.header // 4)
+    if last[-1] > len(view):  # the last one is not whole
+        return Index(position[:-1], words[:-1], int(position[-1]))
+    return Index(position, words, int(last[-1]))
 
 
 def _starts(view: memoryview, start: int, stop: int, layout: Layout, walkers: int) -> Ints:

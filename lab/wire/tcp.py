@@ -78,6 +78,8 @@ def reassemble(segments: Segments, origin: dict[int, int] | None = None) -> tupl
     first = np.flatnonzero(np.diff(flow, prepend=-1))
     present = flow[first]
     zero, opened = _origins(segments, present, segments.seq[row[first]], origin or {})
+    if not len(row):
+        first = first[:0]
     sizes = np.diff(np.append(first, len(row)))
     start = _unwrap(segments.seq[row], first, sizes, zero)
     length = segments.length[row].astype(np.int64)
@@ -86,7 +88,7 @@ def reassemble(segments: Segments, origin: dict[int, int] | None = None) -> tupl
     band = np.repeat(np.arange(len(first)) << BAND_BITS, sizes) + HALF
     key = start + band
     resent, late, order, begin_at = _resolve(key, length, first)
-    pieces = _pieces(segments, row, flow, key, length, order, begin_at, band, present, opened, zero)
+    pieces = _pieces(segments, row, key, length, order, begin_at, first, present, opened, zero)
     return pieces, Order(row, flow, start, resent, late)
 
 
@@ -147,24 +149,28 @@ def _covered_before(end: Ints, first: Ints) -> Ints:
 def _pieces(
     segments: Segments,
     row: Ints,
-    flow: npt.NDArray[np.int32],
     key: Ints,
     length: Ints,
     order: Ints | None,
     begin_at: Ints,
-    band: Ints,
+    first: Ints,
     present: npt.NDArray[np.int32],
     opened: Flags,
     zero: npt.NDArray[np.uint32],
 ) -> Pieces:
+    """The news that segments brought, in stream order."""
+    begin = np.append(first, len(row))
+    trimmed: Ints | int = 0
     if order is not None:
-        order = order[begin_at[order] < (key + length)[order]]
-        row, key, length, begin_at, band = (a[order] for a in (row, key, length, begin_at, band))
-        flow = flow[order]
-    trimmed = begin_at - key
+        news = begin_at[order] < (key + length)[order]
+        begin = np.append(0, np.cumsum(np.add.reduceat(news.astype(np.int64), first)))
+        order = order[news]
+        row, length = row[order], length[order]
+        trimmed = begin_at[order] - key[order]
+        begin_at = begin_at[order]
+        length = length - trimmed
+    band = np.repeat(np.arange(len(present)) << BAND_BITS, np.diff(begin)) + HALF
     captured = np.maximum(segments.captured[row].astype(np.int64) - trimmed, 0)
-    length = length - trimmed
-    begin = np.append(np.searchsorted(flow, present), len(flow))
     return Pieces(
         flow=present,
         begin=begin,
@@ -175,5 +181,5 @@ def _pieces(
         captured=captured,
         offset=segments.offset[row] + trimmed,
         row=row,
-        whole=(trimmed == 0) & (captured == length) & (segments.flags[row] & PSH != 0),
+        whole=(np.asarray(trimmed) == 0) & (captured == length) & (segments.flags[row] & PSH != 0),
     )
