@@ -15,7 +15,7 @@ from lab import driver, experiment
 from lab import results as stored
 from lab.ansible_lab import AnsibleLab
 from lab.errors import LabError
-from lab.measures import Interval, answer
+from lab.measures import answer, interval, number
 from lab.options import inventory_option, results_option
 from lab.trials import Trial, estimate_s, plan
 
@@ -137,7 +137,7 @@ def compare(old: Path, new: Path, anyway: bool) -> None:
     """Compare the cells that OLD and NEW have in common."""
     table = Table("metric", "cell", "old", "new", "new / old", box=None)
     for change in comparison.compare(old, new, anyway):
-        row = (change.metric, change.cell, f"{change.old:.4g}", f"{change.new:.4g}", _interval(change.ratio))
+        row = (change.metric, change.cell, number(change.old), number(change.new), interval(change.ratio))
         table.add_row(*row)
     Console().print(table)
 
@@ -183,21 +183,12 @@ def show_run(path: Path) -> None:
         if found is None:
             print(f"{metric}: no valid baseline")
             continue
-        table = Table(
-            "cell", "n", "median", "against the baseline", "", box=None, title=metric, title_justify="left"
-        )
+        table = Table("cell", "n", "median", "x baseline", "", box=None, title=metric, title_justify="left")
         for cell in found.cells:
-            verdict = "" if cell is found.cells[0] else "shown" if cell.shown else "no difference shown"
-            table.add_row(
-                cell.name, str(cell.n), _interval(cell.median), f"x {_interval(cell.ratio)}", verdict
-            )
+            ratio = "" if cell is found.cells[0] else interval(cell.ratio)
+            verdict = "" if not ratio else "shown" if cell.shown else "not shown"
+            table.add_row(cell.name, str(cell.n), interval(cell.median), ratio, verdict)
         Console().print(table)
-
-
-def _interval(interval: Interval) -> str:
-    if interval.low != interval.low:
-        return f"{interval.value:.4g}"
-    return f"{interval.value:.4g} ({interval.low:.4g} to {interval.high:.4g})"
 
 
 def _list_experiments() -> None:

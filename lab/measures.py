@@ -44,6 +44,22 @@ class Interval:
         return self.low > number or self.high < number
 
 
+def number(value: float) -> str:
+    """Three digits, as people write them."""
+    if math.isnan(value):
+        return "?"
+    if value and abs(value) < 0.001:
+        return f"{value:.1e}"
+    digits = max(0, 2 - math.floor(math.log10(abs(value)))) if value else 0
+    return f"{value:,.{digits}f}"
+
+
+def interval(found: Interval, unit: str = "") -> str:
+    """``4.16 (4.05 to 4.26) s``; without an interval only the value."""
+    ends = "" if math.isnan(found.low) else f" ({number(found.low)} to {number(found.high)})"
+    return f"{number(found.value)}{ends}{' ' if unit else ''}{unit}"
+
+
 @dataclass(frozen=True)
 class Cell:
     """One cell's samples against the baseline's. ``shown`` is the verdict: a difference above the noise."""

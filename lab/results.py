@@ -151,8 +151,7 @@ def samples(directory: Path) -> Iterator[Document]:
 
 def assess(run: Path) -> dict[str, Result]:
     """Judge every finished trial of a run against its baselines and write each result.json."""
-    directories = finished(run)
-    trials = {directory: read_trial(directory) for directory in directories}
+    trials = {directory: read_trial(directory) for directory in _with(run, "attempt.json")}
     allowed = Experiment.model_validate(read_run(run)["experiment"]).tolerances
     bases = [d for d, trial in trials.items() if (trial.baseline or trial.null) and not _failure(d, trial)]
     base = baseline(trials[bases[0]], [read_json(d / "delivered.json") for d in bases]) if bases else None
@@ -188,8 +187,12 @@ def measuring_s(directory: Path) -> float:
 
 
 def finished(run: Path) -> list[Path]:
-    """The directories of the trials that were attempted to the end, in the order they ran."""
-    return [run / name for name in read_run(run)["order"] if (run / name / "attempt.json").exists()]
+    """The directories of the trials that were attempted to the end and judged, in the order they ran."""
+    return _with(run, "result.json")
+
+
+def _with(run: Path, file: str) -> list[Path]:
+    return [run / name for name in read_run(run)["order"] if (run / name / file).exists()]
 
 
 def read_run(run: Path) -> Document:

@@ -15,7 +15,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoes
 from matplotlib.figure import Figure
 
 from lab import compare, results
-from lab.measures import Answer, answer
+from lab.measures import Answer, answer, interval, number
 from lab.report import captures, figures, words
 
 HERE = Path(__file__).parent
@@ -44,6 +44,7 @@ class Section:
     verdicts: list[results.Result]
     identity: dict[str, Any]
     machines: dict[str, Any]
+    notes: list[str]
     share_pct: float
     overhead_s: float
 
@@ -92,6 +93,7 @@ def _section(run: Path, study: dict[str, Any], output: Path) -> Section:
         verdicts=[results.read_result(directory) for directory in results.finished(run)],
         identity=compare.identity(run),
         machines=_machines(run),
+        notes=_notes(run),
         share_pct=100 * measuring_s / wall_s if wall_s else 0,
         overhead_s=(wall_s - measuring_s) / max(1, len(attempts)),
     )
@@ -110,6 +112,22 @@ def _picture(caption: str, stem: str, figure: Figure, output: Path) -> Picture:
     return Picture(caption, stem, "data:image/svg+xml;base64," + base64.b64encode(svg.encode()).decode())
 
 
+def _notes(run: Path) -> list[str]:
+    """What the reader must know of how links were impaired, from what was read back."""
+    asked = {trial: results.read_trial(trial) for trial in results.finished(run)}
+    configured = {trial: results.read_json(trial / "configured.json") for trial in asked}
+    notes = []
+    methods = {c["rate_method"] for c in configured.values() if c.get("rate_method")}
+    if any(nic.rate_mbit for trial in asked.values() for nic in trial.nics.values()) and methods:
+        notes.append(f"What a capped guest sends was limited by: {', '.join(sorted(methods))}.")
+    lossy = [
+        (c, host) for t, c in configured.items() for host, link in asked[t].links.items() if link.loss_pct
+    ]
+    if any(c.get("hosts", {}).get(host, {}).get("offloads", {}).get("tso") for c, host in lossy):
+        notes.append("Loss acted on super-packets: segmentation offload was on, one drop took up to 64 kB.")
+    return notes
+
+
 def _machines(run: Path) -> dict[str, Any]:
     """hosts.json of the first trial that has one."""
     documents = (results.read_json(directory / "hosts.json") for directory in results.finished(run))
@@ -124,5 +142,5 @@ def _templates() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"number": words.number, "interval": words.interval, "facts": words.facts}
+    environment.filters |= {"number": number, "interval": interval, "facts": words.facts}
     return environment

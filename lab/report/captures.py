@@ -16,8 +16,8 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from lab import results, wire
+from lab.measures import number
 from lab.report import figures
-from lab.report.words import number
 
 KINDS = ("worker to worker", "workers to scheduler", "scheduler to workers")
 OPS_SHOWN = 8

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from lab.measures import Answer, Cell, Interval
+from lab.measures import Answer, Cell, Interval, interval, number
 
 NAMES = {
     "compute_s": ("time to compute", "s"),
@@ -36,22 +36,6 @@ class Verdict:
     study_ratio: float
     ours: Interval | None
     why: str
-
-
-def number(value: float) -> str:
-    """Three digits, as people write them."""
-    if math.isnan(value):
-        return "?"
-    if value and abs(value) < 0.001:
-        return f"{value:.1e}"
-    digits = max(0, 2 - math.floor(math.log10(abs(value)))) if value else 0
-    return f"{value:,.{digits}f}"
-
-
-def interval(found: Interval, unit: str = "") -> str:
-    """``4.16 (4.05 to 4.26) s``; without an interval only the value."""
-    ends = "" if math.isnan(found.low) else f" ({number(found.low)} to {number(found.high)})"
-    return f"{number(found.value)}{ends}{' ' if unit else ''}{unit}"
 
 
 def heading(metric: str) -> str:

@@ -14,7 +14,7 @@ import pytest
 from conftest import FakeLab
 
 from lab import driver, report, results
-from lab.measures import Interval, answer
+from lab.measures import Interval, answer, number
 from lab.report import words
 from lab.trials import Trial
 
@@ -45,7 +45,7 @@ def answered(run: driver.Run) -> words.Answers:
     ],
 )
 def test_numbers_have_three_digits(value: float, text: str) -> None:
-    assert words.number(value) == text
+    assert number(value) == text
 
 
 def test_sentence_says_how_much_and_per_what(measured: Callable[..., driver.Run]) -> None:
