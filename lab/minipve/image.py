@@ -61,10 +61,13 @@ def build(paths: Paths, progress: Progress) -> Path:
         return image
     process.need("mmdebstrap", "mke2fs", "debugfs", "qemu-img", *([] if _root() else ["newuidmap"]))
     paths.images.mkdir(parents=True, exist_ok=True)
-    with _alone(paths.images / ".lock", progress):
-        if not image.exists():
-            _require_space(paths.images)
-            _build(paths, image, progress)
+    try:
+        with _alone(paths.images / ".lock", progress):
+            if not image.exists():
+                _require_space(paths.images)
+                _build(paths, image, progress)
+    except process.MachineError as error:
+        raise LabError(f"the golden image was not built: {error}") from error
     return image
 
 
@@ -143,14 +146,29 @@ def _debian(scratch: Path, wheels: Path, told: Progress) -> None:
 
 
 def _file_system(scratch: Path) -> Path:
-    """The tree as a sparse ext4 image. As an ordinary user it is unpacked where that user is root."""
+    """The tree as a sparse ext4 image. As an ordinary user it is unpacked where that user is root.
+
+    Device nodes, which that one cannot make, are left out: the kernel makes its own.
+    """
     root, raw = scratch / "root", scratch / "disk.raw"
-    words = ["mke2fs", "-q", "-t", "ext4", "-O", "^has_journal,^metadata_csum", "-m", "0", "-L", "dasklab"]
+    words = [
+        process.which("mke2fs") or "mke2fs",
+        "-q",
+        "-t",
+        "ext4",
+        "-O",
+        "^has_journal,^metadata_csum",
+        "-m",
+        "0",
+        "-L",
+        "dasklab",
+    ]
     if _root():
         process.run([*words, "-d", root, raw, f"{SIZE_GIB}G"], timeout_s=600)
         return raw
     tree = scratch / "tree"
-    script = f'mkdir "$1" && tar -xf "$2" -C "$1" && shift 2 && "$@"; code=$?; rm -rf "{tree}"; exit $code'
+    unpack = 'mkdir "$1" && tar --exclude="./dev/*" -xf "$2" -C "$1" && shift 2 && "$@"'
+    script = f'{unpack}; code=$?; rm -rf "{tree}"; exit $code'
     enter = ["unshare", "--user", "--map-root-user", "--map-auto", "sh", "-c", script, "sh"]
     process.run([*enter, tree, root, *words, "-d", tree, raw, f"{SIZE_GIB}G"], timeout_s=600)
     return raw
