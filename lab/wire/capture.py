@@ -26,7 +26,7 @@ from lab.wire.protocols import Streams, uncover
 from lab.wire.schema import Table
 from lab.wire.source import Memory, advise, map_file
 from lab.wire.stream import ByteStream, Stream
-from lab.wire.tcp import Order, Pieces, by_flow, reassemble
+from lab.wire.tcp import Disorder, Pieces, by_flow, reassemble
 from lab.wire.tls import KeyLog, read_key_log
 
 PEEK = 1 << 20  # bytes in which a file's first packet is found
@@ -62,7 +62,7 @@ class Capture:
     tally: Tally
     segments: Segments
     pieces: Pieces
-    order: Order
+    disorder: Disorder
     dialogues: dict[int, Dialogue]
     names: Mapping[str, str]
 
@@ -167,9 +167,9 @@ def decode(
     """From segments to messages."""
     opening = np.flatnonzero(together.flags & (SYN | ACK) == SYN)
     split_reused(together.flow, opening, together.seq, table)
-    pieces, order = reassemble(together)
+    pieces, disorder = reassemble(together)
     dialogues, others = _dialogues(memory, together, pieces, secrets)
-    return Capture(files, memory, table, tally, together, pieces, order, dialogues, names, others)
+    return Capture(files, memory, table, tally, together, pieces, disorder, dialogues, names, others)
 
 
 def read_blocks(path: Path, view: memoryview, progress: Progress) -> Iterable[Records]:
@@ -256,8 +256,15 @@ def streams_of(
     for index, flow in enumerate(pieces.flow.tolist()):
         s = slice(int(pieces.begin[index]), int(pieces.begin[index + 1]))
         opened, forms[flow] = bool(pieces.opened[index]), simple[s]
-        columns = (pieces.start[s], pieces.length[s], pieces.captured[s], pieces.offset[s], time_ns[s])
-        streams[flow] = Stream(memory, *columns, opened)
+        streams[flow] = Stream(
+            memory,
+            pieces.start[s],
+            pieces.length[s],
+            pieces.captured[s],
+            pieces.offset[s],
+            time_ns[s],
+            opened,
+        )
     return streams, forms
 
 

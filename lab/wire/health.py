@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from lab.wire.link import ACK, DSACK, FIN, RST, STAMPED, SYN, Segments
 from lab.wire.lockstep import Ints
-from lab.wire.tcp import BAND_BITS, Order, Pieces, by_flow
+from lab.wire.tcp import BAND_BITS, Disorder, Pieces, by_flow
 
 Floats = npt.NDArray[np.float64]
 SAME_PACKET = 4  # how far apart, in its flow, the copies of one packet may be captured
@@ -69,16 +69,15 @@ def copies(segments: Segments) -> npt.NDArray[np.bool_]:
 
 
 def resent(
-    segments: Segments, order: Order, copied: npt.NDArray[np.bool_], flows: int
+    segments: Segments, disorder: Disorder, copied: npt.NDArray[np.bool_], flows: int
 ) -> tuple[Ints, Ints, Ints]:
     """Per flow: retransmitted segments, their bytes, and segments that came late into a hole (reordering or
     repair).
     """
-    again = order.resent & ~copied[order.row]
-    rows = order.row[again]
+    rows = disorder.resent[~copied[disorder.resent]]
     number = np.bincount(segments.flow[rows], minlength=flows)
     size = np.bincount(segments.flow[rows], segments.length[rows], minlength=flows)
-    late = np.bincount(order.flow[order.late], minlength=flows)
+    late = np.bincount(segments.flow[disorder.late], minlength=flows)
     return number.astype(np.int64), size.astype(np.int64), late.astype(np.int64)
 
 
@@ -126,16 +125,14 @@ def _acknowledged(segments: Segments, rows: Ints, row: int, start: int) -> int:
     return first + int(np.cumsum(steps).max())
 
 
-def round_trips(segments: Segments, order: Order, flows: int) -> RoundTrips:
+def round_trips(segments: Segments, pieces: Pieces, disorder: Disorder, flows: int) -> RoundTrips:
     """RTT from the capture point to each flow's receiver: by timestamps, else by sequence numbers (with
     Karn's rule).
     """
     flow, sample_ns = _by_timestamps(segments)
     stamped = np.bincount(flow, minlength=flows) > 0
-    plain = np.flatnonzero(~stamped[order.flow] & ~order.resent & ~order.late)
-    plain = plain[~_sent_twice(segments, order, plain)]
-    if len(plain):
-        more_flow, more_ns = _by_sequence(segments, order, plain)
+    if not stamped[pieces.flow].all():
+        more_flow, more_ns = _by_sequence(segments, pieces, disorder, stamped)
         flow, sample_ns = np.concatenate([flow, more_flow]), np.concatenate([sample_ns, more_ns])
     by = np.lexsort((sample_ns, flow))
     flow, sample_ms = flow[by], sample_ns[by] / 1e6
@@ -171,29 +168,37 @@ def _first_of(flow: Ints, stamp: npt.NDArray[np.uint32], time_ns: Ints) -> tuple
     return unique, time_ns[change][first]
 
 
-def _sent_twice(segments: Segments, order: Order, plain: Ints) -> npt.NDArray[np.bool_]:
-    """Karn's rule: which segments had any of their bytes sent again, so that an ACK may be for either."""
-    again = np.flatnonzero(order.resent)
-    if not len(again):
-        return np.zeros(len(plain), bool)
-    begin, end = _spans(segments, order, again)
-    by = np.argsort(begin, kind="stable")
-    begin, reach = begin[by], np.maximum.accumulate(end[by])
-    own_begin, own_end = _spans(segments, order, plain)
-    before = np.searchsorted(begin, own_end) - 1
-    return (before >= 0) & (reach[np.maximum(before, 0)] > own_begin)
+def _sent_twice(
+    segments: Segments, disorder: Disorder, flow: Ints, begin: Ints, end: Ints
+) -> npt.NDArray[np.bool_]:
+    """Karn's rule: which spans of streams had any of their bytes sent again, so that an ACK may be for
+    either.
+    """
+    if not len(disorder.resent):
+        return np.zeros(len(flow), bool)
+    band = segments.flow[disorder.resent].astype(np.int64) << BAND_BITS
+    again, reach = (
+        band + disorder.resent_start,
+        band + disorder.resent_start + segments.length[disorder.resent],
+    )
+    by = np.argsort(again, kind="stable")
+    again, reach = again[by], np.maximum.accumulate(reach[by])
+    before = np.searchsorted(again, (flow << BAND_BITS) + end) - 1
+    return (before >= 0) & (reach[np.maximum(before, 0)] > (flow << BAND_BITS) + begin)
 
 
-def _spans(segments: Segments, order: Order, which: Ints) -> tuple[Ints, Ints]:
-    """First and last stream position of some data segments, each flow in a band of its own."""
-    begin = (order.flow[which].astype(np.int64) << BAND_BITS) + order.start[which]
-    return begin, begin + segments.length[order.row[which]]
-
-
-def _by_sequence(segments: Segments, order: Order, plain: Ints) -> tuple[Ints, Ints]:
-    """Time from a data segment to the ACK of its last byte, for segments sent once."""
-    row = order.row[plain]
-    code = order.flow[plain].astype(np.int64) << 32 | (segments.seq[row] + segments.length[row])
+def _by_sequence(
+    segments: Segments, pieces: Pieces, disorder: Disorder, stamped: npt.NDArray[np.bool_]
+) -> tuple[Ints, Ints]:
+    """Time from a data segment to the ACK of its last byte, for segments of flows without timestamps sent
+    once.
+    """
+    flow = np.repeat(pieces.flow, np.diff(pieces.begin)).astype(np.int64)
+    plain = np.flatnonzero(~stamped[flow] & ~np.isin(pieces.row, disorder.late))
+    begin, end = pieces.start[plain], pieces.start[plain] + pieces.length[plain]
+    plain = plain[~_sent_twice(segments, disorder, flow[plain], begin, end)]
+    row = pieces.row[plain]
+    code = flow[plain] << 32 | (segments.seq[row] + segments.length[row])
     acks = np.flatnonzero(segments.flags & (ACK | RST) == ACK)
     ack_code = (segments.flow[acks] ^ 1).astype(np.int64) << 32 | segments.ack[acks]
     unique, first = np.unique(ack_code, return_index=True)

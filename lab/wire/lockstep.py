@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 Ints = npt.NDArray[np.int64]
-BLOCK = 1 << 28  # bytes of file that are indexed, and then parsed, at a time
+BLOCK = 1 << 26  # bytes of file that are indexed, and then parsed, at a time
 SERIAL_BELOW = 4000  # records in a block for which walking one by one is the quicker way
 SEARCH = 1 << 17  # bytes looked through for the start of a record
 PLACES = 16  # where the mean record size is sampled

@@ -11,6 +11,7 @@ from lab.wire.lockstep import Ints
 from lab.wire.source import Memory
 
 Bytes = bytes | memoryview
+U32 = npt.NDArray[np.uint32]
 
 
 class ByteStream(Protocol):

@@ -1,18 +1,19 @@
 """Reassembly: for each flow, which stream bytes lie where in the capture file. No payload is copied.
 
-All flows are handled together. Each flow gets a band of the 64-bit number line, so that one running maximum
+Many flows are handled together. Each flow gets a band of the 64-bit number line, so that one running maximum
 or one sort over everything respects the borders between flows. Stream position 0 is the first byte after
 the SYN, or the first byte seen when the capture began later.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from lab.wire.errors import WireError
 from lab.wire.link import PSH, SYN, Segments
 from lab.wire.lockstep import Ints
 
@@ -20,8 +21,9 @@ BAND_BITS = (
     42  # a flow's band is 4 TiB wide: positions are cut to +-1 TiB, far beyond any real stream in a capture
 )
 HALF = 1 << (BAND_BITS - 1)
-MAX_FLOWS = 1 << 20
+TOGETHER = 1 << 18  # segments handled at once: all arrays on the way stay small enough to be reused
 Flags = npt.NDArray[np.bool_]
+U32 = npt.NDArray[np.uint32]
 
 
 @dataclass(frozen=True)
@@ -37,27 +39,24 @@ class Pieces:
     flow: npt.NDArray[np.int32]
     begin: Ints
     opened: Flags
-    zero: npt.NDArray[np.uint32]
+    zero: U32
     start: Ints
-    length: Ints
-    captured: Ints
+    length: U32
+    captured: U32
     offset: Ints
     row: Ints
     whole: Flags  # a segment's payload, untrimmed and with PSH: may be exactly one message
 
 
 @dataclass(frozen=True)
-class Order:
-    """Data segments in flow order: ``row`` in the segment table, position in the stream, what came of each.
-
-    ``resent`` marks segments that brought nothing new, ``late`` those that filled a hole.
+class Disorder:
+    """Segments that did not simply follow: rows of those that brought nothing new (``resent``, with their
+    stream positions ``resent_start``) and of those that came after later ones (``late``).
     """
 
-    row: Ints
-    flow: npt.NDArray[np.int32]
-    start: Ints
-    resent: Flags
-    late: Flags
+    resent: Ints
+    resent_start: Ints
+    late: Ints
 
 
 def by_flow(flow: npt.NDArray[np.int32]) -> Ints:
@@ -66,7 +65,7 @@ def by_flow(flow: npt.NDArray[np.int32]) -> Ints:
     return np.argsort(narrow, kind="stable")
 
 
-def reassemble(segments: Segments, origin: dict[int, int] | None = None) -> tuple[Pieces, Order]:
+def reassemble(segments: Segments, origin: dict[int, int] | None = None) -> tuple[Pieces, Disorder]:
     """Put the payload of all flows in stream order.
 
     ``origin`` gives, for flows that are continued from an earlier call, the sequence number that is
@@ -78,18 +77,50 @@ def reassemble(segments: Segments, origin: dict[int, int] | None = None) -> tupl
     first = np.flatnonzero(np.diff(flow, prepend=-1))
     present = flow[first]
     zero, opened = _origins(segments, present, segments.seq[row[first]], origin or {})
-    if not len(row):
-        first = first[:0]
+    parts = [
+        _group(segments, row[rows], first[flows] - rows.start, zero[flows])
+        for rows, flows in _groups(first, len(row))
+    ]
+    joined: list[npt.NDArray[Any]] = (
+        [np.concatenate(c) for c in zip(*parts, strict=True)] if parts else [row] * 10
+    )
+    counts, start, length, captured, offset, kept, whole, resent, resent_start, late = joined
+    begin = np.append(0, np.cumsum(counts))
+    pieces = Pieces(present, begin, opened, zero, start, length, captured, offset, kept, whole.astype(bool))
+    return pieces, Disorder(resent, resent_start, late)
+
+
+def _groups(first: Ints, number: int) -> Iterator[tuple[slice, slice]]:
+    """Whole flows taken together until there are enough segments: slices of the rows and of the flows."""
+    border = np.append(first, number)
+    begin = 0
+    while begin < len(first):
+        end = int(np.searchsorted(border, border[begin] + TOGETHER, side="right")) - 1
+        end = max(end, begin + 1)
+        yield slice(int(border[begin]), int(border[end])), slice(begin, end)
+        begin = end
+
+
+def _group(segments: Segments, row: Ints, first: Ints, zero: U32) -> tuple[npt.NDArray[Any], ...]:
+    """Reassemble some flows: the columns of ``Pieces`` from pieces per flow on, then those of ``Disorder``."""
     sizes = np.diff(np.append(first, len(row)))
     start = _unwrap(segments.seq[row], first, sizes, zero)
     length = segments.length[row].astype(np.int64)
-    if len(first) > MAX_FLOWS:
-        raise WireError(f"more than {MAX_FLOWS} flows with data in one capture; use --since and --until")
-    band = np.repeat(np.arange(len(first)) << BAND_BITS, sizes) + HALF
-    key = start + band
+    key = start + np.repeat(np.arange(len(first)) << BAND_BITS, sizes) + HALF
     resent, late, order, begin_at = _resolve(key, length, first)
-    pieces = _pieces(segments, row, key, length, order, begin_at, first, present, opened, zero)
-    return pieces, Order(row, flow, start, resent, late)
+    disorder = row[resent], start[resent], row[late]
+    trimmed: Ints | int = 0
+    if order is not None:
+        order = order[~resent[order]]
+        sizes = np.add.reduceat((~resent).astype(np.int64), first)
+        row, length, begin_at, trimmed = row[order], length[order], begin_at[order], (begin_at - key)[order]
+        length = length - trimmed
+    band = np.repeat(np.arange(len(first)) << BAND_BITS, sizes) + HALF
+    captured = np.maximum(segments.captured[row].astype(np.int64) - trimmed, 0)
+    whole = (np.asarray(trimmed) == 0) & (captured == length) & (segments.flags[row] & PSH != 0)
+    offset = segments.offset[row] + trimmed
+    columns = sizes, begin_at - band, length.astype(np.uint32), captured.astype(np.uint32), offset, row, whole
+    return *columns, *disorder
 
 
 def _origins(
@@ -144,42 +175,3 @@ def _covered_before(end: Ints, first: Ints) -> Ints:
     before[1:] = np.maximum.accumulate(end)[:-1]
     before[first] = -1
     return before
-
-
-def _pieces(
-    segments: Segments,
-    row: Ints,
-    key: Ints,
-    length: Ints,
-    order: Ints | None,
-    begin_at: Ints,
-    first: Ints,
-    present: npt.NDArray[np.int32],
-    opened: Flags,
-    zero: npt.NDArray[np.uint32],
-) -> Pieces:
-    """The news that segments brought, in stream order."""
-    begin = np.append(first, len(row))
-    trimmed: Ints | int = 0
-    if order is not None:
-        news = begin_at[order] < (key + length)[order]
-        begin = np.append(0, np.cumsum(np.add.reduceat(news.astype(np.int64), first)))
-        order = order[news]
-        row, length = row[order], length[order]
-        trimmed = begin_at[order] - key[order]
-        begin_at = begin_at[order]
-        length = length - trimmed
-    band = np.repeat(np.arange(len(present)) << BAND_BITS, np.diff(begin)) + HALF
-    captured = np.maximum(segments.captured[row].astype(np.int64) - trimmed, 0)
-    return Pieces(
-        flow=present,
-        begin=begin,
-        opened=opened,
-        zero=zero,
-        start=begin_at - band,
-        length=length,
-        captured=captured,
-        offset=segments.offset[row] + trimmed,
-        row=row,
-        whole=(np.asarray(trimmed) == 0) & (captured == length) & (segments.flags[row] & PSH != 0),
-    )
