@@ -86,8 +86,10 @@ def trial_failure(result: Document, host: str, task: str) -> Document:
     answer = _parsed(result.get("stdout") or "")
     unsupported = result.get("rc") == UNSUPPORTED
     told = answer.get("unsupported") if isinstance(answer, dict) else None
-    reason = told or result.get("stderr") or result.get("stdout") or result.get("msg") or "no reason given"
-    last = str(reason).strip().splitlines()[-1]
+    # ssh's own farewell, on a terminal, is no reason.
+    words = f"{result.get('stdout') or ''}\n{result.get('stderr') or ''}".splitlines()
+    said = [line for line in words if line.strip() and not line.startswith("Shared connection to ")]
+    last = told or (said or str(result.get("msg") or "no reason given").splitlines())[-1]
     status = "unsupported" if unsupported else "failed"
     return {
         "schema": SCHEMA,

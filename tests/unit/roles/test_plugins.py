@@ -137,6 +137,10 @@ def test_a_failure_tells_its_last_words(trial: ModuleType) -> None:
     assert told["status"] == "failed"
     assert told["reasons"] == ["worker-1: Impair the lab link: no route to host"]
     assert trial.trial_failure({"msg": "timed out"}, "h", "t")["reasons"] == ["h: t: timed out"]
+    over_ssh = {"rc": 1, "stdout": "no peer 'x'\r\n", "stderr": "Shared connection to 10.77.0.13 closed.\n"}
+    assert trial.trial_failure(over_ssh, "h", "t")["reasons"] == ["h: t: no peer 'x'"]
+    at_once = {"rc": 1, "stdout": "[]", "stderr": "Cannot find device"}
+    assert trial.trial_failure(at_once, "h", "t")["reasons"] == ["h: t: Cannot find device"]
 
 
 def test_what_a_machine_cannot_do_is_unsupported(trial: ModuleType) -> None:
