@@ -46,12 +46,13 @@ class Interval:
 
 def number(value: float) -> str:
     """Three digits, as people write them."""
-    if math.isnan(value):
+    if not math.isfinite(value):
         return "?"
-    if value and abs(value) < 0.001:
-        return f"{value:.1e}"
-    digits = max(0, 2 - math.floor(math.log10(abs(value)))) if value else 0
-    return f"{value:,.{digits}f}"
+    rounded = float(f"{value:.3g}")
+    if rounded and abs(rounded) < 0.001:
+        return f"{rounded:.1e}"
+    digits = max(0, 2 - math.floor(math.log10(abs(rounded)))) if rounded else 0
+    return f"{rounded:,.{digits}f}"
 
 
 def interval(found: Interval, unit: str = "") -> str:
@@ -157,12 +158,16 @@ def _cell(name: str, mine: pd.DataFrame, base: pd.DataFrame, factors: Sequence[s
 
 
 def _slope(tested: pd.DataFrame, base: pd.DataFrame, factor: str, factors: Sequence[str]) -> Interval | None:
-    """The slope over one numeric factor where the other factors are at the baseline; from three levels on."""
+    """The slope over a numeric factor of three or more levels, the other factors at the baseline.
+
+    Not over rates: a rate of 0 is no cap at all, so rates are names of levels rather than amounts.
+    """
     here = tested
     for other in factors:
         if other != factor:
             here = here[here[other] == base[other].iloc[0]]
-    if not pd.api.types.is_numeric_dtype(here[factor]) or here[factor].nunique() < 3:
+    amounts = pd.api.types.is_numeric_dtype(here[factor]) and not factor.endswith("_mbit")
+    if not amounts or here[factor].nunique() < 3:
         return None
     return slope(here[factor].to_numpy(dtype=float), here.value.to_numpy(dtype=float))
 

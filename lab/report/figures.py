@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from lab.measures import Answer, Cell, Interval, number
-from lab.report.words import NAMES
+from lab.report.words import NAMES, level_name
 
 OURS, STUDY, MORE = "#2563a8", "#9a9a94", ("#2563a8", "#c2571a", "#3d8a5f", "#8a4fa3", "#b39019")
 STYLE: dict[Any, Any] = {
@@ -38,11 +38,18 @@ def draw(answer: Answer, frame: pd.DataFrame, study: Mapping[str, Any] | None) -
     """The figure of one metric: a line over a numeric factor, else bars."""
     factors = list(answer.cells[0].factors)
     with mpl.rc_context(STYLE):
-        numeric = [f for f in factors if all(isinstance(c.factors[f], numbers.Real) for c in answer.cells)]
+        numeric = [factor for factor in factors if _is_amount(factor, answer)]
         if numeric and len(factors) <= 2:
             x = numeric[-1]
             return _lines(answer, frame, study, x, [f for f in factors if f != x])
         return _cells(answer, study)
+
+
+def _is_amount(factor: str, answer: Answer) -> bool:
+    """Can the factor be an axis? Numbers can; a rate of 0 is no cap, so rates are names of levels."""
+    return not factor.endswith("_mbit") and all(
+        isinstance(cell.factors[factor], numbers.Real) for cell in answer.cells
+    )
 
 
 def save(figure: Figure, stem: Path) -> str:
@@ -87,7 +94,7 @@ def _lines(
     base = answer.cells[0].median.value
     groups: dict[str, list[Cell]] = {}
     for cell in answer.cells:
-        groups.setdefault(", ".join(f"{f} {cell.factors[f]}" for f in others), []).append(cell)
+        groups.setdefault(", ".join(level_name(f, cell.factors[f]) for f in others), []).append(cell)
     for colour, (label, cells) in zip(MORE * 3, groups.items(), strict=False):
         ordered = sorted(cells, key=lambda cell: float(str(cell.factors[x])))
         _line(axes, ordered, x, colour, f"{label or 'here'}", base)
@@ -156,7 +163,7 @@ def _cells(answer: Answer, study: Mapping[str, Any] | None) -> Figure:
 
 
 def _levels(cell: Cell) -> str:
-    return ", ".join(str(value) for value in cell.factors.values()) or "baseline"
+    return ", ".join(level_name(factor, level) for factor, level in cell.factors.items()) or "baseline"
 
 
 def _bars(

@@ -24,6 +24,7 @@ NAMES = {
     "frames": ("frames captured", ""),
     "node_busy_pct": ("hypervisor's CPU in use", "%"),
 }
+UNITS = {"ms": "ms", "pct": "%", "mbit": "Mbit/s"}  # by the ending of a factor's name
 Answers = Mapping[str, Mapping[str, Answer]]  # experiment -> metric -> its answer
 
 
@@ -68,13 +69,33 @@ def sentence(answer: Answer | None) -> str:
         noise = "" if math.isnan(answer.floor) else f" (noise floor {number(answer.floor)} {unit})"
         return f"No difference shown: no level changes the {what} by more than the noise{noise}."
     strongest = max(shown, key=lambda cell: abs(cell.difference.value))
-    hidden = [_level(cell) for cell in answer.cells[1:] if not cell.shown]
+    hidden = [_cell(cell, base) for cell in answer.cells[1:] if not cell.shown]
     if math.isfinite(strongest.ratio.value):
         amount = f"{interval(strongest.ratio)} times the baseline's"
     else:
         amount = f"{interval(strongest.median, unit)}, the baseline's {number(base.median.value)}"
-    text = f"With {_level(strongest)} the {what} is {amount}{_slopes(answer, unit)}"
+    text = f"With {_cell(strongest, base)} the {what} is {amount}{_slopes(answer, unit)}"
     return text + (f"; no difference shown with {', '.join(hidden)}." if hidden else ".")
+
+
+def contrasts(answer: Answer) -> list[str]:
+    """With two factors: what each level of the one does at each level of the other, a sentence per level."""
+    factors = list(answer.cells[0].factors)
+    if len(factors) != 2:
+        return []
+    sentences = []
+    for held, varied in (factors[::-1], factors):
+        first = answer.cells[0].factors[varied]
+        rows = {(cell.factors[held], cell.factors[varied]): cell.ratio for cell in answer.cells}
+        for level in dict.fromkeys(key[1] for key in rows if key[1] != first):
+            parts = [
+                f"{interval(quotient(found, rows[at, first]))} times with {level_name(held, at)}"
+                for (at, here), found in rows.items()
+                if here == level and (at, first) in rows
+            ]
+            against = f"{level_name(varied, level)} against {level_name(varied, first)}"
+            sentences.append(f"{against}: {', '.join(parts)}.")
+    return sentences
 
 
 def verdict(finding: Mapping[str, Any], answers: Answers) -> Verdict:
@@ -93,7 +114,8 @@ def verdict(finding: Mapping[str, Any], answers: Answers) -> Verdict:
 def quotient(over: Interval, under: Interval) -> Interval:
     """One ratio over another, the interval as wide as the two allow."""
     low, high = (under.value if math.isnan(end) else end for end in (under.low, under.high))
-    return Interval(over.value / under.value, over.low / high, over.high / low)
+    lowest, highest = (over.value if math.isnan(end) else end for end in (over.low, over.high))
+    return Interval(over.value / under.value, lowest / high, highest / low)
 
 
 def _slopes(answer: Answer, unit: str) -> str:
@@ -109,16 +131,26 @@ def _slopes(answer: Answer, unit: str) -> str:
 def _unit_of(factor: str) -> str:
     """``delay_ms`` -> ``ms of delay``; a factor without a unit is its own."""
     name, _, unit = factor.rpartition("_")
-    units = {"ms": "ms", "pct": "%", "mbit": "Mbit/s"}
-    return f"{units[unit]} of {name}" if unit in units else factor.removesuffix("s")
+    return f"{UNITS[unit]} of {name}" if unit in UNITS else factor.removesuffix("s")
 
 
-def _level(cell: Cell) -> str:
-    """``200 ms of delay``, ``nic E1000``, ``bridge flooding and 100 Mbit/s of rate``."""
-    named = ((factor, str(level), _unit_of(factor)) for factor, level in cell.factors.items())
-    return " and ".join(
-        f"{lev} {unit}" if " of " in unit else f"{factor} {lev}" for factor, lev, unit in named
-    )
+def level_name(factor: str, level: object) -> str:
+    """``200 ms``, ``5 %``, ``no cap``, ``E1000``: a level with its unit."""
+    unit = UNITS.get(factor.rpartition("_")[2])
+    if factor.endswith("_mbit") and not level:
+        return "no cap"
+    return f"{level} {unit}" if unit else str(level)
+
+
+def _cell(cell: Cell, base: Cell) -> str:
+    """What sets a cell apart from the baseline: ``200 ms of delay``, ``nic E1000 and bridge flooding``."""
+    apart = [(factor, level) for factor, level in cell.factors.items() if level != base.factors[factor]]
+    named = []
+    for factor, level in apart:
+        name, _, unit = factor.rpartition("_")
+        words = level_name(factor, level)
+        named.append(f"{words} of {name}" if unit in UNITS and words != "no cap" else f"{factor} {words}")
+    return " and ".join(named)
 
 
 def _find(side: Mapping[str, str], metric: str, answers: Answers) -> Cell | None:

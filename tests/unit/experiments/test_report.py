@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from conftest import FakeLab
 
-from lab import driver, report, results
+from lab import driver, experiment, report, results
 from lab.measures import Interval, answer, number
 from lab.report import words
 from lab.trials import Trial
@@ -42,6 +42,7 @@ def answered(run: driver.Run) -> words.Answers:
         (7e-7, "7.0e-07"),
         (0, "0"),
         (-2.5, "-2.50"),
+        (0.9999, "1.00"),
     ],
 )
 def test_numbers_have_three_digits(value: float, text: str) -> None:
@@ -165,3 +166,35 @@ def test_a_capture_is_told_in_sentences_and_figures(tmp_path: Path) -> None:
     ]
     assert set(heard.drawn) == {"traffic", "series", "ops"}
     assert report.captures.hear(tmp_path / "nowhere", STUDY["figures"]) is None
+
+
+LEVELS = {
+    ("delay_ms", 5): "5 ms",
+    ("loss_pct", 1): "1 %",
+    ("rate_mbit", 0): "no cap",
+    ("nic", "E1000"): "E1000",
+}
+
+
+@pytest.mark.parametrize(("level", "name"), LEVELS.items())
+def test_levels_have_units(level: tuple[str, object], name: str) -> None:
+    assert words.level_name(*level) == name
+
+
+def test_two_factors_are_told_apart(tmp_path: Path) -> None:
+    """Flooding costs twice as much, but only where the link is capped."""
+
+    def seconds(trial: Trial) -> float:
+        capped = 4.0 if trial.factors["rate_mbit"] else 2.0
+        return capped * (2 if capped == 4 and trial.factors["bridge"] == "flooding" else 1)
+
+    name, content = experiment.load("bridge_rate", quick=True)
+    run = driver.start(tmp_path, name, content, quick=True)
+    driver.execute(run, FakeLab(seconds), lambda trial, state: None)
+    found = answer(results.load(run.directory), "compute_s", ["rate_mbit", "bridge"])
+    assert found is not None
+    pattern = (
+        r"flooding against learning: (1\.0\d|0\.9\d\d) \(.*\) times with no cap, "
+        r"(2\.0\d|1\.9\d) \(.*\) times with 100 Mbit/s, (2\.0\d|1\.9\d) \(.*\) times with 50 Mbit/s\."
+    )
+    assert re.fullmatch(pattern, words.contrasts(found)[-1]), words.contrasts(found)
