@@ -208,7 +208,7 @@ def observe(pve: Pve, lab: Lab) -> Observed:
 
 
 def _settle(pve: Pve, node: str, vmids: set[int]) -> None:
-    """Wait for tasks that an interrupted run left going: a clone under way is in no pool and cannot be seen."""
+    """Wait for tasks that an interrupted run left going: a clone under way is in no pool yet, so unseen."""
     ids = {str(vmid) for vmid in vmids}
     deadline = time.monotonic() + LOCK_WAIT_S
     while time.monotonic() < deadline:

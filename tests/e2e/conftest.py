@@ -135,4 +135,4 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
             os.killpg(child.pid, signal.SIGKILL)
         child.communicate()
     if (bench.folder / "state" / "endpoint.json").exists():
-        bench.run("dasklab", "destroy", "--yes")
+        bench.good("dasklab", "destroy", "--yes")
