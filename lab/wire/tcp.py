@@ -102,7 +102,9 @@ def _groups(first: Ints, number: int) -> Iterator[tuple[slice, slice]]:
 
 
 def _group(segments: Segments, row: Ints, first: Ints, zero: U32) -> tuple[npt.NDArray[Any], ...]:
-    """Reassemble some flows: the columns of ``Pieces`` from pieces per flow on, then those of ``Disorder``."""
+    """Reassemble some flows: number of pieces, the columns of ``Pieces`` from start on, those of
+    ``Disorder``.
+    """
     sizes = np.diff(np.append(first, len(row)))
     start = _unwrap(segments.seq[row], first, sizes, zero)
     length = segments.length[row].astype(np.int64)

@@ -1,0 +1,351 @@
+"""How fast and how large: this decoder beside Scapy, dpkt, tshark and tcpdump, on the same files in one
+run.
+
+Makes its captures from real clusters in network namespaces (root, tcpdump, ethtool), or takes them:
+
+    python benchmarks/wire.py --work /tmp/wire-bench            make captures there, run everything
+    python benchmarks/wire.py --gso A.pcap --mtu B.pcap --control C.pcap --work /tmp/wire-bench
+
+Every tool runs in a process of its own. CPU is user plus system time of that process, less what the same
+process costs on a capture of two packets (start-up, imports). Slow tools get the first part of a file;
+rates are per packet they saw. Scapy and dpkt come from an interpreter of their own (--tools-python), they
+are no dependency of this project.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+HEADER, RECORD = 24, 16
+
+WIRE = """
+import sys, json, collections
+from lab.wire.capture import open_capture
+from lab.wire.summary import summarise
+capture = open_capture(sys.argv[1])
+messages = capture.messages
+if len(sys.argv) > 2: summarise(capture)
+anon = [line.split()[1] for line in open('/proc/self/status') if line.startswith('RssAnon')][0]
+print(json.dumps({'packets': capture.tally.packets, 'messages': len(messages), 'ops': len(messages.op_name),
+                  'anon_mb': round(int(anon) / 1024), 'lost': int((~messages.complete).sum())}))
+"""
+DPKT = """
+import sys, dpkt
+count = 0
+for when, data in dpkt.pcap.Reader(open(sys.argv[1], 'rb')):
+    ethernet = dpkt.ethernet.Ethernet(data)
+    ip = ethernet.data
+    if isinstance(ip, dpkt.ip.IP) and isinstance(ip.data, dpkt.tcp.TCP): len(ip.data.data)
+    count += 1
+print(count)
+"""
+SCAPY = """
+import sys
+from scapy.utils import PcapReader
+from scapy.layers.inet import TCP
+from scapy.layers.l2 import Ether
+count = 0
+for packet in PcapReader(sys.argv[1]):
+    if TCP in packet: len(packet[TCP].payload)
+    count += 1
+print(count)
+"""
+TSHARK_FIELDS = [
+    "frame.time_epoch",
+    "frame.len",
+    "ip.src",
+    "ip.dst",
+    "tcp.srcport",
+    "tcp.dstport",
+    "tcp.seq",
+    "tcp.ack",
+    "tcp.len",
+    "tcp.flags",
+    "tcp.analysis.retransmission",
+    "tcp.window_size",
+]
+
+
+@dataclass(frozen=True)
+class Tool:
+    """A program to measure: its command without the file, and how many packets it gets (0: all)."""
+
+    name: str
+    command: list[str]
+    packets: int = 0
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What one run cost: seconds of CPU and of wall clock, MB of memory, and what it printed."""
+
+    cpu_s: float
+    wall_s: float
+    rss_mb: float
+    said: str
+
+
+def tools(python: str) -> list[Tool]:
+    """All tools that are installed; says which are missing."""
+    fields = [a for field in TSHARK_FIELDS for a in ("-e", field)]
+    found = [
+        Tool("wire", [sys.executable, "-c", WIRE]),
+        Tool("tcpdump --count", ["tcpdump", "--count", "-nr"]),
+        Tool("dpkt", [python, "-c", DPKT], 200_000),
+        Tool("tshark", ["tshark", "-T", "fields", *fields, "-r"], 60_000),
+        Tool("scapy", [python, "-c", SCAPY], 15_000),
+    ]
+    missing = [t.name for t in found if shutil.which(t.command[0]) is None]
+    for module in ("dpkt", "scapy"):
+        if subprocess.run([python, "-c", f"import {module}"], capture_output=True, check=False).returncode:
+            missing.append(module)
+    if missing:
+        print("not installed, left out:", ", ".join(missing))
+    return [tool for tool in found if tool.name not in missing]
+
+
+def measure(command: list[str]) -> Cost:
+    """Run a command to its end; CPU and memory are those of that process alone."""
+    begin = time.perf_counter()
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT)
+    out, err = _drain(process)
+    wall = time.perf_counter() - begin
+    if process.returncode:
+        raise SystemExit(f"{command[0]} failed: {err.decode()[-500:]}")
+    used = _USAGE[process.pid]
+    return Cost(used.ru_utime + used.ru_stime, wall, used.ru_maxrss / 1024, out.decode().strip()[-400:])
+
+
+_USAGE: dict[int, resource.struct_rusage] = {}
+
+
+def _drain(process: subprocess.Popen[bytes]) -> tuple[bytes, bytes]:
+    """Read the output (keeping only its end), then collect the process with its own resource usage."""
+    assert process.stdout is not None and process.stderr is not None
+    tail = b""
+    while chunk := process.stdout.read(1 << 16):
+        tail = (tail + chunk)[-4096:]
+    err = process.stderr.read()
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    _USAGE[process.pid] = usage
+    return tail, err
+
+
+def head(path: Path, packets: int, work: Path) -> tuple[Path, int, int]:
+    """The first packets of a capture as a file of its own; gives it, their number and bytes."""
+    out = work / f"{path.parent.name}-{path.stem}-{packets}.pcap"
+    count = size = 0
+    with path.open("rb") as source, out.open("wb") as target:
+        target.write(source.read(HEADER))
+        while count < packets and len(record := source.read(RECORD)) == RECORD:
+            data = source.read(int.from_bytes(record[8:12], "little"))
+            target.write(record + data)
+            count, size = count + 1, size + len(data) + RECORD
+    return out, count, size
+
+
+def compare(title: str, path: Path, work: Path, python: str, rounds: int) -> list[dict[str, object]]:
+    """All tools on one capture: best of several rounds."""
+    tiny, _, _ = head(path, 2, work)
+    total = json.loads(measure([sys.executable, "-c", WIRE, str(path)]).said)["packets"]
+    rows: list[dict[str, object]] = []
+    for tool in tools(python):
+        file, packets, size = (path, total, path.stat().st_size)
+        if tool.packets and tool.packets < total:
+            file, packets, size = head(path, tool.packets, work)
+        idle = min(measure([*tool.command, str(tiny)]).cpu_s for _ in range(rounds))
+        best = min((measure([*tool.command, str(file)]) for _ in range(rounds)), key=lambda cost: cost.cpu_s)
+        cpu = max(best.cpu_s - idle, 1e-3)
+        rows.append({
+            **(json.loads(best.said) if tool.name == "wire" else {}),
+        })  # fmt: skip
+        if file != path:
+            file.unlink()
+    tiny.unlink()
+    return rows
+
+
+def grow(path: Path, copies: int, out: Path) -> None:
+    """A larger capture: copies whose addresses and times differ, so that all their connections are new."""
+    import numpy as np
+
+    from lab.wire import pcap
+    from lab.wire.source import map_file
+
+    view = map_file(path)
+    records = list(pcap.blocks(view, pcap.Progress()))
+    offset = np.concatenate([r.offset for r in records])
+    span = int(records[-1].time_ns[-1] - records[0].time_ns[0]) // 10**9 + 1
+    with out.open("wb") as target:
+        target.write(bytes(view[:HEADER]))
+        for copy in range(copies):
+            data = np.frombuffer(view, np.uint8).copy()
+            ipv4 = offset[(data[offset + 12] == 8) & (data[offset + 13] == 0)]
+            data[ipv4 + 28] = data[ipv4 + 32] = copy + 1  # third byte of both addresses
+            seconds = np.ndarray((len(data) - 3,), "<u4", data, 0, (1,))
+            seconds[offset - RECORD] += np.uint32(span * copy)
+            target.write(data[HEADER:].data)
+
+
+def growth(path: Path, work: Path, copies: tuple[int, ...]) -> list[dict[str, object]]:
+    """CPU and memory against size."""
+    rows: list[dict[str, object]] = []
+    for number in copies:
+        out = work / f"grown-{number}.pcap"
+        grow(path, number, out)
+        cost = measure([sys.executable, "-c", WIRE, str(out)])
+        said = json.loads(cost.said)
+        gb = out.stat().st_size / 1e9
+        row = {"gb": gb, "cpu_s": cost.cpu_s, "wall_s": cost.wall_s, "cpu_s_per_gb": cost.cpu_s / gb}
+        row: dict[str, object] = {"capture": title, "tool": tool.name, "packets": packets}
+        row |= {
+            "cpu_s": round(cpu, 3),
+            "startup_cpu_s": round(idle, 3),
+            "packets_per_cpu_s": round(packets / cpu),
+        }
+        row |= {"mb_per_cpu_s": round(size / cpu / 1e6, 1), "rss_mb": round(best.rss_mb)}
+        rows.append(row | (json.loads(best.said) if tool.name == "wire" else {}))
+        if file != path:
+            file.unlink()
+    tiny.unlink()
+    return rows
+
+
+def grow(path: Path, copies: int, out: Path) -> None:
+    """A larger capture: copies whose addresses and times differ, so that all their connections are new."""
+    import numpy as np
+
+    from lab.wire import pcap
+    from lab.wire.source import map_file
+
+    view = map_file(path)
+    records = list(pcap.blocks(view, pcap.Progress()))
+    offset = np.concatenate([r.offset for r in records])
+    span = int(records[-1].time_ns[-1] - records[0].time_ns[0]) // 10**9 + 1
+    with out.open("wb") as target:
+        target.write(bytes(view[:HEADER]))
+        for copy in range(copies):
+            data = np.frombuffer(view, np.uint8).copy()
+            ipv4 = offset[(data[offset + 12] == 8) & (data[offset + 13] == 0)]
+            data[ipv4 + 28] = data[ipv4 + 32] = copy + 1  # third byte of both addresses
+            seconds = np.ndarray((len(data) - 3,), "<u4", data, 0, (1,))
+            seconds[offset - RECORD] += np.uint32(span * copy)
+            target.write(data[HEADER:].data)
+
+
+def growth(path: Path, work: Path, copies: tuple[int, ...]) -> list[dict[str, object]]:
+    """CPU and memory against size."""
+    rows: list[dict[str, object]] = []
+    for number in copies:
+        out = work / f"grown-{number}.pcap"
+        grow(path, number, out)
+        cost = measure([sys.executable, "-c", WIRE, str(out)])
+        said = json.loads(cost.said)
+        gb = out.stat().st_size / 1e9
+        row = {"gb": gb, "cpu_s": cost.cpu_s, "wall_s": cost.wall_s, "cpu_s_per_gb": cost.cpu_s / gb}
+        rows.append(
+            {name: round(value, 3) for name, value in row.items()} | {"rss_mb": round(cost.rss_mb), **said}
+        )
+        if number != copies[-1]:
+            out.unlink()
+    return rows
+
+
+def forget(path: Path) -> None:
+    """Throw a file out of the page cache."""
+    handle = os.open(path, os.O_RDONLY)
+    os.fsync(handle)
+    os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)
+    os.close(handle)
+
+
+def cold(path: Path) -> dict[str, object]:
+    """Wall time from a cold cache, beside reading the file once and doing nothing with it."""
+    forget(path)
+    plain = measure(["dd", f"if={path}", "of=/dev/null", "bs=4M", "status=none"]).wall_s
+    forget(path)
+    ours = measure([sys.executable, "-c", WIRE, str(path)]).wall_s
+    gb = path.stat().st_size / 1e9
+    return {
+        "file": str(path),
+        "gb": round(gb, 2),
+        "read_s": round(plain, 2),
+        "read_gb_s": round(gb / plain, 2),
+        "wire_s": round(ours, 2),
+    }
+
+
+def make(work: Path, dask_python: str) -> dict[str, Path]:
+    """The three captures of real clusters."""
+    script = [sys.executable, str(ROOT / "benchmarks/wire_cluster.py"), "--python", dask_python]
+    jobs = {
+        "gso": ["--workload", "array:10000:1000", "--threads", "8"],
+        "mtu": ["--workload", "array:10000:1000", "--threads", "8", "--mtu"],
+        "control": ["--workload", "tasks:22000", "--threads", "1"],
+    }
+    for name, arguments in jobs.items():
+        if not (work / name / "capture.pcap").exists():
+            subprocess.run([*script, *arguments, "--out", str(work / name)], check=True)
+    return {name: work / name / "capture.pcap" for name in jobs}
+
+
+def show(rows: list[dict[str, object]]) -> None:
+    """A plain table."""
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    lines = [names, *([str(row.get(name, "")) for name in names] for row in rows)]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(names))]
+    for line in lines:
+        print("  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)))
+    print()
+
+
+def main() -> None:
+    """Run what was asked for and print tables; --json stores them."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--work", type=Path, required=True, help="folder for captures and slices; needs 30 GB for --growth"
+    )
+    for name in ("gso", "mtu", "control"):
+        parser.add_argument(f"--{name}", type=Path)
+    parser.add_argument("--dask-python", default=sys.executable)
+    parser.add_argument("--tools-python", default=sys.executable, help="interpreter that has scapy and dpkt")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument(
+        "--growth", type=int, nargs="*", default=[], metavar="COPIES", help="sizes, in copies of --mtu"
+    )
+    parser.add_argument("--cold", action="store_true", help="also from a cold page cache")
+    parser.add_argument("--json", type=Path)
+    args = parser.parse_args()
+    args.work.mkdir(parents=True, exist_ok=True)
+    given = {name: getattr(args, name) for name in ("gso", "mtu", "control") if getattr(args, name)}
+    captures = given or make(args.work, args.dask_python)
+    results: dict[str, list[dict[str, object]]] = {"compare": []}
+    for name, path in captures.items():
+        rows = compare(name, path, args.work, args.tools_python, args.rounds)
+        show(rows)
+        results["compare"] += rows
+    if args.growth:
+        results["growth"] = growth(captures["mtu"], args.work, tuple(args.growth))
+        show(results["growth"])
+    if args.cold:
+        results["cold"] = [cold(path) for path in captures.values()]
+        show(results["cold"])
+    if args.json:
+        args.json.write_text(json.dumps(results, indent=1))
+
+
+if __name__ == "__main__":
+    main()
