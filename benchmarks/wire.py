@@ -167,47 +167,6 @@ def compare(title: str, path: Path, work: Path, python: str, rounds: int) -> lis
         idle = min(measure([*tool.command, str(tiny)]).cpu_s for _ in range(rounds))
         best = min((measure([*tool.command, str(file)]) for _ in range(rounds)), key=lambda cost: cost.cpu_s)
         cpu = max(best.cpu_s - idle, 1e-3)
-        rows.append({
-            **(json.loads(best.said) if tool.name == "wire" else {}),
-        })  # fmt: skip
-        if file != path:
-            file.unlink()
-    tiny.unlink()
-    return rows
-
-
-def grow(path: Path, copies: int, out: Path) -> None:
-    """A larger capture: copies whose addresses and times differ, so that all their connections are new."""
-    import numpy as np
-
-    from lab.wire import pcap
-    from lab.wire.source import map_file
-
-    view = map_file(path)
-    records = list(pcap.blocks(view, pcap.Progress()))
-    offset = np.concatenate([r.offset for r in records])
-    span = int(records[-1].time_ns[-1] - records[0].time_ns[0]) // 10**9 + 1
-    with out.open("wb") as target:
-        target.write(bytes(view[:HEADER]))
-        for copy in range(copies):
-            data = np.frombuffer(view, np.uint8).copy()
-            ipv4 = offset[(data[offset + 12] == 8) & (data[offset + 13] == 0)]
-            data[ipv4 + 28] = data[ipv4 + 32] = copy + 1  # third byte of both addresses
-            seconds = np.ndarray((len(data) - 3,), "<u4", data, 0, (1,))
-            seconds[offset - RECORD] += np.uint32(span * copy)
-            target.write(data[HEADER:].data)
-
-
-def growth(path: Path, work: Path, copies: tuple[int, ...]) -> list[dict[str, object]]:
-    """CPU and memory against size."""
-    rows: list[dict[str, object]] = []
-    for number in copies:
-        out = work / f"grown-{number}.pcap"
-        grow(path, number, out)
-        cost = measure([sys.executable, "-c", WIRE, str(out)])
-        said = json.loads(cost.said)
-        gb = out.stat().st_size / 1e9
-        row = {"gb": gb, "cpu_s": cost.cpu_s, "wall_s": cost.wall_s, "cpu_s_per_gb": cost.cpu_s / gb}
         row: dict[str, object] = {"capture": title, "tool": tool.name, "packets": packets}
         row |= {
             "cpu_s": round(cpu, 3),
