@@ -1,0 +1,90 @@
+"""Coverage-guided fuzzing of the decoder: whatever a file holds, only WireError may come out, in bounded
+time and memory.
+
+Needs atheris (pip install atheris). Seeds are the golden captures, cut short, and small captures made by
+hand.
+
+    python benchmarks/wire_fuzz.py --seconds 300 [--corpus DIR]
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import atheris
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+with atheris.instrument_imports(include=["lab.wire"]):
+    from lab.wire import TABLES, WireError, open_capture
+
+SLOWEST_S = 5.0
+STATE = {"inputs": 0, "slowest_s": 0.0, "begun": time.monotonic()}
+SCRATCH = Path(tempfile.mkdtemp(prefix="wire-fuzz-"))
+
+
+def one_input(data: bytes) -> None:
+    """Decode the bytes as a capture and make every table."""
+    path = SCRATCH / f"{os.getpid()}.pcap"
+    path.write_bytes(data)
+    begin = time.perf_counter()
+    try:
+        capture = open_capture(path)
+        for name in TABLES:
+            capture.table(name)
+    except WireError:
+        pass
+    spent = time.perf_counter() - begin
+    STATE["inputs"] += 1
+    STATE["slowest_s"] = max(STATE["slowest_s"], spent)
+    if STATE["inputs"] % 1000 == 0:
+        seconds = time.monotonic() - STATE["begun"]
+        print(f"{STATE['inputs']} inputs, {seconds:.0f} s, slowest {STATE['slowest_s']:.3f} s", flush=True)
+    if spent > SLOWEST_S:
+        raise TimeoutError(f"{spent:.1f} s for {len(data)} bytes")
+
+
+def seeds(folder: Path) -> None:
+    """Beginnings of the golden captures, and one packet of each kind of file."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in (ROOT / "tests/data/wire").glob("*.pcap.gz"):
+        raw = gzip.decompress(path.read_bytes())
+        for size in (400, 3000, 12_000):
+            (folder / f"{path.name}-{size}").write_bytes(raw[:size])
+    from tests.unit.wire.build import pcap, pcapng, small_talk
+
+    talk = small_talk(2).packets
+    for number, raw in enumerate(
+        (pcap(talk), pcap(talk, ">", True), pcapng(talk), pcapng(talk, ">", 6), pcap(talk, link=113))
+    ):
+        (folder / f"made-{number}").write_bytes(raw)
+
+
+def main() -> None:
+    """Run libFuzzer for some time."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--seconds", type=int, default=300)
+    parser.add_argument("--corpus", type=Path, default=SCRATCH / "corpus")
+    parser.add_argument("--memory-mb", type=int, default=1024)
+    args = parser.parse_args()
+    seeds(args.corpus)
+    limits = [
+        f"-max_total_time={args.seconds}",
+        f"-rss_limit_mb={args.memory_mb}",
+        "-max_len=20000",
+        "-timeout=20",
+    ]
+    atheris.Setup([sys.argv[0], str(args.corpus), *limits, "-print_final_stats=1"], one_input)
+    atheris.Fuzz()
+
+
+if __name__ == "__main__":
+    main()
