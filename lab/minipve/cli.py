@@ -156,21 +156,15 @@ def image(instance: str, only_path: bool) -> None:
 
 @minipve.command()
 @instance_option
-@click.argument("vmid", type=int)
-def unlock(instance: str, vmid: int) -> None:
-    """Remove the lock that a killed endpoint left on a machine (what ``qm unlock`` does on a node)."""
-    from lab.minipve.node import Node
-
-    with Node(Paths.of(instance)).vms.changing(vmid) as config:
-        left = config.options.pop("lock", None)
-    click.echo(f"VM {vmid}: " + (f"lock '{left}' removed" if left else "not locked"))
-
-
-@minipve.command()
-def check() -> None:
+def check(instance: str) -> None:
     """Say what this machine lacks for the endpoint, and the line that mends it."""
-    from lab.minipve import namespace, process
+    from lab.minipve import accel, image, namespace, process
 
+    paths = Paths.of(instance)
     process.need(*sorted(process.PACKAGES))
     namespace.require_tun()
     click.echo("ok    programs and /dev/net/tun are there")
+    built = image.image_path(paths).exists()
+    click.echo(f"ok    guests' image: {'built' if built else 'not built yet, which takes minutes once'}")
+    found = accel.probe(paths)
+    click.echo(f"ok    accelerator {found.name}: {found.reason}")

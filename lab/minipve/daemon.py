@@ -11,7 +11,7 @@ import sys
 
 from aiohttp import web
 
-from lab.minipve import instance, net, server, tls
+from lab.minipve import guests, instance, net, server, tls
 from lab.minipve.node import Node
 from lab.minipve.paths import Paths
 from lab.minipve.watch import Watch
@@ -27,6 +27,8 @@ def run(paths: Paths, fd: int, ready_fd: int | None, pool: str, management: str,
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", stream=sys.stderr)
     node = Node(paths)
     instance.set_up(node, pool, management)
+    for vmid in guests.recover(node):
+        log.info("VM %d was half-made when the endpoint ended: removed", vmid)
     net.reload(paths)
     with socket.socket(fileno=fd) as listener:
         asyncio.run(_serve(node, listener, ready_fd, delay_s))

@@ -1,7 +1,7 @@
 """What tasks do to whole VMs: create, clone, convert to a template, start, resize, destroy.
 
 Each leaves either the finished VM or nothing: on failure the volumes and the configuration made so far go
-away. Only a killed endpoint leaves the config lock ``create`` or ``clone`` behind, as PVE does.
+away. A killed endpoint leaves its half-made VMs to ``recover``; on a node the workers would outlive it.
 """
 
 from __future__ import annotations
@@ -24,10 +24,23 @@ def _or_nothing(node: Node, vmid: int) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        for volid in node.storage.of_vm(vmid):
-            node.storage.remove(volid)
-        node.vms.remove(vmid)
+        _undo(node, vmid)
         raise
+
+
+def recover(node: Node) -> list[int]:
+    """Remove what a killed endpoint left half-made, as its task would have on failure; returns the VMIDs."""
+    half = [vmid for vmid, config in node.vms.all() if config.options.get("lock") in ("create", "clone")]
+    for vmid in half:
+        _undo(node, vmid)
+        _forget_rights(node, vmid)
+    return half
+
+
+def _undo(node: Node, vmid: int) -> None:
+    for volid in node.storage.of_vm(vmid):
+        node.storage.remove(volid)
+    node.vms.remove(vmid)
 
 
 def add_to_pool(node: Node, pool: str | None, vmid: int) -> None:
