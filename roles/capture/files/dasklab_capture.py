@@ -24,7 +24,17 @@ import sys
 import time
 from pathlib import Path
 
-from dasklab_host import HostError, addresses, capture_link, config, interface, read, run, softnet_dropped
+from dasklab_host import (
+    HostError,
+    addresses,
+    capture_link,
+    config,
+    interface,
+    main,
+    read,
+    run,
+    softnet_dropped,
+)
 
 DIRECTORY = Path("/var/lib/dasklab/capture")
 STATE, REPORT = DIRECTORY / "state.json", DIRECTORY / "capture.json"
@@ -210,13 +220,5 @@ def answer(argv):
     return sys.exit(__doc__)
 
 
-def main(argv):
-    """Print the answer as one line of JSON, or a mistake as one line of text."""
-    try:
-        print(json.dumps(answer(argv)))
-    except (HostError, ValueError) as error:
-        sys.exit(f"dasklab_capture: {error}")
-
-
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main(answer)

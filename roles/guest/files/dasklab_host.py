@@ -40,6 +40,10 @@ class HostError(Exception):
     """Something that the user can mend; shown as one line."""
 
 
+class UnsupportedError(HostError):
+    """This host's kernel or programs lack what is needed; exit status 3."""
+
+
 def read(path):
     """Return the text of a file, or an empty string if it cannot be read."""
     try:
@@ -279,13 +283,16 @@ def answer(argv):
     return sys.exit(__doc__)
 
 
-def main(argv):
-    """Print the answer as one line of JSON, or a mistake as one line of text."""
+def main(answer):
+    """Print a command's answer as one line of JSON, or a mistake as one line of text."""
     try:
-        print(json.dumps(answer(argv)))
+        print(json.dumps(answer(sys.argv[1:])))
+    except UnsupportedError as error:
+        print(json.dumps({"schema": 1, "unsupported": str(error)}))
+        sys.exit(3)
     except (HostError, ValueError) as error:
-        sys.exit(f"dasklab_host: {error}")
+        sys.exit(f"{Path(sys.argv[0]).stem}: {error}")
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main(answer)

@@ -27,7 +27,7 @@ import sys
 import time
 from pathlib import Path
 
-from dasklab_host import IFB, HostError, addresses, config, lab_link, run, run_json
+from dasklab_host import IFB, HostError, UnsupportedError, addresses, config, lab_link, main, run, run_json
 
 STATE = Path("/run/dasklab/link.json")
 TIMER = "dasklab-link-expire"
@@ -47,10 +47,6 @@ DEFAULTS = {
 }
 AMOUNTS = ("delay_ms", "jitter_ms", "loss_pct", "reorder_pct", "rate_mbit")
 CANNOT = ("unknown", "not supported", "no such file or directory", "failed to load", "not found")
-
-
-class UnsupportedError(HostError):
-    """This host's kernel or iproute2 lacks what is needed."""
 
 
 # --- what is asked -----------------------------------------------------------------------------------------
@@ -342,16 +338,5 @@ def answer(argv):
     return sys.exit(__doc__)
 
 
-def main(argv):
-    """Print the answer as one line of JSON, or a mistake as one line of text."""
-    try:
-        print(json.dumps(answer(argv)))
-    except UnsupportedError as error:
-        print(json.dumps({"schema": 1, "unsupported": str(error)}))
-        sys.exit(3)
-    except (HostError, ValueError) as error:
-        sys.exit(f"dasklab_link: {error}")
-
-
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main(answer)

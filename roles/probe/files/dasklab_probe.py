@@ -16,7 +16,7 @@ import re
 import subprocess
 import sys
 
-from dasklab_host import HostError, config, run
+from dasklab_host import HostError, config, main, run
 
 INTERVAL_S = 0.2
 ANSWER_S = 5  # how long a ping's answer is waited for
@@ -99,13 +99,5 @@ def answer(argv):
     return probe(settings["name"], json.loads(argv[1]), settings["hosts"])
 
 
-def main(argv):
-    """Print the answer as one line of JSON, or a mistake as one line of text."""
-    try:
-        print(json.dumps(answer(argv)))
-    except (HostError, ValueError) as error:
-        sys.exit(f"dasklab_probe: {error}")
-
-
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main(answer)

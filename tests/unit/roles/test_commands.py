@@ -127,3 +127,28 @@ def test_one_failed_probe_does_not_end_the_others(probe: ModuleType, monkeypatch
     assert [entry["mbit"] for entry in answer["throughput"]] == [1.0, 1.0]
     assert [entry["error"] for entry in answer["errors"]] == ["lost", "lost"]
     assert json.dumps(answer)
+
+
+@pytest.mark.parametrize(
+    ("trouble", "status", "told"),
+    [
+        ("UnsupportedError", 3, '{"schema": 1, "unsupported": "no netem"}\n'),
+        ("HostError", "dasklab_link: no netem", ""),
+    ],
+)
+def test_trouble_is_one_line_and_an_exit_status(
+    host: ModuleType,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    trouble: str,
+    status: object,
+    told: str,
+) -> None:
+    def answer(argv: list[str]) -> None:
+        raise getattr(host, trouble)("no netem")
+
+    monkeypatch.setattr(host.sys, "argv", ["/opt/dasklab/bin/dasklab_link.py", "show"])
+    with pytest.raises(SystemExit) as ended:
+        host.main(answer)
+    assert ended.value.code == status
+    assert capsys.readouterr().out == told
