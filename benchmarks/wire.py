@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
+sys.path[0] = str(ROOT)  # not this folder: its lab.py is another thing
 HEADER, RECORD = 24, 16
 
 WIRE = """
