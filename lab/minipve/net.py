@@ -13,11 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from lab.minipve import process
-from lab.minipve.interfaces import Iface, read_interfaces, write_interfaces
+from lab.minipve.interfaces import Iface, read_interfaces
 from lab.minipve.paths import Paths
 from lab.minipve.process import MachineError
-
-__all__ = ["counters", "exists", "plug", "read_interfaces", "reload", "unplug", "write_interfaces"]
 
 Command = list[str]
 
@@ -119,13 +117,8 @@ def machine_taps(vmid: int) -> list[str]:
     return list(all_counters(f"tap{vmid}i"))
 
 
-def counters(tap: str) -> tuple[int, int]:
-    """Bytes ``(to the guest, from the guest)``: what the tap sent and what it received."""
-    return _statistics().get(tap, (0, 0))
-
-
 def all_counters(prefix: str) -> dict[str, tuple[int, int]]:
-    """`counters` of every interface whose name begins with ``prefix``."""
+    """Bytes ``(to the guest, from the guest)`` of every interface whose name begins with ``prefix``."""
     return {name: numbers for name, numbers in _statistics().items() if name.startswith(prefix)}
 
 

@@ -9,27 +9,11 @@ from pathlib import Path
 from lab.minipve import accel, devices, disks, drives, nics, process, qmp, seed
 from lab.minipve.accel import Accel
 from lab.minipve.disks import Boot
-from lab.minipve.hotplug import change_nic
 from lab.minipve.paths import Paths
 from lab.minipve.process import MachineError
-from lab.minipve.running import MachineState, clean, has_agent, locks, reap, running_pid, state
+from lab.minipve.running import clean, has_agent, locks, reap, running_pid
 from lab.minipve.storage import Storage
 from lab.minipve.taps import Log, plug, vhost_works
-
-__all__ = [
-    "MachineState",
-    "agent",
-    "change_nic",
-    "command_line",
-    "reset",
-    "resume",
-    "running_pid",
-    "shutdown",
-    "start",
-    "state",
-    "stop",
-    "suspend",
-]
 
 Config = Mapping[str, object]
 STOP_TIMEOUT_S = 10.0
@@ -135,38 +119,12 @@ def stop(vmid: int, paths: Paths) -> None:
         clean(vmid, paths)
 
 
-def shutdown(vmid: int, paths: Paths, timeout_s: float = 60, force: bool = False) -> None:
-    """Ask the guest to power off, by its agent if that answers, else by the power button.
-
-    After ``timeout_s`` a machine that still runs is stopped when ``force``, else MachineError.
-    """
-    pid = running_pid(vmid, paths)
-    if pid is None:
-        return
-    ask_to_power_off(vmid, paths)
-    if not process.ended(pid, timeout_s) and not force:
-        raise MachineError("VM quit/powerdown failed - got timeout")
-    stop(vmid, paths)
-
-
 def ask_to_power_off(vmid: int, paths: Paths) -> None:
     """Ask the guest by its agent if that answers, else by the power button; does not wait."""
     if has_agent(vmid, paths) and qmp.agent_answers(vmid, paths):
         qmp.agent_tell(vmid, paths, "guest-shutdown")
     else:
         qmp.Qmp(vmid, paths).execute("system_powerdown")
-
-
-def agent(
-    vmid: int, paths: Paths, command: str, arguments: Mapping[str, object] | None = None, timeout_s: float = 5
-) -> object:
-    """One guest agent command, with Proxmox VE's refusals for a machine that cannot answer."""
-    if running_pid(vmid, paths) is None:
-        raise MachineError(f"VM {vmid} is not running")
-    if not has_agent(vmid, paths):
-        raise MachineError("No QEMU guest agent configured")
-    result: object = qmp.agent(vmid, paths, command, arguments, timeout_s)
-    return result
 
 
 def reset(vmid: int, paths: Paths) -> None:

@@ -15,15 +15,15 @@ from lab.minipve.process import MachineError
 BURST = "1048576b"
 
 
-def set_rate(tap: str, rate_mib: float | None) -> str:
-    """Apply, change or (None) lift the rate of a live tap, without touching its link.
+def set_rate(tap: str, rate_bytes: int | None) -> str:
+    """Apply, change or (None) lift the rate (bytes/s) of a live tap, without touching its link.
 
     Returns how the guest's own traffic is limited: "police", "shape-ifb", or "" without a rate.
     """
     _clear(tap)
-    if not rate_mib:
+    if not rate_bytes:
         return ""
-    rate = f"{int(rate_mib * 1024 * 1024)}bps"
+    rate = f"{rate_bytes}bps"
     for command in to_guest(tap, rate):
         process.run(command)
     for method, commands in from_guest(tap, rate).items():
@@ -88,10 +88,3 @@ def from_guest(tap: str, rate: str) -> dict[str, list[Command]]:
             [*add, "protocol", "all", "prio", "50", *every, *redirect],
         ],
     }
-
-
-def method(tap: str) -> str:
-    """How what a guest sends is limited now, as `set_rate` returned it: "police", "shape-ifb" or ""."""
-    if net.exists(net.ifb_name(tap)):
-        return "shape-ifb"
-    return "police" if "ingress" in process.run(["tc", "qdisc", "show", "dev", tap]) else ""

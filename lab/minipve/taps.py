@@ -27,7 +27,7 @@ def plug(vmid: int, index: int, nic: Nic, log: Log) -> None:
 
 def set_rate(tap: str, index: int, nic: Nic, log: Log) -> None:
     """Apply a NIC's rate and say how its guest's own traffic is limited."""
-    method = rate.set_rate(tap, nic.rate_mib)
+    method = rate.set_rate(tap, nic.rate_bytes)
     if method:
         log(f"net{index}: rate {nic.rate_mib} MiB/s to the guest by htb, from the guest by {method}")
 
