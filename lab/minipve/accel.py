@@ -74,7 +74,7 @@ def _boots(kernel: Path) -> Accel:
         done = subprocess.run(
             probe_words(kernel), stdin=subprocess.DEVNULL, capture_output=True, timeout=PATIENCE_S
         )
-        said = done.stdout + done.stderr
+        said = done.stdout or done.stderr
     except subprocess.TimeoutExpired as error:
         said = error.stdout or b""
     return judge(said.decode(errors="replace"), time.monotonic() - began)
