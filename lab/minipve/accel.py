@@ -36,7 +36,10 @@ class Accel:
 
 
 def probe(paths: Paths) -> Accel:
-    """The accelerator for this host; probed once a boot of the host, then remembered for all instances."""
+    """The accelerator for this host; a boot is tried once, then remembered until the host boots anew."""
+    refusal = _opens()
+    if refusal:
+        return Accel("tcg", refusal)
     memory, key = paths.cache / "accel.json", _key()
     with _one_probe:
         if memory.exists():
@@ -51,10 +54,7 @@ def probe(paths: Paths) -> Accel:
 
 
 def _probe(paths: Paths) -> Accel | None:
-    """None when nothing can be said: KVM opens, but no kernel has been taken out of an image yet."""
-    refusal = _opens()
-    if refusal:
-        return Accel("tcg", refusal)
+    """None when nothing can be said yet: no kernel has been taken out of an image."""
     kernels = sorted(paths.boot.glob("*/kernel"), key=lambda file: file.stat().st_mtime)
     return _boots(kernels[-1]) if kernels else None
 

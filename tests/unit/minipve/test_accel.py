@@ -38,6 +38,7 @@ def test_the_answer_is_remembered_until_the_host_changes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answers = iter([Accel("kvm", "first"), Accel("tcg", "second")])
+    monkeypatch.setattr(accel, "_opens", lambda: None)
     monkeypatch.setattr(accel, "_probe", lambda _paths: next(answers))
     key = ["boot 1"]
     monkeypatch.setattr(accel, "_key", lambda: key[0])
@@ -49,6 +50,7 @@ def test_the_answer_is_remembered_until_the_host_changes(
 
 
 def test_an_undecided_probe_is_not_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(accel, "_opens", lambda: None)
     monkeypatch.setattr(accel, "_probe", lambda _paths: None)
     monkeypatch.setattr(accel, "_key", lambda: "boot 1")
     assert accel.probe(Paths(tmp_path, tmp_path)).name == "tcg"
