@@ -44,7 +44,8 @@ def _first_error(log: Path) -> str | None:
 def _end_leftover(directory: Path, patience_s: float = 120) -> None:
     """End the playbook of a driver that was killed in this very trial; it clears the lab on its way out."""
     mine = str(directory.resolve()).encode()
-    left = [path for path in Path("/proc").glob("[0-9]*/cmdline") if mine in _read(path)]
+    every = Path("/proc").glob("[0-9]*/cmdline")
+    left = [path for path in every if mine in (words := _read(path)) and b"ansible-playbook" in words]
     for path in left:
         os.kill(int(path.parent.name), signal.SIGINT)
     until = time.monotonic() + patience_s
