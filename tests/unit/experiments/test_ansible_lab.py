@@ -22,6 +22,7 @@ def test_leftover_playbook_is_ended_and_its_files_go(tmp_path: Path, monkeypatch
         sys.executable,
         "-c",
         f"{ends_well}; print(1, flush=True); time.sleep(60)",
+        "ansible-playbook",
         str(directory / "trial.json"),
     ]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as left:
