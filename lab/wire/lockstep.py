@@ -17,8 +17,9 @@ import numpy as np
 import numpy.typing as npt
 
 Ints = npt.NDArray[np.int64]
-BLOCK = 1 << 26  # bytes of file that are indexed, and then parsed, at a time
+BLOCK = 1 << 27  # bytes of file that are indexed, and then parsed, at a time
 SERIAL_BELOW = 4000  # records in a block for which walking one by one is the quicker way
+UNEVEN = 16  # a walker that has this many times the mean to pass ends the attempt: memory is bounded
 SEARCH = 1 << 17  # bytes looked through for the start of a record
 PLACES = 16  # where the mean record size is sampled
 AGREEING = 4  # successive records that must look right for a place to count as a start
@@ -60,8 +61,15 @@ def index(view: memoryview, start: int, stop: int, layout: Layout) -> Index:
         # a step of all walkers costs about twice what finding a start for one does
         found = _lockstep(view, start, stop, layout, isqrt(2 * expected), expected)
         if found is not None:
-            return found
+            return _join(found, _serial(view, found.end, stop, layout))  # the last few at the file's end
     return _serial(view, start, stop, layout)
+
+
+def _join(one: Index, two: Index) -> Index:
+    if not len(two.position):
+        return one
+    words = np.concatenate([one.words, two.words])
+    return Index(np.concatenate([one.position, two.position]), words, two.end)
 
 
 def mean_record(view: memoryview, start: int, stop: int, layout: Layout) -> int:
@@ -119,9 +127,12 @@ def _lockstep(
     every = _every(view, layout)
     last = starts.copy()
     live, here, goal = np.arange(len(starts)), starts, np.append(starts[1:], stop)
-    room = 2 * expected // len(starts) + 16
+    room = expected // len(starts) * 5 // 4 + 16
     place, heads = np.full((len(starts), room), -1), np.empty((len(starts), room), every.dtype)
-    for step in range(room):
+    for step in range(UNEVEN * room):
+        if step == place.shape[1]:  # some walkers have much more to pass than others
+            place = np.concatenate([place, np.full_like(place, -1)], axis=1)
+            heads = np.concatenate([heads, np.empty_like(heads)], axis=1)
         head = every[here]
         rows = slice(None) if live.size == len(starts) else live  # a slice is copied faster
         place[rows, step], heads[rows, step] = here, head
