@@ -11,7 +11,6 @@ import gzip
 import importlib
 import mmap
 import os
-import shutil
 import tempfile
 import zlib
 from bisect import bisect_right
@@ -25,18 +24,20 @@ from lab.wire.errors import WireError
 from lab.wire.lockstep import Ints
 
 GZIP, ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
+UNPACKED = 1 << 14  # bytes unpacked at a time: so much may be missing before the place of a damage
 POPULATE_READ = 22  # madvise(2), Linux 5.14: maps a range in one go, reading it ahead from disk in order
 
 
 def map_file(path: Path) -> memoryview:
-    """The bytes of a capture file, mapped read-only; compressed files are unpacked first."""
+    """The bytes of a capture file, mapped read-only; unpacked first if compressed. Raises WireError."""
     try:
         with path.open("rb") as file:
             head = file.read(4)
+            file.seek(0)
             if head[:2] == GZIP:
-                return _unpack(gzip.GzipFile(fileobj=file), file, path)
+                return _unpack(gzip.GzipFile(fileobj=file), path, (EOFError, zlib.error, gzip.BadGzipFile))
             if head == ZSTD:
-                return _unpack(_zstd(file), file, path)
+                return _unpack(*_zstd(file, path))
             return _map(file)
     except OSError as error:
         raise WireError(f"{path}: {error.strerror or error}") from error
@@ -49,30 +50,32 @@ def _map(file: IO[bytes]) -> memoryview:
     return memoryview(mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ))
 
 
-def _unpack(packed: Any, file: IO[bytes], path: Path) -> memoryview:
-    """Unpack what can be unpacked: a capture that is cut off still gives its beginning."""
-    file.seek(0)
+def _unpack(packed: Any, path: Path, damage: tuple[type[Exception], ...]) -> memoryview:
+    """Unpack what can be unpacked: a compressed capture that is cut off still gives its beginning."""
     with tempfile.TemporaryFile() as plain:
         try:
-            shutil.copyfileobj(packed, plain, 1 << 20)
-        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            while part := packed.read(UNPACKED):
+                plain.write(part)
+        except damage as error:
             if plain.tell() == 0:
                 raise WireError(f"{path}: damaged compressed file ({error})") from error
         plain.flush()
         return _map(plain)
 
 
-def _zstd(file: IO[bytes]) -> Any:
+def _zstd(file: IO[bytes], path: Path) -> tuple[Any, Path, tuple[type[Exception], ...]]:
+    """A reader of zstd, and how it says that the file is damaged."""
     try:
-        return importlib.import_module("zstandard").ZstdDecompressor().stream_reader(file)
+        return importlib.import_module("pyarrow").CompressedInputStream(file, "zstd"), path, (OSError,)
     except ImportError:
         pass
     try:
-        return importlib.import_module("pyarrow").CompressedInputStream(file, "zstd")
+        module = importlib.import_module("zstandard")
     except ImportError as error:
         raise WireError(
-            "reading .zst needs the package zstandard or pyarrow; or unpack it with zstd -d"
+            "reading .zst needs the package pyarrow or zstandard; or unpack it with zstd -d"
         ) from error
+    return module.ZstdDecompressor().stream_reader(file), path, (module.ZstdError,)
 
 
 def advise(view: memoryview, start: int, stop: int, sparse: bool) -> None:

@@ -161,6 +161,24 @@ def test_files_that_are_no_captures(tmp_path: Path) -> None:
         open_capture(tmp_path / "absent.pcap")
 
 
+def test_compressed_files_that_are_cut_off_give_their_beginning(tmp_path: Path) -> None:
+    import pyarrow
+
+    for name, packed in (
+        ("a.pcap.gz", gzip.compress(pcap(PACKETS))),
+        ("a.pcap.zst", pyarrow.compress(pcap(PACKETS), "zstd", asbytes=True)),
+    ):
+        path = tmp_path / name
+        path.write_bytes(packed)
+        assert open_capture(path).tally.packets == len(PACKETS)
+        path.write_bytes(packed[: len(packed) * 3 // 4])
+        cut = open_capture(path)
+        assert 0 < cut.tally.packets < len(PACKETS) and len(cut.messages) > 10
+        path.write_bytes(packed[:12])
+        with pytest.raises(WireError):
+            open_capture(path)
+
+
 @pytest.mark.parametrize("size", [30, 60, 5000, 100_000])
 def test_cut_off_files_give_what_is_whole(read: Read, size: int) -> None:
     capture = read(pcap(PACKETS)[:size])
