@@ -149,7 +149,7 @@ def test_a_count_of_frames_beyond_the_stream_is_no_message(read: Read) -> None:
     assert sum(capture.table("flows")["unframed_bytes"]) == 232
 
 
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=40)
 @given(st.lists(st.binary(max_size=200), min_size=1, max_size=8), st.integers(0, 2))
 def test_garbage_on_a_connection_never_raises(
     tmp_path_factory: pytest.TempPathFactory, parts: list[bytes], after: int

@@ -51,7 +51,7 @@ def journeys(draw: st.DrawFn) -> tuple[bytes, list[Packet], int]:
     return data, talk.packets, isn
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(journeys())
 def test_any_journey_gives_the_stream(journey: tuple[bytes, list[Packet], int]) -> None:
     data, packets, _ = journey
@@ -64,7 +64,7 @@ def test_any_journey_gives_the_stream(journey: tuple[bytes, list[Packet], int]) 
     assert sorted([*pieces.row, *disorder.resent]) == np.flatnonzero(together.length).tolist()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(journeys(), st.randoms(use_true_random=False))
 def test_missing_packets_leave_holes_never_wrong_bytes(
     journey: tuple[bytes, list[Packet], int], chance: random.Random
