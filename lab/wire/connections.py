@@ -31,7 +31,8 @@ class Connections:
         ] = []  # endpoint with the smaller code, per connection: direction 0 sends from here
         self.high: list[int] = []
         self._number: dict[tuple[int, int], int] = {}
-        self._addresses: dict[bytes, int] = {}
+        self._addresses: dict[bytes, int] = {}  # of IPv6
+        self._listed: list[bytes] = []
         self._slot_low = np.zeros(SLOTS, np.uint64)
         self._slot_high = np.zeros(SLOTS, np.uint64)
         self._slot_number = np.zeros(SLOTS, np.int32)
@@ -42,9 +43,13 @@ class Connections:
     def address_codes(self, raw: npt.NDArray[np.uint8]) -> U64:
         """Codes of IPv6 addresses, given as an ``(n, 16)`` array of bytes."""
         unique, inverse = np.unique(np.ascontiguousarray(raw).view("V16").ravel(), return_inverse=True)
-        known = self._addresses
-        table = [known.setdefault(bytes(u), IPV6_CODES + len(known)) for u in unique]
-        return np.array(table, np.uint64)[inverse]
+        return np.array([self._address_code(bytes(u)) for u in unique], np.uint64)[inverse]
+
+    def _address_code(self, address: bytes) -> int:
+        if address not in self._addresses:
+            self._addresses[address] = IPV6_CODES + len(self._listed)
+            self._listed.append(address)
+        return self._addresses[address]
 
     def flows(self, source: U64, destination: U64) -> npt.NDArray[np.int32]:
         """Flow number of each segment, from its endpoints' codes."""
@@ -94,7 +99,7 @@ class Connections:
     def _address(self, code: int) -> str:
         if code < IPV6_CODES:
             return str(ip_address(code))
-        return str(ip_address(list(self._addresses)[code - IPV6_CODES]))
+        return str(ip_address(self._listed[code - IPV6_CODES]))
 
 
 def split_reused(
