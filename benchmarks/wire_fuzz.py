@@ -84,7 +84,10 @@ def main() -> None:
         "-max_len=20000",
         "-timeout=20",
     ]
-    atheris.Setup([sys.argv[0], str(args.corpus), *limits, "-print_final_stats=1"], one_input)
+    atheris.Setup(
+        [sys.argv[0], str(args.corpus), *limits, "-print_final_stats=1", f"-artifact_prefix={SCRATCH}/"],
+        one_input,
+    )
     atheris.Fuzz()
 
 
