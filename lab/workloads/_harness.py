@@ -122,7 +122,7 @@ def _wait(client: Client, workers: int, timeout_s: float) -> None:
 
 
 def _sample(client: Client, job: Job, run: int, warmup: bool) -> dict[str, Any]:
-    """One timed run; ``transfer_bytes`` is the data that workers were asked for meanwhile (p2p pushes not)."""
+    """One timed run; ``transfer_bytes``: the data that workers were asked for meanwhile (p2p pushes not)."""
     before = _sent(client)
     start, clock = time.time(), time.perf_counter()
     got = float(job.run(run))
