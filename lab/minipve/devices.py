@@ -84,11 +84,12 @@ def agent_enabled(config: Config) -> bool:
     return str(config.get("agent", "0")).split(",")[0].removeprefix("enabled=") in ("1", "on", "yes", "true")
 
 
-def boot_words(boot: Boot | None) -> list[str]:
-    """A kernel from outside the disk; the initramfs finds the disk itself."""
+def boot_words(boot: Boot | None, tsc_khz: int | None) -> list[str]:
+    """A kernel from outside the disk, told the counter's frequency; the initramfs finds the disk itself."""
     if boot is None:
         return []
-    return ["-kernel", str(boot.kernel), "-initrd", str(boot.initrd), "-append", boot.cmdline]
+    told = f" tsc_early_khz={tsc_khz}" if tsc_khz else ""
+    return ["-kernel", str(boot.kernel), "-initrd", str(boot.initrd), "-append", boot.cmdline + told]
 
 
 def drive_words(config: Config, locate: Callable[[str, drives.Drive], Path | None]) -> Iterator[str]:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from lab.minipve import accel, devices, disks, drives, nics, process, qmp, seed
+from lab.minipve import accel, devices, disks, drives, nics, process, qmp, seed, tsc
 from lab.minipve.accel import Accel
 from lab.minipve.disks import Boot
 from lab.minipve.paths import Paths
@@ -23,7 +23,7 @@ def command_line(vmid: int, config: Config, paths: Paths, accelerator: Accel) ->
     """QEMU's command line for a machine as it is now configured (looks at files, changes nothing)."""
     return [
         *devices.machine_words(vmid, config, paths, accelerator),
-        *devices.boot_words(_boot(config, paths)),
+        *devices.boot_words(_boot(config, paths), tsc.khz() if accelerator.name == "tcg" else None),
         *devices.drive_words(config, lambda _slot, drive: _locate(vmid, drive, paths)),
         *devices.nic_words(vmid, config, vhost_works()),
     ]
