@@ -1,6 +1,6 @@
 """What the lab itself costs, on the machine at hand: start-up, provisioning, reads of the endpoint.
 
-    .venv/bin/python benchmarks/lab.py     # about five minutes; a lab of its own, removed afterwards
+    .venv/bin/python benchmarks/machines.py     # about five minutes; a lab of its own, removed afterwards
 
 Prints one line a figure. Times of shared machines are noisy: ratios are what counts.
 """
