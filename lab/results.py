@@ -32,7 +32,7 @@ from pydantic import BaseModel, Field
 from lab.errors import LabError
 from lab.experiment import Experiment
 from lab.trials import PING_INTERVAL_S, Trial, cells
-from lab.validity import baseline, judge
+from lab.validity import baseline, clocks, judge
 
 SCHEMA = 1
 SAMPLE: dict[str, Any] = {
@@ -161,6 +161,7 @@ def assess(run: Path) -> dict[str, Result]:
         if status == "ok" and base is not None:
             documents = [read_json(directory / name) for name in ("configured.json", "delivered.json")]
             reasons = judge(trial, documents[0], documents[1], base, allowed)
+            reasons += clocks(read_json(directory / "hosts.json"))
         results[trial.trial] = _write_result(
             directory, trial, "invalid" if status == "ok" and reasons else status, reasons
         )

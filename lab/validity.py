@@ -22,6 +22,7 @@ DRIVERS = {"virtio": {"virtio_net"}, "e1000": {"e1000"}, "rtl8139": {"8139cp", "
 GOODPUT = 1448 / 1514  # TCP payload of a full frame over what a rate limiter counts of it
 BURST_MBIT = 8 * 1.048576  # what the hypervisor's token bucket lets through at once (1 MiB)
 MOST_SPREAD = 0.5  # a baseline may scatter more, but half of a cap is no longer that cap
+CLOCK_S, CLOCK_SHARE = 10, 0.1  # machines are looked at within seconds of each other, not at once
 Document = dict[str, Any]
 
 
@@ -59,6 +60,20 @@ def judge(
         *_delay(trial, delivered, base, allowed),
         *_pings(trial, delivered, allowed),
         *_rate(trial, delivered, base, allowed),
+    ]
+
+
+def clocks(machines: Document) -> list[str]:
+    """Machines whose clock ran at another speed than most between the looks before and after the runs.
+
+    An emulated guest may guess its counter's frequency wrong; all that it times is then wrong by that factor.
+    """
+    seconds = {host: m["seconds"] for host, m in machines.get("hosts", {}).items() if "seconds" in m}
+    usual = median(seconds.values()) if seconds else 0
+    return [
+        f"{host}: its clock ran {taken / usual:.2f} times as fast as the others'"
+        for host, taken in seconds.items()
+        if abs(taken - usual) > max(CLOCK_S, CLOCK_SHARE * usual)
     ]
 
 

@@ -155,6 +155,14 @@ def test_super_packets_are_not_counted_as_frames() -> None:
     )
 
 
+def test_a_clock_of_another_speed_is_noticed() -> None:
+    """Seen for real: a guest restarted on a busy host took its counter for 5.4 times as fast as it was."""
+    seconds = {"client": 119.0, "scheduler": 119.1, "worker-1": 644.2, "worker-2": 118.5}
+    machines = {"hosts": {host: {"seconds": taken} for host, taken in seconds.items()}}
+    assert validity.clocks(machines) == ["worker-1: its clock ran 5.41 times as fast as the others'"]
+    assert validity.clocks({}) == []
+
+
 def test_delay_counts_each_way_it_is_passed() -> None:
     links = {
         "scheduler": {"delay_ms": 5, "direction": "both"},
