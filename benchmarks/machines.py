@@ -103,7 +103,8 @@ def log_in(name: str, connect: str, address: str) -> None:
                 break
         time.sleep(0.2)
     argv = [sys.executable, "-m", "lab", "ssh", name, "--", "true"]
-    subprocess.run(argv, cwd=ROOT, check=True, capture_output=True)
+    while subprocess.run(argv, cwd=ROOT, check=False, capture_output=True).returncode:
+        time.sleep(0.2)
 
 
 def cpu_s(pid: int) -> float:
