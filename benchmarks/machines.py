@@ -103,7 +103,10 @@ def log_in(name: str, connect: str, address: str) -> None:
                 break
         time.sleep(0.2)
     argv = [sys.executable, "-m", "lab", "ssh", name, "--", "true"]
-    while subprocess.run(argv, cwd=ROOT, check=False, capture_output=True).returncode:
+    deadline = time.monotonic() + 60
+    while (done := subprocess.run(argv, cwd=ROOT, check=False, capture_output=True, text=True)).returncode:
+        if time.monotonic() > deadline:
+            sys.exit(f"{name} lets nobody log in: {done.stderr.strip()}")
         time.sleep(0.2)
 
 
