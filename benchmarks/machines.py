@@ -123,6 +123,7 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as folder:
             lab = Lab(Path(folder), machines)
             try:
+                lab.command("minipve", "image")  # built once a recipe, which is another figure
                 took[machines] = lab.command("up", "--only", "provision")
                 print(
                     f"provisioning {machines} machines until all answer: {took[machines]:.1f} s", flush=True

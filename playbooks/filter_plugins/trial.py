@@ -84,12 +84,13 @@ def machines(hosts: Document, node: list[list[str]], name: str) -> Document:
 def trial_failure(result: Document, host: str, task: str) -> Document:
     """Return failed.json: what failed where, and whether it failed or cannot be done there at all."""
     answer = _parsed(result.get("stdout") or "")
-    unsupported = result.get("rc") == UNSUPPORTED
+    message = str(result.get("msg") or "no reason given")
+    unsupported = result.get("rc") == UNSUPPORTED or message.startswith("unsupported: ")
     told = answer.get("unsupported") if isinstance(answer, dict) else None
     # ssh's own farewell, on a terminal, is no reason.
     words = f"{result.get('stdout') or ''}\n{result.get('stderr') or ''}".splitlines()
     said = [line for line in words if line.strip() and not line.startswith("Shared connection to ")]
-    last = told or (said or str(result.get("msg") or "no reason given").splitlines())[-1]
+    last = told or (said or message.removeprefix("unsupported: ").splitlines())[-1]
     status = "unsupported" if unsupported else "failed"
     return {
         "schema": SCHEMA,

@@ -11,7 +11,8 @@ connection is always in one file only. Each tier is a tcpdump in a transient sys
 ``ttl_s``, whatever became of the one who started it.
 
 Dropped frames are told by three counters: tcpdump's (its buffer was full), the interface's, and the kernel's
-per-CPU backlog (``softnet_dropped``), which neither of the others sees.
+per-CPU backlog (``softnet_dropped``), which neither of the others sees. ``left_behind`` are frames that the
+kernel had for tcpdump and tcpdump did not write.
 """
 
 from __future__ import annotations
@@ -41,8 +42,10 @@ STATE, REPORT = DIRECTORY / "state.json", DIRECTORY / "capture.json"
 UNIT = "dasklab-capture-{name}.service"
 WHOLE_BYTES = 262_144  # tcpdump's own maximum, more than any super-frame
 READY_S = 30  # for tcpdump to listen; an emulated machine needs a few
-# tcpdump gets frames from the kernel in blocks, at the latest after a second; a stop before that loses them.
-BLOCK_S = 1.2
+# tcpdump gets frames from the kernel in blocks, a second late or, on a busy machine, later; a stop loses them.
+SETTLE_S = 20
+COUNTED = ("frames", "dropped_kernel", "dropped_interface", "left_behind")
+ASK_S = 0.2  # between two questions to tcpdump, and for it to answer one
 
 
 def tiers(scheduler, snaplen_bytes):
@@ -68,6 +71,7 @@ def command(tier, device, asked):
     file, log = DIRECTORY / tier["file"], DIRECTORY / f"{tier['name']}.log"
     properties = [
         f"RuntimeMaxSec={asked['ttl_s']}",
+        "Nice=-15",  # before the workload: what is not written in time is lost
         f"LimitFSIZE={asked['file_max_mb'] * 1_000_000}",
         f"StandardError=file:{log}",
         "KillSignal=SIGINT",  # on which tcpdump writes out what it has, and its counters
@@ -79,18 +83,25 @@ def command(tier, device, asked):
 
 
 def counters(log):
-    """Return tcpdump's own counters from its last words; None where it did not say them (pure)."""
+    """Return tcpdump's own counters as it last said them; None where it did not (pure)."""
     patterns = {
         "frames": r"(\d+) packets? captured",
         "received": r"(\d+) packets? received by filter",
         "dropped_kernel": r"(\d+) packets? dropped by kernel",
         "dropped_interface": r"(\d+) packets? dropped by interface",
     }
-    found = {key: re.search(pattern, log) for key, pattern in patterns.items()}
-    numbers = {key: int(match[1]) if match else None for key, match in found.items()}
+    found = {key: re.findall(pattern, log) for key, pattern in patterns.items()}
+    numbers = {key: int(said[-1]) if said else None for key, said in found.items()}
     if numbers["frames"] is not None and numbers["dropped_interface"] is None:
         numbers["dropped_interface"] = 0  # tcpdump leaves the line out when there are none
     return numbers
+
+
+def left_behind(numbers):
+    """Return how many frames the kernel has that tcpdump has not written; None when unknown (pure)."""
+    if numbers["frames"] is None:
+        return None
+    return max(0, numbers["received"] - numbers["dropped_kernel"] - numbers["frames"])
 
 
 def total(parts, key):
@@ -143,6 +154,18 @@ def listen(tier):
         time.sleep(0.05)
 
 
+def settle(wanted):
+    """Wait until every tcpdump has written what the kernel had for it: on SIGUSR1 it says its counters."""
+    until = time.monotonic() + SETTLE_S
+    for tier in wanted:
+        while active(tier) and time.monotonic() < until:
+            asked = ["systemctl", "kill", "--signal=USR1", UNIT.format(**tier)]
+            subprocess.run(asked, capture_output=True, check=False)
+            time.sleep(ASK_S)
+            if left_behind(counters(read(DIRECTORY / f"{tier['name']}.log"))) == 0:
+                break
+
+
 def end():
     """End whatever capture runs."""
     if STATE.exists():
@@ -159,7 +182,7 @@ def stop():
         return json.loads(REPORT.read_text())
     state = json.loads(STATE.read_text())
     expired = not all(map(active, state["tiers"]))
-    time.sleep(BLOCK_S)
+    settle(state["tiers"])
     promiscuity = observe()["promiscuity"]
     end()
     answer = report(state, observe(), promiscuity, expired)
@@ -170,14 +193,11 @@ def stop():
 def report(state, after, promiscuity, expired):
     """Return what was recorded and what was dropped, from the counters before and after."""
     before = state["before"]
-    parts = [
-        {
-            **tier,
-            **counters(read(DIRECTORY / f"{tier['name']}.log")),
-            "bytes": (DIRECTORY / tier["file"]).stat().st_size,
-        }
-        for tier in state["tiers"]
-    ]
+    parts = []
+    for tier in state["tiers"]:
+        numbers = counters(read(DIRECTORY / f"{tier['name']}.log"))
+        size = (DIRECTORY / tier["file"]).stat().st_size
+        parts.append({**tier, **numbers, "left_behind": left_behind(numbers), "bytes": size})
     nic = {key: after["statistics"][key] - value for key, value in before["statistics"].items()}
     return {
         "schema": 1,
@@ -189,7 +209,7 @@ def report(state, after, promiscuity, expired):
         "expired": expired,
         "snaplen": state["asked"]["snaplen_bytes"],
         "filter": " | ".join(part["filter"] for part in parts),
-        **{key: total(parts, key) for key in ("frames", "dropped_kernel", "dropped_interface")},
+        **{key: total(parts, key) for key in COUNTED},
         "softnet_dropped": after["softnet_dropped"] - before["softnet_dropped"],
         "nic_statistics": {key: value for key, value in nic.items() if value},
         "tiers": parts,

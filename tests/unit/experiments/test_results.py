@@ -136,6 +136,15 @@ def test_loss_lies_in_its_binomial_interval(drops: int, valid: bool) -> None:
     assert (reasons == []) is valid, reasons
 
 
+def test_a_full_queue_before_a_capped_link_is_no_loss() -> None:
+    dropped = host(qdisc_after=[{"kind": "netem", "drops": 9, "packets": 10_000}])
+    assert judged({"links": {"worker-1": {"rate_mbit": 100}}}, dropped) == []
+    policed = {"links": {"worker-1": {"rate_mbit": 100, "policer": True, "delay_ms": 5}}}
+    assert "worker-1: netem dropped 9 frames though no loss was asked (its limit was too small)" in judged(
+        policed, dropped
+    )
+
+
 @pytest.mark.parametrize(("lost", "valid"), [(0, True), (2, True), (8, False)])
 def test_lost_pings_lie_in_the_same_interval(lost: int, valid: bool) -> None:
     def lose(files: dict) -> None:

@@ -86,6 +86,14 @@ def test_tcpdump_counters(capture: ModuleType) -> None:
     }
     assert capture.counters(log + "3 packets dropped by interface\n")["dropped_interface"] == 3
     assert capture.counters("1 packet captured")["frames"] == 1
+    assert capture.counters(f"7 packets captured\n{log}")["frames"] == 9492  # asked before, as a stop does
+
+
+def test_frames_that_the_kernel_has_and_tcpdump_has_not_written(capture: ModuleType) -> None:
+    said = "{} packets captured\n9500 packets received by filter\n8 packets dropped by kernel\n"
+    assert capture.left_behind(capture.counters(said.format(9492))) == 0
+    assert capture.left_behind(capture.counters(said.format(9400))) == 92
+    assert capture.left_behind(capture.counters("tcpdump: listening on eth2")) is None
 
 
 def test_a_capture_that_was_killed_does_not_claim_that_nothing_was_lost(capture: ModuleType) -> None:

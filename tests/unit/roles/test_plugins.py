@@ -148,6 +148,11 @@ def test_what_a_machine_cannot_do_is_unsupported(trial: ModuleType) -> None:
     told = trial.trial_failure(result, "worker-1", "Impair")
     assert told["status"] == "unsupported"
     assert told["reasons"] == ["worker-1: Impair: tc: qdisc kind is unknown"]
+    refused = trial.trial_failure({"msg": "unsupported: bridge flooding: no hypervisor"}, "h", "t")
+    assert (refused["status"], refused["reasons"]) == (
+        "unsupported",
+        ["h: t: bridge flooding: no hypervisor"],
+    )
 
 
 ROLES = sorted(path.parent.parent for path in ROOT.glob("roles/*/meta/argument_specs.yml"))
