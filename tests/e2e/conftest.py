@@ -41,17 +41,9 @@ class Bench:
 
     def run(self, *argv: str, timeout: float = 900) -> subprocess.CompletedProcess[str]:
         """Run a program of the project's environment; the output of both streams in ``stdout``."""
-        return subprocess.run(
-            [str(BIN / argv[0]), *argv[1:]],
-            env=self.environment,
-            cwd=ROOT,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            stdin=subprocess.DEVNULL,
-            text=True,
-            timeout=timeout,
-            check=False,
-        )
+        child = self.start(*argv)
+        printed, _ = child.communicate(timeout=timeout)
+        return subprocess.CompletedProcess(argv, child.returncode, printed)
 
     def good(self, *argv: str, timeout: float = 900) -> str:
         """Run and expect success; what it printed."""
