@@ -17,7 +17,9 @@ from pydantic import ConfigDict, Field
 from lab.errors import LabError
 from lab.experiment import Experiment, Scalar, Settings, expand, settings
 
-OVERHEAD_S = 60.0  # a trial's set-up and tear-down on emulated machines
+OVERHEAD_S = 55.0  # a trial's set-up and tear-down on emulated machines, a fresh cluster included
+CAPTURE_S = 55.0  # what a run of its own for the capture adds: another cluster, and the files
+CAPTURED_RUNS = 3  # at most, as playbooks/tasks/capture.yml has it
 PING_INTERVAL_S = 0.2
 
 
@@ -53,9 +55,11 @@ def plan(name: str, experiment: Experiment, seed: int | None = None, only: str |
 
 
 def estimate_s(trial: Trial, run_s: float) -> float:
-    """Seconds that the trial will take if one run takes ``run_s``."""
-    probes = trial.probes.pings * PING_INTERVAL_S + trial.probes.iperf_runs * trial.probes.iperf_s
-    return OVERHEAD_S + (trial.runs + trial.warmups) * run_s + 2 * probes
+    """Seconds that the trial will take if one run takes ``run_s``. One host after the other probes throughput."""
+    links = trial.workers + 1
+    probes = trial.probes.pings * PING_INTERVAL_S + links * trial.probes.iperf_runs * trial.probes.iperf_s
+    capture_s = CAPTURE_S + min(trial.runs, CAPTURED_RUNS) * run_s if trial.capture else 0
+    return OVERHEAD_S + (trial.runs + trial.warmups) * run_s + 2 * probes + capture_s
 
 
 def cells(experiment: Experiment) -> list[str]:

@@ -75,7 +75,9 @@ def test_another_workload_does_not_inherit_parameters() -> None:
 
 def test_estimate_counts_runs_and_probes(sweep: experiment.Experiment) -> None:
     trial = plan("x", sweep)[0]
-    assert estimate_s(trial, 4) == 60 + 6 * 4 + 2 * (30 * 0.2 + 1 * 3)
+    assert estimate_s(trial, 4) == 55 + 6 * 4 + 2 * (30 * 0.2 + 4 * 1 * 3)
+    captured = trial.model_copy(update={"capture": True})
+    assert estimate_s(captured, 4) == estimate_s(trial, 4) + 55 + 3 * 4
 
 
 def test_remaining_time_follows_the_trials_done(tmp_path: Path, sweep: experiment.Experiment) -> None:
