@@ -55,7 +55,7 @@ def plan(name: str, experiment: Experiment, seed: int | None = None, only: str |
 
 
 def estimate_s(trial: Trial, run_s: float) -> float:
-    """Seconds that the trial will take if one run takes ``run_s``. One host after the other probes throughput."""
+    """Seconds that the trial will take if one run takes ``run_s``; links are probed one after the other."""
     links = trial.workers + 1
     probes = trial.probes.pings * PING_INTERVAL_S + links * trial.probes.iperf_runs * trial.probes.iperf_s
     capture_s = CAPTURE_S + min(trial.runs, CAPTURED_RUNS) * run_s if trial.capture else 0

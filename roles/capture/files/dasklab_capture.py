@@ -42,7 +42,7 @@ STATE, REPORT = DIRECTORY / "state.json", DIRECTORY / "capture.json"
 UNIT = "dasklab-capture-{name}.service"
 WHOLE_BYTES = 262_144  # tcpdump's own maximum, more than any super-frame
 READY_S = 30  # for tcpdump to listen; an emulated machine needs a few
-# tcpdump gets frames from the kernel in blocks, a second late or, on a busy machine, later; a stop loses them.
+# tcpdump gets frames from the kernel in blocks, a second late or, when busy, later; a stop before loses them.
 SETTLE_S = 20
 COUNTED = ("frames", "dropped_kernel", "dropped_interface", "left_behind")
 ASK_S = 0.2  # between two questions to tcpdump, and for it to answer one

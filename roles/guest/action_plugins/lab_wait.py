@@ -22,12 +22,13 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         until = time.monotonic() + arguments["timeout_s"]
         while trouble := self._trouble():
             if time.monotonic() > until:
-                return {**result, "failed": True, "msg": f"no answer in {arguments['timeout_s']} s: {trouble}"}
+                message = f"no answer in {arguments['timeout_s']} s: {trouble}"
+                return {**result, "failed": True, "msg": message}
             time.sleep(PAUSE_S)
         return result
 
     def _trouble(self) -> str | None:
-        """Why the host does not let one in yet; None when it does. A connection to its former life is closed."""
+        """Why the host does not let one in yet; None when it does. An old connection to it is closed."""
         self._connection.reset()
         try:
             done = self._low_level_execute_command("true")

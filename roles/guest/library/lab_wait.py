@@ -6,8 +6,8 @@ module: lab_wait
 short_description: Wait until a host lets one in, without Python on the host
 description:
   - Tries C(true) over the host's connection until that works.
-  - C(ansible.builtin.wait_for_connection) starts Python on the host, which costs an emulated guest seconds just
-    when all guests start.
+  - C(ansible.builtin.wait_for_connection) starts Python on the host, which costs an emulated guest seconds
+    just when all guests start.
 options:
   timeout_s:
     description: Give up after so many seconds.

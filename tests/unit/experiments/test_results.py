@@ -286,4 +286,4 @@ def test_commands(measured: Callable[..., driver.Run], tmp_path: Path) -> None:
     ask(experiment_cli.results, ["export", str(run.directory), str(table)], catch_exceptions=False)
     assert len(pd.read_csv(table)) == len(results.load(run.directory))
     planned = ask(experiment_cli.run, ["delay_worker", "--quick", "--dry-run"], catch_exceptions=False)
-    assert "10 trials, about" in planned.output
+    assert "5 trials, about" in planned.output
