@@ -29,6 +29,8 @@ Metric = Literal[
     "rtt_ms",
     "throughput_mbit",
     "retransmits",
+    "drop_events",
+    "resent_pct",
     "udp_mbit",
     "udp_lost_pct",
     "frames",

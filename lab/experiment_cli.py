@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sys
+import time
 from pathlib import Path
 
 import click
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn
 from rich.table import Table
+from rich.text import Text
 
 from lab import compare as comparison
 from lab import driver, experiment
@@ -68,22 +70,30 @@ def run(
     conclude(begun)
 
 
+class Remaining(ProgressColumn):
+    """Counts down to the task's ``until``, a moment of the monotonic clock."""
+
+    def render(self, task: Task) -> Text:
+        """The time left, as a clock."""
+        return Text(f"{_clock(max(0.0, task.fields['until'] - time.monotonic()))} left")
+
+
 def execute(begun: driver.Run, lab: driver.Lab) -> None:
     """Run the pending trials with progress on the screen; Ctrl-C ends with a line that says how to go on."""
     console = Console(stderr=True)
-    columns = [MofNCompleteColumn(), BarColumn(24), TextColumn("{task.description}"), TimeElapsedColumn()]
+    columns = [MofNCompleteColumn(), BarColumn(24), TextColumn("{task.description}"), Remaining()]
     console.print(f"[bold]{begun.experiment.title}[/]: {begun.experiment.question}")
     console.print(
         f"{len(begun.pending())} trials, {_clock(begun.remaining_s())}; results in {begun.directory}"
     )
     with Progress(*columns, console=console, transient=True) as progress:
-        task = progress.add_task(
-            "", total=len(begun.trials), completed=len(begun.trials) - len(begun.pending())
-        )
+        done = len(begun.trials) - len(begun.pending())
+        task = progress.add_task("", total=len(begun.trials), completed=done, until=time.monotonic())
 
         def told(trial: Trial, state: str) -> None:
             if state == "running":
-                progress.update(task, description=f"{trial.trial}, {_clock(begun.remaining_s())} left")
+                until = time.monotonic() + begun.remaining_s()
+                progress.update(task, description=trial.trial, until=until)
                 return
             progress.advance(task)
             result = stored.read_result(begun.directory / trial.trial)

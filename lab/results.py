@@ -10,7 +10,9 @@ trial          name of the trial's directory; ``cell`` and ``block``: where it b
 baseline       the trial is the baseline; ``null``: it is the null trial, the baseline's exact copy
 status         ok, invalid (not as asked), unsupported, failed
 metric         compute_s, us_per_task, transfer_mb, rtt_ms, throughput_mbit, retransmits, udp_mbit,
-               udp_lost_pct, frames, node_busy_pct (CPU of the hypervisor during the runs)
+               udp_lost_pct, frames, node_busy_pct (CPU of the hypervisor during the runs);
+               loss during the runs as netem did it and as TCP saw it: drop_events (of super-packets
+               where offloads are on), resent_pct (segments sent again, of all that were sent)
 value          the sample, in the unit that the metric's name ends with
 sample         its number within the trial and metric; ``warmup``: it is one, and leaves the statistics
 phase          before or after the runs, for probes; ``src``, ``dst``: between which hosts
@@ -142,11 +144,28 @@ def samples(directory: Path) -> Iterator[Document]:
         where = {key: probe.get(key, "") for key in ("phase", "src", "dst")}
         for metric, key in (UDP if probe.get("proto") == "udp" else TCP).items():
             yield where | {"metric": metric, "sample": index, "value": probe[key]}
+    yield from _loss(directory)
     capture = read_json(directory / "capture.json")
     if "frames" in capture:
         yield {"metric": "frames", "value": capture["frames"]}
     if cpu := read_json(directory / "hosts.json").get("hypervisor", {}).get("cpu"):
         yield {"metric": "node_busy_pct", "value": 100 * (1 - cpu["idle_s"] / sum(cpu.values()))}
+
+
+def _loss(directory: Path) -> Iterator[Document]:
+    """Drop events of all netem queues and segments sent again by all hosts, between the looks at the runs."""
+    links = read_json(directory / "configured.json").get("hosts", {}).values()
+    looks = [[_drops(link.get(when)) for link in links] for when in ("qdisc_before", "qdisc_after")]
+    if links:
+        yield {"metric": "drop_events", "value": sum(looks[1]) - sum(looks[0])}
+    tcp = [host["tcp"] for host in read_json(directory / "hosts.json").get("hosts", {}).values()]
+    if sent := sum(counters["OutSegs"] for counters in tcp):
+        resent = sum(counters["RetransSegs"] for counters in tcp)
+        yield {"metric": "resent_pct", "value": 100 * resent / sent}
+
+
+def _drops(queues: list[Document] | None) -> int:
+    return sum(queue.get("drops", 0) for queue in queues or [] if queue.get("kind") == "netem")
 
 
 def assess(run: Path) -> dict[str, Result]:

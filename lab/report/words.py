@@ -20,6 +20,8 @@ NAMES = {
     "throughput_mbit": ("TCP throughput", "Mbit/s"),
     "udp_mbit": ("UDP throughput", "Mbit/s"),
     "retransmits": ("TCP retransmissions per probe", ""),
+    "drop_events": ("netem's drop events during the runs", ""),
+    "resent_pct": ("TCP segments sent again during the runs", "%"),
     "udp_lost_pct": ("UDP loss", "%"),
     "frames": ("frames captured", ""),
     "node_busy_pct": ("hypervisor's CPU in use", "%"),

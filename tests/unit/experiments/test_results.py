@@ -195,6 +195,19 @@ def test_table_has_a_row_per_sample(measured: Callable[..., driver.Run]) -> None
     pd.testing.assert_frame_equal(frame, written, check_dtype=False)
 
 
+def test_loss_as_drop_events_and_as_segments(tmp_path: Path) -> None:
+    """One event took a super-packet of many segments: netem's count and TCP's differ, both are told."""
+    looks = {f"qdisc_{when}": [{"kind": "netem", "drops": n}] for when, n in (("before", 3), ("after", 10))}
+    clear = {"qdisc_before": [{"kind": "pfifo_fast", "drops": 1}], "qdisc_after": None}
+    configured = {"hosts": {"worker-1": looks, "worker-2": clear}}
+    tcp = [{"OutSegs": 900, "RetransSegs": 45}, {"OutSegs": 100, "RetransSegs": 5}]
+    hosts = {"hosts": {f"worker-{i}": {"tcp": counted} for i, counted in enumerate(tcp, 1)}}
+    for name, document in (("configured.json", configured), ("hosts.json", hosts)):
+        results.write_json(tmp_path / name, document)
+    found = {sample["metric"]: sample["value"] for sample in results.samples(tmp_path)}
+    assert found == {"drop_events": 7, "resent_pct": 5.0}
+
+
 def test_slope_and_verdicts(measured: Callable[..., driver.Run]) -> None:
     frame = results.load(measured(FakeLab(sloped)).directory)
     found = answer(frame, "compute_s", ["delay_ms"])
