@@ -3,17 +3,25 @@
 Its notebook looked, packet by packet, for the letters ``op`` followed by one of nine names in a fixed order,
 took the first that matched, and called all other packets with payload "data". Beside ``composition`` this
 shows the method's error: batches count once, split messages not at all, and the result changes with offloads.
+
+All segments with payload are laid end to end on one line, flow by flow. Names are places on that line and
+packets are borders on it, so the same bytes can be counted as if they had been cut elsewhere.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
+from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lab.wire.link import PSH, Segments
+from lab.wire.lockstep import Ints
 from lab.wire.schema import Table
+from lab.wire.tcp import by_flow
 
 if TYPE_CHECKING:
     from lab.wire.capture import Capture
@@ -22,26 +30,89 @@ NAMES = (  # in the order of the notebook
     "heartbeat_worker", "task-finished", "get_data", "delete-data", "add-keys",
     "steal-response", "compute-task", "key-in-memory", "steal-request",
 )  # fmt: skip
+OTHERS = "data"
 # a name after "op", between them only a MessagePack length, which the notebook's decoding dropped
 _PATTERN = re.compile(b"op[\x80-\xff]*(" + b"|".join(name.encode() for name in NAMES) + b")")
+_RANK = {name.encode(): rank for rank, name in enumerate(NAMES)}
 
 
-def packets_by_first_op(capture: Capture) -> Table:
-    """Packets with payload by sender and first op found, "data" for the rest: source, op, packets.
+@dataclass(frozen=True)
+class _Line:
+    """Segments with payload end to end: their rows, their places (and the end), which of them begin a write."""
 
-    Looks at every captured payload byte: slower than all else here, and meant for the comparison only.
+    row: Ints
+    at: Ints
+    begins: Ints
+
+
+def packets_by_first_op(capture: Capture, segment_bytes: int | None = None) -> Table:
+    """Packets with payload by the first op found, "data" for the rest: source, destination, op, packets.
+
+    With ``segment_bytes`` the packets are not those captured: what was pushed together is joined and cut anew
+    into so many bytes, as a network card does with the super-packets that segmentation offload hands to it
+    (1448 at the usual MTU), or as the offload would have left it (65160 at most).
+
+    Names in bytes that the snaplen cut off are not found. Looks at every captured payload byte: slower than
+    all else here, and meant for the comparison only.
     """
-    segments = capture.segments
-    rows = np.flatnonzero(segments.captured)
-    senders = capture.sources[segments.flow[rows]].tolist()
-    count: Counter[tuple[str, str]] = Counter()
-    places = zip(senders, segments.offset[rows].tolist(), segments.captured[rows].tolist(), strict=True)
-    for sender, offset, size in places:
-        found = {name.decode() for name in _PATTERN.findall(capture.memory.read(offset, size))}
-        count[sender, next((name for name in NAMES if name in found), "data")] += 1
-    pairs = sorted(count)
+    line = _lay(capture.segments)
+    first, place, end = _found(capture, line)
+    begin = line.at[:-1] if segment_bytes is None else _cut(line, segment_bytes)
+    packet = np.searchsorted(begin, place, side="right") - 1
+    whole = end <= np.append(begin, line.at[-1])[packet + 1]  # a name across a border is not found
+    rank = np.full(len(begin), len(NAMES))
+    np.minimum.at(rank, packet[whole], first[whole])
+    flow = capture.segments.flow[line.row[np.searchsorted(line.at, begin, side="right") - 1]]
+    return _table(capture, flow.astype(np.int64), rank)
+
+
+def _lay(segments: Segments) -> _Line:
+    """A write goes on where a segment follows its flow's last one that was not pushed."""
+    row = np.flatnonzero(segments.length)
+    row = row[by_flow(segments.flow[row])]
+    length = segments.length[row]
+    follows = np.zeros(len(row), bool)
+    follows[1:] = (
+        (segments.flow[row][1:] == segments.flow[row][:-1])
+        & (segments.seq[row][1:] == segments.seq[row][:-1] + length[:-1])
+        & (segments.flags[row][:-1] & PSH == 0)
+    )
+    return _Line(row, np.append(0, np.cumsum(length, dtype=np.int64)), np.flatnonzero(~follows))
+
+
+def _found(capture: Capture, line: _Line) -> tuple[Ints, Ints, Ints]:
+    """Each name on the line: its rank among NAMES, where it begins, where it ends."""
+    size = capture.segments.captured[line.row]
+    cut = np.flatnonzero(size < capture.segments.length[line.row]) + 1  # the next one cannot be joined
+    parts = np.append(np.union1d(line.begins, cut[cut < len(line.row)]), len(line.row)).tolist()
+    places = list(zip(capture.segments.offset[line.row].tolist(), size.tolist(), strict=True))
+    names: list[tuple[int, int, int]] = []
+    for begin, end in pairwise(parts):
+        said = b"".join(capture.memory.read(*place) for place in places[begin:end] if place[1])
+        at = int(line.at[begin])
+        names += [(_RANK[m[1]], at + m.start(), at + m.end()) for m in _PATTERN.finditer(said)]
+    rank, place, end_at = np.array(names, np.int64).reshape(-1, 3).T
+    return rank, place, end_at
+
+
+def _cut(line: _Line, segment_bytes: int) -> Ints:
+    """Where packets begin when each write is cut into pieces of so many bytes."""
+    begin = line.at[line.begins]
+    pieces = -(-np.diff(np.append(begin, line.at[-1])) // segment_bytes)
+    first = np.repeat(np.cumsum(pieces) - pieces, pieces)
+    return np.asarray(np.repeat(begin, pieces) + (np.arange(len(first)) - first) * segment_bytes)
+
+
+def _table(capture: Capture, flow: Ints, rank: Ints) -> Table:
+    ops = (*NAMES, OTHERS)
+    count: Counter[tuple[str, str, str]] = Counter()
+    codes, packets = np.unique(flow * len(ops) + rank, return_counts=True)
+    for code, number in zip(codes.tolist(), packets.tolist(), strict=True):
+        flow_number, op = divmod(code, len(ops))
+        count[capture.sources[flow_number], capture.sources[flow_number ^ 1], ops[op]] += number
     return {
-        "source": [source for source, _ in pairs],
-        "op": [op for _, op in pairs],
-        "packets": [count[pair] for pair in pairs],
+        "source": [source for source, _, _ in sorted(count)],
+        "destination": [destination for _, destination, _ in sorted(count)],
+        "op": [op for _, _, op in sorted(count)],
+        "packets": [count[key] for key in sorted(count)],
     }

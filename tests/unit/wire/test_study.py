@@ -2,27 +2,72 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 
+import numpy as np
+import pytest
+
 from lab.wire import Capture
-from lab.wire.study import packets_by_first_op
+from lab.wire.schema import Table
+from lab.wire.study import NAMES, packets_by_first_op
 from tests.unit.wire.build import HELLO, Talk, g3
 from tests.unit.wire.conftest import golden_capture
 
+BATCH = [{"op": "compute-task", "pad": "x" * 3000}, {"op": "compute-task"}, {"op": "steal-request"}]
+MTU, SUPER = 1448, 65160
+
+
+def counted(table: Table) -> Counter[tuple[str, str]]:
+    found: Counter[tuple[str, str]] = Counter()
+    for source, op, packets in zip(table["source"], table["op"], table["packets"], strict=True):
+        found[source, op] += packets
+    return found
+
+
+def batches(mtu: int) -> Talk:
+    talk = Talk().open().say(0, g3(HELLO)).say(1, g3(HELLO)).say(0, g3({"op": "register-worker"}))
+    return talk.say(1, g3(BATCH), mtu).say(1, g3(BATCH[1:]), mtu)
+
 
 def test_a_batch_counts_once_and_a_continued_message_as_data(read: Callable[..., Capture]) -> None:
-    talk = Talk().open().say(0, g3(HELLO)).say(1, g3(HELLO)).say(0, g3({"op": "register-worker"}))
-    talk.say(
-        1, g3([{"op": "compute-task", "pad": "x" * 3000}, {"op": "compute-task"}, {"op": "steal-request"}])
-    )
-    table = packets_by_first_op(read(talk.packets))
-    found = {(s, o): n for s, o, n in zip(table["source"], table["op"], table["packets"], strict=True)}
-    assert found["scheduler", "compute-task"] == 2 and found["scheduler", "data"] == 2
+    found = counted(packets_by_first_op(read(batches(MTU).packets)))
+    assert found["scheduler", "compute-task"] == 3 and found["scheduler", "data"] == 2
 
 
-def test_it_sees_fewer_ops_than_there_are() -> None:
+def test_as_captured_it_is_what_looking_into_each_packet_gives() -> None:
     capture = golden_capture("g1-2.8.0")
-    table = packets_by_first_op(capture)
-    seen = sum(n for op, n in zip(table["op"], table["packets"], strict=True) if op == "compute-task")
-    assert 0 < seen < capture.messages.op_name.count("compute-task")
-    assert sum(table["packets"]) == sum(capture.table("packets")["data_packets"])
+    segments, naive = capture.segments, Counter[tuple[str, str]]()
+    for row in np.flatnonzero(segments.length).tolist():
+        said = bytes(capture.memory.read(int(segments.offset[row]), int(segments.captured[row])))
+        text = said.decode(errors="ignore")  # as the notebook did
+        op = next((name for name in NAMES if f"op{name}" in text), "data")
+        naive[capture.sources[segments.flow[row]], op] += 1
+    assert counted(packets_by_first_op(capture)) == naive
+    assert 0 < naive["scheduler", "compute-task"] < capture.messages.op_name.count("compute-task")
+
+
+@pytest.mark.parametrize(("captured", "cut"), [(SUPER, MTU), (MTU, SUPER), (500, MTU), (SUPER, 100)])
+def test_cut_anew_it_is_what_a_capture_of_such_segments_gives(
+    read: Callable[..., Capture], captured: int, cut: int
+) -> None:
+    recomputed = packets_by_first_op(read(batches(captured).packets), cut)
+    assert recomputed == packets_by_first_op(read(batches(cut).packets))
+
+
+def test_a_retransmission_is_a_packet_of_its_own(read: Callable[..., Capture]) -> None:
+    talk = batches(MTU)
+    talk.add(1, 24, g3(BATCH[1:]), seq=talk.isn[1] + 1 + talk.sent[1] - len(g3(BATCH[1:])))
+    assert counted(packets_by_first_op(read(talk.packets), SUPER))["scheduler", "compute-task"] == 3
+
+
+def test_what_the_snaplen_cut_off_is_not_found_but_counted(read: Callable[..., Capture]) -> None:
+    packets = [(time, data[:58], length) for time, data, length in batches(SUPER).packets]
+    whole = packets_by_first_op(read(batches(SUPER).packets), MTU)
+    cut = packets_by_first_op(read(packets), MTU)
+    assert set(cut["op"]) == {"data"} and sum(cut["packets"]) == sum(whole["packets"])
+
+
+def test_a_capture_without_payload_has_no_packets(read: Callable[..., Capture]) -> None:
+    table = packets_by_first_op(read(Talk().open().packets), MTU)
+    assert table == {"source": [], "destination": [], "op": [], "packets": []}
