@@ -7,7 +7,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from lab import driver, experiment, results
+from lab import completeness, driver, experiment, results
 from lab.ansible_lab import AnsibleLab
 from lab.errors import LabError
 from lab.experiment_cli import execute
@@ -50,6 +50,8 @@ def show(run: Path) -> None:
     if captures:
         size = sum(capture.stat().st_size for capture in captures) / 1e6
         print(f"\nWhat Dask said ({size:.1f} MB): dasklab wire {captures[0].parent}/capture*.pcap")
+        if lost := completeness.line(completeness.read(captures[0].parent)):
+            print(lost)
 
 
 def _begun(pointer: Path) -> driver.Run | None:

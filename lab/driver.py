@@ -18,7 +18,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Protocol
 
-from lab import results
+from lab import completeness, results
 from lab.errors import LabError
 from lab.experiment import Experiment
 from lab.trials import Trial, estimate_s, plan
@@ -131,6 +131,7 @@ def _attempt(directory: Path, trial: Trial, lab: Lab) -> None:
         "measuring_s": results.measuring_s(directory),
         "error": error,
     }
+    completeness.store(directory)
     results.write_json(directory / "attempt.json", attempt)
 
 

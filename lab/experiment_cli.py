@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from lab import compare as comparison
-from lab import driver, experiment
+from lab import completeness, driver, experiment
 from lab import results as stored
 from lab.ansible_lab import AnsibleLab
 from lab.errors import LabError
@@ -96,10 +96,12 @@ def execute(begun: driver.Run, lab: driver.Lab) -> None:
                 progress.update(task, description=trial.trial, until=until)
                 return
             progress.advance(task)
-            result = stored.read_result(begun.directory / trial.trial)
+            directory = begun.directory / trial.trial
+            result, lost = stored.read_result(directory), completeness.line(completeness.read(directory))
             progress.console.print(
                 f"[{COLOURS[state]}]{state:11}[/] {trial.trial} ({result.wall_s:.0f} s)"
-                + "".join(f"\n{'':12}{reason}" for reason in result.reasons),
+                + "".join(f"\n{'':12}{reason}" for reason in result.reasons)
+                + (f"\n{'':12}[bold red]{lost}[/]" if lost else ""),
                 highlight=False,
             )
 

@@ -1,0 +1,105 @@
+"""A capture is complete only if every counter and stream says so, and the reader hears it if not."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import FakeLab
+
+from lab import baseline, completeness, driver, results
+from lab.experiment_cli import execute
+from lab.trials import Trial
+
+GOLDEN = Path(__file__).parents[2] / "data" / "wire" / "g3-2026.8.0.pcap.gz"
+STREAMS = {"stream_seen": 1.0, "lost_by_capture_bytes": 0, "decoded": 1.0}
+TIERS = [{"received": 30}, {"received": 70}]
+REPORT: dict[str, Any] = {
+    "schema": 1,
+    "frames": 100,
+    "dropped_kernel": 0,
+    "dropped_interface": 0,
+    "softnet_dropped": 0,
+    "left_behind": 0,
+    "expired": False,
+    "nic_statistics": {"rx_packets": 103, "rx_bytes": 40000},
+    "tiers": TIERS,
+}
+
+
+def test_a_capture_that_lost_nothing_is_complete() -> None:
+    verdict = completeness.judge(REPORT, STREAMS, 9)
+    assert (verdict["verdict"], verdict["reasons"], verdict["received"]) == ("complete", [], 100)
+    assert completeness.line(verdict) == completeness.line({}) == ""
+
+
+LOSSES = [
+    ({"dropped_kernel": 3}, {}, "the kernel dropped 3 frames, tcpdump's buffer was full"),
+    ({"dropped_interface": 4}, {}, "the capture interface dropped 4 frames"),
+    ({"softnet_dropped": 5000}, {}, "the capturing machine's backlog dropped 5,000 frames"),
+    ({"left_behind": 6}, {}, "tcpdump left 6 received frames behind when it was stopped"),
+    ({"nic_statistics": {"rx_missed_errors": 7}}, {}, "the capture interface counted 7 rx_missed_errors"),
+    ({"expired": True}, {}, "tcpdump ended before the runs did"),
+    ({"frames": None, "left_behind": None}, {}, "tcpdump did not say what it captured"),
+    ({}, {"lost_by_capture_bytes": 1448}, "1,448 bytes were acknowledged but are not in the files"),
+]
+
+
+@pytest.mark.parametrize(("report", "streams", "reason"), LOSSES)
+def test_each_loss_is_told(report: dict[str, Any], streams: dict[str, Any], reason: str) -> None:
+    verdict = completeness.judge(REPORT | report, STREAMS | streams, 9)
+    assert (verdict["verdict"], verdict["reasons"]) == ("lost", [reason])
+    assert completeness.line(verdict) == f"The capture is incomplete: {reason}"
+
+
+def test_without_the_machines_word_what_was_left_behind_is_the_difference() -> None:
+    report = {key: value for key, value in REPORT.items() if key != "left_behind"}
+    assert completeness.judge(report | {"frames": 93, "dropped_kernel": 1}, STREAMS, 9)["left_behind"] == 6
+    assert completeness.judge(report | {"tiers": []}, STREAMS, 9)["left_behind"] is None
+
+
+def write(directory: Path, raw: bytes, **told: Any) -> Path:
+    (directory / "capture.pcap").write_bytes(raw)
+    (directory / "capture.json").write_text(json.dumps(REPORT | told))
+    return directory
+
+
+def test_it_is_judged_from_the_files_and_stored(tmp_path: Path) -> None:
+    completeness.store(tmp_path)
+    assert completeness.read(tmp_path) == {} and not list(tmp_path.iterdir())
+    whole = gzip.decompress(GOLDEN.read_bytes())
+    fresh = completeness.read(write(tmp_path, whole))
+    assert (fresh["verdict"], fresh["messages"], fresh["stream_seen"]) == ("complete", 133, 1.0)
+    completeness.store(tmp_path)
+    (tmp_path / "capture.pcap").unlink()
+    assert completeness.read(tmp_path) == fresh
+
+
+@pytest.mark.parametrize("raw", [b"", gzip.decompress(GOLDEN.read_bytes())[:100_003]])
+def test_a_broken_file_is_a_loss(tmp_path: Path, raw: bytes) -> None:
+    verdict = completeness.read(write(tmp_path, raw))
+    assert verdict["verdict"] == "lost" and "capture.pcap: " in verdict["reasons"][-1]
+
+
+def test_run_and_baseline_say_it_loudly(
+    measured: Callable[..., driver.Run], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The fake lab's captures have no files: nothing of what was said is there."""
+
+    def spoil(trial: Trial, files: dict[str, Any]) -> int:
+        files["capture.json"] = REPORT
+        return 0
+
+    run = measured(FakeLab(spoil=spoil))
+    first = run.directory / run.trials[0].trial
+    assert results.read_json(first / completeness.FILE)["reasons"] == ["its files are missing"]
+    (first / "result.json").unlink()
+    execute(driver.resume(run.directory), FakeLab(spoil=spoil))
+    assert "The capture is incomplete: its files are missing" in capsys.readouterr().err
+    write(first, b"")
+    baseline.show(run.directory)
+    assert "The capture is incomplete: its files are missing" in capsys.readouterr().out
