@@ -5,6 +5,7 @@ drew it.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from lab.wire.dialogues import dialogue_rows
@@ -18,28 +19,56 @@ if TYPE_CHECKING:
 FLAGS = ((2, "SYN"), (1, "FIN"), (4, "RST"), (8, "PSH"), (16, "ACK"))
 
 
-def exchange(capture: Capture, request: int) -> list[str]:
-    """The packets from a request to the ACK of its reply, one line each, and what they said."""
-    found, segments = capture.messages, capture.segments
-    flow, answer = int(found.flow[request]), int(found.answer[request])
-    rows = dialogue_rows(capture, request)
-    if not rows:
-        return []
+@dataclass(frozen=True)
+class Packet:
+    """One packet of an exchange: when since the first, whose, TCP's relative numbers, and its sizes."""
+
+    time_ms: float
+    source: str
+    destination: str
+    flags: str
+    seq: int
+    ack: int
+    payload_bytes: int
+    frame_bytes: int
+    received_twice: bool  # it carries a D-SACK
+
+
+def packets(capture: Capture, request: int) -> list[Packet]:
+    """The packets from a request to the ACK of its reply; ``request`` is a row of messages."""
+    segments, flow = capture.segments, int(capture.messages.flow[request])
     zero = {flow: _zero(capture, flow), flow ^ 1: _zero(capture, flow ^ 1)}
-    begin = int(segments.time_ns[rows[0]])
-    lines = []
+    rows = dialogue_rows(capture, request)
+    found = []
     for row in rows:
-        sender, length = int(segments.flow[row]), int(segments.length[row])
-        flags = int(segments.flags[row])
-        names = ",".join(name for bit, name in FLAGS if flags & bit)
-        seq = int(segments.seq[row]) - zero[sender] & 0xFFFFFFFF
-        ack = int(segments.ack[row]) - zero[sender ^ 1] & 0xFFFFFFFF
-        note = "  D-SACK: received twice" if flags & DSACK else ""
-        when = (int(segments.time_ns[row]) - begin) / 1e6
-        lines.append(
-            f"{when:+10.3f} ms  {capture.sources[sender]!s:>10} -> {capture.sources[sender ^ 1]!s:<10}  "
-            f"{names:<11} seq {seq:<8} ack {ack:<8} len {length:<6}{note}"
+        sender, flags = int(segments.flow[row]), int(segments.flags[row])
+        found.append(
+            Packet(
+                time_ms=int(segments.time_ns[row] - segments.time_ns[rows[0]]) / 1e6,
+                source=str(capture.sources[sender]),
+                destination=str(capture.sources[sender ^ 1]),
+                flags=",".join(name for bit, name in FLAGS if flags & bit),
+                seq=int(segments.seq[row]) - zero[sender] & 0xFFFFFFFF,
+                ack=int(segments.ack[row]) - zero[sender ^ 1] & 0xFFFFFFFF,
+                payload_bytes=int(segments.length[row]),
+                frame_bytes=int(segments.frame_bytes[row]),
+                received_twice=bool(flags & DSACK),
+            )
         )
+    return found
+
+
+def exchange(capture: Capture, request: int) -> list[str]:
+    """The packets of an exchange, one line each, and what they said."""
+    lines = [
+        f"{packet.time_ms:+10.3f} ms  {packet.source:>10} -> {packet.destination:<10}  "
+        f"{packet.flags:<11} seq {packet.seq:<8} ack {packet.ack:<8} len {packet.payload_bytes:<6}"
+        f"{'  D-SACK: received twice' if packet.received_twice else ''}"
+        for packet in packets(capture, request)
+    ]
+    if not lines:
+        return []
+    answer = int(capture.messages.answer[request])
     lines += ["", *_said(capture, request, "request")]
     return lines + (_said(capture, answer, "reply") if answer >= 0 else ["no reply in the capture"])
 
@@ -52,22 +81,34 @@ def _zero(capture: Capture, flow: int) -> int:
     return 0
 
 
-def _said(capture: Capture, message: int, title: str) -> list[str]:
-    size = int(capture.messages.size[message])
+def said(capture: Capture, message: int) -> dict[str, Any] | None:
+    """A message's decoded fields, dicts flattened with dots; None when its body is not in the capture."""
     try:
-        said = content(capture.messages, message, capture.dialogues)
+        return _flat(content(capture.messages, message, capture.dialogues))
     except (UndecodableError, KeyError):
+        return None
+
+
+def _said(capture: Capture, message: int, title: str) -> list[str]:
+    size, found = int(capture.messages.size[message]), said(capture, message)
+    if found is None:
         return [f"{title} ({size} bytes): its body is not in the capture"]
-    return [f"{title} ({size} bytes):", *(f"    {line}" for line in fields(said))]
+    return [
+        f"{title} ({size} bytes):",
+        *(f"    {path} = {shortened(value)}" for path, value in found.items()),
+    ]
 
 
-def fields(said: Any, path: str = "") -> list[str]:
-    """Decoded fields, one per line, dicts flattened with dots."""
-    if isinstance(said, Mapping) and said:
-        return [
-            line
-            for key, value in said.items()
-            for line in fields(value, f"{path}.{key}" if path else str(key))
-        ]
-    text = repr(said)
-    return [f"{path} = {text if len(text) <= 90 else text[:87] + '...'}"]
+def shortened(value: Any) -> str:
+    """A value on one line."""
+    text = repr(value)
+    return text if len(text) <= 90 else text[:87] + "..."
+
+
+def _flat(said: Any, path: str = "") -> dict[str, Any]:
+    if not isinstance(said, Mapping) or not said:
+        return {path: said}
+    flat: dict[str, Any] = {}
+    for key, value in said.items():
+        flat |= _flat(value, f"{path}.{key}" if path else str(key))
+    return flat

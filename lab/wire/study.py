@@ -38,7 +38,7 @@ _RANK = {name.encode(): rank for rank, name in enumerate(NAMES)}
 
 @dataclass(frozen=True)
 class _Line:
-    """Segments with payload end to end: their rows, their places (and the end), which of them begin a write."""
+    """Segments with payload end to end: their rows, their places (and the end), which begin a write."""
 
     row: Ints
     at: Ints
