@@ -14,9 +14,10 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 from matplotlib.figure import Figure
 
-from lab import compare, results
+from lab import compare, completeness, results
 from lab.measures import Answer, answer, interval, number
 from lab.report import captures, figures, words
+from lab.report.heard import Grid, Heard
 
 HERE = Path(__file__).parent
 STUDY = HERE.parent / "study_2019.json"
@@ -41,6 +42,7 @@ class Section:
     sentence: str
     answers: dict[str, Answer]
     pictures: list[Picture]
+    grids: list[Grid]
     verdicts: list[results.Result]
     identity: dict[str, Any]
     machines: dict[str, Any]
@@ -74,22 +76,23 @@ def _section(run: Path, study: dict[str, Any], output: Path) -> Section:
     pictures = [
         _answer_picture(one, frame, study, document, output) for one in found.values() if len(one.cells) > 1
     ]
-    heard = next(
-        filter(None, (captures.hear(trial, study["figures"]) for trial in results.finished(run))), None
-    )
-    if heard is not None:
-        for stem, (caption, figure) in heard.drawn.items():
-            pictures.append(_picture(caption, f"{document['name']}-{stem}", figure, output))
+    each = (captures.hear(trial, study["figures"]) for trial in results.finished(run))
+    heard = next(filter(None, each), Heard())
+    for stem, (caption, figure) in heard.drawn.items():
+        pictures.append(_picture(caption, f"{document['name']}-{stem}", figure, output))
     attempts = results.attempts(run)
     wall_s, measuring_s = (sum(attempt[key] for attempt in attempts) for key in ("wall_s", "measuring_s"))
-    sentences = [words.sentence(next(iter(found.values()), None)), *(heard.sentences if heard else [])]
+    first = next(iter(found.values()), None)
+    counted = first is not None and first.metric == "frames"  # how many frames there are answers nothing
+    sentences = [] if counted and heard.sentences else [words.sentence(first)]
     return Section(
         name=document["name"],
         run=run,
         document=document,
-        sentence=" ".join(sentences),
+        sentence=" ".join(sentences + heard.sentences),
         answers=found,
         pictures=pictures,
+        grids=heard.grids,
         verdicts=[results.read_result(directory) for directory in results.finished(run)],
         identity=compare.identity(run),
         machines=_machines(run),
@@ -113,10 +116,12 @@ def _picture(caption: str, stem: str, figure: Figure, output: Path) -> Picture:
 
 
 def _notes(run: Path) -> list[str]:
-    """What the reader must know of how links were impaired, from what was read back."""
+    """What the reader must know: of captures that lost frames, and of how links were impaired."""
     asked = {trial: results.read_trial(trial) for trial in results.finished(run)}
     configured = {trial: results.read_json(trial / "configured.json") for trial in asked}
-    notes = []
+    notes = [
+        f"{trial.name}: {lost}." for trial in asked if (lost := completeness.line(completeness.read(trial)))
+    ]
     methods = {c["rate_method"] for c in configured.values() if c.get("rate_method")}
     if any(nic.rate_mbit for trial in asked.values() for nic in trial.nics.values()) and methods:
         notes.append(f"What a capped guest sends was limited by: {', '.join(sorted(methods))}.")

@@ -68,19 +68,6 @@ def shares(ours: Mapping[str, float], theirs: Mapping[str, float], xlabel: str) 
         return _bars(values, theirs, xlabel, lambda value: f"{number(value)} %")
 
 
-def series(rates: Mapping[str, Mapping[int, float]]) -> Figure:
-    """Mbit/s over seconds, a line per node."""
-    with mpl.rc_context(STYLE):
-        figure, axes = _new(3.2)
-        end = max((second for node in rates.values() for second in node), default=0)
-        for colour, (node, sent) in zip(MORE * 3, sorted(rates.items()), strict=False):
-            axes.plot(range(end + 1), [sent.get(s, 0.0) for s in range(end + 1)], color=colour, label=node)
-        axes.set_xlabel("seconds since the capture began")
-        axes.set_ylabel("sent, Mbit/s")
-        _legend(axes)
-        return figure
-
-
 def _new(height: float) -> tuple[Figure, Axes]:
     figure = Figure(figsize=(7.2, height), layout="constrained")
     FigureCanvasAgg(figure)
@@ -106,7 +93,7 @@ def _lines(
     axes.set_xlabel(x.replace("_", ", "))
     axes.set_ylabel(f"{NAMES[answer.metric][0]}, times the baseline")
     axes.axhline(1, color="#666660", linewidth=0.8)
-    _legend(axes)
+    legend(axes)
     return figure
 
 
@@ -184,7 +171,7 @@ def _bars(
     axes.set_xlabel(xlabel)
     if theirs:
         handles = [Patch(color=OURS, label="here"), Patch(color=STUDY, label="2019 study")]
-        _legend(axes, handles=handles)
+        legend(axes, handles=handles)
     return figure
 
 
@@ -199,7 +186,8 @@ def _bar(
     axes.annotate(text(value.value), (end, at), (5, 0), textcoords="offset points", va="center", fontsize=9)
 
 
-def _legend(axes: Axes, **more: Any) -> None:
+def legend(axes: Axes, **more: Any) -> None:
+    """A legend above the axes, on one line."""
     axes.legend(frameon=False, loc="lower left", bbox_to_anchor=(0, 1), ncols=5, borderaxespad=0.2, **more)
 
 

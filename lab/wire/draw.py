@@ -84,7 +84,7 @@ def _zero(capture: Capture, flow: int) -> int:
 def said(capture: Capture, message: int) -> dict[str, Any] | None:
     """A message's decoded fields, dicts flattened with dots; None when its body is not in the capture."""
     try:
-        return _flat(content(capture.messages, message, capture.dialogues))
+        return flat(content(capture.messages, message, capture.dialogues))
     except (UndecodableError, KeyError):
         return None
 
@@ -105,10 +105,11 @@ def shortened(value: Any) -> str:
     return text if len(text) <= 90 else text[:87] + "..."
 
 
-def _flat(said: Any, path: str = "") -> dict[str, Any]:
+def flat(said: Any, path: str = "") -> dict[str, Any]:
+    """Fields by path: ``{"a": {"b": 1}}`` gives ``{"a.b": 1}``."""
     if not isinstance(said, Mapping) or not said:
         return {path: said}
-    flat: dict[str, Any] = {}
+    found: dict[str, Any] = {}
     for key, value in said.items():
-        flat |= _flat(value, f"{path}.{key}" if path else str(key))
-    return flat
+        found |= flat(value, f"{path}.{key}" if path else str(key))
+    return found

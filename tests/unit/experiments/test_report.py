@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gzip
 import json
 import re
@@ -15,7 +16,8 @@ from conftest import FakeLab
 
 from lab import driver, experiment, report, results
 from lab.measures import Interval, answer, number
-from lab.report import words
+from lab.report import counting, words
+from lab.report.heard import open_recording
 from lab.trials import Trial
 
 STUDY = json.loads(report.STUDY.read_text())
@@ -151,21 +153,92 @@ def test_figure_shows_the_study_as_ratios(measured: Callable[..., driver.Run]) -
 CAPTURE = Path(__file__).parents[2] / "data" / "wire" / "g3-2026.8.0.pcap.gz"
 
 
+def record(directory: Path, workload: str = "array_study", frames: int = 300) -> Path:
+    """Put a capture of a real cluster into a trial's directory."""
+    (directory / "capture.pcap").write_bytes(gzip.decompress(CAPTURE.read_bytes()))
+    told = {"schema": 1, "frames": frames, "dropped_kernel": 0, "dropped_interface": 0, "left_behind": 0}
+    timings = {"workload": workload, "samples": []}
+    (directory / "capture.json").write_text(json.dumps(told | {"timings": timings}))
+    return directory
+
+
 def test_a_capture_is_told_in_sentences_and_figures(tmp_path: Path) -> None:
-    (tmp_path / "capture.pcap").write_bytes(gzip.decompress(CAPTURE.read_bytes()))
-    (tmp_path / "capture.json").write_text(
-        '{"schema": 1, "frames": 300, "dropped_kernel": 0, "dropped_interface": 0}'
-    )
-    heard = report.captures.hear(tmp_path, STUDY["figures"])
+    heard = report.captures.hear(record(tmp_path), STUDY["figures"])
     assert heard is not None
     # 63,725 + 63,662 of the bytes between workers and scheduler, as `dasklab wire matrix` says
     assert heard.sentences == [
         "Workers sent each other 0.127 MB, 51.3 % of the cluster's bytes (the study: 99.7 %).",
-        "Of the scheduler's 101 ops 46.5 % are free-keys.",
-        "The capture lost 0 of 300 frames.",
+        "Counted the study's way 25.0 % of the scheduler's packets are compute-task (the study: 47.9 %);"
+        " of what it says, each op in a batch counted, 27.7 % are.",
+        "That way add-keys would be 2 instead of 19, 0.105 times the truth.",
+        "Its “data” depends on offload: the same bytes between workers are 28 packets as captured,"
+        " 102 if cut for the wire, 3.64 times as many as if joined.",
     ]
-    assert set(heard.drawn) == {"traffic", "series", "ops"}
+    figures = {"traffic", "series", "ops", "composition", "counting", "heartbeat", "intervals"}
+    assert set(heard.drawn) == figures
+    for _, figure in heard.drawn.values():
+        figure.draw_without_rendering()
     assert report.captures.hear(tmp_path / "nowhere", STUDY["figures"]) is None
+
+
+def test_the_studys_error_is_a_factor_by_op(tmp_path: Path) -> None:
+    recording = open_recording(record(tmp_path))
+    assert recording is not None
+    found = counting.count(recording)
+    key = ("scheduler", "compute-task")
+    sent = sum(row["op"] == "compute-task" for row in recording.rows("ops"))
+    assert (
+        found.true[key] == sent
+        and found.factor(key, "as captured") == found.packets["as captured"][key] / sent
+    )
+    rows = {row[0]: row[1:] for row in counting.tell(recording, STUDY["figures"]["fig20"]).grids[0].rows}
+    assert rows["workers to scheduler: add-keys"][:2] == ["19", "2 (\u00d70.105)"]
+
+
+def test_an_idle_cluster_answers_with_its_heartbeats(tmp_path: Path) -> None:
+    heard = report.captures.hear(record(tmp_path, "idle"), STUDY["figures"])
+    assert heard is not None and set(heard.drawn) == {"idle", "heartbeat", "intervals"}
+    assert heard.sentences[0].startswith(
+        "When nobody asks for anything, each worker sends the scheduler a heartbeat every 500 ms"
+        " (nine in ten within 497 to 501): 607 bytes, answered by 77;"
+    )
+    assert heard.sentences[1] == (
+        "The scheduler asks for 500 ms; the study printed 1,022 ms for that field, wrongly:"
+        " its bytes say 500."
+    )
+    fields = {row[0]: row[1:] for row in heard.grids[-1].rows}
+    assert fields["reply: heartbeat-interval"] == ["0.5", "0.5"]
+    assert fields["request: metrics.bandwidth.total"] == ["100000000", "263611757.62409046"]
+
+
+def test_only_what_was_said_during_the_runs_is_idle(tmp_path: Path) -> None:
+    whole = open_recording(record(tmp_path, "idle"))
+    assert whole is not None
+    middle_s = sum(whole.window_ns) / 2e9
+    part = dataclasses.replace(whole, runs=[(middle_s, middle_s + 60)])
+    counts = [int(each.during(each.capture.messages.time_ns).sum()) for each in (whole, part)]
+    assert 0 < counts[1] < counts[0] == 133
+
+
+def test_the_page_has_the_capture_and_warns_of_lost_frames(tmp_path: Path) -> None:
+    name, content = experiment.load("idle_capture", quick=True)
+    run = driver.start(tmp_path, name, content, quick=True)
+
+    class Capturing(FakeLab):
+        def run_trial(self, directory: Path) -> int:
+            status = super().run_trial(directory)
+            told = json.loads((record(directory, "idle") / "capture.json").read_text())
+            (directory / "capture.json").write_text(json.dumps(told | {"left_behind": 6}))
+            return status
+
+    driver.execute(run, Capturing(), lambda trial, state: None)
+    page = report.write([run.directory], tmp_path / "report").read_text()
+    assert "The capture is incomplete: tcpdump left 6 received frames behind when it was stopped." in page
+    assert '<p class="answer">When nobody asks for anything' in page
+    assert "What a heartbeat says, field by field" in page
+    assert "| request: op | 'heartbeat_worker' |" in (tmp_path / "report" / "report.md").read_text()
+    stems = {path.stem for path in (tmp_path / "report").glob("*.svg")}
+    assert stems == {"idle_capture-idle", "idle_capture-heartbeat", "idle_capture-intervals"}
 
 
 LEVELS = {
