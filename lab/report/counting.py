@@ -20,7 +20,8 @@ from lab.wire.study import NAMES, OTHERS, packets_by_first_op
 
 CUT_BYTES = 1448  # TCP payload of a full Ethernet frame, with timestamps
 JOINED_BYTES = 45 * CUT_BYTES  # the most that offload joins to one super-packet
-SIZES = {"as captured": None, f"cut at {CUT_BYTES:,} bytes": CUT_BYTES, "joined up to 65,160": JOINED_BYTES}
+CAPTURED = "as captured"
+SIZES = {CAPTURED: None, f"cut at {CUT_BYTES:,} bytes": CUT_BYTES, "joined up to 65,160": JOINED_BYTES}
 RENAMED = {"free-keys": "delete-data"}  # the study's name for it
 TASK = "compute-task"
 FEWEST_OPS = 10  # a factor over fewer says nothing
@@ -58,13 +59,14 @@ def tell(recording: Recording, study: Mapping[str, Any]) -> Heard:
     keys = found.keys()
     if not keys:
         return Heard()
-    compositions = _compositions(recording, study)
+    compositions = _compositions(recording, found, study)
     drawn = {
         "composition": (
             "What each node sends, in % of its packets (study's method: packets with payload by the first of"
             " nine op names) or of its ops and op-less messages (decoded). The names are those of 2019:"
-            " today's free-keys was delete-data then, so the method finds none. Frames between workers were"
-            " cut short, but the one op said there, get_data, is in their first bytes.",
+            " today's free-keys was delete-data then, so the method finds none; add-keys the notebook found,"
+            " but lost to a mistake in its code. Frames between workers were cut short, but the one op said"
+            " there, get_data, is in their first bytes.",
             wire_figures.compositions(compositions),
         ),
         "counting": (
@@ -105,13 +107,15 @@ def _way(source: str, destination: str) -> str:
     return WAYS.get((group(source), group(destination)), "")
 
 
-def _compositions(recording: Recording, study: Mapping[str, Any]) -> dict[str, dict[str, dict[str, float]]]:
+def _compositions(
+    recording: Recording, found: Counts, study: Mapping[str, Any]
+) -> dict[str, dict[str, dict[str, float]]]:
     """Sender -> who counted how -> op -> share in %."""
     theirs: dict[str, Counter[str]] = {"scheduler": Counter(), "workers": Counter()}
     for point in study["points"]:
         theirs[group(point["source"])][point["op"]] += point["packets"]
     method: dict[str, Counter[str]] = {sender: Counter() for sender in theirs}
-    for (way, op), packets in _packets(recording, None).items():
+    for (way, op), packets in found.packets[CAPTURED].items():
         method[_sender(way)][op] += packets
     decoded: dict[str, Counter[str]] = {sender: Counter() for sender in theirs}
     for row in recording.rows("composition"):
@@ -159,10 +163,10 @@ def _sentences(found: Counts, keys: list[Key]) -> list[str]:
     ops = [key for key in keys if key[1] != OTHERS]
     sentences = []
     if ops:
-        worst = min(ops, key=lambda key: found.factor(key, "as captured"))
+        worst = min(ops, key=lambda key: found.factor(key, CAPTURED))
         sentences.append(
-            f"That way {worst[1]} would be {found.packets['as captured'][worst]:,} instead of"
-            f" {found.true[worst]:,}, {number(found.factor(worst, 'as captured'))} times the truth."
+            f"That way {worst[1]} would be {found.packets[CAPTURED][worst]:,} instead of"
+            f" {found.true[worst]:,}, {number(found.factor(worst, CAPTURED))} times the truth."
         )
     data = ("worker to worker", OTHERS)
     captured, cut, joined = (found.packets[size][data] for size in SIZES)

@@ -60,7 +60,7 @@ class Recording:
         return (self.window_ns[1] - self.window_ns[0]) / 1e9
 
     def during(self, times_ns: Any) -> np.ndarray[Any, np.dtype[np.bool_]]:
-        """Which times lie in the window."""
+        """Does a time, or which of many, lie in the window?"""
         times = np.asarray(times_ns, np.int64)
         return (times >= self.window_ns[0]) & (times < self.window_ns[1])
 

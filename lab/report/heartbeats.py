@@ -23,7 +23,7 @@ Said = Counter[tuple[str, str]]  # (sender, op)
 def tell(recording: Recording, study: Mapping[str, Any]) -> Heard:
     """The dialogue beside the study's, its intervals by worker and, of an idle cluster, all that is said."""
     rows = recording.rows("heartbeats")
-    beats = [row for row in rows if recording.during([row["time_ns"]])[0]]
+    beats = [row for row in rows if recording.during(row["time_ns"])]
     request = _exemplary(recording)
     if request is None:
         return Heard()
@@ -110,7 +110,7 @@ def _answer(
     recording: Recording, beats: Rows, intervals: dict[str, list[float]], study: Mapping[str, Any]
 ) -> Heard:
     """All that an idle cluster says."""
-    messages = [row for row in recording.rows("messages") if recording.during([row["time_ns"]])[0]]
+    messages = [row for row in recording.rows("messages") if recording.during(row["time_ns"])]
     number_of: Said = Counter()
     bytes_of: Said = Counter()
     for row in messages:

@@ -1,7 +1,8 @@
 """What the 2019 study's own method would have counted: packets by the first op name found in them.
 
 Its notebook looked, packet by packet, for the letters ``op`` followed by one of nine names in a fixed order,
-took the first that matched, and called all other packets with payload "data". Beside ``composition`` this
+took the first that matched, and called all other packets with payload "data" (add-keys it found, but a
+swallowed error kept it from counting them; here they are counted). Beside ``composition`` this
 shows the method's error: batches count once, split messages not at all, and the result changes with offloads.
 
 All segments with payload are laid end to end on one line, flow by flow. Names are places on that line and

@@ -20,6 +20,7 @@ from lab.wire.frames import UndecodableError, unpack
 from lab.wire.framing import Generation, decompress, generation_of, lz4_block, recognise
 from tests.unit.wire.build import ACK, HELLO, PSH, Talk, g1, g3
 
+STUDY = Path(__file__).parents[3] / "lab" / "study_2019.json"
 Read = Callable[..., Capture]
 STUDY_REQUEST = bytes.fromhex(
     "02000000000000000000000000000000ff0000000000000085a26f70b06865617274626561745f776f726b6572a761646472657373b97463703a2f2f"
@@ -47,13 +48,17 @@ def test_the_heartbeat_that_the_study_recorded_in_2019(read: Read) -> None:
     assert capture.table("matrix")["source"] == ["scheduler", "worker-1"]
 
 
-def test_the_recorded_bytes_are_those_of_the_reference() -> None:
-    reference = Path(__file__).parents[4] / "shared" / "reference" / "study_2019.json"
-    if not reference.exists():
-        pytest.skip("the study's digitised figures are not beside this checkout")
-    frames = json.loads(reference.read_text())["heartbeat_frames"]
-    assert STUDY_REQUEST.hex() == frames["frame250_payload_hex"]
-    assert STUDY_REPLY.hex() == frames["frame254_payload_hex"]
+def test_the_studys_bytes_say_what_its_figures_are_said_to_say() -> None:
+    theirs = json.loads(STUDY.read_text())["figures"]["fig4"]
+    for raw, name in ((STUDY_REQUEST, "request"), (STUDY_REPLY, "reply")):
+        assert msgpack.unpackb(raw[24:]) == theirs[name]
+    assert STUDY_REPLY[-8:] == struct.pack(">d", 0.5) and int.from_bytes(STUDY_REPLY[-8:]) >> 52 == 1022
+    assert [point["payload_bytes"] for point in theirs["points"]] == [
+        len(STUDY_REQUEST),
+        0,
+        len(STUDY_REPLY),
+        0,
+    ]
 
 
 def test_messages_of_each_form_are_framed(read: Read) -> None:
