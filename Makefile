@@ -12,7 +12,7 @@ BIN := .venv/bin
 TOOLS := qemu-system-x86_64:qemu-system-x86 qemu-img:qemu-utils mmdebstrap:mmdebstrap mke2fs:e2fsprogs \
 	ip:iproute2 xorriso:xorriso nc:netcat-openbsd ssh:openssh-client \
 	newuidmap:uidmap unshare:util-linux
-TEST_TOOLS := tcpdump:tcpdump tshark:tshark chromium:chromium ping:iputils-ping ethtool:ethtool iperf3:iperf3
+TEST_TOOLS := busybox:busybox tcpdump:tcpdump tshark:tshark chromium:chromium ping:iputils-ping ethtool:ethtool iperf3:iperf3
 
 .PHONY: help
 help: ## list what can be made

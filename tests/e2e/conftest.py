@@ -125,6 +125,6 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
     for child in bench.started:
         if child.poll() is None:
             os.killpg(child.pid, signal.SIGKILL)
-        child.communicate()
+            child.communicate()
     if (bench.folder / "state" / "endpoint.json").exists():
         bench.good("dasklab", "destroy", "--yes")
