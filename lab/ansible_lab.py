@@ -6,7 +6,7 @@ import os
 import signal
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,7 +22,8 @@ class AnsibleLab:
 
     def run_trial(self, directory: Path) -> int:
         """Run ``directory/trial.json``; the playbook leaves the trial's files beside it."""
-        _end_leftover(directory)
+        if _end_leftover(directory):
+            self.clean()
         with _log_to(directory / "ansible.log"):
             asked = {"trial_directory": str(directory.resolve())}
             status = playbook.run("trial.yml", self.inventory, asked, quiet=True)
@@ -41,21 +42,22 @@ def _first_error(log: Path) -> str | None:
     return next((line for line in lines if line.startswith(("[ERROR]", "FAILED"))), None)
 
 
-def _end_leftover(directory: Path, patience_s: float = 120) -> None:
-    """End the playbook of a driver that was killed in this very trial; it clears the lab on its way out."""
-    mine = str(directory.resolve()).encode()
+def _end_leftover(directory: Path, patience_s: float = 10) -> bool:
+    """End the playbook that a killed driver left running in this trial's run; tells whether there was one."""
+    mine = str(directory.resolve().parent).encode()
     every = Path("/proc").glob("[0-9]*/cmdline")
     left = [path for path in every if mine in (words := _read(path)) and b"ansible-playbook" in words]
-    for path in left:
-        os.kill(int(path.parent.name), signal.SIGINT)
-    until = time.monotonic() + patience_s
-    while any(mine in _read(path) for path in left):
-        if time.monotonic() > until:
-            raise LabError(f"an earlier playbook of {directory} does not end", "see ps -ef, and end it")
-        time.sleep(0.5)
+    for signum in (signal.SIGTERM, signal.SIGKILL):
+        for path in (path for path in left if mine in _read(path)):
+            with suppress(ProcessLookupError):  # it leads a group of its own, with all that it started
+                os.killpg(os.getpgid(int(path.parent.name)), signum)
+        until = time.monotonic() + patience_s
+        while any(mine in _read(path) for path in left) and time.monotonic() < until:
+            time.sleep(0.1)
     for path in directory.iterdir() if left else ():
         if path.name != "trial.json":
             path.unlink()
+    return bool(left)
 
 
 def _read(path: Path) -> bytes:
