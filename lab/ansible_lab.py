@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import time
@@ -34,6 +35,25 @@ class AnsibleLab:
     def clean(self) -> None:
         """Clear impairments, captures and the cluster on all machines."""
         playbook.run("trial.yml", self.inventory, options=["--tags", "clean"], quiet=True)
+
+
+@contextmanager
+def alone(inventory: Path) -> Iterator[None]:
+    """Keep other drivers away from an inventory's lab: they would undo each other's links.
+
+    Raises:
+        LabError: another driver is at work there.
+    """
+    handle = os.open(inventory, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            busy = f"another run is at work on the lab of {inventory}"
+            raise LabError(busy, "wait for it, or end it by Ctrl-C") from None
+        yield
+    finally:
+        os.close(handle)
 
 
 def _first_error(log: Path) -> str | None:

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 from lab import completeness, driver, experiment, results
-from lab.ansible_lab import AnsibleLab
+from lab.ansible_lab import AnsibleLab, alone
 from lab.errors import LabError
 from lab.experiment_cli import execute
 from lab.inventory import Inventory
@@ -31,7 +31,8 @@ def ensure(inventory: Inventory, root: Path) -> tuple[Path, bool]:
         pointer.write_text(f"{run.directory.resolve()}\n")
     fresh = bool(run.pending())
     if fresh:
-        execute(run, AnsibleLab(inventory.path))
+        with alone(inventory.path):
+            execute(run, AnsibleLab(inventory.path))
     _refuse_failed(run.directory)
     return run.directory, fresh
 

@@ -15,7 +15,7 @@ from rich.text import Text
 from lab import compare as comparison
 from lab import completeness, driver, experiment
 from lab import results as stored
-from lab.ansible_lab import AnsibleLab
+from lab.ansible_lab import AnsibleLab, alone
 from lab.errors import LabError
 from lab.measures import answer, interval, number
 from lab.options import inventory_option, results_option
@@ -58,15 +58,17 @@ def run(
         return
     if (Path(what) / "experiment.json").exists():
         begun = driver.resume(Path(what))
-        execute(begun, AnsibleLab(inventory))
+        with alone(inventory):
+            execute(begun, AnsibleLab(inventory))
         conclude(begun)
         return
     name, content = experiment.load(what, quick)
     if dry_run:
         _print_plan(content, plan(name, content, seed, only))
         return
-    begun = driver.start(root, name, content, quick=quick, seed=seed, only=only)
-    execute(begun, AnsibleLab(inventory))
+    with alone(inventory):
+        begun = driver.start(root, name, content, quick=quick, seed=seed, only=only)
+        execute(begun, AnsibleLab(inventory))
     conclude(begun)
 
 

@@ -7,8 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
-from lab import ansible_lab, playbook
+from lab import ansible_lab, experiment_cli, playbook
 from lab.errors import LabError
 
 
@@ -56,3 +57,16 @@ def test_what_ansible_says_is_the_reason(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(playbook, "run", lambda *args, **options: 4)
     with pytest.raises(LabError, match=r"^\[ERROR\]: YAML parsing failed: colons$"):
         ansible_lab.AnsibleLab(tmp_path).run_trial(tmp_path)
+
+
+def test_two_drivers_do_not_share_a_lab(tmp_path: Path) -> None:
+    inventory = tmp_path / "hosts.yml"
+    inventory.write_text("all: {}\n")
+    asked = ["delay_worker", "--quick", "-i", str(inventory), "--results", str(tmp_path / "results")]
+    with ansible_lab.alone(inventory):
+        refused = CliRunner().invoke(experiment_cli.run, asked)
+    assert isinstance(refused.exception, LabError)
+    assert f"another run is at work on the lab of {inventory}" in str(refused.exception)
+    assert not (tmp_path / "results").exists()
+    with ansible_lab.alone(inventory):
+        pass
