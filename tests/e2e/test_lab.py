@@ -84,6 +84,8 @@ def test_up_completes_what_was_begun_and_measures_a_baseline(bench: Bench) -> No
     captures = list((bench.folder / "results").rglob("capture.pcap"))
     assert captures
     assert captures[0].stat().st_size > 10_000
+    capture = json.loads(captures[0].with_name("completeness.json").read_text())
+    assert (capture["verdict"], capture["left_behind"], capture["stream_seen"]) == ("complete", 0, 1), capture
 
 
 def test_the_second_run_changes_nothing(bench: Bench) -> None:
