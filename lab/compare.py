@@ -74,7 +74,7 @@ def compare(old: Path, new: Path, anyway: bool = False) -> list[Change]:
 
 
 def _valid(frame: pd.DataFrame) -> pd.DataFrame:
-    return frame[frame.status.eq("ok") & ~frame.warmup & ~frame.null]
+    return frame[frame.status.eq("ok") & ~frame.warmup & ~frame.null & frame.tested]
 
 
 def _change(old: pd.DataFrame, new: pd.DataFrame, metric: str, cell: str) -> Change:

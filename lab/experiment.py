@@ -190,7 +190,7 @@ def names() -> list[str]:
 
 # Columns of the table of results: no factor may be called like one.
 RESERVED = {"experiment", "run", "trial", "cell", "block", "baseline", "null", "status", "metric", "value"}
-RESERVED |= {"sample", "warmup", "phase", "src", "dst", "start"}
+RESERVED |= {"sample", "warmup", "phase", "src", "dst", "start", "tested"}
 
 
 def check(raw: dict[str, Any], where: str) -> Experiment:

@@ -97,8 +97,11 @@ class Answer:
 
 
 def answer(frame: pd.DataFrame, metric: str, factors: Sequence[str]) -> Answer | None:
-    """Every cell of ``metric`` in ``frame`` (valid trials, warm-ups left out); None without a baseline."""
-    valid = frame[(frame.metric == metric) & ~frame.warmup & frame.status.eq("ok")]
+    """Every cell of ``metric`` in ``frame``; None without a baseline.
+
+    Only valid trials count, without warm-ups and without probes of links that no trial changes.
+    """
+    valid = frame[(frame.metric == metric) & ~frame.warmup & frame.status.eq("ok") & frame.tested]
     base = valid[valid.baseline]
     if base.empty:
         return None

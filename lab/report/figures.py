@@ -117,7 +117,8 @@ def _dots(
     axes: Axes, frame: pd.DataFrame, answer: Answer, cells: Sequence[Cell], x: str, colour: str, base: float
 ) -> None:
     """The raw samples, faint, behind the medians."""
-    mine = frame[(frame.metric == answer.metric) & ~frame.warmup & frame.status.eq("ok") & ~frame.null]
+    shown = ~frame.warmup & frame.status.eq("ok") & ~frame.null & frame.tested
+    mine = frame[(frame.metric == answer.metric) & shown]
     for cell in cells:
         values = mine.value[mine.cell == cell.name] / base
         axes.plot(

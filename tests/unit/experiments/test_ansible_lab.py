@@ -31,7 +31,7 @@ def test_leftover_playbook_is_ended_and_its_files_go(tmp_path: Path, monkeypatch
         started = []
 
         def run(book: str, inventory: Path, extra: dict | None = None, **options: object) -> int:
-            started.append((book, options.get("options", []), left.poll()))
+            started.append((book, options.get("options", []), left.wait(5)))
             return 0
 
         monkeypatch.setattr(playbook, "run", run)

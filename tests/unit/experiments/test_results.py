@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -206,6 +207,23 @@ def test_loss_as_drop_events_and_as_segments(tmp_path: Path) -> None:
         results.write_json(tmp_path / name, document)
     found = {sample["metric"]: sample["value"] for sample in results.samples(tmp_path)}
     assert found == {"drop_events": 7, "resent_pct": 5.0}
+
+
+def test_probes_of_links_that_no_trial_changes_leave_the_statistics(
+    measured: Callable[..., driver.Run],
+) -> None:
+    """The median over touched and untouched links would be that of neither."""
+    run = measured(FakeLab(sloped))
+    for path in run.directory.glob("*/delivered.json"):
+        delivered = json.loads(path.read_text())
+        other = {"src": "worker-2", "dst": "worker-3", "samples_ms": [0.1]}
+        delivered["rtt"].append(delivered["rtt"][0] | other)
+        path.write_text(json.dumps(delivered))
+    frame = results.load(run.directory)
+    untouched = frame[(frame.src == "worker-2") & (frame.metric == "rtt_ms")]
+    assert len(untouched) and not untouched.tested.any()
+    found = answer(frame, "rtt_ms", ["delay_ms"])
+    assert found is not None and found.cells[0].lowest > 0.1
 
 
 def test_slope_and_verdicts(measured: Callable[..., driver.Run]) -> None:
