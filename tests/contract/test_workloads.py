@@ -14,7 +14,7 @@ import dask
 import pytest
 from distributed import LocalCluster
 
-WORKLOADS = Path(__file__).parents[3] / "lab" / "workloads"
+WORKLOADS = Path(__file__).parents[2] / "lab" / "workloads"
 SMALL = {
     "idle": {"seconds": 0.01},
     "array_study": {"size": 200, "chunk": 100},
