@@ -125,6 +125,8 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
     for child in bench.started:
         if child.poll() is None:
             os.killpg(child.pid, signal.SIGKILL)
-            child.communicate()
+        child.wait()
+        if child.stdout:
+            child.stdout.close()
     if (bench.folder / "state" / "endpoint.json").exists():
         bench.good("dasklab", "destroy", "--yes")
