@@ -44,8 +44,8 @@ WHOLE_BYTES = 262_144  # tcpdump's own maximum, more than any super-frame
 READY_S = 30  # for tcpdump to listen; an emulated machine needs a few
 # tcpdump gets frames from the kernel in blocks, a second late or, when busy, later; a stop before loses them.
 SETTLE_S = 20
-COUNTED = ("frames", "dropped_kernel", "dropped_interface", "left_behind")
 ASK_S = 0.2  # between two questions to tcpdump, and for it to answer one
+COUNTED = ("frames", "dropped_kernel", "dropped_interface", "left_behind")
 
 
 def tiers(scheduler, snaplen_bytes):
@@ -66,9 +66,14 @@ def tiers(scheduler, snaplen_bytes):
     ]
 
 
+def log_of(tier):
+    """Return where a tier's tcpdump says what it has to say (pure)."""
+    return DIRECTORY / f"{tier['name']}.log"
+
+
 def command(tier, device, asked):
     """Return the command that starts a tier's tcpdump as a unit with a time-to-live (pure)."""
-    file, log = DIRECTORY / tier["file"], DIRECTORY / f"{tier['name']}.log"
+    file, log = DIRECTORY / tier["file"], log_of(tier)
     properties = [
         f"RuntimeMaxSec={asked['ttl_s']}",
         "Nice=-15",  # before the workload: what is not written in time is lost
@@ -147,7 +152,7 @@ def start(asked):
 
 def listen(tier):
     """Wait until a tier's tcpdump says that it listens."""
-    log, until = DIRECTORY / f"{tier['name']}.log", time.monotonic() + READY_S
+    log, until = log_of(tier), time.monotonic() + READY_S
     while "listening on" not in read(log):
         if time.monotonic() > until:
             raise HostError(f"tcpdump does not listen after {READY_S} s: {read(log).strip()}")
@@ -162,7 +167,7 @@ def settle(wanted):
             asked = ["systemctl", "kill", "--signal=USR1", UNIT.format(**tier)]
             subprocess.run(asked, capture_output=True, check=False)
             time.sleep(ASK_S)
-            if left_behind(counters(read(DIRECTORY / f"{tier['name']}.log"))) == 0:
+            if left_behind(counters(read(log_of(tier)))) == 0:
                 break
 
 
@@ -195,7 +200,7 @@ def report(state, after, promiscuity, expired):
     before = state["before"]
     parts = []
     for tier in state["tiers"]:
-        numbers = counters(read(DIRECTORY / f"{tier['name']}.log"))
+        numbers = counters(read(log_of(tier)))
         size = (DIRECTORY / tier["file"]).stat().st_size
         parts.append({**tier, **numbers, "left_behind": left_behind(numbers), "bytes": size})
     nic = {key: after["statistics"][key] - value for key, value in before["statistics"].items()}
