@@ -22,6 +22,7 @@ from lab.options import inventory_option, results_option
 if TYPE_CHECKING:
     from lab.doctor import Finding
 
+UNREACHABLE = 4  # exit code of ansible-playbook when a machine does not answer
 ELSEWHERE = {
     "run": ("lab.experiment_cli:run", "Run an experiment: its trials, in shuffled order, resumable."),
     "results": ("lab.experiment_cli:results", "List, show and compare runs."),
@@ -210,5 +211,7 @@ def _command(lab: Inventory, name: str) -> None:
 
 
 def _finish(code: int) -> None:
+    if code == UNREACHABLE:
+        raise LabError("machines named above do not answer", "dasklab up creates those that are missing")
     if code:
         sys.exit(code)

@@ -59,8 +59,8 @@ def line(verdict: Mapping[str, Any]) -> str:
 def judge(report: Mapping[str, Any], streams: Mapping[str, Any], messages: int) -> Document:
     """The verdict, from capture.json and from what ``lab.wire`` says of the streams' completeness."""
     numbers = {key: report.get(key) for key in ("frames", "dropped_kernel", "dropped_interface")}
-    numbers |= {"softnet_dropped": report.get("softnet_dropped"), "received": _received(report)}
-    numbers["left_behind"] = _left_behind(report, numbers)
+    numbers |= {key: report.get(key) for key in ("softnet_dropped", "left_behind")}
+    numbers["received"] = _received(report)
     numbers |= {"stream_seen": streams.get("stream_seen"), "lost_bytes": streams.get("lost_by_capture_bytes")}
     numbers |= {"messages": messages, "decoded": streams.get("decoded")}
     reasons = list(_reasons(report, numbers))
@@ -89,17 +89,6 @@ def _with(verdict: Document, reasons: list[str]) -> Document:
 def _received(report: Mapping[str, Any]) -> int | None:
     counts = [tier.get("received") for tier in report.get("tiers", [])]
     return None if None in counts or not counts else sum(counts)
-
-
-def _left_behind(report: Mapping[str, Any], numbers: Mapping[str, int | None]) -> int | None:
-    """As the capturing machine says; else what the kernel received (drops are among that) minus the rest."""
-    if "left_behind" in report:
-        told: int | None = report["left_behind"]
-        return told
-    received, frames, dropped = (numbers[key] for key in ("received", "frames", "dropped_kernel"))
-    if received is None or frames is None or dropped is None:
-        return None
-    return max(0, received - frames - dropped)
 
 
 def _reasons(report: Mapping[str, Any], numbers: Mapping[str, Any]) -> Iterator[str]:

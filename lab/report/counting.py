@@ -16,7 +16,7 @@ from typing import Any
 from lab.measures import number
 from lab.report import wire_figures
 from lab.report.heard import Grid, Heard, Recording, group
-from lab.wire.study import NAMES, OTHERS, packets_by_first_op
+from lab.wire.study import NAMES, OTHERS, Names, find_names, packets_by_first_op
 
 CUT_BYTES = 1448  # TCP payload of a full Ethernet frame, with timestamps
 JOINED_BYTES = 45 * CUT_BYTES  # the most that offload joins to one super-packet
@@ -89,12 +89,13 @@ def count(recording: Recording) -> Counts:
     for row in recording.rows("messages"):
         if not set(row["op"].split("+")) & set(NAMES) and (way := _way(row["source"], row["destination"])):
             true[way, OTHERS] += 1
-    packets = {name: _packets(recording, size) for name, size in SIZES.items()}
+    names = find_names(recording.capture)
+    packets = {label: _packets(names, size) for label, size in SIZES.items()}
     return Counts(true, packets)
 
 
-def _packets(recording: Recording, segment_bytes: int | None) -> Counter[Key]:
-    table = packets_by_first_op(recording.capture, segment_bytes)
+def _packets(names: Names, segment_bytes: int | None) -> Counter[Key]:
+    table = packets_by_first_op(names, segment_bytes)
     found: Counter[Key] = Counter()
     for source, destination, op, packets in zip(*table.values(), strict=True):
         if way := _way(source, destination):

@@ -5,18 +5,19 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
 from lab.wire import pcap, pcapng
+from lab.wire.columns import Columns
 from lab.wire.comm import Framed, simple_messages, walk
 from lab.wire.connections import Connections, split_reused
 from lab.wire.errors import WireError
 from lab.wire.framing import Generation, generation_of, recognise
-from lab.wire.link import ACK, SYN, Segments, Tally, concatenate, segments
+from lab.wire.link import ACK, SYN, Segments, Tally, segments
 from lab.wire.lockstep import Ints
 from lab.wire.messages import Messages, build
 from lab.wire.nodes import Nodes, recognise_nodes
@@ -24,7 +25,7 @@ from lab.wire.pcap import Progress, Records
 from lab.wire.products import make
 from lab.wire.protocols import Streams, uncover
 from lab.wire.schema import Table
-from lab.wire.source import Memory, advise, map_file
+from lab.wire.source import Advisor, Memory, map_file
 from lab.wire.stream import ByteStream, Stream
 from lab.wire.tcp import Disorder, Pieces, by_flow, reassemble
 from lab.wire.tls import KeyLog, read_key_log
@@ -136,7 +137,7 @@ def open_capture(
     listed = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
     memory, table, tally = Memory(), Connections(), Tally()
     files: list[File] = []
-    parts: list[Segments] = []
+    columns = Columns(Segments.TYPES)
     for index, path in enumerate(map(Path, listed)):
         view = map_file(path)
         progress = Progress()
@@ -144,11 +145,12 @@ def open_capture(
         base = memory.add(view)
         for records in read_blocks(path, view, progress):
             chosen = _between(records, since_ns, until_ns)
-            parts += segments(view, base, chosen, table, tally)
+            share = (index + progress.position / len(view)) / len(listed)
+            for part in segments(view, base, chosen, table, tally):
+                columns.add(part.columns(), share)
             if report:
-                report((index + progress.position / max(len(view), 1)) / len(listed))
-    together = concatenate(parts)
-    del parts
+                report(share)
+    together = Segments(*columns.arrays())
     if len(files) > 1:
         together = together.take(np.argsort(together.time_ns, kind="stable"))
     logs = [f.progress.secrets.decode("ascii", "replace") for f in files] + ([key_log] if key_log else [])
@@ -177,7 +179,7 @@ def read_blocks(path: Path, view: memoryview, progress: Progress) -> Iterable[Re
     for recognised, blocks in ((pcap.is_pcap, pcap.blocks), (pcapng.is_pcapng, pcapng.blocks)):
         if recognised(view):
             try:
-                yield from blocks(view, progress, partial(advise, view))
+                yield from blocks(view, progress, Advisor(view))
             except WireError as error:
                 raise WireError(f"{path}: {error}") from None
             return
@@ -202,12 +204,8 @@ def _between(records: Records, since_ns: int | None, until_ns: int | None) -> Re
     if since_ns is None and until_ns is None:
         return records
     time_ns = records.time_ns
-    keep = (time_ns >= (since_ns or 0)) & (
-        time_ns < (until_ns if until_ns is not None else np.iinfo(np.int64).max)
-    )
-    return Records(
-        time_ns[keep], records.offset[keep], records.captured[keep], records.length[keep], records.link[keep]
-    )
+    until_ns = np.iinfo(np.int64).max if until_ns is None else until_ns
+    return records.take((time_ns >= (since_ns or 0)) & (time_ns < until_ns))
 
 
 def _dialogues(

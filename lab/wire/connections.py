@@ -54,7 +54,7 @@ class Connections:
     def flows(self, source: U64, destination: U64) -> npt.NDArray[np.int32]:
         """Flow number of each segment, from its endpoints' codes."""
         upward = source > destination
-        low, high = np.where(upward, destination, source), np.where(upward, source, destination)
+        low, high = np.minimum(source, destination), np.maximum(source, destination)
         slot = (((low * MIX_A) ^ (high * MIX_B)) * MIX_A >> np.uint64(48)).astype(np.int64)
         known = (self._slot_low[slot] == low) & (self._slot_high[slot] == high)
         if not known.all():

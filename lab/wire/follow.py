@@ -109,11 +109,9 @@ class Follower:
         view = map_file(self.path)
         self._memory.replace(self._base, view)
         return concatenate(
-            [
-                part
-                for records in read_blocks(self.path, view, self._progress)
-                for part in segments(view, self._base, records, self.connections, self.tally)
-            ]
+            part
+            for records in read_blocks(self.path, view, self._progress)
+            for part in segments(view, self._base, records, self.connections, self.tally)
         )
 
     def _walk(self, flow: int, streams: dict[int, Stream], forms: Forms, settled: int | None) -> Framed:

@@ -1,6 +1,7 @@
 """From packets to TCP segments: link, IP and TCP headers of whole blocks of packets at once.
 
-One gather of a few bytes at computed places replaces a loop over packets. Understood: Ethernet with VLAN
+One gather of a few bytes at computed places replaces a loop over packets; the bytes become rows of native
+32-bit words, one row per place in the header, on which all else is arithmetic. Understood: Ethernet with VLAN
 tags, Linux cooked v1/v2, loopback, raw IP; IPv4 with options, IPv6 with extension headers; frames cut by
 the snaplen; GSO super-frames and the IP length 0 that very large ones carry (the length on the wire is used
 then). Checksums are not looked at: with transmit offload they are wrong in any capture made on the sending
@@ -10,24 +11,26 @@ host.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, fields
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
+from lab.wire.columns import Columns
 from lab.wire.connections import Connections
 from lab.wire.lockstep import Ints
 from lab.wire.options import read_options
-from lab.wire.pcap import Records
+from lab.wire.pcap import AT_ONCE, Records
 
 Array = npt.NDArray[np.generic]
 U32 = npt.NDArray[np.uint32]
 U16 = npt.NDArray[np.uint16]
 U64 = npt.NDArray[np.uint64]
+U8 = npt.NDArray[np.uint8]
 Flags = npt.NDArray[np.bool_]
 
-AT_ONCE = 1 << 14  # packets parsed in one go: their headers stay in the processor's cache
 MARGIN = 128  # bytes that a gather may look past a packet
 IPV4, IPV6, TCP = 0x0800, 0x86DD, 6
 VLAN = (0x8100, 0x88A8, 0x9100)
@@ -38,19 +41,11 @@ EXTENSIONS = (0, 43, 60, 135)  # IPv6 headers that may stand before TCP
 FIN, SYN, RST, PSH, ACK = 1, 2, 4, 8, 16
 STAMPED, DSACK = 0x1000, 0x2000  # our own bits beside TCP's: has timestamps; carries a duplicate-SACK
 
-IPV4_HEADER = np.dtype(
-    [
-        ("ihl", "u1"), ("tos", "u1"), ("length", ">u2"), ("id", ">u2"), ("fragment", ">u2"),
-        ("ttl", "u1"), ("proto", "u1"), ("sum", ">u2"), ("src", ">u4"), ("dst", ">u4"),
-    ]
-)  # fmt: skip
-TCP_HEADER = np.dtype(
-    [
-        ("sport", ">u2"), ("dport", ">u2"), ("seq", ">u4"), ("ack", ">u4"), ("flags", ">u2"),
-        ("window", ">u2"), ("sum", ">u2"), ("urgent", ">u2"), ("options", ">u4", 3),
-    ]
-)  # fmt: skip
-PLAIN = np.dtype([("mac", "V12"), ("type", ">u2"), ("ip", IPV4_HEADER), ("tcp", TCP_HEADER)])
+# Places of the 32-bit words of a header, with what they hold from high to low.
+VERSION_LENGTH, ID_FRAGMENT, TTL_PROTO, SOURCE, DESTINATION = range(5)  # IPv4
+PORTS, SEQ, ACKED, FLAGS_WINDOW = range(4)  # TCP; then checksum and urgent pointer, then options
+IPV4_WORDS, TCP_WORDS = 5, 8
+TYPE_AT = 10  # in an Ethernet frame: two bytes of address, the EtherType, then IP
 
 
 @dataclass(frozen=True)
@@ -81,22 +76,23 @@ class Segments:
     def __len__(self) -> int:
         return len(self.time_ns)
 
+    TYPES: ClassVar = ("i8", "i4", "u4", "u4", "u2", "u2", "u4", "u4", "i8", "u4", "u4", "u2", "u4", "u4")
+
+    def columns(self) -> list[npt.NDArray[Any]]:
+        """The arrays, in the order of the fields."""
+        return [getattr(self, f.name) for f in fields(self)]
+
     def take(self, which: Array) -> Segments:
         """The segments at some indices (or where a mask is true), in that order."""
-        return Segments(*(getattr(self, f.name)[which] for f in fields(self)))
+        return Segments(*(column[which] for column in self.columns()))
 
 
-def concatenate(parts: list[Segments]) -> Segments:
+def concatenate(parts: Iterable[Segments]) -> Segments:
     """Several batches as one."""
-    if len(parts) == 1:
-        return parts[0]
-    empty = [
-        np.zeros(0, t)
-        for t in ("i8", "i4", "u4", "u4", "u2", "u2", "u4", "u4", "i8", "u4", "u4", "u2", "u4", "u4")
-    ]
-    if not parts:
-        return Segments(*empty)
-    return Segments(*(np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(Segments)))
+    columns = Columns(Segments.TYPES)
+    for part in parts:
+        columns.add(part.columns())
+    return Segments(*columns.arrays())
 
 
 @dataclass
@@ -148,12 +144,15 @@ def segments(
         yield from _parse(tail, shift, base, records, slice(safe, len(ends)), table, tally)
 
 
-def gather(view: memoryview, at: Ints, dtype: np.dtype[np.void]) -> npt.NDArray[np.void]:
-    """Structures of one type at many places, copied together."""
-    every: npt.NDArray[np.void] = np.ndarray(
-        (len(view) - dtype.itemsize + 1,), f"V{dtype.itemsize}", view, 0, (1,)
-    )
-    return every[at].view(dtype)
+def gather(view: memoryview, at: Ints, count: int) -> U32:
+    """``count`` big-endian 32-bit words at many places, copied together: a ``(count, n)`` array."""
+    every: npt.NDArray[np.void] = np.ndarray((len(view) - 4 * count + 1,), f"V{4 * count}", view, 0, (1,))
+    return native(every[at].view(np.uint8).reshape(-1, 4 * count))
+
+
+def native(raw: U8) -> U32:
+    """Big-endian 32-bit words, a row of bytes for each packet, as native ones, a row for each word."""
+    return raw.view(">u4").T.astype(np.uint32, order="C")
 
 
 def _u16(view: memoryview, at: Ints) -> U16:
@@ -161,7 +160,7 @@ def _u16(view: memoryview, at: Ints) -> U16:
     return every[at].astype(np.uint16)
 
 
-def _u8(view: memoryview, at: Ints) -> npt.NDArray[np.uint8]:
+def _u8(view: memoryview, at: Ints) -> U8:
     return np.frombuffer(view, np.uint8)[at]
 
 
@@ -174,7 +173,7 @@ def _parse(
     layer = Layer(offset, offset + captured, offset + wire, np.arange(rows.start, rows.start + len(offset)))
     links = records.link[rows]
     if links[0] == ETHERNET and (links == ETHERNET).all():
-        layer, found = _plain(view, layer, base + shift, records, table)
+        layer, found = _plain(view, layer, records.peek[rows], base + shift, records, table)
         yield from found
         links = records.link[layer.row]
         if not len(links):
@@ -191,30 +190,42 @@ def _parse(
 
 
 def _plain(
-    view: memoryview, layer: Layer, base: int, records: Records, table: Connections
+    view: memoryview, layer: Layer, peek: U8, base: int, records: Records, table: Connections
 ) -> tuple[Layer, list[Segments]]:
-    """Ethernet, IPv4 and TCP without IP options, which nearly all packets are, in one gather; gives the
-    others.
+    """Ethernet, IPv4 and TCP without IP options, which nearly all packets are, from what was read along with
+    the records; gives the others.
     """
-    head = gather(view, layer.at, PLAIN)
-    ip = head["ip"]
-    plain = (
-        (head["type"] == IPV4) & (ip["ihl"] == 0x45) & (ip["proto"] == TCP) & (ip["fragment"] & 0x3FFF == 0)
-    )
+    head = native(peek[:, TYPE_AT : TYPE_AT + 4 * (1 + IPV4_WORDS + TCP_WORDS)])
+    ip = head[1:]
+    plain = (head[0] & 0xFFFF == IPV4) & (ip[VERSION_LENGTH] >> 24 == 0x45) & _unfragmented_tcp(ip)
     plain &= layer.at + 54 <= layer.end
-    rest = layer.take(~plain) if not plain.all() else layer.take(slice(0))
-    if len(rest.at):
-        layer, head, ip = layer.take(plain), head[plain], ip[plain]
+    if plain.all():
+        rest = layer.take(slice(0))
+    else:
+        rest, layer, ip = layer.take(~plain), layer.take(plain), ip[:, plain]
     if not len(layer.at):
         return rest, []
     at = layer.at + ETHERNET_HEADER
-    length = ip["length"].astype(np.int64)
-    length = np.where(length == 0, layer.wire_end - at, length)
-    src, dst = ip["src"].astype(np.uint64), ip["dst"].astype(np.uint64)
-    ids = ip["id"].astype(np.uint16)
+    length = _total_length(ip, layer.wire_end - at)
     return rest, [
-        _segments(view, layer, at + 20, head["tcp"], 20, length, src, dst, ids, base, records, table)
+        _segments(view, layer, at + 20, ip[IPV4_WORDS:], 20, length, *_ends(ip), base, records, table)
     ]
+
+
+def _unfragmented_tcp(ip: U32) -> Flags:
+    return np.asarray((ip[ID_FRAGMENT] & 0x3FFF == 0) & (ip[TTL_PROTO] >> 16 & 0xFF == TCP), np.bool_)
+
+
+def _total_length(ip: U32, on_wire: Ints) -> Ints:
+    """IP's length; what was on the wire where that is 0."""
+    length = (ip[VERSION_LENGTH] & 0xFFFF).astype(np.int64)
+    return length if length.all() else np.where(length == 0, on_wire, length)
+
+
+def _ends(ip: U32) -> tuple[U64, U64, U16]:
+    """Codes of source and destination address, and the identification."""
+    ids = (ip[ID_FRAGMENT] >> 16).astype(np.uint16)
+    return ip[SOURCE].astype(np.uint64), ip[DESTINATION].astype(np.uint64), ids
 
 
 def _network_layer(view: memoryview, layer: Layer, link: int) -> tuple[Layer, U16]:
@@ -243,19 +254,15 @@ def _network_layer(view: memoryview, layer: Layer, link: int) -> tuple[Layer, U1
 def _ipv4(
     view: memoryview, layer: Layer, base: int, records: Records, table: Connections, tally: Tally
 ) -> Iterator[Segments]:
-    ip = gather(view, layer.at, IPV4_HEADER)
-    header = (ip["ihl"] & 15).astype(np.int64) * 4
-    ok = (ip["proto"] == TCP) & ((ip["fragment"] & 0x3FFF) == 0) & (header >= 20)
+    ip = gather(view, layer.at, IPV4_WORDS)
+    header = (ip[VERSION_LENGTH] >> 24 & 15).astype(np.int64) * 4
+    ok = _unfragmented_tcp(ip) & (header >= 20)
     if not ok.all():
-        tally.other["fragments"] += int(((ip["fragment"] & 0x3FFF) != 0).sum())
-        tally.other["other IP"] += int((ip["proto"] != TCP).sum())
-        layer, ip, header = layer.take(ok), ip[ok], header[ok]
-    length = ip["length"].astype(np.int64)
-    length = np.where(length == 0, layer.wire_end - layer.at, length)
-    src, dst = ip["src"].astype(np.uint64), ip["dst"].astype(np.uint64)
-    yield from _tcp(
-        view, layer, header, length, src, dst, ip["id"].astype(np.uint16), base, records, table, tally
-    )
+        tally.other["fragments"] += int((ip[ID_FRAGMENT] & 0x3FFF != 0).sum())
+        tally.other["other IP"] += int((ip[TTL_PROTO] >> 16 & 0xFF != TCP).sum())
+        layer, ip, header = layer.take(ok), ip[:, ok], header[ok]
+    length = _total_length(ip, layer.wire_end - layer.at)
+    yield from _tcp(view, layer, header, length, *_ends(ip), base, records, table, tally)
 
 
 def _ipv6(
@@ -308,7 +315,7 @@ def _tcp(
         src, dst, ids = src[whole], dst[whole], ids[whole]
     if not len(at):
         return
-    tcp = gather(view, at, TCP_HEADER)
+    tcp = gather(view, at, TCP_WORDS)
     yield _segments(view, layer, at, tcp, header, ip_length, src, dst, ids, base, records, table)
 
 
@@ -316,7 +323,7 @@ def _segments(
     view: memoryview,
     layer: Layer,
     at: Ints,
-    tcp: npt.NDArray[np.void],
+    tcp: U32,
     header: Ints | int,
     ip_length: Ints,
     src: U64,
@@ -326,20 +333,19 @@ def _segments(
     records: Records,
     table: Connections,
 ) -> Segments:
-    """From TCP headers, copied to ``tcp`` from the places ``at``, to segments."""
-    word = tcp["flags"].astype(np.uint16)
-    size = (word >> 12).astype(np.int64) * 4
-    flags = (word & 0x1FF).astype(np.uint16)
+    """From the words of TCP headers, copied from the places ``at``, to segments."""
+    size = (tcp[FLAGS_WINDOW] >> 28).astype(np.int64) * 4
+    flags = (tcp[FLAGS_WINDOW] >> 16 & 0x1FF).astype(np.uint16)
     tsval, tsecr = read_options(view, at, np.minimum(size, layer.end - at), tcp, flags)
     data = at + size
     length = np.maximum(ip_length - header - size, 0)
     return Segments(
         time_ns=records.time_ns[layer.row],
-        flow=table.flows(src << np.uint64(16) | tcp["sport"], dst << np.uint64(16) | tcp["dport"]),
-        seq=tcp["seq"].astype(np.uint32),
-        ack=tcp["ack"].astype(np.uint32),
+        flow=table.flows(src << 16 | tcp[PORTS] >> 16, dst << 16 | tcp[PORTS] & 0xFFFF),
+        seq=tcp[SEQ],
+        ack=tcp[ACKED],
         flags=flags,
-        window=tcp["window"].astype(np.uint16),
+        window=(tcp[FLAGS_WINDOW] & 0xFFFF).astype(np.uint16),
         length=length.astype(np.uint32),
         captured=np.maximum(np.minimum(length, layer.end - data), 0).astype(np.uint32),
         offset=data + base,

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 Ints = npt.NDArray[np.int64]
-BLOCK = 1 << 27  # bytes of file that are indexed, and then parsed, at a time
+BLOCK = 1 << 28  # bytes of file that are indexed, and then parsed, at a time
 SERIAL_BELOW = 4000  # records in a block for which walking one by one is the quicker way
 UNEVEN = 16  # a walker that has this many times the mean to pass ends the attempt: memory is bounded
 SEARCH = 1 << 17  # bytes looked through for the start of a record
@@ -32,7 +32,7 @@ class Layout:
     order: str  # "<" or ">"
     field: int
     overhead: int
-    header: int  # bytes at the beginning of a record that are copied out, whole 32-bit words
+    header: int  # bytes at the beginning of a record that are worth reading, whole 32-bit words
     smallest: int  # size of the smallest record
     mark: Callable[[memoryview, int], tuple[bytes, int]]  # byte pattern of a record like this, where in it
     follow: Callable[[memoryview, int], int]  # position after a sane record, -1 if it is not sane
@@ -40,12 +40,9 @@ class Layout:
 
 @dataclass(frozen=True)
 class Index:
-    """Records found: their positions, the 32-bit words of their headers ``(n, words)``, where the walk
-    ended.
-    """
+    """Records found: their positions, and where the walk ended."""
 
     position: Ints
-    words: npt.NDArray[np.uint32]
     end: int
 
 
@@ -61,15 +58,27 @@ def index(view: memoryview, start: int, stop: int, layout: Layout) -> Index:
         # a step of all walkers costs about twice what finding a start for one does
         found = _lockstep(view, start, stop, layout, isqrt(2 * expected), expected)
         if found is not None:
-            return _join(found, _serial(view, found.end, stop, layout))  # the last few at the file's end
+            rest = _serial(view, found.end, stop, layout)  # the last few at the file's end
+            return Index(np.append(found.position, rest.position), rest.end)
     return _serial(view, start, stop, layout)
 
 
-def _join(one: Index, two: Index) -> Index:
-    if not len(two.position):
-        return one
-    words = np.concatenate([one.words, two.words])
-    return Index(np.concatenate([one.position, two.position]), words, two.end)
+def words(view: memoryview, positions: Ints, layout: Layout) -> npt.NDArray[np.uint32]:
+    """The beginnings of some records as 32-bit words, an ``(n, words)`` array; zeros stand for what lies
+    behind the end of the file.
+    """
+    size = layout.header
+    safe = int(np.searchsorted(positions, len(view) - size, side="right"))
+    parts = [_every(view, 0, size)[positions[:safe]] if safe else np.zeros(0, f"V{size}")]
+    for position in positions[safe:].tolist():
+        head = bytes(view[position : position + size]).ljust(size, b"\0")
+        parts.append(np.frombuffer(head, f"V{size}"))
+    return np.concatenate(parts).view(layout.order + "u4").reshape(-1, size // 4)
+
+
+def _every(view: memoryview, start: int, size: int) -> npt.NDArray[np.void]:
+    """The ``size`` bytes that begin at each byte of the file from ``start`` on, overlapping, not copied."""
+    return np.ndarray((len(view) - start - size + 1,), f"V{size}", view, start, (1,))
 
 
 def mean_record(view: memoryview, start: int, stop: int, layout: Layout) -> int:
@@ -95,24 +104,7 @@ def _serial(view: memoryview, start: int, stop: int, layout: Layout) -> Index:
             break
         positions.append(position)
         position = following
-    found = np.array(positions, dtype=np.int64)
-    return Index(found, _words(view, found, layout), position)
-
-
-def _words(view: memoryview, positions: Ints, layout: Layout) -> npt.NDArray[np.uint32]:
-    """Header words of records; zeros stand for what lies behind the end of the file."""
-    safe = int(np.searchsorted(positions, len(view) - layout.header, side="right"))
-    parts = [_every(view, layout)[positions[:safe]] if safe else np.zeros(0, f"V{layout.header}")]
-    for position in positions[safe:].tolist():
-        head = bytes(view[position : position + layout.header]).ljust(layout.header, b"\0")
-        parts.append(np.frombuffer(head, f"V{layout.header}"))
-    return np.concatenate(parts).view(layout.order + "u4").reshape(-1, layout.header // 4)
-
-
-def _every(view: memoryview, layout: Layout) -> npt.NDArray[np.void]:
-    """The header that would begin at each byte of the file, overlapping, not copied."""
-    size = layout.header
-    return np.ndarray((len(view) - size + 1,), f"V{size}", view, 0, (1,))
+    return Index(np.array(positions, dtype=np.int64), position)
 
 
 def _lockstep(
@@ -120,24 +112,21 @@ def _lockstep(
 ) -> Index | None:
     """All walkers at once; None when they do not meet or one leaves the file.
 
-    Row i of ``place`` and ``heads`` is what walker i passed, so reading them row by row is the file's order.
+    Row i of ``place`` is what walker i passed, so reading it row by row is the file's order. Nothing but the
+    word with a record's length is looked at.
     """
-    stop = min(stop, len(view) - layout.header)
+    stop = min(stop, len(view) - layout.field - 3)
     starts = _starts(view, start, stop, layout, walkers)
-    every = _every(view, layout)
+    every = _every(view, layout.field, 4)
     last = starts.copy()
     live, here, goal = np.arange(len(starts)), starts, np.append(starts[1:], stop)
     room = expected // len(starts) * 5 // 4 + 16
-    place, heads = np.full((len(starts), room), -1), np.empty((len(starts), room), every.dtype)
+    place = np.full((len(starts), room), -1)
     for step in range(UNEVEN * room):
         if step == place.shape[1]:  # some walkers have much more to pass than others
             place = np.concatenate([place, np.full_like(place, -1)], axis=1)
-            heads = np.concatenate([heads, np.empty_like(heads)], axis=1)
-        head = every[here]
-        rows = slice(None) if live.size == len(starts) else live  # a slice is copied faster
-        place[rows, step], heads[rows, step] = here, head
-        length = head.view(layout.order + "u4").reshape(len(here), -1)[:, layout.field // 4]
-        there = here + length + layout.overhead
+        place[slice(None) if live.size == len(starts) else live, step] = here  # a slice is copied faster
+        there = here + every[here].view(layout.order + "u4") + layout.overhead
         going = there < goal
         if going.all():
             here = there
@@ -148,11 +137,10 @@ def _lockstep(
             break
     if live.size or not np.array_equal(last[:-1], starts[1:]):
         return None
-    passed = place >= 0
-    position, words = place[passed], heads[passed].view(layout.order + "u4").reshape(-1, layout.header // 4)
+    position = place[place >= 0]
     if last[-1] > len(view):  # the last one is not whole
-        return Index(position[:-1], words[:-1], int(position[-1]))
-    return Index(position, words, int(last[-1]))
+        return Index(position[:-1], int(position[-1]))
+    return Index(position, int(last[-1]))
 
 
 def _starts(view: memoryview, start: int, stop: int, layout: Layout, walkers: int) -> Ints:

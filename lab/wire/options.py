@@ -17,20 +17,19 @@ STAMPED, DSACK = 0x1000, 0x2000
 
 
 def read_options(
-    view: memoryview, at: Ints, size: Ints, tcp: npt.NDArray[np.void], flags: npt.NDArray[np.uint16]
+    view: memoryview, at: Ints, size: Ints, tcp: npt.NDArray[np.uint32], flags: npt.NDArray[np.uint16]
 ) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint32]]:
     """Timestamps (value, echo) of each segment, 0 without; sets STAMPED and DSACK in ``flags``.
 
-    ``size`` is the captured size of the header, at most what its data offset says.
+    ``tcp`` are the first eight words of each header, an ``(8, n)`` array; ``size`` is the header's captured
+    size, at most what its data offset says.
     """
-    options = tcp["options"]
-    usual = (options[:, 0] == NOP_NOP_TIMESTAMP) & (size >= 32)
-    tsval = np.where(usual, options[:, 1], 0).astype(np.uint32)
-    tsecr = np.where(usual, options[:, 2], 0).astype(np.uint32)
-    flags[usual] |= STAMPED
+    usual = (tcp[5] == NOP_NOP_TIMESTAMP) & (size >= 32)
+    tsval, tsecr = np.where(usual, tcp[6], 0), np.where(usual, tcp[7], 0)
+    flags |= np.where(usual, STAMPED, 0).astype(np.uint16)
     rest = np.flatnonzero((size > 20) & ~(usual & (size == 32)))
     if len(rest):
-        _walk(view, at[rest], size[rest], rest, tcp["ack"][rest].astype(np.uint32), flags, tsval, tsecr)
+        _walk(view, at[rest], size[rest], rest, tcp[2][rest], flags, tsval, tsecr)
     return tsval, tsecr
 
 

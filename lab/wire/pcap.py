@@ -9,19 +9,21 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 import numpy.typing as npt
 
 from lab.wire.errors import WireError
-from lab.wire.lockstep import BLOCK, Index, Ints, Layout, index, mean_record
+from lab.wire.lockstep import BLOCK, Ints, Layout, index, mean_record, words
 
 Advise = Callable[
     [int, int, bool], None
 ]  # "bytes start to stop are read next; only a little here and there?"
 SPARSE = 16384  # mean record size from which reading only the headers beats reading everything
 MAX_PACKET = 1 << 24
+PEEK = 68  # bytes of each packet that are read along with the record's header: enough for TCP with timestamps
+AT_ONCE = 1 << 13  # packets given at a time: what is read of them stays in the processor's cache
 HEADER, RECORD = 24, 16
 MAGICS = {  # the first four bytes: byte order, nanoseconds per unit of the fraction
     b"\xd4\xc3\xb2\xa1": ("<", 1000),
@@ -33,10 +35,10 @@ MAGICS = {  # the first four bytes: byte order, nanoseconds per unit of the frac
 
 @dataclass(frozen=True)
 class Records:
-    """Packets as arrays of one length. ``offset`` is where the data begins in the file.
+    """Some packets as arrays of one length. ``offset`` is where the data begins in the file.
 
     ``captured`` and ``length`` are bytes in the file and on the wire; ``link`` is the pcap link type of
-    each packet.
+    each packet; ``peek``, an ``(n, PEEK)`` array, what stands in the file from its first byte on.
     """
 
     time_ns: Ints
@@ -44,6 +46,11 @@ class Records:
     captured: npt.NDArray[np.uint32]
     length: npt.NDArray[np.uint32]
     link: npt.NDArray[np.uint16]
+    peek: npt.NDArray[np.uint8]
+
+    def take(self, which: npt.NDArray[np.bool_]) -> Records:
+        """The packets where a mask is true."""
+        return Records(*(getattr(self, f.name)[which] for f in fields(self)))
 
 
 @dataclass
@@ -85,9 +92,9 @@ def blocks(view: memoryview, progress: Progress, advise: Advise = no_advice) -> 
         stop = min(position + BLOCK, len(view))
         advise(position, stop, sparse)
         found = index(view, position, stop, layout)
-        if len(found.position):
-            yield _records(found, unit_ns, link)
         position = progress.position = found.end
+        for begin in range(0, len(found.position), AT_ONCE):
+            yield _records(view, found.position[begin : begin + AT_ONCE], layout, unit_ns, link)
         if position < stop:
             progress.problem = _why(view, position, layout)
             return
@@ -113,15 +120,16 @@ def _layout(order: str, fractions: int) -> Layout:
     def mark(view: memoryview, position: int) -> tuple[bytes, int]:
         return bytes(view[position + high : position + high + 2]), high  # these bytes change every 18 hours
 
-    return Layout(order, 8, RECORD, RECORD, RECORD, mark, follow)
+    return Layout(order, 8, RECORD, RECORD + PEEK, RECORD, mark, follow)
 
 
-def _records(found: Index, unit_ns: int, link: int) -> Records:
-    head = found.words
+def _records(view: memoryview, position: Ints, layout: Layout, unit_ns: int, link: int) -> Records:
+    head = words(view, position, layout)
     return Records(
         time_ns=head[:, 0].astype(np.int64) * 1_000_000_000 + head[:, 1].astype(np.int64) * unit_ns,
-        offset=found.position + RECORD,
+        offset=position + RECORD,
         captured=head[:, 2].astype(np.uint32),
         length=head[:, 3].astype(np.uint32),
         link=np.full(len(head), link, np.uint16),
+        peek=head.view(np.uint8)[:, RECORD:],
     )

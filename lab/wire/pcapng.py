@@ -13,16 +13,20 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
+import numpy.typing as npt
 
 from lab.wire.errors import WireError
-from lab.wire.lockstep import BLOCK, Index, Ints, Layout, index, mean_record
-from lab.wire.pcap import MAX_PACKET, SPARSE, Advise, Progress, Records, no_advice
+from lab.wire.lockstep import BLOCK, Ints, Layout, index, mean_record, words
+from lab.wire.pcap import AT_ONCE, MAX_PACKET, PEEK, SPARSE, Advise, Progress, Records, no_advice
 
 SECTION, INTERFACE, OLD_PACKET, SIMPLE, STATISTICS, ENHANCED, SECRETS = 0x0A0D0D0A, 1, 2, 3, 5, 6, 10
 TYPE, TOTAL = 0, 1  # words of a block's header
 ORDER_MAGIC = 0x1A2B3C4D
+HEADER, SIMPLE_HEADER = 28, 12  # bytes of a packet block before the packet
 IF_TSRESOL, IF_TSOFFSET, ISB_IFDROP, ISB_OSDROP = 9, 14, 5, 7
 TLS_KEY_LOG = 0x544C534B
+Words = npt.NDArray[np.uint32]
+NEW_SECTION = b"\x0a\x0d\x0d\x0a"  # the same in either byte order
 
 
 @dataclass(frozen=True)
@@ -47,7 +51,7 @@ class Section:
 
 def is_pcapng(view: memoryview) -> bool:
     """Whether the file begins like a pcapng."""
-    return bytes(view[:4]) == b"\x0a\x0d\x0d\x0a"
+    return bytes(view[:4]) == NEW_SECTION
 
 
 def blocks(view: memoryview, progress: Progress, advise: Advise = no_advice) -> Iterator[Records]:
@@ -57,20 +61,26 @@ def blocks(view: memoryview, progress: Progress, advise: Advise = no_advice) -> 
     progress.problem = None
     sparse = mean_record(view, position, len(view), _layout(section.order)) > SPARSE
     while position < len(view):
-        if bytes(view[position : position + 4]) == b"\x0a\x0d\x0d\x0a":
+        if bytes(view[position : position + 4]) == NEW_SECTION:
             progress.section = section = Section(_order(view, position))
         layout = _layout(section.order)
         stop = min(position + BLOCK, len(view))
         advise(position, stop, sparse)
-        found = _one_section(index(view, position, stop, layout))
-        end = found.end
-        if len(found.position):
-            yield from _packets(view, found, section, progress)
-        if end == position or (end < stop and bytes(view[end : end + 4]) != b"\x0a\x0d\x0d\x0a"):
-            progress.problem = f"cut off or damaged at byte {end}: {len(view) - end} bytes were not read"
-            progress.position = end
+        found = index(view, position, stop, layout)
+        begin, position = position, found.end
+        progress.position = position
+        for first in range(0, len(found.position), AT_ONCE):
+            batch = found.position[first : first + AT_ONCE]
+            head = words(view, batch, layout)
+            number = _section_end(head, first == 0)
+            yield from _packets(view, batch[:number], head[:number], section, progress)
+            if number < len(batch):
+                position = progress.position = int(batch[number])
+                break
+        if position == begin or (position < stop and bytes(view[position : position + 4]) != NEW_SECTION):
+            left = len(view) - position
+            progress.problem = f"cut off or damaged at byte {position}: {left} bytes were not read"
             return
-        position = progress.position = end
 
 
 def _order(view: memoryview, position: int) -> str:
@@ -97,29 +107,30 @@ def _layout(order: str) -> Layout:
     def mark(view: memoryview, position: int) -> tuple[bytes, int]:
         return struct.pack(order + "I", ENHANCED), 0
 
-    return Layout(order, 4, 0, 28, 12, mark, follow)
+    return Layout(order, 4, 0, HEADER + PEEK, 12, mark, follow)
 
 
-def _one_section(found: Index) -> Index:
-    """Cut before a section header that is not the first block: it may change byte order and interfaces."""
-    heads = np.flatnonzero(found.words[1:, TYPE] == SECTION) + 1
-    if not len(heads):
-        return found
-    first = int(heads[0])
-    return Index(found.position[:first], found.words[:first], int(found.position[first]))
+def _section_end(head: Words, begins: bool) -> int:
+    """Number of blocks before the next section, which may change byte order and interfaces; the first block
+    may be the header of the one that ``begins``.
+    """
+    sections = np.flatnonzero(head[begins:, TYPE] == SECTION)
+    return int(sections[0]) + begins if len(sections) else len(head)
 
 
-def _packets(view: memoryview, found: Index, section: Section, progress: Progress) -> Iterator[Records]:
+def _packets(
+    view: memoryview, position: Ints, head: Words, section: Section, progress: Progress
+) -> Iterator[Records]:
     """Interpret blocks in order; runs of packets between other blocks are taken at once."""
-    kind, total = found.words[:, TYPE], found.words[:, TOTAL]
+    kind, total = head[:, TYPE], head[:, TOTAL]
     long = ((kind == ENHANCED) | (kind == OLD_PACKET)) & (total >= 32)
     packet = long | ((kind == SIMPLE) & (total >= 16))
     begin = 0
     for other in [*np.flatnonzero(~packet).tolist(), len(kind)]:
         if other > begin:
-            yield from _run(found.position[begin:other], found.words[begin:other].astype(np.int64), section)
+            yield from _run(position[begin:other], head[begin:other], section)
         if other < len(kind):
-            _describe(view, int(found.position[other]), int(kind[other]), section, progress)
+            _describe(view, int(position[other]), int(kind[other]), section, progress)
         begin = other + 1
 
 
@@ -163,33 +174,35 @@ def _options(body: bytes, order: str) -> dict[int, bytes]:
     return found
 
 
-def _run(positions: Ints, words: Ints, section: Section) -> Iterator[Records]:
+def _run(positions: Ints, head: Words, section: Section) -> Iterator[Records]:
     """A run of packet blocks in batches of one interface and kind (simple blocks belong to the first)."""
-    kind, interface = words[:, TYPE], words[:, 2].copy()
+    kind, interface = head[:, TYPE], head[:, 2].astype(np.int64)
     interface[kind == OLD_PACKET] &= 0xFFFF
     interface[kind == SIMPLE] = 0
     changes = np.flatnonzero(np.diff(interface * 8 + (kind == SIMPLE))) + 1
     for group in np.split(np.arange(len(positions)), changes) if len(changes) else [slice(None)]:
         which = int(interface[group][0])
         if which < len(section.interfaces):
-            yield _batch(positions[group], words[group], section.interfaces[which])
+            yield _batch(positions[group], head[group], section.interfaces[which])
 
 
-def _batch(positions: Ints, words: Ints, interface: Interface) -> Records:
+def _batch(positions: Ints, head: Words, interface: Interface) -> Records:
+    words = head[:, : HEADER // 4].astype(np.int64)
     if words[0, TYPE] == SIMPLE:
-        length = words[:, 2]
+        length, data = words[:, 2], SIMPLE_HEADER
         captured = np.minimum(length, interface.snaplen or MAX_PACKET)
-        data, time_ns = positions + 12, np.zeros(len(positions), np.int64)
+        time_ns = np.zeros(len(positions), np.int64)
     else:
         time_ns = _nanoseconds(words[:, 3] << 32 | words[:, 4], interface)
-        captured, length, data = words[:, 5], words[:, 6], positions + 28
-    captured = np.clip(captured, 0, positions + words[:, TOTAL] - 4 - data)
+        captured, length, data = words[:, 5], words[:, 6], HEADER
+    captured = np.clip(captured, 0, words[:, TOTAL] - 4 - data)
     return Records(
         time_ns=time_ns,
-        offset=data,
+        offset=positions + data,
         captured=captured.astype(np.uint32),
         length=length.astype(np.uint32),
         link=np.full(len(positions), interface.link, np.uint16),
+        peek=head.view(np.uint8)[:, data : data + PEEK],
     )
 
 

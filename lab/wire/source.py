@@ -11,6 +11,7 @@ import gzip
 import importlib
 import mmap
 import os
+import resource
 import tempfile
 import zlib
 from bisect import bisect_right
@@ -78,18 +79,42 @@ def _zstd(file: IO[bytes], path: Path) -> tuple[Any, Path, tuple[type[Exception]
     return module.ZstdDecompressor().stream_reader(file), path, (module.ZstdError,)
 
 
-def advise(view: memoryview, start: int, stop: int, sparse: bool) -> None:
-    """Tell the kernel how ``view[start:stop]`` will be read: a little here and there, or all of it in
-    order.
+class Advisor:
+    """Tells the kernel how a mapped file will be read, block after block.
+
+    Once a block had to be fetched from the disk, the disk is set to fetch the next one while this one is
+    worked on; of a file that is in memory already that would only cost time.
     """
-    region = view.obj
-    if not isinstance(region, mmap.mmap):
-        return
-    start -= start % mmap.PAGESIZE
-    try:
-        region.madvise(mmap.MADV_RANDOM if sparse else POPULATE_READ, start, min(stop, len(view)) - start)
-    except (OSError, ValueError):  # an older kernel, or a file cut while it is read: slower, not wrong
-        return
+
+    def __init__(self, view: memoryview) -> None:
+        self._region = view.obj
+        self._size = len(view)
+        self._cold = False
+
+    def __call__(self, start: int, stop: int, sparse: bool) -> None:
+        """``start`` to ``stop`` comes now: all of it in order, or (``sparse``) a little here and there."""
+        if sparse:
+            self._say(mmap.MADV_RANDOM, start, stop)
+            return
+        fetched = _fetched()
+        self._say(POPULATE_READ, start, stop)
+        self._cold |= _fetched() > fetched
+        if self._cold:
+            self._say(mmap.MADV_WILLNEED, stop, 2 * stop - start)
+
+    def _say(self, advice: int, start: int, stop: int) -> None:
+        start, stop = start - start % mmap.PAGESIZE, min(stop, self._size)
+        if not isinstance(self._region, mmap.mmap) or start >= stop:
+            return
+        try:
+            self._region.madvise(advice, start, stop - start)
+        except (OSError, ValueError):  # an older kernel, or a file cut while it is read: slower, not wrong
+            return
+
+
+def _fetched() -> int:
+    """Pages that this process had to wait for so far."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_majflt
 
 
 class Memory:

@@ -46,25 +46,42 @@ class _Line:
     begins: Ints
 
 
-def packets_by_first_op(capture: Capture, segment_bytes: int | None = None) -> Table:
-    """Packets with payload by the first op found, "data" for the rest: source, destination, op, packets.
+@dataclass(frozen=True)
+class Names:
+    """The op names in a capture's payload: rank among NAMES, where each begins and ends on the line."""
 
-    With ``segment_bytes`` the packets are not those captured: what was pushed together is joined and cut anew
-    into so many bytes, as a network card does with the super-packets that segmentation offload hands to it
-    (1448 at the usual MTU), or as the offload would have left it (65160 at most).
+    capture: Capture
+    line: _Line
+    rank: Ints
+    begin: Ints
+    end: Ints
+
+
+def find_names(capture: Capture) -> Names:
+    """Every op name that the study looked for.
 
     Names in bytes that the snaplen cut off are not found. Looks at every captured payload byte: slower than
     all else here, and meant for the comparison only.
     """
     line = _lay(capture.segments)
-    first, place, end = _found(capture, line)
+    return Names(capture, line, *_found(capture, line))
+
+
+def packets_by_first_op(names: Names, segment_bytes: int | None = None) -> Table:
+    """Packets with payload by the first op found, "data" for the rest: source, destination, op, packets.
+
+    With ``segment_bytes`` the packets are not those captured: what was pushed together is joined and cut anew
+    into so many bytes, as a network card does with the super-packets that segmentation offload hands to it
+    (1448 at the usual MTU), or as the offload would have left it (65160 at most).
+    """
+    line = names.line
     begin = line.at[:-1] if segment_bytes is None else _cut(line, segment_bytes)
-    packet = np.searchsorted(begin, place, side="right") - 1
-    whole = end <= np.append(begin, line.at[-1])[packet + 1]  # a name across a border is not found
+    packet = np.searchsorted(begin, names.begin, side="right") - 1
+    whole = names.end <= np.append(begin, line.at[-1])[packet + 1]  # a name across a border is not found
     rank = np.full(len(begin), len(NAMES))
-    np.minimum.at(rank, packet[whole], first[whole])
-    flow = capture.segments.flow[line.row[np.searchsorted(line.at, begin, side="right") - 1]]
-    return _table(capture, flow.astype(np.int64), rank)
+    np.minimum.at(rank, packet[whole], names.rank[whole])
+    flow = names.capture.segments.flow[line.row[np.searchsorted(line.at, begin, side="right") - 1]]
+    return _table(names.capture, flow.astype(np.int64), rank)
 
 
 def _lay(segments: Segments) -> _Line:

@@ -7,13 +7,14 @@ the SYN, or the first byte seen when the capture began later.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from lab.wire.columns import Columns
 from lab.wire.link import PSH, SYN, Segments
 from lab.wire.lockstep import Ints
 
@@ -24,6 +25,7 @@ HALF = 1 << (BAND_BITS - 1)
 TOGETHER = 1 << 18  # segments handled at once: all arrays on the way stay small enough to be reused
 Flags = npt.NDArray[np.bool_]
 U32 = npt.NDArray[np.uint32]
+PIECE = ("i8", "u4", "u4", "i8", "i8", "?")  # columns of Pieces from start on
 
 
 @dataclass(frozen=True)
@@ -77,17 +79,13 @@ def reassemble(segments: Segments, origin: dict[int, int] | None = None) -> tupl
     first = np.flatnonzero(np.diff(flow, prepend=-1))
     present = flow[first]
     zero, opened = _origins(segments, present, segments.seq[row[first]], origin or {})
-    parts = [
-        _group(segments, row[rows], first[flows] - rows.start, zero[flows])
-        for rows, flows in _groups(first, len(row))
-    ]
-    joined: list[npt.NDArray[Any]] = (
-        [np.concatenate(c) for c in zip(*parts, strict=True)] if parts else [row] * 10
-    )
-    counts, start, length, captured, offset, kept, whole, resent, resent_start, late = joined
-    begin = np.append(0, np.cumsum(counts))
-    pieces = Pieces(present, begin, opened, zero, start, length, captured, offset, kept, whole.astype(bool))
-    return pieces, Disorder(resent, resent_start, late)
+    counts, columns, resent, late = (Columns(types) for types in (("i8",), PIECE, ("i8", "i8"), ("i8",)))
+    for rows, flows in _groups(first, len(row)):
+        found = _group(segments, row[rows], first[flows] - rows.start, zero[flows])
+        for table, arrays in zip((counts, columns, resent, late), found, strict=True):
+            table.add(arrays, rows.stop / len(row))
+    begin = np.append(0, np.cumsum(*counts.arrays()))
+    return Pieces(present, begin, opened, zero, *columns.arrays()), Disorder(*resent.arrays(), *late.arrays())
 
 
 def _groups(first: Ints, number: int) -> Iterator[tuple[slice, slice]]:
@@ -101,28 +99,32 @@ def _groups(first: Ints, number: int) -> Iterator[tuple[slice, slice]]:
         begin = end
 
 
-def _group(segments: Segments, row: Ints, first: Ints, zero: U32) -> tuple[npt.NDArray[Any], ...]:
-    """Reassemble some flows: number of pieces, the columns of ``Pieces`` from start on, those of
+def _group(segments: Segments, row: Ints, first: Ints, zero: U32) -> tuple[Sequence[npt.NDArray[Any]], ...]:
+    """Reassemble some flows: number of pieces, the columns of ``Pieces`` from start on, the two parts of
     ``Disorder``.
     """
     sizes = np.diff(np.append(first, len(row)))
-    start = _unwrap(segments.seq[row], first, sizes, zero)
-    length = segments.length[row].astype(np.int64)
+    row, start, length = row.copy(), _unwrap(segments.seq[row], first, zero), segments.length[row]
     key = start + np.repeat(np.arange(len(first)) << BAND_BITS, sizes) + HALF
-    resent, late, order, begin_at = _resolve(key, length, first)
-    disorder = row[resent], start[resent], row[late]
-    trimmed: Ints | int = 0
-    if order is not None:
-        order = order[~resent[order]]
-        sizes = np.add.reduceat((~resent).astype(np.int64), first)
-        row, length, begin_at, trimmed = row[order], length[order], begin_at[order], (begin_at - key)[order]
-        length = length - trimmed
-    band = np.repeat(np.arange(len(first)) << BAND_BITS, sizes) + HALF
-    captured = np.maximum(segments.captured[row].astype(np.int64) - trimmed, 0)
-    whole = (np.asarray(trimmed) == 0) & (captured == length) & (segments.flags[row] & PSH != 0)
-    offset = segments.offset[row] + trimmed
-    columns = sizes, begin_at - band, length.astype(np.uint32), captured.astype(np.uint32), offset, row, whole
-    return *columns, *disorder
+    end = key + length
+    late, upset = _upset(key, end)
+    order, known = _resolve(key[upset], end[upset])
+    source = upset[order]
+    adds = known < length[source]
+    resent = np.sort(source[~adds])
+    disorder = (row[resent], start[resent]), (row[np.setdiff1d(late, resent)],)
+    row[upset], start[upset], length[upset] = row[source], start[source] + known, length[source] - known
+    captured, offset = segments.captured[row], segments.offset[row]
+    whole = (captured == segments.length[row]) & (segments.flags[row] & PSH != 0)
+    captured[upset] = np.maximum(captured[upset] - known, 0)
+    offset[upset] += known
+    whole[upset] &= known == 0
+    columns: list[npt.NDArray[Any]] = [start, length, captured, offset, row, whole]
+    if len(resent):
+        keep = np.ones(len(row), bool)
+        keep[upset] = adds
+        sizes, columns = np.add.reduceat(keep, first, dtype=np.int64), [c[keep] for c in columns]
+    return (sizes,), columns, *disorder
 
 
 def _origins(
@@ -142,38 +144,38 @@ def _origins(
     return zero, opened[present]
 
 
-def _unwrap(seq: npt.NDArray[np.uint32], first: Ints, sizes: Ints, zero: npt.NDArray[np.uint32]) -> Ints:
+def _unwrap(seq: U32, first: Ints, zero: U32) -> Ints:
     """64-bit stream positions from 32-bit sequence numbers: steps are shorter than 2**31, so they can be
     summed.
     """
     step = np.diff(seq, prepend=seq[:1]).view(np.int32).astype(np.int64)
+    begin = (seq[first] - zero).view(np.int32).astype(np.int64)
     step[first] = 0
-    total = np.cumsum(step)
-    offset = (seq[first] - zero).view(np.int32).astype(np.int64) - total[first]
-    return np.clip(total + np.repeat(offset, sizes), -HALF // 2, HALF // 2)
+    end = begin + np.add.reduceat(step, first)
+    step[first] = begin - np.append(0, end[:-1])  # from where the flow before ended
+    return np.clip(np.cumsum(step), -HALF // 2, HALF // 2)
 
 
-def _resolve(key: Ints, length: Ints, first: Ints) -> tuple[Flags, Flags, Ints | None, Ints]:
-    """Find what each segment adds. Returns resent, late, the sort order (None: in order already), where
-    news begins.
+def _upset(key: Ints, end: Ints) -> tuple[Ints, Ints]:
+    """The segments that begin before others ended that came earlier; all those that come before, after or
+    over others than their place says. The others are where they belong.
     """
-    before = _covered_before(key + length, first)
-    early = key < before
-    nothing = np.zeros(len(key), bool)
-    if not early.any():
-        return nothing, nothing, None, key
+    if (key[1:] >= end[:-1]).all():
+        return key[:0], key[:0]
+    late = key < _covered_before(end)
+    next_key = np.append(key[1:], np.iinfo(np.int64).max)
+    return np.flatnonzero(late), np.flatnonzero(late | (end > np.minimum.accumulate(next_key[::-1])[::-1]))
+
+
+def _resolve(key: Ints, end: Ints) -> tuple[Ints, Ints]:
+    """The order of segments on the number line, and how many bytes at the beginning of each, so ordered, the
+    ones before it brought.
+    """
     order = np.argsort(key, kind="stable")
-    sorted_key, sorted_end = key[order], (key + length)[order]
-    sorted_begin = np.maximum(sorted_key, _covered_before(sorted_end, first))
-    resent, begin_at = nothing.copy(), np.empty_like(key)
-    resent[order] = sorted_begin >= sorted_end
-    begin_at[order] = sorted_begin
-    return resent, early & ~resent, order, begin_at
+    begin, end = key[order], end[order]
+    return order, np.minimum(np.maximum(_covered_before(end) - begin, 0), end - begin)
 
 
-def _covered_before(end: Ints, first: Ints) -> Ints:
-    """Running maximum of the ends before each entry, within its flow (bands keep flows apart)."""
-    before = np.empty_like(end)
-    before[1:] = np.maximum.accumulate(end)[:-1]
-    before[first] = -1
-    return before
+def _covered_before(end: Ints) -> Ints:
+    """Running maximum of the ends before each entry."""
+    return np.maximum.accumulate(np.append(-1, end))[:-1]

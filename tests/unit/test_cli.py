@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from lab.cli import ELSEWHERE, main
+from lab import playbook
+from lab.cli import ELSEWHERE, UNREACHABLE, main
 
 
 def run(*argv: str) -> Result:
@@ -44,6 +45,13 @@ def test_a_users_mistake_is_one_line_and_no_traceback(argv: tuple[str, ...], tol
     assert told.removeprefix("Error: ") in done.stderr
     assert "Traceback" not in done.stderr
     assert len(done.stderr.strip().splitlines()) <= 2
+
+
+def test_machines_that_do_not_answer_are_said_to_be_created_by_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(playbook, "run", lambda *_, **__: UNREACHABLE)
+    result = run("status")
+    assert result.exit_code == 1
+    assert result.output.splitlines()[-1].strip() == "dasklab up creates those that are missing"
 
 
 def test_an_unknown_command_is_refused() -> None:

@@ -56,12 +56,6 @@ def test_each_loss_is_told(report: dict[str, Any], streams: dict[str, Any], reas
     assert completeness.line(verdict) == f"The capture is incomplete: {reason}"
 
 
-def test_without_the_machines_word_what_was_left_behind_is_the_difference() -> None:
-    report = {key: value for key, value in REPORT.items() if key != "left_behind"}
-    assert completeness.judge(report | {"frames": 93, "dropped_kernel": 1}, STREAMS, 9)["left_behind"] == 6
-    assert completeness.judge(report | {"tiers": []}, STREAMS, 9)["left_behind"] is None
-
-
 def write(directory: Path, raw: bytes, **told: Any) -> Path:
     (directory / "capture.pcap").write_bytes(raw)
     (directory / "capture.json").write_text(json.dumps(REPORT | told))
