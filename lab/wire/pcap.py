@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lab.wire.errors import WireError
-from lab.wire.lockstep import BLOCK, Ints, Layout, index, mean_record, words
+from lab.wire.lockstep import BLOCK, Index, Ints, Layout, index, mean_record, words
 
 Advise = Callable[
     [int, int, bool], None
@@ -92,12 +92,20 @@ def blocks(view: memoryview, progress: Progress, advise: Advise = no_advice) -> 
         stop = min(position + BLOCK, len(view))
         advise(position, stop, sparse)
         found = index(view, position, stop, layout)
+        for batch, following in batches(found):
+            progress.position = following
+            yield _records(view, batch, layout, unit_ns, link)
         position = progress.position = found.end
-        for begin in range(0, len(found.position), AT_ONCE):
-            yield _records(view, found.position[begin : begin + AT_ONCE], layout, unit_ns, link)
         if position < stop:
             progress.problem = _why(view, position, layout)
             return
+
+
+def batches(found: Index) -> Iterator[tuple[Ints, int]]:
+    """Positions of a few records at a time, and where the record after them begins."""
+    for begin in range(0, len(found.position), AT_ONCE):
+        rest = found.position[begin + AT_ONCE :]
+        yield found.position[begin : begin + AT_ONCE], int(rest[0]) if len(rest) else found.end
 
 
 def _why(view: memoryview, position: int, layout: Layout) -> str:

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from lab.wire.errors import WireError
 from lab.wire.lockstep import BLOCK, Ints, Layout, index, mean_record, words
-from lab.wire.pcap import AT_ONCE, MAX_PACKET, PEEK, SPARSE, Advise, Progress, Records, no_advice
+from lab.wire.pcap import MAX_PACKET, PEEK, SPARSE, Advise, Progress, Records, batches, no_advice
 
 SECTION, INTERFACE, OLD_PACKET, SIMPLE, STATISTICS, ENHANCED, SECRETS = 0x0A0D0D0A, 1, 2, 3, 5, 6, 10
 TYPE, TOTAL = 0, 1  # words of a block's header
@@ -68,15 +68,15 @@ def blocks(view: memoryview, progress: Progress, advise: Advise = no_advice) -> 
         advise(position, stop, sparse)
         found = index(view, position, stop, layout)
         begin, position = position, found.end
-        progress.position = position
-        for first in range(0, len(found.position), AT_ONCE):
-            batch = found.position[first : first + AT_ONCE]
+        for batch, following in batches(found):
             head = words(view, batch, layout)
-            number = _section_end(head, first == 0)
+            number = _section_end(head, bool(batch[0] == begin))
+            progress.position = following if number == len(batch) else int(batch[number])
             yield from _packets(view, batch[:number], head[:number], section, progress)
             if number < len(batch):
-                position = progress.position = int(batch[number])
+                position = progress.position
                 break
+        progress.position = position
         if position == begin or (position < stop and bytes(view[position : position + 4]) != NEW_SECTION):
             left = len(view) - position
             progress.problem = f"cut off or damaged at byte {position}: {left} bytes were not read"

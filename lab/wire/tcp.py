@@ -76,7 +76,7 @@ def reassemble(segments: Segments, origin: dict[int, int] | None = None) -> tupl
     row = np.flatnonzero(segments.length)
     row = row[by_flow(segments.flow[row])]
     flow = segments.flow[row]
-    first = np.flatnonzero(np.diff(flow, prepend=-1))
+    first = np.flatnonzero(np.diff(flow, prepend=np.int32(-1)))
     present = flow[first]
     zero, opened = _origins(segments, present, segments.seq[row[first]], origin or {})
     counts, columns, resent, late = (Columns(types) for types in (("i8",), PIECE, ("i8", "i8"), ("i8",)))
