@@ -334,9 +334,10 @@ def _segments(
     table: Connections,
 ) -> Segments:
     """From the words of TCP headers, copied from the places ``at``, to segments."""
-    size = (tcp[FLAGS_WINDOW] >> 28).astype(np.int64) * 4
+    size = (tcp[FLAGS_WINDOW] >> 28).astype(np.uint8) * np.uint8(4)
     flags = (tcp[FLAGS_WINDOW] >> 16 & 0x1FF).astype(np.uint16)
-    tsval, tsecr = read_options(view, at, np.minimum(size, layer.end - at), tcp, flags)
+    captured_size = np.minimum(size, layer.end - at).astype(np.uint8)
+    tsval, tsecr = read_options(view, at, captured_size, tcp, flags)
     data = at + size
     length = np.maximum(ip_length - header - size, 0)
     return Segments(

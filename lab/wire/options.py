@@ -14,10 +14,15 @@ from lab.wire.lockstep import Ints
 NOP_NOP_TIMESTAMP = 0x0101080A
 NOP, SACK, TIMESTAMP = 1, 5, 8
 STAMPED, DSACK = 0x1000, 0x2000
+U8 = npt.NDArray[np.uint8]
 
 
 def read_options(
-    view: memoryview, at: Ints, size: Ints, tcp: npt.NDArray[np.uint32], flags: npt.NDArray[np.uint16]
+    view: memoryview,
+    at: Ints,
+    size: U8,
+    tcp: npt.NDArray[np.uint32],
+    flags: npt.NDArray[np.uint16],
 ) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint32]]:
     """Timestamps (value, echo) of each segment, 0 without; sets STAMPED and DSACK in ``flags``.
 
@@ -26,7 +31,7 @@ def read_options(
     """
     usual = (tcp[5] == NOP_NOP_TIMESTAMP) & (size >= 32)
     tsval, tsecr = np.where(usual, tcp[6], 0), np.where(usual, tcp[7], 0)
-    flags |= np.where(usual, STAMPED, 0).astype(np.uint16)
+    flags |= usual * np.uint16(STAMPED)
     rest = np.flatnonzero((size > 20) & ~(usual & (size == 32)))
     if len(rest):
         _walk(view, at[rest], size[rest], rest, tcp[2][rest], flags, tsval, tsecr)
@@ -36,7 +41,7 @@ def read_options(
 def _walk(
     view: memoryview,
     at: Ints,
-    size: Ints,
+    size: U8,
     row: Ints,
     ack: npt.NDArray[np.uint32],
     flags: npt.NDArray[np.uint16],
