@@ -21,6 +21,12 @@ from scipy import stats
 CONFIDENCE = 0.95
 RESAMPLES = 2000
 SEED = 1
+FROM_ZERO = {
+    "retransmits",
+    "drop_events",
+    "resent_pct",
+    "udp_lost_pct",
+}  # what a link at rest has next to none of
 Values = NDArray[np.float64]
 Strata = dict[Any, Values]  # what is compared only with its like -> its samples
 
@@ -47,7 +53,7 @@ class Interval:
 def number(value: float) -> str:
     """Three digits, as people write them."""
     if not math.isfinite(value):
-        return "?"
+        return "\u2013"
     rounded = float(f"{value:.3g}")
     if rounded and abs(rounded) < 0.001:
         return f"{rounded:.1e}"
@@ -87,6 +93,11 @@ class Answer:
     slopes: dict[str, Interval]
 
     @property
+    def scaled(self) -> bool:
+        """Do ratios to the baseline say something? They do not where the baseline is next to nothing."""
+        return math.isfinite(self.cells[0].ratio.value)
+
+    @property
     def floor(self) -> float:
         """Differences up to this are noise, in the metric's unit; NaN without a null trial."""
         return math.nan if self.null is None else self.null.reach
@@ -110,7 +121,8 @@ def answer(frame: pd.DataFrame, metric: str, factors: Sequence[str]) -> Answer |
     floor = math.nan if null is None else null.reach
     tested = valid[~valid.null]
     names = [base.cell.iloc[0], *(name for name in tested.cell.unique() if name != base.cell.iloc[0])]
-    cells = [_cell(name, tested[tested.cell == name], base, factors, floor) for name in names]
+    scaled = metric not in FROM_ZERO and base.value.median() != 0
+    cells = [_cell(name, tested[tested.cell == name], base, factors, floor, scaled) for name in names]
     slopes = {factor: _slope(tested, base, factor, factors) for factor in factors}
     return Answer(metric, cells, null, {factor: found for factor, found in slopes.items() if found})
 
@@ -131,7 +143,7 @@ def difference(samples: Strata, base: Strata) -> Interval:
 
 
 def ratio(samples: Strata, base: Strata) -> Interval:
-    """Median of ``samples`` over that of ``base`` in each stratum, averaged; NaN over a base of 0."""
+    """Median of ``samples`` over that of ``base`` in each stratum, averaged; not finite over a base of 0."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return _paired(samples, base, lambda a, b: a / b)
 
@@ -142,10 +154,13 @@ def slope(x: Values, y: Values) -> Interval:
     return Interval(float(fit.slope), float(fit.low_slope), float(fit.high_slope))
 
 
-def _cell(name: str, mine: pd.DataFrame, base: pd.DataFrame, factors: Sequence[str], floor: float) -> Cell:
+def _cell(
+    name: str, mine: pd.DataFrame, base: pd.DataFrame, factors: Sequence[str], floor: float, scaled: bool
+) -> Cell:
     values = mine.value.to_numpy(dtype=float)
     change = difference(_strata(mine), _strata(base))
     is_base = bool(mine.baseline.iloc[0])
+    times = Interval(1.0) if is_base else ratio(_strata(mine), _strata(base))
     return Cell(
         name=name,
         factors={factor: mine[factor].iloc[0] for factor in factors},
@@ -155,7 +170,7 @@ def _cell(name: str, mine: pd.DataFrame, base: pd.DataFrame, factors: Sequence[s
         lowest=float(values.min()),
         highest=float(values.max()),
         difference=change,
-        ratio=Interval(1.0) if is_base else ratio(_strata(mine), _strata(base)),
+        ratio=times if scaled else Interval(math.nan),
         shown=not is_base and change.excludes(0) and not abs(change.value) <= floor,
     )
 

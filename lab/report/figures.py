@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from lab.measures import Answer, Cell, Interval, number
-from lab.report.words import NAMES, level_name
+from lab.report.words import NAMES, heading, level_name
 
 OURS, STUDY, MORE = "#2563a8", "#9a9a94", ("#2563a8", "#c2571a", "#3d8a5f", "#8a4fa3", "#b39019")
 STYLE: dict[Any, Any] = {
@@ -78,7 +78,7 @@ def _lines(
     answer: Answer, frame: pd.DataFrame, study: Mapping[str, Any] | None, x: str, others: Sequence[str]
 ) -> Figure:
     figure, axes = _new(3.6)
-    base = answer.cells[0].median.value
+    base = answer.cells[0].median.value if answer.scaled else 1.0
     groups: dict[str, list[Cell]] = {}
     for cell in answer.cells:
         groups.setdefault(", ".join(level_name(f, cell.factors[f]) for f in others), []).append(cell)
@@ -86,13 +86,13 @@ def _lines(
         ordered = sorted(cells, key=lambda cell: float(str(cell.factors[x])))
         _line(axes, ordered, x, colour, f"{label or 'here'}", base)
         _dots(axes, frame, answer, ordered, x, colour, base)
-    if study is not None:
+    if study is not None and answer.scaled:
         _study_line(axes, study)
     axes.set_xticks(sorted({float(str(cell.factors[x])) for cell in answer.cells}))
     axes.xaxis.set_major_formatter("{x:g}")
     axes.set_xlabel(x.replace("_", ", "))
-    axes.set_ylabel(f"{NAMES[answer.metric][0]}, times the baseline")
-    axes.axhline(1, color="#666660", linewidth=0.8)
+    axes.set_ylabel(_scale(answer))
+    axes.axhline(float(answer.scaled), color="#666660", linewidth=0.8)
     legend(axes)
     return figure
 
@@ -140,14 +140,18 @@ def _study_line(axes: Axes, study: Mapping[str, Any]) -> None:
 
 
 def _cells(answer: Answer, study: Mapping[str, Any] | None) -> Figure:
-    """Bars of a metric's cells, as ratios to the baseline; a baseline of 0 leaves only the medians."""
-    what, unit = NAMES[answer.metric]
-    scaled = answer.cells[0].median.value != 0
-    theirs = {str(p["level"]): p["value"] / _study_base(study) for p in study["points"]} if study else {}
-    ours = {_levels(cell): cell.ratio if scaled else cell.median for cell in answer.cells}
-    xlabel = f"{what}, {'times the baseline' if scaled else unit}"
-    sign = "\u00d7" if scaled else ""
-    return _bars(ours, theirs, xlabel, lambda value: sign + number(value))
+    """Bars of a metric's cells, as ratios to the baseline or, where these say nothing, the medians."""
+    theirs = {}
+    if study is not None and answer.scaled:
+        theirs = {str(p["level"]): p["value"] / _study_base(study) for p in study["points"]}
+    ours = {_levels(cell): cell.ratio if answer.scaled else cell.median for cell in answer.cells}
+    sign = "\u00d7" if answer.scaled else ""
+    return _bars(ours, theirs, _scale(answer), lambda value: sign + number(value))
+
+
+def _scale(answer: Answer) -> str:
+    """What is along a figure's axis."""
+    return f"{NAMES[answer.metric][0]}, times the baseline" if answer.scaled else heading(answer.metric)
 
 
 def _levels(cell: Cell) -> str:

@@ -20,7 +20,7 @@ NAMES = {
     "throughput_mbit": ("TCP throughput", "Mbit/s"),
     "udp_mbit": ("UDP throughput", "Mbit/s"),
     "retransmits": ("TCP retransmissions per probe", ""),
-    "drop_events": ("netem's drop events during the runs", ""),
+    "drop_events": ("drop events in netem during the runs", ""),
     "resent_pct": ("TCP segments sent again during the runs", "%"),
     "udp_lost_pct": ("UDP loss", "%"),
     "frames": ("frames captured", ""),
@@ -66,13 +66,19 @@ def sentence(answer: Answer | None) -> str:
     base = answer.cells[0]
     if len(answer.cells) == 1:
         return f"The {what} was {interval(base.median, unit)}."
+    if all(cell.n == 1 for cell in answer.cells):
+        farthest = max(answer.cells[1:], key=lambda cell: abs(cell.difference.value))
+        return (
+            f"One sample a cell, so without intervals: {interval(base.median, unit)} at the baseline,"
+            f" {interval(farthest.median, unit)} with {_cell(farthest, base)}."
+        )
     shown = [cell for cell in answer.cells[1:] if cell.shown]
     if not shown:
-        noise = "" if math.isnan(answer.floor) else f" (noise floor {number(answer.floor)} {unit})"
+        noise = "" if math.isnan(answer.floor) else f" (noise floor {interval(Interval(answer.floor), unit)})"
         return f"No difference shown: no level changes the {what} by more than the noise{noise}."
     strongest = max(shown, key=lambda cell: abs(cell.difference.value))
     hidden = [_cell(cell, base) for cell in answer.cells[1:] if not cell.shown]
-    if math.isfinite(strongest.ratio.value):
+    if answer.scaled:
         amount = f"{interval(strongest.ratio)} times the baseline's"
     else:
         amount = f"{interval(strongest.median, unit)}, the baseline's {number(base.median.value)}"
@@ -83,7 +89,7 @@ def sentence(answer: Answer | None) -> str:
 def contrasts(answer: Answer) -> list[str]:
     """With two factors: what each level of the one does at each level of the other, a sentence per level."""
     factors = list(answer.cells[0].factors)
-    if len(factors) != 2:
+    if len(factors) != 2 or not answer.scaled:
         return []
     sentences = []
     for held, varied in (factors[::-1], factors):

@@ -28,7 +28,7 @@ class Columns:
         """
         begin, self._used = self._used, self._used + len(batch[0])
         if self._used > len(self._columns[0]):
-            room = max(int(self._used / max(share, 0.01) * 1.1), 2 * begin)
+            room = max(int(self._used / max(share, 0.001) * 1.1), 2 * begin)
             self._columns = [_longer(column[:begin], room) for column in self._columns]
         for column, values in zip(self._columns, batch, strict=True):
             column[begin : self._used] = values

@@ -150,6 +150,26 @@ def test_figure_shows_the_study_as_ratios(measured: Callable[..., driver.Run]) -
     assert list(np.asarray(study.get_xdata())) == [0, 5, 10, 50, 100, 150, 200]
 
 
+@pytest.mark.parametrize("rest", [0.0, 0.02])
+def test_what_a_link_at_rest_has_none_of_is_told_without_ratios(
+    measured: Callable[..., driver.Run], rest: float
+) -> None:
+    frame = results.load(measured(FakeLab()).directory)
+    counted = frame[~frame.warmup].groupby("trial").head(1)
+    counted = counted[counted.block == 1].assign(
+        metric="resent_pct", value=lambda f: rest + f.delay_ms.astype(float)
+    )
+    found = answer(counted, "resent_pct", ["delay_ms"])
+    assert found is not None and not found.scaled
+    assert words.sentence(found) == (
+        f"One sample a cell, so without intervals: {number(rest)} % at the baseline,"
+        f" {number(200 + rest)} % with 200 ms of delay."
+    )
+    axes = report.figures.draw(found, counted, STUDY["figures"]["fig14"]).axes[0]
+    assert axes.get_ylabel() == "TCP segments sent again during the runs, %"
+    assert not [line for line in axes.lines if str(line.get_label()).startswith("2019")]
+
+
 CAPTURE = Path(__file__).parents[2] / "data" / "wire" / "g3-2026.8.0.pcap.gz"
 
 
