@@ -34,24 +34,24 @@ def read_options(
     flags |= usual * np.uint16(STAMPED)
     rest = np.flatnonzero((size > 20) & ~(usual & (size == 32)))
     if len(rest):
-        _walk(view, at[rest], size[rest], rest, tcp[2][rest], flags, tsval, tsecr)
+        begin = at[rest] + np.where(usual[rest], 32, 20)
+        _walk(view, begin, at[rest] + size[rest], rest, tcp[2][rest], flags, tsval, tsecr)
     return tsval, tsecr
 
 
 def _walk(
     view: memoryview,
-    at: Ints,
-    size: U8,
+    cursor: Ints,
+    end: Ints,
     row: Ints,
     ack: npt.NDArray[np.uint32],
     flags: npt.NDArray[np.uint16],
     tsval: npt.NDArray[np.uint32],
     tsecr: npt.NDArray[np.uint32],
 ) -> None:
-    """Advance one option per step in every segment that still has one."""
+    """Advance one option per step, from ``cursor`` to ``end``, in every segment that still has one."""
     data = np.frombuffer(view, np.uint8)
     words: npt.NDArray[np.uint32] = np.ndarray((len(view) - 3,), ">u4", view, 0, (1,))
-    cursor, end = at + 20, at + size
     for _ in range(40):
         live = (cursor < end) & (data[np.minimum(cursor, len(data) - 1)] != 0)
         if not live.any():
