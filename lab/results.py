@@ -16,7 +16,8 @@ metric         compute_s, us_per_task, transfer_mb, rtt_ms, throughput_mbit, ret
 value          the sample, in the unit that the metric's name ends with
 sample         its number within the trial and metric; ``warmup``: it is one, and leaves the statistics
 phase          before or after the runs, for probes; ``src``, ``dst``: between which hosts
-tested         one end of a probe is a host whose link some trial changes; true of all else
+tested         one end of a probe is a host whose link this trial changes, or, in a trial that changes none,
+               one that another trial changes; true of all else
 start          seconds since the epoch, for runs
 =============  ======================================================================================
 """
@@ -98,7 +99,7 @@ def table(run: Path) -> pd.DataFrame:
     experiment = Experiment.model_validate(read_run(run)["experiment"])
     factors, order = list(experiment.factors), cells(experiment)
     directories = {directory: read_trial(directory) for directory in finished(run)}
-    changed = {host for trial in directories.values() for host in (*trial.links, *trial.nics)}
+    changed = {host for trial in directories.values() for host in _changed(trial)}
     rows: list[Document] = []
     for directory, trial in sorted(directories.items(), key=lambda d: (d[1].block, order.index(d[1].cell))):
         status = read_result(directory).status
@@ -109,10 +110,11 @@ def table(run: Path) -> pd.DataFrame:
             "cell": trial.cell,
         }
         common |= {"block": trial.block, "baseline": trial.baseline, "null": trial.null, "status": status}
-        rows += [common | trial.factors | SAMPLE | sample for sample in samples(directory)]
-    for row in rows:
-        ends = {row["src"], row["dst"]} - {""}
-        row["tested"] = not ends or not changed or bool(ends & changed)
+        mine = [common | trial.factors | SAMPLE | sample for sample in samples(directory)]
+        for row in mine:
+            ends = {row["src"], row["dst"]} - {""}
+            row["tested"] = not ends or not changed or bool(ends & (_changed(trial) or changed))
+        rows += mine
     columns = ["experiment", "run", "trial", "cell", "block", *factors, "baseline", "null", "status", *SAMPLE]
     columns.append("tested")
     frame = pd.DataFrame(rows, columns=columns).astype({"start": float, "value": float})
@@ -121,6 +123,11 @@ def table(run: Path) -> pd.DataFrame:
             frame[factor] = frame[factor].astype(str)
     frame.attrs["factors"] = factors
     return frame
+
+
+def _changed(trial: Trial) -> set[str]:
+    """The hosts whose links a trial changes."""
+    return {*trial.links, *trial.nics}
 
 
 def write_table(run: Path) -> Path:

@@ -14,7 +14,7 @@ from conftest import FakeLab, answers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lab import compare, driver, experiment_cli, results, validity
+from lab import compare, driver, experiment, experiment_cli, results, validity
 from lab.errors import LabError
 from lab.experiment import Experiment, Tolerances
 from lab.measures import Interval, answer, difference, median, ratio, slope
@@ -224,6 +224,22 @@ def test_probes_of_links_that_no_trial_changes_leave_the_statistics(
     assert len(untouched) and not untouched.tested.any()
     found = answer(frame, "rtt_ms", ["delay_ms"])
     assert found is not None and found.cells[0].lowest > 0.1
+
+
+def test_a_trials_probes_are_those_of_the_links_it_changes(tmp_path: Path) -> None:
+    """In a trial of the scheduler's link the worker's links say nothing; the baseline needs all of them."""
+    name, content = experiment.load("slow_links", quick=True)
+    run = driver.start(tmp_path, name, content, quick=True)
+    driver.execute(run, FakeLab(lambda trial: 4.0), lambda trial, state: None)
+    for path in run.directory.glob("*/delivered.json"):
+        delivered = json.loads(path.read_text())
+        pairs = (("client", "scheduler"), ("worker-2", "worker-1"))
+        delivered["rtt"] = [delivered["rtt"][0] | {"src": src, "dst": dst} for src, dst in pairs]
+        path.write_text(json.dumps(delivered))
+    rtt = results.load(run.directory).query("metric == 'rtt_ms' and tested")
+    tested = {cell: set(mine.dst) for cell, mine in rtt.groupby("slow")}
+    assert tested["scheduler"] == {"scheduler"} and tested["worker"] == {"worker-1"}
+    assert tested["none"] == tested["all"] == {"scheduler", "worker-1"}
 
 
 def test_slope_and_verdicts(measured: Callable[..., driver.Run]) -> None:
