@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from math import isqrt
 
 import numpy as np
@@ -112,35 +113,36 @@ def _lockstep(
 ) -> Index | None:
     """All walkers at once; None when they do not meet or one leaves the file.
 
-    Row i of ``place`` is what walker i passed, so reading it row by row is the file's order. Nothing but the
-    word with a record's length is looked at.
+    Nothing but the word with a record's length is looked at. Walkers are not stopped at their goal but every
+    few steps, which is cheaper: what they pass in the next one's stretch is thrown away.
     """
-    stop = min(stop, len(view) - layout.field - 3)
+    edge = len(view) - layout.field - 4  # the last place where a length can be read; walkers stay there
+    stop = min(stop, edge)
     starts = _starts(view, start, stop, layout, walkers)
     every = _every(view, layout.field, 4)
-    last = starts.copy()
-    live, here, goal = np.arange(len(starts)), starts, np.append(starts[1:], stop)
-    room = expected // len(starts) * 5 // 4 + 16
-    place = np.full((len(starts), room), -1)
-    for step in range(UNEVEN * room):
-        if step == place.shape[1]:  # some walkers have much more to pass than others
-            place = np.concatenate([place, np.full_like(place, -1)], axis=1)
-        place[slice(None) if live.size == len(starts) else live, step] = here  # a slice is copied faster
-        there = here + every[here].view(layout.order + "u4") + layout.overhead
-        going = there < goal
-        if going.all():
-            here = there
-            continue
-        last[live[~going]] = there[~going]
-        live, here, goal = live[going], there[going], goal[going]
+    last, goals = starts.copy(), np.append(starts[1:], stop)
+    live, here = np.arange(len(starts)), starts
+    steps = expected // len(starts) // 4 + 8
+    found = []
+    for _ in range(4 * UNEVEN):
+        place = np.empty((steps + 1, live.size), np.int64)
+        place[0] = here
+        for here, there in pairwise(place):
+            np.add(here, every[here].view(layout.order + "u4"), out=there)
+            there += layout.overhead
+            np.minimum(there, edge, out=there)
+        mine = place < goals[live]
+        found.append(place[:-1][mine[:-1]])
+        arrived = np.flatnonzero(~mine[-1])
+        last[live[arrived]] = place[mine[:, arrived].sum(axis=0), arrived]
+        live, here = live[mine[-1]], place[-1, mine[-1]]
         if not live.size:
             break
     if live.size or not np.array_equal(last[:-1], starts[1:]):
         return None
-    position = place[place >= 0]
-    if last[-1] > len(view):  # the last one is not whole
-        return Index(position[:-1], int(position[-1]))
-    return Index(position, int(last[-1]))
+    position = np.sort(np.concatenate(found))
+    end = layout.follow(view, int(position[-1]))
+    return Index(position, end) if 0 <= end <= len(view) else Index(position[:-1], int(position[-1]))
 
 
 def _starts(view: memoryview, start: int, stop: int, layout: Layout, walkers: int) -> Ints:
