@@ -56,7 +56,7 @@ def measure(name: str, params: dict[str, object], scheduler: str, output: Path, 
         "--output",
         str(output),
     ]
-    harness.main(module.prepare, [*command, "--workers", str(workers), "--timeout-s", "5"])
+    harness.main(module.prepare, [*command, "--workers", str(workers), "--timeout-s", "60"])
     return json.loads(output.read_text())
 
 
