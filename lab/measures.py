@@ -160,7 +160,9 @@ def _cell(
     values = mine.value.to_numpy(dtype=float)
     change = difference(_strata(mine), _strata(base))
     is_base = bool(mine.baseline.iloc[0])
-    times = Interval(1.0) if is_base else ratio(_strata(mine), _strata(base))
+    times = Interval(1.0 if scaled else math.nan)
+    if scaled and not is_base:
+        times = ratio(_strata(mine), _strata(base))
     return Cell(
         name=name,
         factors={factor: mine[factor].iloc[0] for factor in factors},
@@ -170,7 +172,7 @@ def _cell(
         lowest=float(values.min()),
         highest=float(values.max()),
         difference=change,
-        ratio=times if scaled else Interval(math.nan),
+        ratio=times,
         shown=not is_base and change.excludes(0) and not abs(change.value) <= floor,
     )
 

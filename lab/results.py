@@ -110,11 +110,11 @@ def table(run: Path) -> pd.DataFrame:
             "cell": trial.cell,
         }
         common |= {"block": trial.block, "baseline": trial.baseline, "null": trial.null, "status": status}
-        mine = [common | trial.factors | SAMPLE | sample for sample in samples(directory)]
-        for row in mine:
+        relevant = _changed(trial) or changed
+        for sample in samples(directory):
+            row = common | trial.factors | SAMPLE | sample
             ends = {row["src"], row["dst"]} - {""}
-            row["tested"] = not ends or not changed or bool(ends & (_changed(trial) or changed))
-        rows += mine
+            rows.append(row | {"tested": not ends or not relevant or bool(ends & relevant)})
     columns = ["experiment", "run", "trial", "cell", "block", *factors, "baseline", "null", "status", *SAMPLE]
     columns.append("tested")
     frame = pd.DataFrame(rows, columns=columns).astype({"start": float, "value": float})

@@ -37,6 +37,7 @@ STYLE: dict[Any, Any] = {
 def draw(answer: Answer, frame: pd.DataFrame, study: Mapping[str, Any] | None) -> Figure:
     """The figure of one metric: a line over a numeric factor, else bars."""
     factors = list(answer.cells[0].factors)
+    study = study if answer.scaled else None  # it is drawn as ratios
     with mpl.rc_context(STYLE):
         numeric = [factor for factor in factors if _is_amount(factor, answer)]
         if numeric and len(factors) <= 2:
@@ -86,7 +87,7 @@ def _lines(
         ordered = sorted(cells, key=lambda cell: float(str(cell.factors[x])))
         _line(axes, ordered, x, colour, f"{label or 'here'}", base)
         _dots(axes, frame, answer, ordered, x, colour, base)
-    if study is not None and answer.scaled:
+    if study is not None:
         _study_line(axes, study)
     axes.set_xticks(sorted({float(str(cell.factors[x])) for cell in answer.cells}))
     axes.xaxis.set_major_formatter("{x:g}")
@@ -141,9 +142,7 @@ def _study_line(axes: Axes, study: Mapping[str, Any]) -> None:
 
 def _cells(answer: Answer, study: Mapping[str, Any] | None) -> Figure:
     """Bars of a metric's cells, as ratios to the baseline or, where these say nothing, the medians."""
-    theirs = {}
-    if study is not None and answer.scaled:
-        theirs = {str(p["level"]): p["value"] / _study_base(study) for p in study["points"]}
+    theirs = {str(p["level"]): p["value"] / _study_base(study) for p in study["points"]} if study else {}
     ours = {_levels(cell): cell.ratio if answer.scaled else cell.median for cell in answer.cells}
     sign = "\u00d7" if answer.scaled else ""
     return _bars(ours, theirs, _scale(answer), lambda value: sign + number(value))

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from lab.wire.dialogues import dialogue_rows
 from lab.wire.frames import UndecodableError
-from lab.wire.link import DSACK
 from lab.wire.messages import content
+from lab.wire.options import DSACK
 
 if TYPE_CHECKING:
     from lab.wire.capture import Capture

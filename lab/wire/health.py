@@ -9,8 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from lab.wire.link import ACK, DSACK, FIN, RST, STAMPED, SYN, Segments
+from lab.wire.link import ACK, FIN, RST, SYN, Segments
 from lab.wire.lockstep import Ints
+from lab.wire.options import DSACK, STAMPED
 from lab.wire.tcp import BAND_BITS, Disorder, Pieces, by_flow
 
 Floats = npt.NDArray[np.float64]

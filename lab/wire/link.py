@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from lab.wire.columns import Columns
 from lab.wire.connections import Connections
-from lab.wire.lockstep import Ints
+from lab.wire.lockstep import Ints, overlapping
 from lab.wire.options import read_options
 from lab.wire.pcap import AT_ONCE, Records
 
@@ -39,7 +39,6 @@ ETHERNET, NULL, LOOP, SLL, SLL2 = 1, 0, 108, 113, 276
 RAW = {12: 0, 14: 0, 101: 0, 228: 0, 229: 0, NULL: 4, LOOP: 4}  # link type: where the IP header begins
 EXTENSIONS = (0, 43, 60, 135)  # IPv6 headers that may stand before TCP
 FIN, SYN, RST, PSH, ACK = 1, 2, 4, 8, 16
-STAMPED, DSACK = 0x1000, 0x2000  # our own bits beside TCP's: has timestamps; carries a duplicate-SACK
 
 # Places of the 32-bit words of a header, with what they hold from high to low.
 VERSION_LENGTH, ID_FRAGMENT, TTL_PROTO, SOURCE, DESTINATION = range(5)  # IPv4
@@ -146,8 +145,7 @@ def segments(
 
 def gather(view: memoryview, at: Ints, count: int) -> U32:
     """``count`` big-endian 32-bit words at many places, copied together: a ``(count, n)`` array."""
-    every: npt.NDArray[np.void] = np.ndarray((len(view) - 4 * count + 1,), f"V{4 * count}", view, 0, (1,))
-    return native(every[at].view(np.uint8).reshape(-1, 4 * count))
+    return native(overlapping(view, 0, 4 * count)[at].view(np.uint8).reshape(-1, 4 * count))
 
 
 def native(raw: U8) -> U32:
@@ -271,8 +269,7 @@ def _ipv6(
     layer = layer.take(layer.at + 40 <= layer.end)
     if not len(layer.at):
         return
-    every: npt.NDArray[np.void] = np.ndarray((len(view) - 39,), "V40", view, 0, (1,))
-    raw = every[layer.at].view(np.uint8).reshape(-1, 40)
+    raw = overlapping(view, 0, 40)[layer.at].view(np.uint8).reshape(-1, 40)
     payload = raw[:, 4].astype(np.int64) << 8 | raw[:, 5]
     length = np.where(payload == 0, layer.wire_end - layer.at, payload + 40)
     following = raw[:, 6].copy()

@@ -70,14 +70,14 @@ def words(view: memoryview, positions: Ints, layout: Layout) -> npt.NDArray[np.u
     """
     size = layout.header
     safe = int(np.searchsorted(positions, len(view) - size, side="right"))
-    parts = [_every(view, 0, size)[positions[:safe]] if safe else np.zeros(0, f"V{size}")]
+    parts = [overlapping(view, 0, size)[positions[:safe]] if safe else np.zeros(0, f"V{size}")]
     for position in positions[safe:].tolist():
         head = bytes(view[position : position + size]).ljust(size, b"\0")
         parts.append(np.frombuffer(head, f"V{size}"))
     return np.concatenate(parts).view(layout.order + "u4").reshape(-1, size // 4)
 
 
-def _every(view: memoryview, start: int, size: int) -> npt.NDArray[np.void]:
+def overlapping(view: memoryview, start: int, size: int) -> npt.NDArray[np.void]:
     """The ``size`` bytes that begin at each byte of the file from ``start`` on, overlapping, not copied."""
     return np.ndarray((len(view) - start - size + 1,), f"V{size}", view, start, (1,))
 
@@ -119,7 +119,7 @@ def _lockstep(
     edge = len(view) - layout.field - 4  # the last place where a length can be read; walkers stay there
     stop = min(stop, edge)
     starts = _starts(view, start, stop, layout, walkers)
-    every = _every(view, layout.field, 4)
+    lengths = overlapping(view, layout.field, 4)
     last, goals = starts.copy(), np.append(starts[1:], stop)
     live, here = np.arange(len(starts)), starts
     steps = expected // len(starts) // 4 + 8
@@ -128,7 +128,7 @@ def _lockstep(
         place = np.empty((steps + 1, live.size), np.int64)
         place[0] = here
         for here, there in pairwise(place):
-            np.add(here, every[here].view(layout.order + "u4"), out=there)
+            np.add(here, lengths[here].view(layout.order + "u4"), out=there)
             there += layout.overhead
             np.minimum(there, edge, out=there)
         mine = place < goals[live]

@@ -13,7 +13,7 @@ from lab.wire.lockstep import Ints
 
 NOP_NOP_TIMESTAMP = 0x0101080A
 NOP, SACK, TIMESTAMP = 1, 5, 8
-STAMPED, DSACK = 0x1000, 0x2000
+STAMPED, DSACK = 0x1000, 0x2000  # our own bits beside TCP's: has timestamps; carries a duplicate-SACK
 U8 = npt.NDArray[np.uint8]
 
 

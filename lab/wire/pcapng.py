@@ -67,16 +67,15 @@ def blocks(view: memoryview, progress: Progress, advise: Advise = no_advice) -> 
         stop = min(position + BLOCK, len(view))
         advise(position, stop, sparse)
         found = index(view, position, stop, layout)
-        begin, position = position, found.end
+        begin = position
         for batch, following in batches(found):
             head = words(view, batch, layout)
             number = _section_end(head, bool(batch[0] == begin))
             progress.position = following if number == len(batch) else int(batch[number])
             yield from _packets(view, batch[:number], head[:number], section, progress)
             if number < len(batch):
-                position = progress.position
                 break
-        progress.position = position
+        position = progress.position
         if position == begin or (position < stop and bytes(view[position : position + 4]) != NEW_SECTION):
             left = len(view) - position
             progress.problem = f"cut off or damaged at byte {position}: {left} bytes were not read"

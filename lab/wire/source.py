@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lab.wire.errors import WireError
-from lab.wire.lockstep import Ints
+from lab.wire.lockstep import Ints, overlapping
 
 GZIP, ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 UNPACKED = 1 << 14  # bytes unpacked at a time: so much may be missing before the place of a damage
@@ -152,6 +152,6 @@ class Memory:
             size = len(view) - 8 * count + 1
             mine = (address >= base) & (address < base + size)
             if size > 0 and mine.any():
-                every: npt.NDArray[np.void] = np.ndarray((size,), f"V{8 * count}", view, 0, (1,))
-                result[mine] = every[address[mine] - base].view("<u8").reshape(-1, count)
+                found = overlapping(view, 0, 8 * count)[address[mine] - base]
+                result[mine] = found.view("<u8").reshape(-1, count)
         return result
