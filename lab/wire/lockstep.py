@@ -70,11 +70,11 @@ def words(view: memoryview, positions: Ints, layout: Layout) -> npt.NDArray[np.u
     """
     size = layout.header
     safe = int(np.searchsorted(positions, len(view) - size, side="right"))
-    parts = [overlapping(view, 0, size)[positions[:safe]] if safe else np.zeros(0, f"V{size}")]
-    for position in positions[safe:].tolist():
-        head = bytes(view[position : position + size]).ljust(size, b"\0")
-        parts.append(np.frombuffer(head, f"V{size}"))
-    return np.concatenate(parts).view(layout.order + "u4").reshape(-1, size // 4)
+    found = overlapping(view, 0, size)[positions[:safe]] if safe else np.zeros(0, f"V{size}")
+    if safe < len(positions):
+        rest = (bytes(view[at : at + size]).ljust(size, b"\0") for at in positions[safe:].tolist())
+        found = np.append(found, np.frombuffer(b"".join(rest), f"V{size}"))
+    return found.view(layout.order + "u4").reshape(-1, size // 4)
 
 
 def overlapping(view: memoryview, start: int, size: int) -> npt.NDArray[np.void]:
@@ -113,13 +113,15 @@ def _lockstep(
 ) -> Index | None:
     """All walkers at once; None when they do not meet or one leaves the file.
 
-    Nothing but the word with a record's length is looked at. Walkers are not stopped at their goal but every
-    few steps, which is cheaper: what they pass in the next one's stretch is thrown away.
+    Nothing but the word with a record's length is looked at, byte by byte: NumPy takes single bytes from
+    anywhere in half the time that it needs for words that are not aligned. Walkers are not stopped at their
+    goal but every few steps, which is cheaper: what they pass in the next one's stretch is thrown away. One
+    that has left the file goes on over the last byte, again and again.
     """
-    edge = len(view) - layout.field - 4  # the last place where a length can be read; walkers stay there
-    stop = min(stop, edge)
+    stop = min(stop, len(view) - layout.field - 4)  # the last place where a length can be read
     starts = _starts(view, start, stop, layout, walkers)
-    lengths = overlapping(view, layout.field, 4)
+    every = np.frombuffer(view, np.uint8)
+    length_bytes = [every[layout.field + i :] for i in range(4)]
     last, goals = starts.copy(), np.append(starts[1:], stop)
     live, here = np.arange(len(starts)), starts
     steps = expected // len(starts) // 4 + 8
@@ -127,10 +129,14 @@ def _lockstep(
     for _ in range(4 * UNEVEN):
         place = np.empty((steps + 1, live.size), np.int64)
         place[0] = here
+        taken, raw = np.empty((4, live.size), np.uint8), np.empty((live.size, 4), np.uint8)
+        length = raw.view(layout.order + "u4")[:, 0]
         for here, there in pairwise(place):
-            np.add(here, lengths[here].view(layout.order + "u4"), out=there)
+            for column, part in zip(length_bytes, taken, strict=True):
+                column.take(here, out=part, mode="clip")
+            raw[...] = taken.T
+            np.add(here, length, out=there)
             there += layout.overhead
-            np.minimum(there, edge, out=there)
         mine = place < goals[live]
         found.append(place[:-1][mine[:-1]])
         arrived = np.flatnonzero(~mine[-1])
