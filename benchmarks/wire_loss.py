@@ -1,9 +1,8 @@
-"""Messages found, and false ones, when packets are missing from a capture: python benchmarks/wire_loss.py
-CAPTURE.
-"""
+"""Messages found, and false ones, when packets are missing from a capture (classic pcap, little endian)."""
 
 from __future__ import annotations
 
+import argparse
 import random
 import sys
 import tempfile
@@ -11,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 sys.path[0] = str(Path(__file__).resolve().parents[1])  # not this folder: its lab.py is another thing
-from lab.wire import Capture, open_capture  # noqa: E402
+from lab.wire import Capture, WireError, open_capture  # noqa: E402
 
 HEADER, RECORD = 24, 16
 Known = dict[tuple[object, ...], tuple[int, str]]
@@ -52,8 +51,13 @@ def thinned(path: Path, out: Path, keep: Callable[[int], bool]) -> None:
 
 def main() -> None:
     """Print one line per case."""
-    path = Path(sys.argv[1])
-    truth = messages(whole := open_capture(path))
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("capture", type=Path)
+    path = parser.parse_args().capture
+    try:
+        truth = messages(whole := open_capture(path))
+    except WireError as error:
+        sys.exit(str(error))
     half = whole.tally.packets // 2
     chance = random.Random(2019)
     shares = (0.0001, 0.001, 0.01, 0.05)
