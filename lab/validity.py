@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import prod
 from statistics import median
 from typing import Any
 
@@ -79,29 +80,33 @@ def clocks(machines: Document) -> list[str]:
 
 def added_delay_ms(trial: Trial, src: str, dst: str) -> float:
     """What the impairments asked for should add to the RTT between two hosts."""
-    ends = ((src, dst), (dst, src))
-    links = [(trial.links[host], peer) for host, peer in ends if host in trial.links]
-    return sum(link.delay_ms * len(_ways(link)) for link, peer in links if link.peer in (None, peer))
+    return sum(link.delay_ms for link in _round_trip(trial, src, dst))
 
 
 def lost_share(trial: Trial, src: str, dst: str) -> float:
     """The share of round trips between two hosts that should be lost: each way is passed once."""
-    kept = 1.0
-    for host, peer in ((src, dst), (dst, src)):
-        link = trial.links.get(host, Link())
-        if link.peer in (None, peer):
-            kept *= (1 - link.loss_pct / 100) ** len(_ways(link))
-    return 1 - kept
+    return 1 - prod(1 - link.loss_pct / 100 for link in _round_trip(trial, src, dst))
+
+
+def _round_trip(trial: Trial, src: str, dst: str) -> list[Link]:
+    """The impairments that a round trip between two hosts passes, each as often as it does."""
+    ends = ((src, dst), (dst, src))
+    links = [(trial.links[host], peer) for host, peer in ends if host in trial.links]
+    return [link for link, peer in links if link.peer in (None, peer) for _ in _ways(link)]
 
 
 def cap_mbit(trial: Trial, src: str, dst: str) -> float:
     """The lowest rate asked for on the way from ``src`` to ``dst``; 0 is none."""
     caps = [trial.nics[host].rate_mbit for host in (src, dst) if host in trial.nics]
-    for host, peer, way in ((src, dst, "egress"), (dst, src, "ingress")):
-        link = trial.links.get(host, Link())
-        if way in _ways(link) and link.peer in (None, peer):
-            caps.append(link.rate_mbit)
+    caps += [link.rate_mbit for link in _one_way(trial, src, dst)]
     return min((cap for cap in caps if cap), default=0)
+
+
+def _one_way(trial: Trial, src: str, dst: str) -> list[Link]:
+    """The impairments that a frame from ``src`` to ``dst`` passes."""
+    ends = ((src, dst, "egress"), (dst, src, "ingress"))
+    links = [(trial.links[host], peer, way) for host, peer, way in ends if host in trial.links]
+    return [link for link, peer, way in links if way in _ways(link) and link.peer in (None, peer)]
 
 
 def _ways(link: Link) -> tuple[str, ...]:
@@ -164,16 +169,27 @@ def _super_packets(found: Document, queue: Document) -> bool:
 def _delay(trial: Trial, delivered: Document, base: Baseline, allowed: Tolerances) -> Iterator[str]:
     for probe in delivered.get("rtt", []):
         src, dst, samples = probe["src"], probe["dst"], probe["samples_ms"]
-        asked = added_delay_ms(trial, src, dst) - added_delay_ms(base.trial, src, dst)
+        passed, before = _round_trip(trial, src, dst), _round_trip(base.trial, src, dst)
+        asked = sum(link.delay_ms for link in passed) - sum(link.delay_ms for link in before)
+        reordered = any(link.reorder_pct for link in passed)
         reference = base.rtt_ms.get((src, dst))
-        if not asked or not reference or not samples:
+        if not (asked or reordered) or any(link.reorder_pct for link in before):
             continue
-        jitter = max((link.jitter_ms for link in trial.links.values()), default=0)
+        if not reference or not samples:
+            continue
+        added = np.array(samples) - median(reference)
+        if reordered:  # netem sends this share at once, without the delay
+            late = added > asked - min(link.delay_ms for link in passed if link.reorder_pct) / 2
+            share = prod(1 - link.reorder_pct / 100 for link in passed)
+            if stats.binomtest(int(late.sum()), len(late), share).pvalue < 1 - allowed.loss_confidence:
+                ahead = f"{(~late).sum()} of {len(late)} pings sent ahead"
+                yield f"{_when(probe)}: {100 - 100 * share:.3g} % asked, {ahead}"
+            added = added[late]
         low, high = np.quantile(reference, (0.05, 0.95))
+        jitter = sum(link.jitter_ms for link in passed)
         tolerance = max(asked * allowed.delay_pct / 100, allowed.delay_ms, high - low, jitter)
-        added = median(samples) - median(reference)
-        if abs(added - asked) > tolerance:
-            yield f"{_when(probe)}: {asked:g} ms asked, {added:.2f} added (tolerance {tolerance:.2f})"
+        if len(added) and abs(median(added) - asked) > tolerance:
+            yield f"{_when(probe)}: {asked:g} ms asked, {median(added):.2f} added (tolerance {tolerance:.2f})"
 
 
 def _pings(trial: Trial, delivered: Document, allowed: Tolerances) -> Iterator[str]:
@@ -199,7 +215,9 @@ def _rate(trial: Trial, delivered: Document, base: Baseline, allowed: Tolerances
         burst = BURST_MBIT / probe["seconds"] if probe.get("seconds") else 0
         if mbit > cap * (1 + allowed.rate_pct / 100) + burst:
             yield f"{src} to {dst}: a cap of {cap:g} Mbit/s was asked, {mbit:.1f} went through"
+        # TCP does not fill a link with losses or a long way, nor one whose cap drops what is too much
         impaired = any(link.delay_ms or link.loss_pct for link in trial.links.values())
+        impaired |= any(link.policer for link in _one_way(trial, src, dst))
         spread = min(MOST_SPREAD, (max(reference) - min(reference)) / median(reference))
         lowest = cap * GOODPUT * (1 - max(allowed.rate_pct / 100, spread))
         binds = min(reference) > cap

@@ -118,6 +118,38 @@ def test_rates() -> None:
     ]
 
 
+def test_a_policer_lets_tcp_through_as_it_likes() -> None:
+    """Seen for real: 24 to 51 of 100 Mbit/s. More than the cap is still too much."""
+    policed = {"links": {"worker-1": {"rate_mbit": 100, "policer": True, "direction": "both"}}}
+
+    def deliver(mbit: float) -> Callable[[dict], object]:
+        return lambda files: files["delivered.json"]["throughput"][0].update(mbit=mbit)
+
+    assert judged(policed, deliver(24)) == []
+    assert judged(policed, deliver(150)) == [
+        "scheduler to worker-1: a cap of 100 Mbit/s was asked, 150.0 went through"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("pings", "reason"),
+    [
+        ([21.0] * 7 + [1.0] * 3, None),
+        ([21.0] * 5 + [1.0] * 5, None),  # seen for real: the median of these is no delay of any
+        ([21.0] * 1 + [1.0] * 9, "25 % asked, 9 of 10 pings sent ahead"),
+        ([18.0] * 7 + [1.0] * 3, "20 ms asked, 17.00 added (tolerance 1.00)"),
+    ],
+)
+def test_pings_sent_ahead_have_no_delay(pings: list[float], reason: str | None) -> None:
+    def deliver(files: dict) -> None:
+        files["delivered.json"]["rtt"][0]["samples_ms"] = pings
+        files["delivered.json"]["rtt"][1]["samples_ms"] = [21.0] * 8 + [1.0] * 2
+        host(qdisc_after=[{"kind": "netem"}])(files)
+
+    reasons = judged({"links": {"worker-1": {"delay_ms": 20, "reorder_pct": 25}}}, deliver)
+    assert reasons == ([f"scheduler to worker-1, before the runs: {reason}"] if reason else [])
+
+
 def test_nic_is_the_one_asked_for() -> None:
     assert judged(CAPPED, host(driver="e1000", net="e1000=02:00,bridge=vmbr1,rate=119.209")) == []
     assert judged(CAPPED, host(driver="virtio_net")) == [
