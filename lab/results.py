@@ -16,8 +16,8 @@ metric         compute_s, us_per_task, transfer_mb, rtt_ms, throughput_mbit, ret
 value          the sample, in the unit that the metric's name ends with
 sample         its number within the trial and metric; ``warmup``: it is one, and leaves the statistics
 phase          before or after the runs, for probes; ``src``, ``dst``: between which hosts
-tested         one end of a probe is a host whose link this trial changes, or, in a trial that changes none,
-               one that another trial changes; true of all else
+tested         a probe passes a link that this trial changes, or the way to one peer where it changes that
+               alone; in a trial that changes none, one that another trial changes; true of all else
 start          seconds since the epoch, for runs
 =============  ======================================================================================
 """
@@ -99,7 +99,7 @@ def table(run: Path) -> pd.DataFrame:
     experiment = Experiment.model_validate(read_run(run)["experiment"])
     factors, order = list(experiment.factors), cells(experiment)
     directories = {directory: read_trial(directory) for directory in finished(run)}
-    changed = {host for trial in directories.values() for host in _changed(trial)}
+    changed = {ends for trial in directories.values() for ends in _changed(trial)}
     rows: list[Document] = []
     for directory, trial in sorted(directories.items(), key=lambda d: (d[1].block, order.index(d[1].cell))):
         status = read_result(directory).status
@@ -114,7 +114,7 @@ def table(run: Path) -> pd.DataFrame:
         for sample in samples(directory):
             row = common | trial.factors | SAMPLE | sample
             ends = {row["src"], row["dst"]} - {""}
-            rows.append(row | {"tested": not ends or not relevant or bool(ends & relevant)})
+            rows.append(row | {"tested": not ends or not relevant or any(part <= ends for part in relevant)})
     columns = ["experiment", "run", "trial", "cell", "block", *factors, "baseline", "null", "status", *SAMPLE]
     columns.append("tested")
     frame = pd.DataFrame(rows, columns=columns).astype({"start": float, "value": float})
@@ -125,9 +125,10 @@ def table(run: Path) -> pd.DataFrame:
     return frame
 
 
-def _changed(trial: Trial) -> set[str]:
-    """The hosts whose links a trial changes."""
-    return {*trial.links, *trial.nics}
+def _changed(trial: Trial) -> set[frozenset[str]]:
+    """What a trial changes: a host's whole link, or, with the peer's name, its way to that peer alone."""
+    links = {frozenset({host, link.peer or host}) for host, link in trial.links.items()}
+    return links | {frozenset({host}) for host in trial.nics}
 
 
 def write_table(run: Path) -> Path:

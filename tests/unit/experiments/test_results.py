@@ -274,6 +274,21 @@ def test_a_trials_probes_are_those_of_the_links_it_changes(tmp_path: Path) -> No
     assert tested["none"] == tested["all"] == {"scheduler", "worker-1"}
 
 
+def test_a_way_to_one_peer_is_told_of_that_pair(tmp_path: Path) -> None:
+    name, content = experiment.load("pair_delay", quick=True)
+    run = driver.start(tmp_path, name, content, quick=True)
+    driver.execute(run, FakeLab(lambda trial: 4.0), lambda trial, state: None)
+    for path in run.directory.glob("*/delivered.json"):
+        delivered = json.loads(path.read_text())
+        pairs = (("scheduler", "worker-1"), ("worker-1", "worker-2"))
+        delivered["rtt"] = [delivered["rtt"][0] | {"src": src, "dst": dst} for src, dst in pairs]
+        path.write_text(json.dumps(delivered))
+    rtt = results.load(run.directory).query("metric == 'rtt_ms' and tested")
+    tested = {cell: set(mine.dst) for cell, mine in rtt.groupby("delayed")}
+    assert tested["worker-1 to scheduler"] == {"worker-1"} and tested["worker-1 to worker-2"] == {"worker-2"}
+    assert tested["worker-1 to all"] == tested["none"] == {"worker-1", "worker-2"}
+
+
 def test_slope_and_verdicts(measured: Callable[..., driver.Run]) -> None:
     frame = results.load(measured(FakeLab(sloped)).directory)
     found = answer(frame, "compute_s", ["delay_ms"])
