@@ -17,6 +17,8 @@ from lab.minipve.permit import Permit
 from lab.minipve.store import SHORT_LOCK_WAIT_S, VmConfig
 from lab.minipve.tasks import Task
 
+UNFINISHED = ("create", "clone", "destroyed")  # config locks of a VM that is not yet, or no longer, whole
+
 
 @contextmanager
 def _or_nothing(node: Node, vmid: int) -> Iterator[None]:
@@ -29,8 +31,12 @@ def _or_nothing(node: Node, vmid: int) -> Iterator[None]:
 
 
 def recover(node: Node) -> list[int]:
-    """Remove what a killed endpoint left half-made, as its task would have on failure; returns the VMIDs."""
-    half = [vmid for vmid, config in node.vms.all() if config.options.get("lock") in ("create", "clone")]
+    """Remove what a killed endpoint left half-made or half-removed; returns the VMIDs.
+
+    While a VM is not in the pool of those who made it, its configuration holds one of these locks: nobody is
+    left with a VMID that is taken by a machine they may not see.
+    """
+    half = [vmid for vmid, config in node.vms.all() if config.options.get("lock") in UNFINISHED]
     for vmid in half:
         _undo(node, vmid)
         _forget_rights(node, vmid)
@@ -67,8 +73,8 @@ def create(
         defaults = options.defaults(made, machines.qemu_version())
         if made.get("vmgenid") == "1":
             del made["vmgenid"]
-        node.vms.save(vmid, VmConfig(defaults | made))
         add_to_pool(node, pool, vmid)
+        node.vms.save(vmid, VmConfig(defaults | made))
 
 
 @dataclass(frozen=True)
@@ -94,8 +100,8 @@ def clone(node: Node, task: Task, wanted: Clone) -> None:
             for slot, drive in drives.of(source.options):
                 full = wanted.full or not _is_base(drive)
                 made[slot] = drives.clone(node, task, newid, slot, drive, full)
-            node.vms.save(newid, VmConfig(made))
             add_to_pool(node, wanted.pool, newid)
+            node.vms.save(newid, VmConfig(made))
 
 
 def _is_base(drive: drives.Drive) -> bool:
@@ -174,7 +180,7 @@ def destroy(node: Node, task: Task, vmid: int, skiplock: bool, unreferenced: boo
         if machines.running_pid(node, vmid):
             raise ApiError(f"VM {vmid} is running - destroy failed")
         owned = [volid for _, volid in drives.volumes(config.options, vmid)]
-        if unreferenced or config.options.get("lock") in ("create", "clone"):
+        if unreferenced or config.options.get("lock") in UNFINISHED:
             known = {node.storage.path(volid) for volid in owned}
             owned += [v for v in node.storage.of_vm(vmid) if node.storage.path(v) not in known]
         for volid in owned:
@@ -184,6 +190,7 @@ def destroy(node: Node, task: Task, vmid: int, skiplock: bool, unreferenced: boo
             node.storage.remove(volid)
             task.log(f"removed volume '{volid}'")
         machines.forget(node, vmid)
+        node.vms.save(vmid, VmConfig({"lock": "destroyed"}))
         _forget_rights(node, vmid)
         node.vms.remove(vmid)
 
