@@ -112,7 +112,10 @@ def _group(segments: Segments, row: Ints, first: Ints, zero: U32) -> tuple[Seque
     source = upset[order]
     adds = known < length[source]
     resent = np.sort(source[~adds])
-    disorder = (row[resent], start[resent]), (row[np.setdiff1d(late, resent)],)
+    overtaken = np.zeros(len(row), np.bool_)
+    overtaken[late] = True
+    overtaken[resent] = False
+    disorder = (row[resent], start[resent]), (row[overtaken],)
     row[upset], start[upset], length[upset] = row[source], start[source] + known, length[source] - known
     captured, offset = segments.captured[row], segments.offset[row]
     whole = (captured == segments.length[row]) & (segments.flags[row] & PSH != 0)
