@@ -23,7 +23,7 @@ Advise = Callable[
 SPARSE = 16384  # mean record size from which reading only the headers beats reading everything
 MAX_PACKET = 1 << 24
 PEEK = 68  # bytes of each packet that are read along with the record's header: enough for TCP with timestamps
-AT_ONCE = 1 << 13  # packets given at a time: what is read of them stays in the processor's cache
+AT_ONCE = 1 << 14  # packets given at a time: what is read of them stays in the processor's cache
 HEADER, RECORD = 24, 16
 MAGICS = {  # the first four bytes: byte order, nanoseconds per unit of the fraction
     b"\xd4\xc3\xb2\xa1": ("<", 1000),
