@@ -170,8 +170,8 @@ def _delay(trial: Trial, delivered: Document, base: Baseline, allowed: Tolerance
     for probe in delivered.get("rtt", []):
         src, dst, samples = probe["src"], probe["dst"], probe["samples_ms"]
         passed, before = _round_trip(trial, src, dst), _round_trip(base.trial, src, dst)
-        asked = sum(link.delay_ms for link in passed) - sum(link.delay_ms for link in before)
-        reordered = any(link.reorder_pct for link in passed)
+        asked = added_delay_ms(trial, src, dst) - added_delay_ms(base.trial, src, dst)
+        reordered = [link.delay_ms for link in passed if link.reorder_pct]
         reference = base.rtt_ms.get((src, dst))
         if not (asked or reordered) or any(link.reorder_pct for link in before):
             continue
@@ -179,9 +179,9 @@ def _delay(trial: Trial, delivered: Document, base: Baseline, allowed: Tolerance
             continue
         added = np.array(samples) - median(reference)
         if reordered:  # netem sends this share at once, without the delay
-            late = added > asked - min(link.delay_ms for link in passed if link.reorder_pct) / 2
+            late = added > asked - min(reordered) / 2
             share = prod(1 - link.reorder_pct / 100 for link in passed)
-            if stats.binomtest(int(late.sum()), len(late), share).pvalue < 1 - allowed.loss_confidence:
+            if _unlikely(int(late.sum()), len(late), share, allowed):
                 ahead = f"{(~late).sum()} of {len(late)} pings sent ahead"
                 yield f"{_when(probe)}: {100 - 100 * share:.3g} % asked, {ahead}"
             added = added[late]
@@ -197,8 +197,13 @@ def _pings(trial: Trial, delivered: Document, allowed: Tolerances) -> Iterator[s
     for probe in delivered.get("rtt", []):
         sent, share = probe.get("sent", 0), lost_share(trial, probe["src"], probe["dst"])
         lost = sent - len(probe["samples_ms"])
-        if sent and stats.binomtest(lost, sent, share).pvalue < 1 - allowed.loss_confidence:
+        if sent and _unlikely(lost, sent, share, allowed):
             yield f"{_when(probe)}: {lost} of {sent} pings were lost, {100 * share:.3g} % loss was asked"
+
+
+def _unlikely(hits: int, tries: int, share: float, allowed: Tolerances) -> bool:
+    """Does this number of hits lie outside what chance makes of a share?"""
+    return bool(stats.binomtest(hits, tries, share).pvalue < 1 - allowed.loss_confidence)
 
 
 def _when(probe: Document) -> str:

@@ -104,10 +104,11 @@ def host(**facts: object) -> Callable[[dict], object]:
     return lambda files: files["configured.json"]["hosts"].update({"worker-1": facts})
 
 
-def test_rates() -> None:
-    def deliver(mbit: float) -> Callable[[dict], object]:
-        return lambda files: files["delivered.json"]["throughput"][0].update(mbit=mbit)
+def deliver(mbit: float) -> Callable[[dict], object]:
+    return lambda files: files["delivered.json"]["throughput"][0].update(mbit=mbit)
 
+
+def test_rates() -> None:
     assert judged(CAPPED) == []
     assert judged(CAPPED, deliver(1033)) == []  # the token bucket's burst over two seconds
     assert judged(CAPPED, deliver(1040)) == [
@@ -121,9 +122,6 @@ def test_rates() -> None:
 def test_a_policer_lets_tcp_through_as_it_likes() -> None:
     """Seen for real: 24 to 51 of 100 Mbit/s. More than the cap is still too much."""
     policed = {"links": {"worker-1": {"rate_mbit": 100, "policer": True, "direction": "both"}}}
-
-    def deliver(mbit: float) -> Callable[[dict], object]:
-        return lambda files: files["delivered.json"]["throughput"][0].update(mbit=mbit)
 
     assert judged(policed, deliver(24)) == []
     assert judged(policed, deliver(150)) == [
@@ -141,12 +139,12 @@ def test_a_policer_lets_tcp_through_as_it_likes() -> None:
     ],
 )
 def test_pings_sent_ahead_have_no_delay(pings: list[float], reason: str | None) -> None:
-    def deliver(files: dict) -> None:
+    def ping(files: dict) -> None:
         files["delivered.json"]["rtt"][0]["samples_ms"] = pings
         files["delivered.json"]["rtt"][1]["samples_ms"] = [21.0] * 8 + [1.0] * 2
         host(qdisc_after=[{"kind": "netem"}])(files)
 
-    reasons = judged({"links": {"worker-1": {"delay_ms": 20, "reorder_pct": 25}}}, deliver)
+    reasons = judged({"links": {"worker-1": {"delay_ms": 20, "reorder_pct": 25}}}, ping)
     assert reasons == ([f"scheduler to worker-1, before the runs: {reason}"] if reason else [])
 
 
@@ -258,33 +256,27 @@ def test_probes_of_links_that_no_trial_changes_leave_the_statistics(
     assert found is not None and found.cells[0].lowest > 0.1
 
 
-def test_a_trials_probes_are_those_of_the_links_it_changes(tmp_path: Path) -> None:
-    """In a trial of the scheduler's link the worker's links say nothing; the baseline needs all of them."""
-    name, content = experiment.load("slow_links", quick=True)
-    run = driver.start(tmp_path, name, content, quick=True)
+def told(folder: Path, name: str, factor: str, *pairs: tuple[str, str]) -> dict[str, set[str]]:
+    """Run an experiment whose trials ping between these pairs: by cell, who was pinged where it is told."""
+    run = driver.start(folder, *experiment.load(name, quick=True), quick=True)
     driver.execute(run, FakeLab(lambda trial: 4.0), lambda trial, state: None)
     for path in run.directory.glob("*/delivered.json"):
         delivered = json.loads(path.read_text())
-        pairs = (("client", "scheduler"), ("worker-2", "worker-1"))
         delivered["rtt"] = [delivered["rtt"][0] | {"src": src, "dst": dst} for src, dst in pairs]
         path.write_text(json.dumps(delivered))
     rtt = results.load(run.directory).query("metric == 'rtt_ms' and tested")
-    tested = {cell: set(mine.dst) for cell, mine in rtt.groupby("slow")}
+    return {cell: set(mine.dst) for cell, mine in rtt.groupby(factor)}
+
+
+def test_a_trials_probes_are_those_of_the_links_it_changes(tmp_path: Path) -> None:
+    """In a trial of the scheduler's link the worker's links say nothing; the baseline needs all of them."""
+    tested = told(tmp_path, "slow_links", "slow", ("client", "scheduler"), ("worker-2", "worker-1"))
     assert tested["scheduler"] == {"scheduler"} and tested["worker"] == {"worker-1"}
     assert tested["none"] == tested["all"] == {"scheduler", "worker-1"}
 
 
 def test_a_way_to_one_peer_is_told_of_that_pair(tmp_path: Path) -> None:
-    name, content = experiment.load("pair_delay", quick=True)
-    run = driver.start(tmp_path, name, content, quick=True)
-    driver.execute(run, FakeLab(lambda trial: 4.0), lambda trial, state: None)
-    for path in run.directory.glob("*/delivered.json"):
-        delivered = json.loads(path.read_text())
-        pairs = (("scheduler", "worker-1"), ("worker-1", "worker-2"))
-        delivered["rtt"] = [delivered["rtt"][0] | {"src": src, "dst": dst} for src, dst in pairs]
-        path.write_text(json.dumps(delivered))
-    rtt = results.load(run.directory).query("metric == 'rtt_ms' and tested")
-    tested = {cell: set(mine.dst) for cell, mine in rtt.groupby("delayed")}
+    tested = told(tmp_path, "pair_delay", "delayed", ("scheduler", "worker-1"), ("worker-1", "worker-2"))
     assert tested["worker-1 to scheduler"] == {"worker-1"} and tested["worker-1 to worker-2"] == {"worker-2"}
     assert tested["worker-1 to all"] == tested["none"] == {"worker-1", "worker-2"}
 
