@@ -17,9 +17,9 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from lab.inventory import DEFAULT, ROOT, Inventory
-from lab.plan import Change
-from lab.proxmox import Endpoint, Pve
+from lab.machines.inventory import DEFAULT, ROOT, Inventory
+from lab.machines.plan import Change
+from lab.machines.proxmox import Endpoint, Pve
 
 TICKS = os.sysconf("SC_CLK_TCK")
 

@@ -14,19 +14,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lab import playbook
+from lab.commands.options import inventory_option, results_option
 from lab.errors import LabError
-from lab.inventory import Inventory
-from lab.options import inventory_option, results_option
+from lab.machines.inventory import Inventory
+from lab.running import playbook
 
 if TYPE_CHECKING:
-    from lab.doctor import Finding
+    from lab.machines.doctor import Finding
 
 UNREACHABLE = 4  # exit code of ansible-playbook when a machine does not answer
 ELSEWHERE = {
-    "run": ("lab.experiment_cli:run", "Run an experiment: its trials, in shuffled order, resumable."),
-    "results": ("lab.experiment_cli:results", "List, show and compare runs."),
-    "report": ("lab.experiment_cli:report", "Write the report of a run as one HTML page."),
+    "run": ("lab.commands.experiments:run", "Run an experiment: its trials, in shuffled order, resumable."),
+    "results": ("lab.commands.experiments:results", "List, show and compare runs."),
+    "report": ("lab.commands.experiments:report", "Write the report of a run as one HTML page."),
     "wire": ("lab.wire.cli:wire", "Say what Dask said, from a capture file."),
     "minipve": ("lab.minipve.cli:minipve", "The local endpoint: serve, status, stop."),
 }
@@ -168,7 +168,7 @@ def destroy(inventory: Path, yes: bool) -> None:
 @inventory_option
 def doctor(inventory: Path) -> None:
     """Say what is missing on this machine or this Proxmox VE, and the line that mends it."""
-    from lab.doctor import examine
+    from lab.machines.doctor import examine
 
     lab = Inventory(inventory)
     bad = 0
@@ -182,7 +182,7 @@ def doctor(inventory: Path) -> None:
 
 
 def _baseline(lab: Inventory, root: Path) -> None:
-    from lab import baseline as measured
+    from lab.commands import baseline as measured
 
     run, fresh = measured.ensure(lab, root)
     click.echo("baseline: measured" if fresh else "baseline: found")

@@ -13,11 +13,10 @@ if __name__ == "__main__":  # run as a file: the project, not this directory, is
 
 import click
 
-from lab import experiment_cli
+from lab.commands import experiments
+from lab.commands.options import inventory_option
 from lab.errors import LabError
-from lab.options import inventory_option
-
-ROOT = Path(__file__).resolve().parent.parent
+from lab.paths import ROOT
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -42,7 +41,7 @@ def main(context: click.Context, /, resume: Path | None, inventory: Path, **opti
     try:
         if resume:
             options["what"] = str(resume)
-        context.invoke(experiment_cli.run, inventory=inventory, **{"what": "nic_matrix", **options})
+        context.invoke(experiments.run, inventory=inventory, **{"what": "nic_matrix", **options})
     except LabError as error:
         raise click.ClickException(str(error)) from None
 

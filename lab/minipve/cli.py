@@ -144,8 +144,8 @@ def stop(instance: str, purge: bool) -> None:
 @click.option("--path", "only_path", is_flag=True, help="Only print where the image is or will be.")
 def image(instance: str, only_path: bool) -> None:
     """Build the guests' image unless it is there, and print its path."""
-    from lab.minipve import image as images
     from lab.minipve import progress
+    from lab.minipve.image import golden as images
 
     paths = Paths.of(instance)
     path: Path = images.image_path(paths)
@@ -158,13 +158,16 @@ def image(instance: str, only_path: bool) -> None:
 @instance_option
 def check(instance: str) -> None:
     """Say what this machine lacks for the endpoint, and the line that mends it."""
-    from lab.minipve import accel, image, namespace, process
+    from lab.minipve import process
+    from lab.minipve.image import golden
+    from lab.minipve.machine import accel
+    from lab.minipve.network import namespace
 
     paths = Paths.of(instance)
     process.need(*sorted(process.PACKAGES))
     namespace.require_tun()
     click.echo("ok    programs and /dev/net/tun are there")
-    built = image.image_path(paths).exists()
+    built = golden.image_path(paths).exists()
     click.echo(f"ok    guests' image: {'built' if built else 'not built yet, which takes minutes once'}")
     found = accel.probe(paths)
     click.echo(f"ok    accelerator {found.name}: {found.reason}")

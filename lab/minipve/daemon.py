@@ -11,10 +11,12 @@ import sys
 
 from aiohttp import web
 
-from lab.minipve import guests, instance, net, server, tls
+from lab.minipve import instance, server, tls
+from lab.minipve.machine import guests
+from lab.minipve.machine.watch import Watch
+from lab.minipve.network import net
 from lab.minipve.node import Node
 from lab.minipve.paths import Paths
-from lab.minipve.watch import Watch
 
 log = logging.getLogger("minipve")
 

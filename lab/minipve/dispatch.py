@@ -9,10 +9,11 @@ import subprocess
 from typing import Any
 
 from lab.errors import LabError
-from lab.minipve import api, schema
+from lab.minipve import api
+from lab.minipve.access.permit import Permit
+from lab.minipve.config import schema
 from lab.minipve.errors import ApiError, denied
 from lab.minipve.node import Call, Node, Reply
-from lab.minipve.permit import Permit
 from lab.minipve.process import MachineError
 
 PUBLIC = {("GET", "/access/ticket"), ("POST", "/access/ticket"), ("GET", "/access/domains")}

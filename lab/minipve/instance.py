@@ -8,13 +8,15 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-from lab import privileges
-from lab.minipve import image, interfaces, launch, storage, tls
-from lab.minipve.access import ROOT, grant
+from lab.machines import privileges
+from lab.minipve import launch, tls
+from lab.minipve.access.accounts import ROOT, grant
+from lab.minipve.access.tickets import hash_secret, token_digest
 from lab.minipve.files import write_atomic
+from lab.minipve.image import golden, storage
+from lab.minipve.network import interfaces
 from lab.minipve.node import Node
 from lab.minipve.paths import Paths
-from lab.minipve.tickets import hash_secret, token_digest
 
 USER, TOKEN = "lab@pve", "dasklab"
 BRIDGES = ("vmbr0", "vmbr1")
@@ -74,7 +76,7 @@ def announce(node: Node, port: int) -> None:
         "token_id": TOKEN,
         "token_secret": _token_file(paths).read_text().strip(),
         "ca_file": str(node.cluster / "pve-root-ca.pem"),
-        "image_file": str(image.image_path(paths)),
+        "image_file": str(golden.image_path(paths)),
         "shell": str(paths.enter_shell),
         "connect": str(paths.connect),
         "interfaces_file": str(paths.interfaces),

@@ -21,7 +21,8 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from lab.errors import LabError
-from lab.minipve import namespace, process
+from lab.minipve import process
+from lab.minipve.network import namespace
 from lab.minipve.paths import Paths
 
 START_S = 60.0
@@ -166,7 +167,7 @@ def _last_words(paths: Paths) -> str:
 
 def machines(paths: Paths) -> dict[int, int]:
     """VMID -> process id of the machines that run."""
-    from lab.minipve import running
+    from lab.minipve.machine import running
 
     vmids = [int(file.stem) for file in paths.run.glob("[1-9]*.pid") if file.stem.isdigit()]
     return {vmid: pid for vmid in sorted(vmids) if (pid := running.running_pid(vmid, paths))}

@@ -6,13 +6,13 @@ import threading
 from dataclasses import dataclass
 from typing import Any
 
-from lab.minipve.access import Access
+from lab.minipve.access.accounts import Access
+from lab.minipve.access.permit import Permit
+from lab.minipve.access.tickets import Tickets
+from lab.minipve.config.store import VmStore
+from lab.minipve.image.storage import Storage
 from lab.minipve.paths import Paths
-from lab.minipve.permit import Permit
-from lab.minipve.storage import Storage
-from lab.minipve.store import VmStore
 from lab.minipve.tasks import Tasks, Work
-from lab.minipve.tickets import Tickets
 
 NAME = "pve"
 VERSION = {"version": "9.1.2", "release": "9.1", "repoid": "minipve"}

@@ -14,10 +14,11 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 from matplotlib.figure import Figure
 
-from lab import compare, completeness, results
-from lab.measures import Answer, answer, interval, number
-from lab.report import captures, figures, words
-from lab.report.heard import Grid, Heard
+from lab.report import figures, sentences
+from lab.report.captures import section
+from lab.report.captures.heard import Grid, Heard
+from lab.results import compare, completeness, store
+from lab.results.measures import Answer, answer, interval, number
 
 HERE = Path(__file__).parent
 STUDY = HERE.parent / "study_2019.json"
@@ -43,7 +44,7 @@ class Section:
     answers: dict[str, Answer]
     pictures: list[Picture]
     grids: list[Grid]
-    verdicts: list[results.Result]
+    verdicts: list[store.Result]
     identity: dict[str, Any]
     machines: dict[str, Any]
     notes: list[str]
@@ -51,7 +52,7 @@ class Section:
     overhead_s: float
 
     @property
-    def invalid(self) -> list[results.Result]:
+    def invalid(self) -> list[store.Result]:
         """Trials that left the statistics."""
         return [verdict for verdict in self.verdicts if verdict.status != "ok"]
 
@@ -62,38 +63,38 @@ def write(runs: list[Path], output: Path) -> Path:
     study = json.loads(STUDY.read_text())
     sections = [_section(run, study, output) for run in runs]
     answers = {section.name: section.answers for section in sections}
-    verdicts = [words.verdict(finding, answers) for finding in study["findings"]]
-    page = {"sections": sections, "verdicts": verdicts, "study": study, "words": words}
+    verdicts = [sentences.verdict(finding, answers) for finding in study["findings"]]
+    page = {"sections": sections, "verdicts": verdicts, "study": study, "words": sentences}
     for name in ("report.html", "report.md"):
         (output / name).write_text(_templates().get_template(f"{name}.j2").render(page))
     return output / "report.html"
 
 
 def _section(run: Path, study: dict[str, Any], output: Path) -> Section:
-    document, frame = results.read_run(run), results.load(run)
-    metrics = sorted(document["experiment"]["metrics"], key=list(words.NAMES).index)  # time comes first
+    document, frame = store.read_run(run), store.load(run)
+    metrics = sorted(document["experiment"]["metrics"], key=list(sentences.NAMES).index)  # time comes first
     found = {metric: a for metric in metrics if (a := answer(frame, metric, frame.attrs["factors"]))}
     pictures = [
         _answer_picture(one, frame, study, document, output) for one in found.values() if len(one.cells) > 1
     ]
-    each = (captures.hear(trial, study["figures"]) for trial in results.finished(run))
+    each = (section.hear(trial, study["figures"]) for trial in store.finished(run))
     heard = next(filter(None, each), Heard())
     for stem, (caption, figure) in heard.drawn.items():
         pictures.append(_picture(caption, f"{document['name']}-{stem}", figure, output))
-    attempts = results.attempts(run)
+    attempts = store.attempts(run)
     wall_s, measuring_s = (sum(attempt[key] for attempt in attempts) for key in ("wall_s", "measuring_s"))
     first = next(iter(found.values()), None)
     counted = first is not None and first.metric == "frames"  # how many frames there are answers nothing
-    sentences = [] if counted and heard.sentences else [words.sentence(first)]
+    told = [] if counted and heard.sentences else [sentences.sentence(first)]
     return Section(
         name=document["name"],
         run=run,
         document=document,
-        sentence=" ".join(sentences + heard.sentences),
+        sentence=" ".join(told + heard.sentences),
         answers=found,
         pictures=pictures,
         grids=heard.grids,
-        verdicts=[results.read_result(directory) for directory in results.finished(run)],
+        verdicts=[store.read_result(directory) for directory in store.finished(run)],
         identity=compare.identity(run),
         machines=_machines(run),
         notes=_notes(run),
@@ -104,7 +105,7 @@ def _section(run: Path, study: dict[str, Any], output: Path) -> Section:
 
 def _answer_picture(one: Answer, frame: Any, study: Any, document: dict[str, Any], output: Path) -> Picture:
     theirs = study["figures"].get(document["experiment"]["metrics"][one.metric])
-    caption = words.sentence(one)
+    caption = sentences.sentence(one)
     if theirs:
         caption += f" Grey: the study's “{theirs['title']}”, {theirs['statistic']}."
     return _picture(caption, f"{document['name']}-{one.metric}", figures.draw(one, frame, theirs), output)
@@ -117,8 +118,8 @@ def _picture(caption: str, stem: str, figure: Figure, output: Path) -> Picture:
 
 def _notes(run: Path) -> list[str]:
     """What the reader must know: of captures that lost frames, and of how links were impaired."""
-    asked = {trial: results.read_trial(trial) for trial in results.finished(run)}
-    configured = {trial: results.read_json(trial / "configured.json") for trial in asked}
+    asked = {trial: store.read_trial(trial) for trial in store.finished(run)}
+    configured = {trial: store.read_json(trial / "configured.json") for trial in asked}
     notes = [
         f"{trial.name}: {lost}." for trial in asked if (lost := completeness.line(completeness.read(trial)))
     ]
@@ -135,7 +136,7 @@ def _notes(run: Path) -> list[str]:
 
 def _machines(run: Path) -> dict[str, Any]:
     """hosts.json of the first trial that has one."""
-    documents = (results.read_json(directory / "hosts.json") for directory in results.finished(run))
+    documents = (store.read_json(directory / "hosts.json") for directory in store.finished(run))
     return next((document for document in documents if document), {})
 
 
@@ -147,5 +148,5 @@ def _templates() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"number": number, "interval": interval, "facts": words.facts}
+    environment.filters |= {"number": number, "interval": interval, "facts": sentences.facts}
     return environment

@@ -16,8 +16,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from lab.measures import Answer, Cell, Interval, number
-from lab.report.words import NAMES, heading, level_name
+from lab.report.sentences import NAMES, heading, level_name
+from lab.results.measures import Answer, Cell, Interval, number
 
 OURS, STUDY, MORE = "#2563a8", "#9a9a94", ("#2563a8", "#c2571a", "#3d8a5f", "#8a4fa3", "#b39019")
 STYLE: dict[Any, Any] = {

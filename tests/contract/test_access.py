@@ -9,9 +9,9 @@ import pytest
 from proxmoxer import ProxmoxAPI
 from proxmoxer.core import AuthenticationError
 
-from lab import privileges
-from lab.minipve.access import Access
-from lab.minipve.tickets import LIFETIME_S, Tickets
+from lab.machines import privileges
+from lab.minipve.access.accounts import Access
+from lab.minipve.access.tickets import LIFETIME_S, Tickets
 from tests.contract.endpoint import Endpoint, refused
 
 

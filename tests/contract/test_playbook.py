@@ -9,8 +9,8 @@ import sys
 import time
 from pathlib import Path
 
-from lab.inventory import ROOT
-from lab.playbook import command
+from lab.paths import ROOT
+from lab.running.playbook import command
 
 BOOK = """
 - name: A play
@@ -78,7 +78,7 @@ def test_ctrl_c_ends_ansible_and_all_that_it_started(tmp_path: Path) -> None:
     begun = tmp_path / "begun"
     (tmp_path / "book.yml").write_text(BOOK.replace('"true"', f"sh -c 'touch {begun}; sleep 60'"))
     script = (
-        "import pathlib, lab.playbook as p\n"
+        "import pathlib, lab.running.playbook as p\n"
         f"p.run({str(tmp_path / 'book.yml')!r}, pathlib.Path('localhost,'), quiet=True)\n"
     )
     argv = [sys.executable, "-c", script]

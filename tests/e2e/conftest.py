@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from lab.inventory import ROOT
 from lab.minipve import launch, process
 from lab.minipve.paths import Paths
+from lab.paths import ROOT
 
 BIN = Path(sys.executable).parent
 

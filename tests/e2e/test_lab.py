@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 from proxmoxer import ProxmoxAPI
 
-from lab.inventory import DEFAULT, ROOT
+from lab.machines.inventory import DEFAULT
+from lab.paths import ROOT
 from tests.e2e.conftest import Bench, until
 
 pytestmark = [pytest.mark.timeout(1500)]

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 import testinfra
 
-from lab.inventory import Inventory
+from lab.machines.inventory import Inventory
 
 os.environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"  # testinfra starts ansible by name
 BIN = "/opt/dasklab/bin"

@@ -6,7 +6,7 @@ import json
 import re
 from typing import Any
 
-from lab.inventory import ROOT
+from lab.paths import ROOT
 from tests.infra.conftest import BIN, Lab, raw
 
 DRIVERS = {"virtio": {"virtio_net"}, "e1000": {"e1000"}, "rtl8139": {"8139cp", "8139too"}}
@@ -94,7 +94,7 @@ def test_the_bridge_is_the_lab_s_own_and_at_rest(lab: Lab, node: Any) -> None:
     bridge = lab.wanted("lab_bridge")
     [link] = json.loads(node.check_output(f"ip -d -j link show dev {bridge}"))
     assert link["linkinfo"]["info_kind"] == "bridge"
-    mode = lab.inventory.optional(node.backend.host, "proxmox_bridge_mode") or "flooding"
+    mode = lab.machines.inventory.optional(node.backend.host, "proxmox_bridge_mode") or "flooding"
     assert link["linkinfo"]["info_data"]["ageing_time"] == {"flooding": 0, "learning": 30000}[mode]
     ports = json.loads(node.check_output(f"ip -d -j link show master {bridge}"))
     assert {port.get("linkinfo", {}).get("info_kind") for port in ports} <= {"tun", "veth"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lab.topology import Lab
+from lab.machines.topology import Lab
 
 
 def vm(name: str, vmid: int) -> dict[str, Any]:

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from lab import playbook
 from lab.cli import ELSEWHERE, UNREACHABLE, main
+from lab.running import playbook
 
 
 def run(*argv: str) -> Result:

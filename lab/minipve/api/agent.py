@@ -8,9 +8,10 @@ from __future__ import annotations
 import base64
 from typing import Any
 
-from lab.minipve import machines, summary
 from lab.minipve.api import VM, route
+from lab.minipve.config import summary
 from lab.minipve.errors import ApiError
+from lab.minipve.machine import machines
 from lab.minipve.node import Call
 
 _PLAIN = {  # command -> (verb, its name in qemu-ga)

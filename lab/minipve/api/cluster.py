@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from lab.minipve import node as node_module
-from lab.minipve import storage, summary
 from lab.minipve.api import route
+from lab.minipve.config import summary
 from lab.minipve.errors import parameter_error
+from lab.minipve.image import storage
 from lab.minipve.node import Call
 
 _FIRST, _LAST = 100, 1_000_000

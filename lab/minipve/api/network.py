@@ -8,11 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from lab.minipve import net
 from lab.minipve.api import route
 from lab.minipve.errors import parameter_error
 from lab.minipve.files import write_atomic
-from lab.minipve.interfaces import Iface, bridge, read_interfaces, write_interfaces
+from lab.minipve.network import net
+from lab.minipve.network.interfaces import Iface, bridge, read_interfaces, write_interfaces
 from lab.minipve.node import Call, Node, Reply
 from lab.minipve.tasks import Task
 

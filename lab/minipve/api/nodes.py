@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from lab.minipve import host, summary, tls
+from lab.minipve import host, tls
 from lab.minipve import node as node_module
 from lab.minipve.api import route
+from lab.minipve.config import summary
 from lab.minipve.node import Call
 
 

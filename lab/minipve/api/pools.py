@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from lab.minipve import storage, summary
 from lab.minipve.api import route
+from lab.minipve.config import summary
+from lab.minipve.config.formats import split_list
 from lab.minipve.errors import ApiError
-from lab.minipve.formats import split_list
+from lab.minipve.image import storage
 from lab.minipve.node import Call
 
 

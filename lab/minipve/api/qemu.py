@@ -5,13 +5,15 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from lab.minipve import drives, guests, machines, options, schema, storage, summary
 from lab.minipve.api import VM, route
+from lab.minipve.config import options, schema, summary
+from lab.minipve.config.store import VmConfig
+from lab.minipve.config.validate import parse
 from lab.minipve.errors import ApiError, denied, parameter_error
+from lab.minipve.image import drives, storage
+from lab.minipve.machine import guests, machines
 from lab.minipve.node import Call
-from lab.minipve.store import VmConfig
 from lab.minipve.tasks import Task
-from lab.minipve.validate import parse
 
 _NOT_OPTIONS = {
     "archive",

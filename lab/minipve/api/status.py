@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from lab.minipve import guests, machines, summary
 from lab.minipve.api import VM, route
+from lab.minipve.config import summary
 from lab.minipve.errors import ApiError
+from lab.minipve.machine import guests, machines
 from lab.minipve.node import Call
 from lab.minipve.tasks import Task
 

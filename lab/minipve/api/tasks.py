@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from lab.minipve.api import route
-from lab.minipve.formats import split_list
+from lab.minipve.config.formats import split_list
 from lab.minipve.node import Call, Reply
 from lab.minipve.tasks import parse_upid
 

@@ -1,5 +1,5 @@
 #!/usr/bin/python
-"""Ansible's face of ``lab.proxmox``: observe, plan, and (not in check mode) apply."""
+"""Ansible's face of ``lab.machines.proxmox``: observe, plan, and (not in check mode) apply."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ options:
     type: str
     required: true
   lab:
-    description: The wanted lab, as C(lab.topology.Lab).
+    description: The wanted lab, as C(lab.machines.topology.Lab).
     type: dict
     required: true
   nics:
@@ -75,7 +75,7 @@ def main() -> None:
     )
     try:
         from lab.errors import LabError
-        from lab.provision import Request, provision
+        from lab.machines.provision import Request, provision
     except ImportError as error:
         module.fail_json(msg=f"this module needs the 'lab' package in the controller's Python: {error}")
     try:

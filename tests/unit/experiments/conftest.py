@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from lab import driver
-from lab.experiment import Experiment
-from lab.trials import Trial
-from lab.validity import added_delay_ms, cap_mbit
+from lab.model.experiment import Experiment
+from lab.results.validity import added_delay_ms, cap_mbit
+from lab.running import driver
+from lab.running.trials import Trial
 
 BASE_RTT_MS, BASE_MBIT = 1.0, 9000.0
 PAIR = ("scheduler", "worker-1")

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from lab import experiment
 from lab.errors import LabError
+from lab.model import experiment
 
 CASES = yaml.safe_load(Path(__file__).with_name("bad_files.yml").read_text())
 GOOD: str = CASES["good"]

@@ -11,9 +11,11 @@ from typing import Any
 import pytest
 from conftest import FakeLab
 
-from lab import baseline, completeness, driver, results
-from lab.experiment_cli import execute
-from lab.trials import Trial
+from lab.commands import baseline
+from lab.commands.experiments import execute
+from lab.results import completeness, store
+from lab.running import driver
+from lab.running.trials import Trial
 
 GOLDEN = Path(__file__).parents[2] / "data" / "wire" / "g3-2026.8.0.pcap.gz"
 STREAMS = {"stream_seen": 1.0, "lost_by_capture_bytes": 0, "decoded": 1.0}
@@ -63,12 +65,12 @@ def write(directory: Path, raw: bytes, **told: Any) -> Path:
 
 
 def test_it_is_judged_from_the_files_and_stored(tmp_path: Path) -> None:
-    completeness.store(tmp_path)
+    completeness.write(tmp_path)
     assert completeness.read(tmp_path) == {} and not list(tmp_path.iterdir())
     whole = gzip.decompress(GOLDEN.read_bytes())
     fresh = completeness.read(write(tmp_path, whole))
     assert (fresh["verdict"], fresh["messages"], fresh["stream_seen"]) == ("complete", 133, 1.0)
-    completeness.store(tmp_path)
+    completeness.write(tmp_path)
     (tmp_path / "capture.pcap").unlink()
     assert completeness.read(tmp_path) == fresh
 
@@ -90,7 +92,7 @@ def test_run_and_baseline_say_it_loudly(
 
     run = measured(FakeLab(spoil=spoil))
     first = run.directory / run.trials[0].trial
-    assert results.read_json(first / completeness.FILE)["reasons"] == ["its files are missing"]
+    assert store.read_json(first / completeness.FILE)["reasons"] == ["its files are missing"]
     (first / "result.json").unlink()
     execute(driver.resume(run.directory), FakeLab(spoil=spoil))
     assert "The capture is incomplete: its files are missing" in capsys.readouterr().err

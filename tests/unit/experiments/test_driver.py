@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 from conftest import FakeLab
 
-from lab import driver, experiment, results
 from lab.errors import LabError
-from lab.trials import Trial, cells, estimate_s, plan
+from lab.model import experiment
+from lab.results import store
+from lab.running import driver
+from lab.running.trials import Trial, cells, estimate_s, plan
 
 
 def test_every_block_has_each_cell_once_and_the_null_trial(sweep: experiment.Experiment) -> None:
@@ -97,7 +99,7 @@ def test_a_failed_trial_is_recorded_and_the_rest_goes_on(measured: Callable[...,
         return 2
 
     run = measured(FakeLab(spoil=fail))
-    verdicts = results.assess(run.directory)
+    verdicts = store.assess(run.directory)
     failed = [verdict for verdict in verdicts.values() if verdict.status == "failed"]
     assert len(verdicts) == 8 and [verdict.cell for verdict in failed] == ["delay_ms=50"] * 2
     assert failed[0].reasons == ["worker-1: Start: no memory"]
@@ -110,7 +112,7 @@ def test_what_cannot_be_done_is_unsupported_and_not_tried_again(measured: Callab
         return 2 if trial.links else 0
 
     run = measured(FakeLab(spoil=refuse))
-    assert {v.status for v in results.assess(run.directory).values()} == {"ok", "unsupported"}
+    assert {v.status for v in store.assess(run.directory).values()} == {"ok", "unsupported"}
     assert run.pending() == []
 
 
@@ -119,7 +121,7 @@ def test_wrong_answer_is_a_failure(measured: Callable[..., driver.Run]) -> None:
         files["timings.json"]["check"] |= {"got": 15.0, "ok": False}
         return 0
 
-    verdicts = results.assess(measured(FakeLab(spoil=lie)).directory).values()
+    verdicts = store.assess(measured(FakeLab(spoil=lie)).directory).values()
     assert {tuple(v.reasons) for v in verdicts} == {("wrong answer: 15.0, expected 16.0 +- 0.1",)}
 
 

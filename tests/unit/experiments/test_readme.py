@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from lab import experiment
-from lab.explain import allowed_parameters
-from lab.trials import cells
+from lab.model import experiment
+from lab.model.strict import allowed_parameters
+from lab.running.trials import cells
 
 README = (experiment.EXPERIMENTS / "README.md").read_text()
 

@@ -14,11 +14,15 @@ import numpy as np
 import pytest
 from conftest import FakeLab
 
-from lab import driver, experiment, report, results
-from lab.measures import Interval, answer, number
-from lab.report import counting, words
-from lab.report.heard import open_recording
-from lab.trials import Trial
+from lab import report
+from lab.model import experiment
+from lab.report import sentences
+from lab.report.captures import counting, section
+from lab.report.captures.heard import open_recording
+from lab.results import store
+from lab.results.measures import Interval, answer, number
+from lab.running import driver
+from lab.running.trials import Trial
 
 STUDY = json.loads(report.STUDY.read_text())
 
@@ -27,8 +31,8 @@ def sloped(trial: Trial) -> float:
     return 4.0 + 0.02 * float(trial.factors["delay_ms"])
 
 
-def answered(run: driver.Run) -> words.Answers:
-    frame = results.load(run.directory)
+def answered(run: driver.Run) -> sentences.Answers:
+    frame = store.load(run.directory)
     found = answer(frame, "compute_s", ["delay_ms"])
     assert found is not None
     return {run.name: {"compute_s": found}}
@@ -52,16 +56,16 @@ def test_numbers_have_three_digits(value: float, text: str) -> None:
 
 
 def test_sentence_says_how_much_and_per_what(measured: Callable[..., driver.Run]) -> None:
-    text = words.sentence(answered(measured(FakeLab(sloped)))["delay_scheduler"]["compute_s"])
+    text = sentences.sentence(answered(measured(FakeLab(sloped)))["delay_scheduler"]["compute_s"])
     pattern = r"With 200 ms of delay the time to compute is (2\.0\d|1\.9\d) \(.*\) times the baseline's"
     assert re.match(pattern, text), text
     assert "each ms of delay adds 0.0" in text
 
 
 def test_no_difference_is_an_answer(measured: Callable[..., driver.Run]) -> None:
-    text = words.sentence(answered(measured(FakeLab()))["delay_scheduler"]["compute_s"])
+    text = sentences.sentence(answered(measured(FakeLab()))["delay_scheduler"]["compute_s"])
     assert text.startswith("No difference shown: no level changes the time to compute by more than the noise")
-    assert words.sentence(None) == "No answer: there is no valid baseline."
+    assert sentences.sentence(None) == "No answer: there is no valid baseline."
 
 
 @pytest.mark.parametrize(
@@ -76,16 +80,16 @@ def test_verdict_on_a_finding(
     measured: Callable[..., driver.Run], seconds: Callable[[Trial], float], state: str
 ) -> None:
     finding = next(f for f in STUDY["findings"] if f["id"] == "delay-scheduler")
-    assert words.verdict(finding, answered(measured(FakeLab(seconds)))).state == state
+    assert sentences.verdict(finding, answered(measured(FakeLab(seconds)))).state == state
 
 
 def test_verdict_without_measurement() -> None:
-    assert words.verdict(STUDY["findings"][0], {}).state == "not measured"
+    assert sentences.verdict(STUDY["findings"][0], {}).state == "not measured"
 
 
 def test_quotient_is_as_wide_as_both_allow() -> None:
-    assert words.quotient(Interval(4, 3, 6), Interval(2, 1, 3)) == Interval(2, 1, 6)
-    ours = words.quotient(Interval(4, 3, 6), Interval(1.0))
+    assert sentences.quotient(Interval(4, 3, 6), Interval(2, 1, 3)) == Interval(2, 1, 6)
+    ours = sentences.quotient(Interval(4, 3, 6), Interval(1.0))
     assert (ours.low, ours.high) == (3, 6)
 
 
@@ -140,7 +144,7 @@ def test_page_is_self_contained(measured: Callable[..., driver.Run], tmp_path: P
 
 
 def test_figure_shows_the_study_as_ratios(measured: Callable[..., driver.Run]) -> None:
-    frame = results.load(measured(FakeLab(sloped)).directory)
+    frame = store.load(measured(FakeLab(sloped)).directory)
     found = answer(frame, "compute_s", ["delay_ms"])
     assert found is not None
     axes = report.figures.draw(found, frame, STUDY["figures"]["fig14"]).axes[0]
@@ -154,14 +158,14 @@ def test_figure_shows_the_study_as_ratios(measured: Callable[..., driver.Run]) -
 def test_what_a_link_at_rest_has_none_of_is_told_without_ratios(
     measured: Callable[..., driver.Run], rest: float
 ) -> None:
-    frame = results.load(measured(FakeLab()).directory)
+    frame = store.load(measured(FakeLab()).directory)
     counted = frame[~frame.warmup].groupby("trial").head(1)
     counted = counted[counted.block == 1].assign(
         metric="resent_pct", value=lambda f: rest + f.delay_ms.astype(float)
     )
     found = answer(counted, "resent_pct", ["delay_ms"])
     assert found is not None and not found.scaled
-    assert words.sentence(found) == (
+    assert sentences.sentence(found) == (
         f"One sample a cell, so without intervals: {number(rest)} % at the baseline,"
         f" {number(200 + rest)} % with 200 ms of delay."
     )
@@ -183,7 +187,7 @@ def record(directory: Path, workload: str = "array_study", frames: int = 300) ->
 
 
 def test_a_capture_is_told_in_sentences_and_figures(tmp_path: Path) -> None:
-    heard = report.captures.hear(record(tmp_path), STUDY["figures"])
+    heard = section.hear(record(tmp_path), STUDY["figures"])
     assert heard is not None
     # 63,725 + 63,662 of the bytes between workers and scheduler, as `dasklab wire matrix` says
     assert heard.sentences == [
@@ -198,7 +202,7 @@ def test_a_capture_is_told_in_sentences_and_figures(tmp_path: Path) -> None:
     assert set(heard.drawn) == figures
     for _, figure in heard.drawn.values():
         figure.draw_without_rendering()
-    assert report.captures.hear(tmp_path / "nowhere", STUDY["figures"]) is None
+    assert section.hear(tmp_path / "nowhere", STUDY["figures"]) is None
 
 
 def test_the_studys_error_is_a_factor_by_op(tmp_path: Path) -> None:
@@ -216,7 +220,7 @@ def test_the_studys_error_is_a_factor_by_op(tmp_path: Path) -> None:
 
 
 def test_an_idle_cluster_answers_with_its_heartbeats(tmp_path: Path) -> None:
-    heard = report.captures.hear(record(tmp_path, "idle"), STUDY["figures"])
+    heard = section.hear(record(tmp_path, "idle"), STUDY["figures"])
     assert heard is not None and set(heard.drawn) == {"idle", "heartbeat", "intervals"}
     assert heard.sentences[0].startswith(
         "When nobody asks for anything, each worker sends the scheduler a heartbeat every 500 ms"
@@ -271,7 +275,7 @@ LEVELS = {
 
 @pytest.mark.parametrize(("level", "name"), LEVELS.items())
 def test_levels_have_units(level: tuple[str, object], name: str) -> None:
-    assert words.level_name(*level) == name
+    assert sentences.level_name(*level) == name
 
 
 def test_two_factors_are_told_apart(tmp_path: Path) -> None:
@@ -284,10 +288,10 @@ def test_two_factors_are_told_apart(tmp_path: Path) -> None:
     name, content = experiment.load("bridge_rate", quick=True)
     run = driver.start(tmp_path, name, content, quick=True)
     driver.execute(run, FakeLab(seconds), lambda trial, state: None)
-    found = answer(results.load(run.directory), "compute_s", ["rate_mbit", "bridge"])
+    found = answer(store.load(run.directory), "compute_s", ["rate_mbit", "bridge"])
     assert found is not None
     pattern = (
         r"flooding against learning: (1\.0\d|0\.9\d\d) \(.*\) times with no cap, "
         r"(2\.0\d|1\.9\d) \(.*\) times with 100 Mbit/s, (2\.0\d|1\.9\d) \(.*\) times with 50 Mbit/s\."
     )
-    assert re.fullmatch(pattern, words.contrasts(found)[-1]), words.contrasts(found)
+    assert re.fullmatch(pattern, sentences.contrasts(found)[-1]), sentences.contrasts(found)

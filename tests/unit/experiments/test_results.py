@@ -14,11 +14,14 @@ from conftest import FakeLab, answers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lab import compare, driver, experiment, experiment_cli, results, validity
+from lab.commands import experiments
 from lab.errors import LabError
-from lab.experiment import Experiment, Tolerances
-from lab.measures import Interval, answer, difference, median, ratio, slope
-from lab.trials import Trial, plan
+from lab.model import experiment
+from lab.model.experiment import Experiment, Tolerances
+from lab.results import compare, store, validity
+from lab.results.measures import Interval, answer, difference, median, ratio, slope
+from lab.running import driver
+from lab.running.trials import Trial, plan
 
 
 def sloped(trial: Trial) -> float:
@@ -33,14 +36,14 @@ def spoiled(measured: Callable[..., driver.Run], change: Callable[[dict], object
             change(files)
         return 0
 
-    verdicts = results.assess(measured(FakeLab(spoil=spoil)).directory)
+    verdicts = store.assess(measured(FakeLab(spoil=spoil)).directory)
     invalid = [verdict for verdict in verdicts.values() if verdict.status == "invalid"]
     assert {verdict.cell for verdict in invalid} <= {"delay_ms=50"}
     return invalid[0].reasons if invalid else []
 
 
 def test_as_asked_is_valid(measured: Callable[..., driver.Run]) -> None:
-    assert {v.status for v in results.assess(measured(FakeLab()).directory).values()} == {"ok"}
+    assert {v.status for v in store.assess(measured(FakeLab()).directory).values()} == {"ok"}
 
 
 @pytest.mark.parametrize(
@@ -217,12 +220,12 @@ def test_delay_counts_each_way_it_is_passed() -> None:
 
 def test_table_has_a_row_per_sample(measured: Callable[..., driver.Run]) -> None:
     run = measured(FakeLab(sloped))
-    frame = results.load(run.directory)
+    frame = store.load(run.directory)
     assert frame.attrs["factors"] == ["delay_ms"]
     assert (frame.metric == "compute_s").sum() == 8 * 6
     assert (frame.metric == "rtt_ms").sum() == 8 * 20
     assert list(frame.cell.unique()) == ["delay_ms=0", "delay_ms=50", "delay_ms=200"]
-    written = results.load(run.directory / "samples.parquet")
+    written = store.load(run.directory / "samples.parquet")
     pd.testing.assert_frame_equal(frame, written, check_dtype=False)
 
 
@@ -234,8 +237,8 @@ def test_loss_as_drop_events_and_as_segments(tmp_path: Path) -> None:
     tcp = [{"OutSegs": 900, "RetransSegs": 45}, {"OutSegs": 100, "RetransSegs": 5}]
     hosts = {"hosts": {f"worker-{i}": {"tcp": counted} for i, counted in enumerate(tcp, 1)}}
     for name, document in (("configured.json", configured), ("hosts.json", hosts)):
-        results.write_json(tmp_path / name, document)
-    found = {sample["metric"]: sample["value"] for sample in results.samples(tmp_path)}
+        store.write_json(tmp_path / name, document)
+    found = {sample["metric"]: sample["value"] for sample in store.samples(tmp_path)}
     assert found == {"drop_events": 7, "resent_pct": 5.0}
 
 
@@ -249,7 +252,7 @@ def test_probes_of_links_that_no_trial_changes_leave_the_statistics(
         other = {"src": "worker-2", "dst": "worker-3", "samples_ms": [0.1]}
         delivered["rtt"].append(delivered["rtt"][0] | other)
         path.write_text(json.dumps(delivered))
-    frame = results.load(run.directory)
+    frame = store.load(run.directory)
     untouched = frame[(frame.src == "worker-2") & (frame.metric == "rtt_ms")]
     assert len(untouched) and not untouched.tested.any()
     found = answer(frame, "rtt_ms", ["delay_ms"])
@@ -264,7 +267,7 @@ def told(folder: Path, name: str, factor: str, *pairs: tuple[str, str]) -> dict[
         delivered = json.loads(path.read_text())
         delivered["rtt"] = [delivered["rtt"][0] | {"src": src, "dst": dst} for src, dst in pairs]
         path.write_text(json.dumps(delivered))
-    rtt = results.load(run.directory).query("metric == 'rtt_ms' and tested")
+    rtt = store.load(run.directory).query("metric == 'rtt_ms' and tested")
     return {cell: set(mine.dst) for cell, mine in rtt.groupby(factor)}
 
 
@@ -282,7 +285,7 @@ def test_a_way_to_one_peer_is_told_of_that_pair(tmp_path: Path) -> None:
 
 
 def test_slope_and_verdicts(measured: Callable[..., driver.Run]) -> None:
-    frame = results.load(measured(FakeLab(sloped)).directory)
+    frame = store.load(measured(FakeLab(sloped)).directory)
     found = answer(frame, "compute_s", ["delay_ms"])
     assert found is not None and found.null is not None
     assert [cell.shown for cell in found.cells] == [False, True, True]
@@ -292,7 +295,7 @@ def test_slope_and_verdicts(measured: Callable[..., driver.Run]) -> None:
 
 
 def test_no_difference_is_not_shown(measured: Callable[..., driver.Run]) -> None:
-    found = answer(results.load(measured(FakeLab()).directory), "compute_s", ["delay_ms"])
+    found = answer(store.load(measured(FakeLab()).directory), "compute_s", ["delay_ms"])
     assert found is not None and not any(cell.shown for cell in found.cells)
 
 
@@ -302,7 +305,7 @@ def test_invalid_trials_leave_the_statistics(measured: Callable[..., driver.Run]
             files["delivered.json"]["rtt"][0]["samples_ms"] = [1.0] * 10
         return 0
 
-    found = answer(results.load(measured(FakeLab(spoil=break_link)).directory), "compute_s", ["delay_ms"])
+    found = answer(store.load(measured(FakeLab(spoil=break_link)).directory), "compute_s", ["delay_ms"])
     assert found is not None and [cell.name for cell in found.cells] == ["delay_ms=0", "delay_ms=50"]
 
 
@@ -356,20 +359,20 @@ def test_compare_refuses_what_differs(measured: Callable[..., driver.Run]) -> No
 def test_files_of_another_schema_are_refused(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text('{"schema": 2}')
     with pytest.raises(LabError, match="schema 2, this version of the lab reads 1"):
-        results.read_json(tmp_path / "a.json")
+        store.read_json(tmp_path / "a.json")
     with pytest.raises(LabError, match="no results there"):
-        results.load(tmp_path)
+        store.load(tmp_path)
 
 
 def test_commands(measured: Callable[..., driver.Run], tmp_path: Path) -> None:
     run = measured(FakeLab(sloped))
     ask = CliRunner().invoke
-    listed = ask(experiment_cli.results, ["--results", str(tmp_path / "results")], catch_exceptions=False)
+    listed = ask(experiments.results, ["--results", str(tmp_path / "results")], catch_exceptions=False)
     assert "8/8" in listed.output
-    shown = ask(experiment_cli.results, ["show", str(run.directory)], catch_exceptions=False)
+    shown = ask(experiments.results, ["show", str(run.directory)], catch_exceptions=False)
     assert "delay_ms=200" in shown.output and "shown" in shown.output
     table = tmp_path / "a.csv"
-    ask(experiment_cli.results, ["export", str(run.directory), str(table)], catch_exceptions=False)
-    assert len(pd.read_csv(table)) == len(results.load(run.directory))
-    planned = ask(experiment_cli.run, ["delay_worker", "--quick", "--dry-run"], catch_exceptions=False)
+    ask(experiments.results, ["export", str(run.directory), str(table)], catch_exceptions=False)
+    assert len(pd.read_csv(table)) == len(store.load(run.directory))
+    planned = ask(experiments.run, ["delay_worker", "--quick", "--dry-run"], catch_exceptions=False)
     assert "5 trials, about" in planned.output

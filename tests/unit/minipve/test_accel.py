@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from lab.minipve import accel
-from lab.minipve.accel import Accel
+from lab.minipve.machine import accel
+from lab.minipve.machine.accel import Accel
 from lab.minipve.paths import Paths
 
 

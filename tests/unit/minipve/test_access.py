@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from lab.minipve import tickets
-from lab.minipve.access import Access, grant, known_path, normalise_path, revoke
+from lab.minipve.access import tickets
+from lab.minipve.access.accounts import Access, grant, known_path, normalise_path, revoke
+from lab.minipve.access.permit import Permit
+from lab.minipve.access.privileges import BUILTIN_ROLES, PRIVILEGES
+from lab.minipve.access.tickets import Tickets, hash_secret, same_secret, token_digest
 from lab.minipve.errors import ApiError, UnauthorizedError
-from lab.minipve.permit import Permit
-from lab.minipve.privileges import BUILTIN_ROLES, PRIVILEGES
-from lab.minipve.tickets import Tickets, hash_secret, same_secret, token_digest
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.minipve import disks
+from lab.minipve.image import disks
 from lab.minipve.paths import Paths
 from lab.minipve.process import MachineError
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from lab.minipve import guests
+from lab.minipve.access.permit import Permit
+from lab.minipve.config.store import VmConfig
+from lab.minipve.machine import guests
 from lab.minipve.node import Node
 from lab.minipve.paths import Paths
-from lab.minipve.permit import Permit
-from lab.minipve.store import VmConfig
 from lab.minipve.tasks import Task
 
 QUIET = Task("", Path("/dev/null"))

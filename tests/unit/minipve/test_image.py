@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from lab.errors import LabError
-from lab.minipve import image, process, sources
+from lab.minipve import process
+from lab.minipve.image import golden, sources
 from lab.minipve.paths import Paths
 from lab.minipve.progress import Steps, silent, terminal
 
@@ -14,16 +15,16 @@ from lab.minipve.progress import Steps, silent, terminal
 def test_the_name_follows_the_recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pins = tmp_path / "requirements.txt"
     pins.write_text("dask==1\n")
-    monkeypatch.setattr(image, "REQUIREMENTS", pins)
+    monkeypatch.setattr(golden, "REQUIREMENTS", pins)
     paths = Paths(tmp_path / "state", tmp_path / "cache")
-    first, wheels = image.image_path(paths), image.wheelhouse(paths)
-    assert image.image_path(paths) == first and image.recipe_hash()[:12] in first.name
+    first, wheels = golden.image_path(paths), golden.wheelhouse(paths)
+    assert golden.image_path(paths) == first and golden.recipe_hash()[:12] in first.name
     pins.write_text("dask==2\n")
-    assert image.image_path(paths) != first and image.wheelhouse(paths) != wheels
+    assert golden.image_path(paths) != first and golden.wheelhouse(paths) != wheels
 
 
 def test_every_pin_is_exact() -> None:
-    lines = [line.partition("#")[0].strip() for line in image.REQUIREMENTS.read_text().splitlines()]
+    lines = [line.partition("#")[0].strip() for line in golden.REQUIREMENTS.read_text().splitlines()]
     pins = [line for line in lines if line]
     assert {"dask==2026.8.0", "distributed==2026.8.0", "numpy==2.4.6"} <= set(pins)
     assert all(line.count("==") == 1 for line in pins)
@@ -31,11 +32,11 @@ def test_every_pin_is_exact() -> None:
 
 def test_an_image_that_is_there_is_not_built_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     paths = Paths(tmp_path / "state", tmp_path / "cache")
-    there = image.image_path(paths)
+    there = golden.image_path(paths)
     there.parent.mkdir(parents=True)
     there.touch()
-    monkeypatch.setattr(image, "_build", lambda *_: pytest.fail("it was built"))
-    assert image.build(paths, silent) == there
+    monkeypatch.setattr(golden, "_build", lambda *_: pytest.fail("it was built"))
+    assert golden.build(paths, silent) == there
 
 
 def test_a_missing_tool_is_one_line_with_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -49,11 +50,11 @@ def test_a_missing_tool_is_one_line_with_its_package(monkeypatch: pytest.MonkeyP
 def test_a_full_disk_is_refused_before_anything_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(image, "SPACE_GIB", 10**9)
-    monkeypatch.setattr(image.process, "need", lambda *_: None)
+    monkeypatch.setattr(golden, "SPACE_GIB", 10**9)
+    monkeypatch.setattr(golden.process, "need", lambda *_: None)
     with pytest.raises(LabError, match="GiB are free"):
-        image.build(Paths(tmp_path, tmp_path), silent)
-    assert [file.name for file in image.Paths(tmp_path, tmp_path).images.iterdir()] == [".lock"]
+        golden.build(Paths(tmp_path, tmp_path), silent)
+    assert [file.name for file in golden.Paths(tmp_path, tmp_path).images.iterdir()] == [".lock"]
 
 
 @pytest.mark.parametrize("accident", [KeyboardInterrupt, LabError("mmdebstrap failed")])
@@ -64,19 +65,19 @@ def test_nothing_is_left_of_a_build_that_did_not_end(
         (scratch / "root").mkdir()
         raise accident
 
-    monkeypatch.setattr(image, "fetch_wheels", lambda _paths: tmp_path)
-    monkeypatch.setattr(image, "_debian", fail)
-    monkeypatch.setattr(image.process, "need", lambda *_: None)
+    monkeypatch.setattr(golden, "fetch_wheels", lambda _paths: tmp_path)
+    monkeypatch.setattr(golden, "_debian", fail)
+    monkeypatch.setattr(golden.process, "need", lambda *_: None)
     paths = Paths(tmp_path, tmp_path / "cache")
     with pytest.raises((KeyboardInterrupt, LabError)):
-        image.build(paths, silent)
+        golden.build(paths, silent)
     assert [file.name for file in paths.images.iterdir()] == [".lock"]
 
 
 def test_a_failing_command_tells_its_last_words(tmp_path: Path) -> None:
     words = ["sh", "-c", "echo one; echo 'E: no such package'; echo three; exit 3"]
     with pytest.raises(LabError, match="sh failed: E: no such package") as refused:
-        image._run_logged(words, tmp_path / "log", silent)
+        golden._run_logged(words, tmp_path / "log", silent)
     assert "three" in str(refused.value.hint)
     assert (tmp_path / "log").read_text().startswith("one\n")
 

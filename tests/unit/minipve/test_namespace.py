@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from lab.errors import LabError
-from lab.minipve import namespace, process
+from lab.minipve import process
+from lab.minipve.network import namespace
 from lab.minipve.paths import Paths
 from lab.minipve.process import MachineError
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from lab.minipve import interfaces, net, rate
-from lab.minipve.interfaces import Iface
+from lab.minipve.network import interfaces, net, rate
+from lab.minipve.network.interfaces import Iface
 
 NODE = """\
 auto lo
@@ -123,7 +123,7 @@ def test_rate_commands_are_those_of_proxmox_ve() -> None:
 
 INSIDE = """
 from pathlib import Path
-from lab.minipve import interfaces, net, rate
+from lab.minipve.network import interfaces, net, rate
 from lab.minipve.paths import Paths
 paths = Paths(Path({state!r}), Path({state!r}))
 paths.interfaces.parent.mkdir(parents=True)

@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from lab.minipve import changes, drives, options, schema
-from lab.minipve.access import Access, grant
+from lab.minipve.access.accounts import Access, grant
+from lab.minipve.access.permit import Permit
+from lab.minipve.config import changes, options, schema
+from lab.minipve.config.store import VmConfig
 from lab.minipve.errors import ApiError
+from lab.minipve.image import drives
 from lab.minipve.node import Node
 from lab.minipve.paths import Paths
-from lab.minipve.permit import Permit
-from lab.minipve.store import VmConfig
 from lab.minipve.tasks import Task
 
 QUIET = Task("", Path("/dev/null"))

@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from lab.minipve import devices, hotplug, nics, qemu, running
-from lab.minipve.accel import Accel
-from lab.minipve.disks import Boot
+from lab.minipve.image.disks import Boot
+from lab.minipve.machine import devices, hotplug, qemu, running
+from lab.minipve.machine.accel import Accel
+from lab.minipve.network import nics
 from lab.minipve.paths import Paths
 from lab.minipve.process import MachineError
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from lab.minipve import qmp
+from lab.minipve.machine import qmp
 from lab.minipve.paths import Paths
 from lab.minipve.process import MachineError
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from lab.minipve import api, schema
+from lab.minipve import api
+from lab.minipve.config import schema
 from lab.minipve.errors import ApiError
 
 PUBLISHED = Path(__file__).parents[4] / "shared/pve/pve-api-schema-9.1.json"

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from lab.minipve import storage
 from lab.minipve.errors import ApiError
-from lab.minipve.storage import Storage
+from lab.minipve.image import storage
+from lab.minipve.image.storage import Storage
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lab.minipve.config.store import VmConfig, VmStore, typed
 from lab.minipve.errors import ApiError
 from lab.minipve.files import write_atomic
-from lab.minipve.store import VmConfig, VmStore, typed
 
 FULL = """#two lines: 50 %25
 #and another

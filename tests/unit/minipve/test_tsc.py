@@ -4,7 +4,7 @@ import platform
 
 import pytest
 
-from lab.minipve import tsc
+from lab.minipve.machine import tsc
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="only x86 has this counter")

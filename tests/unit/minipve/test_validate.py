@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lab.minipve import schema
-from lab.minipve.validate import FormatError, check_value, parse, to_text
+from lab.minipve.config import schema
+from lab.minipve.config.validate import FormatError, check_value, parse, to_text
 
 NET = schema.option_format("net0")
 

@@ -8,7 +8,7 @@ from types import ModuleType
 
 import pytest
 
-from lab.inventory import ROOT
+from lab.paths import ROOT
 
 
 def load(path: str) -> ModuleType:
@@ -55,4 +55,4 @@ def interfaces() -> ModuleType:
 
 @pytest.fixture(scope="session")
 def lab_files() -> ModuleType:
-    return load("roles/guest/action_plugins/lab_files.py")
+    return load("playbooks/action_plugins/lab_files.py")

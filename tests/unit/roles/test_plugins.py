@@ -14,7 +14,7 @@ import pytest
 import yaml
 from ansible.errors import AnsibleFilterError
 
-from lab.inventory import ROOT
+from lab.paths import ROOT
 
 FILE = """auto vmbr0
 iface vmbr0 inet static

@@ -1,0 +1,1 @@
+"""The verbs of ``dasklab``: thin over the rooms that do the work."""

@@ -1,0 +1,27 @@
+"""Command-line options that several commands share."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import click
+
+from lab.machines.inventory import DEFAULT
+
+inventory_option = click.option(
+    "-i",
+    "--inventory",
+    type=click.Path(path_type=Path),
+    default=lambda: Path(os.environ.get("DASKLAB_INVENTORY", DEFAULT)),
+    show_default="inventory/hosts.yml, or $DASKLAB_INVENTORY",
+    help="The inventory: machines, sizes, NICs, addresses, endpoint.",
+)
+results_option = click.option(
+    "--results",
+    "root",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=lambda: Path(os.environ.get("DASKLAB_RESULTS", "results")),
+    show_default="./results, or $DASKLAB_RESULTS",
+    help="Where runs are kept.",
+)

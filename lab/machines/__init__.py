@@ -1,0 +1,1 @@
+"""From the inventory to running machines: observe, plan, apply over the Proxmox API."""

@@ -1,0 +1,111 @@
+"""Reads the Ansible inventory with Ansible's own engine, so that Python and the playbooks see the same lab.
+
+This is the one module that imports Ansible. ``ansible-inventory --list`` would print
+expressions unresolved; here each value is resolved when it is asked for.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from lab.errors import LabError
+from lab.paths import ROOT
+
+DEFAULT = ROOT / "inventory" / "hosts.yml"
+
+
+class Inventory:
+    """The machines of a lab and their variables.
+
+    Raises:
+        LabError: the file is missing or is not an inventory with a group ``lab``.
+    """
+
+    def __init__(self, path: Path = DEFAULT) -> None:
+        from ansible.errors import AnsibleError
+        from ansible.inventory.manager import InventoryManager
+        from ansible.parsing.dataloader import DataLoader
+        from ansible.vars.hostvars import HostVars
+        from ansible.vars.manager import VariableManager
+
+        if not path.exists():
+            raise LabError(f"inventory {path} does not exist", f"the default one is {DEFAULT}")
+        self.path = path
+        _load_plugins()
+        self._loader = DataLoader()
+        try:
+            self._manager = InventoryManager(loader=self._loader, sources=[str(path)])
+        except AnsibleError as error:
+            raise LabError(f"inventory {path}: {_first_line(error)}") from None
+        self._variables = VariableManager(loader=self._loader, inventory=self._manager)
+        self._hostvars = HostVars(self._manager, self._variables, self._loader)
+        if not self.hosts("lab"):
+            raise LabError(
+                f"inventory {path} has no hosts in group 'lab'", "see inventory/hosts.yml for the groups"
+            )
+
+    def hosts(self, group: str = "lab") -> list[str]:
+        """Names of the hosts in ``group``, in the inventory's order."""
+        if group not in self._manager.groups:
+            return []
+        return [host.name for host in self._manager.groups[group].get_hosts()]
+
+    def has(self, host: str, name: str) -> bool:
+        """Whether ``host`` has a variable ``name`` (resolved or not)."""
+        return name in self._raw(host)
+
+    def value(self, host: str, name: str) -> Any:
+        """Return the resolved variable ``name`` of ``host`` as plain Python data.
+
+        Raises:
+            LabError: the variable is missing or cannot be resolved.
+        """
+        from ansible.errors import AnsibleError
+        from ansible.template import Templar
+
+        raw = self._raw(host)
+        if name not in raw:
+            raise LabError(f"inventory {self.path}: host {host} has no variable {name!r}")
+        try:
+            return _plain(Templar(loader=self._loader, variables=raw).template(raw[name]))
+        except AnsibleError as error:
+            raise LabError(f"inventory {self.path}: {host}: {name}: {_first_line(error)}") from None
+
+    def optional(self, host: str, name: str) -> Any:
+        """Return the variable, or ``None`` where the host has none."""
+        return self.value(host, name) if self.has(host, name) else None
+
+    def _raw(self, host: str) -> dict[str, Any]:
+        found = self._manager.get_host(host)
+        if found is None:
+            known = ", ".join(self.hosts("lab"))
+            raise LabError(f"no host {host!r} in inventory {self.path}; there are {known}")
+        variables: dict[str, Any] = self._variables.get_vars(host=found)
+        # ansible-playbook sets these itself; expressions of the inventory may use them
+        return {**variables, "ansible_playbook_python": sys.executable, "hostvars": self._hostvars}
+
+
+@cache
+def _load_plugins() -> None:
+    from ansible.plugins.loader import init_plugin_loader
+
+    init_plugin_loader([])
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().splitlines()[0]
+
+
+def _plain(value: Any) -> Any:
+    """Strip Ansible's tagged subclasses of str, list and dict."""
+    if isinstance(value, dict):
+        return {str(k): _plain(v) for k, v in value.items()}
+    if isinstance(value, str):
+        return str(value)
+    if isinstance(value, Sequence) and not isinstance(value, bytes):
+        return [_plain(v) for v in value]
+    return value

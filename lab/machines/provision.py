@@ -1,0 +1,87 @@
+"""Observe, plan, apply: the one sequence behind the Ansible module, from its arguments to what it tells."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from lab.machines.plan import SeenVm, Step, plan, plan_removal, render
+from lab.machines.proxmox import Endpoint, Pve, observe
+from lab.machines.topology import Lab, NicOverride, Vm
+from lab.model.strict import validate
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is asked of an endpoint."""
+
+    endpoint: Endpoint
+    lab: Lab
+    present: bool
+    parallel: int
+
+    @classmethod
+    def from_params(cls, params: Mapping[str, Any]) -> Request:
+        """Validate the module's arguments.
+
+        Raises:
+            LabError: naming the argument, the value and what is allowed.
+        """
+        overrides = {
+            name: validate(NicOverride, value, f"nics of {name}")
+            for name, value in (params["nics"] or {}).items()
+        }
+        return cls(
+            endpoint=validate(
+                Endpoint, {**params["endpoint"], "token_secret": params["token_secret"]}, "proxmox"
+            ),
+            lab=validate(Lab, params["lab"], "inventory").with_nics(overrides),
+            present=params["state"] == "started",
+            parallel=params["parallel"],
+        )
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What was (or in check mode would be) done."""
+
+    calls: list[str]
+    text: str
+    created: list[str]
+    vms: dict[str, dict[str, Any]]
+    warnings: list[str] = field(default_factory=list)
+
+
+def provision(request: Request, *, apply: bool) -> Outcome:
+    """Bring the endpoint to what is asked, or only say how.
+
+    Raises:
+        LabError: something foreign is in the way, the endpoint refuses, or a task failed.
+    """
+    pve = Pve(request.endpoint)
+    seen = observe(pve, request.lab)
+    steps = (plan if request.present else plan_removal)(seen, request.lab)
+    if apply and steps:
+        pve.apply(steps, request.parallel)
+        seen = observe(pve, request.lab)
+    return Outcome(
+        calls=[str(change) for step in steps for chain in step.chains for change in chain],
+        text=render(steps),
+        created=_created(steps, request.lab),
+        vms={vm.name: _told(seen.vms.get(vm.vmid), vm) for vm in request.lab.vms},
+        warnings=pve.warnings,
+    )
+
+
+def _created(steps: list[Step], lab: Lab) -> list[str]:
+    made = {c.params.get("newid") for s in steps for chain in s.chains for c in chain if "newid" in c.params}
+    return [vm.name for vm in lab.vms if vm.vmid in made]
+
+
+def _told(seen: SeenVm | None, vm: Vm) -> dict[str, Any]:
+    """What is told of one machine: where it is, whether it runs, its NICs as the endpoint has them."""
+    if seen is None:
+        return {"vmid": vm.vmid, "node": vm.node, "status": "absent", "nets": {}}
+    nets = {k: v for k, v in (seen.config or {}).items() if k.startswith("net") and k[3:].isdigit()}
+    return {"vmid": seen.vmid, "node": seen.node, "status": seen.status, "nets": dict(sorted(nets.items()))}

@@ -1,0 +1,1 @@
+"""Who may do what: accounts, tokens, tickets, roles, and the privileges that follow."""

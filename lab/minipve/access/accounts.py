@@ -1,0 +1,157 @@
+"""Users, tokens, roles, access-control list and pools: one JSON file, and the privileges that follow."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from lab.minipve.access.privileges import BUILTIN_ROLES, PRIVILEGES
+from lab.minipve.errors import ApiError
+from lab.minipve.files import write_atomic
+
+ROOT = "root@pam"
+TOP_PATHS = ("/", "/access", "/access/groups", "/nodes", "/pool", "/sdn", "/storage", "/vms", "/mapping")
+_EMPTY: dict[str, Any] = {"users": {ROOT: {"enable": 1, "tokens": {}}}, "roles": {}, "acl": [], "pools": {}}
+_PATH = re.compile(
+    r"/(?:access(?:/(?:groups(?:/[\w.\-]+)?|realm(?:/[\w.\-]+)?))?|mapping(?:/[\w.\-]+)*|nodes(?:/[\w.\-]+)?"
+    r"|pool(?:/[\w.\-]+){0,3}|sdn(?:/[\w.\-]+)*|storage(?:/[\w.\-]+)?|vms(?:/\d{3,9})?)?"
+)
+
+
+def normalise_path(path: str) -> str:
+    """``/vms//100/`` -> ``/vms/100``."""
+    return "/" + "/".join(filter(None, path.split("/")))
+
+
+def known_path(path: str) -> str | None:
+    """The normalised path; None when PVE knows no such path for its access-control list."""
+    clean = normalise_path(path)
+    return clean if path.startswith("/") and _PATH.fullmatch(clean) else None
+
+
+def owner(authid: str) -> str:
+    """The user of an id that may be a token's: ``lab@pve!dasklab`` -> ``lab@pve``."""
+    return authid.partition("!")[0]
+
+
+class Access:
+    """The access-control document; ``change()`` is the one way to write it."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+        self._lock = threading.RLock()
+        self.data: dict[str, Any] = (
+            json.loads(file.read_text()) if file.exists() else json.loads(json.dumps(_EMPTY))
+        )
+
+    @contextmanager
+    def change(self) -> Iterator[dict[str, Any]]:
+        """Edit a copy of the document; it is stored only when the block ends without an error."""
+        with self._lock:
+            draft = json.loads(json.dumps(self.data))
+            yield draft
+            write_atomic(self.file, json.dumps(draft, indent=1, sort_keys=True), 0o600)
+            self.data = draft
+
+    def user(self, userid: str) -> dict[str, Any]:
+        """A user's entry; 500 with PVE's text when there is none."""
+        try:
+            found: dict[str, Any] = self.data["users"][userid]
+        except KeyError:
+            raise ApiError(f"no such user ('{userid}')") from None
+        return found
+
+    def token(self, authid: str) -> dict[str, Any] | None:
+        """The entry of a token id such as ``lab@pve!dasklab``."""
+        user, _, name = authid.partition("!")
+        found: dict[str, Any] | None = self.data["users"].get(user, {}).get("tokens", {}).get(name)
+        return found
+
+    def roles(self) -> dict[str, frozenset[str]]:
+        """All roles, built-in ones included, with their privileges."""
+        return BUILTIN_ROLES | {role: frozenset(privs) for role, privs in self.data["roles"].items()}
+
+    def pool_of(self, vmid: int) -> str | None:
+        """The pool that the VM belongs to."""
+        return next((name for name, pool in self.data["pools"].items() if vmid in pool["vms"]), None)
+
+    def _acl_roles(self, authid: str, path: str) -> dict[str, int]:
+        """Roles that the list gives ``authid`` on ``path``; a nearer entry replaces those from further up."""
+        kind = "token" if "!" in authid else "user"
+        entries = [a for a in self.data["acl"] if a["type"] == kind and a["ugid"] == authid]
+        found: dict[str, int] = {}
+        steps = [s for s in path.split("/") if s]
+        for depth in range(len(steps) + 1):
+            here = "/" + "/".join(steps[:depth])
+            nearer = {
+                a["roleid"]: a["propagate"]
+                for a in entries
+                if a["path"] == here and (a["propagate"] or depth == len(steps))
+            }
+            found = nearer or found
+        return found
+
+    def _pool_paths(self, path: str) -> list[str]:
+        """The pools through which privileges reach ``path`` (of a VM or a storage)."""
+        area, _, name = path.lstrip("/").partition("/")
+        if area == "vms" and name.isdigit():
+            return [f"/pool/{p}" for p, pool in self.data["pools"].items() if int(name) in pool["vms"]]
+        if area == "storage" and name:
+            return [f"/pool/{p}" for p, pool in self.data["pools"].items() if name in pool["storage"]]
+        return []
+
+    def _own(self, authid: str, path: str) -> dict[str, int]:
+        found = self._acl_roles(authid, path)
+        for pool in self._pool_paths(path):
+            inherited = self._acl_roles(authid, pool)
+            found = inherited | found
+        if "NoAccess" in found:
+            return {}
+        privs: dict[str, int] = {}
+        known = self.roles()
+        for role, propagate in found.items():
+            for priv in known.get(role, ()):
+                privs[priv] = max(propagate, privs.get(priv, 0))
+        return privs
+
+    def privileges(self, authid: str, path: str) -> dict[str, int]:
+        """privilege -> propagate of ``authid`` on ``path``; with privsep: what token and user both have."""
+        user = owner(authid)
+        of_user = dict.fromkeys(PRIVILEGES, 1) if user == ROOT else self._own(user, path)
+        token = self.token(authid) if "!" in authid else None
+        if token is None or not token["privsep"]:
+            return of_user
+        return {priv: flag for priv, flag in self._own(authid, path).items() if priv in of_user}
+
+    def known_paths(self) -> list[str]:
+        """Paths that an overview lists: the top ones, those in the list, and the pools' members."""
+        paths = {*TOP_PATHS, *(a["path"] for a in self.data["acl"])}
+        for pool in self.data["pools"].values():
+            paths |= {f"/vms/{vmid}" for vmid in pool["vms"]} | {f"/storage/{s}" for s in pool["storage"]}
+        return sorted(paths)
+
+    def overview(self, authid: str) -> dict[str, dict[str, int]]:
+        """path -> privilege -> propagate, without the paths where there are none."""
+        all_paths = {path: self.privileges(authid, path) for path in self.known_paths()}
+        return {path: privs for path, privs in all_paths.items() if privs}
+
+
+def grant(draft: dict[str, Any], path: str, roleid: str, ugid: str, propagate: int = 1) -> None:
+    """Add one entry to the list of a document under ``change()``."""
+    kind = "token" if "!" in ugid else "user"
+    revoke(draft, path, roleid, ugid)
+    draft["acl"].append({"path": path, "roleid": roleid, "ugid": ugid, "type": kind, "propagate": propagate})
+
+
+def revoke(draft: dict[str, Any], path: str | None, roleid: str | None, ugid: str) -> None:
+    """Drop entries of ``ugid``; None stands for any path or role."""
+    draft["acl"] = [
+        a
+        for a in draft["acl"]
+        if not (a["ugid"] == ugid and path in (None, a["path"]) and roleid in (None, a["roleid"]))
+    ]

@@ -1,0 +1,109 @@
+"""Proof of identity: password hashes, API token secrets, tickets with their CSRF tokens."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import re
+import secrets
+import time
+from pathlib import Path
+from urllib.parse import unquote
+
+from lab.minipve.access.accounts import Access
+from lab.minipve.errors import UnauthorizedError
+from lab.minipve.files import write_atomic
+
+LIFETIME_S = 2 * 3600
+_GRACE_S = 300
+_TICKET = re.compile(r"PVE:([^:]+@[^:]+):([0-9A-F]{8,})::(\S+)")
+_TOKEN = re.compile(r"PVEAPIToken[= ]([^\s:/]+@[\w.\-]+![\w.\-]+)[=: ](\S+)")
+
+
+def hash_secret(secret: str, salt: str | None = None) -> str:
+    """A salted scrypt hash as ``salt$hash`` in hex."""
+    salt = salt or secrets.token_hex(8)
+    digest = hashlib.scrypt(secret.encode(), salt=bytes.fromhex(salt), n=2**12, r=8, p=1)
+    return f"{salt}${digest.hex()}"
+
+
+def same_secret(secret: str, stored: str) -> bool:
+    """True when ``secret`` is the one that ``stored`` is the hash of; takes the same time either way."""
+    return hmac.compare_digest(hash_secret(secret, stored.partition("$")[0]), stored)
+
+
+def token_digest(secret: str) -> str:
+    """What is stored of a token's secret (a random UUID needs no salt, and every request has to check it)."""
+    return hashlib.sha256(secret.encode()).hexdigest()
+
+
+def _valid(entry: dict[str, object], now: float) -> bool:
+    expire = entry.get("expire") or 0
+    return bool(entry.get("enable", 1)) and (not isinstance(expire, int) or expire == 0 or expire > now)
+
+
+class Tickets:
+    """Issues and checks tickets with a key that is kept in the state directory."""
+
+    def __init__(self, access: Access, key_file: Path) -> None:
+        self.access = access
+        if not key_file.exists():
+            write_atomic(key_file, secrets.token_hex(32), 0o600)
+        self._key = bytes.fromhex(key_file.read_text())
+
+    def _sign(self, text: str) -> str:
+        return base64.b64encode(hmac.digest(self._key, text.encode(), "sha256")).decode()
+
+    def issue(self, userid: str, now: float) -> tuple[str, str]:
+        """A new ticket and its CSRF prevention token."""
+        stamp = f"{int(now):08X}"
+        plain = f"PVE:{userid}:{stamp}"
+        return f"{plain}::{self._sign(plain)}", f"{stamp}:{self._sign(f'{stamp}:{userid}').rstrip('=')}"
+
+    def login(self, userid: str, password: str) -> bool:
+        """Check a password, or a still valid ticket given in its place."""
+        entry = self.access.data["users"].get(userid)
+        if entry is None or not _valid(entry, time.time()):
+            return False
+        if password.startswith("PVE:"):
+            return self.user_of(password) == userid
+        return bool(entry.get("password")) and same_secret(password, entry["password"])
+
+    def user_of(self, ticket: str) -> str | None:
+        """The user of a ticket that is genuine, not too old, and whose user may still log in."""
+        match = _TICKET.fullmatch(ticket)
+        if not match or not hmac.compare_digest(self._sign(f"PVE:{match[1]}:{match[2]}"), match[3]):
+            return None
+        age_s = time.time() - int(match[2], 16)
+        entry = self.access.data["users"].get(match[1])
+        fresh = -_GRACE_S < age_s < LIFETIME_S
+        return match[1] if fresh and entry is not None and _valid(entry, time.time()) else None
+
+    def _csrf_ok(self, token: str, userid: str) -> bool:
+        stamp, _, signature = token.partition(":")
+        genuine = hmac.compare_digest(self._sign(f"{stamp}:{userid}").rstrip("="), signature)
+        return genuine and time.time() - int(stamp, 16) < LIFETIME_S + _GRACE_S
+
+    def _token_user(self, header: str) -> str:
+        match = _TOKEN.fullmatch(unquote(header.strip()))
+        entry = self.access.token(match[1]) if match else None
+        if not match or entry is None or not hmac.compare_digest(entry["secret"], token_digest(match[2])):
+            raise UnauthorizedError("Authentication failed!")
+        now = time.time()
+        if not _valid(entry, now) or not _valid(self.access.data["users"][match[1].partition("!")[0]], now):
+            raise UnauthorizedError("Authentication failed!")
+        return match[1]
+
+    def authenticate(self, verb: str, authorization: str | None, cookie: str | None, csrf: str | None) -> str:
+        """The id of the caller, from the Authorization header or the cookie; UnauthorizedError otherwise."""
+        if authorization and authorization.startswith("PVEAPIToken"):
+            return self._token_user(authorization)
+        if not cookie:
+            raise UnauthorizedError("No ticket")
+        user = self.user_of(unquote(cookie))
+        if user is None:
+            raise UnauthorizedError("Authentication failed!")
+        if verb != "GET" and not (csrf and re.match(r"[0-9A-F]{8,}:", csrf) and self._csrf_ok(csrf, user)):
+            raise UnauthorizedError("Permission denied - invalid csrf token")
+        return user

@@ -1,0 +1,1 @@
+"""What a VM is on paper: schema, formats, options, and the store of configurations."""

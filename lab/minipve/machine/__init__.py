@@ -1,0 +1,1 @@
+"""What a VM is in life: QEMU, its command line, its monitor, its devices."""

@@ -1,0 +1,175 @@
+"""The NoCloud seed: what Proxmox VE tells a machine about itself, on a disc labelled ``cidata``.
+
+The four texts are those of Proxmox VE's Cloudinit.pm, so that any image with cloud-init understands them
+and `GET .../cloudinit/dump` answers alike. The instance id is the hash of what is said: another name, key
+or address is another instance, while a NIC's model, rate or link state is not.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import ipaddress
+import re
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from urllib.parse import unquote
+
+from lab.minipve import process
+from lab.minipve.network import nics
+from lab.minipve.paths import Paths
+from lab.minipve.process import MachineError
+
+Config = Mapping[str, object]
+DEFAULT_USER = "root"
+
+
+def build(vmid: int, config: Config, paths: Paths) -> Path:
+    """Write the seed of a machine anew, as Proxmox VE does at each start; returns the ISO's path."""
+    user, network = user_data(vmid, config), network_config(config)
+    texts = {
+        "user-data": user,
+        "network-config": network,
+        "meta-data": meta_data(user, network),
+        "vendor-data": "",
+    }
+    paths.seeds.mkdir(parents=True, exist_ok=True)
+    iso = iso_path(vmid, paths)
+    with tempfile.TemporaryDirectory(prefix=".seed-", dir=paths.seeds) as name:
+        scratch = Path(name)
+        for file, text in texts.items():
+            (scratch / file).write_text(text)
+        fresh = scratch / "seed.iso"
+        process.run(_iso_words(fresh, [scratch / file for file in texts]))
+        fresh.chmod(0o600)
+        fresh.replace(iso)
+    return iso
+
+
+def iso_path(vmid: int, paths: Paths) -> Path:
+    """Where the seed of a machine is."""
+    return paths.seeds / f"vm-{vmid}-cloudinit.iso"
+
+
+def dump(vmid: int, config: Config, kind: str) -> str:
+    """One of the texts: ``kind`` is user, network or meta."""
+    user, network = user_data(vmid, config), network_config(config)
+    return {"user": user, "network": network, "meta": meta_data(user, network)}[kind]
+
+
+def user_data(vmid: int, config: Config) -> str:
+    """The ``#cloud-config`` of a machine: name, user, keys, whether to upgrade packages (pure)."""
+    fqdn = _name(vmid, config)
+    lines = [f"hostname: {fqdn.split('.')[0]}", "manage_etc_hosts: true", f"fqdn: {fqdn}"]
+    lines += _user_lines(config)
+    lines += ["chpasswd:", "  expire: False"]
+    if config.get("ciuser") != "root":
+        lines += ["users:", "  - default"]
+    if str(config.get("ciupgrade", 1)) == "1":
+        lines.append("package_upgrade: true")
+    return "\n".join(["#cloud-config", *lines, ""])
+
+
+def _name(vmid: int, config: Config) -> str:
+    """The machine's full name: its own, completed by the search domain when it has no dot."""
+    name, domain = str(config.get("name") or f"VM{vmid}"), config.get("searchdomain")
+    return f"{name}.{domain}" if domain and "." not in name else name
+
+
+def _user_lines(config: Config) -> Iterator[str]:
+    if user := config.get("ciuser"):
+        yield f"user: {user}"
+        if user == "root":
+            yield "disable_root: False"
+    if password := config.get("cipassword"):
+        yield f"password: {password}"
+    if keys := ssh_keys(config):
+        yield "ssh_authorized_keys:"
+        yield from (f"  - {key}" for key in keys)
+
+
+def ssh_keys(config: Config) -> list[str]:
+    """The public keys of ``sshkeys``, which is percent-encoded, one key a line (pure)."""
+    lines = unquote(str(config.get("sshkeys") or "")).splitlines()
+    return [line.strip() for line in lines if line.strip() and not line.startswith("#")]
+
+
+def network_config(config: Config) -> str:
+    """Network configuration, version 1: every NIC that has an ``ipconfig``, by MAC address (pure)."""
+    lines = ["version: 1", "config:"]
+    for index, nic in sorted(nics.of_config(config).items()):
+        if addressing := config.get(f"ipconfig{index}"):
+            lines += [
+                "    - type: physical",
+                f"      name: eth{index}",
+                f"      mac_address: '{nic.mac.lower()}'",
+                "      subnets:",
+                *(f"      {line}" for line in _subnets(str(addressing))),
+            ]
+    lines += _name_servers(config)
+    return "\n".join([*lines, ""])
+
+
+def _subnets(text: str) -> Iterator[str]:
+    """The ``subnets`` list of one ``ipconfig``; without any address it asks for DHCP on both families."""
+    given = dict(part.split("=", 1) for part in text.split(",") if "=" in part)
+    if "ip" not in given and "ip6" not in given:
+        given.update(ip="dhcp", ip6="dhcp")
+    if ip := given.get("ip"):
+        yield from _subnet4(ip, given.get("gw"))
+    if ip6 := given.get("ip6"):
+        yield from _subnet6(ip6, given.get("gw6"))
+
+
+def _subnet4(ip: str, gateway: str | None) -> Iterator[str]:
+    if ip == "dhcp":
+        yield "- type: dhcp4"
+        return
+    interface = ipaddress.IPv4Interface(ip)
+    yield "- type: static"
+    yield f"  address: '{interface.ip}'"
+    yield f"  netmask: '{interface.netmask}'"
+    if gateway:
+        yield f"  gateway: '{gateway}'"
+
+
+def _subnet6(ip: str, gateway: str | None) -> Iterator[str]:
+    if ip in ("dhcp", "auto"):
+        yield "- type: " + {"dhcp": "dhcp6", "auto": "ipv6_slaac"}[ip]
+        return
+    yield "- type: static6"
+    yield f"  address: '{ip}'"
+    if gateway:
+        yield f"  gateway: '{gateway}'"
+
+
+def _name_servers(config: Config) -> list[str]:
+    """The closing ``nameserver`` item; Proxmox VE falls back to the host's own, an isolated lab has none."""
+    servers, domains = (_words(config.get(key)) for key in ("nameserver", "searchdomain"))
+    lines = ["    - type: nameserver"] if servers or domains else []
+    if servers:
+        lines += ["      address:", *(f"      - '{server}'" for server in servers)]
+    if domains:
+        lines += ["      search:", *(f"      - '{domain}'" for domain in domains)]
+    return lines
+
+
+def _words(value: object) -> list[str]:
+    return re.split(r"[ ,;]+", str(value).strip()) if value else []
+
+
+def meta_data(user: str, network: str) -> str:
+    """Only the instance id: the hash of what is said (pure)."""
+    return f"instance-id: {hashlib.sha1((user + network).encode()).hexdigest()}\n"
+
+
+def _iso_words(iso: Path, files: list[Path]) -> list[str | Path]:
+    quiet = ["-report_about", "FAILURE"]
+    return ["xorriso", *quiet, "-as", "mkisofs", "-quiet", "-o", iso, "-V", "cidata", "-J", "-R", *files]
+
+
+def check_keys(config: Config) -> None:
+    """Refuse what ssh would not take for a public key, with Proxmox VE's text."""
+    pattern = re.compile(r"^(\S+ )?(ssh-|ecdsa-|sk-)\S+ [A-Za-z0-9+/=]+( .*)?$")
+    if not all(pattern.match(key) for key in ssh_keys(config)):
+        raise MachineError("SSH public key validation error")

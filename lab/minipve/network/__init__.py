@@ -1,0 +1,1 @@
+"""The instance's network: a namespace, bridges, taps, rates."""

@@ -1,0 +1,41 @@
+"""The host side of a machine's NICs: a tap each, on its bridge, at its rate."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+from lab.minipve.network import net, nics, rate
+from lab.minipve.network.nics import Nic
+from lab.minipve.process import MachineError
+
+Log = Callable[[str], None]
+
+
+def plug(vmid: int, index: int, nic: Nic, log: Log) -> None:
+    """Make the host side of a NIC: its tap, on its bridge, at its rate."""
+    if nic.bridge is None:
+        log(f"WARN: net{index}: no bridge given, QEMU's own NAT is used")
+        return
+    tap, bridge_mtu = nics.tap_name(vmid, index), net.bridge_mtu(nic.bridge)
+    if nic.mtu > bridge_mtu:
+        told = f"MTU '{nic.mtu}' is bigger than the bridge MTU '{bridge_mtu}'"
+        raise MachineError(f"netdev net{index}: {told}")
+    net.plug(tap, nic.bridge, nic.mtu if nic.mtu > 1 else bridge_mtu)
+    set_rate(tap, index, nic, log)
+
+
+def set_rate(tap: str, index: int, nic: Nic, log: Log) -> None:
+    """Apply a NIC's rate and say how its guest's own traffic is limited."""
+    method = rate.set_rate(tap, nic.rate_bytes)
+    if method:
+        log(f"net{index}: rate {nic.rate_mib} MiB/s to the guest by htb, from the guest by {method}")
+
+
+def vhost_works() -> bool:
+    """Whether the kernel's virtio back end can be used: the device must open, not only be there."""
+    try:
+        os.close(os.open("/dev/vhost-net", os.O_RDWR))
+    except OSError:
+        return False
+    return True

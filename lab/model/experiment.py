@@ -1,0 +1,296 @@
+"""An experiment is a file; a trial is the settings of one of its cells. This reads the one into the other.
+
+The file holds the settings that all trials share (``workload``, ``nics``, ``links`` ...) and ``factors``.
+A factor has levels, and a level overrides settings; the first level of each factor is the baseline. ``quick``
+overrides the file itself, for a lab of two emulated cores. A mistake is one line: file, key, what is wrong,
+what is allowed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from pydantic import Field, ValidationError, model_validator
+
+from lab.errors import LabError
+from lab.model.strict import Strict, allowed_parameters, first_mistake
+from lab.paths import EXPERIMENTS, WORKLOADS
+
+Scalar = bool | int | float | str
+Metric = Literal[
+    "compute_s",
+    "us_per_task",
+    "transfer_mb",
+    "rtt_ms",
+    "throughput_mbit",
+    "retransmits",
+    "drop_events",
+    "resent_pct",
+    "udp_mbit",
+    "udp_lost_pct",
+    "frames",
+    "node_busy_pct",
+]
+
+
+class Link(Strict):
+    """What is done to one host's lab link inside its guest, in netem's words. All zero is a clear link."""
+
+    delay_ms: float = Field(default=0, ge=0, le=60_000)
+    jitter_ms: float = Field(default=0, ge=0, le=60_000)
+    loss_pct: float = Field(default=0, ge=0, le=100)
+    reorder_pct: float = Field(default=0, ge=0, le=100)
+    rate_mbit: float = Field(default=0, ge=0)
+    direction: Literal["egress", "ingress", "both"] = "egress"
+    peer: str | None = None
+    policer: bool = Field(default=False, description="frames above rate_mbit are dropped, not queued")
+
+    @property
+    def clear(self) -> bool:
+        """Does this link change nothing?"""
+        return not (self.delay_ms or self.jitter_ms or self.loss_pct or self.reorder_pct or self.rate_mbit)
+
+    @model_validator(mode="after")
+    def _netem_needs_a_delay(self) -> Link:
+        if (self.jitter_ms or self.reorder_pct) and not self.delay_ms:
+            raise ValueError(
+                "jitter_ms and reorder_pct need a delay_ms above 0: netem acts on delayed frames"
+            )
+        return self
+
+
+class Nic(Strict):
+    """A host's lab NIC as the hypervisor makes it; ``rate_mbit`` 0 is no cap."""
+
+    model: Literal["virtio", "e1000", "rtl8139"] = "virtio"
+    rate_mbit: float = Field(default=0, ge=0)
+
+
+class Workload(Strict):
+    """A file of lab/workloads without its ``.py``, and parameters that differ from the file's defaults."""
+
+    name: str = "array_study"
+    params: dict[str, Scalar] = {}
+
+    @model_validator(mode="after")
+    def _known(self) -> Workload:
+        names = sorted(path.stem for path in WORKLOADS.glob("[!_]*.py"))
+        if self.name not in names:
+            raise ValueError(f"no workload {self.name!r}; allowed: {', '.join(names)}")
+        allowed = allowed_parameters(WORKLOADS / f"{self.name}.py")
+        for key in self.params:
+            if key not in allowed:
+                raise ValueError(f"{self.name} has no parameter {key!r}; allowed: {', '.join(allowed)}")
+        return self
+
+
+class Probes(Strict):
+    """What is measured of the links before and after the runs."""
+
+    pings: int = Field(default=30, ge=0, le=10_000)
+    iperf_runs: int = Field(default=1, ge=0, le=100)
+    iperf_s: float = Field(default=3, gt=0, le=600)
+    udp: bool = False
+
+
+class Settings(Strict):
+    """All that a level may override."""
+
+    links: dict[str, Link] = {}
+    nics: dict[str, Nic] = {}
+    bridge: Literal["learning", "flooding"] = "learning"
+    workers: int = Field(default=3, ge=1, le=99)
+    workload: Workload = Workload()
+    runs: int = Field(default=10, ge=1, le=10_000)
+    warmups: int = Field(default=1, ge=0, le=100)
+    capture: bool = False
+    ttl_s: int = Field(default=3600, ge=30, le=86_400)
+    probes: Probes = Probes()
+
+
+class Factor(Strict):
+    """What is varied: ``sets`` is a setting and ``levels`` its values, or levels have names and settings."""
+
+    sets: str | None = None
+    levels: dict[str, dict[str, Any]] | list[Scalar] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _one_form(self) -> Factor:
+        if isinstance(self.levels, list) and self.sets is None:
+            raise ValueError("a list of levels needs `sets`, the setting that they are values of")
+        if isinstance(self.levels, dict) and self.sets is not None:
+            raise ValueError(
+                "`sets` goes with a list of levels; levels with names carry their settings themselves"
+            )
+        if isinstance(self.levels, list) and len(set(map(str, self.levels))) < len(self.levels):
+            raise ValueError("a level is listed twice")
+        return self
+
+    def overrides(self) -> Mapping[Any, dict[str, Any]]:
+        """Level -> the settings it overrides, nested as in the file."""
+        if isinstance(self.levels, dict):
+            return self.levels
+        return {level: _nested(str(self.sets).split("."), level) for level in self.levels}
+
+
+class Tolerances(Strict):
+    """How far what is delivered may be from what is asked before a trial is invalid."""
+
+    delay_pct: float = Field(default=5, gt=0)
+    delay_ms: float = Field(default=0.2, gt=0)
+    rate_pct: float = Field(default=3, gt=0)
+    loss_confidence: float = Field(default=0.999, gt=0.5, lt=1)
+
+
+class Experiment(Settings):
+    """The whole file. ``metrics`` maps what is measured to the 2019 study's figure beside it, or to null."""
+
+    title: str
+    question: str
+    metrics: dict[Metric, str | None] = Field(min_length=1)
+    factors: dict[str, Factor] = {}
+    blocks: int = Field(default=2, ge=1, le=100)
+    seed: int = 2019
+    run_s: float = Field(default=5, gt=0, description="one run, for the time estimate only")
+    tolerances: Tolerances = Tolerances()
+    quick: dict[str, Any] = {}
+
+    def shared(self) -> dict[str, Any]:
+        """The settings that all trials share, as plain data."""
+        return self.model_dump(include=set(Settings.model_fields), exclude_unset=True)
+
+
+def load(name: str, quick: bool = False) -> tuple[str, Experiment]:
+    """The experiment of that name in lab/experiments, or of that path. Returns its name and content.
+
+    Both the full and the quick form are checked, whichever is asked for, down to every level's settings.
+    """
+    path = Path(name)
+    if path.suffix not in {".yml", ".yaml"}:
+        path = EXPERIMENTS / f"{name}.yml"
+        if not path.exists():
+            raise LabError(f"no experiment {name!r}; there are: {', '.join(names())}")
+    raw = _read(path)
+    full = check(raw, path.name)
+    short = check(
+        merge({k: v for k, v in raw.items() if k != "quick"}, full.quick), f"{path.name}, with quick"
+    )
+    return path.stem, short if quick else full
+
+
+def names() -> list[str]:
+    """The experiments that come with the lab."""
+    return sorted(path.stem for path in EXPERIMENTS.glob("*.yml"))
+
+
+# Columns of the table of results: no factor may be called like one.
+RESERVED = {"experiment", "run", "trial", "cell", "block", "baseline", "null", "status", "metric", "value"}
+RESERVED |= {"sample", "warmup", "phase", "src", "dst", "start", "tested"}
+
+
+def check(raw: dict[str, Any], where: str) -> Experiment:
+    """Validate one form of the file and each level of each factor on top of it."""
+    try:
+        experiment = Experiment.model_validate(raw)
+    except ValidationError as error:
+        raise LabError(f"{where}: {first_mistake(error, Experiment)}") from error
+    for name, factor in experiment.factors.items():
+        if name in RESERVED or not name.isidentifier():
+            raise LabError(f"{where}: factors.{name}: a factor needs a name like delay_ms, and not this one")
+        for level, overrides in factor.overrides().items():
+            settings(experiment, [overrides], f"{where}: factors.{name}, level {level!r}")
+    settings(experiment, [], where)
+    return experiment
+
+
+def settings(experiment: Experiment, overrides: list[dict[str, Any]], where: str) -> Settings:
+    """The shared settings with some levels' overrides on top; hosts' aliases are still in place but known."""
+    merged = experiment.shared()
+    for override in overrides:
+        merged = merge(merged, override)
+    try:
+        result = Settings.model_validate(merged)
+    except ValidationError as error:
+        raise LabError(f"{where}: {first_mistake(error, Settings)}") from error
+    for key in ("links", "nics"):
+        expand(getattr(result, key), result.workers, f"{where}: {key}")
+    return result
+
+
+def hosts(workers: int) -> list[str]:
+    """The lab's hosts as the inventory names them."""
+    return ["client", "scheduler", *(f"worker-{i + 1}" for i in range(workers))]
+
+
+def expand(by_host: dict[str, Any], workers: int, where: str) -> dict[str, Any]:
+    """Replace the aliases ``cluster`` (scheduler and workers) and ``workers``; what is named closer wins."""
+    every = hosts(workers)
+    aliases = {"cluster": every[1:], "workers": every[2:]}
+    for name in by_host:
+        if name not in aliases and name not in every:
+            raise LabError(f"{where}.{name}: no such host; allowed: {', '.join([*every, *aliases])}")
+    order = ["cluster", "workers", *every]
+    named = sorted(by_host, key=order.index)
+    return {host: by_host[name] for name in named for host in aliases.get(name, [name])}
+
+
+def merge(base: dict[str, Any], override: dict[str, Any]) -> dict[str, Any]:
+    """Mappings merge key by key; all else is replaced, and so are ``levels`` and one workload by another."""
+    result = dict(base)
+    for key, value in override.items():
+        both = isinstance(value, dict) and isinstance(result.get(key), dict)
+        whole = key == "levels" or (key == "workload" and both and "name" in value)
+        result[key] = merge(result[key], value) if both and not whole else value
+    return result
+
+
+def json_schema() -> str:
+    """The JSON Schema of an experiment file, for editors; kept in lab/experiments/schema.json."""
+    return json.dumps(Experiment.model_json_schema(), indent=1) + "\n"
+
+
+def _nested(path: list[str], value: Scalar) -> dict[str, Any]:
+    inner: Any = value
+    for key in reversed(path):
+        inner = {key: inner}
+    return dict(inner)
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML that refuses a key given twice instead of keeping the last."""
+
+
+def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Any, Any]:
+    seen: set[Any] = set()
+    for key_node, _ in node.value:
+        key = loader.construct_object(key_node)
+        if key in seen:
+            raise yaml.constructor.ConstructorError(
+                None, None, f"key {key!r} is given twice", key_node.start_mark
+            )
+        seen.add(key)
+    return dict(loader.construct_mapping(node, deep=True))
+
+
+_Loader.add_constructor("tag:yaml.org,2002:map", _mapping)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        raw = yaml.load(path.read_text(), Loader=_Loader)
+    except OSError as error:
+        raise LabError(f"{path}: {error.strerror}") from error
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else "?"
+        raise LabError(f"{path.name}, line {line}: {error.problem}") from error
+    if not isinstance(raw, dict) or not all(isinstance(key, str) for key in raw):
+        raise LabError(f"{path.name}: an experiment is a mapping of keys to values, this is not")
+    return raw
+
+
+if __name__ == "__main__":
+    print(json_schema(), end="")

@@ -1,0 +1,1 @@
+"""What the captures of a run say in its report."""

@@ -1,0 +1,176 @@
+"""What the numbers say, in sentences: each experiment's answer, the verdict on each of the study's findings.
+
+Only ratios to each one's own baseline are set beside the study's, never the seconds of two machines.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from lab.results.measures import Answer, Cell, Interval, interval, number
+
+NAMES = {
+    "compute_s": ("time to compute", "s"),
+    "us_per_task": ("time per task", "µs"),
+    "transfer_mb": ("data moved per run", "MB"),
+    "rtt_ms": ("RTT", "ms"),
+    "throughput_mbit": ("TCP throughput", "Mbit/s"),
+    "udp_mbit": ("UDP throughput", "Mbit/s"),
+    "retransmits": ("TCP retransmissions per probe", ""),
+    "drop_events": ("drop events in netem during the runs", ""),
+    "resent_pct": ("TCP segments sent again during the runs", "%"),
+    "udp_lost_pct": ("UDP loss", "%"),
+    "frames": ("frames captured", ""),
+    "node_busy_pct": ("hypervisor's CPU in use", "%"),
+}
+UNITS = {"ms": "ms", "pct": "%", "mbit": "Mbit/s"}  # by the ending of a factor's name
+Answers = Mapping[str, Mapping[str, Answer]]  # experiment -> metric -> its answer
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One finding of the study, and what was found here."""
+
+    claim: str
+    state: str  # holds, does not hold, not shown, not measured
+    study_ratio: float
+    ours: Interval | None
+    why: str
+
+
+def heading(metric: str) -> str:
+    """A metric's name as the first words of a line, with its unit."""
+    name, unit = NAMES[metric]
+    return f"{name[0].upper()}{name[1:]}{', ' if unit else ''}{unit}"
+
+
+def facts(found: Any) -> str:
+    """Nested facts of a machine on one line: ``kernel 6.1, cpu: user 3.2, system 1.1``."""
+    if isinstance(found, Mapping):
+        return ", ".join(
+            f"{key}{':' if isinstance(value, Mapping) else ''} {facts(value)}" for key, value in found.items()
+        )
+    if isinstance(found, float):
+        return number(found)
+    return ", ".join(map(facts, found)) if isinstance(found, list) else str(found)
+
+
+def sentence(answer: Answer | None) -> str:
+    """The answer to the experiment's question as far as this metric gives it."""
+    if answer is None:
+        return "No answer: there is no valid baseline."
+    what, unit = NAMES[answer.metric]
+    base = answer.cells[0]
+    if len(answer.cells) == 1:
+        return f"The {what} was {interval(base.median, unit)}."
+    if all(cell.n == 1 for cell in answer.cells):
+        farthest = max(answer.cells[1:], key=lambda cell: abs(cell.difference.value))
+        return (
+            f"One sample a cell, so without intervals: {interval(base.median, unit)} at the baseline,"
+            f" {interval(farthest.median, unit)} with {_cell(farthest, base)}."
+        )
+    shown = [cell for cell in answer.cells[1:] if cell.shown]
+    if not shown:
+        noise = "" if math.isnan(answer.floor) else f" (noise floor {interval(Interval(answer.floor), unit)})"
+        return f"No difference shown: no level changes the {what} by more than the noise{noise}."
+    strongest = max(shown, key=lambda cell: abs(cell.difference.value))
+    hidden = [_cell(cell, base) for cell in answer.cells[1:] if not cell.shown]
+    if answer.scaled:
+        amount = f"{interval(strongest.ratio)} times the baseline's"
+    else:
+        amount = f"{interval(strongest.median, unit)}, the baseline's {number(base.median.value)}"
+    text = f"With {_cell(strongest, base)} the {what} is {amount}{_slopes(answer, unit)}"
+    return text + (f"; no difference shown with {', '.join(hidden)}." if hidden else ".")
+
+
+def contrasts(answer: Answer) -> list[str]:
+    """With two factors: what each level of the one does at each level of the other, a sentence per level."""
+    factors = list(answer.cells[0].factors)
+    if len(factors) != 2 or not answer.scaled:
+        return []
+    sentences = []
+    for held, varied in (factors[::-1], factors):
+        first = answer.cells[0].factors[varied]
+        rows = {(cell.factors[held], cell.factors[varied]): cell.ratio for cell in answer.cells}
+        for level in dict.fromkeys(key[1] for key in rows if key[1] != first):
+            parts = [
+                f"{interval(quotient(found, rows[at, first]))} times with {level_name(held, at)}"
+                for (at, here), found in rows.items()
+                if here == level and (at, first) in rows
+            ]
+            against = f"{level_name(varied, level)} against {level_name(varied, first)}"
+            sentences.append(f"{against}: {', '.join(parts)}.")
+    return sentences
+
+
+def verdict(finding: Mapping[str, Any], answers: Answers) -> Verdict:
+    """Does a finding of the study hold in our answers?"""
+    slower, than = (_find(finding[side], finding["metric"], answers) for side in ("slower", "than"))
+    if slower is None or than is None:
+        return Verdict(finding["claim"], "not measured", finding["study_ratio"], None, "")
+    ours = quotient(slower.ratio, than.ratio)
+    if not (slower.shown or than.shown):
+        state = "not shown"
+    else:
+        state = "holds" if ours.low > 1 else "does not hold" if ours.high < 1 else "not shown"
+    return Verdict(finding["claim"], state, finding["study_ratio"], ours, _meanwhile(finding, answers))
+
+
+def quotient(over: Interval, under: Interval) -> Interval:
+    """One ratio over another, the interval as wide as the two allow."""
+    low, high = (under.value if math.isnan(end) else end for end in (under.low, under.high))
+    lowest, highest = (over.value if math.isnan(end) else end for end in (over.low, over.high))
+    return Interval(over.value / under.value, lowest / high, highest / low)
+
+
+def _slopes(answer: Answer, unit: str) -> str:
+    parts = [
+        f"each {_unit_of(factor)} adds {interval(slope, unit)}"
+        if slope.excludes(0)
+        else f"no slope over {factor}"
+        for factor, slope in answer.slopes.items()
+    ]
+    return "".join(f"; {part}" for part in parts)
+
+
+def _unit_of(factor: str) -> str:
+    """``delay_ms`` -> ``ms of delay``; a factor without a unit is its own."""
+    name, _, unit = factor.rpartition("_")
+    return f"{UNITS[unit]} of {name}" if unit in UNITS else factor.removesuffix("s")
+
+
+def level_name(factor: str, level: object) -> str:
+    """``200 ms``, ``5 %``, ``no cap``, ``E1000``: a level with its unit."""
+    unit = UNITS.get(factor.rpartition("_")[2])
+    if factor.endswith("_mbit") and not level:
+        return "no cap"
+    return f"{level} {unit}" if unit else str(level)
+
+
+def _cell(cell: Cell, base: Cell) -> str:
+    """What sets a cell apart from the baseline: ``200 ms of delay``, ``nic E1000 and bridge flooding``."""
+    apart = [(factor, level) for factor, level in cell.factors.items() if level != base.factors[factor]]
+    named = []
+    for factor, level in apart:
+        name, _, unit = factor.rpartition("_")
+        words = level_name(factor, level)
+        named.append(f"{words} of {name}" if unit in UNITS and words != "no cap" else f"{factor} {words}")
+    return " and ".join(named)
+
+
+def _find(side: Mapping[str, str], metric: str, answers: Answers) -> Cell | None:
+    answer = answers.get(side["experiment"], {}).get(metric)
+    return None if answer is None else answer.cell(side["cell"])
+
+
+def _meanwhile(finding: Mapping[str, Any], answers: Answers) -> str:
+    """What the links themselves delivered in the slower cell: the first place to look for a reason."""
+    parts = []
+    for metric in ("throughput_mbit", "rtt_ms"):
+        cell = _find(finding["slower"], metric, answers)
+        if cell is not None:
+            parts.append(f"{NAMES[metric][0]} was {number(cell.ratio.value)} times the baseline's")
+    return f"In {finding['slower']['cell']} the {' and the '.join(parts)}." if parts else ""

@@ -1,0 +1,231 @@
+"""What the samples say, and how sure that is. Reads only the tidy table of ``lab.results.store.load``.
+
+Cells are compared with the baseline inside each block, because a machine drifts from block to block by more
+than most effects. The null trial, an exact copy of the baseline, is compared in the same way: what it seems
+to differ by is the noise floor, and a difference below that is not shown. Intervals are 95 % bootstrap
+intervals (scipy's percentile method, samples drawn anew inside each block); slopes are Theil-Sen's.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy import stats
+
+CONFIDENCE = 0.95
+RESAMPLES = 2000
+SEED = 1
+FROM_ZERO = {
+    "retransmits",
+    "drop_events",
+    "resent_pct",
+    "udp_lost_pct",
+}  # what a link at rest has next to none of
+Values = NDArray[np.float64]
+Strata = dict[Any, Values]  # what is compared only with its like -> its samples
+
+
+@dataclass(frozen=True)
+class Interval:
+    """An estimate and the ends of its interval; the ends are NaN where there are too few samples."""
+
+    value: float
+    low: float = math.nan
+    high: float = math.nan
+
+    @property
+    def reach(self) -> float:
+        """The farthest from 0 that the estimate may be."""
+        known = [abs(end) for end in (self.value, self.low, self.high) if not math.isnan(end)]
+        return max(known)
+
+    def excludes(self, number: float) -> bool:
+        """Does the whole interval lie on one side of ``number``? Without an interval it is not known: no."""
+        return self.low > number or self.high < number
+
+
+def number(value: float) -> str:
+    """Three digits, as people write them."""
+    if not math.isfinite(value):
+        return "\u2013"
+    rounded = float(f"{value:.3g}")
+    if rounded and abs(rounded) < 0.001:
+        return f"{rounded:.1e}"
+    digits = max(0, 2 - math.floor(math.log10(abs(rounded)))) if rounded else 0
+    return f"{rounded:,.{digits}f}"
+
+
+def interval(found: Interval, unit: str = "") -> str:
+    """``4.16 (4.05 to 4.26) s``; without an interval only the value."""
+    ends = "" if math.isnan(found.low) else f" ({number(found.low)} to {number(found.high)})"
+    return f"{number(found.value)}{ends}{' ' if unit else ''}{unit}"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One cell's samples against the baseline's. ``shown`` is the verdict: a difference above the noise."""
+
+    name: str
+    factors: dict[str, object]
+    n: int
+    median: Interval
+    mean: Interval
+    lowest: float
+    highest: float
+    difference: Interval
+    ratio: Interval
+    shown: bool
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What one metric says over an experiment's cells; the first cell is the baseline."""
+
+    metric: str
+    cells: list[Cell]
+    null: Interval | None
+    slopes: dict[str, Interval]
+
+    @property
+    def scaled(self) -> bool:
+        """Do ratios to the baseline say something? They do not where the baseline is next to nothing."""
+        return math.isfinite(self.cells[0].ratio.value)
+
+    @property
+    def floor(self) -> float:
+        """Differences up to this are noise, in the metric's unit; NaN without a null trial."""
+        return math.nan if self.null is None else self.null.reach
+
+    def cell(self, name: str) -> Cell | None:
+        """The cell of that name, if it was measured."""
+        return next((cell for cell in self.cells if cell.name == name), None)
+
+
+def answer(frame: pd.DataFrame, metric: str, factors: Sequence[str]) -> Answer | None:
+    """Every cell of ``metric`` in ``frame``; None without a baseline.
+
+    Only valid trials count, without warm-ups and without probes of links that no trial changes.
+    """
+    valid = frame[(frame.metric == metric) & ~frame.warmup & frame.status.eq("ok") & frame.tested]
+    base = valid[valid.baseline]
+    if base.empty:
+        return None
+    null_samples = valid[valid.null]
+    null = None if null_samples.empty else difference(_strata(null_samples), _strata(base))
+    floor = math.nan if null is None else null.reach
+    tested = valid[~valid.null]
+    names = [base.cell.iloc[0], *(name for name in tested.cell.unique() if name != base.cell.iloc[0])]
+    scaled = metric not in FROM_ZERO and base.value.median() != 0
+    cells = [_cell(name, tested[tested.cell == name], base, factors, floor, scaled) for name in names]
+    slopes = {factor: _slope(tested, base, factor, factors) for factor in factors}
+    return Answer(metric, cells, null, {factor: found for factor, found in slopes.items() if found})
+
+
+def median(values: Values) -> Interval:
+    """The median with its interval."""
+    return _bootstrap([values], np.median)
+
+
+def mean(values: Values) -> Interval:
+    """The mean with its interval."""
+    return _bootstrap([values], np.mean)
+
+
+def difference(samples: Strata, base: Strata) -> Interval:
+    """Median of ``samples`` minus that of ``base`` in each stratum, averaged over those of both."""
+    return _paired(samples, base, lambda a, b: a - b)
+
+
+def ratio(samples: Strata, base: Strata) -> Interval:
+    """Median of ``samples`` over that of ``base`` in each stratum, averaged; not finite over a base of 0."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return _paired(samples, base, lambda a, b: a / b)
+
+
+def slope(x: Values, y: Values) -> Interval:
+    """Theil-Sen's slope of ``y`` over ``x``: the median of the slopes of all pairs of samples."""
+    fit = stats.theilslopes(y, x, CONFIDENCE)
+    return Interval(float(fit.slope), float(fit.low_slope), float(fit.high_slope))
+
+
+def _cell(
+    name: str, mine: pd.DataFrame, base: pd.DataFrame, factors: Sequence[str], floor: float, scaled: bool
+) -> Cell:
+    values = mine.value.to_numpy(dtype=float)
+    change = difference(_strata(mine), _strata(base))
+    is_base = bool(mine.baseline.iloc[0])
+    times = Interval(1.0 if scaled else math.nan)
+    if scaled and not is_base:
+        times = ratio(_strata(mine), _strata(base))
+    return Cell(
+        name=name,
+        factors={factor: mine[factor].iloc[0] for factor in factors},
+        n=len(values),
+        median=median(values),
+        mean=mean(values),
+        lowest=float(values.min()),
+        highest=float(values.max()),
+        difference=change,
+        ratio=times,
+        shown=not is_base and change.excludes(0) and not abs(change.value) <= floor,
+    )
+
+
+def _slope(tested: pd.DataFrame, base: pd.DataFrame, factor: str, factors: Sequence[str]) -> Interval | None:
+    """The slope over a numeric factor of three or more levels, the other factors at the baseline.
+
+    Not over rates: a rate of 0 is no cap at all, so rates are names of levels rather than amounts.
+    """
+    here = tested
+    for other in factors:
+        if other != factor:
+            here = here[here[other] == base[other].iloc[0]]
+    amounts = pd.api.types.is_numeric_dtype(here[factor]) and not factor.endswith("_mbit")
+    if not amounts or here[factor].nunique() < 3:
+        return None
+    return slope(here[factor].to_numpy(dtype=float), here.value.to_numpy(dtype=float))
+
+
+def _strata(samples: pd.DataFrame) -> Strata:
+    """Samples by block and, for probes, by the pair of hosts between which they were taken."""
+    keys = list(zip(samples.block, samples.src, samples.dst, strict=True))
+    values = samples.value.to_numpy(dtype=float)
+    return {key: values[[other == key for other in keys]] for key in sorted(set(keys))}
+
+
+def _paired(samples: Strata, base: Strata, how: Callable[[Any, Any], Any]) -> Interval:
+    """``how`` of the two medians per stratum; without a common one all samples meet all of the baseline's."""
+    common = sorted(set(samples) & set(base))
+    if not common:
+        samples, base = ({0: np.concatenate(list(strata.values()))} for strata in (samples, base))
+        common = [0]
+    data = [array for block in common for array in (samples[block], base[block])]
+
+    def statistic(*drawn: Values, axis: int = -1) -> Any:
+        medians = [np.median(array, axis=axis) for array in drawn]
+        pairs = zip(medians[::2], medians[1::2], strict=True)
+        return np.mean([how(a, b) for a, b in pairs], axis=0)
+
+    return _bootstrap(data, statistic)
+
+
+def _bootstrap(data: list[Values], statistic: Callable[..., Any]) -> Interval:
+    value = float(statistic(*data))
+    if min(len(sample) for sample in data) < 2 or not math.isfinite(value):
+        return Interval(value)
+    found = stats.bootstrap(
+        data,
+        statistic,
+        vectorized=True,
+        method="percentile",
+        confidence_level=CONFIDENCE,
+        n_resamples=RESAMPLES,
+        rng=np.random.default_rng(SEED),
+    ).confidence_interval
+    return Interval(value, float(found.low), float(found.high))

@@ -1,0 +1,149 @@
+"""Runs an experiment's trials one after the other, unattended, and can be killed at any moment.
+
+A run is a directory: ``experiment.json`` says what will be done, each trial's ``result.json`` that it was.
+A trial without one is run (again), as is a failed one; so resuming needs no state but the files, and loses at
+most one trial.
+The lab itself is reached by two callables, ``run_trial(directory) -> exit status`` and ``clean()``.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from statistics import median
+from typing import Any, Protocol
+
+from lab.errors import LabError
+from lab.model.experiment import Experiment
+from lab.paths import ROOT
+from lab.results import completeness, store
+from lab.running.trials import Trial, estimate_s, plan
+
+
+class Lab(Protocol):
+    """What the driver needs of the lab."""
+
+    def run_trial(self, directory: Path) -> int:
+        """Run the trial described by ``directory/trial.json``; leave its files there. 0 is success."""
+
+    def clean(self) -> None:
+        """Clear impairments, captures and clusters on all machines."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run on its way: its directory, its experiment and its trials in order."""
+
+    directory: Path
+    name: str
+    experiment: Experiment
+    trials: list[Trial]
+
+    def pending(self) -> list[Trial]:
+        """Trials that have not been attempted to the end, or failed."""
+        return [trial for trial in self.trials if not _finished(self.directory / trial.trial)]
+
+    def remaining_s(self) -> float:
+        """Estimate of the time that the pending trials will take: as those done so far, or as planned."""
+        walls = [
+            attempt["wall_s"] for attempt in store.attempts(self.directory) if not attempt["exit_status"]
+        ]
+        pending = self.pending()
+        if walls:
+            return float(len(pending) * median(walls))
+        return sum(estimate_s(trial, self.experiment.run_s) for trial in pending)
+
+
+def start(
+    root: Path,
+    name: str,
+    experiment: Experiment,
+    *,
+    quick: bool,
+    seed: int | None = None,
+    only: str | None = None,
+) -> Run:
+    """Make the run's directory, ``root/<experiment>/<time>``, and write down what will be done there."""
+    used = experiment.seed if seed is None else seed
+    trials = plan(name, experiment, used, only)
+    directory = root / name / datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
+    directory.mkdir(parents=True)
+    document = {
+        "schema": store.SCHEMA,
+        "name": name,
+        "quick": quick,
+        "seed": used,
+        "only": only,
+        "order": [trial.trial for trial in trials],
+        "git_revision": _git_revision(),
+        "experiment": experiment.model_dump(mode="json", exclude_unset=True),
+    }
+    store.write_json(directory / "experiment.json", document)
+    return Run(directory, name, experiment, trials)
+
+
+def resume(directory: Path) -> Run:
+    """The run of an existing directory, exactly as it was planned when it began."""
+    document = store.read_run(directory)
+    experiment = Experiment.model_validate(document["experiment"])
+    trials = plan(document["name"], experiment, document["seed"], document["only"])
+    if [trial.trial for trial in trials] != document["order"]:
+        raise LabError(
+            f"{directory}: this version of the lab plans other trials than the one that began the run",
+            f"git checkout {document['git_revision']}, or start a new run",
+        )
+    return Run(directory, document["name"], experiment, trials)
+
+
+def execute(run: Run, lab: Lab, told: Callable[[Trial, str], None]) -> None:
+    """Run all pending trials. A failed trial is recorded and the rest goes on; Ctrl-C cleans the lab.
+
+    ``told(trial, "running")`` comes before each trial and ``told(trial, status)`` after it.
+    """
+    try:
+        for trial in run.pending():
+            told(trial, "running")
+            _attempt(run.directory / trial.trial, trial, lab)
+            told(trial, store.assess(run.directory)[trial.trial].status)
+    except KeyboardInterrupt:
+        lab.clean()
+        raise
+    store.write_table(run.directory)
+
+
+def _attempt(directory: Path, trial: Trial, lab: Lab) -> None:
+    """One trial from nothing: what a killed attempt left there is thrown away."""
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir(parents=True)
+    store.write_json(directory / "trial.json", trial.model_dump(mode="json"))
+    started, clock = time.time(), time.monotonic()
+    try:
+        status, error = lab.run_trial(directory), None
+    except LabError as mistake:
+        status, error = 1, mistake.message
+    attempt: dict[str, Any] = {"schema": store.SCHEMA, "started": started, "exit_status": status}
+    attempt |= {
+        "wall_s": time.monotonic() - clock,
+        "measuring_s": store.measuring_s(directory),
+        "error": error,
+    }
+    completeness.write(directory)
+    store.write_json(directory / "attempt.json", attempt)
+
+
+def _finished(directory: Path) -> bool:
+    return (directory / "result.json").exists() and store.read_result(directory).status != "failed"
+
+
+def _git_revision() -> str | None:
+    command = ["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--abbrev=12"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        return None
+    return done.stdout.strip() or None

@@ -1,0 +1,68 @@
+"""Starts ``ansible-playbook``: the one place where Python hands over to Ansible."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from lab.errors import LabError
+from lab.paths import ROOT
+
+
+def command(
+    playbook: str,
+    inventory: Path,
+    extra_vars: Mapping[str, Any] | None = None,
+    options: Sequence[str] = (),
+) -> list[str]:
+    """Return the command line that runs ``playbooks/<playbook>`` (pure)."""
+    program = Path(sys.executable).with_name("ansible-playbook")
+    argv = [str(program), "-i", str(inventory), str(ROOT / "playbooks" / playbook), *options]
+    return [*argv, "-e", json.dumps(dict(extra_vars))] if extra_vars else argv
+
+
+def run(
+    playbook: str,
+    inventory: Path,
+    extra_vars: Mapping[str, Any] | None = None,
+    options: Sequence[str] = (),
+    quiet: bool = False,
+) -> int:
+    """Run a playbook with its output on this terminal (or none, when ``quiet``) and return its exit code.
+
+    On Ctrl-C Ansible ends at once, without its ``always`` blocks: what must be cleared on the machines
+    is the caller's to clear, and expires there by itself.
+
+    Raises:
+        LabError: ansible-playbook is not installed.
+        KeyboardInterrupt: the user stopped it; Ansible has ended by then.
+    """
+    argv = command(playbook, inventory, extra_vars, options)
+    if not Path(argv[0]).exists():
+        raise LabError(f"{argv[0]} does not exist", "install the project: pip install -e .")
+    environment = {**os.environ, "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg")}
+    output = subprocess.DEVNULL if quiet else None
+    # In a group of its own: a terminal's Ctrl-C comes to us alone, and Ansible is ended without a traceback.
+    with subprocess.Popen(argv, cwd=ROOT, env=environment, stdout=output, process_group=0) as process:
+        try:
+            return process.wait()
+        except KeyboardInterrupt:
+            _end(process)
+            raise
+
+
+def _end(process: subprocess.Popen[bytes], patience_s: float = 10) -> None:
+    """End Ansible, which ends its workers and what they run on the controller."""
+    for signum in (signal.SIGTERM, signal.SIGKILL):
+        os.killpg(process.pid, signum)
+        try:
+            process.wait(patience_s)
+            return
+        except subprocess.TimeoutExpired:
+            continue

@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lab.errors import LabError
+from lab.machines.topology import (
+    Lab,
+    Nic,
+    NicOverride,
+    Vm,
+    check_unique,
+    net_from_pve,
+    net_to_pve,
+    rate_from_pve,
+    rate_to_pve,
+)
+from lab.model.strict import validate
+from tests.unit.samples import LAB, vm
+
+MAC = "02:DA:5C:23:8D:01"
+
+
+@pytest.mark.parametrize(
+    ("mbit", "mib"), [(1000, 119.209290), (10_000, 1192.092896), (100, 11.920929), (8.388608, 1.0), (0, 0)]
+)
+def test_rate_unit_is_mebibytes_per_second(mbit: float, mib: float) -> None:
+    assert rate_to_pve(mbit) == pytest.approx(mib, abs=1e-6)
+
+
+@given(st.floats(min_value=0.1, max_value=100_000))
+def test_a_rate_survives_the_way_to_pve_and_back(mbit: float) -> None:
+    sent = float(f"{rate_to_pve(mbit):.6f}")
+    assert rate_from_pve(sent) == pytest.approx(mbit, abs=2e-5)
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [
+        (Nic(mac=MAC, bridge="vmbr1"), f"virtio={MAC.lower()},bridge=vmbr1"),
+        (Nic(mac=MAC, bridge="vmbr1"), f"bridge=vmbr1,model=virtio,macaddr={MAC}"),
+        (Nic(mac=MAC, bridge="vmbr1", rate_mbit=8.388608), f"virtio={MAC},bridge=vmbr1,firewall=0,rate=1"),
+        (Nic(mac=MAC, bridge="vmbr1", model="e1000"), f"e1000={MAC},firewall=0,bridge=vmbr1"),
+    ],
+)
+def test_nics_are_the_same_however_they_are_spelt(ours: Nic, theirs: str) -> None:
+    assert net_from_pve(net_to_pve(ours)) == net_from_pve(theirs)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [f"e1000={MAC},bridge=vmbr1", f"virtio={MAC},bridge=vmbr2", f"virtio={MAC},bridge=vmbr1,rate=1"],
+)
+def test_nics_that_differ_are_seen_to_differ(other: str) -> None:
+    assert net_from_pve(net_to_pve(Nic(mac=MAC, bridge="vmbr1"))) != net_from_pve(other)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "told"),
+    [
+        ("model", "e100", "nics.0.model: 'e100' is not allowed; allowed: virtio, e1000, rtl8139"),
+        ("rate_mbit", -1, "nics.0.rate_mbit: should be greater than or equal to 0, got -1"),
+        ("speed", 1, "nics.0.speed: unknown key; allowed: model, mac, bridge, address, gateway, rate_mbit"),
+        ("mac", "03:00:00:00:00:01", "nics.0.mac: string should match pattern"),
+    ],
+)
+def test_a_wrong_nic_is_one_clear_line(key: str, value: object, told: str) -> None:
+    wrong = {**vm("worker-1", 9103), "nics": [{"mac": MAC, "bridge": "vmbr1", key: value}]}
+    with pytest.raises(LabError) as caught:
+        validate(Vm, wrong, "inventory: worker-1")
+    assert caught.value.message.startswith(f"inventory: worker-1: {told}")
+    assert "\n" not in caught.value.message
+
+
+def test_an_override_changes_the_lab_link_only() -> None:
+    changed = LAB.with_nics({"worker-1": NicOverride(model="rtl8139")})
+    before, after = LAB.vms[1], changed.vms[1]
+    assert after.nics[1].model == "rtl8139"
+    assert after.nics[1].mac == before.nics[1].mac
+    assert after.nics[0] == before.nics[0]
+    assert changed.vms[0] == LAB.vms[0]
+
+
+def test_an_override_for_an_unknown_machine_names_those_there_are() -> None:
+    with pytest.raises(LabError, match="no machine 'worker-9' in the inventory; there are client, worker-1"):
+        LAB.with_nics({"worker-9": NicOverride(rate_mbit=10)})
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"template_vmid": 9101}, "VMID 9101 is given to client and the template"),
+        (
+            {"vms": (LAB.vms[0], LAB.vms[1].model_copy(update={"nics": LAB.vms[0].nics}))},
+            "MAC 02:DA:5C:23:8D:00 is given to client and worker-1",
+        ),
+    ],
+)
+def test_what_two_machines_share_is_refused(changes: dict[str, object], told: str) -> None:
+    lab: Lab = LAB.model_copy(update=changes)
+    with pytest.raises(LabError, match=told):
+        check_unique(lab)
