@@ -17,24 +17,11 @@ import yaml
 from pydantic import Field, ValidationError, model_validator
 
 from lab.errors import LabError
+from lab.model.metric import MetricName
 from lab.model.strict import Strict, allowed_parameters, first_mistake
 from lab.paths import EXPERIMENTS, WORKLOADS
 
 Scalar = bool | int | float | str
-Metric = Literal[
-    "compute_s",
-    "us_per_task",
-    "transfer_mb",
-    "rtt_ms",
-    "throughput_mbit",
-    "retransmits",
-    "drop_events",
-    "resent_pct",
-    "udp_mbit",
-    "udp_lost_pct",
-    "frames",
-    "node_busy_pct",
-]
 
 
 class Link(Strict):
@@ -151,7 +138,7 @@ class Experiment(Settings):
 
     title: str
     question: str
-    metrics: dict[Metric, str | None] = Field(min_length=1)
+    metrics: dict[MetricName, str | None] = Field(min_length=1)
     factors: dict[str, Factor] = {}
     blocks: int = Field(default=2, ge=1, le=100)
     seed: int = 2019

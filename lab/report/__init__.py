@@ -14,6 +14,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 from matplotlib.figure import Figure
 
+from lab.model.metric import METRICS
 from lab.report import figures, sentences
 from lab.report.captures import section
 from lab.report.captures.heard import Grid, Heard
@@ -64,7 +65,13 @@ def write(runs: list[Path], output: Path) -> Path:
     sections = [_section(run, study, output) for run in runs]
     answers = {section.name: section.answers for section in sections}
     verdicts = [sentences.verdict(finding, answers) for finding in study["findings"]]
-    page = {"sections": sections, "verdicts": verdicts, "study": study, "words": sentences}
+    page = {
+        "sections": sections,
+        "verdicts": verdicts,
+        "study": study,
+        "metrics": METRICS,
+        "contrasts": sentences.contrasts,
+    }
     for name in ("report.html", "report.md"):
         (output / name).write_text(_templates().get_template(f"{name}.j2").render(page))
     return output / "report.html"
@@ -72,7 +79,7 @@ def write(runs: list[Path], output: Path) -> Path:
 
 def _section(run: Path, study: dict[str, Any], output: Path) -> Section:
     document, frame = store.read_run(run), store.load(run)
-    metrics = sorted(document["experiment"]["metrics"], key=list(sentences.NAMES).index)  # time comes first
+    metrics = sorted(document["experiment"]["metrics"], key=list(METRICS).index)  # time comes first
     found = {metric: a for metric in metrics if (a := answer(frame, metric, frame.attrs["factors"]))}
     pictures = [
         _answer_picture(one, frame, study, document, output) for one in found.values() if len(one.cells) > 1
