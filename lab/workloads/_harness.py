@@ -35,7 +35,6 @@ from typing import Any
 import cloudpickle
 from distributed import Client
 
-SCHEMA = 1
 PACKAGES = ("dask", "distributed", "numpy", "pandas", "pyarrow", "msgpack", "tornado", "cloudpickle", "lz4")
 
 
@@ -162,7 +161,6 @@ def _cluster(client: Client) -> dict[str, Any]:
 def _document(name: str, params: Any, job: Job, samples: Any, cluster: Any) -> dict[str, Any]:
     worst = max(samples, key=lambda sample: abs(sample["got"] - job.expected))
     return {
-        "schema": SCHEMA,
         "workload": name,
         "params": params,
         "tasks": job.tasks,

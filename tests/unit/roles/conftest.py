@@ -30,6 +30,7 @@ def host() -> ModuleType:
 
 @pytest.fixture(scope="session")
 def link(host: ModuleType) -> ModuleType:
+    load("roles/netem/files/dasklab_impairments.py")
     return load("roles/netem/files/dasklab_link.py")
 
 
