@@ -25,7 +25,6 @@ from typing import Any
 
 from lab import wire
 from lab.results import store
-from lab.wire.summary import completeness
 
 FILE = "completeness.json"
 DROPS = {
@@ -78,7 +77,7 @@ def _read_captures(directory: Path) -> Document:
         return _with(judge(report, {}, 0), [str(error)])
     broken = [f"{Path(f.path).name}: {f.progress.problem}" for f in capture.files if f.progress.problem]
     missing = [] if files else ["its files are missing"]
-    return _with(judge(report, completeness(capture), len(capture.messages)), broken + missing)
+    return _with(judge(report, wire.completeness(capture), len(capture.messages)), broken + missing)
 
 
 def _with(verdict: Document, reasons: list[str]) -> Document:
