@@ -26,7 +26,6 @@ from typing import Any
 from lab import wire
 from lab.model.files import CaptureReport, Completeness
 from lab.results import store
-from lab.wire.summary import completeness
 
 DROPS = {
     "dropped_kernel": "the kernel dropped {:,} frames, tcpdump's buffer was full",
@@ -88,7 +87,7 @@ def _read_captures(directory: Path, report: CaptureReport) -> Completeness:
         return judge(report, {}, 0, [str(error)])
     problems = [f"{Path(f.path).name}: {f.progress.problem}" for f in capture.files if f.progress.problem]
     problems += [] if files else ["its files are missing"]
-    return judge(report, completeness(capture), len(capture.messages), problems)
+    return judge(report, wire.completeness(capture), len(capture.messages), problems)
 
 
 def _received(report: CaptureReport) -> int | None:
