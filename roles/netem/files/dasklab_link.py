@@ -27,7 +27,7 @@ import sys
 import time
 from pathlib import Path
 
-from dasklab_host import IFB, HostError, UnsupportedError, addresses, config, lab_link, main, run, run_json
+from dasklab_common import IFB, HostError, UnsupportedError, addresses, config, lab_link, main, run, run_json
 
 STATE = Path("/run/dasklab/link.json")
 TIMER = "dasklab-link-expire"

@@ -16,7 +16,7 @@ import re
 import subprocess
 import sys
 
-from dasklab_host import HostError, config, main, run
+from dasklab_common import HostError, config, main, run
 
 INTERVAL_S = 0.2
 ANSWER_S = 5  # how long a ping's answer is waited for
