@@ -25,7 +25,7 @@ import sys
 import time
 from pathlib import Path
 
-from dasklab_host import (
+from dasklab_common import (
     HostError,
     addresses,
     capture_link,
@@ -121,7 +121,7 @@ def observe():
     if link is None:
         raise HostError("this host has no capture interface")
     if "UP" not in link["flags"]:
-        raise HostError(f"the capture interface {link['ifname']} is down: run dasklab_host.py apply")
+        raise HostError(f"the capture interface {link['ifname']} is down: run `dasklab up --only configure`")
     return {"time": time.time(), "softnet_dropped": softnet_dropped(), **interface(link)}
 
 

@@ -28,7 +28,7 @@ import sys
 import time
 from pathlib import Path
 
-from dasklab_host import IFB, HostError, UnsupportedError, addresses, config, lab_link, main, run, run_json
+from dasklab_common import IFB, HostError, UnsupportedError, addresses, config, lab_link, main, run, run_json
 from dasklab_impairments import (
     AMOUNTS,
     DIRECTIONS,

@@ -16,7 +16,7 @@ import re
 import subprocess
 import sys
 
-from dasklab_host import HostError, config, main, run
+from dasklab_common import HostError, config, main, run
 
 ANSWER_S = 5  # how long a ping's answer is waited for
 PATIENCE_S = 60  # for iperf3 beyond its run: connections over lossy links take their time
