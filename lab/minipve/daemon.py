@@ -12,11 +12,11 @@ import sys
 from aiohttp import web
 
 from lab.minipve import instance, server, tls
-from lab.minipve.machine import guests
-from lab.minipve.machine.watch import Watch
 from lab.minipve.network import net
 from lab.minipve.node import Node
 from lab.minipve.paths import Paths
+from lab.minipve.vm import lifecycle
+from lab.minipve.vm.watch import Watch
 
 log = logging.getLogger("minipve")
 
@@ -29,7 +29,7 @@ def run(paths: Paths, fd: int, ready_fd: int | None, pool: str, management: str,
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", stream=sys.stderr)
     node = Node(paths)
     instance.set_up(node, pool, management)
-    for vmid in guests.recover(node):
+    for vmid in lifecycle.recover(node):
         log.info("VM %d was half-made when the endpoint ended: removed", vmid)
     net.reload(paths)
     with socket.socket(fileno=fd) as listener:

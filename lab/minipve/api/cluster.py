@@ -6,10 +6,10 @@ from typing import Any
 
 from lab.minipve import node as node_module
 from lab.minipve.api import route
-from lab.minipve.config import summary
 from lab.minipve.errors import parameter_error
 from lab.minipve.image import storage
 from lab.minipve.node import Call
+from lab.minipve.vm import summary
 
 _FIRST, _LAST = 100, 1_000_000
 

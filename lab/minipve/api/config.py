@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from lab.minipve.api import VM, route
-from lab.minipve.config import changes, options
+from lab.minipve.config import drives
 from lab.minipve.config.formats import split_list
 from lab.minipve.errors import ApiError
-from lab.minipve.image import drives
-from lab.minipve.machine import machines, seed
+from lab.minipve.machine import seed
 from lab.minipve.node import Call
 from lab.minipve.tasks import Task
+from lab.minipve.vm import changes, machines, options
 
 _CONTROL = {
     "delete",

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from lab.minipve.api import route
-from lab.minipve.config import summary
 from lab.minipve.config.formats import split_list
 from lab.minipve.errors import ApiError, doing
 from lab.minipve.image import storage
 from lab.minipve.node import Call
+from lab.minipve.vm import summary
 
 
 def _pool(data: dict[str, Any], name: str) -> dict[str, Any]:

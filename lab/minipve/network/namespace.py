@@ -16,6 +16,7 @@ from pathlib import Path
 
 from lab.errors import LabError
 from lab.minipve import process
+from lab.minipve.files import write_atomic
 from lab.minipve.paths import Paths
 
 HOLD = ["sleep", "infinity"]
@@ -156,9 +157,4 @@ def _last_line(said: bytes) -> str:
 
 
 def _script(file: Path, line: str) -> None:
-    """Write an executable atomically: another process may be running the old one."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    fresh = file.with_name(f".{file.name}.new")
-    fresh.write_text(f"#!/bin/sh\n{line}\n")
-    fresh.chmod(0o755)
-    fresh.replace(file)
+    write_atomic(file, f"#!/bin/sh\n{line}\n", 0o755)  # another process may be running the old one

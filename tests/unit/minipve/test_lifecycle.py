@@ -10,10 +10,10 @@ import pytest
 
 from lab.minipve.access.permit import Permit
 from lab.minipve.config.store import VmConfig
-from lab.minipve.machine import guests
 from lab.minipve.node import Node
 from lab.minipve.paths import Paths
 from lab.minipve.tasks import Task
+from lab.minipve.vm import lifecycle
 
 QUIET = Task("", Path("/dev/null"))
 
@@ -34,17 +34,17 @@ def node(tmp_path: Path) -> Node:
 
 def clone(node: Node) -> None:
     node.vms.create(101, "clone")
-    guests.clone(node, QUIET, guests.Clone(100, 101, full=False, pool="lab"))
+    lifecycle.clone(node, QUIET, lifecycle.Clone(100, 101, full=False, pool="lab"))
 
 
 def create(node: Node) -> None:
     node.vms.create(101, "create")
-    guests.create(node, Permit(node.access, "root@pam"), QUIET, 101, {"memory": "32"}, "lab")
+    lifecycle.create(node, Permit(node.access, "root@pam"), QUIET, 101, {"memory": "32"}, "lab")
 
 
 def destroy(node: Node) -> None:
     clone(node)
-    guests.destroy(node, QUIET, 101, skiplock=False, unreferenced=False)
+    lifecycle.destroy(node, QUIET, 101, skiplock=False, unreferenced=False)
 
 
 @pytest.mark.parametrize("work", [clone, create, destroy])
@@ -69,5 +69,5 @@ def test_killed_at_any_write_leaves_no_machine_outside_its_pool(
         with contextlib.suppress(Killed):
             work(node)
     again = Node(node.paths)
-    guests.recover(again)
+    lifecycle.recover(again)
     assert again.vms.exists(101) == (again.access.pool_of(101) == "lab")

@@ -9,23 +9,20 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from lab.minipve.config import schema
+from lab.minipve.config import drives, nics, schema
 from lab.minipve.config.formats import split_list
 from lab.minipve.config.store import VmConfig, typed
-from lab.minipve.config.validate import parse
 from lab.minipve.errors import ApiError
-from lab.minipve.image import drives
-from lab.minipve.machine import machines
 from lab.minipve.node import Node
 from lab.minipve.process import MachineError
 from lab.minipve.tasks import Task
+from lab.minipve.vm import machines, volumes
 
 _AT_ONCE = {
     "autostart", "description", "hookscript", "hotplug", "lock", "migrate_downtime", "migrate_speed", "name",
     "onboot", "protection", "shares", "startup", "tags", "vmstatestorage",
     "cicustom", "cipassword", "citype", "ciuser", "ciupgrade", "nameserver", "searchdomain", "sshkeys",
 }  # fmt: skip
-_NEEDS_REPLUG = ("model", "macaddr", "queues", "mtu")
 _DEFAULT_HOTPLUG = "network,disk,usb"
 
 
@@ -46,7 +43,7 @@ def _make_volumes(node: Node, task: Task, vmid: int, wanted: dict[str, str]) -> 
     slots = {name: drives.parse(name, value) for name, value in wanted.items() if drives.is_slot(name)}
     try:
         for name, drive in slots.items():
-            made[name] = drives.create(node, task, vmid, name, drive)
+            made[name] = volumes.create(node, task, vmid, name, drive)
     except BaseException:
         for name, value in made.items():
             if drives.is_new(slots[name]):
@@ -138,22 +135,19 @@ def _set_aside(node: Node, vmid: int, config: VmConfig, name: str) -> None:
 def _plug(node: Node, vmid: int, config: VmConfig, name: str) -> bool:
     """Carry a NIC's change to the running machine; False when it has to wait for a restart."""
     old, new = config.options.get(name), None if name in config.deleted else config.pending[name]
-    if not _hotplugs_network(config.options) and (old is None or new is None or _replugs(old, new)):
+    if not _hotplugs_network(config.options) and _plugs_anew(old, new):
         return False
     machines.change_nic(node, vmid, int(name[3:]), old, new)
     return True
 
 
+def _plugs_anew(old: str | None, new: str | None) -> bool:
+    return old is None or new is None or nics.is_another(nics.parse(old), nics.parse(new))
+
+
 def _hotplugs_network(current: dict[str, str]) -> bool:
     features = current.get("hotplug", _DEFAULT_HOTPLUG)
     return "network" in split_list(_DEFAULT_HOTPLUG if features == "1" else features)
-
-
-def _replugs(old: str, new: str) -> bool:
-    fmt = schema.option_format("net0")
-    before, after = parse(fmt, old), parse(fmt, new)
-    same = all(before.get(key, "").upper() == after.get(key, "").upper() for key in _NEEDS_REPLUG)
-    return not same or ("bridge" in before) != ("bridge" in after)
 
 
 def pending_rows(config: VmConfig) -> list[dict[str, object]]:

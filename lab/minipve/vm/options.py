@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import secrets
 import time
 import uuid
 from collections.abc import Iterable, Mapping
@@ -11,11 +10,11 @@ from typing import Any
 
 from lab.minipve import process
 from lab.minipve.access.permit import Permit
-from lab.minipve.config import schema
+from lab.minipve.config import drives, nics
 from lab.minipve.config.formats import split_list
-from lab.minipve.config.validate import parse, to_text
+from lab.minipve.config.nics import Nic
 from lab.minipve.errors import ApiError, denied
-from lab.minipve.image import drives, storage
+from lab.minipve.image import storage
 from lab.minipve.machine import seed
 
 _GROUPS = {
@@ -71,7 +70,7 @@ def check_values(
     """
     for name, value in options.items():
         if re.fullmatch(r"net\d+", name):
-            check_bridge(permit, parse(schema.option_format("net0"), value))
+            check_bridge(permit, nics.parse(value))
         elif drives.is_slot(name):
             _check_drive(permit, vmid, pool, name, drives.parse(name, value))
         elif re.fullmatch(r"serial\d+", name):
@@ -80,11 +79,11 @@ def check_values(
             permit.need_vm(vmid, pool, ["VM.Config.HWType"])
 
 
-def check_bridge(permit: Permit, nic: Mapping[str, str]) -> None:
+def check_bridge(permit: Permit, nic: Nic) -> None:
     """403 without SDN.Use on the bridge (and VLAN) of a NIC."""
-    if bridge := nic.get("bridge"):
-        tag = f"/{nic['tag']}" if "tag" in nic else ""
-        permit.need(f"{_ZONE}/{bridge}{tag}", ["SDN.Use"])
+    if nic.bridge:
+        tag = f"/{nic.tag}" if nic.tag else ""
+        permit.need(f"{_ZONE}/{nic.bridge}{tag}", ["SDN.Use"])
 
 
 def _check_drive(permit: Permit, vmid: int, pool: str | None, slot: str, drive: drives.Drive) -> None:
@@ -130,17 +129,12 @@ def check_tags(permit: Permit, vmid: int) -> None:
         raise denied(f"/vms/{vmid}, VM.Config.Options")
 
 
-def new_mac() -> str:
-    """A random MAC address with PVE's prefix."""
-    return "BC:24:11:" + ":".join(f"{byte:02X}" for byte in secrets.token_bytes(3))
-
-
 def normalise(given: Mapping[str, Any]) -> dict[str, str]:
     """The options as they are stored: NICs canonical and with a MAC, tags sorted, the rest as given."""
     options = {name: str(value) for name, value in given.items()}
     for name, value in options.items():
         if re.fullmatch(r"net\d+", name):
-            options[name] = _nic(value)
+            options[name] = nics.completed(value)
         elif drives.is_slot(name):
             options[name] = drives.text(name, drives.parse(name, value))
         elif name == "tags":
@@ -148,18 +142,6 @@ def normalise(given: Mapping[str, Any]) -> dict[str, str]:
     if "sshkeys" in options:
         seed.check_keys(options)
     return options
-
-
-def _nic(value: str) -> str:
-    fmt = schema.option_format("net0")
-    parts = parse(fmt, value)
-    return to_text(fmt, {"macaddr": new_mac()} | parts)
-
-
-def renewed_nic(value: str) -> str:
-    """A clone's NIC: the same but for a new MAC."""
-    fmt = schema.option_format("net0")
-    return to_text(fmt, parse(fmt, value) | {"macaddr": new_mac()})
 
 
 def identity() -> dict[str, str]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 
-from lab.minipve.machine import machines
 from lab.minipve.node import Node
+from lab.minipve.vm import machines
 
 _PERIOD_S = 1.0
 

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from lab.minipve import host
-from lab.minipve.config import schema
+from lab.minipve.config import drives, values
 from lab.minipve.config.formats import split_list
 from lab.minipve.config.store import VmConfig
-from lab.minipve.config.validate import parse
-from lab.minipve.image import drives, storage
-from lab.minipve.machine import machines
+from lab.minipve.image import storage
 from lab.minipve.node import Node
-
-_DEFAULT_MEMORY_MIB = 512
+from lab.minipve.vm import machines
 
 
 def vm(node: Node, vmid: int, config: VmConfig) -> dict[str, Any]:
@@ -24,8 +22,8 @@ def vm(node: Node, vmid: int, config: VmConfig) -> dict[str, Any]:
         "vmid": vmid,
         "name": options.get("name", f"VM {vmid}"),
         "status": state.status,
-        "cpus": int(options.get("sockets", "1")) * int(options.get("cores", "1")),
-        "maxmem": memory_mib(options) * 2**20,
+        "cpus": math.prod(values.sockets_and_cores(options)),
+        "maxmem": values.memory_mib(options) * 2**20,
         "maxdisk": drives.boot_disk_bytes(options),
         "disk": 0,
         "cpu": state.cpu,
@@ -50,22 +48,11 @@ def vm_status(node: Node, vmid: int, config: VmConfig) -> dict[str, Any]:
     """A VM as ``GET .../status/current`` shows it."""
     row, state = vm(node, vmid, config), machines.state(node, vmid)
     row |= {"qmpstatus": state.qmpstatus, "ha": {"managed": 0}, "clipboard": None}
-    if agent_enabled(config.options):
+    if values.agent_enabled(config.options):
         row["agent"] = 1
     if state.pid:
         row |= {"nics": state.nics, "running-machine": "pc", "running-qemu": machines.qemu_version()}
     return row
-
-
-def agent_enabled(options: dict[str, str]) -> bool:
-    """True when the option ``agent`` turns the guest agent on."""
-    return parse(schema.option_format("agent"), options.get("agent", "0"))["enabled"] == "1"
-
-
-def memory_mib(options: dict[str, str]) -> int:
-    """The memory of a VM in MiB."""
-    text = options.get("memory")
-    return int(parse(schema.option_format("memory"), text)["current"]) if text else _DEFAULT_MEMORY_MIB
 
 
 def node_row(node: Node) -> dict[str, Any]:

@@ -11,13 +11,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from lab.minipve.access.permit import Permit
-from lab.minipve.config import changes, options
+from lab.minipve.config import drives, nics
 from lab.minipve.config.store import SHORT_LOCK_WAIT_S, VmConfig
 from lab.minipve.errors import ApiError
-from lab.minipve.image import disks, drives, storage
-from lab.minipve.machine import machines
+from lab.minipve.image import disks, storage
 from lab.minipve.node import Node
 from lab.minipve.tasks import Task
+from lab.minipve.vm import changes, machines, options, volumes
 
 UNFINISHED = ("create", "clone", "destroyed")  # config locks of a VM that is not yet, or no longer, whole
 
@@ -69,7 +69,7 @@ def create(
     with node.vms.locked(vmid), _or_nothing(node, vmid):
         made = dict(given)
         for slot, drive in drives.of(given):
-            made[slot] = drives.create(node, task, vmid, slot, drive)
+            made[slot] = volumes.create(node, task, vmid, slot, drive)
         if "tags" in given:
             options.check_tags(permit, vmid)
         defaults = options.defaults(made, machines.qemu_version())
@@ -101,7 +101,7 @@ def clone(node: Node, task: Task, wanted: Clone) -> None:
             made = _copied_options(source, wanted)
             for slot, drive in drives.of(source.options):
                 full = wanted.full or not _is_base(drive)
-                made[slot] = drives.clone(node, task, newid, slot, drive, full)
+                made[slot] = volumes.clone(node, task, newid, slot, drive, full)
             add_to_pool(node, wanted.pool, newid)
             node.vms.save(newid, VmConfig(made))
 
@@ -114,7 +114,7 @@ def _copied_options(source: VmConfig, wanted: Clone) -> dict[str, str]:
     dropped = ("template", "lock", "parent", "description")
     made = {k: v for k, v in source.options.items() if k not in dropped and not k.startswith("unused")}
     for key in [k for k in made if k.startswith("net")]:
-        made[key] = options.renewed_nic(made[key])
+        made[key] = nics.renewed(made[key])
     old_name = source.options.get("name")
     made["name"] = wanted.name or (f"Copy-of-{old_name}" if old_name else f"Copy-of-VM-{wanted.source}")
     if wanted.description is not None:
@@ -128,7 +128,7 @@ def make_template(node: Node, task: Task, vmid: int) -> None:
         config.check_lock()
         for slot, drive in drives.of(dict(config.options)):
             if not drives.is_cdrom(drive) and not storage.parse(drive["file"]).is_base:
-                config.options[slot] = drives.to_base(node, slot, drive)
+                config.options[slot] = volumes.to_base(node, slot, drive)
                 node.vms.save(vmid, config)
                 task.log(f"converted {drive['file']} to {drives.parse(slot, config.options[slot])['file']}")
         config.options["template"] = "1"
