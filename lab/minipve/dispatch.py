@@ -5,16 +5,13 @@ The order is PVE's (pve-manager's rest_handler), because it decides which of sev
 
 from __future__ import annotations
 
-import subprocess
 from typing import Any
 
-from lab.errors import LabError
 from lab.minipve import api
 from lab.minipve.access.permit import Permit
 from lab.minipve.config import schema
-from lab.minipve.errors import ApiError, denied
+from lab.minipve.errors import FAILURES, ApiError, denied
 from lab.minipve.node import Call, Node, Reply
-from lab.minipve.process import MachineError
 
 PUBLIC = {("GET", "/access/ticket"), ("POST", "/access/ticket"), ("GET", "/access/domains")}
 
@@ -43,7 +40,7 @@ def call(node: Node, verb: str, path: str, authid: str, given: dict[str, Any]) -
     checked = Call(node, permit, method.check(values))
     try:
         answer = api.load()[verb, method.path](checked)
-    except (MachineError, LabError, OSError, subprocess.SubprocessError) as failed:
+    except FAILURES as failed:
         raise ApiError(str(failed)) from failed
     return answer if isinstance(answer, Reply) else Reply(answer, {})
 

@@ -97,7 +97,7 @@ def _prepare(call: Call) -> None:
         text = f"Cannot use '-{name}' and '-delete {name}' at the same time"
         raise ApiError("Parameter verification failed.", 400, {"delete": text})
     options.check(call.permit, call.vmid, None, [*given, *named[0], *named[1]])
-    options.check_values(call.permit, call.vmid, None, _wanted(call))
+    options.check_values(call.permit, call.vmid, None, _wanted(call), verb="modify")
     for name in named[0]:
         if drives.is_slot(name) or name.startswith("unused"):
             call.permit.need(f"/vms/{call.vmid}", ["VM.Config.Disk", "VM.Config.CDROM"], any_of=True)

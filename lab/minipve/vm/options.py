@@ -19,11 +19,10 @@ from lab.minipve.machine import seed
 
 _GROUPS = {
     "VM.Config.CPU": "cores cpu cpulimit cpuunits numa smp sockets vcpus",
-    "VM.Config.Memory": "memory balloon shares allow-ksm hugepages keephugepages",
-    "VM.Config.HWType": "acpi arch audio0 bios efidisk0 hotplug ivshmem kvm machine rng0 scsihw smbios1 "
-    "spice_enhancements tablet tpmstate0 vga vmgenid watchdog",
-    "VM.Config.Options": "agent autostart description keyboard localtime migrate_downtime migrate_speed name "
-    "onboot ostype protection reboot startdate startup tdf template",
+    "VM.Config.Memory": "memory balloon shares allow-ksm",
+    "VM.Config.HWType": "acpi audio0 hotplug kvm machine rng0 scsihw smbios1 tablet vga watchdog",
+    "VM.Config.Options": "agent autostart bios description keyboard localtime migrate_downtime migrate_speed "
+    "name onboot ostype protection reboot startdate startup tdf template",
     "VM.PowerMgmt": "freeze",
     "VM.Config.Disk": "boot bootdisk vmstatestorage",
     "VM.Config.Cloudinit VM.Config.Network": "cicustom cipassword citype ciuser ciupgrade nameserver "
@@ -62,8 +61,13 @@ def _privileges(name: str) -> list[str] | None:
     return _PRIVILEGES["cores"] if re.fullmatch(r"numa\d+", name) else _PRIVILEGES.get(name)
 
 
-def check_values(permit: Permit, vmid: int, pool: str | None, options: Mapping[str, str]) -> None:
-    """The checks that depend on values: bridges, storages, serial ports; wrong drives whoever asks."""
+def check_values(
+    permit: Permit, vmid: int, pool: str | None, options: Mapping[str, str], verb: str = "set"
+) -> None:
+    """The checks that depend on values: bridges, storages, serial ports; wrong drives whoever asks.
+
+    ``verb`` is PVE's word for what is done to a real serial port: ``set`` at creation, else ``modify``.
+    """
     for name, value in options.items():
         if re.fullmatch(r"net\d+", name):
             check_bridge(permit, nics.parse(value))
@@ -71,7 +75,7 @@ def check_values(permit: Permit, vmid: int, pool: str | None, options: Mapping[s
             _check_drive(permit, vmid, pool, name, drives.parse(name, value))
         elif re.fullmatch(r"serial\d+", name):
             if value != "socket" and not permit.is_root:
-                raise ApiError(f"only root can set '{name}' config for real devices")
+                raise ApiError(f"only root can {verb} '{name}' config for real devices")
             permit.need_vm(vmid, pool, ["VM.Config.HWType"])
 
 
