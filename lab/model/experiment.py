@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import yaml
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 
 from lab.errors import LabError
+from lab.model import dask_settings
 from lab.model.columns import COLUMNS
 from lab.model.link import Link
 from lab.model.metric import MetricName
@@ -66,6 +67,14 @@ class Shared(Strict):
     capture: bool = False
     ttl_s: int = Field(default=3600, ge=30, le=86_400)
     probes: Probes = Probes()
+    dask: dict[str, Any] = Field(default={}, description="Dask's own settings, as in its YAML files")
+
+    @field_validator("dask")
+    @classmethod
+    def _known_to_dask(cls, settings: dict[str, Any]) -> dict[str, Any]:
+        if wrong := dask_settings.unknown(settings):
+            raise ValueError(wrong)
+        return settings
 
 
 class Settings(Shared):

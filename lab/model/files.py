@@ -68,7 +68,10 @@ class Cluster(Strict):
 
 
 class Timings(Document):
-    """A workload's runs; ``tasks``: how many one run has, where that is the question."""
+    """A workload's runs; ``tasks``: how many one run has, where that is the question.
+
+    ``config`` is what client, scheduler and workers run with, of Dask's settings that were asked for.
+    """
 
     FILE: ClassVar[str] = "timings.json"
 
@@ -78,6 +81,7 @@ class Timings(Document):
     samples: tuple[Sample, ...]
     check: Check
     cluster: Cluster
+    config: dict[str, dict[str, Any]] = {}
     versions: dict[str, str]
 
 

@@ -8,6 +8,7 @@ from lab.model.experiment import Tolerances
 from lab.model.files import Attempt, Configured, Delivered, Failed, Machines, Result, Status, Timings
 from lab.model.trial import Trial
 from lab.results import store, validity
+from lab.results.configured import dask_differences
 from lab.results.validity import Baseline
 
 Verdict = tuple[Status, list[str]]
@@ -33,6 +34,7 @@ def _judged(directory: Path, trial: Trial, base: Baseline | None, allowed: Toler
         return "ok", []
     configured, delivered = store.read(Configured, directory), store.read(Delivered, directory)
     reasons = validity.reasons(trial, configured, delivered, base, allowed)
+    reasons += dask_differences(trial, store.need(Timings, directory))
     if machines := store.read(Machines, directory):
         reasons += validity.clocks(machines)
     return ("invalid" if reasons else "ok"), reasons

@@ -9,6 +9,7 @@ from typing import Any
 from ansible.errors import AnsibleFilterError
 
 from lab.errors import LabError
+from lab.model.dask_settings import flat
 from lab.model.document import Document
 from lab.model.files import CaptureReport, Configured, Delivered, Failed, Machine, Machines, Timings
 from lab.model.strict import validate
@@ -107,6 +108,11 @@ def machines(hosts: Mapping[str, Answer], node: list[list[str]], name: str) -> M
     return validate(Machines, document, "what the machines are")
 
 
+def setting_names(settings: Answer) -> list[str]:
+    """Return the names of Dask's settings in a nested mapping, as ``distributed.comm.compression``."""
+    return [name for name, _ in flat(settings)]
+
+
 def _file(directory: str, document: Document) -> dict[str, str]:
     return {"path": f"{directory}/{document.FILE}", "content": document.text()}
 
@@ -190,4 +196,5 @@ class FilterModule:
 
     def filters(self) -> dict[str, Callable[..., Any]]:
         """Return the filters by name."""
-        return {"trial_files": trial_files, "capture_file": capture_file, "trial_failure": trial_failure}
+        found = (trial_files, capture_file, trial_failure, setting_names)
+        return {function.__name__: function for function in found}
