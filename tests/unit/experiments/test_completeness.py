@@ -12,7 +12,7 @@ import pytest
 from conftest import FakeLab
 
 from lab.commands import baseline
-from lab.commands.experiments import execute
+from lab.commands.progress import execute
 from lab.results import completeness, store
 from lab.running import driver
 from lab.running.trials import Trial
