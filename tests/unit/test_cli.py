@@ -18,12 +18,14 @@ from click.testing import CliRunner, Result
 from lab.cli import COMMANDS, main
 from lab.commands import machines
 from lab.errors import LabError
+from lab.machines.inventory import Inventory
 from lab.machines.proxmox import Pve
 from lab.minipve import launch
 from lab.minipve.cli import minipve
 from lab.model import experiment
 from lab.paths import ROOT
 from lab.running import driver, playbook
+from lab.running.setup import setup_of
 
 EXAMPLES = ROOT / "inventory" / "examples"
 
@@ -82,7 +84,6 @@ HEAVY = {"pandas", "scipy", "matplotlib", "distributed", "ansible", "numpy"}
 QUICK = [
     ("--help",),
     *((name, "--help") for name in COMMANDS if name != "wire"),
-    ("run", "baseline", "--dry-run"),
 ]
 
 
@@ -202,7 +203,7 @@ def test_machines_that_do_not_run_are_not_configured(monkeypatch: pytest.MonkeyP
 
 def test_a_run_goes_on_only_as_it_began(tmp_path: Path) -> None:
     name, content = experiment.load("baseline", quick=True)
-    begun = driver.start(tmp_path, name, content, quick=True)
+    begun = driver.start(tmp_path, name, content, setup_of(Inventory()), quick=True)
     told = run("run", str(begun.directory), "--quick")
     assert (told.exit_code, "a run goes on as it began" in told.output) == (2, True)
     told = run("run", str(begun.directory), "--dry-run")
