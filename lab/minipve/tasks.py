@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from lab.errors import LabError
-from lab.minipve.errors import ApiError, parameter_error
+from lab.minipve.errors import ApiError, parameter_error, text_of
 from lab.minipve.process import MachineError
 
 KEPT = 500
@@ -141,7 +141,7 @@ class Tasks:
             OSError,
             subprocess.SubprocessError,
         ) as failed:
-            error = str(failed)
+            error = text_of(failed)
         finally:
             task.finish(error)
             with self._lock:
