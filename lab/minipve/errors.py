@@ -60,5 +60,12 @@ def denied(detail: str = "") -> ApiError:
     return ApiError("Permission check failed" + (f" ({detail})" if detail else ""), 403)
 
 
+def text_of(error: Exception) -> str:
+    """An error of the system or of a helper as one sentence, without Python's way of putting it."""
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.strerror}: '{error.filename}'" if error.filename else error.strerror
+    return str(error) or type(error).__name__
+
+
 class UnauthorizedError(Exception):
     """401 before routing: PVE answers with a reason phrase, an empty body and three seconds of delay."""

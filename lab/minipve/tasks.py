@@ -18,7 +18,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from lab.minipve.errors import FAILURES, ApiError, parameter_error
+from lab.minipve.errors import FAILURES, ApiError, parameter_error, text_of
 
 KEPT = 500
 log = logging.getLogger("minipve")
@@ -138,7 +138,7 @@ class Tasks:
         except ApiError as refused:
             error = refused.told
         except (InterruptedTaskError, *FAILURES) as failed:
-            error = str(failed)
+            error = text_of(failed)
         finally:
             try:
                 task.finish(error)
