@@ -27,7 +27,7 @@ ELSEWHERE = {
     "run": ("lab.commands.experiments:run", "Run an experiment: its trials, in shuffled order, resumable."),
     "results": ("lab.commands.experiments:results", "List, show and compare runs."),
     "report": ("lab.commands.experiments:report", "Write the report of a run as one HTML page."),
-    "wire": ("lab.wire.cli:wire", "Say what Dask said, from a capture file."),
+    "wire": ("lab.wire.terminal.cli:wire", "Say what Dask said, from a capture file."),
     "minipve": ("lab.minipve.cli:minipve", "The local endpoint: serve, status, stop."),
 }
 

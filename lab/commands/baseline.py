@@ -11,9 +11,12 @@ from lab.commands.experiments import execute
 from lab.errors import LabError
 from lab.machines.inventory import Inventory
 from lab.model import experiment
-from lab.results import completeness, store
+from lab.model.files import Result, Run
+from lab.model.trial import Setup
+from lab.results import completeness, load, store
 from lab.running import driver
 from lab.running.ansible_lab import AnsibleLab, alone
+from lab.running.setup import setup_of
 
 
 def ensure(inventory: Inventory, root: Path) -> tuple[Path, bool]:
@@ -24,11 +27,12 @@ def ensure(inventory: Inventory, root: Path) -> tuple[Path, bool]:
     """
     host = inventory.hosts()[0]
     pointer = Path(inventory.value(host, "lab_state_dir")) / "baseline"
-    run = _begun(pointer)
+    setup = setup_of(inventory)
+    run = _begun(pointer, setup)
     if run is None:
         quick = bool(inventory.optional(host, "lab_quick"))
         name, content = experiment.load("baseline", quick)
-        run = driver.start(root, name, content, quick=quick)
+        run = driver.start(root, name, content, setup, quick=quick)
         pointer.parent.mkdir(parents=True, exist_ok=True)
         pointer.write_text(f"{run.directory.resolve()}\n")
     fresh = bool(run.pending())
@@ -41,7 +45,7 @@ def ensure(inventory: Inventory, root: Path) -> tuple[Path, bool]:
 
 def show(run: Path) -> None:
     """Print what the baseline says, a line per metric, and where its captures are."""
-    frame = store.load(run)
+    frame = load(run)
     frame = frame[~frame["warmup"]]
     table = Table("measured", "n", "median", "least", "most", box=None)
     for metric, values in frame.groupby("metric", sort=False)["value"]:
@@ -57,16 +61,17 @@ def show(run: Path) -> None:
             print(lost)
 
 
-def _begun(pointer: Path) -> driver.Run | None:
-    if not pointer.exists():
+def _begun(pointer: Path, setup: Setup) -> driver.Run | None:
+    """The run that was begun for this lab; another inventory is another lab."""
+    directory = Path(pointer.read_text().strip()) if pointer.exists() else None
+    if directory is None or not (directory / Run.FILE).exists():
         return None
-    directory = Path(pointer.read_text().strip())
-    return driver.resume(directory) if (directory / "experiment.json").exists() else None
+    return driver.resume(directory, setup) if store.read_run(directory).setup == setup else None
 
 
 def _refuse_failed(directory: Path) -> None:
     for trial in store.finished(directory):
-        result = store.read_result(trial)
+        result = store.need(Result, trial)
         if result.status != "ok":
             raise LabError(
                 f"the baseline trial is {result.status}: {'; '.join(result.reasons)}", f"its files: {trial}"

@@ -14,14 +14,18 @@ from rich.text import Text
 
 from lab.commands.options import inventory_option, results_option
 from lab.errors import LabError
+from lab.machines.inventory import Inventory
 from lab.model import experiment
+from lab.model.files import Result
+from lab.model.trial import Trial
 from lab.results import compare as comparison
-from lab.results import completeness
+from lab.results import completeness, load
 from lab.results import store as stored
 from lab.results.measures import answer, interval, number
 from lab.running import driver
 from lab.running.ansible_lab import AnsibleLab, alone
-from lab.running.trials import Trial, estimate_s, plan
+from lab.running.setup import setup_of
+from lab.running.trials import estimate_s, plan
 
 COLOURS = {"ok": "green", "invalid": "yellow", "unsupported": "yellow", "failed": "red"}
 
@@ -59,17 +63,19 @@ def run(
         _list_experiments()
         return
     if (Path(what) / "experiment.json").exists():
-        begun = driver.resume(Path(what))
         with alone(inventory):
+            begun = driver.resume(Path(what), setup_of(Inventory(inventory)))
             execute(begun, AnsibleLab(inventory))
         conclude(begun)
         return
     name, content = experiment.load(what, quick)
     if dry_run:
-        _print_plan(content, plan(name, content, seed, only))
+        setup = setup_of(Inventory(inventory))
+        _print_plan(content, plan(name, content, setup, seed=seed, only=only))
         return
     with alone(inventory):
-        begun = driver.start(root, name, content, quick=quick, seed=seed, only=only)
+        setup = setup_of(Inventory(inventory))
+        begun = driver.start(root, name, content, setup, quick=quick, seed=seed, only=only)
         execute(begun, AnsibleLab(inventory))
     conclude(begun)
 
@@ -101,7 +107,7 @@ def execute(begun: driver.Run, lab: driver.Lab) -> None:
                 return
             progress.advance(task)
             directory = begun.directory / trial.trial
-            result, lost = stored.read_result(directory), completeness.line(completeness.read(directory))
+            result, lost = stored.need(Result, directory), completeness.line(completeness.read(directory))
             progress.console.print(
                 f"[{COLOURS[state]}]{state:11}[/] {trial.trial} ({result.wall_s:.0f} s)"
                 + "".join(f"\n{'':12}{reason}" for reason in result.reasons)
@@ -163,7 +169,7 @@ def compare(old: Path, new: Path, anyway: bool) -> None:
 @click.argument("output", type=click.Path(path_type=Path))
 def export(path: Path, output: Path) -> None:
     """Write the tidy table of RUN (or of all runs below it) to OUTPUT: .csv or .parquet."""
-    frame = stored.load(path)
+    frame = load(path)
     if output.suffix == ".csv":
         frame.to_csv(output, index=False)
     elif output.suffix == ".parquet":
@@ -192,9 +198,8 @@ def report(runs: tuple[Path, ...], output: Path | None) -> None:
 
 def show_run(path: Path) -> None:
     """Print the cells of a run, metric by metric."""
-    frame = stored.load(path)
-    document = stored.read_run(path)["experiment"]
-    for metric in document["metrics"]:
+    frame = load(path)
+    for metric in stored.read_run(path).experiment["metrics"]:
         found = answer(frame, metric, frame.attrs["factors"])
         if found is None:
             print(f"{metric}: no valid baseline")
@@ -219,10 +224,10 @@ def _list_runs(root: Path) -> None:
     for run_directory in stored.find(root):
         document = stored.read_run(run_directory)
         done = stored.finished(run_directory)
-        valid = sum(stored.read_result(directory).status == "ok" for directory in done)
-        form = "quick" if document["quick"] else "full"
+        valid = sum(stored.need(Result, directory).status == "ok" for directory in done)
+        form = "quick" if document.quick else "full"
         accel = comparison.accelerator(run_directory) or "?"
-        table.add_row(str(run_directory), form, f"{len(done)}/{len(document['order'])}", str(valid), accel)
+        table.add_row(str(run_directory), form, f"{len(done)}/{len(document.order)}", str(valid), accel)
     Console().print(table)
 
 

@@ -38,7 +38,7 @@ def test_leftover_playbook_is_ended_and_its_files_go(tmp_path: Path, monkeypatch
         monkeypatch.setattr(playbook, "run", run)
         # A child of this very process stays a zombie until it is waited for; its command line is empty then.
         assert ansible_lab.AnsibleLab(tmp_path / "hosts.yml").run_trial(directory) == 0
-    assert started == [("trial.yml", ["--tags", "clean"], -15), ("trial.yml", [], -15)]
+    assert started == [("reset.yml", [], -15), ("trial.yml", [], -15)]
     assert [path.name for path in directory.iterdir()] == ["trial.json"]
 
 
