@@ -45,7 +45,7 @@ def doing(what: str) -> Iterator[None]:
     except ApiError as refused:
         raise ApiError(what + refused.told) from refused
     except FAILURES as failed:
-        raise ApiError(f"{what}{failed}") from failed
+        raise ApiError(what + text_of(failed)) from failed
 
 
 def parameter_error(**errors: str) -> ApiError:
@@ -60,5 +60,16 @@ def denied(detail: str = "") -> ApiError:
     return ApiError("Permission check failed" + (f" ({detail})" if detail else ""), 403)
 
 
+def text_of(error: Exception) -> str:
+    """An error of the system or of a helper as one sentence, without Python's way of putting it."""
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.strerror}: '{error.filename}'" if error.filename else error.strerror
+    return str(error) or type(error).__name__
+
+
 class UnauthorizedError(Exception):
-    """401 before routing: PVE answers with a reason phrase, an empty body and three seconds of delay."""
+    """Refused before routing: PVE answers with a reason phrase, an empty body and three seconds of delay."""
+
+    def __init__(self, reason: str, status: int = 401) -> None:
+        super().__init__(reason)
+        self.status = status

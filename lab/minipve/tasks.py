@@ -18,7 +18,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from lab.minipve.errors import FAILURES, ApiError, parameter_error
+from lab.minipve.errors import FAILURES, ApiError, parameter_error, text_of
 
 KEPT = 500
 log = logging.getLogger("minipve")
@@ -138,13 +138,13 @@ class Tasks:
         except ApiError as refused:
             error = refused.told
         except (InterruptedTaskError, *FAILURES) as failed:
-            error = str(failed)
+            error = text_of(failed)
         finally:
             try:
                 task.finish(error)
             except OSError as full:
                 log.error("%s: %s; its log cannot be written: %s", task.upid, error or "OK", full.strerror)
-                self._unwritten[task.upid] = " ".join((error or str(full)).split())
+                self._unwritten[task.upid] = " ".join((error or text_of(full)).split())
             finally:
                 with self._lock:
                     del self._running[task.upid]
