@@ -45,7 +45,7 @@ def doing(what: str) -> Iterator[None]:
     except ApiError as refused:
         raise ApiError(what + refused.told) from refused
     except FAILURES as failed:
-        raise ApiError(f"{what}{failed}") from failed
+        raise ApiError(what + text_of(failed)) from failed
 
 
 def parameter_error(**errors: str) -> ApiError:
@@ -68,4 +68,8 @@ def text_of(error: Exception) -> str:
 
 
 class UnauthorizedError(Exception):
-    """401 before routing: PVE answers with a reason phrase, an empty body and three seconds of delay."""
+    """Refused before routing: PVE answers with a reason phrase, an empty body and three seconds of delay."""
+
+    def __init__(self, reason: str, status: int = 401) -> None:
+        super().__init__(reason)
+        self.status = status

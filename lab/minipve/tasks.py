@@ -144,7 +144,7 @@ class Tasks:
                 task.finish(error)
             except OSError as full:
                 log.error("%s: %s; its log cannot be written: %s", task.upid, error or "OK", full.strerror)
-                self._unwritten[task.upid] = " ".join((error or str(full)).split())
+                self._unwritten[task.upid] = " ".join((error or text_of(full)).split())
             finally:
                 with self._lock:
                     del self._running[task.upid]

@@ -128,7 +128,8 @@ def _change(call: Call, task: Task) -> None:
 
 def _apply(call: Call, vmid: int, config: Any) -> dict[str, str]:
     if machines.running_pid(call.node, vmid):
-        return changes.apply_running(call.node, vmid, config)
+        named = split_list(call.get("delete", "")) + split_list(call.get("revert", ""))
+        return changes.apply_running(call.node, vmid, config, {*call.options, *named})
     changes.apply_stopped(call.node, vmid, config)
     return {}
 

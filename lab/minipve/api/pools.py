@@ -20,13 +20,9 @@ def _pool(data: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def _members(call: Call, pool: dict[str, Any]) -> list[dict[str, Any]]:
-    name, rows = call.node.name, []
-    for vmid in pool["vms"]:
-        if call.node.vms.exists(vmid):
-            row = summary.vm(call.node, vmid, call.node.vms.load(vmid))
-            rows.append(row | {"id": f"qemu/{vmid}", "type": "qemu", "node": name})
-    for store in pool["storage"]:
-        rows.append({"id": f"storage/{name}/{store}", "type": "storage", "node": name, "storage": store})
+    vms = [(vmid, call.node.vms.load(vmid)) for vmid in pool["vms"] if call.node.vms.exists(vmid)]
+    rows = [summary.vm_resource(call.node, vmid, config) for vmid, config in vms]
+    rows += [summary.storage_resource(call.node) for store in pool["storage"] if store == storage.NAME]
     return [row for row in rows if call.get("type") in (None, row["type"])]
 
 
@@ -83,7 +79,6 @@ def update(call: Call) -> None:
             _change_vm(call, data, pool, vmid)
         for store in split_list(call.get("storage", "")):
             call.permit.need(f"/storage/{store}", ["Permissions.Modify", "Datastore.Allocate"], any_of=True)
-            storage.known(store)
             _change_member(pool["storage"], store, f"Storage '{store}'", bool(call.get("delete")))
 
 

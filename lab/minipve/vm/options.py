@@ -10,7 +10,7 @@ from typing import Any
 
 from lab.minipve import process
 from lab.minipve.access.permit import Permit
-from lab.minipve.config import drives, nics
+from lab.minipve.config import drives, nics, schema
 from lab.minipve.config.formats import split_list
 from lab.minipve.config.nics import Nic
 from lab.minipve.errors import ApiError, denied
@@ -24,7 +24,7 @@ _GROUPS = {
     "VM.Config.Options": "agent autostart bios description keyboard localtime migrate_downtime migrate_speed "
     "name onboot ostype protection reboot startdate startup tdf template",
     "VM.PowerMgmt": "freeze",
-    "VM.Config.Disk": "boot bootdisk vmstatestorage",
+    "VM.Config.Disk": "boot bootdisk efidisk0 tpmstate0 vmstatestorage",
     "VM.Config.Cloudinit VM.Config.Network": "cicustom cipassword citype ciuser ciupgrade nameserver "
     "searchdomain sshkeys",
 }
@@ -144,15 +144,18 @@ def normalise(given: Mapping[str, Any]) -> dict[str, str]:
     return options
 
 
-def identity() -> dict[str, str]:
-    """What makes a VM that VM: SMBIOS UUID and generation id."""
-    return {"smbios1": f"uuid={uuid.uuid4()}", "vmgenid": str(uuid.uuid4())}
+def renewed_identity(options: Mapping[str, str]) -> dict[str, str]:
+    """What makes a clone another VM: its SMBIOS UUID, and its generation id if the source has one."""
+    smbios = schema.parse_option("smbios1", options.get("smbios1", "")) | {"uuid": str(uuid.uuid4())}
+    vmgenid = {"vmgenid": str(uuid.uuid4())} if "vmgenid" in options else {}
+    return {"smbios1": schema.option_text("smbios1", smbios)} | vmgenid
 
 
 def defaults(options: Mapping[str, str], qemu_version: str) -> dict[str, str]:
     """What PVE adds to a new VM."""
-    added = identity() | {"meta": f"creation-qemu={qemu_version},ctime={int(time.time())}"}
-    return added | {"boot": drives.default_boot(options)}
+    identity = {"smbios1": f"uuid={uuid.uuid4()}", "vmgenid": str(uuid.uuid4())}
+    meta = {"meta": f"creation-qemu={qemu_version},ctime={int(time.time())}"}
+    return identity | meta | {"boot": drives.default_boot(options)}
 
 
 def hash_password(password: str) -> str:
