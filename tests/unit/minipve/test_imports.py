@@ -14,7 +14,11 @@ import pytest
 
 ROOT = Path(__file__).parents[3]
 HOUSE = "lab.minipve"
-OUTSIDE = {"lab.errors", "lab.terminal", "lab.machines.privileges"}  # the latter: what `doctor` grants on a node
+OUTSIDE = {
+    "lab.errors",
+    "lab.terminal",
+    "lab.machines.privileges",
+}  # the last: what doctor grants
 Graph = dict[str, set[str]]
 
 
