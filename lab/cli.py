@@ -16,11 +16,12 @@ import click
 
 from lab.commands.options import inventory_option, results_option
 from lab.errors import LabError
+from lab.machines import ssh as ssh_to
 from lab.machines.inventory import Inventory
 from lab.running import playbook
 
 if TYPE_CHECKING:
-    from lab.machines.doctor import Finding
+    from lab.machines.preflight import Finding
 
 UNREACHABLE = 4  # exit code of ansible-playbook when a machine does not answer
 ELSEWHERE = {
@@ -143,13 +144,8 @@ def ssh(host: str, command: tuple[str, ...], inventory: Path) -> None:
     dasklab ssh scheduler
     dasklab ssh worker-1 -- tc -s qdisc show
     """
-    lab = Inventory(inventory)
-    user, address = lab.optional(host, "ansible_user"), lab.value(host, "ansible_host")
-    argv = ["ssh", *shlex.split(lab.optional(host, "ansible_ssh_common_args") or "")]
-    if key := lab.optional(host, "ansible_ssh_private_key_file"):
-        argv += ["-i", str(key)]
-    target = f"{user}@{address}" if user else str(address)
-    sys.exit(subprocess.run([*argv, target, *command], check=False).returncode)
+    argv = ssh_to.command(Inventory(inventory), host)
+    sys.exit(subprocess.run([*argv, *command], check=False).returncode)
 
 
 @main.command()
