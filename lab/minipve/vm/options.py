@@ -93,7 +93,8 @@ def _check_drive(permit: Permit, vmid: int, pool: str | None, slot: str, drive: 
     privs = ["VM.Config.Disk"]
     if drives.is_cdrom(drive):
         privs = ["VM.Config.CDROM", *(["VM.Config.Cloudinit"] if drives.is_cloudinit(drive) else [])]
-    permit.need_vm(vmid, pool, privs)
+    if pool is None:  # at creation PVE asks for none of them
+        permit.need_vm(vmid, pool, privs)
     if drives.is_new(drive):
         storage.known(volid.partition(":")[0])
         permit.need(f"/storage/{volid.partition(':')[0]}", ["Datastore.AllocateSpace"])
