@@ -23,7 +23,7 @@ MAX_PUBLIC_BYTES = 16 * 1024  # of a request that says who one is only in its bo
 BODY_S, PUBLIC_BODY_S = 60.0, 10.0
 MAX_FIELDS = 1000
 MAX_FIELD_BYTES = 8 * 1024
-_UPLOAD_FIELDS = ("content", "checksum", "checksum-algorithm")
+_UPLOAD_FIELDS = ("content", "checksum-algorithm", "checksum", "filename")  # in this order, as pveproxy's
 _CHUNK_BYTES = 2**20
 FORM, JSON, MULTIPART = "application/x-www-form-urlencoded", "application/json", "multipart/form-data"
 Given = dict[str, Any]
@@ -108,7 +108,12 @@ async def upload(request: web.BaseRequest, place: Callable[[str], Path], receive
             async for part in await request.multipart():
                 if not isinstance(part, BodyPartReader) or part.name in fields:
                     raise ApiError("upload failed - unexpected part")
-                if part.name in _UPLOAD_FIELDS:
+                if (
+                    part.name in _UPLOAD_FIELDS
+                    and fields.keys() & _UPLOAD_FIELDS[_UPLOAD_FIELDS.index(part.name) :]
+                ):
+                    raise ApiError(f"upload failed - fields must come as {', '.join(_UPLOAD_FIELDS)}")
+                if part.name in _UPLOAD_FIELDS[:-1]:
                     fields[part.name] = (await _bounded(part)).decode("utf-8", errors="replace")
                     continue
                 if part.name != "filename":

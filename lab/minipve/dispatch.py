@@ -5,17 +5,14 @@ The order is PVE's (pve-manager's rest_handler), because it decides which of sev
 
 from __future__ import annotations
 
-import subprocess
 from typing import Any
 
-from lab.errors import LabError
 from lab.minipve import api, volume_access
 from lab.minipve.access.permit import Permit
 from lab.minipve.config import schema
 from lab.minipve.config.validate import FormatError
-from lab.minipve.errors import ApiError, denied, text_of
+from lab.minipve.errors import FAILURES, ApiError, denied, text_of
 from lab.minipve.node import Call, Node, Reply
-from lab.minipve.process import MachineError
 
 PUBLIC = {("GET", "/access/ticket"), ("POST", "/access/ticket"), ("GET", "/access/domains")}
 
@@ -54,7 +51,7 @@ def call(node: Node, verb: str, path: str, authid: str, given: dict[str, Any]) -
     try:
         volume_access.check(permit, method, checked.given)
         answer = api.load()[verb, method.path](checked)
-    except (MachineError, LabError, FormatError, OSError, subprocess.SubprocessError) as failed:
+    except (FormatError, *FAILURES) as failed:
         raise ApiError(text_of(failed)) from failed
     return answer if isinstance(answer, Reply) else Reply(answer, {})
 

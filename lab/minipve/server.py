@@ -59,7 +59,7 @@ class _Front:
             return await self._handle(request)
         except UnauthorizedError as refused:
             await asyncio.sleep(self.delay_s)
-            return _response(401, str(refused))
+            return _response(refused.status, str(refused))
         except TimeoutError:
             return _response(408, "request timed out")
         except OSError as failed:  # the disk, while an upload is written
@@ -73,6 +73,8 @@ class _Front:
         verb = request.method
         if verb not in ("GET", "POST", "PUT", "DELETE"):
             return _response(501, f"method '{verb}' not available")
+        if not request.path.startswith("/api2/"):
+            return _response(500, f"no such file '{request.path}'")
         if not request.path.startswith(PREFIX + "/"):
             return _response(501, f"no such uri '{request.path}'")
         body.refuse_framing(request)
@@ -108,9 +110,15 @@ class _Front:
         if verb in ("GET", "DELETE") or not request.content_length:
             return query
         if uploading:
-            dispatch.permitted(self.node, verb, path, authid)  # before gigabytes are taken in
+            self._admit(verb, path, authid)  # before gigabytes are taken in
             return await body.upload(request, self.node.storage.received, received) | query
         return await body.parameters(request, (verb, path) in dispatch.PUBLIC) | query
+
+    def _admit(self, verb: str, path: str, authid: str) -> None:
+        try:
+            dispatch.permitted(self.node, verb, path, authid)
+        except ApiError as refused:
+            raise UnauthorizedError(refused.reason, refused.status) from None
 
 
 def _failure(failed: ApiError) -> web.Response:

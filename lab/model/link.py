@@ -1,4 +1,4 @@
-"""What is done to one host's lab link inside its guest; the amounts are those of ``lab.model.impairments``."""
+"""What is done to a host's lab link inside its guest; the amounts are those of ``lab.model.impairments``."""
 
 from __future__ import annotations
 

@@ -41,11 +41,10 @@ def _ask(call: Call, command: str, timeout_s: float = _COMMAND_S, **arguments: A
 
 def _ready(call: Call) -> None:
     """PVE's look before every agent call (the ping comes with the call itself)."""
-    config = call.node.vms.load(call.vmid)
+    if not values.agent_enabled(call.node.vms.load(call.vmid).options):
+        raise ApiError("No QEMU guest agent configured")
     if not machines.running_pid(call.node, call.vmid):
         raise ApiError(f"VM {call.vmid} is not running")
-    if not values.agent_enabled(config.options):
-        raise ApiError("No QEMU guest agent configured")
 
 
 def _declare(name: str, verb: str, command: str) -> None:

@@ -104,7 +104,7 @@ def _prepare(call: Call) -> None:
         text = f"Cannot use '-{name}' and '-delete {name}' at the same time"
         raise ApiError("Parameter verification failed.", 400, {"delete": text})
     options.check(call.permit, call.vmid, None, [*given, *named[0], *named[1]])
-    options.check_values(call.permit, call.vmid, None, _wanted(call))
+    options.check_values(call.permit, call.vmid, None, _wanted(call), verb="modify")
     if "tags" in {*given, *named[0]}:
         options.check_tags(call.permit, call.vmid)
     config = call.node.vms.load(call.vmid)
@@ -143,7 +143,8 @@ def _change(call: Call, task: Task) -> None:
 
 def _apply(call: Call, vmid: int, config: VmConfig) -> dict[str, str]:
     if machines.running_pid(call.node, vmid):
-        return changes.apply_running(call.node, vmid, config)
+        named = _names(call, "delete") + _names(call, "revert")
+        return changes.apply_running(call.node, vmid, config, {*call.options, *named})
     changes.apply_stopped(call.node, vmid, config)
     return {}
 

@@ -43,9 +43,9 @@ def directory(call: Call) -> list[dict[str, str]]:
 
 
 def check_pool(call: Call, pool: str | None) -> None:
-    """500 when the named pool does not exist."""
+    """403, as a node has it, when the named pool does not exist."""
     if pool is not None and pool not in call.node.access.data["pools"]:
-        raise ApiError(f"pool '{pool}' does not exist")
+        raise denied(f"pool '{pool}' does not exist")
 
 
 @route("POST", "/nodes/{node}/qemu")

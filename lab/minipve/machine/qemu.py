@@ -38,13 +38,13 @@ def start(vmid: int, config: Config, paths: Paths, log: Log) -> None:
         if running_pid(vmid, paths) is not None:
             raise MachineError(f"VM {vmid} already running")
         reap(vmid, paths)
-        _check(config)
         for directory in (paths.run, paths.log):
             directory.mkdir(parents=True, exist_ok=True)
         accelerator = accel.probe(paths)
         log(f"accelerator: {accelerator.name} ({accelerator.reason})")
         try:
             _seed(vmid, config, paths, log)
+            _check(config)
             for index, nic in nics.of_config(config).items():
                 plug(vmid, index, nic, log)
             _launch(vmid, command_line(vmid, config, paths, accelerator), paths, log)

@@ -7,7 +7,7 @@ on a stopped VM, all of it is applied, and on a running one what needs no restar
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from lab.minipve.config import drives, nics, schema
 from lab.minipve.config.formats import split_list
@@ -80,13 +80,16 @@ def apply_stopped(node: Node, vmid: int, config: VmConfig) -> None:
         _adopt(node, vmid, config, name)
 
 
-def apply_running(node: Node, vmid: int, config: VmConfig) -> dict[str, str]:
-    """What a running machine takes comes into force; returns PVE's text for each option that failed to."""
+def apply_running(node: Node, vmid: int, config: VmConfig, changed: Collection[str]) -> dict[str, str]:
+    """What a running machine takes comes into force; returns PVE's text for each option that failed to.
+
+    Devices are tried only when they are among the options that this call ``changed``.
+    """
     errors: dict[str, str] = {}
     for name in [*config.deleted, *config.pending]:
         if name in _AT_ONCE or name.startswith(("ipconfig", "unused")):
             _settle(node, vmid, config, name)
-        elif re.fullmatch(r"net\d+", name):
+        elif re.fullmatch(r"net\d+", name) and name in changed:
             try:
                 if _plug(node, vmid, config, name):
                     _settle(node, vmid, config, name)

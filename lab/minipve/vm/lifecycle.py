@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from lab.minipve.access.permit import Permit
 from lab.minipve.config import drives, nics
 from lab.minipve.config.store import SHORT_LOCK_WAIT_S, VmConfig
-from lab.minipve.errors import ApiError
+from lab.minipve.errors import ApiError, doing
 from lab.minipve.image import disks, storage
 from lab.minipve.node import Node
 from lab.minipve.tasks import Task
@@ -68,7 +68,7 @@ def create(
     node: Node, permit: Permit, task: Task, vmid: int, given: dict[str, str], pool: str | None
 ) -> None:
     """Fill the configuration that holds the lock ``create``."""
-    with node.vms.locked(vmid), _or_nothing(node, vmid):
+    with node.vms.locked(vmid), _or_nothing(node, vmid), doing(f"unable to create VM {vmid} - "):
         made = dict(given)
         for slot, drive in drives.of(given):
             made[slot] = volumes.create(node, task, vmid, slot, drive)
@@ -99,7 +99,7 @@ def clone(node: Node, task: Task, wanted: Clone) -> None:
     with _or_nothing(node, newid), node.vms.locked(wanted.source, SHORT_LOCK_WAIT_S, shared=True):
         source = node.vms.load(wanted.source)
         source.check_lock()
-        with node.vms.locked(newid):
+        with node.vms.locked(newid), doing("clone failed: "):
             made = _copied_options(source, wanted)
             for slot, drive in drives.of(source.options):
                 full = wanted.full or not _is_base(drive)
@@ -113,15 +113,14 @@ def _is_base(drive: drives.Drive) -> bool:
 
 
 def _copied_options(source: VmConfig, wanted: Clone) -> dict[str, str]:
-    dropped = ("template", "lock", "parent", "description")
+    dropped = ("template", "lock", "parent")
     made = {k: v for k, v in source.options.items() if k not in dropped and not k.startswith("unused")}
     for key in [k for k in made if k.startswith("net")]:
         made[key] = nics.renewed(made[key])
-    old_name = source.options.get("name")
-    made["name"] = wanted.name or (f"Copy-of-{old_name}" if old_name else f"Copy-of-VM-{wanted.source}")
-    if wanted.description is not None:
+    made["name"] = wanted.name or f"Copy-of-VM-{source.options.get('name', wanted.source)}"
+    if wanted.description:
         made["description"] = wanted.description
-    return made | options.identity()
+    return made | options.renewed_identity(made)
 
 
 def make_template(node: Node, task: Task, vmid: int) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from lab.minipve import process
 from lab.minipve.access.permit import Permit
-from lab.minipve.config import drives, nics
+from lab.minipve.config import drives, nics, schema
 from lab.minipve.config.formats import split_list
 from lab.minipve.config.nics import Nic
 from lab.minipve.config.store import check_line
@@ -19,13 +19,12 @@ from lab.minipve.machine import seed
 
 _GROUPS = {
     "VM.Config.CPU": "cores cpu cpulimit cpuunits numa smp sockets vcpus",
-    "VM.Config.Memory": "memory balloon shares allow-ksm hugepages keephugepages",
-    "VM.Config.HWType": "acpi arch audio0 bios efidisk0 hotplug ivshmem kvm machine rng0 scsihw smbios1 "
-    "spice_enhancements tablet tpmstate0 vga vmgenid watchdog",
-    "VM.Config.Options": "agent autostart description keyboard localtime migrate_downtime migrate_speed name "
-    "onboot ostype protection reboot startdate startup tdf template",
+    "VM.Config.Memory": "memory balloon shares allow-ksm",
+    "VM.Config.HWType": "acpi audio0 hotplug kvm machine rng0 scsihw smbios1 tablet vga watchdog",
+    "VM.Config.Options": "agent autostart bios description keyboard localtime migrate_downtime migrate_speed "
+    "name onboot ostype protection reboot startdate startup tdf template",
     "VM.PowerMgmt": "freeze",
-    "VM.Config.Disk": "boot bootdisk vmstatestorage",
+    "VM.Config.Disk": "boot bootdisk efidisk0 tpmstate0 vmstatestorage",
     "VM.Config.Cloudinit VM.Config.Network": "cicustom cipassword citype ciuser ciupgrade nameserver "
     "searchdomain sshkeys",
 }
@@ -59,8 +58,13 @@ def _privileges(name: str) -> list[str] | None:
     return _PRIVILEGES["cores"] if re.fullmatch(r"numa\d+", name) else _PRIVILEGES.get(name)
 
 
-def check_values(permit: Permit, vmid: int, pool: str | None, options: Mapping[str, str]) -> None:
-    """The checks that depend on values: bridges, kinds of drives, serial ports."""
+def check_values(
+    permit: Permit, vmid: int, pool: str | None, options: Mapping[str, str], verb: str = "set"
+) -> None:
+    """The checks that depend on values: bridges, kinds of drives, serial ports.
+
+    ``verb`` is PVE's word for what is done to a real serial port: ``set`` at creation, else ``modify``.
+    """
     for name, value in options.items():
         if re.fullmatch(r"net\d+", name):
             check_bridge(permit, nics.parse(value))
@@ -68,7 +72,7 @@ def check_values(permit: Permit, vmid: int, pool: str | None, options: Mapping[s
             check_drive(permit, vmid, pool, drives.parse(name, value))
         elif re.fullmatch(r"serial\d+", name):
             if value != "socket" and not permit.is_root:
-                raise ApiError(f"only root can set '{name}' config for real devices")
+                raise ApiError(f"only root can {verb} '{name}' config for real devices")
             permit.need_vm(vmid, pool, ["VM.Config.HWType"])
 
 
@@ -109,15 +113,18 @@ def normalise(given: Mapping[str, Any]) -> dict[str, str]:
     return options
 
 
-def identity() -> dict[str, str]:
-    """What makes a VM that VM: SMBIOS UUID and generation id."""
-    return {"smbios1": f"uuid={uuid.uuid4()}", "vmgenid": str(uuid.uuid4())}
+def renewed_identity(options: Mapping[str, str]) -> dict[str, str]:
+    """What makes a clone another VM: its SMBIOS UUID, and its generation id if the source has one."""
+    smbios = schema.parse_option("smbios1", options.get("smbios1", "")) | {"uuid": str(uuid.uuid4())}
+    vmgenid = {"vmgenid": str(uuid.uuid4())} if "vmgenid" in options else {}
+    return {"smbios1": schema.option_text("smbios1", smbios)} | vmgenid
 
 
 def defaults(options: Mapping[str, str], qemu_version: str) -> dict[str, str]:
     """What PVE adds to a new VM."""
-    added = identity() | {"meta": f"creation-qemu={qemu_version},ctime={int(time.time())}"}
-    return added | {"boot": drives.default_boot(options)}
+    identity = {"smbios1": f"uuid={uuid.uuid4()}", "vmgenid": str(uuid.uuid4())}
+    meta = {"meta": f"creation-qemu={qemu_version},ctime={int(time.time())}"}
+    return identity | meta | {"boot": drives.default_boot(options)}
 
 
 def hash_password(password: str) -> str:

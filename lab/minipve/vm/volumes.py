@@ -57,7 +57,9 @@ def _empty(node: Node, task: Task, vmid: int, size: int, name: str | None = None
 
 def _import(node: Node, task: Task, vmid: int, source: str) -> drives.Drive:
     volid = node.storage.free_name(vmid)
-    file = node.storage.existing(source)
+    file = node.storage.path(source)
+    if not file.exists():
+        raise ApiError(f"failed to stat '{file}'")
     task.log(f"create full clone of drive ({source})")
     size = (storage.image_facts(file) or {"virtual-size": 0})["virtual-size"]
     task.log(_formatting(node, volid, size))
@@ -76,7 +78,7 @@ def clone(node: Node, task: Task, newid: int, slot: str, drive: drives.Drive, fu
     source = drive["file"]
     if drives.is_cloudinit(drive):
         volid = _empty(node, task, newid, _CLOUDINIT_BYTES, f"vm-{newid}-cloudinit")
-        return drives.text(slot, drive | {"file": volid})
+        return drives.text(slot, drive | {"file": volid, "size": storage.size_text(_CLOUDINIT_BYTES)})
     if drives.is_cdrom(drive):
         return drives.text(slot, drive)
     kind = "full" if full else "linked"

@@ -28,10 +28,18 @@ import sys
 import time
 from pathlib import Path
 
-from dasklab_host import IFB, HostError, UnsupportedError, addresses, config, lab_link, main, run, run_json
-from dasklab_impairments import AMOUNTS, DIRECTIONS, IMPAIRMENTS, LINE_RATE_MBIT, in_netem, mistake, read
+from dasklab_common import IFB, HostError, UnsupportedError, addresses, config, lab_link, main, run, run_json
+from dasklab_impairments import (
+    AMOUNTS,
+    DIRECTIONS,
+    IMPAIRMENTS,
+    LINE_RATE_MBIT,
+    in_netem,
+    mistake,
+    read,
+    words,
+)
 from dasklab_impairments import sides as sides_of
-from dasklab_impairments import words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -79,9 +87,10 @@ def complete(link: Link, hosts: Mapping[str, str]) -> Link:
     if full["direction"] not in DIRECTIONS:
         raise HostError(f"direction is one of {', '.join(DIRECTIONS)}, not {full['direction']!r}")
     for impairment in IMPAIRMENTS:
-        most = impairment.unit.most
-        if full[impairment.key] < 0 or (most is not None and full[impairment.key] > most):
-            raise HostError(f"{impairment.key} is from 0 to {most or 'any'}, not {full[impairment.key]}")
+        value, most = full[impairment.key], impairment.unit.most
+        if value < 0 or (most is not None and value > most):
+            allowed = "not negative" if most is None else f"from 0 to {most:g}"
+            raise HostError(f"{impairment.key} is {allowed}, but {value} was given")
     if why := mistake(full):
         raise HostError(why)
     return full
@@ -176,13 +185,17 @@ def selector(link: Link, hosts: Mapping[str, str], side: str) -> list[str]:
 # --- from the kernel's answer to what is configured (pure) --------------------------------------------------
 
 
-def netems(qdiscs: Sequence[Mapping[str, Any]], filters: str, hosts: Mapping[str, str], side: str) -> list[Link]:
+def netems(
+    qdiscs: Sequence[Mapping[str, Any]], filters: str, hosts: Mapping[str, str], side: str
+) -> list[Link]:
     """Return what each netem of a device does, in the words of ``apply``, with its queue and counters.
 
     ``qdiscs`` is what ``tc -s -j qdisc show`` says, ``filters`` what ``tc filter show`` says of the root.
     """
     flow = r"flowid (\w+:\w+)"
-    peers = {found[0]: peer for text, peer in matches(filters, hosts, side) if (found := re.findall(flow, text))}
+    peers = {
+        found[0]: peer for text, peer in matches(filters, hosts, side) if (found := re.findall(flow, text))
+    }
     return [
         {
             "direction": side,
@@ -309,7 +322,9 @@ def show() -> dict[str, Any]:
         there["ingress"] = IFB
     qdiscs = {side: qdiscs_of(name) for side, name in there.items()}
     found = [
-        netem for side, name in there.items() for netem in of_device(name, qdiscs[side], settings["hosts"], side)
+        netem
+        for side, name in there.items()
+        for netem in of_device(name, qdiscs[side], settings["hosts"], side)
     ]
     if any(queue["kind"] == "clsact" for queue in qdiscs["egress"]):
         for side in FIELDS:

@@ -72,8 +72,8 @@ def test_every_option_of_the_schema_belongs_to_someone() -> None:
         "vmid",
     }
     assert root_only - control - {"import-working-storage"} == {
-        "affinity", "amd-sev", "args", "hookscript", "hostpci", "intel-tdx", "lock", "parallel", "usb",
-        "virtiofs",
+        "affinity", "amd-sev", "arch", "args", "hookscript", "hostpci", "hugepages", "intel-tdx", "ivshmem",
+        "keephugepages", "lock", "parallel", "spice_enhancements", "usb", "virtiofs", "vmgenid",
     }  # fmt: skip
 
 
@@ -182,7 +182,7 @@ def test_a_disk_that_is_used_elsewhere_is_not_freed(node: Node) -> None:
 
 def test_of_two_new_drives_both_are_made_or_none(node: Node) -> None:
     config = VmConfig({})
-    with pytest.raises(ApiError, match="does not exist"):
+    with pytest.raises(ApiError, match="failed to stat"):
         changes.stage(
             node,
             QUIET,
