@@ -8,7 +8,6 @@ from typing import Any
 
 Document = dict[str, Any]
 SCHEMA = 1
-UNSUPPORTED = 3  # exit status of the lab's commands for what a machine cannot do
 CPU_FIELDS = ("user_s", "nice_s", "system_s", "idle_s", "iowait_s", "irq_s", "softirq_s", "steal_s")
 TICKS_PER_S = 100  # of /proc/stat: the same on every Linux of today
 ACCELERATORS = {"kvm": "kvm", "qemu": "tcg"}
@@ -27,20 +26,19 @@ COUNTERS = (
 
 
 def trial_files(
-    found: Document, directory: str, timings: str, node: list[list[str]], name: str
+    hosts: Document, directory: str, timings: Document, node: list[list[str]], name: str
 ) -> list[Document]:
     """Return the trial's files as path and content.
 
-    ``found`` has, for each host, the commands' answers as text: ``before`` and ``after`` the runs, ``link``,
-    ``probes``, and ``net``, the hypervisor's line for the lab link. ``node`` has the lines that the
-    hypervisor ``name`` said before and after the runs; it is empty where there is none.
+    ``hosts`` has, for each host, the programs' answers: ``before`` and ``after`` the runs, ``link``,
+    ``probes``, and ``net``, the hypervisor's line for the lab link. ``node`` has the lines that hypervisor
+    ``name`` said before and after the runs; it is empty where there is none.
     """
-    hosts = {host: {key: _parsed(value) for key, value in answers.items()} for host, answers in found.items()}
     documents = {
         "configured.json": configured(hosts, node),
         "delivered.json": delivered(hosts),
         "hosts.json": machines(hosts, node, name),
-        "timings.json": json.loads(timings),
+        "timings.json": timings,
     }
     return [
         {"path": f"{directory}/{file}", "content": json.dumps(document, indent=1) + "\n"}
@@ -64,7 +62,7 @@ def delivered(hosts: Document) -> Document:
     document: Document = {"schema": SCHEMA, "rtt": [], "throughput": [], "errors": []}
     for each in hosts.values():
         for probe in each["probes"]:
-            answers = {**json.loads(probe["rtt"]), **json.loads(probe["throughput"])}
+            answers = {**probe["rtt"], **probe["throughput"]}
             for kind in ("rtt", "throughput", "errors"):
                 document[kind] += [{**entry, "phase": probe["phase"]} for entry in answers[kind]]
     return document
@@ -83,14 +81,12 @@ def machines(hosts: Document, node: list[list[str]], name: str) -> Document:
 
 def trial_failure(result: Document, host: str, task: str) -> Document:
     """Return failed.json: what failed where, and whether it failed or cannot be done there at all."""
-    answer = _parsed(result.get("stdout") or "")
     message = str(result.get("msg") or "no reason given")
-    unsupported = result.get("rc") == UNSUPPORTED or message.startswith("unsupported: ")
-    told = answer.get("unsupported") if isinstance(answer, dict) else None
+    unsupported = message.startswith("unsupported: ")
     # ssh's own farewell, on a terminal, is no reason.
     words = f"{result.get('stdout') or ''}\n{result.get('stderr') or ''}".splitlines()
     said = [line for line in words if line.strip() and not line.startswith("Shared connection to ")]
-    last = told or (said or message.removeprefix("unsupported: ").splitlines())[-1]
+    last = (said or message.removeprefix("unsupported: ").splitlines())[-1]
     status = "unsupported" if unsupported else "failed"
     return {
         "schema": SCHEMA,
@@ -146,14 +142,6 @@ def _rate_method(words: str) -> str | None:
     if "police" in words:
         return "police"
     return "shape-ifb" if "mirred" in words else None
-
-
-def _parsed(value: Any) -> Any:
-    """Parse an answer if it is JSON; leave anything else as it is."""
-    try:
-        return json.loads(value)
-    except (TypeError, ValueError):
-        return value
 
 
 class FilterModule:

@@ -72,22 +72,18 @@ def test_the_archive_holds_no_absolute_path(lab_files: ModuleType) -> None:
         assert tar.getnames() == ["etc/x"]
 
 
-def answers(user_s: float, **more: Any) -> str:
+def answers(user_s: float, **more: Any) -> dict[str, Any]:
     lab = {"name": "eth1", "driver": "virtio_net", "mtu": 1500, "offloads": {"tso": True}}
     counted = {"cpu": {"user_s": user_s}, "tcp": {"OutSegs": 1}, "softnet_dropped": 0, "time": user_s}
     document = {"lab": {**lab, "statistics": {"rx_bytes": 5}}, "qdiscs": [], "congestion_control": "cubic"}
-    return json.dumps({**document, **counted, **more})
+    return {**document, **counted, **more}
 
 
 def found() -> dict[str, Any]:
     rtt = {"rtt": [{"src": "scheduler", "dst": "worker-1", "samples_ms": [1.0]}]}
-    probe = {
-        "phase": "before",
-        "rtt": json.dumps(rtt),
-        "throughput": json.dumps({"throughput": [], "errors": []}),
-    }
+    probe = {"phase": "before", "rtt": rtt, "throughput": {"throughput": [], "errors": []}}
     before = answers(10, virtualization="qemu", kernel="6.1", clock_offset_s=0.5)
-    link = json.dumps({"configured": [{"delay_ms": 50}]})
+    link = {"configured": [{"delay_ms": 50}]}
     return {
         "scheduler": {"before": before, "after": answers(25.5), "link": link, "probes": [probe], "net": ""}
     }
@@ -98,7 +94,7 @@ def bridge(ageing_time: int) -> str:
 
 
 def documents(trial: ModuleType, node: list[list[str]]) -> dict[str, Any]:
-    files = trial.trial_files(found(), "/r", '{"samples": []}', node, "pve" if node else "")
+    files = trial.trial_files(found(), "/r", {"samples": []}, node, "pve" if node else "")
     return {file["path"]: json.loads(file["content"]) for file in files}
 
 
@@ -141,8 +137,9 @@ def test_a_failure_tells_its_last_words(trial: ModuleType) -> None:
 
 
 def test_what_a_machine_cannot_do_is_unsupported(trial: ModuleType) -> None:
-    result = {"rc": 3, "stdout": '{"unsupported": "tc: qdisc kind is unknown"}\n'}
-    told = trial.trial_failure(result, "worker-1", "Impair")
+    told = trial.trial_failure(
+        {"rc": 3, "msg": "unsupported: tc: qdisc kind is unknown"}, "worker-1", "Impair"
+    )
     assert told["status"] == "unsupported"
     assert told["reasons"] == ["worker-1: Impair: tc: qdisc kind is unknown"]
     refused = trial.trial_failure({"msg": "unsupported: bridge flooding: no hypervisor"}, "h", "t")
