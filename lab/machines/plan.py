@@ -8,12 +8,13 @@ chains of calls within a step side by side.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 from urllib.parse import quote, unquote
 
 from lab.errors import LabError
-from lab.machines.topology import Lab, Vm, check_unique, ipconfig_to_pve, net_from_pve, net_to_pve
+from lab.machines.topology import Lab, Vm, check_unique
+from lab.model.nic import ipconfig_to_pve, net_from_pve, net_key, net_to_pve, nets
 
 Method = Literal["POST", "PUT", "DELETE", "UPLOAD"]
 Value = str | int
@@ -309,7 +310,7 @@ def _vm_config(vm: Vm, lab: Lab) -> dict[str, Value]:
     config: dict[str, Value] = {"name": vm.name, "cores": vm.cores, "memory": vm.memory_mb, "tags": lab.name}
     config["sshkeys"] = quote(lab.ssh_public_key.strip(), safe="")
     for index, nic in enumerate(vm.nics):
-        config[f"net{index}"] = net_to_pve(nic)
+        config[net_key(index)] = net_to_pve(nic)
         if nic.address:
             config[f"ipconfig{index}"] = ipconfig_to_pve(nic)
     return config
@@ -319,7 +320,7 @@ def _adjust(seen: SeenVm, vm: Vm, lab: Lab) -> Iterator[Change]:
     path = f"/nodes/{seen.node}/qemu/{vm.vmid}"
     have, want = seen.config or {}, _vm_config(vm, lab)
     params = {k: v for k, v in want.items() if _canonical(k, have.get(k)) != _canonical(k, v)}
-    surplus = sorted(k for k in have if k[:3] == "net" and k[3:].isdigit() and k not in want)
+    surplus = [key for key in nets(have) if key not in want]
     if surplus:
         params["delete"] = ",".join(surplus)
     live = not seen.pending and all(_is_live(k, have.get(k), v) for k, v in params.items())
@@ -340,7 +341,7 @@ def _canonical(key: str, value: Value | None) -> object:
     """Return a form in which equal settings are equal, however they are spelt."""
     if value is None:
         return None
-    if key.startswith("net"):
+    if nets([key]):
         return net_from_pve(str(value))
     if key == "sshkeys":
         return unquote(str(value)).strip()
@@ -351,9 +352,9 @@ def _canonical(key: str, value: Value | None) -> object:
 
 def _is_live(key: str, have: str | None, want: Value) -> bool:
     """Whether a running VM takes this change without a stop: tags, and a NIC's rate cap."""
-    if key.startswith("net") and have is not None:
+    if nets([key]) and have is not None:
         before, after = net_from_pve(have), net_from_pve(str(want))
-        return {k for k in before | after if before.get(k) != after.get(k)} <= {"rate"}
+        return replace(before, rate_bytes=after.rate_bytes) == after
     return key == "tags"
 
 

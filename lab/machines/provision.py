@@ -8,7 +8,8 @@ from typing import Any
 
 from lab.machines.plan import SeenVm, Step, plan, plan_removal, render
 from lab.machines.proxmox import Endpoint, Pve, observe
-from lab.machines.topology import Lab, NicOverride, Vm
+from lab.machines.topology import Lab, Vm
+from lab.model.nic import NicOverride, nets
 from lab.model.strict import validate
 
 
@@ -83,5 +84,6 @@ def _told(seen: SeenVm | None, vm: Vm) -> dict[str, Any]:
     """What is told of one machine: where it is, whether it runs, its NICs as the endpoint has them."""
     if seen is None:
         return {"vmid": vm.vmid, "node": vm.node, "status": "absent", "nets": {}}
-    nets = {k: v for k, v in (seen.config or {}).items() if k.startswith("net") and k[3:].isdigit()}
-    return {"vmid": seen.vmid, "node": seen.node, "status": seen.status, "nets": dict(sorted(nets.items()))}
+    config = seen.config or {}
+    cards = {key: config[key] for key in nets(config)}
+    return {"vmid": seen.vmid, "node": seen.node, "status": seen.status, "nets": cards}

@@ -21,17 +21,19 @@ from lab.paths import ROOT
 
 HOSTS = ("client", "scheduler", "worker-1", "worker-2", "worker-3")
 TRIAL = {
-    "schema": 1,
-    "nics": {"worker-1": {"rate_mbit": 50}},
+    "nics": {"worker-1": {"model": "virtio", "rate_mbit": 50}},
     "links": {"worker-1": {"delay_ms": 5}},
+    "tested": ["worker-1"],
     "workers": 3,
     "bridge": "learning",
     "capture": True,
+    "captured_runs": 2,
     "runs": 2,
     "warmups": 1,
     "ttl_s": 60,
+    "dask": {},
     "workload": {"name": "array_study", "params": {}},
-    "probes": {"pings": 5, "iperf_runs": 1, "iperf_s": 1, "udp": False},
+    "probes": {"pings": 5, "interval_s": 0.2, "iperf_runs": 1, "iperf_s": 1, "udp": False},
 }
 SEEN = {
     "schema": 1,
@@ -44,17 +46,49 @@ SEEN = {
     "capture": None,
     "qdiscs": [],
     "virtualization": "lxc",
+    "kernel": "6.1",
+    "os": "Debian",
+    "cpus": 1,
+    "memory_mb": 1024,
+    "versions": {},
     "clock_offset_s": 0.1,
 }
-TIMINGS = '{"samples": [{"seconds": 0.1234567890123456789, "n": 1e-7}], "schema": 1}'
-ANSWERS = {
-    "dasklab_host.py describe": json.dumps(SEEN),
-    "dasklab_host.py show": json.dumps(SEEN),
-    "dasklab_link.py apply": '{"schema": 1, "asked": [], "configured": []}',
-    "dasklab_probe.py rtt": '{"schema": 1, "rtt": []}',
-    "dasklab_probe.py throughput": '{"schema": 1, "throughput": [], "errors": []}',
-    "dasklab_capture.py start": '{"schema": 1}',
-    "dasklab_capture.py stop": '{"schema": 1, "tiers": []}',
+SAMPLE = {"run": 0, "warmup": False, "start": 1, "stop": 2, "duration_s": 0.1234567890123456789, "got": 1e-7}
+TIMINGS = {
+    "schema": 2,
+    "workload": "array_study",
+    "params": {},
+    "tasks": None,
+    "samples": [{**SAMPLE, "ok": True}],
+    "check": {"expected": 1, "got": 1, "tolerance": 0, "ok": True},
+    "cluster": {"workers": 3, "threads": 3, "addresses": {}},
+    "versions": {},
+}
+CAPTURE = {
+    "interface": "eth2",
+    "driver": "veth",
+    "promiscuity": 1,
+    "start": 1,
+    "stop": 2,
+    "expired": False,
+    "snaplen": 512,
+    "filter": "host 10.9.0.12",
+    "frames": 0,
+    "dropped_kernel": 0,
+    "dropped_interface": 0,
+    "left_behind": 0,
+    "softnet_dropped": 0,
+    "nic_statistics": {},
+    "tiers": [],
+}
+ANSWERS: dict[str, Any] = {
+    "dasklab_host.py describe": SEEN,
+    "dasklab_host.py show": SEEN,
+    "dasklab_link.py apply": {"asked": [], "configured": []},
+    "dasklab_probe.py rtt": {"rtt": []},
+    "dasklab_probe.py throughput": {"throughput": [], "errors": []},
+    "dasklab_capture.py start": {},
+    "dasklab_capture.py stop": CAPTURE,
     "python array_study.py": TIMINGS,
 }
 PROGRAM = """#!/bin/sh
@@ -146,7 +180,7 @@ class DryLab:
         for call, answer in ANSWERS.items():
             executable(folder / "bin" / call.split()[0], PROGRAM)
             (folder / "answers").mkdir(exist_ok=True)
-            (folder / "answers" / call).write_text(answer)
+            (folder / "answers" / call).write_text(json.dumps(answer))
         executable(folder / "reset.d" / "all", PROGRAM)
 
     def _inventory(self) -> dict[str, Any]:

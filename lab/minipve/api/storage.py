@@ -11,12 +11,12 @@ from typing import Any, BinaryIO
 from urllib.error import URLError
 
 from lab.minipve.api import route
-from lab.minipve.config import summary
 from lab.minipve.config.validate import MISSING
 from lab.minipve.errors import ApiError, parameter_error
 from lab.minipve.image import disks, storage
 from lab.minipve.node import Call
 from lab.minipve.tasks import Task
+from lab.minipve.vm import summary
 
 _BLOCK_BYTES = 2**20
 
@@ -104,7 +104,7 @@ def remove(call: Call) -> str:
         if volid in in_use:
             raise ApiError(f"unable to remove volume '{volid}': still used by VM {parsed.vmid}")
     else:
-        call.permit.need("/storage/local", ["Datastore.Allocate", "Datastore.AllocateTemplate"], any_of=True)
+        call.permit.need("/storage/local", ["Datastore.Allocate"])
     call.node.storage.existing(volid)
 
     def work(task: Task) -> None:

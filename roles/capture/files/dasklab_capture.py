@@ -205,7 +205,6 @@ def report(state, after, promiscuity, expired):
         parts.append({**tier, **numbers, "left_behind": left_behind(numbers), "bytes": size})
     nic = {key: after["statistics"][key] - value for key, value in before["statistics"].items()}
     return {
-        "schema": 1,
         "interface": before["name"],
         "driver": before["driver"],
         "promiscuity": promiscuity,
@@ -224,10 +223,9 @@ def report(state, after, promiscuity, expired):
 def show():
     """Return what is being captured."""
     if not STATE.exists():
-        return {"schema": 1, "running": []}
+        return {"running": []}
     state = json.loads(STATE.read_text())
     return {
-        "schema": 1,
         "running": [tier["name"] for tier in state["tiers"] if active(tier)],
         "promiscuity": observe()["promiscuity"],
         **state,

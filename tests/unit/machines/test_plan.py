@@ -9,7 +9,8 @@ import pytest
 
 from lab.errors import LabError
 from lab.machines.plan import Observed, SeenVm, Step, plan, plan_removal, render
-from lab.machines.topology import Lab, NicOverride
+from lab.machines.topology import Lab
+from lab.model.nic import NicOverride
 from tests.unit.samples import LAB
 
 CLEAN = Observed(version=(9, 2), vms={}, images=frozenset(), bridges={"vmbr0": ""})

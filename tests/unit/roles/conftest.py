@@ -35,6 +35,7 @@ def host(common: ModuleType) -> ModuleType:
 
 @pytest.fixture(scope="session")
 def link(common: ModuleType) -> ModuleType:
+    load("roles/netem/files/dasklab_impairments.py")
     return load("roles/netem/files/dasklab_link.py")
 
 

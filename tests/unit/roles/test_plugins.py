@@ -80,13 +80,34 @@ def answers(user_s: float, **more: Any) -> dict[str, Any]:
 
 
 def found() -> dict[str, Any]:
-    rtt = {"rtt": [{"src": "scheduler", "dst": "worker-1", "samples_ms": [1.0]}]}
-    probe = {"phase": "before", "rtt": rtt, "throughput": {"throughput": [], "errors": []}}
-    before = answers(10, virtualization="qemu", kernel="6.1", clock_offset_s=0.5)
-    link = {"configured": [{"delay_ms": 50}]}
+    ping = {"src": "scheduler", "dst": "worker-1", "samples_ms": [1.0], "sent": 1}
+    probe = {"phase": "before", "rtt": {"rtt": [ping]}, "throughput": {"throughput": [], "errors": []}}
+    facts = {
+        "kernel": "6.1",
+        "os": "Debian",
+        "cpus": 1,
+        "memory_mb": 1024,
+        "versions": {},
+        "name": "scheduler",
+    }
+    before = answers(10, virtualization="qemu", clock_offset_s=0.5, **facts)
+    netem = {"direction": "egress", "peer": None, "policer": False, "delay_ms": 50}
+    link = {"configured": [netem]}
     return {
         "scheduler": {"before": before, "after": answers(25.5), "link": link, "probes": [probe], "net": ""}
     }
+
+
+TIMINGS = {
+    "schema": 2,
+    "workload": "array_study",
+    "params": {},
+    "tasks": None,
+    "samples": [],
+    "check": {"expected": 1, "got": 1, "tolerance": 0, "ok": True},
+    "cluster": {"workers": 3, "threads": 3, "addresses": {}},
+    "versions": {},
+}
 
 
 def bridge(ageing_time: int) -> str:
@@ -94,7 +115,7 @@ def bridge(ageing_time: int) -> str:
 
 
 def documents(trial: ModuleType, node: list[list[str]]) -> dict[str, Any]:
-    files = trial.trial_files(found(), "/r", {"samples": []}, node, "pve" if node else "")
+    files = trial.trial_files(found(), "/r", TIMINGS, node, "pve" if node else "")
     return {file["path"]: json.loads(file["content"]) for file in files}
 
 
@@ -108,7 +129,7 @@ def test_a_trial_becomes_four_files(trial: ModuleType) -> None:
     configured = files["/r/configured.json"]
     assert configured["bridge"] == {"name": "vmbr1", "ageing_s": 300}
     assert configured["rate_method"] == "police"
-    assert configured["hosts"]["scheduler"]["link"] == [{"delay_ms": 50}]
+    assert configured["hosts"]["scheduler"]["link"][0]["delay_ms"] == 50
     assert files["/r/delivered.json"]["rtt"][0]["phase"] == "before"
     hosts = files["/r/hosts.json"]
     assert hosts["hosts"]["scheduler"]["cpu"] == {"user_s": 15.5}
@@ -119,30 +140,39 @@ def test_a_trial_becomes_four_files(trial: ModuleType) -> None:
 
 def test_without_a_hypervisor_there_is_no_bridge(trial: ModuleType) -> None:
     files = documents(trial, [])
-    assert "bridge" not in files["/r/configured.json"]
-    assert files["/r/hosts.json"]["hypervisor"] == {"name": None, "accel": "tcg"}
+    assert files["/r/configured.json"]["bridge"] is None
+    assert files["/r/hosts.json"]["hypervisor"] == {"name": None, "accel": "tcg", "cpu": None}
+
+
+def test_an_answer_that_this_version_does_not_know_is_one_line(trial: ModuleType) -> None:
+    with pytest.raises(AnsibleFilterError, match=r"^the workload's timings: sise: ") as told:
+        trial.trial_files(found(), "/r", {**TIMINGS, "sise": 1}, [], "")
+    assert "\n" not in str(told.value)
+
+
+def failure(trial: ModuleType, result: dict[str, Any], host: str = "h", task: str = "t") -> dict[str, Any]:
+    (file,) = trial.trial_failure(result, host, task, "/r")
+    assert file["path"] == "/r/failed.json"
+    content: dict[str, Any] = json.loads(file["content"])
+    return content
 
 
 def test_a_failure_tells_its_last_words(trial: ModuleType) -> None:
-    told = trial.trial_failure(
-        {"rc": 1, "stdout": "a\nno route to host\n"}, "worker-1", "Impair the lab link"
-    )
+    told = failure(trial, {"rc": 1, "stdout": "a\nno route to host\n"}, "worker-1", "Impair the lab link")
     assert told["status"] == "failed"
     assert told["reasons"] == ["worker-1: Impair the lab link: no route to host"]
-    assert trial.trial_failure({"msg": "timed out"}, "h", "t")["reasons"] == ["h: t: timed out"]
+    assert failure(trial, {"msg": "timed out"})["reasons"] == ["h: t: timed out"]
     over_ssh = {"rc": 1, "stdout": "no peer 'x'\r\n", "stderr": "Shared connection to 10.77.0.13 closed.\n"}
-    assert trial.trial_failure(over_ssh, "h", "t")["reasons"] == ["h: t: no peer 'x'"]
+    assert failure(trial, over_ssh)["reasons"] == ["h: t: no peer 'x'"]
     at_once = {"rc": 1, "stdout": "[]", "stderr": "Cannot find device"}
-    assert trial.trial_failure(at_once, "h", "t")["reasons"] == ["h: t: Cannot find device"]
+    assert failure(trial, at_once)["reasons"] == ["h: t: Cannot find device"]
 
 
 def test_what_a_machine_cannot_do_is_unsupported(trial: ModuleType) -> None:
-    told = trial.trial_failure(
-        {"rc": 3, "msg": "unsupported: tc: qdisc kind is unknown"}, "worker-1", "Impair"
-    )
+    told = failure(trial, {"msg": "unsupported: tc: qdisc kind is unknown"}, "worker-1", "Impair")
     assert told["status"] == "unsupported"
     assert told["reasons"] == ["worker-1: Impair: tc: qdisc kind is unknown"]
-    refused = trial.trial_failure({"msg": "unsupported: bridge flooding: no hypervisor"}, "h", "t")
+    refused = failure(trial, {"msg": "unsupported: bridge flooding: no hypervisor"})
     assert (refused["status"], refused["reasons"]) == (
         "unsupported",
         ["h: t: bridge flooding: no hypervisor"],
