@@ -104,7 +104,7 @@ def remove(call: Call) -> str:
         if volid in in_use:
             raise ApiError(f"unable to remove volume '{volid}': still used by VM {parsed.vmid}")
     else:
-        call.permit.need("/storage/local", ["Datastore.Allocate", "Datastore.AllocateTemplate"], any_of=True)
+        call.permit.need("/storage/local", ["Datastore.Allocate"])
     call.node.storage.existing(volid)
 
     def work(task: Task) -> None:
