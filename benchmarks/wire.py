@@ -35,8 +35,7 @@ HEADER, RECORD = 24, 16
 
 WIRE = """
 import sys, json, collections
-from lab.wire.capture import open_capture
-from lab.wire.summary import summarise
+from lab.wire import open_capture, summarise
 capture = open_capture(sys.argv[1])
 messages = capture.messages
 if len(sys.argv) > 2: summarise(capture)
@@ -216,11 +215,12 @@ def grow(path: Path, copies: int, out: Path) -> None:
     """A larger capture: copies whose addresses and times differ, so that all their connections are new."""
     import numpy as np
 
-    from lab.wire import pcap
-    from lab.wire.source import map_file
+    from lab.wire.file import pcap
+    from lab.wire.file.records import Progress
+    from lab.wire.file.source import map_file
 
     view = map_file(path)
-    records = list(pcap.blocks(view, pcap.Progress()))
+    records = list(pcap.blocks(view, Progress()))
     offset = np.concatenate([r.offset for r in records])
     span = int(records[-1].time_ns[-1] - records[0].time_ns[0]) // 10**9 + 1
     with out.open("wb") as target:

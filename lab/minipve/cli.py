@@ -4,26 +4,14 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
 
 import click
 
-from lab.errors import LabError
 from lab.minipve import launch
 from lab.minipve.paths import Paths
+from lab.terminal import Group
 
 MANAGEMENT = "10.77.0.1/24"
-
-
-class Group(click.Group):
-    """Shows a user's mistake as one line."""
-
-    def invoke(self, ctx: click.Context) -> Any:
-        """Turn LabError into click's way of saying it."""
-        try:
-            return super().invoke(ctx)
-        except LabError as error:
-            raise click.ClickException(str(error)) from None
 
 
 instance_option = click.option(
@@ -115,16 +103,21 @@ def run(
 @instance_option
 def status(instance: str) -> None:
     """Say where the endpoint is, and which machines run. Exit code 1 when it does not answer."""
+    from lab.minipve.network import namespace
+
     paths = Paths.of(instance)
     found, machines = launch.facts(paths), launch.machines(paths)
     up = launch.is_running(paths) and launch.answers(paths)
+    held = namespace.find(paths) is not None or not (up or machines)
     click.echo(f"endpoint  https://{found['host']}:{found['port']}" if up else "endpoint  not running")
     click.echo(
         f"machines  {', '.join(f'{vmid} (pid {pid})' for vmid, pid in machines.items()) or 'none running'}"
     )
+    if not held:
+        click.echo("network   nobody holds it: dasklab minipve serve --detach")
     click.echo(f"state     {paths.state}")
     click.echo(f"log       {launch.log_file(paths)}")
-    if not up:
+    if not (up and held):
         raise click.exceptions.Exit(1)
 
 

@@ -7,21 +7,21 @@ PVE's ``unexpected status``.
 
 from __future__ import annotations
 
+import logging
 import re
-import subprocess
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from lab.errors import LabError
-from lab.minipve.errors import ApiError, parameter_error
-from lab.minipve.process import MachineError
+from lab.minipve.errors import FAILURES, ApiError, parameter_error, text_of
 
 KEPT = 500
+log = logging.getLogger("minipve")
 _UPID = re.compile(
     r"UPID:(?P<node>[\w-]+):(?P<pid>[0-9A-F]{8}):(?P<pstart>[0-9A-F]{8,9}):(?P<starttime>[0-9A-F]{8})"
     r":(?P<type>[^:\s]+):(?P<id>[^:\s]*):(?P<user>[^:\s]+):"
@@ -92,6 +92,8 @@ class Tasks:
         self.directory = directory
         self.node = node
         self._running: dict[str, Task] = {}
+        self._unwritten: dict[str, str] = {}
+        """How tasks ended whose log could not take its last line (a full disk)."""
         self._lock = threading.Lock()
         directory.mkdir(parents=True, exist_ok=True)
         for old in sorted(directory.iterdir(), key=lambda f: f.stat().st_mtime)[:-KEPT]:
@@ -99,17 +101,19 @@ class Tasks:
 
     def start(self, kind: str, name: str, authid: str, work: Work) -> str:
         """Run ``work`` in a thread of its own and return the UPID at once."""
-        born = threading.Event()
-        made: list[Task] = []
+        born: Future[Task] = Future()
 
         def worker() -> None:
-            made.append(self._begin(kind, name, authid))
-            born.set()
-            self._run(made[0], work)
+            try:
+                task = self._begin(kind, name, authid)
+            except OSError as failed:
+                born.set_exception(failed)
+                return
+            born.set_result(task)
+            self._run(task, work)
 
         threading.Thread(target=worker, name=f"{kind}:{name}", daemon=True).start()
-        born.wait()
-        return made[0].upid
+        return born.result().upid
 
     def _begin(self, kind: str, name: str, authid: str) -> Task:
         thread = threading.get_native_id()
@@ -132,20 +136,18 @@ class Tasks:
             work(task)
             error = None
         except ApiError as refused:
-            error = (f"{refused.status} " if refused.status == 403 else "") + refused.message
-        except (
-            MachineError,
-            LabError,
-            InterruptedTaskError,
-            TimeoutError,
-            OSError,
-            subprocess.SubprocessError,
-        ) as failed:
-            error = str(failed)
+            error = refused.told
+        except (InterruptedTaskError, *FAILURES) as failed:
+            error = text_of(failed)
         finally:
-            task.finish(error)
-            with self._lock:
-                del self._running[task.upid]
+            try:
+                task.finish(error)
+            except OSError as full:
+                log.error("%s: %s; its log cannot be written: %s", task.upid, error or "OK", full.strerror)
+                self._unwritten[task.upid] = " ".join((error or text_of(full)).split())
+            finally:
+                with self._lock:
+                    del self._running[task.upid]
 
     def _known(self, upid: str) -> Path:
         parse_upid(upid)
@@ -158,7 +160,7 @@ class Tasks:
         """The task's fields with ``status`` and, once it is stopped, ``exitstatus``."""
         running = upid in self._running  # asked first: a task may end while its log is being read
         file = self._known(upid)
-        state = {"status": "running"} if running else {"status": "stopped", "exitstatus": _exit_status(file)}
+        state = {"status": "running"} if running else {"status": "stopped", "exitstatus": self._ended(file)}
         return parse_upid(upid) | state
 
     def log(self, upid: str, start: int, limit: int) -> tuple[list[dict[str, Any]], int]:
@@ -185,8 +187,11 @@ class Tasks:
             if file.name in self._running:
                 rows.append(fields | {"status": "RUNNING"})
             else:
-                rows.append(fields | {"endtime": int(file.stat().st_mtime), "status": _exit_status(file)})
+                rows.append(fields | {"endtime": int(file.stat().st_mtime), "status": self._ended(file)})
         return sorted(rows, key=lambda row: (row["starttime"], row["pstart"]), reverse=True)
+
+    def _ended(self, file: Path) -> str:
+        return self._unwritten.get(file.name) or _said_last(file, file.stat().st_mtime_ns)
 
     def settle(self, timeout_s: float) -> None:
         """Stop all running tasks and wait for them."""
@@ -195,10 +200,6 @@ class Tasks:
         deadline = time.monotonic() + timeout_s
         while self._running and time.monotonic() < deadline:
             time.sleep(0.02)
-
-
-def _exit_status(file: Path) -> str:
-    return _said_last(file, file.stat().st_mtime_ns)
 
 
 @lru_cache(maxsize=2 * KEPT)

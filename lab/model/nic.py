@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv4Interface
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import Field
 
@@ -39,15 +39,23 @@ Mac = Annotated[str, Field(pattern=r"^[0-9A-Fa-f][02468ACEace](:[0-9A-Fa-f]{2}){
 RateMbit = Annotated[float, Field(ge=0)]
 
 
-class Nic(Strict):
-    """One virtual network card. ``rate_mbit`` is a cap in both directions, 0 means none."""
+class Card(Strict):
+    """What of a virtual network card an experiment may vary; a ``rate_mbit`` of 0 is no cap."""
 
     model: NicModel = "virtio"
+    rate_mbit: RateMbit = 0
+
+
+class Nic(Card):
+    """One virtual network card as the inventory has it; the cap is one in both directions."""
+
     mac: Mac
     bridge: Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_.-]{0,14}$")]
     address: IPv4Interface | None = None
     gateway: IPv4Address | None = None
-    rate_mbit: RateMbit = 0
+
+
+AnyCard = TypeVar("AnyCard", bound=Card)
 
 
 class NicOverride(Strict):
@@ -56,9 +64,9 @@ class NicOverride(Strict):
     model: NicModel | None = None
     rate_mbit: RateMbit | None = None
 
-    def on(self, nic: Nic) -> Nic:
-        """Return ``nic`` with what this override says, and as it is where this says nothing."""
-        return nic.model_copy(update=self.model_dump(exclude_none=True))
+    def on(self, card: AnyCard) -> AnyCard:
+        """Return ``card`` with what this override says, and as it is where this says nothing."""
+        return card.model_copy(update=self.model_dump(exclude_none=True))
 
 
 @dataclass(frozen=True)

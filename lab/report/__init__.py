@@ -14,10 +14,13 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 from matplotlib.figure import Figure
 
+from lab.model.files import Campaign, Configured, Machines, Result
+from lab.model.metric import METRICS
+from lab.model.trial import Trial
 from lab.report import figures, sentences
 from lab.report.captures import section
 from lab.report.captures.heard import Grid, Heard
-from lab.results import compare, completeness, store
+from lab.results import compare, completeness, load, store
 from lab.results.measures import Answer, answer, interval, number
 
 HERE = Path(__file__).parent
@@ -39,12 +42,12 @@ class Section:
 
     name: str
     run: Path
-    document: dict[str, Any]
+    document: Campaign
     sentence: str
     answers: dict[str, Answer]
     pictures: list[Picture]
     grids: list[Grid]
-    verdicts: list[store.Result]
+    verdicts: list[Result]
     identity: dict[str, Any]
     machines: dict[str, Any]
     notes: list[str]
@@ -52,7 +55,7 @@ class Section:
     overhead_s: float
 
     @property
-    def invalid(self) -> list[store.Result]:
+    def invalid(self) -> list[Result]:
         """Trials that left the statistics."""
         return [verdict for verdict in self.verdicts if verdict.status != "ok"]
 
@@ -64,15 +67,21 @@ def write(runs: list[Path], output: Path) -> Path:
     sections = [_section(run, study, output) for run in runs]
     answers = {section.name: section.answers for section in sections}
     verdicts = [sentences.verdict(finding, answers) for finding in study["findings"]]
-    page = {"sections": sections, "verdicts": verdicts, "study": study, "words": sentences}
+    page = {
+        "sections": sections,
+        "verdicts": verdicts,
+        "study": study,
+        "metrics": METRICS,
+        "contrasts": sentences.contrasts,
+    }
     for name in ("report.html", "report.md"):
         (output / name).write_text(_templates().get_template(f"{name}.j2").render(page))
     return output / "report.html"
 
 
 def _section(run: Path, study: dict[str, Any], output: Path) -> Section:
-    document, frame = store.read_run(run), store.load(run)
-    metrics = sorted(document["experiment"]["metrics"], key=list(sentences.NAMES).index)  # time comes first
+    document, frame = store.read_run(run), load(run)
+    metrics = sorted(document.experiment["metrics"], key=list(METRICS).index)  # time comes first
     found = {metric: a for metric in metrics if (a := answer(frame, metric, frame.attrs["factors"]))}
     pictures = [
         _answer_picture(one, frame, study, document, output) for one in found.values() if len(one.cells) > 1
@@ -80,21 +89,21 @@ def _section(run: Path, study: dict[str, Any], output: Path) -> Section:
     each = (section.hear(trial, study["figures"]) for trial in store.finished(run))
     heard = next(filter(None, each), Heard())
     for stem, (caption, figure) in heard.drawn.items():
-        pictures.append(_picture(caption, f"{document['name']}-{stem}", figure, output))
+        pictures.append(_picture(caption, f"{document.name}-{stem}", figure, output))
     attempts = store.attempts(run)
-    wall_s, measuring_s = (sum(attempt[key] for attempt in attempts) for key in ("wall_s", "measuring_s"))
+    wall_s, measuring_s = (sum(getattr(a, key) for a in attempts) for key in ("wall_s", "measuring_s"))
     first = next(iter(found.values()), None)
     counted = first is not None and first.metric == "frames"  # how many frames there are answers nothing
     told = [] if counted and heard.sentences else [sentences.sentence(first)]
     return Section(
-        name=document["name"],
+        name=document.name,
         run=run,
         document=document,
         sentence=" ".join(told + heard.sentences),
         answers=found,
         pictures=pictures,
         grids=heard.grids,
-        verdicts=[store.read_result(directory) for directory in store.finished(run)],
+        verdicts=[store.need(Result, directory) for directory in store.finished(run)],
         identity=compare.identity(run),
         machines=_machines(run),
         notes=_notes(run),
@@ -103,12 +112,12 @@ def _section(run: Path, study: dict[str, Any], output: Path) -> Section:
     )
 
 
-def _answer_picture(one: Answer, frame: Any, study: Any, document: dict[str, Any], output: Path) -> Picture:
-    theirs = study["figures"].get(document["experiment"]["metrics"][one.metric])
+def _answer_picture(one: Answer, frame: Any, study: Any, document: Campaign, output: Path) -> Picture:
+    theirs = study["figures"].get(document.experiment["metrics"][one.metric])
     caption = sentences.sentence(one)
     if theirs:
         caption += f" Grey: the study's “{theirs['title']}”, {theirs['statistic']}."
-    return _picture(caption, f"{document['name']}-{one.metric}", figures.draw(one, frame, theirs), output)
+    return _picture(caption, f"{document.name}-{one.metric}", figures.draw(one, frame, theirs), output)
 
 
 def _picture(caption: str, stem: str, figure: Figure, output: Path) -> Picture:
@@ -118,26 +127,26 @@ def _picture(caption: str, stem: str, figure: Figure, output: Path) -> Picture:
 
 def _notes(run: Path) -> list[str]:
     """What the reader must know: of captures that lost frames, and of how links were impaired."""
-    asked = {trial: store.read_trial(trial) for trial in store.finished(run)}
-    configured = {trial: store.read_json(trial / "configured.json") for trial in asked}
+    asked = {trial: store.need(Trial, trial) for trial in store.finished(run)}
+    configured = {trial: store.read(Configured, trial) or Configured() for trial in asked}
     notes = [
         f"{trial.name}: {lost}." for trial in asked if (lost := completeness.line(completeness.read(trial)))
     ]
-    methods = {c["rate_method"] for c in configured.values() if c.get("rate_method")}
+    methods = {c.rate_method for c in configured.values() if c.rate_method}
     if any(nic.rate_mbit for trial in asked.values() for nic in trial.nics.values()) and methods:
         notes.append(f"What a capped guest sends was limited by: {', '.join(sorted(methods))}.")
     lossy = [
         (c, host) for t, c in configured.items() for host, link in asked[t].links.items() if link.loss_pct
     ]
-    if any(c.get("hosts", {}).get(host, {}).get("offloads", {}).get("tso") for c, host in lossy):
+    if any(host in c.hosts and c.hosts[host].offloads.get("tso") for c, host in lossy):
         notes.append("Loss acted on super-packets: segmentation offload was on, one drop took up to 64 kB.")
     return notes
 
 
 def _machines(run: Path) -> dict[str, Any]:
     """hosts.json of the first trial that has one."""
-    documents = (store.read_json(directory / "hosts.json") for directory in store.finished(run))
-    return next((document for document in documents if document), {})
+    documents = (store.read(Machines, directory) for directory in store.finished(run))
+    return next((document.model_dump(exclude_none=True) for document in documents if document), {})
 
 
 def _templates() -> Environment:

@@ -16,7 +16,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from lab.report.sentences import NAMES, heading, level_name
+from lab.model.metric import METRICS
+from lab.report.sentences import level_name
 from lab.results.measures import Answer, Cell, Interval, number
 
 OURS, STUDY, MORE = "#2563a8", "#9a9a94", ("#2563a8", "#c2571a", "#3d8a5f", "#8a4fa3", "#b39019")
@@ -150,7 +151,8 @@ def _cells(answer: Answer, study: Mapping[str, Any] | None) -> Figure:
 
 def _scale(answer: Answer) -> str:
     """What is along a figure's axis."""
-    return f"{NAMES[answer.metric][0]}, times the baseline" if answer.scaled else heading(answer.metric)
+    metric = METRICS[answer.metric]
+    return f"{metric.title}, times the baseline" if answer.scaled else metric.heading
 
 
 def _levels(cell: Cell) -> str:

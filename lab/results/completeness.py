@@ -19,87 +19,90 @@ Numbers that nobody told are null.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from lab import wire
+from lab.model.files import CaptureReport, Completeness
 from lab.results import store
-from lab.wire.summary import completeness
 
-FILE = "completeness.json"
 DROPS = {
     "dropped_kernel": "the kernel dropped {:,} frames, tcpdump's buffer was full",
     "dropped_interface": "the capture interface dropped {:,} frames",
     "softnet_dropped": "the capturing machine's backlog dropped {:,} frames",
     "left_behind": "tcpdump left {:,} received frames behind when it was stopped",
 }
-Document = dict[str, Any]
 
 
 def write(directory: Path) -> None:
     """Judge the capture of a trial, if it has one, and write completeness.json."""
-    if (directory / "capture.json").exists():
-        store.write_json(directory / FILE, _read_captures(directory))
+    if report := store.read(CaptureReport, directory):
+        store.write(directory, _read_captures(directory, report))
 
 
-def read(directory: Path) -> Document:
-    """The verdict on a trial's capture, judged now if it was never stored; empty without a capture."""
-    if not (directory / "capture.json").exists():
-        return {}
-    return store.read_json(directory / FILE) or _read_captures(directory)
+def read(directory: Path) -> Completeness | None:
+    """The verdict on a trial's capture, judged now if it was never stored; None without a capture."""
+    report = store.read(CaptureReport, directory)
+    if report is None:
+        return None
+    return store.read(Completeness, directory) or _read_captures(directory, report)
 
 
-def line(verdict: Mapping[str, Any]) -> str:
+def line(verdict: Completeness | None) -> str:
     """What was lost, in one line; empty if nothing was."""
-    if verdict.get("verdict") != "lost":
+    if verdict is None or verdict.verdict == "complete":
         return ""
-    return f"The capture is incomplete: {'; '.join(verdict['reasons'])}"
+    return f"The capture is incomplete: {'; '.join(verdict.reasons)}"
 
 
-def judge(report: Mapping[str, Any], streams: Mapping[str, Any], messages: int) -> Document:
-    """The verdict, from capture.json and from what ``lab.wire`` says of the streams' completeness."""
-    numbers = {key: report.get(key) for key in ("frames", "dropped_kernel", "dropped_interface")}
-    numbers |= {key: report.get(key) for key in ("softnet_dropped", "left_behind")}
-    numbers["received"] = _received(report)
-    numbers |= {"stream_seen": streams.get("stream_seen"), "lost_bytes": streams.get("lost_by_capture_bytes")}
-    numbers |= {"messages": messages, "decoded": streams.get("decoded")}
-    reasons = list(_reasons(report, numbers))
-    verdict = "lost" if reasons else "complete"
-    return {"schema": store.SCHEMA, "verdict": verdict, "reasons": reasons, **numbers}
+def judge(
+    report: CaptureReport, streams: Mapping[str, Any], messages: int, problems: Iterable[str] = ()
+) -> Completeness:
+    """The verdict, from capture.json, what ``lab.wire`` says of the streams, and the files' own problems."""
+    lost_bytes = streams.get("lost_by_capture_bytes")
+    reasons = (*_reasons(report, lost_bytes), *problems)
+    return Completeness(
+        verdict="lost" if reasons else "complete",
+        reasons=reasons,
+        frames=report.frames,
+        received=_received(report),
+        dropped_kernel=report.dropped_kernel,
+        dropped_interface=report.dropped_interface,
+        softnet_dropped=report.softnet_dropped,
+        left_behind=report.left_behind,
+        stream_seen=streams.get("stream_seen"),
+        lost_bytes=lost_bytes,
+        messages=messages,
+        decoded=streams.get("decoded"),
+    )
 
 
-def _read_captures(directory: Path) -> Document:
+def _read_captures(directory: Path, report: CaptureReport) -> Completeness:
     """The verdict from the files themselves; what is wrong with a file is a reason."""
-    report, files = store.read_json(directory / "capture.json"), sorted(directory.glob("capture*.pcap"))
+    files = sorted(directory.glob("capture*.pcap"))
     try:
         capture = wire.open_capture(files)
     except wire.WireError as error:
-        return _with(judge(report, {}, 0), [str(error)])
-    broken = [f"{Path(f.path).name}: {f.progress.problem}" for f in capture.files if f.progress.problem]
-    missing = [] if files else ["its files are missing"]
-    return _with(judge(report, completeness(capture), len(capture.messages)), broken + missing)
+        return judge(report, {}, 0, [str(error)])
+    problems = [f"{Path(f.path).name}: {f.progress.problem}" for f in capture.files if f.progress.problem]
+    problems += [] if files else ["its files are missing"]
+    return judge(report, wire.completeness(capture), len(capture.messages), problems)
 
 
-def _with(verdict: Document, reasons: list[str]) -> Document:
-    if not reasons:
-        return verdict
-    return verdict | {"verdict": "lost", "reasons": verdict["reasons"] + reasons}
+def _received(report: CaptureReport) -> int | None:
+    counts = [tier.received for tier in report.tiers if tier.received is not None]
+    return sum(counts) if report.tiers and len(counts) == len(report.tiers) else None
 
 
-def _received(report: Mapping[str, Any]) -> int | None:
-    counts = [tier.get("received") for tier in report.get("tiers", [])]
-    return None if None in counts or not counts else sum(counts)
-
-
-def _reasons(report: Mapping[str, Any], numbers: Mapping[str, Any]) -> Iterator[str]:
-    if numbers["frames"] is None:
+def _reasons(report: CaptureReport, lost_bytes: int | None) -> Iterator[str]:
+    if report.frames is None:
         yield "tcpdump did not say what it captured"
-    if report.get("expired"):
+    if report.expired:
         yield "tcpdump ended before the runs did"
-    yield from (words.format(numbers[key]) for key, words in DROPS.items() if numbers[key])
-    for counter, count in sorted(report.get("nic_statistics", {}).items()):
+    yield from (words.format(getattr(report, key)) for key, words in DROPS.items() if getattr(report, key))
+    for counter, count in sorted(report.nic_statistics.items()):
         if counter.startswith("rx_") and counter.endswith(("_dropped", "_errors")):
-            yield f"the capture interface counted {count:,} {counter}"
-    if numbers["lost_bytes"]:
-        yield f"{numbers['lost_bytes']:,} bytes were acknowledged but are not in the files"
+            yield f"the capture interface counted {count:,.0f} {counter}"
+    if lost_bytes:
+        yield f"{lost_bytes:,} bytes were acknowledged but are not in the files"

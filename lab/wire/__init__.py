@@ -1,4 +1,4 @@
-"""From a capture file to what Dask said: pcap -> tcp -> comm -> ops. Knows nothing of labs.
+"""From a capture file to what Dask said: file -> net -> dask -> tables. Knows nothing of labs.
 
 from lab import wire
 capture = wire.open_capture("capture.pcap")
@@ -6,16 +6,18 @@ print(wire.summarise(capture))
 tasks = wire.to_pandas(capture.table("tasks"))
 """
 
-from lab.wire.capture import Capture, open_capture
+from lab.wire.capture import Capture
 from lab.wire.errors import WireError
-from lab.wire.export import rows, to_pandas, write_parquet
+from lab.wire.opening import open_capture
 from lab.wire.schema import TABLES
-from lab.wire.summary import summarise
+from lab.wire.tables.export import rows, to_pandas, write_parquet
+from lab.wire.tables.summary import completeness, summarise
 
 __all__ = [
     "TABLES",
     "Capture",
     "WireError",
+    "completeness",
     "open_capture",
     "rows",
     "summarise",

@@ -11,20 +11,22 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
-from lab.wire import pcap
-from lab.wire.capture import read_blocks, streams_of
-from lab.wire.comm import EVERYTHING, Framed, walk
-from lab.wire.connections import Connections
+from lab.wire.dask.comm import EVERYTHING, Framed, walk
+from lab.wire.dask.dialogues import Forms, streams_of
+from lab.wire.dask.framing import Generation, recognise
 from lab.wire.errors import WireError
-from lab.wire.framing import Generation, recognise
-from lab.wire.link import ACK, SYN, Segments, Tally, concatenate, segments
-from lab.wire.source import Memory, map_file
-from lab.wire.stream import Stream, arrival
-from lab.wire.tcp import reassemble
+from lab.wire.file import pcap
+from lab.wire.file.memory import Memory
+from lab.wire.file.reading import read_blocks
+from lab.wire.file.records import Progress
+from lab.wire.file.source import map_file
+from lab.wire.net.connections import Connections
+from lab.wire.net.headers import segments
+from lab.wire.net.segments import ACK, SYN, Segments, Tally, concatenate
+from lab.wire.net.stream import Stream, arrival
+from lab.wire.net.tcp import reassemble
 
-Forms = npt.NDArray[np.int8]
 PATIENCE_NS = 2_000_000_000
 FIRST_MESSAGE = 4096  # a stream of this size that does not begin with Dask is not Dask
 ROOM = 1 << 50  # address space for a file to grow into
@@ -32,7 +34,7 @@ ROOM = 1 << 50  # address space for a file to grow into
 
 @dataclass(frozen=True)
 class Said:
-    """One message: when it began, its flow, size in bytes, kind (``lab.wire.content.Kind``) and ops."""
+    """One message: when it began, its flow, size in bytes, kind (``lab.wire.dask.content.Kind``) and ops."""
 
     time_ns: int
     flow: int
@@ -56,7 +58,7 @@ class Follower:
         self.path = path
         self.tally = Tally()
         self.connections = Connections()
-        self._progress = pcap.Progress()
+        self._progress = Progress()
         self._memory = Memory()
         self._base = self._memory.add(memoryview(b""), ROOM)
         self._carried = concatenate([])

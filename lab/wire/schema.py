@@ -1,7 +1,7 @@
 """The tables that can be made from a capture: their columns, units and meaning. README.md shows the same.
 
 Times named ``*_ns`` are nanoseconds since 1970 on the capturing machine's clock; ``*_s`` in ``tasks`` are
-the workers' own clocks, in seconds since 1970. Nodes are named as in ``lab.wire.nodes``. What a capture
+the workers' own clocks, in seconds since 1970. Nodes are named as in ``lab.wire.dask.nodes``. What a capture
 does not show is None (NaN).
 """
 

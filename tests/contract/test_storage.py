@@ -7,7 +7,9 @@ import http.server
 import os
 import subprocess
 import threading
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -162,3 +164,25 @@ def test_a_full_disk_is_said_and_nothing_stays(full: Endpoint, image: Path) -> N
     filler.unlink()
     full.create(100, scsi0="local:1")
     full.remove(100)
+
+
+def test_a_task_ends_on_a_disk_without_a_byte_left(full: Endpoint) -> None:
+    assert full.state is not None
+    full.create(100)
+    full.done(full.vm(100).status.start.post())
+    begun = full.vm(100).status.shutdown.post(timeout=2)  # nobody hears: it fails after the disk is full
+    with (full.state / "filler").open("wb", buffering=0) as stream, suppress(OSError):
+        while True:
+            stream.write(b"\1" * 2**16)
+    deadline = time.monotonic() + 15
+    status = full.api().nodes(full.node).tasks(begun).status
+    while (found := status.get())["status"] == "running":
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    assert found["exitstatus"] == "VM quit/powerdown failed - got timeout"
+    assert "No space left on device" in refused(full.vm(100).config.put, onboot=1).content
+    assert "No space left on device" in full.failed(full.vm(100).config.post(onboot=1))
+    full.wait(full.vm(100).status.stop.post())
+    assert full.vm(100).status.current.get()["status"] == "stopped"
+    (full.state / "filler").unlink()
+    full.done(full.vm(100).delete())

@@ -24,8 +24,9 @@ _PATH = re.compile(
 
 
 def normalise_path(path: str) -> str:
-    """``/vms//100/`` -> ``/vms/100``."""
-    return "/" + "/".join(filter(None, path.split("/")))
+    """``/vms//100/`` -> ``/vms/100``; nothing for what can be no path, on which nobody has any rights."""
+    clean = "/" + "/".join(filter(None, path.split("/")))
+    return clean if re.fullmatch(r"[A-Za-z0-9._/-]+", clean) else ""
 
 
 def known_path(path: str) -> str | None:

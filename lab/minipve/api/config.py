@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from lab.minipve.api import VM, route
-from lab.minipve.config import changes, options
+from lab.minipve.config import drives
 from lab.minipve.config.formats import split_list
 from lab.minipve.errors import ApiError
-from lab.minipve.image import drives
-from lab.minipve.machine import machines, seed
+from lab.minipve.machine import seed
 from lab.minipve.node import Call
 from lab.minipve.tasks import Task
+from lab.minipve.vm import changes, machines, options
 
 _CONTROL = {
     "delete",
@@ -97,7 +97,7 @@ def _prepare(call: Call) -> None:
         text = f"Cannot use '-{name}' and '-delete {name}' at the same time"
         raise ApiError("Parameter verification failed.", 400, {"delete": text})
     options.check(call.permit, call.vmid, None, [*given, *named[0], *named[1]])
-    options.check_values(call.permit, call.vmid, None, _wanted(call))
+    options.check_values(call.permit, call.vmid, None, _wanted(call), verb="modify")
     for name in named[0]:
         if drives.is_slot(name) or name.startswith("unused"):
             call.permit.need(f"/vms/{call.vmid}", ["VM.Config.Disk", "VM.Config.CDROM"], any_of=True)
@@ -128,7 +128,8 @@ def _change(call: Call, task: Task) -> None:
 
 def _apply(call: Call, vmid: int, config: Any) -> dict[str, str]:
     if machines.running_pid(call.node, vmid):
-        return changes.apply_running(call.node, vmid, config)
+        named = split_list(call.get("delete", "")) + split_list(call.get("revert", ""))
+        return changes.apply_running(call.node, vmid, config, {*call.options, *named})
     changes.apply_stopped(call.node, vmid, config)
     return {}
 

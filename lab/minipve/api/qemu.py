@@ -6,14 +6,13 @@ import re
 from typing import Any
 
 from lab.minipve.api import VM, route
-from lab.minipve.config import options, schema, summary
+from lab.minipve.config import drives, nics
 from lab.minipve.config.store import VmConfig
-from lab.minipve.config.validate import parse
 from lab.minipve.errors import ApiError, denied, parameter_error
-from lab.minipve.image import drives, storage
-from lab.minipve.machine import guests, machines
+from lab.minipve.image import storage
 from lab.minipve.node import Call
 from lab.minipve.tasks import Task
+from lab.minipve.vm import lifecycle, machines, options, summary
 
 _NOT_OPTIONS = {
     "archive",
@@ -44,9 +43,9 @@ def directory(call: Call) -> list[dict[str, str]]:
 
 
 def check_pool(call: Call, pool: str | None) -> None:
-    """500 when the named pool does not exist."""
+    """403, as a node has it, when the named pool does not exist."""
     if pool is not None and pool not in call.node.access.data["pools"]:
-        raise ApiError(f"pool '{pool}' does not exist")
+        raise denied(f"pool '{pool}' does not exist")
 
 
 @route("POST", "/nodes/{node}/qemu")
@@ -74,9 +73,9 @@ def create(call: Call) -> str:
         raise ApiError(f"unable to create VM {vmid} - {refused.message}") from None
 
     def work(task: Task) -> None:
-        guests.create(call.node, call.permit, task, vmid, wanted, pool)
+        lifecycle.create(call.node, call.permit, task, vmid, wanted, pool)
         if call.get("start"):
-            guests.start(call.node, task, vmid)
+            lifecycle.start(call.node, task, vmid)
 
     return call.start("qmcreate", vmid, work)
 
@@ -94,7 +93,7 @@ def destroy(call: Call) -> str:
     unreferenced = bool(call.get("destroy-unreferenced-disks"))
 
     def work(task: Task) -> None:
-        guests.destroy(call.node, task, vmid, bool(call.get("skiplock")), unreferenced)
+        lifecycle.destroy(call.node, task, vmid, bool(call.get("skiplock")), unreferenced)
 
     return call.start("qmdestroy", vmid, work)
 
@@ -108,7 +107,9 @@ def template(call: Call) -> str:
         raise ApiError("you can't convert a template to a template")
     if machines.running_pid(call.node, call.vmid):
         raise ApiError("you can't convert a VM to template if VM is running")
-    return call.start("qmtemplate", call.vmid, lambda task: guests.make_template(call.node, task, call.vmid))
+    return call.start(
+        "qmtemplate", call.vmid, lambda task: lifecycle.make_template(call.node, task, call.vmid)
+    )
 
 
 @route("PUT", f"{VM}/resize")
@@ -118,7 +119,7 @@ def resize(call: Call) -> str:
     call.node.vms.load(call.vmid)
     slot, size, digest = call["disk"], call["size"], call.get("digest")
     return call.start(
-        "resize", call.vmid, lambda task: guests.resize(call.node, task, call.vmid, slot, size, digest)
+        "resize", call.vmid, lambda task: lifecycle.resize(call.node, task, call.vmid, slot, size, digest)
     )
 
 
@@ -136,8 +137,8 @@ def clone(call: Call) -> str:
         text = "config file already exists" if exists else refused.message
         raise ApiError(f"unable to create VM {call['newid']}: {text}") from None
     named = {key: call.get(key) for key in _CLONE_KINDS}
-    wanted = guests.Clone(call.vmid, call["newid"], full, **named)
-    return call.start("qmclone", call.vmid, lambda task: guests.clone(call.node, task, wanted))
+    wanted = lifecycle.Clone(call.vmid, call["newid"], full, **named)
+    return call.start("qmclone", call.vmid, lambda task: lifecycle.clone(call.node, task, wanted))
 
 
 def _check_clone(call: Call, source: VmConfig, full: bool) -> None:
@@ -154,7 +155,7 @@ def _check_clone(call: Call, source: VmConfig, full: bool) -> None:
         raise ApiError(f"format '{call['format']}' is not supported here, use qcow2")
     for key, value in source.options.items():
         if re.fullmatch(r"net\d+", key):
-            options.check_bridge(call.permit, parse(schema.option_format("net0"), value))
+            options.check_bridge(call.permit, nics.parse(value))
     if any(":" in drive["file"] for _, drive in drives.of(source.options)):
         target = call.get("storage", storage.NAME)
         storage.known(target)

@@ -11,12 +11,12 @@ from typing import Any, BinaryIO
 from urllib.error import URLError
 
 from lab.minipve.api import route
-from lab.minipve.config import summary
 from lab.minipve.config.validate import MISSING
 from lab.minipve.errors import ApiError, parameter_error
 from lab.minipve.image import disks, storage
 from lab.minipve.node import Call
 from lab.minipve.tasks import Task
+from lab.minipve.vm import summary
 
 _BLOCK_BYTES = 2**20
 

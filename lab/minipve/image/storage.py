@@ -11,6 +11,7 @@ import itertools
 import re
 import shutil
 import struct
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -148,8 +149,9 @@ class Storage:
             raise ApiError(f"base volume '{parse(volid).volid}' is still in use by linked cloned")
         file = self.path(volid)
         file.unlink(missing_ok=True)
-        if file.parent.parent == self.root / "images" and not any(file.parent.iterdir()):
-            file.parent.rmdir()
+        if file.parent.parent == self.root / "images":
+            with suppress(OSError):  # others of its VM are still there, or somebody was quicker
+                file.parent.rmdir()
 
     def of_vm(self, vmid: int) -> list[str]:
         """All images that belong to a VM, half-made ones too (linked clones without their base's name)."""

@@ -11,14 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from lab.minipve.image import drives
+from lab.minipve.config import drives, nics, values
+from lab.minipve.config.nics import Nic
+from lab.minipve.config.values import Config
 from lab.minipve.image.disks import Boot
 from lab.minipve.machine.accel import Accel
-from lab.minipve.network import nics
-from lab.minipve.network.nics import Nic
 from lab.minipve.paths import Paths
-
-Config = Mapping[str, object]
 
 # x86-64-v2 is what NumPy's wheels need; QEMU 7.2 does not know Proxmox VE's names for it.
 V2 = "qemu64,+ssse3,+sse4.1,+sse4.2,+popcnt"
@@ -35,16 +33,16 @@ def machine_words(vmid: int, config: Config, paths: Paths, accel: Accel) -> Iter
     yield from ("-pidfile", str(paths.runtime(vmid, "pid")), "-daemonize", "-nodefaults")
     if smbios := config.get("smbios1"):
         yield from ("-smbios", f"type=1,{smbios}")
-    yield from ("-smp", _smp(config), "-m", memory_mib(config))
+    yield from ("-smp", _smp(config), "-m", str(values.memory_mib(config)))
     yield from ("-machine", "type=pc", "-accel", _accel(accel), "-cpu", cpu_model(config, accel))
     yield from ("-vga", "none", "-display", "none", "-boot", "strict=on")
     yield from _fixed_devices(vmid, config, paths)
 
 
 def _fixed_devices(vmid: int, config: Config, paths: Paths) -> Iterator[str]:
-    if str(config.get("balloon", "")) != "0":
+    if config.get("balloon") != "0":
         yield from ("-device", "virtio-balloon-pci,id=balloon0,bus=pci.0,addr=0x3")
-    if agent_enabled(config):
+    if values.agent_enabled(config):
         qga = paths.runtime(vmid, "qga")
         yield from ("-chardev", f"socket,path={qga},server=on,wait=off,id=qga0")
         yield from ("-device", "virtio-serial,id=qga0,bus=pci.0,addr=0x8")
@@ -57,13 +55,8 @@ def _fixed_devices(vmid: int, config: Config, paths: Paths) -> Iterator[str]:
 
 
 def _smp(config: Config) -> str:
-    sockets, cores = (int(str(config.get(key, 1))) for key in ("sockets", "cores"))
+    sockets, cores = values.sockets_and_cores(config)
     return f"{sockets * cores},sockets={sockets},cores={cores},maxcpus={sockets * cores}"
-
-
-def memory_mib(config: Config) -> str:
-    """``memory``, which newer versions write as ``current=N``; 512 by default."""
-    return str(config.get("memory", 512)).removeprefix("current=")
 
 
 def _accel(accel: Accel) -> str:
@@ -72,17 +65,12 @@ def _accel(accel: Accel) -> str:
 
 def cpu_model(config: Config, accel: Accel) -> str:
     """QEMU's name for the config's ``cpu``: emulation cannot pass the host's own processor through."""
-    given = str(config.get("cpu") or "").split(",")[0].removeprefix("cputype=")
+    given = values.cpu_type(config)
     if accel.name == "kvm":
         return {**NAMED_MODELS, "x86-64-v2-AES": f"{V2},+aes", "": "kvm64", "kvm64": "kvm64"}.get(
             given, given
         )
     return {**NAMED_MODELS, "": "qemu64", "host": "max"}.get(given, given)
-
-
-def agent_enabled(config: Config) -> bool:
-    """Whether ``agent`` is on: ``1`` or ``enabled=1``, other settings may follow."""
-    return str(config.get("agent", "0")).split(",")[0].removeprefix("enabled=") in ("1", "on", "yes", "true")
 
 
 def boot_words(boot: Boot | None, tsc_khz: int | None) -> list[str]:
@@ -95,10 +83,9 @@ def boot_words(boot: Boot | None, tsc_khz: int | None) -> list[str]:
 
 def drive_words(config: Config, locate: Callable[[str, drives.Drive], Path | None]) -> Iterator[str]:
     """All drives; ``locate(slot, drive)`` gives a drive's file, None for an empty CD-ROM drive."""
-    options = {key: str(value) for key, value in config.items()}
-    found = list(drives.of(options))
+    found = list(drives.of(config))
     if any(slot.startswith("scsi") for slot, _ in found):
-        model = "virtio-scsi-pci" if str(config.get("scsihw", "lsi")).startswith("virtio") else "lsi"
+        model = "virtio-scsi-pci" if config.get("scsihw", "lsi").startswith("virtio") else "lsi"
         yield from ("-device", f"{model},id=scsihw0,bus=pci.0,addr=0x5")
     if any(slot.startswith("sata") for slot, _ in found):
         yield from ("-device", "ahci,id=ahci0,bus=pci.0,addr=0x7")
@@ -111,7 +98,7 @@ def drive_words(config: Config, locate: Callable[[str, drives.Drive], Path | Non
 
 def boot_order(config: Config) -> list[str]:
     """The devices to boot from (``boot: order=scsi0;net0``), first to last."""
-    return str(config.get("boot", "")).removeprefix("order=").split(";")
+    return config.get("boot", "").removeprefix("order=").split(";")
 
 
 def _backend(slot: str, drive: drives.Drive, file: Path | None) -> str:
@@ -161,7 +148,7 @@ def _joined(first: str, options: Mapping[str, str]) -> str:
 def netdev_options(vmid: int, index: int, nic: Nic, config: Config, vhost: bool) -> dict[str, str]:
     """The host side of a NIC: a tap, or QEMU's own NAT when it has no bridge."""
     if nic.bridge is None:
-        return {"type": "user", "id": f"net{index}", "hostname": str(config.get("name", "vm"))}
+        return {"type": "user", "id": f"net{index}", "hostname": config.get("name", "vm")}
     tap = {"type": "tap", "id": f"net{index}", "ifname": nics.tap_name(vmid, index)}
     tap |= {"script": "no", "downscript": "no"}
     if nic.model == "virtio":

@@ -11,16 +11,16 @@ import hashlib
 import ipaddress
 import re
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import unquote
 
 from lab.minipve import process
-from lab.minipve.network import nics
+from lab.minipve.config import nics
+from lab.minipve.config.values import Config
 from lab.minipve.paths import Paths
 from lab.minipve.process import MachineError
 
-Config = Mapping[str, object]
 DEFAULT_USER = "root"
 
 
@@ -65,14 +65,14 @@ def user_data(vmid: int, config: Config) -> str:
     lines += ["chpasswd:", "  expire: False"]
     if config.get("ciuser") != "root":
         lines += ["users:", "  - default"]
-    if str(config.get("ciupgrade", 1)) == "1":
+    if config.get("ciupgrade", "1") == "1":
         lines.append("package_upgrade: true")
     return "\n".join(["#cloud-config", *lines, ""])
 
 
 def _name(vmid: int, config: Config) -> str:
     """The machine's full name: its own, completed by the search domain when it has no dot."""
-    name, domain = str(config.get("name") or f"VM{vmid}"), config.get("searchdomain")
+    name, domain = config.get("name", f"VM{vmid}"), config.get("searchdomain")
     return f"{name}.{domain}" if domain and "." not in name else name
 
 
@@ -90,7 +90,7 @@ def _user_lines(config: Config) -> Iterator[str]:
 
 def ssh_keys(config: Config) -> list[str]:
     """The public keys of ``sshkeys``, which is percent-encoded, one key a line (pure)."""
-    lines = unquote(str(config.get("sshkeys") or "")).splitlines()
+    lines = unquote(config.get("sshkeys", "")).splitlines()
     return [line.strip() for line in lines if line.strip() and not line.startswith("#")]
 
 
@@ -104,7 +104,7 @@ def network_config(config: Config) -> str:
                 f"      name: eth{index}",
                 f"      mac_address: '{nic.mac.lower()}'",
                 "      subnets:",
-                *(f"      {line}" for line in _subnets(str(addressing))),
+                *(f"      {line}" for line in _subnets(addressing)),
             ]
     lines += _name_servers(config)
     return "\n".join([*lines, ""])
@@ -154,8 +154,8 @@ def _name_servers(config: Config) -> list[str]:
     return lines
 
 
-def _words(value: object) -> list[str]:
-    return re.split(r"[ ,;]+", str(value).strip()) if value else []
+def _words(value: str | None) -> list[str]:
+    return re.split(r"[ ,;]+", value.strip()) if value else []
 
 
 def meta_data(user: str, network: str) -> str:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
-from lab.minipve.network import net, nics, rate
-from lab.minipve.network.nics import Nic
+from lab.minipve.config import nics
+from lab.minipve.config.nics import Nic
+from lab.minipve.network import net, rate
 from lab.minipve.process import MachineError
 
 Log = Callable[[str], None]

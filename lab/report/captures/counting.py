@@ -16,7 +16,7 @@ from typing import Any
 from lab.report.captures import wire_figures
 from lab.report.captures.heard import Grid, Heard, Recording, group
 from lab.results.measures import number
-from lab.wire.study import NAMES, OTHERS, Names, find_names, packets_by_first_op
+from lab.wire.tables.study import NAMES, OTHERS, Names, find_names, packets_by_first_op
 
 CUT_BYTES = 1448  # TCP payload of a full Ethernet frame, with timestamps
 JOINED_BYTES = 45 * CUT_BYTES  # the most that offload joins to one super-packet

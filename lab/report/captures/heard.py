@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -12,6 +11,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from lab import wire
+from lab.model.files import CaptureReport, Timings
 from lab.results import store
 
 Rows = list[dict[str, Any]]
@@ -75,10 +75,11 @@ def open_recording(directory: Path) -> Recording | None:
     files = sorted(directory.glob("capture*.pcap"))
     if not files:
         return None
-    timings = store.read_json(directory / "capture.json").get("timings", {})
-    runs = [(run["start"], run["stop"]) for run in timings.get("samples", [])]
+    report = store.read(CaptureReport, directory)
+    timings = report.timings if report else None
+    runs = [(run.start, run.stop) for run in timings.samples] if timings else []
     capture = wire.open_capture(files, names=_names(timings))
-    return Recording(capture, runs, timings.get("workload") == "idle")
+    return Recording(capture, runs, timings is not None and timings.workload == "idle")
 
 
 def group(node: str) -> str:
@@ -87,7 +88,7 @@ def group(node: str) -> str:
     return "workers" if name == "worker" else name
 
 
-def _names(timings: Mapping[str, Any]) -> dict[str, str]:
+def _names(timings: Timings | None) -> dict[str, str]:
     """Addresses and names of the workers, as the workload saw them."""
-    workers = timings.get("cluster", {}).get("addresses", {})
+    workers = timings.cluster.addresses if timings else {}
     return {address.removeprefix("tcp://").rpartition(":")[0]: name for name, address in workers.items()}

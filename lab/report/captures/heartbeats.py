@@ -13,8 +13,7 @@ from lab.report import figures
 from lab.report.captures import wire_figures
 from lab.report.captures.heard import Grid, Heard, Recording, Rows, group
 from lab.results.measures import number
-from lab.wire.dialogues import dialogue_rows
-from lab.wire.draw import Packet, flat, packets, said, shortened
+from lab.wire.tables.exchange import Packet, dialogue_rows, flat, packets, said, shortened
 
 OP = "heartbeat_worker"
 OPS_SHOWN = 10

@@ -17,7 +17,7 @@ from matplotlib.ticker import MaxNLocator
 
 from lab.report.figures import MORE, OURS, STUDY, STYLE, legend
 from lab.results.measures import number
-from lab.wire.draw import Packet
+from lab.wire.tables.exchange import Packet
 
 WIDTH = 7.2
 THEIR_METHOD = "#c2571a"

@@ -25,7 +25,7 @@ import sys
 import time
 from pathlib import Path
 
-from dasklab_host import (
+from dasklab_common import (
     HostError,
     addresses,
     capture_link,
@@ -121,7 +121,7 @@ def observe():
     if link is None:
         raise HostError("this host has no capture interface")
     if "UP" not in link["flags"]:
-        raise HostError(f"the capture interface {link['ifname']} is down: run dasklab_host.py apply")
+        raise HostError(f"the capture interface {link['ifname']} is down: run `dasklab up --only configure`")
     return {"time": time.time(), "softnet_dropped": softnet_dropped(), **interface(link)}
 
 
@@ -205,7 +205,6 @@ def report(state, after, promiscuity, expired):
         parts.append({**tier, **numbers, "left_behind": left_behind(numbers), "bytes": size})
     nic = {key: after["statistics"][key] - value for key, value in before["statistics"].items()}
     return {
-        "schema": 1,
         "interface": before["name"],
         "driver": before["driver"],
         "promiscuity": promiscuity,
@@ -224,10 +223,9 @@ def report(state, after, promiscuity, expired):
 def show():
     """Return what is being captured."""
     if not STATE.exists():
-        return {"schema": 1, "running": []}
+        return {"running": []}
     state = json.loads(STATE.read_text())
     return {
-        "schema": 1,
         "running": [tier["name"] for tier in state["tiers"] if active(tier)],
         "promiscuity": observe()["promiscuity"],
         **state,

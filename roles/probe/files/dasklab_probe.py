@@ -2,7 +2,7 @@
 """Measure what this host's lab link delivers towards others.
 
     dasklab_probe.py serve TTL_S                                  answer iperf3 for so long
-    dasklab_probe.py rtt '{"to": ["worker-2"], "pings": 30}'
+    dasklab_probe.py rtt '{"to": ["worker-2"], "pings": 30, "interval_s": 0.2}'
     dasklab_probe.py throughput '{"to": ["worker-2"], "runs": 1, "seconds": 3, "udp": false}'
 
 Others are named as in ``/etc/dasklab/host.json``; their lab addresses are used. A probe that fails, as over a
@@ -16,9 +16,8 @@ import re
 import subprocess
 import sys
 
-from dasklab_host import HostError, config, main, run
+from dasklab_common import HostError, config, main, run
 
-INTERVAL_S = 0.2
 ANSWER_S = 5  # how long a ping's answer is waited for
 PATIENCE_S = 60  # for iperf3 beyond its run: connections over lossy links take their time
 UDP_BYTES = 1400  # payload that fits a frame on any link
@@ -37,7 +36,7 @@ def rtt(source, asked, hosts):
     """Ping each of the others; samples are in ms, lost pings are missing in them."""
     found = []
     for name in asked["to"]:
-        count = ["-n", "-c", str(asked["pings"]), "-i", str(INTERVAL_S), "-W", str(ANSWER_S)]
+        count = ["-n", "-c", str(asked["pings"]), "-i", str(asked["interval_s"]), "-W", str(ANSWER_S)]
         done = subprocess.run(["ping", *count, hosts[name]], capture_output=True, text=True, check=False)
         samples = pinged(done.stdout)
         found.append({"src": source, "dst": name, "sent": asked["pings"], "samples_ms": samples})
@@ -45,8 +44,8 @@ def rtt(source, asked, hosts):
 
 
 def pinged(text):
-    """Return the round-trip times, in ms, of ping's output (pure)."""
-    return [float(value) for value in re.findall(r"time=([\d.]+) ms", text)]
+    """Return the round-trip times, in ms, of ping's output (pure); an answer that came twice counts once."""
+    return [float(value) for value in re.findall(r"time=([\d.]+) ms(?! \(DUP!\))", text)]
 
 
 def throughput(source, asked, hosts):

@@ -9,34 +9,26 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import FakeLab
+from conftest import SETUP, FakeLab, Json, capture_report
 
 from lab.commands import baseline
-from lab.commands.experiments import execute
+from lab.commands.progress import execute
+from lab.model.files import CaptureReport, Completeness
 from lab.results import completeness, store
 from lab.running import driver
-from lab.running.trials import Trial
 
 GOLDEN = Path(__file__).parents[2] / "data" / "wire" / "g3-2026.8.0.pcap.gz"
 STREAMS = {"stream_seen": 1.0, "lost_by_capture_bytes": 0, "decoded": 1.0}
-TIERS = [{"received": 30}, {"received": 70}]
-REPORT: dict[str, Any] = {
-    "schema": 1,
-    "frames": 100,
-    "dropped_kernel": 0,
-    "dropped_interface": 0,
-    "softnet_dropped": 0,
-    "left_behind": 0,
-    "expired": False,
-    "nic_statistics": {"rx_packets": 103, "rx_bytes": 40000},
-    "tiers": TIERS,
-}
+
+
+def judge(streams: Json, **counted: Any) -> Completeness:
+    return completeness.judge(CaptureReport.model_validate(capture_report(**counted)), streams, 9)
 
 
 def test_a_capture_that_lost_nothing_is_complete() -> None:
-    verdict = completeness.judge(REPORT, STREAMS, 9)
-    assert (verdict["verdict"], verdict["reasons"], verdict["received"]) == ("complete", [], 100)
-    assert completeness.line(verdict) == completeness.line({}) == ""
+    found = judge(STREAMS)
+    assert (found.verdict, found.reasons, found.received) == ("complete", (), 100)
+    assert completeness.line(found) == completeness.line(None) == ""
 
 
 LOSSES = [
@@ -53,23 +45,24 @@ LOSSES = [
 
 @pytest.mark.parametrize(("report", "streams", "reason"), LOSSES)
 def test_each_loss_is_told(report: dict[str, Any], streams: dict[str, Any], reason: str) -> None:
-    verdict = completeness.judge(REPORT | report, STREAMS | streams, 9)
-    assert (verdict["verdict"], verdict["reasons"]) == ("lost", [reason])
-    assert completeness.line(verdict) == f"The capture is incomplete: {reason}"
+    found = judge(STREAMS | streams, **report)
+    assert (found.verdict, found.reasons) == ("lost", (reason,))
+    assert completeness.line(found) == f"The capture is incomplete: {reason}"
 
 
 def write(directory: Path, raw: bytes, **told: Any) -> Path:
     (directory / "capture.pcap").write_bytes(raw)
-    (directory / "capture.json").write_text(json.dumps(REPORT | told))
+    (directory / "capture.json").write_text(json.dumps(capture_report(**told)))
     return directory
 
 
 def test_it_is_judged_from_the_files_and_stored(tmp_path: Path) -> None:
     completeness.write(tmp_path)
-    assert completeness.read(tmp_path) == {} and not list(tmp_path.iterdir())
+    assert completeness.read(tmp_path) is None and not list(tmp_path.iterdir())
     whole = gzip.decompress(GOLDEN.read_bytes())
     fresh = completeness.read(write(tmp_path, whole))
-    assert (fresh["verdict"], fresh["messages"], fresh["stream_seen"]) == ("complete", 133, 1.0)
+    assert fresh is not None
+    assert (fresh.verdict, fresh.messages, fresh.stream_seen) == ("complete", 133, 1.0)
     completeness.write(tmp_path)
     (tmp_path / "capture.pcap").unlink()
     assert completeness.read(tmp_path) == fresh
@@ -77,24 +70,24 @@ def test_it_is_judged_from_the_files_and_stored(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("raw", [b"", gzip.decompress(GOLDEN.read_bytes())[:100_003]])
 def test_a_broken_file_is_a_loss(tmp_path: Path, raw: bytes) -> None:
-    verdict = completeness.read(write(tmp_path, raw))
-    assert verdict["verdict"] == "lost" and "capture.pcap: " in verdict["reasons"][-1]
+    found = completeness.read(write(tmp_path, raw))
+    assert found is not None and found.verdict == "lost" and "capture.pcap: " in found.reasons[-1]
 
 
 def test_run_and_baseline_say_it_loudly(
-    measured: Callable[..., driver.Run], capsys: pytest.CaptureFixture[str]
+    measured: Callable[..., driver.Ongoing], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The fake lab's captures have no files: nothing of what was said is there."""
 
-    def spoil(trial: Trial, files: dict[str, Any]) -> int:
-        files["capture.json"] = REPORT
+    def spoil(trial: Json, files: Json) -> int:
+        files["capture.json"] = capture_report()
         return 0
 
     run = measured(FakeLab(spoil=spoil))
     first = run.directory / run.trials[0].trial
-    assert store.read_json(first / completeness.FILE)["reasons"] == ["its files are missing"]
+    assert store.need(Completeness, first).reasons == ("its files are missing",)
     (first / "result.json").unlink()
-    execute(driver.resume(run.directory), FakeLab(spoil=spoil))
+    execute(driver.resume(run.directory, SETUP), FakeLab(spoil=spoil))
     assert "The capture is incomplete: its files are missing" in capsys.readouterr().err
     write(first, b"")
     baseline.show(run.directory)

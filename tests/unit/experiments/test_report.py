@@ -12,27 +12,26 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import FakeLab
+from conftest import SETUP, FakeLab, Json, capture_report
 
 from lab import report
 from lab.model import experiment
 from lab.report import sentences
 from lab.report.captures import counting, section
 from lab.report.captures.heard import open_recording
-from lab.results import store
+from lab.results import load
 from lab.results.measures import Interval, answer, number
 from lab.running import driver
-from lab.running.trials import Trial
 
 STUDY = json.loads(report.STUDY.read_text())
 
 
-def sloped(trial: Trial) -> float:
-    return 4.0 + 0.02 * float(trial.factors["delay_ms"])
+def sloped(trial: Json) -> float:
+    return 4.0 + 0.02 * float(trial["factors"]["delay_ms"])
 
 
-def answered(run: driver.Run) -> sentences.Answers:
-    frame = store.load(run.directory)
+def answered(run: driver.Ongoing) -> sentences.Answers:
+    frame = load(run.directory)
     found = answer(frame, "compute_s", ["delay_ms"])
     assert found is not None
     return {run.name: {"compute_s": found}}
@@ -55,14 +54,14 @@ def test_numbers_have_three_digits(value: float, text: str) -> None:
     assert number(value) == text
 
 
-def test_sentence_says_how_much_and_per_what(measured: Callable[..., driver.Run]) -> None:
+def test_sentence_says_how_much_and_per_what(measured: Callable[..., driver.Ongoing]) -> None:
     text = sentences.sentence(answered(measured(FakeLab(sloped)))["delay_scheduler"]["compute_s"])
     pattern = r"With 200 ms of delay the time to compute is (2\.0\d|1\.9\d) \(.*\) times the baseline's"
     assert re.match(pattern, text), text
     assert "each ms of delay adds 0.0" in text
 
 
-def test_no_difference_is_an_answer(measured: Callable[..., driver.Run]) -> None:
+def test_no_difference_is_an_answer(measured: Callable[..., driver.Ongoing]) -> None:
     text = sentences.sentence(answered(measured(FakeLab()))["delay_scheduler"]["compute_s"])
     assert text.startswith("No difference shown: no level changes the time to compute by more than the noise")
     assert sentences.sentence(None) == "No answer: there is no valid baseline."
@@ -77,7 +76,7 @@ def test_no_difference_is_an_answer(measured: Callable[..., driver.Run]) -> None
     ],
 )
 def test_verdict_on_a_finding(
-    measured: Callable[..., driver.Run], seconds: Callable[[Trial], float], state: str
+    measured: Callable[..., driver.Ongoing], seconds: Callable[[Json], float], state: str
 ) -> None:
     finding = next(f for f in STUDY["findings"] if f["id"] == "delay-scheduler")
     assert sentences.verdict(finding, answered(measured(FakeLab(seconds)))).state == state
@@ -127,9 +126,9 @@ class Links(HTMLParser):
             self.loaded += [value or "" for key, value in attrs if key in ("src", "href")]
 
 
-def test_page_is_self_contained(measured: Callable[..., driver.Run], tmp_path: Path) -> None:
-    def spoil(trial: Trial, files: dict) -> int:
-        return 2 if trial.cell == "delay_ms=50" and trial.block == 1 else 0
+def test_page_is_self_contained(measured: Callable[..., driver.Ongoing], tmp_path: Path) -> None:
+    def spoil(trial: Json, files: Json) -> int:
+        return 2 if trial["cell"] == "delay_ms=50" and trial["block"] == 1 else 0
 
     run = measured(FakeLab(sloped, spoil))
     page = report.write([run.directory], tmp_path / "report").read_text()
@@ -143,8 +142,8 @@ def test_page_is_self_contained(measured: Callable[..., driver.Run], tmp_path: P
     assert names == {"report.html", "report.md", *(f"{s}.{kind}" for s in stems for kind in ("svg", "png"))}
 
 
-def test_figure_shows_the_study_as_ratios(measured: Callable[..., driver.Run]) -> None:
-    frame = store.load(measured(FakeLab(sloped)).directory)
+def test_figure_shows_the_study_as_ratios(measured: Callable[..., driver.Ongoing]) -> None:
+    frame = load(measured(FakeLab(sloped)).directory)
     found = answer(frame, "compute_s", ["delay_ms"])
     assert found is not None
     axes = report.figures.draw(found, frame, STUDY["figures"]["fig14"]).axes[0]
@@ -156,9 +155,9 @@ def test_figure_shows_the_study_as_ratios(measured: Callable[..., driver.Run]) -
 
 @pytest.mark.parametrize("rest", [0.0, 0.02])
 def test_what_a_link_at_rest_has_none_of_is_told_without_ratios(
-    measured: Callable[..., driver.Run], rest: float
+    measured: Callable[..., driver.Ongoing], rest: float
 ) -> None:
-    frame = store.load(measured(FakeLab()).directory)
+    frame = load(measured(FakeLab()).directory)
     counted = frame[~frame.warmup].groupby("trial").head(1)
     counted = counted[counted.block == 1].assign(
         metric="resent_pct", value=lambda f: rest + f.delay_ms.astype(float)
@@ -180,9 +179,7 @@ CAPTURE = Path(__file__).parents[2] / "data" / "wire" / "g3-2026.8.0.pcap.gz"
 def record(directory: Path, workload: str = "array_study", frames: int = 300) -> Path:
     """Put a capture of a real cluster into a trial's directory."""
     (directory / "capture.pcap").write_bytes(gzip.decompress(CAPTURE.read_bytes()))
-    told = {"schema": 1, "frames": frames, "dropped_kernel": 0, "dropped_interface": 0, "left_behind": 0}
-    timings = {"workload": workload, "samples": []}
-    (directory / "capture.json").write_text(json.dumps(told | {"timings": timings}))
+    (directory / "capture.json").write_text(json.dumps(capture_report(workload, frames=frames)))
     return directory
 
 
@@ -246,7 +243,7 @@ def test_only_what_was_said_during_the_runs_is_idle(tmp_path: Path) -> None:
 
 def test_the_page_has_the_capture_and_warns_of_lost_frames(tmp_path: Path) -> None:
     name, content = experiment.load("idle_capture", quick=True)
-    run = driver.start(tmp_path, name, content, quick=True)
+    run = driver.start(tmp_path, name, content, SETUP, quick=True)
 
     class Capturing(FakeLab):
         def run_trial(self, directory: Path) -> int:
@@ -281,14 +278,14 @@ def test_levels_have_units(level: tuple[str, object], name: str) -> None:
 def test_two_factors_are_told_apart(tmp_path: Path) -> None:
     """Flooding costs twice as much, but only where the link is capped."""
 
-    def seconds(trial: Trial) -> float:
-        capped = 4.0 if trial.factors["rate_mbit"] else 2.0
-        return capped * (2 if capped == 4 and trial.factors["bridge"] == "flooding" else 1)
+    def seconds(trial: Json) -> float:
+        capped = 4.0 if trial["factors"]["rate_mbit"] else 2.0
+        return capped * (2 if capped == 4 and trial["factors"]["bridge"] == "flooding" else 1)
 
     name, content = experiment.load("bridge_rate", quick=True)
-    run = driver.start(tmp_path, name, content, quick=True)
+    run = driver.start(tmp_path, name, content, SETUP, quick=True)
     driver.execute(run, FakeLab(seconds), lambda trial, state: None)
-    found = answer(store.load(run.directory), "compute_s", ["rate_mbit", "bridge"])
+    found = answer(load(run.directory), "compute_s", ["rate_mbit", "bridge"])
     assert found is not None
     pattern = (
         r"flooding against learning: (1\.0\d|0\.9\d\d) \(.*\) times with no cap, "

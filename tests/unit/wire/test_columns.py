@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.wire.columns import Columns
+from lab.wire.arrays import Columns
 
 BATCHES = st.lists(st.tuples(st.lists(st.integers(0, 255)), st.floats(0, 1)))
 

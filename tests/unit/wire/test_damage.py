@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from lab.wire import Capture
-from lab.wire.content import Kind
+from lab.wire.dask.content import Kind
 from lab.wire.follow import Follower
 from tests.unit.wire.build import GOLDEN, Packet, golden_bytes, packets_of, pcap
 from tests.unit.wire.conftest import golden_capture

@@ -15,9 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lab.wire import Capture
-from lab.wire.content import Kind
-from lab.wire.frames import UndecodableError, unpack
-from lab.wire.framing import Generation, decompress, generation_of, lz4_block, recognise
+from lab.wire.dask.content import Kind
+from lab.wire.dask.framing import Generation, decompress, generation_of, recognise
+from lab.wire.dask.lz4 import lz4_block
+from lab.wire.dask.messagepack import UndecodableError, unpack
 from tests.unit.wire.build import ACK, HELLO, PSH, Talk, g1, g3
 
 STUDY = Path(__file__).parents[3] / "lab" / "study_2019.json"

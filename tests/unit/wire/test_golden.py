@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from lab.wire.content import Kind
+from lab.wire.dask.content import Kind
 from tests.unit.wire.build import GOLDEN
 from tests.unit.wire.conftest import golden_capture, golden_truth
 

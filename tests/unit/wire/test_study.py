@@ -10,7 +10,7 @@ import pytest
 
 from lab.wire import Capture
 from lab.wire.schema import Table
-from lab.wire.study import NAMES, find_names, packets_by_first_op
+from lab.wire.tables.study import NAMES, find_names, packets_by_first_op
 from tests.unit.wire.build import HELLO, Talk, g3
 from tests.unit.wire.conftest import golden_capture
 

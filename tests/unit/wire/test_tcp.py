@@ -9,14 +9,16 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lab.wire import lockstep
-from lab.wire import pcap as reader
-from lab.wire.connections import Connections, split_reused
-from lab.wire.link import Segments, Tally, concatenate, segments
-from lab.wire.pcap import Progress, blocks
-from lab.wire.source import Memory
-from lab.wire.stream import Stream
-from lab.wire.tcp import Pieces, reassemble
+from lab.wire.file import lockstep
+from lab.wire.file import pcap as reader
+from lab.wire.file.memory import Memory
+from lab.wire.file.pcap import blocks
+from lab.wire.file.records import Progress
+from lab.wire.net.connections import Connections, split_reused
+from lab.wire.net.headers import segments
+from lab.wire.net.segments import Segments, Tally, concatenate
+from lab.wire.net.stream import Stream
+from lab.wire.net.tcp import Pieces, reassemble
 from tests.unit.wire.build import ACK, PSH, Packet, Talk, pcap
 
 

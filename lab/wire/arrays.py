@@ -1,0 +1,57 @@
+"""The types of arrays, and arrays of one length that grow together: what is found batch by batch, put end
+to end.
+
+Each batch is copied while it is still in the processor's cache; keeping the batches to join them at the end
+would read and write all memory once more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+Flags = npt.NDArray[np.bool_]
+U8 = npt.NDArray[np.uint8]
+U16 = npt.NDArray[np.uint16]
+U32 = npt.NDArray[np.uint32]
+U64 = npt.NDArray[np.uint64]
+
+
+class Columns:
+    """Columns of given NumPy types; ``arrays`` are views that stay valid when more is added."""
+
+    def __init__(self, types: Iterable[str]) -> None:
+        self._columns: list[Array] = [np.empty(0, kind) for kind in types]
+        self._used = 0
+
+    def add(self, batch: Sequence[Array], share: float = 1.0) -> None:
+        """Append a batch, one array for each column. With it, ``share`` (0 to 1) of everything is there: room
+        is made for the rest.
+        """
+        begin, self._used = self._used, self._used + len(batch[0])
+        if self._used > len(self._columns[0]):
+            room = max(int(self._used / max(share, 0.001) * 1.1), 2 * begin)
+            self._columns = [_longer(column[:begin], room) for column in self._columns]
+        for column, values in zip(self._columns, batch, strict=True):
+            column[begin : self._used] = values
+
+    def arrays(self) -> list[Array]:
+        """All that was added."""
+        return [column[: self._used] for column in self._columns]
+
+
+def _longer(column: Array, room: int) -> Array:
+    longer = np.empty(room, column.dtype)
+    longer[: len(column)] = column
+    return longer
+
+
+def overlapping(view: memoryview, start: int, size: int) -> npt.NDArray[np.void]:
+    """The ``size`` bytes that begin at each byte of the file from ``start`` on, overlapping, not copied."""
+    return np.ndarray((len(view) - start - size + 1,), f"V{size}", view, start, (1,))

@@ -1,0 +1,1 @@
+"""From streams of bytes to what Dask said."""

@@ -1,0 +1,1 @@
+"""Capture files: bytes in, records of packets out."""

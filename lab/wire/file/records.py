@@ -1,0 +1,62 @@
+"""What every capture format gives: packets as arrays, and how far the reading of their file has come."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields
+
+import numpy as np
+import numpy.typing as npt
+
+from lab.wire.arrays import Ints
+from lab.wire.file.lockstep import Index
+
+Advise = Callable[
+    [int, int, bool], None
+]  # "bytes start to stop are read next; only a little here and there?"
+SPARSE = 16384  # mean record size from which reading only the headers beats reading everything
+MAX_PACKET = 1 << 24
+PEEK = 68  # bytes of each packet that are read along with the record's header: enough for TCP with timestamps
+AT_ONCE = 1 << 14  # packets given at a time: what is read of them stays in the processor's cache
+
+
+@dataclass(frozen=True)
+class Records:
+    """Some packets as arrays of one length. ``offset`` is where the data begins in the file.
+
+    ``captured`` and ``length`` are bytes in the file and on the wire; ``link`` is the pcap link type of
+    each packet; ``peek``, an ``(n, PEEK)`` array, what stands in the file from its first byte on.
+    """
+
+    time_ns: Ints
+    offset: Ints
+    captured: npt.NDArray[np.uint32]
+    length: npt.NDArray[np.uint32]
+    link: npt.NDArray[np.uint16]
+    peek: npt.NDArray[np.uint8]
+
+    def take(self, which: npt.NDArray[np.bool_]) -> Records:
+        """The packets where a mask is true."""
+        return Records(*(getattr(self, f.name)[which] for f in fields(self)))
+
+
+@dataclass
+class Progress:
+    """How far a file was read. ``problem`` says why reading stopped before the end, None if it did not."""
+
+    position: int = 0
+    problem: str | None = None
+    dropped: int | None = None  # packets that the capturing program said it lost (pcapng only)
+    secrets: bytes = b""  # TLS key log found in the file (pcapng only)
+    section: object = None  # pcapng's own state between calls
+
+
+def no_advice(start: int, stop: int, sparse: bool) -> None:
+    """For bytes that are in memory anyway."""
+
+
+def batches(found: Index) -> Iterator[tuple[Ints, int]]:
+    """Positions of a few records at a time, and where the record after them begins."""
+    for begin in range(0, len(found.position), AT_ONCE):
+        rest = found.position[begin + AT_ONCE :]
+        yield found.position[begin : begin + AT_ONCE], int(rest[0]) if len(rest) else found.end

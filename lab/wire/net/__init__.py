@@ -1,0 +1,1 @@
+"""From packets to streams of bytes, and how the network treated them."""

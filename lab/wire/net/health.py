@@ -1,0 +1,239 @@
+"""How the network treated each flow: losses, duplicates, round-trip times, windows, resets. Arrays in,
+arrays out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from lab.wire.arrays import Ints
+from lab.wire.net.segments import ACK, FIN, RST, SYN, Segments
+from lab.wire.net.tcp import BAND_BITS, Disorder, Pieces, by_flow
+from lab.wire.net.tcp_options import DSACK, STAMPED
+
+Floats = npt.NDArray[np.float64]
+SAME_PACKET = 4  # how far apart, in its flow, the copies of one packet may be captured
+COPY_WITHIN_NS = 100_000_000
+
+
+@dataclass(frozen=True)
+class RoundTrips:
+    """Per flow: smallest and 5th-percentile time from a segment to its echo, how many were measured, and
+    how.
+
+    Measured between the capture point and the receiver, including its delayed ACKs: hence no means or
+    medians.
+    """
+
+    minimum_ms: Floats
+    p5_ms: Floats
+    samples: Ints
+    stamped: npt.NDArray[np.bool_]
+
+
+def count(segments: Segments, which: npt.NDArray[np.bool_], flows: int) -> Ints:
+    """How many of some segments each flow has."""
+    return np.bincount(segments.flow[which], minlength=flows).astype(np.int64)
+
+
+def total(segments: Segments, values: npt.NDArray[np.uint32], flows: int) -> Ints:
+    """Sum of a column per flow."""
+    return np.bincount(segments.flow, values, minlength=flows).astype(np.int64)
+
+
+def copies(segments: Segments) -> npt.NDArray[np.bool_]:
+    """Packets captured more than once (flooding, several interfaces): all but the first.
+
+    A copy has the same sequence and ACK numbers, length, flags, timestamp and, for IPv4, the same
+    identification; a retransmission is a new packet with a new one.
+    """
+    order = by_flow(segments.flow)
+    result = np.zeros(len(segments), bool)
+    names = ("flow", "ip_id", "seq", "ack", "length", "flags", "tsval")
+    columns = [getattr(segments, name)[order] for name in names]
+    time_ns = segments.time_ns[order]
+    for distance in range(1, SAME_PACKET + 1):
+        same = columns[0][distance:] == columns[0][:-distance]
+        for column in columns[1:]:
+            if not same.any():
+                break
+            same &= column[distance:] == column[:-distance]
+        near = np.flatnonzero(same)
+        near = near[np.abs(time_ns[near + distance] - time_ns[near]) < COPY_WITHIN_NS]
+        # IPv6 and systems without IP identification: only the timestamp tells a copy from a retransmission
+        near = near[(columns[1][near] != 0) | (columns[5][near] & STAMPED != 0)]
+        result[order[near + distance]] = True
+    return result
+
+
+def resent(
+    segments: Segments, disorder: Disorder, copied: npt.NDArray[np.bool_], flows: int
+) -> tuple[Ints, Ints, Ints]:
+    """Per flow: retransmitted segments, their bytes, and segments that came late into a hole (reordering or
+    repair).
+    """
+    rows = disorder.resent[~copied[disorder.resent]]
+    number = np.bincount(segments.flow[rows], minlength=flows)
+    size = np.bincount(segments.flow[rows], segments.length[rows], minlength=flows)
+    late = np.bincount(segments.flow[disorder.late], minlength=flows)
+    return number.astype(np.int64), size.astype(np.int64), late.astype(np.int64)
+
+
+def spurious(segments: Segments, flows: int) -> Ints:
+    """Per flow: retransmissions that its receiver reported as needless (D-SACK, RFC 2883, sent in the other
+    direction).
+    """
+    rows = np.flatnonzero(segments.flags & DSACK)
+    return np.bincount(segments.flow[rows] ^ 1, minlength=flows).astype(np.int64)
+
+
+def zero_windows(segments: Segments, flows: int) -> Ints:
+    """Per flow: times its sender said that it cannot take more."""
+    return count(segments, (segments.window == 0) & (segments.flags & (RST | SYN | FIN) == 0), flows)
+
+
+def acked_but_unseen(segments: Segments, pieces: Pieces) -> dict[int, tuple[int, int, int]]:
+    """Flows with holes: flow -> (holes, missing bytes, of these acknowledged by the receiver: lost by the
+    capture).
+    """
+    result: dict[int, tuple[int, int, int]] = {}
+    acks = np.flatnonzero(segments.flags & (ACK | RST) == ACK)
+    acks = acks[by_flow(segments.flow[acks])]
+    owner = segments.flow[acks]
+    for index, flow in enumerate(pieces.flow.tolist()):
+        part = slice(int(pieces.begin[index]), int(pieces.begin[index + 1]))
+        start, end = pieces.start[part], pieces.start[part] + pieces.length[part]
+        before = np.concatenate([[0 if pieces.opened[index] else start[0]], end[:-1]])
+        hole = np.flatnonzero(start > before)
+        if len(hole):
+            mine = acks[slice(*np.searchsorted(owner, [flow ^ 1, (flow ^ 1) + 1]).tolist())]
+            top = _acknowledged(segments, mine, int(pieces.row[part][0]), int(start[0]))
+            lost = np.clip(np.minimum(start[hole], top) - before[hole], 0, None)
+            result[flow] = (len(hole), int((start - before)[hole].sum()), int(lost.sum()))
+    return result
+
+
+def _acknowledged(segments: Segments, rows: Ints, row: int, start: int) -> int:
+    """Highest stream position that ACKs in some rows reach; segment ``row`` begins at position ``start``."""
+    if not len(rows):
+        return 0
+    ack = segments.ack[rows]
+    steps = np.diff(ack, prepend=ack[:1]).view(np.int32).astype(np.int64)
+    first = int((ack[:1] - segments.seq[row : row + 1]).view(np.int32)[0]) + start
+    return first + int(np.cumsum(steps).max())
+
+
+def round_trips(segments: Segments, pieces: Pieces, disorder: Disorder, flows: int) -> RoundTrips:
+    """RTT from the capture point to each flow's receiver: by timestamps, else by sequence numbers (with
+    Karn's rule).
+    """
+    flow, sample_ns = _by_timestamps(segments)
+    stamped = np.bincount(flow, minlength=flows) > 0
+    if not stamped[pieces.flow].all():
+        more_flow, more_ns = _by_sequence(segments, pieces, disorder, stamped)
+        flow, sample_ns = np.concatenate([flow, more_flow]), np.concatenate([sample_ns, more_ns])
+    by = np.lexsort((sample_ns, flow))
+    flow, sample_ms = flow[by], sample_ns[by] / 1e6
+    samples = np.bincount(flow, minlength=flows).astype(np.int64)
+    begin = np.concatenate([[0], np.cumsum(samples)[:-1]])
+    minimum, p5 = np.full(flows, np.nan), np.full(flows, np.nan)
+    some = samples > 0
+    minimum[some] = sample_ms[begin[some]]
+    p5[some] = sample_ms[begin[some] + (samples[some] - 1) // 20]
+    return RoundTrips(minimum, p5, samples, stamped)
+
+
+def _by_timestamps(segments: Segments) -> tuple[Ints, Ints]:
+    """Time from the first segment with a timestamp value to the first that echoes it, per flow."""
+    rows = np.flatnonzero(segments.flags & STAMPED)
+    rows = rows[by_flow(segments.flow[rows])]
+    flow = segments.flow[rows].astype(np.int64)
+    carries = (segments.length[rows] > 0) | (segments.flags[rows] & (SYN | FIN) != 0)
+    sent, sent_ns = _first_of(flow[carries], segments.tsval[rows][carries], segments.time_ns[rows][carries])
+    echoes = (segments.tsecr[rows] != 0) & (segments.flags[rows] & ACK != 0)
+    echo, echo_ns = _first_of(flow[echoes] ^ 1, segments.tsecr[rows][echoes], segments.time_ns[rows][echoes])
+    _, here, there = np.intersect1d(sent, echo, assume_unique=True, return_indices=True)
+    trip = echo_ns[there] - sent_ns[here]
+    good = trip > 0
+    return sent[here][good] >> 32, trip[good]
+
+
+def _first_of(flow: Ints, stamp: npt.NDArray[np.uint32], time_ns: Ints) -> tuple[Ints, Ints]:
+    """First time of each (flow, timestamp), both in one number."""
+    code = flow << 32 | stamp
+    change = np.flatnonzero(np.diff(code, prepend=-1))
+    unique, first = np.unique(code[change], return_index=True)
+    return unique, time_ns[change][first]
+
+
+def _sent_twice(
+    segments: Segments, disorder: Disorder, flow: Ints, begin: Ints, end: Ints
+) -> npt.NDArray[np.bool_]:
+    """Karn's rule: which spans of streams had any of their bytes sent again, so that an ACK may be for
+    either.
+    """
+    if not len(disorder.resent):
+        return np.zeros(len(flow), bool)
+    band = segments.flow[disorder.resent].astype(np.int64) << BAND_BITS
+    again, reach = (
+        band + disorder.resent_start,
+        band + disorder.resent_start + segments.length[disorder.resent],
+    )
+    by = np.argsort(again, kind="stable")
+    again, reach = again[by], np.maximum.accumulate(reach[by])
+    before = np.searchsorted(again, (flow << BAND_BITS) + end) - 1
+    return (before >= 0) & (reach[np.maximum(before, 0)] > (flow << BAND_BITS) + begin)
+
+
+def _by_sequence(
+    segments: Segments, pieces: Pieces, disorder: Disorder, stamped: npt.NDArray[np.bool_]
+) -> tuple[Ints, Ints]:
+    """Time from a data segment to the ACK of its last byte, for segments of flows without timestamps sent
+    once.
+    """
+    flow = np.repeat(pieces.flow, np.diff(pieces.begin)).astype(np.int64)
+    plain = np.flatnonzero(~stamped[flow] & ~np.isin(pieces.row, disorder.late))
+    begin, end = pieces.start[plain], pieces.start[plain] + pieces.length[plain]
+    plain = plain[~_sent_twice(segments, disorder, flow[plain], begin, end)]
+    row = pieces.row[plain]
+    code = flow[plain] << 32 | (segments.seq[row] + segments.length[row])
+    acks = np.flatnonzero(segments.flags & (ACK | RST) == ACK)
+    ack_code = (segments.flow[acks] ^ 1).astype(np.int64) << 32 | segments.ack[acks]
+    unique, first = np.unique(ack_code, return_index=True)
+    own, mine = np.unique(code, return_index=True)
+    _, here, there = np.intersect1d(own, unique, assume_unique=True, return_indices=True)
+    trip = segments.time_ns[acks[first[there]]] - segments.time_ns[row[mine[here]]]
+    good = trip > 0
+    return own[here][good] >> 32, trip[good]
+
+
+def handshakes(segments: Segments) -> dict[int, tuple[int, float]]:
+    """Per connection: SYNs seen (attempts), and SYN -> SYN-ACK -> ACK in ms (NaN when one was not seen)."""
+    both = SYN | ACK
+    result: dict[int, tuple[int, float]] = {}
+    opening = _times(segments, segments.flags & both == SYN)
+    answer = _times(segments, segments.flags & both == both)
+    acks = np.flatnonzero(
+        (segments.flags & (both | RST) == ACK) & np.isin(segments.flow, [f ^ 1 for f in answer])
+    )
+    _, first = np.unique(segments.flow[acks], return_index=True)
+    closing = {int(segments.flow[i]): int(segments.time_ns[i]) for i in acks[first].tolist()}
+    for flow, times in opening.items():
+        back = answer.get(flow ^ 1)
+        end = closing.get(flow)
+        known = back is not None and end is not None and len(times) == 1 and len(back) == 1
+        result[flow // 2] = (
+            len(times),
+            (end - times[0]) / 1e6 if known and end is not None else float("nan"),
+        )
+    return result
+
+
+def _times(segments: Segments, which: npt.NDArray[np.bool_]) -> dict[int, list[int]]:
+    found: dict[int, list[int]] = {}
+    for row in np.flatnonzero(which).tolist():
+        found.setdefault(int(segments.flow[row]), []).append(int(segments.time_ns[row]))
+    return found

@@ -1,0 +1,73 @@
+"""TCP segments: what is kept of each packet."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field, fields
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from lab.wire.arrays import U16, U32, Array, Columns, Ints
+
+FIN, SYN, RST, PSH, ACK = 1, 2, 4, 8, 16
+
+
+@dataclass(frozen=True)
+class Segments:
+    """TCP segments as arrays of one length, in capture order.
+
+    ``flow``: one direction of a connection, see ``lab.wire.net.connections``; ``flags``: TCP's nine bits plus
+    STAMPED and DSACK; ``length``: payload bytes on the wire, of which ``captured`` lie at address
+    ``offset``; ``ip_bytes``: IP total length; ``frame_bytes``: the frame on the wire; ``ip_id``: IPv4
+    identification, 0 for IPv6.
+    """
+
+    time_ns: Ints
+    flow: npt.NDArray[np.int32]
+    seq: U32
+    ack: U32
+    flags: U16
+    window: U16
+    length: U32
+    captured: U32
+    offset: Ints
+    ip_bytes: U32
+    frame_bytes: U32
+    ip_id: U16
+    tsval: U32
+    tsecr: U32
+
+    def __len__(self) -> int:
+        return len(self.time_ns)
+
+    TYPES: ClassVar = ("i8", "i4", "u4", "u4", "u2", "u2", "u4", "u4", "i8", "u4", "u4", "u2", "u4", "u4")
+
+    def columns(self) -> list[npt.NDArray[Any]]:
+        """The arrays, in the order of the fields."""
+        return [getattr(self, f.name) for f in fields(self)]
+
+    def take(self, which: Array) -> Segments:
+        """The segments at some indices (or where a mask is true), in that order."""
+        return Segments(*(column[which] for column in self.columns()))
+
+
+def concatenate(parts: Iterable[Segments]) -> Segments:
+    """Several batches as one."""
+    columns = Columns(Segments.TYPES)
+    for part in parts:
+        columns.add(part.columns())
+    return Segments(*columns.arrays())
+
+
+@dataclass
+class Tally:
+    """What was in the capture besides whole TCP segments."""
+
+    packets: int = 0
+    bytes: int = 0
+    other: Counter[str] = field(default_factory=Counter)
+    first_ns: int = 1 << 62
+    last_ns: int = 0

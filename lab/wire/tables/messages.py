@@ -1,0 +1,99 @@
+"""Tables about what was said: messages, ops, and what each node says."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+
+import numpy as np
+
+from lab.wire.capture import Capture
+from lab.wire.dask.content import Kind
+from lab.wire.schema import Table, add_row, empty
+
+KINDS = [kind.name.lower() for kind in Kind]
+
+
+def message_ops(capture: Capture) -> list[str]:
+    """For each message what it is: its op, its batch's ops joined by +, or what it answers."""
+    messages = capture.messages
+    names: list[str] = [""] * len(messages)
+    for message, op in zip(messages.op_message.tolist(), messages.op_name, strict=True):
+        names[message] = f"{names[message]}+{op}" if names[message] else op
+    for index in np.flatnonzero(messages.kind != Kind.BATCH).tolist():
+        if names[index]:
+            continue
+        kind, answer = messages.kind[index], int(messages.answer[index])
+        if kind == Kind.HANDSHAKE:
+            names[index] = "handshake"
+        elif answer >= 0:
+            names[index] = f"reply to {names[answer]}"
+        elif kind == Kind.TEXT:
+            names[index] = "OK"
+    return names
+
+
+def messages(capture: Capture) -> Table:
+    """One row per Dask message."""
+    found = capture.messages
+    source, destination = capture.sources[found.flow], capture.sources[found.flow ^ 1]
+    ops = (
+        np.bincount(found.op_message, minlength=len(found))
+        if len(found.op_message)
+        else np.zeros(len(found), int)
+    )
+    return {
+        "time_ns": found.time_ns.tolist(),
+        "end_ns": found.end_ns.tolist(),
+        "source": source.tolist(),
+        "destination": destination.tolist(),
+        "connection": (found.flow // 2).tolist(),
+        "kind": [KINDS[k] for k in found.kind.tolist()],
+        "op": message_ops(capture),
+        "ops": ops.tolist(),
+        "bytes": found.size.tolist(),
+        "frames": found.frames.tolist(),
+        "body_bytes": found.body_size.tolist(),
+        "seen_bytes": found.seen.tolist(),
+        "answer": found.answer.tolist(),
+    }
+
+
+def ops(capture: Capture) -> Table:
+    """One row per op, those in batches included."""
+    found = capture.messages
+    flow = found.flow[found.op_message]
+    return {
+        "time_ns": found.time_ns[found.op_message].tolist(),
+        "source": capture.sources[flow].tolist(),
+        "destination": capture.sources[flow ^ 1].tolist(),
+        "op": list(found.op_name),
+        "key": [None if key is None else str(key) for key in found.op_key],
+        "message": found.op_message.tolist(),
+    }
+
+
+def composition(capture: Capture) -> Table:
+    """What each node says: ops by sender."""
+    found = capture.messages
+    names = message_ops(capture)
+    count: Counter[tuple[str, str]] = Counter()
+    held: Counter[tuple[str, str]] = Counter()
+    size: defaultdict[tuple[str, str], float] = defaultdict(float)
+    sender = capture.sources[found.flow].tolist()
+    per_message = np.bincount(found.op_message, minlength=len(found))
+    last: tuple[int, str] = (-1, "")
+    for message, op in sorted(zip(found.op_message.tolist(), found.op_name, strict=True)):
+        row = (sender[message], op)
+        count[row] += 1
+        held[row] += (message, op) != last
+        size[row] += int(found.size[message]) / int(per_message[message])
+        last = (message, op)
+    for index in np.flatnonzero(~np.isin(found.kind, (Kind.BATCH, Kind.REQUEST))).tolist():
+        row = (sender[index], names[index] or KINDS[found.kind[index]])
+        count[row] += 1
+        held[row] += 1
+        size[row] += int(found.size[index])
+    table = empty("composition")
+    for row in sorted(count, key=lambda r: (r[0], -count[r], r[1])):
+        add_row(table, row[0], row[1], count[row], held[row], round(size[row]))
+    return table

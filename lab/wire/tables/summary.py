@@ -1,0 +1,112 @@
+"""The first answer about a capture: what is in it, how complete it is, and the figures most asked for."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+
+from lab.wire.capture import Capture
+from lab.wire.dask.content import Kind
+
+
+def summarise(capture: Capture) -> dict[str, Any]:
+    """Nested plain values, ready for JSON. Shares are 0 to 1, None when there is nothing to share."""
+    tally, found = capture.tally, capture.messages
+    return {
+        "files": [
+            {
+                "path": file.path,
+                "bytes": file.bytes,
+                "problem": file.progress.problem,
+                "dropped_by_capture": file.progress.dropped,
+            }
+            for file in capture.files
+        ],
+        "packets": tally.packets,
+        "wire_bytes": tally.bytes,
+        "seconds": max(tally.last_ns - tally.first_ns, 0) / 1e9 if tally.packets else 0.0,
+        "first_ns": tally.first_ns if tally.packets else None,
+        "tcp_segments": len(capture.segments),
+        "other_packets": {name: count for name, count in sorted(tally.other.items()) if count},
+        "generation": capture.generation,
+        "distributed": sorted(capture.nodes.versions),
+        "connections": len(capture.connections),
+        "dask_connections": len(capture.dialogues),
+        "covered_connections": dict(Counter(capture.other_protocols.values())),
+        "messages": len(found),
+        "message_bytes": int(found.size.sum()),
+        "ops": dict(Counter(found.op_name).most_common()),
+        "completeness": completeness(capture),
+        "network": network(capture),
+        "times_ms": times(capture),
+    }
+
+
+def completeness(capture: Capture) -> dict[str, Any]:
+    """How much of what was said is in the capture and was understood."""
+    flows, found = capture.table("flows"), capture.messages
+    dask = [i for i, generation in enumerate(flows["generation"]) if generation]
+    stream, missing, lost, unframed, resyncs = (
+        sum(flows[name][i] for i in dask)
+        for name in ("stream_bytes", "missing_bytes", "lost_bytes", "unframed_bytes", "resyncs")
+    )
+    decoded = int((~np.isin(found.kind, (Kind.CUT, Kind.UNDECODED))).sum())
+    return {
+        "stream_seen": _share(stream - missing, stream),
+        "lost_by_capture_bytes": lost,
+        "framed": _share(stream - missing - unframed, stream - missing),
+        "resyncs": resyncs,
+        "decoded": _share(decoded, len(found)),
+        "whole": _share(int(found.complete.sum()), len(found)),
+    }
+
+
+def _share(part: int, whole: int) -> float | None:
+    return round(part / whole, 6) if whole else None
+
+
+def network(capture: Capture) -> dict[str, Any]:
+    """TCP's figures over all flows, and whether packet counts mean anything."""
+    flows, packets = capture.table("flows"), capture.table("packets")
+    totals = {
+        name: sum(flows[name])
+        for name in ("copies", "retransmitted", "spurious", "out_of_order", "zero_windows", "resets")
+    }
+    trips = [ms for ms in flows["rtt_min_ms"] if ms is not None]
+    shakes = [ms for ms in flows["handshake_ms"] if ms is not None]
+    return {
+        **totals,
+        "rtt_min_ms": min(trips, default=None),
+        "handshake_median_ms": round(float(np.median(shakes)), 4) if shakes else None,
+        "offload": "on" if "on" in packets["offload"] else "off",
+    }
+
+
+def times(capture: Capture) -> dict[str, dict[str, float | None]]:
+    """Quantiles of the steps of tasks, transfers and heartbeats, in milliseconds."""
+    tasks, transfers = capture.table("tasks"), capture.table("transfers")
+    heartbeats, gaps = capture.table("heartbeats"), capture.table("gaps")
+    fetched = [i for i, kind in enumerate(transfers["kind"]) if kind == "get_data"]
+    columns = {
+        "heartbeat interval": heartbeats["interval_ms"],
+        "heartbeat answered (scheduler)": heartbeats["answer_ms"],
+        "compute-task on wire -> start": tasks["wait_ms"],
+        "compute": tasks["compute_ms"],
+        "stop -> task-finished on wire": tasks["report_ms"],
+        "between tasks on a thread": gaps["gap_ms"],
+        "get_data: serve": [transfers["serve_ms"][i] for i in fetched],
+        "get_data: wire": [transfers["wire_ms"][i] for i in fetched],
+        "get_data: receive": [transfers["receive_ms"][i] for i in fetched],
+    }
+    return {name: quantiles(values) for name, values in columns.items()}
+
+
+def quantiles(values: list[Any]) -> dict[str, float | None]:
+    """Number, 5th, 50th, 95th and 99th percentile of the known values."""
+    known = np.array([v for v in values if v is not None], float)
+    result: dict[str, float | None] = {"n": len(known)}
+    for q in (5, 50, 95, 99):
+        result[f"p{q}"] = round(float(np.percentile(known, q)), 3) if len(known) else None
+    return result

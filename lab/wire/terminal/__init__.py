@@ -1,0 +1,1 @@
+"""The command `wire`: arguments, and how answers look."""
