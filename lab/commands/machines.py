@@ -132,9 +132,7 @@ def _why_unreachable(book: str, lab: Inventory) -> str:
     """What to look at, given that machines were asked that should have been there."""
     host = lab.hosts()[0]
     if not lab.has(host, "proxmox"):
-        return (
-            f"`{shlex.join(ssh_to.command(lab, host))}` must work from here, and so for each; see {lab.path}"
-        )
+        return f"`ssh {ssh_to.login(lab, host)}` must work from here, and so for each; see {lab.path}"
     if book == "status.yml":
         return "`dasklab up` makes and starts what is missing"
     return "`dasklab status` shows which machines run, `dasklab doctor` what is missing here or on the node"
@@ -150,7 +148,7 @@ def _refuse_absent(lab: Inventory) -> None:
     if not lab.has(hosts[0], "proxmox"):
         return
     running = _running(lab)
-    absent = [host for host in hosts if lab.value(host, "vm_id") not in running]
+    absent = [host for host in hosts if lab.value(host, "vm")["vmid"] not in running]
     if absent:
         which = "none of this lab's machines runs" if absent == hosts else f"not running: {', '.join(absent)}"
         raise LabError(f"nothing to configure, {which}", "run `dasklab up` first: it makes and starts them")
@@ -167,7 +165,7 @@ def _running(lab: Inventory) -> set[int]:
             return set()
         _command(lab, "endpoint_start")
     pve = Pve(Endpoint.of(lab.value(lab.hosts()[0], "proxmox")))
-    nodes = {lab.value(host, "vm_node") for host in lab.hosts()}
+    nodes = {lab.value(host, "vm")["node"] for host in lab.hosts()}
     records = [record for node in nodes for record in pve.get(f"nodes/{node}/qemu")]
     return {int(record["vmid"]) for record in records if record.get("status") == "running"}
 

@@ -13,8 +13,13 @@ def command(inventory: Inventory, host: str, *options: str) -> list[str]:
     Raises:
         LabError: there is no such host, or it has no address.
     """
-    user, address = inventory.optional(host, "ansible_user"), inventory.value(host, "ansible_host")
     argv = ["ssh", *options, *shlex.split(inventory.optional(host, "ansible_ssh_common_args") or "")]
     if key := inventory.optional(host, "ansible_ssh_private_key_file"):
         argv += ["-i", str(key)]
-    return [*argv, f"{user}@{address}" if user else str(address)]
+    return [*argv, login(inventory, host)]
+
+
+def login(inventory: Inventory, host: str) -> str:
+    """Return ``user@address`` of a host."""
+    user, address = inventory.optional(host, "ansible_user"), inventory.value(host, "ansible_host")
+    return f"{user}@{address}" if user else str(address)

@@ -58,5 +58,6 @@ def test_there_is_something_told() -> None:
 
 
 def test_a_wrong_command_is_found() -> None:
-    with pytest.raises(click.UsageError):
-        parse(["-i", "hosts.yml", "doctor"])
+    for words in (["heal"], ["doctor", "--deep"]):
+        with pytest.raises(click.UsageError):
+            parse(words)
