@@ -18,7 +18,7 @@ OUTSIDE = {
     "lab.errors",
     "lab.terminal",
     "lab.machines.privileges",
-}  # the latter: what `doctor` grants on a node
+}  # the last: what doctor grants
 Graph = dict[str, set[str]]
 
 
