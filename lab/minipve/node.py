@@ -10,6 +10,7 @@ from lab.minipve.access.accounts import Access
 from lab.minipve.access.permit import Permit
 from lab.minipve.access.tickets import Tickets
 from lab.minipve.config.store import VmStore
+from lab.minipve.history import History
 from lab.minipve.image.storage import Storage
 from lab.minipve.paths import Paths
 from lab.minipve.tasks import Tasks, Work
@@ -31,6 +32,7 @@ class Node:
         self.tasks = Tasks(paths.log / "tasks", name)
         self.vms = VmStore(cluster / "qemu-server", paths.run / "lock", name)
         self.storage = Storage(paths.state / "storage")
+        self.history = History()
         self.network_lock = threading.Lock()
 
 
