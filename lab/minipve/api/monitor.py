@@ -1,4 +1,4 @@
-"""QEMU's own monitor, as far as it only looks: what changes a machine there, the endpoint would not know of."""
+"""QEMU's own monitor, as far as it only looks: of a change made there, the endpoint would not know."""
 
 from __future__ import annotations
 
