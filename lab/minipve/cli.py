@@ -4,28 +4,14 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
 
 import click
 
-from lab.errors import LabError
 from lab.minipve import launch
 from lab.minipve.paths import Paths
+from lab.terminal import Group
 
 MANAGEMENT = "10.77.0.1/24"
-
-
-class Group(click.Group):
-    """Shows a user's mistake, or what the system refuses, as one line."""
-
-    def invoke(self, ctx: click.Context) -> Any:
-        """Turn these errors into click's way of saying it."""
-        try:
-            return super().invoke(ctx)
-        except LabError as error:
-            raise click.ClickException(str(error)) from None
-        except OSError as error:
-            raise click.ClickException(f"{error.filename or 'error'}: {error.strerror or error}") from None
 
 
 instance_option = click.option(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import time
 from collections import Counter
@@ -47,6 +48,7 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]
         self._past: list[tuple[str, float]] = []
         self._playbook = ""
         self._told: list[str] = []
+        self._failures: dict[str, tuple[list[str], list[str]]] = {}  # cause -> hosts, lines
         self._failed = False
 
     def v2_playbook_on_start(self, playbook: Any) -> None:
@@ -119,13 +121,21 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]
     def _explain(self, host: str, result: dict[str, Any]) -> None:
         told = [str(result.get(k, "")).strip() for k in ("msg", "stderr", "stdout")]
         lines = [line for text in told[:2] for line in text.splitlines()[-12:]] or told[2].splitlines()[-12:]
-        self._display.display(f"  FAILED  {host}: {self._title}", color="red")
-        for line in dict.fromkeys(lines):
-            self._display.display(f"          {line}", color="red")
+        hosts, _ = self._failures.setdefault(_cause(host, lines), ([], list(dict.fromkeys(lines))))
+        hosts.append(host)
+
+    def _tell_failures(self) -> None:
+        """What failed alike on several hosts is told once, in the first one's words."""
+        for hosts, lines in self._failures.values():
+            self._display.display(f"  FAILED  {', '.join(hosts)}: {self._title}", color="red")
+            for line in lines:
+                self._display.display(f"          {line}", color="red")
+        self._failures.clear()
 
     def _finish(self) -> None:
         if not self._title:
             return
+        self._tell_failures()
         spent = time.monotonic() - self._began
         self._done.append((self._title, round(spent, 2)))
         states = {k: n for k, n in self._states.items() if k != "skipped"}
@@ -150,6 +160,11 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]
         here = len(past) - 1 - past[::-1].index(self._title)
         left = sum(seconds for _, seconds in self._past[here + 1 :])
         return f"  (about {_clock(left)} left)" if left >= 1 else ""
+
+
+def _cause(host: str, lines: list[str]) -> str:
+    """Lines without what is the host's own: its name, and numbers (addresses, ports, process ids)."""
+    return re.sub(r"\d+", "#", "\n".join(lines).replace(host, ""))
 
 
 def _clock(seconds: float) -> str:

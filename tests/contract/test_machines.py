@@ -91,7 +91,7 @@ def test_without_hotplug_another_model_waits_for_the_next_start(endpoint: Endpoi
 
 
 def test_only_what_a_change_names_is_tried(endpoint: Endpoint, running: int) -> None:
-    """A NIC that its guest does not let go stays pending, and is not asked for again by every other change."""
+    """A NIC that its guest does not let go stays pending; other changes do not ask for it again."""
     config = endpoint.vm(running).config
     error = refused(config.put, net0=f"e1000={MAC},bridge={endpoint.bridge}")
     assert "error on hot-unplugging device 'net0'" in error.errors["net0"]

@@ -81,29 +81,10 @@ def content(call: Call) -> list[dict[str, Any]]:
     ]
 
 
-def _volid(call: Call) -> str:
-    volume = str(call["volume"])
-    return volume if ":" in volume else f"{call['storage']}:{volume}"
-
-
-def check_volume_access(call: Call, volid: str) -> None:
-    """May the caller read this volume? Files need a look at the storage, disks a look at their VM."""
-    if call.permit.is_root:
-        return
-    volume = storage.parse(volid)
-    if volume.content in ("iso", "vztmpl", "import"):
-        call.permit.need("/storage/local", ["Datastore.AllocateSpace", "Datastore.Audit"], any_of=True)
-    elif volume.vmid is not None and not call.permit.has("/storage/local", ["Datastore.Allocate"]):
-        call.permit.need(f"/vms/{volume.vmid}", ["VM.Config.Disk"])
-    else:
-        call.permit.need("/storage/local", ["Datastore.Allocate"])
-
-
 @route("GET", "/nodes/{node}/storage/{storage}/content/{volume}")
 def volume(call: Call) -> dict[str, Any]:
     """One volume's size and format."""
-    volid = _volid(call)
-    check_volume_access(call, volid)
+    volid = storage.full_id(call["storage"], call["volume"])
     facts = storage.image_facts(call.node.storage.existing(volid)) or {"virtual-size": 0, "actual-size": 0}
     parsed = storage.parse(volid)
     return {
@@ -117,7 +98,7 @@ def volume(call: Call) -> dict[str, Any]:
 @route("DELETE", "/nodes/{node}/storage/{storage}/content/{volume}")
 def remove(call: Call) -> str:
     """Delete a volume (task ``imgdel``)."""
-    volid = _volid(call)
+    volid = storage.full_id(call["storage"], call["volume"])
     owner = storage.parse(volid).vmid
     call.permit.need(f"/storage/{storage.NAME}", ["Datastore.Allocate"])
     if owner is not None and call.node.vms.exists(owner) and _in_use(call, owner, volid):

@@ -19,6 +19,7 @@ from typing import Any
 from lab.minipve.errors import ApiError
 
 NAME = "local"
+MAX_DISK_BYTES = 64 * 2**40
 CONTENT = "images,import,snippets,iso"
 _DIRECTORIES = {"iso": "template/iso", "vztmpl": "template/cache", "import": "import", "snippets": "snippets"}
 _EXTENSIONS = {
@@ -27,7 +28,8 @@ _EXTENSIONS = {
     "import": r"\.(?:ova|qcow2|raw|vmdk)",
 }
 _IMAGE = re.compile(
-    r"(?:(?P<basevm>\d+)/(?P<base>base-[^/\s]+)/)?(?P<vmid>\d+)/(?P<name>[^/\s]+\.(?P<format>raw|qcow2|vmdk))"
+    r"(?:(?P<basevm>[0-9]{1,9})/(?P<base>base-[^/\s]+)/)?"
+    r"(?P<vmid>[0-9]{1,9})/(?P<name>[^/\s]+\.(?P<format>raw|qcow2|vmdk))"
 )
 _IMAGE_NAME = re.compile(r"(vm|base)-(\d+)-\S+")
 
@@ -65,6 +67,11 @@ def parse(volid: str) -> Volume:
     return Volume(volid, "images", match["name"], int(match["vmid"]), match["format"], base)
 
 
+def full_id(store: str, volume: str) -> str:
+    """A volume id of a name that may lack its storage: ``iso/x.iso`` -> ``local:iso/x.iso``."""
+    return volume if ":" in volume else f"{store}:{volume}"
+
+
 def known(store: str) -> None:
     """500 unless ``store`` is the storage there is."""
     if store != NAME:
@@ -73,10 +80,17 @@ def known(store: str) -> None:
 
 def size_bytes(text: str) -> int:
     """``96M`` -> 100663296; a plain number is bytes."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)([KMGT]?)", text)
+    match = re.fullmatch(r"([0-9]{1,15}(?:\.[0-9]{1,9})?)([KMGT]?)", text)
     if not match:
         raise ApiError(f"unable to parse size '{text}'")
-    return int(float(match[1]) * 1024 ** " KMGT".index(match[2] or " "))
+    return sane(int(float(match[1]) * 1024 ** " KMGT".index(match[2] or " ")))
+
+
+def sane(size: int) -> int:
+    """The size of a disk, refused when no disk can have it."""
+    if size > MAX_DISK_BYTES:
+        raise ApiError(f"disks of more than {size_text(MAX_DISK_BYTES)} are not supported here")
+    return size
 
 
 def size_text(size: int) -> str:

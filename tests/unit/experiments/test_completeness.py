@@ -12,7 +12,7 @@ import pytest
 from conftest import SETUP, FakeLab, Json, capture_report
 
 from lab.commands import baseline
-from lab.commands.experiments import execute
+from lab.commands.progress import execute
 from lab.model.files import CaptureReport, Completeness
 from lab.results import completeness, store
 from lab.running import driver

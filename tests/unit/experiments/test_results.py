@@ -10,12 +10,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from click.testing import CliRunner
 from conftest import SETUP, FakeLab, Json, answers, queue
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lab.commands import experiments
 from lab.errors import LabError
 from lab.model import experiment
 from lab.model.experiment import Experiment, Tolerances
@@ -554,17 +552,3 @@ def test_files_of_another_schema_are_refused(tmp_path: Path) -> None:
         store.read(Delivered, tmp_path)
     with pytest.raises(LabError, match="no results there"):
         load(tmp_path)
-
-
-def test_commands(measured: Callable[..., driver.Run], tmp_path: Path) -> None:
-    run = measured(FakeLab(sloped))
-    ask = CliRunner().invoke
-    listed = ask(experiments.results, ["--results", str(tmp_path / "results")], catch_exceptions=False)
-    assert "8/8" in listed.output
-    shown = ask(experiments.results, ["show", str(run.directory)], catch_exceptions=False)
-    assert "delay_ms=200" in shown.output and "shown" in shown.output
-    table = tmp_path / "a.csv"
-    ask(experiments.results, ["export", str(run.directory), str(table)], catch_exceptions=False)
-    assert len(pd.read_csv(table)) == len(load(run.directory))
-    planned = ask(experiments.run, ["delay_worker", "--quick", "--dry-run"], catch_exceptions=False)
-    assert "5 trials, about" in planned.output
