@@ -13,7 +13,7 @@ from urllib.error import URLError
 from lab.minipve.api import route
 from lab.minipve.config.validate import MISSING
 from lab.minipve.errors import ApiError, parameter_error
-from lab.minipve.image import disks, storage
+from lab.minipve.image import disks, storage, untrusted
 from lab.minipve.node import Call
 from lab.minipve.tasks import Task
 from lab.minipve.vm import summary
@@ -121,6 +121,16 @@ def _checksum(call: Call, file: Path, task: Task) -> None:
     task.log("OK, checksum verified")
 
 
+def _inspect(call: Call, file: Path, task: Task) -> None:
+    """What has come is what was meant, and an image that names no other file of this machine."""
+    _checksum(call, file, task)
+    name, kind = str(call["filename"]), str(call["content"])
+    if kind == "iso":
+        untrusted.check(file, untrusted.format_of(file))
+    elif kind == "import" and not name.endswith(".ova"):
+        untrusted.check(file, Path(name).suffix.removeprefix("."))
+
+
 def _target(call: Call) -> Path:
     storage.known(call["storage"])
     kind = str(call["content"])
@@ -144,7 +154,7 @@ def upload(call: Call) -> str:
             task.log(f"starting file import from: {call['tmpfilename']}")
             task.log(f"target file: {target}")
             task.log(f"file size is: {mine.stat().st_size}")
-            _checksum(call, mine, task)
+            _inspect(call, mine, task)
             mine.replace(target)
         finally:
             mine.unlink(missing_ok=True)
@@ -165,7 +175,7 @@ def download(call: Call) -> str:
         try:
             task.log(f"downloading {call['url']} to {target}")
             _fetch(call["url"], part, bool(call.get("verify-certificates", 1)), task.checkpoint)
-            _checksum(call, part, task)
+            _inspect(call, part, task)
             part.replace(target)
         finally:
             part.unlink(missing_ok=True)
