@@ -20,7 +20,6 @@ from dasklab_common import SCHEMA, HostError, config, main, run
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-
     from dasklab_common import Document
 
 ANSWER_S = 5  # how long a ping's answer is waited for
