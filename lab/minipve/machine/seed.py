@@ -21,8 +21,6 @@ from lab.minipve.config.values import Config
 from lab.minipve.paths import Paths
 from lab.minipve.process import MachineError
 
-DEFAULT_USER = "root"
-
 
 def build(vmid: int, config: Config, paths: Paths) -> Path:
     """Write the seed of a machine anew, as Proxmox VE does at each start; returns the ISO's path."""
