@@ -63,9 +63,11 @@ def import_image(source: Path, target: Path) -> None:
     process.run(["qemu-img", "convert", "-W", "-O", "qcow2", source, target], timeout_s=3600)
 
 
-def full_clone(source: Path, target: Path) -> None:
-    """An independent copy, without a backing image."""
-    import_image(source, target)
+def full_clone(source: Path, target: Path, snapname: str | None = None) -> None:
+    """An independent copy, without a backing image, of the present contents or of what a snapshot kept."""
+    _prepare(target)
+    given = ["-f", "qcow2", *(["-l", f"snapshot.name={snapname}"] if snapname else [])]
+    process.run(["qemu-img", "convert", "-W", *given, "-O", "qcow2", source, target], timeout_s=3600)
 
 
 def make_base(path: Path, base: Path) -> None:
@@ -86,6 +88,21 @@ def resize(path: Path, size_bytes: int) -> None:
     if size_bytes < info(path).virtual_bytes:
         raise MachineError("shrinking disks is not supported")
     process.run(["qemu-img", "resize", "-q", path, str(size_bytes)])
+
+
+def snapshot(path: Path, name: str) -> None:
+    """Keep the present contents of a stopped machine's disk under a name, inside of the image."""
+    process.run(["qemu-img", "snapshot", "-q", "-c", name, path], timeout_s=600)
+
+
+def roll_back(path: Path, name: str) -> None:
+    """Bring back what a snapshot kept."""
+    process.run(["qemu-img", "snapshot", "-q", "-a", name, path], timeout_s=600)
+
+
+def drop_snapshot(path: Path, name: str) -> None:
+    """Forget a snapshot."""
+    process.run(["qemu-img", "snapshot", "-q", "-d", name, path], timeout_s=600)
 
 
 def extract_boot(image: Path, paths: Paths) -> Boot | None:
