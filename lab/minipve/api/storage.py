@@ -14,7 +14,7 @@ from lab.minipve.api import route
 from lab.minipve.config import drives
 from lab.minipve.config.validate import MISSING
 from lab.minipve.errors import ApiError, parameter_error
-from lab.minipve.image import disks, storage
+from lab.minipve.image import disks, storage, untrusted
 from lab.minipve.node import Call
 from lab.minipve.tasks import Task
 from lab.minipve.vm import summary
@@ -147,6 +147,16 @@ def _checksum(call: Call, file: Path, task: Task) -> None:
     task.log("calculating checksum...OK, checksum verified")
 
 
+def _inspect(call: Call, file: Path, task: Task) -> None:
+    """What has come is what was meant, and an image that names no other file of this machine."""
+    _checksum(call, file, task)
+    name, kind = str(call["filename"]), str(call["content"])
+    if kind == "iso":
+        untrusted.check(file, untrusted.format_of(file))
+    elif kind == "import" and not name.endswith(".ova"):
+        untrusted.check(file, Path(name).suffix.removeprefix("."))
+
+
 def _target(call: Call) -> Path:
     storage.known(call["storage"])
     kind = str(call["content"])
@@ -169,7 +179,7 @@ def upload(call: Call) -> str:
     def work(task: Task) -> None:
         try:
             task.log(f"starting file import from: {call['tmpfilename']}")
-            _checksum(call, mine, task)
+            _inspect(call, mine, task)
             task.log(f"target node: {call.node.name}")
             task.log(f"target file: {target}")
             task.log(f"file size is: {mine.stat().st_size}")
@@ -193,7 +203,7 @@ def download(call: Call) -> str:
         try:
             task.log(f"downloading {call['url']} to {target}")
             _fetch(call["url"], part, bool(call.get("verify-certificates", 1)), task.checkpoint)
-            _checksum(call, part, task)
+            _inspect(call, part, task)
             part.replace(target)
         finally:
             part.unlink(missing_ok=True)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import base64
-import binascii
 from collections.abc import Mapping
 
 from lab.minipve.config import schema
-from lab.minipve.config.validate import FormatError
+from lab.minipve.errors import ApiError
 
 Config = Mapping[str, str]
 _DEFAULT_MEMORY_MIB = 512
@@ -34,18 +33,20 @@ def machine_type(config: Config) -> str:
 
 
 def smbios(config: Config) -> dict[str, str]:
-    """What the firmware tells of the machine; with ``base64=1`` all but the UUID is encoded."""
-    parts = _parts("smbios1", config, "")
-    if parts.pop("base64", "0") == "0":
-        return parts
-    return {key: text if key == "uuid" else _decoded(text) for key, text in parts.items()}
+    """What the firmware says of the machine: ``uuid``, ``serial`` ..., decoded where kept in base64."""
+    given = _parts("smbios1", config, "")
+    encoded = given.pop("base64", "0") == "1"
+    return {key: _decoded(value) if encoded and key != "uuid" else value for key, value in given.items()}
 
 
-def _decoded(text: str) -> str:
+def _decoded(value: str) -> str:
     try:
-        return base64.b64decode(text).decode(errors="replace")
-    except binascii.Error:
-        raise FormatError(f"smbios1: '{text}' is not base64") from None
+        text = base64.b64decode(value, validate=True).decode()
+    except ValueError:
+        raise ApiError(f"smbios1: '{value}' is no text in base64") from None
+    if "\0" in text:
+        raise ApiError(f"smbios1: '{value}' contains a null character")
+    return text
 
 
 def agent_enabled(config: Config) -> bool:

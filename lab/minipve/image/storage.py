@@ -244,5 +244,7 @@ def image_facts(file: Path) -> dict[str, Any] | None:
             return None
         offset, length, facts["virtual-size"] = struct.unpack(">QI4xQ", header[8:32])
         stream.seek(offset)
-        facts["backing-filename"] = stream.read(length).decode() if offset else None
+        facts["backing-filename"] = (
+            stream.read(min(length, 1023)).decode(errors="replace") if offset else None
+        )
     return facts

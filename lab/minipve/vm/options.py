@@ -106,7 +106,8 @@ def check_drive(permit: Permit, vmid: int, pool: str | None, drive: drives.Drive
     privs = ["VM.Config.Disk"]
     if drives.is_cdrom(drive):
         privs = ["VM.Config.CDROM", *(["VM.Config.Cloudinit"] if drives.is_cloudinit(drive) else [])]
-    permit.need_vm(vmid, pool, privs)
+    if pool is None:  # at creation PVE asks for none of them
+        permit.need_vm(vmid, pool, privs)
 
 
 def check_tags(permit: Permit, vmid: int) -> None:
