@@ -19,8 +19,8 @@ Counters = dict[str, float]
 Status = Literal["ok", "invalid", "unsupported", "failed"]
 
 
-class Run(Document):
-    """What a run was begun with: the experiment's form that was asked for, and the lab as it was."""
+class Campaign(Document):
+    """What one execution of an experiment was begun with: its form, and the lab as it was."""
 
     FILE: ClassVar[str] = "experiment.json"
 

@@ -14,7 +14,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 from matplotlib.figure import Figure
 
-from lab.model.files import Configured, Machines, Result, Run
+from lab.model.files import Campaign, Configured, Machines, Result
 from lab.model.metric import METRICS
 from lab.model.trial import Trial
 from lab.report import figures, sentences
@@ -42,7 +42,7 @@ class Section:
 
     name: str
     run: Path
-    document: Run
+    document: Campaign
     sentence: str
     answers: dict[str, Answer]
     pictures: list[Picture]
@@ -112,7 +112,7 @@ def _section(run: Path, study: dict[str, Any], output: Path) -> Section:
     )
 
 
-def _answer_picture(one: Answer, frame: Any, study: Any, document: Run, output: Path) -> Picture:
+def _answer_picture(one: Answer, frame: Any, study: Any, document: Campaign, output: Path) -> Picture:
     theirs = study["figures"].get(document.experiment["metrics"][one.metric])
     caption = sentences.sentence(one)
     if theirs:

@@ -28,7 +28,7 @@ def cpu_type(config: Config) -> str:
 
 
 def smbios(config: Config) -> dict[str, str]:
-    """What the firmware says of the machine: ``uuid``, ``serial`` ..., decoded when they are kept in base64."""
+    """What the firmware says of the machine: ``uuid``, ``serial`` ..., decoded if kept in base64."""
     given = _parts("smbios1", config, "")
     encoded = given.pop("base64", "0") == "1"
     return {key: _decoded(value) if encoded and key != "uuid" else value for key, value in given.items()}

@@ -75,7 +75,7 @@ def test_a_broken_file_is_a_loss(tmp_path: Path, raw: bytes) -> None:
 
 
 def test_run_and_baseline_say_it_loudly(
-    measured: Callable[..., driver.Run], capsys: pytest.CaptureFixture[str]
+    measured: Callable[..., driver.Ongoing], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The fake lab's captures have no files: nothing of what was said is there."""
 

@@ -30,7 +30,7 @@ def sloped(trial: Json) -> float:
     return 4.0 + 0.02 * float(trial["factors"]["delay_ms"])
 
 
-def answered(run: driver.Run) -> sentences.Answers:
+def answered(run: driver.Ongoing) -> sentences.Answers:
     frame = load(run.directory)
     found = answer(frame, "compute_s", ["delay_ms"])
     assert found is not None
@@ -54,14 +54,14 @@ def test_numbers_have_three_digits(value: float, text: str) -> None:
     assert number(value) == text
 
 
-def test_sentence_says_how_much_and_per_what(measured: Callable[..., driver.Run]) -> None:
+def test_sentence_says_how_much_and_per_what(measured: Callable[..., driver.Ongoing]) -> None:
     text = sentences.sentence(answered(measured(FakeLab(sloped)))["delay_scheduler"]["compute_s"])
     pattern = r"With 200 ms of delay the time to compute is (2\.0\d|1\.9\d) \(.*\) times the baseline's"
     assert re.match(pattern, text), text
     assert "each ms of delay adds 0.0" in text
 
 
-def test_no_difference_is_an_answer(measured: Callable[..., driver.Run]) -> None:
+def test_no_difference_is_an_answer(measured: Callable[..., driver.Ongoing]) -> None:
     text = sentences.sentence(answered(measured(FakeLab()))["delay_scheduler"]["compute_s"])
     assert text.startswith("No difference shown: no level changes the time to compute by more than the noise")
     assert sentences.sentence(None) == "No answer: there is no valid baseline."
@@ -76,7 +76,7 @@ def test_no_difference_is_an_answer(measured: Callable[..., driver.Run]) -> None
     ],
 )
 def test_verdict_on_a_finding(
-    measured: Callable[..., driver.Run], seconds: Callable[[Json], float], state: str
+    measured: Callable[..., driver.Ongoing], seconds: Callable[[Json], float], state: str
 ) -> None:
     finding = next(f for f in STUDY["findings"] if f["id"] == "delay-scheduler")
     assert sentences.verdict(finding, answered(measured(FakeLab(seconds)))).state == state
@@ -126,7 +126,7 @@ class Links(HTMLParser):
             self.loaded += [value or "" for key, value in attrs if key in ("src", "href")]
 
 
-def test_page_is_self_contained(measured: Callable[..., driver.Run], tmp_path: Path) -> None:
+def test_page_is_self_contained(measured: Callable[..., driver.Ongoing], tmp_path: Path) -> None:
     def spoil(trial: Json, files: Json) -> int:
         return 2 if trial["cell"] == "delay_ms=50" and trial["block"] == 1 else 0
 
@@ -142,7 +142,7 @@ def test_page_is_self_contained(measured: Callable[..., driver.Run], tmp_path: P
     assert names == {"report.html", "report.md", *(f"{s}.{kind}" for s in stems for kind in ("svg", "png"))}
 
 
-def test_figure_shows_the_study_as_ratios(measured: Callable[..., driver.Run]) -> None:
+def test_figure_shows_the_study_as_ratios(measured: Callable[..., driver.Ongoing]) -> None:
     frame = load(measured(FakeLab(sloped)).directory)
     found = answer(frame, "compute_s", ["delay_ms"])
     assert found is not None
@@ -155,7 +155,7 @@ def test_figure_shows_the_study_as_ratios(measured: Callable[..., driver.Run]) -
 
 @pytest.mark.parametrize("rest", [0.0, 0.02])
 def test_what_a_link_at_rest_has_none_of_is_told_without_ratios(
-    measured: Callable[..., driver.Run], rest: float
+    measured: Callable[..., driver.Ongoing], rest: float
 ) -> None:
     frame = load(measured(FakeLab()).directory)
     counted = frame[~frame.warmup].groupby("trial").head(1)
