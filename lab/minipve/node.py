@@ -11,6 +11,7 @@ from lab.minipve.access.permit import Permit
 from lab.minipve.access.tickets import Tickets
 from lab.minipve.config.store import VmStore
 from lab.minipve.errors import ApiError
+from lab.minipve.history import History
 from lab.minipve.image.storage import Storage
 from lab.minipve.paths import Paths
 from lab.minipve.tasks import Tasks, Work
@@ -32,6 +33,7 @@ class Node:
         self.tasks = Tasks(paths.log / "tasks", name)
         self.vms = VmStore(cluster / "qemu-server", paths.run / "lock", name)
         self.storage = Storage(paths.state / "storage")
+        self.history = History()
         self.network_lock = threading.Lock()
 
 

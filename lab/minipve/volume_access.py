@@ -62,7 +62,7 @@ def volumes(method: schema.Method, given: dict[str, Any]) -> Iterator[Named]:
                     yield Named(name, part, text)
         elif method.properties[name].get("format") in _FORMATS:
             yield Named(name, "", str(value))
-    if "/content" in method.path and "volume" in given:
+    if "/content" in method.path and "volume" in given and method.verb != "DELETE":  # that takes more
         yield Named("volume", "", storage.full_id(given["storage"], given["volume"]))
     elif "/content" in method.path and "filename" in given:
         yield Named("filename", "", f"{given['storage']}:{given['vmid']}/{given['filename']}")

@@ -103,6 +103,7 @@ def _prepare(call: Call) -> None:
     for name in set(given) & set(named[0]):
         text = f"Cannot use '-{name}' and '-delete {name}' at the same time"
         raise ApiError("Parameter verification failed.", 400, {"delete": text})
+    options.check_hookscript(call.node.storage, call.get("hookscript"))
     options.check(call.permit, call.vmid, None, [*given, *named[0], *named[1]])
     options.check_values(call.permit, call.vmid, None, _wanted(call), verb="modify")
     if "tags" in {*given, *named[0]}:

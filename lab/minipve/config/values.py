@@ -27,8 +27,13 @@ def cpu_type(config: Config) -> str:
     return _parts("cpu", config, "").get("cputype", "")
 
 
+def machine_type(config: Config) -> str:
+    """The chipset: ``pc`` (i440FX) or ``q35``."""
+    return _parts("machine", config, "").get("type", "pc")
+
+
 def smbios(config: Config) -> dict[str, str]:
-    """What the firmware says of the machine: ``uuid``, ``serial`` ..., decoded if kept in base64."""
+    """What the firmware says of the machine: ``uuid``, ``serial`` ..., decoded where kept in base64."""
     given = _parts("smbios1", config, "")
     encoded = given.pop("base64", "0") == "1"
     return {key: _decoded(value) if encoded and key != "uuid" else value for key, value in given.items()}

@@ -212,19 +212,20 @@ class Storage:
         return rows
 
     def content(self, kind: str | None, vmid: int | None) -> list[dict[str, Any]]:
-        """The content list, of one type and one VM if asked."""
+        """The content list, of one type if asked; a VM chooses among the disks only."""
         rows = self.images(vmid) if kind in (None, "images") else []
         for content in _DIRECTORIES:
-            if vmid is None and kind in (None, content):
+            if kind in (None, content):
                 rows += self.files(content)
         return rows
 
 
 def upload_name(content: str, filename: str) -> str:
-    """PVE's normalised file name; 400 when the extension does not fit the content type."""
+    """PVE's normalised file name; 400 in its words when the extension does not fit the content type."""
     name = re.sub(r"[^-a-zA-Z0-9_.]", "_", filename.replace("\\", "/").rpartition("/")[2])
     if not re.fullmatch(r".+" + _EXTENSIONS[content], name):
-        raise ApiError("Parameter verification failed.", 400, {"filename": "wrong file extension"})
+        text = "invalid filename or wrong extension" if content == "import" else "wrong file extension"
+        raise ApiError("Parameter verification failed.", 400, {"filename": text})
     return name
 
 

@@ -39,8 +39,12 @@ def machine_words(vmid: int, config: Config, paths: Paths, accel: Accel) -> Iter
     if smbios := values.smbios(config):
         yield from ("-smbios", _joined("type", {"type": "1"} | smbios))
     yield from ("-smp", _smp(config), "-m", str(values.memory_mib(config)))
-    yield from ("-machine", "type=pc", "-accel", _accel(accel), "-cpu", cpu_model(config, accel))
+    machine = f"type={values.machine_type(config)}"
+    yield from ("-machine", machine, "-accel", _accel(accel), "-cpu", cpu_model(config, accel))
     yield from ("-vga", "none", "-display", "none", "-boot", "strict=on")
+    if values.machine_type(config) == "q35":  # its root bus is PCI Express: behind a bridge all is as on a pc
+        yield from ("-device", "i82801b11-bridge,id=pcidmi,bus=pcie.0,addr=0x1e")
+        yield from ("-device", "pci-bridge,id=pci.0,bus=pcidmi,addr=0x1,chassis_nr=1")
     yield from _fixed_devices(vmid, config, paths)
 
 
@@ -99,7 +103,7 @@ def drive_words(config: Config, locate: Callable[[str, drives.Drive], Path | Non
     for slot, drive in found:
         index = f",bootindex={100 + order.index(slot)}" if slot in order else ""
         yield from ("-drive", _backend(slot, drive, locate(slot, drive)))
-        yield from ("-device", _frontend(slot, drive) + index)
+        yield from ("-device", _frontend(slot, drive, values.machine_type(config)) + index)
 
 
 def boot_order(config: Config) -> list[str]:
@@ -118,7 +122,7 @@ def _backend(slot: str, drive: drives.Drive, file: Path | None) -> str:
     return ",".join([*words, f"format={kind}", f"cache={drive.get('cache', 'unsafe')}", f"discard={discard}"])
 
 
-def _frontend(slot: str, drive: drives.Drive) -> str:
+def _frontend(slot: str, drive: drives.Drive, machine: str) -> str:
     """The guest side, by the name of the slot."""
     bus, number = slot.rstrip("0123456789"), int(slot.lstrip("abcdefghijklmnopqrstuvwxyz"))
     kind, tail = ("cd" if drives.is_cdrom(drive) else "hd"), f"drive=drive-{slot},id={slot}"
@@ -129,7 +133,8 @@ def _frontend(slot: str, drive: drives.Drive) -> str:
         return f"scsi-{kind},bus=scsihw0.0,scsi-id={number},{tail}{ssd}"
     if bus == "sata":
         return f"ide-{kind},bus=ahci0.{number},{tail}{ssd}"
-    return f"ide-{kind},bus=ide.{number // 2},unit={number % 2},{tail}{ssd}"
+    place = f"bus=ide.{number},unit=0" if machine == "q35" else f"bus=ide.{number // 2},unit={number % 2}"
+    return f"ide-{kind},{place},{tail}{ssd}"
 
 
 def nic_words(vmid: int, config: Config, vhost: bool) -> Iterator[str]:

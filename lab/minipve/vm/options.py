@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import time
 import uuid
@@ -14,8 +15,11 @@ from lab.minipve.config import drives, nics, schema
 from lab.minipve.config.formats import split_list
 from lab.minipve.config.nics import Nic
 from lab.minipve.config.store import check_line
-from lab.minipve.errors import ApiError, denied
+from lab.minipve.errors import ApiError, denied, parameter_error
+from lab.minipve.image.storage import Storage
+from lab.minipve.image.storage import parse as parse_volume
 from lab.minipve.machine import seed
+from lab.minipve.vm import unsupported
 
 _GROUPS = {
     "VM.Config.CPU": "cores cpu cpulimit cpuunits numa smp sockets vcpus",
@@ -61,19 +65,33 @@ def _privileges(name: str) -> list[str] | None:
 def check_values(
     permit: Permit, vmid: int, pool: str | None, options: Mapping[str, str], verb: str = "set"
 ) -> None:
-    """The checks that depend on values: bridges, kinds of drives, serial ports.
+    """The checks that depend on values: bridges, serial ports, and kinds of drives, those only of a change.
 
     ``verb`` is PVE's word for what is done to a real serial port: ``set`` at creation, else ``modify``.
     """
+    unsupported.refuse(options)
     for name, value in options.items():
         if re.fullmatch(r"net\d+", name):
             check_bridge(permit, nics.parse(value))
-        elif drives.is_slot(name) or name.startswith("unused"):
+        elif verb == "modify" and (drives.is_slot(name) or name.startswith("unused")):
             check_drive(permit, vmid, pool, drives.parse(name, value))
         elif re.fullmatch(r"serial\d+", name):
             if value != "socket" and not permit.is_root:
                 raise ApiError(f"only root can {verb} '{name}' config for real devices")
             permit.need_vm(vmid, pool, ["VM.Config.HWType"])
+
+
+def check_hookscript(storage: Storage, volid: str | None) -> None:
+    """400, before anybody's rights are looked at, for a hook script that could not be run."""
+    if volid is None:
+        return
+    file = storage.path(volid)
+    if parse_volume(volid).content != "snippets":
+        raise parameter_error(hookscript=f"'{volid}' is not in the snippets directory\n")
+    if not file.is_file():
+        raise parameter_error(hookscript=f"script '{volid}' does not exist\n")
+    if not os.access(file, os.X_OK):
+        raise parameter_error(hookscript=f"script '{volid}' is not executable\n")
 
 
 def check_bridge(permit: Permit, nic: Nic) -> None:
@@ -88,7 +106,8 @@ def check_drive(permit: Permit, vmid: int, pool: str | None, drive: drives.Drive
     privs = ["VM.Config.Disk"]
     if drives.is_cdrom(drive):
         privs = ["VM.Config.CDROM", *(["VM.Config.Cloudinit"] if drives.is_cloudinit(drive) else [])]
-    permit.need_vm(vmid, pool, privs)
+    if pool is None:  # at creation PVE asks for none of them
+        permit.need_vm(vmid, pool, privs)
 
 
 def check_tags(permit: Permit, vmid: int) -> None:
