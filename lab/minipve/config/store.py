@@ -18,7 +18,7 @@ from urllib.parse import quote, unquote
 
 from lab.minipve.config import schema
 from lab.minipve.config.validate import Errors, check_value
-from lab.minipve.errors import ApiError
+from lab.minipve.errors import ApiError, text_of
 from lab.minipve.files import flocked, write_atomic
 
 LOCK_WAIT_S = 10.0
@@ -206,6 +206,8 @@ class VmStore:
         except FileNotFoundError:
             name = f"nodes/{self.node}/qemu-server/{vmid}.conf"
             raise ApiError(f"Configuration file '{name}' does not exist") from None
+        except OSError as error:
+            raise DamagedError(file, text_of(error)) from None
         try:
             known = _parsed(data.decode())
         except UnicodeDecodeError as error:
