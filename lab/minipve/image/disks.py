@@ -82,8 +82,8 @@ def _convert(options: list[str], source: Path, target: Path, timeout_s: float) -
 def full_clone(source: Path, target: Path, snapname: str | None = None) -> None:
     """An independent copy, without a backing image, of the present contents or of what a snapshot kept."""
     _prepare(target)
-    given = ["-f", "qcow2", *(["-l", f"snapshot.name={snapname}"] if snapname else [])]
-    process.run(["qemu-img", "convert", "-W", *given, "-O", "qcow2", source, target], timeout_s=3600)
+    kept = ["-l", f"snapshot.name={snapname}"] if snapname else []
+    _convert(["-O", "qcow2", *kept], source, target, timeout_s=3600)
 
 
 def make_base(path: Path, base: Path) -> None:
