@@ -17,8 +17,8 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from lab.machines.change import Change
 from lab.machines.inventory import DEFAULT, ROOT, Inventory
-from lab.machines.plan import Change
 from lab.machines.proxmox import Endpoint, Pve
 
 TICKS = os.sysconf("SC_CLK_TCK")

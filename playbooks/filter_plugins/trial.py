@@ -15,41 +15,40 @@ from lab.model.files import CaptureReport, Configured, Delivered, Failed, Machin
 from lab.model.strict import validate
 
 Answer = dict[str, Any]
-UNSUPPORTED = 3  # exit status of the lab's commands for what a machine cannot do
 NODE_CPU_FIELDS = ("user_s", "nice_s", "system_s", "idle_s", "iowait_s", "irq_s", "softirq_s", "steal_s")
 TICKS_PER_S = 100  # of /proc/stat: the same on every Linux of today
 ACCELERATORS = {"kvm": "kvm", "qemu": "tcg"}
 
 
 def trial_files(
-    found: Mapping[str, Answer], directory: str, timings: str, node: list[list[str]], name: str
+    hosts: Mapping[str, Answer], directory: str, timings: Answer, node: list[list[str]], name: str
 ) -> list[dict[str, str]]:
     """Return the trial's files as path and content.
 
-    ``found`` has, for each host, the commands' answers as text: ``before`` and ``after`` the runs, ``link``,
-    ``probes``, and ``net``, the hypervisor's line for the lab link. ``node`` has the lines that the
-    hypervisor ``name`` said before and after the runs; it is empty where there is none.
+    ``hosts`` has, for each host, the programs' answers: ``before`` and ``after`` the runs, ``link``,
+    ``probes``, and ``net``, the hypervisor's line for the lab link. ``node`` has the lines that hypervisor
+    ``name`` said before and after the runs; it is empty where there is none.
 
     Raises:
-        AnsibleFilterError: an answer is not JSON, or not what this version of the lab knows.
+        AnsibleFilterError: an answer is not what this version of the lab knows.
     """
+    hosts = plain(hosts)
     try:
-        hosts = {host: _answers(host, answers) for host, answers in found.items()}
         documents = [
             configured(hosts, node),
             delivered(hosts),
             machines(hosts, node, name),
-            validate(Timings, _parsed(timings, "the workload"), "the workload's timings"),
+            validate(Timings, plain(timings), "the workload's timings"),
         ]
     except LabError as error:
         raise AnsibleFilterError(error.message) from None
     return [_file(directory, document) for document in documents]
 
 
-def capture_file(stopped: str, timings: str, directory: str) -> list[dict[str, str]]:
+def capture_file(stopped: Answer, timings: Answer, directory: str) -> list[dict[str, str]]:
     """Return capture.json as path and content: what the capture said when it was stopped, and its runs."""
     try:
-        report = {**_parsed(stopped, "the capture"), "timings": _parsed(timings, "the workload")}
+        report = {**plain(stopped), "timings": plain(timings)}
         return [_file(directory, validate(CaptureReport, report, "the capture's report"))]
     except LabError as error:
         raise AnsibleFilterError(error.message) from None
@@ -58,11 +57,11 @@ def capture_file(stopped: str, timings: str, directory: str) -> list[dict[str, s
 def trial_failure(result: Answer, host: str, task: str, directory: str) -> list[dict[str, str]]:
     """Return failed.json: what failed where, and whether it failed or cannot be done there at all."""
     message = str(result.get("msg") or "no reason given")
-    unsupported = result.get("rc") == UNSUPPORTED or message.startswith("unsupported: ")
+    unsupported = message.startswith("unsupported: ")
     # ssh's own farewell, on a terminal, is no reason.
     words = f"{result.get('stdout') or ''}\n{result.get('stderr') or ''}".splitlines()
     said = [line for line in words if line.strip() and not line.startswith("Shared connection to ")]
-    last = _cannot(result) or (said or message.removeprefix("unsupported: ").splitlines())[-1]
+    last = (said or message.removeprefix("unsupported: ").splitlines())[-1]
     failed = Failed(
         status="unsupported" if unsupported else "failed",
         host=host,
@@ -86,12 +85,9 @@ def configured(hosts: Mapping[str, Answer], node: list[list[str]]) -> Configured
 def delivered(hosts: Mapping[str, Answer]) -> Delivered:
     """Return what the probes measured; each sample says between which hosts, and before or after the runs."""
     document: Answer = {"rtt": [], "throughput": [], "errors": []}
-    for host, each in hosts.items():
+    for each in hosts.values():
         for probe in each["probes"]:
-            answers = {
-                **_parsed(probe["rtt"], f"{host}, ping"),
-                **_parsed(probe["throughput"], f"{host}, iperf3"),
-            }
+            answers = {**probe["rtt"], **probe["throughput"]}
             for kind in document:
                 document[kind] += [{**entry, "phase": probe["phase"]} for entry in answers[kind]]
     return validate(Delivered, document, "what the probes measured")
@@ -113,36 +109,17 @@ def setting_names(settings: Answer) -> list[str]:
     return [name for name, _ in flat(settings)]
 
 
+def plain(answer: Any) -> Any:
+    """Return an answer without Ansible's containers, which find out what is in them when they are asked."""
+    if isinstance(answer, Mapping):
+        return {str(key): plain(value) for key, value in answer.items()}
+    if isinstance(answer, list | tuple):
+        return [plain(value) for value in answer]
+    return answer
+
+
 def _file(directory: str, document: Document) -> dict[str, str]:
     return {"path": f"{directory}/{document.FILE}", "content": document.text()}
-
-
-def _answers(host: str, answers: Answer) -> Answer:
-    """One host's answers, those that are JSON parsed."""
-    parsed = {key: _parsed(answers[key], f"{host}, {key}") for key in ("before", "after", "link")}
-    return {**answers, **parsed}
-
-
-def _parsed(text: str, who: str) -> Any:
-    """Parse an answer.
-
-    Raises:
-        LabError: naming who answered, and the words with which it did.
-    """
-    try:
-        return json.loads(text)
-    except ValueError:
-        said = (str(text).strip().splitlines() or ["nothing"])[-1]
-        raise LabError(f"{who}: its answer is not JSON: {said[:200]}") from None
-
-
-def _cannot(result: Answer) -> str | None:
-    """What a command of the lab says that this machine cannot do."""
-    try:
-        answer = json.loads(result.get("stdout") or "")
-    except ValueError:
-        return None
-    return answer.get("unsupported") if isinstance(answer, dict) else None
 
 
 def _link(each: Answer) -> Answer:

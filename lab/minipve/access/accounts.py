@@ -19,7 +19,8 @@ TOP_PATHS = ("/", "/access", "/access/groups", "/nodes", "/pool", "/sdn", "/stor
 _EMPTY: dict[str, Any] = {"users": {ROOT: {"enable": 1, "tokens": {}}}, "roles": {}, "acl": [], "pools": {}}
 _PATH = re.compile(
     r"/(?:access(?:/(?:groups(?:/[\w.\-]+)?|realm(?:/[\w.\-]+)?))?|mapping(?:/[\w.\-]+)*|nodes(?:/[\w.\-]+)?"
-    r"|pool(?:/[\w.\-]+){0,3}|sdn(?:/[\w.\-]+)*|storage(?:/[\w.\-]+)?|vms(?:/\d{3,9})?)?"
+    r"|pool(?:/[\w.\-]+){0,3}|sdn(?:/[\w.\-]+)*|storage(?:/[\w.\-]+)?|vms(?:/[0-9]{3,9})?)?",
+    re.ASCII,
 )
 
 
@@ -100,7 +101,7 @@ class Access:
     def _pool_paths(self, path: str) -> list[str]:
         """The pools through which privileges reach ``path`` (of a VM or a storage)."""
         area, _, name = path.lstrip("/").partition("/")
-        if area == "vms" and name.isdigit():
+        if area == "vms" and re.fullmatch(r"[0-9]{3,9}", name):
             return [f"/pool/{p}" for p, pool in self.data["pools"].items() if int(name) in pool["vms"]]
         if area == "storage" and name:
             return [f"/pool/{p}" for p, pool in self.data["pools"].items() if name in pool["storage"]]
@@ -124,8 +125,12 @@ class Access:
         """privilege -> propagate of ``authid`` on ``path``; with privsep: what token and user both have."""
         user = owner(authid)
         of_user = dict.fromkeys(PRIVILEGES, 1) if user == ROOT else self._own(user, path)
-        token = self.token(authid) if "!" in authid else None
-        if token is None or not token["privsep"]:
+        if "!" not in authid:
+            return of_user
+        token = self.token(authid)
+        if token is None:  # removed while its request was on the way
+            return {}
+        if not token["privsep"]:
             return of_user
         return {priv: flag for priv, flag in self._own(authid, path).items() if priv in of_user}
 

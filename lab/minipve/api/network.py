@@ -76,9 +76,17 @@ def index(call: Call) -> Reply:
     wanted = call.get("type")
     kinds = {"any_bridge": "bridge", "any_local_bridge": "bridge"}
     rows = [_row(iface, i) for i, iface in enumerate(_configured(call.node).values(), 2)]
+    rows = [row for row in rows if row["type"] != "bridge" or _sees(call, row["iface"])]
     rows = [r for r in rows if r["type"] != "loopback" and kinds.get(wanted, wanted) in (None, r["type"])]
     changes = _changes(call.node)
     return Reply(rows, {"changes": changes} if changes else {})
+
+
+def _sees(call: Call, bridge: str) -> bool:
+    """A bridge is listed for those who may use it, or one of its VLANs."""
+    path, privileges = f"/sdn/zones/localnetwork/{bridge}", ["SDN.Audit", "SDN.Use"]
+    vlans = {a["path"] for a in call.node.access.data["acl"] if a["path"].startswith(f"{path}/")}
+    return any(call.permit.has(place, privileges, any_of=True) for place in (path, *vlans))
 
 
 @route("GET", _NETWORK + "/{iface}")

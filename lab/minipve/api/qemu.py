@@ -85,7 +85,7 @@ def destroy(call: Call) -> str:
     """Remove a VM with its disks (task ``qmdestroy``)."""
     vmid = call.vmid
     call.permit.need_root_option("skiplock", call.given)
-    config = call.node.vms.load(vmid)
+    config = call.node.vms.remains(vmid)
     if config.options.get("protection") == "1":
         raise ApiError(f"can't remove VM {vmid} - protection mode enabled")
     if machines.running_pid(call.node, vmid):

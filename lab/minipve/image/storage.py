@@ -19,6 +19,7 @@ from typing import Any
 from lab.minipve.errors import ApiError
 
 NAME = "local"
+MAX_DISK_BYTES = 64 * 2**40
 CONTENT = "images,import,snippets,iso"
 _DIRECTORIES = {"iso": "template/iso", "vztmpl": "template/cache", "import": "import", "snippets": "snippets"}
 _EXTENSIONS = {
@@ -27,7 +28,8 @@ _EXTENSIONS = {
     "import": r"\.(?:ova|qcow2|raw|vmdk)",
 }
 _IMAGE = re.compile(
-    r"(?:(?P<basevm>\d+)/(?P<base>base-[^/\s]+)/)?(?P<vmid>\d+)/(?P<name>[^/\s]+\.(?P<format>raw|qcow2|vmdk))"
+    r"(?:(?P<basevm>[0-9]{1,9})/(?P<base>base-[^/\s]+)/)?"
+    r"(?P<vmid>[0-9]{1,9})/(?P<name>[^/\s]+\.(?P<format>raw|qcow2|vmdk))"
 )
 _IMAGE_NAME = re.compile(r"(vm|base)-(\d+)-\S+")
 
@@ -65,6 +67,11 @@ def parse(volid: str) -> Volume:
     return Volume(volid, "images", match["name"], int(match["vmid"]), match["format"], base)
 
 
+def full_id(store: str, volume: str) -> str:
+    """A volume id of a name that may lack its storage: ``iso/x.iso`` -> ``local:iso/x.iso``."""
+    return volume if ":" in volume else f"{store}:{volume}"
+
+
 def known(store: str) -> None:
     """500 unless ``store`` is the storage there is."""
     if store != NAME:
@@ -73,10 +80,17 @@ def known(store: str) -> None:
 
 def size_bytes(text: str) -> int:
     """``96M`` -> 100663296; a plain number is bytes."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)([KMGT]?)", text)
+    match = re.fullmatch(r"([0-9]{1,15}(?:\.[0-9]{1,9})?)([KMGT]?)", text)
     if not match:
         raise ApiError(f"unable to parse size '{text}'")
-    return int(float(match[1]) * 1024 ** " KMGT".index(match[2] or " "))
+    return sane(int(float(match[1]) * 1024 ** " KMGT".index(match[2] or " ")))
+
+
+def sane(size: int) -> int:
+    """The size of a disk, refused when no disk can have it."""
+    if size > MAX_DISK_BYTES:
+        raise ApiError(f"disks of more than {size_text(MAX_DISK_BYTES)} are not supported here")
+    return size
 
 
 def size_text(size: int) -> str:
@@ -198,19 +212,20 @@ class Storage:
         return rows
 
     def content(self, kind: str | None, vmid: int | None) -> list[dict[str, Any]]:
-        """The content list, of one type and one VM if asked."""
+        """The content list, of one type if asked; a VM chooses among the disks only."""
         rows = self.images(vmid) if kind in (None, "images") else []
         for content in _DIRECTORIES:
-            if vmid is None and kind in (None, content):
+            if kind in (None, content):
                 rows += self.files(content)
         return rows
 
 
 def upload_name(content: str, filename: str) -> str:
-    """PVE's normalised file name; 400 when the extension does not fit the content type."""
+    """PVE's normalised file name; 400 in its words when the extension does not fit the content type."""
     name = re.sub(r"[^-a-zA-Z0-9_.]", "_", filename.replace("\\", "/").rpartition("/")[2])
     if not re.fullmatch(r".+" + _EXTENSIONS[content], name):
-        raise ApiError("Parameter verification failed.", 400, {"filename": "wrong file extension"})
+        text = "invalid filename or wrong extension" if content == "import" else "wrong file extension"
+        raise ApiError("Parameter verification failed.", 400, {"filename": text})
     return name
 
 
@@ -229,5 +244,7 @@ def image_facts(file: Path) -> dict[str, Any] | None:
             return None
         offset, length, facts["virtual-size"] = struct.unpack(">QI4xQ", header[8:32])
         stream.seek(offset)
-        facts["backing-filename"] = stream.read(length).decode() if offset else None
+        facts["backing-filename"] = (
+            stream.read(min(length, 1023)).decode(errors="replace") if offset else None
+        )
     return facts

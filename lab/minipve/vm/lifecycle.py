@@ -6,7 +6,7 @@ away. A killed endpoint leaves its half-made VMs to ``recover``; on a node the w
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -24,11 +24,12 @@ UNFINISHED = ("create", "clone", "destroyed")  # config locks of a VM that is no
 
 @contextmanager
 def _or_nothing(node: Node, vmid: int) -> Iterator[None]:
-    """Remove what was made of VM ``vmid`` when the block fails."""
+    """Remove what was made of VM ``vmid`` when the block fails, and only that."""
+    before = node.storage.of_vm(vmid)
     try:
         yield
     except BaseException:
-        _undo(node, vmid)
+        _undo(node, vmid, before)
         raise
 
 
@@ -45,9 +46,10 @@ def recover(node: Node) -> list[int]:
     return half
 
 
-def _undo(node: Node, vmid: int) -> None:
+def _undo(node: Node, vmid: int, kept: Sequence[str] = ()) -> None:
     for volid in node.storage.of_vm(vmid):
-        node.storage.remove(volid)
+        if volid not in kept:
+            node.storage.remove(volid)
     node.vms.remove(vmid)
 
 
@@ -175,13 +177,13 @@ def start(node: Node, task: Task, vmid: int, skiplock: bool = False) -> None:
 def destroy(node: Node, task: Task, vmid: int, skiplock: bool, unreferenced: bool) -> None:
     """Remove a VM, its volumes, its place in the pools and the rights given on it."""
     with node.vms.locked(vmid):
-        config = node.vms.load(vmid)
+        config = node.vms.remains(vmid)
         if not skiplock:
             config.check_lock()
         if machines.running_pid(node, vmid):
             raise ApiError(f"VM {vmid} is running - destroy failed")
         owned = [volid for _, volid in drives.volumes(config.options, vmid)]
-        if unreferenced or config.options.get("lock") in UNFINISHED:
+        if unreferenced or not config.options or config.options.get("lock") in UNFINISHED:
             known = {node.storage.path(volid) for volid in owned}
             owned += [v for v in node.storage.of_vm(vmid) if node.storage.path(v) not in known]
         for volid in owned:

@@ -91,6 +91,14 @@ def agent(node: Node, vmid: int, command: str, arguments: dict[str, Any], timeou
     return qmp.agent(vmid, node.paths, command, arguments or None, timeout_s)
 
 
+def monitor(node: Node, vmid: int, command: str) -> str:
+    """What QEMU's human monitor says."""
+    if not running_pid(node, vmid):
+        raise MachineError(f"VM {vmid} not running")
+    said: str = qmp.Qmp(vmid, node.paths).execute("human-monitor-command", {"command-line": command})
+    return said
+
+
 def accelerator(node: Node) -> accel.Accel:
     """What the guests run on, and why."""
     return accel.probe(node.paths)

@@ -54,6 +54,11 @@ class Segments:
         return Segments(*(column[which] for column in self.columns()))
 
 
+def disorder(time_ns: Ints) -> int:
+    """How many packets are older than the one before them."""
+    return int(np.count_nonzero(time_ns[1:] < time_ns[:-1]))
+
+
 def concatenate(parts: Iterable[Segments]) -> Segments:
     """Several batches as one."""
     columns = Columns(Segments.TYPES)
@@ -71,3 +76,11 @@ class Tally:
     other: Counter[str] = field(default_factory=Counter)
     first_ns: int = 1 << 62
     last_ns: int = 0
+    begin_ns: int = 0  # of all packets, those outside of the span that was asked for too
+    end_ns: int = 0
+
+    def see(self, time_ns: Ints) -> None:
+        """Packets of the files, before any are left out."""
+        first, last = int(time_ns.min()), int(time_ns.max())
+        self.begin_ns = min(first, self.begin_ns) if self.end_ns else first
+        self.end_ns = max(last, self.end_ns)

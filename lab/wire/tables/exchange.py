@@ -11,8 +11,11 @@ from typing import Any
 import numpy as np
 
 from lab.wire.capture import Capture
+from lab.wire.dask.messagepack import text
 from lab.wire.net.tcp_options import DSACK
 
+DEEPEST = 16  # fields within fields that are shown each
+WIDEST = 90  # characters of a value
 FLAGS = ((2, "SYN"), (1, "FIN"), (4, "RST"), (8, "PSH"), (16, "ACK"))
 
 
@@ -114,15 +117,15 @@ def _said(capture: Capture, message: int, title: str) -> list[str]:
 
 def shortened(value: Any) -> str:
     """A value on one line."""
-    text = repr(value)
-    return text if len(text) <= 90 else text[:87] + "..."
+    said = repr(value) if isinstance(value, str | bytes) else text(value)
+    return said if len(said) <= WIDEST else said[: WIDEST - 3] + "..."
 
 
-def flat(said: Any, path: str = "") -> dict[str, Any]:
+def flat(said: Any, path: str = "", depth: int = 0) -> dict[str, Any]:
     """Fields by path: ``{"a": {"b": 1}}`` gives ``{"a.b": 1}``."""
-    if not isinstance(said, Mapping) or not said:
+    if not isinstance(said, Mapping) or not said or depth == DEEPEST:
         return {path: said}
     found: dict[str, Any] = {}
     for key, value in said.items():
-        found |= flat(value, f"{path}.{key}" if path else str(key))
+        found |= flat(value, f"{path}.{text(key)}" if path else text(key), depth + 1)
     return found

@@ -149,7 +149,7 @@ def places_of(links: Sequence[Link]) -> dict[str, Link]:
 def limit(link: Link, mtu: int) -> int:
     """Return the frames that netem's queue must hold: twice the bandwidth-delay product, and a queue."""
     held_s = (link["delay_ms"] + link["jitter_ms"]) / 1000
-    product_bytes = (link["rate_mbit"] or LINE_RATE_MBIT) * 1e6 / 8 * held_s
+    product_bytes: float = (link["rate_mbit"] or LINE_RATE_MBIT) * 1e6 / 8 * held_s
     return QUEUE + math.ceil(2 * product_bytes / mtu)
 
 

@@ -13,7 +13,7 @@ from lab.minipve.config.store import VmConfig, VmStore, typed
 from lab.minipve.errors import ApiError
 from lab.minipve.files import write_atomic
 
-FULL = """#two lines: 50 %25
+FULL = """#two lines%3A 50 %25
 #and another
 cores: 2
 net0: virtio=02:00:00:00:00:01,bridge=vmbr0

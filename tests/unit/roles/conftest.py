@@ -62,3 +62,8 @@ def interfaces() -> ModuleType:
 @pytest.fixture(scope="session")
 def lab_files() -> ModuleType:
     return load("playbooks/action_plugins/lab_files.py")
+
+
+@pytest.fixture(scope="session")
+def lab_command() -> ModuleType:
+    return load("playbooks/action_plugins/lab_command.py")

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import ast
 import re
+import shutil
+import subprocess
+import sys
 from fnmatch import fnmatch
 from functools import cache
 from graphlib import TopologicalSorter
@@ -187,3 +190,30 @@ def test_every_file_of_tasks_is_an_entry_that_is_explained_or_part_of_one(name: 
     parts = set(re.findall(r"(?:import|include)_tasks: (\w+\.yml)", text_of(role)))
     assert explained <= there
     assert there - explained - parts == set()
+
+
+PROGRAMS = sorted((ROOT / "roles").glob("*/files/dasklab_*.py"))
+
+
+def installed(role: Path) -> list[str]:
+    """The programs that a role installs, those that all share among them."""
+    shared = yaml.safe_load((ROOT / "roles" / "base" / "vars" / "main.yml").read_text())["base_shared"]
+    tasks = yaml.safe_load((role / "tasks" / "main.yml").read_text())
+    own = next(task["vars"]["base_files"] for task in tasks if "base_files" in task.get("vars", {}))
+    return [file["src"] for file in [*shared, *own] if "src" in file]
+
+
+@pytest.mark.parametrize("name", ["guest", "netem", "probe", "capture"])
+def test_a_host_s_programs_run_by_python_s_own_library_and_what_is_installed_with_them(
+    name: str, tmp_path: Path
+) -> None:
+    """Each import costs an emulated guest tens of milliseconds: typing is for the reader and mypy alone."""
+    role = ROOT / "roles" / name
+    found = {path.name: path for path in PROGRAMS}
+    for file in installed(role):
+        shutil.copy(found[file], tmp_path)
+    module = {"guest": "dasklab_host", "netem": "dasklab_link"}.get(name, f"dasklab_{name}")
+    script = f"import sys; sys.path.append({str(tmp_path)!r}); import {module}; print(list(sys.modules))"
+    done = subprocess.run([sys.executable, "-SsE", "-c", script], capture_output=True, text=True, check=True)
+    assert f"'{module}'" in done.stdout
+    assert "'typing'" not in done.stdout
