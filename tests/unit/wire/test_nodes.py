@@ -94,9 +94,7 @@ def test_what_could_be_two_has_no_name(read: Read) -> None:
         cluster.talk(1, (1, SCHEDULER), {"op": "register-client", "client": client})
     unknown = [
         cluster.talk(1, (1, SCHEDULER), {"op": "identity"}),  # anybody may say that
-        cluster.talk(
-            1, (1, 3333), {"op": "get_data", "keys": ["x"], "who": None}
-        ),  # not asked for
+        cluster.talk(1, (1, 3333), {"op": "get_data", "keys": ["x"], "who": None}),  # not asked for
     ]
     capture = read(cluster.packets)
     assert {name(capture, "127.0.0.1", port) for port in unknown} == {"127.0.0.1"}
