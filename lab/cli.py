@@ -1,77 +1,65 @@
-"""The command ``dasklab``: thin verbs over the playbooks and the library.
+"""The command ``dasklab``: the table of its commands.
 
-Sub-commands are imported when they are used, so that ``--help`` and short commands stay quick.
+A command's module is imported when it is used, so that ``--help`` and short commands stay quick.
 """
 
 from __future__ import annotations
 
 import importlib
-import shlex
-import subprocess
-import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import click
 
-from lab.commands.options import inventory_option, results_option
-from lab.errors import LabError
-from lab.machines.inventory import Inventory
-from lab.running import playbook
+from lab.commands.options import INVENTORY
+from lab.terminal import Group
 
-if TYPE_CHECKING:
-    from lab.machines.doctor import Finding
-
-UNREACHABLE = 4  # exit code of ansible-playbook when a machine does not answer
-ELSEWHERE = {
-    "run": ("lab.commands.experiments:run", "Run an experiment: its trials, in shuffled order, resumable."),
-    "results": ("lab.commands.experiments:results", "List, show and compare runs."),
-    "report": ("lab.commands.experiments:report", "Write the report of a run as one HTML page."),
-    "wire": ("lab.wire.terminal.cli:wire", "Say what Dask said, from a capture file."),
-    "minipve": ("lab.minipve.cli:minipve", "The local endpoint: serve, status, stop."),
+COMMANDS = {  # name: where it is, what it does
+    "doctor": (
+        "lab.commands.machines:doctor",
+        "Say what is missing here or on the Proxmox VE, and the line that mends it.",
+    ),
+    "plan": ("lab.commands.machines:plan", "Show what `up` would do to the machines; change nothing."),
+    "up": ("lab.commands.machines:up", "Build the lab, or bring it to what the inventory says."),
+    "status": ("lab.commands.machines:status", "Say what is there: machines, links, cluster, captures."),
+    "ssh": ("lab.commands.machines:ssh", "Open a shell on HOST, or run COMMAND there."),
+    "destroy": ("lab.commands.machines:destroy", "Remove all that carries this lab's tag."),
+    "baseline": ("lab.commands.machines:baseline", "Measure the lab as it is, once; say what was measured."),
+    "run": ("lab.commands.run:run", "Run an experiment, or go on with a run that was interrupted."),
+    "results": ("lab.commands.results:results", "List, show, compare and export runs."),
+    "report": ("lab.commands.report:report", "Write the report of one or more runs as one HTML page."),
+    "wire": ("lab.wire.terminal.cli:wire", "What Dask said, from packets alone."),
+    "minipve": ("lab.minipve.cli:minipve", "The local endpoint: speaks the Proxmox VE API and runs QEMU."),
 }
 
 
-class Commands(click.Group):
-    """A group whose larger parts live in other modules and are imported on use."""
+class Commands(Group):
+    """The commands of the table, imported on use."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """All names: those defined here, then those elsewhere."""
-        return [*super().list_commands(ctx), *ELSEWHERE]
+        """Return the names, in the order in which a user meets them."""
+        return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        """Import the part that ``name`` belongs to."""
-        if name not in ELSEWHERE:
-            return super().get_command(ctx, name)
-        module, _, attribute = ELSEWHERE[name][0].partition(":")
+        """Import the command of that name."""
+        if name not in COMMANDS:
+            return None
+        module, _, attribute = COMMANDS[name][0].partition(":")
         loaded: click.Command = getattr(importlib.import_module(module), attribute)
         return loaded
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List names with one line each, without importing anything."""
-        here = [(n, c.get_short_help_str(80)) for n, c in sorted(self.commands.items())]
+        """List the names with a line each, without importing anything."""
         with formatter.section("Commands"):
-            formatter.write_dl(here + [(n, text) for n, (_, text) in ELSEWHERE.items()])
-
-    def invoke(self, ctx: click.Context) -> Any:
-        """Show a user's mistake as one line, never as a traceback."""
-        try:
-            return super().invoke(ctx)
-        except LabError as error:
-            raise Failure(str(error)) from None
-
-
-class Failure(click.ClickException):
-    """A LabError on its way to the terminal."""
-
-    def show(self, file: Any = None) -> None:
-        """Print the line and, indented below it, what to do."""
-        click.secho(f"dasklab: {self.message}", fg="red", err=True)
+            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.option(
+    *INVENTORY, type=click.Path(path_type=Path), help="The inventory, as after a command that has one."
+)
 @click.version_option(package_name="dasklab", prog_name="dasklab")
-def main() -> None:
+@click.pass_context
+def main(context: click.Context, inventory: Path | None) -> None:
     """What does the network do to my Dask cluster?
 
     A lab of five machines (a client that also captures, a scheduler, three workers) on Proxmox VE or on
@@ -84,134 +72,6 @@ def main() -> None:
     dasklab report RUN      its answers, as a page
     dasklab destroy         leave nothing behind
     """
-
-
-@main.command()
-@inventory_option
-def plan(inventory: Path) -> None:
-    """Show what `up` would do to the machines; change nothing."""
-    Inventory(inventory)
-    _finish(
-        playbook.run(
-            "provision.yml", inventory, options=["--check", "--diff", "--tags", "endpoint,key,machines"]
-        )
-    )
-
-
-@main.command()
-@inventory_option
-@results_option
-@click.option("--check", is_flag=True, help="Only say what would be done, on the machines too.")
-@click.option("--diff", is_flag=True, help="Show each difference.")
-@click.option("--only", type=click.Choice(["provision", "configure"]), help="Only this part.")
-def up(inventory: Path, root: Path, check: bool, diff: bool, only: str | None) -> None:
-    """Build the lab, or bring it to what the inventory says, and measure a baseline once."""
-    lab = Inventory(inventory)
-    options = [flag for flag, on in (("--check", check), ("--diff", diff)) if on]
-    if not check:
-        _endpoint_ready(lab)
-    book = f"{only}.yml" if only else "lab.yml"
-    _finish(playbook.run(book, inventory, options=[*options, "--skip-tags", "baseline"]))
-    if not only and not check:
-        _baseline(lab, root)
-
-
-@main.command()
-@inventory_option
-@results_option
-def baseline(inventory: Path, root: Path) -> None:
-    """Measure the lab as it is, once; say what was measured."""
-    _baseline(Inventory(inventory), root)
-
-
-@main.command()
-@inventory_option
-def status(inventory: Path) -> None:
-    """Say what is there: machines, links, cluster, captures."""
-    Inventory(inventory)
-    _finish(playbook.run("status.yml", inventory))
-
-
-@main.command(context_settings={"ignore_unknown_options": True})
-@click.argument("host")
-@click.argument("command", nargs=-1, type=click.UNPROCESSED)
-@inventory_option
-def ssh(host: str, command: tuple[str, ...], inventory: Path) -> None:
-    """Open a shell on HOST, or run COMMAND there.
-
-    \b
-    dasklab ssh scheduler
-    dasklab ssh worker-1 -- tc -s qdisc show
-    """
-    lab = Inventory(inventory)
-    user, address = lab.optional(host, "ansible_user"), lab.value(host, "ansible_host")
-    argv = ["ssh", *shlex.split(lab.optional(host, "ansible_ssh_common_args") or "")]
-    if key := lab.optional(host, "ansible_ssh_private_key_file"):
-        argv += ["-i", str(key)]
-    target = f"{user}@{address}" if user else str(address)
-    sys.exit(subprocess.run([*argv, target, *command], check=False).returncode)
-
-
-@main.command()
-@inventory_option
-@click.option("--yes", is_flag=True, help="Do not ask.")
-def destroy(inventory: Path, yes: bool) -> None:
-    """Remove all that carries this lab's tag, and the endpoint that was started for it."""
-    lab = Inventory(inventory)
-    name = lab.optional(lab.hosts()[0], "lab_name")
-    if not yes and sys.stdin.isatty():
-        click.confirm(f"Remove the machines of lab {name!r}? Results are kept", abort=True)
-    _finish(playbook.run("destroy.yml", inventory))
-
-
-@main.command()
-@inventory_option
-def doctor(inventory: Path) -> None:
-    """Say what is missing on this machine or this Proxmox VE, and the line that mends it."""
-    from lab.machines.doctor import examine
-
-    lab = Inventory(inventory)
-    bad = 0
-    if check := lab.optional(lab.hosts()[0], "endpoint_check"):
-        bad += subprocess.run(check, check=False).returncode != 0
-        _command(lab, "endpoint_start")
-    for finding in examine(lab):
-        bad += not finding.well
-        _show(finding)
-    sys.exit(1 if bad else 0)
-
-
-def _baseline(lab: Inventory, root: Path) -> None:
-    from lab.commands import baseline as measured
-
-    run, fresh = measured.ensure(lab, root)
-    click.echo("baseline: measured" if fresh else "baseline: found")
-    measured.show(run)
-
-
-def _show(finding: Finding) -> None:
-    mark, colour = ("ok  ", "green") if finding.well else ("FAIL", "red")
-    click.secho(f"{mark}  {finding.what}", fg=colour)
-    for line in finding.mend:
-        click.echo(f"      {line}")
-
-
-def _endpoint_ready(lab: Inventory) -> None:
-    """Start the endpoint and build its image here, where their progress can be seen."""
-    _command(lab, "endpoint_start")
-    host = lab.hosts()[0]
-    if lab.has(host, "endpoint_image_build") and not Path(lab.value(host, "proxmox_image")["file"]).exists():
-        _command(lab, "endpoint_image_build")
-
-
-def _command(lab: Inventory, name: str) -> None:
-    argv = lab.optional(lab.hosts()[0], name)
-    if argv and (code := subprocess.run(argv, check=False).returncode):
-        raise LabError(f"{shlex.join(argv)} ended with {code}", "its own words stand above")
-
-
-def _finish(code: int) -> None:
-    if code == UNREACHABLE:
-        raise LabError("machines named above do not answer", "dasklab up creates those that are missing")
-    if code:
-        sys.exit(code)
+    command = main.get_command(context, context.invoked_subcommand or "")
+    if inventory and command and "inventory" not in [option.name for option in command.params]:
+        raise click.UsageError(f"'{command.name}' takes no inventory.", context)

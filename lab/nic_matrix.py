@@ -13,10 +13,11 @@ if __name__ == "__main__":  # run as a file: the project, not this directory, is
 
 import click
 
-from lab.commands import experiments
 from lab.commands.options import inventory_option
+from lab.commands.run import run
 from lab.errors import LabError
 from lab.paths import ROOT
+from lab.terminal import one_line
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -32,18 +33,14 @@ from lab.paths import ROOT
 )
 @inventory_option
 @click.pass_context
-def main(context: click.Context, /, resume: Path | None, inventory: Path, **options: object) -> None:
+def main(context: click.Context, /, resume: Path | None, **options: object) -> None:
     """Measure RTT, throughput and compute time with five NICs: VirtIO, VirtIO 10G and 1G, E1000, RTL8139.
 
     The lab must be up (`dasklab up`). Every block has the baseline (VirtIO) and its null trial; the order is
     shuffled. Then: dasklab report RESULTS/nic_matrix/<time>
     """
-    try:
-        if resume:
-            options["what"] = str(resume)
-        context.invoke(experiments.run, inventory=inventory, **{"what": "nic_matrix", **options})
-    except LabError as error:
-        raise click.ClickException(str(error)) from None
+    with one_line(LabError):
+        context.invoke(run, what=str(resume) if resume else "nic_matrix", **options)
 
 
 if __name__ == "__main__":

@@ -4,69 +4,91 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rich.console import Console
-from rich.table import Table
+import click
 
-from lab.commands.experiments import execute
+from lab.commands.progress import execute
 from lab.errors import LabError
 from lab.machines.inventory import Inventory
 from lab.model import experiment
-from lab.results import completeness, store
+from lab.model.files import Campaign, Result
+from lab.model.trial import Setup
+from lab.results import completeness, load, store
 from lab.running import driver
 from lab.running.ansible_lab import AnsibleLab, alone
+from lab.running.setup import setup_of
+from lab.terminal import print_table
 
 
-def ensure(inventory: Inventory, root: Path) -> tuple[Path, bool]:
-    """Return the run directory of the lab's baseline, and whether it was measured just now.
+def measure(lab: Inventory, root: Path) -> None:
+    """Measure the lab's baseline unless that was done, and show it.
 
     Raises:
         LabError: the trial failed or was found invalid; its reasons are in the message.
     """
-    host = inventory.hosts()[0]
-    pointer = Path(inventory.value(host, "lab_state_dir")) / "baseline"
-    run = _begun(pointer)
-    if run is None:
-        quick = bool(inventory.optional(host, "lab_quick"))
-        name, content = experiment.load("baseline", quick)
-        run = driver.start(root, name, content, quick=quick)
-        pointer.parent.mkdir(parents=True, exist_ok=True)
-        pointer.write_text(f"{run.directory.resolve()}\n")
+    setup = setup_of(lab)
+    run = _begun(lab, setup) or _begin(lab, setup, root)
     fresh = bool(run.pending())
     if fresh:
-        with alone(inventory.path):
-            execute(run, AnsibleLab(inventory.path))
+        with alone(lab.path):
+            execute(run, AnsibleLab(lab.path))
     _refuse_failed(run.directory)
-    return run.directory, fresh
+    click.echo("baseline: measured" if fresh else "baseline: found")
+    show(run.directory)
 
 
 def show(run: Path) -> None:
     """Print what the baseline says, a line per metric, and where its captures are."""
-    frame = store.load(run)
-    frame = frame[~frame["warmup"]]
-    table = Table("measured", "n", "median", "least", "most", box=None)
-    for metric, values in frame.groupby("metric", sort=False)["value"]:
-        numbers = (f"{v:.3g}" for v in (values.median(), values.min(), values.max()))
-        table.add_row(str(metric), str(len(values)), *numbers)
-    print(f"Baseline: {run}\n")
-    Console().print(table)
-    captures = sorted(run.rglob("capture*.pcap"))
-    if captures:
+    frame = load(run)
+    rows = []
+    for metric, values in frame[~frame["warmup"]].groupby("metric", sort=False)["value"]:
+        numbers = (f"{value:.3g}" for value in (values.median(), values.min(), values.max()))
+        rows.append((str(metric), str(len(values)), *numbers))
+    click.echo(f"Baseline: {run}\n")
+    print_table(("measured", "n", "median", "least", "most"), rows)
+    for trial in store.finished(run):
+        _show_capture(trial)
+
+
+def _show_capture(trial: Path) -> None:
+    """Where a trial's capture is, unless there is nothing in it to look at; and loudly what it misses."""
+    found = completeness.read(trial)
+    captures = sorted(trial.glob("capture*.pcap"))
+    if found is None:
+        return
+    if found.messages:
         size = sum(capture.stat().st_size for capture in captures) / 1e6
-        print(f"\nWhat Dask said ({size:.1f} MB): dasklab wire {captures[0].parent}/capture*.pcap")
-        if lost := completeness.line(completeness.read(captures[0].parent)):
-            print(lost)
+        click.echo(f"\nWhat Dask said ({size:.1f} MB): dasklab wire {trial}/capture*.pcap")
+    if missing := completeness.line(found):
+        click.secho(missing, fg="red", bold=True)
 
 
-def _begun(pointer: Path) -> driver.Run | None:
-    if not pointer.exists():
+def _pointer(lab: Inventory) -> Path:
+    """The file that says where this lab's baseline is."""
+    return Path(lab.value(lab.hosts()[0], "lab_state_dir")) / "baseline"
+
+
+def _begun(lab: Inventory, setup: Setup) -> driver.Ongoing | None:
+    """The run that was begun for this lab; with another inventory it is another lab."""
+    pointer = _pointer(lab)
+    directory = Path(pointer.read_text().strip()) if pointer.exists() else None
+    if directory is None or not (directory / Campaign.FILE).exists():
         return None
-    directory = Path(pointer.read_text().strip())
-    return driver.resume(directory) if (directory / "experiment.json").exists() else None
+    return driver.resume(directory, setup) if store.read_run(directory).setup == setup else None
+
+
+def _begin(lab: Inventory, setup: Setup, root: Path) -> driver.Ongoing:
+    quick = bool(lab.optional(lab.hosts()[0], "lab_quick"))
+    name, content = experiment.load("baseline", quick)
+    run = driver.start(root, name, content, setup, quick=quick)
+    pointer = _pointer(lab)
+    pointer.parent.mkdir(parents=True, exist_ok=True)
+    pointer.write_text(f"{run.directory.resolve()}\n")
+    return run
 
 
 def _refuse_failed(directory: Path) -> None:
     for trial in store.finished(directory):
-        result = store.read_result(trial)
+        result = store.need(Result, trial)
         if result.status != "ok":
             raise LabError(
                 f"the baseline trial is {result.status}: {'; '.join(result.reasons)}", f"its files: {trial}"

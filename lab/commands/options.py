@@ -9,11 +9,19 @@ import click
 
 from lab.machines.inventory import DEFAULT
 
+INVENTORY = "-i", "--inventory"
+
+
+def chosen_inventory() -> Path:
+    """The inventory named before the command (``dasklab -i FILE doctor``), else by the environment."""
+    before: Path | None = click.get_current_context().find_root().params.get("inventory")
+    return before or Path(os.environ.get("DASKLAB_INVENTORY", DEFAULT))
+
+
 inventory_option = click.option(
-    "-i",
-    "--inventory",
+    *INVENTORY,
     type=click.Path(path_type=Path),
-    default=lambda: Path(os.environ.get("DASKLAB_INVENTORY", DEFAULT)),
+    default=chosen_inventory,
     show_default="inventory/hosts.yml, or $DASKLAB_INVENTORY",
     help="The inventory: machines, sizes, NICs, addresses, endpoint.",
 )

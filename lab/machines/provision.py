@@ -6,9 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from lab.machines.plan import SeenVm, Step, plan, plan_removal, render
-from lab.machines.proxmox import Endpoint, Pve, observe
-from lab.machines.topology import Lab, NicOverride, Vm
+from lab.machines.change import Step, render
+from lab.machines.observe import observe
+from lab.machines.observed import SeenVm
+from lab.machines.plan import plan, plan_removal
+from lab.machines.proxmox import Endpoint, Pve
+from lab.machines.topology import Lab, Vm
+from lab.model.nic import NicOverride, nets
 from lab.model.strict import validate
 
 
@@ -33,9 +37,7 @@ class Request:
             for name, value in (params["nics"] or {}).items()
         }
         return cls(
-            endpoint=validate(
-                Endpoint, {**params["endpoint"], "token_secret": params["token_secret"]}, "proxmox"
-            ),
+            endpoint=Endpoint.of({**params["endpoint"], "token_secret": params["token_secret"]}),
             lab=validate(Lab, params["lab"], "inventory").with_nics(overrides),
             present=params["state"] == "started",
             parallel=params["parallel"],
@@ -60,7 +62,7 @@ def provision(request: Request, *, apply: bool) -> Outcome:
         LabError: something foreign is in the way, the endpoint refuses, or a task failed.
     """
     pve = Pve(request.endpoint)
-    seen = observe(pve, request.lab)
+    seen = observe(pve, request.lab, claim=request.present)
     steps = (plan if request.present else plan_removal)(seen, request.lab)
     if apply and steps:
         pve.apply(steps, request.parallel)
@@ -83,5 +85,6 @@ def _told(seen: SeenVm | None, vm: Vm) -> dict[str, Any]:
     """What is told of one machine: where it is, whether it runs, its NICs as the endpoint has them."""
     if seen is None:
         return {"vmid": vm.vmid, "node": vm.node, "status": "absent", "nets": {}}
-    nets = {k: v for k, v in (seen.config or {}).items() if k.startswith("net") and k[3:].isdigit()}
-    return {"vmid": seen.vmid, "node": seen.node, "status": seen.status, "nets": dict(sorted(nets.items()))}
+    config = seen.config or {}
+    cards = {key: config[key] for key in nets(config)}
+    return {"vmid": seen.vmid, "node": seen.node, "status": seen.status, "nets": cards}

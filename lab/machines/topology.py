@@ -1,40 +1,22 @@
 """What is wanted: the machines of the lab and their NICs, as the inventory says.
 
 Values come from a file that people write, so they are validated here, once; the rest of
-the code can trust them. The conversion between the lab's unit for a rate cap (Mbit/s)
-and Proxmox VE's (MiB/s) lives here and nowhere else.
+the code can trust them.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from ipaddress import IPv4Address, IPv4Interface
 from typing import Annotated, Literal
 
 from pydantic import Field
 
 from lab.errors import LabError
+from lab.model.nic import LAB_SLOT, Nic, NicOverride
 from lab.model.strict import Strict
 
-NicModel = Literal["virtio", "e1000", "rtl8139"]
-NIC_MODELS: tuple[NicModel, ...] = ("virtio", "e1000", "rtl8139")
-LAB_SLOT = 1  # net1 is the link under test
-
-MIB = 1024 * 1024
-Mac = Annotated[str, Field(pattern=r"^[0-9A-Fa-f][02468ACEace](:[0-9A-Fa-f]{2}){5}$")]
 DnsName = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")]
-
-
-class Nic(Strict):
-    """One virtual network card. ``rate_mbit`` is a cap in both directions, 0 means none."""
-
-    model: NicModel = "virtio"
-    mac: Mac
-    bridge: Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_.-]{0,14}$")]
-    address: IPv4Interface | None = None
-    gateway: IPv4Address | None = None
-    rate_mbit: Annotated[float, Field(ge=0)] = 0
 
 
 class Vm(Strict):
@@ -49,17 +31,9 @@ class Vm(Strict):
 
     def with_lab_nic(self, override: NicOverride) -> Vm:
         """Return the same machine with another model or rate cap on its lab link."""
-        changes = {k: v for k, v in override.model_dump().items() if v is not None}
         nics = list(self.nics)
-        nics[LAB_SLOT] = nics[LAB_SLOT].model_copy(update=changes)
+        nics[LAB_SLOT] = override.on(nics[LAB_SLOT])
         return self.model_copy(update={"nics": tuple(nics)})
-
-
-class NicOverride(Strict):
-    """What a trial changes on one machine's lab link; ``None`` leaves the inventory's value."""
-
-    model: NicModel | None = None
-    rate_mbit: Annotated[float | None, Field(ge=0)] = None
 
 
 class Image(Strict):
@@ -72,8 +46,8 @@ class Image(Strict):
     checksum_algorithm: Literal["md5", "sha1", "sha224", "sha256", "sha384", "sha512"] | None = None
 
     @property
-    def volume(self) -> str:
-        """File name of the volume on the image storage."""
+    def basename(self) -> str:
+        """The file's name without its folder."""
         return self.name or (self.file or self.url or "").rstrip("/").rpartition("/")[2]
 
 
@@ -92,6 +66,16 @@ class Lab(Strict):
     ssh_public_key: str
     bridges: tuple[str, ...] = ()
     vms: tuple[Vm, ...]
+
+    @property
+    def image_mark(self) -> str:
+        """How the names of the lab's own images begin on the image storage; no name of a lab has a dot."""
+        return f"{self.name}."
+
+    @property
+    def image_name(self) -> str:
+        """The image's name on the image storage. Others' of the same file are neither used nor removed."""
+        return self.image_mark + self.image.basename
 
     def with_nics(self, overrides: Mapping[str, NicOverride]) -> Lab:
         """Return the lab with a trial's NIC overrides; keys are machine names."""
@@ -123,44 +107,3 @@ def _shared(pairs: Iterable[tuple[str, str]]) -> list[tuple[str, list[str]]]:
     pairs = list(pairs)
     counts = Counter(what for what, _ in pairs)
     return [(what, [o for w, o in pairs if w == what]) for what, n in counts.items() if n > 1]
-
-
-def rate_to_pve(rate_mbit: float) -> float:
-    """Mbit/s (10^6 bit/s) to PVE's ``rate`` (MiB/s): 1000 Mbit/s is 119.209290."""
-    return rate_mbit * 1e6 / 8 / MIB
-
-
-def rate_from_pve(rate_mib: float) -> float:
-    """PVE's ``rate`` (MiB/s) to Mbit/s, as PVE computes it: whole bytes per second."""
-    return int(rate_mib * MIB) * 8 / 1e6
-
-
-def net_to_pve(nic: Nic) -> str:
-    """Return the value of ``net<n>``; the MAC is always sent, else PVE would draw a new one."""
-    rate = f",rate={rate_to_pve(nic.rate_mbit):.6f}" if nic.rate_mbit else ""
-    return f"{nic.model}={nic.mac},bridge={nic.bridge},firewall=0{rate}"
-
-
-def ipconfig_to_pve(nic: Nic) -> str:
-    """Return the value of ``ipconfig<n>`` for a NIC with an address."""
-    return f"ip={nic.address}{f',gw={nic.gateway}' if nic.gateway else ''}"
-
-
-def net_from_pve(text: str) -> dict[str, str | float]:
-    """Parse ``net<n>`` into model, mac (upper case), bridge, rate (bytes/s) and the rest, for comparison.
-
-    Two NICs are the same when these dicts are equal; their strings may still differ in
-    order, case and number format.
-    """
-    pairs = [part.partition("=")[::2] for part in text.split(",") if part]
-    known: dict[str, str | float] = {"firewall": "0", "rate": 0.0}
-    for key, value in pairs:
-        if key in {"macaddr", "model"}:
-            known["mac" if key == "macaddr" else key] = value.upper() if key == "macaddr" else value
-        elif ":" in value and key not in {"trunks"}:
-            known |= {"model": key, "mac": value.upper()}
-        elif key == "rate":
-            known["rate"] = float(int(float(value) * MIB))
-        else:
-            known[key] = value
-    return known

@@ -4,26 +4,14 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
 
 import click
 
-from lab.errors import LabError
 from lab.minipve import launch
 from lab.minipve.paths import Paths
+from lab.terminal import Group
 
 MANAGEMENT = "10.77.0.1/24"
-
-
-class Group(click.Group):
-    """Shows a user's mistake as one line."""
-
-    def invoke(self, ctx: click.Context) -> Any:
-        """Turn LabError into click's way of saying it."""
-        try:
-            return super().invoke(ctx)
-        except LabError as error:
-            raise click.ClickException(str(error)) from None
 
 
 instance_option = click.option(
@@ -115,16 +103,21 @@ def run(
 @instance_option
 def status(instance: str) -> None:
     """Say where the endpoint is, and which machines run. Exit code 1 when it does not answer."""
+    from lab.minipve.network import namespace
+
     paths = Paths.of(instance)
     found, machines = launch.facts(paths), launch.machines(paths)
     up = launch.is_running(paths) and launch.answers(paths)
+    held = namespace.find(paths) is not None or not (up or machines)
     click.echo(f"endpoint  https://{found['host']}:{found['port']}" if up else "endpoint  not running")
     click.echo(
         f"machines  {', '.join(f'{vmid} (pid {pid})' for vmid, pid in machines.items()) or 'none running'}"
     )
+    if not held:
+        click.echo("network   nobody holds it: dasklab minipve serve --detach")
     click.echo(f"state     {paths.state}")
     click.echo(f"log       {launch.log_file(paths)}")
-    if not up:
+    if not (up and held):
         raise click.exceptions.Exit(1)
 
 
@@ -142,8 +135,15 @@ def stop(instance: str, purge: bool) -> None:
 @minipve.command()
 @instance_option
 @click.option("--path", "only_path", is_flag=True, help="Only print where the image is or will be.")
-def image(instance: str, only_path: bool) -> None:
-    """Build the guests' image unless it is there, and print its path."""
+@click.option(
+    "--output", type=click.Path(path_type=Path), help="Also write it to a file, or into a directory."
+)
+def image(instance: str, only_path: bool, output: Path | None) -> None:
+    """Build the guests' image unless it is there, and print its path.
+
+    It boots on any Proxmox VE too: name the file of --output in the inventory's proxmox_image, and
+    `dasklab up` uploads it.
+    """
     from lab.minipve import progress
     from lab.minipve.image import golden as images
 
@@ -151,7 +151,7 @@ def image(instance: str, only_path: bool) -> None:
     path: Path = images.image_path(paths)
     if not only_path and not path.exists():
         path = images.build(paths, progress.terminal())
-    click.echo(str(path))
+    click.echo(str(images.export(path, output) if output else path))
 
 
 @minipve.command()

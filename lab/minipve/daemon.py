@@ -11,12 +11,15 @@ import sys
 
 from aiohttp import web
 
-from lab.minipve import instance, server, tls
-from lab.minipve.machine import guests
-from lab.minipve.machine.watch import Watch
-from lab.minipve.network import net
+from lab.errors import LabError
+from lab.minipve import files, instance, server, tls
+from lab.minipve.listener import Listener
+from lab.minipve.network import interfaces, net
 from lab.minipve.node import Node
 from lab.minipve.paths import Paths
+from lab.minipve.process import MachineError
+from lab.minipve.vm import lifecycle
+from lab.minipve.vm.watch import Watch
 
 log = logging.getLogger("minipve")
 
@@ -28,10 +31,17 @@ def run(paths: Paths, fd: int, ready_fd: int | None, pool: str, management: str,
     """
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", stream=sys.stderr)
     node = Node(paths)
+    files.sweep(node.cluster, node.storage.root, paths.seeds, paths.interfaces.parent)
     instance.set_up(node, pool, management)
-    for vmid in guests.recover(node):
+    for vmid in lifecycle.recover(node):
         log.info("VM %d was half-made when the endpoint ended: removed", vmid)
-    net.reload(paths)
+    for stranger in node.vms.strangers():
+        log.warning("%s is no configuration of a VM: left alone", stranger)
+    try:
+        net.reload(paths)
+    except (LabError, MachineError) as failed:
+        log.warning("bridges stay as they are: %s", failed)
+        net.provide(interfaces.default(management))
     with socket.socket(fileno=fd) as listener:
         asyncio.run(_serve(node, listener, ready_fd, delay_s))
 
@@ -42,7 +52,8 @@ async def _serve(node: Node, listener: socket.socket, ready_fd: int | None, dela
         asyncio.get_running_loop().add_signal_handler(number, ended.set)
     runner = web.AppRunner(server.create_app(node, delay_s), access_log=None)
     await runner.setup()
-    await web.SockSite(runner, listener, ssl_context=tls.context(node.cluster)).start()
+    assert runner.server is not None
+    door = asyncio.create_task(Listener(runner.server, listener, tls.context(node.cluster)).serve())
     port = listener.getsockname()[1]
     instance.announce(node, port)
     watch = Watch(node)
@@ -52,6 +63,7 @@ async def _serve(node: Node, listener: socket.socket, ready_fd: int | None, dela
         os.write(ready_fd, b"ready\n")
         os.close(ready_fd)
     await ended.wait()
+    door.cancel()
     watch.stop()
     await runner.cleanup()
     node.tasks.settle(timeout_s=3)

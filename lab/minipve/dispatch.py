@@ -5,18 +5,25 @@ The order is PVE's (pve-manager's rest_handler), because it decides which of sev
 
 from __future__ import annotations
 
-import subprocess
 from typing import Any
 
-from lab.errors import LabError
-from lab.minipve import api
+from lab.minipve import api, volume_access
 from lab.minipve.access.permit import Permit
 from lab.minipve.config import schema
-from lab.minipve.errors import ApiError, denied
+from lab.minipve.config.validate import FormatError
+from lab.minipve.errors import FAILURES, ApiError, denied, text_of
 from lab.minipve.node import Call, Node, Reply
-from lab.minipve.process import MachineError
 
 PUBLIC = {("GET", "/access/ticket"), ("POST", "/access/ticket"), ("GET", "/access/domains")}
+
+
+_UPLOAD = "/nodes/{node}/storage/{storage}/upload"
+
+
+def takes_upload(verb: str, path: str) -> bool:
+    """Whether a request brings a file, and so is the one kind whose body may be large."""
+    found = api.find(verb, path)
+    return found is not None and (verb, found[0]) == ("POST", _UPLOAD)
 
 
 def permitted(
@@ -42,9 +49,10 @@ def call(node: Node, verb: str, path: str, authid: str, given: dict[str, Any]) -
         raise _no_such_host(str(values["node"]))
     checked = Call(node, permit, method.check(values))
     try:
+        volume_access.check(permit, method, checked.given)
         answer = api.load()[verb, method.path](checked)
-    except (MachineError, LabError, OSError, subprocess.SubprocessError) as failed:
-        raise ApiError(str(failed)) from failed
+    except (FormatError, *FAILURES) as failed:
+        raise ApiError(text_of(failed)) from failed
     return answer if isinstance(answer, Reply) else Reply(answer, {})
 
 

@@ -2,6 +2,16 @@
 
 from __future__ import annotations
 
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from lab.errors import LabError
+from lab.minipve.process import MachineError
+
+FAILURES = (MachineError, LabError, OSError, subprocess.SubprocessError)
+"""What an operation may fail with beside an ApiError; its text is told to the caller."""
+
 
 class ApiError(Exception):
     """An answer that is not 200: ``message`` is the body's text, its first line the reason phrase.
@@ -20,6 +30,23 @@ class ApiError(Exception):
         """The first line: PVE puts it into the status line."""
         return self.message.split("\n", 1)[0]
 
+    @property
+    def told(self) -> str:
+        """The error as PVE tells it inside of another one, or as a task's last words: with its status."""
+        lines = [self.message.rstrip("\n"), *(f"{key}: {text}" for key, text in (self.errors or {}).items())]
+        return (f"{self.status} " if self.status != 500 else "") + "\n".join(lines)
+
+
+@contextmanager
+def doing(what: str) -> Iterator[None]:
+    """Put ``what`` before the text of an error of the block, which becomes a 500, as PVE does it."""
+    try:
+        yield
+    except ApiError as refused:
+        raise ApiError(what + refused.told) from refused
+    except FAILURES as failed:
+        raise ApiError(what + text_of(failed)) from failed
+
 
 def parameter_error(**errors: str) -> ApiError:
     """400 with one text per parameter; keyword names use ``_`` where PVE's have ``-``."""
@@ -33,5 +60,16 @@ def denied(detail: str = "") -> ApiError:
     return ApiError("Permission check failed" + (f" ({detail})" if detail else ""), 403)
 
 
+def text_of(error: Exception) -> str:
+    """An error of the system or of a helper as one sentence, without Python's way of putting it."""
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.strerror}: '{error.filename}'" if error.filename else error.strerror
+    return str(error) or type(error).__name__
+
+
 class UnauthorizedError(Exception):
-    """401 before routing: PVE answers with a reason phrase, an empty body and three seconds of delay."""
+    """Refused before routing: PVE answers with a reason phrase, an empty body and three seconds of delay."""
+
+    def __init__(self, reason: str, status: int = 401) -> None:
+        super().__init__(reason)
+        self.status = status

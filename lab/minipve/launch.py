@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from lab.errors import LabError
-from lab.minipve import process
+from lab.minipve import folder, process
 from lab.minipve.network import namespace
 from lab.minipve.paths import Paths
 
@@ -47,16 +47,16 @@ def endpoint_file(paths: Paths) -> Path:
 def facts(paths: Paths) -> dict[str, Any]:
     """The contents of ``endpoint.json``; empty when the instance has never been started."""
     try:
-        found: dict[str, Any] = json.loads(endpoint_file(paths).read_text())
-    except FileNotFoundError:
+        found = json.loads(endpoint_file(paths).read_bytes())
+        return {key: found[key] for key in found} if found["ca_file"] else {}
+    except (FileNotFoundError, ValueError, KeyError, TypeError):  # damaged: it is written anew at each start
         return {}
-    return found
 
 
 def _claim(paths: Paths) -> int | None:
     """Take the instance for this process; returns the lock's descriptor, or None when another has it."""
+    folder.claim(paths)
     paths.run.mkdir(parents=True, exist_ok=True)
-    paths.state.chmod(0o700)
     handle = os.open(lock_file(paths), os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -98,7 +98,7 @@ def serve(paths: Paths, options: list[str], ready: int | None = None) -> NoRetur
     if lock is None:
         raise LabError(f"another endpoint runs in {paths.state}", "dasklab minipve status")
     listener = _bind(paths)
-    inside = namespace.ensure(paths)
+    inside = namespace.ensure(paths, machines(paths).values())
     handles = {"--fd": listener.fileno(), "--lock-fd": lock} | (
         {} if ready is None else {"--ready-fd": ready}
     )
@@ -126,7 +126,9 @@ def detach(paths: Paths, options: list[str]) -> bool:
     """Start an endpoint in the background unless one runs; wait until it answers; True if it was started."""
     if is_running(paths):
         _await_answer(paths)
+        namespace.ensure(paths, _inside(paths))
         return False
+    folder.claim(paths)
     paths.log.mkdir(parents=True, exist_ok=True)
     reader, writer = os.pipe()
     with log_file(paths).open("a") as log, os.fdopen(reader) as said:
@@ -146,6 +148,12 @@ def detach(paths: Paths, options: list[str]) -> bool:
             raise LabError(f"the endpoint did not start: {_last_words(paths)}")
     child.returncode = 0  # it outlives us on purpose: no ResourceWarning when the handle goes
     return True
+
+
+def _inside(paths: Paths) -> list[int]:
+    """The processes in the instance's network, any of which keeps it alive."""
+    endpoint = process.recall(lock_file(paths))
+    return [*([endpoint] if endpoint else []), *machines(paths).values()]
 
 
 def _await_answer(paths: Paths) -> None:
@@ -169,12 +177,13 @@ def machines(paths: Paths) -> dict[int, int]:
     """VMID -> process id of the machines that run."""
     from lab.minipve.machine import running
 
-    vmids = [int(file.stem) for file in paths.run.glob("[1-9]*.pid") if file.stem.isdigit()]
-    return {vmid: pid for vmid in sorted(vmids) if (pid := running.running_pid(vmid, paths))}
+    return running.find_all(paths)
 
 
 def stop(paths: Paths, purge: bool) -> bool:
     """End machines, endpoint and namespace; with ``purge`` remove the state too. True if anything ran."""
+    if purge:
+        folder.require_own(paths)
     began = is_running(paths)
     if began:
         _end_endpoint(paths)
@@ -189,7 +198,7 @@ def stop(paths: Paths, purge: bool) -> bool:
         held.destroy()
     shutil.rmtree(paths.run, ignore_errors=True)
     if purge:
-        shutil.rmtree(paths.state, ignore_errors=True)
+        folder.remove(paths)
     return began or bool(alive) or held is not None
 
 

@@ -110,7 +110,7 @@ def command(pid: int) -> list[str]:
 def remember(pid: int, file: Path) -> None:
     """Write a process down so that `recall` finds it again."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(f"{pid} {start_time(pid)}\n")
+    file.write_text(f"{pid} {start_time(pid)}\n")  # in place: the endpoint's file is locked while it runs
 
 
 def recall(file: Path) -> int | None:

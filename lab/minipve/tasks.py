@@ -7,21 +7,22 @@ PVE's ``unexpected status``.
 
 from __future__ import annotations
 
+import logging
 import re
-import subprocess
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from lab.errors import LabError
-from lab.minipve.errors import ApiError, parameter_error
-from lab.minipve.process import MachineError
+from lab.minipve.errors import FAILURES, ApiError, parameter_error, text_of
 
 KEPT = 500
+_NAME_MAX = 255  # of a file
+log = logging.getLogger("minipve")
 _UPID = re.compile(
     r"UPID:(?P<node>[\w-]+):(?P<pid>[0-9A-F]{8}):(?P<pstart>[0-9A-F]{8,9}):(?P<starttime>[0-9A-F]{8})"
     r":(?P<type>[^:\s]+):(?P<id>[^:\s]*):(?P<user>[^:\s]+):"
@@ -92,24 +93,35 @@ class Tasks:
         self.directory = directory
         self.node = node
         self._running: dict[str, Task] = {}
+        self._unwritten: dict[str, str] = {}
+        """How tasks ended whose log could not take its last line (a full disk)."""
         self._lock = threading.Lock()
         directory.mkdir(parents=True, exist_ok=True)
-        for old in sorted(directory.iterdir(), key=lambda f: f.stat().st_mtime)[:-KEPT]:
-            old.unlink()
+        self._forget_old()
+
+    def _forget_old(self) -> None:
+        """Keep the newest logs only; what is not one of ours is left alone."""
+        logs = [file for file in self.directory.iterdir() if _is_log(file)]
+        for old in sorted(logs, key=lambda file: file.stat().st_mtime)[:-KEPT]:
+            if old.name not in self._running:
+                old.unlink()
+        self._begun = 0
 
     def start(self, kind: str, name: str, authid: str, work: Work) -> str:
         """Run ``work`` in a thread of its own and return the UPID at once."""
-        born = threading.Event()
-        made: list[Task] = []
+        born: Future[Task] = Future()
 
         def worker() -> None:
-            made.append(self._begin(kind, name, authid))
-            born.set()
-            self._run(made[0], work)
+            try:
+                task = self._begin(kind, name, authid)
+            except OSError as failed:
+                born.set_exception(failed)
+                return
+            born.set_result(task)
+            self._run(task, work)
 
         threading.Thread(target=worker, name=f"{kind}:{name}", daemon=True).start()
-        born.wait()
-        return made[0].upid
+        return born.result().upid
 
     def _begin(self, kind: str, name: str, authid: str) -> Task:
         thread = threading.get_native_id()
@@ -124,6 +136,9 @@ class Tasks:
             task = Task(upid, self.directory / upid)
             task.file.touch(mode=0o640)
             self._running[upid] = task
+            self._begun += 1
+            if self._begun >= KEPT:
+                self._forget_old()
         return task
 
     def _run(self, task: Task, work: Work) -> None:
@@ -132,25 +147,23 @@ class Tasks:
             work(task)
             error = None
         except ApiError as refused:
-            error = (f"{refused.status} " if refused.status == 403 else "") + refused.message
-        except (
-            MachineError,
-            LabError,
-            InterruptedTaskError,
-            TimeoutError,
-            OSError,
-            subprocess.SubprocessError,
-        ) as failed:
-            error = str(failed)
+            error = refused.told
+        except (InterruptedTaskError, *FAILURES) as failed:
+            error = text_of(failed)
         finally:
-            task.finish(error)
-            with self._lock:
-                del self._running[task.upid]
+            try:
+                task.finish(error)
+            except OSError as full:
+                log.error("%s: %s; its log cannot be written: %s", task.upid, error or "OK", full.strerror)
+                self._unwritten[task.upid] = " ".join((error or text_of(full)).split())
+            finally:
+                with self._lock:
+                    del self._running[task.upid]
 
     def _known(self, upid: str) -> Path:
         parse_upid(upid)
         file = self.directory / upid
-        if not file.exists():
+        if "/" in upid or len(upid) > _NAME_MAX or not file.is_file():
             raise parameter_error(upid="no such task")
         return file
 
@@ -158,12 +171,12 @@ class Tasks:
         """The task's fields with ``status`` and, once it is stopped, ``exitstatus``."""
         running = upid in self._running  # asked first: a task may end while its log is being read
         file = self._known(upid)
-        state = {"status": "running"} if running else {"status": "stopped", "exitstatus": _exit_status(file)}
+        state = {"status": "running"} if running else {"status": "stopped", "exitstatus": self._ended(file)}
         return parse_upid(upid) | state
 
     def log(self, upid: str, start: int, limit: int) -> tuple[list[dict[str, Any]], int]:
         """Lines from ``start`` on (all of them when ``limit`` is 0) and how many there are in total."""
-        lines = self._known(upid).read_text(encoding="utf-8").splitlines()
+        lines = _lines(self._known(upid))
         chosen = lines[start : start + limit if limit else None]
         return [{"n": start + i + 1, "t": line} for i, line in enumerate(chosen)], len(lines)
 
@@ -180,13 +193,18 @@ class Tasks:
     def overview(self) -> list[dict[str, Any]]:
         """All tasks, newest first; ``status`` is the exit status, or ``RUNNING`` without ``endtime``."""
         rows = []
-        for file in self.directory.glob("UPID:*"):
+        for file in self.directory.iterdir():
+            if not _is_log(file):
+                continue
             fields = parse_upid(file.name)
             if file.name in self._running:
                 rows.append(fields | {"status": "RUNNING"})
             else:
-                rows.append(fields | {"endtime": int(file.stat().st_mtime), "status": _exit_status(file)})
+                rows.append(fields | {"endtime": int(file.stat().st_mtime), "status": self._ended(file)})
         return sorted(rows, key=lambda row: (row["starttime"], row["pstart"]), reverse=True)
+
+    def _ended(self, file: Path) -> str:
+        return self._unwritten.get(file.name) or _said_last(file, file.stat().st_mtime_ns)
 
     def settle(self, timeout_s: float) -> None:
         """Stop all running tasks and wait for them."""
@@ -197,13 +215,18 @@ class Tasks:
             time.sleep(0.02)
 
 
-def _exit_status(file: Path) -> str:
-    return _said_last(file, file.stat().st_mtime_ns)
+def _is_log(file: Path) -> bool:
+    return _UPID.fullmatch(file.name) is not None and file.is_file()
+
+
+def _lines(file: Path) -> list[str]:
+    """The lines of a log, whatever a crash or a disk has made of it."""
+    return file.read_bytes().decode(errors="replace").removesuffix("\n").split("\n")
 
 
 @lru_cache(maxsize=2 * KEPT)
 def _said_last(file: Path, _changed_ns: int) -> str:
     """The exit status in a log; kept, because a list of hundreds of tasks must answer in milliseconds."""
-    lines = file.read_text(encoding="utf-8").splitlines()
+    lines = _lines(file)
     match = _END.fullmatch(lines[-1]) if lines else None
     return next(filter(None, match.groups())) if match else "unexpected status"

@@ -11,63 +11,21 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import yaml
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 
 from lab.errors import LabError
+from lab.model import dask_settings
+from lab.model.columns import COLUMNS
+from lab.model.link import Link
+from lab.model.metric import MetricName
+from lab.model.nic import NicOverride
 from lab.model.strict import Strict, allowed_parameters, first_mistake
 from lab.paths import EXPERIMENTS, WORKLOADS
 
 Scalar = bool | int | float | str
-Metric = Literal[
-    "compute_s",
-    "us_per_task",
-    "transfer_mb",
-    "rtt_ms",
-    "throughput_mbit",
-    "retransmits",
-    "drop_events",
-    "resent_pct",
-    "udp_mbit",
-    "udp_lost_pct",
-    "frames",
-    "node_busy_pct",
-]
-
-
-class Link(Strict):
-    """What is done to one host's lab link inside its guest, in netem's words. All zero is a clear link."""
-
-    delay_ms: float = Field(default=0, ge=0, le=60_000)
-    jitter_ms: float = Field(default=0, ge=0, le=60_000)
-    loss_pct: float = Field(default=0, ge=0, le=100)
-    reorder_pct: float = Field(default=0, ge=0, le=100)
-    rate_mbit: float = Field(default=0, ge=0)
-    direction: Literal["egress", "ingress", "both"] = "egress"
-    peer: str | None = None
-    policer: bool = Field(default=False, description="frames above rate_mbit are dropped, not queued")
-
-    @property
-    def clear(self) -> bool:
-        """Does this link change nothing?"""
-        return not (self.delay_ms or self.jitter_ms or self.loss_pct or self.reorder_pct or self.rate_mbit)
-
-    @model_validator(mode="after")
-    def _netem_needs_a_delay(self) -> Link:
-        if (self.jitter_ms or self.reorder_pct) and not self.delay_ms:
-            raise ValueError(
-                "jitter_ms and reorder_pct need a delay_ms above 0: netem acts on delayed frames"
-            )
-        return self
-
-
-class Nic(Strict):
-    """A host's lab NIC as the hypervisor makes it; ``rate_mbit`` 0 is no cap."""
-
-    model: Literal["virtio", "e1000", "rtl8139"] = "virtio"
-    rate_mbit: float = Field(default=0, ge=0)
 
 
 class Workload(Strict):
@@ -92,16 +50,15 @@ class Probes(Strict):
     """What is measured of the links before and after the runs."""
 
     pings: int = Field(default=30, ge=0, le=10_000)
+    interval_s: float = Field(default=0.2, ge=0.01, le=10)
     iperf_runs: int = Field(default=1, ge=0, le=100)
     iperf_s: float = Field(default=3, gt=0, le=600)
     udp: bool = False
 
 
-class Settings(Strict):
-    """All that a level may override."""
+class Shared(Strict):
+    """The settings that are the same for all hosts, and the same in an experiment and in its trials."""
 
-    links: dict[str, Link] = {}
-    nics: dict[str, Nic] = {}
     bridge: Literal["learning", "flooding"] = "learning"
     workers: int = Field(default=3, ge=1, le=99)
     workload: Workload = Workload()
@@ -110,6 +67,21 @@ class Settings(Strict):
     capture: bool = False
     ttl_s: int = Field(default=3600, ge=30, le=86_400)
     probes: Probes = Probes()
+    dask: dict[str, Any] = Field(default={}, description="Dask's own settings, as in its YAML files")
+
+    @field_validator("dask")
+    @classmethod
+    def _known_to_dask(cls, settings: dict[str, Any]) -> dict[str, Any]:
+        if wrong := dask_settings.unknown(settings):
+            raise ValueError(wrong)
+        return settings
+
+
+class Settings(Shared):
+    """All that a level may override. ``links`` and ``nics`` are by host or alias."""
+
+    links: dict[str, Link] = {}
+    nics: dict[str, NicOverride] = {}
 
 
 class Factor(Strict):
@@ -151,7 +123,7 @@ class Experiment(Settings):
 
     title: str
     question: str
-    metrics: dict[Metric, str | None] = Field(min_length=1)
+    metrics: dict[MetricName, str | None] = Field(min_length=1)
     factors: dict[str, Factor] = {}
     blocks: int = Field(default=2, ge=1, le=100)
     seed: int = 2019
@@ -187,11 +159,6 @@ def names() -> list[str]:
     return sorted(path.stem for path in EXPERIMENTS.glob("*.yml"))
 
 
-# Columns of the table of results: no factor may be called like one.
-RESERVED = {"experiment", "run", "trial", "cell", "block", "baseline", "null", "status", "metric", "value"}
-RESERVED |= {"sample", "warmup", "phase", "src", "dst", "start", "tested"}
-
-
 def check(raw: dict[str, Any], where: str) -> Experiment:
     """Validate one form of the file and each level of each factor on top of it."""
     try:
@@ -199,7 +166,7 @@ def check(raw: dict[str, Any], where: str) -> Experiment:
     except ValidationError as error:
         raise LabError(f"{where}: {first_mistake(error, Experiment)}") from error
     for name, factor in experiment.factors.items():
-        if name in RESERVED or not name.isidentifier():
+        if name in COLUMNS or not name.isidentifier():
             raise LabError(f"{where}: factors.{name}: a factor needs a name like delay_ms, and not this one")
         for level, overrides in factor.overrides().items():
             settings(experiment, [overrides], f"{where}: factors.{name}, level {level!r}")
@@ -208,7 +175,7 @@ def check(raw: dict[str, Any], where: str) -> Experiment:
 
 
 def settings(experiment: Experiment, overrides: list[dict[str, Any]], where: str) -> Settings:
-    """The shared settings with some levels' overrides on top; hosts' aliases are still in place but known."""
+    """The shared settings with some levels' overrides on top; links and NICs by host, no aliases."""
     merged = experiment.shared()
     for override in overrides:
         merged = merge(merged, override)
@@ -216,9 +183,13 @@ def settings(experiment: Experiment, overrides: list[dict[str, Any]], where: str
         result = Settings.model_validate(merged)
     except ValidationError as error:
         raise LabError(f"{where}: {first_mistake(error, Settings)}") from error
-    for key in ("links", "nics"):
-        expand(getattr(result, key), result.workers, f"{where}: {key}")
-    return result
+    links = expand(result.links, result.workers, f"{where}: links")
+    nics = expand(result.nics, result.workers, f"{where}: nics")
+    for name, link in links.items():
+        if link.peer is not None and link.peer not in hosts(result.workers):
+            allowed = ", ".join(hosts(result.workers))
+            raise LabError(f"{where}: links.{name}.peer: no host {link.peer!r}; allowed: {allowed}")
+    return result.model_copy(update={"links": links, "nics": nics})
 
 
 def hosts(workers: int) -> list[str]:
@@ -226,16 +197,27 @@ def hosts(workers: int) -> list[str]:
     return ["client", "scheduler", *(f"worker-{i + 1}" for i in range(workers))]
 
 
-def expand(by_host: dict[str, Any], workers: int, where: str) -> dict[str, Any]:
-    """Replace the aliases ``cluster`` (scheduler and workers) and ``workers``; what is named closer wins."""
+S = TypeVar("S", bound=Strict)
+
+
+def expand(by_host: Mapping[str, S], workers: int, where: str) -> dict[str, S]:
+    """Replace the aliases ``cluster`` (scheduler and workers) and ``workers`` by hosts.
+
+    What is said of a host more closely is laid over what is said of it as one of many, key by key.
+    """
     every = hosts(workers)
     aliases = {"cluster": every[1:], "workers": every[2:]}
     for name in by_host:
         if name not in aliases and name not in every:
             raise LabError(f"{where}.{name}: no such host; allowed: {', '.join([*every, *aliases])}")
     order = ["cluster", "workers", *every]
-    named = sorted(by_host, key=order.index)
-    return {host: by_host[name] for name in named for host in aliases.get(name, [name])}
+    expanded: dict[str, S] = {}
+    for name in sorted(by_host, key=order.index):
+        for host in aliases.get(name, [name]):
+            said = by_host[name].model_dump(exclude_unset=True)
+            under = expanded[host].model_dump(exclude_unset=True) if host in expanded else {}
+            expanded[host] = type(by_host[name]).model_validate({**under, **said})
+    return expanded
 
 
 def merge(base: dict[str, Any], override: dict[str, Any]) -> dict[str, Any]:

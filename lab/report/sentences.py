@@ -10,22 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from lab.model.metric import METRICS
 from lab.results.measures import Answer, Cell, Interval, interval, number
 
-NAMES = {
-    "compute_s": ("time to compute", "s"),
-    "us_per_task": ("time per task", "µs"),
-    "transfer_mb": ("data moved per run", "MB"),
-    "rtt_ms": ("RTT", "ms"),
-    "throughput_mbit": ("TCP throughput", "Mbit/s"),
-    "udp_mbit": ("UDP throughput", "Mbit/s"),
-    "retransmits": ("TCP retransmissions per probe", ""),
-    "drop_events": ("drop events in netem during the runs", ""),
-    "resent_pct": ("TCP segments sent again during the runs", "%"),
-    "udp_lost_pct": ("UDP loss", "%"),
-    "frames": ("frames captured", ""),
-    "node_busy_pct": ("hypervisor's CPU in use", "%"),
-}
 UNITS = {"ms": "ms", "pct": "%", "mbit": "Mbit/s"}  # by the ending of a factor's name
 Answers = Mapping[str, Mapping[str, Answer]]  # experiment -> metric -> its answer
 
@@ -39,12 +26,6 @@ class Verdict:
     study_ratio: float
     ours: Interval | None
     why: str
-
-
-def heading(metric: str) -> str:
-    """A metric's name as the first words of a line, with its unit."""
-    name, unit = NAMES[metric]
-    return f"{name[0].upper()}{name[1:]}{', ' if unit else ''}{unit}"
 
 
 def facts(found: Any) -> str:
@@ -62,7 +43,7 @@ def sentence(answer: Answer | None) -> str:
     """The answer to the experiment's question as far as this metric gives it."""
     if answer is None:
         return "No answer: there is no valid baseline."
-    what, unit = NAMES[answer.metric]
+    what, unit = METRICS[answer.metric].title, METRICS[answer.metric].unit
     base = answer.cells[0]
     if len(answer.cells) == 1:
         return f"The {what} was {interval(base.median, unit)}."
@@ -172,5 +153,5 @@ def _meanwhile(finding: Mapping[str, Any], answers: Answers) -> str:
     for metric in ("throughput_mbit", "rtt_ms"):
         cell = _find(finding["slower"], metric, answers)
         if cell is not None:
-            parts.append(f"{NAMES[metric][0]} was {number(cell.ratio.value)} times the baseline's")
+            parts.append(f"{METRICS[metric].title} was {number(cell.ratio.value)} times the baseline's")
     return f"In {finding['slower']['cell']} the {' and the '.join(parts)}." if parts else ""

@@ -1,5 +1,5 @@
 """The files of a run: kept, judged, gathered into one table, compared. ``load`` is the way in."""
 
-from lab.results.store import load
+from lab.results.table import load
 
 __all__ = ["load"]

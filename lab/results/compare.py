@@ -13,8 +13,10 @@ from typing import Any
 import pandas as pd
 
 from lab.errors import LabError
+from lab.model.files import Machines, Timings
 from lab.results import store
 from lab.results.measures import Interval, ratio
+from lab.results.table import load
 
 PACKAGES = ("python", "dask", "distributed", "numpy")
 
@@ -32,11 +34,10 @@ class Change:
 
 def identity(run: Path) -> dict[str, Any]:
     """What must be equal for two runs to be compared."""
-    document = store.read_run(run)["experiment"]
-    identity: dict[str, Any] = {"workload": document.get("workload")}
+    identity: dict[str, Any] = {"workload": store.read_run(run).experiment.get("workload")}
     for directory in store.finished(run):
-        if versions := store.read_json(directory / "timings.json").get("versions"):
-            identity |= {package: versions.get(package) for package in PACKAGES}
+        if timings := store.read(Timings, directory):
+            identity |= {package: timings.versions.get(package) for package in PACKAGES}
             break
     return identity | {"accelerator": accelerator(run)}
 
@@ -44,10 +45,8 @@ def identity(run: Path) -> dict[str, Any]:
 def accelerator(run: Path) -> str | None:
     """``kvm`` or ``tcg``, as the hypervisor said in the first trial that did; None where it did not."""
     for directory in store.finished(run):
-        hypervisor = store.read_json(directory / "hosts.json").get("hypervisor", {})
-        if "accel" in hypervisor:
-            accel = hypervisor["accel"]
-            return str(accel.get("name") if isinstance(accel, dict) else accel)
+        if machines := store.read(Machines, directory):
+            return machines.hypervisor.accel
     return None
 
 
@@ -65,7 +64,7 @@ def compare(old: Path, new: Path, anyway: bool = False) -> list[Change]:
         raise LabError(
             f"not comparable: {'; '.join(differ)}", "dasklab results compare --anyway if you mean it"
         )
-    frames = [_valid(store.load(run)) for run in (old, new)]
+    frames = [_valid(load(run)) for run in (old, new)]
     keys = [set(zip(frame.metric, frame.cell, strict=True)) for frame in frames]
     common = sorted(keys[0] & keys[1])
     if not common:

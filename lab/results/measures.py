@@ -18,15 +18,11 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import stats
 
+from lab.model.metric import METRICS
+
 CONFIDENCE = 0.95
 RESAMPLES = 2000
 SEED = 1
-FROM_ZERO = {
-    "retransmits",
-    "drop_events",
-    "resent_pct",
-    "udp_lost_pct",
-}  # what a link at rest has next to none of
 Values = NDArray[np.float64]
 Strata = dict[Any, Values]  # what is compared only with its like -> its samples
 
@@ -121,7 +117,7 @@ def answer(frame: pd.DataFrame, metric: str, factors: Sequence[str]) -> Answer |
     floor = math.nan if null is None else null.reach
     tested = valid[~valid.null]
     names = [base.cell.iloc[0], *(name for name in tested.cell.unique() if name != base.cell.iloc[0])]
-    scaled = metric not in FROM_ZERO and base.value.median() != 0
+    scaled = not METRICS[metric].zero_based and base.value.median() != 0
     cells = [_cell(name, tested[tested.cell == name], base, factors, floor, scaled) for name in names]
     slopes = {factor: _slope(tested, base, factor, factors) for factor in factors}
     return Answer(metric, cells, null, {factor: found for factor, found in slopes.items() if found})

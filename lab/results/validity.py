@@ -1,5 +1,7 @@
 """Was the link what it was asked to be? Compares asked, configured and delivered; pure.
 
+What is set is compared in ``lab.results.configured``.
+
 Each check returns reasons; a trial with a reason is invalid and leaves the statistics. What was delivered is
 set against the run's baseline: an added delay is the RTT minus the baseline's, and where the baseline itself
 scatters more than the tolerance (emulated guests do), its own spread is the tolerance.
@@ -11,20 +13,21 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
 from statistics import median
-from typing import Any
 
 import numpy as np
 from scipy import stats
 
-from lab.model.experiment import Link, Tolerances
-from lab.running.trials import Trial
+from lab.model.experiment import Tolerances
+from lab.model.files import Configured, ConfiguredHost, Delivered, Machines, Pair, Queue, Throughput
+from lab.model.impairments import sides
+from lab.model.link import Link
+from lab.model.nic import BURST_MBIT
+from lab.model.trial import Trial
+from lab.results.configured import differences
 
-DRIVERS = {"virtio": {"virtio_net"}, "e1000": {"e1000"}, "rtl8139": {"8139cp", "8139too"}}
 GOODPUT = 1448 / 1514  # TCP payload of a full frame over what a rate limiter counts of it
-BURST_MBIT = 8 * 1.048576  # what the hypervisor's token bucket lets through at once (1 MiB)
 MOST_SPREAD = 0.5  # a baseline may scatter more, but half of a cap is no longer that cap
 CLOCK_S, CLOCK_SHARE = 10, 0.1  # machines are looked at within seconds of each other, not at once
-Document = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -36,27 +39,32 @@ class Baseline:
     mbit: dict[tuple[str, str], list[float]]
 
 
-def baseline(trial: Trial, delivered: list[Document]) -> Baseline:
+def baseline(trial: Trial, delivered: list[Delivered]) -> Baseline:
     """Gather what several trials of the same cell delivered."""
     rtt: dict[tuple[str, str], list[float]] = {}
     mbit: dict[tuple[str, str], list[float]] = {}
     for document in delivered:
-        for probe in document.get("rtt", []):
-            rtt.setdefault((probe["src"], probe["dst"]), []).extend(probe["samples_ms"])
-        for probe in _tcp(document):
-            mbit.setdefault((probe["src"], probe["dst"]), []).append(probe["mbit"])
+        for probe in document.rtt:
+            rtt.setdefault((probe.src, probe.dst), []).extend(probe.samples_ms)
+        for measured in _tcp(document):
+            mbit.setdefault((measured.src, measured.dst), []).append(measured.mbit)
     return Baseline(trial, rtt, mbit)
 
 
-def judge(
-    trial: Trial, configured: Document, delivered: Document, base: Baseline, allowed: Tolerances
+def reasons(
+    trial: Trial,
+    configured: Configured | None,
+    delivered: Delivered | None,
+    base: Baseline,
+    allowed: Tolerances,
 ) -> list[str]:
     """All the reasons why the trial is invalid; none if it is as asked."""
-    if not delivered:
+    if configured is None:
+        return ["nothing was read back of the links: configured.json is missing"]
+    if delivered is None:
         return ["nothing was measured of the links: delivered.json is missing"]
     return [
-        *_nics(trial, configured),
-        *_bridge(trial, configured),
+        *differences(trial, configured),
         *_netem(trial, configured, allowed),
         *_delay(trial, delivered, base, allowed),
         *_pings(trial, delivered, allowed),
@@ -64,12 +72,12 @@ def judge(
     ]
 
 
-def clocks(machines: Document) -> list[str]:
+def clocks(machines: Machines) -> list[str]:
     """Machines whose clock ran at another speed than most between the looks before and after the runs.
 
     An emulated guest may guess its counter's frequency wrong; all that it times is then wrong by that factor.
     """
-    seconds = {host: m["seconds"] for host, m in machines.get("hosts", {}).items() if "seconds" in m}
+    seconds = {host: machine.seconds for host, machine in machines.hosts.items()}
     usual = median(seconds.values()) if seconds else 0
     return [
         f"{host}: its clock ran {taken / usual:.2f} times as fast as the others'"
@@ -92,7 +100,7 @@ def _round_trip(trial: Trial, src: str, dst: str) -> list[Link]:
     """The impairments that a round trip between two hosts passes, each as often as it does."""
     ends = ((src, dst), (dst, src))
     links = [(trial.links[host], peer) for host, peer in ends if host in trial.links]
-    return [link for link, peer in links if link.peer in (None, peer) for _ in _ways(link)]
+    return [link for link, peer in links if link.peer in (None, peer) for _ in sides(link.direction)]
 
 
 def cap_mbit(trial: Trial, src: str, dst: str) -> float:
@@ -106,69 +114,42 @@ def _one_way(trial: Trial, src: str, dst: str) -> list[Link]:
     """The impairments that a frame from ``src`` to ``dst`` passes."""
     ends = ((src, dst, "egress"), (dst, src, "ingress"))
     links = [(trial.links[host], peer, way) for host, peer, way in ends if host in trial.links]
-    return [link for link, peer, way in links if way in _ways(link) and link.peer in (None, peer)]
+    return [link for link, peer, way in links if way in sides(link.direction) and link.peer in (None, peer)]
 
 
-def _ways(link: Link) -> tuple[str, ...]:
-    return ("egress", "ingress") if link.direction == "both" else (link.direction,)
-
-
-def _nics(trial: Trial, configured: Document) -> Iterator[str]:
-    for host, nic in trial.nics.items():
-        found = configured.get("hosts", {}).get(host, {})
-        if found.get("driver") and found["driver"] not in DRIVERS[nic.model]:
-            yield f"{host}: NIC {nic.model} was asked, the guest's driver is {found['driver']}"
-        options = dict(part.split("=", 1) for part in (found.get("net") or "").split(",") if "=" in part)
-        rate = float(options.get("rate", 0)) * 1.048576 * 8  # PVE's rate is MiB/s
-        if found.get("net") and abs(rate - nic.rate_mbit) > 0.01 * nic.rate_mbit:
-            yield f"{host}: a cap of {nic.rate_mbit:g} Mbit/s was asked, the hypervisor has {rate:.1f}"
-
-
-def _bridge(trial: Trial, configured: Document) -> Iterator[str]:
-    ageing = configured.get("bridge", {}).get("ageing_s")
-    if ageing is not None and (ageing == 0) != (trial.bridge == "flooding"):
-        yield f"a {trial.bridge} bridge was asked, its ageing time is {ageing} s"
-
-
-def _netem(trial: Trial, configured: Document, allowed: Tolerances) -> Iterator[str]:
+def _netem(trial: Trial, configured: Configured, allowed: Tolerances) -> Iterator[str]:
     """netem's own counters: loss inside its binomial interval, no drop where no loss was asked."""
-    for host, found in configured.get("hosts", {}).items():
-        link = trial.links.get(host, Link())
-        queues = [q for q in found.get("qdisc_after") or [] if q.get("kind") == "netem"]
-        if link.clear and queues:
-            yield f"{host}: an impairment is left on a link that was asked to be clear"
-        if not link.clear and not queues and (link.delay_ms or link.loss_pct):
-            yield f"{host}: the impairment was gone when the runs ended"
-        for queue in queues:
-            yield from _drops(host, link, queue, found, allowed)
+    for host, found in configured.hosts.items():
+        for queue in found.qdisc_after:
+            if queue.kind == "netem":
+                yield from _drops(host, trial.links.get(host, Link()), queue, found, allowed)
 
 
-def _drops(host: str, link: Link, queue: Document, found: Document, allowed: Tolerances) -> Iterator[str]:
-    drops, sent = queue.get("drops", 0), queue.get("packets", 0)
+def _drops(host: str, link: Link, queue: Queue, found: ConfiguredHost, allowed: Tolerances) -> Iterator[str]:
+    drops, tries = queue.drops, queue.drops + queue.packets
     if link.rate_mbit and not link.policer:
         return  # a full queue before a capped link drops frames too, as it should
     if not link.loss_pct:
         if drops:
             yield f"{host}: netem dropped {drops} frames though no loss was asked (its limit was too small)"
         return
-    if _super_packets(found, queue) or not drops + sent:
+    if _super_packets(found, queue) or not tries:
         return  # one drop event takes a super-packet of many segments: the counters cannot be compared
-    interval = stats.binomtest(drops, drops + sent).proportion_ci(allowed.loss_confidence)
+    interval = stats.binomtest(drops, tries).proportion_ci(allowed.loss_confidence)
     if not interval.low <= link.loss_pct / 100 <= interval.high:
-        share = 100 * drops / (drops + sent)
-        yield f"{host}: {link.loss_pct:g} % loss asked, netem dropped {share:.2f} % of {drops + sent} frames"
+        share = 100 * drops / tries
+        yield f"{host}: {link.loss_pct:g} % loss asked, netem dropped {share:.2f} % of {tries} frames"
 
 
-def _super_packets(found: Document, queue: Document) -> bool:
-    """Are offloads on that hand this netem, at the link or the ifb behind it, many segments at once?"""
-    offloads = found.get("offloads") or {}
-    names = ("gro", "lro") if "ifb" in str(queue.get("dev")) else ("tso", "gso")
-    return any(offloads.get(name) for name in names)
+def _super_packets(found: ConfiguredHost, queue: Queue) -> bool:
+    """Are offloads on that hand this netem, at the link or the device behind it, many segments at once?"""
+    at_link = queue.dev in (None, found.interface)
+    return any(found.offloads.get(name) for name in (("tso", "gso") if at_link else ("gro", "lro")))
 
 
-def _delay(trial: Trial, delivered: Document, base: Baseline, allowed: Tolerances) -> Iterator[str]:
-    for probe in delivered.get("rtt", []):
-        src, dst, samples = probe["src"], probe["dst"], probe["samples_ms"]
+def _delay(trial: Trial, delivered: Delivered, base: Baseline, allowed: Tolerances) -> Iterator[str]:
+    for probe in delivered.rtt:
+        src, dst, samples = probe.src, probe.dst, probe.samples_ms
         passed, before = _round_trip(trial, src, dst), _round_trip(base.trial, src, dst)
         asked = added_delay_ms(trial, src, dst) - added_delay_ms(base.trial, src, dst)
         reordered = [link.delay_ms for link in passed if link.reorder_pct]
@@ -192,11 +173,11 @@ def _delay(trial: Trial, delivered: Document, base: Baseline, allowed: Tolerance
             yield f"{_when(probe)}: {asked:g} ms asked, {median(added):.2f} added (tolerance {tolerance:.2f})"
 
 
-def _pings(trial: Trial, delivered: Document, allowed: Tolerances) -> Iterator[str]:
+def _pings(trial: Trial, delivered: Delivered, allowed: Tolerances) -> Iterator[str]:
     """Pings lost, on links where loss was asked, lie in its binomial interval; elsewhere none is lost."""
-    for probe in delivered.get("rtt", []):
-        sent, share = probe.get("sent", 0), lost_share(trial, probe["src"], probe["dst"])
-        lost = sent - len(probe["samples_ms"])
+    for probe in delivered.rtt:
+        sent, share = probe.sent, lost_share(trial, probe.src, probe.dst)
+        lost = max(0, sent - len(probe.samples_ms))
         if sent and _unlikely(lost, sent, share, allowed):
             yield f"{_when(probe)}: {lost} of {sent} pings were lost, {100 * share:.3g} % loss was asked"
 
@@ -206,18 +187,18 @@ def _unlikely(hits: int, tries: int, share: float, allowed: Tolerances) -> bool:
     return bool(stats.binomtest(hits, tries, share).pvalue < 1 - allowed.loss_confidence)
 
 
-def _when(probe: Document) -> str:
-    return f"{probe['src']} to {probe['dst']}, {probe['phase']} the runs"
+def _when(probe: Pair) -> str:
+    return f"{probe.src} to {probe.dst}, {probe.phase} the runs"
 
 
-def _rate(trial: Trial, delivered: Document, base: Baseline, allowed: Tolerances) -> Iterator[str]:
+def _rate(trial: Trial, delivered: Delivered, base: Baseline, allowed: Tolerances) -> Iterator[str]:
     for probe in _tcp(delivered):
-        src, dst, mbit = probe["src"], probe["dst"], probe["mbit"]
+        src, dst, mbit = probe.src, probe.dst, probe.mbit
         cap = cap_mbit(trial, src, dst)
         reference = base.mbit.get((src, dst))
         if not cap or not reference:
             continue
-        burst = BURST_MBIT / probe["seconds"] if probe.get("seconds") else 0
+        burst = BURST_MBIT / probe.seconds if probe.seconds else 0
         if mbit > cap * (1 + allowed.rate_pct / 100) + burst:
             yield f"{src} to {dst}: a cap of {cap:g} Mbit/s was asked, {mbit:.1f} went through"
         # TCP does not fill a link with losses or a long way, nor one whose cap drops what is too much
@@ -230,5 +211,5 @@ def _rate(trial: Trial, delivered: Document, base: Baseline, allowed: Tolerances
             yield f"{src} to {dst}: a cap of {cap:g} Mbit/s was asked, only {mbit:.1f} went through"
 
 
-def _tcp(delivered: Document) -> list[Document]:
-    return [probe for probe in delivered.get("throughput", []) if probe.get("proto", "tcp") == "tcp"]
+def _tcp(delivered: Delivered) -> list[Throughput]:
+    return [probe for probe in delivered.throughput if probe.proto == "tcp"]

@@ -33,8 +33,8 @@ class AnsibleLab:
         return status
 
     def clean(self) -> None:
-        """Clear impairments, captures and the cluster on all machines."""
-        playbook.run("trial.yml", self.inventory, options=["--tags", "clean"], quiet=True)
+        """Bring the lab back to what the inventory says: links, captures, cluster, bridge and NICs."""
+        playbook.run("reset.yml", self.inventory, quiet=True)
 
 
 @contextmanager

@@ -16,13 +16,15 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
-from typing import Any, Protocol
+from typing import Protocol
 
 from lab.errors import LabError
 from lab.model.experiment import Experiment
+from lab.model.files import Attempt, Campaign, Result
+from lab.model.trial import Setup, Trial
 from lab.paths import ROOT
-from lab.results import completeness, store
-from lab.running.trials import Trial, estimate_s, plan
+from lab.results import completeness, store, table, verdict
+from lab.running.trials import estimate_s, plan
 
 
 class Lab(Protocol):
@@ -36,7 +38,7 @@ class Lab(Protocol):
 
 
 @dataclass(frozen=True)
-class Run:
+class Ongoing:
     """A run on its way: its directory, its experiment and its trials in order."""
 
     directory: Path
@@ -50,9 +52,7 @@ class Run:
 
     def remaining_s(self) -> float:
         """Estimate of the time that the pending trials will take: as those done so far, or as planned."""
-        walls = [
-            attempt["wall_s"] for attempt in store.attempts(self.directory) if not attempt["exit_status"]
-        ]
+        walls = [attempt.wall_s for attempt in store.attempts(self.directory) if not attempt.exit_status]
         pending = self.pending()
         if walls:
             return float(len(pending) * median(walls))
@@ -63,81 +63,100 @@ def start(
     root: Path,
     name: str,
     experiment: Experiment,
+    setup: Setup,
     *,
     quick: bool,
     seed: int | None = None,
     only: str | None = None,
-) -> Run:
+) -> Ongoing:
     """Make the run's directory, ``root/<experiment>/<time>``, and write down what will be done there."""
     used = experiment.seed if seed is None else seed
-    trials = plan(name, experiment, used, only)
+    trials = plan(name, experiment, setup, seed=used, only=only)
     directory = root / name / datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
     directory.mkdir(parents=True)
-    document = {
-        "schema": store.SCHEMA,
-        "name": name,
-        "quick": quick,
-        "seed": used,
-        "only": only,
-        "order": [trial.trial for trial in trials],
-        "git_revision": _git_revision(),
-        "experiment": experiment.model_dump(mode="json", exclude_unset=True),
-    }
-    store.write_json(directory / "experiment.json", document)
-    return Run(directory, name, experiment, trials)
+    begun = Campaign(
+        name=name,
+        quick=quick,
+        seed=used,
+        only=only,
+        order=tuple(trial.trial for trial in trials),
+        git_revision=_git_revision(),
+        setup=setup,
+        experiment=experiment.model_dump(mode="json", exclude_unset=True),
+    )
+    store.write(directory, begun)
+    return Ongoing(directory, name, experiment, trials)
 
 
-def resume(directory: Path) -> Run:
-    """The run of an existing directory, exactly as it was planned when it began."""
-    document = store.read_run(directory)
-    experiment = Experiment.model_validate(document["experiment"])
-    trials = plan(document["name"], experiment, document["seed"], document["only"])
-    if [trial.trial for trial in trials] != document["order"]:
+def resume(directory: Path, setup: Setup) -> Ongoing:
+    """The run of an existing directory, exactly as it was planned when it began.
+
+    Raises:
+        LabError: the lab's inventory, or how this version of the lab plans, is not what it was.
+    """
+    begun = store.read_run(directory)
+    if begun.setup != setup:
+        raise LabError(
+            f"{directory}: the inventory is not as it was when the run began",
+            "bring it back, or start a new run: trials of two labs are not compared",
+        )
+    experiment = store.experiment(begun)
+    trials = plan(begun.name, experiment, setup, seed=begun.seed, only=begun.only)
+    if tuple(trial.trial for trial in trials) != begun.order:
         raise LabError(
             f"{directory}: this version of the lab plans other trials than the one that began the run",
-            f"git checkout {document['git_revision']}, or start a new run",
+            f"git checkout {begun.git_revision}, or start a new run",
         )
-    return Run(directory, document["name"], experiment, trials)
+    return Ongoing(directory, begun.name, experiment, trials)
 
 
-def execute(run: Run, lab: Lab, told: Callable[[Trial, str], None]) -> None:
+def execute(run: Ongoing, lab: Lab, watch: Callable[[Trial, str], None]) -> None:
     """Run all pending trials. A failed trial is recorded and the rest goes on; Ctrl-C cleans the lab.
 
-    ``told(trial, "running")`` comes before each trial and ``told(trial, status)`` after it.
+    ``watch(trial, "running")`` comes before each trial and ``watch(trial, status)`` after it.
     """
     try:
         for trial in run.pending():
-            told(trial, "running")
+            watch(trial, "running")
             _attempt(run.directory / trial.trial, trial, lab)
-            told(trial, store.assess(run.directory)[trial.trial].status)
+            watch(trial, verdict.assess(run.directory)[trial.trial].status)
     except KeyboardInterrupt:
         lab.clean()
         raise
-    store.write_table(run.directory)
+    table.write(run.directory)
 
 
 def _attempt(directory: Path, trial: Trial, lab: Lab) -> None:
     """One trial from nothing: what a killed attempt left there is thrown away."""
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True)
-    store.write_json(directory / "trial.json", trial.model_dump(mode="json"))
+    store.write(directory, trial)
     started, clock = time.time(), time.monotonic()
-    try:
-        status, error = lab.run_trial(directory), None
-    except LabError as mistake:
-        status, error = 1, mistake.message
-    attempt: dict[str, Any] = {"schema": store.SCHEMA, "started": started, "exit_status": status}
-    attempt |= {
-        "wall_s": time.monotonic() - clock,
-        "measuring_s": store.measuring_s(directory),
-        "error": error,
-    }
+    status, error = _run(directory, trial, lab)
+    attempt = Attempt(
+        started=started,
+        exit_status=status,
+        wall_s=time.monotonic() - clock,
+        measuring_s=store.measuring_s(directory),
+        error=error,
+    )
     completeness.write(directory)
-    store.write_json(directory / "attempt.json", attempt)
+    store.write(directory, attempt)
+
+
+def _run(directory: Path, trial: Trial, lab: Lab) -> tuple[int, str | None]:
+    """Exit status and error of a trial; one that this lab cannot do is not tried."""
+    if trial.unsupported:
+        return 0, None
+    try:
+        return lab.run_trial(directory), None
+    except LabError as mistake:
+        return 1, mistake.message
 
 
 def _finished(directory: Path) -> bool:
-    return (directory / "result.json").exists() and store.read_result(directory).status != "failed"
+    result = store.read(Result, directory)
+    return result is not None and result.status != "failed"
 
 
 def _git_revision() -> str | None:

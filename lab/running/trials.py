@@ -6,109 +6,81 @@ without factors compares nothing: it has no null trial.
 
 from __future__ import annotations
 
-import itertools
 import random
 import re
-from collections.abc import Iterator
 from typing import Any
 
-from pydantic import ConfigDict, Field
-
 from lab.errors import LabError
-from lab.model.experiment import Experiment, Scalar, Settings, expand, settings
+from lab.model.cells import Cell, cell_name, cells, factors, names
+from lab.model.experiment import Experiment, Shared, hosts, settings
+from lab.model.nic import NicOverride
+from lab.model.trial import Setup, Trial
 
 OVERHEAD_S = 55.0  # a trial's set-up and tear-down on emulated machines, a fresh cluster included
 CAPTURE_S = 55.0  # what a run of its own for the capture adds: another cluster, and the files
-CAPTURED_RUNS = 3  # at most, as playbooks/tasks/capture.yml has it
-PING_INTERVAL_S = 0.2
+CAPTURED_RUNS = 3  # at most: a capture answers what was said, not how long it took
 
 
-class Trial(Settings):
-    """What is asked of the lab in one trial: the content of trial.json. Hosts are named, aliases are gone."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True, serialize_by_alias=True)
-
-    schema_: int = Field(default=1, alias="schema")
-    experiment: str
-    trial: str
-    cell: str
-    block: int
-    baseline: bool
-    null: bool
-    factors: dict[str, Scalar]
-
-
-def plan(name: str, experiment: Experiment, seed: int | None = None, only: str | None = None) -> list[Trial]:
+def plan(
+    name: str, experiment: Experiment, setup: Setup, *, seed: int | None = None, only: str | None = None
+) -> list[Trial]:
     """All trials in their order; with ``only`` the baseline, the null trial and that cell of each block."""
-    every = list(_levels(experiment))
-    baseline = every[0]
-    kept = every if only is None else _only(experiment, every, only)
+    kept = cells(experiment) if only is None else _only(experiment, only)
+    baseline = kept[0]
     trials: list[Trial] = []
     for block in range(1, experiment.blocks + 1):
         asked = [(cell, False) for cell in kept] + [(baseline, True)] * bool(experiment.factors)
         random.Random(f"{experiment.seed if seed is None else seed}/{block}").shuffle(asked)
-        trials += [
-            _trial(name, experiment, cell, block, place, cell == baseline, null)
-            for place, (cell, null) in enumerate(asked, start=1)
-        ]
+        for place, (cell, null) in enumerate(asked, start=1):
+            called = "null" if null else cell_name(factors(experiment, cell))
+            slug = re.sub(r"[^\w.=,-]+", "-", called)
+            where = {"trial": f"{block}-{place:02}-{slug}", "block": block}
+            kind = {"baseline": cell == baseline and not null, "null": null}
+            trials.append(resolve(name, experiment, cell, setup, **where, **kind))
     return trials
+
+
+def resolve(name: str, experiment: Experiment, cell: Cell, setup: Setup, **place: Any) -> Trial:
+    """One trial: the settings of a cell laid over the lab as it is; ``place`` is where the trial belongs.
+
+    Raises:
+        LabError: the lab has too few workers.
+    """
+    levels = factors(experiment, cell)
+    where = f"{name}: {cell_name(levels)}"
+    overrides = [experiment.factors[factor].overrides()[level] for factor, level in levels.items()]
+    asked = settings(experiment, overrides, where)
+    if missing := [host for host in hosts(asked.workers) if host not in setup.hosts]:
+        raise LabError(
+            f"{where}: {asked.workers} workers are asked, the inventory has no {', '.join(missing)}",
+            "add what is missing to the inventory, then: dasklab up",
+        )
+    links = {host: link for host, link in asked.links.items() if not link.clear}
+    return Trial(
+        experiment=name,
+        cell=cell_name(levels),
+        factors=levels,
+        links=links,
+        nics={host: asked.nics.get(host, NicOverride()).on(card) for host, card in setup.nics.items()},
+        offloads=setup.offloads,
+        tested=tuple(host for host in setup.hosts if host in links or host in asked.nics),
+        captured_runs=min(asked.runs, CAPTURED_RUNS) if asked.capture else 0,
+        unsupported=tuple(setup.cannot(asked)),
+        **{key: getattr(asked, key) for key in Shared.model_fields},
+        **place,
+    )
 
 
 def estimate_s(trial: Trial, run_s: float) -> float:
     """Seconds that the trial will take if one run takes ``run_s``; links are probed one after the other."""
-    links = trial.workers + 1
-    probes = trial.probes.pings * PING_INTERVAL_S + links * trial.probes.iperf_runs * trial.probes.iperf_s
-    capture_s = CAPTURE_S + min(trial.runs, CAPTURED_RUNS) * run_s if trial.capture else 0
+    links, asked = trial.workers + 1, trial.probes
+    probes = asked.pings * asked.interval_s + links * asked.iperf_runs * asked.iperf_s
+    capture_s = CAPTURE_S + trial.captured_runs * run_s if trial.capture else 0
     return OVERHEAD_S + (trial.runs + trial.warmups) * run_s + 2 * probes + capture_s
 
 
-def cells(experiment: Experiment) -> list[str]:
-    """The names of all cells, in the file's order; the first is the baseline."""
-    return [cell_name(dict(zip(experiment.factors, levels, strict=True))) for levels in _levels(experiment)]
-
-
-def cell_name(factors: dict[str, Any]) -> str:
-    """How a cell is called: ``delay_ms=50``, ``rate_mbit=100,delay_ms=50``; without factors ``baseline``."""
-    return ",".join(f"{factor}={level}" for factor, level in factors.items()) or "baseline"
-
-
-def _levels(experiment: Experiment) -> Iterator[tuple[Scalar, ...]]:
-    return itertools.product(*(factor.overrides() for factor in experiment.factors.values()))
-
-
-def _only(experiment: Experiment, every: list[Any], only: str) -> list[Any]:
-    named = dict(zip(cells(experiment), every, strict=True))
+def _only(experiment: Experiment, only: str) -> list[Cell]:
+    named = dict(zip(names(experiment), cells(experiment), strict=True))
     if only not in named:
         raise LabError(f"no cell {only!r}; allowed: {'; '.join(named)}")
-    return list(dict.fromkeys([every[0], named[only]]))
-
-
-def _trial(
-    name: str,
-    experiment: Experiment,
-    cell: tuple[Scalar, ...],
-    block: int,
-    place: int,
-    base: bool,
-    null: bool,
-) -> Trial:
-    factors = dict(zip(experiment.factors, cell, strict=True))
-    overrides = [experiment.factors[factor].overrides()[level] for factor, level in factors.items()]
-    where = f"{name}: {cell_name(factors)}"
-    asked = settings(experiment, overrides, where)
-    links = expand(asked.links, asked.workers, f"{where}: links")
-    slug = re.sub(r"[^\w.=,-]+", "-", "null" if null else cell_name(factors))
-    return Trial(
-        experiment=name,
-        trial=f"{block}-{place:02}-{slug}",
-        cell=cell_name(factors),
-        block=block,
-        baseline=base and not null,
-        null=null,
-        factors=factors,
-        **dict(asked)
-        | {
-            "links": {host: link for host, link in links.items() if not link.clear},
-            "nics": expand(asked.nics, asked.workers, f"{where}: nics"),
-        },
-    )
+    return list(dict.fromkeys([cells(experiment)[0], named[only]]))

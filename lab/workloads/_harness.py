@@ -35,7 +35,6 @@ from typing import Any
 import cloudpickle
 from distributed import Client
 
-SCHEMA = 1
 PACKAGES = ("dask", "distributed", "numpy", "pandas", "pyarrow", "msgpack", "tornado", "cloudpickle", "lz4")
 
 
@@ -73,6 +72,7 @@ def main(prepare: Callable[..., Job], argv: list[str] | None = None) -> None:
             _leave(3, f"{name}: {error}")
         samples = [_sample(client, job, i, i < args.warmups) for i in range(args.warmups + args.runs)]
         document = _document(name, params, job, samples, _cluster(client))
+        document["config"] = _config(client, args.settings.split(",")) if args.settings else {}
     text = json.dumps(document, indent=1)
     if args.output is None:
         sys.stdout.write(text + "\n")
@@ -100,6 +100,7 @@ def _parser(name: str, module: Any, defaults: dict[str, Any]) -> argparse.Argume
     parser.add_argument("--warmups", type=int, default=1, help="runs before those, kept apart")
     parser.add_argument("--workers", type=int, default=1, help="start when exactly so many are connected")
     parser.add_argument("--timeout-s", type=float, default=120, help="for the connection and the workers")
+    parser.add_argument("--settings", default="", help="Dask's settings to read back, separated by commas")
     parser.add_argument("--output", type=Path, help="timings file; standard output if not given")
     return parser
 
@@ -159,10 +160,23 @@ def _cluster(client: Client) -> dict[str, Any]:
     }
 
 
+def _config(client: Client, names: list[str]) -> dict[str, dict[str, Any]]:
+    """What the client, the scheduler and each worker, by its name, run with."""
+
+    def get() -> dict[str, Any]:
+        import dask
+
+        return {name: dask.config.get(name, None) for name in names}
+
+    workers = {str(worker["name"]): address for address, worker in _workers(client).items()}
+    found = client.run(get)
+    ours = {"client": get(), "scheduler": client.run_on_scheduler(get)}
+    return ours | {name: found[address] for name, address in workers.items()}
+
+
 def _document(name: str, params: Any, job: Job, samples: Any, cluster: Any) -> dict[str, Any]:
     worst = max(samples, key=lambda sample: abs(sample["got"] - job.expected))
     return {
-        "schema": SCHEMA,
         "workload": name,
         "params": params,
         "tasks": job.tasks,

@@ -1,4 +1,4 @@
-"""``lab_files``: text files to content and mode, by one or two shell commands; see library/lab_files.py."""
+"""``lab_files``: files to content and mode, by one or two shell commands; see library/lab_files.py."""
 
 from __future__ import annotations
 
@@ -7,42 +7,66 @@ import io
 import shlex
 import tarfile
 import time
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
-FILE = {
-    "path": {"type": "path", "required": True},
-    "content": {"type": "str", "required": True},
-    "mode": {"type": "str", "default": "0644"},
+SPEC = {
+    "files": {
+        "type": "list",
+        "elements": "dict",
+        "required": True,
+        "options": {
+            "path": {"type": "path", "required": True},
+            "content": {"type": "str"},
+            "src": {"type": "path"},
+            "mode": {"type": "str", "default": "0644"},
+        },
+        "mutually_exclusive": [("content", "src")],
+        "required_one_of": [("content", "src")],
+    }
 }
-SPEC = {"files": {"type": "list", "elements": "dict", "required": True, "options": FILE}}
-File = dict[str, str]
+
+
+class File(NamedTuple):
+    """A file as it is wanted on the host."""
+
+    path: str
+    data: bytes
+    mode: str
 
 
 def look_command(files: list[File]) -> str:
     """Return the command that prints ``path mode digest`` of each file that is there."""
-    paths = " ".join(shlex.quote(file["path"]) for file in files)
+    paths = " ".join(shlex.quote(file.path) for file in files)
     line = 'echo "$f 0$(stat -c %a "$f") $(sha256sum < "$f")"'
     return f'for f in {paths}; do [ -f "$f" ] && {line}; done; true'
 
 
 def wanted_line(file: File) -> str:
     """Return what the command above prints of a file that is as wanted."""
-    return f"{file['path']} {file['mode']} {hashlib.sha256(file['content'].encode()).hexdigest()}  -"
+    return f"{file.path} {file.mode} {hashlib.sha256(file.data).hexdigest()}  -"
 
 
 def archive(files: list[File]) -> bytes:
     """Return a tar archive of the files, to be unpacked in the root directory."""
     stream = io.BytesIO()
-    with tarfile.open(fileobj=stream, mode="w:gz") as tar:
+    with tarfile.open(fileobj=stream, mode="w") as tar:
         for file in files:
-            content = file["content"].encode()
-            info = tarfile.TarInfo(file["path"].lstrip("/"))
-            info.size, info.mode, info.mtime = len(content), int(file["mode"], 8), int(time.time())
-            tar.addfile(info, io.BytesIO(content))
+            info = tarfile.TarInfo(file.path.lstrip("/"))
+            info.size, info.mode, info.mtime = len(file.data), int(file.mode, 8), int(time.time())
+            tar.addfile(info, io.BytesIO(file.data))
     return stream.getvalue()
+
+
+def text(data: bytes) -> str | None:
+    """Return the text that the data are, for a diff; None if they are none."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return None
 
 
 class ActionModule(ActionBase):  # type: ignore[misc]
@@ -54,22 +78,29 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         """Do the task on one host."""
         result: dict[str, Any] = super().run(tmp, task_vars)
         _, arguments = self.validate_argument_spec(SPEC)
-        files: list[File] = arguments["files"]
+        files = [File(file["path"], self._data(file), file["mode"]) for file in arguments["files"]]
         there = set(self._shell(look_command(files)).splitlines())
         differing = [file for file in files if wanted_line(file) not in there]
         if self._task.diff:
             result["diff"] = [self._difference(file) for file in differing]
         if differing and not self._task.check_mode:
-            self._shell("tar -xz --no-same-owner -C /", archive(differing))
-        return {**result, "changed": bool(differing), "written": [file["path"] for file in differing]}
+            self._shell("tar -x --no-same-owner -C /", archive(differing))
+        return {**result, "changed": bool(differing), "written": [file.path for file in differing]}
+
+    def _data(self, file: dict[str, str | None]) -> bytes:
+        """Return the wanted content; a file is looked for where ``ansible.builtin.copy`` would look."""
+        if file["content"] is not None:
+            return file["content"].encode()
+        return Path(self._find_needle("files", file["src"])).read_bytes()
 
     def _difference(self, file: File) -> dict[str, str]:
-        """Return Ansible's diff of one file."""
-        path = shlex.quote(file["path"])
-        found = self._shell(f"[ -f {path} ] && stat -c 0%a {path} && cat {path}; true")
+        """Return Ansible's diff of one file; of one that is no text, how long it is."""
+        path, after = shlex.quote(file.path), text(file.data)
+        show = f"wc -c < {path}" if after is None else f"cat {path}"
+        found = self._shell(f"[ -f {path} ] && stat -c 0%a {path} && {show}; true")
         mode, _, before = found.partition("\n")
-        header = {"before_header": f"{file['path']} {mode}", "after_header": f"{file['path']} {file['mode']}"}
-        return {**header, "before": before, "after": file["content"]}
+        header = {"before_header": f"{file.path} {mode}", "after_header": f"{file.path} {file.mode}"}
+        return {**header, "before": before, "after": f"{len(file.data)}\n" if after is None else after}
 
     def _shell(self, command: str, stdin: bytes | None = None) -> str:
         """Run a command on the host and return its output."""

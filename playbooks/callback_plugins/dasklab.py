@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import time
 from collections import Counter
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +26,52 @@ extends_documentation_fragment: [default_callback]
 """
 
 
+LINES = 12  # of a command's last words
+NAMED = 8  # hosts, where many failed alike
+FAREWELL = "Shared connection to "  # ssh's own, at each command's end
+UNSUPPORTED = "unsupported: "  # how lab_command begins where a host cannot do what is asked
+WORDLESS = "non-zero return code"  # what Ansible says of a command that had more to say itself
+
+
 def history_file() -> Path:
     """Where the last run's durations are kept."""
     cache = os.environ.get("DASKLAB_CACHE")
     base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     return (Path(cache) if cache else Path(base).expanduser() / "dasklab") / "durations.json"
+
+
+@dataclass
+class Failure:
+    """A cause and the hosts that it was the cause on."""
+
+    lines: list[str]
+    hosts: list[str] = field(default_factory=list)
+
+    def where(self) -> str:
+        """Return the hosts' names; of many the first ones."""
+        names = sorted(self.hosts, key=lambda name: re.sub(r"\d+", lambda number: number[0].zfill(6), name))
+        more = len(names) - NAMED
+        return ", ".join(names[:NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+def reason(result: dict[str, Any]) -> list[str]:
+    """Return why a task failed, as lines: the module's own words, and the last ones of its command (pure)."""
+    message = str(result.get("msg") or "").strip()
+    said, stdout = (str(result.get(key) or "").splitlines()[-LINES:] for key in ("stderr", "stdout"))
+    said = [line for line in said if not line.startswith(FAREWELL)] + list(result.get("said") or [])
+    lines = [line.rstrip() for line in ([] if message == WORDLESS else message.splitlines()) + said]
+    return list(dict.fromkeys(filter(None, lines))) or stdout or [message or "no reason given"]
+
+
+def alike(host: str, lines: list[str]) -> str:
+    """Return what two hosts say alike of one cause: all but their names and addresses (pure)."""
+    text = re.sub(rf"\b{re.escape(host)}\b", "HOST", "\n".join(lines))
+    return re.sub(r"\b\d+(\.\d+){3}\b", "ADDRESS", text)
+
+
+def repeats(line: str, known: list[str]) -> bool:
+    """Tell whether a line says what is known already, perhaps with a word of where (pure)."""
+    return any(line.removeprefix(UNSUPPORTED) == each or line.endswith(f": {each}") for each in known)
 
 
 class CallbackModule(CallbackBase):  # type: ignore[misc]
@@ -46,7 +89,9 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]
         self._done: list[tuple[str, float]] = []
         self._past: list[tuple[str, float]] = []
         self._playbook = ""
-        self._told: list[str] = []
+        self._messages: list[str] = []
+        self._failures: dict[str, Failure] = {}  # of the task, by what is alike
+        self._explained: list[str] = []  # lines on failures that are on the screen
         self._failed = False
 
     def v2_playbook_on_start(self, playbook: Any) -> None:
@@ -79,24 +124,22 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]
         self._states["changed" if result._result.get("changed") else "ok"] += 1
         self._handle_warnings(result._result)
         if result._task.action in {"debug", "ansible.builtin.debug"}:
-            told = str(result._result.get("msg", "")).rstrip().splitlines()
-            self._told += [f"    {line}" for line in told]
+            lines = str(result._result.get("msg", "")).rstrip().splitlines()
+            self._messages += [f"    {line}" for line in lines]
 
     def v2_runner_on_skipped(self, result: Any) -> None:
         """Count."""
         self._states["skipped"] += 1
 
     def v2_runner_on_failed(self, result: Any, ignore_errors: bool = False) -> None:
-        """Say where and what, in the module's own words."""
-        self._failed = True
+        """Keep where and what, until the task has ended on all hosts: most causes are those of several."""
         self._states["failed"] += 1
-        self._explain(result._host.get_name(), result._result)
+        self._keep(result)
 
     def v2_runner_on_unreachable(self, result: Any) -> None:
-        """Say where and what."""
-        self._failed = True
+        """Keep where and what."""
         self._states["unreachable"] += 1
-        self._explain(result._host.get_name(), result._result)
+        self._keep(result)
 
     def v2_on_file_diff(self, result: Any) -> None:
         """Show differences, when ``--diff`` asks for them."""
@@ -116,31 +159,41 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]
         if not self._failed:
             _store(self._playbook, self._done)
 
-    def _explain(self, host: str, result: dict[str, Any]) -> None:
-        told = [str(result.get(k, "")).strip() for k in ("msg", "stderr", "stdout")]
-        lines = [line for text in told[:2] for line in text.splitlines()[-12:]] or told[2].splitlines()[-12:]
-        self._display.display(f"  FAILED  {host}: {self._title}", color="red")
-        for line in dict.fromkeys(lines):
-            self._display.display(f"          {line}", color="red")
+    def _keep(self, result: Any) -> None:
+        self._failed = True
+        host, lines = result._host.get_name(), reason(result._result)
+        self._failures.setdefault(alike(host, lines), Failure(lines)).hosts.append(host)
+
+    def _explain(self) -> None:
+        """Print each cause once, with its hosts; what only repeats an earlier task's cause is left out."""
+        for failure in self._failures.values():
+            new = [line for line in failure.lines if not repeats(line, self._explained)]
+            if new:
+                self._display.display(f"  FAILED  {failure.where()}: {self._title}", color="red")
+            for line in new:
+                self._display.display(f"          {line}", color="red")
+            self._explained += [line.removeprefix(UNSUPPORTED) for line in new]
+        self._failures.clear()
 
     def _finish(self) -> None:
         if not self._title:
             return
         spent = time.monotonic() - self._began
         self._done.append((self._title, round(spent, 2)))
+        self._explain()
         states = {k: n for k, n in self._states.items() if k != "skipped"}
         if states:
-            told = ", ".join(f"{k} {n}" for k, n in states.items())
-            line = f"{spent:6.1f}s  {self._title}: {told}"
+            counted = ", ".join(f"{k} {n}" for k, n in states.items())
+            line = f"{spent:6.1f}s  {self._title}: {counted}"
             color = "yellow" if "changed" in states else "green"
             self._display.display(f"{line}{self._left()}", color="red" if "failed" in states else color)
         elif sys.stdout.isatty():
             sys.stdout.write("\x1b[2K\r")
-        for line in self._told:
+        for line in self._messages:
             self._display.display(line)
         self._title = ""
         self._states.clear()
-        self._told.clear()
+        self._messages.clear()
 
     def _left(self) -> str:
         """How long the tasks yet to come took the last time, e.g. ``  (about 1:20 left)``."""

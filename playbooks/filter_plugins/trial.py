@@ -3,105 +3,126 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
-Document = dict[str, Any]
-SCHEMA = 1
-UNSUPPORTED = 3  # exit status of the lab's commands for what a machine cannot do
-CPU_FIELDS = ("user_s", "nice_s", "system_s", "idle_s", "iowait_s", "irq_s", "softirq_s", "steal_s")
+from ansible.errors import AnsibleFilterError
+
+from lab.errors import LabError
+from lab.model.dask_settings import flat
+from lab.model.document import Document
+from lab.model.files import CaptureReport, Configured, Delivered, Failed, Machine, Machines, Timings
+from lab.model.strict import validate
+
+Answer = dict[str, Any]
+NODE_CPU_FIELDS = ("user_s", "nice_s", "system_s", "idle_s", "iowait_s", "irq_s", "softirq_s", "steal_s")
 TICKS_PER_S = 100  # of /proc/stat: the same on every Linux of today
 ACCELERATORS = {"kvm": "kvm", "qemu": "tcg"}
-COUNTERS = (
-    "time",
-    "cpu",
-    "tcp",
-    "softnet_dropped",
-    "lab",
-    "capture",
-    "qdiscs",
-    "schema",
-    "name",
-    "clock_offset_s",
-)
 
 
 def trial_files(
-    found: Document, directory: str, timings: str, node: list[list[str]], name: str
-) -> list[Document]:
+    hosts: Mapping[str, Answer], directory: str, timings: Answer, node: list[list[str]], name: str
+) -> list[dict[str, str]]:
     """Return the trial's files as path and content.
 
-    ``found`` has, for each host, the commands' answers as text: ``before`` and ``after`` the runs, ``link``,
-    ``probes``, and ``net``, the hypervisor's line for the lab link. ``node`` has the lines that the
-    hypervisor ``name`` said before and after the runs; it is empty where there is none.
+    ``hosts`` has, for each host, the programs' answers: ``before`` and ``after`` the runs, ``link``,
+    ``probes``, and ``net``, the hypervisor's line for the lab link. ``node`` has the lines that hypervisor
+    ``name`` said before and after the runs; it is empty where there is none.
+
+    Raises:
+        AnsibleFilterError: an answer is not what this version of the lab knows.
     """
-    hosts = {host: {key: _parsed(value) for key, value in answers.items()} for host, answers in found.items()}
-    documents = {
-        "configured.json": configured(hosts, node),
-        "delivered.json": delivered(hosts),
-        "hosts.json": machines(hosts, node, name),
-        "timings.json": json.loads(timings),
-    }
-    return [
-        {"path": f"{directory}/{file}", "content": json.dumps(document, indent=1) + "\n"}
-        for file, document in documents.items()
-    ]
+    hosts = plain(hosts)
+    try:
+        documents = [
+            configured(hosts, node),
+            delivered(hosts),
+            machines(hosts, node, name),
+            validate(Timings, plain(timings), "the workload's timings"),
+        ]
+    except LabError as error:
+        raise AnsibleFilterError(error.message) from None
+    return [_file(directory, document) for document in documents]
 
 
-def configured(hosts: Document, node: list[list[str]]) -> Document:
+def capture_file(stopped: Answer, timings: Answer, directory: str) -> list[dict[str, str]]:
+    """Return capture.json as path and content: what the capture said when it was stopped, and its runs."""
+    try:
+        report = {**plain(stopped), "timings": plain(timings)}
+        return [_file(directory, validate(CaptureReport, report, "the capture's report"))]
+    except LabError as error:
+        raise AnsibleFilterError(error.message) from None
+
+
+def trial_failure(result: Answer, host: str, task: str, directory: str) -> list[dict[str, str]]:
+    """Return failed.json: what failed where, and whether it failed or cannot be done there at all."""
+    message = str(result.get("msg") or "no reason given")
+    unsupported = message.startswith("unsupported: ")
+    # ssh's own farewell, on a terminal, is no reason.
+    words = f"{result.get('stdout') or ''}\n{result.get('stderr') or ''}".splitlines()
+    said = [line for line in words if line.strip() and not line.startswith("Shared connection to ")]
+    last = (said or message.removeprefix("unsupported: ").splitlines())[-1]
+    failed = Failed(
+        status="unsupported" if unsupported else "failed",
+        host=host,
+        task=task,
+        reasons=(f"{host}: {task}: {last}",),
+    )
+    return [_file(directory, failed)]
+
+
+def configured(hosts: Mapping[str, Answer], node: list[list[str]]) -> Configured:
     """Return what was read back of the links and the bridge."""
-    document: Document = {"schema": SCHEMA, "hosts": {host: _link(each) for host, each in hosts.items()}}
+    document: Answer = {"hosts": {host: _link(each) for host, each in hosts.items()}}
     if node:
         bridge = json.loads(node[-1][0])[0]
         ageing_s = bridge["linkinfo"]["info_data"]["ageing_time"] / 100
         document["bridge"] = {"name": bridge["ifname"], "ageing_s": ageing_s}
         document["rate_method"] = _rate_method(" ".join(node[-1][2:]))
-    return document
+    return validate(Configured, document, "what was read back")
 
 
-def delivered(hosts: Document) -> Document:
+def delivered(hosts: Mapping[str, Answer]) -> Delivered:
     """Return what the probes measured; each sample says between which hosts, and before or after the runs."""
-    document: Document = {"schema": SCHEMA, "rtt": [], "throughput": [], "errors": []}
+    document: Answer = {"rtt": [], "throughput": [], "errors": []}
     for each in hosts.values():
         for probe in each["probes"]:
-            answers = {**json.loads(probe["rtt"]), **json.loads(probe["throughput"])}
-            for kind in ("rtt", "throughput", "errors"):
+            answers = {**probe["rtt"], **probe["throughput"]}
+            for kind in document:
                 document[kind] += [{**entry, "phase": probe["phase"]} for entry in answers[kind]]
-    return document
+    return validate(Delivered, document, "what the probes measured")
 
 
-def machines(hosts: Document, node: list[list[str]], name: str) -> Document:
+def machines(hosts: Mapping[str, Answer], node: list[list[str]], name: str) -> Machines:
     """Return what the machines are, and what the runs cost them."""
-    document: Document = {"schema": SCHEMA, "hosts": {host: _machine(each) for host, each in hosts.items()}}
     virtual = next(iter(hosts.values()))["before"]["virtualization"]
-    document["hypervisor"] = {"name": name or None, "accel": ACCELERATORS.get(virtual, virtual)}
+    hypervisor: Answer = {"name": name or None, "accel": ACCELERATORS.get(virtual, virtual)}
     if node:
         before, after = (_node_cpu(look[1]) for look in (node[0], node[-1]))
-        document["hypervisor"]["cpu"] = _minus(after, before)
-    return document
+        hypervisor["cpu"] = _minus(after, before)
+    document = {"hosts": {host: _machine(each) for host, each in hosts.items()}, "hypervisor": hypervisor}
+    return validate(Machines, document, "what the machines are")
 
 
-def trial_failure(result: Document, host: str, task: str) -> Document:
-    """Return failed.json: what failed where, and whether it failed or cannot be done there at all."""
-    answer = _parsed(result.get("stdout") or "")
-    message = str(result.get("msg") or "no reason given")
-    unsupported = result.get("rc") == UNSUPPORTED or message.startswith("unsupported: ")
-    told = answer.get("unsupported") if isinstance(answer, dict) else None
-    # ssh's own farewell, on a terminal, is no reason.
-    words = f"{result.get('stdout') or ''}\n{result.get('stderr') or ''}".splitlines()
-    said = [line for line in words if line.strip() and not line.startswith("Shared connection to ")]
-    last = told or (said or message.removeprefix("unsupported: ").splitlines())[-1]
-    status = "unsupported" if unsupported else "failed"
-    return {
-        "schema": SCHEMA,
-        "status": status,
-        "host": host,
-        "task": task,
-        "reasons": [f"{host}: {task}: {last}"],
-    }
+def setting_names(settings: Answer) -> list[str]:
+    """Return the names of Dask's settings in a nested mapping, as ``distributed.comm.compression``."""
+    return [name for name, _ in flat(settings)]
 
 
-def _link(each: Document) -> Document:
+def plain(answer: Any) -> Any:
+    """Return an answer without Ansible's containers, which find out what is in them when they are asked."""
+    if isinstance(answer, Mapping):
+        return {str(key): plain(value) for key, value in answer.items()}
+    if isinstance(answer, list | tuple):
+        return [plain(value) for value in answer]
+    return answer
+
+
+def _file(directory: str, document: Document) -> dict[str, str]:
+    return {"path": f"{directory}/{document.FILE}", "content": document.text()}
+
+
+def _link(each: Answer) -> Answer:
     before, after = each["before"], each["after"]
     lab = before["lab"]
     return {
@@ -115,15 +136,14 @@ def _link(each: Document) -> Document:
     }
 
 
-def _machine(each: Document) -> Document:
+def _machine(each: Answer) -> Answer:
     before, after = each["before"], each["after"]
-    counted = ("tcp", "softnet_dropped")
+    counted = ("cpu", "tcp", "softnet_dropped")
     return {
-        **{key: value for key, value in before.items() if key not in COUNTERS},
+        **{key: before[key] for key in Machine.model_fields if key in before and key not in counted},
         # An upper bound: the time that the question took to get there is in it.
         "clock_ahead_at_most_s": before["clock_offset_s"],
         "seconds": after["time"] - before["time"],
-        "cpu": _minus(after["cpu"], before["cpu"]),
         "lab_statistics": _minus(after["lab"]["statistics"], before["lab"]["statistics"]),
         **{key: _minus(after[key], before[key]) for key in counted},
     }
@@ -138,7 +158,7 @@ def _minus(after: Any, before: Any) -> Any:
 
 def _node_cpu(line: str) -> dict[str, float]:
     ticks = line.split()[1:]
-    return {key: int(value) / TICKS_PER_S for key, value in zip(CPU_FIELDS, ticks, strict=False)}
+    return {key: int(value) / TICKS_PER_S for key, value in zip(NODE_CPU_FIELDS, ticks, strict=False)}
 
 
 def _rate_method(words: str) -> str | None:
@@ -148,17 +168,10 @@ def _rate_method(words: str) -> str | None:
     return "shape-ifb" if "mirred" in words else None
 
 
-def _parsed(value: Any) -> Any:
-    """Parse an answer if it is JSON; leave anything else as it is."""
-    try:
-        return json.loads(value)
-    except (TypeError, ValueError):
-        return value
-
-
 class FilterModule:
     """Ansible's way to the functions above."""
 
     def filters(self) -> dict[str, Callable[..., Any]]:
         """Return the filters by name."""
-        return {"trial_files": trial_files, "trial_failure": trial_failure}
+        found = (trial_files, capture_file, trial_failure, setting_names)
+        return {function.__name__: function for function in found}

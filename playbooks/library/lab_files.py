@@ -3,7 +3,7 @@
 
 DOCUMENTATION = r"""
 module: lab_files
-short_description: Write several text files with one or two shell commands, without Python on the host
+short_description: Write several files with one or two shell commands, without Python on the host
 description:
   - Brings every file to its content and mode; directories that are missing are made.
   - Compares digests and modes by one command; what differs is sent as one tar archive.
@@ -17,7 +17,8 @@ options:
     required: true
     suboptions:
       path: {description: Absolute path., type: path, required: true}
-      content: {description: The whole text of the file., type: str, required: true}
+      content: {description: The whole text of the file; this or I(src)., type: str}
+      src: {description: "A file of the controller, found as by C(copy); this or I(content).", type: path}
       mode: {description: Permissions as an octal string., type: str, default: "0644"}
 attributes:
   check_mode: {support: full}
@@ -30,7 +31,7 @@ EXAMPLES = r"""
   lab_files:
     files:
       - {path: /etc/dask/dasklab.yaml, content: "distributed: {}\n"}
-      - {path: /opt/dasklab/bin/hello, content: "#!/bin/sh\necho hello\n", mode: "0755"}
+      - {path: /opt/dasklab/bin/dasklab_link.py, src: dasklab_link.py, mode: "0755"}
 """
 
 RETURN = r"""

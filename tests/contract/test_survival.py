@@ -10,6 +10,8 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
 from tests.contract.conftest import INSTANCE, minipve, serve
 from tests.contract.endpoint import Endpoint, refused
 
@@ -152,3 +154,60 @@ def test_a_second_endpoint_in_one_state_is_refused(own: Endpoint) -> None:
     done = minipve("serve", "--instance", INSTANCE, state=own.state)
     assert done.returncode == 1
     assert "another endpoint runs" in done.stderr
+
+
+def _network(endpoint: Endpoint) -> str:
+    """Which network namespace the door ``enter-shell`` leads into."""
+    assert endpoint.state is not None
+    words = [str(endpoint.state / "enter-shell"), "-c", "readlink /proc/self/ns/net"]
+    return subprocess.run(words, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def _kill_holder(endpoint: Endpoint) -> None:
+    assert endpoint.state is not None
+    holder = int((endpoint.state / "run/namespace.pid").read_text().split()[0])
+    os.kill(holder, signal.SIGKILL)
+    _gone(holder)
+
+
+def test_a_network_whose_holder_died_is_held_again(own: Endpoint) -> None:
+    assert own.state is not None
+    before = _network(own)
+    _kill_holder(own)
+    said = minipve("status", state=own.state)
+    assert (said.returncode, "network   nobody holds it: dasklab minipve serve" in said.stdout) == (1, True)
+    serve(own.state)
+    assert _network(own) == before
+    assert minipve("status", state=own.state).returncode == 0
+
+
+def test_machines_keep_their_network_when_holder_and_endpoint_die(own: Endpoint) -> None:
+    assert own.state is not None
+    own.create(100, net0="virtio,bridge=vmbr0")
+    own.done(own.vm(100).status.start.post())
+    before = _network(own)
+    endpoint = _pid(own)
+    os.kill(endpoint, signal.SIGKILL)
+    _gone(endpoint)
+    _kill_holder(own)
+    again = serve(own.state)
+    assert _network(again) == before
+    assert again.vm(100).status.current.get()["nics"].keys() == {"tap100i0"}
+    again.done(again.vm(100).status.stop.post())
+
+
+def test_a_read_only_state_is_said_when_it_cannot_be_purged(own: Endpoint) -> None:
+    """In a mount namespace of the test's own, where the state is read-only."""
+    assert own.state is not None
+    words = f"mount --bind {own.state} {own.state} && mount -o remount,ro,bind {own.state} && exec "
+    purge = f"{sys.executable} -m lab.minipve stop --purge --instance {INSTANCE}"
+    private = ["unshare", "--mount", "sh", "-c", words + purge]
+    environment = os.environ | {"DASKLAB_STATE": str(own.state), "PYTHONPATH": str(Path(__file__).parents[2])}
+    done = subprocess.run(private, env=environment, capture_output=True, text=True)
+    if "mount:" in done.stderr or "unshare:" in done.stderr:
+        pytest.skip(f"nothing can be mounted here: {done.stderr.strip()}")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith(f"Error: {own.state}")
+    assert done.stderr.endswith(": Read-only file system\n")
+    assert done.stderr.count("\n") == 1
+    assert own.state.exists()

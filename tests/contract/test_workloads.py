@@ -14,6 +14,8 @@ import dask
 import pytest
 from distributed import LocalCluster
 
+from lab.model.files import Timings
+
 WORKLOADS = Path(__file__).parents[2] / "lab" / "workloads"
 SMALL = {
     "idle": {"seconds": 0.01},
@@ -39,7 +41,9 @@ def scheduler() -> Iterator[str]:
         yield cluster.scheduler_address
 
 
-def measure(name: str, params: dict[str, object], scheduler: str, output: Path, workers: int = 2) -> dict:
+def measure(
+    name: str, params: dict[str, object], scheduler: str, output: Path, workers: int = 2, settings: str = ""
+) -> dict:
     folders = [str(WORKLOADS), str(output.parent)]
     sys.path[:0] = folders
     try:
@@ -56,7 +60,9 @@ def measure(name: str, params: dict[str, object], scheduler: str, output: Path, 
         "--output",
         str(output),
     ]
-    harness.main(module.prepare, [*command, "--workers", str(workers), "--timeout-s", "60"])
+    harness.main(
+        module.prepare, [*command, "--workers", str(workers), "--timeout-s", "60", "--settings", settings]
+    )
     return json.loads(output.read_text())
 
 
@@ -74,6 +80,15 @@ def test_answer_is_right(name: str, scheduler: str, tmp_path: Path) -> None:
     assert all(sample["duration_s"] > 0 for sample in document["samples"])
     assert document["cluster"]["workers"] == 2
     assert document["versions"]["distributed"]
+
+
+def test_timings_are_a_file_of_a_trial_and_tell_what_the_processes_run_with(
+    scheduler: str, tmp_path: Path
+) -> None:
+    name = "distributed.admin.system-monitor.interval"
+    document = measure("merge", {"tasks": 5}, scheduler, tmp_path / "timings.json", settings=name)
+    assert document["config"] == {who: {name: "10s"} for who in ("client", "scheduler", "0", "1")}
+    assert Timings.model_validate(document).workload == "merge"
 
 
 def test_the_readmes_workload_runs(scheduler: str, tmp_path: Path) -> None:

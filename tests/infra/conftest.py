@@ -16,11 +16,14 @@ from typing import Any
 
 import pytest
 import testinfra
+import yaml
 
 from lab.machines.inventory import Inventory
+from lab.paths import ROOT
 
 os.environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"  # testinfra starts ansible by name
-BIN = "/opt/dasklab/bin"
+BASE = yaml.safe_load((ROOT / "roles" / "base" / "defaults" / "main.yml").read_text())
+BIN = f"{BASE['base_directory']}/bin"
 UNITS = "dask-scheduler dask-worker dasklab-host"
 QUESTIONS = {
     "describe": f"{BIN}/dasklab_host.py describe",

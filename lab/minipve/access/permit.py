@@ -26,7 +26,7 @@ class Permit:
 
     def has(self, path: str, privs: Iterable[str], any_of: bool = False) -> bool:
         """True when the caller has all (or any) of ``privs`` on ``path``."""
-        held = self.access.privileges(self.authid, path)
+        held = self.access.privileges(self.authid, path) if path else {}
         return (any if any_of else all)(priv in held for priv in privs)
 
     def need(self, path: str, privs: Iterable[str], any_of: bool = False) -> None:
@@ -34,7 +34,7 @@ class Permit:
         privs = list(privs)
         if self.has(path, privs, any_of):
             return
-        held = self.access.privileges(self.authid, path)
+        held = self.access.privileges(self.authid, path) if path else {}
         missing = "|".join(privs) if any_of else next(p for p in privs if p not in held)
         raise denied(f"{path}, {missing}")
 

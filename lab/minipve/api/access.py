@@ -11,7 +11,7 @@ from lab.minipve.access.privileges import BUILTIN_ROLES
 from lab.minipve.access.tickets import hash_secret
 from lab.minipve.api import route
 from lab.minipve.config.formats import split_list
-from lab.minipve.errors import ApiError, denied, parameter_error
+from lab.minipve.errors import ApiError, denied, doing, parameter_error
 from lab.minipve.node import Call
 
 _REALMS: list[dict[str, Any]] = [
@@ -99,22 +99,35 @@ def update_acl(call: Call) -> None:
     holders = split_list(call.get("users", "")) + split_list(call.get("tokens", ""))
     if not holders:
         raise parameter_error(users="property is missing and it is not optional")
-    with call.node.access.change() as data:
+    with doing("ACL update failed: "), call.node.access.change() as data:
         for roleid in split_list(call["roles"]):
             for ugid in holders:
-                _require(call, roleid, ugid)
+                _require(call, path, roleid, ugid)
                 if call.get("delete"):
                     revoke(data, path, roleid, ugid)
                 else:
                     grant(data, path, roleid, ugid, call.get("propagate", 1))
 
 
-def _require(call: Call, roleid: str, ugid: str) -> None:
+def _require(call: Call, path: str, roleid: str, ugid: str) -> None:
     if roleid not in call.node.access.roles():
         raise ApiError(f"role '{roleid}' does not exist")
-    call.node.access.user(owner(ugid))
+    _check_superset(call, path, roleid)
+    if owner(ugid) not in call.node.access.data["users"]:
+        raise ApiError(f"user '{owner(ugid)}' does not exist")
     if "!" in ugid and call.node.access.token(ugid) is None:
         raise ApiError(f"no such token '{ugid.partition('!')[2]}' for user '{owner(ugid)}'")
+
+
+def _check_superset(call: Call, path: str, roleid: str) -> None:
+    """Who may change rights on a path only because its VM or pool is theirs gives no more than they have."""
+    if call.permit.is_root or call.permit.has(path, ["Permissions.Modify"]):
+        return
+    privs = call.node.access.roles()[roleid]
+    if not privs or not call.permit.has(path, privs):
+        verb = "remove" if call.get("delete") else "add"
+        text = f"Cannot {verb} role '{roleid}' - requires 'Permissions.Modify' or superset of privileges."
+        raise parameter_error(role=text)
 
 
 @route("GET", "/access/roles")
@@ -138,19 +151,23 @@ def role(call: Call) -> dict[str, int]:
 @route("POST", "/access/roles")
 def create_role(call: Call) -> None:
     """A new role."""
-    if call["roleid"] in call.node.access.roles():
-        raise ApiError(f"role '{call['roleid']}' already exists")
-    with call.node.access.change() as data:
-        data["roles"][call["roleid"]] = sorted(set(split_list(call.get("privs", ""))))
+    name = call["roleid"]
+    if name.upper().startswith("PVE"):
+        reserved = "cannot use role ID starting with the (case-insensitive) 'PVE' namespace"
+        raise parameter_error(roleid=reserved)
+    with doing("create role failed: "), call.node.access.change() as data:
+        if name in call.node.access.roles():
+            raise ApiError(f"role '{name}' already exists")
+        data["roles"][name] = sorted(set(split_list(call.get("privs", ""))))
 
 
 @route("PUT", "/access/roles/{roleid}")
 def update_role(call: Call) -> None:
     """Set a role's privileges, or with ``append`` add to them."""
     name, privs = call["roleid"], set(split_list(call.get("privs", "")))
-    with call.node.access.change() as data:
-        if name in BUILTIN_ROLES:
-            raise ApiError(f"auto-generated role '{name}' cannot be modified")
+    if name in BUILTIN_ROLES:
+        raise ApiError(f"auto-generated role '{name}' cannot be modified")
+    with doing("update role failed: "), call.node.access.change() as data:
         if name not in data["roles"]:
             raise ApiError(f"role '{name}' does not exist")
         data["roles"][name] = sorted(privs | set(data["roles"][name] if call.get("append") else ()))
@@ -162,7 +179,7 @@ def delete_role(call: Call) -> None:
     name = call["roleid"]
     if name in BUILTIN_ROLES:
         raise ApiError(f"auto-generated role '{name}' cannot be deleted")
-    with call.node.access.change() as data:
+    with doing("delete role failed: "), call.node.access.change() as data:
         if data["roles"].pop(name, None) is None:
             raise ApiError(f"role '{name}' does not exist")
         data["acl"] = [a for a in data["acl"] if a["roleid"] != name]
@@ -202,9 +219,9 @@ def create_user(call: Call) -> None:
     userid = call["userid"]
     if userid.rpartition("@")[2] not in ("pam", "pve"):
         raise ApiError(f"domain '{userid.rpartition('@')[2]}' does not exist")
-    with call.node.access.change() as data:
+    with doing("create user failed: "), call.node.access.change() as data:
         if userid in data["users"]:
-            raise ApiError(f"create user failed: user '{userid}' already exists")
+            raise ApiError(f"user '{userid}' already exists")
         entry = {"enable": 1, "tokens": {}} | {key: call[key] for key in _USER_FIELDS if key in call.given}
         if "password" in call.given:
             entry["password"] = hash_secret(call["password"])

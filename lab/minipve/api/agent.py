@@ -9,10 +9,10 @@ import base64
 from typing import Any
 
 from lab.minipve.api import VM, route
-from lab.minipve.config import summary
+from lab.minipve.config import values
 from lab.minipve.errors import ApiError
-from lab.minipve.machine import machines
 from lab.minipve.node import Call
+from lab.minipve.vm import machines
 
 _PLAIN = {  # command -> (verb, its name in qemu-ga)
     "ping": ("POST", "guest-ping"),
@@ -41,11 +41,10 @@ def _ask(call: Call, command: str, timeout_s: float = _COMMAND_S, **arguments: A
 
 def _ready(call: Call) -> None:
     """PVE's look before every agent call (the ping comes with the call itself)."""
-    config = call.node.vms.load(call.vmid)
+    if not values.agent_enabled(call.node.vms.load(call.vmid).options):
+        raise ApiError("No QEMU guest agent configured")
     if not machines.running_pid(call.node, call.vmid):
         raise ApiError(f"VM {call.vmid} is not running")
-    if not summary.agent_enabled(config.options):
-        raise ApiError("No QEMU guest agent configured")
 
 
 def _declare(name: str, verb: str, command: str) -> None:

@@ -6,10 +6,10 @@ from typing import Any
 
 from lab.minipve import node as node_module
 from lab.minipve.api import route
-from lab.minipve.config import summary
 from lab.minipve.errors import parameter_error
 from lab.minipve.image import storage
 from lab.minipve.node import Call
+from lab.minipve.vm import summary
 
 _FIRST, _LAST = 100, 1_000_000
 
@@ -66,11 +66,9 @@ def _vms(call: Call) -> list[dict[str, Any]]:
     for vmid, config in call.node.vms.all():
         if not call.permit.has(f"/vms/{vmid}", ["VM.Audit"]):
             continue
-        row = summary.vm(call.node, vmid, config)
-        pool = call.node.access.pool_of(vmid)
-        row |= {"id": f"qemu/{vmid}", "type": "qemu", "node": call.node.name, "maxcpu": row.pop("cpus")}
-        row |= {"template": row.get("template", 0)} | ({"pool": pool} if pool else {})
-        rows.append({key: value for key, value in row.items() if key not in ("pid", "serial")})
+        row = summary.vm_resource(call.node, vmid, config)
+        row |= {key: config.options[key] for key in ("tags", "lock") if key in config.options}
+        rows.append(row | ({"pool": pool} if (pool := call.node.access.pool_of(vmid)) else {}))
     return rows
 
 
@@ -83,21 +81,7 @@ def _storage(call: Call) -> list[dict[str, Any]]:
         f"/storage/{storage.NAME}", ["Datastore.Audit", "Datastore.AllocateSpace"], any_of=True
     ):
         return []
-    usage, name = call.node.storage.usage(), call.node.name
-    return [
-        {
-            "id": f"storage/{name}/{storage.NAME}",
-            "type": "storage",
-            "storage": storage.NAME,
-            "node": name,
-            "plugintype": "dir",
-            "status": "available",
-            "content": storage.CONTENT,
-            "shared": 0,
-            "disk": usage["used"],
-            "maxdisk": usage["total"],
-        }
-    ]
+    return [summary.storage_resource(call.node)]
 
 
 def _zone(call: Call) -> list[dict[str, Any]]:

@@ -8,8 +8,8 @@ from typing import Any
 from lab.minipve import host, tls
 from lab.minipve import node as node_module
 from lab.minipve.api import route
-from lab.minipve.config import summary
 from lab.minipve.node import Call
+from lab.minipve.vm import summary
 
 
 @route("GET", "/nodes")

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from lab.minipve.api import route
-from lab.minipve.config import summary
 from lab.minipve.config.formats import split_list
-from lab.minipve.errors import ApiError
+from lab.minipve.errors import ApiError, doing
 from lab.minipve.image import storage
 from lab.minipve.node import Call
+from lab.minipve.vm import summary
 
 
 def _pool(data: dict[str, Any], name: str) -> dict[str, Any]:
@@ -20,13 +20,9 @@ def _pool(data: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def _members(call: Call, pool: dict[str, Any]) -> list[dict[str, Any]]:
-    name, rows = call.node.name, []
-    for vmid in pool["vms"]:
-        if call.node.vms.exists(vmid):
-            row = summary.vm(call.node, vmid, call.node.vms.load(vmid))
-            rows.append(row | {"id": f"qemu/{vmid}", "type": "qemu", "node": name})
-    for store in pool["storage"]:
-        rows.append({"id": f"storage/{name}/{store}", "type": "storage", "node": name, "storage": store})
+    vms = [(vmid, call.node.vms.load(vmid)) for vmid in pool["vms"] if call.node.vms.exists(vmid)]
+    rows = [summary.vm_resource(call.node, vmid, config) for vmid, config in vms]
+    rows += [summary.storage_resource(call.node) for store in pool["storage"] if store == storage.NAME]
     return [row for row in rows if call.get("type") in (None, row["type"])]
 
 
@@ -40,8 +36,7 @@ def _detail(call: Call, name: str) -> dict[str, Any]:
 def index(call: Call) -> list[dict[str, Any]]:
     """All pools that the caller may see, or the one asked for with its members."""
     if name := call.get("poolid"):
-        call.permit.need(f"/pool/{name}", ["Pool.Audit"])
-        return [_detail(call, name)]
+        return [_detail(call, name)]  # PVE asks for no right here
     pools = call.node.access.data["pools"]
     seen = [name for name in sorted(pools) if call.permit.has(f"/pool/{name}", ["Pool.Audit"])]
     return [{"poolid": n} | ({"comment": c} if (c := pools[n].get("comment")) else {}) for n in seen]
@@ -56,17 +51,26 @@ def read(call: Call) -> dict[str, Any]:
 @route("POST", "/pools")
 def create(call: Call) -> None:
     """A new, empty pool."""
-    with call.node.access.change() as data:
-        if call["poolid"] in data["pools"]:
-            raise ApiError(f"create pool failed: pool '{call['poolid']}' already exists")
+    with doing("create pool failed: "), call.node.access.change() as data:
+        _check_name(data, call["poolid"])
         data["pools"][call["poolid"]] = {"comment": call.get("comment", ""), "vms": [], "storage": []}
+
+
+def _check_name(data: dict[str, Any], name: str) -> None:
+    parent, _, leaf = name.rpartition("/")
+    if name in data["pools"]:
+        raise ApiError(f"pool '{name}' already exists")
+    if parent and parent not in data["pools"]:
+        raise ApiError(f"parent '{parent}' of pool '{name}' does not exist")
+    if not leaf[:1].isalpha():
+        raise ApiError("pool name must start with a letter")
 
 
 @route("PUT", "/pools")
 @route("PUT", "/pools/{poolid}")
 def update(call: Call) -> None:
     """Change the comment; add members, or with ``delete`` remove them."""
-    with call.node.access.change() as data:
+    with doing("update pools failed: "), call.node.access.change() as data:
         pool = _pool(data, call["poolid"])
         if "comment" in call.given:
             pool["comment"] = call["comment"]
@@ -75,7 +79,6 @@ def update(call: Call) -> None:
             _change_vm(call, data, pool, vmid)
         for store in split_list(call.get("storage", "")):
             call.permit.need(f"/storage/{store}", ["Permissions.Modify", "Datastore.Allocate"], any_of=True)
-            storage.known(store)
             _change_member(pool["storage"], store, f"Storage '{store}'", bool(call.get("delete")))
 
 
@@ -99,11 +102,10 @@ def _change_member(members: list[Any], member: Any, label: str, delete: bool) ->
 def delete(call: Call) -> None:
     """Remove an empty pool."""
     name = call["poolid"]
-    with call.node.access.change() as data:
-        pool = _pool(data, name)
-        for members, label in ((pool["vms"], "VM"), (pool["storage"], "storage")):
-            if members:
-                raise ApiError(
-                    f"delete pool failed: pool '{name}' is not empty (contains {label} {members[0]})"
-                )
+    with doing("delete pool failed: "), call.node.access.change() as data:
+        inside = [f"pool '{other}'" for other in sorted(data["pools"]) if other.startswith(f"{name}/")]
+        inside += [f"VM {vmid}" for vmid in _pool(data, name)["vms"] if call.node.vms.exists(vmid)]
+        inside += [f"storage '{store}'" for store in _pool(data, name)["storage"]]
+        if inside:
+            raise ApiError(f"pool '{name}' is not empty (contains {inside[0]})")
         del data["pools"][name]

@@ -6,14 +6,14 @@ import re
 from typing import Any
 
 from lab.minipve.api import VM, route
-from lab.minipve.config import options, schema, summary
+from lab.minipve.config import drives, nics
 from lab.minipve.config.store import VmConfig
-from lab.minipve.config.validate import parse
+from lab.minipve.config.validate import MISSING
 from lab.minipve.errors import ApiError, denied, parameter_error
-from lab.minipve.image import drives, storage
-from lab.minipve.machine import guests, machines
+from lab.minipve.image import storage
 from lab.minipve.node import Call
 from lab.minipve.tasks import Task
+from lab.minipve.vm import lifecycle, machines, options, snapshots, summary
 
 _NOT_OPTIONS = {
     "archive",
@@ -26,7 +26,7 @@ _NOT_OPTIONS = {
     "live-restore",
     "ha-managed",
 }
-_CLONE_KINDS = ("name", "description", "pool")
+_CLONE_KINDS = ("name", "description", "pool", "snapname")
 
 
 @route("GET", "/nodes/{node}/qemu")
@@ -39,14 +39,17 @@ def index(call: Call) -> list[dict[str, Any]]:
 @route("GET", VM)
 def directory(call: Call) -> list[dict[str, str]]:
     """The names below a VM, as the API viewer's tree has them."""
-    names = ("agent", "clone", "cloudinit", "config", "pending", "resize", "status", "template")
+    names = (
+        "agent", "clone", "cloudinit", "config", "feature", "monitor", "move_disk", "pending", "resize",
+        "rrddata", "snapshot", "status", "template", "unlink",
+    )  # fmt: skip
     return [{"subdir": name} for name in names]
 
 
 def check_pool(call: Call, pool: str | None) -> None:
-    """500 when the named pool does not exist."""
+    """403, as a node has it, when the named pool does not exist."""
     if pool is not None and pool not in call.node.access.data["pools"]:
-        raise ApiError(f"pool '{pool}' does not exist")
+        raise denied(f"pool '{pool}' does not exist")
 
 
 @route("POST", "/nodes/{node}/qemu")
@@ -74,9 +77,9 @@ def create(call: Call) -> str:
         raise ApiError(f"unable to create VM {vmid} - {refused.message}") from None
 
     def work(task: Task) -> None:
-        guests.create(call.node, call.permit, task, vmid, wanted, pool)
+        lifecycle.create(call.node, call.permit, task, vmid, wanted, pool)
         if call.get("start"):
-            guests.start(call.node, task, vmid)
+            lifecycle.start(call.node, task, vmid)
 
     return call.start("qmcreate", vmid, work)
 
@@ -86,7 +89,7 @@ def destroy(call: Call) -> str:
     """Remove a VM with its disks (task ``qmdestroy``)."""
     vmid = call.vmid
     call.permit.need_root_option("skiplock", call.given)
-    config = call.node.vms.load(vmid)
+    config = call.node.vms.remains(vmid)
     if config.options.get("protection") == "1":
         raise ApiError(f"can't remove VM {vmid} - protection mode enabled")
     if machines.running_pid(call.node, vmid):
@@ -94,7 +97,7 @@ def destroy(call: Call) -> str:
     unreferenced = bool(call.get("destroy-unreferenced-disks"))
 
     def work(task: Task) -> None:
-        guests.destroy(call.node, task, vmid, bool(call.get("skiplock")), unreferenced)
+        lifecycle.destroy(call.node, task, vmid, bool(call.get("skiplock")), unreferenced)
 
     return call.start("qmdestroy", vmid, work)
 
@@ -104,11 +107,15 @@ def template(call: Call) -> str:
     """Convert a stopped VM to a template (task ``qmtemplate``)."""
     config = call.node.vms.load(call.vmid)
     config.check_lock()
+    if config.snapshots:
+        raise ApiError("unable to create template, because VM contains snapshots")
     if config.is_template:
         raise ApiError("you can't convert a template to a template")
     if machines.running_pid(call.node, call.vmid):
         raise ApiError("you can't convert a VM to template if VM is running")
-    return call.start("qmtemplate", call.vmid, lambda task: guests.make_template(call.node, task, call.vmid))
+    return call.start(
+        "qmtemplate", call.vmid, lambda task: lifecycle.make_template(call.node, task, call.vmid)
+    )
 
 
 @route("PUT", f"{VM}/resize")
@@ -118,8 +125,28 @@ def resize(call: Call) -> str:
     call.node.vms.load(call.vmid)
     slot, size, digest = call["disk"], call["size"], call.get("digest")
     return call.start(
-        "resize", call.vmid, lambda task: guests.resize(call.node, task, call.vmid, slot, size, digest)
+        "resize", call.vmid, lambda task: lifecycle.resize(call.node, task, call.vmid, slot, size, digest)
     )
+
+
+@route("POST", f"{VM}/move_disk")
+def move(call: Call) -> str:
+    """Refused, in PVE's words where it has some: there is one storage, of one format."""
+    config = call.node.vms.load(call.vmid)
+    config.check_lock()
+    if "target-vmid" in call.given:
+        raise parameter_error(target_vmid="moving a disk to another VM is not supported here")
+    if "storage" not in call.given:
+        raise parameter_error(storage=MISSING)
+    storage.known(call["storage"])
+    call.permit.need(f"/storage/{storage.NAME}", ["Datastore.AllocateSpace"])
+    if call["disk"] not in config.options:
+        raise ApiError(f"disk '{call['disk']}' does not exist")
+    if drives.is_cdrom(drives.parse(call["disk"], config.options[call["disk"]])):
+        raise ApiError("you can't move a cdrom")
+    if call.get("format", "qcow2") != "qcow2":
+        raise parameter_error(format=f"'{call['format']}' is not supported here, only qcow2")
+    raise ApiError("you can't move to the same storage with same format")
 
 
 @route("POST", f"{VM}/clone")
@@ -136,14 +163,13 @@ def clone(call: Call) -> str:
         text = "config file already exists" if exists else refused.message
         raise ApiError(f"unable to create VM {call['newid']}: {text}") from None
     named = {key: call.get(key) for key in _CLONE_KINDS}
-    wanted = guests.Clone(call.vmid, call["newid"], full, **named)
-    return call.start("qmclone", call.vmid, lambda task: guests.clone(call.node, task, wanted))
+    wanted = lifecycle.Clone(call.vmid, call["newid"], full, **named)
+    return call.start("qmclone", call.vmid, lambda task: lifecycle.clone(call.node, task, wanted))
 
 
 def _check_clone(call: Call, source: VmConfig, full: bool) -> None:
     check_pool(call, call.get("pool"))
-    if "snapname" in call.given:
-        raise ApiError(f"snapshot '{call['snapname']}' does not exist")
+    found = snapshots.existing(source, call["snapname"]) if "snapname" in call.given else source.options
     if not full:
         for name in ("storage", "format"):
             if name in call.given:
@@ -152,10 +178,10 @@ def _check_clone(call: Call, source: VmConfig, full: bool) -> None:
             raise parameter_error(full="Linked clone feature is only possible for templates")
     if call.get("format", "qcow2") != "qcow2":
         raise ApiError(f"format '{call['format']}' is not supported here, use qcow2")
-    for key, value in source.options.items():
+    for key, value in found.items():
         if re.fullmatch(r"net\d+", key):
-            options.check_bridge(call.permit, parse(schema.option_format("net0"), value))
-    if any(":" in drive["file"] for _, drive in drives.of(source.options)):
+            options.check_bridge(call.permit, nics.parse(value))
+    if any(":" in drive["file"] for _, drive in drives.of(found)):
         target = call.get("storage", storage.NAME)
         storage.known(target)
         call.permit.need(f"/storage/{target}", ["Datastore.AllocateSpace"])

@@ -6,11 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 from lab.minipve.api import VM, route
-from lab.minipve.config import summary
 from lab.minipve.errors import ApiError
-from lab.minipve.machine import guests, machines
 from lab.minipve.node import Call
 from lab.minipve.tasks import Task
+from lab.minipve.vm import lifecycle, machines, summary
 
 _ROOT_ONLY = (
     "skiplock", "stateuri", "migratedfrom", "migration_type", "migration_network", "targetstorage",
@@ -29,7 +28,7 @@ def current(call: Call) -> dict[str, Any]:
 def _check(call: Call, must_run: bool) -> None:
     for name in _ROOT_ONLY:
         call.permit.need_root_option(name, call.given)
-    call.node.vms.load(call.vmid)
+    call.node.vms.remains(call.vmid)
     if must_run and not machines.running_pid(call.node, call.vmid):
         raise ApiError(f"VM {call.vmid} not running")
 
@@ -37,12 +36,12 @@ def _check(call: Call, must_run: bool) -> None:
 def _locked(call: Call, action: Callable[[], None]) -> None:
     with call.node.vms.locked(call.vmid):
         if not call.get("skiplock"):
-            call.node.vms.load(call.vmid).check_lock()
+            call.node.vms.remains(call.vmid).check_lock()
         action()
 
 
 def _start(call: Call, task: Task) -> None:
-    guests.start(call.node, task, call.vmid, bool(call.get("skiplock")))
+    lifecycle.start(call.node, task, call.vmid, bool(call.get("skiplock")))
 
 
 def _stop(call: Call, task: Task) -> None:
@@ -60,7 +59,7 @@ def _shutdown(call: Call, task: Task) -> None:
 def _reboot(call: Call, task: Task) -> None:
     timeout_s = call.get("timeout", _SHUTDOWN_S)
     _locked(call, lambda: machines.shutdown(call.node, call.vmid, timeout_s, False, task))
-    guests.start(call.node, task, call.vmid)
+    lifecycle.start(call.node, task, call.vmid)
 
 
 def _reset(call: Call, task: Task) -> None:

@@ -62,7 +62,7 @@ def _wanted(call: Call, row: dict[str, Any]) -> bool:
         and ("vmid" not in call.given or row["id"] == str(call["vmid"]))
         and call.get("userfilter", "") in row["user"]
         and call.get("since", 0) <= row["starttime"] <= call.get("until", 2**62)
-        and not (call.get("errors") and _state(row) in ("ok", "warning"))
+        and not (call.get("errors") and _state(row) == "ok")
         and (not states or _state(row) in states)
     )
 
@@ -74,7 +74,7 @@ def index(call: Call) -> Reply:
     rows = [row for row in call.node.tasks.overview() if everything or _belongs(call, row)]
     rows = [row for row in rows if _wanted(call, row)]
     start, limit = call.get("start", 0), call.get("limit", _DEFAULT_LIMIT)
-    return Reply(rows[start : start + limit if limit else None], {"total": len(rows)})
+    return Reply(rows[start : start + limit], {"total": len(rows)} if rows else {})
 
 
 @route("GET", "/cluster/tasks")

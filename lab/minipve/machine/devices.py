@@ -11,14 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from lab.minipve.image import drives
+from lab.minipve.config import drives, nics, values
+from lab.minipve.config.nics import Nic
+from lab.minipve.config.values import Config
 from lab.minipve.image.disks import Boot
 from lab.minipve.machine.accel import Accel
-from lab.minipve.network import nics
-from lab.minipve.network.nics import Nic
 from lab.minipve.paths import Paths
-
-Config = Mapping[str, object]
 
 # x86-64-v2 is what NumPy's wheels need; QEMU 7.2 does not know Proxmox VE's names for it.
 V2 = "qemu64,+ssse3,+sse4.1,+sse4.2,+popcnt"
@@ -27,29 +25,39 @@ FIRST_NIC_SLOT = 0x12
 NICS_ON_ROOT_BUS = 6
 
 
+def quoted(value: object) -> str:
+    """A value inside of an option of QEMU's, in which a comma ends it and two stand for one."""
+    return str(value).replace(",", ",,")
+
+
 def machine_words(vmid: int, config: Config, paths: Paths, accel: Accel) -> Iterator[str]:
     """Name, monitor, processor, memory: everything but drives and NICs."""
-    yield from ("qemu-system-x86_64", "-name", f"{config.get('name', f'VM{vmid}')},debug-threads=on")
-    yield from ("-chardev", f"socket,id=qmp,path={paths.runtime(vmid, 'qmp')},server=on,wait=off")
+    yield from ("qemu-system-x86_64", "-name", f"{quoted(config.get('name', f'VM{vmid}'))},debug-threads=on")
+    yield from ("-chardev", f"socket,id=qmp,path={quoted(paths.runtime(vmid, 'qmp'))},server=on,wait=off")
     yield from ("-mon", "chardev=qmp,mode=control")
     yield from ("-pidfile", str(paths.runtime(vmid, "pid")), "-daemonize", "-nodefaults")
-    if smbios := config.get("smbios1"):
-        yield from ("-smbios", f"type=1,{smbios}")
-    yield from ("-smp", _smp(config), "-m", memory_mib(config))
-    yield from ("-machine", "type=pc", "-accel", _accel(accel), "-cpu", cpu_model(config, accel))
+    if smbios := values.smbios(config):
+        yield from ("-smbios", _joined("type", {"type": "1"} | smbios))
+    yield from ("-smp", _smp(config), "-m", str(values.memory_mib(config)))
+    machine = f"type={values.machine_type(config)}"
+    yield from ("-machine", machine, "-accel", _accel(accel), "-cpu", cpu_model(config, accel))
     yield from ("-vga", "none", "-display", "none", "-boot", "strict=on")
+    if values.machine_type(config) == "q35":  # its root bus is PCI Express: behind a bridge all is as on a pc
+        yield from ("-device", "i82801b11-bridge,id=pcidmi,bus=pcie.0,addr=0x1e")
+        yield from ("-device", "pci-bridge,id=pci.0,bus=pcidmi,addr=0x1,chassis_nr=1")
     yield from _fixed_devices(vmid, config, paths)
 
 
 def _fixed_devices(vmid: int, config: Config, paths: Paths) -> Iterator[str]:
-    if str(config.get("balloon", "")) != "0":
+    if config.get("balloon") != "0":
         yield from ("-device", "virtio-balloon-pci,id=balloon0,bus=pci.0,addr=0x3")
-    if agent_enabled(config):
-        qga = paths.runtime(vmid, "qga")
+    if values.agent_enabled(config):
+        qga = quoted(paths.runtime(vmid, "qga"))
         yield from ("-chardev", f"socket,path={qga},server=on,wait=off,id=qga0")
         yield from ("-device", "virtio-serial,id=qga0,bus=pci.0,addr=0x8")
         yield from ("-device", "virtserialport,chardev=qga0,name=org.qemu.guest_agent.0")
-    console = f"path={paths.runtime(vmid, 'serial0')},logfile={paths.log / f'{vmid}.console.log'}"
+    log = quoted(paths.log / f"{vmid}.console.log")
+    console = f"path={quoted(paths.runtime(vmid, 'serial0'))},logfile={log}"
     yield from ("-chardev", f"socket,id=serial0,{console},server=on,wait=off")
     yield from ("-device", "isa-serial,chardev=serial0")
     yield from ("-object", "rng-random,filename=/dev/urandom,id=rng0")
@@ -57,13 +65,8 @@ def _fixed_devices(vmid: int, config: Config, paths: Paths) -> Iterator[str]:
 
 
 def _smp(config: Config) -> str:
-    sockets, cores = (int(str(config.get(key, 1))) for key in ("sockets", "cores"))
+    sockets, cores = values.sockets_and_cores(config)
     return f"{sockets * cores},sockets={sockets},cores={cores},maxcpus={sockets * cores}"
-
-
-def memory_mib(config: Config) -> str:
-    """``memory``, which newer versions write as ``current=N``; 512 by default."""
-    return str(config.get("memory", 512)).removeprefix("current=")
 
 
 def _accel(accel: Accel) -> str:
@@ -72,17 +75,12 @@ def _accel(accel: Accel) -> str:
 
 def cpu_model(config: Config, accel: Accel) -> str:
     """QEMU's name for the config's ``cpu``: emulation cannot pass the host's own processor through."""
-    given = str(config.get("cpu") or "").split(",")[0].removeprefix("cputype=")
+    given = values.cpu_type(config)
     if accel.name == "kvm":
         return {**NAMED_MODELS, "x86-64-v2-AES": f"{V2},+aes", "": "kvm64", "kvm64": "kvm64"}.get(
             given, given
         )
     return {**NAMED_MODELS, "": "qemu64", "host": "max"}.get(given, given)
-
-
-def agent_enabled(config: Config) -> bool:
-    """Whether ``agent`` is on: ``1`` or ``enabled=1``, other settings may follow."""
-    return str(config.get("agent", "0")).split(",")[0].removeprefix("enabled=") in ("1", "on", "yes", "true")
 
 
 def boot_words(boot: Boot | None, tsc_khz: int | None) -> list[str]:
@@ -95,10 +93,9 @@ def boot_words(boot: Boot | None, tsc_khz: int | None) -> list[str]:
 
 def drive_words(config: Config, locate: Callable[[str, drives.Drive], Path | None]) -> Iterator[str]:
     """All drives; ``locate(slot, drive)`` gives a drive's file, None for an empty CD-ROM drive."""
-    options = {key: str(value) for key, value in config.items()}
-    found = list(drives.of(options))
+    found = list(drives.of(config))
     if any(slot.startswith("scsi") for slot, _ in found):
-        model = "virtio-scsi-pci" if str(config.get("scsihw", "lsi")).startswith("virtio") else "lsi"
+        model = "virtio-scsi-pci" if config.get("scsihw", "lsi").startswith("virtio") else "lsi"
         yield from ("-device", f"{model},id=scsihw0,bus=pci.0,addr=0x5")
     if any(slot.startswith("sata") for slot, _ in found):
         yield from ("-device", "ahci,id=ahci0,bus=pci.0,addr=0x7")
@@ -106,17 +103,17 @@ def drive_words(config: Config, locate: Callable[[str, drives.Drive], Path | Non
     for slot, drive in found:
         index = f",bootindex={100 + order.index(slot)}" if slot in order else ""
         yield from ("-drive", _backend(slot, drive, locate(slot, drive)))
-        yield from ("-device", _frontend(slot, drive) + index)
+        yield from ("-device", _frontend(slot, drive, values.machine_type(config)) + index)
 
 
 def boot_order(config: Config) -> list[str]:
     """The devices to boot from (``boot: order=scsi0;net0``), first to last."""
-    return str(config.get("boot", "")).removeprefix("order=").split(";")
+    return config.get("boot", "").removeprefix("order=").split(";")
 
 
 def _backend(slot: str, drive: drives.Drive, file: Path | None) -> str:
     """The host side. ``cache=unsafe`` unless asked otherwise: a lab's disks need not survive the host."""
-    words = [f"file={file}"] if file else []
+    words = [f"file={quoted(file)}"] if file else []
     words += ["if=none", f"id=drive-{slot}"]
     if drives.is_cdrom(drive):
         return ",".join([*words, "media=cdrom", *(["format=raw"] if file else [])])
@@ -125,7 +122,7 @@ def _backend(slot: str, drive: drives.Drive, file: Path | None) -> str:
     return ",".join([*words, f"format={kind}", f"cache={drive.get('cache', 'unsafe')}", f"discard={discard}"])
 
 
-def _frontend(slot: str, drive: drives.Drive) -> str:
+def _frontend(slot: str, drive: drives.Drive, machine: str) -> str:
     """The guest side, by the name of the slot."""
     bus, number = slot.rstrip("0123456789"), int(slot.lstrip("abcdefghijklmnopqrstuvwxyz"))
     kind, tail = ("cd" if drives.is_cdrom(drive) else "hd"), f"drive=drive-{slot},id={slot}"
@@ -136,7 +133,8 @@ def _frontend(slot: str, drive: drives.Drive) -> str:
         return f"scsi-{kind},bus=scsihw0.0,scsi-id={number},{tail}{ssd}"
     if bus == "sata":
         return f"ide-{kind},bus=ahci0.{number},{tail}{ssd}"
-    return f"ide-{kind},bus=ide.{number // 2},unit={number % 2},{tail}{ssd}"
+    place = f"bus=ide.{number},unit=0" if machine == "q35" else f"bus=ide.{number // 2},unit={number % 2}"
+    return f"ide-{kind},{place},{tail}{ssd}"
 
 
 def nic_words(vmid: int, config: Config, vhost: bool) -> Iterator[str]:
@@ -154,14 +152,14 @@ def nic_words(vmid: int, config: Config, vhost: bool) -> Iterator[str]:
 
 
 def _joined(first: str, options: Mapping[str, str]) -> str:
-    rest = [f"{key}={value}" for key, value in options.items() if key != first]
+    rest = [f"{key}={quoted(value)}" for key, value in options.items() if key != first]
     return ",".join([f"{first}={options[first]}" if first == "type" else options[first], *rest])
 
 
 def netdev_options(vmid: int, index: int, nic: Nic, config: Config, vhost: bool) -> dict[str, str]:
     """The host side of a NIC: a tap, or QEMU's own NAT when it has no bridge."""
     if nic.bridge is None:
-        return {"type": "user", "id": f"net{index}", "hostname": str(config.get("name", "vm"))}
+        return {"type": "user", "id": f"net{index}", "hostname": config.get("name", "vm")}
     tap = {"type": "tap", "id": f"net{index}", "ifname": nics.tap_name(vmid, index)}
     tap |= {"script": "no", "downscript": "no"}
     if nic.model == "virtio":

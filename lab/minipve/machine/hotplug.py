@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import time
 
+from lab.minipve.config import nics
+from lab.minipve.config.nics import Nic
 from lab.minipve.machine import devices, running
 from lab.minipve.machine.qmp import Qmp
-from lab.minipve.network import net, nics, taps
-from lab.minipve.network.nics import Nic
+from lab.minipve.network import net, taps
 from lab.minipve.network.taps import Log
 from lab.minipve.paths import Paths
 from lab.minipve.process import MachineError
@@ -26,19 +27,13 @@ def change_nic(
     if running.running_pid(vmid, paths) is None:
         raise MachineError(f"VM {vmid} not running")
     before, after = (None if text is None else nics.parse(text) for text in (old, new))
-    if before is not None and after is not None and not is_another(before, after):
+    if before is not None and after is not None and not nics.is_another(before, after):
         _adjust(vmid, index, before, after, paths, log)
         return
     if before is not None:
         _unplug(vmid, index, paths)
     if after is not None:
         _plug(vmid, index, after, paths, log)
-
-
-def is_another(old: Nic, new: Nic) -> bool:
-    """Whether the guest must get another NIC: model, MAC, queues, MTU, or bridge against NAT (pure)."""
-    kept = [(nic.model, nic.mac, nic.queues, nic.mtu, nic.bridge is None) for nic in (old, new)]
-    return kept[0] != kept[1]
 
 
 def _adjust(vmid: int, index: int, old: Nic, new: Nic, paths: Paths, log: Log) -> None:

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Mapping
 from pathlib import Path
 
 from lab.minipve import process
-from lab.minipve.image import disks, drives
+from lab.minipve.config import drives, nics, values
+from lab.minipve.config.values import Config
+from lab.minipve.image import disks
 from lab.minipve.image.disks import Boot
 from lab.minipve.image.storage import Storage
 from lab.minipve.machine import accel, devices, qmp, seed, tsc
 from lab.minipve.machine.accel import Accel
 from lab.minipve.machine.running import clean, has_agent, locks, reap, running_pid
-from lab.minipve.network import nics
 from lab.minipve.network.taps import Log, plug, vhost_works
 from lab.minipve.paths import Paths
 from lab.minipve.process import MachineError
 
-Config = Mapping[str, object]
 STOP_TIMEOUT_S = 10.0
 
 
@@ -38,13 +38,13 @@ def start(vmid: int, config: Config, paths: Paths, log: Log) -> None:
         if running_pid(vmid, paths) is not None:
             raise MachineError(f"VM {vmid} already running")
         reap(vmid, paths)
-        _check(config)
         for directory in (paths.run, paths.log):
             directory.mkdir(parents=True, exist_ok=True)
-        accelerator = accel.probe(paths)
+        accelerator = accel.Accel("tcg", "kvm: 0") if config.get("kvm") == "0" else accel.probe(paths)
         log(f"accelerator: {accelerator.name} ({accelerator.reason})")
         try:
             _seed(vmid, config, paths, log)
+            _check(config)
             for index, nic in nics.of_config(config).items():
                 plug(vmid, index, nic, log)
             _launch(vmid, command_line(vmid, config, paths, accelerator), paths, log)
@@ -57,16 +57,16 @@ def start(vmid: int, config: Config, paths: Paths, log: Log) -> None:
 
 
 def _check(config: Config) -> None:
-    if str(config.get("template", 0)) == "1":
+    if config.get("template") == "1":
         raise MachineError("you can't start a vm if it's a template")
-    wanted = int(str(config.get("cores", 1))) * int(str(config.get("sockets", 1)))
+    wanted = math.prod(values.sockets_and_cores(config))
     here = os.cpu_count() or 1
     if wanted > here:
         raise MachineError(f"MAX {here} vcpus allowed per VM on this node")
 
 
 def _seed(vmid: int, config: Config, paths: Paths, log: Log) -> None:
-    if any(drives.is_cloudinit(drive) for _, drive in drives.of(_text(config))):
+    if any(drives.is_cloudinit(drive) for _, drive in drives.of(config)):
         log("generating cloud-init ISO")
         seed.build(vmid, config, paths)
 
@@ -94,7 +94,7 @@ def _abandon(vmid: int, paths: Paths) -> None:
 
 def _boot(config: Config, paths: Paths) -> Boot | None:
     """The kernel of the first disk to boot from, when that disk has no boot loader of its own."""
-    found = {slot: drive for slot, drive in drives.of(_text(config)) if not drives.is_cdrom(drive)}
+    found = {slot: drive for slot, drive in drives.of(config) if not drives.is_cdrom(drive)}
     first = next((slot for slot in devices.boot_order(config) if slot in found), next(iter(found), None))
     return None if first is None else disks.extract_boot(_volume(found[first]["file"], paths), paths)
 
@@ -107,10 +107,6 @@ def _locate(vmid: int, drive: drives.Drive, paths: Paths) -> Path | None:
 
 def _volume(volid: str, paths: Paths) -> Path:
     return Storage(paths.state / "storage").existing(volid)
-
-
-def _text(config: Config) -> dict[str, str]:
-    return {key: str(value) for key, value in config.items()}
 
 
 def stop(vmid: int, paths: Paths) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import threading
 import time
 from collections import defaultdict
@@ -22,6 +23,8 @@ from lab.minipve.process import MachineError
 
 SOCKETS = ("qmp", "qga", "serial0")
 log = logging.getLogger(__name__)
+_LOOK_S = 2.0
+_looks: dict[tuple[Path, int], _Look] = {}
 locks: defaultdict[tuple[Path, int], threading.RLock] = defaultdict(threading.RLock)
 """One for each machine, held while it is started, stopped or cleaned up after."""
 
@@ -30,7 +33,7 @@ locks: defaultdict[tuple[Path, int], threading.RLock] = defaultdict(threading.RL
 class MachineState:
     """What can be seen of a machine.
 
-    ``cpu`` is the processors used on average since the start (0..cores), ``nics`` bytes by tap:
+    ``cpu`` is the processors used since the look before (0..cores), ``nics`` bytes by tap:
     ``{"tap100i0": {"netin": to the guest, "netout": from the guest}}``.
     """
 
@@ -43,18 +46,68 @@ class MachineState:
     nics: dict[str, dict[str, int]] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class _Look:
+    """When a process was looked at, the processor seconds it had used by then, the processors in use."""
+
+    pid: int
+    at_s: float
+    used_s: float
+    processors: float = 0.0
+
+
+def _processors(key: tuple[Path, int], pid: int, uptime_s: float) -> float:
+    """Processors in use: since the last look that is old enough to tell, at first since the start."""
+    now, used_s, last = time.monotonic(), process.cpu_s(pid), _looks.get(key)
+    if last is None or last.pid != pid:
+        last = _Look(pid, now - uptime_s, 0.0)
+    elif now - last.at_s < _LOOK_S:
+        return last.processors
+    processors = (used_s - last.used_s) / (now - last.at_s)
+    _looks[key] = _Look(pid, now, used_s, processors)
+    return processors
+
+
 def running_pid(vmid: int, paths: Paths) -> int | None:
     """The QEMU process of a machine, None when it does not run."""
     file = paths.runtime(vmid, "pid")
     try:
         pid = int(file.read_text())
     except FileNotFoundError:
-        return None
+        if not paths.runtime(vmid, "qmp").exists():
+            return None
+        pid = 0  # it is gone, while the monitor's socket is still there
     except ValueError:
-        pid = 0  # QEMU has made the file and not yet written to it, or was killed in between
+        pid = 0  # QEMU has made the file and not yet written to it, or it is damaged
     if str(file) in process.command(pid) and process.start_time(pid) is not None:
         return pid
-    return None
+    return _found(vmid, paths)
+
+
+def _found(vmid: int, paths: Paths) -> int | None:
+    """The machine's process by its command line, when its pid file says nothing true; not while it starts."""
+    if not (lock := locks[paths.run, vmid]).acquire(blocking=False):
+        return None
+    try:
+        return find_all(paths).get(vmid)
+    finally:
+        lock.release()
+
+
+def find_all(paths: Paths) -> dict[int, int]:
+    """VMID -> process of all machines of the instance, from the processes' own command lines."""
+    found: dict[int, tuple[int, int]] = {}
+    for entry in Path("/proc").iterdir():
+        words = process.command(int(entry.name)) if entry.name.isdigit() else []
+        match = re.fullmatch(rf"{re.escape(str(paths.run))}/([1-9][0-9]+)\.pid", _after("-pidfile", words))
+        if match and (began := process.start_time(int(entry.name))) is not None:
+            vmid = int(match[1])  # QEMU becomes a daemon by a child: the youngest is the machine
+            found[vmid] = max(found.get(vmid, (0, 0)), (began, int(entry.name)))
+    return {vmid: pid for vmid, (_, pid) in sorted(found.items())}
+
+
+def _after(option: str, words: list[str]) -> str:
+    return words[words.index(option) + 1] if option in words[:-1] else ""
 
 
 def reap(vmid: int, paths: Paths) -> None:
@@ -108,7 +161,7 @@ def state(vmid: int, paths: Paths) -> MachineState:
         pid=pid,
         uptime_s=int(uptime_s),
         qmpstatus=qmpstatus,
-        cpu=process.cpu_s(pid) / uptime_s,
+        cpu=_processors((paths.run, vmid), pid, uptime_s),
         mem_bytes=process.memory_bytes(pid),
         nics={tap: {"netin": to_guest, "netout": out} for tap, (to_guest, out) in traffic.items()},
     )

@@ -11,31 +11,25 @@ import hashlib
 import ipaddress
 import re
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import unquote
 
 from lab.minipve import process
-from lab.minipve.network import nics
+from lab.minipve.config import nics, schema
+from lab.minipve.config.values import Config
+from lab.minipve.files import UNFINISHED
+from lab.minipve.image.storage import Storage, parse
 from lab.minipve.paths import Paths
 from lab.minipve.process import MachineError
-
-Config = Mapping[str, object]
-DEFAULT_USER = "root"
 
 
 def build(vmid: int, config: Config, paths: Paths) -> Path:
     """Write the seed of a machine anew, as Proxmox VE does at each start; returns the ISO's path."""
-    user, network = user_data(vmid, config), network_config(config)
-    texts = {
-        "user-data": user,
-        "network-config": network,
-        "meta-data": meta_data(user, network),
-        "vendor-data": "",
-    }
+    texts = _texts(vmid, config, Storage(paths.state / "storage"))
     paths.seeds.mkdir(parents=True, exist_ok=True)
     iso = iso_path(vmid, paths)
-    with tempfile.TemporaryDirectory(prefix=".seed-", dir=paths.seeds) as name:
+    with tempfile.TemporaryDirectory(prefix=f"{UNFINISHED}seed-", dir=paths.seeds) as name:
         scratch = Path(name)
         for file, text in texts.items():
             (scratch / file).write_text(text)
@@ -44,6 +38,25 @@ def build(vmid: int, config: Config, paths: Paths) -> Path:
         fresh.chmod(0o600)
         fresh.replace(iso)
     return iso
+
+
+def _texts(vmid: int, config: Config, storage: Storage) -> dict[str, str]:
+    """What the seed says, file by file: generated, unless ``cicustom`` names a snippet for it."""
+    named = schema.parse_option("cicustom", config.get("cicustom", ""))
+    own = {part: _snippet(volid, storage) for part, volid in named.items()}
+    user, network = own.get("user", user_data(vmid, config)), own.get("network", network_config(config))
+    return {
+        "user-data": user,
+        "network-config": network,
+        "meta-data": own.get("meta", meta_data(user, network)),
+        "vendor-data": own.get("vendor", ""),
+    }
+
+
+def _snippet(volid: str, storage: Storage) -> str:
+    if parse(volid).content != "snippets":
+        raise MachineError(f"{volid} is not in the snippets directory")
+    return storage.existing(volid).read_text()
 
 
 def iso_path(vmid: int, paths: Paths) -> Path:
@@ -65,14 +78,14 @@ def user_data(vmid: int, config: Config) -> str:
     lines += ["chpasswd:", "  expire: False"]
     if config.get("ciuser") != "root":
         lines += ["users:", "  - default"]
-    if str(config.get("ciupgrade", 1)) == "1":
+    if config.get("ciupgrade", "1") == "1":
         lines.append("package_upgrade: true")
     return "\n".join(["#cloud-config", *lines, ""])
 
 
 def _name(vmid: int, config: Config) -> str:
     """The machine's full name: its own, completed by the search domain when it has no dot."""
-    name, domain = str(config.get("name") or f"VM{vmid}"), config.get("searchdomain")
+    name, domain = config.get("name", f"VM{vmid}"), config.get("searchdomain")
     return f"{name}.{domain}" if domain and "." not in name else name
 
 
@@ -90,7 +103,7 @@ def _user_lines(config: Config) -> Iterator[str]:
 
 def ssh_keys(config: Config) -> list[str]:
     """The public keys of ``sshkeys``, which is percent-encoded, one key a line (pure)."""
-    lines = unquote(str(config.get("sshkeys") or "")).splitlines()
+    lines = unquote(config.get("sshkeys", "")).splitlines()
     return [line.strip() for line in lines if line.strip() and not line.startswith("#")]
 
 
@@ -104,7 +117,7 @@ def network_config(config: Config) -> str:
                 f"      name: eth{index}",
                 f"      mac_address: '{nic.mac.lower()}'",
                 "      subnets:",
-                *(f"      {line}" for line in _subnets(str(addressing))),
+                *(f"      {line}" for line in _subnets(addressing)),
             ]
     lines += _name_servers(config)
     return "\n".join([*lines, ""])
@@ -154,8 +167,8 @@ def _name_servers(config: Config) -> list[str]:
     return lines
 
 
-def _words(value: object) -> list[str]:
-    return re.split(r"[ ,;]+", str(value).strip()) if value else []
+def _words(value: str | None) -> list[str]:
+    return re.split(r"[ ,;]+", value.strip()) if value else []
 
 
 def meta_data(user: str, network: str) -> str:

@@ -10,11 +10,13 @@ from __future__ import annotations
 import os
 import shlex
 import subprocess
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from lab.errors import LabError
 from lab.minipve import process
+from lab.minipve.files import write_atomic
 from lab.minipve.paths import Paths
 
 HOLD = ["sleep", "infinity"]
@@ -69,9 +71,12 @@ def find(paths: Paths) -> Namespace | None:
     return None if pid is None else Namespace(paths, pid, _rootless_of(pid))
 
 
-def ensure(paths: Paths) -> Namespace:
-    """The instance's namespace, made when it does not exist; its scripts are written in any case."""
-    namespace = find(paths) or _create(paths)
+def ensure(paths: Paths, inside: Iterable[int] = ()) -> Namespace:
+    """The instance's namespace, made when it does not exist; its scripts are written in any case.
+
+    A holder that died has not taken the namespace along while a process ``inside`` lives: it gets a new one.
+    """
+    namespace = find(paths) or next((_hold_again(paths, pid) for pid in inside), None) or _create(paths)
     namespace.write_scripts()
     return namespace
 
@@ -106,8 +111,20 @@ def _create(paths: Paths) -> Namespace:
     process.need("unshare", "nsenter", "ip", "tc", "nc")
     require_tun()
     rootless = os.geteuid() != 0
+    return Namespace(paths, _hold(paths, create_words(rootless), rootless), rootless)
+
+
+def _hold_again(paths: Paths, pid: int) -> Namespace:
+    """Hold the namespace in which process ``pid`` is."""
+    rootless = _rootless_of(pid)
+    words = [*enter_words(pid, rootless), "/bin/sh", "-c", f"echo ready; exec {' '.join(HOLD)}"]
+    return Namespace(paths, _hold(paths, words, rootless), rootless)
+
+
+def _hold(paths: Paths, words: list[str], rootless: bool) -> int:
+    """Start the process that holds a namespace open, and write it down; it says ``ready`` first."""
     holder = subprocess.Popen(
-        create_words(rootless),
+        words,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -121,7 +138,7 @@ def _create(paths: Paths) -> Namespace:
             raise LabError(f"no network namespace: {_last_line(complaint.read())}", _remedy(rootless))
     process.remember(holder.pid, holder_file(paths))
     holder.returncode = 0  # it outlives us on purpose: no ResourceWarning when the handle goes
-    return Namespace(paths, holder.pid, rootless)
+    return holder.pid
 
 
 def _rootless_of(pid: int) -> bool:
@@ -140,9 +157,4 @@ def _last_line(said: bytes) -> str:
 
 
 def _script(file: Path, line: str) -> None:
-    """Write an executable atomically: another process may be running the old one."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    fresh = file.with_name(f".{file.name}.new")
-    fresh.write_text(f"#!/bin/sh\n{line}\n")
-    fresh.chmod(0o755)
-    fresh.replace(file)
+    write_atomic(file, f"#!/bin/sh\n{line}\n", 0o755)  # another process may be running the old one

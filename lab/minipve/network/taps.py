@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
-from lab.minipve.network import net, nics, rate
-from lab.minipve.network.nics import Nic
+from lab.minipve.config import nics
+from lab.minipve.config.nics import Nic
+from lab.minipve.network import net, rate
 from lab.minipve.process import MachineError
 
 Log = Callable[[str], None]
@@ -17,6 +18,8 @@ def plug(vmid: int, index: int, nic: Nic, log: Log) -> None:
     if nic.bridge is None:
         log(f"WARN: net{index}: no bridge given, QEMU's own NAT is used")
         return
+    if nic.tag:
+        raise MachineError(f"no physical interface on bridge '{nic.bridge}'")  # PVE's text for such bridges
     tap, bridge_mtu = nics.tap_name(vmid, index), net.bridge_mtu(nic.bridge)
     if nic.mtu > bridge_mtu:
         told = f"MTU '{nic.mtu}' is bigger than the bridge MTU '{bridge_mtu}'"

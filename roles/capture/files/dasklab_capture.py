@@ -25,7 +25,7 @@ import sys
 import time
 from pathlib import Path
 
-from dasklab_host import (
+from dasklab_common import (
     HostError,
     addresses,
     capture_link,
@@ -36,6 +36,10 @@ from dasklab_host import (
     run,
     softnet_dropped,
 )
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from dasklab_common import Document
 
 DIRECTORY = Path("/var/lib/dasklab/capture")
 STATE, REPORT = DIRECTORY / "state.json", DIRECTORY / "capture.json"
@@ -48,7 +52,7 @@ ASK_S = 0.2  # between two questions to tcpdump, and for it to answer one
 COUNTED = ("frames", "dropped_kernel", "dropped_interface", "left_behind")
 
 
-def tiers(scheduler, snaplen_bytes):
+def tiers(scheduler: str, snaplen_bytes: int) -> list[Document]:
     """Return what each tcpdump records: its name, file, filter and snaplen (pure)."""
     return [
         {
@@ -66,12 +70,12 @@ def tiers(scheduler, snaplen_bytes):
     ]
 
 
-def log_of(tier):
+def log_of(tier: Document) -> Path:
     """Return where a tier's tcpdump says what it has to say (pure)."""
     return DIRECTORY / f"{tier['name']}.log"
 
 
-def command(tier, device, asked):
+def command(tier: Document, device: str, asked: Document) -> list[str]:
     """Return the command that starts a tier's tcpdump as a unit with a time-to-live (pure)."""
     file, log = DIRECTORY / tier["file"], log_of(tier)
     properties = [
@@ -87,7 +91,7 @@ def command(tier, device, asked):
     return [*unit, *(f"--property={text}" for text in properties), *tcpdump]
 
 
-def counters(log):
+def counters(log: str) -> dict[str, int | None]:
     """Return tcpdump's own counters as it last said them; None where it did not (pure)."""
     patterns = {
         "frames": r"(\d+) packets? captured",
@@ -102,36 +106,37 @@ def counters(log):
     return numbers
 
 
-def left_behind(numbers):
+def left_behind(numbers: dict[str, int | None]) -> int | None:
     """Return how many frames the kernel has that tcpdump has not written; None when unknown (pure)."""
-    if numbers["frames"] is None:
+    frames, received, dropped = (numbers[key] for key in ("frames", "received", "dropped_kernel"))
+    if frames is None or received is None or dropped is None:
         return None
-    return max(0, numbers["received"] - numbers["dropped_kernel"] - numbers["frames"])
+    return max(0, received - dropped - frames)
 
 
-def total(parts, key):
+def total(parts: list[Document], key: str) -> int | None:
     """Return the sum of a counter over the tiers; None when any is unknown (pure)."""
     values = [part[key] for part in parts]
     return None if None in values else sum(values)
 
 
-def observe():
+def observe() -> Document:
     """Return the capture interface and the counters of dropped frames."""
     link = capture_link(config(), addresses())
     if link is None:
         raise HostError("this host has no capture interface")
     if "UP" not in link["flags"]:
-        raise HostError(f"the capture interface {link['ifname']} is down: run dasklab_host.py apply")
+        raise HostError(f"the capture interface {link['ifname']} is down: run `dasklab up --only configure`")
     return {"time": time.time(), "softnet_dropped": softnet_dropped(), **interface(link)}
 
 
-def active(tier):
+def active(tier: Document) -> bool:
     """Tell whether a tier's tcpdump runs."""
     asked = ["systemctl", "is-active", "--quiet", UNIT.format(**tier)]
     return subprocess.run(asked, check=False).returncode == 0
 
 
-def start(asked):
+def start(asked: Document) -> Document:
     """Start both tiers from nothing; returns when both listen."""
     end()
     shutil.rmtree(DIRECTORY, ignore_errors=True)
@@ -150,7 +155,7 @@ def start(asked):
     return show()
 
 
-def listen(tier):
+def listen(tier: Document) -> None:
     """Wait until a tier's tcpdump says that it listens."""
     log, until = log_of(tier), time.monotonic() + READY_S
     while "listening on" not in read(log):
@@ -159,7 +164,7 @@ def listen(tier):
         time.sleep(0.05)
 
 
-def settle(wanted):
+def settle(wanted: list[Document]) -> None:
     """Wait until every tcpdump has written what the kernel had for it: on SIGUSR1 it says its counters."""
     until = time.monotonic() + SETTLE_S
     for tier in wanted:
@@ -171,7 +176,7 @@ def settle(wanted):
                 break
 
 
-def end():
+def end() -> None:
     """End whatever capture runs."""
     if STATE.exists():
         units = [UNIT.format(**tier) for tier in json.loads(STATE.read_text())["tiers"]]
@@ -179,12 +184,13 @@ def end():
         subprocess.run(["systemctl", "stop", *units], capture_output=True, check=False)
 
 
-def stop():
+def stop() -> Document | None:
     """End the capture and return its report; without a capture, None."""
     if not STATE.exists():
         return None
     if REPORT.exists():
-        return json.loads(REPORT.read_text())
+        reported: Document = json.loads(REPORT.read_text())
+        return reported
     state = json.loads(STATE.read_text())
     expired = not all(map(active, state["tiers"]))
     settle(state["tiers"])
@@ -195,7 +201,7 @@ def stop():
     return answer
 
 
-def report(state, after, promiscuity, expired):
+def report(state: Document, after: Document, promiscuity: int, expired: bool) -> Document:
     """Return what was recorded and what was dropped, from the counters before and after."""
     before = state["before"]
     parts = []
@@ -205,7 +211,6 @@ def report(state, after, promiscuity, expired):
         parts.append({**tier, **numbers, "left_behind": left_behind(numbers), "bytes": size})
     nic = {key: after["statistics"][key] - value for key, value in before["statistics"].items()}
     return {
-        "schema": 1,
         "interface": before["name"],
         "driver": before["driver"],
         "promiscuity": promiscuity,
@@ -221,20 +226,19 @@ def report(state, after, promiscuity, expired):
     }
 
 
-def show():
+def show() -> Document:
     """Return what is being captured."""
     if not STATE.exists():
-        return {"schema": 1, "running": []}
+        return {"running": []}
     state = json.loads(STATE.read_text())
     return {
-        "schema": 1,
         "running": [tier["name"] for tier in state["tiers"] if active(tier)],
         "promiscuity": observe()["promiscuity"],
         **state,
     }
 
 
-def answer(argv):
+def answer(argv: list[str]) -> Document | None:
     """Do what the command line says and return the answer."""
     if len(argv) == 2 and argv[0] == "start":
         return start(json.loads(argv[1]))

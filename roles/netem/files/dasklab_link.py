@@ -5,9 +5,9 @@
     dasklab_link.py clear
     dasklab_link.py show
 
-The argument of ``apply`` is one link or a list of them, with any of these keys:
+The argument of ``apply`` is one link or a list of them: the amounts of ``dasklab_impairments.py`` (0 = not
+impaired), and
 
-    delay_ms jitter_ms loss_pct reorder_pct rate_mbit    0 = not impaired
     direction   egress | ingress | both                  default egress
     peer        another lab host's name, null = all      default null
     policer     true: frames above the rate are dropped at once instead of queued
@@ -22,37 +22,49 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import subprocess
 import sys
 import time
 from pathlib import Path
 
-from dasklab_host import IFB, HostError, UnsupportedError, addresses, config, lab_link, main, run, run_json
+from dasklab_common import IFB, HostError, UnsupportedError, addresses, config, lab_link, main, run, run_json
+from dasklab_impairments import (
+    AMOUNTS,
+    DIRECTIONS,
+    IMPAIRMENTS,
+    LINE_RATE_MBIT,
+    in_netem,
+    mistake,
+    read,
+    words,
+)
+from dasklab_impairments import sides as sides_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from typing import Any
+
+    Link = dict[str, Any]
+    Command = list[str]
 
 STATE = Path("/run/dasklab/link.json")
 TIMER = "dasklab-link-expire"
 HANDLE = "da5c:"  # how a root qdisc is known to be ours
-LINE_RATE_MBIT = 10_000  # what a link without a cap is taken to carry, to size its queue
 QUEUE = 1000  # frames: the room of a queue beyond what the delay itself holds, as a plain interface has
 BANDS = 16  # of the kernel's prio qdisc: band 1 for the rest, one for each peer
-DEFAULTS = {
-    "delay_ms": 0,
-    "jitter_ms": 0,
-    "loss_pct": 0,
-    "reorder_pct": 0,
-    "rate_mbit": 0,
-    "direction": "egress",
-    "peer": None,
-    "policer": False,
-}
-AMOUNTS = ("delay_ms", "jitter_ms", "loss_pct", "reorder_pct", "rate_mbit")
+SCOPE = {"direction": "egress", "peer": None, "policer": False}  # what else a link says, and its defaults
+FIELDS = {"egress": "dst", "ingress": "src"}  # where the peer's address stands in a frame of that direction
+OFFSETS = {"dst": 16, "src": 12}  # ... and at which byte of its IPv4 header
+BIT_RATES = {"": 1.0, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 CANNOT = ("unknown", "not supported", "no such file or directory", "failed to load", "not found")
 
 
 # --- what is asked -----------------------------------------------------------------------------------------
 
 
-def parse(text, hosts):
+def parse(text: str, hosts: Mapping[str, str]) -> list[Link]:
     """Return the asked links with all keys present; those that change nothing are left out."""
     asked = json.loads(text)
     links = [complete(link, hosts) for link in ([asked] if isinstance(asked, dict) else asked)]
@@ -63,68 +75,67 @@ def parse(text, hosts):
     return links
 
 
-def complete(link, hosts):
+def complete(link: Link, hosts: Mapping[str, str]) -> Link:
     """Return one link with all keys; unknown keys, hosts and impossible combinations are refused."""
-    unknown = sorted(set(link) - set(DEFAULTS))
+    full: Link = {**dict.fromkeys(AMOUNTS, 0), **SCOPE}
+    unknown = sorted(set(link) - set(full))
     if unknown:
-        raise HostError(f"unknown key {', '.join(unknown)}; allowed: {', '.join(DEFAULTS)}")
-    full = {**DEFAULTS, **{key: value for key, value in link.items() if value is not None}}
+        raise HostError(f"unknown key {', '.join(unknown)}; allowed: {', '.join(full)}")
+    full.update({key: value for key, value in link.items() if value is not None})
     if full["peer"] is not None and full["peer"] not in hosts:
         raise HostError(f"no peer {full['peer']!r}; there are: {', '.join(sorted(hosts))}")
-    if full["direction"] not in ("egress", "ingress", "both"):
-        raise HostError(f"direction is egress, ingress or both, not {full['direction']!r}")
-    if any(full[key] < 0 for key in AMOUNTS) or full["loss_pct"] > 100 or full["reorder_pct"] > 100:
-        raise HostError("amounts are not negative, percentages not above 100")
-    if (full["jitter_ms"] or full["reorder_pct"]) and not full["delay_ms"]:
-        raise HostError("jitter_ms and reorder_pct need a delay_ms: netem acts on delayed frames")
+    if full["direction"] not in DIRECTIONS:
+        raise HostError(f"direction is one of {', '.join(DIRECTIONS)}, not {full['direction']!r}")
+    for impairment in IMPAIRMENTS:
+        value, most = full[impairment.key], impairment.unit.most
+        if value < 0 or (most is not None and value > most):
+            allowed = "not negative" if most is None else f"from 0 to {most:g}"
+            raise HostError(f"{impairment.key} is {allowed}, but {value} was given")
+    if why := mistake(full):
+        raise HostError(why)
     return full
 
 
-def sides(link):
+def sides(link: Link) -> tuple[str, ...]:
     """Return the directions that a link is about."""
-    return ("egress", "ingress") if link["direction"] == "both" else (link["direction"],)
+    return sides_of(link["direction"])
 
 
 # --- from what is asked to commands (pure) -----------------------------------------------------------------
 
 
-def plan(links, device, mtu, hosts):
+def plan(links: Sequence[Link], device: str, mtu: int, hosts: Mapping[str, str]) -> list[Command]:
     """Return the commands that impair ``device`` as asked, in their order."""
-    egress, ingress = ([link for link in links if side in sides(link)] for side in ("egress", "ingress"))
-    commands = queues(device, [link for link in egress if queued(link)], mtu, hosts, "dst")
-    behind = [link for link in ingress if queued(link)]
-    if behind or any(link["policer"] for link in links):
+    on = {side: [link for link in links if side in sides(link)] for side in FIELDS}
+    queued = {side: [link for link in on[side] if any(in_netem(link).values())] for side in FIELDS}
+    commands = list(queues(device, queued["egress"], mtu, hosts, "egress"))
+    if queued["ingress"] or any(link["policer"] for link in links):
         commands.append(["tc", "qdisc", "add", "dev", device, "clsact"])
-    commands += police(device, egress, hosts, "egress", "dst")
-    commands += police(device, ingress, hosts, "ingress", "src")
-    if behind:
-        commands += redirect(device) + queues(IFB, behind, mtu, hosts, "src")
+    for side in FIELDS:
+        commands += police(device, on[side], hosts, side)
+    if queued["ingress"]:
+        commands += [*redirect(device), *queues(IFB, queued["ingress"], mtu, hosts, "ingress")]
     return commands
 
 
-def queued(link):
-    """Tell whether a link needs a queue; a policer has none."""
-    amounts = [key for key in AMOUNTS if key != "rate_mbit" or not link["policer"]]
-    return any(link[key] for key in amounts)
-
-
-def queues(device, links, mtu, hosts, field):
-    """Return the commands for netem on ``device``: at its root, or in a band for each peer."""
+def queues(
+    device: str, links: Sequence[Link], mtu: int, hosts: Mapping[str, str], side: str
+) -> Iterator[Command]:
+    """Yield the commands for netem on ``device``: at its root, or in a band for each peer."""
     places = places_of(links)
-    commands = []
     if any(parent != "root" for parent in places):
         bands = ["bands", str(max(2, len(places) + 1)), "priomap", *["0"] * 16]
-        commands.append(["tc", "qdisc", "add", "dev", device, "root", "handle", HANDLE, "prio", *bands])
+        yield ["tc", "qdisc", "add", "dev", device, "root", "handle", HANDLE, "prio", *bands]
     for parent, link in places.items():
         place = ["root", "handle", HANDLE] if parent == "root" else ["parent", parent]
-        commands.append(["tc", "qdisc", "add", "dev", device, *place, *netem(link, mtu)])
+        netem = ["netem", "limit", str(limit(link, mtu)), *words(in_netem(link))]
+        yield ["tc", "qdisc", "add", "dev", device, *place, *netem]
         if link["peer"] is not None:
-            match = [*selector(link, hosts, field), "flowid", parent]
-            commands.append(["tc", "filter", "add", "dev", device, "parent", HANDLE, "prio", "1", *match])
-    return commands
+            match = [*selector(link, hosts, side), "flowid", parent]
+            yield ["tc", "filter", "add", "dev", device, "parent", HANDLE, "prio", "1", *match]
 
 
-def places_of(links):
+def places_of(links: Sequence[Link]) -> dict[str, Link]:
     """Return where each link's netem goes: the root if it is for all, else bands; band 1 is for the rest."""
     if all(link["peer"] is None for link in links):
         return {"root": links[0]} if links else {}
@@ -135,48 +146,25 @@ def places_of(links):
     return {f"{HANDLE}{band:x}": link for band, link in enumerate(ordered, start=first)}
 
 
-def netem(link, mtu):
-    """Return netem's arguments for one link.
-
-    A ``rate`` makes netem keep frames in order; without it, jitter would also reorder them, and two factors
-    would be one. So jitter without ``reorder_pct`` gets the line rate.
-    """
-    words = ["netem", "limit", str(limit(link, mtu))]
-    if link["delay_ms"]:
-        words += ["delay", f"{number(link['delay_ms'])}ms"]
-    if link["jitter_ms"]:
-        words += [f"{number(link['jitter_ms'])}ms"]
-    if link["loss_pct"]:
-        words += ["loss", f"{number(link['loss_pct'])}%"]
-    if link["reorder_pct"]:
-        words += ["reorder", f"{number(link['reorder_pct'])}%"]
-    rate_mbit = 0 if link["policer"] else link["rate_mbit"]
-    if not rate_mbit and link["jitter_ms"] and not link["reorder_pct"]:
-        rate_mbit = LINE_RATE_MBIT
-    return [*words, "rate", bits(rate_mbit)] if rate_mbit else words
-
-
-def limit(link, mtu):
+def limit(link: Link, mtu: int) -> int:
     """Return the frames that netem's queue must hold: twice the bandwidth-delay product, and a queue."""
     held_s = (link["delay_ms"] + link["jitter_ms"]) / 1000
-    product_bytes = (link["rate_mbit"] or LINE_RATE_MBIT) * 1e6 / 8 * held_s
+    product_bytes: float = (link["rate_mbit"] or LINE_RATE_MBIT) * 1e6 / 8 * held_s
     return QUEUE + math.ceil(2 * product_bytes / mtu)
 
 
-def police(device, links, hosts, hook, field):
-    """Return the commands for policers: a frame above the rate is dropped, any other goes on."""
-    commands = []
+def police(device: str, links: Sequence[Link], hosts: Mapping[str, str], side: str) -> Iterator[Command]:
+    """Yield the commands for policers: a frame above the rate is dropped, any other goes on."""
     for order, link in enumerate([link for link in links if link["policer"] and link["rate_mbit"]], start=1):
         # 10 ms of the rate, and room for two 64 KiB super-frames
         burst_bytes = max(131_072, math.ceil(link["rate_mbit"] * 1e6 / 8 * 0.01))
-        bucket = ["rate", bits(link["rate_mbit"]), "burst", f"{burst_bytes}b", "mtu", "65536b"]
-        place = ["tc", "filter", "add", "dev", device, hook, "prio", str(order)]
+        bucket = ["rate", f"{round(link['rate_mbit'] * 1e6)}bit", "burst", f"{burst_bytes}b", "mtu", "65536b"]
+        place = ["tc", "filter", "add", "dev", device, side, "prio", str(order)]
         action = ["action", "police", *bucket, "conform-exceed", "drop/continue"]
-        commands.append([*place, *selector(link, hosts, field), *action])
-    return commands
+        yield [*place, *selector(link, hosts, side), *action]
 
 
-def redirect(device):
+def redirect(device: str) -> list[Command]:
     """Return the commands that lead arriving frames through a device that has a queue."""
     everything = ["prio", "100", "protocol", "all", "u32", "match", "u32", "0", "0"]
     onward = ["action", "mirred", "egress", "redirect", "dev", IFB]
@@ -187,59 +175,77 @@ def redirect(device):
     ]
 
 
-def selector(link, hosts, field):
+def selector(link: Link, hosts: Mapping[str, str], side: str) -> list[str]:
     """Return the u32 match for a link's peer, or for every frame."""
     if link["peer"] is None:
         return ["protocol", "all", "u32", "match", "u32", "0", "0"]
-    return ["protocol", "ip", "u32", "match", "ip", field, f"{hosts[link['peer']]}/32"]
-
-
-def number(value):
-    """Write a number as tc reads it: no exponent, no trailing zeros."""
-    return f"{value:.6f}".rstrip("0").rstrip(".")
-
-
-def bits(rate_mbit):
-    """Write a rate as tc reads it: Mbit/s to bit/s."""
-    return f"{round(rate_mbit * 1e6)}bit"
+    return ["protocol", "ip", "u32", "match", "ip", FIELDS[side], f"{hosts[link['peer']]}/32"]
 
 
 # --- from the kernel's answer to what is configured (pure) --------------------------------------------------
 
 
-def configured(links, egress_qdiscs, ingress_qdiscs):
-    """Return, for each asked link and direction, what tc says of the netem that does it."""
+def netems(
+    qdiscs: Sequence[Mapping[str, Any]], filters: str, hosts: Mapping[str, str], side: str
+) -> list[Link]:
+    """Return what each netem of a device does, in the words of ``apply``, with its queue and counters.
+
+    ``qdiscs`` is what ``tc -s -j qdisc show`` says, ``filters`` what ``tc filter show`` says of the root.
+    """
+    flow = r"flowid (\w+:\w+)"
+    peers = {
+        found[0]: peer for text, peer in matches(filters, hosts, side) if (found := re.findall(flow, text))
+    }
+    return [
+        {
+            "direction": side,
+            "peer": peers.get(queue.get("parent", "root")),
+            "policer": False,
+            **read(queue["options"]),
+            "limit": queue["options"]["limit"],
+            **{key: queue[key] for key in ("packets", "bytes", "drops")},
+        }
+        for queue in qdiscs
+        if queue["kind"] == "netem"
+    ]
+
+
+def policers(filters: str, hosts: Mapping[str, str], side: str) -> list[Link]:
+    """Return what each policer of a hook does; tc tells a policer's rate as text only."""
     found = []
-    for side, qdiscs in (("egress", egress_qdiscs), ("ingress", ingress_qdiscs)):
-        netems = {queue.get("parent", "root"): queue for queue in qdiscs if queue["kind"] == "netem"}
-        places = places_of([link for link in links if side in sides(link) and queued(link)])
-        for parent, link in places.items():
-            if parent in netems:
-                found.append({"direction": side, "peer": link["peer"], **amounts(netems[parent])})
+    for text, peer in matches(filters, hosts, side):
+        rate = re.search(r"police \S+ rate ([\d.]+)([KMGT]?)bit ", text)
+        if rate:
+            rate_mbit = float(rate[1]) * BIT_RATES[rate[2]] / 1e6
+            nothing = dict.fromkeys(AMOUNTS, 0)
+            scope = {"direction": side, "peer": peer, "policer": True}
+            found.append({**scope, **nothing, "rate_mbit": rate_mbit})
     return found
 
 
-def amounts(netem_qdisc):
-    """Return what a netem qdisc does, in the words of ``apply``, with its queue and counters."""
-    options = netem_qdisc["options"]
-    delay = options.get("delay", {})
-    return {
-        "delay_ms": delay.get("delay", 0) * 1e3,
-        "jitter_ms": delay.get("jitter", 0) * 1e3,
-        "loss_pct": options.get("loss-random", {}).get("loss", 0) * 100,
-        "reorder_pct": options.get("reorder", {}).get("reorder", 0) * 100,
-        "rate_mbit": options.get("rate", {}).get("rate", 0) * 8 / 1e6,
-        "limit": options["limit"],
-        "packets": netem_qdisc["packets"],
-        "bytes": netem_qdisc["bytes"],
-        "drops": netem_qdisc["drops"],
-    }
+def matches(filters: str, hosts: Mapping[str, str], side: str) -> Iterator[tuple[str, str | None]]:
+    """Yield each filter's text and the peer whose frames it takes; None is everybody's."""
+    names = {f"{number(address):08x}": name for name, address in hosts.items()}
+    for text in re.split(r"^filter ", filters, flags=re.MULTILINE):
+        match = re.search(r"match ([0-9a-f]{8})/([0-9a-f]{8}) at (\d+)", text)
+        if match is None:
+            continue
+        if match[2] == "0" * 8:
+            yield text, None
+        else:
+            known = match[2] == "f" * 8 and int(match[3]) == OFFSETS[FIELDS[side]]
+            yield text, names.get(match[1], match[1]) if known else match[0].removeprefix("match ")
+
+
+def number(address: str) -> int:
+    """Return an IPv4 address as a number."""
+    return int.from_bytes(bytes(map(int, address.split("."))), "big")
 
 
 # --- on this host ------------------------------------------------------------------------------------------
 
 
-def apply(text, ttl_s):
+def apply(text: str, ttl_s: int) -> dict[str, Any]:
     """Replace the impairments of the lab link; on any failure nothing is left behind."""
     settings = config()
     links = parse(text, settings["hosts"])
@@ -262,7 +268,7 @@ def apply(text, ttl_s):
     return show()
 
 
-def execute(command):
+def execute(command: Command) -> None:
     """Run one command of the plan; tell what this kernel cannot do from what went wrong."""
     try:
         run(command)
@@ -272,12 +278,13 @@ def execute(command):
         raise
 
 
-def qdiscs_of(device):
+def qdiscs_of(device: str) -> list[dict[str, Any]]:
     """Return the qdiscs of a device with their counters."""
-    return run_json(["tc", "-s", "-j", "qdisc", "show", "dev", device])
+    found: list[dict[str, Any]] = run_json(["tc", "-s", "-j", "qdisc", "show", "dev", device])
+    return found
 
 
-def refuse_foreign(device):
+def refuse_foreign(device: str) -> None:
     """Refuse a device that somebody else has put a queue discipline on."""
     for queue in qdiscs_of(device):
         chosen = queue.get("root") and queue["handle"] != "0:"
@@ -287,7 +294,7 @@ def refuse_foreign(device):
             )
 
 
-def clear():
+def clear() -> None:
     """Remove what ``apply`` made, as far as it is there, and stop the timer."""
     ours = STATE.exists()
     links = addresses()
@@ -305,28 +312,42 @@ def clear():
         subprocess.run(["systemctl", "stop", f"{TIMER}.timer"], capture_output=True, check=False)
 
 
-def show():
+def show() -> dict[str, Any]:
     """Return what was asked, what the kernel has, and when it ends."""
     state = json.loads(STATE.read_text()) if STATE.exists() else {"asked": [], "expires": None}
-    links = addresses()
-    device = lab_link(config(), links)["ifname"]
-    egress = qdiscs_of(device)
-    ingress = qdiscs_of(IFB) if any(link["ifname"] == IFB for link in links) else []
-    hooks = ("egress", "ingress") if any(queue["kind"] == "clsact" for queue in egress) else ()
+    settings, links = config(), addresses()
+    device = lab_link(settings, links)["ifname"]
+    there = {"egress": device}
+    if any(link["ifname"] == IFB for link in links):
+        there["ingress"] = IFB
+    qdiscs = {side: qdiscs_of(name) for side, name in there.items()}
+    found = [
+        netem
+        for side, name in there.items()
+        for netem in of_device(name, qdiscs[side], settings["hosts"], side)
+    ]
+    if any(queue["kind"] == "clsact" for queue in qdiscs["egress"]):
+        for side in FIELDS:
+            found += policers(run(["tc", "filter", "show", "dev", device, side]), settings["hosts"], side)
     return {
-        "schema": 1,
         "interface": device,
         "asked": state["asked"],
         "expires_in_s": state["expires"] and round(state["expires"] - time.time(), 1),
-        "configured": configured(state["asked"], egress, ingress),
-        "qdiscs": egress + ingress,
-        "filters": {
-            hook: run_json(["tc", "-s", "-j", "filter", "show", "dev", device, hook]) for hook in hooks
-        },
+        "configured": found,
+        "qdiscs": [queue for queues in qdiscs.values() for queue in queues],
     }
 
 
-def answer(argv):
+def of_device(
+    device: str, qdiscs: Sequence[Mapping[str, Any]], hosts: Mapping[str, str], side: str
+) -> list[Link]:
+    """Return what the netems of a device do; who their peers are is told by the filters of its bands."""
+    banded = any(queue["kind"] == "prio" and queue["handle"] == HANDLE for queue in qdiscs)
+    filters = run(["tc", "filter", "show", "dev", device, "parent", HANDLE]) if banded else ""
+    return netems(qdiscs, filters, hosts, side)
+
+
+def answer(argv: Sequence[str]) -> dict[str, Any]:
     """Do what the command line says and return the answer."""
     if argv == ["show"]:
         return show()

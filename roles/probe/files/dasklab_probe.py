@@ -2,7 +2,7 @@
 """Measure what this host's lab link delivers towards others.
 
     dasklab_probe.py serve TTL_S                                  answer iperf3 for so long
-    dasklab_probe.py rtt '{"to": ["worker-2"], "pings": 30}'
+    dasklab_probe.py rtt '{"to": ["worker-2"], "pings": 30, "interval_s": 0.2}'
     dasklab_probe.py throughput '{"to": ["worker-2"], "runs": 1, "seconds": 3, "udp": false}'
 
 Others are named as in ``/etc/dasklab/host.json``; their lab addresses are used. A probe that fails, as over a
@@ -16,54 +16,58 @@ import re
 import subprocess
 import sys
 
-from dasklab_host import HostError, config, main, run
+from dasklab_common import SCHEMA, HostError, config, main, run
 
-INTERVAL_S = 0.2
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from dasklab_common import Document
+
 ANSWER_S = 5  # how long a ping's answer is waited for
 PATIENCE_S = 60  # for iperf3 beyond its run: connections over lossy links take their time
 UDP_BYTES = 1400  # payload that fits a frame on any link
 UNIT = "dasklab-iperf3.service"
 
 
-def serve(address, ttl_s):
+def serve(address: str, ttl_s: int) -> Document:
     """Start an iperf3 server on the lab address, for a limited time."""
     subprocess.run(["systemctl", "stop", UNIT], capture_output=True, check=False)
     unit = ["systemd-run", "--quiet", "--collect", f"--unit={UNIT}", f"--property=RuntimeMaxSec={ttl_s}"]
     run([*unit, "iperf3", "--server", "--bind", address])
-    return {"schema": 1, "serving": address}
+    return {"schema": SCHEMA, "serving": address}
 
 
-def rtt(source, asked, hosts):
+def rtt(source: str, asked: Document, hosts: dict[str, str]) -> Document:
     """Ping each of the others; samples are in ms, lost pings are missing in them."""
     found = []
     for name in asked["to"]:
-        count = ["-n", "-c", str(asked["pings"]), "-i", str(INTERVAL_S), "-W", str(ANSWER_S)]
+        count = ["-n", "-c", str(asked["pings"]), "-i", str(asked["interval_s"]), "-W", str(ANSWER_S)]
         done = subprocess.run(["ping", *count, hosts[name]], capture_output=True, text=True, check=False)
         samples = pinged(done.stdout)
         found.append({"src": source, "dst": name, "sent": asked["pings"], "samples_ms": samples})
-    return {"schema": 1, "rtt": found}
+    return {"schema": SCHEMA, "rtt": found}
 
 
-def pinged(text):
-    """Return the round-trip times, in ms, of ping's output (pure)."""
-    return [float(value) for value in re.findall(r"time=([\d.]+) ms", text)]
+def pinged(text: str) -> list[float]:
+    """Return the round-trip times, in ms, of ping's output (pure); an answer that came twice counts once."""
+    return [float(value) for value in re.findall(r"time=([\d.]+) ms(?! \(DUP!\))", text)]
 
 
-def throughput(source, asked, hosts):
+def throughput(source: str, asked: Document, hosts: dict[str, str]) -> Document:
     """Send to each of the others, one after the other, with TCP and, if asked, UDP."""
-    answer = {"schema": 1, "throughput": [], "errors": []}
+    delivered: list[Document] = []
+    errors: list[Document] = []
     protocols = ["tcp", "udp"] if asked["udp"] else ["tcp"]
     for name, proto in [(name, proto) for name in asked["to"] for proto in protocols]:
         for _ in range(asked["runs"]):
             probe = {"src": source, "dst": name, "proto": proto}
             try:
-                answer["throughput"].append({**probe, **iperf(hosts[name], proto, asked["seconds"])})
+                delivered.append({**probe, **iperf(hosts[name], proto, asked["seconds"])})
             except HostError as error:
-                answer["errors"].append({**probe, "error": str(error)})
-    return answer
+                errors.append({**probe, "error": str(error)})
+    return {"schema": SCHEMA, "throughput": delivered, "errors": errors}
 
 
-def iperf(address, proto, seconds):
+def iperf(address: str, proto: str, seconds: float) -> Document:
     """Run iperf3 once and return what it measured."""
     command = ["iperf3", "--json", "--client", address, "--time", str(max(1, round(seconds)))]
     command += ["--udp", "--bitrate", "0", "--length", str(UDP_BYTES)] if proto == "udp" else []
@@ -76,7 +80,7 @@ def iperf(address, proto, seconds):
     return measured(json.loads(done.stdout) if done.stdout else {"error": done.stderr.strip()})
 
 
-def measured(document):
+def measured(document: Document) -> Document:
     """Return received Mbit/s, retransmits (TCP) or lost frames (UDP) of iperf3's answer (pure)."""
     if "error" in document or "end" not in document:
         raise HostError(document.get("error", "iperf3 stopped before its end"))
@@ -88,7 +92,7 @@ def measured(document):
     return {"mbit": received["bits_per_second"] / 1e6, "seconds": received["seconds"], **detail}
 
 
-def answer(argv):
+def answer(argv: list[str]) -> Document:
     """Do what the command line says and return the answer."""
     if len(argv) != 2 or argv[0] not in ("serve", "rtt", "throughput"):
         return sys.exit(__doc__)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from lab.commands import experiments
+from lab.commands.run import run as run_command
 from lab.errors import LabError
 from lab.running import ansible_lab, playbook
 
@@ -38,7 +38,7 @@ def test_leftover_playbook_is_ended_and_its_files_go(tmp_path: Path, monkeypatch
         monkeypatch.setattr(playbook, "run", run)
         # A child of this very process stays a zombie until it is waited for; its command line is empty then.
         assert ansible_lab.AnsibleLab(tmp_path / "hosts.yml").run_trial(directory) == 0
-    assert started == [("trial.yml", ["--tags", "clean"], -15), ("trial.yml", [], -15)]
+    assert started == [("reset.yml", [], -15), ("trial.yml", [], -15)]
     assert [path.name for path in directory.iterdir()] == ["trial.json"]
 
 
@@ -65,7 +65,7 @@ def test_two_drivers_do_not_share_a_lab(tmp_path: Path) -> None:
     inventory.write_text("all: {}\n")
     asked = ["delay_worker", "--quick", "-i", str(inventory), "--results", str(tmp_path / "results")]
     with ansible_lab.alone(inventory):
-        refused = CliRunner().invoke(experiments.run, asked)
+        refused = CliRunner().invoke(run_command, asked)
     assert isinstance(refused.exception, LabError)
     assert f"another run is at work on the lab of {inventory}" in str(refused.exception)
     assert not (tmp_path / "results").exists()

@@ -35,9 +35,7 @@ def test_good_file_is_good(tmp_path: Path) -> None:
 
 
 def test_unknown_experiment_names_the_known() -> None:
-    with pytest.raises(
-        LabError, match="no experiment 'nix'; there are: baseline, bridge_rate, delay_scheduler"
-    ):
+    with pytest.raises(LabError, match="no experiment 'nix'; there are: baseline, bridge_rate, compression"):
         experiment.load("nix")
 
 

@@ -7,59 +7,67 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import FakeLab
+from conftest import SETUP, FakeLab, Json
 
 from lab.errors import LabError
-from lab.model import experiment
-from lab.results import store
+from lab.model import cells, experiment
+from lab.model.link import Link
+from lab.model.nic import Card
+from lab.results import verdict
 from lab.running import driver
-from lab.running.trials import Trial, cells, estimate_s, plan
+from lab.running.trials import estimate_s, plan
 
 
 def test_every_block_has_each_cell_once_and_the_null_trial(sweep: experiment.Experiment) -> None:
-    trials = plan("x", sweep)
+    trials = plan("x", sweep, SETUP)
     for block in (1, 2):
         mine = [trial for trial in trials if trial.block == block]
-        assert sorted(trial.cell for trial in mine if not trial.null) == sorted(cells(sweep))
+        assert sorted(trial.cell for trial in mine if not trial.null) == sorted(cells.names(sweep))
         assert [trial.factors for trial in mine if trial.null] == [{"delay_ms": 0}]
         assert sum(trial.baseline for trial in mine) == 1
 
 
 def test_order_comes_from_the_seed(sweep: experiment.Experiment) -> None:
-    orders = {seed: [t.trial for t in plan("x", sweep, seed)] for seed in (1, 2)}
-    assert orders[1] == [t.trial for t in plan("x", sweep, 1)]
+    orders = {seed: [t.trial for t in plan("x", sweep, SETUP, seed=seed)] for seed in (1, 2)}
+    assert orders[1] == [t.trial for t in plan("x", sweep, SETUP, seed=1)]
     assert orders[1] != orders[2]
 
 
 def test_null_trial_asks_exactly_what_the_baseline_asks(sweep: experiment.Experiment) -> None:
-    trials = plan("x", sweep)
+    trials = plan("x", sweep, SETUP)
     base, null = (next(t for t in trials if getattr(t, kind)) for kind in ("baseline", "null"))
     names = {"trial", "baseline", "null"}
     assert base.model_dump(exclude=names) == null.model_dump(exclude=names)
 
 
 def test_only_keeps_what_the_cell_is_compared_with(sweep: experiment.Experiment) -> None:
-    trials = plan("x", sweep, only="delay_ms=50")
+    trials = plan("x", sweep, SETUP, only="delay_ms=50")
     assert {trial.cell for trial in trials} == {"delay_ms=0", "delay_ms=50"}
     assert sum(trial.null for trial in trials) == 2
     with pytest.raises(
         LabError, match="no cell 'delay_ms=51'; allowed: delay_ms=0; delay_ms=50; delay_ms=200"
     ):
-        plan("x", sweep, only="delay_ms=51")
+        plan("x", sweep, SETUP, only="delay_ms=51")
 
 
 def test_aliases_become_hosts_and_clear_links_vanish() -> None:
     _, content = experiment.load("rate_delay")
-    trials = {trial.cell: trial for trial in plan("rate_delay", content) if not trial.null}
+    trials = {trial.cell: trial for trial in plan("rate_delay", content, SETUP) if not trial.null}
     base, both = trials["rate_mbit=0,delay_ms=0"], trials["rate_mbit=1000,delay_ms=10"]
     assert base.links == {} and base.baseline
-    assert set(both.links) == set(both.nics) == {"scheduler", "worker-1", "worker-2", "worker-3"}
+    assert set(both.links) == set(both.tested) == {"scheduler", "worker-1", "worker-2", "worker-3"}
     assert both.nics["worker-2"].rate_mbit == 1000
 
 
 def test_named_host_wins_over_alias() -> None:
-    found = experiment.expand({"worker-2": 3, "cluster": 1, "workers": 2}, 3, "")
-    assert found == {"scheduler": 1, "worker-1": 2, "worker-2": 3, "worker-3": 2}
+    said = {"worker-2": {"delay_ms": 3}, "workers": {"delay_ms": 2}}
+    said["cluster"] = {"delay_ms": 1, "loss_pct": 5}
+    links = {name: Link.model_validate(link) for name, link in said.items()}
+    found = experiment.expand(links, 3, "")
+    assert {host: link.delay_ms for host, link in found.items()} == {
+        "scheduler": 1, "worker-1": 2, "worker-2": 3, "worker-3": 2
+    }  # fmt: skip
+    assert {link.loss_pct for link in found.values()} == {5}  # what is not said more closely stays
 
 
 def test_quick_replaces_levels_and_keeps_the_rest() -> None:
@@ -76,52 +84,58 @@ def test_another_workload_does_not_inherit_parameters() -> None:
 
 
 def test_estimate_counts_runs_and_probes(sweep: experiment.Experiment) -> None:
-    trial = plan("x", sweep)[0]
+    trial = plan("x", sweep, SETUP)[0]
     assert estimate_s(trial, 4) == 55 + 6 * 4 + 2 * (30 * 0.2 + 4 * 1 * 3)
-    captured = trial.model_copy(update={"capture": True})
+    captured = trial.model_copy(update={"capture": True, "captured_runs": 3})
     assert estimate_s(captured, 4) == estimate_s(trial, 4) + 55 + 3 * 4
 
 
 def test_remaining_time_follows_the_trials_done(tmp_path: Path, sweep: experiment.Experiment) -> None:
-    begun = driver.start(tmp_path, "x", sweep, quick=False)
+    begun = driver.start(tmp_path, "x", sweep, SETUP, quick=False)
     assert begun.remaining_s() == 8 * estimate_s(begun.trials[0], 4)
     left = []
     driver.execute(begun, FakeLab(), lambda trial, state: left.append(begun.remaining_s()))
     assert 0 < left[2] < 8 and left[-1] == 0
 
 
-def test_a_failed_trial_is_recorded_and_the_rest_goes_on(measured: Callable[..., driver.Run]) -> None:
-    def fail(trial: Trial, files: dict) -> int:
-        if trial.cell != "delay_ms=50":
+def failed(status: str, reason: str) -> Json:
+    return {"schema": 2, "status": status, "host": "worker-1", "task": "Start", "reasons": [reason]}
+
+
+def test_a_failed_trial_is_recorded_and_the_rest_goes_on(measured: Callable[..., driver.Ongoing]) -> None:
+    def fail(trial: Json, files: Json) -> int:
+        if trial["cell"] != "delay_ms=50":
             return 0
         files.clear()
-        files["failed.json"] = {"schema": 1, "status": "failed", "reasons": ["worker-1: Start: no memory"]}
+        files["failed.json"] = failed("failed", "worker-1: Start: no memory")
         return 2
 
     run = measured(FakeLab(spoil=fail))
-    verdicts = store.assess(run.directory)
-    failed = [verdict for verdict in verdicts.values() if verdict.status == "failed"]
-    assert len(verdicts) == 8 and [verdict.cell for verdict in failed] == ["delay_ms=50"] * 2
-    assert failed[0].reasons == ["worker-1: Start: no memory"]
+    verdicts = verdict.assess(run.directory)
+    lost = [found for found in verdicts.values() if found.status == "failed"]
+    assert len(verdicts) == 8 and [found.cell for found in lost] == ["delay_ms=50"] * 2
+    assert lost[0].reasons == ("worker-1: Start: no memory",)
 
 
-def test_what_cannot_be_done_is_unsupported_and_not_tried_again(measured: Callable[..., driver.Run]) -> None:
-    def refuse(trial: Trial, files: dict) -> int:
-        if trial.links:
-            files["failed.json"] = {"schema": 1, "status": "unsupported", "reasons": ["no netem"]}
-        return 2 if trial.links else 0
+def test_what_cannot_be_done_is_unsupported_and_not_tried_again(
+    measured: Callable[..., driver.Ongoing],
+) -> None:
+    def refuse(trial: Json, files: Json) -> int:
+        if trial["links"]:
+            files["failed.json"] = failed("unsupported", "no netem")
+        return 2 if trial["links"] else 0
 
     run = measured(FakeLab(spoil=refuse))
-    assert {v.status for v in store.assess(run.directory).values()} == {"ok", "unsupported"}
+    assert {v.status for v in verdict.assess(run.directory).values()} == {"ok", "unsupported"}
     assert run.pending() == []
 
 
-def test_wrong_answer_is_a_failure(measured: Callable[..., driver.Run]) -> None:
-    def lie(trial: Trial, files: dict) -> int:
+def test_wrong_answer_is_a_failure(measured: Callable[..., driver.Ongoing]) -> None:
+    def lie(trial: Json, files: Json) -> int:
         files["timings.json"]["check"] |= {"got": 15.0, "ok": False}
         return 0
 
-    verdicts = store.assess(measured(FakeLab(spoil=lie)).directory).values()
+    verdicts = verdict.assess(measured(FakeLab(spoil=lie)).directory).values()
     assert {tuple(v.reasons) for v in verdicts} == {("wrong answer: 15.0, expected 16.0 +- 0.1",)}
 
 
@@ -130,37 +144,74 @@ class Killed(BaseException):
 
 
 def test_killed_in_the_middle_loses_one_trial(tmp_path: Path, sweep: experiment.Experiment) -> None:
-    def kill(trial: Trial, files: dict) -> int:
+    def kill(trial: Json, files: Json) -> int:
         if len(first.ran) == 3:
             raise Killed
         return 0
 
     first = FakeLab(spoil=kill)
-    begun = driver.start(tmp_path, "x", sweep, quick=False)
+    begun = driver.start(tmp_path, "x", sweep, SETUP, quick=False)
     with pytest.raises(Killed):
         driver.execute(begun, first, lambda trial, state: None)
     (begun.directory / first.ran[-1] / "half.json").write_text("{")
     second = FakeLab()
-    driver.execute(driver.resume(begun.directory), second, lambda trial, state: None)
+    driver.execute(driver.resume(begun.directory, SETUP), second, lambda trial, state: None)
     assert second.ran == first.ran[2:] + [t.trial for t in begun.trials[3:]]
     assert not (begun.directory / first.ran[-1] / "half.json").exists()
     assert begun.pending() == []
 
 
 def test_ctrl_c_cleans_the_lab(tmp_path: Path, sweep: experiment.Experiment) -> None:
-    def interrupt(trial: Trial, files: dict) -> int:
+    def interrupt(trial: Json, files: Json) -> int:
         raise KeyboardInterrupt
 
     lab = FakeLab(spoil=interrupt)
-    begun = driver.start(tmp_path, "x", sweep, quick=False)
+    begun = driver.start(tmp_path, "x", sweep, SETUP, quick=False)
     with pytest.raises(KeyboardInterrupt):
         driver.execute(begun, lab, lambda trial, state: None)
     assert lab.cleaned == 1 and len(begun.pending()) == 8
 
 
 def test_resume_refuses_another_plan(tmp_path: Path, sweep: experiment.Experiment) -> None:
-    begun = driver.start(tmp_path, "x", sweep, quick=False)
+    begun = driver.start(tmp_path, "x", sweep, SETUP, quick=False)
     path = begun.directory / "experiment.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"seed": 5}))
     with pytest.raises(LabError, match="plans other trials"):
-        driver.resume(begun.directory)
+        driver.resume(begun.directory, SETUP)
+
+
+def test_an_override_leaves_the_rest_as_the_inventory_has_it() -> None:
+    """A cap of 100 Mbit/s on a lab of E1000 cards is one on E1000 cards."""
+    document = {"title": "T", "question": "Q?", "metrics": {"compute_s": None}}
+    rate = {"rate_mbit": {"sets": "nics.cluster.rate_mbit", "levels": [0, 100]}}
+    content = experiment.Experiment.model_validate(document | {"factors": rate})
+    cards = {host: Card(model="e1000", rate_mbit=500) for host in SETUP.hosts}
+    lab = SETUP.model_copy(update={"nics": cards})
+    capped = next(trial for trial in plan("x", content, lab) if trial.cell == "rate_mbit=100")
+    assert capped.nics["worker-1"] == Card(model="e1000", rate_mbit=100)
+    assert capped.nics["client"] == Card(model="e1000", rate_mbit=500)
+    assert capped.tested == ("scheduler", "worker-1", "worker-2", "worker-3")
+
+
+def test_what_a_lab_cannot_do_is_known_before_it_is_tried(tmp_path: Path) -> None:
+    name, content = experiment.load("bridge_rate", quick=True)
+    made_by_hand = SETUP.model_copy(update={"nics": {}, "bridge": False})
+    lab = FakeLab()
+    begun = driver.start(tmp_path, name, content, made_by_hand, quick=True)
+    driver.execute(begun, lab, lambda trial, state: None)
+    found = verdict.assess(begun.directory)
+    assert {v.status for v in found.values()} == {"unsupported"} and lab.ran == []
+    assert "no hypervisor makes these machines" in found[begun.trials[0].trial].reasons[0]
+
+
+def test_a_run_is_not_continued_on_another_lab(tmp_path: Path, sweep: experiment.Experiment) -> None:
+    begun = driver.start(tmp_path, "x", sweep, SETUP, quick=False)
+    other = SETUP.model_copy(update={"nics": {host: Card(model="e1000") for host in SETUP.hosts}})
+    with pytest.raises(LabError, match="the inventory is not as it was when the run began"):
+        driver.resume(begun.directory, other)
+
+
+def test_too_few_workers_are_told_before_anything_runs(sweep: experiment.Experiment) -> None:
+    more = experiment.Experiment.model_validate(sweep.model_dump(exclude_unset=True) | {"workers": 5})
+    with pytest.raises(LabError, match="5 workers are asked, the inventory has no worker-4, worker-5"):
+        plan("x", more, SETUP)

@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 
 from lab.model import experiment
+from lab.model.cells import names
 from lab.model.strict import allowed_parameters
-from lab.running.trials import cells
 
 README = (experiment.EXPERIMENTS / "README.md").read_text()
 
@@ -29,15 +29,15 @@ def changed(tmp_path: Path, name: str, after: str, line: str) -> experiment.Expe
 def test_example_is_an_experiment(tmp_path: Path) -> None:
     path = tmp_path / "example.yml"
     path.write_text(re.search(r"```yaml\n(.*?)```", README, re.DOTALL)[1])
-    assert len(cells(experiment.load(str(path))[1])) == 4
+    assert len(names(experiment.load(str(path))[1])) == 4
 
 
 def test_another_nic(tmp_path: Path) -> None:
-    assert "nic=VirtIO 5G" in cells(changed(tmp_path, "nic_matrix", "    levels:\n", block("Another NIC")))
+    assert "nic=VirtIO 5G" in names(changed(tmp_path, "nic_matrix", "    levels:\n", block("Another NIC")))
 
 
 def test_another_factor(tmp_path: Path) -> None:
-    crossed = cells(changed(tmp_path, "delay_scheduler", "factors:\n", block("Another factor")))
+    crossed = names(changed(tmp_path, "delay_scheduler", "factors:\n", block("Another factor")))
     assert len(crossed) == 14 and "rate_mbit=1000,delay_ms=200" in crossed
 
 

@@ -3,47 +3,53 @@
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
-from click.testing import CliRunner
-from conftest import FakeLab, answers
+from conftest import SETUP, FakeLab, Json, answers, queue
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lab.commands import experiments
 from lab.errors import LabError
 from lab.model import experiment
 from lab.model.experiment import Experiment, Tolerances
-from lab.results import compare, store, validity
+from lab.model.files import Configured, Delivered, Machines, Timings
+from lab.results import compare, load, store, table, validity, verdict
+from lab.results.configured import dask_differences, differences
 from lab.results.measures import Interval, answer, difference, median, ratio, slope
 from lab.running import driver
-from lab.running.trials import Trial, plan
+from lab.running.trials import plan
 
 
-def sloped(trial: Trial) -> float:
-    return 4.0 + 0.02 * float(trial.factors["delay_ms"])
+def sloped(trial: Json) -> float:
+    return 4.0 + 0.02 * float(trial["factors"]["delay_ms"])
 
 
-def spoiled(measured: Callable[..., driver.Run], change: Callable[[dict], object]) -> list[str]:
+def spoiled(measured: Callable[..., driver.Ongoing], change: Callable[[dict], object]) -> list[str]:
     """The reasons of the 50 ms trials after their files were changed."""
 
-    def spoil(trial: Trial, files: dict) -> int:
-        if trial.cell == "delay_ms=50":
+    def spoil(trial: Json, files: Json) -> int:
+        if trial["cell"] == "delay_ms=50":
             change(files)
         return 0
 
-    verdicts = store.assess(measured(FakeLab(spoil=spoil)).directory)
-    invalid = [verdict for verdict in verdicts.values() if verdict.status == "invalid"]
-    assert {verdict.cell for verdict in invalid} <= {"delay_ms=50"}
-    return invalid[0].reasons if invalid else []
+    verdicts = verdict.assess(measured(FakeLab(spoil=spoil)).directory)
+    invalid = [found for found in verdicts.values() if found.status == "invalid"]
+    assert {found.cell for found in invalid} <= {"delay_ms=50"}
+    return list(invalid[0].reasons) if invalid else []
 
 
-def test_as_asked_is_valid(measured: Callable[..., driver.Run]) -> None:
-    assert {v.status for v in store.assess(measured(FakeLab()).directory).values()} == {"ok"}
+def test_as_asked_is_valid(measured: Callable[..., driver.Ongoing]) -> None:
+    assert {v.status for v in verdict.assess(measured(FakeLab()).directory).values()} == {"ok"}
+
+
+def of(host: str, files: Json) -> Json:
+    """What was read back of a host."""
+    return files["configured.json"]["hosts"][host]
 
 
 @pytest.mark.parametrize(
@@ -58,18 +64,16 @@ def test_as_asked_is_valid(measured: Callable[..., driver.Run]) -> None:
             "scheduler to worker-1, before the runs: 10 of 10 pings were lost, 0 % loss was asked",
         ),
         (
-            lambda f: f["configured.json"]["hosts"]["scheduler"]["qdisc_after"][0].update(drops=7),
+            lambda f: of("scheduler", f)["qdisc_after"][0].update(drops=7),
             "scheduler: netem dropped 7 frames though no loss was asked (its limit was too small)",
         ),
         (
-            lambda f: f["configured.json"]["hosts"]["scheduler"].update(qdisc_after=[]),
+            lambda f: of("scheduler", f).update(qdisc_after=[]),
             "scheduler: the impairment was gone when the runs ended",
         ),
         (
-            lambda f: f["configured.json"]["hosts"].update(
-                {"worker-2": {"qdisc_after": [{"kind": "netem"}]}}
-            ),
-            "worker-2: an impairment is left on a link that was asked to be clear",
+            lambda f: of("worker-2", f).update(qdisc_after=of("scheduler", f)["qdisc_after"]),
+            "worker-2: when the runs ended, another impairment was there: delay_ms 50 ms",
         ),
         (
             lambda f: f["configured.json"]["bridge"].update(ageing_s=0),
@@ -79,35 +83,146 @@ def test_as_asked_is_valid(measured: Callable[..., driver.Run]) -> None:
             lambda f: f.pop("delivered.json"),
             "nothing was measured of the links: delivered.json is missing",
         ),
+        (
+            lambda f: f.pop("configured.json"),
+            "nothing was read back of the links: configured.json is missing",
+        ),
+        (
+            lambda f: f["configured.json"]["hosts"].pop("worker-3"),
+            "worker-3: nothing was read back of its link",
+        ),
     ],
 )
 def test_not_as_asked_is_invalid(
-    measured: Callable[..., driver.Run], change: Callable[[dict], object], reason: str
+    measured: Callable[..., driver.Ongoing], change: Callable[[Json], object], reason: str
 ) -> None:
     assert spoiled(measured, change) == [reason]
 
 
-def judged(changes: dict, spoil: Callable[[dict], object] = lambda files: None) -> list[str]:
+def test_a_delay_a_hundred_times_too_long_is_invalid_whatever_the_pings_say(
+    measured: Callable[..., driver.Ongoing],
+) -> None:
+    def far(files: Json) -> None:
+        found = of("scheduler", files)
+        found["link"][0]["delay_ms"] = 5000
+        found["qdisc_after"][0]["options"]["delay"]["delay"] = 5
+
+    said = "scheduler, egress: delay_ms: 50 ms was asked, 5000 ms is configured"
+    assert spoiled(measured, far) == [said]
+
+
+def judged(changes: Json, spoil: Callable[[Json], object] = lambda files: None) -> list[str]:
     """The reasons of a trial with these settings, against a baseline without."""
     document = {"title": "", "question": "", "metrics": {"compute_s": None}}
-    base, trial = (plan("x", Experiment.model_validate(document | more))[0] for more in ({}, changes))
-    random = np.random.default_rng(1)
-    files = [answers(t, 1.0, random) for t in (base, trial)]
+    base, trial = (plan("x", Experiment.model_validate(document | more), SETUP)[0] for more in ({}, changes))
+    noise = random.Random(1)
+    files = [answers(json.loads(t.text()), 1.0, noise) for t in (base, trial)]
     spoil(files[1])
-    reference = validity.baseline(base, [files[0]["delivered.json"]])
-    return validity.judge(
-        trial, files[1]["configured.json"], files[1]["delivered.json"], reference, Tolerances()
-    )
+    reference = validity.baseline(base, [Delivered.model_validate(files[0]["delivered.json"])])
+    configured = Configured.model_validate(files[1]["configured.json"])
+    delivered = Delivered.model_validate(files[1]["delivered.json"])
+    return validity.reasons(trial, configured, delivered, reference, Tolerances())
 
 
 CAPPED = {"nics": {"worker-1": {"model": "e1000", "rate_mbit": 1000}}}
+IMPAIRED = {
+    "links": {
+        "worker-1": {
+            "delay_ms": 20,
+            "jitter_ms": 2,
+            "loss_pct": 1,
+            "reorder_pct": 25,
+            "rate_mbit": 100,
+            "direction": "ingress",
+            "peer": "worker-2",
+        }
+    }
+}
+POLICED = {"links": {"worker-1": {"rate_mbit": 100, "policer": True, "direction": "both"}}}
 
 
-def host(**facts: object) -> Callable[[dict], object]:
-    return lambda files: files["configured.json"]["hosts"].update({"worker-1": facts})
+def host(**facts: object) -> Callable[[Json], object]:
+    """Another answer of worker-1."""
+    return lambda files: of("worker-1", files).update(facts)
 
 
-def deliver(mbit: float) -> Callable[[dict], object]:
+def netem(**amounts: object) -> Callable[[Json], object]:
+    """Other amounts in worker-1's first queue or policer, as they stay until the runs end."""
+
+    def change(files: Json) -> None:
+        found = of("worker-1", files)
+        found["link"][0].update(amounts)
+        found["qdisc_after"] = [queue(each) for each in found["link"] if not each["policer"]]
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("asked", "change", "reasons"),
+    [
+        (IMPAIRED, netem(), []),
+        (
+            IMPAIRED,
+            netem(delay_ms=5000),
+            ["worker-1, ingress from worker-2: delay_ms: 20 ms was asked, 5000 ms is configured"],
+        ),
+        (
+            IMPAIRED,
+            netem(jitter_ms=0),
+            ["worker-1, ingress from worker-2: jitter_ms: 2 ms was asked, 0 ms is configured"],
+        ),
+        (
+            IMPAIRED,
+            netem(loss_pct=99),
+            ["worker-1, ingress from worker-2: loss_pct: 1 % was asked, 99 % is configured"],
+        ),
+        (
+            IMPAIRED,
+            netem(reorder_pct=26),
+            ["worker-1, ingress from worker-2: reorder_pct: 25 % was asked, 26 % is configured"],
+        ),
+        (
+            IMPAIRED,
+            netem(rate_mbit=10),
+            ["worker-1, ingress from worker-2: rate_mbit: 100 Mbit/s was asked, 10 Mbit/s is configured"],
+        ),
+        (
+            IMPAIRED,
+            netem(direction="egress"),
+            [
+                "worker-1, ingress from worker-2: delay_ms 20 ms, jitter_ms 2 ms, loss_pct 1 %,"
+                " reorder_pct 25 %, rate_mbit 100 Mbit/s was asked, the kernel has nothing there",
+                "worker-1, egress to worker-2: delay_ms 20 ms, jitter_ms 2 ms, loss_pct 1 %,"
+                " reorder_pct 25 %, rate_mbit 100 Mbit/s is configured, nothing was asked there",
+            ],
+        ),
+        (
+            POLICED,
+            netem(rate_mbit=125),
+            ["worker-1, egress, policer: rate_mbit: 100 Mbit/s was asked, 125 Mbit/s is configured"],
+        ),
+        (
+            POLICED,
+            lambda files: of("worker-1", files)["link"].pop(),
+            [
+                "worker-1, ingress, policer: rate_mbit 100 Mbit/s was asked, the kernel has nothing there",
+            ],
+        ),
+        (
+            {"links": {"worker-1": {"delay_ms": 20, "jitter_ms": 5}}},
+            netem(rate_mbit=10_000),  # without a rate netem would let jitter reorder frames as well
+            [],
+        ),
+    ],
+)
+def test_each_item_that_is_configured_is_compared(
+    asked: Json, change: Callable[[Json], object], reasons: list[str]
+) -> None:
+    found = judged(asked, change)
+    assert [reason for reason in found if " to worker-" not in reason.partition(",")[0]] == reasons
+
+
+def deliver(mbit: float) -> Callable[[Json], object]:
     return lambda files: files["delivered.json"]["throughput"][0].update(mbit=mbit)
 
 
@@ -124,10 +239,8 @@ def test_rates() -> None:
 
 def test_a_policer_lets_tcp_through_as_it_likes() -> None:
     """Seen for real: 24 to 51 of 100 Mbit/s. More than the cap is still too much."""
-    policed = {"links": {"worker-1": {"rate_mbit": 100, "policer": True, "direction": "both"}}}
-
-    assert judged(policed, deliver(24)) == []
-    assert judged(policed, deliver(150)) == [
+    assert judged(POLICED, deliver(24)) == []
+    assert judged(POLICED, deliver(150)) == [
         "scheduler to worker-1: a cap of 100 Mbit/s was asked, 150.0 went through"
     ]
 
@@ -142,68 +255,140 @@ def test_a_policer_lets_tcp_through_as_it_likes() -> None:
     ],
 )
 def test_pings_sent_ahead_have_no_delay(pings: list[float], reason: str | None) -> None:
-    def ping(files: dict) -> None:
+    def ping(files: Json) -> None:
         files["delivered.json"]["rtt"][0]["samples_ms"] = pings
         files["delivered.json"]["rtt"][1]["samples_ms"] = [21.0] * 8 + [1.0] * 2
-        host(qdisc_after=[{"kind": "netem"}])(files)
 
     reasons = judged({"links": {"worker-1": {"delay_ms": 20, "reorder_pct": 25}}}, ping)
     assert reasons == ([f"scheduler to worker-1, before the runs: {reason}"] if reason else [])
 
 
 def test_nic_is_the_one_asked_for() -> None:
-    assert judged(CAPPED, host(driver="e1000", net="e1000=02:00,bridge=vmbr1,rate=119.209")) == []
+    def net(text: str) -> Callable[[Json], object]:
+        return host(net=text)
+
+    assert judged(CAPPED, net("rate=119.209,e1000=02:DA:5C:00:00:01,bridge=vmbr1")) == []
     assert judged(CAPPED, host(driver="virtio_net")) == [
         "worker-1: NIC e1000 was asked, the guest's driver is virtio_net"
     ]
-    assert judged(CAPPED, host(net="e1000=02:00,bridge=vmbr1,rate=125")) == [
+    assert judged(CAPPED, net("e1000=02:DA:5C:00:00:01,bridge=vmbr1,rate=125")) == [
         "worker-1: a cap of 1000 Mbit/s was asked, the hypervisor has 1048.6"
     ]
+    assert judged(CAPPED, net("e1000=02:DA:5C:00:00:01,bridge=vmbr1")) == [
+        "worker-1: a cap of 1000 Mbit/s was asked, the hypervisor has none"
+    ]
+    assert judged(CAPPED, net("virtio=02:DA:5C:00:00:01,bridge=vmbr1,rate=119.209")) == [
+        "worker-1: NIC e1000 was asked, the hypervisor has virtio"
+    ]
+    assert judged(CAPPED, net("e1000=02:DA:5C:00:00:01,bridge=vmbr0,rate=119.209")) == [
+        "worker-1: its NIC is on bridge vmbr0, the lab's is vmbr1"
+    ]
+    assert judged(CAPPED, host(net=None)) == ["worker-1: the hypervisor did not say what its NIC is"]
+    assert judged({}, net("virtio=02:DA:5C:00:00:01,bridge=vmbr1,rate=11.92")) == [
+        "worker-1: a cap of 0 Mbit/s was asked, the hypervisor has 100.0"
+    ]
+
+
+def test_offloads_are_those_of_the_inventory() -> None:
+    content = Experiment.model_validate({"title": "", "question": "", "metrics": {"rtt_ms": None}})
+    lab = SETUP.model_copy(update={"offloads": {"worker-1": {"tso": False, "gro": True}}})
+    trial = plan("x", content, lab)[0]
+    files = answers(json.loads(trial.text()), 1.0, random.Random(1))
+    found = Configured.model_validate(files["configured.json"])
+    assert list(differences(trial, found)) == ["worker-1: offload gro on was asked, it is unknown"]
+
+
+def test_a_setting_of_dask_is_what_the_processes_run_with() -> None:
+    document = {"title": "", "question": "", "metrics": {"rtt_ms": None}}
+    settings = {"dask": {"distributed": {"comm": {"compression": "lz4"}}}}
+    trial = plan("x", Experiment.model_validate(document | settings), SETUP)[0]
+    files = answers(json.loads(trial.text()), 1.0, random.Random(1))
+    name = "distributed.comm.compression"
+
+    def found(**processes: object) -> list[str]:
+        told = {process: {name: value} for process, value in processes.items()}
+        return list(dask_differences(trial, Timings.model_validate(files["timings.json"] | {"config": told})))
+
+    assert found(client="lz4", scheduler="lz4") == []
+    assert found(client="lz4", scheduler=False) == [
+        "scheduler: dask distributed.comm.compression: 'lz4' was asked, it runs with False"
+    ]
+    assert found() == ["dask distributed.comm.compression: 'lz4' was asked, nobody said what they run with"]
 
 
 @pytest.mark.parametrize(("drops", "valid"), [(500, True), (560, True), (600, False), (0, False)])
 def test_loss_lies_in_its_binomial_interval(drops: int, valid: bool) -> None:
-    queue = {"kind": "netem", "drops": drops, "packets": 10_000 - drops}
-    reasons = judged(
-        {"links": {"worker-1": {"loss_pct": 5}}}, host(qdisc_after=[queue], offloads={"tso": False})
-    )
+    def drop(files: Json) -> None:
+        of("worker-1", files)["qdisc_after"][0].update(drops=drops, packets=10_000 - drops)
+
+    reasons = judged({"links": {"worker-1": {"loss_pct": 5}}}, drop)
     assert (reasons == []) is valid, reasons
 
 
 def test_a_full_queue_before_a_capped_link_is_no_loss() -> None:
-    dropped = host(qdisc_after=[{"kind": "netem", "drops": 9, "packets": 10_000}])
-    assert judged({"links": {"worker-1": {"rate_mbit": 100}}}, dropped) == []
+    def drop(files: Json) -> None:
+        of("worker-1", files)["qdisc_after"][0].update(drops=9, packets=10_000)
+
+    assert judged({"links": {"worker-1": {"rate_mbit": 100}}}, drop) == []
     policed = {"links": {"worker-1": {"rate_mbit": 100, "policer": True, "delay_ms": 5}}}
-    assert "worker-1: netem dropped 9 frames though no loss was asked (its limit was too small)" in judged(
-        policed, dropped
-    )
+    assert judged(policed, drop) == [
+        "worker-1: netem dropped 9 frames though no loss was asked (its limit was too small)"
+    ]
 
 
 @pytest.mark.parametrize(("lost", "valid"), [(0, True), (2, True), (8, False)])
 def test_lost_pings_lie_in_the_same_interval(lost: int, valid: bool) -> None:
-    def lose(files: dict) -> None:
+    def lose(files: Json) -> None:
         files["delivered.json"]["rtt"][0]["sent"] = 10 + lost
-        host(qdisc_after=[{"kind": "netem"}])(files)
+        of("worker-1", files)["qdisc_after"][0].update(drops=250, packets=4750)
 
     reasons = judged({"links": {"worker-1": {"loss_pct": 5}}}, lose)
     said = "scheduler to worker-1, before the runs: 8 of 18 pings were lost, 5 % loss was asked"
     assert reasons == ([] if valid else [said])
 
 
+def test_an_answer_that_came_twice_does_not_end_the_judgement() -> None:
+    def twice(files: Json) -> None:
+        files["delivered.json"]["rtt"][0]["samples_ms"] += [1.0]
+
+    assert judged({}, twice) == []
+
+
 def test_super_packets_are_not_counted_as_frames() -> None:
-    queue = {"kind": "netem", "drops": 10, "packets": 10_000}
-    assert (
-        judged({"links": {"worker-1": {"loss_pct": 5}}}, host(qdisc_after=[queue], offloads={"tso": True}))
-        == []
-    )
+    def large(files: Json) -> None:
+        of("worker-1", files)["offloads"] = {"tso": True}
+        of("worker-1", files)["qdisc_after"][0].update(drops=10, packets=10_000)
+
+    assert judged({"links": {"worker-1": {"loss_pct": 5}}}, large) == []
+
+
+def machine(seconds: float = 100.0, **tcp: float) -> Json:
+    nothing = {
+        "cpu": {},
+        "softnet_dropped": 0,
+        "lab_statistics": {},
+        "versions": {},
+        "congestion_control": "",
+    }
+    told = {
+        "kernel": "",
+        "os": "",
+        "virtualization": "",
+        "cpus": 1,
+        "memory_mb": 1,
+        "clock_ahead_at_most_s": 0,
+    }
+    return {**nothing, **told, "seconds": seconds, "tcp": tcp}
 
 
 def test_a_clock_of_another_speed_is_noticed() -> None:
     """Seen for real: a guest restarted on a busy host took its counter for 5.4 times as fast as it was."""
     seconds = {"client": 119.0, "scheduler": 119.1, "worker-1": 644.2, "worker-2": 118.5}
-    machines = {"hosts": {host: {"seconds": taken} for host, taken in seconds.items()}}
-    assert validity.clocks(machines) == ["worker-1: its clock ran 5.41 times as fast as the others'"]
-    assert validity.clocks({}) == []
+    hosts = {host: machine(taken) for host, taken in seconds.items()}
+    node = {"name": "pve", "accel": "tcg"}
+    found = validity.clocks(Machines.model_validate({"hosts": hosts, "hypervisor": node}))
+    assert found == ["worker-1: its clock ran 5.41 times as fast as the others'"]
+    assert validity.clocks(Machines.model_validate({"hypervisor": node})) == []
 
 
 def test_delay_counts_each_way_it_is_passed() -> None:
@@ -212,47 +397,49 @@ def test_delay_counts_each_way_it_is_passed() -> None:
         "worker-1": {"delay_ms": 2, "peer": "worker-2"},
     }
     document = {"title": "", "question": "", "metrics": {"compute_s": None}, "links": links}
-    trial = plan("x", Experiment.model_validate(document))[0]
+    trial = plan("x", Experiment.model_validate(document), SETUP)[0]
     assert validity.added_delay_ms(trial, "worker-1", "scheduler") == 10
     assert validity.added_delay_ms(trial, "worker-2", "worker-1") == 2
     assert validity.added_delay_ms(trial, "worker-2", "worker-3") == 0
 
 
-def test_table_has_a_row_per_sample(measured: Callable[..., driver.Run]) -> None:
+def test_table_has_a_row_per_sample(measured: Callable[..., driver.Ongoing]) -> None:
     run = measured(FakeLab(sloped))
-    frame = store.load(run.directory)
+    frame = load(run.directory)
     assert frame.attrs["factors"] == ["delay_ms"]
     assert (frame.metric == "compute_s").sum() == 8 * 6
     assert (frame.metric == "rtt_ms").sum() == 8 * 20
     assert list(frame.cell.unique()) == ["delay_ms=0", "delay_ms=50", "delay_ms=200"]
-    written = store.load(run.directory / "samples.parquet")
+    written = load(run.directory / "samples.parquet")
     pd.testing.assert_frame_equal(frame, written, check_dtype=False)
 
 
 def test_loss_as_drop_events_and_as_segments(tmp_path: Path) -> None:
     """One event took a super-packet of many segments: netem's count and TCP's differ, both are told."""
+    link = {"interface": "eth1", "driver": "", "mtu": 1500, "offloads": {}, "congestion_control": "cubic"}
     looks = {f"qdisc_{when}": [{"kind": "netem", "drops": n}] for when, n in (("before", 3), ("after", 10))}
-    clear = {"qdisc_before": [{"kind": "pfifo_fast", "drops": 1}], "qdisc_after": None}
-    configured = {"hosts": {"worker-1": looks, "worker-2": clear}}
+    clear = {"qdisc_before": [{"kind": "pfifo_fast", "drops": 1}]}
+    hosts = {"worker-1": link | looks, "worker-2": link | clear}
+    store.write(tmp_path, Configured.model_validate({"hosts": hosts}))
     tcp = [{"OutSegs": 900, "RetransSegs": 45}, {"OutSegs": 100, "RetransSegs": 5}]
-    hosts = {"hosts": {f"worker-{i}": {"tcp": counted} for i, counted in enumerate(tcp, 1)}}
-    for name, document in (("configured.json", configured), ("hosts.json", hosts)):
-        store.write_json(tmp_path / name, document)
-    found = {sample["metric"]: sample["value"] for sample in store.samples(tmp_path)}
+    machines = {f"worker-{i}": machine(**counted) for i, counted in enumerate(tcp, 1)}
+    node = {"name": "pve", "accel": "tcg"}
+    store.write(tmp_path, Machines.model_validate({"hosts": machines, "hypervisor": node}))
+    found = {sample["metric"]: sample["value"] for sample in table.samples(tmp_path)}
     assert found == {"drop_events": 7, "resent_pct": 5.0}
 
 
 def test_probes_of_links_that_no_trial_changes_leave_the_statistics(
-    measured: Callable[..., driver.Run],
+    measured: Callable[..., driver.Ongoing],
 ) -> None:
     """The median over touched and untouched links would be that of neither."""
     run = measured(FakeLab(sloped))
     for path in run.directory.glob("*/delivered.json"):
         delivered = json.loads(path.read_text())
-        other = {"src": "worker-2", "dst": "worker-3", "samples_ms": [0.1]}
+        other = {"src": "worker-2", "dst": "worker-3", "samples_ms": [0.1], "sent": 1}
         delivered["rtt"].append(delivered["rtt"][0] | other)
         path.write_text(json.dumps(delivered))
-    frame = store.load(run.directory)
+    frame = load(run.directory)
     untouched = frame[(frame.src == "worker-2") & (frame.metric == "rtt_ms")]
     assert len(untouched) and not untouched.tested.any()
     found = answer(frame, "rtt_ms", ["delay_ms"])
@@ -261,13 +448,13 @@ def test_probes_of_links_that_no_trial_changes_leave_the_statistics(
 
 def told(folder: Path, name: str, factor: str, *pairs: tuple[str, str]) -> dict[str, set[str]]:
     """Run an experiment whose trials ping between these pairs: by cell, who was pinged where it is told."""
-    run = driver.start(folder, *experiment.load(name, quick=True), quick=True)
+    run = driver.start(folder, *experiment.load(name, quick=True), SETUP, quick=True)
     driver.execute(run, FakeLab(lambda trial: 4.0), lambda trial, state: None)
     for path in run.directory.glob("*/delivered.json"):
         delivered = json.loads(path.read_text())
         delivered["rtt"] = [delivered["rtt"][0] | {"src": src, "dst": dst} for src, dst in pairs]
         path.write_text(json.dumps(delivered))
-    rtt = store.load(run.directory).query("metric == 'rtt_ms' and tested")
+    rtt = load(run.directory).query("metric == 'rtt_ms' and tested")
     return {cell: set(mine.dst) for cell, mine in rtt.groupby(factor)}
 
 
@@ -284,8 +471,8 @@ def test_a_way_to_one_peer_is_told_of_that_pair(tmp_path: Path) -> None:
     assert tested["worker-1 to all"] == tested["none"] == {"worker-1", "worker-2"}
 
 
-def test_slope_and_verdicts(measured: Callable[..., driver.Run]) -> None:
-    frame = store.load(measured(FakeLab(sloped)).directory)
+def test_slope_and_verdicts(measured: Callable[..., driver.Ongoing]) -> None:
+    frame = load(measured(FakeLab(sloped)).directory)
     found = answer(frame, "compute_s", ["delay_ms"])
     assert found is not None and found.null is not None
     assert [cell.shown for cell in found.cells] == [False, True, True]
@@ -294,18 +481,18 @@ def test_slope_and_verdicts(measured: Callable[..., driver.Run]) -> None:
     assert found.null.low < 0 < found.null.high
 
 
-def test_no_difference_is_not_shown(measured: Callable[..., driver.Run]) -> None:
-    found = answer(store.load(measured(FakeLab()).directory), "compute_s", ["delay_ms"])
+def test_no_difference_is_not_shown(measured: Callable[..., driver.Ongoing]) -> None:
+    found = answer(load(measured(FakeLab()).directory), "compute_s", ["delay_ms"])
     assert found is not None and not any(cell.shown for cell in found.cells)
 
 
-def test_invalid_trials_leave_the_statistics(measured: Callable[..., driver.Run]) -> None:
-    def break_link(trial: Trial, files: dict) -> int:
-        if trial.cell == "delay_ms=200":
+def test_invalid_trials_leave_the_statistics(measured: Callable[..., driver.Ongoing]) -> None:
+    def break_link(trial: Json, files: Json) -> int:
+        if trial["cell"] == "delay_ms=200":
             files["delivered.json"]["rtt"][0]["samples_ms"] = [1.0] * 10
         return 0
 
-    found = answer(store.load(measured(FakeLab(spoil=break_link)).directory), "compute_s", ["delay_ms"])
+    found = answer(load(measured(FakeLab(spoil=break_link)).directory), "compute_s", ["delay_ms"])
     assert found is not None and [cell.name for cell in found.cells] == ["delay_ms=0", "delay_ms=50"]
 
 
@@ -317,9 +504,9 @@ def test_interval_holds_the_estimate(values: list[float]) -> None:
 
 
 def test_drift_between_blocks_is_no_difference() -> None:
-    random = np.random.default_rng(2)
-    base = {1: random.normal(4, 0.05, 10), 2: random.normal(8, 0.05, 10)}
-    same = {1: random.normal(4, 0.05, 10), 2: random.normal(8, 0.05, 10)}
+    noise = np.random.default_rng(2)
+    base = {1: noise.normal(4, 0.05, 10), 2: noise.normal(8, 0.05, 10)}
+    same = {1: noise.normal(4, 0.05, 10), 2: noise.normal(8, 0.05, 10)}
     assert not difference(same, base).excludes(0)
     assert difference(same, base).high < 0.1
     twice = {block: 2 * values for block, values in base.items()}
@@ -342,8 +529,8 @@ def test_one_sample_has_no_interval() -> None:
     assert Interval(1.0, -2.0, 1.5).reach == 2
 
 
-def test_compare_refuses_what_differs(measured: Callable[..., driver.Run]) -> None:
-    def kvm(trial: Trial, files: dict) -> int:
+def test_compare_refuses_what_differs(measured: Callable[..., driver.Ongoing]) -> None:
+    def kvm(trial: Json, files: Json) -> int:
         files["hosts.json"]["hypervisor"]["accel"] = "kvm"
         return 0
 
@@ -357,22 +544,11 @@ def test_compare_refuses_what_differs(measured: Callable[..., driver.Run]) -> No
 
 
 def test_files_of_another_schema_are_refused(tmp_path: Path) -> None:
-    (tmp_path / "a.json").write_text('{"schema": 2}')
-    with pytest.raises(LabError, match="schema 2, this version of the lab reads 1"):
-        store.read_json(tmp_path / "a.json")
+    (tmp_path / "delivered.json").write_text('{"schema": 1}')
+    with pytest.raises(LabError, match="schema 1, this version of the lab reads 2"):
+        store.read(Delivered, tmp_path)
+    (tmp_path / "delivered.json").write_text('{"schema": 2, "rtts": []}')
+    with pytest.raises(LabError, match=r"delivered\.json: rtts: unknown key; allowed: .*rtt"):
+        store.read(Delivered, tmp_path)
     with pytest.raises(LabError, match="no results there"):
-        store.load(tmp_path)
-
-
-def test_commands(measured: Callable[..., driver.Run], tmp_path: Path) -> None:
-    run = measured(FakeLab(sloped))
-    ask = CliRunner().invoke
-    listed = ask(experiments.results, ["--results", str(tmp_path / "results")], catch_exceptions=False)
-    assert "8/8" in listed.output
-    shown = ask(experiments.results, ["show", str(run.directory)], catch_exceptions=False)
-    assert "delay_ms=200" in shown.output and "shown" in shown.output
-    table = tmp_path / "a.csv"
-    ask(experiments.results, ["export", str(run.directory), str(table)], catch_exceptions=False)
-    assert len(pd.read_csv(table)) == len(store.load(run.directory))
-    planned = ask(experiments.run, ["delay_worker", "--quick", "--dry-run"], catch_exceptions=False)
-    assert "5 trials, about" in planned.output
+        load(tmp_path)

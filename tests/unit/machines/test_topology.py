@@ -1,21 +1,10 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from lab.errors import LabError
-from lab.machines.topology import (
-    Lab,
-    Nic,
-    NicOverride,
-    Vm,
-    check_unique,
-    net_from_pve,
-    net_to_pve,
-    rate_from_pve,
-    rate_to_pve,
-)
+from lab.machines.topology import Lab, Vm, check_unique
+from lab.model.nic import NicOverride
 from lab.model.strict import validate
 from tests.unit.samples import LAB, vm
 
@@ -23,45 +12,11 @@ MAC = "02:DA:5C:23:8D:01"
 
 
 @pytest.mark.parametrize(
-    ("mbit", "mib"), [(1000, 119.209290), (10_000, 1192.092896), (100, 11.920929), (8.388608, 1.0), (0, 0)]
-)
-def test_rate_unit_is_mebibytes_per_second(mbit: float, mib: float) -> None:
-    assert rate_to_pve(mbit) == pytest.approx(mib, abs=1e-6)
-
-
-@given(st.floats(min_value=0.1, max_value=100_000))
-def test_a_rate_survives_the_way_to_pve_and_back(mbit: float) -> None:
-    sent = float(f"{rate_to_pve(mbit):.6f}")
-    assert rate_from_pve(sent) == pytest.approx(mbit, abs=2e-5)
-
-
-@pytest.mark.parametrize(
-    ("ours", "theirs"),
-    [
-        (Nic(mac=MAC, bridge="vmbr1"), f"virtio={MAC.lower()},bridge=vmbr1"),
-        (Nic(mac=MAC, bridge="vmbr1"), f"bridge=vmbr1,model=virtio,macaddr={MAC}"),
-        (Nic(mac=MAC, bridge="vmbr1", rate_mbit=8.388608), f"virtio={MAC},bridge=vmbr1,firewall=0,rate=1"),
-        (Nic(mac=MAC, bridge="vmbr1", model="e1000"), f"e1000={MAC},firewall=0,bridge=vmbr1"),
-    ],
-)
-def test_nics_are_the_same_however_they_are_spelt(ours: Nic, theirs: str) -> None:
-    assert net_from_pve(net_to_pve(ours)) == net_from_pve(theirs)
-
-
-@pytest.mark.parametrize(
-    "other",
-    [f"e1000={MAC},bridge=vmbr1", f"virtio={MAC},bridge=vmbr2", f"virtio={MAC},bridge=vmbr1,rate=1"],
-)
-def test_nics_that_differ_are_seen_to_differ(other: str) -> None:
-    assert net_from_pve(net_to_pve(Nic(mac=MAC, bridge="vmbr1"))) != net_from_pve(other)
-
-
-@pytest.mark.parametrize(
     ("key", "value", "told"),
     [
         ("model", "e100", "nics.0.model: 'e100' is not allowed; allowed: virtio, e1000, rtl8139"),
         ("rate_mbit", -1, "nics.0.rate_mbit: should be greater than or equal to 0, got -1"),
-        ("speed", 1, "nics.0.speed: unknown key; allowed: model, mac, bridge, address, gateway, rate_mbit"),
+        ("speed", 1, "nics.0.speed: unknown key; allowed: model, rate_mbit, mac, bridge, address, gateway"),
         ("mac", "03:00:00:00:00:01", "nics.0.mac: string should match pattern"),
     ],
 )

@@ -59,6 +59,7 @@ def test_named_formats(name: str, good: str, bad: str, complaint: str) -> None:
 
 
 def test_every_format_of_the_schema_is_known() -> None:
+    from lab.minipve import make_schema
     from lab.minipve.config import schema
 
     def names(facts: dict[str, object]) -> set[str]:
@@ -69,7 +70,7 @@ def test_every_format_of_the_schema_is_known() -> None:
 
     used = {
         name
-        for verb, path in schema.implemented()
+        for verb, path in make_schema.implemented()
         for facts in schema.method(verb, path).properties.values()
         for name in names(facts)
     }

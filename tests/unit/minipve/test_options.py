@@ -9,13 +9,13 @@ import pytest
 
 from lab.minipve.access.accounts import Access, grant
 from lab.minipve.access.permit import Permit
-from lab.minipve.config import changes, options, schema
+from lab.minipve.config import drives, nics, schema
 from lab.minipve.config.store import VmConfig
 from lab.minipve.errors import ApiError
-from lab.minipve.image import drives
 from lab.minipve.node import Node
 from lab.minipve.paths import Paths
 from lab.minipve.tasks import Task
+from lab.minipve.vm import changes, options
 
 QUIET = Task("", Path("/dev/null"))
 
@@ -72,8 +72,8 @@ def test_every_option_of_the_schema_belongs_to_someone() -> None:
         "vmid",
     }
     assert root_only - control - {"import-working-storage"} == {
-        "affinity", "amd-sev", "args", "hookscript", "hostpci", "intel-tdx", "lock", "parallel", "usb",
-        "virtiofs",
+        "affinity", "amd-sev", "arch", "args", "hookscript", "hostpci", "hugepages", "intel-tdx", "ivshmem",
+        "keephugepages", "lock", "parallel", "spice_enhancements", "usb", "virtiofs", "vmgenid",
     }  # fmt: skip
 
 
@@ -89,7 +89,7 @@ def test_normal_forms() -> None:
     assert stored["cores"] == "2"
     assert re.fullmatch(r"e1000=BC:24:11(:[0-9A-F]{2}){3},bridge=b", stored["net0"])
     assert stored["scsi0"] == "local:32,discard=on,ssd=1"
-    assert options.renewed_nic(stored["net0"]) != stored["net0"]
+    assert nics.renewed(stored["net0"]) != stored["net0"]
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_passwords() -> None:
 def test_changes_of_a_stopped_vm(node: Node) -> None:
     config = VmConfig({"cores": "1", "net1": "virtio", "onboot": "1"})
     changes.stage(node, QUIET, 100, config, {"cores": "2", "scsi0": "local:0.01", "onboot": "1"})
-    changes.stage_removal(node, config, ["net1", "nosuch"])
+    changes.stage_removal(node, 100, config, ["net1", "nosuch"])
     assert set(config.pending) == {"cores", "scsi0"}
     changes.apply_stopped(node, 100, config)
     volid = "local:100/vm-100-disk-0.qcow2"
@@ -124,26 +124,65 @@ def test_changes_of_a_stopped_vm(node: Node) -> None:
     changes.stage(node, QUIET, 100, config, {"scsi0": "none,media=cdrom"})
     changes.apply_stopped(node, 100, config)
     assert config.options["unused0"] == volid
-    changes.stage_removal(node, config, ["unused0"])
+    changes.stage_removal(node, 100, config, ["unused0"])
     changes.apply_stopped(node, 100, config)
     assert "unused0" not in config.options
     assert not node.storage.path(volid).exists()
 
 
-def test_reverting_frees_what_was_made(node: Node) -> None:
+def test_a_reverted_new_disk_stays_as_an_unused_one(node: Node) -> None:
+    """As PVE does it: no data goes because of a change that is taken back."""
     config = VmConfig({"scsi0": "local:100/vm-100-disk-9.qcow2"})
     changes.stage(node, QUIET, 100, config, {"scsi1": "local:0.01", "cores": "4"})
-    made = node.storage.path(drives.parse("scsi1", config.pending["scsi1"])["file"])
-    assert made.exists()
-    changes.stage_removal(node, config, ["scsi0"])
-    changes.revert(node, config, ["scsi1", "cores", "scsi0"])
-    assert (config.pending, config.deleted) == ({}, [])
-    assert not made.exists()
+    made = drives.parse("scsi1", config.pending["scsi1"])["file"]
+    changes.stage_removal(node, 100, config, ["scsi0"])
+    changes.revert(node, 100, config, ["scsi1", "cores", "scsi0"])
+    assert (config.pending, config.deleted, config.options["unused0"]) == ({}, [], made)
+    assert node.storage.path(made).exists()
+
+
+@pytest.mark.parametrize(
+    "volid",
+    [
+        "local:iso/x.iso",
+        "local:7300/vm-7300-disk-0.qcow2",
+        "local:100/vm-100-disk-9.qcow2",
+        "local:99/base-99-disk-0.qcow2/100/vm-100-disk-9.qcow2",
+    ],
+)
+def test_what_a_pending_drive_only_named_is_never_deleted(node: Node, volid: str) -> None:
+    """An ISO, another VM's disk, the disk that the slot has anyway (in any spelling)."""
+    node.storage.path(volid).parent.mkdir(parents=True, exist_ok=True)
+    node.storage.path(volid).write_bytes(b"data")
+    for drop in (changes.revert, changes.stage_removal):
+        config = VmConfig({"scsi0": "local:100/vm-100-disk-9.qcow2"}, {"scsi1": volid})
+        drop(node, 100, config, ["scsi1"])
+        assert node.storage.path(volid).exists()
+        assert (config.pending, "unused0" in config.options) == ({}, False)
+
+
+def test_an_unused_entry_frees_only_the_vm_s_own_disk(node: Node) -> None:
+    for volid in ("local:7300/vm-7300-disk-0.qcow2", "local:100/vm-100-disk-0.qcow2"):
+        node.storage.path(volid).parent.mkdir(parents=True, exist_ok=True)
+        node.storage.path(volid).write_bytes(b"data")
+        config = VmConfig({"unused0": volid})
+        changes.stage_removal(node, 100, config, ["unused0"])
+        changes.apply_stopped(node, 100, config)
+        assert config == VmConfig({})
+        assert node.storage.path(volid).exists() is (":7300/" in volid)
+
+
+def test_a_disk_that_is_used_elsewhere_is_not_freed(node: Node) -> None:
+    volid = "local:100/vm-100-disk-0.qcow2"
+    config = VmConfig({"unused0": volid, "scsi0": volid})
+    with pytest.raises(ApiError, match="volume is still in use"):
+        changes.stage_removal(node, 100, config, ["unused0"])
+    assert config == VmConfig({"unused0": volid, "scsi0": volid})  # nothing waits to be refused again
 
 
 def test_of_two_new_drives_both_are_made_or_none(node: Node) -> None:
     config = VmConfig({})
-    with pytest.raises(ApiError, match="does not exist"):
+    with pytest.raises(ApiError, match="failed to stat"):
         changes.stage(
             node,
             QUIET,
@@ -171,7 +210,7 @@ def test_of_two_new_drives_both_are_made_or_none(node: Node) -> None:
     ],
 )
 def test_what_needs_another_plug(old: str, new: str, replug: bool) -> None:
-    assert changes._replugs(old, new) is replug
+    assert nics.is_another(nics.parse(old), nics.parse(new)) is replug
 
 
 def test_pending_rows() -> None:

@@ -4,17 +4,17 @@ from pathlib import Path
 
 import pytest
 
+from lab.minipve.config import nics, values
 from lab.minipve.image.disks import Boot
-from lab.minipve.machine import devices, hotplug, qemu, running
+from lab.minipve.machine import devices, qemu, running
 from lab.minipve.machine.accel import Accel
-from lab.minipve.network import nics
 from lab.minipve.paths import Paths
 from lab.minipve.process import MachineError
 
 TCG, KVM = Accel("tcg", "a test"), Accel("kvm", "a test")
 CONFIG = {
     "name": "worker-1",
-    "cores": 2,
+    "cores": "2",
     "memory": "2048",
     "cpu": "x86-64-v2-AES",
     "agent": "enabled=1",
@@ -96,10 +96,49 @@ def test_cpu_model(cpu: str, accel: Accel, model: str) -> None:
 
 @pytest.mark.parametrize(
     ("agent", "enabled"),
-    [("1", True), ("enabled=1,fstrim_cloned_disks=1", True), ("0", False), ("enabled=0", False)],
+    [
+        ("1", True),
+        ("enabled=1,fstrim_cloned_disks=1", True),
+        ("fstrim_cloned_disks=1,enabled=1", True),
+        ("fstrim_cloned_disks=1,enabled=yes", True),
+        ("0", False),
+        ("fstrim_cloned_disks=1,enabled=0", False),
+    ],
 )
-def test_agent(agent: str, enabled: bool) -> None:
-    assert devices.agent_enabled({"agent": agent}) is enabled
+def test_both_halves_read_the_agent_alike(agent: str, enabled: bool, paths: Paths) -> None:
+    assert values.agent_enabled({"agent": agent}) is enabled
+    words = " ".join(devices.machine_words(9103, {"agent": agent}, paths, TCG))
+    assert ("guest_agent" in words) is enabled
+
+
+@pytest.mark.parametrize(("memory", "mib"), [("2048", 2048), ("current=96", 96), (None, 512)])
+def test_both_halves_read_the_memory_alike(memory: str | None, mib: int, paths: Paths) -> None:
+    config = {} if memory is None else {"memory": memory}
+    assert values.memory_mib(config) == mib
+    assert f" -m {mib} " in " ".join(devices.machine_words(9103, config, paths, TCG))
+
+
+def test_a_comma_stays_in_its_value(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a file's name it would otherwise begin another option of the drive."""
+    paths = Paths(tmp_path / "state,file=/etc/shadow", tmp_path)
+    disk = paths.state / "storage/images/9103/vm-9103-disk-0.qcow2"
+    disk.parent.mkdir(parents=True)
+    disk.touch()
+    text = line(paths, monkeypatch)
+    assert f"file={tmp_path}/state,,file=/etc/shadow/storage" in text
+    assert f"path={tmp_path}/state,,file=/etc/shadow/run/9103.qmp,server=on" in text
+    assert f"logfile={tmp_path}/state,,file=/etc/shadow/log/9103.console.log,server=on" in text
+
+
+def test_smbios_is_decoded_and_quoted(paths: Paths) -> None:
+    config = {"smbios1": "base64=1,serial=YSxiPWM=,uuid=11111111-2222-3333-4444-555555555555"}
+    words = list(devices.machine_words(9103, config, paths, TCG))
+    told = words[words.index("-smbios") + 1]
+    assert sorted(told.replace(",,", ";").split(",")) == [
+        "serial=a;b=c",
+        "type=1",
+        "uuid=11111111-2222-3333-4444-555555555555",
+    ]
 
 
 def test_vhost_is_for_virtio_alone() -> None:
@@ -155,7 +194,7 @@ def test_rate_is_mebibytes(rate: str, rate_bytes: int | None) -> None:
     ],
 )
 def test_what_is_another_nic(other: str, another: bool) -> None:
-    assert hotplug.is_another(nics.parse(NIC), nics.parse(other)) is another
+    assert nics.is_another(nics.parse(NIC), nics.parse(other)) is another
 
 
 def test_what_does_not_run_says_so(paths: Paths) -> None:
@@ -178,10 +217,10 @@ def test_a_reused_pid_is_not_believed(paths: Paths) -> None:
 @pytest.mark.parametrize(
     ("change", "text"),
     [
-        ({"template": 1}, "you can't start a vm if it's a template"),
-        ({"cores": 4096}, r"MAX \d+ vcpus allowed per VM on this node"),
+        ({"template": "1"}, "you can't start a vm if it's a template"),
+        ({"cores": "4096"}, r"MAX \d+ vcpus allowed per VM on this node"),
     ],
 )
-def test_what_cannot_start(change: dict[str, object], text: str, paths: Paths) -> None:
+def test_what_cannot_start(change: dict[str, str], text: str, paths: Paths) -> None:
     with pytest.raises(MachineError, match=text):
         qemu.start(9103, {**CONFIG, **change}, paths, lambda _line: None)

@@ -49,7 +49,7 @@ def test_success_and_warnings(tasks: Tasks) -> None:
         (MachineError("bridge 'x' does not exist"), "bridge 'x' does not exist"),
         (ApiError("VM is locked (backup)"), "VM is locked (backup)"),
         (denied("/vms/1, VM.Audit"), "403 Permission check failed (/vms/1, VM.Audit)"),
-        (OSError(28, "No space left on device"), "[Errno 28] No space left on device"),
+        (OSError(28, "No space left on device"), "No space left on device"),
         (ApiError("two\nlines"), "two lines"),
     ],
 )

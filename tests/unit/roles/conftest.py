@@ -24,22 +24,28 @@ def load(path: str) -> ModuleType:
 
 
 @pytest.fixture(scope="session")
-def host() -> ModuleType:
+def common() -> ModuleType:
+    return load("roles/base/files/dasklab_common.py")
+
+
+@pytest.fixture(scope="session")
+def host(common: ModuleType) -> ModuleType:
     return load("roles/guest/files/dasklab_host.py")
 
 
 @pytest.fixture(scope="session")
-def link(host: ModuleType) -> ModuleType:
+def link(common: ModuleType) -> ModuleType:
+    load("roles/netem/files/dasklab_impairments.py")
     return load("roles/netem/files/dasklab_link.py")
 
 
 @pytest.fixture(scope="session")
-def capture(host: ModuleType) -> ModuleType:
+def capture(common: ModuleType) -> ModuleType:
     return load("roles/capture/files/dasklab_capture.py")
 
 
 @pytest.fixture(scope="session")
-def probe(host: ModuleType) -> ModuleType:
+def probe(common: ModuleType) -> ModuleType:
     return load("roles/probe/files/dasklab_probe.py")
 
 
@@ -56,3 +62,8 @@ def interfaces() -> ModuleType:
 @pytest.fixture(scope="session")
 def lab_files() -> ModuleType:
     return load("playbooks/action_plugins/lab_files.py")
+
+
+@pytest.fixture(scope="session")
+def lab_command() -> ModuleType:
+    return load("playbooks/action_plugins/lab_command.py")

@@ -87,10 +87,10 @@ def test_nothing_asked_is_nothing_done(link: ModuleType, asked: Any) -> None:
     [
         ({"delay": 5}, "unknown key delay"),
         ({"delay_ms": 5, "peer": "worker-9"}, "no peer 'worker-9'; there are: client, worker-1, worker-2"),
-        ({"delay_ms": 5, "direction": "up"}, "direction is egress, ingress or both, not 'up'"),
-        ({"loss_pct": 101}, "percentages not above 100"),
-        ({"rate_mbit": -1}, "not negative"),
-        ({"jitter_ms": 5}, "need a delay_ms"),
+        ({"delay_ms": 5, "direction": "up"}, "direction is one of egress, ingress, both, not 'up'"),
+        ({"loss_pct": 101}, "loss_pct is from 0 to 100, but 101 was given"),
+        ({"rate_mbit": -1}, "rate_mbit is not negative, but -1 was given"),
+        ({"jitter_ms": 5}, "jitter_ms needs a delay_ms above 0"),
         (
             [{"delay_ms": 5}, {"loss_pct": 1, "direction": "both"}],
             "two links for the same direction and peer",
@@ -116,7 +116,6 @@ def test_the_limit_holds_twice_the_bandwidth_delay_product(link: ModuleType) -> 
 
 def test_what_tc_says_is_told_in_the_words_of_what_was_asked(link: ModuleType) -> None:
     """The answer of iproute2 6.1 on Linux 6.1 to delay 50 ms for one peer and loss for the rest."""
-    links = link.parse(json.dumps([{"delay_ms": 50, "peer": "worker-2"}, {"loss_pct": 2.5}]), HOSTS)
     counters = {"packets": 7, "bytes": 700, "drops": 1}
     delay = {"delay": 0.05, "jitter": 0, "correlation": 0}
     egress = [
@@ -132,21 +131,59 @@ def test_what_tc_says_is_told_in_the_words_of_what_was_asked(link: ModuleType) -
             "kind": "netem",
             "handle": "8003:",
             "parent": "da5c:2",
-            "options": {"limit": 84334, "delay": delay},
+            "options": {"limit": 84334, "delay": delay, "rate": {"rate": 12_500_000}},
             **counters,
         },
     ]
-    found = link.configured(links, egress, [])
-    assert [(each["peer"], each["delay_ms"], each["loss_pct"]) for each in found] == [
-        (None, 0, 2.5),
-        ("worker-2", 50, 0),
+    filters = (
+        "filter protocol ip pref 1 u32 chain 0 \n"
+        "filter protocol ip pref 1 u32 chain 0 fh 800: ht divisor 1 \n"
+        "filter protocol ip pref 1 u32 chain 0 fh 800::800 order 2048 key ht 800 bkt 0 *flowid da5c:2 "
+        "not_in_hw \n"
+        "  match 0a4d010e/ffffffff at 16\n"
+    )
+    found = link.netems(egress, filters, HOSTS, "egress")
+    assert [(each["peer"], each["delay_ms"], each["loss_pct"], each["rate_mbit"]) for each in found] == [
+        (None, 0, 2.5, 0),
+        ("worker-2", 50, 0, 100),
     ]
-    assert found[1]["limit"] == 84334
+    assert [(each["direction"], each["policer"], each["limit"]) for each in found] == [
+        ("egress", False, 1000),
+        ("egress", False, 84334),
+    ]
+
+
+def test_a_policer_is_read_back_with_its_peer(link: ModuleType) -> None:
+    """The answer of iproute2 6.1, which tells a policer's rate in no JSON."""
+    head = "filter protocol ip pref 1 u32 chain 0 fh 800::800 order 2048 key ht 800 bkt 0 not_in_hw \n"
+    police = "\taction order 1:  police 0x1 rate {} burst 128Kb mtu 64Kb action drop/continue overhead 0b \n"
+    for rate, rate_mbit in (("100Mbit", 100), ("33300Kbit", 33.3), ("2500Mbit", 2500), ("1Gbit", 1000)):
+        told = f"{head}  match 0a4d010d/ffffffff at 12\n{police.format(rate)}\tref 1 bind 1 \n"
+        found = link.policers(told, HOSTS, "ingress")
+        assert [(each["peer"], each["policer"], each["rate_mbit"]) for each in found] == [
+            ("worker-1", True, rate_mbit)
+        ]
+    everybody = f"{head}  match 00000000/00000000 at 0\n{police.format('1Mbit')}"
+    assert link.policers(everybody, HOSTS, "egress")[0]["peer"] is None
+
+
+def test_a_filter_on_something_else_is_no_peer_of_the_lab(link: ModuleType) -> None:
+    told = (
+        "filter protocol ip pref 1 u32 chain 0 fh 800::800 flowid da5c:2 \n  match 0a4d010d/ffffff00 at 12\n"
+    )
+    netem = {
+        "kind": "netem",
+        "parent": "da5c:2",
+        "options": {"limit": 1},
+        "packets": 0,
+        "bytes": 0,
+        "drops": 0,
+    }
+    assert link.netems([netem], told, HOSTS, "egress")[0]["peer"] == "0a4d010d/ffffff00 at 12"
 
 
 def test_an_impairment_that_is_gone_is_not_told(link: ModuleType) -> None:
-    links = link.parse('{"delay_ms": 50}', HOSTS)
-    assert link.configured(links, [{"kind": "fq_codel", "handle": "0:", "root": True}], []) == []
+    assert link.netems([{"kind": "fq_codel", "handle": "0:", "root": True}], "", HOSTS, "egress") == []
 
 
 def test_what_a_kernel_cannot_do_is_told_apart_from_a_failure(

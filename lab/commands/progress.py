@@ -1,0 +1,107 @@
+"""A run on the screen: how far it is, how long it will yet take, what became of each trial."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn
+from rich.text import Text
+
+from lab.commands.tables import show_run
+from lab.machines.inventory import Inventory
+from lab.model.experiment import Experiment
+from lab.model.files import Result
+from lab.model.trial import Trial
+from lab.results import completeness, store
+from lab.running import driver
+from lab.running.ansible_lab import AnsibleLab, alone
+from lab.running.setup import setup_of
+from lab.terminal import clock, console
+
+COLOURS = {"ok": "green", "invalid": "yellow", "unsupported": "yellow", "failed": "red"}
+INDENT = " " * 12
+
+
+def start(
+    inventory: Path,
+    root: Path,
+    name: str,
+    content: Experiment,
+    *,
+    quick: bool,
+    seed: int | None,
+    only: str | None,
+) -> None:
+    """Begin a run of an experiment and see it through."""
+    with alone(inventory):
+        setup = setup_of(Inventory(inventory))
+        begun = driver.start(root, name, content, setup, quick=quick, seed=seed, only=only)
+        execute(begun, AnsibleLab(inventory))
+    _conclude(begun)
+
+
+def go_on(begun: driver.Ongoing, inventory: Path) -> None:
+    """See a run through that was interrupted."""
+    with alone(inventory):
+        execute(begun, AnsibleLab(inventory))
+    _conclude(begun)
+
+
+def execute(begun: driver.Ongoing, lab: driver.Lab) -> None:
+    """Run the pending trials with progress on the screen; Ctrl-C ends with a line that says how to go on."""
+    screen = console(sys.stderr)
+    columns = [MofNCompleteColumn(), BarColumn(24), TextColumn("{task.description}"), Remaining()]
+    screen.print(f"{begun.experiment.title}: {begun.experiment.question}", markup=False)
+    screen.print(
+        f"{len(begun.pending())} trials, about {clock(begun.remaining_s())}; results in {begun.directory}",
+        markup=False,
+    )
+    with Progress(*columns, console=screen, transient=True) as progress:
+        watch = Watch(begun, progress)
+        try:
+            driver.execute(begun, lab, watch)
+        except KeyboardInterrupt:
+            screen.print(f"stopped; the lab is clean. To go on: dasklab run {begun.directory}", markup=False)
+            sys.exit(130)
+
+
+class Remaining(ProgressColumn):
+    """Counts down to the task's ``until``, a moment of the monotonic clock."""
+
+    def render(self, task: Task) -> Text:
+        """The time left, as a clock."""
+        return Text(f"about {clock(max(0.0, task.fields['until'] - time.monotonic()))} left")
+
+
+class Watch:
+    """Called at each change of a trial's state; the reasons of the trial before are not told again."""
+
+    def __init__(self, begun: driver.Ongoing, progress: Progress) -> None:
+        self._run, self._progress = begun, progress
+        self._reasons: list[str] = []
+        done = len(begun.trials) - len(begun.pending())
+        self._task = progress.add_task("", total=len(begun.trials), completed=done, until=time.monotonic())
+
+    def __call__(self, trial: Trial, state: str) -> None:
+        """Show that the trial is running, or what became of it."""
+        if state == "running":
+            until = time.monotonic() + self._run.remaining_s()
+            self._progress.update(self._task, description=trial.trial, until=until)
+            return
+        self._progress.advance(self._task)
+        directory = self._run.directory / trial.trial
+        result, captured = store.need(Result, directory), completeness.line(completeness.read(directory))
+        name = f" {trial.trial} ({result.wall_s:.0f} s)"
+        self._progress.console.print(Text.assemble((f"{state:11}", COLOURS[state]), name))
+        reasons = [*result.reasons, *([captured] if captured else [])]
+        for reason in reasons if reasons != self._reasons else ["as above"]:
+            self._progress.console.print(Text(f"{INDENT}{reason}", "bold red" if reason == captured else ""))
+        self._reasons = reasons
+
+
+def _conclude(begun: driver.Ongoing) -> None:
+    """Print the cells of a run that has ended, and how to get the page."""
+    show_run(begun.directory)
+    print(f"\nThe report: dasklab report {begun.directory}")

@@ -1,0 +1,27 @@
+"""``dasklab report``: the page that people read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+
+@click.command()
+@click.argument(
+    "runs", metavar="RUN...", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True)
+)
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), help="A directory; default: report/ in the run."
+)
+def report(runs: tuple[Path, ...], output: Path | None) -> None:
+    """Write the report of one or more runs as one HTML page.
+
+    Its figures are also written as SVG and PNG, its text as Markdown. RUN may be a directory above several
+    runs, as results/: all of them, one section each.
+    """
+    from lab.report import write
+    from lab.results import store
+
+    directories = [run for path in runs for run in store.find(path)]
+    click.echo(write(directories, output or (runs[0] / "report")))

@@ -1,0 +1,103 @@
+"""``dasklab run``: an experiment's trials one after the other, or only what they would be."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from lab.commands.options import inventory_option, results_option
+from lab.terminal import clock, print_table
+
+if TYPE_CHECKING:
+    from lab.model.trial import Trial
+
+
+@click.command()
+@click.argument("what", metavar="EXPERIMENT|FILE|RUN", required=False)
+@click.option("--quick", is_flag=True, help="The short form, for a lab of emulated machines.")
+@click.option("--only", metavar="CELL", help="Only this cell, with baseline and null trial: delay_ms=50")
+@click.option("--seed", type=int, help="Shuffle the trials by this number instead of the file's.")
+@click.option("--dry-run", is_flag=True, help="Print the trials in their order and an estimate of the time.")
+@results_option
+@inventory_option
+def run(
+    what: str | None,
+    quick: bool,
+    only: str | None,
+    seed: int | None,
+    dry_run: bool,
+    root: Path,
+    inventory: Path,
+) -> None:
+    """Run an experiment, or go on with a run that was interrupted.
+
+    EXPERIMENT is the name of one that comes with the lab (none given: lists them), FILE one of your own, RUN
+    the directory of a run: it goes on where it was, finished trials are kept and failed ones tried again.
+
+    \b
+    dasklab run                                   what there is
+    dasklab run delay_worker --quick --dry-run    what it would do, and how long
+    dasklab run delay_worker --quick
+    dasklab run results/delay_worker/20260101T120000Z
+    dasklab run delay_worker --only delay_ms=50   one cell again
+    """
+    if what is None:
+        _print_experiments()
+    elif (Path(what) / "experiment.json").exists():
+        if quick or only or seed is not None:
+            raise click.UsageError("a run goes on as it began: --quick, --only and --seed are for new ones")
+        _go_on(Path(what), inventory, dry_run)
+    elif dry_run:
+        _dry_run(what, inventory, quick=quick, only=only, seed=seed)
+    else:
+        from lab.commands import progress
+        from lab.model import experiment
+
+        name, content = experiment.load(what, quick)
+        progress.start(inventory, root, name, content, quick=quick, seed=seed, only=only)
+
+
+def _go_on(directory: Path, inventory: Path, dry_run: bool) -> None:
+    from lab.commands import progress
+    from lab.machines.inventory import Inventory
+    from lab.running import driver
+    from lab.running.setup import setup_of
+
+    begun = driver.resume(directory, setup_of(Inventory(inventory)))
+    if dry_run:
+        _print_trials(begun.pending(), begun.experiment.run_s)
+    else:
+        progress.go_on(begun, inventory)
+
+
+def _dry_run(what: str, inventory: Path, *, quick: bool, only: str | None, seed: int | None) -> None:
+    from lab.machines.inventory import Inventory
+    from lab.model import experiment
+    from lab.running.setup import setup_of
+    from lab.running.trials import plan
+
+    name, content = experiment.load(what, quick)
+    setup = setup_of(Inventory(inventory))
+    _print_trials(plan(name, content, setup, seed=seed, only=only), content.run_s)
+
+
+def _print_trials(trials: list[Trial], run_s: float) -> None:
+    from lab.running.trials import estimate_s
+
+    rows, total_s = [], 0.0
+    for trial in trials:
+        seconds = estimate_s(trial, run_s)
+        total_s += seconds
+        asked = "baseline" if trial.baseline else "null trial" if trial.null else trial.cell
+        rows.append((trial.trial, f"{trial.warmups}+{trial.runs}", asked, f"about {clock(seconds)}"))
+    print_table(("trial", "runs", "asked", "time"), rows)
+    click.echo(f"{len(trials)} trials, about {clock(total_s)}")
+
+
+def _print_experiments() -> None:
+    from lab.model import experiment
+
+    rows = [(name, experiment.load(name)[1].question) for name in experiment.names()]
+    print_table(("experiment", "question"), rows)

@@ -1,0 +1,70 @@
+"""What results look like on a terminal: runs, cells against the baseline, two runs side by side."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from lab.errors import LabError
+from lab.model.files import Result
+from lab.results import compare, load, store
+from lab.results.measures import Answer, answer, interval, number
+from lab.terminal import print_table
+
+
+def list_runs(root: Path) -> None:
+    """Print all runs below a directory, with how many of their trials are done and valid."""
+    rows = []
+    for run in store.find(root):
+        document, done = store.read_run(run), store.finished(run)
+        valid = sum(store.need(Result, directory).status == "ok" for directory in done)
+        form = "quick" if document.quick else "full"
+        trials = f"{len(done)}/{len(document.order)}"
+        rows.append((str(run), form, trials, str(valid), compare.accelerator(run) or "?"))
+    print_table(("run", "form", "trials", "ok", "accelerator"), rows)
+
+
+def show_run(run: Path) -> None:
+    """Print the cells of a run, metric by metric."""
+    frame = load(run)
+    for metric in store.read_run(run).experiment["metrics"]:
+        found = answer(frame, metric, frame.attrs["factors"])
+        if found is None:
+            click.echo(f"{metric}: no valid baseline")
+            continue
+        _print_cells(found)
+
+
+def show_changes(old: Path, new: Path, anyway: bool) -> None:
+    """Print the cells that two runs have in common, new against old."""
+    rows = [
+        (change.metric, change.cell, number(change.old), number(change.new), interval(change.ratio))
+        for change in compare.compare(old, new, anyway)
+    ]
+    print_table(("metric", "cell", "old", "new", "new / old"), rows)
+
+
+def export_table(path: Path, output: Path) -> None:
+    """Write the tidy table of a run, or of all runs below a directory, to a file."""
+    frame = load(path)
+    if output.suffix == ".csv":
+        frame.to_csv(output, index=False)
+    elif output.suffix == ".parquet":
+        frame.to_parquet(output, index=False)
+    else:
+        raise LabError(f"{output}: the table is written as .csv or .parquet")
+
+
+def _print_cells(found: Answer) -> None:
+    """A column for each factor, so that what sets cells apart is seen however narrow the terminal is."""
+    factors = list(found.cells[0].factors)
+    rows = []
+    for cell in found.cells:
+        base = cell is found.cells[0]
+        levels = [str(level) for level in cell.factors.values()] or [cell.name]
+        ratio = "baseline" if base else interval(cell.ratio)
+        verdict = "" if base else "shown" if cell.shown else "not shown"
+        rows.append((*levels, str(cell.n), interval(cell.median), ratio, verdict))
+    heads = (*(factors or ["cell"]), "n", "median", "x baseline", "difference")
+    print_table(heads, rows, title=found.metric)

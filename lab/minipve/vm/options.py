@@ -1,0 +1,153 @@
+"""The options of a VM: who may set which, their canonical form, and what a new VM gets by default."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+import uuid
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from lab.minipve import process
+from lab.minipve.access.permit import Permit
+from lab.minipve.config import drives, nics, schema
+from lab.minipve.config.formats import split_list
+from lab.minipve.config.nics import Nic
+from lab.minipve.config.store import check_line
+from lab.minipve.errors import ApiError, denied, parameter_error
+from lab.minipve.image.storage import Storage
+from lab.minipve.image.storage import parse as parse_volume
+from lab.minipve.machine import seed
+from lab.minipve.vm import unsupported
+
+_GROUPS = {
+    "VM.Config.CPU": "cores cpu cpulimit cpuunits numa smp sockets vcpus",
+    "VM.Config.Memory": "memory balloon shares allow-ksm",
+    "VM.Config.HWType": "acpi audio0 hotplug kvm machine rng0 scsihw smbios1 tablet vga watchdog",
+    "VM.Config.Options": "agent autostart bios description keyboard localtime migrate_downtime migrate_speed "
+    "name onboot ostype protection reboot startdate startup tdf template",
+    "VM.PowerMgmt": "freeze",
+    "VM.Config.Disk": "boot bootdisk efidisk0 tpmstate0 vmstatestorage",
+    "VM.Config.Cloudinit VM.Config.Network": "cicustom cipassword citype ciuser ciupgrade nameserver "
+    "searchdomain sshkeys",
+}
+_PRIVILEGES = {option: privs.split() for privs, names in _GROUPS.items() for option in names.split()}
+_ZONE = "/sdn/zones/localnetwork"
+
+
+def check(permit: Permit, vmid: int, pool: str | None, names: Iterable[str]) -> None:
+    """403 (or PVE's ``only root can set``) unless the caller may set all options ``names`` of the VM.
+
+    Drives and serial ports depend on their value: see ``check_values``. ``tags`` are the callers' affair.
+    """
+    if permit.is_root:
+        return
+    for name in names:
+        if drives.is_slot(name) or name == "tags" or re.fullmatch(r"(?:unused|serial)\d+", name):
+            continue
+        if privs := _privileges(name):
+            permit.need_vm(vmid, pool, privs, any_of=True)
+        else:
+            raise ApiError(f"only root can set '{name}' config")
+        if name == "startup":
+            permit.need("/", ["Sys.Modify"])
+
+
+def _privileges(name: str) -> list[str] | None:
+    if re.fullmatch(r"net\d+", name):
+        return ["VM.Config.Network"]
+    if re.fullmatch(r"ipconfig\d+", name):
+        return _PRIVILEGES["ciuser"]
+    return _PRIVILEGES["cores"] if re.fullmatch(r"numa\d+", name) else _PRIVILEGES.get(name)
+
+
+def check_values(
+    permit: Permit, vmid: int, pool: str | None, options: Mapping[str, str], verb: str = "set"
+) -> None:
+    """The checks that depend on values: bridges, serial ports, and kinds of drives, those only of a change.
+
+    ``verb`` is PVE's word for what is done to a real serial port: ``set`` at creation, else ``modify``.
+    """
+    unsupported.refuse(options)
+    for name, value in options.items():
+        if re.fullmatch(r"net\d+", name):
+            check_bridge(permit, nics.parse(value))
+        elif verb == "modify" and (drives.is_slot(name) or name.startswith("unused")):
+            check_drive(permit, vmid, pool, drives.parse(name, value))
+        elif re.fullmatch(r"serial\d+", name):
+            if value != "socket" and not permit.is_root:
+                raise ApiError(f"only root can {verb} '{name}' config for real devices")
+            permit.need_vm(vmid, pool, ["VM.Config.HWType"])
+
+
+def check_hookscript(storage: Storage, volid: str | None) -> None:
+    """400, before anybody's rights are looked at, for a hook script that could not be run."""
+    if volid is None:
+        return
+    file = storage.path(volid)
+    if parse_volume(volid).content != "snippets":
+        raise parameter_error(hookscript=f"'{volid}' is not in the snippets directory\n")
+    if not file.is_file():
+        raise parameter_error(hookscript=f"script '{volid}' does not exist\n")
+    if not os.access(file, os.X_OK):
+        raise parameter_error(hookscript=f"script '{volid}' is not executable\n")
+
+
+def check_bridge(permit: Permit, nic: Nic) -> None:
+    """403 without SDN.Use on the bridge (and VLAN) of a NIC."""
+    if nic.bridge:
+        tag = f"/{nic.tag}" if nic.tag else ""
+        permit.need(f"{_ZONE}/{nic.bridge}{tag}", ["SDN.Use"])
+
+
+def check_drive(permit: Permit, vmid: int, pool: str | None, drive: drives.Drive) -> None:
+    """403 unless the caller may change such a drive; its volumes are the affair of ``volume_access``."""
+    privs = ["VM.Config.Disk"]
+    if drives.is_cdrom(drive):
+        privs = ["VM.Config.CDROM", *(["VM.Config.Cloudinit"] if drives.is_cloudinit(drive) else [])]
+    if pool is None:  # at creation PVE asks for none of them
+        permit.need_vm(vmid, pool, privs)
+
+
+def check_tags(permit: Permit, vmid: int) -> None:
+    """403 unless the caller may set tags: asked of the VM itself, never of the pool of a new VM."""
+    if not permit.has(f"/vms/{vmid}", ["VM.Config.Options"]):
+        raise denied(f"/vms/{vmid}, VM.Config.Options")
+
+
+def normalise(given: Mapping[str, Any]) -> dict[str, str]:
+    """The options as they are stored: NICs canonical and with a MAC, tags sorted, the rest as given."""
+    options = {name: str(value) for name, value in given.items()}
+    for name, value in options.items():
+        check_line(name, value)
+        if re.fullmatch(r"net\d+", name):
+            options[name] = nics.completed(value)
+        elif drives.is_slot(name):
+            options[name] = drives.text(name, drives.parse(name, value))
+        elif name == "tags":
+            options[name] = ";".join(sorted({tag.lower() for tag in split_list(value)}))
+    if "sshkeys" in options:
+        seed.check_keys(options)
+    return options
+
+
+def renewed_identity(options: Mapping[str, str]) -> dict[str, str]:
+    """What makes a clone another VM: its SMBIOS UUID, and its generation id if the source has one."""
+    smbios = schema.parse_option("smbios1", options.get("smbios1", "")) | {"uuid": str(uuid.uuid4())}
+    vmgenid = {"vmgenid": str(uuid.uuid4())} if "vmgenid" in options else {}
+    return {"smbios1": schema.option_text("smbios1", smbios)} | vmgenid
+
+
+def defaults(options: Mapping[str, str], qemu_version: str) -> dict[str, str]:
+    """What PVE adds to a new VM."""
+    identity = {"smbios1": f"uuid={uuid.uuid4()}", "vmgenid": str(uuid.uuid4())}
+    meta = {"meta": f"creation-qemu={qemu_version},ctime={int(time.time())}"}
+    return identity | meta | {"boot": drives.default_boot(options)}
+
+
+def hash_password(password: str) -> str:
+    """A crypt hash (SHA-256), unless it is one already."""
+    if re.match(r"\$(?:5|6|y|2[aby])\$", password):
+        return password
+    return process.run(["openssl", "passwd", "-5", "-stdin"], stdin=password).strip()

@@ -1,0 +1,133 @@
+"""The rows that lists show: one of a VM, one of the node, one of the storage."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from lab.minipve import host
+from lab.minipve.config import drives, values
+from lab.minipve.config.formats import split_list
+from lab.minipve.config.store import VmConfig
+from lab.minipve.image import storage
+from lab.minipve.machine.running import MachineState
+from lab.minipve.node import Node
+from lab.minipve.vm import machines
+
+PRESSURES = (
+    "pressurecpusome", "pressurecpufull", "pressureiosome", "pressureiofull", "pressurememorysome",
+    "pressurememoryfull",
+)  # fmt: skip
+"""Told of a running machine. QEMU is in no control group of its own here, so nothing is known of them: 0."""
+_RESOURCE = (
+    "vmid", "name", "status", "uptime", "cpu", "mem", "maxmem", "memhost", "disk", "maxdisk", "netin",
+    "netout",
+)  # fmt: skip
+
+
+def vm(node: Node, vmid: int, config: VmConfig) -> dict[str, Any]:
+    """A VM as ``GET /nodes/{node}/qemu`` shows it."""
+    return _vm(vmid, config.options, machines.state(node, vmid))
+
+
+def _vm(vmid: int, options: dict[str, str], state: MachineState) -> dict[str, Any]:
+    cpus = min(math.prod(values.sockets_and_cores(options)), host.cpus())
+    row: dict[str, Any] = {
+        "vmid": vmid,
+        "name": options.get("name", f"VM {vmid}"),
+        "status": state.status,
+        "cpus": cpus,
+        "maxmem": values.memory_mib(options) * 2**20,
+        "maxdisk": drives.boot_disk_bytes(options),
+        "disk": 0,
+        "cpu": state.cpu / cpus,
+        "mem": state.mem_bytes,
+        "memhost": state.mem_bytes,
+        "uptime": state.uptime_s,
+        "netin": sum(nic["netin"] for nic in state.nics.values()),
+        "netout": sum(nic["netout"] for nic in state.nics.values()),
+    }
+    if state.pid:
+        row |= {"pid": state.pid} | dict.fromkeys(PRESSURES, 0)
+    if options.get("template") == "1":
+        row["template"] = 1
+    if any(key.startswith("serial") for key in options):
+        row["serial"] = 1
+    return row | {key: options[key] for key in ("tags", "lock") if key in options}
+
+
+def vm_status(node: Node, vmid: int, config: VmConfig) -> dict[str, Any]:
+    """A VM as ``GET .../status/current`` shows it."""
+    state = machines.state(node, vmid)
+    row = _vm(vmid, config.options, state) | {"qmpstatus": state.qmpstatus, "ha": {"managed": 0}}
+    if "vga" in config.options:
+        row["clipboard"] = None
+    if values.agent_enabled(config.options):
+        row["agent"] = 1
+    if state.pid:
+        row |= {"nics": state.nics, "running-machine": "pc", "running-qemu": machines.qemu_version()}
+    return row
+
+
+def vm_resource(node: Node, vmid: int, config: VmConfig) -> dict[str, Any]:
+    """A VM among the cluster's resources and a pool's members."""
+    row = vm(node, vmid, config)
+    told = {"id": f"qemu/{vmid}", "type": "qemu", "node": node.name, "template": row.get("template", 0)}
+    told |= {"maxcpu": row["cpus"], "diskread": 0, "diskwrite": 0}
+    return told | {key: row[key] for key in _RESOURCE}
+
+
+def storage_resource(node: Node) -> dict[str, Any]:
+    """The storage among the cluster's resources and a pool's members."""
+    usage = node.storage.usage()
+    return {
+        "id": f"storage/{node.name}/{storage.NAME}",
+        "type": "storage",
+        "storage": storage.NAME,
+        "node": node.name,
+        "plugintype": "dir",
+        "status": "available",
+        "content": storage.CONTENT,
+        "shared": 0,
+        "disk": usage["used"],
+        "maxdisk": usage["total"],
+    }
+
+
+def node_row(node: Node) -> dict[str, Any]:
+    """The node as ``GET /nodes`` shows it."""
+    memory, root = host.memory(), host.root_filesystem()
+    return {
+        "id": f"node/{node.name}",
+        "node": node.name,
+        "type": "node",
+        "status": "online",
+        "level": "",
+        "cpu": host.cpu_fraction(),
+        "maxcpu": host.cpus(),
+        "mem": memory["used"],
+        "maxmem": memory["total"],
+        "disk": root["used"],
+        "maxdisk": root["total"],
+        "uptime": host.uptime_s(),
+    }
+
+
+def storage_row(node: Node) -> dict[str, Any]:
+    """The storage as ``GET /nodes/{node}/storage`` shows it."""
+    usage = node.storage.usage()
+    return {
+        "storage": storage.NAME,
+        "type": "dir",
+        "content": storage.CONTENT,
+        "active": 1,
+        "enabled": 1,
+        "shared": 0,
+        "used_fraction": usage["used"] / usage["total"],
+        **usage,
+    }
+
+
+def tags(options: dict[str, str]) -> list[str]:
+    """The tags of a VM."""
+    return split_list(options.get("tags", ""))

@@ -1,0 +1,28 @@
+"""The columns of the tidy table of samples, which ``lab.results.load`` returns: a row per sample.
+
+Each factor of the experiment is a column of its own between ``block`` and ``baseline``, so no factor may be
+called like one of these.
+"""
+
+from __future__ import annotations
+
+COLUMNS = {
+    "experiment": "name of the experiment",
+    "run": "the run's time, its directory's name",
+    "trial": "name of the trial's directory",
+    "cell": "its levels, as `delay_ms=50`",
+    "block": "the block that it belongs to",
+    "baseline": "the trial is the baseline",
+    "null": "it is the null trial, the baseline's exact copy",
+    "status": "ok, invalid (not as asked), unsupported, failed",
+    "metric": "what was measured, one of `lab.model.metric.METRICS`",
+    "value": "the sample, in the metric's unit",
+    "sample": "its number within the trial and metric",
+    "warmup": "it is a warm-up, and leaves the statistics",
+    "phase": "before or after the runs, for probes",
+    "src": "from which host, for probes",
+    "dst": "to which host, for probes",
+    "start": "seconds since the epoch, for runs",
+    "tested": "a probe passes a link that this trial changes, or the way to one peer where it changes that"
+    " alone; in a trial that changes none, one that another trial changes; true of all else",
+}

@@ -1,0 +1,332 @@
+"""The files between the steps: a type for each JSON file of a run's directory and of its trials'.
+
+Who writes one, who reads one and the tests' stand-in for a lab all use these types. Units are in the names;
+what nobody told is null. ``trial.json`` is ``lab.model.trial.Trial``.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal
+
+from pydantic import ConfigDict
+
+from lab.model.document import Document
+from lab.model.strict import Strict
+from lab.model.trial import Setup
+
+Phase = Literal["before", "after"]
+Counters = dict[str, float]
+Status = Literal["ok", "invalid", "unsupported", "failed"]
+
+
+class Campaign(Document):
+    """What one execution of an experiment was begun with: its form, and the lab as it was."""
+
+    FILE: ClassVar[str] = "experiment.json"
+
+    name: str
+    quick: bool
+    seed: int
+    only: str | None
+    order: tuple[str, ...]
+    git_revision: str | None
+    setup: Setup
+    experiment: dict[str, Any]
+
+
+# --- timings.json: written by a workload -------------------------------------------------------------------
+
+
+class Sample(Strict):
+    """One run of the workload; ``transfer_bytes``: data that workers were asked for meanwhile."""
+
+    run: int
+    warmup: bool
+    start: float
+    stop: float
+    duration_s: float
+    transfer_bytes: int | None = None
+    got: float
+    ok: bool
+
+
+class Check(Strict):
+    """Was the workload's answer right?"""
+
+    expected: float
+    got: float
+    tolerance: float
+    ok: bool
+
+
+class Cluster(Strict):
+    """Who computed."""
+
+    workers: int
+    threads: int
+    addresses: dict[str, str]
+
+
+class Timings(Document):
+    """A workload's runs; ``tasks``: how many one run has, where that is the question.
+
+    ``config`` is what client, scheduler and workers run with, of Dask's settings that were asked for.
+    """
+
+    FILE: ClassVar[str] = "timings.json"
+
+    workload: str
+    params: dict[str, Any]
+    tasks: int | None
+    samples: tuple[Sample, ...]
+    check: Check
+    cluster: Cluster
+    config: dict[str, dict[str, Any]] = {}
+    versions: dict[str, str]
+
+
+# --- delivered.json: what probes measured ------------------------------------------------------------------
+
+
+class Pair(Strict):
+    """Between whom, and before or after the runs."""
+
+    src: str
+    dst: str
+    phase: Phase
+
+
+class Rtt(Pair):
+    """Pings; the lost ones are missing in the samples."""
+
+    sent: int
+    samples_ms: tuple[float, ...]
+
+
+class Throughput(Pair):
+    """One run of iperf3, as its receiver saw it."""
+
+    proto: Literal["tcp", "udp"]
+    mbit: float
+    seconds: float
+    retransmits: int | None = None
+    lost_pct: float | None = None
+    frames: int | None = None
+
+
+class ProbeError(Pair):
+    """A probe that did not get through."""
+
+    proto: Literal["tcp", "udp"]
+    error: str
+
+
+class Delivered(Document):
+    """What the links delivered."""
+
+    FILE: ClassVar[str] = "delivered.json"
+
+    rtt: tuple[Rtt, ...] = ()
+    throughput: tuple[Throughput, ...] = ()
+    errors: tuple[ProbeError, ...] = ()
+
+
+# --- configured.json: what the tools read back -------------------------------------------------------------
+
+
+class Queue(Strict):
+    """A queue discipline, as ``tc -s -j qdisc show`` tells it."""
+
+    model_config = ConfigDict(extra="allow")
+
+    kind: str
+    dev: str | None = None
+    parent: str = "root"
+    packets: int = 0
+    drops: int = 0
+    options: dict[str, Any] = {}
+
+
+class Impaired(Strict):
+    """A netem or policer that the guest's kernel has; its amounts are those of ``lab.model.impairments``."""
+
+    model_config = ConfigDict(extra="allow")
+
+    direction: Literal["egress", "ingress"]
+    peer: str | None
+    policer: bool
+
+    def amount(self, key: str) -> float:
+        """The amount of one impairment."""
+        return float((self.model_extra or {})[key])
+
+
+class ConfiguredHost(Strict):
+    """One host's lab link; ``net`` is the hypervisor's line for its NIC."""
+
+    interface: str
+    driver: str
+    mtu: int
+    offloads: dict[str, bool]
+    congestion_control: str
+    link: tuple[Impaired, ...] = ()
+    qdisc_before: tuple[Queue, ...] = ()
+    qdisc_after: tuple[Queue, ...] = ()
+    net: str | None = None
+
+
+class Bridge(Strict):
+    """The lab bridge on its node."""
+
+    name: str
+    ageing_s: float
+
+
+class Configured(Document):
+    """What is set, as hypervisor, node and guests say it."""
+
+    FILE: ClassVar[str] = "configured.json"
+
+    hosts: dict[str, ConfiguredHost] = {}
+    bridge: Bridge | None = None
+    rate_method: str | None = None
+
+
+# --- hosts.json: the machines ------------------------------------------------------------------------------
+
+
+class Machine(Strict):
+    """What a machine is, and what its kernel counted between the looks before and after the runs."""
+
+    kernel: str
+    os: str
+    virtualization: str
+    cpus: int
+    memory_mb: int
+    congestion_control: str
+    versions: dict[str, str]
+    clock_ahead_at_most_s: float | None
+    seconds: float
+    cpu: Counters
+    tcp: Counters
+    softnet_dropped: float
+    lab_statistics: Counters
+
+
+class Hypervisor(Strict):
+    """Who carries the machines: ``accel`` is kvm or tcg, or what else the guests call it."""
+
+    name: str | None
+    accel: str
+    cpu: Counters | None = None
+
+
+class Machines(Document):
+    """All machines of the lab."""
+
+    FILE: ClassVar[str] = "hosts.json"
+
+    hosts: dict[str, Machine] = {}
+    hypervisor: Hypervisor
+
+
+# --- capture.json: what tcpdump and the kernel said of a capture -------------------------------------------
+
+
+class Tier(Strict):
+    """One tcpdump: its file, filter and snaplen, and its own counters."""
+
+    name: str
+    file: str
+    filter: str
+    snaplen_bytes: int
+    frames: int | None
+    received: int | None
+    dropped_kernel: int | None
+    dropped_interface: int | None
+    left_behind: int | None
+    bytes: int
+
+
+class CaptureReport(Document):
+    """A capture's counters; ``timings`` are the runs that were captured."""
+
+    FILE: ClassVar[str] = "capture.json"
+
+    interface: str
+    driver: str
+    promiscuity: int
+    start: float
+    stop: float
+    expired: bool
+    snaplen: int
+    filter: str
+    frames: int | None
+    dropped_kernel: int | None
+    dropped_interface: int | None
+    left_behind: int | None
+    softnet_dropped: int
+    nic_statistics: Counters
+    tiers: tuple[Tier, ...]
+    timings: Timings
+
+
+class Completeness(Document):
+    """The verdict on a capture; see ``lab.results.completeness`` for what each number is."""
+
+    FILE: ClassVar[str] = "completeness.json"
+
+    verdict: Literal["complete", "lost", "blind"]
+    reasons: tuple[str, ...]
+    frames: int | None
+    received: int | None
+    dropped_kernel: int | None
+    dropped_interface: int | None
+    softnet_dropped: int
+    left_behind: int | None
+    stream_seen: float | None
+    lost_bytes: int | None
+    messages: int
+    decoded: float | None
+    sent_bytes: int | None = None
+    seen_bytes: int | None = None
+
+
+# --- what the driver and the judge write -------------------------------------------------------------------
+
+
+class Failed(Document):
+    """Why a trial did not get through."""
+
+    FILE: ClassVar[str] = "failed.json"
+
+    status: Literal["failed", "unsupported"]
+    host: str
+    task: str
+    reasons: tuple[str, ...]
+
+
+class Attempt(Document):
+    """What the driver saw of a trial: seconds since the epoch, the playbook's exit status, seconds spent."""
+
+    FILE: ClassVar[str] = "attempt.json"
+
+    started: float
+    exit_status: int
+    wall_s: float
+    measuring_s: float
+    error: str | None
+
+
+class Result(Document):
+    """The verdict on one trial. Statistics are computed from the table, never stored."""
+
+    FILE: ClassVar[str] = "result.json"
+
+    experiment: str
+    trial: str
+    cell: str
+    status: Status
+    reasons: tuple[str, ...]
+    wall_s: float
+    measuring_s: float

@@ -1,0 +1,172 @@
+"""One tidy table of all samples: a row per sample, its columns those of ``lab.model.columns``.
+
+``samples`` says where each metric of ``lab.model.metric`` comes from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from lab.model import cells
+from lab.model.columns import COLUMNS
+from lab.model.files import (
+    CaptureReport,
+    Configured,
+    Delivered,
+    Machines,
+    Pair,
+    Queue,
+    Result,
+    Timings,
+)
+from lab.model.trial import Setup, Trial
+from lab.results import store
+
+Row = dict[str, Any]
+SAMPLE: Row = {
+    "metric": "",
+    "value": 0.0,
+    "sample": 0,
+    "warmup": False,
+    "phase": "",
+    "src": "",
+    "dst": "",
+    "start": None,
+}
+
+
+def load(path: str | Path) -> pd.DataFrame:
+    """The tidy table of a run's directory, or of every run below a directory, or of a table file.
+
+    ``frame.attrs["factors"]`` names the factors' columns.
+
+    Raises:
+        LabError: there are no results at ``path``.
+    """
+    path = Path(path)
+    if path.suffix == ".parquet":
+        return pd.read_parquet(path)
+    if path.suffix == ".csv":
+        return pd.read_csv(path)
+    frames = [table(run) for run in store.find(path)]
+    joined = pd.concat(frames, ignore_index=True) if len(frames) > 1 else frames[0]
+    joined.attrs["factors"] = list(dict.fromkeys(f for frame in frames for f in frame.attrs["factors"]))
+    return joined
+
+
+def write(run: Path) -> Path:
+    """Write the run's table to samples.parquet beside its trials."""
+    path = run / "samples.parquet"
+    table(run).to_parquet(path, index=False)
+    return path
+
+
+def table(run: Path) -> pd.DataFrame:
+    """The table of one run, sorted by block and by cell as the experiment's file lists them."""
+    begun = store.read_run(run)
+    experiment = store.experiment(begun)
+    order = cells.names(experiment)
+    trials = {directory: store.need(Trial, directory) for directory in store.finished(run)}
+    changed = {ends for trial in trials.values() for ends in _changed(trial, begun.setup)}
+    rows: list[Row] = []
+    for directory, trial in sorted(trials.items(), key=lambda d: (d[1].block, order.index(d[1].cell))):
+        common = _place(run, directory, trial)
+        relevant = _changed(trial, begun.setup) or changed
+        rows += [row | {"tested": _tested(row, relevant)} for row in _rows(directory, common)]
+    factors = list(experiment.factors)
+    names = list(COLUMNS)
+    split = names.index("baseline")
+    columns = [*names[:split], *factors, *names[split:]]
+    frame = pd.DataFrame(rows, columns=columns).astype({"start": float, "value": float})
+    for factor in factors:
+        if {type(level) for level in frame[factor]} - {int, float}:
+            frame[factor] = frame[factor].astype(str)
+    frame.attrs["factors"] = factors
+    return frame
+
+
+def _place(run: Path, directory: Path, trial: Trial) -> Row:
+    """What all rows of a trial have in common."""
+    where: Row = {"experiment": trial.experiment, "run": run.name, "trial": trial.trial, "cell": trial.cell}
+    kind = {"block": trial.block, "baseline": trial.baseline, "null": trial.null}
+    return where | kind | {"status": store.need(Result, directory).status} | trial.factors
+
+
+def _rows(directory: Path, common: Row) -> Iterator[Row]:
+    for sample in samples(directory):
+        yield common | SAMPLE | sample
+
+
+def _changed(trial: Trial, setup: Setup) -> set[frozenset[str]]:
+    """What a trial changes: a host's whole link, or, with the peer's name, its way to that peer alone."""
+    links = {frozenset({host, link.peer or host}) for host, link in trial.links.items()}
+    return links | {frozenset({host}) for host, card in trial.nics.items() if card != setup.nics[host]}
+
+
+def _tested(row: Row, relevant: Iterable[frozenset[str]]) -> bool:
+    ends = {row["src"], row["dst"]} - {""}
+    return not ends or not relevant or any(part <= ends for part in relevant)
+
+
+def samples(directory: Path) -> Iterator[Row]:
+    """Every measured sample of one trial."""
+    yield from _timed(store.read(Timings, directory))
+    yield from _delivered(store.read(Delivered, directory) or Delivered())
+    machines = store.read(Machines, directory)
+    yield from _loss(store.read(Configured, directory) or Configured(), machines)
+    capture = store.read(CaptureReport, directory)
+    if capture and capture.frames is not None:
+        yield {"metric": "frames", "value": capture.frames}
+    if machines and (cpu := machines.hypervisor.cpu):
+        yield {"metric": "node_busy_pct", "value": 100 * (1 - cpu["idle_s"] / sum(cpu.values()))}
+
+
+def _timed(timings: Timings | None) -> Iterator[Row]:
+    for index, run in enumerate(timings.samples if timings else ()):
+        common: Row = {"sample": index, "warmup": run.warmup, "start": run.start}
+        yield common | {"metric": "compute_s", "value": run.duration_s}
+        if timings and timings.tasks:
+            yield common | {"metric": "us_per_task", "value": 1e6 * run.duration_s / timings.tasks}
+        if run.transfer_bytes is not None:
+            yield common | {"metric": "transfer_mb", "value": run.transfer_bytes / 1e6}
+
+
+def _delivered(delivered: Delivered) -> Iterator[Row]:
+    for probe in delivered.rtt:
+        for index, value in enumerate(probe.samples_ms):
+            yield _ends(probe) | {"metric": "rtt_ms", "sample": index, "value": value}
+    for index, measured in enumerate(delivered.throughput):
+        tcp = {"throughput_mbit": measured.mbit, "retransmits": measured.retransmits}
+        udp = {"udp_mbit": measured.mbit, "udp_lost_pct": measured.lost_pct}
+        for metric, found in (udp if measured.proto == "udp" else tcp).items():
+            yield _ends(measured) | {"metric": metric, "sample": index, "value": found}
+
+
+def _ends(probe: Pair) -> Row:
+    return {"phase": probe.phase, "src": probe.src, "dst": probe.dst}
+
+
+def _loss(configured: Configured, machines: Machines | None) -> Iterator[Row]:
+    """Drop events of all netem queues and segments sent again by all hosts, between the looks at the runs.
+
+    Drop events are of super-packets where offloads are on; segments are counted one by one.
+    """
+    links = configured.hosts.values()
+    if links:
+        before, after = (
+            sum(_drops(queues) for queues in looks)
+            for looks in ([link.qdisc_before for link in links], [link.qdisc_after for link in links])
+        )
+        yield {"metric": "drop_events", "value": after - before}
+    counters = [host.tcp for host in machines.hosts.values()] if machines else []
+    if sent := sum(counted["OutSegs"] for counted in counters):
+        resent = sum(counted["RetransSegs"] for counted in counters)
+        yield {"metric": "resent_pct", "value": 100 * resent / sent}
+
+
+def _drops(queues: Iterable[Queue]) -> int:
+    return sum(queue.drops for queue in queues if queue.kind == "netem")

@@ -1,0 +1,75 @@
+"""The verdict on each trial of a run, with its reasons: ok, invalid, unsupported or failed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from lab.model.experiment import Tolerances
+from lab.model.files import Attempt, Configured, Delivered, Failed, Machines, Result, Status, Timings
+from lab.model.trial import Trial
+from lab.results import store, validity
+from lab.results.configured import dask_differences
+from lab.results.validity import Baseline
+
+Verdict = tuple[Status, list[str]]
+
+
+def assess(run: Path) -> dict[str, Result]:
+    """Judge every attempted trial of a run against its baselines and write each result.json."""
+    trials = {directory: store.need(Trial, directory) for directory in store.having(run, Attempt)}
+    allowed = store.experiment(store.read_run(run)).tolerances
+    failures = {directory: _failure(directory, trial) for directory, trial in trials.items()}
+    bases = [d for d, trial in trials.items() if (trial.baseline or trial.null) and not failures[d]]
+    base = None
+    if bases:
+        delivered = [found for d in bases if (found := store.read(Delivered, d))]
+        base = validity.baseline(trials[bases[0]], delivered)
+    verdicts = {d: failures[d] or _judged(d, trial, base, allowed) for d, trial in trials.items()}
+    return {trial.trial: _write(d, trial, verdicts[d]) for d, trial in trials.items()}
+
+
+def _judged(directory: Path, trial: Trial, base: Baseline | None, allowed: Tolerances) -> Verdict:
+    """The verdict on a trial that got through; without a baseline there is nothing to judge it by yet."""
+    if base is None:
+        return "ok", []
+    configured, delivered = store.read(Configured, directory), store.read(Delivered, directory)
+    reasons = validity.reasons(trial, configured, delivered, base, allowed)
+    reasons += dask_differences(trial, store.need(Timings, directory))
+    if machines := store.read(Machines, directory):
+        reasons += validity.clocks(machines)
+    return ("invalid" if reasons else "ok"), reasons
+
+
+def _failure(directory: Path, trial: Trial) -> Verdict | None:
+    """Why a trial has nothing to judge."""
+    if trial.unsupported:
+        return "unsupported", list(trial.unsupported)
+    attempt, timings = store.need(Attempt, directory), store.read(Timings, directory)
+    if attempt.exit_status:
+        if failed := store.read(Failed, directory):
+            return failed.status, list(failed.reasons)
+        return "failed", [attempt.error or f"ended with status {attempt.exit_status}"]
+    if timings is None:
+        return "failed", ["the workload left no timings.json"]
+    check, workers = timings.check, timings.cluster.workers
+    if not check.ok:
+        return "failed", [f"wrong answer: {check.got}, expected {check.expected} +- {check.tolerance}"]
+    if workers != trial.workers:
+        return "failed", [f"{workers} workers computed, {trial.workers} were asked"]
+    return None
+
+
+def _write(directory: Path, trial: Trial, verdict: Verdict) -> Result:
+    status, reasons = verdict
+    attempt = store.need(Attempt, directory)
+    result = Result(
+        experiment=trial.experiment,
+        trial=trial.trial,
+        cell=trial.cell,
+        status=status,
+        reasons=tuple(reasons),
+        wall_s=attempt.wall_s,
+        measuring_s=attempt.measuring_s,
+    )
+    store.write(directory, result)
+    return result

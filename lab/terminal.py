@@ -1,0 +1,74 @@
+"""What all commands share on a terminal: a mistake is one line, and a table is whole."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import IO, TYPE_CHECKING, Any
+
+import click
+
+from lab.errors import LabError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+ENDLESS = 100_000  # columns when no terminal reads along: a row is a line, whatever is in it
+
+
+class Failure(click.ClickException):
+    """A mistake on its way to the terminal: the line and, indented below it, what to do. Exit status 1."""
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        """Print it on stderr."""
+        click.secho(f"dasklab: {self.message}", fg="red", err=True)
+
+
+@contextmanager
+def one_line(*mistakes: type[Exception]) -> Iterator[None]:
+    """Show what the user can mend as one line, never as a traceback: ``mistakes``, and files that fail."""
+    try:
+        yield
+    except mistakes as error:
+        raise Failure(str(error)) from None
+    except BrokenPipeError:  # nobody reads any more: click ends quietly
+        raise
+    except OSError as error:
+        raise Failure(f"{error.filename}: {error.strerror}" if error.filename else str(error)) from None
+
+
+class Group(click.Group):
+    """A group of commands whose mistakes are told in one line."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command that was named."""
+        with one_line(LabError):
+            return super().invoke(ctx)
+
+
+def print_table(heads: Iterable[str], rows: Iterable[Iterable[str]], title: str = "") -> None:
+    """Print a table: on a terminal long texts are folded, elsewhere each row is one line. Nothing is cut."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, title=title or None, title_justify="left")
+    for head in heads:
+        table.add_column(Text(head), overflow="fold")
+    for row in rows:
+        table.add_row(*map(Text, row))
+    console(sys.stdout).print(table)
+
+
+def console(file: IO[str]) -> Console:
+    """What prints on ``file``: as wide as its terminal, or endless where there is none."""
+    from rich.console import Console
+
+    return Console(file=file, width=None if file.isatty() else ENDLESS, highlight=False)
+
+
+def clock(seconds: float) -> str:
+    """``1:05``, ``2:00:00``: a length of time as people read it."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

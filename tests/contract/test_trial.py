@@ -1,0 +1,91 @@
+"""The trial's playbook, whole, on hosts that are none: what it calls, writes, refuses and leaves."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from lab.paths import ROOT
+from tests.contract.dry_lab import HOSTS, TIMINGS, TRIAL, DryLab
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> DryLab:
+    return DryLab.make(tmp_path)
+
+
+def failures(done: subprocess.CompletedProcess[str]) -> list[str]:
+    """What the screen says of failures: the headings and their lines."""
+    return [line for line in done.stdout.splitlines() if re.match(r"  FAILED|          \S", line)]
+
+
+def test_a_trial_writes_what_the_hosts_said_and_resets_them(lab: DryLab) -> None:
+    done = lab.play("trial.yml")
+    assert done.returncode == 0, done.stdout
+    files = {path.name for path in lab.trial.iterdir()}
+    wanted = {"configured", "delivered", "timings", "hosts", "capture", "trial"}
+    assert files == {f"{name}.json" for name in wanted}
+    [sample] = lab.written("timings.json")["samples"]
+    assert (sample["duration_s"], sample["got"]) == (0.12345678901234568, 1e-7)
+    assert sorted(lab.written("configured.json")["hosts"]) == sorted(HOSTS)
+    assert {lab.calls(host)[-1] for host in HOSTS} == {"all "}
+    assert lab.asked() == [{"nics": TRIAL["nics"], "state": "started"}]
+
+    done = lab.play("reset.yml")
+    assert done.returncode == 0, done.stdout
+    assert [lab.calls(host)[-2:] for host in HOSTS] == [["all ", "all "]] * len(HOSTS)
+    assert lab.asked()[1:] == [{"nics": {}, "state": "started"}], "the NICs are not the inventory's again"
+
+
+def test_an_answer_that_is_no_json_fails_the_trial_in_one_line(lab: DryLab) -> None:
+    lab.say("client", "python array_study.py", json.dumps(TIMINGS)[:30])
+    done = lab.play("trial.yml")
+    assert done.returncode != 0
+    assert [line.split(" (")[0] for line in failures(done)] == [
+        "  FAILED  client: workload : Run the workload",
+        "          the answer is no JSON",
+    ]
+    [reason] = lab.written("failed.json")["reasons"]
+    assert reason.startswith("client: Run the workload: the answer is no JSON (")
+    assert not (lab.trial / "timings.json").exists()
+    assert {lab.calls(host)[-1] for host in HOSTS} == {"all "}
+
+
+def test_one_cause_on_five_machines_is_told_once_and_is_no_failure_where_it_is_unsupported(
+    lab: DryLab,
+) -> None:
+    for host in HOSTS:
+        lab.say(host, "dasklab_link.py apply", '{"schema": 1, "unsupported": "tc: no netem"}', status=3)
+    done = lab.play("trial.yml")
+    assert failures(done) == [
+        f"  FAILED  {', '.join(HOSTS)}: netem : Impair the lab link",
+        "          unsupported: tc: no netem",
+    ]
+    assert lab.written("failed.json")["status"] == "unsupported"
+    assert len(done.stdout.splitlines()) < 24
+
+
+def test_a_wrong_value_is_refused_before_a_host_is_touched(lab: DryLab) -> None:
+    lab.ask({**TRIAL, "ttl_s": "soon", "probes": {**TRIAL["probes"], "udp": "perhaps"}})
+    done = lab.play("trial.yml")
+    assert done.returncode != 0
+    said = "\n".join(failures(done))
+    assert re.search(r"argument 'netem_ttl_s' is of type str and we were unable to convert to int", said)
+    assert re.search(r"argument 'probe_udp' is of type str and we were unable to convert to bool", said)
+    assert said.count("FAILED") == said.count("'netem_ttl_s'") == 1
+    assert {tuple(lab.calls(host)) for host in HOSTS} == {("all ",)}
+
+
+def test_no_role_is_let_off_its_contract_and_each_host_is_asked_once(lab: DryLab) -> None:
+    books = (ROOT / "playbooks").rglob("*.yml")
+    assert [path.name for path in books if "rolespec_validate" in path.read_text()] == []
+    tasks = lab.play("trial.yml", "--list-tasks").stdout
+    on_hosts = [
+        line for line in tasks.splitlines() if "Validating arguments" in line and "proxmox" not in line
+    ]
+    assert on_hosts == []
+    assert tasks.count("Hold the roles to their contracts") == 1

@@ -1,0 +1,69 @@
+"""What may be removed as the state of an instance: only a folder that was made for it."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from lab.errors import LabError
+from lab.minipve import folder
+from lab.minipve.cli import minipve
+from lab.minipve.paths import Paths
+
+
+@pytest.fixture
+def paths(tmp_path: Path) -> Paths:
+    return Paths(tmp_path / "state", tmp_path / "cache")
+
+
+def purge(monkeypatch: pytest.MonkeyPatch, state: Path) -> tuple[int, str]:
+    monkeypatch.setenv("DASKLAB_STATE", str(state))
+    done = CliRunner().invoke(minipve, ["stop", "--purge"])
+    assert not isinstance(done.exception, OSError | LabError), done.exception
+    return done.exit_code, done.output
+
+
+def test_a_new_folder_is_private_marked_and_removed_whole(
+    paths: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder.claim(paths)
+    folder.claim(paths)
+    assert paths.state.stat().st_mode & 0o777 == 0o700
+    (paths.state / "storage").mkdir()
+    assert purge(monkeypatch, paths.state) == (0, "stopped\n")
+    assert not paths.state.exists()
+
+
+def test_a_foreign_folder_is_neither_used_nor_removed(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
+    paths.state.mkdir()
+    (paths.state / "thesis.txt").write_text("three years")
+    with pytest.raises(LabError, match="is not empty and no endpoint made it") as refused:
+        folder.claim(paths)
+    assert "DASKLAB_STATE" in str(refused.value.hint)
+    code, said = purge(monkeypatch, paths.state)
+    assert (code, "no endpoint made" in said, "nothing is removed" in said) == (1, True, True)
+    assert (paths.state / "thesis.txt").read_text() == "three years"
+
+
+def test_what_a_link_stands_for_stays(paths: Paths, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    folder.claim(paths)
+    (tmp_path / "link").symlink_to(paths.state)
+    code, said = purge(monkeypatch, tmp_path / "link")
+    assert (code, f"rm -r {paths.state}" in said) == (1, True)
+    assert paths.state.exists()
+
+
+def test_what_cannot_be_removed_is_said(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a read-only file system."""
+
+    def refuse(path: Path) -> None:
+        raise OSError(30, "Read-only file system", str(path / "storage"))
+
+    folder.claim(paths)
+    monkeypatch.setattr(shutil, "rmtree", lambda path, **given: None if given else refuse(path))
+    code, said = purge(monkeypatch, paths.state)
+    assert (code, said.count("\n")) == (1, 2)
+    assert f"{paths.state}/storage stays: Read-only file system\n  rm -r {paths.state}\n" in said

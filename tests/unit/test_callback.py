@@ -1,0 +1,45 @@
+"""How a playbook looks on the screen: what fails alike on several hosts is told once."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from lab.paths import ROOT
+
+HOSTS = """
+all:
+  hosts:
+    client: {number: 11}
+    worker-1: {number: 13}
+    worker-2: {number: 14, trouble: "its disk is full"}
+  vars: {ansible_connection: local, ansible_python_interpreter: "{{ ansible_playbook_python }}"}
+"""
+PLAYBOOK = """
+- name: Try
+  hosts: all
+  gather_facts: false
+  tasks:
+    - name: Reach it
+      ansible.builtin.fail:
+        msg: "{{ trouble | default('connect to host 10.77.0.' ~ number ~ ' port 22: No route to host') }}"
+"""
+
+
+def test_one_cause_on_several_hosts_is_told_once(tmp_path: Path) -> None:
+    (tmp_path / "hosts.yml").write_text(HOSTS)
+    (tmp_path / "book.yml").write_text(PLAYBOOK)
+    program = Path(sys.executable).with_name("ansible-playbook")
+    environment = os.environ | {"ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"), "DASKLAB_CACHE": str(tmp_path)}
+    argv = [str(program), "-i", str(tmp_path / "hosts.yml"), str(tmp_path / "book.yml")]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, cwd=ROOT, env=environment)
+    failed = done.stdout.partition("\nTry\n")[2].splitlines()
+    assert failed[:4] == [
+        "  FAILED  client, worker-1: Reach it",
+        "          connect to host 10.77.0.11 port 22: No route to host",
+        "  FAILED  worker-2: Reach it",
+        "          its disk is full",
+    ]
+    assert "3 hosts, changed=0, failed=3" in done.stdout
