@@ -19,7 +19,7 @@ from lab.wire.dask.nodes import Nodes, recognise_nodes
 from lab.wire.file.memory import Memory
 from lab.wire.file.reading import File
 from lab.wire.net.connections import Connections
-from lab.wire.net.health import copies
+from lab.wire.net.health import RoundTrips, copies, round_trips
 from lab.wire.net.segments import Lanes, Segments, Tally, lanes
 from lab.wire.net.tcp import Disorder, Pieces
 from lab.wire.schema import Table
@@ -99,6 +99,11 @@ class Capture:
     def lanes(self) -> Lanes:
         """Rows of the segments by flow."""
         return lanes(self.segments, 2 * len(self.connections))
+
+    @cached_property
+    def round_trips(self) -> RoundTrips:
+        """Round trips by flow."""
+        return round_trips(self.segments, self.pieces, self.disorder, 2 * len(self.connections))
 
     @cached_property
     def copied(self) -> Flags:

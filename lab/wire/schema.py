@@ -66,6 +66,8 @@ TABLES: dict[str, dict[str, str]] = {
         "memory_bytes": "the same in memory where sub-headers tell",
         "compression": "of the data: empty for none",
         "status": "OK, busy or what was answered",
+        "mb_s": "bytes by wire_ms, in MB/s (empty when it came in one packet)",
+        "rtt_min_ms": "smallest round trip of its connection, capture point to receiver",
     },
     "parts": {
         "transfer": "row in transfers",
@@ -124,6 +126,15 @@ TABLES: dict[str, dict[str, str]] = {
         "key": "task that began next",
         "stop_s": "when the first ended, worker's clock",
         "gap_ms": "until the next began",
+    },
+    "problems": {
+        "problem": "what it is, see README.md",
+        "time_ns": "of the worst, where it has a time",
+        "source": "sending node, or whose it is",
+        "destination": "receiving node",
+        "number": "how many",
+        "worst_ms": "the longest of them",
+        "what": "in words",
     },
     "packets": {
         "source": "sending node",

@@ -3,24 +3,20 @@
 A worker registers with the address it listens on; a client registers as a client; whoever receives a
 registration or a worker's heartbeat is the scheduler; the requester of data says its address. Several nodes
 may share one IP address (a cluster on one machine), so names belong to endpoints, and to an IP address only
-when a single node was seen there.
+when a single node was seen there. What does not say who it is may say what only clients, or only schedulers,
+say. A nanny and all workers that it started are one node.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from lab.wire.dask.dialogues import Dialogue
-from lab.wire.dask.messagepack import UndecodableError
-from lab.wire.dask.messages import Messages, content
+from lab.wire.dask.evidence import CLIENT_SAYS, SCHEDULER_SAYS, Endpoint, Evidence, telling
+from lab.wire.dask.messages import Messages
 from lab.wire.net.connections import Connections
-
-SPEAKING = frozenset(
-    {"register-worker", "heartbeat_worker", "register-client", "heartbeat-client", "get_data", "identity"}
-)
-Endpoint = tuple[str, int]
 
 
 @dataclass
@@ -44,55 +40,24 @@ class Nodes:
         here = self.by_address.get(address, set())
         return next(iter(here)) if len(here) == 1 else address
 
+    def learn(self, here: Endpoint, among: Mapping[Endpoint, str]) -> None:
+        """An endpoint is of one of some nodes: its name is known where only one of them has its address."""
+        names = {name for (address, _), name in among.items() if address == here[0]}
+        if len(names) == 1:
+            self.endpoint.setdefault(here, next(iter(names)))
+
 
 def recognise_nodes(
     messages: Messages, dialogues: Mapping[int, Dialogue], connections: Connections, given: Mapping[str, str]
 ) -> Nodes:
     """Learn names from one message of each telling kind per connection."""
-    nodes = Nodes(given)
-    workers: dict[Endpoint, str | None] = {}
-    clients: list[Endpoint] = []
-    schedulers: dict[Endpoint, int] = {}
-    speaks: dict[Endpoint, Endpoint] = {}  # connecting endpoint of a worker: where that worker listens
-    for op, flow, said in _telling(messages, dialogues):
+    nodes, known = Nodes(given), Evidence()
+    for op, flow, said in telling(messages, dialogues):
         source, source_port, destination, port = connections.endpoints(flow)
-        here, there = (source, source_port), (destination, port)
-        if op in ("register-worker", "heartbeat_worker"):
-            listens = parse_address(said.get("address")) or here
-            speaks[here] = listens
-            name = said.get("name")
-            workers.setdefault(listens, None)
-            workers[listens] = workers[listens] or (
-                name if isinstance(name, str) and "://" not in name else None
-            )
-            schedulers[there] = schedulers.get(there, 0) + 1
-        elif op in ("register-client", "heartbeat-client"):
-            clients.append(here)
-            schedulers[there] = schedulers.get(there, 0) + 1
-        elif op == "get_data" and (who := parse_address(said.get("who"))):
-            speaks[here] = who
-            workers.setdefault(who, None)
-            workers.setdefault(there, None)
+        known.hear(op, (source, source_port), (destination, port), said)
         _versions(said, nodes)
-    _assign(nodes, workers, clients, schedulers, speaks)
+    _assign(nodes, known)
     return nodes
-
-
-def _telling(
-    messages: Messages, dialogues: Mapping[int, Dialogue]
-) -> Iterator[tuple[str, int, dict[Any, Any]]]:
-    done: set[tuple[int, str]] = set()
-    for message, op in zip(messages.op_message.tolist(), messages.op_name, strict=True):
-        if op not in SPEAKING or (int(messages.flow[message]), op) in done:
-            continue
-        try:
-            said = content(messages, message, dialogues)
-        except (UndecodableError, KeyError):
-            continue
-        done.add((int(messages.flow[message]), op))
-        for item in said if isinstance(said, tuple) else (said,):
-            if isinstance(item, dict) and item.get("op") == op:
-                yield op, int(messages.flow[message]), item
 
 
 def _versions(said: dict[Any, Any], nodes: Nodes) -> None:
@@ -106,30 +71,54 @@ def _versions(said: dict[Any, Any], nodes: Nodes) -> None:
         nodes.versions.add(packages["distributed"])
 
 
-def _assign(
-    nodes: Nodes,
-    workers: dict[Endpoint, str | None],
-    clients: list[Endpoint],
-    schedulers: dict[Endpoint, int],
-    speaks: dict[Endpoint, Endpoint],
-) -> None:
-    if schedulers:
-        nodes.listening[max(schedulers, key=lambda e: schedulers[e])] = "scheduler"
-    plain = [listens for listens in workers if listens not in nodes.listening]
-    taken = [workers[listens] for listens in plain]
-    for number, listens in enumerate(sorted(plain, key=_sort_key), 1):
-        own = workers[listens]
-        nodes.listening[listens] = own if own and taken.count(own) == 1 else f"worker-{number}"
-    for here, listens in speaks.items():
+def _assign(nodes: Nodes, known: Evidence) -> None:
+    if known.schedulers:
+        nodes.listening[max(known.schedulers, key=lambda e: known.schedulers[e])] = "scheduler"
+    _name_workers(nodes, known)
+    for here, listens in known.speaks.items():
         nodes.endpoint[here] = nodes.listening.get(listens, "")
     machines: list[str] = []
-    for client in clients:
+    for client in known.clients:
         if client[0] not in machines:
             machines.append(client[0])
         number = machines.index(client[0]) + 1
         nodes.endpoint[client] = "client" if number == 1 else f"client-{number}"
+    _name_by_speech(nodes, known)
     for (address, _), name in [*nodes.listening.items(), *nodes.endpoint.items()]:
         nodes.by_address.setdefault(address, set()).add(name)
+
+
+def _name_workers(nodes: Nodes, known: Evidence) -> None:
+    """A worker's own name, else a number in the order of addresses. Two schedulers' workers of one name are
+    two.
+    """
+    plain = sorted((w for w in known.workers if w not in nodes.listening), key=_sort_key)
+    users: dict[str, set[Endpoint | None]] = {}
+    for listens in plain:
+        if own := known.workers[listens]:
+            users.setdefault(own, set()).add(known.registered.get(listens))
+    numbers: dict[object, int] = {}
+    for listens in plain:
+        own, nanny = known.workers[listens], known.nannies.get(listens)
+        alone = own and len(users[own]) == 1
+        number = numbers.setdefault(own if alone else nanny or listens, len(numbers) + 1)
+        nodes.listening[listens] = str(own) if alone else f"worker-{number}"
+        if nanny:
+            nodes.listening[nanny] = nodes.listening[listens]
+
+
+def _name_by_speech(nodes: Nodes, known: Evidence) -> None:
+    """Connections that say what one kind of node says, where one of that kind has their address."""
+    clients = {here: nodes.endpoint[here] for here in known.clients}
+    schedulers = {there: name for there, name in nodes.listening.items() if name == "scheduler"}
+    for here, (there, ops) in known.says.items():
+        if nodes.listening.get(there) == "scheduler" and ops & CLIENT_SAYS:
+            nodes.learn(here, clients)
+        elif there in nodes.listening and ops & SCHEDULER_SAYS:
+            nodes.learn(here, schedulers)
+    for here, keys in known.fetched.items():
+        if keys and keys <= known.asked:
+            nodes.learn(here, schedulers)
 
 
 def _sort_key(endpoint: Endpoint) -> tuple[bytes, int]:
@@ -137,11 +126,3 @@ def _sort_key(endpoint: Endpoint) -> tuple[bytes, int]:
     return bytes(
         int(p) if p.isdigit() and int(p) < 256 else 0 for p in address.split(".")
     ) + address.encode(), port
-
-
-def parse_address(text: object) -> Endpoint | None:
-    """``tcp://10.0.0.1:8786`` as (address, port); None when it is something else."""
-    if not isinstance(text, str) or "://" not in text:
-        return None
-    host, _, port = text.split("://", 1)[1].split("/")[0].rpartition(":")
-    return (host.strip("[]"), int(port)) if host and port.isdigit() and port.isascii() else None

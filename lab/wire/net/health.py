@@ -4,6 +4,7 @@ arrays out.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -217,26 +218,39 @@ def _by_sequence(segments: Segments, pieces: Pieces, disorder: Disorder, stamped
     return own[here][good] >> 32, trip[good]
 
 
-def handshakes(segments: Segments, lanes: Lanes, copied: Flags, flows: int) -> tuple[Ints, Floats]:
-    """Per flow: its connection's SYNs (attempts), and SYN -> SYN-ACK -> ACK in ms (NaN when one was not
-    seen, or one of the first two more than once).
+@dataclass(frozen=True)
+class Connect:
+    """The opening of a connection. ``flow``: of the side that opened it; ``ms``: SYN until its ACK of the
+    SYN-ACK, None when that cannot be told for certain.
     """
+
+    flow: int
+    time_ns: int
+    attempts: int
+    answered: bool
+    refused: bool
+    ms: float | None
+
+
+def connects(segments: Segments, lanes: Lanes, copied: Flags, flows: int) -> Iterator[Connect]:
+    """All connections of which a SYN was captured."""
     both = SYN | ACK
     opening = np.flatnonzero((segments.flags & both == SYN) & ~copied)
-    answer = np.flatnonzero((segments.flags & both == both) & ~copied)
-    opened = np.bincount(segments.flow[opening], minlength=flows)
-    answered = np.bincount(segments.flow[answer] ^ 1, minlength=flows)
-    shake_ms = np.full(flows, np.nan)
-    for row in opening.tolist():
+    answers = np.flatnonzero((segments.flags & both == both) & ~copied)
+    answered = np.bincount(segments.flow[answers] ^ 1, minlength=flows)
+    attempts = np.bincount(segments.flow[opening], minlength=flows)
+    _, first = np.unique(segments.flow[opening], return_index=True)
+    for row in np.sort(opening[first]).tolist():
         flow = int(segments.flow[row])
-        if opened[flow] == answered[flow] == 1:
-            shake_ms[flow] = shake_ms[flow ^ 1] = _first_ack_ms(segments, lanes.rows(flow), row)
-    return (opened + opened[np.arange(flows) ^ 1]), shake_ms
+        tries, back = int(attempts[flow]), int(answered[flow])
+        ms = _first_ack_ms(segments, lanes.rows(flow), row) if tries == back == 1 else None
+        refused = not back and bool((segments.flags[lanes.rows(flow ^ 1)] & RST).any())
+        yield Connect(flow, int(segments.time_ns[row]), tries, bool(back), refused, ms)
 
 
-def _first_ack_ms(segments: Segments, rows: Ints, opening: int) -> float:
+def _first_ack_ms(segments: Segments, rows: Ints, opening: int) -> float | None:
     """From a SYN until its sender's first ACK."""
     for row in rows[:FIRST_ACK_WITHIN].tolist():
         if segments.flags[row] & (SYN | ACK | RST) == ACK:
-            return float(segments.time_ns[row] - segments.time_ns[opening]) / 1e6
-    return float("nan")
+            return int(segments.time_ns[row] - segments.time_ns[opening]) / 1e6
+    return None

@@ -92,8 +92,12 @@ def _losses(capture: Capture) -> dict[str, Ints]:
 
 def _times(capture: Capture) -> dict[str, Ints | Floats]:
     segments, number = capture.segments, len(capture.connections) * 2
-    attempts, handshake_ms = health.handshakes(segments, capture.lanes, capture.copied, number)
-    trips = health.round_trips(segments, capture.pieces, capture.disorder, number)
+    attempts, handshake_ms = np.zeros(number, np.int64), np.full(number, np.nan)
+    for connect in health.connects(segments, capture.lanes, capture.copied, number):
+        both = [connect.flow, connect.flow ^ 1]
+        attempts[both] = connect.attempts
+        handshake_ms[both] = np.nan if connect.ms is None else connect.ms
+    trips = capture.round_trips
     return {
         "attempts": attempts,
         "handshake_ms": handshake_ms,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from lab.wire.capture import Capture
-from lab.wire.dask.messagepack import number
+from lab.wire.dask.messagepack import number, text
 from lab.wire.schema import Table, add_row, empty
 from lab.wire.tables.exchange import dialogue_rows
 
@@ -13,9 +13,10 @@ from lab.wire.tables.exchange import dialogue_rows
 def heartbeats(capture: Capture) -> Table:
     """One row per heartbeat of a worker, with its reply."""
     found, table = capture.messages, empty("heartbeats")
-    last: dict[str, int] = {}
+    last: dict[tuple[str, str], int] = {}  # by address too: a restarted worker begins anew
     for message, _, said in capture.decoded("heartbeat_worker"):
         worker, begun = str(capture.sources[found.flow[message]]), int(found.time_ns[message])
+        process = worker, text(said.get("address"))
         answer = int(found.answer[message])
         reply = _reply(capture, answer)
         announced = number(reply.get("heartbeat-interval"))
@@ -25,7 +26,7 @@ def heartbeats(capture: Capture) -> Table:
             table,
             begun,
             worker,
-            (begun - last[worker]) / 1e6 if worker in last else None,
+            (begun - last[process]) / 1e6 if process in last else None,
             announced * 1e3 if announced is not None else None,
             int(found.size[message]),
             int(found.size[answer]) if answer >= 0 else None,
@@ -36,7 +37,7 @@ def heartbeats(capture: Capture) -> Table:
             _executing(metrics),
             _latency(metrics),
         )
-        last[worker] = begun
+        last[process] = begun
     return table
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from lab.wire.capture import Capture
 from lab.wire.errors import WireError
 from lab.wire.schema import TABLES, Table
-from lab.wire.tables import flows, heartbeats, messages, tasks, traffic, transfers
+from lab.wire.tables import flows, heartbeats, messages, problems, tasks, traffic, transfers
 
 MAKERS = {
     "messages": messages.messages,
@@ -18,6 +18,7 @@ MAKERS = {
     "gaps": tasks.gaps,
     "packets": traffic.packets,
     "flows": flows.flows,
+    "problems": problems.problems,
 }
 
 

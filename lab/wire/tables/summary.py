@@ -44,6 +44,7 @@ def summarise(capture: Capture) -> dict[str, Any]:
         "message_bytes": int(found.size.sum()),
         "ops": dict(Counter(found.op_name).most_common()),
         "completeness": completeness(capture),
+        "snaplen": snaplen(capture),
         "network": network(capture),
         "times_ms": times(capture),
     }
@@ -76,6 +77,21 @@ def completeness(capture: Capture) -> dict[str, Any]:
         "decoded": _share(decoded, len(found)),
         "whole": _share(int(found.complete.sum()), len(found)),
     }
+
+
+def snaplen(capture: Capture) -> dict[str, int]:
+    """What a small snaplen cost: packets cut, to how many bytes, and what was not understood for it; empty
+    when it cost nothing.
+    """
+    segments = capture.segments
+    cut = np.flatnonzero(segments.captured < segments.length)
+    messages = int((capture.messages.kind == Kind.CUT).sum())
+    unframed = sum(capture.table("flows")["unframed_bytes"])
+    if not len(cut) or not messages + unframed:
+        return {}
+    kept = segments.frame_bytes[cut].astype(np.int64) - segments.length[cut] + segments.captured[cut]
+    of_cut = {"packets": len(cut), "kept_bytes": int(kept.max())}
+    return of_cut | {"messages": messages, "unframed_bytes": unframed}
 
 
 def _share(part: int, whole: int) -> float | None:

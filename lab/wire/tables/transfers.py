@@ -62,6 +62,7 @@ def _transfer(
         None if None in memory else sum(m for m in memory if m is not None),
         "+".join(sorted({part.compression for part in objects} - {""})),
         status,
+        *_speed(capture, data),
     )
     for part in objects:
         add_row(
@@ -76,6 +77,15 @@ def _transfer(
             part.shape,
             part.compression,
         )
+
+
+def _speed(capture: Capture, message: int) -> tuple[float | None, float | None]:
+    """MB/s of a message on the wire, and the smallest round trip of its flow in ms."""
+    found = capture.messages
+    spent_ns = int(found.end_ns[message] - found.time_ns[message])
+    trip_ms = float(capture.round_trips.minimum_ms[found.flow[message]])
+    mb_s = round(int(found.size[message]) / 1e6 / (spent_ns / 1e9), 3) if spent_ns > 0 else None
+    return mb_s, None if trip_ms != trip_ms else round(trip_ms, 4)
 
 
 def _status(capture: Capture, message: int | None) -> str | None:

@@ -14,6 +14,7 @@ from lab.wire.errors import WireError
 from lab.wire.schema import TABLES
 from lab.wire.tables.exchange import exchange
 from lab.wire.tables.export import rows, write_parquet
+from lab.wire.tables.problems import slowest
 from lab.wire.tables.summary import summarise
 from lab.wire.terminal.arguments import Asked, arguments, open_asked
 from lab.wire.terminal.printing import print_summary, print_table
@@ -142,6 +143,28 @@ def summary(asked: Asked) -> None:
             print_summary(capture, said)
 
     _answer(asked, "summary", show)
+
+
+@wire.command()
+@arguments
+def problems(asked: Asked) -> None:
+    """What is wrong here: late heartbeats, failed connects, losses ... and the slowest transfers."""
+
+    def show(capture: Capture) -> None:
+        found, moved = capture.table("problems"), slowest(capture)
+        if asked.as_json:
+            form = {"schema": 1, "table": "problems", "columns": TABLES["problems"]}
+            say_json({**form, "rows": rows(found), "slowest_transfers": rows(moved)})
+            return
+        if found["problem"]:
+            _show(capture, "problems", asked)
+        else:
+            say("nothing found")
+        if moved["kind"]:
+            say()
+            print_table(moved, "slowest transfers", capture.tally.begin_ns)
+
+    _answer(asked, "problems", show)
 
 
 def _follow(asked: Asked) -> None:

@@ -14,6 +14,7 @@ from lab.wire.tables.export import rows
 from lab.wire.terminal.text import cell, draw, on_terminal, plain, say
 
 WORKERS_CLOCK = {"start_s", "stop_s"}  # seconds since 1970
+COSTLY = 0.02  # share of messages or of bytes
 SINCE_1970 = {*WORKERS_CLOCK, "second"}
 
 
@@ -110,6 +111,11 @@ def headlines(said: dict[str, Any]) -> list[str]:
         f"         RTT from {_ms(net['rtt_min_ms'])}, handshake {_ms(net['handshake_median_ms'])} (median); "
         f"offloads {net['offload']}" + (": packets are super-packets" if net["offload"] == "on" else ""),
     ]
+    if _costly(cut := said["snaplen"], said):
+        lines.insert(
+            3, f"SNAPLEN TOO SMALL: {cut['packets']:,} packets were cut after {cut['kept_bytes']:,} bytes, "
+            f"{cut['messages']:,} messages lost what they say; record with tcpdump -s 0, or at least -s 1024",
+        )  # fmt: skip
     if whole["lost_by_capture_bytes"]:
         lines.insert(3, f"LOST: {whole['lost_by_capture_bytes']:,} bytes were acknowledged but not captured")
     lines += [
@@ -120,6 +126,14 @@ def headlines(said: dict[str, Any]) -> list[str]:
     for protocol, number in said["covered_connections"].items():
         lines.append(f"{number} connections speak {protocol}: only their sizes and times are known")
     return lines
+
+
+def _costly(cut: dict[str, int], said: dict[str, Any]) -> bool:
+    """Whether a snaplen cost more than the few large bodies that one may do without."""
+    if not cut:
+        return False
+    framed = said["completeness"]["framed"]
+    return cut["messages"] > COSTLY * said["messages"] or framed is None or framed < 1 - COSTLY
 
 
 def _percent(share: float | None) -> str:

@@ -144,3 +144,53 @@ def test_the_readme_names_each_command_and_option() -> None:
         for option in command.params:
             flags = [f for f in option.opts if f.startswith("--")]
             assert not flags or flags[0] in README, flags
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["ops", G3, "--limit", "-3"], "Invalid value for '--limit': -3 is not in the range x>=0."),
+        (["ops", G3, "--limit", "few"], "Invalid value for '--limit': 'few' is not a valid integer range."),
+        (["ops", G3, "--colour"], "No such option"),
+        (["ops"], "Missing argument 'FILES...'."),
+        ([G3, "--since", "9", "--until", "3"], "--since 9 is not before --until 3"),
+        ([G3, "--since", "3", "--until", "3"], "--since 3 is not before --until 3"),
+        ([G3, "--since", "inf"], "'inf' is no number of seconds after the first packet"),
+        ([G3, "--until", "nan"], "'nan' is no number of seconds after the first packet"),
+        ([G3, "--until", "1e300"], "'1e300' is no number of seconds after the first packet"),
+        ([G3, "--since", "0001-01-01"], "neither seconds after the first packet nor a time"),
+        ([G3, "--node", "=name"], "say ADDRESS=NAME"),
+        (["flow", G3], "flow: no such file, and no such command; did you mean flows?"),
+        (["problem", G3], "did you mean problems?"),
+    ],
+)
+def test_more_mistakes_are_one_line(arguments: list[str], says: str) -> None:
+    result = run(*arguments)
+    assert result.exit_code in (1, 2) and result.stdout == ""
+    assert says in result.stderr and len(result.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("span", [["--since", "100"], ["--until", "2001-01-01"]])
+def test_a_span_without_packets_says_where_the_capture_is(span: list[str]) -> None:
+    result = run(G3, *span)
+    assert result.exit_code == 0 and result.stdout.startswith("0 packets")
+    assert "no packet in this span; the capture goes from 0 to " in result.stderr
+
+
+def test_a_file_may_have_the_name_of_a_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("flow").write_bytes(golden_bytes("g3-2026.8.0"))
+    assert "133 Dask messages" in run("flow").stdout
+
+
+def test_all_times_on_the_terminal_count_from_the_first_packet() -> None:
+    """``tasks`` mixed seconds since the first packet with seconds since 1970."""
+    title, head, *lines = run("tasks", G3).stdout.splitlines()
+    assert re.match(
+        r"tasks \(0 s is 20\d\d-\d\d-\d\d [\d:.]+ UTC; start_s, stop_s: the workers' clocks\)", title
+    )
+    begin = head.index("thread") + len("thread")
+    for line in lines:
+        sent, start, stop, finished = map(float, line[begin : head.index("wait_ms")].split()[:4])
+        assert 0 < sent < 60 and abs(start - sent) < 1 and abs(stop - sent) < 1 and abs(finished - sent) < 1
+    assert 0 <= float(run("series", G3).stdout.splitlines()[2].split()[0]) + 1 < 10
