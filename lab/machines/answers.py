@@ -19,6 +19,8 @@ GATEWAY = {
 }
 GATEWAY_HINT = "try again; if it stays so, on the node: systemctl status pveproxy pvedaemon"
 AGAIN_HINT = "whether it was done is not known: run the same command again, it looks at what is there first"
+CA_HINT = "give the endpoint's CA as ca_file (PROXMOX_CA_FILE; on a node: /etc/pve/pve-root-ca.pem)"
+NAME_HINT = "go to it (PROXMOX_HOST) by a name or an address that its certificate names"
 PORT_HINT = "is that the API's address and port (8006), with no proxy in between?"
 LOCK_HINT = "let that end; if nothing runs, as root on the node: qm unlock VMID"
 REACH_HINT = "is it running, is the address right, and does no firewall stand between?"
@@ -84,7 +86,7 @@ def silence(error: requests.RequestException, call: str, url: str) -> CallError:
     """Why there was no answer."""
     cause, read = _innermost(error), call.startswith("GET ")
     if isinstance(error, requests.exceptions.SSLError) and "CERTIFICATE_VERIFY_FAILED" in str(error):
-        hint = "give the endpoint's CA as ca_file (PROXMOX_CA_FILE; on a node: /etc/pve/pve-root-ca.pem)"
+        hint = NAME_HINT if "mismatch" in str(error) else CA_HINT
         return CallError(url, f"its certificate cannot be verified ({_words(cause)})", hint)
     if "WRONG_VERSION_NUMBER" in str(error):
         return CallError(url, "what listens there does not speak TLS", PORT_HINT)

@@ -36,13 +36,14 @@ class FakePve:
     """
 
     answers: dict[str, Any]
+    host: str = "127.0.0.1"
     port: int = 0
     ca_file: str = ""
     asked: list[str] = field(default_factory=list)
 
     def endpoint(self, **changes: Any) -> Endpoint:
         """The endpoint that a client is given."""
-        fields = {"host": "127.0.0.1", "port": self.port, "user": "lab@pve", "token_id": "dasklab"}
+        fields = {"host": self.host, "port": self.port, "user": "lab@pve", "token_id": "dasklab"}
         return Endpoint.of({**fields, "token_secret": "secret", "ca_file": self.ca_file, **changes})
 
     def answer(self, method: str, target: str) -> Any:
@@ -62,10 +63,12 @@ class Said(list[Any]):
 
 
 @contextmanager
-def serving(answers: dict[str, Any], folder: Path, *, plain: bool = False) -> Iterator[FakePve]:
+def serving(
+    answers: dict[str, Any], folder: Path, *, plain: bool = False, host: str = "127.0.0.1"
+) -> Iterator[FakePve]:
     """A server with these answers; ``plain`` speaks HTTP without TLS."""
-    fake = FakePve(answers)
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(fake))
+    fake = FakePve(answers, host)
+    server = ThreadingHTTPServer((host, 0), _handler(fake))
     fake.port, fake.ca_file = server.server_address[1], str(tls.ensure(folder, "pve"))
     if not plain:
         server.socket = tls.context(folder).wrap_socket(server.socket, server_side=True)

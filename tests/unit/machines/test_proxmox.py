@@ -101,6 +101,14 @@ def test_a_certificate_of_nobody_is_said_with_its_reason(tmp_path: Path) -> None
     assert "pve-root-ca.pem" in (error.hint or "")
 
 
+def test_an_address_that_the_certificate_does_not_name_is_said(tmp_path: Path) -> None:
+    elsewhere = serving({"version": VERSION}, tmp_path, host="127.0.0.2")
+    with elsewhere as fake, pytest.raises(LabError) as caught:
+        Pve(fake.endpoint()).get("version")
+    assert "its certificate cannot be verified (IP address mismatch" in caught.value.message
+    assert "PROXMOX_HOST" in (caught.value.hint or "")
+
+
 @pytest.mark.parametrize("page", [b"<html><title>Login</title></html>", b"[1, 2]", b'{"ok": 1}'])
 def test_a_page_is_no_answer(page: bytes, tmp_path: Path) -> None:
     error = told({"version": page}, tmp_path)
