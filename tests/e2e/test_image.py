@@ -1,0 +1,81 @@
+"""The golden image as a real node starts it: by a BIOS from its own boot loader, told by a seed who it is."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab.minipve import progress
+from lab.minipve.image import disks, golden
+from lab.minipve.machine import seed
+from lab.minipve.paths import Paths
+
+PATIENCE_S = 300
+NICS = {"e1000": "BC:24:11:00:00:01", "rtl8139": "BC:24:11:00:00:02"}
+CONFIG = {
+    "name": "worker-7",
+    "ciuser": "root",
+    "net0": f"e1000={NICS['e1000']},bridge=vmbr0",
+    "net1": f"rtl8139={NICS['rtl8139']},bridge=vmbr1",
+    "ipconfig0": "ip=192.168.1.17/24,gw=192.168.1.1",
+    "ipconfig1": "ip=10.77.1.17/24",
+}
+
+
+@pytest.fixture
+def agent(tmp_path: Path) -> Iterator[Path]:
+    """The guest agent's socket of a machine with the study's two emulated NICs, its disk on SCSI."""
+    disk, socket_file = tmp_path / "disk.qcow2", tmp_path / "qga"
+    image = golden.build(Paths.of(), progress.silent)
+    disks.linked_clone(golden.export(image, tmp_path), disk)
+    iso = seed.build(9101, CONFIG, Paths(tmp_path / "state", tmp_path / "cache"))
+    words = ["qemu-system-x86_64", "-nodefaults", "-display", "none", "-m", "512", "-accel", "tcg"]
+    words += ["-cpu", "qemu64,+ssse3,+sse4.1,+sse4.2,+popcnt", "-serial", f"file:{tmp_path / 'console'}"]
+    words += [
+        "-device",
+        "virtio-scsi-pci",
+        "-drive",
+        f"if=none,id=disk,file={disk},format=qcow2,cache=unsafe",
+    ]
+    words += ["-device", "scsi-hd,drive=disk", "-drive", f"if=ide,index=2,media=cdrom,format=raw,file={iso}"]
+    words += ["-device", "virtio-serial", "-chardev", f"socket,id=qga,path={socket_file},server=on,wait=off"]
+    words += ["-device", "virtserialport,chardev=qga,name=org.qemu.guest_agent.0"]
+    for model, mac in NICS.items():
+        words += ["-netdev", f"user,id={model},restrict=on", "-device", f"{model},netdev={model},mac={mac}"]
+    with subprocess.Popen(words) as machine:
+        yield socket_file
+        machine.terminate()
+
+
+def ask(agent: Path, command: str) -> Any:
+    """What the guest agent answers, as soon as it does."""
+    until = time.monotonic() + PATIENCE_S
+    while time.monotonic() < until:
+        try:
+            with socket.socket(socket.AF_UNIX) as link, link.makefile("rw") as stream:
+                link.settimeout(5)
+                link.connect(str(agent))
+                stream.write(json.dumps({"execute": command, "id": command}) + "\n")
+                stream.flush()
+                return next(found["return"] for found in map(json.loads, stream) if found["id"] == command)
+        except (OSError, ValueError):
+            time.sleep(1)
+    return pytest.fail((agent.parent / "console").read_text(errors="replace")[-2000:])
+
+
+@pytest.mark.timeout(1200)
+def test_the_image_boots_as_on_a_real_node(agent: Path) -> None:
+    assert ask(agent, "guest-get-host-name") == {"host-name": "worker-7"}
+    found = {
+        nic["hardware-address"].upper(): [f"{ip['ip-address']}/{ip['prefix']}" for ip in nic["ip-addresses"]]
+        for nic in ask(agent, "guest-network-get-interfaces")
+        if nic["name"] != "lo"
+    }
+    assert found == {NICS["e1000"]: ["192.168.1.17/24"], NICS["rtl8139"]: ["10.77.1.17/24"]}
