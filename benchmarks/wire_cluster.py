@@ -187,7 +187,7 @@ def main() -> None:
         "--python", default=sys.executable, help="interpreter with the distributed version to run"
     )
     parser.add_argument(
-        "--workload", default="array:2000:500", help="array:SIZE:CHUNK, tasks:N or shuffle:ROWS"
+        "--workload", default="array:2000:500", help="array:SIZE:CHUNK, tasks:N, shuffle:ROWS or groupby:ROWS"
     )
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--workers", type=int, default=3)

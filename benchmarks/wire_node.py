@@ -140,21 +140,42 @@ def many_tasks(client, count):
     return sum(client.gather(client.map(lambda i: i + 1, range(count), pure=False)))
 
 
-def shuffle(client, rows):
-    """P2P shuffle of a data frame: payload travels inside requests."""
-    import dask
-    import dask.dataframe as dd
+def part_of_frame(number, rows):
+    """A partition that a worker makes by itself: nothing of it comes from the client."""
     import numpy as np
     import pandas as pd
 
+    chance = np.random.default_rng(number)
+    columns = {"a": chance.integers(0, 1 << 20, rows), "b": chance.random(rows), "c": chance.random(rows)}
+    return pd.DataFrame(columns)
+
+
+def frame_of(rows):
+    """A data frame of so many rows in 24 partitions."""
+    import dask.dataframe as dd
+
+    return dd.from_map(part_of_frame, range(24), rows=rows // 24)
+
+
+def shuffle(client, rows):
+    """P2P shuffle of a data frame: payload travels inside requests."""
+    import dask
+
     dask.config.set({"dataframe.shuffle.method": "p2p"})
-    frame = pd.DataFrame({"a": np.arange(rows) % 997, "b": np.random.random(rows)})
-    return float(dd.from_pandas(frame, npartitions=6).shuffle("a").b.sum().compute())
+    return float(frame_of(rows).shuffle("a").b.sum().compute())
+
+
+def groupby(client, rows):
+    """A function of each group, so that its rows must come together: a shuffle by tasks."""
+    import dask
+
+    dask.config.set({"dataframe.shuffle.method": "tasks"})
+    return float(frame_of(rows).groupby("a").agg("median").b.sum().compute())
 
 
 def submit(client, name, args):
     """Run one workload by its name."""
-    work = {"array": array_work, "tasks": many_tasks, "shuffle": shuffle}[name]
+    work = {"array": array_work, "tasks": many_tasks, "shuffle": shuffle, "groupby": groupby}[name]
     return work(client, *[int(a) for a in args])
 
 

@@ -7,3 +7,4 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 EXPERIMENTS = ROOT / "lab" / "experiments"
 WORKLOADS = ROOT / "lab" / "workloads"
+PLAYBOOKS = ROOT / "playbooks"

@@ -10,7 +10,7 @@ from lab.commands.progress import execute
 from lab.errors import LabError
 from lab.machines.inventory import Inventory
 from lab.model import experiment
-from lab.model.files import Result, Run
+from lab.model.files import Campaign, Result
 from lab.model.trial import Setup
 from lab.results import completeness, load, store
 from lab.running import driver
@@ -45,12 +45,21 @@ def show(run: Path) -> None:
         rows.append((str(metric), str(len(values)), *numbers))
     click.echo(f"Baseline: {run}\n")
     print_table(("measured", "n", "median", "least", "most"), rows)
-    captures = sorted(run.rglob("capture*.pcap"))
-    if captures:
+    for trial in store.finished(run):
+        _show_capture(trial)
+
+
+def _show_capture(trial: Path) -> None:
+    """Where a trial's capture is, unless there is nothing in it to look at; and loudly what it misses."""
+    found = completeness.read(trial)
+    captures = sorted(trial.glob("capture*.pcap"))
+    if found is None:
+        return
+    if found.messages:
         size = sum(capture.stat().st_size for capture in captures) / 1e6
-        click.echo(f"\nWhat Dask said ({size:.1f} MB): dasklab wire {captures[0].parent}/capture*.pcap")
-        if lost := completeness.line(completeness.read(captures[0].parent)):
-            click.echo(lost)
+        click.echo(f"\nWhat Dask said ({size:.1f} MB): dasklab wire {trial}/capture*.pcap")
+    if missing := completeness.line(found):
+        click.secho(missing, fg="red", bold=True)
 
 
 def _pointer(lab: Inventory) -> Path:
@@ -58,16 +67,16 @@ def _pointer(lab: Inventory) -> Path:
     return Path(lab.value(lab.hosts()[0], "lab_state_dir")) / "baseline"
 
 
-def _begun(lab: Inventory, setup: Setup) -> driver.Run | None:
+def _begun(lab: Inventory, setup: Setup) -> driver.Ongoing | None:
     """The run that was begun for this lab; with another inventory it is another lab."""
     pointer = _pointer(lab)
     directory = Path(pointer.read_text().strip()) if pointer.exists() else None
-    if directory is None or not (directory / Run.FILE).exists():
+    if directory is None or not (directory / Campaign.FILE).exists():
         return None
     return driver.resume(directory, setup) if store.read_run(directory).setup == setup else None
 
 
-def _begin(lab: Inventory, setup: Setup, root: Path) -> driver.Run:
+def _begin(lab: Inventory, setup: Setup, root: Path) -> driver.Ongoing:
     quick = bool(lab.optional(lab.hosts()[0], "lab_quick"))
     name, content = experiment.load("baseline", quick)
     run = driver.start(root, name, content, setup, quick=quick)

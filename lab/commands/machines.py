@@ -12,11 +12,12 @@ import click
 
 from lab.commands.options import inventory_option, results_option
 from lab.errors import LabError
+from lab.machines import ssh as ssh_to
 from lab.machines.inventory import Inventory
 from lab.running import playbook
 
 if TYPE_CHECKING:
-    from lab.machines.doctor import Finding
+    from lab.machines.preflight import Finding
 
 UNREACHABLE = 4  # exit code of ansible-playbook when a machine does not answer
 
@@ -94,11 +95,8 @@ def ssh(host: str, command: tuple[str, ...], inventory: Path) -> None:
     dasklab ssh scheduler
     dasklab ssh worker-1 -- tc -s qdisc show
     """
-    lab = Inventory(inventory)
-    argv = ["ssh", *shlex.split(lab.optional(host, "ansible_ssh_common_args") or "")]
-    if key := lab.optional(host, "ansible_ssh_private_key_file"):
-        argv += ["-i", str(key)]
-    sys.exit(subprocess.run([*argv, _login(lab, host), *command], check=False).returncode)
+    argv = ssh_to.command(Inventory(inventory), host)
+    sys.exit(subprocess.run([*argv, *command], check=False).returncode)
 
 
 @click.command()
@@ -134,15 +132,10 @@ def _why_unreachable(book: str, lab: Inventory) -> str:
     """What to look at, given that machines were asked that should have been there."""
     host = lab.hosts()[0]
     if not lab.has(host, "proxmox"):
-        return f"`ssh {_login(lab, host)}` must work from here, and so for each; see {lab.path}"
+        return f"`ssh {ssh_to.login(lab, host)}` must work from here, and so for each; see {lab.path}"
     if book == "status.yml":
         return "`dasklab up` makes and starts what is missing"
     return "`dasklab status` shows which machines run, `dasklab doctor` what is missing here or on the node"
-
-
-def _login(lab: Inventory, host: str) -> str:
-    user, address = lab.optional(host, "ansible_user"), lab.value(host, "ansible_host")
-    return f"{user}@{address}" if user else str(address)
 
 
 def _refuse_absent(lab: Inventory) -> None:
@@ -155,7 +148,7 @@ def _refuse_absent(lab: Inventory) -> None:
     if not lab.has(hosts[0], "proxmox"):
         return
     running = _running(lab)
-    absent = [host for host in hosts if lab.value(host, "vm_id") not in running]
+    absent = [host for host in hosts if lab.value(host, "vm")["vmid"] not in running]
     if absent:
         which = "none of this lab's machines runs" if absent == hosts else f"not running: {', '.join(absent)}"
         raise LabError(f"nothing to configure, {which}", "run `dasklab up` first: it makes and starts them")
@@ -163,8 +156,7 @@ def _refuse_absent(lab: Inventory) -> None:
 
 def _running(lab: Inventory) -> set[int]:
     """VMIDs of what runs on the lab's nodes; none where the lab's own endpoint was never started."""
-    from lab.machines.doctor import endpoint_of
-    from lab.machines.proxmox import Pve
+    from lab.machines.proxmox import Endpoint, Pve
 
     if lab.has(lab.hosts()[0], "endpoint_start"):
         try:
@@ -172,8 +164,8 @@ def _running(lab: Inventory) -> set[int]:
         except LabError:
             return set()
         _command(lab, "endpoint_start")
-    pve = Pve(endpoint_of(lab))
-    nodes = {lab.value(host, "vm_node") for host in lab.hosts()}
+    pve = Pve(Endpoint.of(lab.value(lab.hosts()[0], "proxmox")))
+    nodes = {lab.value(host, "vm")["node"] for host in lab.hosts()}
     records = [record for node in nodes for record in pve.get(f"nodes/{node}/qemu")]
     return {int(record["vmid"]) for record in records if record.get("status") == "running"}
 

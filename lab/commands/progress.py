@@ -42,14 +42,14 @@ def start(
     _conclude(begun)
 
 
-def go_on(begun: driver.Run, inventory: Path) -> None:
+def go_on(begun: driver.Ongoing, inventory: Path) -> None:
     """See a run through that was interrupted."""
     with alone(inventory):
         execute(begun, AnsibleLab(inventory))
     _conclude(begun)
 
 
-def execute(begun: driver.Run, lab: driver.Lab) -> None:
+def execute(begun: driver.Ongoing, lab: driver.Lab) -> None:
     """Run the pending trials with progress on the screen; Ctrl-C ends with a line that says how to go on."""
     screen = console(sys.stderr)
     columns = [MofNCompleteColumn(), BarColumn(24), TextColumn("{task.description}"), Remaining()]
@@ -78,7 +78,7 @@ class Remaining(ProgressColumn):
 class Watch:
     """Called at each change of a trial's state; the reasons of the trial before are not told again."""
 
-    def __init__(self, begun: driver.Run, progress: Progress) -> None:
+    def __init__(self, begun: driver.Ongoing, progress: Progress) -> None:
         self._run, self._progress = begun, progress
         self._reasons: list[str] = []
         done = len(begun.trials) - len(begun.pending())
@@ -101,7 +101,7 @@ class Watch:
         self._reasons = reasons
 
 
-def _conclude(begun: driver.Run) -> None:
+def _conclude(begun: driver.Ongoing) -> None:
     """Print the cells of a run that has ended, and how to get the page."""
     show_run(begun.directory)
     print(f"\nThe report: dasklab report {begun.directory}")

@@ -1,58 +1,41 @@
-"""Preflight: what is missing on this machine or on this endpoint, and the line that mends it."""
+"""What is missing on this machine, in the inventory or on its endpoint, and the lines that mend it."""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+import subprocess
+from collections.abc import Iterator
 
 from lab.errors import LabError
+from lab.machines import preflight, ssh
 from lab.machines.inventory import Inventory
-from lab.machines.privileges import Needs, missing, needed, pveum_lines
-from lab.machines.proxmox import Endpoint, Pve, check_storages
+from lab.machines.preflight import Finding, Wanted
 from lab.machines.topology import Vm
 from lab.model.strict import validate
 
 CONTROLLER_TOOLS = {"ssh": "openssh-client", "ssh-keygen": "openssh-client"}
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One thing that was looked at. ``mend`` holds the lines that mend it, empty when it is well."""
-
-    what: str
-    well: bool
-    mend: tuple[str, ...] = ()
+SSH_OPTIONS = ("-o", "BatchMode=yes", "-o", "ConnectTimeout=10")
+WITHOUT_SHELL = (
+    "or do without: leave the group hypervisors empty and write the node's name as proxmox.node.",
+    "Then trials are timed on the learning bridge, and a capture sees what the client itself hears.",
+)
 
 
 def examine(inventory: Inventory) -> Iterator[Finding]:
     """Look at the controller, the inventory and the endpoint; one finding at a time, cheapest first."""
     yield from _tools()
-    host = inventory.hosts("lab")[0]
-    if not inventory.has(host, "proxmox"):
-        names = ", ".join(inventory.hosts("lab"))
-        yield Finding(f"inventory {inventory.path}: {names} (machines that exist already)", True)
+    names = inventory.hosts("lab")
+    if not inventory.has(names[0], "proxmox"):
+        told = ", ".join(names)
+        yield Finding(f"inventory {inventory.path}: {told} (machines that exist already)", True)
         return
     try:
-        endpoint = endpoint_of(inventory)
-        vms = [validate(Vm, inventory.value(n, "vm"), f"inventory: {n}") for n in inventory.hosts("lab")]
-        yield Finding(f"inventory {inventory.path}: {len(vms)} machines", True)
-        bridges = [nic.bridge for vm in vms for nic in vm.nics]
-        yield from _endpoint(Pve(endpoint), inventory.value(host, "proxmox"), bridges)
+        wanted, said = _wanted(inventory), inventory.value(names[0], "proxmox")
+        yield Finding(f"inventory {inventory.path}: {len(names)} machines", True)
+        yield from preflight.endpoint(wanted, said)
     except LabError as error:
         yield Finding(error.message, False, (error.hint,) if error.hint else ())
-
-
-def endpoint_of(inventory: Inventory) -> Endpoint:
-    """Return the endpoint that the inventory names.
-
-    Raises:
-        LabError: a value is missing or not allowed.
-    """
-    known = inventory.value(inventory.hosts("lab")[0], "proxmox")
-    fields = {k: v for k, v in known.items() if k in Endpoint.model_fields and v not in (None, "")}
-    return validate(Endpoint, fields, "inventory: proxmox")
+    yield from _node_shells(inventory)
 
 
 def _tools() -> Iterator[Finding]:
@@ -63,22 +46,35 @@ def _tools() -> Iterator[Finding]:
         )
 
 
-def _endpoint(pve: Pve, proxmox: Mapping[str, Any], bridges: list[str]) -> Iterator[Finding]:
-    version = pve.get("version")["version"]
-    yield Finding(f"{pve.endpoint.url}: Proxmox VE API {version}, token accepted", True)
-    storages = [proxmox["storage"], proxmox["image_storage"]]
-    needs = needed(proxmox["pool"], proxmox["node"], storages, bridges, int(version.split(".")[0]))
-    yield from _privileges(pve, needs)
-    check_storages(pve, proxmox["node"], zip(storages, ["images", "import"], strict=True))
-    yield Finding(f"node {proxmox['node']}: storage {', '.join(dict.fromkeys(storages))}", True)
+def _wanted(inventory: Inventory) -> Wanted:
+    names = inventory.hosts("lab")
+    vms = [validate(Vm, inventory.value(name, "vm"), f"inventory: {name}") for name in names]
+    proxmox = inventory.value(names[0], "proxmox")
+    return Wanted(
+        lab=inventory.value(names[0], "lab_name"),
+        download=bool(inventory.value(names[0], "proxmox_image").get("url")),
+        own_bridge=inventory.value(names[0], "lab_bridge"),
+        bridges=frozenset(nic.bridge for vm in vms for nic in vm.nics),
+        **{key: proxmox[key] for key in ("pool", "node", "storage", "image_storage")},
+    )
 
 
-def _privileges(pve: Pve, needs: Needs) -> Iterator[Finding]:
-    granted = {path: pve.get("access/permissions", path=path).get(path, {}) for path in needs}
-    lacking = missing(needs, granted)
-    if not lacking:
-        yield Finding(f"privileges on {', '.join(needs)}", True)
-    lines = iter(pveum_lines(lacking, pve.endpoint.user, pve.endpoint.token_id))
-    for path, privileges in sorted(lacking.items()):
-        mend = ("as root on a node:", next(lines), next(lines), next(lines))
-        yield Finding(f"no {' '.join(privileges)} on {path}", False, mend)
+def _node_shells(inventory: Inventory) -> Iterator[Finding]:
+    """The one thing that the API cannot do: a bridge's ageing time is set by ssh on the node."""
+    for name in inventory.hosts("hypervisors"):
+        if inventory.optional(name, "ansible_connection") != "local" and _address(inventory, name):
+            yield _shell(ssh.command(inventory, name, *SSH_OPTIONS))
+
+
+def _address(inventory: Inventory, name: str) -> str:
+    """Where the node is; empty while the environment does not say it."""
+    return str(inventory.optional(name, "ansible_host") or "")
+
+
+def _shell(argv: list[str]) -> Finding:
+    done = subprocess.run([*argv, "true"], capture_output=True, text=True, check=False)
+    if not done.returncode:
+        return Finding(f"{argv[-1]}: ssh lets one in (it sets the bridge's ageing time)", True)
+    reason = (done.stderr.strip().splitlines() or [f"ssh ended with {done.returncode}"])[-1]
+    what = f"ssh does not let one in ({reason}); it sets the bridge's ageing time, which the API cannot"
+    return Finding(f"{argv[-1]}: {what}", False, (f"ssh-copy-id {argv[-1]}", *WITHOUT_SHELL))

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from lab.errors import LabError
-from lab.paths import ROOT
+from lab.paths import PLAYBOOKS, ROOT
 
 DEFAULT = ROOT / "inventory" / "hosts.yml"
 
@@ -37,6 +37,7 @@ class Inventory:
         self.path = path
         _load_plugins()
         self._loader = DataLoader()
+        self._loader.set_basedir(str(PLAYBOOKS))  # group_vars there count for every inventory
         try:
             self._manager = InventoryManager(loader=self._loader, sources=[str(path)])
         except AnsibleError as error:
@@ -91,9 +92,10 @@ class Inventory:
 
 @cache
 def _load_plugins() -> None:
-    from ansible.plugins.loader import init_plugin_loader
+    from ansible.plugins.loader import add_all_plugin_dirs, init_plugin_loader
 
     init_plugin_loader([])
+    add_all_plugin_dirs(str(PLAYBOOKS))
 
 
 def _first_line(error: Exception) -> str:

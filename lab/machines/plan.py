@@ -1,76 +1,24 @@
 """Observed and wanted in, the list of API calls that leads from one to the other out.
 
-Pure: nothing here talks to an endpoint. An empty plan is idempotence; printed, a plan is
-the dry run and the diff. Calls are grouped in steps: steps run one after another, the
-chains of calls within a step side by side.
+Pure: nothing here talks to an endpoint. An empty plan is idempotence; printed, a plan is the dry run and
+the diff.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Literal
+from dataclasses import replace
 from urllib.parse import quote, unquote
 
 from lab.errors import LabError
+from lab.machines import bridges
+from lab.machines.change import Chain, Change, Step, Value, chain
+from lab.machines.observed import Observed, SeenVm, is_ours, vm_mark
 from lab.machines.topology import Lab, Vm, check_unique
 from lab.model.nic import ipconfig_to_pve, net_from_pve, net_key, net_to_pve, nets
 
-Method = Literal["POST", "PUT", "DELETE", "UPLOAD"]
-Value = str | int
 DISK = "virtio0"
 SEED = "scsi1"
-
-
-@dataclass(frozen=True)
-class Change:
-    """One API call and why it is made. ``path`` is below ``/api2/json``; UPLOAD is a POST with a file."""
-
-    method: Method
-    path: str
-    why: str
-    params: Mapping[str, Value] = field(default_factory=dict)
-
-    def __str__(self) -> str:
-        shown = {k: ("..." if k == "sshkeys" else v) for k, v in self.params.items()}
-        text = " ".join(f"{k}={v}" for k, v in shown.items())
-        return f"{self.method} {self.path}{' ' + text if text else ''}  # {self.why}"
-
-
-Chain = tuple[Change, ...]
-
-
-@dataclass(frozen=True)
-class Step:
-    """Chains that may run side by side; within a chain calls run in order."""
-
-    name: str
-    chains: tuple[Chain, ...]
-
-
-@dataclass(frozen=True)
-class SeenVm:
-    """A VM as the endpoint tells it. ``config`` includes pending values; ``None``: it may not be read."""
-
-    vmid: int
-    node: str
-    name: str
-    status: str
-    tags: frozenset[str]
-    config: Mapping[str, str] | None
-    lock: str | None = None
-    pending: bool = False
-
-
-@dataclass(frozen=True)
-class Observed:
-    """What the endpoint has of what matters to one lab."""
-
-    version: tuple[int, int]
-    vms: Mapping[int, SeenVm]
-    images: frozenset[str]
-    bridges: Mapping[str, str]  # bridge -> its comment
-    pending_network: str = ""
 
 
 def plan(seen: Observed, lab: Lab) -> list[Step]:
@@ -81,41 +29,32 @@ def plan(seen: Observed, lab: Lab) -> list[Step]:
     """
     check_unique(lab)
     refuse_foreign(seen, lab)
-    doomed = _surplus(seen, lab)
-    rebuild = _template_is_stale(seen, lab)
-    if rebuild:
-        doomed = [vm for vm in seen.vms.values() if _ours(vm, lab)]
-    left = {vmid: vm for vmid, vm in seen.vms.items() if vm not in doomed}
+    refuse_storages(seen, lab)
+    doomed = _doomed(seen, lab)
+    gone = {vm.vmid for vm in doomed}
+    left = {vmid: vm for vmid, vm in seen.vms.items() if vmid not in gone}
     steps = [
-        Step("bridges", tuple(_chain(_new_bridges(seen, lab)))),
-        Step(
-            "removal",
-            tuple(_removal(vm, "no longer in the inventory") for vm in doomed if _is_machine(vm, lab)),
-        ),
-        Step(
-            "template removal",
-            tuple(_removal(vm, "made of another image") for vm in doomed if not _is_machine(vm, lab)),
-        ),
-        Step("image", tuple(_chain(_image(seen, lab, needed=lab.template_vmid not in left)))),
-        Step("template", tuple(_chain(_template(left.get(lab.template_vmid), lab)))),
+        Step("bridges", chain(bridges.make(seen, lab))),
+        *_removals(doomed, "no longer as the inventory has it"),
+        Step("image", chain(_image(seen, lab, needed=lab.template_vmid not in left))),
+        Step("template", chain(_template(left.get(lab.template_vmid), lab))),
         Step("machines", tuple(c for c in (_machine(left.get(vm.vmid), vm, lab) for vm in lab.vms) if c)),
     ]
     return [step for step in steps if step.chains]
 
 
 def plan_removal(seen: Observed, lab: Lab) -> list[Step]:
-    """Return the steps that remove all that carries this lab's mark: machines, template, image, bridges."""
-    ours = [vm for vm in seen.vms.values() if _ours(vm, lab)]
-    images = [lab.image.volume] if ours and lab.image.volume in seen.images else []
-    bridges = [b for b in lab.bridges if seen.bridges.get(b) == _bridge_comment(lab)]
+    """Return the steps that remove all that carries this lab's mark: machines, template, bridges, images.
+
+    The images come last: a token may lack the right to remove them, and then the rest is gone already.
+    """
+    ours = [vm for vm in seen.vms.values() if is_ours(vm, lab)]
     path = f"/nodes/{lab.node}/storage/{lab.image_storage}/content/{lab.image_storage}:import"
+    images = sorted(name for name in seen.images if name.startswith(lab.image_mark))
     steps = [
-        Step("machines", tuple(_removal(vm, "the lab is removed") for vm in ours if _is_machine(vm, lab))),
-        Step(
-            "template", tuple(_removal(vm, "the lab is removed") for vm in ours if not _is_machine(vm, lab))
-        ),
+        *_removals(ours, "the lab is removed"),
+        Step("bridges", chain(bridges.remove(seen, lab))),
         Step("image", tuple((Change("DELETE", f"{path}/{name}", "the lab's image"),) for name in images)),
-        Step("bridges", tuple(_chain(_old_bridges(seen, lab, bridges)))),
     ]
     return [step for step in steps if step.chains]
 
@@ -128,9 +67,14 @@ def refuse_foreign(seen: Observed, lab: Lab) -> None:
     """
     for vmid, name in [(lab.template_vmid, "the template"), *((vm.vmid, vm.name) for vm in lab.vms)]:
         vm = seen.vms.get(vmid)
+        if vmid in seen.taken:
+            raise LabError(
+                f"VMID {vmid} is wanted for {name}, but a machine that this token may not see has it",
+                "choose another lab_first_vmid in the inventory",
+            )
         if vm is None:
             continue
-        if not _ours(vm, lab):
+        if not is_ours(vm, lab):
             raise LabError(
                 f"VMID {vmid} is wanted for {name}, but belongs to {vm.name!r} on node {vm.node}, "
                 f"which has no tag {lab.name!r}",
@@ -143,95 +87,57 @@ def refuse_foreign(seen: Observed, lab: Lab) -> None:
             )
 
 
-def render(steps: list[Step]) -> str:
-    """Return a plan as people read it: one line per call, below its step."""
-    lines: list[str] = []
-    for step in steps:
-        lines.append(f"{step.name}:")
-        lines += [f"  {change}" for chain in step.chains for change in chain]
-    return "\n".join(lines) + ("\n" if lines else "")
+def refuse_storages(seen: Observed, lab: Lab) -> None:
+    """Refuse storages that the node lacks, or that do not take what the lab puts there.
+
+    Raises:
+        LabError: naming what there is, and the line that mends it.
+    """
+    for name, content in ((lab.storage, "images"), (lab.image_storage, "import")):
+        if name not in seen.storages:
+            known = ", ".join(sorted(seen.storages)) or "none that this token may see"
+            raise LabError(f"node {lab.node} has no storage {name!r}; it has {known}")
+        kept = seen.storages[name]
+        if content not in kept:
+            hint = f"as root on the node: pvesm set {name} --content {','.join(sorted({*kept, content}))}"
+            raise LabError(f"storage {name!r} does not take {content!r} content", hint)
 
 
-def _ours(vm: SeenVm, lab: Lab) -> bool:
-    return lab.name in vm.tags or (vm.config or {}).get("description", "").startswith(_mark(lab))
-
-
-def _is_machine(vm: SeenVm, lab: Lab) -> bool:
-    return vm.vmid != lab.template_vmid
-
-
-def _mark(lab: Lab) -> str:
-    return f"lab={lab.name} "
-
-
-def _surplus(seen: Observed, lab: Lab) -> list[SeenVm]:
+def _doomed(seen: Observed, lab: Lab) -> list[SeenVm]:
+    """What of the lab's own has to go: machines that are not wanted, or all when the template has to go."""
+    ours = [vm for vm in seen.vms.values() if is_ours(vm, lab)]
+    if _template_is_stale(ours, lab):
+        return ours
     wanted = {lab.template_vmid, *(vm.vmid for vm in lab.vms)}
-    return [vm for vm in seen.vms.values() if _ours(vm, lab) and vm.vmid not in wanted]
+    return [vm for vm in ours if vm.vmid not in wanted]
 
 
-def _template_is_stale(seen: Observed, lab: Lab) -> bool:
-    """A template that is unfinished or made of another image: its linked clones go with it."""
-    vm = seen.vms.get(lab.template_vmid)
-    if vm is None:
-        return False
-    config = vm.config or {}
-    return config.get("description", "").strip() != _description(lab) or config.get("template") != "1"
+def _template_is_stale(ours: list[SeenVm], lab: Lab) -> bool:
+    """A template elsewhere, unfinished or made of another image: its linked clones go with it."""
+    return any(vm.is_template != (vm.vmid == lab.template_vmid) for vm in ours) or any(
+        (vm.config or {}).get("description", "").strip() != _description(lab) for vm in ours if vm.is_template
+    )
+
+
+def _removals(doomed: list[SeenVm], why: str) -> Iterator[Step]:
+    """Machines first: a template may only go after its linked clones."""
+    for name, template in (("removal", False), ("template removal", True)):
+        yield Step(name, tuple(_removal(vm, why) for vm in doomed if vm.is_template == template))
 
 
 def _description(lab: Lab) -> str:
-    return f"{_mark(lab)}image={lab.image.volume}"
-
-
-def _bridge_comment(lab: Lab) -> str:
-    return f"bridge of lab {lab.name}"
-
-
-def _chain(changes: Iterator[Change]) -> list[Chain]:
-    chain = tuple(changes)
-    return [chain] if chain else []
-
-
-def _new_bridges(seen: Observed, lab: Lab) -> Iterator[Change]:
-    missing = [b for b in lab.bridges if b not in seen.bridges]
-    if missing:
-        _refuse_pending(seen, lab)
-        for name in missing:
-            params: dict[str, Value] = {
-                "iface": name,
-                "type": "bridge",
-                "autostart": 1,
-                "comments": _bridge_comment(lab),
-            }
-            yield Change("POST", f"/nodes/{lab.node}/network", f"the lab's own bridge {name}", params)
-        yield Change("PUT", f"/nodes/{lab.node}/network", "bring the bridge up")
-
-
-def _old_bridges(seen: Observed, lab: Lab, bridges: list[str]) -> Iterator[Change]:
-    if bridges:
-        _refuse_pending(seen, lab)
-        for name in bridges:
-            yield Change("DELETE", f"/nodes/{lab.node}/network/{name}", f"the lab's own bridge {name}")
-        yield Change("PUT", f"/nodes/{lab.node}/network", "take the bridge down")
-
-
-def _refuse_pending(seen: Observed, lab: Lab) -> None:
-    if seen.pending_network:
-        raise LabError(
-            f"node {lab.node} has network changes that nobody has applied yet; "
-            "a reload would apply them together with the lab's bridge",
-            "apply or revert them first (web interface: node > System > Network)",
-        )
+    return f"{vm_mark(lab)}image={lab.image_name}"
 
 
 def _removal(vm: SeenVm, why: str) -> Chain:
     path = f"/nodes/{vm.node}/qemu/{vm.vmid}"
     stop = [Change("POST", f"{path}/status/stop", f"stop {vm.name}")] if vm.status == "running" else []
-    delete = Change("DELETE", path, why, {"purge": 1, "destroy-unreferenced-disks": 1})
+    delete = Change("DELETE", path, f"{vm.name}: {why}", {"purge": 1, "destroy-unreferenced-disks": 1})
     return (*stop, delete)
 
 
 def _image(seen: Observed, lab: Lab, *, needed: bool) -> Iterator[Change]:
-    image, name = lab.image, lab.image.volume
+    image, name = lab.image, lab.image_name
     if not needed or name in seen.images:
         return
     if seen.version < (8, 4):
@@ -240,15 +146,11 @@ def _image(seen: Observed, lab: Lab, *, needed: bool) -> Iterator[Change]:
             f"upgrade, or as root on the node put {name} where storage {lab.image_storage!r} keeps 'import'",
         )
     base = f"/nodes/{lab.node}/storage/{lab.image_storage}"
+    params: dict[str, Value] = {"content": "import", "filename": name}
     if image.file:
-        yield Change(
-            "UPLOAD",
-            f"{base}/upload",
-            "the guests' disk image",
-            {"content": "import", "filename": image.file},
-        )
+        yield Change("UPLOAD", f"{base}/upload", "the guests' disk image", params, image.file)
     else:
-        params: dict[str, Value] = {"content": "import", "filename": name, "url": image.url or ""}
+        params["url"] = image.url or ""
         if image.checksum and image.checksum_algorithm:
             params |= {"checksum": image.checksum, "checksum-algorithm": image.checksum_algorithm}
         yield Change("POST", f"{base}/download-url", "the guests' disk image", params)
@@ -277,7 +179,7 @@ def _template_config(lab: Lab) -> dict[str, Value]:
         "cpu": lab.cpu,
         "balloon": 0,
         "scsihw": "virtio-scsi-pci",
-        DISK: f"{lab.storage}:0,import-from={lab.image_storage}:import/{lab.image.volume}",
+        DISK: f"{lab.storage}:0,import-from={lab.image_storage}:import/{lab.image_name}",
         SEED: f"{lab.storage}:cloudinit",
         "boot": f"order={DISK}",
         "agent": "enabled=1",

@@ -1,53 +1,116 @@
-"""Which privileges the lab's token needs on a Proxmox VE, and the ``pveum`` lines that give them.
+"""Which privileges the lab's token needs on a Proxmox VE, why, and the ``pveum`` lines that give them.
 
-Least privilege: everything on the lab's own pool, its storages and its bridges; the node
-only where the lab's bridge has to be made. PVE 9 split ``VM.Monitor`` into
-``VM.GuestAgent.*``; asking one version for the other's privilege is an error there.
+Least privilege: everything on the lab's own pool, its storages and its bridges; the node only where its
+network has to change or it has to fetch an image. A role's name says what it is for and its privileges are
+always the same, so the lines may be pasted again, and two labs may share the roles.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
-MACHINE = [
-    *("VM.Allocate", "VM.Audit", "VM.Clone", "VM.PowerMgmt"),
-    *("VM.Config.Disk", "VM.Config.CDROM", "VM.Config.CPU", "VM.Config.Memory", "VM.Config.Network"),
-    *("VM.Config.HWType", "VM.Config.Options", "VM.Config.Cloudinit"),
-]
-AGENT = {8: ["VM.Monitor"], 9: ["VM.GuestAgent.Audit", "VM.GuestAgent.Unrestricted"]}
-STORAGE = ["Datastore.AllocateSpace", "Datastore.AllocateTemplate", "Datastore.Audit"]
-NODE = ["Sys.AccessNetwork", "Sys.Audit", "Sys.Modify"]
-Needs = dict[str, list[str]]
+# role -> privilege -> the call that needs it
+ROLES: Mapping[str, Mapping[str, str]] = {
+    "DaskLabMachines": {
+        "VM.Allocate": "POST qemu, clone and template, DELETE qemu",
+        "VM.Audit": "GET qemu",
+        "VM.Clone": "POST clone",
+        "VM.Config.CPU": "PUT config: cores",
+        "VM.Config.Disk": "POST qemu: boot, PUT resize",
+        "VM.Config.HWType": "POST qemu: scsihw, serial0, rng0",
+        "VM.Config.Memory": "PUT config: memory",
+        "VM.Config.Network": "PUT config: net0, ipconfig0, sshkeys",
+        "VM.Config.Options": "PUT config: name, tags",
+        "VM.PowerMgmt": "POST status/start and status/stop",
+    },
+    "DaskLabDisks": {
+        "Datastore.AllocateSpace": "POST qemu and clone: disks",
+        "Datastore.Audit": "GET storage",
+    },
+    "DaskLabImage": {
+        "Datastore.Allocate": "DELETE content: destroy removes the image",
+        "Datastore.AllocateTemplate": "POST upload and download-url: the image",
+        "Datastore.Audit": "GET content",
+    },
+    "DaskLabBridge": {"SDN.Use": "PUT config: a NIC on this bridge"},
+    "DaskLabNetwork": {"Sys.Modify": "POST and PUT network: the lab's own bridge"},
+    "DaskLabDownload": {"Sys.AccessNetwork": "POST download-url: the node fetches the image"},
+    "DaskLabLook": {"Sys.Audit": "GET apt/versions: doctor sees whether ifupdown2 is there"},
+}
 
 
-def needed(pool: str, node: str, storages: Iterable[str], bridges: Iterable[str], major: int) -> Needs:
-    """Return ``{path: privileges}`` that provisioning takes on Proxmox VE ``major``."""
-    agent = AGENT[9] if major >= 9 else AGENT[8]
-    return {
-        f"/pool/{pool}": sorted([*MACHINE, *agent]),
-        **{f"/storage/{s}": STORAGE for s in sorted(set(storages))},
-        **{f"/sdn/zones/localnetwork/{b}": ["SDN.Use"] for b in sorted(set(bridges))},
-        f"/nodes/{node}": NODE,
+@dataclass(frozen=True, order=True)
+class Need:
+    """A role of the table above on a path."""
+
+    path: str
+    role: str
+
+    @property
+    def privileges(self) -> Mapping[str, str]:
+        """Privilege -> the call that needs it."""
+        return ROLES[self.role]
+
+
+def needed(
+    pool: str,
+    node: str,
+    storage: str,
+    image_storage: str,
+    bridges: Iterable[str],
+    *,
+    download: bool = True,
+    network: bool = True,
+) -> list[Need]:
+    """Return what provisioning takes.
+
+    With ``download`` the node fetches the image itself, with ``network`` the lab makes its bridge itself.
+    """
+    needs = {
+        Need(f"/pool/{pool}", "DaskLabMachines"),
+        Need(f"/storage/{storage}", "DaskLabDisks"),
+        Need(f"/storage/{image_storage}", "DaskLabImage"),
+        *(Need(f"/sdn/zones/localnetwork/{bridge}", "DaskLabBridge") for bridge in bridges),
     }
+    roles = ["DaskLabDownload"] * download + ["DaskLabNetwork", "DaskLabLook"] * network
+    return sorted(needs | {Need(f"/nodes/{node}", role) for role in roles})
 
 
-def missing(needs: Needs, granted: Mapping[str, Mapping[str, int]]) -> Needs:
-    """Return what of ``needs`` is not in ``granted`` (the answer of ``GET /access/permissions`` per path)."""
-    lacking = {
-        path: [p for p in privileges if p not in granted.get(path, {})] for path, privileges in needs.items()
-    }
-    return {path: privileges for path, privileges in lacking.items() if privileges}
+def lacking(need: Need, granted: Mapping[str, int]) -> list[str]:
+    """The privileges of ``need`` that are not in ``granted`` (``GET /access/permissions`` of its path)."""
+    return [privilege for privilege in need.privileges if privilege not in granted]
 
 
-def pveum_lines(lacking: Needs, user: str, token_id: str) -> list[str]:
-    """Return the commands, for root on a node, that grant ``lacking`` to the user and to its token.
+def account_lines(user: str, token_id: str, pool: str) -> list[str]:
+    """Lines for root on a node that make user, token and pool where they are missing; may be pasted again."""
+    token = f"{user} {token_id} --privsep 1"
+    return [
+        _either(f"pveum user modify {user} --enable 1", f"pveum user add {user} --enable 1"),
+        _either(f"pveum user token modify {token}", f"pveum user token add {token}"),
+        pool_line(pool),
+    ]
+
+
+def pool_line(pool: str) -> str:
+    """The line that makes the pool where it is missing."""
+    comment = "--comment 'machines of a Dask lab'"
+    return _either(f"pveum pool modify {pool} {comment}", f"pveum pool add {pool} {comment}")
+
+
+def grant_lines(needs: Iterable[Need], user: str, token_id: str) -> list[str]:
+    """Lines for root on a node that grant ``needs`` to the user and to its token; may be pasted again.
 
     A token with privilege separation has the intersection of both, so both are granted.
     """
-    lines: list[str] = []
-    for number, (path, privileges) in enumerate(sorted(lacking.items())):
-        role = f"DaskLab{number}"
-        lines.append(f'pveum role add {role} --privs "{" ".join(privileges)}"')
-        lines.append(f"pveum acl modify {path} --users {user} --roles {role}")
-        lines.append(f"pveum acl modify {path} --tokens '{user}!{token_id}' --roles {role}")
-    return lines
+    needs = sorted(needs)
+    roles = {need.role: f'{need.role} --privs "{" ".join(need.privileges)}"' for need in needs}
+    who = f"--users {user} --tokens '{user}!{token_id}'"
+    return [
+        *(_either(f"pveum role modify {role}", f"pveum role add {role}") for role in roles.values()),
+        *(f"pveum acl modify {need.path} {who} --roles {need.role}" for need in needs),
+    ]
+
+
+def _either(change: str, make: str) -> str:
+    return f"{change} 2>/dev/null || {make}"

@@ -6,8 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from lab.machines.plan import SeenVm, Step, plan, plan_removal, render
-from lab.machines.proxmox import Endpoint, Pve, observe
+from lab.machines.change import Step, render
+from lab.machines.observe import observe
+from lab.machines.observed import SeenVm
+from lab.machines.plan import plan, plan_removal
+from lab.machines.proxmox import Endpoint, Pve
 from lab.machines.topology import Lab, Vm
 from lab.model.nic import NicOverride, nets
 from lab.model.strict import validate
@@ -34,9 +37,7 @@ class Request:
             for name, value in (params["nics"] or {}).items()
         }
         return cls(
-            endpoint=validate(
-                Endpoint, {**params["endpoint"], "token_secret": params["token_secret"]}, "proxmox"
-            ),
+            endpoint=Endpoint.of({**params["endpoint"], "token_secret": params["token_secret"]}),
             lab=validate(Lab, params["lab"], "inventory").with_nics(overrides),
             present=params["state"] == "started",
             parallel=params["parallel"],
@@ -61,7 +62,7 @@ def provision(request: Request, *, apply: bool) -> Outcome:
         LabError: something foreign is in the way, the endpoint refuses, or a task failed.
     """
     pve = Pve(request.endpoint)
-    seen = observe(pve, request.lab)
+    seen = observe(pve, request.lab, claim=request.present)
     steps = (plan if request.present else plan_removal)(seen, request.lab)
     if apply and steps:
         pve.apply(steps, request.parallel)

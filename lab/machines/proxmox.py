@@ -1,4 +1,4 @@
-"""Talks to a Proxmox VE endpoint: observe what is there, apply a plan, wait for tasks.
+"""Talks to a Proxmox VE endpoint: asks, makes calls, waits for tasks.
 
 The one module that imports proxmoxer. It knows nothing of what a lab should look like
 (``lab.machines.plan`` does) and nothing of which endpoint it talks to.
@@ -6,29 +6,42 @@ The one module that imports proxmoxer. It knows nothing of what a lab should loo
 
 from __future__ import annotations
 
+import io
 import re
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import requests
-from proxmoxer import ProxmoxAPI
-from proxmoxer.core import ResourceException
-from pydantic import Field
+from proxmoxer.backends.https import Backend
+from pydantic import Field, field_validator
 
 from lab.errors import LabError
-from lab.machines.plan import Chain, Change, Observed, SeenVm, Step
-from lab.machines.topology import Lab
-from lab.model.strict import Strict
+from lab.machines.answers import PORT_HINT, CallError, TransientError, document, silence
+from lab.machines.change import Chain, Change, Step
+from lab.model.strict import Strict, validate
 
 TASK_OK = re.compile(r"^(OK|WARNINGS: \d+)$")
 LOCKED = re.compile(r"can't lock file|VM is locked|got timeout")
 LOCK_WAIT_S = 120.0
 TASK_WAIT_S = 1800.0
+CONNECT_S = 10.0
+READ_PAUSES_S = (0.2, 0.6, 1.8)  # before a read is repeated
+SIDE_BY_SIDE = 8  # reads at once: pveproxy and pvedaemon have three workers each
+
+T = TypeVar("T")
+U = TypeVar("U")
+
+# What an inventory must say of an endpoint, and where the example takes it from.
+ASKED = {
+    "host": "PROXMOX_HOST: name or address of a node",
+    "user": "PROXMOX_USER: such as lab@pve",
+    "token_id": "PROXMOX_TOKEN_ID: the token's name, such as dasklab",
+    "token_secret": "PROXMOX_TOKEN_SECRET: what pveum printed when it made the token",
+}
 
 
 class Endpoint(Strict):
@@ -41,26 +54,51 @@ class Endpoint(Strict):
     token_secret: Annotated[str, Field(repr=False)]
     ca_file: str | None = None
     verify: bool = True
-    timeout_s: Annotated[float, Field(gt=0)] = 60  # proxmoxer's own 5 s is shorter than a lock wait
+    timeout_s: Annotated[float, Field(gt=0)] = 60  # a lock wait takes 10 s, a refused token 3 s
+
+    @field_validator("user", "token_id", "token_secret")
+    @classmethod
+    def _one_word(cls, value: str) -> str:
+        """They go into a header. The mistake is told without the value: it may be the secret."""
+        if not value.isascii() or not value.isprintable() or " " in value:
+            raise ValueError("has a line break, a space or a character beyond ASCII in it")
+        return value
+
+    @classmethod
+    def of(cls, said: Mapping[str, Any]) -> Endpoint:
+        """The endpoint that an inventory's ``proxmox`` says; what is empty counts as not said.
+
+        Raises:
+            LabError: something is missing (all of it is named) or not allowed.
+        """
+        given = {k: v for k, v in said.items() if k in cls.model_fields and v not in (None, "")}
+        if lacking := [f"{key} ({what})" for key, what in ASKED.items() if key not in given]:
+            raise LabError(f"the inventory does not say which endpoint: proxmox lacks {', '.join(lacking)}")
+        return validate(cls, given, "inventory: proxmox")
 
     @property
     def url(self) -> str:
         """The endpoint's address, as messages show it."""
         return f"https://{self.host}:{self.port}"
 
+    @property
+    def token(self) -> str:
+        """The token's full name."""
+        return f"{self.user}!{self.token_id}"
+
 
 class Pve:
     """A connection to one endpoint; safe to share between threads (each gets its own HTTP session)."""
 
-    def __init__(self, endpoint: Endpoint, progress: Callable[[str], None] = lambda _: None) -> None:
+    def __init__(self, endpoint: Endpoint) -> None:
         if endpoint.ca_file and not Path(endpoint.ca_file).is_file():
             raise LabError(
                 f"CA file {endpoint.ca_file} does not exist", "copy /etc/pve/pve-root-ca.pem from the node"
             )
         self.endpoint = endpoint
         self.warnings: list[str] = []
-        self._progress = progress
         self._local = threading.local()
+        self._readers = ThreadPoolExecutor(SIDE_BY_SIDE)
 
     def get(self, path: str, /, **params: Any) -> Any:
         """GET ``path`` (below ``/api2/json``) and return its data.
@@ -68,8 +106,32 @@ class Pve:
         Raises:
             LabError: the endpoint cannot be reached or refuses.
         """
-        with self._explained("GET", path):
-            return self._api()(path.lstrip("/")).get(**params)
+        return self.document(path, **params)["data"]
+
+    def document(self, path: str, /, **params: Any) -> dict[str, Any]:
+        """GET ``path`` with what stands beside its data; repeated where the answer got lost on the way.
+
+        Raises:
+            LabError: the endpoint cannot be reached or refuses.
+        """
+        for pause in READ_PAUSES_S:
+            try:
+                return self._request("GET", path, params=params)
+            except TransientError:
+                time.sleep(pause)
+        return self._request("GET", path, params=params)
+
+    def side_by_side(self, ask: Callable[[T], U], about: Iterable[T]) -> list[U]:
+        """Ask several things at once, on connections that are kept; answers in the order of ``about``."""
+        return list(self._readers.map(ask, about))
+
+    def version(self) -> tuple[int, int]:
+        """The version of Proxmox VE, without its patch level."""
+        said = self.get("version")
+        parts = re.match(r"(\d+)(?:\.(\d+))?", str(said.get("version"))) if isinstance(said, dict) else None
+        if not parts:
+            raise CallError(f"{self.endpoint.url}: GET /version", f"this is no version: {said!r}", PORT_HINT)
+        return int(parts[1]), int(parts[2] or 0)
 
     def apply(self, steps: list[Step], parallel: int = 4) -> None:
         """Carry out a plan: steps in order, the chains of a step up to ``parallel`` at once.
@@ -77,17 +139,14 @@ class Pve:
         Chains that have begun are finished even when another fails, so that nothing is left half-done.
 
         Raises:
-            LabError: what failed, with the task's own words.
+            LabError: what failed, with the task's own words; a cause that several have is told once.
         """
         for step in steps:
             with ThreadPoolExecutor(max_workers=parallel) as pool:
                 outcomes = [pool.submit(self._run_chain, chain) for chain in step.chains]
-            failures = [error for o in outcomes if (error := o.exception()) is not None]
-            for error in failures:
-                if not isinstance(error, LabError):
-                    raise error
+            failures = [error for outcome in outcomes for error in _failure(outcome)]
             if failures:
-                raise LabError(f"{step.name}: " + "; ".join(str(e) for e in failures))
+                raise _together(step.name, failures)
 
     def call(self, change: Change) -> None:
         """Make one API call and wait for the task it starts; a held lock is waited for.
@@ -108,22 +167,45 @@ class Pve:
 
     def _run_chain(self, chain: Chain) -> None:
         for change in chain:
-            self._progress(change.why)
             self.call(change)
 
     def _call_once(self, change: Change) -> None:
-        with self._explained(change.method, change.path):
-            resource = self._api()(change.path.lstrip("/"))
-            answer = self._send(resource, change)
+        answer = self._send(change)["data"]
         if isinstance(answer, str) and answer.startswith("UPID:"):
             self._wait(answer, change)
 
-    def _send(self, resource: Any, change: Change) -> Any:
-        params = dict(change.params)
+    def _send(self, change: Change) -> dict[str, Any]:
         if change.method == "UPLOAD":
-            with Path(str(params.pop("filename"))).open("rb") as file:
-                return resource.post(**params, filename=file)
-        return getattr(resource, change.method.lower())(**params)
+            with _Upload(change.file, str(change.params["filename"])) as file:
+                return self._request("POST", change.path, data={**change.params, "filename": file})
+        where = "params" if change.method == "DELETE" else "data"
+        return self._request(change.method, change.path, **{where: dict(change.params)})
+
+    def _request(self, method: str, path: str, **content: Any) -> dict[str, Any]:
+        """Make one request on this thread's connection and return its JSON document."""
+        session, base = self._session()
+        call = f"{method} /{path.lstrip('/')}"
+        try:
+            answer = session.request(method, f"{base}/{path.lstrip('/')}", **content)
+        except requests.RequestException as error:
+            raise silence(error, call, self.endpoint.url) from None
+        return document(answer, call, self.endpoint.url, self.endpoint.token)
+
+    def _session(self) -> tuple[requests.Session, str]:
+        if not hasattr(self._local, "session"):
+            e = self.endpoint
+            backend = Backend(
+                e.host,
+                port=e.port,
+                user=e.user,
+                token_name=e.token_id,
+                token_value=e.token_secret,
+                verify_ssl=(e.ca_file or True) if e.verify else False,
+                timeout=(CONNECT_S, e.timeout_s),
+            )
+            self._local.session = backend.get_session(), backend.get_base_url()
+        found: tuple[requests.Session, str] = self._local.session
+        return found
 
     def _wait(self, upid: str, change: Change) -> None:
         node = upid.split(":")[1]
@@ -132,12 +214,12 @@ class Pve:
         pause = 0.1
         while (status := self.get(f"{path}/status"))["status"] != "stopped":
             if time.monotonic() > deadline:
-                raise LabError(f"{change.why}: task {upid} still runs after {TASK_WAIT_S:.0f} s")
+                raise CallError(change.why, f"task {upid} still runs after {TASK_WAIT_S:.0f} s")
             time.sleep(pause)
             pause = min(pause * 1.5, 1.0)
         outcome = status.get("exitstatus", "unknown")
         if not TASK_OK.match(outcome):
-            raise LabError(f"{change.why}: {outcome}{self._log_tail(path)}")
+            raise CallError(change.why, f"{outcome}{self._log_tail(path)}")
         if outcome != "OK":
             self.warnings.append(f"{change.why}: {outcome}{self._log_tail(path)}")
 
@@ -146,171 +228,35 @@ class Pve:
         told = [line for line in lines if not line.startswith("TASK ")][-3:]
         return f" (task log: {' | '.join(told)})" if told else ""
 
-    def _api(self) -> ProxmoxAPI:
-        if not hasattr(self._local, "api"):
-            e = self.endpoint
-            self._local.api = ProxmoxAPI(
-                e.host,
-                port=e.port,
-                user=e.user,
-                token_name=e.token_id,
-                token_value=e.token_secret,
-                verify_ssl=(e.ca_file or True) if e.verify else False,
-                timeout=e.timeout_s,
-            )
-        return self._local.api
 
-    def pending_network(self, node: str) -> str:
-        """Return the diff of network changes on ``node`` that wait for a reload ('' when none do)."""
-        with self._explained("GET", f"/nodes/{node}/network"):
-            store = self._api()._store  # proxmoxer returns only "data"; the diff stands beside it
-            answer = store["session"].request("GET", f"{store['base_url']}/nodes/{node}/network")
-        return str(answer.json().get("changes") or "") if answer.ok else ""
+class _Upload(io.BufferedReader):
+    """A local file that goes to the endpoint under another name."""
 
-    @contextmanager
-    def _explained(self, method: str, path: str) -> Iterator[None]:
-        """Turn transport and API errors into one line that says what to do."""
-        url = self.endpoint.url
-        try:
-            yield
-        except ResourceException as error:
-            raise _refusal(error, f"{method} {path}", self.endpoint) from None
-        except requests.exceptions.SSLError as error:
-            hint = "give the endpoint's CA as ca_file (on a node: /etc/pve/pve-root-ca.pem)"
-            raise LabError(f"{url}: its certificate cannot be verified ({_short(error)})", hint) from None
-        except requests.exceptions.RequestException as error:
-            hint = "is it running, and reachable from here? 'dasklab doctor' looks closer"
-            raise LabError(f"{url}: no answer to {method} {path} ({_short(error)})", hint) from None
+    def __init__(self, path: str, name: str) -> None:
+        super().__init__(io.FileIO(path))
+        self._name = name
+
+    @property
+    def name(self) -> str:
+        return self._name
 
 
-def observe(pve: Pve, lab: Lab) -> Observed:
-    """Return what the endpoint has of what matters to ``lab``, once operations under way on it have ended.
-
-    Raises:
-        LabError: the endpoint cannot be reached, refuses, or lacks the node or a storage.
-    """
-    version = pve.get("version")["version"].split(".")
-    wanted = {lab.template_vmid, *(vm.vmid for vm in lab.vms)}
-    _settle(pve, lab.node, wanted)
-    records = [r for r in pve.get("cluster/resources", type="vm") if r.get("type") == "qemu"]
-    relevant = [r for r in _live_records(pve, lab, records) if _matters(r, lab, wanted)]
-    with ThreadPoolExecutor(max_workers=4) as pool:
-        vms = list(pool.map(lambda r: _seen_vm(pve, r), relevant))
-    network = pve.get(f"nodes/{lab.node}/network")
-    bridges = {i["iface"]: (i.get("comments") or "").strip() for i in network if i["type"] == "bridge"}
-    return Observed(
-        version=(int(version[0]), int(version[1]) if len(version) > 1 else 0),
-        vms={vm.vmid: vm for vm in vms},
-        images=frozenset(_images(pve, lab)),
-        bridges=bridges,
-        pending_network=pve.pending_network(lab.node),
-    )
+def _failure(outcome: Future[None]) -> list[LabError]:
+    """The user's mistake or the endpoint's that ended a chain; any other error is ours, and raised."""
+    try:
+        outcome.result()
+    except LabError as error:
+        return [error]
+    return []
 
 
-def _settle(pve: Pve, node: str, vmids: set[int]) -> None:
-    """Wait for tasks that an interrupted run left going: a clone under way is in no pool yet, so unseen."""
-    ids = {str(vmid) for vmid in vmids}
-    deadline = time.monotonic() + LOCK_WAIT_S
-    while time.monotonic() < deadline:
-        active = pve.get(f"nodes/{node}/tasks", source="active")
-        if not [t for t in active if t.get("status") == "RUNNING" and t.get("id") in ids]:
-            return
-        time.sleep(0.5)
-
-
-def _live_records(pve: Pve, lab: Lab, records: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Cluster resources lag by seconds; each node's own list is live, so it is what counts."""
-    nodes = {lab.node, *(vm.node for vm in lab.vms)}
-    elsewhere = [r for r in records if r["node"] not in nodes]
-    return elsewhere + [{**r, "node": n} for n in sorted(nodes) for r in pve.get(f"nodes/{n}/qemu")]
-
-
-def _matters(record: Mapping[str, Any], lab: Lab, wanted: set[int]) -> bool:
-    return int(record["vmid"]) in wanted or lab.name in _tags(record)
-
-
-def _tags(record: Mapping[str, Any]) -> frozenset[str]:
-    return frozenset(filter(None, re.split(r"[;, ]+", record.get("tags") or "")))
-
-
-def _seen_vm(pve: Pve, record: Mapping[str, Any]) -> SeenVm:
-    vmid, node = int(record["vmid"]), record["node"]
-    path = f"nodes/{node}/qemu/{vmid}"
-    config = _config_unlocked(pve, path)
-    waiting = [p for p in pve.get(f"{path}/pending") if "pending" in p or "delete" in p] if config else []
-    return SeenVm(
-        vmid=vmid,
-        node=node,
-        name=str(record.get("name", vmid)),
-        status=str(record["status"]),
-        tags=_tags(config or record),
-        config=config,
-        lock=(config or {}).get("lock"),
-        pending=bool(waiting),
-    )
-
-
-def _config_unlocked(pve: Pve, path: str) -> dict[str, str] | None:
-    """Return the VM's configuration, once no lock is on it; ``None``: no right to read it."""
-    deadline = time.monotonic() + LOCK_WAIT_S / 4
-    while True:
-        try:
-            config = {k: str(v) for k, v in pve.get(f"{path}/config").items()}
-        except ForbiddenError:
-            return None
-        if "lock" not in config or time.monotonic() > deadline:
-            return config
-        time.sleep(1)
-
-
-def check_storages(pve: Pve, node: str, contents: Iterable[tuple[str, str]]) -> None:
-    """Check that ``node`` has each storage and that it takes the content: pairs of (storage, content type).
-
-    Raises:
-        LabError: naming what there is, and the line that mends it.
-    """
-    storages = {s["storage"]: s for s in pve.get(f"nodes/{node}/storage")}
-    for name, content in contents:
-        if name not in storages:
-            known = ", ".join(sorted(storages)) or "none that this token may see"
-            raise LabError(f"node {node} has no storage {name!r}; it has {known}")
-        have = storages[name]["content"]
-        if content not in have.split(","):
-            hint = f"on the node: pvesm set {name} --content {have},{content}"
-            raise LabError(f"storage {name!r} does not take {content!r} content", hint)
-
-
-def _images(pve: Pve, lab: Lab) -> Iterator[str]:
-    check_storages(pve, lab.node, [(lab.storage, "images"), (lab.image_storage, "import")])
-    for volume in pve.get(f"nodes/{lab.node}/storage/{lab.image_storage}/content", content="import"):
-        yield volume["volid"].rpartition("/")[2]
-
-
-class ForbiddenError(LabError):
-    """The token lacks a privilege for this call."""
-
-
-def _refusal(error: ResourceException, call: str, endpoint: Endpoint) -> LabError:
-    reason = str(error.content or error.status_message).strip()
-    details = error.errors if isinstance(error.errors, dict) else {}
-    if error.status_code == 401:
-        token = f"{endpoint.user}!{endpoint.token_id}"
-        return LabError(
-            f"{endpoint.url}: token {token} is not accepted ({reason})", "check its id and its secret"
-        )
-    if error.status_code == 403:
-        return ForbiddenError(
-            f"{call}: {reason}", "'dasklab doctor' prints the lines that give the missing privilege"
-        )
-    if "already exists" in reason and call.endswith("/clone"):
-        hint = "a VM that this token may not see has that VMID: choose another lab_first_vmid"
-        return LabError(f"{call}: {reason}", hint)
-    named = "; ".join(f"{k}: {v}".strip() for k, v in details.items() if k != "errors")
-    return LabError(f"{call}: {reason}{' (' + named + ')' if named else ''}")
-
-
-def _short(error: Exception) -> str:
-    """The innermost reason of a nested transport error."""
-    text = str(error)
-    found = re.findall(r"(?:Errno -?\d+\] |timeout=|: )([A-Za-z][^:()'\"]+)", text)
-    return found[-1].strip() if found else type(error).__name__
+def _together(step: str, failures: list[LabError]) -> LabError:
+    """One error of several: each cause once, with how many it struck."""
+    by_cause: dict[str, list[LabError]] = {}
+    for error in failures:
+        by_cause.setdefault(getattr(error, "cause", error.message), []).append(error)
+    told = [
+        errors[0].message + (f" (and {len(errors) - 1} more for the same cause)" if len(errors) > 1 else "")
+        for errors in by_cause.values()
+    ]
+    return LabError(f"{step}: {'; '.join(told)}", next((e.hint for e in failures if e.hint), None))

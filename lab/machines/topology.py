@@ -46,8 +46,8 @@ class Image(Strict):
     checksum_algorithm: Literal["md5", "sha1", "sha224", "sha256", "sha384", "sha512"] | None = None
 
     @property
-    def volume(self) -> str:
-        """File name of the volume on the image storage."""
+    def basename(self) -> str:
+        """The file's name without its folder."""
         return self.name or (self.file or self.url or "").rstrip("/").rpartition("/")[2]
 
 
@@ -66,6 +66,16 @@ class Lab(Strict):
     ssh_public_key: str
     bridges: tuple[str, ...] = ()
     vms: tuple[Vm, ...]
+
+    @property
+    def image_mark(self) -> str:
+        """How the names of the lab's own images begin on the image storage; no name of a lab has a dot."""
+        return f"{self.name}."
+
+    @property
+    def image_name(self) -> str:
+        """The image's name on the image storage. Others' of the same file are neither used nor removed."""
+        return self.image_mark + self.image.basename
 
     def with_nics(self, overrides: Mapping[str, NicOverride]) -> Lab:
         """Return the lab with a trial's NIC overrides; keys are machine names."""

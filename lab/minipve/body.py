@@ -106,18 +106,12 @@ async def upload(request: web.BaseRequest, place: Callable[[str], Path], receive
     try:
         async with asyncio.timeout(BODY_S) as limit:
             async for part in await request.multipart():
-                if not isinstance(part, BodyPartReader) or part.name in fields:
+                if not isinstance(part, BodyPartReader):
                     raise ApiError("upload failed - unexpected part")
-                if (
-                    part.name in _UPLOAD_FIELDS
-                    and fields.keys() & _UPLOAD_FIELDS[_UPLOAD_FIELDS.index(part.name) :]
-                ):
-                    raise ApiError(f"upload failed - fields must come as {', '.join(_UPLOAD_FIELDS)}")
-                if part.name in _UPLOAD_FIELDS[:-1]:
+                _check_order(part.name, fields)
+                if part.name and part.name != "filename":
                     fields[part.name] = (await _bounded(part)).decode("utf-8", errors="replace")
                     continue
-                if part.name != "filename":
-                    raise ApiError(f"wrong field name '{part.name}' for file upload, expected 'filename'")
                 name = f"/var/tmp/pveupload-{secrets.token_hex(8)}"
                 received.append(place(name))
                 fields |= {"filename": part.filename or "", "tmpfilename": name}
@@ -125,6 +119,14 @@ async def upload(request: web.BaseRequest, place: Callable[[str], Path], receive
     except (ValueError, AssertionError, RuntimeError, HttpProcessingError):  # what aiohttp says of garbage
         raise ApiError("upload failed") from None
     return fields
+
+
+def _check_order(name: str | None, fields: Given) -> None:
+    """A field may come once, and none after one that pveproxy reads later: there it would be lost."""
+    if name not in _UPLOAD_FIELDS:
+        raise ApiError(f"wrong field name '{name}' for file upload, expected 'filename'")
+    if fields.keys() & set(_UPLOAD_FIELDS[_UPLOAD_FIELDS.index(name) :]):
+        raise ApiError(f"upload failed - fields must come in the order {', '.join(_UPLOAD_FIELDS)}")
 
 
 async def _bounded(part: BodyPartReader) -> bytes:

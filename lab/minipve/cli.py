@@ -135,8 +135,15 @@ def stop(instance: str, purge: bool) -> None:
 @minipve.command()
 @instance_option
 @click.option("--path", "only_path", is_flag=True, help="Only print where the image is or will be.")
-def image(instance: str, only_path: bool) -> None:
-    """Build the guests' image unless it is there, and print its path."""
+@click.option(
+    "--output", type=click.Path(path_type=Path), help="Also write it to a file, or into a directory."
+)
+def image(instance: str, only_path: bool, output: Path | None) -> None:
+    """Build the guests' image unless it is there, and print its path.
+
+    It boots on any Proxmox VE too: name the file of --output in the inventory's proxmox_image, and
+    `dasklab up` uploads it.
+    """
     from lab.minipve import progress
     from lab.minipve.image import golden as images
 
@@ -144,7 +151,7 @@ def image(instance: str, only_path: bool) -> None:
     path: Path = images.image_path(paths)
     if not only_path and not path.exists():
         path = images.build(paths, progress.terminal())
-    click.echo(str(path))
+    click.echo(str(images.export(path, output) if output else path))
 
 
 @minipve.command()

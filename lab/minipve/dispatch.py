@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lab.minipve import api
+from lab.minipve import api, volume_access
 from lab.minipve.access.permit import Permit
 from lab.minipve.config import schema
 from lab.minipve.config.validate import FormatError
@@ -49,6 +49,7 @@ def call(node: Node, verb: str, path: str, authid: str, given: dict[str, Any]) -
         raise _no_such_host(str(values["node"]))
     checked = Call(node, permit, method.check(values))
     try:
+        volume_access.check(permit, method, checked.given)
         answer = api.load()[verb, method.path](checked)
     except (FormatError, *FAILURES) as failed:
         raise ApiError(text_of(failed)) from failed

@@ -20,7 +20,6 @@ from lab.minipve.paths import Paths
 
 USER, TOKEN = "lab@pve", "dasklab"
 BRIDGES = ("vmbr0", "vmbr1")
-_PVE_MAJOR = 9
 
 
 def set_up(node: Node, pool: str, management: str) -> None:
@@ -48,12 +47,10 @@ def _users(node: Node, pool: str) -> None:
 
 def _grant_needed(data: dict[str, Any], node: str, pool: str) -> None:
     """What ``pveum`` lines would give on a real node, to the user and to its token."""
-    needs = privileges.needed(pool, node, [storage.NAME], BRIDGES, _PVE_MAJOR)
-    for number, (path, privs) in enumerate(sorted(needs.items())):
-        role = f"DaskLab{number}"
-        data["roles"][role] = privs
+    for need in privileges.needed(pool, node, storage.NAME, storage.NAME, BRIDGES):
+        data["roles"][need.role] = list(need.privileges)
         for ugid in (USER, f"{USER}!{TOKEN}"):
-            grant(data, path, role, ugid)
+            grant(data, need.path, need.role, ugid)
 
 
 def root_password_file(paths: Paths) -> Path:

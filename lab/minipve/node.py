@@ -10,6 +10,8 @@ from lab.minipve.access.accounts import Access
 from lab.minipve.access.permit import Permit
 from lab.minipve.access.tickets import Tickets
 from lab.minipve.config.store import VmStore
+from lab.minipve.errors import ApiError
+from lab.minipve.history import History
 from lab.minipve.image.storage import Storage
 from lab.minipve.paths import Paths
 from lab.minipve.tasks import Tasks, Work
@@ -31,6 +33,7 @@ class Node:
         self.tasks = Tasks(paths.log / "tasks", name)
         self.vms = VmStore(cluster / "qemu-server", paths.run / "lock", name)
         self.storage = Storage(paths.state / "storage")
+        self.history = History()
         self.network_lock = threading.Lock()
 
 
@@ -56,8 +59,13 @@ class Call:
 
     @property
     def options(self) -> dict[str, Any]:
-        """The parameters without those of the path."""
-        return {key: value for key, value in self.given.items() if key not in ("node", "vmid")}
+        """The parameters without those of the path; ``cdrom`` by its name in the configuration."""
+        found = {key: value for key, value in self.given.items() if key not in ("node", "vmid")}
+        if "cdrom" in found:
+            if "ide2" in found:
+                raise ApiError("option ide2 conflicts with cdrom")
+            found["ide2"] = f"{found.pop('cdrom')},media=cdrom"
+        return found
 
     def start(self, kind: str, name: object, work: Work) -> str:
         """Start a task in the caller's name; returns its UPID."""

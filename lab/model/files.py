@@ -19,8 +19,8 @@ Counters = dict[str, float]
 Status = Literal["ok", "invalid", "unsupported", "failed"]
 
 
-class Run(Document):
-    """What a run was begun with: the experiment's form that was asked for, and the lab as it was."""
+class Campaign(Document):
+    """What one execution of an experiment was begun with: its form, and the lab as it was."""
 
     FILE: ClassVar[str] = "experiment.json"
 
@@ -276,7 +276,7 @@ class Completeness(Document):
 
     FILE: ClassVar[str] = "completeness.json"
 
-    verdict: Literal["complete", "lost"]
+    verdict: Literal["complete", "lost", "blind"]
     reasons: tuple[str, ...]
     frames: int | None
     received: int | None
@@ -288,6 +288,8 @@ class Completeness(Document):
     lost_bytes: int | None
     messages: int
     decoded: float | None
+    sent_bytes: int | None = None
+    seen_bytes: int | None = None
 
 
 # --- what the driver and the judge write -------------------------------------------------------------------

@@ -12,7 +12,7 @@ from typing import TypeVar
 from lab.errors import LabError
 from lab.model.document import SCHEMA, Document
 from lab.model.experiment import Experiment
-from lab.model.files import Attempt, Delivered, Result, Run, Timings
+from lab.model.files import Attempt, Campaign, Delivered, Result, Timings
 from lab.model.strict import validate
 from lab.model.trial import Trial
 
@@ -56,23 +56,23 @@ def write(directory: Path, document: Document) -> None:
 
 def find(path: Path) -> list[Path]:
     """The runs at or below ``path``, oldest first."""
-    runs = sorted((p.parent for p in path.glob(f"**/{Run.FILE}")), key=lambda run: run.name)
+    runs = sorted((p.parent for p in path.glob(f"**/{Campaign.FILE}")), key=lambda run: run.name)
     if not runs:
         raise LabError(f"{path}: no results there", "dasklab results lists the runs")
     return runs
 
 
-def read_run(run: Path) -> Run:
-    """A run's experiment.json."""
-    document = read(Run, run)
+def read_run(run: Path) -> Campaign:
+    """What a run's directory was begun with."""
+    document = read(Campaign, run)
     if document is None:
-        raise LabError(f"{run}: this is not a run's directory, it has no {Run.FILE}")
+        raise LabError(f"{run}: this is not a run's directory, it has no {Campaign.FILE}")
     return document
 
 
-def experiment(run: Run) -> Experiment:
+def experiment(run: Campaign) -> Experiment:
     """What a run measures."""
-    return validate(Experiment, run.experiment, f"{run.name}, {Run.FILE}, experiment")
+    return validate(Experiment, run.experiment, f"{run.name}, {Campaign.FILE}, experiment")
 
 
 def finished(run: Path) -> list[Path]:

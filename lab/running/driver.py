@@ -20,8 +20,7 @@ from typing import Protocol
 
 from lab.errors import LabError
 from lab.model.experiment import Experiment
-from lab.model.files import Attempt, Result
-from lab.model.files import Run as Begun
+from lab.model.files import Attempt, Campaign, Result
 from lab.model.trial import Setup, Trial
 from lab.paths import ROOT
 from lab.results import completeness, store, table, verdict
@@ -39,7 +38,7 @@ class Lab(Protocol):
 
 
 @dataclass(frozen=True)
-class Run:
+class Ongoing:
     """A run on its way: its directory, its experiment and its trials in order."""
 
     directory: Path
@@ -69,13 +68,13 @@ def start(
     quick: bool,
     seed: int | None = None,
     only: str | None = None,
-) -> Run:
+) -> Ongoing:
     """Make the run's directory, ``root/<experiment>/<time>``, and write down what will be done there."""
     used = experiment.seed if seed is None else seed
     trials = plan(name, experiment, setup, seed=used, only=only)
     directory = root / name / datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
     directory.mkdir(parents=True)
-    begun = Begun(
+    begun = Campaign(
         name=name,
         quick=quick,
         seed=used,
@@ -86,10 +85,10 @@ def start(
         experiment=experiment.model_dump(mode="json", exclude_unset=True),
     )
     store.write(directory, begun)
-    return Run(directory, name, experiment, trials)
+    return Ongoing(directory, name, experiment, trials)
 
 
-def resume(directory: Path, setup: Setup) -> Run:
+def resume(directory: Path, setup: Setup) -> Ongoing:
     """The run of an existing directory, exactly as it was planned when it began.
 
     Raises:
@@ -108,19 +107,19 @@ def resume(directory: Path, setup: Setup) -> Run:
             f"{directory}: this version of the lab plans other trials than the one that began the run",
             f"git checkout {begun.git_revision}, or start a new run",
         )
-    return Run(directory, begun.name, experiment, trials)
+    return Ongoing(directory, begun.name, experiment, trials)
 
 
-def execute(run: Run, lab: Lab, told: Callable[[Trial, str], None]) -> None:
+def execute(run: Ongoing, lab: Lab, watch: Callable[[Trial, str], None]) -> None:
     """Run all pending trials. A failed trial is recorded and the rest goes on; Ctrl-C cleans the lab.
 
-    ``told(trial, "running")`` comes before each trial and ``told(trial, status)`` after it.
+    ``watch(trial, "running")`` comes before each trial and ``watch(trial, status)`` after it.
     """
     try:
         for trial in run.pending():
-            told(trial, "running")
+            watch(trial, "running")
             _attempt(run.directory / trial.trial, trial, lab)
-            told(trial, verdict.assess(run.directory)[trial.trial].status)
+            watch(trial, verdict.assess(run.directory)[trial.trial].status)
     except KeyboardInterrupt:
         lab.clean()
         raise

@@ -30,6 +30,9 @@ class Columns:
         self._columns: list[Array] = [np.empty(0, kind) for kind in types]
         self._used = 0
 
+    def __len__(self) -> int:
+        return self._used
+
     def add(self, batch: Sequence[Array], share: float = 1.0) -> None:
         """Append a batch, one array for each column. With it, ``share`` (0 to 1) of everything is there: room
         is made for the rest.

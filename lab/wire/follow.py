@@ -18,12 +18,13 @@ from lab.wire.dask.framing import Generation, recognise
 from lab.wire.errors import WireError
 from lab.wire.file import pcap
 from lab.wire.file.memory import Memory
+from lab.wire.file.packed import is_packed
 from lab.wire.file.reading import read_blocks
 from lab.wire.file.records import Progress
-from lab.wire.file.source import map_file
+from lab.wire.file.source import map_open
 from lab.wire.net.connections import Connections
 from lab.wire.net.headers import segments
-from lab.wire.net.segments import ACK, SYN, Segments, Tally, concatenate
+from lab.wire.net.segments import ACK, SYN, Segments, Tally, concatenate, disorder
 from lab.wire.net.stream import Stream, arrival
 from lab.wire.net.tcp import reassemble
 
@@ -65,6 +66,7 @@ class Follower:
         self._flows: dict[int, Following] = {}
         self._opened: dict[int, int] = {}  # flow: sequence number of its SYN
         self._newest_ns = 0
+        self._size = 0
 
     def poll(self, final: bool = False) -> list[Said]:
         """Read what was added to the file; ``final``: nothing more will come. Raises WireError."""
@@ -73,6 +75,8 @@ class Follower:
         together = concatenate([part for part in (self._carried, new) if len(part)])
         if not len(together):
             return []
+        if disorder(together.time_ns):
+            together = together.take(np.argsort(together.time_ns, kind="stable"))
         self._newest_ns = max(self._newest_ns, int(together.time_ns.max()))
         pieces, _ = reassemble(together, {flow: state.origin for flow, state in self._flows.items()})
         streams, forms = streams_of(self._memory, together, pieces)
@@ -101,20 +105,36 @@ class Follower:
                     self._flows.pop(direction, None)
                 self._carried = self._carried.take(np.flatnonzero(self._carried.flow // 2 != flow // 2))
 
+    def check(self) -> None:
+        """Raise WireError when the file is damaged: nothing behind that place will ever be read."""
+        if self._progress.damaged:
+            raise WireError(f"{self.path}: {self._progress.problem}")
+
     def _read(self) -> Segments:
-        try:
-            size = self.path.stat().st_size
-        except OSError as error:
-            raise WireError(f"{self.path}: {error.strerror}") from error
-        if size <= max(self._progress.position, pcap.HEADER):
+        before, self._size = self._size, self._size_now()
+        if self._size < before:
+            raise WireError(f"{self.path}: became shorter; is it another file now?")
+        if self._size == before or self._size <= pcap.HEADER or self._progress.damaged:
             return concatenate([])
-        view = map_file(self.path)
+        view = self._map()
         self._memory.replace(self._base, view)
         return concatenate(
             part
             for records in read_blocks(self.path, view, self._progress)
             for part in segments(view, self._base, records, self.connections, self.tally)
         )
+
+    def _map(self) -> memoryview:
+        with self.path.open("rb") as file:
+            if is_packed(file):
+                raise WireError(f"{self.path}: a compressed file cannot be followed")
+            return map_open(file)
+
+    def _size_now(self) -> int:
+        try:
+            return self.path.stat().st_size
+        except OSError as error:
+            raise WireError(f"{self.path}: {error.strerror}") from error
 
     def _walk(self, flow: int, streams: dict[int, Stream], forms: Forms, settled: int | None) -> Framed:
         """Walk what is there of one flow. Its position afterwards: what lies below it is done with."""

@@ -18,7 +18,7 @@ from lab.wire.file.records import Progress
 from lab.wire.file.source import map_file
 from lab.wire.net.connections import Connections, split_reused
 from lab.wire.net.headers import segments
-from lab.wire.net.segments import ACK, SYN, Segments, Tally
+from lab.wire.net.segments import ACK, SYN, Segments, Tally, disorder
 from lab.wire.net.tcp import reassemble
 from lab.wire.tables.products import make
 
@@ -50,15 +50,18 @@ def open_capture(
         progress = Progress()
         files.append(File(str(path), len(view), progress))
         base = memory.add(view)
+        begin = len(columns)
         for records in read_blocks(path, view, progress):
+            tally.see(records.time_ns)
             chosen = between(records, since_ns, until_ns)
             share = (index + progress.position / len(view)) / len(listed)
             for part in segments(view, base, chosen, table, tally):
                 columns.add(part.columns(), share)
             if report:
                 report(share)
+        progress.disordered = disorder(columns.arrays()[0][begin:])
     together = Segments(*columns.arrays())
-    if len(files) > 1:
+    if len(files) > 1 or files[0].progress.disordered:
         together = together.take(np.argsort(together.time_ns, kind="stable"))
     logs = [f.progress.secrets.decode("ascii", "replace") for f in files] + ([key_log] if key_log else [])
     return _decode(files, memory, table, tally, together, names or {}, read_key_log("\n".join(logs)))
@@ -76,6 +79,6 @@ def _decode(
     """From segments to messages."""
     opening = np.flatnonzero(together.flags & (SYN | ACK) == SYN)
     split_reused(together.flow, opening, together.seq, table)
-    pieces, disorder = reassemble(together)
+    pieces, upset = reassemble(together)
     dialogues, others = find_dialogues(memory, together, pieces, secrets)
-    return Capture(files, memory, table, tally, together, pieces, disorder, dialogues, others, names, make)
+    return Capture(files, memory, table, tally, together, pieces, upset, dialogues, others, names, make)

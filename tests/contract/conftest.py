@@ -1,7 +1,9 @@
 """The endpoint under test: a fresh minipve of its own, or the real Proxmox VE that the environment names.
 
 ``PROXMOX_HOST``, ``PROXMOX_USER``, ``PROXMOX_TOKEN_ID``, ``PROXMOX_TOKEN_SECRET`` (and ``PROXMOX_CA_FILE``)
-choose a real one; its node, bridge and pool are ``PROXMOX_NODE``, ``PROXMOX_BRIDGE``, ``PROXMOX_POOL``.
+choose a real one, with the token that ``dasklab doctor`` asks for. Its node, bridge, storage and pool are
+found, or are ``PROXMOX_NODE``, ``PROXMOX_BRIDGE``, ``PROXMOX_STORAGE``, ``PROXMOX_POOL``. What a node lacks
+skips the tests that need it.
 """
 
 from __future__ import annotations
@@ -9,7 +11,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -46,7 +48,7 @@ def real() -> bool:
 def endpoint(real: bool, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Endpoint]:
     """The endpoint that the whole session talks to."""
     if real:
-        yield Endpoint.of_environment()
+        yield Endpoint.of_environment().completed()
         return
     state = tmp_path_factory.mktemp("minipve")
     try:
@@ -76,7 +78,51 @@ def ours(real: bool, endpoint: Endpoint) -> Endpoint:
 
 @pytest.fixture
 def vmid(endpoint: Endpoint) -> Iterator[int]:
-    """A free VMID; whatever stands there at the end is removed."""
-    chosen = int(endpoint.api().cluster.nextid.get())
+    """A free VMID, and the next five are free too; whatever stands there at the end is removed."""
+    chosen = endpoint.free_vmids(6)
     yield chosen
     endpoint.remove(chosen)
+
+
+@pytest.fixture(scope="session")
+def disks(endpoint: Endpoint) -> str:
+    """The storage for the VMs' disks."""
+    return _store(endpoint, "images")
+
+
+@pytest.fixture(scope="session")
+def imports(endpoint: Endpoint) -> str:
+    """The storage for uploaded images."""
+    return _store(endpoint, "import")
+
+
+def _store(endpoint: Endpoint, content: str) -> str:
+    """A storage of files for ``content``, since the tests know the names of files and the format qcow2."""
+    rows = endpoint.api().nodes(endpoint.node).storage.get(content=content)
+    names = sorted(row["storage"] for row in rows if row["type"] in ("dir", "nfs", "cifs", "cephfs"))
+    wanted = os.environ.get("PROXMOX_STORAGE", "local")
+    if not names:
+        pytest.skip(f"no storage of files keeps '{content}': pvesm set local --content images,import,iso")
+    return wanted if wanted in names else names[0]
+
+
+Allow = Callable[..., None]
+
+
+@pytest.fixture
+def allow(real: bool, endpoint: Endpoint) -> Iterator[Allow]:
+    """Privileges beside those that the lab needs: given to its token here, expected on a real Proxmox VE."""
+    given: list[str] = []
+
+    def allow(*privileges: str, path: str = f"/pool/{endpoint.pool}") -> None:
+        held = endpoint.api().access.permissions.get(path=path)[path]
+        lacking = [privilege for privilege in privileges if privilege not in held]
+        if lacking and real:
+            pytest.skip(f"the token has no {', '.join(lacking)} on {path}")
+        if lacking:
+            given.append(f"Suite{len(given)}")
+            endpoint.grant(path, given[-1], lacking)
+
+    yield allow
+    for role in given:
+        endpoint.root().access.roles(role).delete()

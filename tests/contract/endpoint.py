@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -41,13 +41,39 @@ class Endpoint:
         return cls(
             given["PROXMOX_HOST"],
             int(given.get("PROXMOX_PORT", "8006")),
-            given.get("PROXMOX_NODE", "pve"),
+            given.get("PROXMOX_NODE", ""),
             given["PROXMOX_USER"],
             given["PROXMOX_TOKEN_ID"],
             given["PROXMOX_TOKEN_SECRET"],
             given.get("PROXMOX_CA_FILE", True),
             given.get("PROXMOX_POOL", "dasklab"),
-            given.get("PROXMOX_BRIDGE", "vmbr0"),
+            given.get("PROXMOX_BRIDGE", ""),
+        )
+
+    def completed(self) -> Endpoint:
+        """With the node and the bridge found that were not named."""
+        node = self.node or next(row["node"] for row in self.api().nodes.get())
+        if self.bridge:
+            return replace(self, node=node)
+        found = self.api().nodes(node).network.get(type="any_bridge")
+        return replace(self, node=node, bridge=sorted(row["iface"] for row in found)[0])
+
+    def free_vmids(self, count: int) -> int:
+        """The first of ``count`` VMIDs in a row that are free."""
+        first = int(self.api().cluster.nextid.get())
+        while taken := [n for n in range(first, first + count) if not self._is_free(n)]:
+            first = taken[-1] + 1
+        return first
+
+    def _is_free(self, vmid: int) -> bool:
+        return self.request("GET", "/cluster/nextid", params={"vmid": vmid}).status_code == 200
+
+    def grant(self, path: str, role: str, privileges: list[str]) -> None:
+        """Give privileges to the token and its user (only on a minipve)."""
+        root = self.root()
+        root.access.roles.post(roleid=role, privs=",".join(privileges))
+        root.access.acl.put(
+            path=path, roles=role, users=self.user, tokens=f"{self.user}!{self.token_id}", propagate=1
         )
 
     @property

@@ -11,12 +11,13 @@ from tests.contract.endpoint import Endpoint, refused
 
 
 @pytest.fixture
-def template(endpoint: Endpoint, vmid: int) -> Iterator[int]:
+def template(endpoint: Endpoint, vmid: int, disks: str) -> Iterator[int]:
     endpoint.create(
         vmid,
         name="base",
-        scsi0="local:1",
-        ide2="local:cloudinit",
+        description="what it is for",
+        scsi0=f"{disks}:1,format=qcow2",
+        ide2=f"{disks}:cloudinit,format=qcow2",
         net0=f"virtio,bridge={endpoint.bridge},rate=2",
         ipconfig0="ip=dhcp",
     )
@@ -27,7 +28,7 @@ def template(endpoint: Endpoint, vmid: int) -> Iterator[int]:
         endpoint.remove(clone)
 
 
-def test_five_linked_clones_at_once(endpoint: Endpoint, template: int) -> None:
+def test_five_linked_clones_at_once(endpoint: Endpoint, template: int, disks: str) -> None:
     source = endpoint.vm(template).config.get()
     assert source["template"] == 1
     assert f"base-{template}-disk-0" in source["scsi0"]
@@ -37,9 +38,10 @@ def test_five_linked_clones_at_once(endpoint: Endpoint, template: int) -> None:
     assert all("create linked clone" in " ".join(endpoint.done(upid)) for upid in upids)
     clones: list[dict[str, Any]] = [endpoint.vm(n).config.get() for n in new]
     for n, clone in zip(new, clones, strict=True):
-        assert (
-            clone["scsi0"] == f"local:{template}/base-{template}-disk-0.qcow2/{n}/vm-{n}-disk-0.qcow2,size=1G"
-        )
+        base = f"{disks}:{template}/base-{template}-disk-0.qcow2"
+        assert clone["scsi0"] == f"{base}/{n}/vm-{n}-disk-0.qcow2,size=1G"
+        assert clone["ide2"] == f"{disks}:{n}/vm-{n}-cloudinit.qcow2,media=cdrom,size=4M"
+        assert clone["description"].rstrip("\n") == "what it is for"
         assert (clone["name"], clone["tags"], clone["ipconfig0"]) == (f"c{n}", "lab", "ip=dhcp")
         assert clone["net0"].endswith(f",bridge={endpoint.bridge},rate=2")
         assert "template" not in clone
@@ -47,19 +49,19 @@ def test_five_linked_clones_at_once(endpoint: Endpoint, template: int) -> None:
         assert len({clone[key] for clone in [source, *clones]}) == 6, key
 
 
-def test_a_template_in_use_cannot_be_removed(endpoint: Endpoint, template: int) -> None:
+def test_a_template_in_use_cannot_be_removed(endpoint: Endpoint, template: int, disks: str) -> None:
     endpoint.done(endpoint.vm(template).clone.post(newid=template + 1, pool=endpoint.pool))
     error = endpoint.failed(endpoint.vm(template).delete())
-    base = f"local:{template}/base-{template}-disk-0.qcow2"
+    base = f"{disks}:{template}/base-{template}-disk-0.qcow2"
     assert error == f"base volume '{base}' is still in use by linked cloned"
     assert endpoint.vm(template).config.get()["template"] == 1
 
 
-def test_a_full_clone_stands_alone(endpoint: Endpoint, template: int) -> None:
+def test_a_full_clone_stands_alone(endpoint: Endpoint, template: int, disks: str) -> None:
     endpoint.done(endpoint.vm(template).clone.post(newid=template + 1, full=1, pool=endpoint.pool))
     clone = endpoint.vm(template + 1).config.get()
-    assert clone["scsi0"] == f"local:{template + 1}/vm-{template + 1}-disk-0.qcow2,size=1G"
-    assert clone["name"] == "Copy-of-base"
+    assert clone["scsi0"] == f"{disks}:{template + 1}/vm-{template + 1}-disk-0.qcow2,size=1G"
+    assert clone["name"] == "Copy-of-VM-base"
 
 
 @pytest.mark.parametrize(

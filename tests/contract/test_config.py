@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 import pytest
 
+from tests.contract.conftest import Allow
 from tests.contract.endpoint import Endpoint, refused
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ0ws0kDzFQ7rz8DkWm2Sv1rO2cbRzFvkX0O2cD5Q0xY lab"
@@ -94,32 +95,35 @@ def test_passwords_are_hashed_and_hidden(ours: Endpoint, vmid: int) -> None:
 
 
 def test_a_disk_taken_out_of_its_slot_becomes_unused_and_can_be_deleted(
-    endpoint: Endpoint, vmid: int
+    endpoint: Endpoint, vmid: int, disks: str, allow: Allow
 ) -> None:
-    endpoint.create(vmid, scsi0="local:1", ide2="local:cloudinit", scsihw="virtio-scsi-pci")
+    allow("VM.Config.CDROM")
+    made = {"scsi0": f"{disks}:1,format=qcow2", "ide2": f"{disks}:cloudinit"}
+    endpoint.create(vmid, scsihw="virtio-scsi-pci", **made)
     config = endpoint.vm(vmid).config
     assert config.get()["boot"] == "order=scsi0;ide2"
     volid = config.get()["scsi0"].partition(",")[0]
     config.put(delete="scsi0,ide2")
     assert config.get()["unused0"] == volid
     assert "ide2" not in config.get()
-    assert [row["volid"] for row in _images(endpoint, vmid)] == [volid]
+    assert [row["volid"] for row in _images(endpoint, disks, vmid)] == [volid]
     config.put(delete="unused0")
-    assert _images(endpoint, vmid) == []
+    assert _images(endpoint, disks, vmid) == []
 
 
-def _images(endpoint: Endpoint, vmid: int) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = endpoint.api().nodes(endpoint.node).storage("local").content.get(vmid=vmid)
+def _images(endpoint: Endpoint, store: str, vmid: int) -> list[dict[str, Any]]:
+    content = endpoint.api().nodes(endpoint.node).storage(store).content
+    rows: list[dict[str, Any]] = content.get(vmid=vmid, content="images")
     return rows
 
 
-def test_resize_grows_and_never_shrinks(endpoint: Endpoint, vmid: int) -> None:
-    endpoint.create(vmid, scsi0="local:1")
+def test_resize_grows_and_never_shrinks(endpoint: Endpoint, vmid: int, disks: str) -> None:
+    endpoint.create(vmid, scsi0=f"{disks}:1,format=qcow2")
     vm = endpoint.vm(vmid)
     endpoint.done(vm.resize.put(disk="scsi0", size="+512M"))
     assert "size=1536M" in vm.config.get()["scsi0"]
     endpoint.done(vm.resize.put(disk="scsi0", size="2G"))
-    assert _images(endpoint, vmid)[0]["size"] == 2 * 2**30
+    assert _images(endpoint, disks, vmid)[0]["size"] == 2 * 2**30
     assert endpoint.failed(vm.resize.put(disk="scsi0", size="1G")) == "shrinking disks is not supported"
 
 

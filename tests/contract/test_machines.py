@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import threading
@@ -13,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from tests.contract.conftest import Allow
 from tests.contract.endpoint import Endpoint, refused
 
 MAC = "02:DA:5C:00:00:07"
@@ -88,6 +90,27 @@ def test_without_hotplug_another_model_waits_for_the_next_start(endpoint: Endpoi
     assert vm.config.get(current=1)["memory"] == "32"
 
 
+def test_only_what_a_change_names_is_tried(endpoint: Endpoint, running: int) -> None:
+    """A NIC that its guest does not let go stays pending; other changes do not ask for it again."""
+    config = endpoint.vm(running).config
+    error = refused(config.put, net0=f"e1000={MAC},bridge={endpoint.bridge}")
+    assert "error on hot-unplugging device 'net0'" in error.errors["net0"]
+    began = time.monotonic()
+    config.put(memory=48)
+    assert time.monotonic() - began < 3  # to unplug would take six seconds
+    waiting = {row["key"] for row in endpoint.vm(running).pending.get() if "pending" in row}
+    assert waiting == {"net0", "memory"}
+
+
+def test_the_seed_is_written_before_anything_else_can_fail(ours: Endpoint, vmid: int, allow: Allow) -> None:
+    assert ours.state is not None
+    ours.create(vmid, ide2="local:cloudinit", cores=128)
+    assert re.fullmatch(
+        r"MAX \d+ vcpus allowed per VM on this node", ours.failed(ours.vm(vmid).status.start.post())
+    )
+    assert (ours.state / f"seeds/vm-{vmid}-cloudinit.iso").exists()
+
+
 def test_refusals_of_a_running_machine(endpoint: Endpoint, running: int) -> None:
     vm = endpoint.vm(running)
     assert endpoint.failed(vm.status.start.post()) == f"VM {running} already running"
@@ -110,25 +133,28 @@ def test_without_a_bridge_a_start_warns(endpoint: Endpoint, vmid: int) -> None:
     assert endpoint.vm(vmid).status.current.get()["status"] == "running"
 
 
-def test_a_disk_grows_while_its_machine_runs(endpoint: Endpoint, vmid: int) -> None:
-    endpoint.create(vmid, scsi0="local:1", scsihw="virtio-scsi-pci")
+def test_a_disk_grows_while_its_machine_runs(endpoint: Endpoint, vmid: int, disks: str) -> None:
+    endpoint.create(vmid, scsi0=f"{disks}:1,format=qcow2", scsihw="virtio-scsi-pci")
     vm = endpoint.vm(vmid)
     endpoint.done(vm.status.start.post())
     endpoint.done(vm.resize.put(disk="scsi0", size="+1G"))
     assert "size=2G" in vm.config.get()["scsi0"]
-    rows = endpoint.api().nodes(endpoint.node).storage("local").content.get(vmid=vmid)
+    content = endpoint.api().nodes(endpoint.node).storage(disks).content
+    rows = content.get(vmid=vmid, content="images")
     assert [row["size"] for row in rows] == [2 * 2**30]
     assert endpoint.failed(vm.resize.put(disk="scsi0", size="1G")) == "shrinking disks is not supported"
 
 
-def test_a_silent_agent(endpoint: Endpoint, running: int) -> None:
+def test_a_silent_agent(endpoint: Endpoint, running: int, allow: Allow) -> None:
+    allow("VM.GuestAgent.Audit")
     error = refused(endpoint.vm(running).agent.ping.post)
     assert (error.status_code, error.content) == (500, "QEMU guest agent is not running")
 
 
-def test_no_agent_configured(endpoint: Endpoint, vmid: int) -> None:
+def test_no_agent_configured(endpoint: Endpoint, vmid: int, allow: Allow) -> None:
+    allow("VM.GuestAgent.Audit")
     endpoint.create(vmid)
-    assert refused(endpoint.vm(vmid).agent.ping.post).content == f"VM {vmid} is not running"
+    assert refused(endpoint.vm(vmid).agent.ping.post).content == "No QEMU guest agent configured"
     endpoint.done(endpoint.vm(vmid).status.start.post())
     assert refused(endpoint.vm(vmid).agent.ping.post).content == "No QEMU guest agent configured"
 

@@ -7,12 +7,14 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.contract.conftest import Allow
 from tests.contract.endpoint import Endpoint, refused
 
 
 @pytest.fixture
-def network(ours: Endpoint) -> Iterator[str]:
-    """A free bridge name; removed again."""
+def network(ours: Endpoint, allow: Allow) -> Iterator[str]:
+    """A free bridge name that the token may use, and so see; removed again."""
+    allow("SDN.Use", path="/sdn/zones/localnetwork/vmbr7")
     yield "vmbr7"
     call = ours.api().nodes(ours.node).network
     call.delete()
@@ -69,6 +71,17 @@ def test_pending_changes_can_be_dropped(ours: Endpoint, network: str) -> None:
     call.post(iface=network, type="bridge")
     call.delete()
     assert all(row["iface"] != network for row in call.get())
+
+
+def test_a_bridge_is_listed_for_those_who_may_use_it(ours: Endpoint) -> None:
+    call, root = ours.api().nodes(ours.node).network, ours.root().nodes(ours.node).network
+    root.post(iface="vmbr8", type="bridge")
+    assert "vmbr8" not in {row["iface"] for row in call.get()}
+    assert "vmbr8" in {row["iface"] for row in root.get()}
+    ours.grant("/sdn/zones/localnetwork/vmbr8/5", "Tagged", ["SDN.Use"])
+    assert "vmbr8" in {row["iface"] for row in call.get()}
+    ours.root().access.roles("Tagged").delete()
+    root.delete()
 
 
 def test_what_the_api_cannot_express(ours: Endpoint, network: str) -> None:

@@ -9,7 +9,10 @@ import sys
 import time
 from pathlib import Path
 
-from lab.paths import ROOT
+import pytest
+
+from lab.machines.inventory import DEFAULT, Inventory
+from lab.paths import PLAYBOOKS, ROOT
 from lab.running.playbook import command
 
 BOOK = """
@@ -35,12 +38,35 @@ BROKEN = """
 """
 
 
-def play(text: str, folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    (folder / "book.yml").write_text(text.replace("DEST", str(folder / "file")))
-    environment = {**os.environ, "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"), "DASKLAB_CACHE": str(folder)}
+def play(
+    text: str, folder: Path, *options: str, inventory: str = "localhost,"
+) -> subprocess.CompletedProcess[str]:
+    book = folder / "book.yml"
+    book.write_text(text.replace("DEST", str(folder / "file")))
+    return run(str(book), folder, *options, inventory=inventory)
+
+
+def run(book: str, cache: Path, *options: str, inventory: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"), "DASKLAB_CACHE": str(cache)}
     program = Path(sys.executable).with_name("ansible-playbook")
-    argv = [str(program), "-i", "localhost,", str(folder / "book.yml"), *options]
+    argv = [str(program), "-i", inventory, book, *options]
     return subprocess.run(argv, env=environment, cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+TOLD = """
+- name: A play
+  hosts: localhost
+  gather_facts: false
+  tasks:
+    - name: Tell
+      ansible.builtin.copy:
+        content: "{{ [groups['lab'] | map('extract', hostvars, 'vm'),
+                      groups['lab'] | map('extract', hostvars, 'ansible_host'),
+                      groups['lab'] | map('extract', hostvars, 'lab_address')] | to_json }}"
+        dest: DEST
+        mode: "0600"
+"""
+EXAMPLES = DEFAULT.parent / "examples"
 
 
 def test_extra_vars_are_passed_as_json() -> None:
@@ -99,3 +125,45 @@ def command_lines() -> list[str]:
         with contextlib.suppress(OSError):
             found.append((entry / "cmdline").read_bytes().replace(b"\0", b" ").decode())
     return [line for line in found if "pytest" not in line.split(" -")[0]]
+
+
+@pytest.mark.parametrize("path", [DEFAULT, EXAMPLES / "proxmox" / "hosts.yml"], ids=["embedded", "proxmox"])
+def test_a_playbook_and_python_see_the_same_machines(path: Path, tmp_path: Path) -> None:
+    """group_vars beside the playbooks count for every inventory: linked here, as this play is elsewhere."""
+    (tmp_path / "group_vars").symlink_to(PLAYBOOKS / "group_vars")
+    done = play(TOLD, tmp_path, inventory=str(path))
+    assert done.returncode == 0, done.stdout
+    inventory = Inventory(path)
+    keys, hosts = ("vm", "ansible_host", "lab_address"), inventory.hosts()
+    known = [[inventory.value(host, key) for host in hosts] for key in keys]
+    assert json.loads((tmp_path / "file").read_text()) == known
+
+
+@pytest.mark.parametrize("book", ["provision.yml", "bridge.yml"])
+def test_a_lab_without_a_hypervisor_is_not_warned_of_it(book: str, tmp_path: Path) -> None:
+    path = str(EXAMPLES / "existing" / "hosts.yml")
+    done = run(str(PLAYBOOKS / book), tmp_path, "--check", "--tags", "none", inventory=path)
+    assert done.returncode == 0, done.stdout
+    assert "Could not match" not in done.stdout + done.stderr
+
+
+PERSIST = """
+- name: A play
+  hosts: localhost
+  gather_facts: false
+  tasks:
+    - name: Persist
+      ansible.builtin.include_role: {name: proxmox_bridge, tasks_from: persist.yml}
+      vars: {proxmox_bridge_name: vmbr77, proxmox_bridge_interfaces_file: DEST}
+"""
+
+
+def test_the_nodes_network_folder_keeps_nothing_but_the_ageing_time(tmp_path: Path) -> None:
+    network = tmp_path / "network"
+    network.mkdir()
+    file = network / "interfaces"
+    file.write_text("auto vmbr77\niface vmbr77 inet manual\n\tbridge-ports none\n")
+    done = play(PERSIST.replace("DEST", str(file)), tmp_path)
+    assert done.returncode == 0, done.stdout
+    assert file.read_text().endswith("\tbridge-ports none\n\tbridge-ageing 0\n")
+    assert [path.name for path in network.iterdir()] == ["interfaces"]

@@ -21,8 +21,9 @@ from tests.contract.endpoint import Endpoint
 
 PAIRS: list[dict[str, Any]] = json.loads((Path(__file__).parents[1] / "data/pve/recorded.json").read_text())
 REPLAYED = [pair for pair in PAIRS if "not_covered" not in pair]
-GOLDEN = Path(__file__).parents[3] / "shared/pve/golden"
-EXACT = ("/config", "/pending")
+SHARED = Path(__file__).parents[3] / "shared/pve"
+RECORDINGS = [*(SHARED / "golden").glob("*.json"), SHARED / "golden_containers/pools_storage.json"]
+EXACT = ("/config", "/pending", "/status/current", "/nodes/pve/qemu", "/pools")
 PASSWORD = "powerless-secret"
 KINDS = {"<str>": str, "<bool>": bool, "<null>": type(None), "<number>": (int, float)}
 TEXTS = {"<upid>": r"UPID:\S+:", "<mac>": r"BC:24:11:(?:[0-9A-F]{2}:){2}[0-9A-F]{2}", "<root>": r"/\S+"}
@@ -39,6 +40,8 @@ class Recorder:
         self.full = self._token("root@pam", "full")
         self.root.access.users.post(userid="powerless@pve", password=PASSWORD)
         self.powerless = self._token("powerless@pve", "none")
+        self.root.access.users.post(userid="granted@pve", password=PASSWORD)
+        self.granted = self._token("granted@pve", "tok")
         login = {"username": "powerless@pve", "password": PASSWORD}
         self.ticket = endpoint.request("POST", "/access/ticket", {}, data=login).json()["data"]
 
@@ -55,6 +58,7 @@ class Recorder:
             "nobody": {},
             "root-token": self.full,
             "powerless-token": self.powerless,
+            "granted-token": self.granted,
             "wrong-token-name": {"Authorization": token.replace("!full", "!nosuch")},
             "wrong-token-secret": {"Authorization": token[:-4] + "0000"},
             "garbage": {"Authorization": "PVEAPIToken=garbage"},
@@ -64,6 +68,15 @@ class Recorder:
             "ticket-with-bad-csrf": good | {"CSRFPreventionToken": "5F5E1000:AAAA"},
         }
         return known[who]
+
+    def allow(self, rights: dict[str, list[str]]) -> None:
+        """Let ``granted@pve`` have exactly these privileges, by path."""
+        for entry in self.root.access.acl.get():
+            if entry["ugid"] == "granted@pve":
+                self.root.access.roles(entry["roleid"]).delete()
+        for number, (path, privileges) in enumerate(rights.items()):
+            self.root.access.roles.post(roleid=f"Granted{number}", privs=",".join(privileges))
+            self.root.access.acl.put(path=path, users="granted@pve", roles=f"Granted{number}")
 
     def _fill(self, value: Any) -> Any:
         if isinstance(value, dict) and set(value) == {"repeat", "times"}:
@@ -146,6 +159,15 @@ def prepare(pair: dict[str, Any], recorder: Recorder) -> None:
     if pair["id"] == "start_and_tasks/2":
         image = state / "storage/import/base.qcow2"
         subprocess.run(["qemu-img", "create", "-q", "-f", "qcow2", image, "64M"], check=True)
+    if pair["id"] == "pools_storage/1":
+        root.pools.post(poolid="lab")
+    if pair["id"] == "pools_storage/25":
+        (state / "storage/import/base.qcow2").unlink()
+        (state / "storage/import/a.qcow2").write_bytes(b"an image")
+    if pair["id"] == "pools_storage/33":
+        (state / "storage/import/b.qcow2").write_bytes(b"an image")
+    if "rights" in pair:
+        recorder.allow(pair["rights"])
     if pair["id"] == "live_changes/33":
         root.nodes("pve").qemu(100).config.put(lock="backup")
 
@@ -174,12 +196,10 @@ def test_pair(recorder: Recorder, pair: dict[str, Any]) -> None:
 
 
 def test_every_recorded_pair_is_accounted_for() -> None:
-    if not GOLDEN.is_dir():
-        pytest.skip(f"the recordings are not at {GOLDEN}")
+    if not SHARED.is_dir():
+        pytest.skip(f"the recordings are not at {SHARED}")
     recorded = {
-        f"{file.stem}/{number}"
-        for file in GOLDEN.glob("*.json")
-        for number in range(len(json.loads(file.read_text())))
+        f"{file.stem}/{number}" for file in RECORDINGS for number in range(len(json.loads(file.read_text())))
     }
     assert {pair["id"] for pair in PAIRS} == recorded
     assert all(len(pair["not_covered"]) > 20 for pair in PAIRS if "not_covered" in pair)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import http.server
 import os
+import re
 import subprocess
 import threading
 import time
@@ -12,10 +13,11 @@ from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.contract.conftest import minipve, serve
+from tests.contract.conftest import Allow, minipve, serve
 from tests.contract.endpoint import Endpoint, refused
 
 
@@ -31,56 +33,103 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def store(endpoint: Endpoint) -> Iterator[object]:
-    yield endpoint.api().nodes(endpoint.node).storage("local")
-    for row in endpoint.api().nodes(endpoint.node).storage("local").content.get(content="import"):
+def store(endpoint: Endpoint, imports: str, allow: Allow) -> Iterator[Any]:
+    """The storage for images; what the tests upload is removed."""
+    allow("Datastore.Allocate", path=f"/storage/{imports}")
+    found = endpoint.api().nodes(endpoint.node).storage(imports)
+    yield found
+    for row in found.content.get(content="import"):
         if "my_image" in row["volid"]:
-            endpoint.done(endpoint.api().nodes(endpoint.node).storage("local").content(row["volid"]).delete())
+            endpoint.done(found.content(row["volid"]).delete())
 
 
-def test_the_storage_is_listed(endpoint: Endpoint) -> None:
-    row = next(r for r in endpoint.api().nodes(endpoint.node).storage.get() if r["storage"] == "local")
-    assert (row["type"], row["active"], row["enabled"]) == ("dir", 1, 1)
-    assert {"images", "import"} <= set(row["content"].split(","))
+def test_the_storage_is_listed(endpoint: Endpoint, disks: str) -> None:
+    rows = endpoint.api().nodes(endpoint.node).storage.get(format=1)
+    row = next(row for row in rows if row["storage"] == disks)
+    assert (row["active"], row["enabled"]) == (1, 1)
+    assert "images" in row["content"].split(",")
     assert row["avail"] < row["total"]
+    assert "qcow2" in row["formats"]["supported"]
+    assert row["formats"]["default"] in row["formats"]["supported"]
 
 
-def test_upload_import_and_removal(endpoint: Endpoint, store: object, image: Path, vmid: int) -> None:
-    local = endpoint.api().nodes(endpoint.node).storage("local")
+def test_upload_import_and_removal(
+    endpoint: Endpoint, store: Any, disks: str, imports: str, image: Path, vmid: int
+) -> None:
     with image.open("rb") as stream:
-        log = endpoint.done(local.upload.post(content="import", filename=stream))
+        log = endpoint.done(store.upload.post(content="import", filename=stream))
     assert "finished file import successfully" in log[-2]
-    row = next(r for r in local.content.get(content="import") if r["volid"] == "local:import/my_image.qcow2")
+    volid = f"{imports}:import/my_image.qcow2"
+    row = next(row for row in store.content.get(content="import") if row["volid"] == volid)
     assert (row["format"], row["size"]) == ("qcow2", image.stat().st_size)
-    endpoint.create(vmid, scsi0="local:0,import-from=local:import/my_image.qcow2,discard=on")
-    assert (
-        endpoint.vm(vmid).config.get()["scsi0"] == f"local:{vmid}/vm-{vmid}-disk-0.qcow2,discard=on,size=12M"
+    endpoint.create(vmid, scsi0=f"{disks}:0,import-from={volid},format=qcow2,discard=on")
+    disk = f"{disks}:{vmid}/vm-{vmid}-disk-0.qcow2"
+    assert endpoint.vm(vmid).config.get()["scsi0"] == f"{disk},discard=on,size=12M"
+    listed = {row["volid"] for row in store.content.get(vmid=vmid)}
+    assert volid in listed  # a VM's number chooses among disks only
+    endpoint.done(store.content(volid).delete())
+    assert volid not in {row["volid"] for row in store.content.get(content="import")}
+
+
+@pytest.mark.parametrize(("checksum", "said"), [("", "OK"), ("0" * 64, "checksum mismatch: got ")])
+def test_upload_with_a_checksum(
+    endpoint: Endpoint, store: Any, image: Path, checksum: str, said: str
+) -> None:
+    """The fields in the order in which pveproxy reads them; it drops a connection that has them otherwise."""
+    expected = checksum or hashlib.sha256(image.read_bytes()).hexdigest()
+    with image.open("rb") as stream:
+        fields = {"content": "import", "checksum-algorithm": "sha256", "checksum": expected}
+        upid = store.upload.post(filename=stream, **fields)
+    assert endpoint.wait(upid)["exitstatus"].startswith(said)
+
+
+def test_fields_of_an_upload_in_another_order_are_refused(ours: Endpoint) -> None:
+    files = {"checksum": (None, "00"), "content": (None, "iso"), "filename": ("a.iso", b"data")}
+    answer = ours.request("POST", f"/nodes/{ours.node}/storage/local/upload", files=files)
+    order = "content, checksum-algorithm, checksum, filename"
+    assert answer.reason == f"upload failed - fields must come in the order {order}"
+
+
+def test_an_image_that_is_not_there(endpoint: Endpoint, disks: str, imports: str, vmid: int) -> None:
+    scsi0 = f"{disks}:0,import-from={imports}:import/nosuch.qcow2"
+    upid = endpoint.api().nodes(endpoint.node).qemu.post(vmid=vmid, pool=endpoint.pool, scsi0=scsi0)
+    text = rf"unable to create VM {vmid} - failed to stat '/\S+/import/nosuch\.qcow2'"
+    assert re.fullmatch(text, endpoint.failed(upid))
+
+
+def test_only_datastore_allocate_deletes_an_image(ours: Endpoint) -> None:
+    assert ours.state is not None
+    (ours.state / "storage/import/kept.raw").write_bytes(b"data")
+    root = ours.root()
+    root.access.users.post(userid="keeper@pve", password="keeper-secret")
+    secret = root.access.users("keeper@pve").token("keep").post(privsep=0)["value"]
+    headers = {"Authorization": f"PVEAPIToken=keeper@pve!keep={secret}"}
+    privileges = "Datastore.AllocateTemplate,Datastore.AllocateSpace,Datastore.Audit"
+    root.access.roles.post(roleid="Keeping", privs=privileges)
+    root.access.acl.put(path="/storage/local", users="keeper@pve", roles="Keeping")
+    path = f"/nodes/{ours.node}/storage/local/content/local:import/kept.raw"
+    answer = ours.request("DELETE", path, headers)
+    assert (answer.status_code, answer.reason) == (
+        403,
+        "Permission check failed (/storage/local, Datastore.Allocate)",
     )
-
-
-def test_upload_with_a_checksum(endpoint: Endpoint, store: object, image: Path) -> None:
-    local = endpoint.api().nodes(endpoint.node).storage("local")
-    good = hashlib.sha256(image.read_bytes()).hexdigest()
-    for checksum, fine in ((good, True), ("0" * 64, False)):
-        with image.open("rb") as stream:
-            given = {"checksum": checksum, "checksum-algorithm": "sha256"}
-            upid = local.upload.post(content="import", filename=stream, **given)
-        if fine:
-            endpoint.done(upid)
-        else:
-            assert endpoint.failed(upid).startswith("checksum mismatch")
+    ours.done(root.nodes(ours.node).storage("local").content("local:import/kept.raw").delete(), root)
+    root.access.users("keeper@pve").delete()
+    root.access.roles("Keeping").delete()
 
 
 @pytest.mark.parametrize(
     ("content", "name", "errors"),
     [
-        ("import", "x.img", {"filename": "wrong file extension"}),
+        ("import", "x.img", {"filename": "invalid filename or wrong extension"}),
         ("iso", "x.qcow2", {"filename": "wrong file extension"}),
         ("snippets", "x.yaml", {"content": "value 'snippets' does not have a value in the enumeration"}),
     ],
 )
-def test_refused_uploads(endpoint: Endpoint, content: str, name: str, errors: dict[str, str]) -> None:
-    path = f"/nodes/{endpoint.node}/storage/local/upload"
+def test_refused_uploads(
+    endpoint: Endpoint, imports: str, content: str, name: str, errors: dict[str, str]
+) -> None:
+    path = f"/nodes/{endpoint.node}/storage/{imports}/upload"
     answer = endpoint.request("POST", path, data={"content": content}, files={"filename": (name, b"data")})
     assert answer.status_code == 400
     for key, text in errors.items():
@@ -97,18 +146,19 @@ def test_an_upload_without_rights_is_refused_before_it_is_taken(ours: Endpoint) 
     answer = ours.request("POST", path, headers, data={"content": "iso"}, files=files)
     assert answer.status_code == 403
     assert answer.reason == "Permission check failed (/storage/local, Datastore.AllocateTemplate)"
+    assert (answer.content, answer.headers.get("Content-Type", "")) == (b"", "")
     root.access.users("uploader@pve").delete()
 
 
 def test_nothing_of_a_refused_upload_stays(ours: Endpoint) -> None:
     assert ours.state is not None
-    assert list((ours.state / "storage").glob(".pveupload-*")) == []
+    assert list((ours.state / "storage").glob(".tmp-*")) == []
 
 
-def test_iso_images_are_no_source_for_disks(endpoint: Endpoint, vmid: int) -> None:
-    post = endpoint.api().nodes(endpoint.node).qemu.post
-    error = refused(post, vmid=vmid, pool=endpoint.pool, scsi0="local:0,import-from=local:iso/x.img")
-    text = "local:iso/x.img has wrong type 'iso' - needs to be 'images' or 'import'"
+def test_iso_images_are_no_source_for_disks(endpoint: Endpoint, disks: str, vmid: int) -> None:
+    post, iso = endpoint.api().nodes(endpoint.node).qemu.post, f"{disks}:iso/x.img"
+    error = refused(post, vmid=vmid, pool=endpoint.pool, scsi0=f"{disks}:0,import-from={iso}")
+    text = f"{iso} has wrong type 'iso' - needs to be 'images' or 'import'"
     assert error.errors == {"scsi0": text}
 
 

@@ -9,7 +9,7 @@ from lab.machines.topology import Lab
 
 def vm(name: str, vmid: int) -> dict[str, Any]:
     prefix = f"02:DA:5C:{vmid // 256:02X}:{vmid % 256:02X}"
-    host = vmid - 9090
+    subnet, host = divmod(vmid - 9090, 250)
     return {
         "name": name,
         "vmid": vmid,
@@ -17,8 +17,8 @@ def vm(name: str, vmid: int) -> dict[str, Any]:
         "cores": 1,
         "memory_mb": 1024,
         "nics": [
-            {"mac": f"{prefix}:00", "bridge": "vmbr0", "address": f"10.77.0.{host}/24"},
-            {"mac": f"{prefix}:01", "bridge": "vmbr1", "address": f"10.77.1.{host}/24"},
+            {"mac": f"{prefix}:00", "bridge": "vmbr0", "address": f"10.{77 + subnet}.0.{host}/24"},
+            {"mac": f"{prefix}:01", "bridge": "vmbr1", "address": f"10.{77 + subnet}.1.{host}/24"},
         ],
     }
 

@@ -5,37 +5,50 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
+import logging
 import re
 import secrets
 import time
 from pathlib import Path
 from urllib.parse import unquote
 
-from lab.minipve.access.accounts import Access
+from lab.minipve.access.accounts import Access, owner
 from lab.minipve.errors import UnauthorizedError
 from lab.minipve.files import write_atomic
 
 LIFETIME_S = 2 * 3600
 _GRACE_S = 300
-_TICKET = re.compile(r"PVE:([^:]+@[^:]+):([0-9A-F]{8,})::(\S+)")
+_KEY_BYTES = 32
+log = logging.getLogger(__name__)
+_TICKET = re.compile(r"PVE:([^:]+@[^:]+):([0-9A-F]{8})::(\S+)")
 _TOKEN = re.compile(r"PVEAPIToken[= ]([^\s:/]+@[\w.\-]+![\w.\-]+)[=: ](\S+)")
+
+
+def _bytes(text: str) -> bytes:
+    """Also of what no encoding has: a header may hold any byte, JSON half of a surrogate pair."""
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _same(text: str, other: str) -> bool:
+    """Whether two texts are the same; takes the same time either way."""
+    return hmac.compare_digest(_bytes(text), _bytes(other))
 
 
 def hash_secret(secret: str, salt: str | None = None) -> str:
     """A salted scrypt hash as ``salt$hash`` in hex."""
     salt = salt or secrets.token_hex(8)
-    digest = hashlib.scrypt(secret.encode(), salt=bytes.fromhex(salt), n=2**12, r=8, p=1)
+    digest = hashlib.scrypt(_bytes(secret), salt=bytes.fromhex(salt), n=2**12, r=8, p=1)
     return f"{salt}${digest.hex()}"
 
 
 def same_secret(secret: str, stored: str) -> bool:
     """True when ``secret`` is the one that ``stored`` is the hash of; takes the same time either way."""
-    return hmac.compare_digest(hash_secret(secret, stored.partition("$")[0]), stored)
+    return _same(hash_secret(secret, stored.partition("$")[0]), stored)
 
 
 def token_digest(secret: str) -> str:
     """What is stored of a token's secret (a random UUID needs no salt, and every request has to check it)."""
-    return hashlib.sha256(secret.encode()).hexdigest()
+    return hashlib.sha256(_bytes(secret)).hexdigest()
 
 
 def _valid(entry: dict[str, object], now: float) -> bool:
@@ -43,17 +56,34 @@ def _valid(entry: dict[str, object], now: float) -> bool:
     return bool(entry.get("enable", 1)) and (not isinstance(expire, int) or expire == 0 or expire > now)
 
 
+def _read_key(file: Path) -> bytes | None:
+    try:
+        key = bytes.fromhex(file.read_text())
+    except FileNotFoundError:
+        return None
+    except ValueError:
+        key = b""
+    if len(key) < _KEY_BYTES:
+        log.warning("%s is damaged: a new one is made, tickets have to be asked for anew", file)
+        return None
+    return key
+
+
+def _make_key(file: Path) -> bytes:
+    key = secrets.token_bytes(_KEY_BYTES)
+    write_atomic(file, key.hex(), 0o600)
+    return key
+
+
 class Tickets:
     """Issues and checks tickets with a key that is kept in the state directory."""
 
     def __init__(self, access: Access, key_file: Path) -> None:
         self.access = access
-        if not key_file.exists():
-            write_atomic(key_file, secrets.token_hex(32), 0o600)
-        self._key = bytes.fromhex(key_file.read_text())
+        self._key = _read_key(key_file) or _make_key(key_file)
 
     def _sign(self, text: str) -> str:
-        return base64.b64encode(hmac.digest(self._key, text.encode(), "sha256")).decode()
+        return base64.b64encode(hmac.digest(self._key, _bytes(text), "sha256")).decode()
 
     def issue(self, userid: str, now: float) -> tuple[str, str]:
         """A new ticket and its CSRF prevention token."""
@@ -73,7 +103,7 @@ class Tickets:
     def user_of(self, ticket: str) -> str | None:
         """The user of a ticket that is genuine, not too old, and whose user may still log in."""
         match = _TICKET.fullmatch(ticket)
-        if not match or not hmac.compare_digest(self._sign(f"PVE:{match[1]}:{match[2]}"), match[3]):
+        if not match or not _same(self._sign(f"PVE:{match[1]}:{match[2]}"), match[3]):
             return None
         age_s = time.time() - int(match[2], 16)
         entry = self.access.data["users"].get(match[1])
@@ -82,16 +112,16 @@ class Tickets:
 
     def _csrf_ok(self, token: str, userid: str) -> bool:
         stamp, _, signature = token.partition(":")
-        genuine = hmac.compare_digest(self._sign(f"{stamp}:{userid}").rstrip("="), signature)
+        genuine = _same(self._sign(f"{stamp}:{userid}").rstrip("="), signature)
         return genuine and time.time() - int(stamp, 16) < LIFETIME_S + _GRACE_S
 
     def _token_user(self, header: str) -> str:
         match = _TOKEN.fullmatch(unquote(header.strip()))
         entry = self.access.token(match[1]) if match else None
-        if not match or entry is None or not hmac.compare_digest(entry["secret"], token_digest(match[2])):
+        if not match or entry is None or not _same(entry["secret"], token_digest(match[2])):
             raise UnauthorizedError("Authentication failed!")
-        now = time.time()
-        if not _valid(entry, now) or not _valid(self.access.data["users"][match[1].partition("!")[0]], now):
+        now, user = time.time(), self.access.data["users"].get(owner(match[1]))
+        if user is None or not _valid(entry, now) or not _valid(user, now):
             raise UnauthorizedError("Authentication failed!")
         return match[1]
 
@@ -104,6 +134,6 @@ class Tickets:
         user = self.user_of(unquote(cookie))
         if user is None:
             raise UnauthorizedError("Authentication failed!")
-        if verb != "GET" and not (csrf and re.match(r"[0-9A-F]{8,}:", csrf) and self._csrf_ok(csrf, user)):
+        if verb != "GET" and not (csrf and re.match(r"[0-9A-F]{8}:", csrf) and self._csrf_ok(csrf, user)):
             raise UnauthorizedError("Permission denied - invalid csrf token")
         return user

@@ -11,8 +11,8 @@ from lab.minipve.node import Call
 
 Handler = Callable[[Call], Any]
 MODULES = (
-    "access", "agent", "cluster", "config", "network", "nodes", "pools", "qemu", "status", "storage", "tasks",
-    "tokens",
+    "absent", "access", "agent", "cluster", "config", "monitor", "network", "nodes", "pools", "qemu", "rrd",
+    "snapshots", "status", "storage", "tasks", "tokens",
 )  # fmt: skip
 VM = "/nodes/{node}/qemu/{vmid}"
 _HANDLERS: dict[tuple[str, str], Handler] = {}

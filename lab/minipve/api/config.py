@@ -9,11 +9,13 @@ from typing import Any
 from lab.minipve.api import VM, route
 from lab.minipve.config import drives
 from lab.minipve.config.formats import split_list
+from lab.minipve.config.store import VmConfig
 from lab.minipve.errors import ApiError
+from lab.minipve.image import storage
 from lab.minipve.machine import seed
 from lab.minipve.node import Call
 from lab.minipve.tasks import Task
-from lab.minipve.vm import changes, machines, options
+from lab.minipve.vm import changes, machines, options, snapshots
 
 _CONTROL = {
     "delete",
@@ -42,8 +44,9 @@ def read(call: Call) -> dict[str, Any]:
     """The configuration as it will be after the next start; with ``current`` as it is now."""
     config = call.node.vms.load(call.vmid)
     if "snapshot" in call.given:
-        raise ApiError(f"snapshot '{call['snapshot']}' does not exist")
-    chosen = config.options if call.get("current") else config.merged()
+        chosen = snapshots.existing(config, call["snapshot"])
+    else:
+        chosen = config.options if call.get("current") else config.merged()
     return {key: changes.shown(key, value) for key, value in chosen.items()} | {"digest": config.digest}
 
 
@@ -84,10 +87,15 @@ def _wanted(call: Call) -> dict[str, str]:
     return options.normalise(given)
 
 
+def _names(call: Call, parameter: str) -> list[str]:
+    """The options that ``delete`` or ``revert`` lists."""
+    return ["ide2" if name == "cdrom" else name for name in split_list(call.get(parameter, ""))]
+
+
 def _prepare(call: Call) -> None:
     """Everything that PVE refuses before it takes the lock or starts a task."""
     call.permit.need_root_option("skiplock", call.given)
-    named = split_list(call.get("delete", "")), split_list(call.get("revert", ""))
+    named = _names(call, "delete"), _names(call, "revert")
     given = [key for key in call.options if key not in _CONTROL]
     if not given and not any(named):
         raise ApiError("no options specified")
@@ -96,17 +104,26 @@ def _prepare(call: Call) -> None:
     for name in set(given) & set(named[0]):
         text = f"Cannot use '-{name}' and '-delete {name}' at the same time"
         raise ApiError("Parameter verification failed.", 400, {"delete": text})
+    options.check_hookscript(call.node.storage, call.get("hookscript"))
     options.check(call.permit, call.vmid, None, [*given, *named[0], *named[1]])
     options.check_values(call.permit, call.vmid, None, _wanted(call), verb="modify")
-    for name in named[0]:
-        if drives.is_slot(name) or name.startswith("unused"):
-            call.permit.need(f"/vms/{call.vmid}", ["VM.Config.Disk", "VM.Config.CDROM"], any_of=True)
     if "tags" in {*given, *named[0]}:
         options.check_tags(call.permit, call.vmid)
     config = call.node.vms.load(call.vmid)
+    _check_dropped_drives(call, config, [*named[0], *named[1]])
     config.check_digest(call.get("digest"))
     if not call.get("skiplock"):
         config.check_lock()
+
+
+def _check_dropped_drives(call: Call, config: VmConfig, names: list[str]) -> None:
+    """403 unless the caller may take these drives out, or delete these unused disks."""
+    for name in names:
+        for value in (config.options.get(name), config.pending.get(name)):
+            if value is not None and (drives.is_slot(name) or name.startswith("unused")):
+                options.check_drive(call.permit, call.vmid, None, drives.parse(name, value))
+        if name.startswith("unused"):
+            call.permit.need(f"/storage/{storage.NAME}", ["Datastore.AllocateSpace"])
 
 
 def _change(call: Call, task: Task) -> None:
@@ -116,8 +133,8 @@ def _change(call: Call, task: Task) -> None:
         config.check_digest(call.get("digest"))
         if not call.get("skiplock"):
             config.check_lock()
-        changes.revert(node, config, split_list(call.get("revert", "")))
-        changes.stage_removal(node, config, split_list(call.get("delete", "")))
+        changes.revert(node, vmid, config, _names(call, "revert"))
+        changes.stage_removal(node, vmid, config, _names(call, "delete"))
         changes.stage(node, task, vmid, config, _wanted(call))
         node.vms.save(vmid, config)
         errors = _apply(call, vmid, config)
@@ -126,20 +143,12 @@ def _change(call: Call, task: Task) -> None:
         raise ApiError("Parameter verification failed.", 400, errors)
 
 
-def _apply(call: Call, vmid: int, config: Any) -> dict[str, str]:
+def _apply(call: Call, vmid: int, config: VmConfig) -> dict[str, str]:
     if machines.running_pid(call.node, vmid):
-        named = split_list(call.get("delete", "")) + split_list(call.get("revert", ""))
+        named = _names(call, "delete") + _names(call, "revert")
         return changes.apply_running(call.node, vmid, config, {*call.options, *named})
     changes.apply_stopped(call.node, vmid, config)
     return {}
-
-
-@route("GET", f"{VM}/snapshot")
-def snapshots(call: Call) -> list[dict[str, Any]]:
-    """The entry for the present state, which every VM has; snapshots cannot be made here."""
-    config = call.node.vms.load(call.vmid)
-    row = {"name": "current", "description": "You are here!", "digest": config.digest}
-    return [row | {"running": int(machines.running_pid(call.node, call.vmid) is not None)}]
 
 
 @route("PUT", f"{VM}/unlink")
@@ -149,15 +158,16 @@ def unlink(call: Call) -> None:
     changes.check_deletable(names)
     with call.node.vms.changing(call.vmid) as config:
         config.check_lock()
+        _check_dropped_drives(call, config, names)
         if machines.running_pid(call.node, call.vmid):
             raise ApiError(f"VM {call.vmid} is running - unplug drives of a stopped VM")
         owned = dict(drives.volumes(config.options, call.vmid))
-        changes.stage_removal(call.node, config, names)
+        changes.stage_removal(call.node, call.vmid, config, names)
         changes.apply_stopped(call.node, call.vmid, config)
         if call.get("force"):
             gone = {owned[name] for name in names if name in owned}
             unused = [k for k, v in config.options.items() if k.startswith("unused") and v in gone]
-            changes.stage_removal(call.node, config, unused)
+            changes.stage_removal(call.node, call.vmid, config, unused)
             changes.apply_stopped(call.node, call.vmid, config)
 
 

@@ -12,7 +12,7 @@ from lab.minipve.api import route
 from lab.minipve.errors import parameter_error
 from lab.minipve.files import write_atomic
 from lab.minipve.network import net
-from lab.minipve.network.interfaces import Iface, bridge, read_interfaces, write_interfaces
+from lab.minipve.network.interfaces import Iface, bridge, load, write_interfaces
 from lab.minipve.node import Call, Node, Reply
 from lab.minipve.tasks import Task
 
@@ -26,7 +26,7 @@ def _new_file(node: Node) -> Path:
 def _configured(node: Node) -> dict[str, Iface]:
     """The configuration with the changes that wait for a reload."""
     file = _new_file(node)
-    return read_interfaces((file if file.exists() else node.paths.interfaces).read_text())
+    return load(file if file.exists() else node.paths.interfaces)
 
 
 def _store(node: Node, interfaces: dict[str, Iface]) -> None:
@@ -37,7 +37,7 @@ def _changes(node: Node) -> str:
     file, new = node.paths.interfaces, _new_file(node)
     if not new.exists():
         return ""
-    before, after = (f.read_text().splitlines(keepends=True) for f in (file, new))
+    before, after = (f.read_text(errors="replace").splitlines(keepends=True) for f in (file, new))
     name = "/etc/network/interfaces"
     return "".join(difflib.unified_diff(before, after, name, f"{name}.new"))
 
@@ -76,9 +76,17 @@ def index(call: Call) -> Reply:
     wanted = call.get("type")
     kinds = {"any_bridge": "bridge", "any_local_bridge": "bridge"}
     rows = [_row(iface, i) for i, iface in enumerate(_configured(call.node).values(), 2)]
+    rows = [row for row in rows if row["type"] != "bridge" or _sees(call, row["iface"])]
     rows = [r for r in rows if r["type"] != "loopback" and kinds.get(wanted, wanted) in (None, r["type"])]
     changes = _changes(call.node)
     return Reply(rows, {"changes": changes} if changes else {})
+
+
+def _sees(call: Call, bridge: str) -> bool:
+    """A bridge is listed for those who may use it, or one of its VLANs."""
+    path, privileges = f"/sdn/zones/localnetwork/{bridge}", ["SDN.Audit", "SDN.Use"]
+    vlans = {a["path"] for a in call.node.access.data["acl"] if a["path"].startswith(f"{path}/")}
+    return any(call.permit.has(place, privileges, any_of=True) for place in (path, *vlans))
 
 
 @route("GET", _NETWORK + "/{iface}")

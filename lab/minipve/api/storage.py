@@ -11,9 +11,11 @@ from typing import Any, BinaryIO
 from urllib.error import URLError
 
 from lab.minipve.api import route
+from lab.minipve.config import drives
 from lab.minipve.config.validate import MISSING
 from lab.minipve.errors import ApiError, parameter_error
-from lab.minipve.image import disks, storage
+from lab.minipve.files import UNFINISHED
+from lab.minipve.image import disks, storage, untrusted
 from lab.minipve.node import Call
 from lab.minipve.tasks import Task
 from lab.minipve.vm import summary
@@ -26,8 +28,19 @@ def configured(call: Call) -> list[dict[str, Any]]:
     """The storages that are configured: one."""
     if not call.permit.has("/storage/local", ["Datastore.Audit", "Datastore.AllocateSpace"], any_of=True):
         return []
+    return [_configuration(call)]
+
+
+@route("GET", "/storage/{storage}")
+def configuration(call: Call) -> dict[str, Any]:
+    """How one storage is configured."""
+    storage.known(call["storage"])
+    return _configuration(call)
+
+
+def _configuration(call: Call) -> dict[str, Any]:
     root = str(call.node.storage.root)
-    return [{"storage": storage.NAME, "type": "dir", "content": storage.CONTENT, "path": root}]
+    return {"storage": storage.NAME, "type": "dir", "content": storage.CONTENT, "path": root}
 
 
 @route("GET", "/nodes/{node}/storage")
@@ -38,7 +51,16 @@ def index(call: Call) -> list[dict[str, Any]]:
     row = summary.storage_row(call.node)
     wanted = call.get("content", "").split(",") if call.get("content") else []
     fits = set(wanted) <= set(storage.CONTENT.split(","))
+    if call.get("format"):
+        row["formats"] = {"supported": ["qcow2"], "default": "qcow2"}
     return [row] if fits and call.get("storage") in (None, storage.NAME) else []
+
+
+@route("GET", "/nodes/{node}/storage/{storage}")
+def directory(call: Call) -> list[dict[str, str]]:
+    """The names below a storage, as the API viewer's tree has them."""
+    storage.known(call["storage"])
+    return [{"subdir": name} for name in ("content", "download-url", "rrddata", "status", "upload")]
 
 
 @route("GET", "/nodes/{node}/storage/{storage}/status")
@@ -60,29 +82,10 @@ def content(call: Call) -> list[dict[str, Any]]:
     ]
 
 
-def _volid(call: Call) -> str:
-    volume = str(call["volume"])
-    return volume if ":" in volume else f"{call['storage']}:{volume}"
-
-
-def check_volume_access(call: Call, volid: str) -> None:
-    """May the caller read this volume? Files need a look at the storage, disks a look at their VM."""
-    if call.permit.is_root:
-        return
-    volume = storage.parse(volid)
-    if volume.content in ("iso", "vztmpl", "import"):
-        call.permit.need("/storage/local", ["Datastore.AllocateSpace", "Datastore.Audit"], any_of=True)
-    elif volume.vmid is not None and not call.permit.has("/storage/local", ["Datastore.Allocate"]):
-        call.permit.need(f"/vms/{volume.vmid}", ["VM.Config.Disk"])
-    else:
-        call.permit.need("/storage/local", ["Datastore.Allocate"])
-
-
 @route("GET", "/nodes/{node}/storage/{storage}/content/{volume}")
 def volume(call: Call) -> dict[str, Any]:
     """One volume's size and format."""
-    volid = _volid(call)
-    check_volume_access(call, volid)
+    volid = storage.full_id(call["storage"], call["volume"])
     facts = storage.image_facts(call.node.storage.existing(volid)) or {"virtual-size": 0, "actual-size": 0}
     parsed = storage.parse(volid)
     return {
@@ -96,22 +99,28 @@ def volume(call: Call) -> dict[str, Any]:
 @route("DELETE", "/nodes/{node}/storage/{storage}/content/{volume}")
 def remove(call: Call) -> str:
     """Delete a volume (task ``imgdel``)."""
-    volid = _volid(call)
-    parsed = storage.parse(volid)
-    if parsed.vmid is not None and call.node.vms.exists(parsed.vmid):
-        call.permit.need(f"/vms/{parsed.vmid}", ["VM.Config.Disk"])
-        in_use = [value.partition(",")[0] for value in call.node.vms.load(parsed.vmid).options.values()]
-        if volid in in_use:
-            raise ApiError(f"unable to remove volume '{volid}': still used by VM {parsed.vmid}")
-    else:
-        call.permit.need("/storage/local", ["Datastore.Allocate"])
-    call.node.storage.existing(volid)
+    volid = storage.full_id(call["storage"], call["volume"])
+    owner = storage.parse(volid).vmid
+    call.permit.need(f"/storage/{storage.NAME}", ["Datastore.Allocate"])
+    if owner is not None and call.node.vms.exists(owner) and _in_use(call, owner, volid):
+        raise ApiError(f"unable to remove volume '{volid}': still used by VM {owner}")
 
     def work(task: Task) -> None:
+        if not (file := call.node.storage.path(volid)).exists():
+            task.log(f"disk image '{file}' does not exist")
         call.node.storage.remove(volid)
         task.log(f"Removed volume '{volid}'")
 
-    return call.start("imgdel", f"{parsed.vmid or ''}@{storage.NAME}", work)
+    return call.start("imgdel", f"{owner}@{storage.NAME}" if owner else storage.NAME, work)
+
+
+def _in_use(call: Call, vmid: int, volid: str) -> bool:
+    """Whether a VM has the volume, however it is spelt (a linked clone's disk may name its base or not)."""
+    config, place = call.node.vms.load(vmid), call.node.storage.path
+    named = [
+        volid for section in (config.options, config.pending) for _, volid in drives.volumes(section, vmid)
+    ]
+    return place(volid) in map(place, named)
 
 
 @route("POST", "/nodes/{node}/storage/{storage}/content")
@@ -132,20 +141,30 @@ def allocate(call: Call) -> str:
 def _checksum(call: Call, file: Path, task: Task) -> None:
     if not (expected := call.get("checksum")):
         return
-    task.log("calculating checksum...")
     with file.open("rb") as stream:
         got = hashlib.file_digest(stream, call["checksum-algorithm"]).hexdigest()
     if got != expected.lower():
         raise ApiError(f"checksum mismatch: got '{got}' != expect '{expected}'")
-    task.log("OK, checksum verified")
+    task.log("calculating checksum...OK, checksum verified")
+
+
+def _inspect(call: Call, file: Path, task: Task) -> None:
+    """What has come is what was meant, and an image that names no other file of this machine."""
+    _checksum(call, file, task)
+    name, kind = str(call["filename"]), str(call["content"])
+    if kind == "iso":
+        untrusted.check(file, untrusted.format_of(file))
+    elif kind == "import" and not name.endswith(".ova"):
+        untrusted.check(file, Path(name).suffix.removeprefix("."))
 
 
 def _target(call: Call) -> Path:
     storage.known(call["storage"])
     kind = str(call["content"])
+    name = storage.upload_name(kind, call["filename"])
     if kind not in storage.CONTENT.split(","):
         raise ApiError(f"storage '{call['storage']}' does not support '{kind}' content")
-    return call.node.storage.path(f"{storage.NAME}:{kind}/{storage.upload_name(kind, call['filename'])}")
+    return call.node.storage.path(f"{storage.NAME}:{kind}/{name}")
 
 
 @route("POST", "/nodes/{node}/storage/{storage}/upload")
@@ -161,9 +180,10 @@ def upload(call: Call) -> str:
     def work(task: Task) -> None:
         try:
             task.log(f"starting file import from: {call['tmpfilename']}")
+            _inspect(call, mine, task)
+            task.log(f"target node: {call.node.name}")
             task.log(f"target file: {target}")
             task.log(f"file size is: {mine.stat().st_size}")
-            _checksum(call, mine, task)
             mine.replace(target)
         finally:
             mine.unlink(missing_ok=True)
@@ -178,13 +198,13 @@ def download(call: Call) -> str:
     target = _target(call)
     if target.exists():
         raise ApiError(f"refusing to override existing file '{target}'")
-    part = target.with_name(f".{target.name}.part")
+    part = target.with_name(f"{UNFINISHED}{target.name}")
 
     def work(task: Task) -> None:
         try:
             task.log(f"downloading {call['url']} to {target}")
             _fetch(call["url"], part, bool(call.get("verify-certificates", 1)), task.checkpoint)
-            _checksum(call, part, task)
+            _inspect(call, part, task)
             part.replace(target)
         finally:
             part.unlink(missing_ok=True)

@@ -10,7 +10,7 @@ from lab.minipve.image import storage
 
 Drive = dict[str, str]
 _SLOT = re.compile(r"(?:ide|sata|scsi|virtio)\d+")
-_NEW = re.compile(r"(?P<store>[^:]+):(?:(?P<gib>\d+(?:\.\d+)?)|(?P<cloudinit>cloudinit))")
+_NEW = re.compile(r"(?P<store>[^:]+):(?:(?P<gib>[0-9]{1,9}(?:\.[0-9]{1,9})?)|(?P<cloudinit>cloudinit))")
 _CLOUDINIT = re.compile(r"vm-\d+-cloudinit\b")
 
 
@@ -60,12 +60,17 @@ def of(options: Mapping[str, str]) -> Iterator[tuple[str, Drive]]:
         yield slot, parse(slot, options[slot])
 
 
+def owned_volume(slot: str, text: str, vmid: int) -> str | None:
+    """The volume of a drive when it is an image of the VM itself: nothing else is ever freed with it."""
+    volid = parse(slot, text)["file"]
+    return volid if ":" in volid and storage.parse(volid).vmid == vmid else None
+
+
 def volumes(options: Mapping[str, str], vmid: int) -> Iterator[tuple[str, str]]:
     """(slot, volume id) of the images that belong to the VM itself, unused ones included."""
     slots = [s for s in options if is_slot(s) or s.startswith("unused")]
     for slot in slots:
-        volid = parse(slot, options[slot])["file"]
-        if ":" in volid and storage.parse(volid).vmid == vmid:
+        if volid := owned_volume(slot, options[slot], vmid):
             yield slot, volid
 
 

@@ -24,7 +24,7 @@ _UUID = r"[a-fA-F0-9]{8}(?:-[a-fA-F0-9]{4}){3}-[a-fA-F0-9]{12}"
 
 
 def _matches(pattern: str, complaint: str, flags: int = 0) -> Check:
-    compiled = re.compile(pattern, flags)
+    compiled = re.compile(pattern, flags | re.ASCII)
     return lambda text: None if compiled.fullmatch(text) else complaint.format(text)
 
 
@@ -46,7 +46,11 @@ def _either(complaint: str, *checks: Check) -> Check:
 def _cidr(version: int) -> Callable[[str], object]:
     def parse(text: str) -> object:
         address, slash, length = text.partition("/")
-        if not slash or not length.isdigit() or ipaddress.ip_address(address).version != version:
+        if (
+            not slash
+            or not re.fullmatch(r"[0-9]{1,3}", length)
+            or ipaddress.ip_address(address).version != version
+        ):
             raise ValueError(text)
         return ipaddress.ip_interface(text)
 

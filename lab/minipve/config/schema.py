@@ -49,7 +49,7 @@ def _reshape(facts: dict[str, Any], value: Any) -> Any:
     if facts.get("type") == "array" and not isinstance(value, list):
         return [value]
     if isinstance(value, list) and str(facts.get("format", "")).endswith("-list"):
-        return ",".join(map(str, value))
+        return value if any(isinstance(item, list | dict) for item in value) else ",".join(value)
     return value
 
 
@@ -83,6 +83,8 @@ def method(verb: str, path: str) -> Method:
     properties = {
         name: shared[name] if own is None else own for name, own in facts.get("parameters", {}).items()
     }
+    if "cdrom" in properties:  # PVE's other name of ide2, whose format is published under a name only
+        properties["cdrom"] = properties["ide[n]"]
     return Method(
         verb,
         path,
@@ -99,11 +101,18 @@ def option(name: str) -> dict[str, Any]:
     return method("PUT", "/nodes/{node}/qemu/{vmid}/config").properties[name]
 
 
-@cache
-def option_format(name: str) -> dict[str, Any]:
+def property_format(facts: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The parts of a parameter that is a property string; None for any other."""
+    found = facts.get("format")
+    return found if isinstance(found, dict) else PROPERTY_FORMATS.get(str(found))
+
+
+def option_format(name: str) -> Mapping[str, Any]:
     """The property-string format of a VM option, e.g. that of ``net0``."""
-    found = option(name)["format"]
-    return found if isinstance(found, dict) else PROPERTY_FORMATS[found]
+    found = property_format(option(name))
+    if found is None:
+        raise KeyError(f"{name} is not a property string")
+    return found
 
 
 def parse_option(name: str, text: str) -> dict[str, str]:

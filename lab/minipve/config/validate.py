@@ -16,6 +16,11 @@ Facts = Mapping[str, Any]
 Errors = dict[str, str]
 MISSING = "property is missing and it is not optional"
 UNKNOWN = "property is not defined in schema and the schema does not allow additional properties"
+_TYPES = {  # no more digits than fit into 64 bits, or are meant by anybody
+    "boolean": re.compile(r"[01]"),
+    "integer": re.compile(r"[+-]?[0-9]{1,18}"),
+    "number": re.compile(r"[+-]?(?:[0-9]{1,18}(?:\.[0-9]{0,18})?|\.[0-9]{1,18})(?:[eE][+-]?[0-9]{1,2})?"),
+}
 _TRUE, _FALSE = {"1", "on", "yes", "true"}, {"0", "off", "no", "false"}
 
 
@@ -37,15 +42,8 @@ def _type_ok(kind: str, value: Any) -> bool:
         return isinstance(value, list if kind == "array" else dict)
     if isinstance(value, list | dict):
         return False
-    if kind == "boolean":
-        return isinstance(value, bool) or str(value) in ("0", "1")
-    if isinstance(value, bool):
-        return False
-    if kind == "integer":
-        return re.fullmatch(r"[+-]?\d+", str(value)) is not None
-    if kind == "number":
-        return re.fullmatch(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?", str(value)) is not None
-    return True
+    pattern = _TYPES.get(kind)
+    return pattern is None or pattern.fullmatch(str(value)) is not None
 
 
 def _limits(facts: Facts, value: Any) -> str | None:
@@ -89,6 +87,8 @@ def check_value(facts: Facts, value: Any, path: str, errors: Errors) -> None:
     if not _type_ok(kind, value):
         got = "ARRAY" if isinstance(value, list) else "HASH" if isinstance(value, dict) else f"'{value}'"
         return _add(errors, path, f"type check ('{kind}') failed - got {got}")
+    if "\0" in str(value):  # no file, process or option of the system can have it in its name
+        return _add(errors, path, f"type check ('{kind}') failed - value contains a null character")
     if kind == "array":
         for position, item in enumerate(value):
             check_value(facts.get("items", {}), item, f"{path}[{position}]", errors)

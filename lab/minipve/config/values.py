@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Mapping
 
 from lab.minipve.config import schema
+from lab.minipve.errors import ApiError
 
 Config = Mapping[str, str]
 _DEFAULT_MEMORY_MIB = 512
@@ -23,6 +25,28 @@ def sockets_and_cores(config: Config) -> tuple[int, int]:
 def cpu_type(config: Config) -> str:
     """The name of the processor model; empty when none is chosen."""
     return _parts("cpu", config, "").get("cputype", "")
+
+
+def machine_type(config: Config) -> str:
+    """The chipset: ``pc`` (i440FX) or ``q35``."""
+    return _parts("machine", config, "").get("type", "pc")
+
+
+def smbios(config: Config) -> dict[str, str]:
+    """What the firmware says of the machine: ``uuid``, ``serial`` ..., decoded where kept in base64."""
+    given = _parts("smbios1", config, "")
+    encoded = given.pop("base64", "0") == "1"
+    return {key: _decoded(value) if encoded and key != "uuid" else value for key, value in given.items()}
+
+
+def _decoded(value: str) -> str:
+    try:
+        text = base64.b64decode(value, validate=True).decode()
+    except ValueError:
+        raise ApiError(f"smbios1: '{value}' is no text in base64") from None
+    if "\0" in text:
+        raise ApiError(f"smbios1: '{value}' contains a null character")
+    return text
 
 
 def agent_enabled(config: Config) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import tempfile
 import uuid
@@ -22,6 +23,9 @@ from lab.minipve.paths import Paths
 from lab.minipve.process import MachineError
 
 SUPERBLOCK_BYTES = 4096
+_ENTRY_FILE = re.compile(r"^/(\d+)/100\d{3}/\d+/\d+/([\w.@+-]+\.conf)/(\d+)/$", re.MULTILINE)
+_ENTRY_BYTES, _BOOT_FILE_BYTES = 64 * 1024, 512 * 2**20
+_INSIDE = re.compile(r"(?:/[\w.@+~-]+)+", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -43,9 +47,16 @@ class Boot:
     cmdline: str
 
 
+def _format(path: Path) -> list[str | Path]:
+    """The format as an option: told by the name, never left to a guess at what a guest may have written."""
+    return ["-f", path.suffix.removeprefix(".") or "raw"]
+
+
 def info(path: Path) -> DiskInfo:
     """Format, virtual and actual size of an image, also while a machine uses it."""
-    said: dict[str, Any] = json.loads(process.run(["qemu-img", "info", "-U", "--output=json", path]))
+    said: dict[str, Any] = json.loads(
+        process.run(["qemu-img", "info", "-U", *_format(path), "--output=json", path])
+    )
     named = said.get("full-backing-filename")
     backing = Path(named).resolve() if named else None
     return DiskInfo(said["format"], said["virtual-size"], said["actual-size"], backing)
@@ -60,12 +71,19 @@ def create(path: Path, size_bytes: int) -> None:
 def import_image(source: Path, target: Path) -> None:
     """A qcow2 with the contents of any image."""
     _prepare(target)
-    process.run(["qemu-img", "convert", "-W", "-O", "qcow2", source, target], timeout_s=3600)
+    _convert(["-O", "qcow2"], source, target, timeout_s=3600)
 
 
-def full_clone(source: Path, target: Path) -> None:
-    """An independent copy, without a backing image."""
-    import_image(source, target)
+def _convert(options: list[str], source: Path, target: Path, timeout_s: float) -> None:
+    words = ["qemu-img", "convert", "-W", *options, *_format(source), source, target]
+    process.run(words, timeout_s=timeout_s)
+
+
+def full_clone(source: Path, target: Path, snapname: str | None = None) -> None:
+    """An independent copy, without a backing image, of the present contents or of what a snapshot kept."""
+    _prepare(target)
+    kept = ["-l", f"snapshot.name={snapname}"] if snapname else []
+    _convert(["-O", "qcow2", *kept], source, target, timeout_s=3600)
 
 
 def make_base(path: Path, base: Path) -> None:
@@ -85,7 +103,22 @@ def resize(path: Path, size_bytes: int) -> None:
     """Grow a disk of a stopped machine."""
     if size_bytes < info(path).virtual_bytes:
         raise MachineError("shrinking disks is not supported")
-    process.run(["qemu-img", "resize", "-q", path, str(size_bytes)])
+    process.run(["qemu-img", "resize", "-q", *_format(path), path, str(size_bytes)])
+
+
+def snapshot(path: Path, name: str) -> None:
+    """Keep the present contents of a stopped machine's disk under a name, inside of the image."""
+    process.run(["qemu-img", "snapshot", "-q", "-c", name, path], timeout_s=600)
+
+
+def roll_back(path: Path, name: str) -> None:
+    """Bring back what a snapshot kept."""
+    process.run(["qemu-img", "snapshot", "-q", "-a", name, path], timeout_s=600)
+
+
+def drop_snapshot(path: Path, name: str) -> None:
+    """Forget a snapshot."""
+    process.run(["qemu-img", "snapshot", "-q", "-d", name, path], timeout_s=600)
 
 
 def extract_boot(image: Path, paths: Paths) -> Boot | None:
@@ -104,9 +137,8 @@ def _file_system_id(image: Path) -> str | None:
     with tempfile.TemporaryDirectory() as scratch:
         start = Path(scratch) / "start"
         source, target = f"if={image}", f"of={start}"
-        process.run(
-            ["qemu-img", "dd", "-U", "-O", "raw", f"bs={SUPERBLOCK_BYTES}", "count=1", source, target]
-        )
+        size = [f"bs={SUPERBLOCK_BYTES}", "count=1"]
+        process.run(["qemu-img", "dd", "-U", *_format(image), "-O", "raw", *size, source, target])
         return ext4_uuid(start.read_bytes())
 
 
@@ -125,8 +157,8 @@ def _take_out(image: Path, kept: Path) -> bool:
         raw = image
         if info(image).format != "raw":
             raw = scratch / "raw"
-            process.run(["qemu-img", "convert", "-U", "-W", "-O", "raw", image, raw], timeout_s=600)
-        entry = _entry(raw, scratch)
+            _convert(["-U", "-O", "raw"], image, raw, timeout_s=600)
+        entry = _entry(raw)
         if entry is None:
             return False
         fresh = scratch / "new"
@@ -148,13 +180,15 @@ def _publish(fresh: Path, kept: Path) -> None:
         shutil.rmtree(fresh)
 
 
-def _entry(raw: Path, scratch: Path) -> dict[str, str] | None:
-    """The first boot loader entry of a file system, by name."""
-    entries = scratch / "entries"
-    entries.mkdir()
-    process.run(["debugfs", "-R", f"rdump /boot/loader/entries {entries}", raw])
-    found = sorted(entries.rglob("*.conf"))
-    return boot_entry(found[0].read_text()) if found else None
+def _entry(raw: Path) -> dict[str, str] | None:
+    """The first boot loader entry of a file system, by name.
+
+    It is read as text and never laid down as a tree: a file system made to that end has links in it, through
+    which files of this machine would be read or written.
+    """
+    found = _ENTRY_FILE.findall(process.run(["debugfs", "-R", "ls -p /boot/loader/entries", raw]))
+    small = sorted((name, inode) for inode, name, size in found if int(size) <= _ENTRY_BYTES)
+    return boot_entry(process.run(["debugfs", "-R", f"cat <{small[0][1]}>", raw])) if small else None
 
 
 def boot_entry(text: str) -> dict[str, str]:
@@ -166,6 +200,11 @@ def boot_entry(text: str) -> dict[str, str]:
 
 def _dump(raw: Path, inside: str, target: Path) -> None:
     """One file out of a file system; debugfs's exit code says nothing, the file does."""
+    if not _INSIDE.fullmatch(inside):
+        raise MachineError(f"no {inside} can be taken out of {raw.name}: strange name")
+    size = re.search(r"\bSize: (\d+)", process.run(["debugfs", "-R", f"stat {inside}", raw]))
+    if size and int(size[1]) > _BOOT_FILE_BYTES:
+        raise MachineError(f"{inside} in the file system of {raw.name} is too large to be booted")
     process.run(["debugfs", "-R", f"dump {inside} {target}", raw], timeout_s=120)
     if not target.exists() or target.stat().st_size == 0:
         raise MachineError(f"no {inside} in the file system of {raw.name}")

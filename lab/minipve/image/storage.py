@@ -17,8 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from lab.minipve.errors import ApiError
+from lab.minipve.files import UNFINISHED
 
 NAME = "local"
+MAX_DISK_BYTES = 64 * 2**40
 CONTENT = "images,import,snippets,iso"
 _DIRECTORIES = {"iso": "template/iso", "vztmpl": "template/cache", "import": "import", "snippets": "snippets"}
 _EXTENSIONS = {
@@ -27,7 +29,8 @@ _EXTENSIONS = {
     "import": r"\.(?:ova|qcow2|raw|vmdk)",
 }
 _IMAGE = re.compile(
-    r"(?:(?P<basevm>\d+)/(?P<base>base-[^/\s]+)/)?(?P<vmid>\d+)/(?P<name>[^/\s]+\.(?P<format>raw|qcow2|vmdk))"
+    r"(?:(?P<basevm>[0-9]{1,9})/(?P<base>base-[^/\s]+)/)?"
+    r"(?P<vmid>[0-9]{1,9})/(?P<name>[^/\s]+\.(?P<format>raw|qcow2|vmdk))"
 )
 _IMAGE_NAME = re.compile(r"(vm|base)-(\d+)-\S+")
 
@@ -65,6 +68,11 @@ def parse(volid: str) -> Volume:
     return Volume(volid, "images", match["name"], int(match["vmid"]), match["format"], base)
 
 
+def full_id(store: str, volume: str) -> str:
+    """A volume id of a name that may lack its storage: ``iso/x.iso`` -> ``local:iso/x.iso``."""
+    return volume if ":" in volume else f"{store}:{volume}"
+
+
 def known(store: str) -> None:
     """500 unless ``store`` is the storage there is."""
     if store != NAME:
@@ -73,10 +81,17 @@ def known(store: str) -> None:
 
 def size_bytes(text: str) -> int:
     """``96M`` -> 100663296; a plain number is bytes."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)([KMGT]?)", text)
+    match = re.fullmatch(r"([0-9]{1,15}(?:\.[0-9]{1,9})?)([KMGT]?)", text)
     if not match:
         raise ApiError(f"unable to parse size '{text}'")
-    return int(float(match[1]) * 1024 ** " KMGT".index(match[2] or " "))
+    return sane(int(float(match[1]) * 1024 ** " KMGT".index(match[2] or " ")))
+
+
+def sane(size: int) -> int:
+    """The size of a disk, refused when no disk can have it."""
+    if size > MAX_DISK_BYTES:
+        raise ApiError(f"disks of more than {size_text(MAX_DISK_BYTES)} are not supported here")
+    return size
 
 
 def size_text(size: int) -> str:
@@ -95,11 +110,9 @@ class Storage:
         self.root = root
 
     def set_up(self) -> None:
-        """Make the directories; drop uploads that an earlier endpoint left unfinished."""
+        """Make the directories."""
         for directory in ("images", *_DIRECTORIES.values()):
             (self.root / directory).mkdir(parents=True, exist_ok=True)
-        for left in self.root.glob(".pveupload-*"):
-            left.unlink()
 
     def path(self, volid: str) -> Path:
         """The file of a volume (whether it exists or not)."""
@@ -110,7 +123,7 @@ class Storage:
 
     def received(self, tmpfilename: str) -> Path:
         """Where an upload ``/var/tmp/pveupload-<hex>`` lies: near its target, to be moved at no cost."""
-        return self.root / f".{Path(tmpfilename).name}"
+        return self.root / f"{UNFINISHED}{Path(tmpfilename).name}"
 
     def existing(self, volid: str) -> Path:
         """The file of a volume that must exist."""
@@ -163,7 +176,8 @@ class Storage:
         pattern = f"{vmid}/*" if vmid is not None else "*/*"
         rows = []
         for file in sorted((self.root / "images").glob(pattern)):
-            if _IMAGE_NAME.match(file.name) and (facts := image_facts(file)) is not None:
+            facts = _facts_if_there(file)
+            if facts is not None and file.parent.name.isdigit():
                 parent = facts.get("backing-filename")
                 prefix = f"{parent.removeprefix('../')}/" if parent else ""
                 rows.append(
@@ -175,7 +189,7 @@ class Storage:
                         "parent": parent,
                         "size": facts["virtual-size"],
                         "used": facts["actual-size"],
-                        "ctime": int(file.stat().st_ctime),
+                        "ctime": facts["ctime"],
                     }
                 )
         return rows
@@ -198,20 +212,31 @@ class Storage:
         return rows
 
     def content(self, kind: str | None, vmid: int | None) -> list[dict[str, Any]]:
-        """The content list, of one type and one VM if asked."""
+        """The content list, of one type if asked; a VM chooses among the disks only."""
         rows = self.images(vmid) if kind in (None, "images") else []
         for content in _DIRECTORIES:
-            if vmid is None and kind in (None, content):
+            if kind in (None, content):
                 rows += self.files(content)
         return rows
 
 
 def upload_name(content: str, filename: str) -> str:
-    """PVE's normalised file name; 400 when the extension does not fit the content type."""
+    """PVE's normalised file name; 400 in its words when the extension does not fit the content type."""
     name = re.sub(r"[^-a-zA-Z0-9_.]", "_", filename.replace("\\", "/").rpartition("/")[2])
     if not re.fullmatch(r".+" + _EXTENSIONS[content], name):
-        raise ApiError("Parameter verification failed.", 400, {"filename": "wrong file extension"})
+        text = "invalid filename or wrong extension" if content == "import" else "wrong file extension"
+        raise ApiError("Parameter verification failed.", 400, {"filename": text})
     return name
+
+
+def _facts_if_there(file: Path) -> dict[str, Any] | None:
+    """As ``image_facts``; None also for a file that is no image, or is removed meanwhile."""
+    if not _IMAGE_NAME.match(file.name):
+        return None
+    try:
+        return image_facts(file)
+    except (FileNotFoundError, IsADirectoryError):
+        return None
 
 
 def image_facts(file: Path) -> dict[str, Any] | None:
@@ -221,6 +246,7 @@ def image_facts(file: Path) -> dict[str, Any] | None:
     """
     status = file.stat()
     facts: dict[str, Any] = {"actual-size": status.st_blocks * 512, "virtual-size": status.st_size}
+    facts["ctime"] = int(status.st_ctime)
     if file.suffix != ".qcow2":
         return facts
     with file.open("rb") as stream:
@@ -229,5 +255,7 @@ def image_facts(file: Path) -> dict[str, Any] | None:
             return None
         offset, length, facts["virtual-size"] = struct.unpack(">QI4xQ", header[8:32])
         stream.seek(offset)
-        facts["backing-filename"] = stream.read(length).decode() if offset else None
+        facts["backing-filename"] = (
+            stream.read(min(length, 1023)).decode(errors="replace") if offset else None
+        )
     return facts

@@ -25,17 +25,26 @@ FIRST_NIC_SLOT = 0x12
 NICS_ON_ROOT_BUS = 6
 
 
+def quoted(value: object) -> str:
+    """A value inside of an option of QEMU's, in which a comma ends it and two stand for one."""
+    return str(value).replace(",", ",,")
+
+
 def machine_words(vmid: int, config: Config, paths: Paths, accel: Accel) -> Iterator[str]:
     """Name, monitor, processor, memory: everything but drives and NICs."""
-    yield from ("qemu-system-x86_64", "-name", f"{config.get('name', f'VM{vmid}')},debug-threads=on")
-    yield from ("-chardev", f"socket,id=qmp,path={paths.runtime(vmid, 'qmp')},server=on,wait=off")
+    yield from ("qemu-system-x86_64", "-name", f"{quoted(config.get('name', f'VM{vmid}'))},debug-threads=on")
+    yield from ("-chardev", f"socket,id=qmp,path={quoted(paths.runtime(vmid, 'qmp'))},server=on,wait=off")
     yield from ("-mon", "chardev=qmp,mode=control")
     yield from ("-pidfile", str(paths.runtime(vmid, "pid")), "-daemonize", "-nodefaults")
-    if smbios := config.get("smbios1"):
-        yield from ("-smbios", f"type=1,{smbios}")
+    if smbios := values.smbios(config):
+        yield from ("-smbios", _joined("type", {"type": "1"} | smbios))
     yield from ("-smp", _smp(config), "-m", str(values.memory_mib(config)))
-    yield from ("-machine", "type=pc", "-accel", _accel(accel), "-cpu", cpu_model(config, accel))
+    machine = f"type={values.machine_type(config)}"
+    yield from ("-machine", machine, "-accel", _accel(accel), "-cpu", cpu_model(config, accel))
     yield from ("-vga", "none", "-display", "none", "-boot", "strict=on")
+    if values.machine_type(config) == "q35":  # its root bus is PCI Express: behind a bridge all is as on a pc
+        yield from ("-device", "i82801b11-bridge,id=pcidmi,bus=pcie.0,addr=0x1e")
+        yield from ("-device", "pci-bridge,id=pci.0,bus=pcidmi,addr=0x1,chassis_nr=1")
     yield from _fixed_devices(vmid, config, paths)
 
 
@@ -43,11 +52,12 @@ def _fixed_devices(vmid: int, config: Config, paths: Paths) -> Iterator[str]:
     if config.get("balloon") != "0":
         yield from ("-device", "virtio-balloon-pci,id=balloon0,bus=pci.0,addr=0x3")
     if values.agent_enabled(config):
-        qga = paths.runtime(vmid, "qga")
+        qga = quoted(paths.runtime(vmid, "qga"))
         yield from ("-chardev", f"socket,path={qga},server=on,wait=off,id=qga0")
         yield from ("-device", "virtio-serial,id=qga0,bus=pci.0,addr=0x8")
         yield from ("-device", "virtserialport,chardev=qga0,name=org.qemu.guest_agent.0")
-    console = f"path={paths.runtime(vmid, 'serial0')},logfile={paths.log / f'{vmid}.console.log'}"
+    log = quoted(paths.log / f"{vmid}.console.log")
+    console = f"path={quoted(paths.runtime(vmid, 'serial0'))},logfile={log}"
     yield from ("-chardev", f"socket,id=serial0,{console},server=on,wait=off")
     yield from ("-device", "isa-serial,chardev=serial0")
     yield from ("-object", "rng-random,filename=/dev/urandom,id=rng0")
@@ -93,7 +103,7 @@ def drive_words(config: Config, locate: Callable[[str, drives.Drive], Path | Non
     for slot, drive in found:
         index = f",bootindex={100 + order.index(slot)}" if slot in order else ""
         yield from ("-drive", _backend(slot, drive, locate(slot, drive)))
-        yield from ("-device", _frontend(slot, drive) + index)
+        yield from ("-device", _frontend(slot, drive, values.machine_type(config)) + index)
 
 
 def boot_order(config: Config) -> list[str]:
@@ -103,7 +113,7 @@ def boot_order(config: Config) -> list[str]:
 
 def _backend(slot: str, drive: drives.Drive, file: Path | None) -> str:
     """The host side. ``cache=unsafe`` unless asked otherwise: a lab's disks need not survive the host."""
-    words = [f"file={file}"] if file else []
+    words = [f"file={quoted(file)}"] if file else []
     words += ["if=none", f"id=drive-{slot}"]
     if drives.is_cdrom(drive):
         return ",".join([*words, "media=cdrom", *(["format=raw"] if file else [])])
@@ -112,7 +122,7 @@ def _backend(slot: str, drive: drives.Drive, file: Path | None) -> str:
     return ",".join([*words, f"format={kind}", f"cache={drive.get('cache', 'unsafe')}", f"discard={discard}"])
 
 
-def _frontend(slot: str, drive: drives.Drive) -> str:
+def _frontend(slot: str, drive: drives.Drive, machine: str) -> str:
     """The guest side, by the name of the slot."""
     bus, number = slot.rstrip("0123456789"), int(slot.lstrip("abcdefghijklmnopqrstuvwxyz"))
     kind, tail = ("cd" if drives.is_cdrom(drive) else "hd"), f"drive=drive-{slot},id={slot}"
@@ -123,7 +133,8 @@ def _frontend(slot: str, drive: drives.Drive) -> str:
         return f"scsi-{kind},bus=scsihw0.0,scsi-id={number},{tail}{ssd}"
     if bus == "sata":
         return f"ide-{kind},bus=ahci0.{number},{tail}{ssd}"
-    return f"ide-{kind},bus=ide.{number // 2},unit={number % 2},{tail}{ssd}"
+    place = f"bus=ide.{number},unit=0" if machine == "q35" else f"bus=ide.{number // 2},unit={number % 2}"
+    return f"ide-{kind},{place},{tail}{ssd}"
 
 
 def nic_words(vmid: int, config: Config, vhost: bool) -> Iterator[str]:
@@ -141,7 +152,7 @@ def nic_words(vmid: int, config: Config, vhost: bool) -> Iterator[str]:
 
 
 def _joined(first: str, options: Mapping[str, str]) -> str:
-    rest = [f"{key}={value}" for key, value in options.items() if key != first]
+    rest = [f"{key}={quoted(value)}" for key, value in options.items() if key != first]
     return ",".join([f"{first}={options[first]}" if first == "type" else options[first], *rest])
 
 

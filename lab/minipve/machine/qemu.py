@@ -40,7 +40,7 @@ def start(vmid: int, config: Config, paths: Paths, log: Log) -> None:
         reap(vmid, paths)
         for directory in (paths.run, paths.log):
             directory.mkdir(parents=True, exist_ok=True)
-        accelerator = accel.probe(paths)
+        accelerator = accel.Accel("tcg", "kvm: 0") if config.get("kvm") == "0" else accel.probe(paths)
         log(f"accelerator: {accelerator.name} ({accelerator.reason})")
         try:
             _seed(vmid, config, paths, log)

@@ -16,26 +16,20 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from lab.minipve import process
-from lab.minipve.config import nics
+from lab.minipve.config import nics, schema
 from lab.minipve.config.values import Config
+from lab.minipve.files import UNFINISHED
+from lab.minipve.image.storage import Storage, parse
 from lab.minipve.paths import Paths
 from lab.minipve.process import MachineError
-
-DEFAULT_USER = "root"
 
 
 def build(vmid: int, config: Config, paths: Paths) -> Path:
     """Write the seed of a machine anew, as Proxmox VE does at each start; returns the ISO's path."""
-    user, network = user_data(vmid, config), network_config(config)
-    texts = {
-        "user-data": user,
-        "network-config": network,
-        "meta-data": meta_data(user, network),
-        "vendor-data": "",
-    }
+    texts = _texts(vmid, config, Storage(paths.state / "storage"))
     paths.seeds.mkdir(parents=True, exist_ok=True)
     iso = iso_path(vmid, paths)
-    with tempfile.TemporaryDirectory(prefix=".seed-", dir=paths.seeds) as name:
+    with tempfile.TemporaryDirectory(prefix=f"{UNFINISHED}seed-", dir=paths.seeds) as name:
         scratch = Path(name)
         for file, text in texts.items():
             (scratch / file).write_text(text)
@@ -44,6 +38,25 @@ def build(vmid: int, config: Config, paths: Paths) -> Path:
         fresh.chmod(0o600)
         fresh.replace(iso)
     return iso
+
+
+def _texts(vmid: int, config: Config, storage: Storage) -> dict[str, str]:
+    """What the seed says, file by file: generated, unless ``cicustom`` names a snippet for it."""
+    named = schema.parse_option("cicustom", config.get("cicustom", ""))
+    own = {part: _snippet(volid, storage) for part, volid in named.items()}
+    user, network = own.get("user", user_data(vmid, config)), own.get("network", network_config(config))
+    return {
+        "user-data": user,
+        "network-config": network,
+        "meta-data": own.get("meta", meta_data(user, network)),
+        "vendor-data": own.get("vendor", ""),
+    }
+
+
+def _snippet(volid: str, storage: Storage) -> str:
+    if parse(volid).content != "snippets":
+        raise MachineError(f"{volid} is not in the snippets directory")
+    return storage.existing(volid).read_text()
 
 
 def iso_path(vmid: int, paths: Paths) -> Path:

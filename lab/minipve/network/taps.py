@@ -18,6 +18,8 @@ def plug(vmid: int, index: int, nic: Nic, log: Log) -> None:
     if nic.bridge is None:
         log(f"WARN: net{index}: no bridge given, QEMU's own NAT is used")
         return
+    if nic.tag:
+        raise MachineError(f"no physical interface on bridge '{nic.bridge}'")  # PVE's text for such bridges
     tap, bridge_mtu = nics.tap_name(vmid, index), net.bridge_mtu(nic.bridge)
     if nic.mtu > bridge_mtu:
         told = f"MTU '{nic.mtu}' is bigger than the bridge MTU '{bridge_mtu}'"

@@ -13,6 +13,7 @@ from lab.minipve.config import drives, nics, schema
 from lab.minipve.config.formats import split_list
 from lab.minipve.config.store import VmConfig, typed
 from lab.minipve.errors import ApiError
+from lab.minipve.image import storage
 from lab.minipve.node import Node
 from lab.minipve.process import MachineError
 from lab.minipve.tasks import Task
@@ -31,9 +32,8 @@ def stage(node: Node, task: Task, vmid: int, config: VmConfig, wanted: dict[str,
     made = _make_volumes(node, task, vmid, wanted)
     for name, value in (wanted | made).items():
         config.deleted = [key for key in config.deleted if key != name]
-        if config.options.get(name) == value:
-            config.pending.pop(name, None)
-        else:
+        _withdraw(node, vmid, config, name)
+        if config.options.get(name) != value:
             config.pending[name] = value
 
 
@@ -47,31 +47,40 @@ def _make_volumes(node: Node, task: Task, vmid: int, wanted: dict[str, str]) -> 
     except BaseException:
         for name, value in made.items():
             if drives.is_new(slots[name]):
-                _free(node, name, value)
+                node.storage.remove(drives.parse(name, value)["file"])
         raise
     return made
 
 
-def stage_removal(node: Node, config: VmConfig, names: Iterable[str]) -> None:
-    """Mark options for removal; what was only pending is dropped, a new volume of it freed."""
+def stage_removal(node: Node, vmid: int, config: VmConfig, names: Iterable[str]) -> None:
+    """Mark options for removal; what was only pending is dropped."""
     for name in names:
-        if name in config.pending:
-            _free(node, name, config.pending.pop(name))
+        if name.startswith("unused") and name in config.options:
+            _require_unused(config, name, vmid)
+        _withdraw(node, vmid, config, name)
         if name in config.options and name not in config.deleted:
             config.deleted.append(name)
 
 
-def revert(node: Node, config: VmConfig, names: Iterable[str]) -> None:
+def _require_unused(config: VmConfig, name: str, vmid: int) -> None:
+    """500 when an unused disk is one that a drive or a snapshot still has."""
+    others = {key: value for key, value in config.options.items() if key != name}
+    sections = (others, config.pending, *config.snapshots.values())
+    volid = drives.owned_volume(name, config.options[name], vmid)
+    if volid and any(uses(VmConfig(section), volid) for section in sections):
+        raise ApiError(f"unable to delete '{volid}' - volume is still in use (snapshot?)")
+
+
+def revert(node: Node, vmid: int, config: VmConfig, names: Iterable[str]) -> None:
     """Drop pending changes of options."""
     for name in names:
-        if name in config.pending:
-            _free(node, name, config.pending.pop(name))
+        _withdraw(node, vmid, config, name)
         config.deleted = [key for key in config.deleted if key != name]
 
 
-def _free(node: Node, name: str, value: str) -> None:
-    if drives.is_slot(name) and ":" in (volid := drives.parse(name, value)["file"]):
-        node.storage.remove(volid)
+def _withdraw(node: Node, vmid: int, config: VmConfig, name: str) -> None:
+    if name in config.pending:
+        _set_aside(node, vmid, config, name, config.pending.pop(name))
 
 
 def apply_stopped(node: Node, vmid: int, config: VmConfig) -> None:
@@ -108,31 +117,54 @@ def _settle(node: Node, vmid: int, config: VmConfig, name: str) -> None:
 
 
 def _adopt(node: Node, vmid: int, config: VmConfig, name: str) -> None:
-    _set_aside(node, vmid, config, name)
-    config.options[name] = config.pending.pop(name)
+    value = config.pending.pop(name)
+    old = config.options.get(name)
+    config.options[name] = value
+    if old is not None:
+        _set_aside(node, vmid, config, name, old)
 
 
 def _remove(node: Node, vmid: int, config: VmConfig, name: str) -> None:
-    if name.startswith("unused") and name in config.options:
-        node.storage.remove(drives.parse(name, config.options[name])["file"])
-    else:
-        _set_aside(node, vmid, config, name)
-    config.options.pop(name, None)
     config.deleted.remove(name)
+    old = config.options.pop(name, None)
+    if old is None:
+        return
+    if not name.startswith("unused"):
+        _set_aside(node, vmid, config, name, old)
+    elif volid := drives.owned_volume(name, old, vmid):
+        node.storage.remove(volid)
 
 
-def _set_aside(node: Node, vmid: int, config: VmConfig, name: str) -> None:
-    """The VM's own disk in a slot that is taken away becomes ``unusedN``; a cloud-init drive is freed."""
-    if not drives.is_slot(name) or name not in config.options:
+def _set_aside(node: Node, vmid: int, config: VmConfig, name: str, old: str) -> None:
+    """What was in a drive's slot: the VM's own disk becomes ``unusedN``, its cloud-init drive is freed.
+
+    A volume that is not the VM's own, or that another slot still names, is left alone: it is not deleted for
+    having been named here.
+    """
+    volid = drives.owned_volume(name, old, vmid) if drives.is_slot(name) else None
+    if volid is None:
         return
-    old = drives.parse(name, config.options[name])
-    if name in config.pending and drives.parse(name, config.pending[name])["file"] == old["file"]:
-        return
-    if drives.is_cloudinit(old):
-        node.storage.remove(old["file"])
-    elif any(slot == name for slot, _ in drives.volumes(config.options, vmid)):
-        free = next(n for n in range(256) if f"unused{n}" not in config.options)
-        config.options[f"unused{free}"] = old["file"]
+    if drives.is_cloudinit(drives.parse(name, old)) and not uses(config, volid):
+        node.storage.remove(volid)
+    else:
+        keep_unused(config, [volid])
+
+
+def keep_unused(config: VmConfig, volids: Iterable[str]) -> None:
+    """Note a VM's own volumes as ``unusedN`` unless a drive has them."""
+    for volid in volids:
+        if not uses(config, volid):
+            free = next(n for n in range(256) if f"unused{n}" not in config.options)
+            config.options[f"unused{free}"] = volid
+
+
+def uses(config: VmConfig, volid: str) -> bool:
+    """Whether any drive, unused or pending ones included, is this volume, however it is spelt."""
+    named = [*config.options.items(), *config.pending.items()]
+    files = [drives.parse(k, v)["file"] for k, v in named if drives.is_slot(k) or k.startswith("unused")]
+    wanted = storage.parse(volid)
+    found = (storage.parse(file) for file in files if ":" in file)
+    return any((one.vmid, one.name) == (wanted.vmid, wanted.name) for one in found)
 
 
 def _plug(node: Node, vmid: int, config: VmConfig, name: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import time
 import uuid
@@ -13,9 +14,12 @@ from lab.minipve.access.permit import Permit
 from lab.minipve.config import drives, nics, schema
 from lab.minipve.config.formats import split_list
 from lab.minipve.config.nics import Nic
-from lab.minipve.errors import ApiError, denied
-from lab.minipve.image import storage
+from lab.minipve.config.store import check_line
+from lab.minipve.errors import ApiError, denied, parameter_error
+from lab.minipve.image.storage import Storage
+from lab.minipve.image.storage import parse as parse_volume
 from lab.minipve.machine import seed
+from lab.minipve.vm import unsupported
 
 _GROUPS = {
     "VM.Config.CPU": "cores cpu cpulimit cpuunits numa smp sockets vcpus",
@@ -30,9 +34,6 @@ _GROUPS = {
 }
 _PRIVILEGES = {option: privs.split() for privs, names in _GROUPS.items() for option in names.split()}
 _ZONE = "/sdn/zones/localnetwork"
-_PERL_PATH_ERROR = (
-    "Only root can pass arbitrary filesystem paths. at /usr/share/perl5/PVE/Storage.pm line 651."
-)
 
 
 def check(permit: Permit, vmid: int, pool: str | None, names: Iterable[str]) -> None:
@@ -64,19 +65,33 @@ def _privileges(name: str) -> list[str] | None:
 def check_values(
     permit: Permit, vmid: int, pool: str | None, options: Mapping[str, str], verb: str = "set"
 ) -> None:
-    """The checks that depend on values: bridges, storages, serial ports; wrong drives whoever asks.
+    """The checks that depend on values: bridges, serial ports, and kinds of drives, those only of a change.
 
     ``verb`` is PVE's word for what is done to a real serial port: ``set`` at creation, else ``modify``.
     """
+    unsupported.refuse(options)
     for name, value in options.items():
         if re.fullmatch(r"net\d+", name):
             check_bridge(permit, nics.parse(value))
-        elif drives.is_slot(name):
-            _check_drive(permit, vmid, pool, name, drives.parse(name, value))
+        elif verb == "modify" and (drives.is_slot(name) or name.startswith("unused")):
+            check_drive(permit, vmid, pool, drives.parse(name, value))
         elif re.fullmatch(r"serial\d+", name):
             if value != "socket" and not permit.is_root:
                 raise ApiError(f"only root can {verb} '{name}' config for real devices")
             permit.need_vm(vmid, pool, ["VM.Config.HWType"])
+
+
+def check_hookscript(storage: Storage, volid: str | None) -> None:
+    """400, before anybody's rights are looked at, for a hook script that could not be run."""
+    if volid is None:
+        return
+    file = storage.path(volid)
+    if parse_volume(volid).content != "snippets":
+        raise parameter_error(hookscript=f"'{volid}' is not in the snippets directory\n")
+    if not file.is_file():
+        raise parameter_error(hookscript=f"script '{volid}' does not exist\n")
+    if not os.access(file, os.X_OK):
+        raise parameter_error(hookscript=f"script '{volid}' is not executable\n")
 
 
 def check_bridge(permit: Permit, nic: Nic) -> None:
@@ -86,41 +101,13 @@ def check_bridge(permit: Permit, nic: Nic) -> None:
         permit.need(f"{_ZONE}/{nic.bridge}{tag}", ["SDN.Use"])
 
 
-def _check_drive(permit: Permit, vmid: int, pool: str | None, slot: str, drive: drives.Drive) -> None:
-    volid = drive["file"]
-    if volid.startswith("/"):
-        raise ApiError(_PERL_PATH_ERROR if not permit.is_root else "absolute paths are not supported here")
+def check_drive(permit: Permit, vmid: int, pool: str | None, drive: drives.Drive) -> None:
+    """403 unless the caller may change such a drive; its volumes are the affair of ``volume_access``."""
     privs = ["VM.Config.Disk"]
     if drives.is_cdrom(drive):
         privs = ["VM.Config.CDROM", *(["VM.Config.Cloudinit"] if drives.is_cloudinit(drive) else [])]
-    permit.need_vm(vmid, pool, privs)
-    if drives.is_new(drive):
-        storage.known(volid.partition(":")[0])
-        permit.need(f"/storage/{volid.partition(':')[0]}", ["Datastore.AllocateSpace"])
-        if source := drive.get("import-from"):
-            _check_import(permit, slot, source)
-    elif volid not in ("none", "cdrom"):
-        check_volume(permit, volid, vmid)
-
-
-def _check_import(permit: Permit, slot: str, source: str) -> None:
-    if source.startswith("/"):
-        raise ApiError(_PERL_PATH_ERROR if not permit.is_root else "absolute paths are not supported here")
-    volume = storage.parse(source)
-    if volume.content not in ("images", "import"):
-        text = f"{source} has wrong type '{volume.content}' - needs to be 'images' or 'import'"
-        raise ApiError("Parameter verification failed.", 400, {slot: text})
-    check_volume(permit, source, None)
-
-
-def check_volume(permit: Permit, volid: str, vmid: int | None) -> None:
-    """403 unless the caller may read a volume: files need a look at the storage, disks rights on their VM."""
-    volume = storage.parse(volid)
-    path = f"/storage/{storage.NAME}"
-    if volume.content in ("iso", "vztmpl", "import"):
-        permit.need(path, ["Datastore.AllocateSpace", "Datastore.Audit"], any_of=True)
-    elif volume.vmid is not None and volume.vmid != vmid and not permit.has(path, ["Datastore.Allocate"]):
-        permit.need(f"/vms/{volume.vmid}", ["VM.Config.Disk"])
+    if pool is None:  # at creation PVE asks for none of them
+        permit.need_vm(vmid, pool, privs)
 
 
 def check_tags(permit: Permit, vmid: int) -> None:
@@ -133,6 +120,7 @@ def normalise(given: Mapping[str, Any]) -> dict[str, str]:
     """The options as they are stored: NICs canonical and with a MAC, tags sorted, the rest as given."""
     options = {name: str(value) for name, value in given.items()}
     for name, value in options.items():
+        check_line(name, value)
         if re.fullmatch(r"net\d+", name):
             options[name] = nics.completed(value)
         elif drives.is_slot(name):

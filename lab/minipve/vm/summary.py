@@ -14,7 +14,7 @@ from lab.minipve.machine.running import MachineState
 from lab.minipve.node import Node
 from lab.minipve.vm import machines
 
-_PRESSURES = (
+PRESSURES = (
     "pressurecpusome", "pressurecpufull", "pressureiosome", "pressureiofull", "pressurememorysome",
     "pressurememoryfull",
 )  # fmt: skip
@@ -48,7 +48,7 @@ def _vm(vmid: int, options: dict[str, str], state: MachineState) -> dict[str, An
         "netout": sum(nic["netout"] for nic in state.nics.values()),
     }
     if state.pid:
-        row |= {"pid": state.pid} | dict.fromkeys(_PRESSURES, 0)
+        row |= {"pid": state.pid} | dict.fromkeys(PRESSURES, 0)
     if options.get("template") == "1":
         row["template"] = 1
     if any(key.startswith("serial") for key in options):

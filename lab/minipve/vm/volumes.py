@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from lab.minipve.config import drives
 from lab.minipve.errors import ApiError
-from lab.minipve.image import disks, storage
+from lab.minipve.image import disks, storage, untrusted
 from lab.minipve.node import Node
 from lab.minipve.tasks import Task
 
@@ -51,7 +51,7 @@ def _formatting(node: Node, volid: str, size: int) -> str:
 def _empty(node: Node, task: Task, vmid: int, size: int, name: str | None = None) -> str:
     volid = node.storage.free_name(vmid, name=name)
     task.log(_formatting(node, volid, size))
-    disks.create(node.storage.path(volid), size)
+    disks.create(node.storage.path(volid), storage.sane(size))
     return volid
 
 
@@ -60,8 +60,11 @@ def _import(node: Node, task: Task, vmid: int, source: str) -> drives.Drive:
     file = node.storage.path(source)
     if not file.exists():
         raise ApiError(f"failed to stat '{file}'")
+    if storage.parse(source).content == "import":
+        size = untrusted.check(file, storage.parse(source).format)
+    else:
+        size = (storage.image_facts(file) or {"virtual-size": 0})["virtual-size"]
     task.log(f"create full clone of drive ({source})")
-    size = (storage.image_facts(file) or {"virtual-size": 0})["virtual-size"]
     task.log(_formatting(node, volid, size))
     task.log(f"allocated target volume '{volid}'")
     try:
@@ -73,7 +76,15 @@ def _import(node: Node, task: Task, vmid: int, source: str) -> drives.Drive:
     return {"file": volid, "size": storage.size_text(size)}
 
 
-def clone(node: Node, task: Task, newid: int, slot: str, drive: drives.Drive, full: bool) -> str:
+def clone(
+    node: Node,
+    task: Task,
+    newid: int,
+    slot: str,
+    drive: drives.Drive,
+    full: bool,
+    snapname: str | None = None,
+) -> str:
     """A drive's copy for a new VM: cloud-init drive anew, CD-ROM shared, disk linked or copied."""
     source = drive["file"]
     if drives.is_cloudinit(drive):
@@ -87,7 +98,7 @@ def clone(node: Node, task: Task, newid: int, slot: str, drive: drives.Drive, fu
     target, base = node.storage.path(volid), node.storage.existing(source)
     task.log(f"clone {base.name} to {target.name}")
     if full:
-        disks.full_clone(base, target)
+        disks.full_clone(base, target, snapname)
     else:
         disks.linked_clone(base, target)
         rest = volid.partition(":")[2]

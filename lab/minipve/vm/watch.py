@@ -1,17 +1,22 @@
-"""Notices machines that end without being asked to from here: a guest's own power-off, a crash, a kill."""
+"""Looks at the machines: notices those that end by themselves (power-off, crash), and samples the load."""
 
 from __future__ import annotations
 
+import logging
 import threading
+import time
 
+from lab.minipve import history
+from lab.minipve.errors import FAILURES, ApiError, text_of
 from lab.minipve.node import Node
-from lab.minipve.vm import machines
+from lab.minipve.vm import machines, sampling
 
 _PERIOD_S = 1.0
+log = logging.getLogger(__name__)
 
 
 class Watch(threading.Thread):
-    """Looks at the VMs' processes once a second; what has gone is logged and tidied up."""
+    """Once a second what has gone is logged and tidied up; once a minute a sample is taken."""
 
     def __init__(self, node: Node) -> None:
         super().__init__(name="watch", daemon=True)
@@ -24,6 +29,13 @@ class Watch(threading.Thread):
 
     def run(self) -> None:
         """The thread's loop."""
+        due = time.monotonic()
         while not self._stopped.wait(_PERIOD_S):
-            for vmid in self.node.vms.vmids():
-                machines.tidy(self.node, vmid)
+            try:
+                for vmid in self.node.vms.vmids():
+                    machines.tidy(self.node, vmid)
+                if time.monotonic() >= due:
+                    due += history.PERIOD_S
+                    sampling.sample(self.node, time.time())
+            except (ApiError, *FAILURES) as failed:  # of one look; the next may be luckier
+                log.warning("looking at the machines: %s", text_of(failed))

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
 
-from lab.wire.dask.messagepack import UndecodableError, unpack
+from lab.wire.dask.messagepack import UndecodableError, name, text, unpack
 from lab.wire.net.stream import Bytes
 
 
@@ -63,8 +63,8 @@ class Contents:
         self.kind.append(Kind.BATCH)
         for item in batch:
             self.op_message.append(index)
-            self.op_name.append(str(item["op"]))
-            self.op_key.append(item.get("key"))
+            self.op_name.append(text(item["op"]))
+            self.op_key.append(name(item.get("key")))
             self.op_reply.append(False)
 
     def _single(self, content: dict[Any, Any]) -> None:
@@ -72,7 +72,7 @@ class Contents:
         if type(op) is str:
             self.op_message.append(len(self.kind))
             self.op_name.append(op)
-            self.op_key.append(content.get("key"))
+            self.op_key.append(name(content.get("key")))
             self.op_reply.append(content.get("reply", True) is not False)
             self.kind.append(Kind.REQUEST)
         elif "pickle-protocol" in content and "python" in content:

@@ -6,6 +6,8 @@ import struct
 
 from lab.wire.dask.messagepack import UndecodableError
 
+LARGEST = 1 << 28  # bytes that a message may become
+
 
 def lz4_block(data: bytes) -> bytes:
     """Undo lz4.block.compress: 4 bytes of size, then sequences of literals and matches; raises
@@ -14,7 +16,7 @@ def lz4_block(data: bytes) -> bytes:
     if len(data) < 4:
         raise UndecodableError("lz4: no size")
     (size,) = struct.unpack_from("<I", data)
-    if size > 255 * len(data):
+    if size > min(255 * len(data), LARGEST):
         raise UndecodableError("lz4: impossible size")
     out, at = bytearray(), 4
     try:

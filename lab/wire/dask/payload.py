@@ -12,15 +12,16 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 from lab.wire.dask.dialogues import Dialogue
 from lab.wire.dask.framing import Generation
-from lab.wire.dask.messagepack import UndecodableError, unpack
+from lab.wire.dask.messagepack import UndecodableError, name, text, unpack
 from lab.wire.dask.messages import Messages, content, frames
 
 MARKS = ("__Serialized__", "__Pickled__")
 MAX_DEPTH = 4
+MAX_AXES = 64  # NumPy's own limit
 
 
 @dataclass(frozen=True)
@@ -66,8 +67,8 @@ def _marks(item: Any, key: str, depth: int) -> Iterator[tuple[str, int, str]]:
             if isinstance(frame, int) and len(item) == 1:
                 yield key, frame, mark
                 return
-        for name, value in item.items():
-            yield from _marks(value, str(name), depth + 1)
+        for under, value in item.items():
+            yield from _marks(value, text(under), depth + 1)
     elif isinstance(item, tuple):
         for value in item:
             yield from _marks(value, key, depth + 1)
@@ -76,10 +77,12 @@ def _marks(item: Any, key: str, depth: int) -> Iterator[tuple[str, int, str]]:
 def _g1(table: Any, sizes: list[int]) -> Iterator[Part]:
     """Frame 2: ``headers`` by path, and the order in which their frames follow."""
     headers = _as_dict(_as_dict(table).get("headers"))
-    at = 3
-    for path in _as_dict(table).get("keys") or ():
+    paths, at = _as_dict(table).get("keys"), 3
+    for path in paths if isinstance(paths, tuple) else ():
+        if not isinstance(path, tuple) or name(path) is not path:
+            return  # what follows cannot be told apart
         header = _as_dict(headers.get(path))
-        yield _part(str(path[-1]) if path else "", header, "__Serialized__", sizes, at)
+        yield _part(text(path[-1]) if path else "", header, "__Serialized__", sizes, at)
         count = header.get("count", 1)
         at += count if isinstance(count, int) and count >= 0 else 1
 
@@ -97,16 +100,16 @@ def _part(key: str, header: dict[Any, Any], mark: str, sizes: list[int], first: 
     inner = _as_dict(header.get("sub-header")) or header
     dtype, shape = _dtype(inner.get("dtype")), inner.get("shape")
     compression = header.get("compression")
-    kinds = {str(c) for c in compression if c} if isinstance(compression, tuple) else set()
+    kinds = {text(c) for c in compression if c} if isinstance(compression, tuple) else set()
     size = _array_bytes(dtype, shape)
     return Part(
         key=key,
         wire_bytes=wire,
         bytes=size if size is not None else (None if kinds else wire),
-        serializer="pickle" if mark == "__Pickled__" else str(header.get("serializer", "")),
-        type=str(header.get("type", "")) if not isinstance(header.get("type"), bytes) else "",
+        serializer="pickle" if mark == "__Pickled__" else text(header.get("serializer", "")),
+        type=text(header.get("type", "")) if not isinstance(header.get("type"), bytes) else "",
         dtype=dtype,
-        shape=" x ".join(map(str, shape)) if isinstance(shape, tuple) else "",
+        shape=" x ".join(map(text, shape)) if _is_shape(shape) else "",
         compression="+".join(sorted(kinds)),
     )
 
@@ -117,8 +120,12 @@ def _dtype(value: Any) -> str:
     return text if isinstance(text, str) else ""
 
 
+def _is_shape(shape: Any) -> TypeGuard[tuple[int, ...]]:
+    return isinstance(shape, tuple) and len(shape) <= MAX_AXES and all(isinstance(n, int) for n in shape)
+
+
 def _array_bytes(dtype: str, shape: Any) -> int | None:
     size = re.fullmatch(r"[<>|=]?[biufcmMSUV](\d+)(\[.*\])?", dtype)
-    if size is None or not isinstance(shape, tuple) or not all(isinstance(n, int) for n in shape):
+    if size is None or not _is_shape(shape):
         return None
     return math.prod(shape) * int(size[1]) * (4 if "U" in dtype else 1)

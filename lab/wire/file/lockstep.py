@@ -35,7 +35,6 @@ class Layout:
     field: int
     overhead: int
     header: int  # bytes at the beginning of a record that are worth reading, whole 32-bit words
-    smallest: int  # size of the smallest record
     mark: Callable[[memoryview, int], tuple[bytes, int]]  # byte pattern of a record like this, where in it
     follow: Callable[[memoryview, int], int]  # position after a sane record, -1 if it is not sane
 

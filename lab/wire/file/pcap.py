@@ -55,14 +55,16 @@ def blocks(view: memoryview, progress: Progress, advise: Advise = no_advice) -> 
             yield _records(view, batch, layout, unit_ns, link)
         position = progress.position = found.end
         if position < stop:
-            progress.problem = _why(view, position, layout)
+            progress.problem, progress.damaged = _why(view, position, layout)
             return
 
 
-def _why(view: memoryview, position: int, layout: Layout) -> str:
-    if len(view) - position < RECORD or layout.follow(view, position) > len(view):
-        return f"cut off: the last record, at byte {position}, is not whole"
-    return f"damaged at byte {position}: no record there, {len(view) - position} bytes were not read"
+def _why(view: memoryview, position: int, layout: Layout) -> tuple[str, bool]:
+    """Why there is no record, and whether that is damage rather than an end that is missing."""
+    left = len(view) - position
+    if left < RECORD or layout.follow(view, position) > len(view):
+        return f"cut off: the last record, at byte {position}, is not whole", False
+    return f"damaged at byte {position}: no record there, {left} bytes were not read", True
 
 
 def _layout(order: str, fractions: int) -> Layout:
@@ -79,7 +81,7 @@ def _layout(order: str, fractions: int) -> Layout:
     def mark(view: memoryview, position: int) -> tuple[bytes, int]:
         return bytes(view[position + high : position + high + 2]), high  # these bytes change every 18 hours
 
-    return Layout(order, 8, RECORD, RECORD + PEEK, RECORD, mark, follow)
+    return Layout(order, 8, RECORD, RECORD + PEEK, mark, follow)
 
 
 def _records(view: memoryview, position: Ints, layout: Layout, unit_ns: int, link: int) -> Records:

@@ -23,6 +23,7 @@ from lab.wire.file.records import MAX_PACKET, PEEK, SPARSE, Advise, Progress, Re
 SECTION, INTERFACE, OLD_PACKET, SIMPLE, STATISTICS, ENHANCED, SECRETS = 0x0A0D0D0A, 1, 2, 3, 5, 6, 10
 TYPE, TOTAL = 0, 1  # words of a block's header
 ORDER_MAGIC = 0x1A2B3C4D
+SMALLEST = 12  # bytes of a block without a body
 HEADER, SIMPLE_HEADER = 28, 12  # bytes of a packet block before the packet
 IF_TSRESOL, IF_TSOFFSET, ISB_IFDROP, ISB_OSDROP = 9, 14, 5, 7
 TLS_KEY_LOG = 0x544C534B
@@ -58,12 +59,18 @@ def is_pcapng(view: memoryview) -> bool:
 def blocks(view: memoryview, progress: Progress, advise: Advise = no_advice) -> Iterator[Records]:
     """The packets of a file, block by block, from where ``progress`` stands; as ``pcap.blocks``."""
     position = progress.position
-    section = progress.section if isinstance(progress.section, Section) else Section(_order(view, 0))
+    section = progress.section if isinstance(progress.section, Section) else _section(view, 0)
+    if section is None:
+        raise WireError("a pcapng file without byte-order magic")
     progress.problem = None
     sparse = mean_record(view, position, len(view), _layout(section.order)) > SPARSE
     while position < len(view):
         if bytes(view[position : position + 4]) == NEW_SECTION:
-            progress.section = section = Section(_order(view, position))
+            begun = _section(view, position)
+            if begun is None:
+                progress.problem, progress.damaged = _why(view, position, _layout(section.order))
+                return
+            progress.section = section = begun
         layout = _layout(section.order)
         stop = min(position + BLOCK, len(view))
         advise(position, stop, sparse)
@@ -78,17 +85,23 @@ def blocks(view: memoryview, progress: Progress, advise: Advise = no_advice) -> 
                 break
         position = progress.position
         if position == begin or (position < stop and bytes(view[position : position + 4]) != NEW_SECTION):
-            left = len(view) - position
-            progress.problem = f"cut off or damaged at byte {position}: {left} bytes were not read"
+            progress.problem, progress.damaged = _why(view, position, layout)
             return
 
 
-def _order(view: memoryview, position: int) -> str:
+def _why(view: memoryview, position: int, layout: Layout) -> tuple[str, bool]:
+    """Why there is no block, and whether that is damage rather than an end that is missing."""
+    left = len(view) - position
+    if left < SMALLEST or layout.follow(view, position) > len(view):
+        return f"cut off: the last block, at byte {position}, is not whole", False
+    return f"damaged at byte {position}: no block there, {left} bytes were not read", True
+
+
+def _section(view: memoryview, position: int) -> Section | None:
+    """The section that begins here; None when it has no byte-order magic."""
     magic = bytes(view[position + 8 : position + 12])
-    for order in "<>":
-        if magic == struct.pack(order + "I", ORDER_MAGIC):
-            return order
-    raise WireError(f"pcapng section at byte {position} has no byte-order magic")
+    found = [order for order in "<>" if magic == struct.pack(order + "I", ORDER_MAGIC)]
+    return Section(found[0]) if found else None
 
 
 def _layout(order: str) -> Layout:
@@ -96,10 +109,10 @@ def _layout(order: str) -> Layout:
     one = struct.Struct(order + "I").unpack_from
 
     def follow(view: memoryview, position: int) -> int:
-        if position + 12 > len(view):
+        if position + SMALLEST > len(view):
             return -1
         _, total = pair(view, position)
-        if total < 12 or total % 4 or total > MAX_PACKET:
+        if total < SMALLEST or total % 4 or total > MAX_PACKET:
             return -1
         end: int = position + total
         return end if end > len(view) or one(view, end - 4)[0] == total else -1
@@ -107,7 +120,7 @@ def _layout(order: str) -> Layout:
     def mark(view: memoryview, position: int) -> tuple[bytes, int]:
         return struct.pack(order + "I", ENHANCED), 0
 
-    return Layout(order, 4, 0, HEADER + PEEK, 12, mark, follow)
+    return Layout(order, 4, 0, HEADER + PEEK, mark, follow)
 
 
 def _section_end(head: Words, begins: bool) -> int:

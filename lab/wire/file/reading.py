@@ -25,6 +25,16 @@ class File:
     bytes: int
     progress: Progress
 
+    def problems(self) -> list[str]:
+        """What is wrong with it, a line each."""
+        said = [self.progress.problem] if self.progress.problem else []
+        if self.progress.disordered:
+            older = f"{self.progress.disordered:,} packets are older than the one before them"
+            said.append(f"{older}: sorted by time")
+        if self.progress.dropped:
+            said.append(f"the capturing program lost {self.progress.dropped:,} packets")
+        return said
+
 
 def read_blocks(path: Path, view: memoryview, progress: Progress) -> Iterator[Records]:
     """The packets of a file of either format, from where ``progress`` stands. Raises WireError."""
@@ -45,7 +55,7 @@ def first_packet_ns(paths: Iterable[str | os.PathLike[str]]) -> int:
     for path in map(Path, paths):
         view = map_file(path)
         for records in read_blocks(path, view[:BEGINNING], Progress()):
-            times.append(int(records.time_ns[0]))
+            times.append(int(records.time_ns.min()))
             break
     if not times:
         raise WireError("no packets in these files")

@@ -47,6 +47,8 @@ class Progress:
     position: int = 0
     problem: str | None = None
     dropped: int | None = None  # packets that the capturing program said it lost (pcapng only)
+    damaged: bool = False  # the problem is not that the end is missing: more bytes will not mend it
+    disordered: int = 0  # packets that are older than the one before them
     secrets: bytes = b""  # TLS key log found in the file (pcapng only)
     section: object = None  # pcapng's own state between calls
 

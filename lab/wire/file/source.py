@@ -6,20 +6,16 @@ an unnamed temporary file and mapped from there.
 
 from __future__ import annotations
 
-import gzip
-import importlib
 import mmap
 import os
 import resource
 import tempfile
-import zlib
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from lab.wire.errors import WireError
+from lab.wire.file.packed import is_packed, unpack
 
-GZIP, ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
-UNPACKED = 1 << 14  # bytes unpacked at a time: so much may be missing before the place of a damage
 POPULATE_READ = 22  # madvise(2), Linux 5.14: maps a range in one go, reading it ahead from disk in order
 
 
@@ -27,50 +23,21 @@ def map_file(path: Path) -> memoryview:
     """The bytes of a capture file, mapped read-only; unpacked first if compressed. Raises WireError."""
     try:
         with path.open("rb") as file:
-            head = file.read(4)
-            file.seek(0)
-            if head[:2] == GZIP:
-                return _unpack(gzip.GzipFile(fileobj=file), path, (EOFError, zlib.error, gzip.BadGzipFile))
-            if head == ZSTD:
-                return _unpack(*_zstd(file, path))
-            return _map(file)
+            if not is_packed(file):
+                return map_open(file)
+            with tempfile.TemporaryFile() as plain:
+                unpack(file, plain, str(path))
+                return map_open(plain)
     except OSError as error:
         raise WireError(f"{path}: {error.strerror or error}") from error
 
 
-def _map(file: IO[bytes]) -> memoryview:
+def map_open(file: IO[bytes]) -> memoryview:
+    """The bytes of an open file, as many as it has now."""
     size = os.fstat(file.fileno()).st_size
     if size == 0:
         return memoryview(b"")
     return memoryview(mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ))
-
-
-def _unpack(packed: Any, path: Path, damage: tuple[type[Exception], ...]) -> memoryview:
-    """Unpack what can be unpacked: a compressed capture that is cut off still gives its beginning."""
-    with tempfile.TemporaryFile() as plain:
-        try:
-            while part := packed.read(UNPACKED):
-                plain.write(part)
-        except damage as error:
-            if plain.tell() == 0:
-                raise WireError(f"{path}: damaged compressed file ({error})") from error
-        plain.flush()
-        return _map(plain)
-
-
-def _zstd(file: IO[bytes], path: Path) -> tuple[Any, Path, tuple[type[Exception], ...]]:
-    """A reader of zstd, and how it says that the file is damaged."""
-    try:
-        return importlib.import_module("pyarrow").CompressedInputStream(file, "zstd"), path, (OSError,)
-    except ImportError:
-        pass
-    try:
-        module = importlib.import_module("zstandard")
-    except ImportError as error:
-        raise WireError(
-            "reading .zst needs the package pyarrow or zstandard; or unpack it with zstd -d"
-        ) from error
-    return module.ZstdDecompressor().stream_reader(file), path, (module.ZstdError,)
 
 
 class Advisor:

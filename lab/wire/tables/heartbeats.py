@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from lab.wire.capture import Capture
+from lab.wire.dask.messagepack import number
 from lab.wire.schema import Table, add_row, empty
 from lab.wire.tables.exchange import dialogue_rows
 
@@ -17,7 +18,7 @@ def heartbeats(capture: Capture) -> Table:
         worker, begun = str(capture.sources[found.flow[message]]), int(found.time_ns[message])
         answer = int(found.answer[message])
         reply = _reply(capture, answer)
-        announced = reply.get("heartbeat-interval")
+        announced = number(reply.get("heartbeat-interval"))
         metrics = said.get("metrics")
         metrics = metrics if isinstance(metrics, dict) else {}
         add_row(
@@ -25,13 +26,13 @@ def heartbeats(capture: Capture) -> Table:
             begun,
             worker,
             (begun - last[worker]) / 1e6 if worker in last else None,
-            announced * 1e3 if isinstance(announced, int | float) else None,
+            announced * 1e3 if announced is not None else None,
             int(found.size[message]),
             int(found.size[answer]) if answer >= 0 else None,
             int(found.time_ns[answer] - found.end_ns[message]) / 1e6 if answer >= 0 else None,
             len(dialogue_rows(capture, message)),
-            metrics.get("cpu"),
-            metrics.get("memory"),
+            number(metrics.get("cpu")),
+            number(metrics.get("memory")),
             _executing(metrics),
             _latency(metrics),
         )
@@ -53,5 +54,5 @@ def _executing(metrics: dict[Any, Any]) -> int | None:
 
 def _latency(metrics: dict[Any, Any]) -> float | None:
     digests = metrics.get("digests_total_since_heartbeat")
-    value = digests.get("latency") if isinstance(digests, dict) else None
-    return round(value * 1e3, 3) if isinstance(value, int | float) else None
+    value = number(digests.get("latency")) if isinstance(digests, dict) else None
+    return round(value * 1e3, 3) if value is not None else None

@@ -8,6 +8,7 @@ import numpy as np
 
 from lab.wire.capture import Capture
 from lab.wire.dask.content import Kind
+from lab.wire.dask.messagepack import text
 from lab.wire.schema import Table, add_row, empty
 
 KINDS = [kind.name.lower() for kind in Kind]
@@ -67,7 +68,7 @@ def ops(capture: Capture) -> Table:
         "source": capture.sources[flow].tolist(),
         "destination": capture.sources[flow ^ 1].tolist(),
         "op": list(found.op_name),
-        "key": [None if key is None else str(key) for key in found.op_key],
+        "key": [None if key is None else text(key) for key in found.op_key],
         "message": found.op_message.tolist(),
     }
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
 from lab.wire.capture import Capture
+from lab.wire.dask.messagepack import name, number, text
 from lab.wire.schema import Table, add_row, empty
 
 OUTCOMES = {
@@ -16,31 +18,70 @@ OUTCOMES = {
     "reschedule": "rescheduled",
     "steal-response": "stolen",
 }
+CANCELS = ("free-keys", "cancel-compute", "release-task")  # of today, of 2021 and 2022, of before
+LATEST_S = 1e11  # a time in seconds since 1970 beyond which it is none
 
 
 def tasks(capture: Capture) -> Table:
     """One row per compute-task, joined with what its worker said of it last."""
-    found, table = capture.messages, empty("tasks")
-    open_tasks: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
-    for message, op, said in capture.decoded("compute-task", *OUTCOMES):
-        flow, key = int(found.flow[message]), str(said.get("key"))
+    book = _Book(capture)
+    for message, op, said in capture.decoded("compute-task", *OUTCOMES, *CANCELS):
+        from_scheduler = capture.sources[capture.messages.flow[message]] == "scheduler"
         if op == "compute-task":
-            worker = str(capture.sources[flow ^ 1])
-            open_tasks[worker, key].append(len(table["key"]))
-            add_row(table, key, worker, None, int(found.time_ns[message]), *[None] * 10, "open")
-        elif capture.sources[flow] != "scheduler" and _ends(op, said):  # it also tells a client task-erred
-            worker = str(capture.sources[flow])
-            rows = open_tasks[worker, key]
-            if not rows:  # its compute-task was not captured
-                rows.append(len(table["key"]))
-                add_row(table, key, worker, *[None] * 12, "open")
-            _report(table, rows.pop(0), said, op, int(found.end_ns[message]))
-    return table
+            book.send(message, said)
+        elif op in CANCELS and from_scheduler:
+            book.cancel(message, said)
+        elif op in OUTCOMES and not from_scheduler and _ends(op, said):  # it also tells a client task-erred
+            book.end(message, op, said)
+    return book.table
 
 
 def _ends(op: str, said: dict[Any, Any]) -> bool:
     """A worker that answers a steal-request gives a task away only in some states."""
     return op != "steal-response" or said.get("state") in ("ready", "constrained", "waiting")
+
+
+@dataclass
+class _Book:
+    """Which rows of the table still wait for what their worker says, by connection and key.
+
+    A worker is told of its tasks, and reports them, on one connection: the name would not do, since a worker
+    that its nanny started anew has the name of the one before.
+    """
+
+    capture: Capture
+    table: Table = field(default_factory=lambda: empty("tasks"))
+    waiting: defaultdict[tuple[int, str], list[int]] = field(default_factory=lambda: defaultdict(list))
+
+    def send(self, message: int, said: dict[Any, Any]) -> None:
+        """The scheduler sends a task to a worker."""
+        found, key = self.capture.messages, text(said.get("key"))
+        flow = int(found.flow[message])
+        self.waiting[flow // 2, key].append(len(self.table["key"]))
+        worker = str(self.capture.sources[flow ^ 1])
+        add_row(self.table, key, worker, None, int(found.time_ns[message]), *[None] * 10, "open")
+
+    def cancel(self, message: int, said: dict[Any, Any]) -> None:
+        """The scheduler wants tasks no more; a worker that had begun with one may still report it."""
+        found, keys = self.capture.messages, said.get("keys", (said.get("key"),))
+        for key in keys if isinstance(keys, tuple) else ():
+            for row in self.waiting.get((int(found.flow[message]) // 2, text(key)), ()):
+                if self.table["outcome"][row] == "open":
+                    self.table["outcome"][row] = "cancelled"
+                    self.table["finished_ns"][row] = int(found.end_ns[message])
+
+    def end(self, message: int, op: str, said: dict[Any, Any]) -> None:
+        """A worker reports what became of a task."""
+        found, key = self.capture.messages, text(said.get("key"))
+        flow = int(found.flow[message])
+        rows = self.waiting[flow // 2, key]
+        if not rows:  # its compute-task was not captured
+            rows.append(len(self.table["key"]))
+            add_row(self.table, key, str(self.capture.sources[flow]), *[None] * 12, "open")
+        # of a task that was cancelled and sent again the first is silent
+        row = next((r for r in rows if self.table["outcome"][r] == "open"), rows[0])
+        rows.remove(row)
+        _report(self.table, row, said, op, int(found.end_ns[message]))
 
 
 def _report(table: Table, row: int, said: dict[Any, Any], op: str, end_ns: int) -> None:
@@ -49,8 +90,9 @@ def _report(table: Table, row: int, said: dict[Any, Any], op: str, end_ns: int) 
     compute = [(a, b) for action, a, b in steps if action == "compute"]
     start, stop = (compute[0][0], compute[-1][1]) if compute else (None, None)
     sent = table["sent_ns"][row]
+    thread, kind = said.get("thread"), said.get("typename")
     values: dict[str, Any] = {
-        "thread": said.get("thread"),
+        "thread": None if thread is None else name(thread),
         "start_s": start,
         "stop_s": stop,
         "finished_ns": end_ns,
@@ -59,8 +101,8 @@ def _report(table: Table, row: int, said: dict[Any, Any], op: str, end_ns: int) 
         "transfer_ms": sum(b - a for action, a, b in steps if action == "transfer") * 1e3,
         "disk_ms": sum(b - a for action, a, b in steps if action.startswith("disk")) * 1e3,
         "report_ms": (end_ns / 1e9 - stop) * 1e3 if stop is not None else None,
-        "nbytes": said.get("nbytes"),
-        "type": said.get("typename"),
+        "nbytes": number(said.get("nbytes")),
+        "type": None if kind is None else text(kind),
         "outcome": OUTCOMES[op],
     }
     for column, value in values.items():
@@ -72,8 +114,11 @@ def _steps(startstops: Any) -> Iterator[tuple[str, float, float]]:
     for step in startstops if isinstance(startstops, tuple) else ():
         if isinstance(step, dict):
             step = (step.get("action"), step.get("start"), step.get("stop"))
-        if len(step) == 3 and all(isinstance(t, int | float) for t in step[1:]):
-            yield str(step[0]), float(step[1]), float(step[2])
+        if not isinstance(step, tuple) or len(step) != 3:
+            continue
+        start, stop = number(step[1]), number(step[2])
+        if start is not None and stop is not None and 0 <= start < LATEST_S and 0 <= stop < LATEST_S:
+            yield text(step[0]), float(start), float(stop)
 
 
 def gaps(capture: Capture) -> Table:

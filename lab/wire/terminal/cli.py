@@ -2,43 +2,56 @@
 
 from __future__ import annotations
 
-import json
-import time
-from collections import Counter
 from collections.abc import Callable
-from datetime import datetime
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
-from rich.progress import Progress as Bar
 
 from lab.wire.capture import Capture
 from lab.wire.errors import WireError
-from lab.wire.file.reading import first_packet_ns
-from lab.wire.follow import Follower
-from lab.wire.opening import open_capture
 from lab.wire.schema import TABLES
 from lab.wire.tables.exchange import exchange
 from lab.wire.tables.export import rows, write_parquet
 from lab.wire.tables.summary import summarise
+from lab.wire.terminal.arguments import Asked, arguments, open_asked
 from lab.wire.terminal.printing import print_summary, print_table
+from lab.wire.terminal.text import say, say_json
+from lab.wire.terminal.watch import watch
 
-LONG_FILE = 200_000_000  # bytes from which progress is shown
+
+class MistakeError(click.ClickException):
+    """What a user can mend, in one line."""
+
+    def show(self, file: Any = None) -> None:
+        """Write the line on stderr."""
+        say(f"Error: {self.message}", err=True)
 
 
-class SummaryByDefault(click.Group):
-    """``wire FILE`` means ``wire summary FILE``."""
+class Commands(click.Group):
+    """``wire FILE`` means ``wire summary FILE``; whatever is wrong is one line."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Put the default command where none is named."""
+        """Put the default command where none is named, unless one was meant."""
         if args and args[0] not in self.commands and args[0] not in ("--help", "-h"):
+            meant = get_close_matches(args[0], self.commands, 1)
+            if meant and not args[0].startswith("-") and not Path(args[0]).exists():
+                raise MistakeError(f"{args[0]}: no such file, and no such command; did you mean {meant[0]}?")
             args = ["summary", *args]
         return super().parse_args(ctx, args)
 
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command that was chosen."""
+        try:
+            return super().invoke(ctx)
+        except click.UsageError as error:
+            raise MistakeError(error.format_message()) from None
+        except WireError as error:
+            raise MistakeError(str(error)) from None
 
-@click.group(cls=SummaryByDefault, no_args_is_help=True)
+
+@click.group(cls=Commands, no_args_is_help=True)
 def wire() -> None:
     """What Dask said, from packets alone.
 
@@ -46,121 +59,33 @@ def wire() -> None:
     """
 
 
-def options(command: Callable[..., None]) -> Callable[..., None]:
-    """Arguments that every command has; opens the capture for it."""
-
-    def run(
-        files: tuple[Path, ...],
-        since: str | None,
-        until: str | None,
-        node: tuple[str, ...],
-        key_log: Path | None,
-        as_json: bool,
-        parquet: Path | None,
-        limit: int,
-    ) -> None:
-        try:
-            capture = _open(files, since, until, node, key_log)
-            if parquet:
-                names = None if command.__name__ == "summary" else [command.__name__]
-                for path in write_parquet(capture, parquet, names):
-                    click.echo(path)
-                return
-            command(capture, as_json, limit or None)
-        except WireError as error:
-            raise click.ClickException(str(error)) from error
-
-    run.__doc__, run.__name__ = command.__doc__, command.__name__
-    return _parameters(run)
+def _answer(asked: Asked, name: str, show: Callable[[Capture], None]) -> None:
+    """Parquet where it was asked for, else what the command shows."""
+    capture = open_asked(asked)
+    if not asked.parquet:
+        show(capture)
+        return
+    for path in write_parquet(capture, asked.parquet, None if name == "summary" else [name]):
+        say(path)
 
 
-def _parameters(run: Callable[..., None]) -> Callable[..., None]:
-    for decorate in (
-        click.option("--limit", default=40, show_default=True, help="Rows to show; 0 shows all."),
-        click.option(
-            "--parquet", type=click.Path(path_type=Path), metavar="DIR", help="Write the table(s) as Parquet."
-        ),
-        click.option("--json", "as_json", is_flag=True, help="JSON on stdout, all rows."),
-        click.option("--key-log", type=click.Path(path_type=Path), help="TLS key log (SSLKEYLOGFILE)."),
-        click.option("--node", multiple=True, metavar="ADDRESS=NAME", help="Name a node; may be repeated."),
-        click.option("--until", metavar="TIME", help="Up to then, likewise."),
-        click.option(
-            "--since", metavar="TIME", help="From then: seconds after the first packet, or ISO 8601."
-        ),
-        click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path)),
-    ):
-        run = decorate(run)
-    return run
-
-
-def _open(
-    files: tuple[Path, ...], since: str | None, until: str | None, node: tuple[str, ...], key_log: Path | None
-) -> Capture:
-    begin = first_packet_ns(files) if since or until else 0
-    size = sum(file.stat().st_size for file in files if file.exists())
-    with Bar(console=Console(stderr=True), disable=size < LONG_FILE, transient=True) as bar:
-        task = bar.add_task("reading", total=1.0)
-        capture = open_capture(
-            files,
-            since_ns=_time_ns(since, begin),
-            until_ns=_time_ns(until, begin),
-            names=dict(_pair(text) for text in node),
-            key_log=_read(key_log),
-            report=lambda share: bar.update(task, completed=share),
-        )
-    for file in capture.files:
-        if file.progress.problem:
-            click.echo(f"warning: {file.path}: {file.progress.problem}", err=True)
-    return capture
-
-
-def _pair(text: str) -> tuple[str, str]:
-    address, equals, name = text.partition("=")
-    if not equals or not name:
-        raise WireError(f"--node {text}: say ADDRESS=NAME, as in 10.0.0.1=scheduler")
-    return address, name
-
-
-def _read(key_log: Path | None) -> str | None:
-    try:
-        return key_log.read_text("ascii", "replace") if key_log else None
-    except OSError as error:
-        raise WireError(f"{key_log}: {error.strerror}") from error
-
-
-def _time_ns(text: str | None, begin_ns: int) -> int | None:
-    """Seconds after the first packet, or an ISO 8601 time (local when it names no zone)."""
-    if text is None:
-        return None
-    try:
-        return begin_ns + round(float(text) * 1e9)
-    except ValueError:
-        pass
-    try:
-        return round(datetime.fromisoformat(text).timestamp() * 1e9)
-    except ValueError:
-        raise WireError(
-            f"{text!r} is neither seconds after the first packet nor a time like 2026-11-21T05:00:00"
-        ) from None
-
-
-def _show(capture: Capture, name: str, as_json: bool, limit: int | None) -> None:
+def _show(capture: Capture, name: str, asked: Asked) -> None:
     table = capture.table(name)
-    if as_json:
-        click.echo(json.dumps({"schema": 1, "table": name, "columns": TABLES[name], "rows": rows(table)}))
+    if asked.as_json:
+        say_json({"schema": 1, "table": name, "columns": TABLES[name], "rows": rows(table)})
         return
     number = len(next(iter(table.values())))
-    print_table(table, name, capture.tally.first_ns, limit)
-    if limit is not None and number > limit:
-        click.echo(f"{limit} of {number} rows; --limit 0 shows all", err=True)
+    print_table(table, name, capture.tally.begin_ns, asked.limit)
+    if asked.limit is not None and number > asked.limit:
+        say(f"{asked.limit} of {number} rows; --limit 0 shows all", err=True)
 
 
 def _command(name: str, text: str) -> None:
-    def show(capture: Capture, as_json: bool, limit: int | None) -> None:
-        _show(capture, name, as_json, limit)
+    def run(asked: Asked) -> None:
+        _answer(asked, name, lambda capture: _show(capture, name, asked))
 
-    show.__name__, show.__doc__ = name, text
-    wire.command(name)(options(show))
+    run.__name__, run.__doc__ = name, text
+    wire.command(name)(arguments(run))
 
 
 for _name, _text in {
@@ -180,66 +105,48 @@ for _name, _text in {
 
 
 @wire.command()
-@options
-def heartbeats(capture: Capture, as_json: bool, limit: int | None) -> None:
+@arguments
+def heartbeats(asked: Asked) -> None:
     """Each worker's heartbeats; the first is drawn packet by packet."""
-    found = capture.messages
-    if not as_json:
-        beats = [
-            m
-            for m, op in zip(found.op_message.tolist(), found.op_name, strict=True)
-            if op == "heartbeat_worker"
-        ]
-        for line in exchange(capture, beats[0]) if beats else ["no heartbeat in this capture"]:
-            click.echo(line)
-        click.echo()
-    _show(capture, "heartbeats", as_json, limit)
+
+    def show(capture: Capture) -> None:
+        if not asked.as_json:
+            for line in _first_beat(capture):
+                say(line)
+            say()
+        _show(capture, "heartbeats", asked)
+
+    _answer(asked, "heartbeats", show)
 
 
-@options
-def summary(capture: Capture, as_json: bool, limit: int | None) -> None:
+def _first_beat(capture: Capture) -> list[str]:
+    for message, _, _ in capture.decoded("heartbeat_worker"):
+        return exchange(capture, message)
+    return ["no heartbeat in this capture"]
+
+
+@wire.command()
+@arguments
+@click.option("--follow", is_flag=True, help="Watch one growing file: ops per second until Ctrl-C.")
+def summary(asked: Asked) -> None:
     """What is in a capture, how complete it is, and the figures most asked for."""
-    said = summarise(capture)
-    if as_json:
-        click.echo(json.dumps({"schema": 1, **said}))
+    if asked.follow:
+        _follow(asked)
         return
-    print_summary(capture, said)
 
-
-def _with_follow(run: Callable[..., None]) -> Callable[..., None]:
-    """The summary can also watch one growing file."""
-
-    def choose(follow: bool, files: tuple[Path, ...], **rest: Any) -> None:
-        if follow:
-            watch(files)
+    def show(capture: Capture) -> None:
+        said = summarise(capture)
+        if asked.as_json:
+            say_json({"schema": 1, **said})
         else:
-            run(files=files, **rest)
+            print_summary(capture, said)
 
-    choose.__doc__, choose.__name__ = run.__doc__, "summary"
-    choose.__dict__.update(run.__dict__)
-    return click.option(
-        "--follow", is_flag=True, help="Watch one growing file: ops per second until Ctrl-C."
-    )(choose)
+    _answer(asked, "summary", show)
 
 
-wire.command("summary")(_with_follow(summary))
-
-
-def watch(files: tuple[Path, ...], interval_s: float = 1.0, rounds: int | None = None) -> None:
-    """One line per second with the ops seen in it."""
-    if len(files) != 1:
-        raise click.ClickException("--follow watches exactly one file")
-    follower = Follower(files[0])
-    try:
-        while rounds is None or rounds > 0:
-            said = follower.poll()
-            ops = Counter(op for message in said for op in message.ops)
-            text = "  ".join(f"{op} {number}" for op, number in ops.most_common(8))
-            size = sum(message.size for message in said)
-            click.echo(f"{datetime.now():%H:%M:%S}  {len(said):6} messages  {size / 1e6:9.2f} MB  {text}")
-            rounds = None if rounds is None else rounds - 1
-            time.sleep(interval_s)
-    except WireError as error:
-        raise click.ClickException(str(error)) from error
-    except KeyboardInterrupt:
-        return
+def _follow(asked: Asked) -> None:
+    if len(asked.files) != 1:
+        raise WireError("--follow watches exactly one file")
+    if asked.since or asked.until or asked.node or asked.key_log or asked.as_json or asked.parquet:
+        raise WireError("--follow goes with no other option")
+    watch(asked.files[0])

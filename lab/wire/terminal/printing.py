@@ -1,38 +1,76 @@
-"""How tables and the summary look on a terminal."""
+"""How tables and the summary look: drawn on a terminal; in a pipe plain columns of which nothing is cut."""
 
 from __future__ import annotations
 
-import sys
+from datetime import UTC, datetime
 from typing import Any
 
-import click
-from rich.console import Console
+from rich.cells import cell_len
 from rich.table import Table as RichTable
 
 from lab.wire.capture import Capture
 from lab.wire.schema import Table
 from lab.wire.tables.export import rows
+from lab.wire.terminal.text import cell, draw, on_terminal, plain, say
 
-PIPED_WIDTH = 400  # columns when stdout is no terminal: nothing is cut off for grep and less -S
-
-
-def print_table(table: Table, title: str, first_ns: int, limit: int | None = None) -> None:
-    """A table with aligned columns; times are shown in seconds since the first packet."""
-    shown = RichTable(title=title, box=None, header_style="bold", title_justify="left", title_style="bold")
-    for name, values in table.items():
-        numeric = all(value is None or isinstance(value, int | float) for value in values)
-        title = name.removesuffix("_ns") + "_s" if name.endswith("_ns") else name
-        shown.add_column(title, justify="right" if numeric else "left", overflow="fold")
-    for row in rows(table, limit):
-        shown.add_row(*(_cell(name, value, first_ns) for name, value in row.items()))
-    Console(width=None if sys.stdout.isatty() else PIPED_WIDTH).print(shown)
+WORKERS_CLOCK = {"start_s", "stop_s"}  # seconds since 1970
+SINCE_1970 = {*WORKERS_CLOCK, "second"}
 
 
-def _cell(name: str, value: Any, first_ns: int) -> str:
+def print_table(table: Table, title: str, zero_ns: int, limit: int | None = None) -> None:
+    """A table with aligned columns. All times, whosever clock they are of, are seconds since ``zero_ns``."""
+    head = [_head(name) for name in table]
+    left = [not all(v is None or isinstance(v, int | float) for v in values) for values in table.values()]
+    body = [[_cell(name, value, zero_ns) for name, value in row.items()] for row in rows(table, limit)]
+    if on_terminal():
+        _draw(_title(title, table, zero_ns), head, left, body)
+    else:
+        _columns(_title(title, table, zero_ns), head, left, body)
+
+
+def _title(title: str, table: Table, zero_ns: int) -> str:
+    """The name of the table and, where it shows times, what they count from."""
+    if not any(name.endswith("_ns") or name in SINCE_1970 for name in table):
+        return title
+    zero = datetime.fromtimestamp(zero_ns // 1_000_000_000, UTC).replace(tzinfo=None)
+    clocks = "; start_s, stop_s: the workers' clocks" if WORKERS_CLOCK & set(table) else ""
+    return f"{title} (0 s is {zero}.{zero_ns % 1_000_000_000:09} UTC{clocks})"
+
+
+def _draw(title: str, head: list[str], left: list[bool], body: list[list[str]]) -> None:
+    shown = RichTable(
+        title=cell(title), box=None, header_style="bold", title_justify="left", title_style="bold"
+    )
+    for name, is_left in zip(head, left, strict=True):
+        shown.add_column(cell(name), justify="left" if is_left else "right", overflow="fold")
+    for row in body:
+        shown.add_row(*map(cell, row))
+    draw(shown)
+
+
+def _columns(title: str, head: list[str], left: list[bool], body: list[list[str]]) -> None:
+    lines = [head, *([plain(text) for text in row] for row in body)]
+    widths = [max(map(cell_len, column)) for column in zip(*lines, strict=True)]
+    say(title)
+    for line in lines:
+        padded = [
+            text + " " * (width - cell_len(text)) if is_left else " " * (width - cell_len(text)) + text
+            for text, width, is_left in zip(line, widths, left, strict=True)
+        ]
+        say("  ".join(padded).rstrip())
+
+
+def _head(name: str) -> str:
+    return name.removesuffix("_ns") + "_s" if name.endswith("_ns") else name
+
+
+def _cell(name: str, value: Any, zero_ns: int) -> str:
     if value is None:
         return ""
     if name.endswith("_ns"):
-        return f"{(value - first_ns) / 1e9:.6f}"
+        return f"{(value - zero_ns) / 1e9:.6f}"
+    if name in SINCE_1970:
+        return f"{value - zero_ns / 1e9:.6f}" if isinstance(value, float) else f"{value - zero_ns / 1e9:.3f}"
     if isinstance(value, float):
         return f"{value:.3f}"
     if isinstance(value, int) and name.endswith("bytes"):
@@ -43,19 +81,19 @@ def _cell(name: str, value: Any, first_ns: int) -> str:
 def print_summary(capture: Capture, said: dict[str, Any]) -> None:
     """The summary of ``lab.wire.tables.summary``."""
     for line in headlines(said):
-        click.echo(line)
+        say(line)
     for name in ("composition", "matrix"):
-        click.echo()
-        print_table(capture.table(name), name, capture.tally.first_ns)
+        say()
+        print_table(capture.table(name), name, capture.tally.begin_ns)
     quantiles: Table = {"step": list(said["times_ms"])}
     for column in ("n", "p5", "p50", "p95", "p99"):
         quantiles[column] = [step[column] for step in said["times_ms"].values()]
-    click.echo()
-    print_table(quantiles, "times in ms", capture.tally.first_ns)
+    say()
+    print_table(quantiles, "times in ms", capture.tally.begin_ns)
 
 
 def headlines(said: dict[str, Any]) -> list[str]:
-    """A few sentences: size, completeness, network."""
+    """A few sentences: size, completeness, network, and what stands in the way of understanding."""
     whole, net = said["completeness"], said["network"]
     spoken = "".join(
         [said["generation"] or "no Dask found", *(f", distributed {v}" for v in said["distributed"])]
@@ -74,6 +112,11 @@ def headlines(said: dict[str, Any]) -> list[str]:
     ]
     if whole["lost_by_capture_bytes"]:
         lines.insert(3, f"LOST: {whole['lost_by_capture_bytes']:,} bytes were acknowledged but not captured")
+    lines += [
+        f"{number:,} packets came in {name} and were looked into" for name, number in said["tunnels"].items()
+    ]
+    for name, number in said["likely_tunnels"].items():
+        lines.append(f"{number:,} packets were not looked into: {name}, which may be a tunnel")
     for protocol, number in said["covered_connections"].items():
         lines.append(f"{number} connections speak {protocol}: only their sizes and times are known")
     return lines

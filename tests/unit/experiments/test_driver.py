@@ -102,7 +102,7 @@ def failed(status: str, reason: str) -> Json:
     return {"schema": 2, "status": status, "host": "worker-1", "task": "Start", "reasons": [reason]}
 
 
-def test_a_failed_trial_is_recorded_and_the_rest_goes_on(measured: Callable[..., driver.Run]) -> None:
+def test_a_failed_trial_is_recorded_and_the_rest_goes_on(measured: Callable[..., driver.Ongoing]) -> None:
     def fail(trial: Json, files: Json) -> int:
         if trial["cell"] != "delay_ms=50":
             return 0
@@ -117,7 +117,9 @@ def test_a_failed_trial_is_recorded_and_the_rest_goes_on(measured: Callable[...,
     assert lost[0].reasons == ("worker-1: Start: no memory",)
 
 
-def test_what_cannot_be_done_is_unsupported_and_not_tried_again(measured: Callable[..., driver.Run]) -> None:
+def test_what_cannot_be_done_is_unsupported_and_not_tried_again(
+    measured: Callable[..., driver.Ongoing],
+) -> None:
     def refuse(trial: Json, files: Json) -> int:
         if trial["links"]:
             files["failed.json"] = failed("unsupported", "no netem")
@@ -128,7 +130,7 @@ def test_what_cannot_be_done_is_unsupported_and_not_tried_again(measured: Callab
     assert run.pending() == []
 
 
-def test_wrong_answer_is_a_failure(measured: Callable[..., driver.Run]) -> None:
+def test_wrong_answer_is_a_failure(measured: Callable[..., driver.Ongoing]) -> None:
     def lie(trial: Json, files: Json) -> int:
         files["timings.json"]["check"] |= {"got": 15.0, "ok": False}
         return 0

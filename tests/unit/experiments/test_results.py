@@ -29,7 +29,7 @@ def sloped(trial: Json) -> float:
     return 4.0 + 0.02 * float(trial["factors"]["delay_ms"])
 
 
-def spoiled(measured: Callable[..., driver.Run], change: Callable[[dict], object]) -> list[str]:
+def spoiled(measured: Callable[..., driver.Ongoing], change: Callable[[dict], object]) -> list[str]:
     """The reasons of the 50 ms trials after their files were changed."""
 
     def spoil(trial: Json, files: Json) -> int:
@@ -43,7 +43,7 @@ def spoiled(measured: Callable[..., driver.Run], change: Callable[[dict], object
     return list(invalid[0].reasons) if invalid else []
 
 
-def test_as_asked_is_valid(measured: Callable[..., driver.Run]) -> None:
+def test_as_asked_is_valid(measured: Callable[..., driver.Ongoing]) -> None:
     assert {v.status for v in verdict.assess(measured(FakeLab()).directory).values()} == {"ok"}
 
 
@@ -94,13 +94,13 @@ def of(host: str, files: Json) -> Json:
     ],
 )
 def test_not_as_asked_is_invalid(
-    measured: Callable[..., driver.Run], change: Callable[[Json], object], reason: str
+    measured: Callable[..., driver.Ongoing], change: Callable[[Json], object], reason: str
 ) -> None:
     assert spoiled(measured, change) == [reason]
 
 
 def test_a_delay_a_hundred_times_too_long_is_invalid_whatever_the_pings_say(
-    measured: Callable[..., driver.Run],
+    measured: Callable[..., driver.Ongoing],
 ) -> None:
     def far(files: Json) -> None:
         found = of("scheduler", files)
@@ -403,7 +403,7 @@ def test_delay_counts_each_way_it_is_passed() -> None:
     assert validity.added_delay_ms(trial, "worker-2", "worker-3") == 0
 
 
-def test_table_has_a_row_per_sample(measured: Callable[..., driver.Run]) -> None:
+def test_table_has_a_row_per_sample(measured: Callable[..., driver.Ongoing]) -> None:
     run = measured(FakeLab(sloped))
     frame = load(run.directory)
     assert frame.attrs["factors"] == ["delay_ms"]
@@ -430,7 +430,7 @@ def test_loss_as_drop_events_and_as_segments(tmp_path: Path) -> None:
 
 
 def test_probes_of_links_that_no_trial_changes_leave_the_statistics(
-    measured: Callable[..., driver.Run],
+    measured: Callable[..., driver.Ongoing],
 ) -> None:
     """The median over touched and untouched links would be that of neither."""
     run = measured(FakeLab(sloped))
@@ -471,7 +471,7 @@ def test_a_way_to_one_peer_is_told_of_that_pair(tmp_path: Path) -> None:
     assert tested["worker-1 to all"] == tested["none"] == {"worker-1", "worker-2"}
 
 
-def test_slope_and_verdicts(measured: Callable[..., driver.Run]) -> None:
+def test_slope_and_verdicts(measured: Callable[..., driver.Ongoing]) -> None:
     frame = load(measured(FakeLab(sloped)).directory)
     found = answer(frame, "compute_s", ["delay_ms"])
     assert found is not None and found.null is not None
@@ -481,12 +481,12 @@ def test_slope_and_verdicts(measured: Callable[..., driver.Run]) -> None:
     assert found.null.low < 0 < found.null.high
 
 
-def test_no_difference_is_not_shown(measured: Callable[..., driver.Run]) -> None:
+def test_no_difference_is_not_shown(measured: Callable[..., driver.Ongoing]) -> None:
     found = answer(load(measured(FakeLab()).directory), "compute_s", ["delay_ms"])
     assert found is not None and not any(cell.shown for cell in found.cells)
 
 
-def test_invalid_trials_leave_the_statistics(measured: Callable[..., driver.Run]) -> None:
+def test_invalid_trials_leave_the_statistics(measured: Callable[..., driver.Ongoing]) -> None:
     def break_link(trial: Json, files: Json) -> int:
         if trial["cell"] == "delay_ms=200":
             files["delivered.json"]["rtt"][0]["samples_ms"] = [1.0] * 10
@@ -529,7 +529,7 @@ def test_one_sample_has_no_interval() -> None:
     assert Interval(1.0, -2.0, 1.5).reach == 2
 
 
-def test_compare_refuses_what_differs(measured: Callable[..., driver.Run]) -> None:
+def test_compare_refuses_what_differs(measured: Callable[..., driver.Ongoing]) -> None:
     def kvm(trial: Json, files: Json) -> int:
         files["hosts.json"]["hypervisor"]["accel"] = "kvm"
         return 0

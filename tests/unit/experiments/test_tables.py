@@ -33,7 +33,7 @@ def ask(*argv: object) -> str:
 
 
 @pytest.fixture(scope="module")
-def crossed(tmp_path_factory: pytest.TempPathFactory) -> driver.Run:
+def crossed(tmp_path_factory: pytest.TempPathFactory) -> driver.Ongoing:
     """A run of two factors, each cell told from the others only by both."""
     name, content = experiment.load("bridge_rate", quick=True)
     begun = driver.start(tmp_path_factory.mktemp("results"), name, content, SETUP, quick=True)
@@ -61,7 +61,7 @@ def on_terminal(columns: int, *argv: object) -> str:
 
 
 @pytest.mark.parametrize("columns", [80, 44])
-def test_cells_are_told_apart_on_a_narrow_terminal(crossed: driver.Run, columns: int) -> None:
+def test_cells_are_told_apart_on_a_narrow_terminal(crossed: driver.Ongoing, columns: int) -> None:
     printed = on_terminal(columns, "results", "show", crossed.directory)
     assert "…" not in printed
     assert max(map(len, printed.splitlines())) <= columns
@@ -70,7 +70,7 @@ def test_cells_are_told_apart_on_a_narrow_terminal(crossed: driver.Run, columns:
         assert table.count(level) == len(names(crossed.experiment)) / 2
 
 
-def test_what_is_no_terminal_gets_whole_rows(crossed: driver.Run, tmp_path: Path) -> None:
+def test_what_is_no_terminal_gets_whole_rows(crossed: driver.Ongoing, tmp_path: Path) -> None:
     lines = ask("results", "show", crossed.directory).splitlines()
     rows = [line.split()[:2] for line in lines[2 : 2 + len(names(crossed.experiment))]]
     assert [f"rate_mbit={rate},bridge={bridge}" for rate, bridge in rows] == names(crossed.experiment)
@@ -84,7 +84,9 @@ def test_what_is_no_terminal_gets_whole_rows(crossed: driver.Run, tmp_path: Path
     assert all(question in ask("run") for question in questions)
 
 
-def test_runs_are_listed_compared_and_exported(measured: Callable[..., driver.Run], tmp_path: Path) -> None:
+def test_runs_are_listed_compared_and_exported(
+    measured: Callable[..., driver.Ongoing], tmp_path: Path
+) -> None:
     old, new = measured(FakeLab(), "first"), measured(FakeLab(), "second")
     listed = ask("results", "--results", tmp_path / "results").splitlines()
     assert listed[1].split() == [str(old.directory), "full", "8/8", "8", "tcg"]

@@ -8,7 +8,8 @@ import pytest
 
 from lab.errors import LabError
 from lab.machines.inventory import DEFAULT, Inventory
-from lab.machines.plan import Observed, plan
+from lab.machines.observed import Observed, SeenBridge
+from lab.machines.plan import plan
 from lab.machines.topology import Vm, check_unique
 from lab.model.strict import validate
 from tests.unit.samples import LAB
@@ -37,7 +38,9 @@ def test_the_default_lab_is_five_machines_with_one_that_captures() -> None:
 def test_ten_workers_plan_correctly(ten_workers: Inventory) -> None:
     lab = LAB.model_copy(update={"vms": machines(ten_workers)})
     check_unique(lab)
-    seen = Observed(version=(9, 2), vms={}, images=frozenset(), bridges={"vmbr0": "", "vmbr1": ""})
+    bridges = dict.fromkeys(("vmbr0", "vmbr1"), SeenBridge(""))
+    storages = {"local": frozenset({"images", "import"})}
+    seen = Observed(version=(9, 2), vms={}, images=frozenset(), bridges=bridges, storages=storages)
     clones = [c for s in plan(seen, lab) for chain in s.chains for c in chain if c.path.endswith("/clone")]
     assert [c.params["newid"] for c in clones] == list(range(9101, 9113))
     assert [c.params["name"] for c in clones][-1] == "worker-10"

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from lab.errors import LabError
-from lab.machines.plan import Observed, SeenVm, Step, plan, plan_removal, render
-from lab.machines.topology import Lab
+from lab.machines.change import Step, render
+from lab.machines.observed import Observed, SeenBridge, SeenVm
+from lab.machines.plan import plan, plan_removal
+from lab.machines.topology import Lab, Vm
 from lab.model.nic import NicOverride
-from tests.unit.samples import LAB
+from tests.unit.samples import LAB, vm
 
-CLEAN = Observed(version=(9, 2), vms={}, images=frozenset(), bridges={"vmbr0": ""})
+STORAGES = {"local": frozenset({"images", "import", "iso"})}
+CLEAN = Observed(
+    version=(9, 2), vms={}, images=frozenset(), bridges={"vmbr0": SeenBridge("")}, storages=STORAGES
+)
+OURS = SeenBridge("bridge of lab dasklab")
 
 
 def calls(steps: list[Step]) -> list[str]:
@@ -28,9 +35,9 @@ def converge(seen: Observed, lab: Lab) -> Observed:
         parts = change.path.split("/")
         vmid = int(parts[4]) if len(parts) > 4 and parts[3] == "qemu" else 0
         if change.method == "UPLOAD":
-            images.add(params["filename"].rpartition("/")[2])
+            images.add(params["filename"])
         elif parts[3] == "network" and change.method == "POST":
-            bridges[params["iface"]] = params["comments"]
+            bridges[params["iface"]] = SeenBridge(params["comments"])
         elif change.method == "POST" and parts[3:] == ["qemu"]:
             config = {k: str(v) for k, v in params.items()}
             vms[params["vmid"]] = SeenVm(
@@ -148,7 +155,8 @@ def test_a_machine_that_may_not_be_read_counts_as_foreign() -> None:
 
 
 def test_a_locked_machine_is_said_with_the_line_that_unlocks_it() -> None:
-    vms = {**BUILT.vms, 9103: replace(BUILT.vms[9103], lock="backup")}
+    locked = {**(BUILT.vms[9103].config or {}), "lock": "backup"}
+    vms = {**BUILT.vms, 9103: replace(BUILT.vms[9103], config=locked)}
     with pytest.raises(LabError) as caught:
         plan(replace(BUILT, vms=vms), LAB)
     assert "VM 9103 (worker-1) is locked (backup)" in caught.value.message
@@ -164,11 +172,6 @@ def test_a_template_left_half_made_is_made_again() -> None:
     assert "POST /nodes/pve/qemu" in calls(steps)
 
 
-def test_others_pending_network_changes_are_not_applied_along() -> None:
-    with pytest.raises(LabError, match="network changes that nobody has applied"):
-        plan(replace(CLEAN, pending_network="--- a\n+++ b\n"), LAB)
-
-
 def test_old_proxmox_gets_a_clear_word_about_images() -> None:
     with pytest.raises(LabError, match=r"Proxmox VE 8\.3 takes no image by its API"):
         plan(replace(CLEAN, version=(8, 3)), LAB)
@@ -176,7 +179,9 @@ def test_old_proxmox_gets_a_clear_word_about_images() -> None:
 
 def test_removal_takes_all_that_is_ours_and_nothing_else() -> None:
     foreign = SeenVm(200, "pve", "mailserver", "running", frozenset({"prod"}), {})
-    seen = replace(BUILT, vms={**BUILT.vms, 200: foreign}, bridges={**BUILT.bridges, "vmbr7": "office"})
+    images = BUILT.images | {"dasklab-1.qcow2", "dasklab.older.qcow2"}
+    bridges = {**BUILT.bridges, "vmbr7": SeenBridge("office")}
+    seen = replace(BUILT, vms={**BUILT.vms, 200: foreign}, bridges=bridges, images=images)
     made = calls(plan_removal(seen, LAB))
     assert made == [
         "POST /nodes/pve/qemu/9101/status/stop",
@@ -184,16 +189,110 @@ def test_removal_takes_all_that_is_ours_and_nothing_else() -> None:
         "POST /nodes/pve/qemu/9103/status/stop",
         "DELETE /nodes/pve/qemu/9103",
         "DELETE /nodes/pve/qemu/9100",
-        "DELETE /nodes/pve/storage/local/content/local:import/dasklab-1.qcow2",
         "DELETE /nodes/pve/network/vmbr1",
         "PUT /nodes/pve/network",
+        "DELETE /nodes/pve/storage/local/content/local:import/dasklab.dasklab-1.qcow2",
+        "DELETE /nodes/pve/storage/local/content/local:import/dasklab.older.qcow2",
     ]
 
 
 def test_a_bridge_that_the_tool_did_not_make_stays() -> None:
-    seen = replace(BUILT, bridges={"vmbr0": "", "vmbr1": "made by hand"})
+    seen = replace(BUILT, bridges={"vmbr0": SeenBridge(""), "vmbr1": SeenBridge("made by hand")})
     assert not [c for c in calls(plan_removal(seen, LAB)) if "network" in c]
 
 
 def test_the_key_is_not_shown_in_a_plan() -> None:
     assert "AAAA" not in render(plan(CLEAN, LAB))
+
+
+def test_a_lab_that_moves_to_other_vmids_takes_its_old_template_last() -> None:
+    moved = LAB.model_copy(
+        update={
+            "template_vmid": 9200,
+            "vms": tuple(vm.model_copy(update={"vmid": vm.vmid + 100}) for vm in LAB.vms),
+        }
+    )
+    steps = plan(BUILT, moved)
+    removals = [s for s in steps if "removal" in s.name]
+    assert [s.name for s in removals] == ["removal", "template removal"]
+    assert calls(removals)[-1] == "DELETE /nodes/pve/qemu/9100"
+    assert plan(converge(BUILT, moved), moved) == []
+
+
+@pytest.mark.parametrize("shift", [-1, 1])
+def test_a_lab_that_moves_by_one_has_a_machine_where_its_template_was(shift: int) -> None:
+    vms = tuple(vm.model_copy(update={"vmid": vm.vmid + shift}) for vm in LAB.vms)
+    moved = LAB.model_copy(update={"template_vmid": LAB.template_vmid + shift, "vms": vms})
+    after = converge(BUILT, moved)
+    assert plan(after, moved) == []
+    assert [vm.vmid for vm in after.vms.values() if vm.is_template] == [moved.template_vmid]
+
+
+def test_a_clone_inherits_its_templates_description_and_is_no_template() -> None:
+    inherited = {**(BUILT.vms[9103].config or {}), "description": "lab=dasklab image=dasklab.dasklab-1.qcow2"}
+    vms = {**BUILT.vms, 9103: replace(BUILT.vms[9103], config=inherited, tags=frozenset())}
+    assert calls(plan_removal(replace(BUILT, vms=vms), LAB))[-5:-3] == [
+        "DELETE /nodes/pve/qemu/9103",
+        "DELETE /nodes/pve/qemu/9100",
+    ]
+
+
+def test_the_image_is_removed_also_when_the_machines_are_gone() -> None:
+    left = replace(CLEAN, images=BUILT.images)
+    assert calls(plan_removal(left, LAB)) == [
+        "DELETE /nodes/pve/storage/local/content/local:import/dasklab.dasklab-1.qcow2"
+    ]
+
+
+def test_an_image_of_the_same_name_that_somebody_else_put_there_stays() -> None:
+    left = replace(CLEAN, images=frozenset({"dasklab-1.qcow2", "dasklab-2.dasklab-1.qcow2"}))
+    assert plan_removal(left, LAB) == []
+
+
+def test_the_image_goes_last_for_a_token_may_lack_the_right_to_remove_it() -> None:
+    assert plan_removal(BUILT, LAB)[-1].name == "image"
+
+
+def test_an_image_that_the_node_fetches_is_the_labs_own_too() -> None:
+    url = "https://images.example/debian.qcow2"
+    fetching = LAB.model_copy(update={"image": LAB.image.model_copy(update={"file": None, "url": url})})
+    fetch = next(c for s in plan(CLEAN, fetching) if s.name == "image" for c in s.chains[0])
+    assert (fetch.path, fetch.params["filename"]) == (
+        "/nodes/pve/storage/local/download-url",
+        "dasklab.debian.qcow2",
+    )
+
+
+def test_a_vmid_that_a_machine_has_which_one_may_not_see_is_found_before_anything_is_made() -> None:
+    with pytest.raises(LabError, match="VMID 9103 is wanted for worker-1, but a machine that this token may"):
+        plan(replace(CLEAN, taken=frozenset({9103})), LAB)
+
+
+@pytest.mark.parametrize(
+    ("storages", "told", "mend"),
+    [
+        ({}, "node pve has no storage 'local'; it has none that this token may see", ""),
+        (
+            {"local": frozenset({"images", "iso"})},
+            "storage 'local' does not take 'import' content",
+            "pvesm set local --content images,import,iso",
+        ),
+    ],
+)
+def test_a_storage_that_will_not_do_is_found_before_anything_is_made(
+    storages: dict[str, frozenset[str]], told: str, mend: str
+) -> None:
+    with pytest.raises(LabError) as caught:
+        plan(replace(CLEAN, storages=storages), LAB)
+    assert caught.value.message == told
+    assert mend in (caught.value.hint or "")
+
+
+def test_five_hundred_machines_are_planned_in_less_than_a_second() -> None:
+    many = LAB.model_copy(update={"vms": tuple(Vm(**vm(f"worker-{n}", 9100 + n)) for n in range(1, 501))})
+    began = time.process_time()
+    assert sum(len(s.chains) for s in plan(CLEAN, many)) == 503
+    built = converge(CLEAN, many)
+    assert plan(built, many) == []
+    assert len(calls(plan_removal(built, many))) == 1004
+    assert time.process_time() - began < 3 * 1.0  # planned three times

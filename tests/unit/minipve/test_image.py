@@ -7,7 +7,7 @@ import pytest
 
 from lab.errors import LabError
 from lab.minipve import process
-from lab.minipve.image import golden, sources
+from lab.minipve.image import debian, disks, golden, sources, wheels, work
 from lab.minipve.paths import Paths
 from lab.minipve.progress import Steps, silent, terminal
 
@@ -15,16 +15,16 @@ from lab.minipve.progress import Steps, silent, terminal
 def test_the_name_follows_the_recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pins = tmp_path / "requirements.txt"
     pins.write_text("dask==1\n")
-    monkeypatch.setattr(golden, "REQUIREMENTS", pins)
+    monkeypatch.setattr(wheels, "REQUIREMENTS", pins)
     paths = Paths(tmp_path / "state", tmp_path / "cache")
-    first, wheels = golden.image_path(paths), golden.wheelhouse(paths)
+    first, house = golden.image_path(paths), wheels.house(paths)
     assert golden.image_path(paths) == first and golden.recipe_hash()[:12] in first.name
     pins.write_text("dask==2\n")
-    assert golden.image_path(paths) != first and golden.wheelhouse(paths) != wheels
+    assert golden.image_path(paths) != first and wheels.house(paths) != house
 
 
 def test_every_pin_is_exact() -> None:
-    lines = [line.partition("#")[0].strip() for line in golden.REQUIREMENTS.read_text().splitlines()]
+    lines = [line.partition("#")[0].strip() for line in wheels.REQUIREMENTS.read_text().splitlines()]
     pins = [line for line in lines if line]
     assert {"dask==2026.8.0", "distributed==2026.8.0", "numpy==2.4.6"} <= set(pins)
     assert all(line.count("==") == 1 for line in pins)
@@ -50,11 +50,11 @@ def test_a_missing_tool_is_one_line_with_its_package(monkeypatch: pytest.MonkeyP
 def test_a_full_disk_is_refused_before_anything_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(golden, "SPACE_GIB", 10**9)
+    monkeypatch.setattr(work, "SPACE_GIB", 10**9)
     monkeypatch.setattr(golden.process, "need", lambda *_: None)
     with pytest.raises(LabError, match="GiB are free"):
         golden.build(Paths(tmp_path, tmp_path), silent)
-    assert [file.name for file in golden.Paths(tmp_path, tmp_path).images.iterdir()] == [".lock"]
+    assert [file.name for file in Paths(tmp_path, tmp_path).images.iterdir()] == [".lock"]
 
 
 @pytest.mark.parametrize("accident", [KeyboardInterrupt, LabError("mmdebstrap failed")])
@@ -65,8 +65,8 @@ def test_nothing_is_left_of_a_build_that_did_not_end(
         (scratch / "root").mkdir()
         raise accident
 
-    monkeypatch.setattr(golden, "fetch_wheels", lambda _paths: tmp_path)
-    monkeypatch.setattr(golden, "_debian", fail)
+    monkeypatch.setattr(wheels, "fetch", lambda _paths: tmp_path)
+    monkeypatch.setattr(debian, "make", fail)
     monkeypatch.setattr(golden.process, "need", lambda *_: None)
     paths = Paths(tmp_path, tmp_path / "cache")
     with pytest.raises((KeyboardInterrupt, LabError)):
@@ -77,7 +77,7 @@ def test_nothing_is_left_of_a_build_that_did_not_end(
 def test_a_failing_command_tells_its_last_words(tmp_path: Path) -> None:
     words = ["sh", "-c", "echo one; echo 'E: no such package'; echo three; exit 3"]
     with pytest.raises(LabError, match="sh failed: E: no such package") as refused:
-        golden._run_logged(words, tmp_path / "log", silent)
+        work.run_logged(words, tmp_path / "log", silent)
     assert "three" in str(refused.value.hint)
     assert (tmp_path / "log").read_text().startswith("one\n")
 
@@ -158,3 +158,24 @@ def test_proxies_are_passed_on() -> None:
     kept = ['Acquire::http::Proxy "http://p:3128"', 'Acquire::Check-Date "false"']
     dump = ['Acquire ""', kept[0], 'Acquire::Languages ""', kept[1]]
     assert sources.passed_on("".join(f"{line};\n" for line in dump)) == kept
+
+
+def test_a_copy_for_elsewhere_appears_whole_or_not_at_all(tmp_path: Path) -> None:
+    image = tmp_path / "dasklab-0123.qcow2"
+    disks.create(image, 2**20)
+    folder = tmp_path / "stick"
+    folder.mkdir()
+    assert golden.export(image, folder) == folder / image.name
+    assert golden.export(image, folder / "mine.qcow2") == folder / "mine.qcow2"
+    assert disks.info(folder / "mine.qcow2").virtual_bytes == 2**20
+    with pytest.raises(LabError, match=r"other\.qcow2 was not written"):
+        golden.export(tmp_path / "gone", folder / "other.qcow2")
+    assert sorted(file.name for file in folder.iterdir()) == ["dasklab-0123.qcow2", "mine.qcow2"]
+
+
+@pytest.mark.parametrize(
+    ("target", "why"), [("image.img", "ends in .qcow2"), ("no/image.qcow2", "is no directory")]
+)
+def test_a_copy_that_no_node_would_take_is_refused(target: str, why: str, tmp_path: Path) -> None:
+    with pytest.raises(LabError, match=why):
+        golden.export(tmp_path / "image.qcow2", tmp_path / target)

@@ -14,11 +14,8 @@ import pytest
 
 ROOT = Path(__file__).parents[3]
 HOUSE = "lab.minipve"
-OUTSIDE = {
-    "lab.errors",
-    "lab.terminal",
-    "lab.machines.privileges",
-}  # the last: what doctor grants
+# What `doctor` grants on a node is granted here; and how any command of the project tells a mistake.
+OUTSIDE = {"lab.errors", "lab.terminal", "lab.machines.privileges"}
 Graph = dict[str, set[str]]
 
 

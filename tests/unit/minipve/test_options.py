@@ -116,7 +116,7 @@ def test_passwords() -> None:
 def test_changes_of_a_stopped_vm(node: Node) -> None:
     config = VmConfig({"cores": "1", "net1": "virtio", "onboot": "1"})
     changes.stage(node, QUIET, 100, config, {"cores": "2", "scsi0": "local:0.01", "onboot": "1"})
-    changes.stage_removal(node, config, ["net1", "nosuch"])
+    changes.stage_removal(node, 100, config, ["net1", "nosuch"])
     assert set(config.pending) == {"cores", "scsi0"}
     changes.apply_stopped(node, 100, config)
     volid = "local:100/vm-100-disk-0.qcow2"
@@ -124,21 +124,60 @@ def test_changes_of_a_stopped_vm(node: Node) -> None:
     changes.stage(node, QUIET, 100, config, {"scsi0": "none,media=cdrom"})
     changes.apply_stopped(node, 100, config)
     assert config.options["unused0"] == volid
-    changes.stage_removal(node, config, ["unused0"])
+    changes.stage_removal(node, 100, config, ["unused0"])
     changes.apply_stopped(node, 100, config)
     assert "unused0" not in config.options
     assert not node.storage.path(volid).exists()
 
 
-def test_reverting_frees_what_was_made(node: Node) -> None:
+def test_a_reverted_new_disk_stays_as_an_unused_one(node: Node) -> None:
+    """As PVE does it: no data goes because of a change that is taken back."""
     config = VmConfig({"scsi0": "local:100/vm-100-disk-9.qcow2"})
     changes.stage(node, QUIET, 100, config, {"scsi1": "local:0.01", "cores": "4"})
-    made = node.storage.path(drives.parse("scsi1", config.pending["scsi1"])["file"])
-    assert made.exists()
-    changes.stage_removal(node, config, ["scsi0"])
-    changes.revert(node, config, ["scsi1", "cores", "scsi0"])
-    assert (config.pending, config.deleted) == ({}, [])
-    assert not made.exists()
+    made = drives.parse("scsi1", config.pending["scsi1"])["file"]
+    changes.stage_removal(node, 100, config, ["scsi0"])
+    changes.revert(node, 100, config, ["scsi1", "cores", "scsi0"])
+    assert (config.pending, config.deleted, config.options["unused0"]) == ({}, [], made)
+    assert node.storage.path(made).exists()
+
+
+@pytest.mark.parametrize(
+    "volid",
+    [
+        "local:iso/x.iso",
+        "local:7300/vm-7300-disk-0.qcow2",
+        "local:100/vm-100-disk-9.qcow2",
+        "local:99/base-99-disk-0.qcow2/100/vm-100-disk-9.qcow2",
+    ],
+)
+def test_what_a_pending_drive_only_named_is_never_deleted(node: Node, volid: str) -> None:
+    """An ISO, another VM's disk, the disk that the slot has anyway (in any spelling)."""
+    node.storage.path(volid).parent.mkdir(parents=True, exist_ok=True)
+    node.storage.path(volid).write_bytes(b"data")
+    for drop in (changes.revert, changes.stage_removal):
+        config = VmConfig({"scsi0": "local:100/vm-100-disk-9.qcow2"}, {"scsi1": volid})
+        drop(node, 100, config, ["scsi1"])
+        assert node.storage.path(volid).exists()
+        assert (config.pending, "unused0" in config.options) == ({}, False)
+
+
+def test_an_unused_entry_frees_only_the_vm_s_own_disk(node: Node) -> None:
+    for volid in ("local:7300/vm-7300-disk-0.qcow2", "local:100/vm-100-disk-0.qcow2"):
+        node.storage.path(volid).parent.mkdir(parents=True, exist_ok=True)
+        node.storage.path(volid).write_bytes(b"data")
+        config = VmConfig({"unused0": volid})
+        changes.stage_removal(node, 100, config, ["unused0"])
+        changes.apply_stopped(node, 100, config)
+        assert config == VmConfig({})
+        assert node.storage.path(volid).exists() is (":7300/" in volid)
+
+
+def test_a_disk_that_is_used_elsewhere_is_not_freed(node: Node) -> None:
+    volid = "local:100/vm-100-disk-0.qcow2"
+    config = VmConfig({"unused0": volid, "scsi0": volid})
+    with pytest.raises(ApiError, match="volume is still in use"):
+        changes.stage_removal(node, 100, config, ["unused0"])
+    assert config == VmConfig({"unused0": volid, "scsi0": volid})  # nothing waits to be refused again
 
 
 def test_of_two_new_drives_both_are_made_or_none(node: Node) -> None:

@@ -33,7 +33,7 @@ def test_no_descriptions_are_carried_along() -> None:
 
 def test_values_are_converted() -> None:
     method = schema.method("POST", "/nodes/{node}/qemu")
-    values = method.check({"node": "pve", "vmid": "100", "onboot": True, "cores": "2", "cpulimit": 1.5})
+    values = method.check({"node": "pve", "vmid": "100", "onboot": "1", "cores": "2", "cpulimit": "1.5"})
     assert values == {"node": "pve", "vmid": 100, "onboot": 1, "cores": 2, "cpulimit": "1.5"}
 
 

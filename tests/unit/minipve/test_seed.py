@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 import pytest
 
-from lab.minipve.image.golden import GUEST
+from lab.minipve.image.debian import GUEST
 from lab.minipve.machine import seed
 from lab.minipve.paths import Paths
 from lab.minipve.process import MachineError

@@ -11,7 +11,8 @@ from click.testing import CliRunner, Result
 
 import lab.wire
 from lab.wire import TABLES, open_capture, rows, to_pandas, write_parquet
-from lab.wire.terminal.cli import watch, wire
+from lab.wire.terminal.cli import wire
+from lab.wire.terminal.watch import watch
 from tests.unit.wire.build import DATA, golden_bytes
 from tests.unit.wire.conftest import golden_capture, golden_truth
 
@@ -112,7 +113,7 @@ def test_a_cut_off_file_is_read_with_a_warning(tmp_path: Path) -> None:
 def test_follow_counts_what_is_added(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "growing.pcap"
     path.write_bytes(golden_bytes("g3-2026.8.0"))
-    watch((path,), interval_s=0, rounds=2)
+    watch(path, interval_s=0, rounds=2)
     first, second = capsys.readouterr().out.splitlines()
     assert "release-worker-data 47" in first and re.search(r" 0 messages +0.00 MB", second)
 

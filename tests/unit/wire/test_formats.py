@@ -152,7 +152,7 @@ def test_files_that_are_no_captures(tmp_path: Path) -> None:
         (b"", "empty"),
         (b"hello world, this is text", "neither pcap nor pcapng"),
         (b"\xd4\xc3\xb2\xa1", "ends before its header"),
-        (b"\x0a\x0d\x0d\x0a" + bytes(20), "byte-order magic"),
+        (b"\x0a\x0d\x0d\x0a" + bytes(20), "without byte-order magic"),
     ):
         path.write_bytes(content)
         with pytest.raises(WireError, match=why):

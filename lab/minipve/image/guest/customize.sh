@@ -3,7 +3,6 @@
 # /stage holds this directory, Dask's wheels and their requirements.
 set -eu
 cd /stage
-kernel=$(ls /lib/modules)
 
 # Dask: exact versions, compiled to bytecode here because a guest would need minutes.
 python3 -m venv /opt/dask
@@ -12,36 +11,15 @@ python3 -m venv /opt/dask
 find /opt/dask -name tests -type d -prune -exec rm -rf {} +
 python3 -m compileall -q -j 0 /opt/dask/lib
 
-# Boot: an unpacked kernel and an initramfs of busybox and the drivers of an emulated machine.
-python3 vmlinux.py "/boot/vmlinuz-$kernel" "/boot/vmlinux-$kernel"
-mkdir -p initramfs/bin initramfs/dev initramfs/proc initramfs/sys initramfs/run initramfs/root
-cp /bin/busybox nocloud initramfs/bin/
-cp init initramfs/init
-xargs modprobe --show-depends --all --set-version "$kernel" <modules.txt | awk '/^insmod/ {print $2}' | sort -u |
-    xargs cp --parents --target-directory=initramfs
-cp "/lib/modules/$kernel/modules.builtin" "/lib/modules/$kernel/modules.order" "initramfs/lib/modules/$kernel/"
-python3 unsign.py initramfs
-depmod --basedir "$PWD/initramfs" "$kernel"
-(cd initramfs && find . | busybox cpio --quiet -o -H newc) >/boot/initrd-lab.img
-mkdir -p /boot/loader/entries
-{
-    echo "title Debian for the lab"
-    echo "version $kernel"
-    echo "linux /boot/vmlinux-$kernel"
-    echo "initrd /boot/initrd-lab.img"
-    echo "options $(xargs <cmdline.txt)"
-} >/boot/loader/entries/lab.conf
+sh machine.sh
 
 # A short boot: no coldplug, no consoles, no timers, no generators; udev starts with the first device plugged in.
-install -m 755 nocloud /usr/local/sbin/nocloud
-mkdir -p /var/lib/nocloud
 while read -r unit; do ln -sf /dev/null "/etc/systemd/system/$unit"; done <masked.txt
 rm -f /lib/systemd/system/sysinit.target.wants/systemd-udevd.service
 mkdir -p /etc/systemd/system-generators
 for generator in /lib/systemd/system-generators/*; do
     ln -s /dev/null "/etc/systemd/system-generators/${generator##*/}"
 done
-systemctl enable --quiet qemu-guest-agent.service
 rm /sbin/shutdown
 install -m 755 shutdown /sbin/shutdown
 ln -sf multi-user.target /lib/systemd/system/default.target

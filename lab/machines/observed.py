@@ -1,0 +1,76 @@
+"""What an endpoint has of what matters to one lab, and what of it is the lab's own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from lab.machines.topology import Lab
+
+
+@dataclass(frozen=True)
+class SeenVm:
+    """A VM as the endpoint tells it. ``config`` includes pending values; ``None``: it may not be read."""
+
+    vmid: int
+    node: str
+    name: str
+    status: str
+    tags: frozenset[str]
+    config: Mapping[str, str] | None
+    pending: bool = False
+
+    @property
+    def lock(self) -> str | None:
+        """The operation that keeps others away from the VM."""
+        return (self.config or {}).get("lock")
+
+    @property
+    def is_template(self) -> bool:
+        """Can others be linked clones of it? Then it goes after them."""
+        return (self.config or {}).get("template") == "1"
+
+
+@dataclass(frozen=True)
+class SeenBridge:
+    """A bridge of the node's configuration; ``active`` when the kernel has it too."""
+
+    comment: str
+    active: bool = True
+
+
+@dataclass(frozen=True)
+class Observed:
+    """What the endpoint has.
+
+    ``pending`` holds, for each interface with changes that wait for a reload, these lines with ``+`` or
+    ``-``. ``taken`` are wanted VMIDs that machines have which this token may not see.
+    """
+
+    version: tuple[int, int]
+    vms: Mapping[int, SeenVm]
+    images: frozenset[str]
+    bridges: Mapping[str, SeenBridge]
+    storages: Mapping[str, frozenset[str]]  # name -> the content that it keeps
+    pending: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    taken: frozenset[int] = frozenset()
+
+
+def is_ours(vm: SeenVm, lab: Lab) -> bool:
+    """Does this VM carry the lab's mark? A template has it in its description before it may have tags."""
+    return lab.name in vm.tags or (vm.config or {}).get("description", "").startswith(vm_mark(lab))
+
+
+def vm_mark(lab: Lab) -> str:
+    """How the description of the lab's template begins."""
+    return f"lab={lab.name} "
+
+
+def bridge_mark(lab: str) -> str:
+    """The comment of the own bridge of the lab of that name."""
+    return f"bridge of lab {lab}"
+
+
+def is_own_bridge(bridge: SeenBridge, lab: str) -> bool:
+    """Did the lab of that name make this bridge?"""
+    return bridge.comment == bridge_mark(lab)

@@ -1,0 +1,25 @@
+"""How ssh comes to a host of the inventory: the command line that the user could type."""
+
+from __future__ import annotations
+
+import shlex
+
+from lab.machines.inventory import Inventory
+
+
+def command(inventory: Inventory, host: str, *options: str) -> list[str]:
+    """Return ``ssh`` with the inventory's options, key and user, up to the address.
+
+    Raises:
+        LabError: there is no such host, or it has no address.
+    """
+    argv = ["ssh", *options, *shlex.split(inventory.optional(host, "ansible_ssh_common_args") or "")]
+    if key := inventory.optional(host, "ansible_ssh_private_key_file"):
+        argv += ["-i", str(key)]
+    return [*argv, login(inventory, host)]
+
+
+def login(inventory: Inventory, host: str) -> str:
+    """Return ``user@address`` of a host."""
+    user, address = inventory.optional(host, "ansible_user"), inventory.value(host, "ansible_host")
+    return f"{user}@{address}" if user else str(address)

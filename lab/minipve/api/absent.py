@@ -1,0 +1,42 @@
+"""What a node may have and this endpoint never has: backup and replication jobs, HA, a subscription.
+
+Exporters, inventories and web pages ask for these lists; an empty one is the truth, and PVE's answer.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lab.minipve.api import route
+from lab.minipve.node import Call
+
+
+@route("GET", "/cluster/backup")
+@route("GET", "/cluster/ha/groups")
+@route("GET", "/cluster/ha/resources")
+@route("GET", "/cluster/ha/rules")
+@route("GET", "/cluster/replication")
+@route("GET", "/nodes/{node}/replication")
+def nothing(call: Call) -> list[dict[str, Any]]:
+    """There are none."""
+    return []
+
+
+@route("GET", "/cluster/backup-info/not-backed-up")
+def not_backed_up(call: Call) -> list[dict[str, Any]]:
+    """Every VM that the caller may see, since no job backs up any."""
+    seen = [(i, c) for i, c in call.node.vms.all() if call.permit.has(f"/vms/{i}", ["VM.Audit"])]
+    named = [(vmid, config.options.get("name")) for vmid, config in seen]
+    return [{"vmid": vmid, "type": "qemu"} | ({"name": name} if name else {}) for vmid, name in named]
+
+
+@route("GET", "/cluster/ha/status/current")
+def ha_status(call: Call) -> list[dict[str, Any]]:
+    """One node is always quorate."""
+    return [{"id": "quorum", "type": "quorum", "node": call.node.name, "status": "OK", "quorate": 1}]
+
+
+@route("GET", "/nodes/{node}/subscription")
+def subscription(call: Call) -> dict[str, Any]:
+    """None."""
+    return {"status": "notfound", "message": "There is no subscription key"}

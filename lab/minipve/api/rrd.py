@@ -1,0 +1,35 @@
+"""Load over time of the node, of its storage and of VMs, as the web interface and its like draw it."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from lab.minipve.api import VM, route
+from lab.minipve.image import storage
+from lab.minipve.node import Call
+
+
+def _rows(call: Call, name: str) -> list[dict[str, Any]]:
+    cf = call.get("cf", "AVERAGE")
+    return list(call.node.history.rows(name, call["timeframe"], cf, time.time()))
+
+
+@route("GET", "/nodes/{node}/rrddata")
+def node(call: Call) -> list[dict[str, Any]]:
+    """The node's load."""
+    return _rows(call, "node")
+
+
+@route("GET", "/nodes/{node}/storage/{storage}/rrddata")
+def store(call: Call) -> list[dict[str, Any]]:
+    """How full the storage was."""
+    storage.known(call["storage"])
+    return _rows(call, "storage")
+
+
+@route("GET", f"{VM}/rrddata")
+def machine(call: Call) -> list[dict[str, Any]]:
+    """A VM's load."""
+    call.node.vms.load(call.vmid)
+    return _rows(call, f"qemu/{call.vmid}")

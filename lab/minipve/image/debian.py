@@ -1,0 +1,65 @@
+"""The tree of files that a guest is made of: one Debian with Dask, laid down on this machine.
+
+mmdebstrap lays Debian down and `guest/customize.sh` turns it into the lab's. Everything comes from the
+package sources of this host, so guests need no network. As root the tree is a directory; an ordinary user,
+with user namespaces, gets a tar file of one.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+from lab.minipve.image import sources, wheels, work
+from lab.minipve.progress import Progress
+
+SUITE = "bookworm"
+GUEST = Path(__file__).with_name("guest")
+LINES = 1000  # that mmdebstrap says: only to tell how far it is
+
+
+def tools() -> list[str]:
+    """The programs that make a tree."""
+    return ["mmdebstrap", *([] if is_root() else ["newuidmap"])]
+
+
+def is_root() -> bool:
+    """Whether the tree is a directory, and not a tar file."""
+    return os.geteuid() == 0
+
+
+def ingredients() -> list[Path]:
+    """All files that the tree follows from."""
+    return [*sorted(file for file in GUEST.rglob("*") if file.is_file()), wheels.REQUIREMENTS]
+
+
+def make(scratch: Path, house: Path, told: Progress) -> Path:
+    """The tree, below ``scratch``."""
+    stage, tree = scratch / "stage", scratch / "root"
+    shutil.copytree(GUEST, stage)
+    shutil.copytree(house, stage / "wheels", copy_function=_link)
+    words = mmdebstrap_words(tree, stage, sources.mirrors(SUITE), sources.options())
+    # INITRD=No: Debian's own initramfs would take as long as all else, and nobody boots it.
+    work.run_logged(words, scratch / "mmdebstrap.log", told, {"INITRD": "No", "LC_ALL": "C"}, LINES)
+    return tree
+
+
+def mmdebstrap_words(target: Path, stage: Path, mirrors: list[str], options: list[str]) -> list[str]:
+    """mmdebstrap's command line (pure but for the package list): a directory as root, else a tar file."""
+    packages = ",".join((GUEST / "packages.txt").read_text().split())
+    return [
+        *("mmdebstrap", "--verbose", "--variant=apt", f"--include={packages}"),
+        *(("--mode=root", "--format=directory") if is_root() else ("--mode=unshare", "--format=tar")),
+        '--aptopt=APT::Install-Recommends "false"',
+        *(f"--aptopt={option}" for option in options),
+        f"--extract-hook=copy-in {stage}/dpkg.cfg /etc/dpkg/dpkg.cfg.d",
+        f"--customize-hook=copy-in {stage} /",
+        f"--customize-hook=copy-in {stage}/rootfs/etc /",
+        '--customize-hook=chroot "$1" sh /stage/customize.sh',
+        *(SUITE, str(target), *mirrors),
+    ]
+
+
+def _link(source: str, target: str) -> None:
+    Path(target).hardlink_to(source)

@@ -1,0 +1,30 @@
+"""What is sampled once a minute, by the names of PVE's RRD files; what is not known here is left out."""
+
+from __future__ import annotations
+
+import os
+
+from lab.minipve import host
+from lab.minipve.node import Node
+from lab.minipve.vm import summary
+
+_MACHINE = ("maxmem", "maxdisk", "disk")
+_RUNNING = ("cpu", "mem", "memhost", *summary.PRESSURES)
+
+
+def sample(node: Node, now: float) -> None:
+    """One sample of everything."""
+    memory, swap, root, usage = host.memory(), host.swap(), host.root_filesystem(), node.storage.usage()
+    load = {"loadavg": os.getloadavg()[0], "cpu": host.cpu_fraction(), "maxcpu": host.cpus()}
+    load |= {"memtotal": memory["total"], "memused": memory["used"], "memavailable": memory["available"]}
+    load |= {"swaptotal": swap["total"], "swapused": swap["used"]}
+    node.history.add(now, "node", load | {"roottotal": root["total"], "rootused": root["used"]})
+    node.history.add(now, "storage", {"total": usage["total"], "used": usage["used"]})
+    names = {"node", "storage"}
+    for vmid, config in node.vms.all():
+        row, name = summary.vm(node, vmid, config), f"qemu/{vmid}"
+        keys = _MACHINE + (_RUNNING if "pid" in row else ())
+        traffic = {key: row[key] for key in ("netin", "netout")} if "pid" in row else {}
+        node.history.add(now, name, {key: row[key] for key in keys} | {"maxcpu": row["cpus"]}, traffic)
+        names.add(name)
+    node.history.keep(names)

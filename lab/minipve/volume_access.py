@@ -1,0 +1,106 @@
+"""May the caller use the volumes that a request names? Asked of every request, here and nowhere else.
+
+The schema says which parameters name volumes, whatever the method: a drive and what it is made from, an
+unused disk, a snippet, a volume in the content of a storage. The rules are those of PVE's
+``check_volume_access``: who may allocate on a storage uses all of it, others the files that everybody shares
+and the disks of their own VMs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from lab.minipve.access.permit import Permit
+from lab.minipve.config import drives, schema, validate
+from lab.minipve.errors import ApiError, parameter_error
+from lab.minipve.image import storage
+
+_FORMATS = {"pve-volume-id", "pve-volume-id-or-qm-path", "pve-volume-id-or-absolute-path"}
+_SHARED = ("iso", "vztmpl", "import", "snippets")
+_PERL_PATH_ERROR = (
+    "Only root can pass arbitrary filesystem paths. at /usr/share/perl5/PVE/Storage.pm line 651."
+)
+
+
+@dataclass(frozen=True)
+class Named:
+    """A volume that a request names: in which parameter, in which part of its property string."""
+
+    parameter: str
+    part: str
+    volid: str
+
+
+def check(permit: Permit, method: schema.Method, given: dict[str, Any]) -> None:
+    """403 (or PVE's text for a path or a wrong kind of volume) unless the caller may use all of them."""
+    vmid = given["vmid"] if "/qemu" in method.path and "vmid" in given else None
+    for named in volumes(method, given):
+        if named.volid in ("none", "cdrom"):
+            _empty(permit, named)
+        elif named.volid.startswith("/"):
+            raise ApiError("absolute paths are not supported here" if permit.is_root else _PERL_PATH_ERROR)
+        elif named.part == "file" and drives.is_new({"file": named.volid}):
+            store = named.volid.partition(":")[0]
+            storage.known(store)
+            permit.need(f"/storage/{store}", ["Datastore.AllocateSpace"])
+        elif named.part == "import-from":
+            _source(permit, named)
+        else:
+            need(permit, named.volid, vmid)
+            _kind(named)
+
+
+def volumes(method: schema.Method, given: dict[str, Any]) -> Iterator[Named]:
+    """All volumes that the validated parameters of a call name."""
+    for name, value in given.items():
+        fmt = schema.property_format(method.properties[name])
+        if fmt is not None:
+            for part, text in validate.parse(fmt, str(value)).items():
+                if fmt[part].get("format") in _FORMATS:
+                    yield Named(name, part, text)
+        elif method.properties[name].get("format") in _FORMATS:
+            yield Named(name, "", str(value))
+    if "/content" in method.path and "volume" in given and method.verb != "DELETE":  # that takes more
+        yield Named("volume", "", storage.full_id(given["storage"], given["volume"]))
+    elif "/content" in method.path and "filename" in given:
+        yield Named("filename", "", f"{given['storage']}:{given['vmid']}/{given['filename']}")
+
+
+def _empty(permit: Permit, named: Named) -> None:
+    if named.volid == "cdrom":  # the node's own drive
+        permit.need("/", ["Sys.Console"])
+
+
+def _kind(named: Named) -> None:
+    """Whether a drive can hold such a volume."""
+    content = storage.parse(named.volid).content
+    if named.parameter.startswith("unused") and content != "images":
+        raise ApiError(f"unable to use volume {named.volid} - content type needs to be 'images'")
+    if named.part == "file" and content not in ("images", "iso"):
+        raise parameter_error(**{named.parameter: "content type needs to be 'images' or 'iso'"})
+
+
+def _source(permit: Permit, named: Named) -> None:
+    """What a disk is made from: the disk of a VM that the caller may clone, or a file."""
+    volume = storage.parse(named.volid)
+    if volume.content not in ("images", "import"):
+        text = f"{named.volid} has wrong type '{volume.content}' - needs to be 'images' or 'import'"
+        raise parameter_error(**{named.parameter: text})
+    if volume.vmid is not None:
+        permit.need(f"/vms/{volume.vmid}", ["VM.Clone"])
+    else:
+        need(permit, named.volid, None)
+
+
+def need(permit: Permit, volid: str, vmid: int | None) -> None:
+    """403 unless the caller may use a volume, for the VM ``vmid`` (which may use its own)."""
+    volume, path = storage.parse(volid), f"/storage/{storage.NAME}"
+    if permit.has(path, ["Datastore.Allocate"]):
+        return
+    if volume.content in _SHARED:
+        permit.need(path, ["Datastore.AllocateSpace", "Datastore.Audit"], any_of=True)
+    elif volume.vmid != vmid:
+        permit.need(path, ["Datastore.Audit"])
+        permit.need(f"/vms/{volume.vmid}", ["VM.Config.Disk"])

@@ -1,0 +1,259 @@
+"""The lab's machines on a real endpoint, with a client that may be cut off after any of its calls.
+
+Small machines of an empty disk: QEMU runs them, nothing boots.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import pytest
+
+from lab.errors import LabError
+from lab.machines import provision as module
+from lab.machines.change import Change
+from lab.machines.privileges import ROLES, needed
+from lab.machines.provision import Request, provision
+from lab.machines.proxmox import Endpoint as Client
+from lab.machines.proxmox import Pve
+from lab.machines.topology import Lab
+from tests.contract.conftest import INSTANCE, minipve, serve
+from tests.contract.endpoint import Endpoint
+
+UP = 9  # calls that make the lab of one machine: bridge 2, image, template 3, machine 3
+DOWN = 6  # and that remove it: stop, machine, template, bridge 2, image
+FIRST = 9100
+
+
+class CutOffError(Exception):
+    """The client is gone; what it asked for goes on."""
+
+
+class Scissors(Pve):
+    """A client that is cut off once it has sent that many calls."""
+
+    after = 0
+
+    def _send(self, change: Change) -> dict[str, object]:
+        answer = super()._send(change)
+        type(self).after -= 1
+        if type(self).after == 0:
+            raise CutOffError(str(change))
+        return answer
+
+
+@pytest.fixture(scope="module")
+def place(real: bool, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Endpoint]:
+    """An endpoint of this module's own: it is left with nothing after each test."""
+    if real:
+        pytest.skip("needs an endpoint whose network and images are the test's alone")
+    state = tmp_path_factory.mktemp("provision")
+    try:
+        yield serve(state)
+    finally:
+        assert minipve("stop", "--purge", state=state).returncode == 0
+
+
+@pytest.fixture(scope="module")
+def lab(place: Endpoint, tmp_path_factory: pytest.TempPathFactory) -> Lab:
+    image = tmp_path_factory.mktemp("image") / "empty.qcow2"
+    subprocess.run(["qemu-img", "create", "-q", "-f", "qcow2", image, "1M"], check=True)
+    key = tmp_path_factory.mktemp("key") / "key"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
+    return Lab.model_validate(
+        {
+            "name": INSTANCE,
+            "pool": INSTANCE,
+            "node": place.node,
+            "cpu": "qemu64",
+            "storage": "local",
+            "image_storage": "local",
+            "image": {"file": str(image)},
+            "template_vmid": FIRST,
+            "bridges": ["vmbr1"],
+            "vms": [_vm(1, place)],
+            "ssh_public_key": key.with_suffix(".pub").read_text(),
+        }
+    )
+
+
+def _vm(number: int, place: Endpoint) -> dict[str, object]:
+    mac = f"02:DA:5C:00:00:1{number}"
+    nics = [{"mac": mac, "bridge": "vmbr1", "address": f"10.77.9.{number}/24"}]
+    size = {"cores": 1, "memory_mb": 64}
+    return {"name": f"w{number}", "vmid": FIRST + number, "node": place.node, "nics": nics, **size}
+
+
+def _client(place: Endpoint) -> Client:
+    """The endpoint as the lab's own client is given it."""
+    fields = ("host", "port", "user", "token_id", "token_secret", "ca_file")
+    return Client.of({key: getattr(place, key) for key in fields})
+
+
+@pytest.fixture
+def bring(place: Endpoint, lab: Lab) -> Iterator[Callable[[bool], list[str]]]:
+    """Bring the lab up (or, with False, away) and return the calls; leaves nothing at the end."""
+
+    def run(present: bool) -> list[str]:
+        return provision(Request(_client(place), lab, present, parallel=1), apply=True).calls
+
+    yield run
+    run(False)
+
+
+@pytest.fixture
+def scissors(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """Cut the clients to come off after so many calls."""
+
+    def cut(after: int) -> None:
+        monkeypatch.setattr(Scissors, "after", after)
+        monkeypatch.setattr(module, "Pve", Scissors)
+
+    return cut
+
+
+def left(place: Endpoint) -> list[str]:
+    """What there is beyond a fresh endpoint: machines, volumes, bridges, changes that wait."""
+    node = place.root().nodes(place.node)
+    network = place.request("GET", f"/nodes/{place.node}/network").json()
+    return [
+        *(f"VM {row['vmid']}" for row in node.qemu.get()),
+        *(row["volid"] for row in node.storage("local").content.get()),
+        *(row["iface"] for row in network["data"] if row["iface"] != "vmbr0"),
+        *([network["changes"]] if "changes" in network else []),
+    ]
+
+
+def test_a_lab_comes_stays_and_goes(place: Endpoint, bring: Callable[[bool], list[str]]) -> None:
+    made = bring(True)
+    assert len(made) == UP
+    assert bring(True) == []
+    rows = place.api().nodes(place.node).qemu.get()
+    assert [row["status"] for row in rows if "template" not in row] == ["running"]
+    assert f"local:import/{INSTANCE}.empty.qcow2" in left(place)
+    bring(False)
+    assert left(place) == []
+    assert bring(False) == []
+
+
+@pytest.mark.parametrize("after", range(1, UP + 1))
+def test_cut_off_after_any_call_destroy_leaves_nothing(
+    after: int, place: Endpoint, bring: Callable[[bool], list[str]], scissors: Callable[[int], None]
+) -> None:
+    scissors(after)
+    with pytest.raises(CutOffError):
+        bring(True)
+    scissors(0)
+    bring(False)
+    assert left(place) == []
+
+
+@pytest.mark.parametrize("after", range(1, UP + 1))
+def test_cut_off_after_any_call_the_same_command_completes_it(
+    after: int, place: Endpoint, bring: Callable[[bool], list[str]], scissors: Callable[[int], None]
+) -> None:
+    for present in (True, False) if after <= DOWN else (True,):
+        scissors(after)
+        with pytest.raises(CutOffError):
+            bring(present)
+        scissors(0)
+        bring(present)
+        assert bring(present) == []
+    if after <= DOWN:
+        assert left(place) == []
+
+
+def test_a_machine_that_the_token_may_not_see_is_found_before_anything_is_made(
+    place: Endpoint, bring: Callable[[bool], list[str]]
+) -> None:
+    root = place.root()
+    place.done(root.nodes(place.node).qemu.post(vmid=FIRST + 1, memory=32), root)
+    try:
+        with pytest.raises(LabError, match=f"VMID {FIRST + 1} is wanted for w1, but a machine that"):
+            bring(True)
+        assert left(place) == [f"VM {FIRST + 1}"]
+    finally:
+        place.done(root.nodes(place.node).qemu(FIRST + 1).delete(), root)
+
+
+def test_a_pool_that_is_missing_is_found_before_anything_is_made(place: Endpoint, lab: Lab) -> None:
+    elsewhere = Request(_client(place), lab.model_copy(update={"pool": "nosuch"}), True, parallel=1)
+    with pytest.raises(LabError, match="has no pool 'nosuch'"):
+        provision(elsewhere, apply=True)
+    assert left(place) == []
+
+
+def test_an_image_that_one_may_not_remove_is_what_stays_and_is_said_each_time(
+    place: Endpoint, bring: Callable[[bool], list[str]]
+) -> None:
+    role, root = "DaskLabImage", place.root()
+    bring(True)
+    _set(root, role, set(ROLES[role]) - {"Datastore.Allocate"})
+    try:
+        for _ in range(2):
+            with pytest.raises(LabError, match=f"DELETE .*{INSTANCE}.empty.qcow2: .*Datastore.Allocate"):
+                bring(False)
+            assert left(place) == [f"local:import/{INSTANCE}.empty.qcow2"]
+    finally:
+        _set(root, role, ROLES[role])
+
+
+def test_others_changes_of_the_network_are_neither_applied_nor_dropped(
+    place: Endpoint, bring: Callable[[bool], list[str]]
+) -> None:
+    network = place.root().nodes(place.node).network
+    network.post(iface="vmbr5", type="bridge", comments="somebody else's")
+    try:
+        with pytest.raises(LabError, match=r"nobody has applied yet \(vmbr5\)"):
+            bring(True)
+        assert [row["iface"] for row in network.get()] == ["vmbr0", "vmbr5"]
+    finally:
+        network.delete()
+
+
+def test_a_lab_that_moves_to_other_vmids_leaves_the_old_ones(
+    place: Endpoint, lab: Lab, bring: Callable[[bool], list[str]]
+) -> None:
+    bring(True)
+    moved = lab.model_copy(
+        update={
+            "template_vmid": FIRST + 1,
+            "vms": tuple(vm.model_copy(update={"vmid": vm.vmid + 1}) for vm in lab.vms),
+        }
+    )
+    provision(Request(_client(place), moved, True, parallel=4), apply=True)
+    there = sorted(int(row["vmid"]) for row in place.api().nodes(place.node).qemu.get())
+    assert there == [FIRST + 1, FIRST + 2]
+
+
+def test_the_rights_that_the_lab_asks_for_suffice_and_are_no_more(
+    place: Endpoint, bring: Callable[[bool], list[str]]
+) -> None:
+    """The endpoint's own token has exactly what ``needed`` says; without any one of them the lab fails."""
+    root = place.root()
+    assert _comes_and_goes(place, bring)
+    for need in needed(INSTANCE, place.node, "local", "local", ["vmbr1"], download=False):
+        others = [r for r in ROLES if r != need.role and need.path == "/storage/local"]
+        shared = {p for role in others for p in ROLES[role]} | {"Sys.Audit"}  # Sys.Audit: for doctor only
+        for privilege in sorted(set(need.privileges) - shared):
+            _set(root, need.role, set(need.privileges) - {privilege})
+            try:
+                assert not _comes_and_goes(place, bring), f"{need.role} does not need {privilege}"
+            finally:
+                _set(root, need.role, need.privileges)
+                bring(False)
+
+
+def _comes_and_goes(place: Endpoint, bring: Callable[[bool], list[str]]) -> bool:
+    try:
+        bring(True)
+        bring(False)
+    except LabError:
+        return False
+    return left(place) == []
+
+
+def _set(root: Any, role: str, privileges: Iterable[str]) -> None:
+    root.access.roles(role).put(privs=",".join(sorted(privileges)))

@@ -1,0 +1,89 @@
+"""What exporters, inventories and web pages ask for: load over time, lists of what is never here."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from typing import Any
+
+import pytest
+
+from tests.contract.conftest import Allow
+from tests.contract.endpoint import Endpoint, refused
+
+
+def test_load_over_time(endpoint: Endpoint, vmid: int) -> None:
+    endpoint.create(vmid)
+    rrd = endpoint.vm(vmid).rrddata
+    assert refused(rrd.get).errors == {"timeframe": "property is missing and it is not optional"}
+    if endpoint.state is None:
+        pytest.skip("a real node has no file of a VM until it has first sampled it")
+    for frame, step in (("hour", 60), ("week", 1800)):
+        times = [row["time"] for row in rrd.get(timeframe=frame)]
+        assert {b - a for a, b in itertools.pairwise(times)} == {step}
+        assert times[-1] <= time.time() < times[-1] + step + 5
+
+
+def test_load_of_node_and_storage(ours: Endpoint, allow: Allow) -> None:
+    allow("Sys.Audit", path=f"/nodes/{ours.node}")
+    node = ours.api().nodes(ours.node)
+    deadline = time.monotonic() + 10  # the first sample is taken a second after the start
+    while not (rows := [row for row in node.rrddata.get(timeframe="hour") if len(row) > 1]):
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+    assert {"cpu", "maxcpu", "loadavg", "memtotal", "memused", "roottotal", "rootused"} <= set(rows[-1])
+    stored = node.storage("local").rrddata.get(timeframe="day", cf="MAX")
+    assert any(0 < row["used"] <= row["total"] for row in stored if "used" in row)
+
+
+@pytest.mark.parametrize("what", ["rrddata", "monitor", "snapshot"])
+def test_permission_comes_before_validation(endpoint: Endpoint, vmid: int, what: str) -> None:
+    verb = "GET" if what == "rrddata" else "POST"
+    answer = endpoint.request(verb, f"/nodes/{endpoint.node}/qemu/{vmid}/{what}")
+    assert answer.status_code == 403
+    assert answer.reason.startswith(f"Permission check failed (/vms/{vmid}, ")
+
+
+def test_the_monitor_only_looks(ours: Endpoint, vmid: int) -> None:
+    ours.create(vmid)
+    post = ours.root().nodes(ours.node).qemu(vmid).monitor.post
+    assert refused(post).errors == {"command": "property is missing and it is not optional"}
+    assert post(command="info status") == f"ERROR: VM {vmid} not running\n"
+    ours.done(ours.vm(vmid).status.start.post())
+    assert post(command="info status").startswith("VM status: running")
+    assert "not supported here" in refused(post, command="quit").content
+
+
+@pytest.mark.parametrize(
+    ("path", "answer"),
+    [
+        ("/cluster/backup", []),
+        ("/cluster/replication", []),
+        ("/cluster/ha/resources", []),
+        ("/cluster/ha/groups", []),
+        ("/cluster/ha/rules", []),
+        ("/nodes/pve/replication", []),
+        (
+            "/cluster/ha/status/current",
+            [{"id": "quorum", "type": "quorum", "node": "pve", "status": "OK", "quorate": 1}],
+        ),
+        ("/nodes/pve/subscription", {"status": "notfound", "message": "There is no subscription key"}),
+    ],
+)
+def test_what_there_never_is(ours: Endpoint, path: str, answer: Any) -> None:
+    assert ours.root()(path.strip("/")).get() == answer
+
+
+def test_no_job_backs_up_any_vm(ours: Endpoint, vmid: int) -> None:
+    ours.create(vmid, name="precious")
+    rows = ours.root().cluster("backup-info")("not-backed-up").get()
+    assert {"vmid": vmid, "type": "qemu", "name": "precious"} in rows
+    assert refused(ours.api().cluster.backup.get).content == "Permission check failed (/, Sys.Audit)"
+
+
+def test_the_configuration_of_a_storage(ours: Endpoint) -> None:
+    row = ours.root().storage("local").get()
+    assert (row["storage"], row["type"]) == ("local", "dir")
+    assert refused(ours.root().storage("other").get).content == "storage 'other' does not exist"
+    error = refused(ours.api().storage("local").get)
+    assert error.content == "Permission check failed (/storage/local, Datastore.Allocate)"

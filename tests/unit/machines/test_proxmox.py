@@ -1,0 +1,172 @@
+"""The client against a server that fails as networks do: what is asked again, and what is told."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab.errors import LabError
+from lab.machines import proxmox
+from lab.machines.change import Change, Step
+from lab.machines.proxmox import Endpoint, Pve
+from tests.unit.machines.fake_pve import HANG_UP, FakePve, Said, Status, serving
+
+VERSION = {"version": "9.2.11"}
+SECRET = "3f1c7a80-secret"
+
+
+@pytest.fixture(autouse=True)
+def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(proxmox, "READ_PAUSES_S", (0.0, 0.0, 0.0))
+
+
+def told(answers: dict[str, Any], folder: Path, path: str = "version", **changes: Any) -> LabError:
+    """The error that a read ends with."""
+    with serving(answers, folder) as fake, pytest.raises(LabError) as caught:
+        Pve(fake.endpoint(**changes)).get(path)
+    assert "\n" not in caught.value.message
+    return caught.value
+
+
+@pytest.mark.parametrize("fault", [HANG_UP, *(Status(code, "Broken pipe") for code in (502, 596, 597, 599))])
+def test_a_read_that_got_lost_is_asked_again(fault: Any, tmp_path: Path) -> None:
+    with serving({"version": Said([fault, fault, VERSION])}, tmp_path) as fake:
+        assert Pve(fake.endpoint()).version() == (9, 2)
+    assert fake.asked == ["GET version"] * 3
+
+
+def test_a_read_is_not_asked_again_for_ever(tmp_path: Path) -> None:
+    with (
+        serving({"version": Status(596, "Broken pipe")}, tmp_path) as fake,
+        pytest.raises(LabError) as caught,
+    ):
+        Pve(fake.endpoint()).get("version")
+    assert len(fake.asked) == 4
+    assert f"https://127.0.0.1:{fake.port}: GET /version: 596 Broken pipe" in caught.value.message
+    assert "systemctl status pveproxy pvedaemon" in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize("fault", [HANG_UP, Status(596, "Broken pipe")])
+def test_a_change_is_made_once_and_its_fate_is_not_guessed(fault: Any, tmp_path: Path) -> None:
+    with serving({"nodes/pve/qemu": fault}, tmp_path) as fake, pytest.raises(LabError) as caught:
+        Pve(fake.endpoint()).call(Change("POST", "/nodes/pve/qemu", "a machine"))
+    assert fake.asked == ["POST nodes/pve/qemu"]
+    assert "run the same command again" in (caught.value.hint or "")
+
+
+def test_an_error_of_the_api_is_not_asked_again(tmp_path: Path) -> None:
+    refused = pytest.raises(LabError, match="GET /version: 500 no such thing")
+    with serving({"version": Status(500, "no such thing")}, tmp_path) as fake, refused:
+        Pve(fake.endpoint()).get("version")
+    assert len(fake.asked) == 1
+
+
+def test_parameter_errors_are_named(tmp_path: Path) -> None:
+    error = told({"x": Status(400, "Parameter verification failed.", {"vmid": "too small"})}, tmp_path, "x")
+    assert "400 Parameter verification failed. (vmid: too small)" in error.message
+
+
+def test_an_upload_that_is_cut_is_no_question_of_certificates(tmp_path: Path) -> None:
+    image = tmp_path / "image.qcow2"
+    image.write_bytes(bytes(30 * 2**20))
+    params = {"content": "import", "filename": "lab.image.qcow2"}
+    upload = Change("UPLOAD", "/upload", "the image", params, str(image))
+    with serving({"upload": HANG_UP}, tmp_path) as fake, pytest.raises(LabError) as caught:
+        Pve(fake.endpoint()).call(upload)
+    assert "POST /upload: the connection was cut" in caught.value.message
+    assert "certificate" not in str(caught.value)
+    assert "run the same command again" in (caught.value.hint or "")
+
+
+def test_an_upload_goes_under_the_name_that_it_shall_have(tmp_path: Path) -> None:
+    image = tmp_path / "image.qcow2"
+    image.write_bytes(b"x")
+    with proxmox._Upload(str(image), "lab.image.qcow2") as file:
+        assert (file.name, file.read()) == ("lab.image.qcow2", b"x")
+
+
+def test_plain_http_is_said(tmp_path: Path) -> None:
+    with serving({"version": VERSION}, tmp_path, plain=True) as fake, pytest.raises(LabError) as caught:
+        Pve(fake.endpoint()).get("version")
+    assert "does not speak TLS" in caught.value.message
+    assert "8006" in (caught.value.hint or "")
+
+
+def test_a_certificate_of_nobody_is_said_with_its_reason(tmp_path: Path) -> None:
+    error = told({"version": VERSION}, tmp_path, ca_file=None)
+    assert "its certificate cannot be verified (unable to get local issuer certificate)" in error.message
+    assert "pve-root-ca.pem" in (error.hint or "")
+
+
+@pytest.mark.parametrize("page", [b"<html><title>Login</title></html>", b"[1, 2]", b'{"ok": 1}'])
+def test_a_page_is_no_answer(page: bytes, tmp_path: Path) -> None:
+    error = told({"version": page}, tmp_path)
+    assert "GET /version: this is no answer of a Proxmox VE API" in error.message
+    assert "8006" in (error.hint or "")
+
+
+def test_a_version_that_is_none_is_said(tmp_path: Path) -> None:
+    with serving({"version": None}, tmp_path) as fake, pytest.raises(LabError, match="this is no version"):
+        Pve(fake.endpoint()).version()
+
+
+def test_nothing_that_listens(tmp_path: Path) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    fake = FakePve({}, port=port)
+    with pytest.raises(LabError, match="nothing listens there") as caught:
+        Pve(fake.endpoint(ca_file=None)).get("version")
+    assert "doctor" not in str(caught.value)
+
+
+def test_an_address_that_swallows_packets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(proxmox, "CONNECT_S", 0.2)
+    with socket.socket() as full:  # a queue without room lets nobody in, and says nothing
+        full.bind(("127.0.0.1", 0))
+        full.listen(0)
+        with socket.create_connection(full.getsockname()), pytest.raises(LabError) as caught:
+            for _ in range(8):
+                fake = FakePve({}, port=full.getsockname()[1])
+                Pve(fake.endpoint(ca_file=None, timeout_s=0.3)).get("version")
+    assert "Max retries" not in caught.value.message
+    assert "time" in caught.value.message
+
+
+def test_a_name_that_is_none() -> None:
+    with pytest.raises(LabError, match="it cannot be reached") as caught:
+        Pve(FakePve({}, port=1).endpoint(ca_file=None, host="no-such-host.invalid")).get("version")
+    assert "firewall" in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize("secret", [f"{SECRET}\n", f"{SECRET} ", f"{SECRET}ä"])
+def test_a_secret_that_no_header_can_hold_is_one_line_without_the_secret(secret: str) -> None:
+    with pytest.raises(LabError) as caught:
+        FakePve({}, port=1).endpoint(token_secret=secret)
+    assert caught.value.message.startswith("inventory: proxmox: token_secret: has a line break")
+    assert SECRET not in str(caught.value)
+    assert "\n" not in caught.value.message
+
+
+def test_all_that_is_missing_of_an_endpoint_is_named_with_what_it_is() -> None:
+    with pytest.raises(LabError) as caught:
+        Endpoint.of({"host": "", "user": None, "port": 8006})
+    for name in ("PROXMOX_HOST", "PROXMOX_USER", "PROXMOX_TOKEN_ID", "PROXMOX_TOKEN_SECRET", "lab@pve"):
+        assert name in caught.value.message
+    assert "more)" not in caught.value.message
+    assert "\n" not in caught.value.message
+
+
+def test_a_cause_that_several_machines_have_is_told_once(tmp_path: Path) -> None:
+    cause = Status(500, "bridge 'vmbr77' does not exist")
+    paths = [f"nodes/pve/qemu/{vmid}/status/start" for vmid in range(9101, 9106)]
+    chains = tuple((Change("POST", f"/{path}", "start"),) for path in paths)
+    answers = {**dict.fromkeys(paths, cause), paths[4]: Status(500, "no memory")}
+    with serving(answers, tmp_path) as fake, pytest.raises(LabError) as caught:
+        Pve(fake.endpoint()).apply([Step("machines", chains)])
+    assert caught.value.message.count("vmbr77") == 1
+    assert "(and 3 more for the same cause)" in caught.value.message
+    assert "no memory" in caught.value.message

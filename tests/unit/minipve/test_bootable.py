@@ -1,0 +1,81 @@
+"""The boot loader is followed here as a BIOS and GRUB do it: from sector 0 along the block list."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from lab.minipve import process
+from lab.minipve.image import bootable, disks
+from lab.minipve.process import MachineError
+
+needs_mke2fs = pytest.mark.skipif(
+    shutil.which("mke2fs", path="/usr/sbin:/sbin:/usr/bin") is None, reason="mke2fs and debugfs are needed"
+)
+LIST_START = 500  # of the first sector of GRUB's core: its end is a list, which comes with one item
+
+
+def core_image(size: int) -> bytes:
+    """Something like what grub-mkimage makes: code, room for the list, its first item, compressed code."""
+    return (
+        os.urandom(256) + bytes(LIST_START - 256) + struct.pack("<QHH", 2, 9, 0x820) + os.urandom(size - 512)
+    )
+
+
+def loaded(disk: bytes) -> Iterator[tuple[int, bytes]]:
+    """(segment, content) of what the boot sector's code loads, first its own continuation."""
+    (core,) = struct.unpack_from("<Q", disk, 0x5C)
+    yield 0x800, disk[core * 512 : core * 512 + 512]
+    for item in range(LIST_START, 0, -12):
+        start, count, segment = struct.unpack_from("<QHH", disk, core * 512 + item)
+        if count == 0:
+            return
+        yield segment, disk[start * 512 : (start + count) * 512]
+
+
+@needs_mke2fs
+@pytest.mark.skipif(os.geteuid() != 0, reason="as an ordinary user the tree is a tar file")
+def test_a_bios_finds_all_of_the_boot_loader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bootable, "SIZE_GIB", 1)
+    grub, raw = tmp_path / "tree/boot/grub", tmp_path / "disk.raw"
+    grub.mkdir(parents=True)
+    code, core = os.urandom(512), core_image(45_001)
+    (grub / "boot.img").write_bytes(code)
+    (grub / "core.img").write_bytes(core)
+    bootable.write(tmp_path / "tree", raw, root=True)
+    with raw.open("rb") as stream:
+        disk = stream.read(2**26)
+    assert (disk[:0x5C], disk[0x64:440]) == (code[:0x5C], code[0x64:440])
+    assert disk[440:512] == bytes(70) + b"\x55\xaa", "no partitions"
+    whole = b"".join(part for _, part in loaded(disk))
+    assert whole[:LIST_START] == core[:LIST_START]
+    assert whole[512 : len(core)] == core[512:]
+    assert disks.ext4_uuid(disk) is not None, "the local endpoint still finds the file system"
+    process.run(["e2fsck", "-fn", raw])
+
+
+def test_a_core_in_pieces_is_loaded_to_one_place() -> None:
+    first = core_image(512)
+    rest = [*range(101, 108), *range(4000, 4040), 9]
+    disk = bytearray(bootable.boot_sector(bytes(512), 1) + bootable.with_block_list(first, rest))
+    segments = [(segment, len(part)) for segment, part in loaded(bytes(disk).ljust(5000 * 512, b"\1"))]
+    assert segments == [(0x800, 512), (0x820, 7 * 512), (0x820 + 7 * 32, 40 * 512), (0x820 + 47 * 32, 512)]
+
+
+@pytest.mark.parametrize("pieces", [21, 50])
+def test_a_list_that_would_overwrite_code_is_refused(pieces: int) -> None:
+    with pytest.raises(MachineError, match="too many pieces"):
+        bootable.with_block_list(core_image(512), list(range(0, 2 * pieces, 2)))
+
+
+@needs_mke2fs
+def test_a_tree_without_boot_loader_is_an_error(tmp_path: Path) -> None:
+    raw = tmp_path / "disk.raw"
+    process.run(["mke2fs", "-q", "-t", "ext4", raw, "8M"])
+    with pytest.raises(MachineError, match=r"no /boot/grub/boot\.img in the file system of disk\.raw"):
+        bootable.install_boot_loader(raw)
