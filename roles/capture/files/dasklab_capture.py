@@ -84,6 +84,7 @@ def command(tier: Document, device: str, asked: Document) -> list[str]:
         f"LimitFSIZE={asked['file_max_mb'] * 1_000_000}",
         f"StandardError=file:{log}",
         "KillSignal=SIGINT",  # on which tcpdump writes out what it has, and its counters
+        f"TimeoutStopSec={SETTLE_S}",  # and is killed if it does not
     ]
     unit = ["systemd-run", "--quiet", "--collect", f"--unit={UNIT.format(**tier)}"]
     kept = ["-s", str(tier["snaplen_bytes"]), "-B", str(asked["buffer_mib"] * 1024)]

@@ -125,14 +125,14 @@ def apply(check: bool = False) -> Document:
     if capture:
         plan += plan_capture(capture)
         plan += plan_offloads(capture["ifname"], settings["capture_offloads"])
-    failed = [] if check else [text for change in plan if (text := attempt(change))]
+    failed = {change["why"]: text for change in plan if not check and (text := attempt(change))}
     return {
         "schema": SCHEMA,
         "lab_interface": lab["ifname"],
         "capture_interface": capture["ifname"] if capture else None,
         "clock_s": time.time(),
-        "changes": [change["why"] for change in plan],
-        "unsupported": failed,
+        "changes": [change["why"] for change in plan if change["why"] not in failed],
+        "unsupported": list(failed.values()),
     }
 
 

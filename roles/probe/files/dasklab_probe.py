@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 ANSWER_S = 5  # how long a ping's answer is waited for
 PATIENCE_S = 60  # for iperf3 beyond its run: connections over lossy links take their time
+STOP_S = 5  # for the server to end, before it is killed
 UDP_BYTES = 1400  # payload that fits a frame on any link
 UNIT = "dasklab-iperf3.service"
 
@@ -31,7 +32,8 @@ UNIT = "dasklab-iperf3.service"
 def serve(address: str, ttl_s: int) -> Document:
     """Start an iperf3 server on the lab address, for a limited time."""
     subprocess.run(["systemctl", "stop", UNIT], capture_output=True, check=False)
-    unit = ["systemd-run", "--quiet", "--collect", f"--unit={UNIT}", f"--property=RuntimeMaxSec={ttl_s}"]
+    limits = [f"--property=RuntimeMaxSec={ttl_s}", f"--property=TimeoutStopSec={STOP_S}"]
+    unit = ["systemd-run", "--quiet", "--collect", f"--unit={UNIT}", *limits]
     run([*unit, "iperf3", "--server", "--bind", address])
     return {"schema": SCHEMA, "serving": address}
 

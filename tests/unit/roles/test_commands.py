@@ -37,7 +37,7 @@ def test_the_management_interface_is_never_the_lab_link(common: ModuleType) -> N
         common.lab_link(settings, LINKS)
 
 
-def test_a_missing_lab_link_is_told(common: ModuleType) -> None:
+def test_a_missing_lab_link_is_an_error(common: ModuleType) -> None:
     settings = {"lab": {"mac": "02:00:00:00:00:00"}, "management_address": "10.77.0.11"}
     with pytest.raises(common.HostError, match="no interface is as"):
         common.lab_link(settings, LINKS)
@@ -139,7 +139,7 @@ def test_one_failed_probe_does_not_end_the_others(probe: ModuleType, monkeypatch
 
 
 @pytest.mark.parametrize(
-    ("trouble", "status", "told"),
+    ("trouble", "status", "said"),
     [
         ("UnsupportedError", 3, '{"schema": 1, "unsupported": "no netem"}\n'),
         ("HostError", "dasklab_link: no netem", ""),
@@ -151,7 +151,7 @@ def test_trouble_is_one_line_and_an_exit_status(
     capsys: pytest.CaptureFixture[str],
     trouble: str,
     status: object,
-    told: str,
+    said: str,
 ) -> None:
     def answer(argv: list[str]) -> None:
         raise getattr(common, trouble)("no netem")
@@ -160,4 +160,28 @@ def test_trouble_is_one_line_and_an_exit_status(
     with pytest.raises(SystemExit) as ended:
         common.main(answer)
     assert ended.value.code == status
-    assert capsys.readouterr().out == told
+    assert capsys.readouterr().out == said
+
+
+def test_a_change_that_this_host_cannot_make_is_no_change(
+    common: ModuleType, host: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a container some sysctls are not there: `up` again must say changed=0."""
+    settings = {
+        "sysctls": {"net.core.none": 1, "kernel.ostype": "Plan 9"},
+        "offloads": {},
+        "capture_offloads": {},
+    }
+    identity = {"lab": {"name": "eth1"}, "capture": None, "management_address": "10.77.0.11"}
+    monkeypatch.setattr(host, "config", lambda path="host": identity if path == "host" else settings)
+    monkeypatch.setattr(host, "addresses", lambda: LINKS)
+
+    def run(argv: list[str]) -> str:
+        if "net.core.none=1" in argv:
+            raise common.HostError("sysctl: cannot stat /proc/sys/net/core/none")
+        return ""
+
+    monkeypatch.setattr(host, "run", run)
+    done = host.apply()
+    assert done["changes"] == ["kernel.ostype: Linux -> Plan 9"]
+    assert done["unsupported"] == ["sysctl: cannot stat /proc/sys/net/core/none"]

@@ -145,9 +145,9 @@ def test_without_a_hypervisor_there_is_no_bridge(trial: ModuleType) -> None:
 
 
 def test_an_answer_that_this_version_does_not_know_is_one_line(trial: ModuleType) -> None:
-    with pytest.raises(AnsibleFilterError, match=r"^the workload's timings: sise: ") as told:
+    with pytest.raises(AnsibleFilterError, match=r"^the workload's timings: sise: ") as refused:
         trial.trial_files(found(), "/r", {**TIMINGS, "sise": 1}, [], "")
-    assert "\n" not in str(told.value)
+    assert "\n" not in str(refused.value)
 
 
 def failure(trial: ModuleType, result: dict[str, Any], host: str = "h", task: str = "t") -> dict[str, Any]:
@@ -158,9 +158,9 @@ def failure(trial: ModuleType, result: dict[str, Any], host: str = "h", task: st
 
 
 def test_a_failure_tells_its_last_words(trial: ModuleType) -> None:
-    told = failure(trial, {"rc": 1, "stdout": "a\nno route to host\n"}, "worker-1", "Impair the lab link")
-    assert told["status"] == "failed"
-    assert told["reasons"] == ["worker-1: Impair the lab link: no route to host"]
+    failed = failure(trial, {"rc": 1, "stdout": "a\nno route to host\n"}, "worker-1", "Impair the lab link")
+    assert failed["status"] == "failed"
+    assert failed["reasons"] == ["worker-1: Impair the lab link: no route to host"]
     assert failure(trial, {"msg": "timed out"})["reasons"] == ["h: t: timed out"]
     over_ssh = {"rc": 1, "stdout": "no peer 'x'\r\n", "stderr": "Shared connection to 10.77.0.13 closed.\n"}
     assert failure(trial, over_ssh)["reasons"] == ["h: t: no peer 'x'"]
@@ -169,9 +169,9 @@ def test_a_failure_tells_its_last_words(trial: ModuleType) -> None:
 
 
 def test_what_a_machine_cannot_do_is_unsupported(trial: ModuleType) -> None:
-    told = failure(trial, {"msg": "unsupported: tc: qdisc kind is unknown"}, "worker-1", "Impair")
-    assert told["status"] == "unsupported"
-    assert told["reasons"] == ["worker-1: Impair: tc: qdisc kind is unknown"]
+    failed = failure(trial, {"msg": "unsupported: tc: qdisc kind is unknown"}, "worker-1", "Impair")
+    assert failed["status"] == "unsupported"
+    assert failed["reasons"] == ["worker-1: Impair: tc: qdisc kind is unknown"]
     refused = failure(trial, {"msg": "unsupported: bridge flooding: no hypervisor"})
     assert (refused["status"], refused["reasons"]) == (
         "unsupported",

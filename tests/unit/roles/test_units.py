@@ -1,0 +1,50 @@
+"""What runs on a host can be stopped: no unit makes a stop wait for systemd's minute and a half."""
+
+from __future__ import annotations
+
+import re
+from types import ModuleType
+
+import pytest
+import yaml
+from jinja2 import Environment, StrictUndefined
+
+from lab.paths import ROOT
+
+STAGES = 4  # stop-sigterm, stop-sigkill, final-sigterm, final-sigkill: each may take TimeoutStopSec
+DASK = ROOT / "roles" / "dask"
+
+
+def unit(name: str) -> dict[str, str]:
+    """The settings of a unit of role dask, with the role's defaults."""
+    variables = yaml.safe_load((DASK / "defaults" / "main.yml").read_text())
+    text = (DASK / "templates" / f"{name}.service.j2").read_text()
+    environment = Environment(undefined=StrictUndefined, autoescape=False)
+    given = {**variables, "base_dask_settings": "/run/x", "inventory_hostname": "worker-1"}
+    return dict(re.findall(r"^(\w+)=(.*)$", environment.from_string(text).render(given), re.MULTILINE))
+
+
+@pytest.mark.parametrize("name", ["dask-scheduler", "dask-worker"])
+def test_a_cluster_is_stopped_in_seconds_whatever_runs_in_it(name: str) -> None:
+    """A worker that is paused or computes, or of whose end systemd is not told, is not waited for."""
+    rules = unit(name)
+    assert STAGES * int(rules["TimeoutStopSec"]) <= 15
+    assert (rules["KillSignal"], rules["KillMode"]) == ("SIGKILL", "control-group")
+    assert rules.get("SendSIGKILL", "yes") == "yes"
+
+
+def test_a_capture_that_does_not_end_is_killed(capture: ModuleType) -> None:
+    asked = {"ttl_s": 600, "buffer_mib": 32, "file_max_mb": 100}
+    words = capture.command(capture.tiers("10.77.1.12", 512)[0], "eth2", asked)
+    [limit] = [word for word in words if word.startswith("--property=TimeoutStopSec=")]
+    assert int(limit.rpartition("=")[2]) <= 20
+
+
+def test_an_iperf_server_that_does_not_end_is_killed(
+    probe: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[list[str]] = []
+    monkeypatch.setattr(probe, "run", started.append)
+    monkeypatch.setattr(probe.subprocess, "run", lambda *words, **options: None)
+    probe.serve("10.77.1.12", 600)
+    assert "--property=TimeoutStopSec=5" in started[0]
