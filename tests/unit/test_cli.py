@@ -232,6 +232,15 @@ def test_every_command_and_option_is_in_a_readme(words: tuple[str, ...]) -> None
     assert names <= told
 
 
+def test_the_tree_in_the_readme_has_every_room() -> None:
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    tree = README.partition("## The tree")[2].partition("\n## ")[0]
+    folders = {line.partition("/")[0] for line in listed.split() if "/" in line and line[0] != "."}
+    rooms = {line.split("/")[1] for line in listed.split() if re.match("lab/[a-z_]+/", line)}
+    assert "lab" in folders and "wire" in rooms
+    assert [name for name in folders | rooms if f"{name}/ " not in tree] == []
+
+
 def commands_told() -> Iterator[tuple[str, str]]:
     """What texts and comments tell people to type: (file, command)."""
     listed = ["git", "ls-files", "*.md", "*.yml", "*.py", "Makefile"]
