@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import os
 import re
 import shlex
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -98,13 +98,11 @@ def test_short_commands_import_nothing_heavy(argv: tuple[str, ...]) -> None:
 
 
 def test_help_comes_at_once() -> None:
-    """Of three, the quickest: other work on this machine must not fail it."""
-    took = []
-    for _ in range(3):
-        began = time.monotonic()
-        assert lab("--help").returncode == 0
-        took.append(time.monotonic() - began)
-    assert min(took) < 1
+    """In seconds of this machine's CPU: other work on it must not fail the test."""
+    before = os.times()
+    assert lab("--help").returncode == 0
+    after = os.times()
+    assert sum(after[2:4]) - sum(before[2:4]) < 1
 
 
 MISTAKES = [
