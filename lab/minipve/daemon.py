@@ -11,11 +11,13 @@ import sys
 
 from aiohttp import web
 
-from lab.minipve import instance, server, tls
+from lab.errors import LabError
+from lab.minipve import files, instance, server, tls
 from lab.minipve.listener import Listener
-from lab.minipve.network import net
+from lab.minipve.network import interfaces, net
 from lab.minipve.node import Node
 from lab.minipve.paths import Paths
+from lab.minipve.process import MachineError
 from lab.minipve.vm import lifecycle
 from lab.minipve.vm.watch import Watch
 
@@ -29,10 +31,17 @@ def run(paths: Paths, fd: int, ready_fd: int | None, pool: str, management: str,
     """
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", stream=sys.stderr)
     node = Node(paths)
+    files.sweep(node.cluster, node.storage.root, paths.seeds, paths.interfaces.parent)
     instance.set_up(node, pool, management)
     for vmid in lifecycle.recover(node):
         log.info("VM %d was half-made when the endpoint ended: removed", vmid)
-    net.reload(paths)
+    for stranger in node.vms.strangers():
+        log.warning("%s is no configuration of a VM: left alone", stranger)
+    try:
+        net.reload(paths)
+    except (LabError, MachineError) as failed:
+        log.warning("bridges stay as they are: %s", failed)
+        net.provide(interfaces.default(management))
     with socket.socket(fileno=fd) as listener:
         asyncio.run(_serve(node, listener, ready_fd, delay_s))
 

@@ -6,7 +6,9 @@ that was not there (or was empty) gets a mark; only one that carries the mark is
 
 from __future__ import annotations
 
+import os
 import shutil
+from pathlib import Path
 
 from lab.errors import LabError
 from lab.minipve.paths import Paths
@@ -20,6 +22,11 @@ def claim(paths: Paths) -> None:
     state = paths.state
     try:
         state.mkdir(parents=True, exist_ok=True)
+        if strange := _not_ours(state):
+            raise LabError(
+                f"{strange} belongs to another user (uid {strange.lstat().st_uid})",
+                "run this as that user, or set DASKLAB_STATE to a folder of your own",
+            )
         if not (state / MARK).exists() and any(state.iterdir()):
             raise LabError(
                 f"{state} is not empty and no endpoint made it",
@@ -29,6 +36,15 @@ def claim(paths: Paths) -> None:
         state.chmod(0o700)
     except OSError as error:
         raise LabError(f"state folder {state}: {error.strerror}") from error
+
+
+def _not_ours(state: Path) -> Path | None:
+    """What in the folder, itself included, is another user's, who may have laid links there for us."""
+    for directory, folders, files in os.walk(state):
+        for path in (Path(directory), *(Path(directory, name) for name in (*folders, *files))):
+            if (path.is_symlink() or path.exists()) and path.lstat().st_uid != os.geteuid():
+                return path
+    return None
 
 
 def require_own(paths: Paths) -> None:

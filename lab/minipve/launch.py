@@ -47,10 +47,10 @@ def endpoint_file(paths: Paths) -> Path:
 def facts(paths: Paths) -> dict[str, Any]:
     """The contents of ``endpoint.json``; empty when the instance has never been started."""
     try:
-        found: dict[str, Any] = json.loads(endpoint_file(paths).read_text())
-    except FileNotFoundError:
+        found = json.loads(endpoint_file(paths).read_bytes())
+        return {key: found[key] for key in found} if found["ca_file"] else {}
+    except (FileNotFoundError, ValueError, KeyError, TypeError):  # damaged: it is written anew at each start
         return {}
-    return found
 
 
 def _claim(paths: Paths) -> int | None:
@@ -177,8 +177,7 @@ def machines(paths: Paths) -> dict[int, int]:
     """VMID -> process id of the machines that run."""
     from lab.minipve.machine import running
 
-    vmids = [int(file.stem) for file in paths.run.glob("[1-9]*.pid") if file.stem.isdigit()]
-    return {vmid: pid for vmid in sorted(vmids) if (pid := running.running_pid(vmid, paths))}
+    return running.find_all(paths)
 
 
 def stop(paths: Paths, purge: bool) -> bool:

@@ -21,6 +21,7 @@ from typing import Any
 from lab.minipve.errors import FAILURES, ApiError, parameter_error, text_of
 
 KEPT = 500
+_NAME_MAX = 255  # of a file
 log = logging.getLogger("minipve")
 _UPID = re.compile(
     r"UPID:(?P<node>[\w-]+):(?P<pid>[0-9A-F]{8}):(?P<pstart>[0-9A-F]{8,9}):(?P<starttime>[0-9A-F]{8})"
@@ -96,8 +97,15 @@ class Tasks:
         """How tasks ended whose log could not take its last line (a full disk)."""
         self._lock = threading.Lock()
         directory.mkdir(parents=True, exist_ok=True)
-        for old in sorted(directory.iterdir(), key=lambda f: f.stat().st_mtime)[:-KEPT]:
-            old.unlink()
+        self._forget_old()
+
+    def _forget_old(self) -> None:
+        """Keep the newest logs only; what is not one of ours is left alone."""
+        logs = [file for file in self.directory.iterdir() if _is_log(file)]
+        for old in sorted(logs, key=lambda file: file.stat().st_mtime)[:-KEPT]:
+            if old.name not in self._running:
+                old.unlink()
+        self._begun = 0
 
     def start(self, kind: str, name: str, authid: str, work: Work) -> str:
         """Run ``work`` in a thread of its own and return the UPID at once."""
@@ -128,6 +136,9 @@ class Tasks:
             task = Task(upid, self.directory / upid)
             task.file.touch(mode=0o640)
             self._running[upid] = task
+            self._begun += 1
+            if self._begun >= KEPT:
+                self._forget_old()
         return task
 
     def _run(self, task: Task, work: Work) -> None:
@@ -152,7 +163,7 @@ class Tasks:
     def _known(self, upid: str) -> Path:
         parse_upid(upid)
         file = self.directory / upid
-        if not file.exists():
+        if "/" in upid or len(upid) > _NAME_MAX or not file.is_file():
             raise parameter_error(upid="no such task")
         return file
 
@@ -165,7 +176,7 @@ class Tasks:
 
     def log(self, upid: str, start: int, limit: int) -> tuple[list[dict[str, Any]], int]:
         """Lines from ``start`` on (all of them when ``limit`` is 0) and how many there are in total."""
-        lines = self._known(upid).read_text(encoding="utf-8").splitlines()
+        lines = _lines(self._known(upid))
         chosen = lines[start : start + limit if limit else None]
         return [{"n": start + i + 1, "t": line} for i, line in enumerate(chosen)], len(lines)
 
@@ -182,7 +193,9 @@ class Tasks:
     def overview(self) -> list[dict[str, Any]]:
         """All tasks, newest first; ``status`` is the exit status, or ``RUNNING`` without ``endtime``."""
         rows = []
-        for file in self.directory.glob("UPID:*"):
+        for file in self.directory.iterdir():
+            if not _is_log(file):
+                continue
             fields = parse_upid(file.name)
             if file.name in self._running:
                 rows.append(fields | {"status": "RUNNING"})
@@ -202,9 +215,18 @@ class Tasks:
             time.sleep(0.02)
 
 
+def _is_log(file: Path) -> bool:
+    return _UPID.fullmatch(file.name) is not None and file.is_file()
+
+
+def _lines(file: Path) -> list[str]:
+    """The lines of a log, whatever a crash or a disk has made of it."""
+    return file.read_bytes().decode(errors="replace").removesuffix("\n").split("\n")
+
+
 @lru_cache(maxsize=2 * KEPT)
 def _said_last(file: Path, _changed_ns: int) -> str:
     """The exit status in a log; kept, because a list of hundreds of tasks must answer in milliseconds."""
-    lines = file.read_text(encoding="utf-8").splitlines()
+    lines = _lines(file)
     match = _END.fullmatch(lines[-1]) if lines else None
     return next(filter(None, match.groups())) if match else "unexpected status"

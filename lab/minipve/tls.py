@@ -6,6 +6,7 @@ import datetime as dt
 import ipaddress
 import ssl
 import uuid
+from functools import cache
 from pathlib import Path
 
 from cryptography import x509
@@ -13,6 +14,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from lab.errors import LabError
 from lab.minipve.files import write_atomic
 
 _AUTHORITY_DAYS, _NODE_DAYS = 3650, 730
@@ -102,10 +104,15 @@ def context(directory: Path) -> ssl.SSLContext:
     """The server's TLS settings."""
     made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     made.minimum_version = ssl.TLSVersion.TLSv1_2
-    made.load_cert_chain(directory / "pve-ssl.pem", directory / "pve-ssl.key")
+    try:
+        made.load_cert_chain(directory / "pve-ssl.pem", directory / "pve-ssl.key")
+    except (ssl.SSLError, OSError) as error:
+        hint = f"rm {directory}/pve-*   (new ones are made; clients need the new pve-root-ca.pem)"
+        raise LabError(f"{directory / 'pve-ssl.pem'} or its key is damaged: {error}", hint) from error
     return made
 
 
+@cache
 def fingerprint(directory: Path) -> str:
     """The certificate's SHA-256 as ``AA:BB:...`` (PVE's ``ssl_fingerprint``)."""
     certificate = x509.load_pem_x509_certificate((directory / "pve-ssl.pem").read_bytes())

@@ -152,7 +152,7 @@ def test_an_upload_without_rights_is_refused_before_it_is_taken(ours: Endpoint) 
 
 def test_nothing_of_a_refused_upload_stays(ours: Endpoint) -> None:
     assert ours.state is not None
-    assert list((ours.state / "storage").glob(".pveupload-*")) == []
+    assert list((ours.state / "storage").glob(".tmp-*")) == []
 
 
 def test_iso_images_are_no_source_for_disks(endpoint: Endpoint, disks: str, vmid: int) -> None:

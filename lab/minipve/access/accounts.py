@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
 import threading
 from collections.abc import Iterator
@@ -10,11 +11,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from lab.errors import LabError
 from lab.minipve.access.privileges import BUILTIN_ROLES, PRIVILEGES
 from lab.minipve.errors import ApiError
 from lab.minipve.files import write_atomic
 
 ROOT = "root@pam"
+log = logging.getLogger(__name__)
 TOP_PATHS = ("/", "/access", "/access/groups", "/nodes", "/pool", "/sdn", "/storage", "/vms", "/mapping")
 _EMPTY: dict[str, Any] = {"users": {ROOT: {"enable": 1, "tokens": {}}}, "roles": {}, "acl": [], "pools": {}}
 _PATH = re.compile(
@@ -41,15 +44,52 @@ def owner(authid: str) -> str:
     return authid.partition("!")[0]
 
 
+def _sound(data: Any) -> bool:
+    """Whether a document has the form that everybody here relies on."""
+    try:
+        users, pools = data["users"].values(), data["pools"].values()
+        tokens = [token for user in users for token in user["tokens"].values()]
+        return (
+            ROOT in data["users"]
+            and all(isinstance(token["secret"], str) and "privsep" in token for token in tokens)
+            and all({"path", "roleid", "ugid", "type", "propagate"} <= set(entry) for entry in data["acl"])
+            and all(isinstance(privs, list) for privs in data["roles"].values())
+            and all(isinstance(pool["vms"], list) and isinstance(pool["storage"], list) for pool in pools)
+        )
+    except (KeyError, TypeError, AttributeError):
+        return False
+
+
 class Access:
     """The access-control document; ``change()`` is the one way to write it."""
 
     def __init__(self, file: Path) -> None:
         self.file = file
         self._lock = threading.RLock()
-        self.data: dict[str, Any] = (
-            json.loads(file.read_text()) if file.exists() else json.loads(json.dumps(_EMPTY))
-        )
+        self._copy = file.with_name(f"{file.name}.copy")
+        self.data: dict[str, Any] = self._stored()
+
+    def _stored(self) -> dict[str, Any]:
+        """The document, or its copy when it is damaged; LabError when nobody can say who may do what."""
+        damaged = []
+        for place in (self.file, self._copy):
+            try:
+                found = json.loads(place.read_bytes())
+                if not _sound(found):
+                    raise ValueError("not a list of users, roles, rights and pools")
+            except FileNotFoundError:
+                continue
+            except ValueError as error:
+                damaged.append(f"{place} is damaged: {error}")
+                continue
+            if damaged:
+                log.warning("%s; its copy is used", damaged[0])
+            return dict(found)
+        if damaged:
+            raise LabError(
+                "\n".join(damaged), f"mend it; without both files only root@pam is known: rm {self.file}*"
+            )
+        return dict(json.loads(json.dumps(_EMPTY)))
 
     @contextmanager
     def change(self) -> Iterator[dict[str, Any]]:
@@ -57,7 +97,8 @@ class Access:
         with self._lock:
             draft = json.loads(json.dumps(self.data))
             yield draft
-            write_atomic(self.file, json.dumps(draft, indent=1, sort_keys=True), 0o600)
+            for place in (self.file, self._copy):
+                write_atomic(place, json.dumps(draft, indent=1, sort_keys=True), 0o600)
             self.data = draft
 
     def user(self, userid: str) -> dict[str, Any]:

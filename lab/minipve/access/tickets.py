@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
+import logging
 import re
 import secrets
 import time
@@ -17,6 +18,8 @@ from lab.minipve.files import write_atomic
 
 LIFETIME_S = 2 * 3600
 _GRACE_S = 300
+_KEY_BYTES = 32
+log = logging.getLogger(__name__)
 _TICKET = re.compile(r"PVE:([^:]+@[^:]+):([0-9A-F]{8})::(\S+)")
 _TOKEN = re.compile(r"PVEAPIToken[= ]([^\s:/]+@[\w.\-]+![\w.\-]+)[=: ](\S+)")
 
@@ -53,14 +56,31 @@ def _valid(entry: dict[str, object], now: float) -> bool:
     return bool(entry.get("enable", 1)) and (not isinstance(expire, int) or expire == 0 or expire > now)
 
 
+def _read_key(file: Path) -> bytes | None:
+    try:
+        key = bytes.fromhex(file.read_text())
+    except FileNotFoundError:
+        return None
+    except ValueError:
+        key = b""
+    if len(key) < _KEY_BYTES:
+        log.warning("%s is damaged: a new one is made, tickets have to be asked for anew", file)
+        return None
+    return key
+
+
+def _make_key(file: Path) -> bytes:
+    key = secrets.token_bytes(_KEY_BYTES)
+    write_atomic(file, key.hex(), 0o600)
+    return key
+
+
 class Tickets:
     """Issues and checks tickets with a key that is kept in the state directory."""
 
     def __init__(self, access: Access, key_file: Path) -> None:
         self.access = access
-        if not key_file.exists():
-            write_atomic(key_file, secrets.token_hex(32), 0o600)
-        self._key = bytes.fromhex(key_file.read_text())
+        self._key = _read_key(key_file) or _make_key(key_file)
 
     def _sign(self, text: str) -> str:
         return base64.b64encode(hmac.digest(self._key, _bytes(text), "sha256")).decode()

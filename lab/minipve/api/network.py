@@ -12,7 +12,7 @@ from lab.minipve.api import route
 from lab.minipve.errors import parameter_error
 from lab.minipve.files import write_atomic
 from lab.minipve.network import net
-from lab.minipve.network.interfaces import Iface, bridge, read_interfaces, write_interfaces
+from lab.minipve.network.interfaces import Iface, bridge, load, write_interfaces
 from lab.minipve.node import Call, Node, Reply
 from lab.minipve.tasks import Task
 
@@ -26,7 +26,7 @@ def _new_file(node: Node) -> Path:
 def _configured(node: Node) -> dict[str, Iface]:
     """The configuration with the changes that wait for a reload."""
     file = _new_file(node)
-    return read_interfaces((file if file.exists() else node.paths.interfaces).read_text())
+    return load(file if file.exists() else node.paths.interfaces)
 
 
 def _store(node: Node, interfaces: dict[str, Iface]) -> None:
@@ -37,7 +37,7 @@ def _changes(node: Node) -> str:
     file, new = node.paths.interfaces, _new_file(node)
     if not new.exists():
         return ""
-    before, after = (f.read_text().splitlines(keepends=True) for f in (file, new))
+    before, after = (f.read_text(errors="replace").splitlines(keepends=True) for f in (file, new))
     name = "/etc/network/interfaces"
     return "".join(difflib.unified_diff(before, after, name, f"{name}.new"))
 

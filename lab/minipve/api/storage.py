@@ -14,6 +14,7 @@ from lab.minipve.api import route
 from lab.minipve.config import drives
 from lab.minipve.config.validate import MISSING
 from lab.minipve.errors import ApiError, parameter_error
+from lab.minipve.files import UNFINISHED
 from lab.minipve.image import disks, storage, untrusted
 from lab.minipve.node import Call
 from lab.minipve.tasks import Task
@@ -197,7 +198,7 @@ def download(call: Call) -> str:
     target = _target(call)
     if target.exists():
         raise ApiError(f"refusing to override existing file '{target}'")
-    part = target.with_name(f".{target.name}.part")
+    part = target.with_name(f"{UNFINISHED}{target.name}")
 
     def work(task: Task) -> None:
         try:

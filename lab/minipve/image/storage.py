@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from lab.minipve.errors import ApiError
+from lab.minipve.files import UNFINISHED
 
 NAME = "local"
 MAX_DISK_BYTES = 64 * 2**40
@@ -109,11 +110,9 @@ class Storage:
         self.root = root
 
     def set_up(self) -> None:
-        """Make the directories; drop uploads that an earlier endpoint left unfinished."""
+        """Make the directories."""
         for directory in ("images", *_DIRECTORIES.values()):
             (self.root / directory).mkdir(parents=True, exist_ok=True)
-        for left in self.root.glob(".pveupload-*"):
-            left.unlink()
 
     def path(self, volid: str) -> Path:
         """The file of a volume (whether it exists or not)."""
@@ -124,7 +123,7 @@ class Storage:
 
     def received(self, tmpfilename: str) -> Path:
         """Where an upload ``/var/tmp/pveupload-<hex>`` lies: near its target, to be moved at no cost."""
-        return self.root / f".{Path(tmpfilename).name}"
+        return self.root / f"{UNFINISHED}{Path(tmpfilename).name}"
 
     def existing(self, volid: str) -> Path:
         """The file of a volume that must exist."""
@@ -177,7 +176,8 @@ class Storage:
         pattern = f"{vmid}/*" if vmid is not None else "*/*"
         rows = []
         for file in sorted((self.root / "images").glob(pattern)):
-            if _IMAGE_NAME.match(file.name) and (facts := image_facts(file)) is not None:
+            facts = _facts_if_there(file)
+            if facts is not None and file.parent.name.isdigit():
                 parent = facts.get("backing-filename")
                 prefix = f"{parent.removeprefix('../')}/" if parent else ""
                 rows.append(
@@ -189,7 +189,7 @@ class Storage:
                         "parent": parent,
                         "size": facts["virtual-size"],
                         "used": facts["actual-size"],
-                        "ctime": int(file.stat().st_ctime),
+                        "ctime": facts["ctime"],
                     }
                 )
         return rows
@@ -229,6 +229,16 @@ def upload_name(content: str, filename: str) -> str:
     return name
 
 
+def _facts_if_there(file: Path) -> dict[str, Any] | None:
+    """As ``image_facts``; None also for a file that is no image, or is removed meanwhile."""
+    if not _IMAGE_NAME.match(file.name):
+        return None
+    try:
+        return image_facts(file)
+    except (FileNotFoundError, IsADirectoryError):
+        return None
+
+
 def image_facts(file: Path) -> dict[str, Any] | None:
     """``virtual-size``, ``actual-size`` and ``backing-filename`` of an image; None while it is being made.
 
@@ -236,6 +246,7 @@ def image_facts(file: Path) -> dict[str, Any] | None:
     """
     status = file.stat()
     facts: dict[str, Any] = {"actual-size": status.st_blocks * 512, "virtual-size": status.st_size}
+    facts["ctime"] = int(status.st_ctime)
     if file.suffix != ".qcow2":
         return facts
     with file.open("rb") as stream:

@@ -42,15 +42,21 @@ def probe(paths: Paths) -> Accel:
         return Accel("tcg", refusal)
     memory, key = paths.cache / "accel.json", _key()
     with _one_probe:
-        if memory.exists():
-            known = json.loads(memory.read_text())
-            if known.pop("key") == key:
-                return Accel(**known)
+        if (known := _remembered(memory)) and known.pop("key") == key:
+            return Accel(**known)
         accel = _probe(paths)
         if accel is None:
             return Accel("tcg", "KVM is not tried yet: there is no kernel to try it with")
         write_atomic(memory, json.dumps({"key": key, **asdict(accel)}))
     return accel
+
+
+def _remembered(file: Path) -> dict[str, str]:
+    try:
+        known = json.loads(file.read_bytes())
+        return {key: str(known[key]) for key in ("key", "name", "reason")}
+    except (FileNotFoundError, ValueError, KeyError, TypeError):  # never asked, or damaged: asked again
+        return {}
 
 
 def _probe(paths: Paths) -> Accel | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import threading
 import time
 from collections import defaultdict
@@ -73,12 +74,40 @@ def running_pid(vmid: int, paths: Paths) -> int | None:
     try:
         pid = int(file.read_text())
     except FileNotFoundError:
-        return None
+        if not paths.runtime(vmid, "qmp").exists():
+            return None
+        pid = 0  # it is gone, while the monitor's socket is still there
     except ValueError:
-        pid = 0  # QEMU has made the file and not yet written to it, or was killed in between
+        pid = 0  # QEMU has made the file and not yet written to it, or it is damaged
     if str(file) in process.command(pid) and process.start_time(pid) is not None:
         return pid
-    return None
+    return _found(vmid, paths)
+
+
+def _found(vmid: int, paths: Paths) -> int | None:
+    """The machine's process by its command line, when its pid file says nothing true; not while it starts."""
+    if not (lock := locks[paths.run, vmid]).acquire(blocking=False):
+        return None
+    try:
+        return find_all(paths).get(vmid)
+    finally:
+        lock.release()
+
+
+def find_all(paths: Paths) -> dict[int, int]:
+    """VMID -> process of all machines of the instance, from the processes' own command lines."""
+    found: dict[int, tuple[int, int]] = {}
+    for entry in Path("/proc").iterdir():
+        words = process.command(int(entry.name)) if entry.name.isdigit() else []
+        match = re.fullmatch(rf"{re.escape(str(paths.run))}/([1-9][0-9]+)\.pid", _after("-pidfile", words))
+        if match and (began := process.start_time(int(entry.name))) is not None:
+            vmid = int(match[1])  # QEMU becomes a daemon by a child: the youngest is the machine
+            found[vmid] = max(found.get(vmid, (0, 0)), (began, int(entry.name)))
+    return {vmid: pid for vmid, (_, pid) in sorted(found.items())}
+
+
+def _after(option: str, words: list[str]) -> str:
+    return words[words.index(option) + 1] if option in words[:-1] else ""
 
 
 def reap(vmid: int, paths: Paths) -> None:

@@ -18,11 +18,10 @@ from urllib.parse import unquote
 from lab.minipve import process
 from lab.minipve.config import nics, schema
 from lab.minipve.config.values import Config
+from lab.minipve.files import UNFINISHED
 from lab.minipve.image.storage import Storage, parse
 from lab.minipve.paths import Paths
 from lab.minipve.process import MachineError
-
-DEFAULT_USER = "root"
 
 
 def build(vmid: int, config: Config, paths: Paths) -> Path:
@@ -30,7 +29,7 @@ def build(vmid: int, config: Config, paths: Paths) -> Path:
     texts = _texts(vmid, config, Storage(paths.state / "storage"))
     paths.seeds.mkdir(parents=True, exist_ok=True)
     iso = iso_path(vmid, paths)
-    with tempfile.TemporaryDirectory(prefix=".seed-", dir=paths.seeds) as name:
+    with tempfile.TemporaryDirectory(prefix=f"{UNFINISHED}seed-", dir=paths.seeds) as name:
         scratch = Path(name)
         for file, text in texts.items():
             (scratch / file).write_text(text)

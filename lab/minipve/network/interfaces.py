@@ -6,9 +6,13 @@ only there), so that reading and writing a file loses nothing.
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from lab.errors import LabError
 
 DEFAULT_AGEING_S = 300
 HEAD = "# Read by minipve as ifupdown2 reads /etc/network/interfaces; options it does not know are kept.\n"
@@ -75,6 +79,8 @@ class _Parser:
 
     def line(self, text: str) -> None:
         words = text.split()
+        if words[0] == "iface" and len(words) < 2:
+            raise ValueError("iface without a name")
         if words[0] in ("auto", "allow-auto", "allow-hotplug"):
             self.auto.update(words[1:])
             self.current = ""
@@ -90,18 +96,37 @@ class _Parser:
 
 def _with(iface: Iface, key: str, value: str) -> Iface:
     attribute = ATTRIBUTES.get(key.replace("_", "-"))
+    if attribute == "address":
+        ipaddress.ip_interface(value)
+    if attribute == "mtu" and not re.fullmatch(r"[0-9]{2,5}", value):
+        raise ValueError(f"strange MTU '{value}'")
     if attribute is None:
         return replace(iface, options=(*iface.options, f"{key} {value}".strip()))
     return replace(iface, **{attribute: value})  # type: ignore[arg-type]
 
 
 def read_interfaces(text: str) -> dict[str, Iface]:
-    """All interfaces of a file, in its order (pure)."""
+    """All interfaces of a file, in its order; ValueError, with the line, for what is none (pure)."""
     parser = _Parser()
-    for line in text.replace("\\\n", " ").splitlines():
-        if line.strip():
-            parser.line(line.strip())
+    for number, line in enumerate(text.replace("\\\n", " ").split("\n"), 1):
+        try:
+            if line.strip():
+                parser.line(line.strip())
+        except ValueError as error:
+            raise ValueError(f"line {number}: {error}") from None
     return {name: replace(iface, auto=name in parser.auto) for name, iface in parser.found.items()}
+
+
+def load(file: Path) -> dict[str, Iface]:
+    """All interfaces of a file; LabError, with the place and what mends it, when it is damaged."""
+    try:
+        data = file.read_bytes()
+        if b"\0" in data:
+            raise ValueError("it is no text")
+        return read_interfaces(data.decode())
+    except ValueError as error:
+        hint = f"mend it, or start afresh with vmbr0 alone: rm {file}; dasklab minipve stop"
+        raise LabError(f"{file} is damaged: {error}", hint) from error
 
 
 def write_interfaces(interfaces: Mapping[str, Iface]) -> str:

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from lab.minipve import process
-from lab.minipve.network.interfaces import Iface, read_interfaces
+from lab.minipve.network import interfaces
+from lab.minipve.network.interfaces import Iface
 from lab.minipve.paths import Paths
 from lab.minipve.process import MachineError
 
@@ -22,10 +23,19 @@ Command = list[str]
 
 def reload(paths: Paths) -> None:
     """Make the bridges what the interfaces file says (`ifreload -a`): new, changed, gone."""
-    wanted = read_interfaces(paths.interfaces.read_text())
-    present = {row["ifname"]: row for row in _ip("-d", "address", "show", "type", "bridge")}
-    for command in plan(wanted, present):
+    for command in plan(interfaces.load(paths.interfaces), _present()):
         process.run(command)
+
+
+def provide(wanted: Mapping[str, Iface]) -> None:
+    """Make bridges that are not there; all others are left as they are."""
+    present = _present()
+    for command in plan(wanted, {name: row for name, row in present.items() if name in wanted}):
+        process.run(command)
+
+
+def _present() -> dict[str, dict[str, Any]]:
+    return {row["ifname"]: row for row in _ip("-d", "address", "show", "type", "bridge")}
 
 
 def plan(wanted: Mapping[str, Iface], present: Mapping[str, Mapping[str, Any]]) -> list[Command]:

@@ -61,6 +61,27 @@ def test_an_entry_that_names_a_missing_kernel_is_an_error(tmp_path: Path, paths:
     assert list(paths.boot.iterdir()) == []
 
 
+def test_a_boot_entry_that_is_a_link_is_not_followed(tmp_path: Path, paths: Paths) -> None:
+    """Neither to a file of this machine, nor is anything of the guest's tree laid down here."""
+    secret = tmp_path / "secret.conf"
+    secret.write_text(ENTRY)
+    (tmp_path / "tree/boot/loader/entries").mkdir(parents=True)
+    (tmp_path / "tree/boot/loader/entries/a.conf").symlink_to(secret)
+    raw, image = tmp_path / "disk.raw", tmp_path / "disk.qcow2"
+    path = "/usr/sbin:/sbin:/usr/bin:/bin"
+    subprocess.run(
+        ["mke2fs", "-q", "-t", "ext4", "-d", tmp_path / "tree", raw, "8M"], check=True, env={"PATH": path}
+    )
+    disks.import_image(raw, image)
+    assert disks.extract_boot(image, paths) is None
+
+
+def test_a_kernel_s_strange_name_reaches_no_program(tmp_path: Path, paths: Paths) -> None:
+    image = system(tmp_path, ENTRY.replace("/boot/vmlinux", "/boot/vmlinux /etc/cron.d/evil"))
+    with pytest.raises(MachineError, match="strange name"):
+        disks.extract_boot(image, paths)
+
+
 def test_sizes_and_backing(tmp_path: Path) -> None:
     base, clone = tmp_path / "100" / "base.qcow2", tmp_path / "101" / "disk.qcow2"
     disks.create(base, 2**20)

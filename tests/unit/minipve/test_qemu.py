@@ -118,6 +118,29 @@ def test_both_halves_read_the_memory_alike(memory: str | None, mib: int, paths: 
     assert f" -m {mib} " in " ".join(devices.machine_words(9103, config, paths, TCG))
 
 
+def test_a_comma_stays_in_its_value(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a file's name it would otherwise begin another option of the drive."""
+    paths = Paths(tmp_path / "state,file=/etc/shadow", tmp_path)
+    disk = paths.state / "storage/images/9103/vm-9103-disk-0.qcow2"
+    disk.parent.mkdir(parents=True)
+    disk.touch()
+    text = line(paths, monkeypatch)
+    assert f"file={tmp_path}/state,,file=/etc/shadow/storage" in text
+    assert f"path={tmp_path}/state,,file=/etc/shadow/run/9103.qmp,server=on" in text
+    assert f"logfile={tmp_path}/state,,file=/etc/shadow/log/9103.console.log,server=on" in text
+
+
+def test_smbios_is_decoded_and_quoted(paths: Paths) -> None:
+    config = {"smbios1": "base64=1,serial=YSxiPWM=,uuid=11111111-2222-3333-4444-555555555555"}
+    words = list(devices.machine_words(9103, config, paths, TCG))
+    told = words[words.index("-smbios") + 1]
+    assert sorted(told.replace(",,", ";").split(",")) == [
+        "serial=a;b=c",
+        "type=1",
+        "uuid=11111111-2222-3333-4444-555555555555",
+    ]
+
+
 def test_vhost_is_for_virtio_alone() -> None:
     virtio, e1000 = (nics.parse(f"{model}=02:00:00:00:00:01,bridge=vmbr0") for model in ("virtio", "e1000"))
     assert devices.netdev_options(1, 0, virtio, {}, vhost=True)["vhost"] == "on"

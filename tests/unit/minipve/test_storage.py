@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from lab.minipve.errors import ApiError
+from lab.minipve.files import sweep
 from lab.minipve.image import storage
 from lab.minipve.image.storage import Storage
 
@@ -118,6 +119,6 @@ def test_headers_lists_and_who_uses_whom(local: Storage) -> None:
 def test_unfinished_uploads_are_dropped_at_the_next_start(local: Storage) -> None:
     left = local.received("/var/tmp/pveupload-00ff")
     left.write_bytes(b"half")
-    local.set_up()
+    sweep(local.root)
     assert not left.exists()
     assert local.received("/var/tmp/../../etc/pveupload-1").parent == local.root

@@ -52,6 +52,26 @@ def test_writing_and_reading_are_inverse(options: dict[str, str], pending: dict[
     assert VmConfig.parse(config.text()) == config
 
 
+@pytest.mark.parametrize("mark", [*"\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029\x00\x1b"])
+@pytest.mark.parametrize("section", ["options", "pending"])
+def test_no_value_leaves_its_line(store: VmStore, mark: str, section: str) -> None:
+    """Refused as PVE refuses a line feed, and nothing is written."""
+    store.save(100, VmConfig({"name": "a"}))
+    evil = {"ciuser": f"a{mark}scsi1: local:7300/vm-7300-disk-0.qcow2"}
+    config = VmConfig(evil) if section == "options" else VmConfig({}, evil)
+    with pytest.raises(ApiError, match="unable to parse value of 'ciuser' - property contains a line feed"):
+        store.save(100, config)
+    assert store.load(100) == VmConfig({"name": "a"})
+
+
+@pytest.mark.parametrize("mark", [*"\n\r\x0b\x1c\x85\u2028%:#["])
+def test_a_description_may_hold_anything(mark: str) -> None:
+    text = f"a{mark}scsi1: x{mark}[PENDING]{mark}memory: 1"
+    config = VmConfig({"description": text, "name": "n"}, {"description": text})
+    assert VmConfig.parse(config.text()) == config
+    assert len(config.text().splitlines()) == len(config.text().split("\n")) - 1
+
+
 def test_merged_and_digest() -> None:
     config = VmConfig({"cores": "1", "onboot": "1"}, {"cores": "2", "memory": "64"}, ["onboot"])
     assert config.merged() == {"cores": "2", "memory": "64"}

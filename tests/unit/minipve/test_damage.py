@@ -1,0 +1,187 @@
+"""State files that a crash, a full disk or a hand has damaged: one is told of, the rest goes on."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from lab.errors import LabError
+from lab.minipve import launch
+from lab.minipve.access.accounts import Access
+from lab.minipve.access.tickets import Tickets
+from lab.minipve.config.store import VmConfig, VmStore
+from lab.minipve.errors import ApiError
+from lab.minipve.files import UNFINISHED, sweep, write_atomic
+from lab.minipve.machine import accel, running
+from lab.minipve.network import interfaces
+from lab.minipve.paths import Paths
+from lab.minipve.tasks import Tasks
+
+GARBAGE = b"\x00\xff\xfe not what it was"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> VmStore:
+    made = VmStore(tmp_path / "qemu-server", tmp_path / "lock", "pve")
+    made.save(100, VmConfig({"name": "sound", "memory": "64"}))
+    return made
+
+
+@pytest.mark.parametrize(
+    ("text", "where"),
+    [
+        (GARBAGE, "line 1"),
+        (b"name: a\nmemory: 64\n\xff\n", "line 3"),
+        (b"name: a\nno key here\n", "line 2"),
+        (b"name: a\r\nmemory: 64\r\n", "line 1"),
+        (b"name: a\nmemory: x\n", "line 2"),
+        (b"net0: virtio,nonsense=1\n", "line 1"),
+        (b"cores: two\n", "line 1"),
+    ],
+)
+def test_a_damaged_configuration_concerns_its_vm_only(
+    store: VmStore, text: bytes, where: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = store.directory / "101.conf"
+    file.write_bytes(text)
+    with pytest.raises(ApiError) as refused:
+        store.load(101)
+    assert refused.value.message == f"{file} is damaged ({where}): mend it, or remove the VM\n"
+    for _ in range(2):
+        assert [vmid for vmid, _ in store.all()] == [100]
+    assert [record.message for record in caplog.records] == [refused.value.reason]
+    assert store.vmids() == [100, 101], "nobody else gets its VMID"
+    assert store.remains(101) == VmConfig()
+
+
+def test_a_folder_in_the_place_of_a_configuration(store: VmStore) -> None:
+    (store.directory / "101.conf").mkdir()
+    assert [vmid for vmid, _ in store.all()] == [100]
+    with pytest.raises(ApiError, match=r"101.conf is damaged \(Is a directory"):
+        store.load(101)
+
+
+def test_what_is_no_configuration_is_no_vm(store: VmStore) -> None:
+    for name in ("1abc.conf", "99.conf", "100.conf~", "1000000000.conf", "notes"):
+        (store.directory / name).write_bytes(GARBAGE)
+    assert store.vmids() == [100]
+    assert [file.name for file in store.strangers()] == sorted(
+        ["1abc.conf", "99.conf", "100.conf~", "1000000000.conf", "notes"]
+    )
+
+
+@pytest.mark.parametrize("text", [GARBAGE, b"", b"[]", b'{"users": {}, "roles": {}, "acl": [], "pools": {}}'])
+def test_users_come_back_from_the_copy(tmp_path: Path, text: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    file = tmp_path / "access.json"
+    with Access(file).change() as data:
+        data["pools"]["lab"] = {"vms": [100], "storage": []}
+    file.write_bytes(text)
+    again = Access(file)
+    assert again.data["pools"] == {"lab": {"vms": [100], "storage": []}}
+    assert [f"{file} is damaged" in r.message and "copy is used" in r.message for r in caplog.records] == [
+        True
+    ]
+    with again.change() as data:
+        data["pools"]["lab"]["vms"].append(101)
+    assert Access(file).data["pools"]["lab"]["vms"] == [100, 101]
+
+
+def test_without_a_sound_copy_nobody_is_let_in(tmp_path: Path) -> None:
+    file = tmp_path / "access.json"
+    with Access(file).change() as data:
+        data["pools"]["lab"] = {"vms": [], "storage": []}
+    for place in tmp_path.iterdir():
+        place.write_bytes(GARBAGE)
+    with pytest.raises(LabError, match=r"access\.json is damaged"):
+        Access(file)
+
+
+def test_a_damaged_key_is_made_anew(tmp_path: Path) -> None:
+    access, key = Access(tmp_path / "access.json"), tmp_path / "authkey"
+    key.write_bytes(b"not hex")
+    ticket, _ = Tickets(access, key).issue("root@pam", time.time())
+    assert Tickets(access, key).user_of(ticket) == "root@pam"
+
+
+@pytest.mark.parametrize(
+    ("text", "where"),
+    [
+        (GARBAGE, "no text"),
+        (b"auto lo\niface\n", "line 2: iface without a name"),
+        (b"iface vmbr0 inet static\n\taddress 10.0.0.1/99\n", "line 2: '10.0.0.1/99' does not"),
+        (b"iface vmbr0 inet static\n\tmtu many\n", "line 2: strange MTU"),
+    ],
+)
+def test_damaged_interfaces_are_told_with_the_line(tmp_path: Path, text: bytes, where: str) -> None:
+    file = tmp_path / "interfaces"
+    file.write_bytes(text)
+    with pytest.raises(LabError, match=f"interfaces is damaged: .*{where}"):
+        interfaces.load(file)
+
+
+def test_a_list_of_tasks_with_strangers_in_it(tmp_path: Path) -> None:
+    sound = "UPID:pve:00000001:00000002:60000000:qmstart:100:root@pam:"
+    torn = "UPID:pve:00000001:00000003:60000000:qmstart:100:root@pam:"
+    (tmp_path / sound).write_text("TASK OK\n")
+    (tmp_path / torn).write_bytes(GARBAGE)
+    (tmp_path / "UPID:garbage").write_bytes(GARBAGE)
+    (tmp_path / "index").mkdir()
+    tasks = Tasks(tmp_path, "pve")
+    assert {row["upid"]: row["status"] for row in tasks.overview()} == {
+        sound: "OK",
+        torn: "unexpected status",
+    }
+    assert tasks.log(torn, 0, 0)[1] == 1
+
+
+def test_a_task_s_log_is_split_by_line_feeds_alone(tmp_path: Path) -> None:
+    name = "UPID:pve:00000001:00000002:60000000:qmstart:100:root@pam:"
+    (tmp_path / name).write_bytes("a\u2028b\x0bc\r\nTASK OK\n".encode())
+    assert [row["t"] for row in Tasks(tmp_path, "pve").log(name, 0, 0)[0]] == ["a\u2028b\x0bc\r", "TASK OK"]
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Iterator[tuple[Paths, int]]:
+    """A process with the command line of a machine's QEMU, its pid file and its monitor's socket."""
+    paths = Paths(tmp_path / "state", tmp_path / "cache")
+    paths.run.mkdir(parents=True)
+    words = ["-pidfile", str(paths.runtime(100, "pid"))]
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)", *words])
+    paths.runtime(100, "pid").write_text(f"{child.pid}\n")
+    paths.runtime(100, "qmp").touch()
+    yield paths, child.pid
+    child.kill()
+    child.wait()
+
+
+@pytest.mark.parametrize("text", [b"", GARBAGE, b"1\n", b"999999999\n", None])
+def test_a_machine_is_found_without_its_pid_file(machine: tuple[Paths, int], text: bytes | None) -> None:
+    """Also by ``stop --purge``, which otherwise would remove the disks from under it."""
+    paths, pid = machine
+    file = paths.runtime(100, "pid")
+    file.unlink() if text is None else file.write_bytes(text)
+    assert running.running_pid(100, paths) == pid
+    assert launch.machines(paths) == {100: pid}
+
+
+def test_facts_that_cannot_be_read_are_none(tmp_path: Path) -> None:
+    paths = Paths(tmp_path, tmp_path)
+    for text in (GARBAGE, b"[]", b"{}", b"3"):
+        launch.endpoint_file(paths).write_bytes(text)
+        assert launch.facts(paths) == {}
+    (tmp_path / "accel.json").write_bytes(GARBAGE)
+    assert accel._remembered(tmp_path / "accel.json") == {}
+
+
+def test_what_was_half_written_is_swept(tmp_path: Path) -> None:
+    write_atomic(tmp_path / "deep" / "kept", "text")
+    (tmp_path / "deep" / f"{UNFINISHED}seed-1").mkdir()
+    (tmp_path / "deep" / f"{UNFINISHED}seed-1" / "user-data").write_text("a password's hash")
+    (tmp_path / f"{UNFINISHED}link").symlink_to(tmp_path / "deep")
+    sweep(tmp_path)
+    assert [file.name for file in tmp_path.rglob("*")] == ["deep", "kept"]
