@@ -91,9 +91,12 @@ def section(run: Path, study: Study, output: Path) -> Section:
 
 
 def _captured(trials: list[Path], study: Study) -> Content:
-    """What the first capture of the run holds."""
-    found = next(filter(None, map(recording.read, trials)), None)
-    return captures.describe(found, study) if found else Content()
+    """What the first capture of the run holds that was given what there was to hold."""
+    for trial in trials:
+        verdict, found = completeness.read(trial), recording.read(trial)
+        if found and verdict and verdict.verdict != "blind":
+            return captures.describe(found, study)
+    return Content()
 
 
 def _drawn(

@@ -156,7 +156,7 @@ def _lost(report: CaptureReport, lost_bytes: float | None) -> Iterator[str]:
         yield "tcpdump did not say what it captured"
     if report.expired:
         yield "tcpdump ended before the runs did"
-    yield from (words.format(getattr(report, key)) for key, words in DROPS.items() if getattr(report, key))
+    yield from (text.format(getattr(report, key)) for key, text in DROPS.items() if getattr(report, key))
     for counter, count in sorted(report.nic_statistics.items()):
         if counter.startswith("rx_") and counter.endswith(("_dropped", "_errors")):
             yield f"the capture interface counted {count:,.0f} {counter}"

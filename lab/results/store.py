@@ -58,7 +58,7 @@ def find(path: Path) -> list[Path]:
     """The runs at or below ``path``, oldest first."""
     runs = sorted((p.parent for p in path.glob(f"**/{Campaign.FILE}")), key=lambda run: run.name)
     if not runs:
-        raise LabError(f"{path}: no results there", "dasklab results lists the runs")
+        raise LabError(f"{path}: no results there", "`dasklab run` makes some, `--results DIR` finds others")
     return runs
 
 

@@ -14,6 +14,7 @@ from conftest import SETUP, FakeLab, Json, capture_report
 from lab import report as page
 from lab.commands import baseline
 from lab.commands.progress import execute
+from lab.model import experiment
 from lab.model.files import CaptureReport, Completeness
 from lab.results import completeness, store
 from lab.results.decode import Summary
@@ -191,19 +192,39 @@ def test_run_and_baseline_say_it_loudly(
     assert "The capture is incomplete: its files are missing" in capsys.readouterr().out
 
 
+class Mirrored(FakeLab):
+    """Its capturing host is given these frames only."""
+
+    def __init__(self, frames: list[Packet]) -> None:
+        super().__init__()
+        self.frames = frames
+
+    def run_trial(self, directory: Path) -> int:
+        status = super().run_trial(directory)
+        kept = {name: (directory / name).read_text() for name in ("timings.json", "hosts.json")}
+        trial(directory, self.frames)
+        for name, text in kept.items():
+            (directory / name).write_text(text)
+        return status
+
+
+def test_a_report_claims_nothing_from_a_blind_capture(tmp_path: Path) -> None:
+    """Where one worker was not heard, the shares of the others would be wrong."""
+    name, content = experiment.load("traffic_capture", quick=True)
+    texts = []
+    for frames in (FRAMES, WITHOUT_ONE):
+        run = driver.start(tmp_path / f"{len(frames)}", name, content, SETUP, quick=True)
+        driver.execute(run, Mirrored(frames), lambda trial, state: None)
+        texts.append(page.write([run.directory], run.directory / "page").with_name("report.md").read_text())
+    assert ["Workers sent each other" in text for text in texts] == [True, False]
+    assert ["The capture is blind" in text for text in texts] == [False, True]
+
+
 def test_run_baseline_and_report_say_that_a_capture_is_blind(
     tmp_path: Path, sweep: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    class Blind(FakeLab):
-        """Nobody floods its bridge."""
-
-        def run_trial(self, directory: Path) -> int:
-            status = super().run_trial(directory)
-            write(directory, pcap(NOT_DASK), frames=7)
-            return status
-
     run = driver.start(tmp_path, "x", sweep, SETUP, quick=False)
-    execute(run, Blind())
+    execute(run, Mirrored(NOT_DASK[:7]))
     blind = "The capture is blind: none of its 7 frames is Dask's. What to do: "
     assert capsys.readouterr().err.count(blind) == 1
     baseline.show(run.directory)

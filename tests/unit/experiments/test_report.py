@@ -143,6 +143,23 @@ def test_page_is_self_contained(measured: Callable[..., driver.Ongoing], tmp_pat
     assert names == {"report.html", "report.md", *(f"{s}.{kind}" for s in stems for kind in ("svg", "png"))}
 
 
+def test_trials_that_one_cause_took_are_told_together(
+    measured: Callable[..., driver.Ongoing], tmp_path: Path
+) -> None:
+    def spoil(trial: Json, files: Json) -> int:
+        return {"delay_ms=50": 2, "delay_ms=200": 4}.get(trial["cell"], 0)
+
+    run = measured(FakeLab(sloped, spoil))
+    text = report.write([run.directory], tmp_path / "report").with_name("report.md").read_text()
+    named = {code: re.findall(rf"^- (.*) failed: ended with status {code}$", text, re.M) for code in (2, 4)}
+    order = [trial.trial for trial in run.trials if trial.cell == "delay_ms=50"]
+    assert named[2] == [", ".join(f"`{name}`" for name in order)]
+    assert len(named[4]) == 1
+    page = (tmp_path / "report" / "report.html").read_text()
+    assert "4 of 8 trials left the statistics" in page
+    assert f"<li><code>{order[0]}</code>, <code>{order[1]}</code> <strong>failed</strong>:" in page
+
+
 def test_figure_shows_the_study_as_ratios(measured: Callable[..., driver.Ongoing]) -> None:
     frame = load(measured(FakeLab(sloped)).directory)
     found = answer(frame, "compute_s", ["delay_ms"])
