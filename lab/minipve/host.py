@@ -53,6 +53,7 @@ def uptime_s() -> int:
     return int(time.clock_gettime(time.CLOCK_BOOTTIME))
 
 
+@cache
 def cpus() -> int:
     """Logical CPUs."""
     return os.cpu_count() or 1

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.contract.conftest import Allow
 from tests.contract.endpoint import Endpoint
 
 BIN = Path(sys.executable).parent
@@ -88,3 +89,18 @@ def test_community_proxmox_makes_and_lists_a_vm(endpoint: Endpoint, vmid: int, t
     listed = json.loads(_ansible(endpoint, "ansible-inventory", "-i", str(inventory), "--list"))
     assert "byansible" in listed["proxmox_all_qemu"]["hosts"]
     assert listed["_meta"]["hostvars"]["byansible"]["proxmox_vmid"] == vmid
+
+
+def test_community_proxmox_takes_snapshots(endpoint: Endpoint, vmid: int, disks: str, allow: Allow) -> None:
+    allow("VM.Snapshot", "VM.Snapshot.Rollback")
+    endpoint.create(vmid, scsi0=f"{disks}:1,format=qcow2")
+
+    def snap(state: str) -> bool:
+        changed: bool = _module(endpoint, "proxmox_snap", vmid=vmid, snapname="pre", state=state)["changed"]
+        return changed
+
+    assert snap("present")
+    assert not snap("present")
+    assert snap("rollback")
+    assert snap("absent")
+    assert [row["name"] for row in endpoint.vm(vmid).snapshot.get()] == ["current"]

@@ -57,6 +57,8 @@ def test_the_monitor_only_looks(ours: Endpoint, vmid: int) -> None:
 @pytest.mark.parametrize(
     ("path", "answer"),
     [
+        ("/access/groups", []),
+        ("/cluster/options", {"mac_prefix": "BC:24:11"}),
         ("/cluster/backup", []),
         ("/cluster/replication", []),
         ("/cluster/ha/resources", []),

@@ -1,4 +1,4 @@
-"""What a node may have and this endpoint never has: backup and replication jobs, HA, a subscription.
+"""What a node may have and this endpoint never has: backup and replication jobs, HA, groups, a subscription.
 
 Exporters, inventories and web pages ask for these lists; an empty one is the truth, and PVE's answer.
 """
@@ -11,6 +11,7 @@ from lab.minipve.api import route
 from lab.minipve.node import Call
 
 
+@route("GET", "/access/groups")
 @route("GET", "/cluster/backup")
 @route("GET", "/cluster/ha/groups")
 @route("GET", "/cluster/ha/resources")
@@ -34,6 +35,12 @@ def not_backed_up(call: Call) -> list[dict[str, Any]]:
 def ha_status(call: Call) -> list[dict[str, Any]]:
     """One node is always quorate."""
     return [{"id": "quorum", "type": "quorum", "node": call.node.name, "status": "OK", "quorate": 1}]
+
+
+@route("GET", "/cluster/options")
+def datacenter(call: Call) -> dict[str, Any]:
+    """The default, which is in force: the prefix of the MAC addresses made here."""
+    return {"mac_prefix": "BC:24:11"}
 
 
 @route("GET", "/nodes/{node}/subscription")

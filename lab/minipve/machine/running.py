@@ -145,7 +145,6 @@ def state(vmid: int, paths: Paths) -> MachineState:
     """What can be seen of a machine now; cheap: one QMP question, else /proc."""
     pid = running_pid(vmid, paths)
     if pid is None:
-        reap(vmid, paths)
         return MachineState("stopped")
     try:
         qmpstatus = str(qmp.Qmp(vmid, paths).execute("query-status", timeout_s=1)["status"])
