@@ -1,14 +1,16 @@
-"""What the lab itself costs, on the machine at hand: start-up, provisioning, reads of the endpoint.
+"""What the lab itself costs, on the machine at hand: planning, start-up, provisioning, reads of the endpoint.
 
-    .venv/bin/python benchmarks/machines.py     # about five minutes; a lab of its own, removed afterwards
+    .venv/bin/python benchmarks/machines.py          # about eight minutes; labs of its own
+    .venv/bin/python benchmarks/machines.py plan     # only planning: 10, 50 and 200 workers
 
-Prints one line a figure. Times of shared machines are noisy: ratios are what counts.
+Prints one line a figure. Times of shared machines are noisy: ratios are what counts, and CPU seconds.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import resource
 import statistics
 import subprocess
 import sys
@@ -16,20 +18,26 @@ import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
-from lab.machines.change import Change
+from lab.machines import topology
+from lab.machines.change import Change, Step
 from lab.machines.inventory import DEFAULT, ROOT, Inventory
+from lab.machines.observe import observe
+from lab.machines.observed import Observed
+from lab.machines.plan import plan
 from lab.machines.proxmox import Endpoint, Pve
 
 TICKS = os.sysconf("SC_CLK_TCK")
+CHILDREN = resource.RUSAGE_CHILDREN
 
 
 class Lab:
     """A lab of ``machines`` machines in a state directory of its own."""
 
-    def __init__(self, folder: Path, machines: int) -> None:
+    def __init__(self, folder: Path, workers: int) -> None:
         self.folder = folder
-        hosts = DEFAULT.read_text().replace("worker-[1:3]:", f"worker-[1:{machines - 2}]:")
+        hosts = DEFAULT.read_text().replace("worker-[1:3]:", f"worker-[1:{workers}]:")
         (folder / "hosts.yml").write_text(hosts)
         (folder / "group_vars").symlink_to(DEFAULT.parent / "group_vars")
         os.environ["DASKLAB_STATE"] = str(folder / "state")
@@ -43,6 +51,12 @@ class Lab:
         if done.returncode:
             sys.exit(f"dasklab {' '.join(argv)} failed:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
         return time.monotonic() - began
+
+    def cost(self, *argv: str) -> str:
+        """Run ``dasklab`` and return its seconds, on the clock and on the CPU, as they are printed."""
+        before, spent, after = resource.getrusage(CHILDREN), self.command(*argv), resource.getrusage(CHILDREN)
+        cpu = sum(after[:2]) - sum(before[:2])
+        return f"{spent:.1f} s ({cpu:.1f} s of CPU)"
 
     def api(self) -> Pve:
         """A connection to this lab's endpoint."""
@@ -116,12 +130,75 @@ def cpu_s(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / TICKS
 
 
+def plans() -> None:
+    """What `dasklab plan` takes from nothing, and where 200 machines are there and do not run."""
+    for workers in (10, 50, 200):
+        with tempfile.TemporaryDirectory() as folder:
+            lab = Lab(Path(folder), workers)
+            try:
+                lab.command("minipve", "serve", "--detach", "--instance", "dasklab")
+                print(f"plan for {workers} workers, nothing there: {lab.cost('plan')}", flush=True)
+                if workers == 200:
+                    made = make(lab)
+                    print(f"{workers + 2} linked clones made: {made:.1f} s", flush=True)
+                    print(f"plan for {workers} workers, all there: {lab.cost('plan')}", flush=True)
+            finally:
+                lab.command("destroy", "--yes")
+    seen = Observed((9, 2), {}, frozenset(), {}, {"local": frozenset({"images", "import"})})
+    began = time.perf_counter()
+    plan(seen, wanted(Path("image.qcow2"), "ssh-ed25519 AAAA", [_machine(n) for n in range(1, 501)]))
+    print(f"the plan itself, 500 machines: {(time.perf_counter() - began) * 1e3:.0f} ms")
+
+
+def make(lab: Lab) -> float:
+    """Make the machines of a lab, of an empty disk, and start none; return the seconds."""
+    image = lab.folder / "empty.qcow2"
+    subprocess.run(["qemu-img", "create", "-q", "-f", "qcow2", image, "1M"], check=True)
+    key = lab.folder / "key"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
+    vms = [lab.inventory.value(name, "vm") for name in lab.inventory.hosts()]
+    asked = wanted(image, key.with_suffix(".pub").read_text(), vms)
+    pve = lab.api()
+    began = time.monotonic()
+    for step in plan(observe(pve, asked), asked):
+        kept = (tuple(c for c in chain if not c.path.endswith("/start")) for chain in step.chains)
+        pve.apply([Step(step.name, tuple(kept))])
+    return time.monotonic() - began
+
+
+def wanted(image: Path, key: str, vms: list[dict[str, Any]]) -> topology.Lab:
+    """A lab of these machines on the local endpoint."""
+    return topology.Lab.model_validate(
+        {
+            "name": "dasklab",
+            "pool": "dasklab",
+            "node": "pve",
+            "storage": "local",
+            "image_storage": "local",
+            "image": {"file": str(image)},
+            "template_vmid": 9100,
+            "bridges": ["vmbr1"],
+            "ssh_public_key": key,
+            "vms": vms,
+        }
+    )
+
+
+def _machine(n: int) -> dict[str, Any]:
+    mac = f"02:00:00:00:{n >> 8:02X}:{n & 255:02X}"
+    nics = [{"mac": mac, "bridge": "vmbr1", "address": f"10.0.{n >> 8}.{n & 255}/16"}]
+    return {"name": f"w{n}", "vmid": 9100 + n, "node": "pve", "cores": 1, "memory_mb": 64, "nics": nics}
+
+
 def main() -> None:
     """Measure and print."""
+    plans()
+    if sys.argv[1:] == ["plan"]:
+        return
     took: dict[int, float] = {}
     for machines in (5, 10):
         with tempfile.TemporaryDirectory() as folder:
-            lab = Lab(Path(folder), machines)
+            lab = Lab(Path(folder), machines - 2)
             try:
                 lab.command("minipve", "image")  # built once a recipe, which is another figure
                 took[machines] = lab.command("up", "--only", "provision")

@@ -45,12 +45,21 @@ def show(run: Path) -> None:
         rows.append((str(metric), str(len(values)), *numbers))
     click.echo(f"Baseline: {run}\n")
     print_table(("measured", "n", "median", "least", "most"), rows)
-    captures = sorted(run.rglob("capture*.pcap"))
-    if captures:
+    for trial in store.finished(run):
+        _show_capture(trial)
+
+
+def _show_capture(trial: Path) -> None:
+    """Where a trial's capture is, unless there is nothing in it to look at; and loudly what it misses."""
+    found = completeness.read(trial)
+    captures = sorted(trial.glob("capture*.pcap"))
+    if found is None:
+        return
+    if found.messages:
         size = sum(capture.stat().st_size for capture in captures) / 1e6
-        click.echo(f"\nWhat Dask said ({size:.1f} MB): dasklab wire {captures[0].parent}/capture*.pcap")
-        if lost := completeness.line(completeness.read(captures[0].parent)):
-            click.echo(lost)
+        click.echo(f"\nWhat Dask said ({size:.1f} MB): dasklab wire {trial}/capture*.pcap")
+    if missing := completeness.line(found):
+        click.secho(missing, fg="red", bold=True)
 
 
 def _pointer(lab: Inventory) -> Path:

@@ -22,11 +22,11 @@ Record = Mapping[str, Any]
 def observe(pve: Pve, lab: Lab, *, claim: bool = False) -> Observed:
     """Return what the endpoint has of what matters to ``lab``, once operations under way on it have ended.
 
-    With ``claim`` each wanted VMID that looks free is asked for by name: a machine that this token may not
-    see may have it.
+    With ``claim``, where machines are yet to be made, the pool has to be there, and each wanted VMID that
+    looks free is asked for by name: a machine that this token may not see may have it.
 
     Raises:
-        LabError: the endpoint cannot be reached, refuses, or lacks the node.
+        LabError: the endpoint cannot be reached, refuses, or lacks the node or the pool.
     """
     version = pve.version()
     check_node(pve, lab.node)
@@ -35,6 +35,11 @@ def observe(pve: Pve, lab: Lab, *, claim: bool = False) -> Observed:
     relevant = [r for r in _records(pve, lab) if int(r["vmid"]) in wanted or lab.name in _tags(r)]
     vms = {vm.vmid: vm for vm in pve.side_by_side(lambda record: _seen_vm(pve, record), relevant)}
     free = sorted(wanted - vms.keys()) if claim else []
+    if free and not has_pool(pve, lab.pool):
+        hint = (
+            f"as root on a node: pveum pool add {lab.pool}; 'dasklab doctor' looks for what else is missing"
+        )
+        raise LabError(f"{pve.endpoint.url} has no pool {lab.pool!r}", hint)
     taken = pve.side_by_side(lambda vmid: _is_taken(pve, vmid), free)
     network = pve.document(f"nodes/{lab.node}/network")
     storages = seen_storages(pve, lab.node)
@@ -61,6 +66,19 @@ def check_node(pve: Pve, node: str) -> None:
             f"{pve.endpoint.url} has no node {node!r}; there are {', '.join(there)}",
             "write the right one as proxmox.node, or as the host of the group hypervisors, in the inventory",
         )
+
+
+def has_pool(pve: Pve, pool: str) -> bool:
+    """Is there a pool of that name? Where one may not look, the calls that need it will tell."""
+    try:
+        pve.get("pools", poolid=pool)
+    except ForbiddenError:
+        return True
+    except CallError as error:
+        if "does not exist" not in error.cause:
+            raise
+        return False
+    return True
 
 
 def seen_storages(pve: Pve, node: str) -> dict[str, frozenset[str]]:

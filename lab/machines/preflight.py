@@ -11,8 +11,8 @@ from typing import Any
 
 from lab.errors import LabError
 from lab.machines import privileges
-from lab.machines.answers import CallError, ForbiddenError, RejectedError
-from lab.machines.observe import check_node, seen_bridges, seen_storages
+from lab.machines.answers import CallError, RejectedError
+from lab.machines.observe import check_node, has_pool, seen_bridges, seen_storages
 from lab.machines.observed import is_own_bridge
 from lab.machines.privileges import Need
 from lab.machines.proxmox import Endpoint, Pve
@@ -90,16 +90,10 @@ def _makes_bridge(pve: Pve, wanted: Wanted) -> bool:
 
 
 def _pool(pve: Pve, pool: str) -> Iterator[Finding]:
-    try:
-        pve.get("pools", poolid=pool)
-    except ForbiddenError:
-        return  # then the privileges on it are missing, which is told there
-    except CallError as error:
-        if "does not exist" not in error.cause:
-            raise
+    if has_pool(pve, pool):
+        yield Finding(f"pool {pool}", True)
+    else:
         yield Finding(f"pool {pool} does not exist", False, (AS_ROOT, privileges.pool_line(pool)))
-        return
-    yield Finding(f"pool {pool}", True)
 
 
 def _storages(pve: Pve, wanted: Wanted) -> Iterator[Finding]:

@@ -276,7 +276,7 @@ class Completeness(Document):
 
     FILE: ClassVar[str] = "completeness.json"
 
-    verdict: Literal["complete", "lost"]
+    verdict: Literal["complete", "lost", "blind"]
     reasons: tuple[str, ...]
     frames: int | None
     received: int | None
@@ -288,6 +288,8 @@ class Completeness(Document):
     lost_bytes: int | None
     messages: int
     decoded: float | None
+    sent_bytes: int | None = None
+    seen_bytes: int | None = None
 
 
 # --- what the driver and the judge write -------------------------------------------------------------------

@@ -5,7 +5,8 @@ from __future__ import annotations
 import io
 import math
 import numbers
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -42,9 +43,22 @@ def draw(answer: Answer, frame: pd.DataFrame, study: Mapping[str, Any] | None) -
     with mpl.rc_context(STYLE):
         numeric = [factor for factor in factors if _is_amount(factor, answer)]
         if numeric and len(factors) <= 2:
-            x = numeric[-1]
-            return _lines(answer, frame, study, x, [f for f in factors if f != x])
+            return _lines(answer, frame, study, factor=numeric[-1])
         return _cells(answer, study)
+
+
+@dataclass(frozen=True)
+class Line:
+    """Cells that differ in one factor only, in its order; ``base`` is what their values are divided by."""
+
+    cells: Sequence[Cell]
+    factor: str
+    base: float
+    colour: str
+
+    def place(self, cell: Cell) -> float:
+        """Where a cell is along the axis."""
+        return float(str(cell.factors[self.factor]))
 
 
 def _is_amount(factor: str, answer: Answer) -> bool:
@@ -56,9 +70,10 @@ def _is_amount(factor: str, answer: Answer) -> bool:
 
 def save(figure: Figure, stem: Path) -> str:
     """Write ``stem``.svg and .png; returns the SVG's text."""
-    figure.savefig(stem.with_suffix(".png"), dpi=144)
     text = io.StringIO()
-    figure.savefig(text, format="svg", metadata={"Date": None})
+    with mpl.rc_context(STYLE):  # its salt makes the same figure the same file
+        figure.savefig(stem.with_suffix(".png"), dpi=144)
+        figure.savefig(text, format="svg", metadata={"Date": None})
     stem.with_suffix(".svg").write_text(text.getvalue())
     return text.getvalue()
 
@@ -76,56 +91,59 @@ def _new(height: float) -> tuple[Figure, Axes]:
     return figure, figure.add_subplot()
 
 
-def _lines(
-    answer: Answer, frame: pd.DataFrame, study: Mapping[str, Any] | None, x: str, others: Sequence[str]
-) -> Figure:
+def _lines(answer: Answer, frame: pd.DataFrame, study: Mapping[str, Any] | None, *, factor: str) -> Figure:
     figure, axes = _new(3.6)
-    base = answer.cells[0].median.value if answer.scaled else 1.0
-    groups: dict[str, list[Cell]] = {}
-    for cell in answer.cells:
-        groups.setdefault(", ".join(level_name(f, cell.factors[f]) for f in others), []).append(cell)
-    for colour, (label, cells) in zip(MORE * 3, groups.items(), strict=False):
-        ordered = sorted(cells, key=lambda cell: float(str(cell.factors[x])))
-        _line(axes, ordered, x, colour, f"{label or 'here'}", base)
-        _dots(axes, frame, answer, ordered, x, colour, base)
+    for label, line in _lines_of(answer, factor):
+        _draw_line(axes, line, label)
+        _draw_samples(axes, line, _samples(frame, answer.metric))
     if study is not None:
         _study_line(axes, study)
-    axes.set_xticks(sorted({float(str(cell.factors[x])) for cell in answer.cells}))
+    axes.set_xticks(sorted({float(str(cell.factors[factor])) for cell in answer.cells}))
     axes.xaxis.set_major_formatter("{x:g}")
-    axes.set_xlabel(x.replace("_", ", "))
+    axes.set_xlabel(factor.replace("_", ", "))
     axes.set_ylabel(_scale(answer))
     axes.axhline(float(answer.scaled), color="#666660", linewidth=0.8)
     legend(axes)
     return figure
 
 
-def _line(axes: Axes, cells: Sequence[Cell], x: str, colour: str, label: str, base: float) -> None:
-    places = [float(str(cell.factors[x])) for cell in cells]
-    medians = [cell.median.value / base for cell in cells]
+def _lines_of(answer: Answer, factor: str) -> Iterator[tuple[str, Line]]:
+    """A line for each combination of the other factors' levels, with its name."""
+    groups: dict[str, list[Cell]] = {}
+    for cell in answer.cells:
+        others = [level_name(name, level) for name, level in cell.factors.items() if name != factor]
+        groups.setdefault(", ".join(others) or "here", []).append(cell)
+    base = answer.cells[0].median.value if answer.scaled else 1.0
+    for colour, (label, cells) in zip(MORE * 3, groups.items(), strict=False):
+        line = Line(cells, factor, base, colour)
+        yield label, replace(line, cells=sorted(cells, key=line.place))
+
+
+def _draw_line(axes: Axes, line: Line, label: str) -> None:
+    medians = [cell.median.value / line.base for cell in line.cells]
     ends = [
         [
-            abs(m - end / base)
-            for cell, m in zip(cells, medians, strict=True)
-            for end in [getattr(cell.median, side)]
+            abs(median - getattr(cell.median, side) / line.base)
+            for cell, median in zip(line.cells, medians, strict=True)
         ]
         for side in ("low", "high")
     ]
-    axes.errorbar(
-        places, medians, yerr=ends, color=colour, marker="o", capsize=3, linewidth=1.8, label=label, zorder=3
-    )
+    look: dict[str, Any] = {"color": line.colour, "marker": "o", "capsize": 3, "linewidth": 1.8, "zorder": 3}
+    axes.errorbar([line.place(cell) for cell in line.cells], medians, yerr=ends, label=label, **look)
 
 
-def _dots(
-    axes: Axes, frame: pd.DataFrame, answer: Answer, cells: Sequence[Cell], x: str, colour: str, base: float
-) -> None:
-    """The raw samples, faint, behind the medians."""
+def _samples(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
+    """What counts of the raw samples."""
     shown = ~frame.warmup & frame.status.eq("ok") & ~frame.null & frame.tested
-    mine = frame[(frame.metric == answer.metric) & shown]
-    for cell in cells:
-        values = mine.value[mine.cell == cell.name] / base
-        axes.plot(
-            [float(str(cell.factors[x]))] * len(values), values, ".", color=colour, alpha=0.25, markersize=5
-        )
+    return frame[(frame.metric == metric) & shown]
+
+
+def _draw_samples(axes: Axes, line: Line, samples: pd.DataFrame) -> None:
+    """The raw samples, faint, behind the medians."""
+    for cell in line.cells:
+        values = samples.value[samples.cell == cell.name] / line.base
+        places = [line.place(cell)] * len(values)
+        axes.plot(places, values, ".", color=line.colour, alpha=0.25, markersize=5)
 
 
 def _study_line(axes: Axes, study: Mapping[str, Any]) -> None:
@@ -167,9 +185,10 @@ def _bars(
     figure, axes = _new(0.8 + (0.62 if theirs else 0.45) * len(ours))
     for place, (name, value) in enumerate(ours.items()):
         shift = height / 2 if name in theirs else 0
-        _bar(axes, place - shift, height, value, OURS, text)
+        _bar(axes, value, text(value.value), at=place - shift, height=height, colour=OURS)
         if name in theirs:
-            _bar(axes, place + shift, height, Interval(theirs[name]), STUDY, text)
+            study = Interval(theirs[name])
+            _bar(axes, study, text(study.value), at=place + shift, height=height, colour=STUDY)
     axes.set_yticks(range(len(ours)), list(ours))
     axes.invert_yaxis()
     axes.grid(visible=False, axis="y")
@@ -181,15 +200,13 @@ def _bars(
     return figure
 
 
-def _bar(
-    axes: Axes, at: float, height: float, value: Interval, colour: str, text: Callable[[float], str]
-) -> None:
+def _bar(axes: Axes, value: Interval, text: str, *, at: float, height: float, colour: str) -> None:
     axes.barh(at, value.value, height, color=colour)
     end = value.value
     if not math.isnan(value.low):
         axes.plot([value.low, value.high], [at, at], color="#333333", linewidth=1.2, marker="|", markersize=7)
         end = max(end, value.high)
-    axes.annotate(text(value.value), (end, at), (5, 0), textcoords="offset points", va="center", fontsize=9)
+    axes.annotate(text, (end, at), (5, 0), textcoords="offset points", va="center", fontsize=9)
 
 
 def legend(axes: Axes, **more: Any) -> None:

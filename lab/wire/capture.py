@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lab.wire.arrays import Ints
+from lab.wire.arrays import Flags
 from lab.wire.dask.dialogues import Dialogue
 from lab.wire.dask.framing import Generation, generation_of
 from lab.wire.dask.messagepack import UndecodableError
@@ -19,8 +19,9 @@ from lab.wire.dask.nodes import Nodes, recognise_nodes
 from lab.wire.file.memory import Memory
 from lab.wire.file.reading import File
 from lab.wire.net.connections import Connections
-from lab.wire.net.segments import Segments, Tally
-from lab.wire.net.tcp import Disorder, Pieces, by_flow
+from lab.wire.net.health import copies
+from lab.wire.net.segments import Lanes, Segments, Tally, lanes
+from lab.wire.net.tcp import Disorder, Pieces
 from lab.wire.schema import Table
 
 
@@ -94,13 +95,12 @@ class Capture:
                 if isinstance(item, dict) and item.get("op") in wanted:
                     yield message, str(item["op"]), item
 
-    def rows_of(self, connection: int) -> Ints:
-        """Rows of a connection's segments, both directions."""
-        order, begin = self._by_connection
-        return order[begin[connection] : begin[connection + 1]]
+    @cached_property
+    def lanes(self) -> Lanes:
+        """Rows of the segments by flow."""
+        return lanes(self.segments, 2 * len(self.connections))
 
     @cached_property
-    def _by_connection(self) -> tuple[Ints, Ints]:
-        connection = self.segments.flow // 2
-        order = by_flow(connection)
-        return order, np.searchsorted(connection[order], np.arange(len(self.connections) + 1))
+    def copied(self) -> Flags:
+        """Which segments were captured before: all but the first of each packet."""
+        return copies(self.segments)

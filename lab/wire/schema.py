@@ -50,7 +50,7 @@ TABLES: dict[str, dict[str, str]] = {
         "report_ms": "end of compute until task-finished on the wire (holds the clocks' difference)",
         "nbytes": "size of the result in memory, bytes",
         "type": "type of the result",
-        "outcome": "finished, erred, rescheduled, stolen, cancelled (freed unreported) or open (neither)",
+        "outcome": "finished, erred, rescheduled, stolen, cancelled (freed before a report) or open",
     },
     "transfers": {
         "kind": "get_data, shuffle_receive, scatter, update_data or gather",

@@ -145,3 +145,25 @@ def test_a_lab_without_a_hypervisor_is_not_warned_of_it(book: str, tmp_path: Pat
     done = run(str(PLAYBOOKS / book), tmp_path, "--check", "--tags", "none", inventory=path)
     assert done.returncode == 0, done.stdout
     assert "Could not match" not in done.stdout + done.stderr
+
+
+PERSIST = """
+- name: A play
+  hosts: localhost
+  gather_facts: false
+  tasks:
+    - name: Persist
+      ansible.builtin.include_role: {name: proxmox_bridge, tasks_from: persist.yml}
+      vars: {proxmox_bridge_name: vmbr77, proxmox_bridge_interfaces_file: DEST}
+"""
+
+
+def test_the_nodes_network_folder_keeps_nothing_but_the_ageing_time(tmp_path: Path) -> None:
+    network = tmp_path / "network"
+    network.mkdir()
+    file = network / "interfaces"
+    file.write_text("auto vmbr77\niface vmbr77 inet manual\n\tbridge-ports none\n")
+    done = play(PERSIST.replace("DEST", str(file)), tmp_path)
+    assert done.returncode == 0, done.stdout
+    assert file.read_text().endswith("\tbridge-ports none\n\tbridge-ageing 0\n")
+    assert [path.name for path in network.iterdir()] == ["interfaces"]

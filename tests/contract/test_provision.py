@@ -6,14 +6,15 @@ Small machines of an empty disk: QEMU runs them, nothing boots.
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 import pytest
-from proxmoxer.core import ResourceException
 
 from lab.errors import LabError
 from lab.machines import provision as module
 from lab.machines.change import Change
+from lab.machines.privileges import ROLES, needed
 from lab.machines.provision import Request, provision
 from lab.machines.proxmox import Endpoint as Client
 from lab.machines.proxmox import Pve
@@ -85,14 +86,18 @@ def _vm(number: int, place: Endpoint) -> dict[str, object]:
     return {"name": f"w{number}", "vmid": FIRST + number, "node": place.node, "nics": nics, **size}
 
 
+def _client(place: Endpoint) -> Client:
+    """The endpoint as the lab's own client is given it."""
+    fields = ("host", "port", "user", "token_id", "token_secret", "ca_file")
+    return Client.of({key: getattr(place, key) for key in fields})
+
+
 @pytest.fixture
 def bring(place: Endpoint, lab: Lab) -> Iterator[Callable[[bool], list[str]]]:
     """Bring the lab up (or, with False, away) and return the calls; leaves nothing at the end."""
-    fields = {k: getattr(place, k) for k in ("host", "port", "user", "token_id", "token_secret", "ca_file")}
-    client = Client.of(fields)
 
     def run(present: bool) -> list[str]:
-        return provision(Request(client, lab, present, parallel=1), apply=True).calls
+        return provision(Request(_client(place), lab, present, parallel=1), apply=True).calls
 
     yield run
     run(False)
@@ -173,6 +178,28 @@ def test_a_machine_that_the_token_may_not_see_is_found_before_anything_is_made(
         place.done(root.nodes(place.node).qemu(FIRST + 1).delete(), root)
 
 
+def test_a_pool_that_is_missing_is_found_before_anything_is_made(place: Endpoint, lab: Lab) -> None:
+    elsewhere = Request(_client(place), lab.model_copy(update={"pool": "nosuch"}), True, parallel=1)
+    with pytest.raises(LabError, match="has no pool 'nosuch'"):
+        provision(elsewhere, apply=True)
+    assert left(place) == []
+
+
+def test_an_image_that_one_may_not_remove_is_what_stays_and_is_said_each_time(
+    place: Endpoint, bring: Callable[[bool], list[str]]
+) -> None:
+    role, root = "DaskLabImage", place.root()
+    bring(True)
+    _set(root, role, set(ROLES[role]) - {"Datastore.Allocate"})
+    try:
+        for _ in range(2):
+            with pytest.raises(LabError, match=f"DELETE .*{INSTANCE}.empty.qcow2: .*Datastore.Allocate"):
+                bring(False)
+            assert left(place) == [f"local:import/{INSTANCE}.empty.qcow2"]
+    finally:
+        _set(root, role, ROLES[role])
+
+
 def test_others_changes_of_the_network_are_neither_applied_nor_dropped(
     place: Endpoint, bring: Callable[[bool], list[str]]
 ) -> None:
@@ -196,8 +223,7 @@ def test_a_lab_that_moves_to_other_vmids_leaves_the_old_ones(
             "vms": tuple(vm.model_copy(update={"vmid": vm.vmid + 1}) for vm in lab.vms),
         }
     )
-    fields = {k: getattr(place, k) for k in ("host", "port", "user", "token_id", "token_secret", "ca_file")}
-    provision(Request(Client.of(fields), moved, True, parallel=4), apply=True)
+    provision(Request(_client(place), moved, True, parallel=4), apply=True)
     there = sorted(int(row["vmid"]) for row in place.api().nodes(place.node).qemu.get())
     assert there == [FIRST + 1, FIRST + 2]
 
@@ -207,24 +233,27 @@ def test_the_rights_that_the_lab_asks_for_suffice_and_are_no_more(
 ) -> None:
     """The endpoint's own token has exactly what ``needed`` says; without any one of them the lab fails."""
     root = place.root()
-    bring(True)
-    bring(False)
-    roles = {role["roleid"]: set(role["privs"].split(",")) for role in root.access.roles.get()}
-    spare = {"Sys.AccessNetwork", "Sys.Audit"}  # for an image that the node fetches, and for doctor
-    for role, privs in [(r, p) for r, p in roles.items() if r.startswith("DaskLab")]:
-        elsewhere = set().union(*(p for r, p in roles.items() if r != role and r.startswith("DaskLab")))
-        for privilege in sorted(privs - spare - elsewhere):
-            _set(root, role, privs - {privilege})
+    assert _comes_and_goes(place, bring)
+    for need in needed(INSTANCE, place.node, "local", "local", ["vmbr1"], download=False):
+        others = [r for r in ROLES if r != need.role and need.path == "/storage/local"]
+        shared = {p for role in others for p in ROLES[role]} | {"Sys.Audit"}  # Sys.Audit: for doctor only
+        for privilege in sorted(set(need.privileges) - shared):
+            _set(root, need.role, set(need.privileges) - {privilege})
             try:
-                bring(True)
-                bring(False)
-            except (LabError, ResourceException):
-                continue
+                assert not _comes_and_goes(place, bring), f"{need.role} does not need {privilege}"
             finally:
-                _set(root, role, privs)
+                _set(root, need.role, need.privileges)
                 bring(False)
-            raise AssertionError(f"{role} does not need {privilege}")
 
 
-def _set(root: object, role: str, privs: set[str]) -> None:
-    root.access.roles(role).put(privs=",".join(sorted(privs)))  # type: ignore[attr-defined]
+def _comes_and_goes(place: Endpoint, bring: Callable[[bool], list[str]]) -> bool:
+    try:
+        bring(True)
+        bring(False)
+    except LabError:
+        return False
+    return left(place) == []
+
+
+def _set(root: Any, role: str, privileges: Iterable[str]) -> None:
+    root.access.roles(role).put(privs=",".join(sorted(privileges)))

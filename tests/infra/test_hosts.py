@@ -6,10 +6,10 @@ import json
 import re
 from typing import Any
 
+from lab.model.nic import DRIVERS
 from lab.paths import ROOT
 from tests.infra.conftest import BIN, Lab, raw
 
-DRIVERS = {"virtio": {"virtio_net"}, "e1000": {"e1000"}, "rtl8139": {"8139cp", "8139too"}}
 PINS = ROOT / "roles" / "dask" / "files" / "requirements.txt"
 
 

@@ -12,7 +12,7 @@ from lab.minipve.node import Call
 Handler = Callable[[Call], Any]
 MODULES = (
     "absent", "access", "agent", "cluster", "config", "monitor", "network", "nodes", "pools", "qemu", "rrd",
-    "status", "storage", "tasks", "tokens",
+    "snapshots", "status", "storage", "tasks", "tokens",
 )  # fmt: skip
 VM = "/nodes/{node}/qemu/{vmid}"
 _HANDLERS: dict[tuple[str, str], Handler] = {}

@@ -15,7 +15,7 @@ from lab.minipve.image import storage
 from lab.minipve.machine import seed
 from lab.minipve.node import Call
 from lab.minipve.tasks import Task
-from lab.minipve.vm import changes, machines, options
+from lab.minipve.vm import changes, machines, options, snapshots
 
 _CONTROL = {
     "delete",
@@ -44,8 +44,9 @@ def read(call: Call) -> dict[str, Any]:
     """The configuration as it will be after the next start; with ``current`` as it is now."""
     config = call.node.vms.load(call.vmid)
     if "snapshot" in call.given:
-        raise ApiError(f"snapshot '{call['snapshot']}' does not exist")
-    chosen = config.options if call.get("current") else config.merged()
+        chosen = snapshots.existing(config, call["snapshot"])
+    else:
+        chosen = config.options if call.get("current") else config.merged()
     return {key: changes.shown(key, value) for key, value in chosen.items()} | {"digest": config.digest}
 
 
@@ -148,14 +149,6 @@ def _apply(call: Call, vmid: int, config: VmConfig) -> dict[str, str]:
         return changes.apply_running(call.node, vmid, config, {*call.options, *named})
     changes.apply_stopped(call.node, vmid, config)
     return {}
-
-
-@route("GET", f"{VM}/snapshot")
-def snapshots(call: Call) -> list[dict[str, Any]]:
-    """The entry for the present state, which every VM has; snapshots cannot be made here."""
-    config = call.node.vms.load(call.vmid)
-    row = {"name": "current", "description": "You are here!", "digest": config.digest}
-    return [row | {"running": int(machines.running_pid(call.node, call.vmid) is not None)}]
 
 
 @route("PUT", f"{VM}/unlink")

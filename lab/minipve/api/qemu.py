@@ -8,11 +8,12 @@ from typing import Any
 from lab.minipve.api import VM, route
 from lab.minipve.config import drives, nics
 from lab.minipve.config.store import VmConfig
+from lab.minipve.config.validate import MISSING
 from lab.minipve.errors import ApiError, denied, parameter_error
 from lab.minipve.image import storage
 from lab.minipve.node import Call
 from lab.minipve.tasks import Task
-from lab.minipve.vm import lifecycle, machines, options, summary
+from lab.minipve.vm import lifecycle, machines, options, snapshots, summary
 
 _NOT_OPTIONS = {
     "archive",
@@ -25,7 +26,7 @@ _NOT_OPTIONS = {
     "live-restore",
     "ha-managed",
 }
-_CLONE_KINDS = ("name", "description", "pool")
+_CLONE_KINDS = ("name", "description", "pool", "snapname")
 
 
 @route("GET", "/nodes/{node}/qemu")
@@ -38,7 +39,10 @@ def index(call: Call) -> list[dict[str, Any]]:
 @route("GET", VM)
 def directory(call: Call) -> list[dict[str, str]]:
     """The names below a VM, as the API viewer's tree has them."""
-    names = ("agent", "clone", "cloudinit", "config", "pending", "resize", "status", "template")
+    names = (
+        "agent", "clone", "cloudinit", "config", "feature", "monitor", "move_disk", "pending", "resize",
+        "rrddata", "snapshot", "status", "template", "unlink",
+    )  # fmt: skip
     return [{"subdir": name} for name in names]
 
 
@@ -103,6 +107,8 @@ def template(call: Call) -> str:
     """Convert a stopped VM to a template (task ``qmtemplate``)."""
     config = call.node.vms.load(call.vmid)
     config.check_lock()
+    if config.snapshots:
+        raise ApiError("unable to create template, because VM contains snapshots")
     if config.is_template:
         raise ApiError("you can't convert a template to a template")
     if machines.running_pid(call.node, call.vmid):
@@ -121,6 +127,26 @@ def resize(call: Call) -> str:
     return call.start(
         "resize", call.vmid, lambda task: lifecycle.resize(call.node, task, call.vmid, slot, size, digest)
     )
+
+
+@route("POST", f"{VM}/move_disk")
+def move(call: Call) -> str:
+    """Refused, in PVE's words where it has some: there is one storage, of one format."""
+    config = call.node.vms.load(call.vmid)
+    config.check_lock()
+    if "target-vmid" in call.given:
+        raise parameter_error(target_vmid="moving a disk to another VM is not supported here")
+    if "storage" not in call.given:
+        raise parameter_error(storage=MISSING)
+    storage.known(call["storage"])
+    call.permit.need(f"/storage/{storage.NAME}", ["Datastore.AllocateSpace"])
+    if call["disk"] not in config.options:
+        raise ApiError(f"disk '{call['disk']}' does not exist")
+    if drives.is_cdrom(drives.parse(call["disk"], config.options[call["disk"]])):
+        raise ApiError("you can't move a cdrom")
+    if call.get("format", "qcow2") != "qcow2":
+        raise parameter_error(format=f"'{call['format']}' is not supported here, only qcow2")
+    raise ApiError("you can't move to the same storage with same format")
 
 
 @route("POST", f"{VM}/clone")
@@ -143,8 +169,7 @@ def clone(call: Call) -> str:
 
 def _check_clone(call: Call, source: VmConfig, full: bool) -> None:
     check_pool(call, call.get("pool"))
-    if "snapname" in call.given:
-        raise ApiError(f"snapshot '{call['snapname']}' does not exist")
+    found = snapshots.existing(source, call["snapname"]) if "snapname" in call.given else source.options
     if not full:
         for name in ("storage", "format"):
             if name in call.given:
@@ -153,10 +178,10 @@ def _check_clone(call: Call, source: VmConfig, full: bool) -> None:
             raise parameter_error(full="Linked clone feature is only possible for templates")
     if call.get("format", "qcow2") != "qcow2":
         raise ApiError(f"format '{call['format']}' is not supported here, use qcow2")
-    for key, value in source.options.items():
+    for key, value in found.items():
         if re.fullmatch(r"net\d+", key):
             options.check_bridge(call.permit, nics.parse(value))
-    if any(":" in drive["file"] for _, drive in drives.of(source.options)):
+    if any(":" in drive["file"] for _, drive in drives.of(found)):
         target = call.get("storage", storage.NAME)
         storage.known(target)
         call.permit.need(f"/storage/{target}", ["Datastore.AllocateSpace"])

@@ -1,4 +1,4 @@
-"""VM configurations as PVE keeps them: one text file a VM, ``key: value`` lines, a ``[PENDING]`` section.
+"""VM configurations as PVE keeps them: ``key: value`` lines, then ``[PENDING]`` and a section a snapshot.
 
 Two locks: the file lock (nobody else works on this VM right now; the kernel releases it when its holder
 dies) and the config lock, the option ``lock`` (an operation is unfinished; it stays when the endpoint dies).
@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -25,6 +25,8 @@ LOCK_WAIT_S = 10.0
 SHORT_LOCK_WAIT_S = 1.0
 _BREAKS = r"\x00-\x08\n-\x1f\x7f\x85\u2028\u2029"  # what any reader may take for the end of a line
 _LINE = re.compile(rf"([a-z][a-z0-9_-]*): ([^{_BREAKS}]*)")
+_SECTION = re.compile(r"\[([A-Za-z][A-Za-z0-9_-]+)\]")
+_PENDING = "PENDING"
 _PLAIN = "".join(chr(code) for code in range(0x20, 0x7F) if chr(code) not in "%:")
 
 
@@ -42,46 +44,51 @@ class DamagedError(ApiError):
 
 @dataclass
 class VmConfig:
-    """A VM's file: the options in force, those that wait for a restart, those that wait for removal."""
+    """A VM's file: the options in force, those that wait (for a restart, for removal), those of snapshots."""
 
     options: dict[str, str] = field(default_factory=dict)
     pending: dict[str, str] = field(default_factory=dict)
     deleted: list[str] = field(default_factory=list)
+    snapshots: dict[str, dict[str, str]] = field(default_factory=dict)
 
     @classmethod
     def parse(cls, text: str) -> VmConfig:
         """Read the file's text; ValueError, with the line's number, for what cannot be one of ours."""
         config = cls()
-        section, notes = config.options, []
+        section = config.options
         for number, line in enumerate(text.split("\n"), 1):
-            if line == "[PENDING]":
-                section = config.pending
+            if match := _SECTION.fullmatch(line):
+                named = match[1] != _PENDING
+                section = config.snapshots.setdefault(match[1], {}) if named else config.pending
             elif line.startswith("#"):
-                notes.append(unquote(line[1:]))
+                before = f"{section['description']}\n" if "description" in section else ""
+                section["description"] = before + unquote(line[1:])
             elif (match := _LINE.fullmatch(line)) and _sound(match[1], match[2]):
                 section[match[1]] = match[2]
             elif line:
                 raise ValueError(f"line {number}")
-        if notes:
-            config.options["description"] = "\n".join(notes)
         config.deleted = config.pending.pop("delete", "").split()
         if "description" in config.pending:
             config.pending["description"] = unquote(config.pending["description"])
         return config
 
+    def copy(self) -> VmConfig:
+        """The same, to be changed."""
+        snapshots = {name: dict(options) for name, options in self.snapshots.items()}
+        return VmConfig(dict(self.options), dict(self.pending), list(self.deleted), snapshots)
+
     def text(self) -> str:
         """The file's text."""
-        options, pending = dict(self.options), dict(self.pending)
-        for key, value in [*options.items(), *pending.items()]:
-            check_line(key, value)
-        lines = [f"#{_escape(line)}" for line in _lines(options.pop("description", ""))]
-        lines += [f"{key}: {options[key]}" for key in sorted(options)]
+        pending = dict(self.pending)
         if "description" in pending:
             pending["description"] = _escape(pending["description"])
         if self.deleted:
             pending["delete"] = " ".join(sorted(self.deleted))
+        lines = _described(self.options)
         if pending:
-            lines += ["", "[PENDING]", *(f"{key}: {pending[key]}" for key in sorted(pending))]
+            lines += ["", f"[{_PENDING}]", *_written(pending)]
+        for name, options in sorted(self.snapshots.items()):
+            lines += ["", f"[{name}]", *_described(options)]
         return "\n".join(lines) + "\n"
 
     @property
@@ -131,6 +138,18 @@ def check_line(key: str, value: str) -> None:
         raise ApiError(f"unable to parse value of '{key}' - property contains a line feed")
 
 
+def _described(options: Mapping[str, str]) -> list[str]:
+    """A section whose description stands above it as comments."""
+    notes = [f"#{_escape(line)}" for line in _lines(options.get("description", ""))]
+    return notes + _written({key: value for key, value in options.items() if key != "description"})
+
+
+def _written(options: Mapping[str, str]) -> list[str]:
+    for key, value in options.items():
+        check_line(key, value)
+    return [f"{key}: {options[key]}" for key in sorted(options)]
+
+
 def _lines(description: str) -> list[str]:
     return description.removesuffix("\n").split("\n") if description else []
 
@@ -142,7 +161,7 @@ def _escape(line: str) -> str:
 
 def typed(key: str, value: str) -> str | int:
     """The value as the API shows it: integers and booleans as JSON numbers, all else as text."""
-    return int(value) if typed_as(key) in ("integer", "boolean") else value
+    return int(value) if key == "snaptime" or typed_as(key) in ("integer", "boolean") else value
 
 
 def typed_as(key: str) -> str | None:
@@ -196,7 +215,7 @@ class VmStore:
             raise DamagedError(file, f"line {number}") from None
         except ValueError as error:
             raise DamagedError(file, str(error)) from None
-        return VmConfig(dict(known.options), dict(known.pending), list(known.deleted))
+        return known.copy()
 
     def remains(self, vmid: int) -> VmConfig:
         """As ``load``, for who only wants to be rid of the VM: a damaged configuration is an empty one."""

@@ -79,9 +79,11 @@ def _convert(options: list[str], source: Path, target: Path, timeout_s: float) -
     process.run(words, timeout_s=timeout_s)
 
 
-def full_clone(source: Path, target: Path) -> None:
-    """An independent copy, without a backing image."""
-    import_image(source, target)
+def full_clone(source: Path, target: Path, snapname: str | None = None) -> None:
+    """An independent copy, without a backing image, of the present contents or of what a snapshot kept."""
+    _prepare(target)
+    kept = ["-l", f"snapshot.name={snapname}"] if snapname else []
+    _convert(["-O", "qcow2", *kept], source, target, timeout_s=3600)
 
 
 def make_base(path: Path, base: Path) -> None:
@@ -102,6 +104,21 @@ def resize(path: Path, size_bytes: int) -> None:
     if size_bytes < info(path).virtual_bytes:
         raise MachineError("shrinking disks is not supported")
     process.run(["qemu-img", "resize", "-q", *_format(path), path, str(size_bytes)])
+
+
+def snapshot(path: Path, name: str) -> None:
+    """Keep the present contents of a stopped machine's disk under a name, inside of the image."""
+    process.run(["qemu-img", "snapshot", "-q", "-c", name, path], timeout_s=600)
+
+
+def roll_back(path: Path, name: str) -> None:
+    """Bring back what a snapshot kept."""
+    process.run(["qemu-img", "snapshot", "-q", "-a", name, path], timeout_s=600)
+
+
+def drop_snapshot(path: Path, name: str) -> None:
+    """Forget a snapshot."""
+    process.run(["qemu-img", "snapshot", "-q", "-d", name, path], timeout_s=600)
 
 
 def extract_boot(image: Path, paths: Paths) -> Boot | None:

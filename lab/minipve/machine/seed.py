@@ -23,8 +23,6 @@ from lab.minipve.image.storage import Storage, parse
 from lab.minipve.paths import Paths
 from lab.minipve.process import MachineError
 
-DEFAULT_USER = "root"
-
 
 def build(vmid: int, config: Config, paths: Paths) -> Path:
     """Write the seed of a machine anew, as Proxmox VE does at each start; returns the ISO's path."""

@@ -55,9 +55,20 @@ def _make_volumes(node: Node, task: Task, vmid: int, wanted: dict[str, str]) -> 
 def stage_removal(node: Node, vmid: int, config: VmConfig, names: Iterable[str]) -> None:
     """Mark options for removal; what was only pending is dropped."""
     for name in names:
+        if name.startswith("unused") and name in config.options:
+            _require_unused(config, name, vmid)
         _withdraw(node, vmid, config, name)
         if name in config.options and name not in config.deleted:
             config.deleted.append(name)
+
+
+def _require_unused(config: VmConfig, name: str, vmid: int) -> None:
+    """500 when an unused disk is one that a drive or a snapshot still has."""
+    others = {key: value for key, value in config.options.items() if key != name}
+    sections = (others, config.pending, *config.snapshots.values())
+    volid = drives.owned_volume(name, config.options[name], vmid)
+    if volid and any(uses(VmConfig(section), volid) for section in sections):
+        raise ApiError(f"unable to delete '{volid}' - volume is still in use (snapshot?)")
 
 
 def revert(node: Node, vmid: int, config: VmConfig, names: Iterable[str]) -> None:
@@ -121,8 +132,6 @@ def _remove(node: Node, vmid: int, config: VmConfig, name: str) -> None:
     if not name.startswith("unused"):
         _set_aside(node, vmid, config, name, old)
     elif volid := drives.owned_volume(name, old, vmid):
-        if _uses(config, volid):
-            raise ApiError(f"unable to delete '{volid}' - volume is still in use (snapshot?)")
         node.storage.remove(volid)
 
 
@@ -133,16 +142,23 @@ def _set_aside(node: Node, vmid: int, config: VmConfig, name: str, old: str) -> 
     having been named here.
     """
     volid = drives.owned_volume(name, old, vmid) if drives.is_slot(name) else None
-    if volid is None or _uses(config, volid):
+    if volid is None:
         return
-    if drives.is_cloudinit(drives.parse(name, old)):
+    if drives.is_cloudinit(drives.parse(name, old)) and not uses(config, volid):
         node.storage.remove(volid)
     else:
-        free = next(n for n in range(256) if f"unused{n}" not in config.options)
-        config.options[f"unused{free}"] = volid
+        keep_unused(config, [volid])
 
 
-def _uses(config: VmConfig, volid: str) -> bool:
+def keep_unused(config: VmConfig, volids: Iterable[str]) -> None:
+    """Note a VM's own volumes as ``unusedN`` unless a drive has them."""
+    for volid in volids:
+        if not uses(config, volid):
+            free = next(n for n in range(256) if f"unused{n}" not in config.options)
+            config.options[f"unused{free}"] = volid
+
+
+def uses(config: VmConfig, volid: str) -> bool:
     """Whether any drive, unused or pending ones included, is this volume, however it is spelt."""
     named = [*config.options.items(), *config.pending.items()]
     files = [drives.parse(k, v)["file"] for k, v in named if drives.is_slot(k) or k.startswith("unused")]

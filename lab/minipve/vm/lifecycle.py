@@ -6,18 +6,18 @@ away. A killed endpoint leaves its half-made VMs to ``recover``; on a node the w
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 from lab.minipve.access.permit import Permit
 from lab.minipve.config import drives, nics
 from lab.minipve.config.store import SHORT_LOCK_WAIT_S, VmConfig
-from lab.minipve.errors import ApiError, doing
+from lab.minipve.errors import FAILURES, ApiError, doing
 from lab.minipve.image import disks, storage
 from lab.minipve.node import Node
 from lab.minipve.tasks import Task
-from lab.minipve.vm import changes, machines, options, volumes
+from lab.minipve.vm import changes, machines, options, snapshots, volumes
 
 UNFINISHED = ("create", "clone", "destroyed")  # config locks of a VM that is not yet, or no longer, whole
 
@@ -43,6 +43,10 @@ def recover(node: Node) -> list[int]:
     for vmid in half:
         _undo(node, vmid)
         _forget_rights(node, vmid)
+    for vmid, config in node.vms.all():
+        if config.options.get("lock") in snapshots.LOCKS:
+            with suppress(ApiError, *FAILURES):  # it stays locked, for its owner to look at
+                snapshots.recover(node, vmid)
     return half
 
 
@@ -91,6 +95,7 @@ class Clone:
     name: str | None = None
     description: str | None = None
     pool: str | None = None
+    snapname: str | None = None
 
 
 def clone(node: Node, task: Task, wanted: Clone) -> None:
@@ -100,10 +105,11 @@ def clone(node: Node, task: Task, wanted: Clone) -> None:
         source = node.vms.load(wanted.source)
         source.check_lock()
         with node.vms.locked(newid), doing("clone failed: "):
-            made = _copied_options(source, wanted)
-            for slot, drive in drives.of(source.options):
+            found = snapshots.existing(source, wanted.snapname) if wanted.snapname else source.options
+            made = _copied_options(found, wanted)
+            for slot, drive in drives.of(found):
                 full = wanted.full or not _is_base(drive)
-                made[slot] = volumes.clone(node, task, newid, slot, drive, full)
+                made[slot] = volumes.clone(node, task, newid, slot, drive, full, wanted.snapname)
             add_to_pool(node, wanted.pool, newid)
             node.vms.save(newid, VmConfig(made))
 
@@ -112,12 +118,12 @@ def _is_base(drive: drives.Drive) -> bool:
     return not drives.is_cdrom(drive) and storage.parse(drive["file"]).is_base
 
 
-def _copied_options(source: VmConfig, wanted: Clone) -> dict[str, str]:
-    dropped = ("template", "lock", "parent")
-    made = {k: v for k, v in source.options.items() if k not in dropped and not k.startswith("unused")}
+def _copied_options(found: Mapping[str, str], wanted: Clone) -> dict[str, str]:
+    dropped = ("template", "lock", "parent", "snaptime", "snapstate")
+    made = {k: v for k, v in found.items() if k not in dropped and not k.startswith("unused")}
     for key in [k for k in made if k.startswith("net")]:
         made[key] = nics.renewed(made[key])
-    made["name"] = wanted.name or f"Copy-of-VM-{source.options.get('name', wanted.source)}"
+    made["name"] = wanted.name or f"Copy-of-VM-{found.get('name', wanted.source)}"
     if wanted.description:
         made["description"] = wanted.description
     return made | options.renewed_identity(made)
@@ -182,7 +188,8 @@ def destroy(node: Node, task: Task, vmid: int, skiplock: bool, unreferenced: boo
             config.check_lock()
         if machines.running_pid(node, vmid):
             raise ApiError(f"VM {vmid} is running - destroy failed")
-        owned = [volid for _, volid in drives.volumes(config.options, vmid)]
+        sections = (config.options, *config.snapshots.values())
+        owned = list(dict.fromkeys(v for section in sections for _, v in drives.volumes(section, vmid)))
         if unreferenced or not config.options or config.options.get("lock") in UNFINISHED:
             known = {node.storage.path(volid) for volid in owned}
             owned += [v for v in node.storage.of_vm(vmid) if node.storage.path(v) not in known]

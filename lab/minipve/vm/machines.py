@@ -86,6 +86,20 @@ def resize_block(node: Node, vmid: int, slot: str, size_bytes: int) -> None:
     qmp.Qmp(vmid, node.paths).execute("block_resize", {"device": f"drive-{slot}", "size": size_bytes})
 
 
+def snapshot(node: Node, vmid: int, name: str, slots: list[str]) -> None:
+    """Have a running QEMU snapshot these drives, all at the same moment."""
+    kind = "blockdev-snapshot-internal-sync"
+    actions = [{"type": kind, "data": {"device": f"drive-{slot}", "name": name}} for slot in slots]
+    if actions:
+        qmp.Qmp(vmid, node.paths).execute("transaction", {"actions": actions}, timeout_s=60)
+
+
+def drop_snapshot(node: Node, vmid: int, name: str, slot: str) -> None:
+    """Have a running QEMU delete a snapshot of one of its drives."""
+    command, given = "blockdev-snapshot-delete-internal-sync", {"device": f"drive-{slot}", "name": name}
+    qmp.Qmp(vmid, node.paths).execute(command, given, timeout_s=60)
+
+
 def agent(node: Node, vmid: int, command: str, arguments: dict[str, Any], timeout_s: float) -> Any:
     """Ask the guest agent; it is pinged first."""
     return qmp.agent(vmid, node.paths, command, arguments or None, timeout_s)

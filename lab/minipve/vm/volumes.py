@@ -76,7 +76,15 @@ def _import(node: Node, task: Task, vmid: int, source: str) -> drives.Drive:
     return {"file": volid, "size": storage.size_text(size)}
 
 
-def clone(node: Node, task: Task, newid: int, slot: str, drive: drives.Drive, full: bool) -> str:
+def clone(
+    node: Node,
+    task: Task,
+    newid: int,
+    slot: str,
+    drive: drives.Drive,
+    full: bool,
+    snapname: str | None = None,
+) -> str:
     """A drive's copy for a new VM: cloud-init drive anew, CD-ROM shared, disk linked or copied."""
     source = drive["file"]
     if drives.is_cloudinit(drive):
@@ -90,7 +98,7 @@ def clone(node: Node, task: Task, newid: int, slot: str, drive: drives.Drive, fu
     target, base = node.storage.path(volid), node.storage.existing(source)
     task.log(f"clone {base.name} to {target.name}")
     if full:
-        disks.full_clone(base, target)
+        disks.full_clone(base, target, snapname)
     else:
         disks.linked_clone(base, target)
         rest = volid.partition(":")[2]

@@ -9,19 +9,23 @@ neither found nor missed.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from lab.report.captures import wire_figures
-from lab.report.captures.heard import Grid, Heard, Recording, group
+from lab.report.captures import drawings
+from lab.report.captures.content import Content, TextTable, group
+from lab.results.decode import CUT_BYTES, JOINED_BYTES, Packets
 from lab.results.measures import number
-from lab.wire.tables.study import NAMES, OTHERS, Names, find_names, packets_by_first_op
+from lab.results.recording import Recording
+from lab.wire.tables.study import NAMES, OTHERS
 
-CUT_BYTES = 1448  # TCP payload of a full Ethernet frame, with timestamps
-JOINED_BYTES = 45 * CUT_BYTES  # the most that offload joins to one super-packet
 CAPTURED = "as captured"
-SIZES = {CAPTURED: None, f"cut at {CUT_BYTES:,} bytes": CUT_BYTES, "joined up to 65,160": JOINED_BYTES}
+SIZES = {
+    CAPTURED: "captured",
+    f"cut at {CUT_BYTES:,} bytes": "cut",
+    f"joined up to {JOINED_BYTES:,}": "joined",
+}
 RENAMED = {"free-keys": "delete-data"}  # the study's name for it
 TASK = "compute-task"
 FEWEST_OPS = 10  # a factor over fewer says nothing
@@ -53,53 +57,51 @@ class Counts:
         return sorted(often, key=lambda key: (ways.index(key[0]), key[1] == OTHERS, -self.true[key]))
 
 
-def tell(recording: Recording, study: Mapping[str, Any]) -> Heard:
+def describe(capture: Recording, study: Mapping[str, Any]) -> Content:
     """Figure 20 beside ours, the method's error by op, and what segmentation does to it."""
-    found = count(recording)
+    found = count(capture)
     keys = found.keys()
     if not keys:
-        return Heard()
-    compositions = _compositions(recording, found, study)
-    drawn = {
+        return Content()
+    compositions = _compositions(capture, found, study)
+    figures = {
         "composition": (
             "What each node sends, in % of its packets (study's method: packets with payload by the first of"
             " nine op names) or of its ops and op-less messages (decoded). The names are those of 2019:"
             " today's free-keys was delete-data then, so the method finds none; add-keys the notebook found,"
             " but lost to a mistake in its code. Frames between workers were cut short, but the one op said"
             " there, get_data, is in their first bytes.",
-            wire_figures.compositions(compositions),
+            drawings.compositions(compositions),
         ),
         "counting": (
             "The study's method on our capture: packets counted for each op sent; under “data”, for each"
             " message without such an op. Only “as captured” was captured; the other two are recomputed from"
             " the same bytes, cut as a network card cuts them or joined as offload leaves them.",
-            wire_figures.factors({key: {s: found.factor(key, s) for s in SIZES} for key in keys}),
+            drawings.factors({key: {s: found.factor(key, s) for s in SIZES} for key in keys}),
         ),
     }
     sentences = [*_majority(compositions["scheduler"]), *_sentences(found, keys)]
-    return Heard(sentences, drawn, [_grid(found, keys)])
+    return Content(sentences, figures, [_table(found, keys)])
 
 
-def count(recording: Recording) -> Counts:
+def count(capture: Recording) -> Counts:
     """Count the messages' ops and, for each size of packets, as the study did."""
     true: Counter[Key] = Counter()
-    for row in recording.rows("ops"):
+    for row in capture.rows("ops"):
         if row["op"] in NAMES and (way := _way(row["source"], row["destination"])):
             true[way, row["op"]] += 1
-    for row in recording.rows("messages"):
+    for row in capture.rows("messages"):
         if not set(row["op"].split("+")) & set(NAMES) and (way := _way(row["source"], row["destination"])):
             true[way, OTHERS] += 1
-    names = find_names(recording.capture)
-    packets = {label: _packets(names, size) for label, size in SIZES.items()}
-    return Counts(true, packets)
+    counted = capture.summary.counted
+    return Counts(true, {label: _packets(counted.get(size, ())) for label, size in SIZES.items()})
 
 
-def _packets(names: Names, segment_bytes: int | None) -> Counter[Key]:
-    table = packets_by_first_op(names, segment_bytes)
+def _packets(counted: Iterable[Packets]) -> Counter[Key]:
     found: Counter[Key] = Counter()
-    for source, destination, op, packets in zip(*table.values(), strict=True):
-        if way := _way(source, destination):
-            found[way, op] += packets
+    for row in counted:
+        if way := _way(row.source, row.destination):
+            found[way, row.op] += row.packets
     return found
 
 
@@ -109,7 +111,7 @@ def _way(source: str, destination: str) -> str:
 
 
 def _compositions(
-    recording: Recording, found: Counts, study: Mapping[str, Any]
+    capture: Recording, found: Counts, study: Mapping[str, Any]
 ) -> dict[str, dict[str, dict[str, float]]]:
     """Sender -> who counted how -> op -> share in %."""
     theirs: dict[str, Counter[str]] = {"scheduler": Counter(), "workers": Counter()}
@@ -119,7 +121,7 @@ def _compositions(
     for (way, op), packets in found.packets[CAPTURED].items():
         method[_sender(way)][op] += packets
     decoded: dict[str, Counter[str]] = {sender: Counter() for sender in theirs}
-    for row in recording.rows("composition"):
+    for row in capture.rows("composition"):
         if (said_by := group(row["source"])) in decoded:
             name = str(RENAMED.get(row["op"], row["op"]))
             decoded[said_by][name if name in NAMES else OTHERS] += row["ops"]
@@ -179,10 +181,10 @@ def _sentences(found: Counts, keys: list[Key]) -> list[str]:
     return sentences
 
 
-def _grid(found: Counts, keys: list[Key]) -> Grid:
+def _table(found: Counts, keys: list[Key]) -> TextTable:
     rows = [
         [f"{way}: {op}", f"{found.true[way, op]:,}"]
         + [f"{found.packets[s][way, op]:,} (\u00d7{number(found.factor((way, op), s))})" for s in SIZES]
         for way, op in keys
     ]
-    return Grid("The study's counting, op by op", ["what was said", "decoded", *SIZES], rows)
+    return TextTable("The study's counting, op by op", ["what was said", "decoded", *SIZES], rows)

@@ -10,49 +10,30 @@ from typing import Any
 import numpy as np
 
 from lab.report import figures
-from lab.report.captures import wire_figures
-from lab.report.captures.heard import Grid, Heard, Recording, Rows, group
+from lab.report.captures import drawings
+from lab.report.captures.content import Content, TextTable, group
+from lab.results.decode import HEARTBEAT, Heartbeat
 from lab.results.measures import number
-from lab.wire.tables.exchange import Packet, dialogue_rows, flat, packets, said, shortened
+from lab.results.recording import Recording, Rows
+from lab.wire.tables.exchange import Packet, flat, shortened
 
-OP = "heartbeat_worker"
 OPS_SHOWN = 10
-Said = Counter[tuple[str, str]]  # (sender, op)
 
 
-def tell(recording: Recording, study: Mapping[str, Any]) -> Heard:
+def describe(capture: Recording, study: Mapping[str, Any]) -> Content:
     """The dialogue beside the study's, its intervals by worker and, of an idle cluster, all that is said."""
-    rows = recording.rows("heartbeats")
-    beats = [row for row in rows if recording.during(row["time_ns"])]
-    request = _exemplary(recording)
-    if request is None:
-        return Heard()
-    ours, theirs = packets(recording.capture, request), _their_packets(study)
-    drawn = {"heartbeat": (_dialogue_caption(beats), wire_figures.dialogues(ours, theirs))}
-    intervals = _intervals(beats)
-    asked_ms = _asked_ms(beats)
+    example = capture.summary.heartbeat
+    if example is None:
+        return Content()
+    beats = [row for row in capture.rows("heartbeats") if capture.during(row["time_ns"])]
+    dialogues = drawings.dialogues(example.packets, _their_packets(study))
+    found = {"heartbeat": (_dialogue_caption(beats), dialogues)}
+    intervals, asked_ms = _intervals(beats), _asked_ms(beats)
     if intervals:
-        figure = wire_figures.intervals(intervals, asked_ms, study["interval_printed_ms"])
-        drawn["intervals"] = (_interval_caption(study), figure)
-    heard = Heard([], drawn, [_fields(recording, request, study)])
-    return _answer(recording, beats, intervals, study) + heard if recording.idle else heard
-
-
-def _exemplary(recording: Recording) -> int | None:
-    """Of the runs' answered heartbeats that take as many packets as most do, the one of middle length."""
-    capture, found = recording.capture, recording.capture.messages
-    during = recording.during(found.time_ns)
-    sizes: dict[int, int] = {
-        message: len(dialogue_rows(capture, message))
-        for message, op in zip(found.op_message.tolist(), found.op_name, strict=True)
-        if op == OP and found.answer[message] >= 0 and during[message]
-    }
-    if not sizes:
-        return None
-    usual = Counter(sizes.values()).most_common(1)[0][0]
-    alike = [message for message, size in sizes.items() if size == usual]
-    alike.sort(key=lambda message: int(found.end_ns[found.answer[message]] - found.time_ns[message]))
-    return alike[len(alike) // 2]
+        figure = drawings.intervals(intervals, asked_ms, study["interval_printed_ms"])
+        found["intervals"] = (_interval_caption(study), figure)
+    content = Content([], found, [_fields(example, study)])
+    return _idle(capture, beats, intervals, study) + content if capture.idle else content
 
 
 def _their_packets(study: Mapping[str, Any]) -> list[Packet]:
@@ -88,53 +69,55 @@ def _interval_caption(study: Mapping[str, Any]) -> str:
     )
 
 
-def _fields(recording: Recording, request: int, study: Mapping[str, Any]) -> Grid:
+def _fields(example: Heartbeat, study: Mapping[str, Any]) -> TextTable:
     """What the heartbeat and its reply hold, field by field."""
-    answer = int(recording.capture.messages.answer[request])
     rows = []
-    for title, message in (("request", request), ("reply", answer)):
-        ours, theirs = said(recording.capture, message) or {}, flat(study[title])
+    for title, ours in (("request", example.request), ("reply", example.reply)):
+        theirs = {path: shortened(value) for path, value in flat(study[title]).items()}
         for key in dict.fromkeys([*ours, *theirs]):
-            values = [shortened(each[key]) if key in each else "" for each in (ours, theirs)]
-            rows.append([f"{title}: {key}", *values])
-    return Grid("What a heartbeat says, field by field", ["field", "here", "2019 study"], rows, numbers=False)
+            rows.append([f"{title}: {key}", ours.get(key, ""), theirs.get(key, "")])
+    heads = ["field", "here", "2019 study"]
+    return TextTable("What a heartbeat says, field by field", heads, rows, numbers=False)
 
 
 def _asked_ms(beats: Rows) -> float | None:
     """The interval that the scheduler's replies ask for."""
-    told = [row["announced_ms"] for row in beats if row["announced_ms"] is not None]
-    return median(told) if told else None
+    asked = [row["announced_ms"] for row in beats if row["announced_ms"] is not None]
+    return median(asked) if asked else None
 
 
-def _answer(
-    recording: Recording, beats: Rows, intervals: dict[str, list[float]], study: Mapping[str, Any]
-) -> Heard:
+def _idle(
+    capture: Recording, beats: Rows, intervals: dict[str, list[float]], study: Mapping[str, Any]
+) -> Content:
     """All that an idle cluster says."""
-    messages = [row for row in recording.rows("messages") if recording.during(row["time_ns"])]
-    number_of: Said = Counter()
-    bytes_of: Said = Counter()
-    for row in messages:
-        key = group(row["source"]), row["op"] or row["kind"]
-        number_of[key] += 1
-        bytes_of[key] += row["bytes"]
-    common = number_of.most_common()
-    shares = {f"{who}: {op}": 100 * n / number_of.total() for (who, op), n in common[:OPS_SHOWN]}
-    caption = f"All {number_of.total():,} messages of {number(recording.window_s)} idle seconds, by sender."
+    count: Counter[tuple[str, str]] = Counter()  # (sender, op)
+    size: Counter[tuple[str, str]] = Counter()
+    for row in capture.rows("messages"):
+        if capture.during(row["time_ns"]):
+            key = group(row["source"]), row["op"] or row["kind"]
+            count[key] += 1
+            size[key] += row["bytes"]
+    common, total = count.most_common(), count.total()
+    shares = {f"{who}: {op}": 100 * n / total for (who, op), n in common[:OPS_SHOWN]}
+    caption = f"All {total:,} messages of {number(capture.window_s)} idle seconds, by sender."
     rows = [
-        [f"{who}: {op}", f"{n:,}", number(n / recording.window_s), f"{bytes_of[who, op]:,}"]
+        [f"{who}: {op}", f"{n:,}", number(n / capture.window_s), f"{size[who, op]:,}"]
         for (who, op), n in common
     ]
-    drawn = {"idle": (caption, figures.shares(shares, {}, "% of all messages"))}
-    grid = Grid("What an idle cluster says", ["message", "number", "a second", "bytes"], rows)
-    sentences = [_rhythm(recording, beats, intervals), _error(_asked_ms(beats), study)]
-    mine = number_of["workers", OP] + number_of["scheduler", f"reply to {OP}"]
-    sentences.append(
-        f"Of all messages {number(100 * mine / number_of.total())} % are heartbeats and replies."
+    mine = count["workers", HEARTBEAT] + count["scheduler", f"reply to {HEARTBEAT}"]
+    sentences = [
+        _rhythm(capture, beats, intervals),
+        _error(_asked_ms(beats), study),
+        f"Of all messages {number(100 * mine / total)} % are heartbeats and replies.",
+    ]
+    return Content(
+        [sentence for sentence in sentences if sentence],
+        {"idle": (caption, figures.shares(shares, {}, "% of all messages"))},
+        [TextTable("What an idle cluster says", ["message", "number", "a second", "bytes"], rows)],
     )
-    return Heard([s for s in sentences if s], drawn, [grid])
 
 
-def _rhythm(recording: Recording, beats: Rows, intervals: dict[str, list[float]]) -> str:
+def _rhythm(capture: Recording, beats: Rows, intervals: dict[str, list[float]]) -> str:
     every = [ms for mine in intervals.values() for ms in mine]
     if not every:
         return ""
@@ -144,7 +127,7 @@ def _rhythm(recording: Recording, beats: Rows, intervals: dict[str, list[float]]
         "When nobody asks for anything, each worker sends the scheduler a heartbeat every"
         f" {number(median(every))} ms (nine in ten within {number(low)} to {number(high)}): {sizes[0]:.0f}"
         f" bytes, answered by {sizes[1]:.0f}; with headers and ACKs workers and scheduler exchange"
-        f" {number(_chatter(recording, len(intervals)))} bytes a second for each worker."
+        f" {number(_chatter(capture, len(intervals)))} bytes a second for each worker."
     )
 
 
@@ -157,10 +140,8 @@ def _error(asked_ms: float | None, study: Mapping[str, Any]) -> str:
     )
 
 
-def _chatter(recording: Recording, workers: int) -> float:
+def _chatter(capture: Recording, workers: int) -> float:
     """IP bytes a second between the scheduler and each worker, both ways."""
-    segments, sources = recording.capture.segments, recording.capture.sources
-    ends = [{group(sources[flow]), group(sources[flow ^ 1])} for flow in range(len(sources))]
-    wanted = np.array([pair == {"workers", "scheduler"} for pair in ends], bool)
-    counted = wanted[segments.flow] & recording.during(segments.time_ns)
-    return float(segments.ip_bytes[counted].sum()) / recording.window_s / workers
+    ends = {"workers", "scheduler"}
+    between = [t.ip_bytes for t in capture.summary.traffic if {group(t.source), group(t.destination)} == ends]
+    return sum(between) / capture.window_s / workers

@@ -7,40 +7,41 @@ from collections.abc import Mapping
 from typing import Any
 
 from lab.report import figures
-from lab.report.captures import wire_figures
-from lab.report.captures.heard import Heard, Recording, group
+from lab.report.captures import drawings
+from lab.report.captures.content import Content, group
 from lab.results.measures import number
+from lab.results.recording import Recording
 
 OPS_SHOWN = 8
 Pairs = dict[tuple[str, str], float]
 Series = dict[tuple[str, str], dict[int, float]]  # (node, sent or received) -> second -> amount
 
 
-def tell(recording: Recording, study: Mapping[str, Any]) -> Heard:
+def describe(capture: Recording, study: Mapping[str, Any]) -> Content:
     """Traffic by pair of nodes and by second, and what the scheduler says."""
-    ours = {(r["source"], r["destination"]): float(r["ip_bytes"]) for r in recording.rows("matrix")}
+    ours = {(r["source"], r["destination"]): float(r["ip_bytes"]) for r in capture.rows("matrix")}
     theirs = {(p["source"], p["destination"]): p["mb"] for p in study["fig19"]["points"]}
     pairs, their_pairs = _shares(_of_cluster(ours)), _shares(theirs)
-    said = Counter(row["op"] for row in recording.rows("ops") if row["source"] == "scheduler")
-    drawn = {}
+    ops = Counter(row["op"] for row in capture.rows("ops") if row["source"] == "scheduler")
+    found = {}
     if pairs:
-        drawn["traffic"] = (
+        found["traffic"] = (
             "Bytes by pair of nodes, the client's left out, in % of all. The study's figure 19 left out the"
             " pair of workers 1 and 3 and swapped two labels; its notebook's numbers are shown.",
-            wire_figures.matrices(pairs, their_pairs),
+            drawings.matrices(pairs, their_pairs),
         )
-        drawn["series"] = (
+        found["series"] = (
             "Traffic of each node by second, each curve in % of its own peak: shapes, not speeds. The bands"
             " are our runs. Of the study's scheduler only the peaks could be read (figure 18).",
-            wire_figures.series(_by_second(recording), _bands(recording), _their_series(study["fig18"])),
+            drawings.series(_by_second(capture), _bands(capture), _their_series(study["fig18"])),
         )
-    if said:
-        common = {op: 100 * count / said.total() for op, count in said.most_common(OPS_SHOWN)}
-        drawn["ops"] = (
-            f"What the scheduler says: its {said.total():,} ops, each op in a batch counted.",
+    if ops:
+        common = {op: 100 * count / ops.total() for op, count in ops.most_common(OPS_SHOWN)}
+        found["ops"] = (
+            f"What the scheduler says: its {ops.total():,} ops, each op in a batch counted.",
             figures.shares(common, {}, "% of the scheduler's ops"),
         )
-    return Heard(_sentences(ours, pairs, their_pairs), drawn)
+    return Content(_sentences(ours, pairs, their_pairs), found)
 
 
 def _of_cluster(pairs: Pairs) -> Pairs:
@@ -59,11 +60,11 @@ def _among_workers(pairs: Pairs) -> float:
     return sum(amount for pair, amount in pairs.items() if {group(node) for node in pair} == {"workers"})
 
 
-def _by_second(recording: Recording) -> Series:
+def _by_second(capture: Recording) -> Series:
     """Mbit/s that each node sent and received, by second since the first run began (or the capture)."""
-    begin = recording.window_ns[0] // 1_000_000_000
+    begin = capture.window_ns[0] // 1_000_000_000
     rates: Series = {}
-    for row in recording.rows("series"):
+    for row in capture.rows("series"):
         for node, way in ((row["source"], "sent"), (row["destination"], "received")):
             if group(node) in ("scheduler", "workers"):
                 seconds = rates.setdefault((node, way), {})
@@ -72,9 +73,9 @@ def _by_second(recording: Recording) -> Series:
     return rates
 
 
-def _bands(recording: Recording) -> list[tuple[float, float]]:
-    begin = recording.window_ns[0] // 1_000_000_000
-    return [(start - begin, stop - begin) for start, stop in recording.runs]
+def _bands(capture: Recording) -> list[tuple[float, float]]:
+    begin = capture.window_ns[0] // 1_000_000_000
+    return [(start - begin, stop - begin) for start, stop in capture.runs]
 
 
 def _their_series(study: Mapping[str, Any]) -> Series:

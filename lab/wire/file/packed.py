@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import importlib
 import os
+import tempfile
 import zlib
 from collections.abc import Callable
 from typing import IO, Any
@@ -31,7 +32,7 @@ def unpack(file: IO[bytes], plain: IO[bytes], name: str) -> None:
     most = max(ALWAYS, TIMES * os.fstat(file.fileno()).st_size)
     read = _reader(file)
     while part := read(AT_A_TIME):
-        plain.write(part)
+        _write(plain, part, name)
         if plain.tell() > most:
             raise WireError(
                 f"{name}: unpacks to more than {most / 1e9:.1f} GB, {TIMES} times its size; "
@@ -40,6 +41,16 @@ def unpack(file: IO[bytes], plain: IO[bytes], name: str) -> None:
     plain.flush()
     if plain.tell() == 0:
         raise WireError(f"{name}: damaged compressed file, nothing of it can be unpacked")
+
+
+def _write(plain: IO[bytes], part: bytes, name: str) -> None:
+    try:
+        plain.write(part)
+    except OSError as error:
+        folder = tempfile.gettempdir()
+        raise WireError(
+            f"{name}: unpacking it into {folder}: {error.strerror}; TMPDIR can name another folder"
+        ) from error
 
 
 def _reader(file: IO[bytes]) -> Callable[[int], bytes]:

@@ -7,16 +7,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from lab.wire.arrays import Ints
-from lab.wire.net.segments import ACK, FIN, RST, SYN, Segments
-from lab.wire.net.tcp import BAND_BITS, Disorder, Pieces, by_flow
+from lab.wire.arrays import U32, Flags, Floats, Ints
+from lab.wire.net.segments import ACK, FIN, RST, SYN, Lanes, Segments, by_flow
+from lab.wire.net.tcp import BAND_BITS, Disorder, Pieces
 from lab.wire.net.tcp_options import DSACK, STAMPED
 
-Floats = npt.NDArray[np.float64]
 SAME_PACKET = 4  # how far apart, in its flow, the copies of one packet may be captured
 COPY_WITHIN_NS = 100_000_000
+FIRST_ACK_WITHIN = 8  # segments of a flow, its copies among them
 
 
 @dataclass(frozen=True)
@@ -31,20 +30,20 @@ class RoundTrips:
     minimum_ms: Floats
     p5_ms: Floats
     samples: Ints
-    stamped: npt.NDArray[np.bool_]
+    stamped: Flags
 
 
-def count(segments: Segments, which: npt.NDArray[np.bool_], flows: int) -> Ints:
+def count(segments: Segments, which: Flags, flows: int) -> Ints:
     """How many of some segments each flow has."""
     return np.bincount(segments.flow[which], minlength=flows).astype(np.int64)
 
 
-def total(segments: Segments, values: npt.NDArray[np.uint32], flows: int) -> Ints:
+def total(segments: Segments, values: U32, flows: int) -> Ints:
     """Sum of a column per flow."""
     return np.bincount(segments.flow, values, minlength=flows).astype(np.int64)
 
 
-def copies(segments: Segments) -> npt.NDArray[np.bool_]:
+def copies(segments: Segments) -> Flags:
     """Packets captured more than once (flooding, several interfaces): all but the first.
 
     A copy has the same sequence and ACK numbers, length, flags, timestamp and, for IPv4, the same
@@ -69,30 +68,42 @@ def copies(segments: Segments) -> npt.NDArray[np.bool_]:
     return result
 
 
-def resent(
-    segments: Segments, disorder: Disorder, copied: npt.NDArray[np.bool_], flows: int
-) -> tuple[Ints, Ints, Ints]:
+def resent(segments: Segments, disorder: Disorder, copied: Flags, flows: int) -> tuple[Ints, Ints, Ints]:
     """Per flow: retransmitted segments, their bytes, and segments that came late into a hole (reordering or
-    repair).
+    repair). A SYN or FIN alone counts too: it may be lost, and a D-SACK tells of it, like payload.
     """
-    rows = disorder.resent[~copied[disorder.resent]]
+    rows = np.concatenate([disorder.resent, _openings_again(segments)])
+    rows = rows[~copied[rows]]
     number = np.bincount(segments.flow[rows], minlength=flows)
     size = np.bincount(segments.flow[rows], segments.length[rows], minlength=flows)
     late = np.bincount(segments.flow[disorder.late], minlength=flows)
     return number.astype(np.int64), size.astype(np.int64), late.astype(np.int64)
 
 
-def spurious(segments: Segments, flows: int) -> Ints:
+def _openings_again(segments: Segments) -> Ints:
+    """Rows of SYNs and FINs without payload that stand where one of their flow stood before."""
+    rows = np.flatnonzero(segments.flags & (SYN | FIN))
+    place = segments.seq[rows] + segments.length[rows]  # a FIN stands behind the payload, a SYN has none
+    kind = (segments.flags[rows] & (SYN | FIN)).astype(np.int64)
+    code = (segments.flow[rows].astype(np.int64) << 2 | kind) << 32 | place
+    _, first = np.unique(code, return_index=True)
+    again = np.ones(len(rows), bool)
+    again[first] = False
+    return np.asarray(rows[again & (segments.length[rows] == 0)], np.int64)
+
+
+def spurious(segments: Segments, copied: Flags, flows: int) -> Ints:
     """Per flow: retransmissions that its receiver reported as needless (D-SACK, RFC 2883, sent in the other
     direction).
     """
-    rows = np.flatnonzero(segments.flags & DSACK)
+    rows = np.flatnonzero((segments.flags & DSACK != 0) & ~copied)
     return np.bincount(segments.flow[rows] ^ 1, minlength=flows).astype(np.int64)
 
 
-def zero_windows(segments: Segments, flows: int) -> Ints:
+def zero_windows(segments: Segments, copied: Flags, flows: int) -> Ints:
     """Per flow: times its sender said that it cannot take more."""
-    return count(segments, (segments.window == 0) & (segments.flags & (RST | SYN | FIN) == 0), flows)
+    opening = segments.flags & (RST | SYN | FIN)
+    return count(segments, (segments.window == 0) & (opening == 0) & ~copied, flows)
 
 
 def acked_but_unseen(segments: Segments, pieces: Pieces) -> dict[int, tuple[int, int, int]]:
@@ -161,7 +172,7 @@ def _by_timestamps(segments: Segments) -> tuple[Ints, Ints]:
     return sent[here][good] >> 32, trip[good]
 
 
-def _first_of(flow: Ints, stamp: npt.NDArray[np.uint32], time_ns: Ints) -> tuple[Ints, Ints]:
+def _first_of(flow: Ints, stamp: U32, time_ns: Ints) -> tuple[Ints, Ints]:
     """First time of each (flow, timestamp), both in one number."""
     code = flow << 32 | stamp
     change = np.flatnonzero(np.diff(code, prepend=-1))
@@ -169,9 +180,7 @@ def _first_of(flow: Ints, stamp: npt.NDArray[np.uint32], time_ns: Ints) -> tuple
     return unique, time_ns[change][first]
 
 
-def _sent_twice(
-    segments: Segments, disorder: Disorder, flow: Ints, begin: Ints, end: Ints
-) -> npt.NDArray[np.bool_]:
+def _sent_twice(segments: Segments, disorder: Disorder, flow: Ints, begin: Ints, end: Ints) -> Flags:
     """Karn's rule: which spans of streams had any of their bytes sent again, so that an ACK may be for
     either.
     """
@@ -188,9 +197,7 @@ def _sent_twice(
     return (before >= 0) & (reach[np.maximum(before, 0)] > (flow << BAND_BITS) + begin)
 
 
-def _by_sequence(
-    segments: Segments, pieces: Pieces, disorder: Disorder, stamped: npt.NDArray[np.bool_]
-) -> tuple[Ints, Ints]:
+def _by_sequence(segments: Segments, pieces: Pieces, disorder: Disorder, stamped: Flags) -> tuple[Ints, Ints]:
     """Time from a data segment to the ACK of its last byte, for segments of flows without timestamps sent
     once.
     """
@@ -210,30 +217,26 @@ def _by_sequence(
     return own[here][good] >> 32, trip[good]
 
 
-def handshakes(segments: Segments) -> dict[int, tuple[int, float]]:
-    """Per connection: SYNs seen (attempts), and SYN -> SYN-ACK -> ACK in ms (NaN when one was not seen)."""
+def handshakes(segments: Segments, lanes: Lanes, copied: Flags, flows: int) -> tuple[Ints, Floats]:
+    """Per flow: its connection's SYNs (attempts), and SYN -> SYN-ACK -> ACK in ms (NaN when one was not
+    seen, or one of the first two more than once).
+    """
     both = SYN | ACK
-    result: dict[int, tuple[int, float]] = {}
-    opening = _times(segments, segments.flags & both == SYN)
-    answer = _times(segments, segments.flags & both == both)
-    acks = np.flatnonzero(
-        (segments.flags & (both | RST) == ACK) & np.isin(segments.flow, [f ^ 1 for f in answer])
-    )
-    _, first = np.unique(segments.flow[acks], return_index=True)
-    closing = {int(segments.flow[i]): int(segments.time_ns[i]) for i in acks[first].tolist()}
-    for flow, times in opening.items():
-        back = answer.get(flow ^ 1)
-        end = closing.get(flow)
-        known = back is not None and end is not None and len(times) == 1 and len(back) == 1
-        result[flow // 2] = (
-            len(times),
-            (end - times[0]) / 1e6 if known and end is not None else float("nan"),
-        )
-    return result
+    opening = np.flatnonzero((segments.flags & both == SYN) & ~copied)
+    answer = np.flatnonzero((segments.flags & both == both) & ~copied)
+    opened = np.bincount(segments.flow[opening], minlength=flows)
+    answered = np.bincount(segments.flow[answer] ^ 1, minlength=flows)
+    shake_ms = np.full(flows, np.nan)
+    for row in opening.tolist():
+        flow = int(segments.flow[row])
+        if opened[flow] == answered[flow] == 1:
+            shake_ms[flow] = shake_ms[flow ^ 1] = _first_ack_ms(segments, lanes.rows(flow), row)
+    return (opened + opened[np.arange(flows) ^ 1]), shake_ms
 
 
-def _times(segments: Segments, which: npt.NDArray[np.bool_]) -> dict[int, list[int]]:
-    found: dict[int, list[int]] = {}
-    for row in np.flatnonzero(which).tolist():
-        found.setdefault(int(segments.flow[row]), []).append(int(segments.time_ns[row]))
-    return found
+def _first_ack_ms(segments: Segments, rows: Ints, opening: int) -> float:
+    """From a SYN until its sender's first ACK."""
+    for row in rows[:FIRST_ACK_WITHIN].tolist():
+        if segments.flags[row] & (SYN | ACK | RST) == ACK:
+            return float(segments.time_ns[row] - segments.time_ns[opening]) / 1e6
+    return float("nan")

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lab.wire.arrays import Columns, Ints
-from lab.wire.net.segments import PSH, SYN, Segments
+from lab.wire.net.segments import PSH, SYN, Segments, by_flow
 
 BAND_BITS = (
     42  # a flow's band is 4 TiB wide: positions are cut to +-1 TiB, far beyond any real stream in a capture
@@ -58,12 +58,6 @@ class Disorder:
     resent: Ints
     resent_start: Ints
     late: Ints
-
-
-def by_flow(flow: npt.NDArray[np.int32]) -> Ints:
-    """Stable order by flow number; 16-bit numbers sort much faster."""
-    narrow = flow.astype(np.uint16) if len(flow) and int(flow.max()) < 1 << 16 else flow
-    return np.argsort(narrow, kind="stable")
 
 
 def reassemble(segments: Segments, origin: dict[int, int] | None = None) -> tuple[Pieces, Disorder]:

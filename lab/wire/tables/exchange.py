@@ -4,16 +4,19 @@ drew it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from heapq import merge
 from typing import Any
 
 import numpy as np
 
+from lab.wire.arrays import Ints
 from lab.wire.capture import Capture
 from lab.wire.dask.messagepack import text
 from lab.wire.net.tcp_options import DSACK
 
+FEW = 32
 DEEPEST = 16  # fields within fields that are shown each
 WIDEST = 90  # characters of a value
 FLAGS = ((2, "SYN"), (1, "FIN"), (4, "RST"), (8, "PSH"), (16, "ACK"))
@@ -38,11 +41,10 @@ def dialogue_rows(capture: Capture, request: int) -> list[int]:
     """Segments of one exchange, from the request's first to the one that acknowledges the reply."""
     found, segments = capture.messages, capture.segments
     flow, answer = int(found.flow[request]), int(found.answer[request])
-    rows = capture.rows_of(flow // 2)
-    first = int(np.searchsorted(segments.time_ns[rows], found.time_ns[request]))
+    first = int(np.searchsorted(segments.time_ns, found.time_ns[request]))
     until = int(found.end_ns[answer if answer >= 0 else request])
     result = []
-    for row in rows[first:].tolist():
+    for row in merge(*(_rows_from(capture.lanes.rows(f), first) for f in (flow, flow ^ 1))):
         time_ns, own = int(segments.time_ns[row]), segments.flow[row] == flow
         if answer < 0 and time_ns > until:
             break
@@ -50,6 +52,12 @@ def dialogue_rows(capture: Capture, request: int) -> list[int]:
         if time_ns > until and own:
             break
     return result
+
+
+def _rows_from(lane: Ints, first: int) -> Iterator[int]:
+    """The rows of a flow from a row of the capture on, a few at a time: mostly a few are wanted."""
+    for begin in range(int(np.searchsorted(lane, first)), len(lane), FEW):
+        yield from lane[begin : begin + FEW].tolist()
 
 
 def packets(capture: Capture, request: int) -> list[Packet]:

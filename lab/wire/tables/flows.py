@@ -2,68 +2,48 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
+from lab.wire.arrays import Floats, Ints
 from lab.wire.capture import Capture
 from lab.wire.net import health
 from lab.wire.net.segments import RST
-from lab.wire.schema import Table, add_row, empty
+from lab.wire.schema import TABLES, Table
+
+DESCRIBED = (
+    "source", "source_port", "destination", "destination_port", "protocol", "generation", "unframed_bytes",
+    "resyncs",
+)  # fmt: skip
 
 
 def flows(capture: Capture) -> Table:
     """One row per flow that had a packet."""
-    segments, number = capture.segments, len(capture.connections) * 2
-    everything = np.ones(len(segments), bool)
-    copied = health.copies(segments)
-    packets = health.count(segments, everything, number)
-    copy_count = health.count(segments, copied, number)
-    payload = health.total(segments, segments.length, number)
-    again, again_bytes, late = health.resent(segments, capture.disorder, copied, number)
-    spurious, closed = health.spurious(segments, number), health.zero_windows(segments, number)
-    resets = health.count(segments, segments.flags & RST != 0, number)
-    trips = health.round_trips(segments, capture.pieces, capture.disorder, number)
-    opened = health.handshakes(segments.take(np.flatnonzero(~copied)))
-    holes = health.acked_but_unseen(segments, capture.pieces)
-    stream = _stream_bytes(capture, number)
-    table = empty("flows")
-    for flow in np.flatnonzero(packets).tolist():
+    columns = _traffic(capture) | _losses(capture) | _times(capture)
+    present = np.flatnonzero(columns["packets"])
+    described = _described(capture, present)
+    return {
+        name: described[name] if name in described else _plain(columns[name][present])
+        for name in TABLES["flows"]
+    }
+
+
+def _plain(column: Ints | Floats) -> list[Any]:
+    """Numbers for a table; None for those that are not known."""
+    values: list[Any] = np.round(column, 4).tolist() if column.dtype.kind == "f" else column.tolist()
+    return [None if value != value else value for value in values]  # NaN
+
+
+def _described(capture: Capture, present: Ints) -> dict[str, list[Any]]:
+    """Columns that are not counted: whose flow it is, and what is spoken in it."""
+    rows = []
+    for flow in present.tolist():
         _, port, _, peer_port = capture.connections.endpoints(flow)
-        attempts, handshake_ms = opened.get(flow // 2, (0, float("nan")))
-        _, missing, lost = holes.get(flow, (0, 0, 0))
         protocol, generation, unframed, resyncs = _framing(capture, flow)
-        add_row(
-            table,
-            str(capture.sources[flow]),
-            port,
-            str(capture.sources[flow ^ 1]),
-            peer_port,
-            protocol,
-            generation,
-            int(packets[flow]),
-            int(copy_count[flow]),
-            int(payload[flow]),
-            int(stream[flow]),
-            missing,
-            lost,
-            unframed,
-            resyncs,
-            int(again[flow]),
-            int(again_bytes[flow]),
-            int(spurious[flow]),
-            int(late[flow]),
-            int(closed[flow]),
-            int(resets[flow]),
-            attempts,
-            _known(handshake_ms),
-            _known(float(trips.minimum_ms[flow])),
-            _known(float(trips.p5_ms[flow])),
-            int(trips.samples[flow]),
-        )
-    return table
-
-
-def _known(value: float) -> float | None:
-    return None if np.isnan(value) else round(value, 4)
+        source, destination = str(capture.sources[flow]), str(capture.sources[flow ^ 1])
+        rows.append((source, port, destination, peer_port, protocol, generation, unframed, resyncs))
+    return {name: [row[i] for row in rows] for i, name in enumerate(DESCRIBED)}
 
 
 def _framing(capture: Capture, flow: int) -> tuple[str, str, int, int]:
@@ -76,11 +56,48 @@ def _framing(capture: Capture, flow: int) -> tuple[str, str, int, int]:
     return dialogue.protocol, capture.generation, framed.unframed, framed.resyncs
 
 
-def _stream_bytes(capture: Capture, number: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """Length of each flow's stream, holes included."""
-    pieces, result = capture.pieces, np.zeros(number, np.int64)
+def _traffic(capture: Capture) -> dict[str, Ints]:
+    segments, number = capture.segments, len(capture.connections) * 2
+    stream, missing, lost = (np.zeros(number, np.int64) for _ in range(3))
+    pieces = capture.pieces
     for index, flow in enumerate(pieces.flow.tolist()):
         first, last = int(pieces.begin[index]), int(pieces.begin[index + 1]) - 1
         start = 0 if pieces.opened[index] else int(pieces.start[first])
-        result[flow] = int(pieces.start[last] + pieces.length[last]) - start
-    return result
+        stream[flow] = int(pieces.start[last] + pieces.length[last]) - start
+    for flow, (_, missed, acknowledged) in health.acked_but_unseen(segments, pieces).items():
+        missing[flow], lost[flow] = missed, acknowledged
+    return {
+        "packets": np.bincount(segments.flow, minlength=number),
+        "payload_bytes": health.total(segments, segments.length, number),
+        "stream_bytes": stream,
+        "missing_bytes": missing,
+        "lost_bytes": lost,
+    }
+
+
+def _losses(capture: Capture) -> dict[str, Ints]:
+    segments, number = capture.segments, len(capture.connections) * 2
+    copied = capture.copied
+    again, again_bytes, late = health.resent(segments, capture.disorder, copied, number)
+    return {
+        "copies": health.count(segments, copied, number),
+        "retransmitted": again,
+        "retransmitted_bytes": again_bytes,
+        "spurious": health.spurious(segments, copied, number),
+        "out_of_order": late,
+        "zero_windows": health.zero_windows(segments, copied, number),
+        "resets": health.count(segments, (segments.flags & RST != 0) & ~copied, number),
+    }
+
+
+def _times(capture: Capture) -> dict[str, Ints | Floats]:
+    segments, number = capture.segments, len(capture.connections) * 2
+    attempts, handshake_ms = health.handshakes(segments, capture.lanes, capture.copied, number)
+    trips = health.round_trips(segments, capture.pieces, capture.disorder, number)
+    return {
+        "attempts": attempts,
+        "handshake_ms": handshake_ms,
+        "rtt_min_ms": trips.minimum_ms,
+        "rtt_p5_ms": trips.p5_ms,
+        "rtt_samples": trips.samples,
+    }

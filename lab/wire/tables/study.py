@@ -20,8 +20,7 @@ import numpy as np
 
 from lab.wire.arrays import Ints
 from lab.wire.capture import Capture
-from lab.wire.net.segments import PSH, Segments
-from lab.wire.net.tcp import by_flow
+from lab.wire.net.segments import PSH, Segments, by_flow
 from lab.wire.schema import Table
 
 NAMES = (  # in the order of the notebook

@@ -9,6 +9,9 @@ import numpy as np
 
 from lab.wire.capture import Capture
 from lab.wire.dask.content import Kind
+from lab.wire.net.tunnels import UDP_PORT
+
+LIKELY = 0.1  # share of all packets from which a UDP port may be a tunnel's
 
 
 def summarise(capture: Capture) -> dict[str, Any]:
@@ -30,6 +33,8 @@ def summarise(capture: Capture) -> dict[str, Any]:
         "first_ns": tally.first_ns if tally.packets else None,
         "tcp_segments": len(capture.segments),
         "other_packets": {name: count for name, count in sorted(tally.other.items()) if count},
+        "tunnels": dict(tally.tunnels.most_common()),
+        "likely_tunnels": likely_tunnels(capture),
         "generation": capture.generation,
         "distributed": sorted(capture.nodes.versions),
         "connections": len(capture.connections),
@@ -42,6 +47,16 @@ def summarise(capture: Capture) -> dict[str, Any]:
         "network": network(capture),
         "times_ms": times(capture),
     }
+
+
+def likely_tunnels(capture: Capture) -> dict[str, int]:
+    """Packets that may hold what is looked for, but cannot be looked into: of known kinds, and where no Dask
+    was found also those to UDP ports that much goes to.
+    """
+    tally = capture.tally
+    enough = LIKELY * tally.packets if not capture.dialogues else tally.packets + 1
+    found = tally.opaque.most_common()
+    return {name: n for name, n in found if n and (not name.startswith(UDP_PORT) or n >= enough)}
 
 
 def completeness(capture: Capture) -> dict[str, Any]:

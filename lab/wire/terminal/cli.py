@@ -36,7 +36,7 @@ class Commands(click.Group):
         """Put the default command where none is named, unless one was meant."""
         if args and args[0] not in self.commands and args[0] not in ("--help", "-h"):
             meant = get_close_matches(args[0], self.commands, 1)
-            if meant and not Path(args[0]).exists():
+            if meant and not args[0].startswith("-") and not Path(args[0]).exists():
                 raise MistakeError(f"{args[0]}: no such file, and no such command; did you mean {meant[0]}?")
             args = ["summary", *args]
         return super().parse_args(ctx, args)

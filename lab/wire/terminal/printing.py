@@ -112,6 +112,11 @@ def headlines(said: dict[str, Any]) -> list[str]:
     ]
     if whole["lost_by_capture_bytes"]:
         lines.insert(3, f"LOST: {whole['lost_by_capture_bytes']:,} bytes were acknowledged but not captured")
+    lines += [
+        f"{number:,} packets came in {name} and were looked into" for name, number in said["tunnels"].items()
+    ]
+    for name, number in said["likely_tunnels"].items():
+        lines.append(f"{number:,} packets were not looked into: {name}, which may be a tunnel")
     for protocol, number in said["covered_connections"].items():
         lines.append(f"{number} connections speak {protocol}: only their sizes and times are known")
     return lines

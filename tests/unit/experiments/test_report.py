@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import gzip
 import json
 import re
+import shutil
 from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
@@ -14,16 +14,17 @@ import numpy as np
 import pytest
 from conftest import SETUP, FakeLab, Json, capture_report
 
-from lab import report
+from lab import report, wire
 from lab.model import experiment
-from lab.report import sentences
-from lab.report.captures import counting, section
-from lab.report.captures.heard import open_recording
-from lab.results import load
+from lab.report import captures, figures, page, sentences
+from lab.report.captures import counting
+from lab.report.captures.content import Content
+from lab.results import load, recording
 from lab.results.measures import Interval, answer, number
+from lab.results.recording import Recording
 from lab.running import driver
 
-STUDY = json.loads(report.STUDY.read_text())
+STUDY = json.loads(page.STUDY.read_text())
 
 
 def sloped(trial: Json) -> float:
@@ -146,7 +147,7 @@ def test_figure_shows_the_study_as_ratios(measured: Callable[..., driver.Ongoing
     frame = load(measured(FakeLab(sloped)).directory)
     found = answer(frame, "compute_s", ["delay_ms"])
     assert found is not None
-    axes = report.figures.draw(found, frame, STUDY["figures"]["fig14"]).axes[0]
+    axes = figures.draw(found, frame, STUDY["figures"]["fig14"]).axes[0]
     study = next(line for line in axes.lines if str(line.get_label()).startswith("2019"))
     assert study.get_ydata()[0] == 1
     assert study.get_ydata()[-1] == pytest.approx(8.211 / 4.158)
@@ -168,7 +169,7 @@ def test_what_a_link_at_rest_has_none_of_is_told_without_ratios(
         f"One sample a cell, so without intervals: {number(rest)} % at the baseline,"
         f" {number(200 + rest)} % with 200 ms of delay."
     )
-    axes = report.figures.draw(found, counted, STUDY["figures"]["fig14"]).axes[0]
+    axes = figures.draw(found, counted, STUDY["figures"]["fig14"]).axes[0]
     assert axes.get_ylabel() == "TCP segments sent again during the runs, %"
     assert not [line for line in axes.lines if str(line.get_label()).startswith("2019")]
 
@@ -183,11 +184,16 @@ def record(directory: Path, workload: str = "array_study", frames: int = 300) ->
     return directory
 
 
+def described(directory: Path) -> Content:
+    found = recording.read(directory)
+    assert found is not None
+    return captures.describe(found, STUDY["figures"])
+
+
 def test_a_capture_is_told_in_sentences_and_figures(tmp_path: Path) -> None:
-    heard = section.hear(record(tmp_path), STUDY["figures"])
-    assert heard is not None
+    content = described(record(tmp_path))
     # 63,725 + 63,662 of the bytes between workers and scheduler, as `dasklab wire matrix` says
-    assert heard.sentences == [
+    assert content.sentences == [
         "Workers sent each other 0.127 MB, 51.3 % of the cluster's bytes (the study: 99.7 %).",
         "Counted the study's way 25.0 % of the scheduler's packets are compute-task (the study: 47.9 %);"
         " of what it says, each op in a batch counted, 27.7 % are.",
@@ -195,64 +201,100 @@ def test_a_capture_is_told_in_sentences_and_figures(tmp_path: Path) -> None:
         "Its “data” depends on offload: the same bytes between workers are 28 packets as captured,"
         " 102 if cut for the wire, 3.64 times as many as if joined.",
     ]
-    figures = {"traffic", "series", "ops", "composition", "counting", "heartbeat", "intervals"}
-    assert set(heard.drawn) == figures
-    for _, figure in heard.drawn.values():
+    stems = {"traffic", "series", "ops", "composition", "counting", "heartbeat", "intervals"}
+    assert set(content.figures) == stems
+    for _, figure in content.figures.values():
         figure.draw_without_rendering()
-    assert section.hear(tmp_path / "nowhere", STUDY["figures"]) is None
+    assert recording.read(tmp_path / "nowhere") is None
 
 
 def test_the_studys_error_is_a_factor_by_op(tmp_path: Path) -> None:
-    recording = open_recording(record(tmp_path))
-    assert recording is not None
-    found = counting.count(recording)
+    capture = recording.read(record(tmp_path))
+    assert capture is not None
+    found = counting.count(capture)
     key = ("scheduler", "compute-task")
-    sent = sum(row["op"] == "compute-task" for row in recording.rows("ops"))
-    assert (
-        found.true[key] == sent
-        and found.factor(key, "as captured") == found.packets["as captured"][key] / sent
-    )
-    rows = {row[0]: row[1:] for row in counting.tell(recording, STUDY["figures"]["fig20"]).grids[0].rows}
+    sent = sum(row["op"] == "compute-task" for row in capture.rows("ops"))
+    assert found.true[key] == sent
+    assert found.factor(key, "as captured") == found.packets["as captured"][key] / sent
+    table = counting.describe(capture, STUDY["figures"]["fig20"]).tables[0]
+    rows = {row[0]: row[1:] for row in table.rows}
     assert rows["workers to scheduler: add-keys"][:2] == ["19", "2 (\u00d70.105)"]
 
 
 def test_an_idle_cluster_answers_with_its_heartbeats(tmp_path: Path) -> None:
-    heard = section.hear(record(tmp_path, "idle"), STUDY["figures"])
-    assert heard is not None and set(heard.drawn) == {"idle", "heartbeat", "intervals"}
-    assert heard.sentences[0].startswith(
+    content = described(record(tmp_path, "idle"))
+    assert set(content.figures) == {"idle", "heartbeat", "intervals"}
+    assert content.sentences[0].startswith(
         "When nobody asks for anything, each worker sends the scheduler a heartbeat every 500 ms"
         " (nine in ten within 497 to 501): 607 bytes, answered by 77;"
     )
-    assert heard.sentences[1] == (
+    assert content.sentences[1] == (
         "The scheduler asks for 500 ms; the study printed 1,022 ms for that field, wrongly:"
         " its bytes say 500."
     )
-    fields = {row[0]: row[1:] for row in heard.grids[-1].rows}
+    fields = {row[0]: row[1:] for row in content.tables[-1].rows}
     assert fields["reply: heartbeat-interval"] == ["0.5", "0.5"]
     assert fields["request: metrics.bandwidth.total"] == ["100000000", "263611757.62409046"]
 
 
 def test_only_what_was_said_during_the_runs_is_idle(tmp_path: Path) -> None:
-    whole = open_recording(record(tmp_path, "idle"))
+    whole = recording.read(record(tmp_path, "idle"))
     assert whole is not None
     middle_s = sum(whole.window_ns) / 2e9
-    part = dataclasses.replace(whole, runs=[(middle_s, middle_s + 60)])
-    counts = [int(each.during(each.capture.messages.time_ns).sum()) for each in (whole, part)]
-    assert 0 < counts[1] < counts[0] == 133
+    told = json.loads((tmp_path / "capture.json").read_text())
+    run = {"run": 0, "warmup": False, "start": middle_s, "stop": middle_s + 60, "duration_s": 60}
+    told["timings"]["samples"] = [run | {"got": 0, "ok": True}]
+    (tmp_path / "capture.json").write_text(json.dumps(told))
+    part = recording.read(tmp_path)
+    assert part is not None and part.runs == [(middle_s, middle_s + 60)]
+
+    def said(capture: Recording) -> int:
+        return sum(capture.during(row["time_ns"]) for row in capture.rows("messages"))
+
+    assert 0 < said(part) < said(whole) == 133
+
+
+class Capturing(FakeLab):
+    """Its captures are of an idle cluster; six frames were lost."""
+
+    def run_trial(self, directory: Path) -> int:
+        status = super().run_trial(directory)
+        told = json.loads((record(directory, "idle") / "capture.json").read_text())
+        (directory / "capture.json").write_text(json.dumps(told | {"left_behind": 6}))
+        return status
+
+
+def captured(tmp_path: Path) -> driver.Ongoing:
+    name, content = experiment.load("idle_capture", quick=True)
+    run = driver.start(tmp_path, name, content, SETUP, quick=True)
+    driver.execute(run, Capturing(), lambda trial, state: None)
+    return run
+
+
+def test_a_capture_is_decoded_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """When the trial ends; report and terminal read what was kept, also without the capture's files."""
+    opened = []
+
+    def counted(*args: object, **options: object) -> wire.Capture:
+        opened.append(args)
+        return open_capture(*args, **options)
+
+    open_capture = wire.open_capture
+    monkeypatch.setattr(wire, "open_capture", counted)
+    run = captured(tmp_path)
+    trial = run.directory / "1-01-baseline"
+    first = report.write([run.directory], tmp_path / "first").read_text()
+    assert len(opened) == 1
+    shutil.rmtree(trial / "decoded")
+    again = report.write([run.directory], tmp_path / "again").read_text()
+    assert len(opened) == 2 and (trial / "decoded" / "messages.parquet").exists()
+    (trial / "capture.pcap").unlink()
+    alone = report.write([run.directory], tmp_path / "alone").read_text()
+    assert first == again == alone and len(opened) == 2
 
 
 def test_the_page_has_the_capture_and_warns_of_lost_frames(tmp_path: Path) -> None:
-    name, content = experiment.load("idle_capture", quick=True)
-    run = driver.start(tmp_path, name, content, SETUP, quick=True)
-
-    class Capturing(FakeLab):
-        def run_trial(self, directory: Path) -> int:
-            status = super().run_trial(directory)
-            told = json.loads((record(directory, "idle") / "capture.json").read_text())
-            (directory / "capture.json").write_text(json.dumps(told | {"left_behind": 6}))
-            return status
-
-    driver.execute(run, Capturing(), lambda trial, state: None)
+    run = captured(tmp_path)
     page = report.write([run.directory], tmp_path / "report").read_text()
     assert "The capture is incomplete: tcpdump left 6 received frames behind when it was stopped." in page
     assert '<p class="answer">When nobody asks for anything' in page

@@ -175,9 +175,9 @@ def test_an_unused_entry_frees_only_the_vm_s_own_disk(node: Node) -> None:
 def test_a_disk_that_is_used_elsewhere_is_not_freed(node: Node) -> None:
     volid = "local:100/vm-100-disk-0.qcow2"
     config = VmConfig({"unused0": volid, "scsi0": volid})
-    changes.stage_removal(node, 100, config, ["unused0"])
     with pytest.raises(ApiError, match="volume is still in use"):
-        changes.apply_stopped(node, 100, config)
+        changes.stage_removal(node, 100, config, ["unused0"])
+    assert config == VmConfig({"unused0": volid, "scsi0": volid})  # nothing waits to be refused again
 
 
 def test_of_two_new_drives_both_are_made_or_none(node: Node) -> None:

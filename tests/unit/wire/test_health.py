@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from lab.wire import Capture
-from tests.unit.wire.build import ACK, PSH, RST, SYN, Talk, g3, small_talk, stamp
+from tests.unit.wire.build import ACK, FIN, PSH, RST, SYN, Talk, g3, small_talk, stamp
 
 Read = Callable[..., Capture]
 
@@ -102,3 +102,47 @@ def test_offloads_are_said(read: Read) -> None:
     assert set(read(small.packets).table("packets")["offload"]) == {"off"}
     assert read(large.packets).table("packets")["largest_bytes"][-1] > 9000
     assert "on" in read(large.packets).table("packets")["offload"]
+
+
+def test_a_fin_sent_again_is_a_retransmission_and_may_be_needless(read: Read) -> None:
+    """Its D-SACK was counted, it was not: 24 retransmissions, 25 of them needless."""
+    talk = small_talk(2)
+    end = talk.isn[0] + 1 + talk.sent[0]
+    talk.add(0, FIN | ACK, seq=end)
+    talk.add(0, FIN | ACK, seq=end)
+    talk.sent[0] += 1
+    talk.add(1, ACK, options=b"\x01\x01\x05\x0a" + struct.pack(">II", end, end + 1))
+    seen = flow(read(talk.packets), "worker-1")
+    assert (seen["retransmitted"], seen["retransmitted_bytes"], seen["spurious"]) == (1, 0, 1)
+
+
+def test_a_fin_sent_again_without_the_payload_that_it_came_with(read: Read) -> None:
+    talk = small_talk(2)
+    end = talk.isn[0] + 1 + talk.sent[0]
+    talk.add(0, FIN | PSH | ACK, b"x" * 100, seq=end)
+    talk.add(0, FIN | ACK, seq=end + 100)
+    assert flow(read(talk.packets), "worker-1")["retransmitted"] == 1
+
+
+def test_a_syn_ack_sent_again_is_a_retransmission(read: Read) -> None:
+    talk = Talk()
+    talk.add(0, SYN, seq=talk.isn[0])
+    for _ in range(3):
+        talk.add(1, SYN | ACK, seq=talk.isn[1])
+    talk.add(0, ACK)
+    capture = read(talk.say(0, g3({"op": "x"})).packets)
+    assert sorted(capture.table("flows")["retransmitted"]) == [0, 2]
+
+
+def test_what_was_captured_twice_happened_once(read: Read) -> None:
+    """D-SACKs, zero windows, resets and SYNs of packets that a flooded bridge shows twice."""
+    talk = small_talk(1)
+    end = talk.isn[0] + 1 + talk.sent[0]
+    talk.add(1, ACK, window=0, options=b"\x01\x01\x05\x0a" + struct.pack(">II", end - 60, end))
+    talk.add(0, FIN | ACK, seq=end)
+    talk.add(1, RST)
+    twice = [(time + delay, data, size) for time, data, size in talk.packets for delay in (0, 1000)]
+    once, both = read(talk.packets).table("flows"), read(twice).table("flows")
+    for name in ("spurious", "zero_windows", "resets", "attempts", "retransmitted", "handshake_ms"):
+        assert both[name] == once[name], name
+    assert sum(once["spurious"]) == sum(once["zero_windows"]) == sum(once["resets"]) == 1

@@ -34,11 +34,11 @@ def dialogues(ours: Sequence[Packet], theirs: Sequence[Packet]) -> Figure:
         for axes, exchange, title, colour in zip(
             _grid(figure, 1, 2)[0], (ours, theirs), ("here", "2019 study"), (OURS, "#6f6f69"), strict=True
         ):
-            _ladder(axes, exchange, title, colour, longest)
+            _ladder(axes, exchange, title=title, colour=colour, longest=longest)
         return figure
 
 
-def _ladder(axes: Axes, exchange: Sequence[Packet], title: str, colour: str, longest: int) -> None:
+def _ladder(axes: Axes, exchange: Sequence[Packet], *, title: str, colour: str, longest: int) -> None:
     left = exchange[0].source
     for x, name in enumerate((left, exchange[0].destination)):
         axes.plot([x, x], [-0.2, longest], color="#666660", linewidth=1)

@@ -1,0 +1,46 @@
+"""One self-contained HTML page, its figures as SVG and PNG, and the same as Markdown."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
+
+from lab.model.metric import METRICS
+from lab.report import sentences
+from lab.report.section import section
+from lab.results.measures import interval, number
+
+HERE = Path(__file__).parent
+STUDY = HERE.parent / "study_2019.json"
+
+
+def write(runs: list[Path], output: Path) -> Path:
+    """Write ``output``/report.html, report.md and the figures; returns the page's path."""
+    output.mkdir(parents=True, exist_ok=True)
+    study = json.loads(STUDY.read_text())
+    sections = [section(run, study["figures"], output) for run in runs]
+    answers = {section.name: section.answers for section in sections}
+    page = {
+        "sections": sections,
+        "verdicts": [sentences.verdict(finding, answers) for finding in study["findings"]],
+        "study": study,
+        "metrics": METRICS,
+        "contrasts": sentences.contrasts,
+    }
+    for name in ("report.html", "report.md"):
+        (output / name).write_text(_templates().get_template(f"{name}.j2").render(page))
+    return output / "report.html"
+
+
+def _templates() -> Environment:
+    environment = Environment(
+        loader=FileSystemLoader(HERE),
+        autoescape=select_autoescape(["html.j2"]),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {"number": number, "interval": interval, "facts": sentences.facts}
+    return environment

@@ -1,0 +1,163 @@
+"""One run as a section of the report: its answer, its figures, what left the statistics."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from lab.model.files import Attempt, Campaign, Configured, Machines, Result
+from lab.model.metric import METRICS
+from lab.model.trial import Trial
+from lab.report import captures, figures, sentences
+from lab.report.captures.content import Content, TextTable
+from lab.results import compare, completeness, load, recording, store
+from lab.results.measures import Answer, answer
+
+Study = Mapping[str, Any]  # the study's figures, by name
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A figure: what it shows in words, its file's stem, and the SVG as a data URI."""
+
+    caption: str
+    stem: str
+    uri: str
+
+
+@dataclass(frozen=True)
+class Invalid:
+    """Trials that left the statistics for the same reasons."""
+
+    trials: list[str]
+    status: str
+    reasons: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Section:
+    """One run, ready to be read."""
+
+    name: str
+    run: Path
+    document: Campaign
+    sentence: str
+    answers: dict[str, Answer]
+    pictures: list[Picture]
+    tables: list[TextTable]
+    trials: int
+    invalid: list[Invalid]
+    identity: dict[str, Any]
+    machines: dict[str, Any]
+    notes: list[str]
+    share_pct: float
+    overhead_s: float
+
+
+def section(run: Path, study: Study, output: Path) -> Section:
+    """Gather what is told of a run; its figures are written to ``output``."""
+    document, frame, trials = store.read_run(run), load(run), store.finished(run)
+    metrics = sorted(document.experiment["metrics"], key=list(METRICS).index)  # time comes first
+    answers = {metric: a for metric in metrics if (a := answer(frame, metric, frame.attrs["factors"]))}
+    captured = _captured(trials, study)
+    drawn = {**_drawn(answers, frame, document, study), **captured.figures}
+    measuring_s, wall_s = _spent_s([store.need(Attempt, trial) for trial in trials])
+    results = [store.need(Result, trial) for trial in trials]
+    return Section(
+        name=document.name,
+        run=run,
+        document=document,
+        sentence=_sentence(answers, captured),
+        answers=answers,
+        pictures=[
+            _picture(caption, figure, output / f"{document.name}-{stem}")
+            for stem, (caption, figure) in drawn.items()
+        ],
+        tables=captured.tables,
+        trials=len(trials),
+        invalid=_invalid(results),
+        identity=compare.identity(run),
+        machines=_machines(trials),
+        notes=list(_notes(trials)),
+        share_pct=100 * measuring_s / wall_s if wall_s else 0,
+        overhead_s=(wall_s - measuring_s) / max(1, len(trials)),
+    )
+
+
+def _captured(trials: list[Path], study: Study) -> Content:
+    """What the first capture of the run holds."""
+    found = next(filter(None, map(recording.read, trials)), None)
+    return captures.describe(found, study) if found else Content()
+
+
+def _drawn(
+    answers: Mapping[str, Answer], frame: pd.DataFrame, document: Campaign, study: Study
+) -> dict[str, tuple[str, Figure]]:
+    """A figure with its caption for each metric that has cells to compare."""
+    found = {}
+    for metric, one in answers.items():
+        theirs = study.get(document.experiment["metrics"][metric])
+        caption = sentences.sentence(one)
+        if theirs:
+            caption += f" Grey: the study's “{theirs['title']}”, {theirs['statistic']}."
+        if len(one.cells) > 1:
+            found[metric] = (caption, figures.draw(one, frame, theirs))
+    return found
+
+
+def _picture(caption: str, figure: Figure, stem: Path) -> Picture:
+    svg = figures.save(figure, stem)
+    return Picture(caption, stem.name, "data:image/svg+xml;base64," + base64.b64encode(svg.encode()).decode())
+
+
+def _sentence(answers: Mapping[str, Answer], captured: Content) -> str:
+    """The run's answer; how many frames there are answers nothing where the capture itself is told."""
+    first = next(iter(answers.values()), None)
+    counted = first is not None and first.metric == "frames"
+    measured = [] if counted and captured.sentences else [sentences.sentence(first)]
+    return " ".join(measured + captured.sentences)
+
+
+def _spent_s(attempts: list[Attempt]) -> tuple[float, float]:
+    """Seconds spent on measuring, and in all."""
+    return sum(a.measuring_s for a in attempts), sum(a.wall_s for a in attempts)
+
+
+def _invalid(results: list[Result]) -> list[Invalid]:
+    """One cause is told once, with all the trials that it took."""
+    found: dict[tuple[str, ...], Invalid] = {}
+    for result in results:
+        if result.status != "ok":
+            cause = (result.status, *result.reasons)
+            found.setdefault(cause, Invalid([], result.status, result.reasons)).trials.append(result.trial)
+    return list(found.values())
+
+
+def _notes(trials: list[Path]) -> Iterator[str]:
+    """What the reader must know: of captures that miss something, and of how links were impaired."""
+    missing: dict[str, list[str]] = {}
+    for trial in trials:
+        missing.setdefault(completeness.line(completeness.read(trial)), []).append(trial.name)
+    yield from (f"{', '.join(names)}: {line}." for line, names in missing.items() if line)
+    asked = {trial: store.need(Trial, trial) for trial in trials}
+    configured = {trial: store.read(Configured, trial) or Configured() for trial in trials}
+    methods = {c.rate_method for c in configured.values() if c.rate_method}
+    if any(nic.rate_mbit for trial in asked.values() for nic in trial.nics.values()) and methods:
+        yield f"What a capped guest sends was limited by: {', '.join(sorted(methods))}."
+    lossy = [
+        (c, host) for t, c in configured.items() for host, link in asked[t].links.items() if link.loss_pct
+    ]
+    if any(host in c.hosts and c.hosts[host].offloads.get("tso") for c, host in lossy):
+        yield "Loss acted on super-packets: segmentation offload was on, one drop took up to 64 kB."
+
+
+def _machines(trials: list[Path]) -> dict[str, Any]:
+    """hosts.json of the first trial that has one."""
+    documents = (store.read(Machines, trial) for trial in trials)
+    return next((document.model_dump(exclude_none=True) for document in documents if document), {})

@@ -1,0 +1,183 @@
+"""The one place that opens a trial's captures: each is decoded once, all who ask about it read what is kept.
+
+``decoded/`` beside the trial's other files holds the tables of ``lab.wire`` as Parquet and, in summary.json,
+what takes the packets themselves. The folder may be deleted; it is made again from the captures on demand.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from lab import wire
+from lab.errors import LabError
+from lab.model.document import Document
+from lab.model.files import CaptureReport, Timings
+from lab.model.strict import Strict
+from lab.results import store
+from lab.wire.tables import exchange, study
+
+FOLDER = "decoded"
+CUT_BYTES = 1448  # TCP payload of a full Ethernet frame, with timestamps
+JOINED_BYTES = 45 * CUT_BYTES  # the most that offload joins to one super-packet
+SIZES = {"captured": None, "cut": CUT_BYTES, "joined": JOINED_BYTES}
+HEARTBEAT = "heartbeat_worker"
+Window = tuple[int, int]
+
+
+class Packets(Strict):
+    """Packets with payload that the study's method counts for an op: the first that it finds in them."""
+
+    source: str
+    destination: str
+    op: str
+    packets: int
+
+
+class Traffic(Strict):
+    """IP bytes from one node to another while the runs went on."""
+
+    source: str
+    destination: str
+    ip_bytes: int
+
+
+class Heartbeat(Strict):
+    """A heartbeat like most: its packets, and what request and reply say, each field as text."""
+
+    packets: tuple[exchange.Packet, ...]
+    request: dict[str, str]
+    reply: dict[str, str]
+
+
+class Summary(Document):
+    """What a capture's tables do not hold.
+
+    ``problems``: what is wrong with the files; ``counted``: packets by op, as captured and as if offload had
+    been off or on.
+    """
+
+    FILE: ClassVar[str] = f"{FOLDER}/summary.json"
+
+    problems: tuple[str, ...]
+    first_ns: int = 0
+    last_ns: int = 0
+    messages: int = 0
+    completeness: dict[str, float | None] = {}
+    counted: dict[str, tuple[Packets, ...]] = {}
+    heartbeat: Heartbeat | None = None
+    traffic: tuple[Traffic, ...] = ()
+
+
+def summary(directory: Path, report: CaptureReport) -> Summary:
+    """What is kept of a trial's captures; they are decoded now if they never were.
+
+    Raises:
+        LabError: what was decoded cannot be written.
+    """
+    found = store.read(Summary, directory)
+    if found is None:
+        found = _decode(directory, report)
+        (directory / FOLDER).mkdir(exist_ok=True)
+        store.write(directory, found)  # last: without it the tables count for nothing
+    return found
+
+
+def window_ns(report: CaptureReport, first_ns: int, last_ns: int) -> Window:
+    """From the first run's begin to the last one's end; without runs the whole capture."""
+    runs = report.timings.samples
+    if not runs:
+        return first_ns, last_ns + 1
+    return int(1e9 * min(run.start for run in runs)), int(1e9 * max(run.stop for run in runs))
+
+
+def _decode(directory: Path, report: CaptureReport) -> Summary:
+    files = sorted(directory.glob("capture*.pcap"))
+    if not files:
+        return Summary(problems=("its files are missing",))
+    try:
+        capture = wire.open_capture(files, names=_names(report.timings))
+    except wire.WireError as error:
+        return Summary(problems=(str(error),))
+    try:
+        wire.write_parquet(capture, directory / FOLDER)
+    except wire.WireError as error:
+        raise LabError(str(error)) from error
+    return _summarise(capture, report)
+
+
+def _summarise(capture: wire.Capture, report: CaptureReport) -> Summary:
+    ends = (capture.tally.first_ns, capture.tally.last_ns) if capture.tally.packets else (0, 0)
+    window = window_ns(report, *ends)
+    progress = {Path(file.path).name: file.progress for file in capture.files}
+    return Summary(
+        problems=tuple(f"{name}: {read.problem}" for name, read in progress.items() if read.problem),
+        first_ns=ends[0],
+        last_ns=ends[1],
+        messages=len(capture.messages),
+        completeness=wire.completeness(capture),
+        counted=_counted(capture),
+        heartbeat=_heartbeat(capture, window),
+        traffic=tuple(_traffic(capture, window)),
+    )
+
+
+def _names(timings: Timings) -> dict[str, str]:
+    """Addresses and names of the workers, as the workload saw them."""
+    workers = timings.cluster.addresses
+    return {address.removeprefix("tcp://").rpartition(":")[0]: name for name, address in workers.items()}
+
+
+def _counted(capture: wire.Capture) -> dict[str, tuple[Packets, ...]]:
+    names = study.find_names(capture)
+    tables = {size: study.packets_by_first_op(names, segment) for size, segment in SIZES.items()}
+    return {
+        size: tuple(Packets.model_validate(row) for row in wire.rows(table)) for size, table in tables.items()
+    }
+
+
+def _heartbeat(capture: wire.Capture, window: Window) -> Heartbeat | None:
+    """Of the runs' answered heartbeats that take as many packets as most do, the one of middle length."""
+    found = capture.messages
+    during = _during(found.time_ns, window)
+    sizes: dict[int, int] = {
+        message: len(exchange.dialogue_rows(capture, message))
+        for message, op in zip(found.op_message.tolist(), found.op_name, strict=True)
+        if op == HEARTBEAT and found.answer[message] >= 0 and during[message]
+    }
+    if not sizes:
+        return None
+    usual = Counter(sizes.values()).most_common(1)[0][0]
+    alike = [message for message, size in sizes.items() if size == usual]
+    alike.sort(key=lambda message: int(found.end_ns[found.answer[message]] - found.time_ns[message]))
+    request = alike[len(alike) // 2]
+    return Heartbeat(
+        packets=tuple(exchange.packets(capture, request)),
+        request=_fields(capture, request),
+        reply=_fields(capture, int(found.answer[request])),
+    )
+
+
+def _fields(capture: wire.Capture, message: int) -> dict[str, str]:
+    said = exchange.said(capture, message) or {}
+    return {path: exchange.shortened(value) for path, value in said.items()}
+
+
+def _traffic(capture: wire.Capture, window: Window) -> Iterator[Traffic]:
+    segments, sources = capture.segments, capture.sources
+    during = _during(segments.time_ns, window)
+    size = np.bincount(segments.flow[during], segments.ip_bytes[during], minlength=len(sources))
+    found: Counter[tuple[str, str]] = Counter()
+    for flow in np.flatnonzero(size).tolist():
+        found[str(sources[flow]), str(sources[flow ^ 1])] += int(size[flow])
+    for (source, destination), ip_bytes in sorted(found.items()):
+        yield Traffic(source=source, destination=destination, ip_bytes=ip_bytes)
+
+
+def _during(times_ns: npt.NDArray[np.int64], window: Window) -> npt.NDArray[np.bool_]:
+    return np.asarray((times_ns >= window[0]) & (times_ns < window[1]), np.bool_)

@@ -1,0 +1,95 @@
+"""Packets on their way up: what is passed from one layer's parser to the next, and how headers are read.
+
+One gather of a few bytes at computed places replaces a loop over packets; the bytes become rows of native
+32-bit words, one row per place in the header, on which all else is arithmetic.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import TypeVar
+
+import numpy as np
+
+from lab.wire.arrays import U8, U16, U32, U64, Array, Ints, overlapping
+from lab.wire.file.records import Records
+from lab.wire.net.connections import Connections
+from lab.wire.net.segments import Tally
+
+Some = TypeVar("Some", "Layer", "Internet")
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Packets that are parsed together, and where what is found in them goes.
+
+    ``view`` is memory of which the first byte has the address ``base``.
+    """
+
+    view: memoryview
+    base: int
+    records: Records
+    table: Connections
+    tally: Tally
+
+
+@dataclass(frozen=True)
+class Layer:
+    """Where the next header begins, in arrays of one length."""
+
+    at: Ints
+    end: Ints  # end of the captured bytes
+    wire_end: Ints  # end of the bytes on the wire
+    row: Ints  # index of the packet in its batch
+
+    def moved(self, at: Ints) -> Layer:
+        """The same packets with the next header somewhere else."""
+        return Layer(at, self.end, self.wire_end, self.row)
+
+
+@dataclass(frozen=True)
+class Internet:
+    """IP packets: where what they carry begins, and what their headers say.
+
+    ``above``: IP's length without its header; ``length``: with it; addresses are codes of ``Connections``.
+    """
+
+    at: Ints
+    end: Ints
+    row: Ints
+    protocol: U8
+    above: Ints
+    length: Ints
+    source: U64
+    destination: U64
+    identification: U16
+
+    def layer(self, at: Ints) -> Layer:
+        """What is inside: packets that begin further up, and end where IP says."""
+        return Layer(at, self.end, self.at + self.above, self.row)
+
+
+def some(of: Some, which: Array) -> Some:
+    """Some of the packets, by a mask or by indices."""
+    return type(of)(*(getattr(of, f.name)[which] for f in fields(of)))
+
+
+def gather(view: memoryview, at: Ints, count: int) -> U32:
+    """``count`` big-endian 32-bit words at many places, copied together: a ``(count, n)`` array."""
+    return native(overlapping(view, 0, 4 * count)[at].view(np.uint8).reshape(-1, 4 * count))
+
+
+def native(raw: U8) -> U32:
+    """Big-endian 32-bit words, a row of bytes for each packet, as native ones, a row for each word."""
+    return raw.view(">u4").T.astype(np.uint32, order="C")
+
+
+def u16(view: memoryview, at: Ints) -> U16:
+    """Big-endian 16-bit words."""
+    every: U16 = np.ndarray((len(view) - 1,), ">u2", view, 0, (1,))
+    return every[at].astype(np.uint16)
+
+
+def u8(view: memoryview, at: Ints) -> U8:
+    """Bytes."""
+    return np.frombuffer(view, np.uint8)[at]

@@ -1,0 +1,111 @@
+"""Networks inside networks, as Kubernetes and switches that mirror lay them: what is inside is parsed as if
+it had been captured alone.
+
+IP in IP (RFC 2003, 4213); GRE (RFC 2784, 2890) with IP, Ethernet (NVGRE) or ERSPAN in it; VXLAN (RFC 7348,
+also on Linux' older port); Geneve (RFC 8926). What is encrypted, or not known here, is counted by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from lab.wire.arrays import Flags, Ints
+from lab.wire.net.layers import Batch, Internet, Layer, some, u8, u16
+
+ETHERNET, RAW = 1, 101  # pcap link types of what is inside
+IP, BRIDGED, ERSPAN_2, ERSPAN_3 = (0x0800, 0x86DD), 0x6558, 0x88BE, 0x22EB
+IP_IN_IP, UDP, GRE = (4, 41), 17, 47
+UDP_HEADER = 8
+VXLAN_PORTS, GENEVE_PORTS = (4789, 8472), (6081,)
+OPAQUE_PROTOCOLS = {50: "IPsec (ESP)", 51: "IPsec (AH)", 115: "L2TP"}
+OPAQUE_PORTS = {
+    51820: "WireGuard", 51821: "WireGuard", 51871: "WireGuard", 4500: "IPsec (UDP)", 1194: "OpenVPN",
+    1701: "L2TP", 2152: "GTP-U", 6635: "MPLS (UDP)",
+}  # fmt: skip
+UDP_PORT = "UDP port"  # and its number: in the tally what goes to no known one
+Found = tuple[Flags, Ints]  # which packets are such a tunnel, and where what is inside begins
+
+
+def inside(batch: Batch, packets: Internet) -> Iterator[tuple[int, Layer]]:
+    """What tunnels carry among IP packets that are not TCP: link type, and where it begins."""
+    packets = some(packets, packets.at + UDP_HEADER <= packets.end)
+    for name, link, parse in TUNNELS:
+        if not len(packets.at):
+            return
+        mine, at = parse(batch, packets)
+        mine &= at <= packets.end
+        if mine.any():
+            batch.tally.tunnels[name] += int(mine.sum())
+            yield link, some(packets, mine).layer(at[mine])
+            packets = some(packets, ~mine)
+    _count(batch, packets)
+
+
+def _ip_in_ip(batch: Batch, packets: Internet) -> Found:
+    return np.isin(packets.protocol, IP_IN_IP), packets.at
+
+
+def _gre(batch: Batch, packets: Internet, kinds: tuple[int, ...]) -> Found:
+    flags = u16(batch.view, packets.at)
+    plain = flags & 0x4F07 == 0  # no routing, no recursion, version 0
+    mine = (packets.protocol == GRE) & plain & np.isin(u16(batch.view, packets.at + 2), kinds)
+    optional = sum((flags >> bit & 1).astype(np.int64) for bit in (15, 13, 12))  # checksum, key, sequence
+    return mine, packets.at + 4 + 4 * optional
+
+
+def _gre_ip(batch: Batch, packets: Internet) -> Found:
+    return _gre(batch, packets, IP)
+
+
+def _gre_bridged(batch: Batch, packets: Internet) -> Found:
+    return _gre(batch, packets, (BRIDGED,))
+
+
+def _erspan(batch: Batch, packets: Internet) -> Found:
+    """Type I has no header of its own and no sequence number, II eight bytes, III twelve and maybe more."""
+    mine, at = _gre(batch, packets, (ERSPAN_2, ERSPAN_3))
+    third = u16(batch.view, packets.at + 2) == ERSPAN_3
+    numbered = u16(batch.view, packets.at) & 0x1000 != 0
+    more = 8 * (u8(batch.view, np.minimum(at + 11, packets.end)) & 1).astype(np.int64)
+    return mine, at + np.where(third, 12 + more, np.where(numbered, 8, 0))
+
+
+def _vxlan(batch: Batch, packets: Internet) -> Found:
+    at = packets.at + UDP_HEADER
+    says_so = u8(batch.view, at) & 0x08 != 0
+    return _to_port(batch, packets, VXLAN_PORTS) & says_so, at + 8
+
+
+def _geneve(batch: Batch, packets: Internet) -> Found:
+    at = packets.at + UDP_HEADER
+    options = (u8(batch.view, at) & 0x3F).astype(np.int64) * 4
+    return _to_port(batch, packets, GENEVE_PORTS) & (u16(batch.view, at + 2) == BRIDGED), at + 8 + options
+
+
+def _to_port(batch: Batch, packets: Internet, ports: tuple[int, ...]) -> Flags:
+    mine: Flags = packets.protocol == UDP
+    return mine & np.isin(u16(batch.view, packets.at + 2), ports)
+
+
+TUNNELS: tuple[tuple[str, int, Callable[[Batch, Internet], Found]], ...] = (
+    ("VXLAN", ETHERNET, _vxlan),
+    ("Geneve", ETHERNET, _geneve),
+    ("IP in IP", RAW, _ip_in_ip),
+    ("GRE", RAW, _gre_ip),
+    ("GRE", ETHERNET, _gre_bridged),
+    ("ERSPAN", ETHERNET, _erspan),
+)
+
+
+def _count(batch: Batch, packets: Internet) -> None:
+    """Count what is neither TCP nor a tunnel that can be looked into."""
+    tally = batch.tally
+    tally.other["other IP"] += len(packets.at)
+    for protocol, name in OPAQUE_PROTOCOLS.items():
+        tally.opaque[name] += int((packets.protocol == protocol).sum())
+    udp = some(packets, packets.protocol == UDP)
+    port, number = np.unique(u16(batch.view, udp.at + 2), return_counts=True)
+    for to, count in zip(port.tolist(), number.tolist(), strict=True):
+        tally.opaque[OPAQUE_PORTS.get(to, f"{UDP_PORT} {to}")] += count
