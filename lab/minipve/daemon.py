@@ -12,15 +12,17 @@ import sys
 from aiohttp import web
 
 from lab.errors import LabError
-from lab.minipve import files, instance, server, tls
+from lab.minipve import files, instance, tls
 from lab.minipve.listener import Listener
 from lab.minipve.network import interfaces, net
 from lab.minipve.node import Node
 from lab.minipve.paths import Paths
 from lab.minipve.process import MachineError
+from lab.minipve.server import Front
 from lab.minipve.vm import lifecycle
 from lab.minipve.vm.watch import Watch
 
+_LAST_ANSWERS_S = 8.0  # after ten seconds the endpoint is killed
 log = logging.getLogger("minipve")
 
 
@@ -40,7 +42,7 @@ def run(paths: Paths, fd: int, ready_fd: int | None, pool: str, management: str,
     try:
         net.reload(paths)
     except (LabError, MachineError) as failed:
-        log.warning("bridges stay as they are: %s", failed)
+        log.warning("bridges stay as they are: %s", str(failed).replace("\n ", ";"))
         net.provide(interfaces.default(management))
     with socket.socket(fileno=fd) as listener:
         asyncio.run(_serve(node, listener, ready_fd, delay_s))
@@ -50,10 +52,9 @@ async def _serve(node: Node, listener: socket.socket, ready_fd: int | None, dela
     ended = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, ended.set)
-    runner = web.AppRunner(server.create_app(node, delay_s), access_log=None)
-    await runner.setup()
-    assert runner.server is not None
-    door = asyncio.create_task(Listener(runner.server, listener, tls.context(node.cluster)).serve())
+    front = Front(node, delay_s)
+    server = web.Server(front.handle)
+    door = asyncio.create_task(Listener(server, listener, tls.context(node.cluster)).serve())
     port = listener.getsockname()[1]
     instance.announce(node, port)
     watch = Watch(node)
@@ -65,6 +66,8 @@ async def _serve(node: Node, listener: socket.socket, ready_fd: int | None, dela
     await ended.wait()
     door.cancel()
     watch.stop()
-    await runner.cleanup()
+    server.pre_shutdown()
+    await server.shutdown(timeout=_LAST_ANSWERS_S)
+    front.close()
     node.tasks.settle(timeout_s=3)
     log.info("ended")

@@ -49,7 +49,7 @@ def call(node: Node, verb: str, path: str, authid: str, given: dict[str, Any]) -
         raise _no_such_host(str(values["node"]))
     checked = Call(node, permit, method.check(values))
     try:
-        volume_access.check(permit, method, checked.given)
+        volume_access.check(checked, method)
         answer = api.load()[verb, method.path](checked)
     except (FormatError, *FAILURES) as failed:
         raise ApiError(text_of(failed)) from failed

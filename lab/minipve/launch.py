@@ -26,6 +26,7 @@ from lab.minipve.network import namespace
 from lab.minipve.paths import Paths
 
 START_S = 60.0
+_MISTAKE = "dasklab: "  # how a command tells one
 _MODULE = [sys.executable, "-m", "lab.minipve"]
 
 
@@ -167,9 +168,9 @@ def _await_answer(paths: Paths) -> None:
 def _last_words(paths: Paths) -> str:
     """What the endpoint said last: its error and what mends it, or else its last line and the log."""
     lines = log_file(paths).read_text().splitlines() if log_file(paths).exists() else []
-    told = [number for number, line in enumerate(lines[-3:]) if line.startswith("Error: ")]
+    told = [number for number, line in enumerate(lines[-3:]) if line.startswith(_MISTAKE)]
     if told:
-        return "\n".join(lines[-3:][told[-1] :]).removeprefix("Error: ")
+        return "\n".join(lines[-3:][told[-1] :]).removeprefix(_MISTAKE)
     return f"{lines[-1] if lines else 'it said nothing'}\n  less {log_file(paths)}"
 
 

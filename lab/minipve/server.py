@@ -27,25 +27,20 @@ THREADS = 16
 _CONTENT_TYPE = "application/json;charset=UTF-8"
 
 
-def create_app(node: Node, unauthorized_delay_s: float = 3.0) -> web.Application:
-    """The application for one instance; every 401 waits ``unauthorized_delay_s`` first, as PVE's do."""
-    app = web.Application(client_max_size=body.MAX_BYTES)
-    front = _Front(node, unauthorized_delay_s)
-    app.router.add_route("*", "/{path:.*}", front.handle)
-    app.on_cleanup.append(front.close)
-    return app
+class Front:
+    """Answers the requests of one instance; every 401 waits ``unauthorized_delay_s`` first, as PVE's do."""
 
-
-class _Front:
-    def __init__(self, node: Node, unauthorized_delay_s: float) -> None:
+    def __init__(self, node: Node, unauthorized_delay_s: float = 3.0) -> None:
         self.node = node
         self.delay_s = unauthorized_delay_s
         self.pool = ThreadPoolExecutor(THREADS, thread_name_prefix="api")
 
-    async def close(self, _: web.Application) -> None:
+    def close(self) -> None:
+        """Let the calls that run come to their end, and begin no more."""
         self.pool.shutdown(wait=False, cancel_futures=True)
 
-    async def handle(self, request: web.Request) -> web.StreamResponse:
+    async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        """The answer to one request."""
         connection = request.protocol
         assert isinstance(connection, Connection)
         connection.begin()
@@ -54,7 +49,7 @@ class _Front:
         finally:
             connection.end()
 
-    async def _answer(self, request: web.Request) -> web.StreamResponse:
+    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         try:
             return await self._handle(request)
         except UnauthorizedError as refused:
@@ -69,7 +64,7 @@ class _Front:
                 await asyncio.sleep(self.delay_s)
             return _failure(failed)
 
-    async def _handle(self, request: web.Request) -> web.Response:
+    async def _handle(self, request: web.BaseRequest) -> web.Response:
         verb = request.method
         if verb not in ("GET", "POST", "PUT", "DELETE"):
             return _response(501, f"method '{verb}' not available")
@@ -93,7 +88,7 @@ class _Front:
                 file.unlink(missing_ok=True)
         return _response(200, "OK", reply.extra | {"data": reply.data})
 
-    def _caller(self, request: web.Request, verb: str, path: str) -> str:
+    def _caller(self, request: web.BaseRequest, verb: str, path: str) -> str:
         authorization = request.headers.get("Authorization")
         if (verb, path) in dispatch.PUBLIC and not authorization:
             return "nobody@pam"
@@ -101,7 +96,7 @@ class _Front:
         return self.node.tickets.authenticate(verb, authorization, cookie, csrf)
 
     async def _parameters(
-        self, request: web.Request, verb: str, path: str, authid: str, received: list[Path]
+        self, request: web.BaseRequest, verb: str, path: str, authid: str, received: list[Path]
     ) -> body.Given:
         query = body.query(request)
         uploading = dispatch.takes_upload(verb, path)

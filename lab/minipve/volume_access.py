@@ -2,8 +2,8 @@
 
 The schema says which parameters name volumes, whatever the method: a drive and what it is made from, an
 unused disk, a snippet, a volume in the content of a storage. The rules are those of PVE's
-``check_volume_access``: who may allocate on a storage uses all of it, others the files that everybody shares
-and the disks of their own VMs.
+``check_volume_access`` but for one: ``Datastore.Allocate`` on a storage, which a lab needs to remove the
+image that it has uploaded, opens no disk of another's VM here. Two labs may share an endpoint.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from lab.minipve.access.permit import Permit
 from lab.minipve.config import drives, schema, validate
 from lab.minipve.errors import ApiError, parameter_error
 from lab.minipve.image import storage
+from lab.minipve.node import Call
 
 _FORMATS = {"pve-volume-id", "pve-volume-id-or-qm-path", "pve-volume-id-or-absolute-path"}
-_SHARED = ("iso", "vztmpl", "import", "snippets")
 _PERL_PATH_ERROR = (
     "Only root can pass arbitrary filesystem paths. at /usr/share/perl5/PVE/Storage.pm line 651."
 )
@@ -33,10 +33,11 @@ class Named:
     volid: str
 
 
-def check(permit: Permit, method: schema.Method, given: dict[str, Any]) -> None:
+def check(call: Call, method: schema.Method) -> None:
     """403 (or PVE's text for a path or a wrong kind of volume) unless the caller may use all of them."""
-    vmid = given["vmid"] if "/qemu" in method.path and "vmid" in given else None
-    for named in volumes(method, given):
+    permit = call.permit
+    vmid = call.vmid if "/qemu" in method.path and "vmid" in call.given else None
+    for named in volumes(method, call.given):
         if named.volid in ("none", "cdrom"):
             _empty(permit, named)
         elif named.volid.startswith("/"):
@@ -46,9 +47,11 @@ def check(permit: Permit, method: schema.Method, given: dict[str, Any]) -> None:
             storage.known(store)
             permit.need(f"/storage/{store}", ["Datastore.AllocateSpace"])
         elif named.part == "import-from":
-            _source(permit, named)
+            _source(call, named)
         else:
-            need(permit, named.volid, vmid)
+            if method.verb == "DELETE":  # that takes more, and first
+                permit.need(f"/storage/{storage.NAME}", ["Datastore.Allocate"])
+            _need(call, named.volid, vmid)
             _kind(named)
 
 
@@ -62,7 +65,7 @@ def volumes(method: schema.Method, given: dict[str, Any]) -> Iterator[Named]:
                     yield Named(name, part, text)
         elif method.properties[name].get("format") in _FORMATS:
             yield Named(name, "", str(value))
-    if "/content" in method.path and "volume" in given and method.verb != "DELETE":  # that takes more
+    if "/content" in method.path and "volume" in given:
         yield Named("volume", "", storage.full_id(given["storage"], given["volume"]))
     elif "/content" in method.path and "filename" in given:
         yield Named("filename", "", f"{given['storage']}:{given['vmid']}/{given['filename']}")
@@ -82,25 +85,30 @@ def _kind(named: Named) -> None:
         raise parameter_error(**{named.parameter: "content type needs to be 'images' or 'iso'"})
 
 
-def _source(permit: Permit, named: Named) -> None:
+def _source(call: Call, named: Named) -> None:
     """What a disk is made from: the disk of a VM that the caller may clone, or a file."""
     volume = storage.parse(named.volid)
     if volume.content not in ("images", "import"):
         text = f"{named.volid} has wrong type '{volume.content}' - needs to be 'images' or 'import'"
         raise parameter_error(**{named.parameter: text})
     if volume.vmid is not None:
-        permit.need(f"/vms/{volume.vmid}", ["VM.Clone"])
+        call.permit.need(f"/vms/{volume.vmid}", ["VM.Clone"])
     else:
-        need(permit, named.volid, None)
+        _need(call, named.volid, None)
 
 
-def need(permit: Permit, volid: str, vmid: int | None) -> None:
+def _need(call: Call, volid: str, vmid: int | None) -> None:
     """403 unless the caller may use a volume, for the VM ``vmid`` (which may use its own)."""
     volume, path = storage.parse(volid), f"/storage/{storage.NAME}"
-    if permit.has(path, ["Datastore.Allocate"]):
-        return
-    if volume.content in _SHARED:
-        permit.need(path, ["Datastore.AllocateSpace", "Datastore.Audit"], any_of=True)
-    elif volume.vmid != vmid:
-        permit.need(path, ["Datastore.Audit"])
-        permit.need(f"/vms/{volume.vmid}", ["VM.Config.Disk"])
+    if volume.vmid is None:
+        call.permit.need(path, ["Datastore.AllocateSpace", "Datastore.Audit"], any_of=True)
+    elif volume.vmid != vmid and not _is_orphan_for(call, volume.vmid):
+        call.permit.need(path, ["Datastore.Audit"])
+        call.permit.need(f"/vms/{volume.vmid}", ["VM.Config.Disk"])
+
+
+def _is_orphan_for(call: Call, vmid: int) -> bool:
+    """Whether a disk's VM is no more, and the caller is one who tidies the storage up."""
+    return not call.node.vms.exists(vmid) and call.permit.has(
+        f"/storage/{storage.NAME}", ["Datastore.Allocate"]
+    )

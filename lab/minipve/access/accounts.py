@@ -86,9 +86,8 @@ class Access:
                 log.warning("%s; its copy is used", damaged[0])
             return dict(found)
         if damaged:
-            raise LabError(
-                "\n".join(damaged), f"mend it; without both files only root@pam is known: rm {self.file}*"
-            )
+            hint = f"mend one of them, or begin with root@pam and the lab's user alone: rm {self.file}*"
+            raise LabError("; ".join(damaged), hint)
         return dict(json.loads(json.dumps(_EMPTY)))
 
     @contextmanager

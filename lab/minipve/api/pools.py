@@ -20,7 +20,7 @@ def _pool(data: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def _members(call: Call, pool: dict[str, Any]) -> list[dict[str, Any]]:
-    vms = [(vmid, call.node.vms.load(vmid)) for vmid in pool["vms"] if call.node.vms.exists(vmid)]
+    vms = [(vmid, config) for vmid, config in call.node.vms.all() if vmid in pool["vms"]]
     rows = [summary.vm_resource(call.node, vmid, config) for vmid, config in vms]
     rows += [summary.storage_resource(call.node) for store in pool["storage"] if store == storage.NAME]
     return [row for row in rows if call.get("type") in (None, row["type"])]

