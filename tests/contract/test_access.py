@@ -16,9 +16,10 @@ from tests.contract.endpoint import Endpoint, refused
 
 
 def test_the_token_has_what_the_lab_needs(endpoint: Endpoint) -> None:
-    needs = privileges.needed(endpoint.pool, endpoint.node, ["local"], [endpoint.bridge], major=9)
-    granted = {path: endpoint.api().access.permissions.get(path=path)[path] for path in needs}
-    assert privileges.missing(needs, granted) == {}
+    needs = privileges.needed(endpoint.pool, endpoint.node, "local", "local", [endpoint.bridge])
+    permissions = endpoint.api().access.permissions
+    granted = {need.path: permissions.get(path=need.path)[need.path] for need in needs}
+    assert [lack for need in needs for lack in privileges.lacking(need, granted[need.path])] == []
 
 
 def test_the_token_has_nothing_else(ours: Endpoint) -> None:

@@ -211,6 +211,7 @@ def test_a_reused_pid_is_not_believed(paths: Paths) -> None:
     paths.runtime(9103, "pid").write_text("1\n")
     assert running.running_pid(9103, paths) is None
     assert running.state(9103, paths).status == "stopped"
+    running.reap(9103, paths)  # as the endpoint's watch does
     assert not paths.runtime(9103, "pid").exists()
 
 
