@@ -12,7 +12,7 @@ from typing import Any
 import msgpack
 import pyarrow
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lab.wire import Capture, WireError, open_capture
@@ -67,6 +67,7 @@ def values_in(item: Any) -> int:
     return 1 + sum(map(values_in, item)) if isinstance(item, list) else 1
 
 
+@settings(deadline=None)
 @given(VALUES, st.sampled_from([0, 40, 300, 70_000]))
 def test_values_are_counted_right(value: Any, pad: int) -> None:
     item = [value, "x" * pad, b"x" * pad, msgpack.ExtType(1, b"x" * pad), [0] * pad]
