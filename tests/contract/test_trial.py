@@ -89,3 +89,12 @@ def test_no_role_is_let_off_its_contract_and_each_host_is_asked_once(lab: DryLab
     ]
     assert on_hosts == []
     assert tasks.count("Hold the roles to their contracts") == 1
+
+
+def test_a_host_that_cannot_be_reset_keeps_no_other_one_impaired_and_no_nic_changed(lab: DryLab) -> None:
+    lab.say("worker-2", "all ", "dasklab_link: tc: busy\n", status=1)
+    done = lab.play("reset.yml")
+    assert done.returncode != 0
+    assert "  FAILED  worker-2: base : Reset the host\n" in done.stdout
+    assert [lab.calls(host) for host in HOSTS] == [["all "]] * len(HOSTS)
+    assert lab.asked() == [{"nics": {}, "state": "started"}]

@@ -34,7 +34,7 @@ QUESTIONS = {
 }
 WORDS = {
     "sshd": "sshd -T | grep -E '^(passwordauthentication|kbdinteractiveauthentication|permitrootlogin) '",
-    "units": f"systemctl show -p Id,LoadState,ActiveState,UnitFileState {UNITS}",
+    "units": f"systemctl show -p Id,LoadState,ActiveState,UnitFileState,TimeoutStopUSec {UNITS}",
     "timers": "systemctl list-timers --all --no-legend 'dask*'",
     "leftovers": "pgrep -a 'tcpdump|iperf3'; true",
 }

@@ -29,6 +29,7 @@ def test_services_are_installed_and_wait_for_a_trial(lab: Lab) -> None:
         wanted = "loaded" if lab.wanted("dask_role") == role else "not-found"
         assert units[name]["LoadState"] == wanted
         assert units[name]["ActiveState"] == "inactive"
+        assert units[name]["LoadState"] == "not-found" or units[name]["TimeoutStopUSec"] == "3s"
     assert units["dasklab-host.service"]["UnitFileState"] == "enabled"
 
 
