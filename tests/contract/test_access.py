@@ -15,11 +15,10 @@ from lab.minipve.access.tickets import LIFETIME_S, Tickets
 from tests.contract.endpoint import Endpoint, refused
 
 
-def test_the_token_has_what_the_lab_needs(endpoint: Endpoint) -> None:
-    needs = privileges.needed(endpoint.pool, endpoint.node, "local", "local", [endpoint.bridge])
-    permissions = endpoint.api().access.permissions
-    granted = {need.path: permissions.get(path=need.path)[need.path] for need in needs}
-    assert [lack for need in needs for lack in privileges.lacking(need, granted[need.path])] == []
+def test_the_token_has_what_the_lab_needs(endpoint: Endpoint, disks: str, imports: str) -> None:
+    get = endpoint.api().access.permissions.get
+    for need in privileges.needed(endpoint.pool, endpoint.node, disks, imports, [endpoint.bridge]):
+        assert privileges.lacking(need, get(path=need.path)[need.path]) == [], need
 
 
 def test_the_token_has_nothing_else(ours: Endpoint) -> None:
@@ -166,6 +165,12 @@ def test_the_first_missing_privilege_is_named(actor: Actor, vmid: int) -> None:
     text = f"Permission check failed (/vms/{vmid}, VM.Config.Cloudinit|VM.Config.Network)"
     assert refused(vm.config.put, ciuser="x").content == text
     assert refused(vm.status.start.post).content == f"Permission check failed (/vms/{vmid}, VM.PowerMgmt)"
+
+
+def test_how_a_storage_is_configured_is_for_its_administrators(actor: Actor) -> None:
+    actor.allow("/storage/local", "Datastore.Audit", "Datastore.AllocateSpace")
+    error = refused(actor.api().storage("local").get)
+    assert error.content == "Permission check failed (/storage/local, Datastore.Allocate)"
 
 
 def test_nobody_gives_more_than_they_have(actor: Actor, vmid: int) -> None:

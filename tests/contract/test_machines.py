@@ -237,7 +237,8 @@ def test_two_clients_start_one_machine_once(endpoint: Endpoint, vmid: int) -> No
     assert sorted(results) == sorted(["OK", *[f"VM {vmid} already running"] * 2])
 
 
-def test_cloudinit_dump_and_the_seed(ours: Endpoint, vmid: int) -> None:
+def test_cloudinit_dump_and_the_seed(ours: Endpoint, vmid: int, allow: Allow) -> None:
+    allow("VM.Config.Cloudinit")
     ours.create(
         vmid, name="seeded", ide2="local:cloudinit", ciuser="root", ipconfig0="ip=10.0.0.9/24", ciupgrade=0
     )

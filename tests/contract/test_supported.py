@@ -47,7 +47,8 @@ def test_a_clone_keeps_the_firmware_s_texts(ours: Endpoint, vmid: int) -> None:
     assert "11111111" not in told
 
 
-def test_own_cloud_init_texts(ours: Endpoint, vmid: int) -> None:
+def test_own_cloud_init_texts(ours: Endpoint, vmid: int, allow: Allow) -> None:
+    allow("VM.Config.Cloudinit")
     assert ours.state is not None
     (ours.state / "storage/snippets/mine.yaml").write_text("#cloud-config\nruncmd: [[touch, /mine]]\n")
     ours.create(vmid, ide2="local:cloudinit", cicustom="vendor=local:snippets/mine.yaml")
