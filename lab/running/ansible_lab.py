@@ -24,7 +24,7 @@ class AnsibleLab:
     def run_trial(self, directory: Path) -> int:
         """Run ``directory/trial.json``; the playbook leaves the trial's files beside it."""
         if _end_leftover(directory):
-            self.clean()
+            self.reset()
         with _log_to(directory / "ansible.log"):
             asked = {"trial_directory": str(directory.resolve())}
             status = playbook.run("trial.yml", self.inventory, asked, quiet=True)
@@ -32,9 +32,16 @@ class AnsibleLab:
             raise LabError(_first_error(directory / "ansible.log") or f"ansible-playbook ended with {status}")
         return status
 
-    def clean(self) -> None:
-        """Bring the lab back to what the inventory says: links, captures, cluster, bridge and NICs."""
-        playbook.run("reset.yml", self.inventory, quiet=True)
+    def reset(self) -> None:
+        """Bring the lab back to what the inventory says: links, captures, cluster, bridge and NICs.
+
+        Raises:
+            LabError: it could not be brought back.
+        """
+        if playbook.run("reset.yml", self.inventory, quiet=True):
+            raise LabError(
+                "the lab is not as the inventory has it", "dasklab up mends it, and says what fails"
+            )
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 A run is a directory: ``experiment.json`` says what will be done, each trial's ``result.json`` that it was.
 A trial without one is run (again), as is a failed one; so resuming needs no state but the files, and loses at
 most one trial.
-The lab itself is reached by two callables, ``run_trial(directory) -> exit status`` and ``clean()``.
+The lab itself is reached by two callables, ``run_trial(directory) -> exit status`` and ``reset()``.
 """
 
 from __future__ import annotations
@@ -33,18 +33,19 @@ class Lab(Protocol):
     def run_trial(self, directory: Path) -> int:
         """Run the trial described by ``directory/trial.json``; leave its files there. 0 is success."""
 
-    def clean(self) -> None:
+    def reset(self) -> None:
         """Clear impairments, captures and clusters on all machines."""
 
 
 @dataclass(frozen=True)
 class Ongoing:
-    """A run on its way: its directory, its experiment and its trials in order."""
+    """A run on its way: directory, experiment, trials in order, and the lab as the inventory has it."""
 
     directory: Path
     name: str
     experiment: Experiment
     trials: list[Trial]
+    setup: Setup
 
     def pending(self) -> list[Trial]:
         """Trials that have not been attempted to the end, or failed."""
@@ -85,7 +86,7 @@ def start(
         experiment=experiment.model_dump(mode="json", exclude_unset=True),
     )
     store.write(directory, begun)
-    return Ongoing(directory, name, experiment, trials)
+    return Ongoing(directory, name, experiment, trials, setup)
 
 
 def resume(directory: Path, setup: Setup) -> Ongoing:
@@ -107,23 +108,28 @@ def resume(directory: Path, setup: Setup) -> Ongoing:
             f"{directory}: this version of the lab plans other trials than the one that began the run",
             f"git checkout {begun.git_revision}, or start a new run",
         )
-    return Ongoing(directory, begun.name, experiment, trials)
+    return Ongoing(directory, begun.name, experiment, trials, setup)
 
 
 def execute(run: Ongoing, lab: Lab, watch: Callable[[Trial, str], None]) -> None:
-    """Run all pending trials. A failed trial is recorded and the rest goes on; Ctrl-C cleans the lab.
+    """Run all pending trials. A failed trial is recorded and the rest goes on.
 
+    A trial leaves NICs as it had them, because another model costs a machine a restart; whether the run ends
+    or is stopped by Ctrl-C, the lab is then as the inventory has it.
     ``watch(trial, "running")`` comes before each trial and ``watch(trial, status)`` after it.
     """
+    pending = run.pending()
     try:
-        for trial in run.pending():
+        for trial in pending:
             watch(trial, "running")
             _attempt(run.directory / trial.trial, trial, lab)
             watch(trial, verdict.assess(run.directory)[trial.trial].status)
     except KeyboardInterrupt:
-        lab.clean()
+        lab.reset()
         raise
     table.write(run.directory)
+    if any(trial.nics != run.setup.nics and not trial.unsupported for trial in pending):
+        lab.reset()
 
 
 def _attempt(directory: Path, trial: Trial, lab: Lab) -> None:

@@ -36,7 +36,7 @@ class FakeLab:
         seconds: Callable[[Json], float] = lambda trial: 4.0,
         spoil: Callable[[Json, Json], int] = lambda trial, files: 0,
     ) -> None:
-        self.seconds, self.spoil, self.ran, self.cleaned = seconds, spoil, [], 0
+        self.seconds, self.spoil, self.ran, self.resets = seconds, spoil, [], 0
 
     def run_trial(self, directory: Path) -> int:
         trial = json.loads((directory / "trial.json").read_text())
@@ -47,8 +47,8 @@ class FakeLab:
             (directory / name).write_text(json.dumps(document))
         return status
 
-    def clean(self) -> None:
-        self.cleaned += 1
+    def reset(self) -> None:
+        self.resets += 1
 
 
 def answers(trial: Json, seconds: float, noise: random.Random) -> Json:

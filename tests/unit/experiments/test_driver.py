@@ -169,7 +169,7 @@ def test_ctrl_c_cleans_the_lab(tmp_path: Path, sweep: experiment.Experiment) -> 
     begun = driver.start(tmp_path, "x", sweep, SETUP, quick=False)
     with pytest.raises(KeyboardInterrupt):
         driver.execute(begun, lab, lambda trial, state: None)
-    assert lab.cleaned == 1 and len(begun.pending()) == 8
+    assert lab.resets == 1 and len(begun.pending()) == 8
 
 
 def test_resume_refuses_another_plan(tmp_path: Path, sweep: experiment.Experiment) -> None:
@@ -215,3 +215,12 @@ def test_too_few_workers_are_told_before_anything_runs(sweep: experiment.Experim
     more = experiment.Experiment.model_validate(sweep.model_dump(exclude_unset=True) | {"workers": 5})
     with pytest.raises(LabError, match="5 workers are asked, the inventory has no worker-4, worker-5"):
         plan("x", more, SETUP)
+
+
+@pytest.mark.parametrize(("name", "resets"), [("slow_links", 1), ("delay_worker", 0)])
+def test_after_a_run_the_nics_are_as_the_inventory_has_them(tmp_path: Path, name: str, resets: int) -> None:
+    """Seen for real: four machines kept the last trial's cap. Without a change of NICs nothing is asked."""
+    lab = FakeLab()
+    begun = driver.start(tmp_path, *experiment.load(name, quick=True), SETUP, quick=True)
+    driver.execute(begun, lab, lambda trial, state: None)
+    assert lab.resets == resets
