@@ -207,7 +207,7 @@ def test_a_read_only_state_is_said_when_it_cannot_be_purged(own: Endpoint) -> No
     if "mount:" in done.stderr or "unshare:" in done.stderr:
         pytest.skip(f"nothing can be mounted here: {done.stderr.strip()}")
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.startswith(f"Error: {own.state}")
+    assert done.stderr.startswith(f"dasklab: {own.state}")
     assert done.stderr.endswith(": Read-only file system\n")
     assert done.stderr.count("\n") == 1
     assert own.state.exists()
