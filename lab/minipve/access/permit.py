@@ -85,7 +85,7 @@ class Permit:
 
     def _check_perm_modify(self, rest: list[Any], given: Mapping[str, Any]) -> None:
         path = _fill(rest[0], given)
-        extra = _MODIFY.get(path.split("/")[1])
+        extra = _MODIFY.get(path.lstrip("/").partition("/")[0])
         self.need(path, ["Permissions.Modify", *([extra] if extra else [])], any_of=True)
 
     def _check_userid_param(self, rest: list[Any], given: Mapping[str, Any]) -> None:

@@ -15,6 +15,7 @@ MODULES = (
     "snapshots", "status", "storage", "tasks", "tokens",
 )  # fmt: skip
 VM = "/nodes/{node}/qemu/{vmid}"
+_ANY, _HERE = "/*", "/"  # no segment of a path has a slash
 _HANDLERS: dict[tuple[str, str], Handler] = {}
 
 
@@ -38,12 +39,13 @@ def load() -> dict[tuple[str, str], Handler]:
 
 @cache
 def _tree() -> dict[str, Any]:
+    """Segments of paths; below ``_ANY`` what a place takes, below ``_HERE`` verbs with their template."""
     root: dict[str, Any] = {}
     for verb, path in load():
         branch = root
         for segment in path.strip("/").split("/"):
-            branch = branch.setdefault("{}" if segment.startswith("{") else segment, {})
-        branch.setdefault("", {})[verb] = path
+            branch = branch.setdefault(_ANY if segment.startswith("{") else segment, {})
+        branch.setdefault(_HERE, {})[verb] = path
     return root
 
 
@@ -54,15 +56,15 @@ def find(verb: str, path: str) -> tuple[str, dict[str, str]] | None:
     for position, segment in enumerate(segments):
         if segment in branch:
             branch = branch[segment]
-        elif "{}" in branch:
-            branch = branch["{}"]
-            if verb in branch.get("", {}) and branch[""][verb].endswith("{volume}"):
+        elif _ANY in branch:
+            branch = branch[_ANY]
+            if verb in branch.get(_HERE, {}) and branch[_HERE][verb].endswith("{volume}"):
                 values.append("/".join(segments[position:]))  # a volume id has slashes of its own
                 break
             values.append(segment)
         else:
             return None
-    template: str | None = branch.get("", {}).get(verb)
+    template: str | None = branch.get(_HERE, {}).get(verb)
     if template is None:
         return None
     names = [part[1:-1] for part in template.split("/") if part.startswith("{")]

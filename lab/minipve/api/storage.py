@@ -6,6 +6,7 @@ import hashlib
 import ssl
 import urllib.request
 from collections.abc import Callable
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any, BinaryIO
 from urllib.error import URLError
@@ -13,7 +14,7 @@ from urllib.error import URLError
 from lab.minipve.api import route
 from lab.minipve.config import drives
 from lab.minipve.config.validate import MISSING
-from lab.minipve.errors import ApiError, parameter_error
+from lab.minipve.errors import ApiError, parameter_error, text_of
 from lab.minipve.files import UNFINISHED
 from lab.minipve.image import disks, storage, untrusted
 from lab.minipve.node import Call
@@ -218,7 +219,10 @@ def _fetch(url: str, target: Path, verify: bool, checkpoint: Callable[[], None])
         with urllib.request.urlopen(url, timeout=60, context=context) as answer, target.open("wb") as stream:
             _copy(answer, stream, checkpoint)
     except URLError as error:
-        raise ApiError(f"download failed: {error}") from error
+        why = error.reason if isinstance(error.reason, OSError) else error
+        raise ApiError(f"download failed: {text_of(why)}") from error
+    except (HTTPException, ValueError) as error:
+        raise ApiError(f"download failed: no such address, or no answer in HTTP: {url}") from error
 
 
 def _copy(source: BinaryIO, target: BinaryIO, checkpoint: Callable[[], None]) -> None:
