@@ -95,7 +95,7 @@ def test_the_bridge_is_the_lab_s_own_and_at_rest(lab: Lab, node: Any) -> None:
     bridge = lab.wanted("lab_bridge")
     [link] = json.loads(node.check_output(f"ip -d -j link show dev {bridge}"))
     assert link["linkinfo"]["info_kind"] == "bridge"
-    mode = lab.machines.inventory.optional(node.backend.host, "proxmox_bridge_mode") or "flooding"
+    mode = lab.inventory.optional(node.backend.host, "proxmox_bridge_mode") or "flooding"
     assert link["linkinfo"]["info_data"]["ageing_time"] == {"flooding": 0, "learning": 30000}[mode]
     ports = json.loads(node.check_output(f"ip -d -j link show master {bridge}"))
     assert {port.get("linkinfo", {}).get("info_kind") for port in ports} <= {"tun", "veth"}
