@@ -101,7 +101,8 @@ def _need(call: Call, volid: str, vmid: int | None) -> None:
     """403 unless the caller may use a volume, for the VM ``vmid`` (which may use its own)."""
     volume, path = storage.parse(volid), f"/storage/{storage.NAME}"
     if volume.vmid is None:
-        call.permit.need(path, ["Datastore.AllocateSpace", "Datastore.Audit"], any_of=True)
+        if not call.permit.has(path, ["Datastore.Allocate"]):
+            call.permit.need(path, ["Datastore.AllocateSpace", "Datastore.Audit"], any_of=True)
     elif volume.vmid != vmid and not _is_orphan_for(call, volume.vmid):
         call.permit.need(path, ["Datastore.Audit"])
         call.permit.need(f"/vms/{volume.vmid}", ["VM.Config.Disk"])

@@ -97,7 +97,7 @@ def test_passwords_are_hashed_and_hidden(ours: Endpoint, vmid: int) -> None:
 def test_a_disk_taken_out_of_its_slot_becomes_unused_and_can_be_deleted(
     endpoint: Endpoint, vmid: int, disks: str, allow: Allow
 ) -> None:
-    allow("VM.Config.CDROM")
+    allow("VM.Config.CDROM", "VM.Config.Cloudinit")
     made = {"scsi0": f"{disks}:1,format=qcow2", "ide2": f"{disks}:cloudinit"}
     endpoint.create(vmid, scsihw="virtio-scsi-pci", **made)
     config = endpoint.vm(vmid).config
