@@ -82,16 +82,16 @@ def cold_start(lab: Lab) -> tuple[float, float]:
     """Stop all machines, start all at once: seconds until each lets one log in, QEMU's CPU seconds."""
     pve = lab.api()
     names = lab.inventory.hosts()
-    vms = [lab.inventory.value(name, "vm")["vmid"] for name in names]
+    guests = [lab.inventory.value(name, "guest")["vmid"] for name in names]
     addresses = [lab.inventory.value(name, "ansible_host") for name in names]
     connect = lab.inventory.value(names[0], "endpoint_facts")["connect"]
-    with ThreadPoolExecutor(len(vms)) as pool:
-        list(pool.map(lambda vmid: pve.call(power(vmid, "stop")), vms))
+    with ThreadPoolExecutor(len(guests)) as pool:
+        list(pool.map(lambda vmid: pve.call(power(vmid, "stop")), guests))
         began = time.monotonic()
-        list(pool.map(lambda vmid: pve.call(power(vmid, "start")), vms))
+        list(pool.map(lambda vmid: pve.call(power(vmid, "start")), guests))
         list(pool.map(log_in, names, [connect] * len(names), addresses))
     spent = time.monotonic() - began
-    return spent, sum(cpu_s(pve.get(f"nodes/pve/qemu/{vmid}/status/current")["pid"]) for vmid in vms)
+    return spent, sum(cpu_s(pve.get(f"nodes/pve/qemu/{vmid}/status/current")["pid"]) for vmid in guests)
 
 
 def power(vmid: int, verb: str) -> Change:
@@ -144,7 +144,7 @@ def plans() -> None:
                     print(f"plan for {workers} workers, all there: {lab.cost('plan')}", flush=True)
             finally:
                 lab.command("destroy", "--yes")
-    seen = Observed((9, 2), {}, frozenset(), {}, {"local": frozenset({"images", "import"})})
+    seen = Observed((9, 2), {}, {}, {}, {"local": frozenset({"images", "import"})})
     began = time.perf_counter()
     plan(seen, wanted(Path("image.qcow2"), "ssh-ed25519 AAAA", [_machine(n) for n in range(1, 501)]))
     print(f"the plan itself, 500 machines: {(time.perf_counter() - began) * 1e3:.0f} ms")
@@ -156,8 +156,8 @@ def make(lab: Lab) -> float:
     subprocess.run(["qemu-img", "create", "-q", "-f", "qcow2", image, "1M"], check=True)
     key = lab.folder / "key"
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
-    vms = [lab.inventory.value(name, "vm") for name in lab.inventory.hosts()]
-    asked = wanted(image, key.with_suffix(".pub").read_text(), vms)
+    guests = [lab.inventory.value(name, "guest") for name in lab.inventory.hosts()]
+    asked = wanted(image, key.with_suffix(".pub").read_text(), guests)
     pve = lab.api()
     began = time.monotonic()
     for step in plan(observe(pve, asked), asked):
@@ -166,7 +166,7 @@ def make(lab: Lab) -> float:
     return time.monotonic() - began
 
 
-def wanted(image: Path, key: str, vms: list[dict[str, Any]]) -> topology.Lab:
+def wanted(image: Path, key: str, guests: list[dict[str, Any]]) -> topology.Lab:
     """A lab of these machines on the local endpoint."""
     return topology.Lab.model_validate(
         {
@@ -179,7 +179,7 @@ def wanted(image: Path, key: str, vms: list[dict[str, Any]]) -> topology.Lab:
             "template_vmid": 9100,
             "bridges": ["vmbr1"],
             "ssh_public_key": key,
-            "vms": vms,
+            "guests": guests,
         }
     )
 

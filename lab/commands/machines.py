@@ -148,7 +148,7 @@ def _refuse_absent(lab: Inventory) -> None:
     if not lab.has(hosts[0], "proxmox"):
         return
     running = _running(lab)
-    absent = [host for host in hosts if lab.value(host, "vm")["vmid"] not in running]
+    absent = [host for host in hosts if lab.value(host, "guest")["vmid"] not in running]
     if absent:
         which = "none of this lab's machines runs" if absent == hosts else f"not running: {', '.join(absent)}"
         raise LabError(f"nothing to configure, {which}", "run `dasklab up` first: it makes and starts them")
@@ -165,7 +165,7 @@ def _running(lab: Inventory) -> set[int]:
             return set()
         _command(lab, "endpoint_start")
     pve = Pve(Endpoint.of(lab.value(lab.hosts()[0], "proxmox")))
-    nodes = {lab.value(host, "vm")["node"] for host in lab.hosts()}
+    nodes = {lab.value(host, "guest")["node"] for host in lab.hosts()}
     records = [record for node in nodes for record in pve.get(f"nodes/{node}/qemu")]
     return {int(record["vmid"]) for record in records if record.get("status") == "running"}
 

@@ -10,7 +10,7 @@ from lab.errors import LabError
 from lab.machines import preflight, ssh
 from lab.machines.inventory import Inventory
 from lab.machines.preflight import Finding, Wanted
-from lab.machines.topology import Vm
+from lab.machines.topology import Guest
 from lab.model.strict import validate
 
 CONTROLLER_TOOLS = {"ssh": "openssh-client", "ssh-keygen": "openssh-client"}
@@ -48,13 +48,14 @@ def _tools() -> Iterator[Finding]:
 
 def _wanted(inventory: Inventory) -> Wanted:
     names = inventory.hosts("lab")
-    vms = [validate(Vm, inventory.value(name, "vm"), f"inventory: {name}") for name in names]
+    guests = [validate(Guest, inventory.value(name, "guest"), f"inventory: {name}") for name in names]
     proxmox = inventory.value(names[0], "proxmox")
     return Wanted(
         lab=inventory.value(names[0], "lab_name"),
         download=bool(inventory.value(names[0], "proxmox_image").get("url")),
         own_bridge=inventory.value(names[0], "lab_bridge"),
-        bridges=frozenset(nic.bridge for vm in vms for nic in vm.nics),
+        bridges=frozenset(nic.bridge for guest in guests for nic in guest.nics),
+        kinds=frozenset(guest.kind for guest in guests),
         **{key: proxmox[key] for key in ("pool", "node", "storage", "image_storage")},
     )
 

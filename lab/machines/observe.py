@@ -10,12 +10,14 @@ from typing import Any
 from lab.errors import LabError
 from lab.machines.answers import CallError, ForbiddenError
 from lab.machines.bridges import pending_changes
-from lab.machines.observed import Observed, SeenBridge, SeenVm
+from lab.machines.kinds import BY_API, KINDS
+from lab.machines.observed import Observed, SeenBridge, SeenGuest
 from lab.machines.proxmox import LOCK_WAIT_S, Pve
 from lab.machines.topology import Lab
 
 # Tasks of this token that say no VMID: an image on its way, a reload of the network.
 OWN_TASKS = {"imgcopy", "download", "imgdel", "srvreload"}
+IMAGES = {kind.IMAGES for kind in KINDS.values()}
 Record = Mapping[str, Any]
 
 
@@ -30,11 +32,13 @@ def observe(pve: Pve, lab: Lab, *, claim: bool = False) -> Observed:
     """
     version = pve.version()
     check_node(pve, lab.node)
-    wanted = {lab.template_vmid, *(vm.vmid for vm in lab.vms)}
+    wanted = {lab.template_vmid, *(guest.vmid for guest in lab.guests)}
     _settle(pve, lab.node, wanted)
     relevant = [r for r in _records(pve, lab) if int(r["vmid"]) in wanted or lab.name in _tags(r)]
-    vms = {vm.vmid: vm for vm in pve.side_by_side(lambda record: _seen_vm(pve, record), relevant)}
-    free = sorted(wanted - vms.keys()) if claim else []
+    guests = {
+        guest.vmid: guest for guest in pve.side_by_side(lambda record: _seen_guest(pve, record), relevant)
+    }
+    free = sorted(wanted - guests.keys()) if claim else []
     if free and not has_pool(pve, lab.pool):
         hint = (
             f"as root on a node: pveum pool add {lab.pool}; 'dasklab doctor' looks for what else is missing"
@@ -45,8 +49,8 @@ def observe(pve: Pve, lab: Lab, *, claim: bool = False) -> Observed:
     storages = seen_storages(pve, lab.node)
     return Observed(
         version=version,
-        vms=vms,
-        images=_images(pve, lab) if "import" in storages.get(lab.image_storage, ()) else frozenset(),
+        guests=guests,
+        images=_images(pve, lab, storages.get(lab.image_storage, frozenset())),
         bridges=seen_bridges(network["data"]),
         storages=storages,
         pending=pending_changes(network.get("changes") or ""),
@@ -112,22 +116,25 @@ def _is_own(task: Record, pve: Pve) -> bool:
 
 
 def _records(pve: Pve, lab: Lab) -> list[Record]:
-    """Cluster resources lag by seconds; each node's own list is live, so it is what counts."""
-    nodes = sorted({lab.node, *(vm.node for vm in lab.vms)})
-    everywhere = [r for r in pve.get("cluster/resources", type="vm") if r.get("type") == "qemu"]
+    """Cluster resources lag by seconds; each node's own lists are live, so they are what counts."""
+    nodes = sorted({lab.node, *(guest.node for guest in lab.guests)})
+    everywhere = [r for r in pve.get("cluster/resources", type="vm") if r.get("type") in BY_API]
     elsewhere = [r for r in everywhere if r["node"] not in nodes]
-    return elsewhere + [{**r, "node": n} for n in nodes for r in pve.get(f"nodes/{n}/qemu")]
+    lists = [(node, api) for node in nodes for api in BY_API]
+    answers = pve.side_by_side(lambda where: pve.get(f"nodes/{where[0]}/{where[1]}"), lists)
+    here = zip(lists, answers, strict=True)
+    return elsewhere + [{**r, "node": node, "type": api} for (node, api), rows in here for r in rows]
 
 
 def _tags(record: Record) -> frozenset[str]:
     return frozenset(filter(None, re.split(r"[;, ]+", record.get("tags") or "")))
 
 
-def _seen_vm(pve: Pve, record: Record) -> SeenVm:
+def _seen_guest(pve: Pve, record: Record) -> SeenGuest:
     vmid, node = int(record["vmid"]), record["node"]
-    rows = _rows_unlocked(pve, f"nodes/{node}/qemu/{vmid}/pending")
+    rows = _rows_unlocked(pve, f"nodes/{node}/{record['type']}/{vmid}/pending")
     config = None if rows is None else _config(rows)
-    return SeenVm(
+    return SeenGuest(
         vmid=vmid,
         node=node,
         name=str(record.get("name", vmid)),
@@ -135,6 +142,7 @@ def _seen_vm(pve: Pve, record: Record) -> SeenVm:
         tags=_tags(config or record),
         config=config,
         pending=any("pending" in row or "delete" in row for row in rows or ()),
+        kind=BY_API[record["type"]],
     )
 
 
@@ -167,6 +175,8 @@ def _is_taken(pve: Pve, vmid: int) -> bool:
     return False
 
 
-def _images(pve: Pve, lab: Lab) -> frozenset[str]:
-    content = pve.get(f"nodes/{lab.node}/storage/{lab.image_storage}/content", content="import")
-    return frozenset(volume["volid"].rpartition("/")[2] for volume in content)
+def _images(pve: Pve, lab: Lab, kept: frozenset[str]) -> dict[str, str]:
+    path, contents = f"nodes/{lab.node}/storage/{lab.image_storage}/content", sorted(IMAGES & kept)
+    answers = pve.side_by_side(lambda content: pve.get(path, content=content), contents)
+    found = zip(contents, answers, strict=True)
+    return {volume["volid"].rpartition("/")[2]: content for content, rows in found for volume in rows}

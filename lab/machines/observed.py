@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from lab.machines.topology import Lab
+from lab.machines.topology import GuestKind, Lab
 
 
 @dataclass(frozen=True)
-class SeenVm:
+class SeenGuest:
     """A VM as the endpoint tells it. ``config`` includes pending values; ``None``: it may not be read."""
 
     vmid: int
@@ -19,11 +19,17 @@ class SeenVm:
     tags: frozenset[str]
     config: Mapping[str, str] | None
     pending: bool = False
+    kind: GuestKind = "vm"
 
     @property
     def lock(self) -> str | None:
         """The operation that keeps others away from the VM."""
         return (self.config or {}).get("lock")
+
+    @property
+    def description(self) -> str:
+        """Its description, which a node may end with a line break."""
+        return (self.config or {}).get("description", "").strip()
 
     @property
     def is_template(self) -> bool:
@@ -48,20 +54,20 @@ class Observed:
     """
 
     version: tuple[int, int]
-    vms: Mapping[int, SeenVm]
-    images: frozenset[str]
+    guests: Mapping[int, SeenGuest]
+    images: Mapping[str, str]  # name -> the content that it is kept as
     bridges: Mapping[str, SeenBridge]
     storages: Mapping[str, frozenset[str]]  # name -> the content that it keeps
     pending: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     taken: frozenset[int] = frozenset()
 
 
-def is_ours(vm: SeenVm, lab: Lab) -> bool:
+def is_ours(guest: SeenGuest, lab: Lab) -> bool:
     """Does this VM carry the lab's mark? A template has it in its description before it may have tags."""
-    return lab.name in vm.tags or (vm.config or {}).get("description", "").startswith(vm_mark(lab))
+    return lab.name in guest.tags or guest.description.startswith(mark(lab))
 
 
-def vm_mark(lab: Lab) -> str:
+def mark(lab: Lab) -> str:
     """How the description of the lab's template begins."""
     return f"lab={lab.name} "
 

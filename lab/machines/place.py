@@ -11,6 +11,7 @@ from ipaddress import IPv4Network
 from typing import Any, Protocol
 
 from lab.errors import LabError
+from lab.model.nic import CONTAINER_MODEL
 
 FIRST_ADDRESS = 11  # of the first machine, in both subnets
 
@@ -25,7 +26,7 @@ class Variables(Protocol):
 
 
 def machines(names: Sequence[str], hostvars: Mapping[str, Variables], node: str) -> list[dict[str, Any]]:
-    """Return the machines ``names`` of a lab, in this order, as ``lab.machines.topology.Vm``.
+    """Return the machines ``names`` of a lab, in this order, as ``lab.machines.topology.Guest``.
 
     ``hostvars`` has each host's variables by its name; ``node`` carries those that name no ``vm_node``.
     """
@@ -39,25 +40,28 @@ def machine(host: Variables, place: int, node: str) -> dict[str, Any]:
         LabError: a variable is missing, or there are more machines than addresses.
     """
     name = host["inventory_hostname"]
+    kind = host.get("lab_guests", "vm")
+    plain = CONTAINER_MODEL if kind == "container" else "virtio"
     vmid = int(host.get("vm_id") or int(_needed(host, "lab_first_vmid")) + place + 1)
     mac = f"02:DA:5C:{vmid >> 8 & 0xFF:02X}:{vmid & 0xFF:02X}"
     link_bridge = _needed(host, "lab_bridge")
     management = {
-        "model": "virtio",
+        "model": plain,
         "mac": f"{mac}:00",
         "bridge": _needed(host, "lab_management_bridge"),
         "address": host.get("management_address"),
         "gateway": host.get("lab_management_gateway"),
     }
     link = {
-        "model": _needed(host, "lab_nic_model"),
+        "model": plain if kind == "container" else _needed(host, "lab_nic_model"),
         "mac": f"{mac}:01",
         "bridge": link_bridge,
         "rate_mbit": host.get("lab_nic_rate_mbit", 0),
     }
-    capture = {"model": "virtio", "mac": f"{mac}:02", "bridge": link_bridge}
+    capture = {"model": plain, "mac": f"{mac}:02", "bridge": link_bridge}
     return {
         "name": name,
+        "kind": kind,
         "vmid": vmid,
         "node": host.get("vm_node") or node,
         "cores": _needed(host, "vm_cores"),

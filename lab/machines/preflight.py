@@ -12,10 +12,12 @@ from typing import Any
 from lab.errors import LabError
 from lab.machines import privileges
 from lab.machines.answers import CallError, RejectedError
+from lab.machines.kinds import contents
 from lab.machines.observe import check_node, has_pool, seen_bridges, seen_storages
 from lab.machines.observed import is_own_bridge
 from lab.machines.privileges import Need
 from lab.machines.proxmox import Endpoint, Pve
+from lab.machines.topology import GuestKind
 
 AS_ROOT = "as root on a node (these lines may be pasted again):"
 
@@ -41,6 +43,7 @@ class Wanted:
     download: bool
     own_bridge: str
     bridges: frozenset[str]
+    kinds: frozenset[GuestKind] = frozenset({"vm"})
 
     def needs(self, *, network: bool = True) -> list[Need]:
         """The privileges that this takes; ``network``: the lab has to make its bridge itself."""
@@ -99,19 +102,19 @@ def _pool(pve: Pve, pool: str) -> Iterator[Finding]:
 def _storages(pve: Pve, wanted: Wanted) -> Iterator[Finding]:
     storages = seen_storages(pve, wanted.node)
     asked: dict[str, set[str]] = {}
-    for name, content in ((wanted.storage, "images"), (wanted.image_storage, "import")):
+    for name, content in contents(wanted.kinds, wanted.storage, wanted.image_storage):
         asked.setdefault(name, set()).add(content)
-    for name, contents in asked.items():
+    for name, needed in asked.items():
         where = f"storage {name} of node {wanted.node}"
         kept = storages.get(name, frozenset())
-        told = " and ".join(sorted(contents - kept or contents))
+        told = " and ".join(sorted(needed - kept or needed))
         if name not in storages:
             known = ", ".join(sorted(storages)) or "none"
             yield Finding(f"{where} is not there, or this token may not see it; it sees {known}", False)
-        elif contents <= kept:
+        elif needed <= kept:
             yield Finding(f"{where} keeps {told}", True)
         else:
-            line = f"pvesm set {name} --content {','.join(sorted(kept | contents))}"
+            line = f"pvesm set {name} --content {','.join(sorted(kept | needed))}"
             yield Finding(f"{where} does not keep {told}", False, (AS_ROOT, line))
 
 

@@ -8,10 +8,10 @@ from typing import Any
 
 from lab.machines.change import Step, render
 from lab.machines.observe import observe
-from lab.machines.observed import SeenVm
+from lab.machines.observed import SeenGuest
 from lab.machines.plan import plan, plan_removal
 from lab.machines.proxmox import Endpoint, Pve
-from lab.machines.topology import Lab, Vm
+from lab.machines.topology import Guest, Lab
 from lab.model.nic import NicOverride, nets
 from lab.model.strict import validate
 
@@ -51,7 +51,7 @@ class Outcome:
     calls: list[str]
     text: str
     created: list[str]
-    vms: dict[str, dict[str, Any]]
+    guests: dict[str, dict[str, Any]]
     warnings: list[str] = field(default_factory=list)
 
 
@@ -71,20 +71,21 @@ def provision(request: Request, *, apply: bool) -> Outcome:
         calls=[str(change) for step in steps for chain in step.chains for change in chain],
         text=render(steps),
         created=_created(steps, request.lab),
-        vms={vm.name: _told(seen.vms.get(vm.vmid), vm) for vm in request.lab.vms},
+        guests={guest.name: _told(seen.guests.get(guest.vmid), guest) for guest in request.lab.guests},
         warnings=pve.warnings,
     )
 
 
 def _created(steps: list[Step], lab: Lab) -> list[str]:
-    made = {c.params.get("newid") for s in steps for chain in s.chains for c in chain if "newid" in c.params}
-    return [vm.name for vm in lab.vms if vm.vmid in made]
+    params = [change.params for step in steps for chain in step.chains for change in chain]
+    made = {given.get("newid", given.get("vmid")) for given in params}
+    return [guest.name for guest in lab.guests if guest.vmid in made]
 
 
-def _told(seen: SeenVm | None, vm: Vm) -> dict[str, Any]:
+def _told(seen: SeenGuest | None, guest: Guest) -> dict[str, Any]:
     """What is told of one machine: where it is, whether it runs, its NICs as the endpoint has them."""
     if seen is None:
-        return {"vmid": vm.vmid, "node": vm.node, "status": "absent", "nets": {}}
+        return {"vmid": guest.vmid, "node": guest.node, "status": "absent", "nets": {}}
     config = seen.config or {}
     cards = {key: config[key] for key in nets(config)}
     return {"vmid": seen.vmid, "node": seen.node, "status": seen.status, "nets": cards}

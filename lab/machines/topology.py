@@ -19,17 +19,21 @@ from lab.model.strict import Strict
 DnsName = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")]
 
 
-class Vm(Strict):
-    """One machine of the lab; ``nics[n]`` becomes ``net<n>``."""
+GuestKind = Literal["vm", "container"]
+
+
+class Guest(Strict):
+    """One machine of the lab, of either kind that Proxmox VE has; ``nics[n]`` becomes ``net<n>``."""
 
     name: DnsName
+    kind: GuestKind = "vm"
     vmid: Annotated[int, Field(ge=100, le=999_999_999)]
     node: str
     cores: Annotated[int, Field(ge=1, le=512)]
     memory_mb: Annotated[int, Field(ge=64)]
     nics: Annotated[tuple[Nic, ...], Field(min_length=1, max_length=6)]
 
-    def with_lab_nic(self, override: NicOverride) -> Vm:
+    def with_lab_nic(self, override: NicOverride) -> Guest:
         """Return the same machine with another model or rate cap on its lab link."""
         nics = list(self.nics)
         nics[LAB_SLOT] = override.on(nics[LAB_SLOT])
@@ -37,11 +41,13 @@ class Vm(Strict):
 
 
 class Image(Strict):
-    """The disk image that the template is made of: a file to upload, or a URL for the node to fetch."""
+    """What guests are made of: a file to upload, or a URL for the node to fetch."""
 
     file: str | None = None
     url: str | None = None
-    name: Annotated[str | None, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*\.(qcow2|raw|vmdk)$")] = None
+    name: Annotated[
+        str | None, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*\.(qcow2|raw|vmdk|tar|tar\.(gz|xz|zst))$")
+    ] = None
     checksum: str | None = None
     checksum_algorithm: Literal["md5", "sha1", "sha224", "sha256", "sha384", "sha512"] | None = None
 
@@ -52,7 +58,11 @@ class Image(Strict):
 
 
 class Lab(Strict):
-    """Everything that the provisioning is asked for."""
+    """Everything that the provisioning is asked for.
+
+    Virtual machines are linked clones of one template, made of ``image`` as ``template_vmid``; containers are
+    unpacked from ``container_image``, and root in one is nobody outside where they are ``unprivileged``.
+    """
 
     name: DnsName
     pool: str
@@ -60,32 +70,41 @@ class Lab(Strict):
     storage: str
     image_storage: str
     image: Image
+    container_image: Image | None = None
     template_vmid: Annotated[int, Field(ge=100, le=999_999_999)]
     disk_gb: Annotated[int, Field(ge=0)] = 0
     cpu: str = "x86-64-v2-AES"
+    unprivileged: bool = True
     ssh_public_key: str
     bridges: tuple[str, ...] = ()
-    vms: tuple[Vm, ...]
+    guests: tuple[Guest, ...]
 
     @property
     def image_mark(self) -> str:
         """How the names of the lab's own images begin on the image storage; no name of a lab has a dot."""
         return f"{self.name}."
 
+    def name_of(self, image: Image) -> str:
+        """An image's name on the image storage. Others' of the same file are neither used nor removed."""
+        return self.image_mark + image.basename
+
     @property
-    def image_name(self) -> str:
-        """The image's name on the image storage. Others' of the same file are neither used nor removed."""
-        return self.image_mark + self.image.basename
+    def kinds(self) -> frozenset[GuestKind]:
+        """The kinds that its guests are of."""
+        return frozenset(guest.kind for guest in self.guests)
 
     def with_nics(self, overrides: Mapping[str, NicOverride]) -> Lab:
         """Return the lab with a trial's NIC overrides; keys are machine names."""
-        known = {vm.name for vm in self.vms}
+        known = {guest.name for guest in self.guests}
         for name in overrides.keys() - known:
             raise LabError(
                 f"nics: no machine {name!r} in the inventory; there are {', '.join(sorted(known))}"
             )
-        vms = tuple(vm.with_lab_nic(overrides[vm.name]) if vm.name in overrides else vm for vm in self.vms)
-        return self.model_copy(update={"vms": vms})
+        guests = tuple(
+            guest.with_lab_nic(overrides[guest.name]) if guest.name in overrides else guest
+            for guest in self.guests
+        )
+        return self.model_copy(update={"guests": guests})
 
 
 def check_unique(lab: Lab) -> None:
@@ -94,12 +113,12 @@ def check_unique(lab: Lab) -> None:
     Raises:
         LabError: naming what is shared and by whom.
     """
-    vms = [(f"VMID {vm.vmid}", vm.name) for vm in lab.vms]
-    vms.append((f"VMID {lab.template_vmid}", "the template"))
-    nics = [(vm.name, nic) for vm in lab.vms for nic in vm.nics]
+    guests = [(f"VMID {guest.vmid}", guest.name) for guest in lab.guests]
+    guests.append((f"VMID {lab.template_vmid}", "the template"))
+    nics = [(guest.name, nic) for guest in lab.guests for nic in guest.nics]
     macs = [(f"MAC {nic.mac.upper()}", name) for name, nic in nics]
     addresses = [(f"address {nic.address.ip}", name) for name, nic in nics if nic.address]
-    for what, owners in _shared([*vms, *macs, *addresses]):
+    for what, owners in _shared([*guests, *macs, *addresses]):
         raise LabError(f"inventory: {what} is given to {' and '.join(owners)}; each needs its own")
 
 

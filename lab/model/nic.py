@@ -18,12 +18,16 @@ from pydantic import Field
 from lab.model.strict import Strict
 
 # A model more is a word in each of these two lines, and a device of the endpoint.
-NicModel = Literal["virtio", "e1000", "rtl8139"]
+NicModel = Literal["virtio", "e1000", "rtl8139", "veth"]
 DRIVERS: Mapping[NicModel, frozenset[str]] = {
     "virtio": frozenset({"virtio_net"}),
     "e1000": frozenset({"e1000"}),
     "rtl8139": frozenset({"8139cp", "8139too"}),
+    "veth": frozenset({"veth"}),
 }
+CONTAINER_MODEL: NicModel = (
+    "veth"  # the one of a container, and of nothing else: the card that emulates nothing
+)
 
 LAB_SLOT = 1  # net1 is the link under test; net0 is management, net2 captures
 BYTES_PER_MBIT = 125_000  # a rate cap is told in Mbit/s, of 10^6 bit
@@ -33,6 +37,8 @@ BURST_MBIT = MIB / BYTES_PER_MBIT  # what Proxmox VE's token bucket lets through
 # Keys of netN; any other key is a model, whose value is the MAC.
 OPTIONS = {"bridge", "firewall", "host-tunnel", "link_down", "macaddr", "model", "mtu", "queues", "rate"}
 OPTIONS |= {"tag", "trunks"}
+OF_CONTAINERS = {"gw", "gw6", "host-managed", "hwaddr", "ip", "ip6", "name", "type"}
+NAMES = {"hwaddr": "macaddr", "type": "model"}  # what containers call these
 DEFAULTS = {"firewall": "0", "link_down": "0"}
 
 Mac = Annotated[str, Field(pattern=r"^[0-9A-Fa-f][02468ACEace](:[0-9A-Fa-f]{2}){5}$")]
@@ -128,8 +134,8 @@ def net_from_pve(text: str) -> PveNic:
         key, given, value = part.partition("=")
         if not given:
             known["model"] = key
-        elif key in OPTIONS:
-            known[key] = value
+        elif key in OPTIONS | OF_CONTAINERS:
+            known[NAMES.get(key, key)] = value
         else:
             known |= {"model": key, "macaddr": value}
     return PveNic(
@@ -139,6 +145,13 @@ def net_from_pve(text: str) -> PveNic:
         rate_bytes=rate_from_pve(known.pop("rate", 0)),
         others=known,
     )
+
+
+def container_net_to_pve(slot: int, nic: Nic) -> str:
+    """Return the value of a container's ``netN``, which holds its name inside and its address as well."""
+    rate = f",rate={rate_to_pve(nic.rate_mbit)}" if nic.rate_mbit else ""
+    address = f",{ipconfig_to_pve(nic)}" if nic.address else ""
+    return f"name=eth{slot},bridge={nic.bridge},hwaddr={nic.mac},type=veth,firewall=0{rate}{address}"
 
 
 def ipconfig_to_pve(nic: Nic) -> str:

@@ -25,6 +25,6 @@ def setup_of(inventory: Inventory) -> Setup:
 
 
 def _card(inventory: Inventory, host: str) -> Card:
-    nic = inventory.value(host, "vm")["nics"][LAB_SLOT]
+    nic = inventory.value(host, "guest")["nics"][LAB_SLOT]
     where = f"inventory {inventory.path}: {host}"
     return validate(Card, {key: nic[key] for key in Card.model_fields if key in nic}, where)

@@ -189,7 +189,10 @@ class DryLab:
             group: {
                 "vars": {"dask_role": role},
                 "hosts": {
-                    host: {"lab_address": f"10.9.0.{11 + place}", "vm": {"name": host, "vmid": 9101 + place}}
+                    host: {
+                        "lab_address": f"10.9.0.{11 + place}",
+                        "guest": {"name": host, "vmid": 9101 + place},
+                    }
                     for place, host in enumerate(HOSTS)
                     if host.startswith(role)
                 },

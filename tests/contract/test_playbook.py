@@ -60,7 +60,7 @@ TOLD = """
   tasks:
     - name: Tell
       ansible.builtin.copy:
-        content: "{{ [groups['lab'] | map('extract', hostvars, 'vm'),
+        content: "{{ [groups['lab'] | map('extract', hostvars, 'guest'),
                       groups['lab'] | map('extract', hostvars, 'ansible_host'),
                       groups['lab'] | map('extract', hostvars, 'lab_address')] | to_json }}"
         dest: DEST
@@ -134,7 +134,7 @@ def test_a_playbook_and_python_see_the_same_machines(path: Path, tmp_path: Path)
     done = play(TOLD, tmp_path, inventory=str(path))
     assert done.returncode == 0, done.stdout
     inventory = Inventory(path)
-    keys, hosts = ("vm", "ansible_host", "lab_address"), inventory.hosts()
+    keys, hosts = ("guest", "ansible_host", "lab_address"), inventory.hosts()
     known = [[inventory.value(host, key) for host in hosts] for key in keys]
     assert json.loads((tmp_path / "file").read_text()) == known
 

@@ -73,7 +73,7 @@ def lab(place: Endpoint, tmp_path_factory: pytest.TempPathFactory) -> Lab:
             "image": {"file": str(image)},
             "template_vmid": FIRST,
             "bridges": ["vmbr1"],
-            "vms": [_vm(1, place)],
+            "guests": [_vm(1, place)],
             "ssh_public_key": key.with_suffix(".pub").read_text(),
         }
     )
@@ -220,7 +220,7 @@ def test_a_lab_that_moves_to_other_vmids_leaves_the_old_ones(
     moved = lab.model_copy(
         update={
             "template_vmid": FIRST + 1,
-            "vms": tuple(vm.model_copy(update={"vmid": vm.vmid + 1}) for vm in lab.vms),
+            "guests": tuple(vm.model_copy(update={"vmid": vm.vmid + 1}) for vm in lab.guests),
         }
     )
     provision(Request(_client(place), moved, True, parallel=4), apply=True)

@@ -34,6 +34,6 @@ LAB = Lab.model_validate(
         "template_vmid": 9100,
         "ssh_public_key": "ssh-ed25519 AAAA dasklab",
         "bridges": ["vmbr1"],
-        "vms": [vm("client", 9101), vm("worker-1", 9103)],
+        "guests": [vm("client", 9101), vm("worker-1", 9103)],
     }
 )

@@ -56,7 +56,7 @@ EXAMPLES = r"""
 RETURN = r"""
 calls: {description: The API calls of the plan, type: list, returned: always}
 created: {description: Names of machines that were made anew, type: list, returned: always}
-vms: {description: "Per machine: vmid, node, status, nets after the run", type: dict, returned: always}
+guests: {description: "Per machine: vmid, node, status, nets after the run", type: dict, returned: always}
 """
 
 
@@ -88,7 +88,7 @@ def main() -> None:
         changed=bool(outcome.calls),
         calls=outcome.calls,
         created=outcome.created,
-        vms=outcome.vms,
+        guests=outcome.guests,
         diff={"prepared": outcome.text},
     )
 

@@ -37,8 +37,8 @@ OTHERS = f"""{HEAD}@@ -5,4 +5,4 @@
 """
 SEEN = Observed(
     version=(9, 2),
-    vms={},
-    images=frozenset(),
+    guests={},
+    images={},
     bridges={"vmbr0": SeenBridge("")},
     storages={"local": frozenset({"images", "import"})},
 )

@@ -78,7 +78,7 @@ def test_without_ssh_to_the_node_the_lab_is_still_one(
     settings.write_text(settings.read_text().replace("\"{{ groups['hypervisors'] | first }}\"", "node-one"))
     inventory = Inventory(hosts)
     assert inventory.hosts("hypervisors") == []
-    assert inventory.value("worker-1", "vm")["node"] == "node-one"
+    assert inventory.value("worker-1", "guest")["node"] == "node-one"
     for name in ("HOST", "USER", "TOKEN_ID", "TOKEN_SECRET", "CA_FILE"):
         monkeypatch.delenv(f"PROXMOX_{name}", raising=False)
     assert "PROXMOX_HOST" in last(inventory).what

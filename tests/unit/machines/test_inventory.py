@@ -10,13 +10,13 @@ from lab.errors import LabError
 from lab.machines.inventory import DEFAULT, Inventory
 from lab.machines.observed import Observed, SeenBridge
 from lab.machines.plan import plan
-from lab.machines.topology import Vm, check_unique
+from lab.machines.topology import Guest, check_unique
 from lab.model.strict import validate
 from tests.unit.samples import LAB
 
 
-def machines(inventory: Inventory) -> tuple[Vm, ...]:
-    return tuple(validate(Vm, inventory.value(n, "vm"), n) for n in inventory.hosts("lab"))
+def machines(inventory: Inventory) -> tuple[Guest, ...]:
+    return tuple(validate(Guest, inventory.value(n, "guest"), n) for n in inventory.hosts("lab"))
 
 
 @pytest.fixture
@@ -29,18 +29,18 @@ def ten_workers(tmp_path: Path) -> Inventory:
 
 def test_the_default_lab_is_five_machines_with_one_that_captures() -> None:
     inventory = Inventory()
-    vms = machines(inventory)
-    assert [vm.name for vm in vms] == ["client", "scheduler", "worker-1", "worker-2", "worker-3"]
-    assert [len(vm.nics) for vm in vms] == [3, 2, 2, 2, 2]
-    assert inventory.value("worker-2", "scheduler_address") == str(vms[1].nics[1].address.ip)  # type: ignore[union-attr]
+    guests = machines(inventory)
+    assert [vm.name for vm in guests] == ["client", "scheduler", "worker-1", "worker-2", "worker-3"]
+    assert [len(vm.nics) for vm in guests] == [3, 2, 2, 2, 2]
+    assert inventory.value("worker-2", "scheduler_address") == str(guests[1].nics[1].address.ip)  # type: ignore[union-attr]
 
 
 def test_ten_workers_plan_correctly(ten_workers: Inventory) -> None:
-    lab = LAB.model_copy(update={"vms": machines(ten_workers)})
+    lab = LAB.model_copy(update={"guests": machines(ten_workers)})
     check_unique(lab)
     bridges = dict.fromkeys(("vmbr0", "vmbr1"), SeenBridge(""))
     storages = {"local": frozenset({"images", "import"})}
-    seen = Observed(version=(9, 2), vms={}, images=frozenset(), bridges=bridges, storages=storages)
+    seen = Observed(version=(9, 2), guests={}, images={}, bridges=bridges, storages=storages)
     clones = [c for s in plan(seen, lab) for chain in s.chains for c in chain if c.path.endswith("/clone")]
     assert [c.params["newid"] for c in clones] == list(range(9101, 9113))
     assert [c.params["name"] for c in clones][-1] == "worker-10"
@@ -73,4 +73,4 @@ def test_an_inventory_without_a_lab_is_refused(tmp_path: Path) -> None:
 
 def test_an_unknown_host_names_those_there_are() -> None:
     with pytest.raises(LabError, match=r"no host 'worker-9'.*there are client, scheduler, worker-1"):
-        Inventory().value("worker-9", "vm")
+        Inventory().value("worker-9", "guest")

@@ -27,6 +27,7 @@ HOST: dict[str, Any] = {
 def test_a_machine_is_made_of_its_place() -> None:
     assert machine(HOST, 2, "pve") == {
         "name": "worker-1",
+        "kind": "vm",
         "vmid": 9103,
         "node": "pve",
         "cores": 1,

@@ -10,15 +10,15 @@ import pytest
 
 from lab.errors import LabError
 from lab.machines.change import Step, render
-from lab.machines.observed import Observed, SeenBridge, SeenVm
+from lab.machines.observed import Observed, SeenBridge, SeenGuest
 from lab.machines.plan import plan, plan_removal
-from lab.machines.topology import Lab, Vm
+from lab.machines.topology import Guest, Lab
 from lab.model.nic import NicOverride
 from tests.unit.samples import LAB, vm
 
 STORAGES = {"local": frozenset({"images", "import", "iso"})}
 CLEAN = Observed(
-    version=(9, 2), vms={}, images=frozenset(), bridges={"vmbr0": SeenBridge("")}, storages=STORAGES
+    version=(9, 2), guests={}, images={}, bridges={"vmbr0": SeenBridge("")}, storages=STORAGES
 )
 OURS = SeenBridge("bridge of lab dasklab")
 
@@ -29,37 +29,41 @@ def calls(steps: list[Step]) -> list[str]:
 
 def converge(seen: Observed, lab: Lab) -> Observed:
     """What an endpoint would have after the plan: the effect of each call, as PVE documents it."""
-    vms, images, bridges = dict(seen.vms), set(seen.images), dict(seen.bridges)
+    guests, images, bridges = dict(seen.guests), dict(seen.images), dict(seen.bridges)
     for change in (c for s in plan(seen, lab) for chain in s.chains for c in chain):
         params: dict[str, Any] = dict(change.params)
         parts = change.path.split("/")
         vmid = int(parts[4]) if len(parts) > 4 and parts[3] == "qemu" else 0
         if change.method == "UPLOAD":
-            images.add(params["filename"])
+            images[params["filename"]] = params["content"]
         elif parts[3] == "network" and change.method == "POST":
             bridges[params["iface"]] = SeenBridge(params["comments"])
         elif change.method == "POST" and parts[3:] == ["qemu"]:
             config = {k: str(v) for k, v in params.items()}
-            vms[params["vmid"]] = SeenVm(
+            guests[params["vmid"]] = SeenGuest(
                 params["vmid"], parts[2], config["name"], "stopped", frozenset(), config
             )
         elif change.path.endswith("/template"):
-            vms[vmid] = replace(vms[vmid], config={**(vms[vmid].config or {}), "template": "1"})
+            guests[vmid] = replace(guests[vmid], config={**(guests[vmid].config or {}), "template": "1"})
         elif change.path.endswith("/clone"):
-            source = vms[vmid]
+            source = guests[vmid]
             config = {k: v for k, v in (source.config or {}).items() if k != "template"}
-            vms[params["newid"]] = replace(source, vmid=params["newid"], name=params["name"], config=config)
+            guests[params["newid"]] = replace(
+                source, vmid=params["newid"], name=params["name"], config=config
+            )
         elif change.path.endswith("/config"):
             gone = str(params.pop("delete", "")).split(",")
-            config = {k: v for k, v in (vms[vmid].config or {}).items() if k not in gone}
+            config = {k: v for k, v in (guests[vmid].config or {}).items() if k not in gone}
             config |= {k: str(v) for k, v in params.items()}
             tags = frozenset(config.get("tags", "").split(";")) - {""}
-            vms[vmid] = replace(vms[vmid], config=config, tags=tags)
+            guests[vmid] = replace(guests[vmid], config=config, tags=tags)
         elif change.path.endswith(("/start", "/stop")):
-            vms[vmid] = replace(vms[vmid], status="running" if change.path.endswith("start") else "stopped")
+            guests[vmid] = replace(
+                guests[vmid], status="running" if change.path.endswith("start") else "stopped"
+            )
         elif change.method == "DELETE" and parts[3] == "qemu":
-            del vms[vmid]
-    return replace(seen, vms=vms, images=frozenset(images), bridges=bridges)
+            del guests[vmid]
+    return replace(seen, guests=guests, images=images, bridges=bridges)
 
 
 BUILT = converge(CLEAN, LAB)
@@ -112,20 +116,20 @@ def test_a_rate_changes_live_and_a_model_by_stop_change_start(
 
 
 def test_a_machine_that_died_is_started_and_nothing_else() -> None:
-    vms = {**BUILT.vms, 9103: replace(BUILT.vms[9103], status="stopped")}
-    assert calls(plan(replace(BUILT, vms=vms), LAB)) == ["POST /nodes/pve/qemu/9103/status/start"]
+    guests = {**BUILT.guests, 9103: replace(BUILT.guests[9103], status="stopped")}
+    assert calls(plan(replace(BUILT, guests=guests), LAB)) == ["POST /nodes/pve/qemu/9103/status/start"]
 
 
 def test_pending_changes_of_a_running_machine_are_applied_by_a_restart() -> None:
-    vms = {**BUILT.vms, 9103: replace(BUILT.vms[9103], pending=True)}
-    assert calls(plan(replace(BUILT, vms=vms), LAB)) == [
+    guests = {**BUILT.guests, 9103: replace(BUILT.guests[9103], pending=True)}
+    assert calls(plan(replace(BUILT, guests=guests), LAB)) == [
         "POST /nodes/pve/qemu/9103/status/stop",
         "POST /nodes/pve/qemu/9103/status/start",
     ]
 
 
 def test_a_machine_that_left_the_inventory_is_removed() -> None:
-    smaller = LAB.model_copy(update={"vms": LAB.vms[:1]})
+    smaller = LAB.model_copy(update={"guests": LAB.guests[:1]})
     assert calls(plan(BUILT, smaller)) == [
         "POST /nodes/pve/qemu/9103/status/stop",
         "DELETE /nodes/pve/qemu/9103",
@@ -143,31 +147,31 @@ def test_another_image_rebuilds_template_and_clones() -> None:
 
 @pytest.mark.parametrize("vmid", [9100, 9101, 9103])
 def test_a_foreign_machine_is_refused_by_name(vmid: int) -> None:
-    foreign = SeenVm(vmid, "pve", "mailserver", "running", frozenset({"prod"}), {"name": "mailserver"})
+    foreign = SeenGuest(vmid, "pve", "mailserver", "running", frozenset({"prod"}), {"name": "mailserver"})
     with pytest.raises(LabError, match=f"VMID {vmid} is wanted for .*belongs to 'mailserver' on node pve"):
-        plan(replace(CLEAN, vms={vmid: foreign}), LAB)
+        plan(replace(CLEAN, guests={vmid: foreign}), LAB)
 
 
 def test_a_machine_that_may_not_be_read_counts_as_foreign() -> None:
-    hidden = SeenVm(9101, "pve", "9101", "running", frozenset(), None)
+    hidden = SeenGuest(9101, "pve", "9101", "running", frozenset(), None)
     with pytest.raises(LabError, match="VMID 9101"):
-        plan(replace(CLEAN, vms={9101: hidden}), LAB)
+        plan(replace(CLEAN, guests={9101: hidden}), LAB)
 
 
 def test_a_locked_machine_is_said_with_the_line_that_unlocks_it() -> None:
-    locked = {**(BUILT.vms[9103].config or {}), "lock": "backup"}
-    vms = {**BUILT.vms, 9103: replace(BUILT.vms[9103], config=locked)}
+    locked = {**(BUILT.guests[9103].config or {}), "lock": "backup"}
+    guests = {**BUILT.guests, 9103: replace(BUILT.guests[9103], config=locked)}
     with pytest.raises(LabError) as caught:
-        plan(replace(BUILT, vms=vms), LAB)
+        plan(replace(BUILT, guests=guests), LAB)
     assert "VM 9103 (worker-1) is locked (backup)" in caught.value.message
     assert "qm unlock 9103" in (caught.value.hint or "")
 
 
 def test_a_template_left_half_made_is_made_again() -> None:
-    config = {**(BUILT.vms[9100].config or {})}
+    config = {**(BUILT.guests[9100].config or {})}
     del config["template"]
-    half = replace(BUILT.vms[9100], config=config, tags=frozenset())
-    steps = plan(replace(CLEAN, vms={9100: half}), LAB)
+    half = replace(BUILT.guests[9100], config=config, tags=frozenset())
+    steps = plan(replace(CLEAN, guests={9100: half}), LAB)
     assert "DELETE /nodes/pve/qemu/9100" in calls(steps)
     assert "POST /nodes/pve/qemu" in calls(steps)
 
@@ -178,10 +182,10 @@ def test_old_proxmox_gets_a_clear_word_about_images() -> None:
 
 
 def test_removal_takes_all_that_is_ours_and_nothing_else() -> None:
-    foreign = SeenVm(200, "pve", "mailserver", "running", frozenset({"prod"}), {})
-    images = BUILT.images | {"dasklab-1.qcow2", "dasklab.older.qcow2"}
+    foreign = SeenGuest(200, "pve", "mailserver", "running", frozenset({"prod"}), {})
+    images = {**BUILT.images, "dasklab-1.qcow2": "import", "dasklab.older.qcow2": "import"}
     bridges = {**BUILT.bridges, "vmbr7": SeenBridge("office")}
-    seen = replace(BUILT, vms={**BUILT.vms, 200: foreign}, bridges=bridges, images=images)
+    seen = replace(BUILT, guests={**BUILT.guests, 200: foreign}, bridges=bridges, images=images)
     made = calls(plan_removal(seen, LAB))
     assert made == [
         "POST /nodes/pve/qemu/9101/status/stop",
@@ -209,7 +213,7 @@ def test_a_lab_that_moves_to_other_vmids_takes_its_old_template_last() -> None:
     moved = LAB.model_copy(
         update={
             "template_vmid": 9200,
-            "vms": tuple(vm.model_copy(update={"vmid": vm.vmid + 100}) for vm in LAB.vms),
+            "guests": tuple(vm.model_copy(update={"vmid": vm.vmid + 100}) for vm in LAB.guests),
         }
     )
     steps = plan(BUILT, moved)
@@ -221,17 +225,20 @@ def test_a_lab_that_moves_to_other_vmids_takes_its_old_template_last() -> None:
 
 @pytest.mark.parametrize("shift", [-1, 1])
 def test_a_lab_that_moves_by_one_has_a_machine_where_its_template_was(shift: int) -> None:
-    vms = tuple(vm.model_copy(update={"vmid": vm.vmid + shift}) for vm in LAB.vms)
-    moved = LAB.model_copy(update={"template_vmid": LAB.template_vmid + shift, "vms": vms})
+    guests = tuple(vm.model_copy(update={"vmid": vm.vmid + shift}) for vm in LAB.guests)
+    moved = LAB.model_copy(update={"template_vmid": LAB.template_vmid + shift, "guests": guests})
     after = converge(BUILT, moved)
     assert plan(after, moved) == []
-    assert [vm.vmid for vm in after.vms.values() if vm.is_template] == [moved.template_vmid]
+    assert [vm.vmid for vm in after.guests.values() if vm.is_template] == [moved.template_vmid]
 
 
 def test_a_clone_inherits_its_templates_description_and_is_no_template() -> None:
-    inherited = {**(BUILT.vms[9103].config or {}), "description": "lab=dasklab image=dasklab.dasklab-1.qcow2"}
-    vms = {**BUILT.vms, 9103: replace(BUILT.vms[9103], config=inherited, tags=frozenset())}
-    assert calls(plan_removal(replace(BUILT, vms=vms), LAB))[-5:-3] == [
+    inherited = {
+        **(BUILT.guests[9103].config or {}),
+        "description": "lab=dasklab image=dasklab.dasklab-1.qcow2",
+    }
+    guests = {**BUILT.guests, 9103: replace(BUILT.guests[9103], config=inherited, tags=frozenset())}
+    assert calls(plan_removal(replace(BUILT, guests=guests), LAB))[-5:-3] == [
         "DELETE /nodes/pve/qemu/9103",
         "DELETE /nodes/pve/qemu/9100",
     ]
@@ -245,7 +252,7 @@ def test_the_image_is_removed_also_when_the_machines_are_gone() -> None:
 
 
 def test_an_image_of_the_same_name_that_somebody_else_put_there_stays() -> None:
-    left = replace(CLEAN, images=frozenset({"dasklab-1.qcow2", "dasklab-2.dasklab-1.qcow2"}))
+    left = replace(CLEAN, images={"dasklab-1.qcow2": "import", "dasklab-2.dasklab-1.qcow2": "import"})
     assert plan_removal(left, LAB) == []
 
 
@@ -289,7 +296,9 @@ def test_a_storage_that_will_not_do_is_found_before_anything_is_made(
 
 
 def test_five_hundred_machines_are_planned_in_less_than_a_second() -> None:
-    many = LAB.model_copy(update={"vms": tuple(Vm(**vm(f"worker-{n}", 9100 + n)) for n in range(1, 501))})
+    many = LAB.model_copy(
+        update={"guests": tuple(Guest(**vm(f"worker-{n}", 9100 + n)) for n in range(1, 501))}
+    )
     began = time.process_time()
     assert sum(len(s.chains) for s in plan(CLEAN, many)) == 503
     built = converge(CLEAN, many)

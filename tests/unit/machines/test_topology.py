@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from lab.errors import LabError
-from lab.machines.topology import Lab, Vm, check_unique
+from lab.machines.topology import Guest, Lab, check_unique
 from lab.model.nic import NicOverride
 from lab.model.strict import validate
 from tests.unit.samples import LAB, vm
@@ -23,18 +23,18 @@ MAC = "02:DA:5C:23:8D:01"
 def test_a_wrong_nic_is_one_clear_line(key: str, value: object, told: str) -> None:
     wrong = {**vm("worker-1", 9103), "nics": [{"mac": MAC, "bridge": "vmbr1", key: value}]}
     with pytest.raises(LabError) as caught:
-        validate(Vm, wrong, "inventory: worker-1")
+        validate(Guest, wrong, "inventory: worker-1")
     assert caught.value.message.startswith(f"inventory: worker-1: {told}")
     assert "\n" not in caught.value.message
 
 
 def test_an_override_changes_the_lab_link_only() -> None:
     changed = LAB.with_nics({"worker-1": NicOverride(model="rtl8139")})
-    before, after = LAB.vms[1], changed.vms[1]
+    before, after = LAB.guests[1], changed.guests[1]
     assert after.nics[1].model == "rtl8139"
     assert after.nics[1].mac == before.nics[1].mac
     assert after.nics[0] == before.nics[0]
-    assert changed.vms[0] == LAB.vms[0]
+    assert changed.guests[0] == LAB.guests[0]
 
 
 def test_an_override_for_an_unknown_machine_names_those_there_are() -> None:
@@ -47,7 +47,7 @@ def test_an_override_for_an_unknown_machine_names_those_there_are() -> None:
     [
         ({"template_vmid": 9101}, "VMID 9101 is given to client and the template"),
         (
-            {"vms": (LAB.vms[0], LAB.vms[1].model_copy(update={"nics": LAB.vms[0].nics}))},
+            {"guests": (LAB.guests[0], LAB.guests[1].model_copy(update={"nics": LAB.guests[0].nics}))},
             "MAC 02:DA:5C:23:8D:00 is given to client and worker-1",
         ),
     ],

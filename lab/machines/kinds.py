@@ -1,0 +1,48 @@
+"""Proxmox VE's two kinds of guest, and what is asked of each; ``vms`` and ``containers`` answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Protocol
+
+from lab.machines import containers, vms
+from lab.machines.change import Change, Value
+from lab.machines.topology import Guest, GuestKind, Lab
+
+
+class Kind(Protocol):
+    """One of Proxmox VE's kinds of guest."""
+
+    @property
+    def API(self) -> str:  # noqa: N802 - a constant of the modules
+        """Its name in the API's paths."""
+
+    @property
+    def DISKS(self) -> str:  # noqa: N802
+        """What content the storage of its disks has to keep."""
+
+    @property
+    def IMAGES(self) -> str:  # noqa: N802
+        """What content the storage of its images has to keep."""
+
+    def make(self, guest: Guest, lab: Lab) -> Iterator[Change]:
+        """The calls that make a guest and start it."""
+
+    def config(self, guest: Guest, lab: Lab) -> dict[str, Value]:
+        """The guest's configuration as far as it may change in its life."""
+
+    def canonical(self, key: str, value: Value | None) -> object:
+        """A form in which equal settings are equal, however they are spelt."""
+
+    def is_live(self, key: str, have: str | None, want: Value) -> bool:
+        """Whether a running guest takes this change without a stop."""
+
+
+KINDS: Mapping[GuestKind, Kind] = {"vm": vms, "container": containers}
+BY_API: Mapping[str, GuestKind] = {kind.API: name for name, kind in KINDS.items()}
+
+
+def contents(kinds: Iterable[GuestKind], storage: str, image_storage: str) -> list[tuple[str, str]]:
+    """Storages, each with a content that it has to keep for guests of these kinds."""
+    asked = [KINDS[kind] for kind in KINDS if kind in set(kinds)]
+    return [pair for kind in asked for pair in ((storage, kind.DISKS), (image_storage, kind.IMAGES))]
