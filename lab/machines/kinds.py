@@ -7,7 +7,8 @@ from typing import Protocol
 
 from lab.machines import containers, vms
 from lab.machines.change import Change, Value
-from lab.machines.topology import Guest, GuestKind, Lab
+from lab.machines.topology import Guest, Lab
+from lab.model.nic import GuestKind
 
 
 class Kind(Protocol):

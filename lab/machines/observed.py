@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from lab.machines.topology import GuestKind, Lab
+from lab.machines.topology import Lab
+from lab.model.nic import GuestKind
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,6 @@ from ipaddress import IPv4Network
 from typing import Any, Protocol
 
 from lab.errors import LabError
-from lab.model.nic import CONTAINER_MODEL
 
 FIRST_ADDRESS = 11  # of the first machine, in both subnets
 
@@ -41,7 +40,7 @@ def machine(host: Variables, place: int, node: str) -> dict[str, Any]:
     """
     name = host["inventory_hostname"]
     kind = host.get("lab_guests", "vm")
-    plain = CONTAINER_MODEL if kind == "container" else "virtio"
+    plain = "veth" if kind == "container" else "virtio"
     vmid = int(host.get("vm_id") or int(_needed(host, "lab_first_vmid")) + place + 1)
     mac = f"02:DA:5C:{vmid >> 8 & 0xFF:02X}:{vmid & 0xFF:02X}"
     link_bridge = _needed(host, "lab_bridge")

@@ -13,8 +13,8 @@ from lab.machines import bridges, containers, vms
 from lab.machines.change import Chain, Change, Step, Value, chain
 from lab.machines.kinds import KINDS, contents
 from lab.machines.observed import Observed, SeenGuest, is_ours
-from lab.machines.topology import Guest, GuestKind, Image, Lab, check_unique
-from lab.model.nic import nets
+from lab.machines.topology import Guest, Image, Lab, check_unique
+from lab.model.nic import GuestKind, nets
 
 
 def plan(seen: Observed, lab: Lab) -> list[Step]:

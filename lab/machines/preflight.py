@@ -17,7 +17,7 @@ from lab.machines.observe import check_node, has_pool, seen_bridges, seen_storag
 from lab.machines.observed import is_own_bridge
 from lab.machines.privileges import Need
 from lab.machines.proxmox import Endpoint, Pve
-from lab.machines.topology import GuestKind
+from lab.model.nic import GuestKind
 
 AS_ROOT = "as root on a node (these lines may be pasted again):"
 

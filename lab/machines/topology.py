@@ -13,13 +13,10 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from lab.errors import LabError
-from lab.model.nic import LAB_SLOT, Nic, NicOverride
+from lab.model.nic import LAB_SLOT, GuestKind, Nic, NicOverride
 from lab.model.strict import Strict
 
 DnsName = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")]
-
-
-GuestKind = Literal["vm", "container"]
 
 
 class Guest(Strict):

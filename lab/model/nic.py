@@ -25,9 +25,11 @@ DRIVERS: Mapping[NicModel, frozenset[str]] = {
     "rtl8139": frozenset({"8139cp", "8139too"}),
     "veth": frozenset({"veth"}),
 }
-CONTAINER_MODEL: NicModel = (
-    "veth"  # the one of a container, and of nothing else: the card that emulates nothing
-)
+GuestKind = Literal["vm", "container"]
+MODELS: Mapping[GuestKind, frozenset[NicModel]] = {
+    "vm": frozenset(DRIVERS) - {"veth"},
+    "container": frozenset({"veth"}),  # the card that emulates nothing
+}
 
 LAB_SLOT = 1  # net1 is the link under test; net0 is management, net2 captures
 BYTES_PER_MBIT = 125_000  # a rate cap is told in Mbit/s, of 10^6 bit

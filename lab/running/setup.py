@@ -18,6 +18,7 @@ def setup_of(inventory: Inventory) -> Setup:
     made = bool(inventory.hosts("hypervisors"))
     return Setup(
         hosts=tuple(hosts),
+        guests={host: inventory.value(host, "guest")["kind"] for host in hosts} if made else {},
         nics={host: _card(inventory, host) for host in hosts} if made else {},
         offloads={host: found for host in hosts if (found := inventory.optional(host, "guest_offloads"))},
         bridge=made,

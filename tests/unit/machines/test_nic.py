@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ipaddress import IPv4Interface
 from typing import get_args
 
 import pytest
@@ -9,7 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lab.model import nic
-from lab.model.nic import Nic, NicOverride, net_from_pve, net_to_pve, rate_to_pve
+from lab.model.nic import (
+    Nic,
+    NicOverride,
+    container_net_to_pve,
+    net_from_pve,
+    net_to_pve,
+    rate_to_pve,
+)
 
 MAC = "02:DA:5C:23:8D:01"
 
@@ -84,6 +92,25 @@ def test_an_override_leaves_alone_what_it_does_not_name() -> None:
     assert NicOverride(rate_mbit=100).on(e1000) == Nic(mac=MAC, bridge="vmbr1", model="e1000", rate_mbit=100)
     assert NicOverride(model="rtl8139").on(e1000).rate_mbit == 50
     assert NicOverride(rate_mbit=0).on(e1000).rate_mbit == 0
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [
+        (
+            Nic(mac=MAC, bridge="vmbr1", model="veth", address=IPv4Interface("10.0.0.5/24")),
+            f"name=eth1,bridge=vmbr1,firewall=0,hwaddr={MAC.lower()},ip=10.0.0.5/24,type=veth",
+        ),
+        (
+            Nic(mac=MAC, bridge="vmbr1", model="veth", rate_mbit=100),
+            f"bridge=vmbr1,hwaddr={MAC},name=eth1,rate=11.9209290,type=veth",
+        ),
+    ],
+)
+def test_a_containers_card_is_the_same_however_it_is_spelt(ours: Nic, theirs: str) -> None:
+    assert net_from_pve(container_net_to_pve(1, ours)) == net_from_pve(theirs)
+    assert net_from_pve(theirs).model == "veth"
+    assert net_from_pve(theirs) != net_from_pve(theirs.replace("eth1", "eth2"))
 
 
 def test_a_card_is_told_in_words() -> None:

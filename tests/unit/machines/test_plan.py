@@ -17,9 +17,7 @@ from lab.model.nic import NicOverride
 from tests.unit.samples import LAB, vm
 
 STORAGES = {"local": frozenset({"images", "import", "iso"})}
-CLEAN = Observed(
-    version=(9, 2), guests={}, images={}, bridges={"vmbr0": SeenBridge("")}, storages=STORAGES
-)
+CLEAN = Observed(version=(9, 2), guests={}, images={}, bridges={"vmbr0": SeenBridge("")}, storages=STORAGES)
 OURS = SeenBridge("bridge of lab dasklab")
 
 
@@ -33,7 +31,7 @@ def converge(seen: Observed, lab: Lab) -> Observed:
     for change in (c for s in plan(seen, lab) for chain in s.chains for c in chain):
         params: dict[str, Any] = dict(change.params)
         parts = change.path.split("/")
-        vmid = int(parts[4]) if len(parts) > 4 and parts[3] == "qemu" else 0
+        vmid = int(parts[4]) if len(parts) > 4 and parts[3] in ("qemu", "lxc") else 0
         if change.method == "UPLOAD":
             images[params["filename"]] = params["content"]
         elif parts[3] == "network" and change.method == "POST":
@@ -42,6 +40,12 @@ def converge(seen: Observed, lab: Lab) -> Observed:
             config = {k: str(v) for k, v in params.items()}
             guests[params["vmid"]] = SeenGuest(
                 params["vmid"], parts[2], config["name"], "stopped", frozenset(), config
+            )
+        elif change.method == "POST" and parts[3:] == ["lxc"]:
+            forgotten = ("vmid", "ostemplate", "pool", "ssh-public-keys")
+            config = {k: str(v) for k, v in params.items() if k not in forgotten}
+            guests[params["vmid"]] = SeenGuest(
+                params["vmid"], parts[2], config["hostname"], "stopped", frozenset(), config, kind="container"
             )
         elif change.path.endswith("/template"):
             guests[vmid] = replace(guests[vmid], config={**(guests[vmid].config or {}), "template": "1"})
@@ -61,7 +65,7 @@ def converge(seen: Observed, lab: Lab) -> Observed:
             guests[vmid] = replace(
                 guests[vmid], status="running" if change.path.endswith("start") else "stopped"
             )
-        elif change.method == "DELETE" and parts[3] == "qemu":
+        elif change.method == "DELETE" and parts[3] in ("qemu", "lxc"):
             del guests[vmid]
     return replace(seen, guests=guests, images=images, bridges=bridges)
 

@@ -14,7 +14,7 @@ MAC = "02:DA:5C:23:8D:01"
 @pytest.mark.parametrize(
     ("key", "value", "told"),
     [
-        ("model", "e100", "nics.0.model: 'e100' is not allowed; allowed: virtio, e1000, rtl8139"),
+        ("model", "e100", "nics.0.model: 'e100' is not allowed; allowed: virtio, e1000, rtl8139, veth"),
         ("rate_mbit", -1, "nics.0.rate_mbit: should be greater than or equal to 0, got -1"),
         ("speed", 1, "nics.0.speed: unknown key; allowed: model, rate_mbit, mac, bridge, address, gateway"),
         ("mac", "03:00:00:00:00:01", "nics.0.mac: string should match pattern"),
