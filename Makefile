@@ -19,8 +19,8 @@ help: ## list what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
 
 .PHONY: lab
-lab: packages .venv/ready ## build the lab on this machine and measure a baseline
-	@$(BIN)/dasklab up
+lab: packages .venv/ready ## build the lab on this machine and measure a baseline; GUESTS=container for containers
+	@$(BIN)/dasklab up $(if $(GUESTS),--guests $(GUESTS))
 
 .PHONY: destroy
 destroy: .venv/ready ## remove the lab again; results and caches are kept

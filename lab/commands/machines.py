@@ -13,7 +13,9 @@ import click
 from lab.commands.options import inventory_option, results_option
 from lab.errors import LabError
 from lab.machines import ssh as ssh_to
+from lab.machines.guests import choose_guests
 from lab.machines.inventory import Inventory
+from lab.model.nic import MODELS
 from lab.running import playbook
 
 if TYPE_CHECKING:
@@ -53,12 +55,17 @@ def plan(inventory: Path) -> None:
 @click.option("--check", is_flag=True, help="Only say what would be done, on the machines too.")
 @click.option("--diff", is_flag=True, help="Show each difference.")
 @click.option("--only", type=click.Choice(["provision", "configure"]), help="Only this part.")
-def up(inventory: Path, root: Path, check: bool, diff: bool, only: str | None) -> None:
+@click.option(
+    "--guests", type=click.Choice(list(MODELS)), help="Virtual machines, or containers; kept for later commands."
+)
+def up(inventory: Path, root: Path, check: bool, diff: bool, only: str | None, guests: str | None) -> None:
     """Build the lab, or bring it to what the inventory says.
 
     When all of it is there, a baseline is measured, once.
     """
     lab = Inventory(inventory)
+    if guests:
+        choose_guests(lab, guests)
     options = [flag for flag, on in (("--check", check), ("--diff", diff)) if on]
     if only == "configure":
         _refuse_absent(lab)
@@ -156,6 +163,7 @@ def _refuse_absent(lab: Inventory) -> None:
 
 def _running(lab: Inventory) -> set[int]:
     """VMIDs of what runs on the lab's nodes; none where the lab's own endpoint was never started."""
+    from lab.machines.kinds import BY_API
     from lab.machines.proxmox import Endpoint, Pve
 
     if lab.has(lab.hosts()[0], "endpoint_start"):
@@ -166,7 +174,7 @@ def _running(lab: Inventory) -> set[int]:
         _command(lab, "endpoint_start")
     pve = Pve(Endpoint.of(lab.value(lab.hosts()[0], "proxmox")))
     nodes = {lab.value(host, "guest")["node"] for host in lab.hosts()}
-    records = [record for node in nodes for record in pve.get(f"nodes/{node}/qemu")]
+    records = [record for node in nodes for api in BY_API for record in pve.get(f"nodes/{node}/{api}")]
     return {int(record["vmid"]) for record in records if record.get("status") == "running"}
 
 
