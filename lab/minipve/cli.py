@@ -106,13 +106,15 @@ def status(instance: str) -> None:
     from lab.minipve.network import namespace
 
     paths = Paths.of(instance)
-    found, machines = launch.facts(paths), launch.machines(paths)
+    found, machines, containers = launch.facts(paths), launch.machines(paths), launch.containers(paths)
     up = launch.is_running(paths) and launch.answers(paths)
-    held = namespace.find(paths) is not None or not (up or machines)
+    held = namespace.find(paths) is not None or not (up or machines or containers)
     click.echo(f"endpoint  https://{found['host']}:{found['port']}" if up else "endpoint  not running")
     click.echo(
         f"machines  {', '.join(f'{vmid} (pid {pid})' for vmid, pid in machines.items()) or 'none running'}"
     )
+    if containers:
+        click.echo(f"containers {', '.join(f'{vmid} (pid {pid})' for vmid, pid in containers.items())}")
     if not held:
         click.echo("network   nobody holds it: dasklab minipve serve --detach")
     click.echo(f"state     {paths.state}")
