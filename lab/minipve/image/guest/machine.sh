@@ -33,8 +33,7 @@ grub-mkimage --format=i386-pc --prefix=/boot/grub --output=/boot/grub/core.img \
 sed "s/@KERNEL@/$kernel/" grub.cfg >/boot/grub/grub.cfg
 apt-get -qq purge --autoremove grub-pc-bin >/dev/null
 
-# Its NICs and its name come from the seed (containers have ifupdown), its guest agent has no udev to wait for.
+# Its NICs and its name come from the seed, its guest agent has no udev to wait for.
 install -m 755 nocloud /usr/local/sbin/nocloud
 mkdir -p /var/lib/nocloud
 systemctl enable --quiet qemu-guest-agent.service
-systemctl disable --quiet networking.service
