@@ -11,7 +11,7 @@ BIN := .venv/bin
 # command it provides -> package; what the embedded lab needs, then what only tests need
 TOOLS := qemu-system-x86_64:qemu-system-x86 qemu-img:qemu-utils mmdebstrap:mmdebstrap mke2fs:e2fsprogs \
 	ip:iproute2 xorriso:xorriso nc:netcat-openbsd ssh:openssh-client \
-	newuidmap:uidmap unshare:util-linux
+	newuidmap:uidmap unshare:util-linux lxc-start:lxc zstd:zstd
 TEST_TOOLS := busybox:busybox tcpdump:tcpdump tshark:tshark chromium:chromium ping:iputils-ping ethtool:ethtool iperf3:iperf3
 
 .PHONY: help

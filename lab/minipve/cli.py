@@ -106,13 +106,15 @@ def status(instance: str) -> None:
     from lab.minipve.network import namespace
 
     paths = Paths.of(instance)
-    found, machines = launch.facts(paths), launch.machines(paths)
+    found, machines, containers = launch.facts(paths), launch.machines(paths), launch.containers(paths)
     up = launch.is_running(paths) and launch.answers(paths)
-    held = namespace.find(paths) is not None or not (up or machines)
+    held = namespace.find(paths) is not None or not (up or machines or containers)
     click.echo(f"endpoint  https://{found['host']}:{found['port']}" if up else "endpoint  not running")
     click.echo(
         f"machines  {', '.join(f'{vmid} (pid {pid})' for vmid, pid in machines.items()) or 'none running'}"
     )
+    if containers:
+        click.echo(f"containers {', '.join(f'{vmid} (pid {pid})' for vmid, pid in containers.items())}")
     if not held:
         click.echo("network   nobody holds it: dasklab minipve serve --detach")
     click.echo(f"state     {paths.state}")
@@ -134,23 +136,24 @@ def stop(instance: str, purge: bool) -> None:
 
 @minipve.command()
 @instance_option
+@click.option("--container", is_flag=True, help="The containers' template, in place of the machines' disk.")
 @click.option("--path", "only_path", is_flag=True, help="Only print where the image is or will be.")
 @click.option(
     "--output", type=click.Path(path_type=Path), help="Also write it to a file, or into a directory."
 )
-def image(instance: str, only_path: bool, output: Path | None) -> None:
-    """Build the guests' image unless it is there, and print its path.
+def image(instance: str, container: bool, only_path: bool, output: Path | None) -> None:
+    """Build the guests' images (one for machines, one for containers) unless they are there; print a path.
 
-    It boots on any Proxmox VE too: name the file of --output in the inventory's proxmox_image, and
+    Both do on any Proxmox VE too: name the file of --output in the inventory's proxmox_image, and
     `dasklab up` uploads it.
     """
     from lab.minipve import progress
     from lab.minipve.image import golden as images
 
     paths = Paths.of(instance)
-    path: Path = images.image_path(paths)
+    path: Path = (images.template_path if container else images.image_path)(paths)
     if not only_path and not path.exists():
-        path = images.build(paths, progress.terminal())
+        images.build(paths, progress.terminal())
     click.echo(str(images.export(path, output) if output else path))
 
 

@@ -13,14 +13,16 @@ from aiohttp import web
 
 from lab.errors import LabError
 from lab.minipve import files, instance, tls
+from lab.minipve.config.kinds import LXC, QEMU
+from lab.minipve.ct import lifecycle as containers
 from lab.minipve.listener import Listener
 from lab.minipve.network import interfaces, net
 from lab.minipve.node import Node
 from lab.minipve.paths import Paths
 from lab.minipve.process import MachineError
 from lab.minipve.server import Front
-from lab.minipve.vm import lifecycle
-from lab.minipve.vm.watch import Watch
+from lab.minipve.vm import lifecycle as machines
+from lab.minipve.watch import Watch
 
 _LAST_ANSWERS_S = 8.0  # after ten seconds the endpoint is killed
 log = logging.getLogger("minipve")
@@ -35,10 +37,11 @@ def run(paths: Paths, fd: int, ready_fd: int | None, pool: str, management: str,
     node = Node(paths)
     files.sweep(node.cluster, node.storage.root, paths.seeds, paths.interfaces.parent)
     instance.set_up(node, pool, management)
-    for vmid in lifecycle.recover(node):
-        log.info("VM %d was half-made when the endpoint ended: removed", vmid)
-    for stranger in node.vms.strangers():
-        log.warning("%s is no configuration of a VM: left alone", stranger)
+    for kind, half in ((QEMU, machines.recover(node)), (LXC, containers.recover(node))):
+        for vmid in half:
+            log.info("%s %d was half-made when the endpoint ended: removed", kind.word, vmid)
+        for stranger in node.store(kind).strangers():
+            log.warning("%s is no configuration of a %s: left alone", stranger, kind.word)
     try:
         net.reload(paths)
     except (LabError, MachineError) as failed:

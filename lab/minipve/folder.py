@@ -39,8 +39,14 @@ def claim(paths: Paths) -> None:
 
 
 def _not_ours(state: Path) -> Path | None:
-    """What in the folder, itself included, is another user's, who may have laid links there for us."""
+    """What in the folder, itself included, is another user's, who may have laid links there for us.
+
+    What containers and their templates hold belongs to the user ids that they run as; nobody gets in there
+    who does not own the folder above.
+    """
     for directory, folders, files in os.walk(state):
+        if Path(directory) in (state / "containers", state / "templates"):
+            folders.clear()
         for path in (Path(directory), *(Path(directory, name) for name in (*folders, *files))):
             if (path.is_symlink() or path.exists()) and path.lstat().st_uid != os.geteuid():
                 return path

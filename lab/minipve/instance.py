@@ -74,6 +74,7 @@ def announce(node: Node, port: int) -> None:
         "token_secret": _token_file(paths).read_text().strip(),
         "ca_file": str(node.cluster / "pve-root-ca.pem"),
         "image_file": str(golden.image_path(paths)),
+        "template_file": str(golden.template_path(paths)),
         "shell": str(paths.enter_shell),
         "connect": str(paths.connect),
         "interfaces_file": str(paths.interfaces),

@@ -99,7 +99,7 @@ def serve(paths: Paths, options: list[str], ready: int | None = None) -> NoRetur
     if lock is None:
         raise LabError(f"another endpoint runs in {paths.state}", "dasklab minipve status")
     listener = _bind(paths)
-    inside = namespace.ensure(paths, machines(paths).values())
+    inside = namespace.ensure(paths, [*machines(paths).values(), *containers(paths).values()])
     handles = {"--fd": listener.fileno(), "--lock-fd": lock} | (
         {} if ready is None else {"--ready-fd": ready}
     )
@@ -154,7 +154,7 @@ def detach(paths: Paths, options: list[str]) -> bool:
 def _inside(paths: Paths) -> list[int]:
     """The processes in the instance's network, any of which keeps it alive."""
     endpoint = process.recall(lock_file(paths))
-    return [*([endpoint] if endpoint else []), *machines(paths).values()]
+    return [*([endpoint] if endpoint else []), *machines(paths).values(), *containers(paths).values()]
 
 
 def _await_answer(paths: Paths) -> None:
@@ -181,6 +181,13 @@ def machines(paths: Paths) -> dict[int, int]:
     return running.find_all(paths)
 
 
+def containers(paths: Paths) -> dict[int, int]:
+    """VMID -> process id (of LXC's monitor) of the containers that run."""
+    from lab.minipve.container import running
+
+    return running.find_all(paths)
+
+
 def stop(paths: Paths, purge: bool) -> bool:
     """End machines, endpoint and namespace; with ``purge`` remove the state too. True if anything ran."""
     if purge:
@@ -188,7 +195,8 @@ def stop(paths: Paths, purge: bool) -> bool:
     began = is_running(paths)
     if began:
         _end_endpoint(paths)
-    alive = machines(paths)
+    alive, held_by = machines(paths), containers(paths)
+    _end_containers(paths, held_by)
     for pid in alive.values():
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGTERM)
@@ -200,7 +208,16 @@ def stop(paths: Paths, purge: bool) -> bool:
     shutil.rmtree(paths.run, ignore_errors=True)
     if purge:
         folder.remove(paths)
-    return began or bool(alive) or held is not None
+    return began or bool(alive) or bool(held_by) or held is not None
+
+
+def _end_containers(paths: Paths, found: dict[int, int]) -> None:
+    """End containers; their NICs go with the instance's network."""
+    from lab.minipve.container import groups, lxc, running
+
+    for vmid in found.keys() | running.running(paths):
+        lxc.end(vmid, paths)
+    groups.remove(paths)
 
 
 def _end_endpoint(paths: Paths) -> None:

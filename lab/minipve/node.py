@@ -9,7 +9,8 @@ from typing import Any
 from lab.minipve.access.accounts import Access
 from lab.minipve.access.permit import Permit
 from lab.minipve.access.tickets import Tickets
-from lab.minipve.config.store import VmStore
+from lab.minipve.config.kinds import LXC, QEMU, Kind
+from lab.minipve.config.store import GuestConfig, GuestStore
 from lab.minipve.errors import ApiError
 from lab.minipve.history import History
 from lab.minipve.image.storage import Storage
@@ -31,10 +32,23 @@ class Node:
         self.access = Access(cluster / "access.json")
         self.tickets = Tickets(self.access, cluster / "authkey")
         self.tasks = Tasks(paths.log / "tasks", name)
-        self.vms = VmStore(cluster / "qemu-server", paths.run / "lock", name)
+        self.vms = GuestStore(cluster, paths.run / "lock", name, QEMU)
+        self.containers = GuestStore(cluster, paths.run / "lock", name, LXC)
         self.storage = Storage(paths.state / "storage")
         self.history = History()
         self.network_lock = threading.Lock()
+
+    def store(self, kind: Kind) -> GuestStore:
+        """The configurations of one kind of guest."""
+        return {QEMU: self.vms, LXC: self.containers}[kind]
+
+    def vmids(self) -> list[int]:
+        """All VMIDs in use, ascending."""
+        return sorted([*self.vms.vmids(), *self.containers.vmids()])
+
+    def guests(self) -> list[tuple[int, GuestConfig]]:
+        """Every guest of either kind, by VMID."""
+        return sorted([*self.vms.all(), *self.containers.all()], key=lambda guest: guest[0])
 
 
 @dataclass(frozen=True)

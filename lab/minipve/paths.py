@@ -38,6 +38,16 @@ class Paths:
         return self.state / "seeds"
 
     @property
+    def containers(self) -> Path:
+        """What each container has changed of its template's tree, by VMID; others' user ids own it."""
+        return self.state / "containers"
+
+    @property
+    def templates(self) -> Path:
+        """Container templates unpacked, by the digest of their archive."""
+        return self.state / "templates"
+
+    @property
     def boot(self) -> Path:
         """Kernels taken out of disk images, by file system UUID."""
         return self.cache / "boot"

@@ -26,6 +26,8 @@ PACKAGES = {
     "bridge": "iproute2",
     "debugfs": "e2fsprogs",
     "ip": "iproute2",
+    "lxc-start": "lxc",
+    "lxc-usernsexec": "lxc",
     "mke2fs": "e2fsprogs",
     "mmdebstrap": "mmdebstrap",
     "nc": "netcat-openbsd",
@@ -33,9 +35,11 @@ PACKAGES = {
     "nsenter": "util-linux",
     "qemu-img": "qemu-utils",
     "qemu-system-x86_64": "qemu-system-x86",
+    "tar": "tar",
     "tc": "iproute2",
     "unshare": "util-linux",
     "xorriso": "xorriso",
+    "zstd": "zstd",
 }
 
 
@@ -105,6 +109,15 @@ def command(pid: int) -> list[str]:
         return Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")[:-1]
     except (FileNotFoundError, ProcessLookupError):
         return []
+
+
+def children(pid: int) -> list[int]:
+    """The living children of a process."""
+    try:
+        found = [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except (FileNotFoundError, ProcessLookupError):
+        return []
+    return [child for child in found if start_time(child) is not None]
 
 
 def remember(pid: int, file: Path) -> None:

@@ -18,7 +18,12 @@ from lab.minipve.errors import ApiError, parameter_error
 from lab.minipve.image import storage
 from lab.minipve.node import Call
 
-_FORMATS = {"pve-volume-id", "pve-volume-id-or-qm-path", "pve-volume-id-or-absolute-path"}
+_FORMATS = {
+    "pve-lxc-mp-string",
+    "pve-volume-id",
+    "pve-volume-id-or-qm-path",
+    "pve-volume-id-or-absolute-path",
+}
 _PERL_PATH_ERROR = (
     "Only root can pass arbitrary filesystem paths. at /usr/share/perl5/PVE/Storage.pm line 651."
 )
@@ -36,10 +41,14 @@ class Named:
 def check(call: Call, method: schema.Method) -> None:
     """403 (or PVE's text for a path or a wrong kind of volume) unless the caller may use all of them."""
     permit = call.permit
-    vmid = call.vmid if "/qemu" in method.path and "vmid" in call.given else None
+    vmid = call.vmid if "/content" not in method.path and "vmid" in call.given else None
     for named in volumes(method, call.given):
         if named.volid in ("none", "cdrom"):
             _empty(permit, named)
+        elif named.parameter == "rootfs":
+            _rootfs(call, named.volid, vmid)
+        elif named.parameter == "ostemplate":
+            _archive(call, named.volid)
         elif named.volid.startswith("/"):
             raise ApiError("absolute paths are not supported here" if permit.is_root else _PERL_PATH_ERROR)
         elif named.part == "file" and drives.is_new({"file": named.volid}):
@@ -65,6 +74,8 @@ def volumes(method: schema.Method, given: dict[str, Any]) -> Iterator[Named]:
                     yield Named(name, part, text)
         elif method.properties[name].get("format") in _FORMATS:
             yield Named(name, "", str(value))
+    if "ostemplate" in given:
+        yield Named("ostemplate", "", str(given["ostemplate"]))
     if "/content" in method.path and "volume" in given:
         yield Named("volume", "", storage.full_id(given["storage"], given["volume"]))
     elif "/content" in method.path and "filename" in given:
@@ -83,6 +94,26 @@ def _kind(named: Named) -> None:
         raise ApiError(f"unable to use volume {named.volid} - content type needs to be 'images'")
     if named.part == "file" and content not in ("images", "iso"):
         raise parameter_error(**{named.parameter: "content type needs to be 'images' or 'iso'"})
+
+
+def _archive(call: Call, volid: str) -> None:
+    """What a container is made from."""
+    if ":" not in volid:
+        raise ApiError(_PERL_PATH_ERROR)
+    content = storage.parse(volid).content
+    if content != "vztmpl":
+        raise ApiError(f"unable to use volume {volid} - content type needs to be 'vztmpl'")
+    _need(call, volid, None)
+
+
+def _rootfs(call: Call, volid: str, vmid: int | None) -> None:
+    """A container's tree: to be made, or the one that it has. What else can stand there is refused later."""
+    if drives.is_new({"file": volid}):
+        store = volid.partition(":")[0]
+        storage.known(store)
+        call.permit.need(f"/storage/{store}", ["Datastore.AllocateSpace"])
+    elif ":" in volid:
+        _need(call, volid, vmid)
 
 
 def _source(call: Call, named: Named) -> None:
@@ -110,6 +141,6 @@ def _need(call: Call, volid: str, vmid: int | None) -> None:
 
 def _is_orphan_for(call: Call, vmid: int) -> bool:
     """Whether a disk's VM is no more, and the caller is one who tidies the storage up."""
-    return not call.node.vms.exists(vmid) and call.permit.has(
+    return vmid not in call.node.vmids() and call.permit.has(
         f"/storage/{storage.NAME}", ["Datastore.Allocate"]
     )

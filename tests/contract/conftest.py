@@ -18,6 +18,7 @@ import pytest
 
 from tests.contract.endpoint import Endpoint
 
+pytest.register_assert_rewrite("tests.contract.recorded")
 INSTANCE = "contract"
 ROOT = Path(__file__).parents[2]
 
@@ -55,6 +56,34 @@ def endpoint(real: bool, tmp_path_factory: pytest.TempPathFactory) -> Iterator[E
         yield serve(state)
     finally:
         assert minipve("stop", "--purge", state=state).returncode == 0
+
+
+@pytest.fixture(scope="module")
+def own_for_all(real: bool, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Endpoint]:
+    """A minipve of a module's own, which begins with nothing in it."""
+    if real:
+        pytest.skip("needs an endpoint of its own; the environment names a real Proxmox VE")
+    state = tmp_path_factory.mktemp("fresh")
+    try:
+        yield serve(state)
+    finally:
+        assert minipve("stop", "--purge", state=state).returncode == 0
+
+
+@pytest.fixture(scope="session")
+def lxc(real: bool) -> None:
+    """Skips, with the reason, where this machine cannot run containers."""
+    from lab.errors import LabError
+    from lab.minipve.container import ids
+    from lab.minipve.container import lxc as containers
+    from lab.minipve.process import MachineError
+
+    try:
+        if not real:
+            containers.require()
+            ids.require()
+    except (LabError, MachineError) as lacking:
+        pytest.skip(str(lacking))
 
 
 @pytest.fixture

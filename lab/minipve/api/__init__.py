@@ -7,14 +7,15 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
+from lab.minipve.config.kinds import LXC, QEMU
 from lab.minipve.node import Call
 
 Handler = Callable[[Call], Any]
 MODULES = (
-    "absent", "access", "agent", "cluster", "config", "monitor", "network", "nodes", "pools", "qemu", "rrd",
-    "snapshots", "status", "storage", "tasks", "tokens",
+    "absent", "access", "agent", "cluster", "config", "lxc", "lxc_config", "lxc_status", "monitor", "network",
+    "nodes", "pools", "qemu", "rrd", "snapshots", "status", "storage", "tasks", "tokens",
 )  # fmt: skip
-VM = "/nodes/{node}/qemu/{vmid}"
+VM, CT = QEMU.path, LXC.path
 _ANY, _HERE = "/*", "/"  # no segment of a path has a slash
 _HANDLERS: dict[tuple[str, str], Handler] = {}
 

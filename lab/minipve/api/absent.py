@@ -25,10 +25,13 @@ def nothing(call: Call) -> list[dict[str, Any]]:
 
 @route("GET", "/cluster/backup-info/not-backed-up")
 def not_backed_up(call: Call) -> list[dict[str, Any]]:
-    """Every VM that the caller may see, since no job backs up any."""
-    seen = [(i, c) for i, c in call.node.vms.all() if call.permit.has(f"/vms/{i}", ["VM.Audit"])]
-    named = [(vmid, config.options.get("name")) for vmid, config in seen]
-    return [{"vmid": vmid, "type": "qemu"} | ({"name": name} if name else {}) for vmid, name in named]
+    """Every guest that the caller may see, since no job backs up any."""
+    rows = []
+    for vmid, config in call.node.guests():
+        if call.permit.has(f"/vms/{vmid}", ["VM.Audit"]):
+            name = config.options.get("name") or config.options.get("hostname")
+            rows.append({"vmid": vmid, "type": config.kind.name} | ({"name": name} if name else {}))
+    return rows
 
 
 @route("GET", "/cluster/ha/status/current")

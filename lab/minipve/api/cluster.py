@@ -9,6 +9,7 @@ from lab.minipve.api import route
 from lab.minipve.errors import parameter_error
 from lab.minipve.image import storage
 from lab.minipve.node import Call
+from lab.minipve.summaries import guest_resource
 from lab.minipve.vm import summary
 
 _FIRST, _LAST = 100, 1_000_000
@@ -23,7 +24,7 @@ def version(call: Call) -> dict[str, str]:
 @route("GET", "/cluster/nextid")
 def nextid(call: Call) -> str:
     """The lowest free VMID (a string, as PVE has it), or the one asked for if it is free."""
-    used = set(call.node.vms.vmids())
+    used = set(call.node.vmids())
     wanted = call.get("vmid")
     if wanted in used:
         raise parameter_error(vmid=f"VM {wanted} already exists")
@@ -49,10 +50,11 @@ def status(call: Call) -> list[dict[str, Any]]:
 
 @route("GET", "/cluster/resources")
 def resources(call: Call) -> list[dict[str, Any]]:
-    """Pools, VMs, the node, the storage, the local network zone, as far as the caller may see them."""
-    rows = [*_pools(call), *_vms(call), *_node(call), *_storage(call), *_zone(call)]
-    kind = {"vm": "qemu"}.get(call.get("type", ""), call.get("type"))
-    return [row for row in rows if kind in (None, row["type"])]
+    """Pools, guests, the node, the storage, the local network zone, as far as the caller may see them."""
+    rows = [*_pools(call), *_guests(call), *_node(call), *_storage(call), *_zone(call)]
+    wanted = call.get("type")
+    kinds = ("qemu", "lxc") if wanted == "vm" else (wanted,)
+    return [row for row in rows if wanted is None or row["type"] in kinds]
 
 
 def _pools(call: Call) -> list[dict[str, Any]]:
@@ -61,12 +63,12 @@ def _pools(call: Call) -> list[dict[str, Any]]:
     return [{"type": "pool", "id": f"/pool/{name}", "pool": name} for name in seen]
 
 
-def _vms(call: Call) -> list[dict[str, Any]]:
+def _guests(call: Call) -> list[dict[str, Any]]:
     rows = []
-    for vmid, config in call.node.vms.all():
+    for vmid, config in call.node.guests():
         if not call.permit.has(f"/vms/{vmid}", ["VM.Audit"]):
             continue
-        row = summary.vm_resource(call.node, vmid, config)
+        row = guest_resource(call.node, vmid, config)
         row |= {key: config.options[key] for key in ("tags", "lock") if key in config.options}
         rows.append(row | ({"pool": pool} if (pool := call.node.access.pool_of(vmid)) else {}))
     return rows

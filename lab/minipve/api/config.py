@@ -6,10 +6,12 @@ import os
 from pathlib import Path
 from typing import Any
 
+from lab.minipve import guests
 from lab.minipve.api import VM, route
 from lab.minipve.config import drives
+from lab.minipve.config import pending as waiting
 from lab.minipve.config.formats import split_list
-from lab.minipve.config.store import VmConfig
+from lab.minipve.config.store import GuestConfig
 from lab.minipve.errors import ApiError
 from lab.minipve.image import storage
 from lab.minipve.machine import seed
@@ -47,13 +49,13 @@ def read(call: Call) -> dict[str, Any]:
         chosen = snapshots.existing(config, call["snapshot"])
     else:
         chosen = config.options if call.get("current") else config.merged()
-    return {key: changes.shown(key, value) for key, value in chosen.items()} | {"digest": config.digest}
+    return {key: waiting.shown(key, value) for key, value in chosen.items()} | {"digest": config.digest}
 
 
 @route("GET", f"{VM}/pending")
 def pending(call: Call) -> list[dict[str, Any]]:
     """Current and pending values side by side."""
-    return changes.pending_rows(call.node.vms.load(call.vmid))
+    return waiting.rows(call.node.vms.load(call.vmid))
 
 
 @route("PUT", f"{VM}/config")
@@ -100,7 +102,7 @@ def _prepare(call: Call) -> None:
     if not given and not any(named):
         raise ApiError("no options specified")
     for names in named:
-        changes.check_deletable(names)
+        waiting.check_deletable(names)
     for name in set(given) & set(named[0]):
         text = f"Cannot use '-{name}' and '-delete {name}' at the same time"
         raise ApiError("Parameter verification failed.", 400, {"delete": text})
@@ -108,7 +110,7 @@ def _prepare(call: Call) -> None:
     options.check(call.permit, call.vmid, None, [*given, *named[0], *named[1]])
     options.check_values(call.permit, call.vmid, None, _wanted(call), verb="modify")
     if "tags" in {*given, *named[0]}:
-        options.check_tags(call.permit, call.vmid)
+        guests.check_tags(call.permit, call.vmid)
     config = call.node.vms.load(call.vmid)
     _check_dropped_drives(call, config, [*named[0], *named[1]])
     config.check_digest(call.get("digest"))
@@ -116,7 +118,7 @@ def _prepare(call: Call) -> None:
         config.check_lock()
 
 
-def _check_dropped_drives(call: Call, config: VmConfig, names: list[str]) -> None:
+def _check_dropped_drives(call: Call, config: GuestConfig, names: list[str]) -> None:
     """403 unless the caller may take these drives out, or delete these unused disks."""
     for name in names:
         for value in (config.options.get(name), config.pending.get(name)):
@@ -143,7 +145,7 @@ def _change(call: Call, task: Task) -> None:
         raise ApiError("Parameter verification failed.", 400, errors)
 
 
-def _apply(call: Call, vmid: int, config: VmConfig) -> dict[str, str]:
+def _apply(call: Call, vmid: int, config: GuestConfig) -> dict[str, str]:
     if machines.running_pid(call.node, vmid):
         named = _names(call, "delete") + _names(call, "revert")
         return changes.apply_running(call.node, vmid, config, {*call.options, *named})
@@ -155,7 +157,7 @@ def _apply(call: Call, vmid: int, config: VmConfig) -> dict[str, str]:
 def unlink(call: Call) -> None:
     """Take drives out of their slots; with ``force`` delete their volumes too."""
     names = split_list(call["idlist"])
-    changes.check_deletable(names)
+    waiting.check_deletable(names)
     with call.node.vms.changing(call.vmid) as config:
         config.check_lock()
         _check_dropped_drives(call, config, names)
@@ -176,7 +178,7 @@ def cloudinit(call: Call) -> list[dict[str, Any]]:
     """The cloud-init options; they are in force from the next start on."""
     chosen = call.node.vms.load(call.vmid).options
     keys = [k for k in sorted(chosen) if k in _CLOUDINIT or k.startswith("ipconfig")]
-    return [{"key": key, "value": changes.shown(key, chosen[key])} for key in keys]
+    return [{"key": key, "value": waiting.shown(key, chosen[key])} for key in keys]
 
 
 @route("PUT", f"{VM}/cloudinit")

@@ -1,4 +1,4 @@
-"""The node: its state, its version, and the container list that inventories ask for (there are none)."""
+"""The node: its state and its version."""
 
 from __future__ import annotations
 
@@ -48,9 +48,3 @@ def status(call: Call) -> dict[str, Any]:
 def version(call: Call) -> dict[str, str]:
     """As ``GET /version``."""
     return node_module.VERSION
-
-
-@route("GET", "/nodes/{node}/lxc")
-def containers(call: Call) -> list[dict[str, Any]]:
-    """No containers here."""
-    return []

@@ -1,4 +1,4 @@
-"""Resource pools: names for sets of VMs and storages, through which privileges are given."""
+"""Resource pools: names for sets of guests and storages, through which privileges are given."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from lab.minipve.config.formats import split_list
 from lab.minipve.errors import ApiError, doing
 from lab.minipve.image import storage
 from lab.minipve.node import Call
+from lab.minipve.summaries import guest_resource
 from lab.minipve.vm import summary
 
 
@@ -20,8 +21,8 @@ def _pool(data: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def _members(call: Call, pool: dict[str, Any]) -> list[dict[str, Any]]:
-    vms = [(vmid, config) for vmid, config in call.node.vms.all() if vmid in pool["vms"]]
-    rows = [summary.vm_resource(call.node, vmid, config) for vmid, config in vms]
+    inside = [(vmid, config) for vmid, config in call.node.guests() if vmid in pool["vms"]]
+    rows = [guest_resource(call.node, vmid, config) for vmid, config in inside]
     rows += [summary.storage_resource(call.node) for store in pool["storage"] if store == storage.NAME]
     return [row for row in rows if call.get("type") in (None, row["type"])]
 
@@ -104,7 +105,7 @@ def delete(call: Call) -> None:
     name = call["poolid"]
     with doing("delete pool failed: "), call.node.access.change() as data:
         inside = [f"pool '{other}'" for other in sorted(data["pools"]) if other.startswith(f"{name}/")]
-        inside += [f"VM {vmid}" for vmid in _pool(data, name)["vms"] if call.node.vms.exists(vmid)]
+        inside += [f"VM {vmid}" for vmid in _pool(data, name)["vms"] if vmid in call.node.vmids()]
         inside += [f"storage '{store}'" for store in _pool(data, name)["storage"]]
         if inside:
             raise ApiError(f"pool '{name}' is not empty (contains {inside[0]})")

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from lab.minipve import guests
 from lab.minipve.api import VM, route
 from lab.minipve.config import drives, nics
-from lab.minipve.config.store import VmConfig
+from lab.minipve.config.store import GuestConfig
 from lab.minipve.config.validate import MISSING
-from lab.minipve.errors import ApiError, denied, parameter_error
+from lab.minipve.errors import ApiError, parameter_error
 from lab.minipve.image import storage
 from lab.minipve.node import Call
 from lab.minipve.tasks import Task
@@ -46,25 +47,16 @@ def directory(call: Call) -> list[dict[str, str]]:
     return [{"subdir": name} for name in names]
 
 
-def check_pool(call: Call, pool: str | None) -> None:
-    """403, as a node has it, when the named pool does not exist."""
-    if pool is not None and pool not in call.node.access.data["pools"]:
-        raise denied(f"pool '{pool}' does not exist")
-
-
 @route("POST", "/nodes/{node}/qemu")
 def create(call: Call) -> str:
     """A new VM (task ``qmcreate``); the VMID is taken at once, disks are made by the task."""
     vmid, pool = call.vmid, call.get("pool")
     if "archive" in call.given:
         raise ApiError("restoring from an archive is not supported by this endpoint")
-    check_pool(call, pool)
+    guests.check_pool(call.node, pool)
     if store := call.get("storage"):
         call.permit.need(f"/storage/{store}", ["Datastore.AllocateSpace"])
-    if not call.permit.has(f"/vms/{vmid}", ["VM.Allocate"]) and not (
-        pool and call.permit.has(f"/pool/{pool}", ["VM.Allocate"])
-    ):
-        raise denied()
+    guests.check_allocate(call.permit, vmid, pool)
     given = {key: value for key, value in call.options.items() if key not in _NOT_OPTIONS}
     options.check(call.permit, vmid, pool, given)
     if call.get("start"):
@@ -167,8 +159,8 @@ def clone(call: Call) -> str:
     return call.start("qmclone", call.vmid, lambda task: lifecycle.clone(call.node, task, wanted))
 
 
-def _check_clone(call: Call, source: VmConfig, full: bool) -> None:
-    check_pool(call, call.get("pool"))
+def _check_clone(call: Call, source: GuestConfig, full: bool) -> None:
+    guests.check_pool(call.node, call.get("pool"))
     found = snapshots.existing(source, call["snapname"]) if "snapname" in call.given else source.options
     if not full:
         for name in ("storage", "format"):
@@ -180,7 +172,8 @@ def _check_clone(call: Call, source: VmConfig, full: bool) -> None:
         raise ApiError(f"format '{call['format']}' is not supported here, use qcow2")
     for key, value in found.items():
         if re.fullmatch(r"net\d+", key):
-            options.check_bridge(call.permit, nics.parse(value))
+            nic = nics.parse(value)
+            guests.check_bridge(call.permit, nic.bridge, nic.tag)
     if any(":" in drive["file"] for _, drive in drives.of(found)):
         target = call.get("storage", storage.NAME)
         storage.known(target)

@@ -1,11 +1,11 @@
-"""Load over time of the node, of its storage and of VMs, as the web interface and its like draw it."""
+"""Load over time of the node, of its storage and of guests, as the web interface and its like draw it."""
 
 from __future__ import annotations
 
 import time
 from typing import Any
 
-from lab.minipve.api import VM, route
+from lab.minipve.api import CT, VM, route
 from lab.minipve.image import storage
 from lab.minipve.node import Call
 
@@ -33,3 +33,10 @@ def machine(call: Call) -> list[dict[str, Any]]:
     """A VM's load."""
     call.node.vms.load(call.vmid)
     return _rows(call, f"qemu/{call.vmid}")
+
+
+@route("GET", f"{CT}/rrddata")
+def container(call: Call) -> list[dict[str, Any]]:
+    """A container's load."""
+    call.node.containers.load(call.vmid)
+    return _rows(call, f"lxc/{call.vmid}")

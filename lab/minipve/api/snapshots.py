@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from lab.minipve.api import VM, route
+from lab.minipve.config import pending
 from lab.minipve.errors import ApiError, parameter_error
 from lab.minipve.node import Call
 from lab.minipve.tasks import Task
-from lab.minipve.vm import changes, lifecycle, machines, snapshots
+from lab.minipve.vm import lifecycle, machines, snapshots
 
 _ALL = f"{VM}/snapshot"
 _ONE = _ALL + "/{snapname}"
@@ -66,7 +67,7 @@ def delete(call: Call) -> str:
 def read(call: Call) -> dict[str, Any]:
     """A snapshot's configuration."""
     found = snapshots.existing(call.node.vms.load(call.vmid), call["snapname"])
-    return {key: changes.shown(key, value) for key, value in found.items()}
+    return {key: pending.shown(key, value) for key, value in found.items()}
 
 
 @route("PUT", f"{_ONE}/config")

@@ -14,6 +14,7 @@ from urllib.error import URLError
 from lab.minipve.api import route
 from lab.minipve.config import drives
 from lab.minipve.config.validate import MISSING
+from lab.minipve.ct import lifecycle as containers
 from lab.minipve.errors import ApiError, parameter_error, text_of
 from lab.minipve.files import UNFINISHED
 from lab.minipve.image import disks, storage, untrusted
@@ -89,11 +90,13 @@ def volume(call: Call) -> dict[str, Any]:
     volid = storage.full_id(call["storage"], call["volume"])
     facts = storage.image_facts(call.node.storage.existing(volid)) or {"virtual-size": 0, "actual-size": 0}
     parsed = storage.parse(volid)
+    archive = parsed.content == "vztmpl"  # in sectors, as qemu-img sees it, whom PVE asks
+    size = facts["virtual-size"]
     return {
         "path": str(call.node.storage.path(volid)),
-        "size": facts["virtual-size"],
+        "size": (size + 511) // 512 * 512 if archive else size,
         "used": facts["actual-size"],
-        "format": parsed.format,
+        "format": "raw" if archive else parsed.format,
     }
 
 
@@ -104,11 +107,14 @@ def remove(call: Call) -> str:
     owner = storage.parse(volid).vmid
     if owner is not None and call.node.vms.exists(owner) and _in_use(call, owner, volid):
         raise ApiError(f"unable to remove volume '{volid}': still used by VM {owner}")
+    if owner is not None and call.node.containers.exists(owner):
+        raise ApiError(f"unable to remove volume '{volid}': still used by CT {owner}")
 
     def work(task: Task) -> None:
         if not (file := call.node.storage.path(volid)).exists():
             task.log(f"disk image '{file}' does not exist")
         call.node.storage.remove(volid)
+        containers.sweep(call.node)
         task.log(f"Removed volume '{volid}'")
 
     return call.start("imgdel", f"{owner}@{storage.NAME}" if owner else storage.NAME, work)

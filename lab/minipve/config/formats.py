@@ -156,6 +156,12 @@ CHECKS: dict[str, Check] = {
     ),
     "pve-task-status-type": _matches(r"ok|error|warning|unknown", "invalid status type '{}'"),
     "pve-command-batch": lambda text: None,
+    "pve-lxc-mp-string": _matches(r"[^,\s]+", "invalid mount point '{}'"),
+    "pve-lxc-dev-string": _matches(r"/dev/[^,\s]+", "invalid device path '{}'"),
+    "pve-ct-timezone": _matches(r"host|[\w+\-]+(?:/[\w+\-]+){0,2}", "invalid time zone '{}'"),
+    "lxc-ip-with-ll-iface": _either(
+        "value does not look like a valid IP address", _ipv4, _ipv6, _matches(r"fe80:[0-9a-f:]+%\w+", "")
+    ),
 }
 
 # Formats of options that this endpoint stores but does not act on; they are not checked.

@@ -28,8 +28,13 @@ class Nic:
 
     @property
     def rate_bytes(self) -> int | None:
-        """The rate as Proxmox VE hands it to tc, in bytes/s (pve-common Network.pm)."""
-        return None if self.rate_mib is None else int(self.rate_mib * 1024 * 1024)
+        """The rate in bytes/s."""
+        return rate_bytes(self.rate_mib)
+
+
+def rate_bytes(rate_mib: float | None) -> int | None:
+    """A rate as Proxmox VE hands it to tc, in bytes/s (pve-common Network.pm)."""
+    return None if rate_mib is None else int(rate_mib * 1024 * 1024)
 
 
 def parse(text: str) -> Nic:
@@ -61,15 +66,15 @@ def is_another(old: Nic, new: Nic) -> bool:
 
 def completed(text: str) -> str:
     """The canonical text, with a new MAC address where none is given."""
-    return schema.option_text("net0", {"macaddr": _new_mac()} | schema.parse_option("net0", text))
+    return schema.option_text("net0", {"macaddr": new_mac()} | schema.parse_option("net0", text))
 
 
 def renewed(text: str) -> str:
     """A clone's NIC: the same but for a new MAC."""
-    return schema.option_text("net0", schema.parse_option("net0", text) | {"macaddr": _new_mac()})
+    return schema.option_text("net0", schema.parse_option("net0", text) | {"macaddr": new_mac()})
 
 
-def _new_mac() -> str:
+def new_mac() -> str:
     """A random MAC address with PVE's prefix."""
     return "BC:24:11:" + ":".join(f"{byte:02X}" for byte in secrets.token_bytes(3))
 

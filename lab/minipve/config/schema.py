@@ -14,13 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from lab.minipve.config.formats import PROPERTY_FORMATS
+from lab.minipve.config.kinds import QEMU, Kind
 from lab.minipve.config.validate import Errors, check_object, parse, to_text
 from lab.minipve.errors import ApiError
 
 FILE = Path(__file__).with_name("schema.json")
 _COUNTS = {
     "net": 32, "ipconfig": 32, "ide": 4, "sata": 6, "scsi": 31, "virtio": 16, "unused": 256, "serial": 4,
-    "parallel": 3, "usb": 15, "hostpci": 16, "numa": 8, "virtiofs": 10,
+    "parallel": 3, "usb": 15, "hostpci": 16, "numa": 8, "virtiofs": 10, "mp": 256, "dev": 256,
 }  # fmt: skip
 
 
@@ -96,9 +97,9 @@ def method(verb: str, path: str) -> Method:
 
 
 @cache
-def option(name: str) -> dict[str, Any]:
-    """The facts of a VM option, e.g. ``net0`` or ``cores``; KeyError when there is none of that name."""
-    return method("PUT", "/nodes/{node}/qemu/{vmid}/config").properties[name]
+def option(name: str, kind: Kind = QEMU) -> dict[str, Any]:
+    """The facts of a guest's option, e.g. ``net0`` or ``cores``; KeyError when there is none of that name."""
+    return method("PUT", f"{kind.path}/config").properties[name]
 
 
 def property_format(facts: Mapping[str, Any]) -> Mapping[str, Any] | None:
@@ -107,25 +108,25 @@ def property_format(facts: Mapping[str, Any]) -> Mapping[str, Any] | None:
     return found if isinstance(found, dict) else PROPERTY_FORMATS.get(str(found))
 
 
-def option_format(name: str) -> Mapping[str, Any]:
-    """The property-string format of a VM option, e.g. that of ``net0``."""
-    found = property_format(option(name))
+def option_format(name: str, kind: Kind = QEMU) -> Mapping[str, Any]:
+    """The property-string format of a guest's option, e.g. that of ``net0``."""
+    found = property_format(option(name, kind))
     if found is None:
         raise KeyError(f"{name} is not a property string")
     return found
 
 
-def parse_option(name: str, text: str) -> dict[str, str]:
-    """The parts of a VM option that is a property string, e.g. ``net0``; FormatError if it is refused."""
-    return dict(_parsed(name, text))
+def parse_option(name: str, text: str, kind: Kind = QEMU) -> dict[str, str]:
+    """The parts of an option that is a property string, e.g. ``net0``; FormatError if it is refused."""
+    return dict(_parsed(name, text, kind))
 
 
 @lru_cache(maxsize=8192)
-def _parsed(name: str, text: str) -> Mapping[str, str]:
-    """Kept: a list of hundreds of VMs must answer in milliseconds."""
-    return parse(option_format(name), text)
+def _parsed(name: str, text: str, kind: Kind) -> Mapping[str, str]:
+    """Kept: a list of hundreds of guests must answer in milliseconds."""
+    return parse(option_format(name, kind), text)
 
 
-def option_text(name: str, parts: Mapping[str, str]) -> str:
-    """The text of a VM option in PVE's canonical order."""
-    return to_text(option_format(name), parts)
+def option_text(name: str, parts: Mapping[str, str], kind: Kind = QEMU) -> str:
+    """The text of a guest's option in PVE's canonical order."""
+    return to_text(option_format(name, kind), parts)

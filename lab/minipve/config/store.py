@@ -1,6 +1,6 @@
-"""VM configurations as PVE keeps them: ``key: value`` lines, then ``[PENDING]`` and a section a snapshot.
+"""Guests' configurations as PVE keeps them: ``key: value`` lines, then ``[PENDING]``, then snapshots.
 
-Two locks: the file lock (nobody else works on this VM right now; the kernel releases it when its holder
+Two locks: the file lock (nobody else works on this guest right now; the kernel releases it when its holder
 dies) and the config lock, the option ``lock`` (an operation is unfinished; it stays when the endpoint dies).
 """
 
@@ -17,6 +17,7 @@ from pathlib import Path
 from urllib.parse import quote, unquote
 
 from lab.minipve.config import schema
+from lab.minipve.config.kinds import LXC, QEMU, Kind
 from lab.minipve.config.validate import Errors, check_value
 from lab.minipve.errors import ApiError, text_of
 from lab.minipve.files import flocked, write_atomic
@@ -31,30 +32,30 @@ _PLAIN = "".join(chr(code) for code in range(0x20, 0x7F) if chr(code) not in "%:
 
 
 _NAME = re.compile(r"([1-9][0-9]{2,8})\.conf")
-_WORKED_WITH = re.compile(r"(?:net|unused|ide|sata|scsi|virtio)[0-9]+|memory|agent|cpu")
 log = logging.getLogger(__name__)
 
 
 class DamagedError(ApiError):
     """A configuration that nobody can read."""
 
-    def __init__(self, file: Path, where: str) -> None:
-        super().__init__(f"{file} is damaged ({where}): mend it, or remove the VM")
+    def __init__(self, file: Path, where: str, kind: Kind) -> None:
+        super().__init__(f"{file} is damaged ({where}): mend it, or remove the {kind.word}")
 
 
 @dataclass
-class VmConfig:
-    """A VM's file: the options in force, those that wait (for a restart, for removal), those of snapshots."""
+class GuestConfig:
+    """A guest's file: options in force, those that wait (for a restart, for removal), those of snapshots."""
 
     options: dict[str, str] = field(default_factory=dict)
     pending: dict[str, str] = field(default_factory=dict)
     deleted: list[str] = field(default_factory=list)
     snapshots: dict[str, dict[str, str]] = field(default_factory=dict)
+    kind: Kind = QEMU
 
     @classmethod
-    def parse(cls, text: str) -> VmConfig:
+    def parse(cls, text: str, kind: Kind = QEMU) -> GuestConfig:
         """Read the file's text; ValueError, with the line's number, for what cannot be one of ours."""
-        config = cls()
+        config = cls(kind=kind)
         section = config.options
         for number, line in enumerate(text.split("\n"), 1):
             if match := _SECTION.fullmatch(line):
@@ -63,7 +64,7 @@ class VmConfig:
             elif line.startswith("#"):
                 before = f"{section['description']}\n" if "description" in section else ""
                 section["description"] = before + unquote(line[1:])
-            elif (match := _LINE.fullmatch(line)) and _sound(match[1], match[2]):
+            elif (match := _LINE.fullmatch(line)) and _sound(kind, match[1], match[2]):
                 section[match[1]] = match[2]
             elif line:
                 raise ValueError(f"line {number}")
@@ -72,10 +73,10 @@ class VmConfig:
             config.pending["description"] = unquote(config.pending["description"])
         return config
 
-    def copy(self) -> VmConfig:
+    def copy(self) -> GuestConfig:
         """The same, to be changed."""
         snapshots = {name: dict(options) for name, options in self.snapshots.items()}
-        return VmConfig(dict(self.options), dict(self.pending), list(self.deleted), snapshots)
+        return GuestConfig(dict(self.options), dict(self.pending), list(self.deleted), snapshots, self.kind)
 
     def text(self) -> str:
         """The file's text."""
@@ -103,13 +104,13 @@ class VmConfig:
 
     @property
     def is_template(self) -> bool:
-        """True when the VM has been converted to a template."""
+        """True when the guest has been converted to a template."""
         return self.options.get("template") == "1"
 
     def check_lock(self) -> None:
         """500 when an unfinished operation holds the config lock."""
         if lock := self.options.get("lock"):
-            raise ApiError(f"VM is locked ({lock})")
+            raise ApiError(f"{self.kind.word} is locked ({lock})")
 
     def check_digest(self, expected: str | None) -> None:
         """500 when the caller saw another version of the file."""
@@ -117,19 +118,19 @@ class VmConfig:
             raise ApiError("checksum mismatch (file change by other user?)")
 
 
-def _sound(key: str, value: str) -> bool:
-    """Whether a value that is worked with in here can be: a VM with another one is left alone."""
-    kind = typed_as(key)
-    if kind is None or not (_WORKED_WITH.fullmatch(key) or kind in ("integer", "boolean")):
+def _sound(kind: Kind, key: str, value: str) -> bool:
+    """Whether a value that is worked with in here can be: a guest with another one is left alone."""
+    typed = typed_as(key, kind)
+    if typed is None or not (re.fullmatch(kind.damaging, key) or typed in ("integer", "boolean")):
         return True
     errors: Errors = {}
-    check_value(schema.option(key), value, key, errors)
+    check_value(schema.option(key, kind), value, key, errors)
     return not errors
 
 
 @lru_cache(maxsize=1024)
-def _parsed(text: str) -> VmConfig:
-    return VmConfig.parse(text)
+def _parsed(text: str, kind: Kind) -> GuestConfig:
+    return GuestConfig.parse(text, kind)
 
 
 def check_line(key: str, value: str) -> None:
@@ -159,34 +160,36 @@ def _escape(line: str) -> str:
     return quote(line, safe=_PLAIN)
 
 
-def typed(key: str, value: str) -> str | int:
+def typed(key: str, value: str, kind: Kind = QEMU) -> str | int:
     """The value as the API shows it: integers and booleans as JSON numbers, all else as text."""
-    return int(value) if key == "snaptime" or typed_as(key) in ("integer", "boolean") else value
+    return int(value) if key == "snaptime" or typed_as(key, kind) in ("integer", "boolean") else value
 
 
-def typed_as(key: str) -> str | None:
+def typed_as(key: str, kind: Kind = QEMU) -> str | None:
     """The type of an option; None when there is no such option."""
     try:
-        return str(schema.option(key).get("type"))
+        return str(schema.option(key, kind).get("type"))
     except KeyError:
         return None
 
 
-class VmStore:
-    """All VM configurations of one instance."""
+class GuestStore:
+    """All configurations of one kind of guest; both kinds take their VMIDs from the same numbers."""
 
-    def __init__(self, directory: Path, locks: Path, node: str) -> None:
-        self.directory = directory
+    def __init__(self, cluster: Path, locks: Path, node: str, kind: Kind = QEMU) -> None:
+        self.kind = kind
+        self.directory = cluster / kind.folder
         self.locks = locks
         self.node = node
         self._told: set[str] = set()
-        directory.mkdir(parents=True, exist_ok=True)
+        self._beside = [(other, cluster / other.folder) for other in (QEMU, LXC)]
+        self.directory.mkdir(parents=True, exist_ok=True)
 
     def _file(self, vmid: int) -> Path:
         return self.directory / f"{vmid}.conf"
 
     def vmids(self) -> list[int]:
-        """All VMIDs in use, ascending."""
+        """All VMIDs of this kind in use, ascending."""
         found = (_NAME.fullmatch(file.name) for file in self.directory.iterdir())
         return sorted(int(match[1]) for match in found if match)
 
@@ -195,37 +198,37 @@ class VmStore:
         return [file for file in sorted(self.directory.iterdir()) if not _NAME.fullmatch(file.name)]
 
     def exists(self, vmid: int) -> bool:
-        """True when the VM has a configuration."""
+        """True when the guest has a configuration."""
         return self._file(vmid).exists()
 
-    def load(self, vmid: int) -> VmConfig:
-        """A VM's configuration; 500 with PVE's text when there is none, with the place when it is damaged."""
+    def load(self, vmid: int) -> GuestConfig:
+        """A guest's configuration; 500 with PVE's text without one, with the place when it is damaged."""
         file = self._file(vmid)
         try:
             data = file.read_bytes()
         except FileNotFoundError:
-            name = f"nodes/{self.node}/qemu-server/{vmid}.conf"
+            name = f"nodes/{self.node}/{self.kind.folder}/{vmid}.conf"
             raise ApiError(f"Configuration file '{name}' does not exist") from None
         except OSError as error:
-            raise DamagedError(file, text_of(error)) from None
+            raise DamagedError(file, text_of(error), self.kind) from None
         try:
-            known = _parsed(data.decode())
+            known = _parsed(data.decode(), self.kind)
         except UnicodeDecodeError as error:
             number = data[: error.start].count(b"\n") + 1
-            raise DamagedError(file, f"line {number}") from None
+            raise DamagedError(file, f"line {number}", self.kind) from None
         except ValueError as error:
-            raise DamagedError(file, str(error)) from None
+            raise DamagedError(file, str(error), self.kind) from None
         return known.copy()
 
-    def remains(self, vmid: int) -> VmConfig:
-        """As ``load``, for who only wants to be rid of the VM: a damaged configuration is an empty one."""
+    def remains(self, vmid: int) -> GuestConfig:
+        """As ``load``, for who only wants to be rid of the guest: a damaged configuration is an empty one."""
         try:
             return self.load(vmid)
         except DamagedError:
-            return VmConfig()
+            return GuestConfig(kind=self.kind)
 
-    def all(self) -> Iterator[tuple[int, VmConfig]]:
-        """Every VM with its configuration; one that vanishes meanwhile, or is damaged, is left out."""
+    def all(self) -> Iterator[tuple[int, GuestConfig]]:
+        """Every guest with its configuration; one that vanishes meanwhile, or is damaged, is left out."""
         for vmid in self.vmids():
             try:
                 yield vmid, self.load(vmid)
@@ -239,16 +242,17 @@ class VmStore:
             self._told.add(text)
             log.warning("%s", text)
 
-    def save(self, vmid: int, config: VmConfig) -> None:
+    def save(self, vmid: int, config: GuestConfig) -> None:
         """Store a configuration in one step."""
         write_atomic(self._file(vmid), config.text())
 
     def create(self, vmid: int, lock: str) -> None:
         """Take a free VMID by a configuration that holds nothing but its lock."""
         with self.locked(vmid, SHORT_LOCK_WAIT_S):
-            if self.exists(vmid):
-                raise ApiError(f"VM {vmid} already exists on node '{self.node}'")
-            self.save(vmid, VmConfig({"lock": lock}))
+            for kind, folder in self._beside:
+                if (folder / f"{vmid}.conf").exists():
+                    raise ApiError(f"{kind.word} {vmid} already exists on node '{self.node}'")
+            self.save(vmid, GuestConfig({"lock": lock}, kind=self.kind))
 
     def remove(self, vmid: int) -> None:
         """Give the VMID free again."""
@@ -256,7 +260,7 @@ class VmStore:
 
     @contextmanager
     def locked(self, vmid: int, timeout_s: float = LOCK_WAIT_S, shared: bool = False) -> Iterator[None]:
-        """Hold the VM's file lock; 500 with PVE's text when someone else keeps it."""
+        """Hold the lock of a VMID; 500 with PVE's text when someone else keeps it."""
         name = f"lock-{vmid}.conf"
         try:
             with flocked(self.locks / name, timeout_s, shared):
@@ -264,10 +268,10 @@ class VmStore:
         except TimeoutError as late:
             if late.args != (str(self.locks / name),):
                 raise
-            raise ApiError(f"can't lock file '/var/lock/qemu-server/{name}' - got timeout") from None
+            raise ApiError(f"can't lock file '{self.kind.lock.format(vmid)}' - got timeout") from None
 
     @contextmanager
-    def changing(self, vmid: int, timeout_s: float = LOCK_WAIT_S) -> Iterator[VmConfig]:
+    def changing(self, vmid: int, timeout_s: float = LOCK_WAIT_S) -> Iterator[GuestConfig]:
         """Load under the file lock and store what the block made of it, unless the block fails."""
         with self.locked(vmid, timeout_s):
             config = self.load(vmid)

@@ -6,6 +6,7 @@ import base64
 from collections.abc import Mapping
 
 from lab.minipve.config import schema
+from lab.minipve.config.kinds import LXC
 from lab.minipve.errors import ApiError
 
 Config = Mapping[str, str]
@@ -15,6 +16,17 @@ _DEFAULT_MEMORY_MIB = 512
 def memory_mib(config: Config) -> int:
     """The memory in MiB; ``memory`` is a number, or ``current=N`` in newer versions."""
     return int(_parts("memory", config, str(_DEFAULT_MEMORY_MIB))["current"])
+
+
+def container_memory_mib(config: Config) -> tuple[int, int]:
+    """A container's memory, and how much more it may have of the host's swap, in MiB."""
+    return int(config.get("memory", _DEFAULT_MEMORY_MIB)), int(config.get("swap", _DEFAULT_MEMORY_MIB))
+
+
+def features(config: Config) -> dict[str, str]:
+    """A container's ``features``: ``nesting``, ``keyctl`` and so on, each "0" or "1"."""
+    text = config.get("features", "")
+    return schema.parse_option("features", text, LXC) if text else {}
 
 
 def sockets_and_cores(config: Config) -> tuple[int, int]:

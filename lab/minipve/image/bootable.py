@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from lab.minipve import process
+from lab.minipve.image import debian
 from lab.minipve.process import MachineError
 
 SIZE_GIB = 8
@@ -30,26 +31,11 @@ LIST_ITEM = struct.Struct("<QHH")  # first sector, how many, the segment that th
 CORE_SEGMENT = 0x820
 
 
-def write(tree: Path, raw: Path, *, root: bool) -> None:
+def write(tree: Path, raw: Path) -> None:
     """Write ``tree``, as root a directory, else a tar file, as the disk image ``raw``."""
     words = [process.which("mke2fs") or "mke2fs", *FORMAT, "-b", str(BLOCK)]
-    if root:
-        process.run([*words, "-d", tree, raw, f"{SIZE_GIB}G"], timeout_s=600)
-    else:
-        _write_in_namespace(tree, raw, words)
+    debian.run_on(tree, lambda folder: [*words, "-d", folder, raw, f"{SIZE_GIB}G"])
     install_boot_loader(raw)
-
-
-def _write_in_namespace(tar: Path, raw: Path, words: list[str]) -> None:
-    """Unpack where an ordinary user is root, so that files keep their owners.
-
-    Device nodes, which that one cannot make, are left out: the kernel makes its own.
-    """
-    tree = tar.with_name("tree")
-    unpack = 'mkdir "$1" && tar --exclude="./dev/*" -xf "$2" -C "$1" && shift 2 && "$@"'
-    script = f'{unpack}; code=$?; rm -rf "{tree}"; exit $code'
-    enter = ["unshare", "--user", "--map-root-user", "--map-auto", "sh", "-c", script, "sh"]
-    process.run([*enter, tree, tar, *words, "-d", tree, raw, f"{SIZE_GIB}G"], timeout_s=600)
 
 
 def install_boot_loader(raw: Path) -> None:

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
+from lab.minipve import process
 from lab.minipve.image import sources, wheels, work
 from lab.minipve.progress import Progress
 
@@ -59,6 +61,26 @@ def mmdebstrap_words(target: Path, stage: Path, mirrors: list[str], options: lis
         '--customize-hook=chroot "$1" sh /stage/customize.sh',
         *(SUITE, str(target), *mirrors),
     ]
+
+
+def run_on(tree: Path, command: Callable[[Path], list[str | Path]]) -> None:
+    """Run the ``command`` on the tree as a directory."""
+    if tree.is_dir():
+        process.run(command(tree), timeout_s=600)
+    else:
+        _run_in_namespace(tree, command)
+
+
+def _run_in_namespace(tar: Path, command: Callable[[Path], list[str | Path]]) -> None:
+    """Unpack where an ordinary user is root, so that files keep their owners.
+
+    Device nodes, which that one cannot make, are left out: the kernel makes its own.
+    """
+    tree = tar.with_name("tree")
+    unpack = 'mkdir "$1" && tar --exclude="./dev/*" -xf "$2" -C "$1" && shift 2 && "$@"'
+    script = f'{unpack}; code=$?; rm -rf "{tree}"; exit $code'
+    enter = ["unshare", "--user", "--map-root-user", "--map-auto", "sh", "-c", script, "sh"]
+    process.run([*enter, tree, tar, *command(tree)], timeout_s=600)
 
 
 def _link(source: str, target: str) -> None:

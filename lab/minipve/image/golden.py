@@ -1,8 +1,8 @@
-"""The golden image: one disk, made once on this machine, from which all machines are cloned.
+"""The golden image: one disk and one container template, made once on this machine, for all guests.
 
-A tree of files (debian.py) becomes a disk that boots (bootable.py), and qemu-img makes a qcow2 of it. The
-image is named by the hash of its recipe: another recipe is another image. As root or, with user namespaces,
-as an ordinary user.
+A tree of files (debian.py) becomes a disk that boots (bootable.py), of which qemu-img makes a qcow2, and a
+template (template.py). Both are named by the hash of their recipe: another recipe is another image. As root
+or, with user namespaces, as an ordinary user.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from pathlib import Path
 
 from lab.errors import LabError
 from lab.minipve import process
-from lab.minipve.image import bootable, debian, disks, wheels, work
+from lab.minipve.image import bootable, debian, disks, template, wheels, work
 from lab.minipve.paths import Paths
 from lab.minipve.progress import Progress, Steps
 
 # Seconds of each step on two 2.5 GHz cores: they only serve to say how long it will take.
-STEPS = Steps(wheels=4, debian=30, file_system=4, kernel=1, convert=3)
+STEPS = Steps(wheels=4, debian=30, template=4, file_system=4, kernel=1, convert=3)
 
 
 def recipe_hash() -> str:
     """What the image is made of, in one word: suite, the tree's ingredients, the form of the disk."""
     digest = hashlib.sha256(debian.SUITE.encode())
-    for file in [*debian.ingredients(), Path(bootable.__file__)]:
+    for file in [*debian.ingredients(), Path(bootable.__file__), Path(template.__file__)]:
         digest.update(f"\0{file.name}\0".encode() + file.read_bytes())
     return digest.hexdigest()
 
@@ -34,12 +34,18 @@ def image_path(paths: Paths) -> Path:
     return paths.images / recipe / f"dasklab-{recipe[:12]}.qcow2"
 
 
+def template_path(paths: Paths) -> Path:
+    """Where the container template of the present recipe is or will be: beside the image."""
+    image = image_path(paths)
+    return image.with_name(image.stem + template.SUFFIX)
+
+
 def build(paths: Paths, progress: Progress) -> Path:
-    """The golden image, built unless it is there; ``progress`` is told what happens and how long yet."""
+    """The golden image, and the template beside it, built unless it is there; ``progress`` is told what happens and how long yet."""
     image = image_path(paths)
     if image.exists():
         return image
-    process.need(*debian.tools(), "mke2fs", "debugfs", "qemu-img")
+    process.need(*debian.tools(), "mke2fs", "debugfs", "qemu-img", "tar", "zstd")
     paths.images.mkdir(parents=True, exist_ok=True)
     try:
         with work.alone(paths.images / ".lock", progress):
@@ -58,27 +64,30 @@ def _build(paths: Paths, image: Path, progress: Progress) -> None:
             house = wheels.fetch(paths)
         with step("debian", "installing Debian and Dask") as told:
             tree = debian.make(scratch, house, told)
+        fresh = scratch / "done" / image.name
+        fresh.parent.mkdir()
+        with step("template", "writing the container template"):
+            template.write(tree, fresh.with_name(template_path(paths).name))
         with step("file_system", "writing the file system"):
             raw = scratch / "disk.raw"
-            bootable.write(tree, raw, root=debian.is_root())
+            bootable.write(tree, raw)
         with step("kernel", "taking out the kernel"):
             disks.extract_boot(raw, paths)
         with step("convert", "writing the image"):
-            fresh = scratch / "done" / image.name
-            fresh.parent.mkdir()
             process.run(["qemu-img", "convert", "-W", "-O", "qcow2", raw, fresh], timeout_s=600)
         fresh.parent.rename(image.parent)
 
 
 def export(image: Path, target: Path) -> Path:
     """A compressed copy to carry elsewhere; in a directory it keeps the image's name."""
-    file = target / image.name if target.is_dir() else target
-    if file.suffix != ".qcow2":
-        raise LabError(f"{file}: a Proxmox VE takes this image only under a name that ends in .qcow2")
+    file, suffix = target / image.name if target.is_dir() else target, "".join(image.suffixes)
+    if not file.name.endswith(suffix):
+        raise LabError(f"{file}: a Proxmox VE takes this image only under a name that ends in {suffix}")
     if not file.parent.is_dir():
         raise LabError(f"{file.parent} is no directory")
     fresh = file.with_name(f".{file.name}.part")
-    words = ["qemu-img", "convert", "-c", "-W", "-O", "qcow2", "-o", "compression_type=zstd"]
+    convert = ["qemu-img", "convert", "-c", "-W", "-O", "qcow2", "-o", "compression_type=zstd"]
+    words = convert if suffix == ".qcow2" else ["cp"]
     try:
         process.run([*words, image, fresh], timeout_s=1800)
         fresh.replace(file)

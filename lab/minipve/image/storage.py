@@ -21,13 +21,14 @@ from lab.minipve.files import UNFINISHED
 
 NAME = "local"
 MAX_DISK_BYTES = 64 * 2**40
-CONTENT = "images,import,snippets,iso"
+CONTENT = "images,rootdir,vztmpl,import,snippets,iso"
 _DIRECTORIES = {"iso": "template/iso", "vztmpl": "template/cache", "import": "import", "snippets": "snippets"}
 _EXTENSIONS = {
     "iso": r"\.(?:iso|img)",
-    "vztmpl": r"\.tar\.(?:gz|xz|zst)",
+    "vztmpl": r"\.tar(?:\.(?:gz|xz|zst))?",
     "import": r"\.(?:ova|qcow2|raw|vmdk)",
 }
+_FORMATS = {"snippets": "snippet", ".gz": "tgz", ".xz": "txz", ".zst": "tzst"}
 _IMAGE = re.compile(
     r"(?:(?P<basevm>[0-9]{1,9})/(?P<base>base-[^/\s]+)/)?"
     r"(?P<vmid>[0-9]{1,9})/(?P<name>[^/\s]+\.(?P<format>raw|qcow2|vmdk))"
@@ -49,7 +50,7 @@ class Volume:
     @property
     def is_base(self) -> bool:
         """True for a template's disk, from which linked clones are made."""
-        return self.content == "images" and self.name.startswith("base-")
+        return self.vmid is not None and self.name.startswith("base-")
 
 
 def parse(volid: str) -> Volume:
@@ -65,7 +66,8 @@ def parse(volid: str) -> Volume:
     if not match:
         raise ApiError(f"unable to parse directory volume name '{rest}'")
     base = f"{store}:{match['basevm']}/{match['base']}" if match["base"] else None
-    return Volume(volid, "images", match["name"], int(match["vmid"]), match["format"], base)
+    content = "rootdir" if match["format"] == "raw" else "images"
+    return Volume(volid, content, match["name"], int(match["vmid"]), match["format"], base)
 
 
 def full_id(store: str, volume: str) -> str:
@@ -117,7 +119,7 @@ class Storage:
     def path(self, volid: str) -> Path:
         """The file of a volume (whether it exists or not)."""
         volume = parse(volid)
-        if volume.content == "images":
+        if volume.vmid is not None:
             return self.root / "images" / str(volume.vmid) / volume.name
         return self.root / _DIRECTORIES[volume.content] / volume.name
 
@@ -183,7 +185,7 @@ class Storage:
                 rows.append(
                     {
                         "volid": f"{NAME}:{prefix}{file.parent.name}/{file.name}",
-                        "content": "images",
+                        "content": "rootdir" if file.suffix == ".raw" else "images",
                         "format": file.suffix[1:],
                         "vmid": int(file.parent.name),
                         "parent": parent,
@@ -199,7 +201,7 @@ class Storage:
         rows = []
         for file in sorted((self.root / _DIRECTORIES[content]).iterdir()):
             if file.is_file() and not file.name.startswith("."):
-                fmt = {"snippets": "snippet"}.get(content, file.suffix[1:])
+                fmt = _FORMATS.get(file.suffix if content == "vztmpl" else content, file.suffix[1:])
                 rows.append(
                     {
                         "volid": f"{NAME}:{content}/{file.name}",
@@ -212,10 +214,10 @@ class Storage:
         return rows
 
     def content(self, kind: str | None, vmid: int | None) -> list[dict[str, Any]]:
-        """The content list, of one type if asked; a VM chooses among the disks only."""
-        rows = self.images(vmid) if kind in (None, "images") else []
+        """The content list, of one type if asked; asked for a guest, ISO images and templates are left out."""
+        rows = [row for row in self.images(vmid) if kind in (None, row["content"])]
         for content in _DIRECTORIES:
-            if kind in (None, content):
+            if kind in (None, content) and not (vmid and content in ("iso", "vztmpl")):
                 rows += self.files(content)
         return rows
 

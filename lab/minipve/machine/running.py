@@ -15,7 +15,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from lab.minipve import process
+from lab.minipve import load, process
 from lab.minipve.machine import qmp
 from lab.minipve.network import net
 from lab.minipve.paths import Paths
@@ -23,8 +23,6 @@ from lab.minipve.process import MachineError
 
 SOCKETS = ("qmp", "qga", "serial0")
 log = logging.getLogger(__name__)
-_LOOK_S = 2.0
-_looks: dict[tuple[Path, int], _Look] = {}
 locks: defaultdict[tuple[Path, int], threading.RLock] = defaultdict(threading.RLock)
 """One for each machine, held while it is started, stopped or cleaned up after."""
 
@@ -44,28 +42,6 @@ class MachineState:
     cpu: float = 0.0
     mem_bytes: int = 0
     nics: dict[str, dict[str, int]] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class _Look:
-    """When a process was looked at, the processor seconds it had used by then, the processors in use."""
-
-    pid: int
-    at_s: float
-    used_s: float
-    processors: float = 0.0
-
-
-def _processors(key: tuple[Path, int], pid: int, uptime_s: float) -> float:
-    """Processors in use: since the last look that is old enough to tell, at first since the start."""
-    now, used_s, last = time.monotonic(), process.cpu_s(pid), _looks.get(key)
-    if last is None or last.pid != pid:
-        last = _Look(pid, now - uptime_s, 0.0)
-    elif now - last.at_s < _LOOK_S:
-        return last.processors
-    processors = (used_s - last.used_s) / (now - last.at_s)
-    _looks[key] = _Look(pid, now, used_s, processors)
-    return processors
 
 
 def running_pid(vmid: int, paths: Paths) -> int | None:
@@ -160,7 +136,7 @@ def state(vmid: int, paths: Paths) -> MachineState:
         pid=pid,
         uptime_s=int(uptime_s),
         qmpstatus=qmpstatus,
-        cpu=_processors((paths.run, vmid), pid, uptime_s),
+        cpu=load.processors((paths.run, vmid), pid, uptime_s, process.cpu_s(pid)),
         mem_bytes=process.memory_bytes(pid),
         nics={tap: {"netin": to_guest, "netout": out} for tap, (to_guest, out) in traffic.items()},
     )

@@ -103,8 +103,11 @@ def _user_lines(config: Config) -> Iterator[str]:
 
 def ssh_keys(config: Config) -> list[str]:
     """The public keys of ``sshkeys``, which is percent-encoded, one key a line (pure)."""
-    lines = unquote(config.get("sshkeys", "")).splitlines()
-    return [line.strip() for line in lines if line.strip() and not line.startswith("#")]
+    return _key_lines(unquote(config.get("sshkeys", "")))
+
+
+def _key_lines(text: str) -> list[str]:
+    return [line.strip() for line in text.splitlines() if line.strip() and not line.startswith("#")]
 
 
 def network_config(config: Config) -> str:
@@ -183,6 +186,11 @@ def _iso_words(iso: Path, files: list[Path]) -> list[str | Path]:
 
 def check_keys(config: Config) -> None:
     """Refuse what ssh would not take for a public key, with Proxmox VE's text."""
+    check_key_lines(unquote(config.get("sshkeys", "")))
+
+
+def check_key_lines(text: str) -> None:
+    """As ``check_keys``, of the keys as they are, one a line."""
     pattern = re.compile(r"^(\S+ )?(ssh-|ecdsa-|sk-)\S+ [A-Za-z0-9+/=]+( .*)?$")
-    if not all(pattern.match(key) for key in ssh_keys(config)):
+    if not all(pattern.match(key) for key in _key_lines(text)):
         raise MachineError("SSH public key validation error")

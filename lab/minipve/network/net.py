@@ -119,12 +119,17 @@ def unplug(taps: Iterable[str]) -> None:
 
 def ifb_name(tap: str) -> str:
     """The helper interface on which a guest's own traffic is shaped where the kernel cannot police (pure)."""
-    return "ifb" + tap.removeprefix("tap")
+    return "ifb" + tap.removeprefix("tap").removeprefix("veth")
 
 
 def machine_taps(vmid: int) -> list[str]:
     """The taps of a machine that exist."""
     return list(all_counters(f"tap{vmid}i"))
+
+
+def guest_devices(vmid: int) -> list[str]:
+    """The host's ends of a container's NICs that exist, and the ifbs of ends that are gone."""
+    return [name for kind in ("veth", "ifb") for name in all_counters(f"{kind}{vmid}i")]
 
 
 def all_counters(prefix: str) -> dict[str, tuple[int, int]]:

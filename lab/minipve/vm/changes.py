@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable
 
-from lab.minipve.config import drives, nics, schema
+from lab.minipve.config import drives, nics
 from lab.minipve.config.formats import split_list
-from lab.minipve.config.store import VmConfig, typed
+from lab.minipve.config.store import GuestConfig
 from lab.minipve.errors import ApiError
 from lab.minipve.image import storage
 from lab.minipve.node import Node
@@ -27,7 +27,7 @@ _AT_ONCE = {
 _DEFAULT_HOTPLUG = "network,disk,usb"
 
 
-def stage(node: Node, task: Task, vmid: int, config: VmConfig, wanted: dict[str, str]) -> None:
+def stage(node: Node, task: Task, vmid: int, config: GuestConfig, wanted: dict[str, str]) -> None:
     """Make the volumes of new drives and put everything into the pending section."""
     made = _make_volumes(node, task, vmid, wanted)
     for name, value in (wanted | made).items():
@@ -52,7 +52,7 @@ def _make_volumes(node: Node, task: Task, vmid: int, wanted: dict[str, str]) -> 
     return made
 
 
-def stage_removal(node: Node, vmid: int, config: VmConfig, names: Iterable[str]) -> None:
+def stage_removal(node: Node, vmid: int, config: GuestConfig, names: Iterable[str]) -> None:
     """Mark options for removal; what was only pending is dropped."""
     for name in names:
         if name.startswith("unused") and name in config.options:
@@ -62,28 +62,28 @@ def stage_removal(node: Node, vmid: int, config: VmConfig, names: Iterable[str])
             config.deleted.append(name)
 
 
-def _require_unused(config: VmConfig, name: str, vmid: int) -> None:
+def _require_unused(config: GuestConfig, name: str, vmid: int) -> None:
     """500 when an unused disk is one that a drive or a snapshot still has."""
     others = {key: value for key, value in config.options.items() if key != name}
     sections = (others, config.pending, *config.snapshots.values())
     volid = drives.owned_volume(name, config.options[name], vmid)
-    if volid and any(uses(VmConfig(section), volid) for section in sections):
+    if volid and any(uses(GuestConfig(section), volid) for section in sections):
         raise ApiError(f"unable to delete '{volid}' - volume is still in use (snapshot?)")
 
 
-def revert(node: Node, vmid: int, config: VmConfig, names: Iterable[str]) -> None:
+def revert(node: Node, vmid: int, config: GuestConfig, names: Iterable[str]) -> None:
     """Drop pending changes of options."""
     for name in names:
         _withdraw(node, vmid, config, name)
         config.deleted = [key for key in config.deleted if key != name]
 
 
-def _withdraw(node: Node, vmid: int, config: VmConfig, name: str) -> None:
+def _withdraw(node: Node, vmid: int, config: GuestConfig, name: str) -> None:
     if name in config.pending:
         _set_aside(node, vmid, config, name, config.pending.pop(name))
 
 
-def apply_stopped(node: Node, vmid: int, config: VmConfig) -> None:
+def apply_stopped(node: Node, vmid: int, config: GuestConfig) -> None:
     """Everything pending comes into force."""
     for name in list(config.deleted):
         _remove(node, vmid, config, name)
@@ -91,7 +91,7 @@ def apply_stopped(node: Node, vmid: int, config: VmConfig) -> None:
         _adopt(node, vmid, config, name)
 
 
-def apply_running(node: Node, vmid: int, config: VmConfig, changed: Collection[str]) -> dict[str, str]:
+def apply_running(node: Node, vmid: int, config: GuestConfig, changed: Collection[str]) -> dict[str, str]:
     """What a running machine takes comes into force; returns PVE's text for each option that failed to.
 
     Devices are tried only when they are among the options that this call ``changed``.
@@ -109,14 +109,14 @@ def apply_running(node: Node, vmid: int, config: VmConfig, changed: Collection[s
     return errors
 
 
-def _settle(node: Node, vmid: int, config: VmConfig, name: str) -> None:
+def _settle(node: Node, vmid: int, config: GuestConfig, name: str) -> None:
     if name in config.deleted:
         _remove(node, vmid, config, name)
     else:
         _adopt(node, vmid, config, name)
 
 
-def _adopt(node: Node, vmid: int, config: VmConfig, name: str) -> None:
+def _adopt(node: Node, vmid: int, config: GuestConfig, name: str) -> None:
     value = config.pending.pop(name)
     old = config.options.get(name)
     config.options[name] = value
@@ -124,7 +124,7 @@ def _adopt(node: Node, vmid: int, config: VmConfig, name: str) -> None:
         _set_aside(node, vmid, config, name, old)
 
 
-def _remove(node: Node, vmid: int, config: VmConfig, name: str) -> None:
+def _remove(node: Node, vmid: int, config: GuestConfig, name: str) -> None:
     config.deleted.remove(name)
     old = config.options.pop(name, None)
     if old is None:
@@ -135,7 +135,7 @@ def _remove(node: Node, vmid: int, config: VmConfig, name: str) -> None:
         node.storage.remove(volid)
 
 
-def _set_aside(node: Node, vmid: int, config: VmConfig, name: str, old: str) -> None:
+def _set_aside(node: Node, vmid: int, config: GuestConfig, name: str, old: str) -> None:
     """What was in a drive's slot: the VM's own disk becomes ``unusedN``, its cloud-init drive is freed.
 
     A volume that is not the VM's own, or that another slot still names, is left alone: it is not deleted for
@@ -150,7 +150,7 @@ def _set_aside(node: Node, vmid: int, config: VmConfig, name: str, old: str) -> 
         keep_unused(config, [volid])
 
 
-def keep_unused(config: VmConfig, volids: Iterable[str]) -> None:
+def keep_unused(config: GuestConfig, volids: Iterable[str]) -> None:
     """Note a VM's own volumes as ``unusedN`` unless a drive has them."""
     for volid in volids:
         if not uses(config, volid):
@@ -158,7 +158,7 @@ def keep_unused(config: VmConfig, volids: Iterable[str]) -> None:
             config.options[f"unused{free}"] = volid
 
 
-def uses(config: VmConfig, volid: str) -> bool:
+def uses(config: GuestConfig, volid: str) -> bool:
     """Whether any drive, unused or pending ones included, is this volume, however it is spelt."""
     named = [*config.options.items(), *config.pending.items()]
     files = [drives.parse(k, v)["file"] for k, v in named if drives.is_slot(k) or k.startswith("unused")]
@@ -167,7 +167,7 @@ def uses(config: VmConfig, volid: str) -> bool:
     return any((one.vmid, one.name) == (wanted.vmid, wanted.name) for one in found)
 
 
-def _plug(node: Node, vmid: int, config: VmConfig, name: str) -> bool:
+def _plug(node: Node, vmid: int, config: GuestConfig, name: str) -> bool:
     """Carry a NIC's change to the running machine; False when it has to wait for a restart."""
     old, new = config.options.get(name), None if name in config.deleted else config.pending[name]
     if not _hotplugs_network(config.options) and _plugs_anew(old, new):
@@ -183,34 +183,3 @@ def _plugs_anew(old: str | None, new: str | None) -> bool:
 def _hotplugs_network(current: dict[str, str]) -> bool:
     features = current.get("hotplug", _DEFAULT_HOTPLUG)
     return "network" in split_list(_DEFAULT_HOTPLUG if features == "1" else features)
-
-
-def pending_rows(config: VmConfig) -> list[dict[str, object]]:
-    """Rows of ``GET .../pending``: current value, pending value, deletion mark."""
-    rows: list[dict[str, object]] = []
-    for key in sorted({*config.options, *config.pending}):
-        row: dict[str, object] = {"key": key}
-        if key in config.options:
-            row["value"] = shown(key, config.options[key])
-        if key in config.pending:
-            row["pending"] = shown(key, config.pending[key])
-        if key in config.deleted:
-            row["delete"] = 1
-        rows.append(row)
-    return [*rows, {"key": "digest", "value": config.digest}]
-
-
-def shown(key: str, value: str) -> str | int:
-    """A value as the API shows it: typed, and passwords hidden."""
-    return "**********" if key == "cipassword" else typed(key, value)
-
-
-def check_deletable(names: Iterable[str]) -> None:
-    """400 for names that are no options."""
-    for name in names:
-        try:
-            schema.option(name)
-        except KeyError:
-            raise ApiError(
-                "Parameter verification failed.", 400, {"delete": f"unknown option '{name}'"}
-            ) from None

@@ -6,43 +6,25 @@ away. A killed endpoint leaves its half-made VMs to ``recover``; on a node the w
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
+from lab.minipve import guests
 from lab.minipve.access.permit import Permit
 from lab.minipve.config import drives, nics
-from lab.minipve.config.store import SHORT_LOCK_WAIT_S, VmConfig
+from lab.minipve.config.kinds import QEMU
+from lab.minipve.config.store import SHORT_LOCK_WAIT_S, GuestConfig
 from lab.minipve.errors import FAILURES, ApiError, doing
 from lab.minipve.image import disks, storage
 from lab.minipve.node import Node
 from lab.minipve.tasks import Task
 from lab.minipve.vm import changes, machines, options, snapshots, volumes
 
-UNFINISHED = ("create", "clone", "destroyed")  # config locks of a VM that is not yet, or no longer, whole
-
-
-@contextmanager
-def _or_nothing(node: Node, vmid: int) -> Iterator[None]:
-    """Remove what was made of VM ``vmid`` when the block fails, and only that."""
-    before = node.storage.of_vm(vmid)
-    try:
-        yield
-    except BaseException:
-        _undo(node, vmid, before)
-        raise
-
 
 def recover(node: Node) -> list[int]:
-    """Remove what a killed endpoint left half-made or half-removed; returns the VMIDs.
-
-    While a VM is not in the pool of those who made it, its configuration holds one of these locks: nobody is
-    left with a VMID that is taken by a machine they may not see.
-    """
-    half = [vmid for vmid, config in node.vms.all() if config.options.get("lock") in UNFINISHED]
-    for vmid in half:
-        _undo(node, vmid)
-        _forget_rights(node, vmid)
+    """Remove what a killed endpoint left half-made or half-removed, finish snapshots; returns the VMIDs."""
+    half = guests.recover(node, QEMU)
     for vmid, config in node.vms.all():
         if config.options.get("lock") in snapshots.LOCKS:
             with suppress(ApiError, *FAILURES):  # it stays locked, for its owner to look at
@@ -50,39 +32,21 @@ def recover(node: Node) -> list[int]:
     return half
 
 
-def _undo(node: Node, vmid: int, kept: Sequence[str] = ()) -> None:
-    for volid in node.storage.of_vm(vmid):
-        if volid not in kept:
-            node.storage.remove(volid)
-    node.vms.remove(vmid)
-
-
-def add_to_pool(node: Node, pool: str | None, vmid: int) -> None:
-    """Make the VM a member of ``pool``."""
-    if pool is None:
-        return
-    with node.access.change() as data:
-        if pool not in data["pools"]:
-            raise ApiError(f"pool '{pool}' does not exist")
-        if vmid not in data["pools"][pool]["vms"]:
-            data["pools"][pool]["vms"].append(vmid)
-
-
 def create(
     node: Node, permit: Permit, task: Task, vmid: int, given: dict[str, str], pool: str | None
 ) -> None:
     """Fill the configuration that holds the lock ``create``."""
-    with node.vms.locked(vmid), _or_nothing(node, vmid), doing(f"unable to create VM {vmid} - "):
+    with node.vms.locked(vmid), guests.or_nothing(node, QEMU, vmid), doing(f"unable to create VM {vmid} - "):
         made = dict(given)
         for slot, drive in drives.of(given):
             made[slot] = volumes.create(node, task, vmid, slot, drive)
         if "tags" in given:
-            options.check_tags(permit, vmid)
+            guests.check_tags(permit, vmid)
         defaults = options.defaults(made, machines.qemu_version())
         if made.get("vmgenid") == "1":
             del made["vmgenid"]
-        add_to_pool(node, pool, vmid)
-        node.vms.save(vmid, VmConfig(defaults | made))
+        guests.add_to_pool(node, pool, vmid)
+        node.vms.save(vmid, GuestConfig(defaults | made))
 
 
 @dataclass(frozen=True)
@@ -101,7 +65,7 @@ class Clone:
 def clone(node: Node, task: Task, wanted: Clone) -> None:
     """Copy a VM; several linked clones of one template may run at once (its lock is shared)."""
     newid = wanted.newid
-    with _or_nothing(node, newid), node.vms.locked(wanted.source, SHORT_LOCK_WAIT_S, shared=True):
+    with guests.or_nothing(node, QEMU, newid), node.vms.locked(wanted.source, SHORT_LOCK_WAIT_S, shared=True):
         source = node.vms.load(wanted.source)
         source.check_lock()
         with node.vms.locked(newid), doing("clone failed: "):
@@ -110,8 +74,8 @@ def clone(node: Node, task: Task, wanted: Clone) -> None:
             for slot, drive in drives.of(found):
                 full = wanted.full or not _is_base(drive)
                 made[slot] = volumes.clone(node, task, newid, slot, drive, full, wanted.snapname)
-            add_to_pool(node, wanted.pool, newid)
-            node.vms.save(newid, VmConfig(made))
+            guests.add_to_pool(node, wanted.pool, newid)
+            node.vms.save(newid, GuestConfig(made))
 
 
 def _is_base(drive: drives.Drive) -> bool:
@@ -190,7 +154,7 @@ def destroy(node: Node, task: Task, vmid: int, skiplock: bool, unreferenced: boo
             raise ApiError(f"VM {vmid} is running - destroy failed")
         sections = (config.options, *config.snapshots.values())
         owned = list(dict.fromkeys(v for section in sections for _, v in drives.volumes(section, vmid)))
-        if unreferenced or not config.options or config.options.get("lock") in UNFINISHED:
+        if unreferenced or not config.options or config.options.get("lock") in guests.UNFINISHED:
             known = {node.storage.path(volid) for volid in owned}
             owned += [v for v in node.storage.of_vm(vmid) if node.storage.path(v) not in known]
         for volid in owned:
@@ -200,14 +164,6 @@ def destroy(node: Node, task: Task, vmid: int, skiplock: bool, unreferenced: boo
             node.storage.remove(volid)
             task.log(f"removed volume '{volid}'")
         machines.forget(node, vmid)
-        node.vms.save(vmid, VmConfig({"lock": "destroyed"}))
-        _forget_rights(node, vmid)
+        node.vms.save(vmid, GuestConfig({"lock": "destroyed"}))
+        guests.forget_rights(node, vmid)
         node.vms.remove(vmid)
-
-
-def _forget_rights(node: Node, vmid: int) -> None:
-    with node.access.change() as data:
-        data["acl"] = [a for a in data["acl"] if a["path"] != f"/vms/{vmid}"]
-        for pool in data["pools"].values():
-            if vmid in pool["vms"]:
-                pool["vms"].remove(vmid)

@@ -9,13 +9,11 @@ import uuid
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from lab.minipve import process
+from lab.minipve import guests, process
 from lab.minipve.access.permit import Permit
 from lab.minipve.config import drives, nics, schema
-from lab.minipve.config.formats import split_list
-from lab.minipve.config.nics import Nic
 from lab.minipve.config.store import check_line
-from lab.minipve.errors import ApiError, denied, parameter_error
+from lab.minipve.errors import ApiError, parameter_error
 from lab.minipve.image.storage import Storage
 from lab.minipve.image.storage import parse as parse_volume
 from lab.minipve.machine import seed
@@ -33,7 +31,6 @@ _GROUPS = {
     "searchdomain sshkeys",
 }
 _PRIVILEGES = {option: privs.split() for privs, names in _GROUPS.items() for option in names.split()}
-_ZONE = "/sdn/zones/localnetwork"
 
 
 def check(permit: Permit, vmid: int, pool: str | None, names: Iterable[str]) -> None:
@@ -72,7 +69,8 @@ def check_values(
     unsupported.refuse(options)
     for name, value in options.items():
         if re.fullmatch(r"net\d+", name):
-            check_bridge(permit, nics.parse(value))
+            nic = nics.parse(value)
+            guests.check_bridge(permit, nic.bridge, nic.tag)
         elif verb == "modify" and (drives.is_slot(name) or name.startswith("unused")):
             check_drive(permit, vmid, pool, drives.parse(name, value))
         elif re.fullmatch(r"serial\d+", name):
@@ -94,13 +92,6 @@ def check_hookscript(storage: Storage, volid: str | None) -> None:
         raise parameter_error(hookscript=f"script '{volid}' is not executable\n")
 
 
-def check_bridge(permit: Permit, nic: Nic) -> None:
-    """403 without SDN.Use on the bridge (and VLAN) of a NIC."""
-    if nic.bridge:
-        tag = f"/{nic.tag}" if nic.tag else ""
-        permit.need(f"{_ZONE}/{nic.bridge}{tag}", ["SDN.Use"])
-
-
 def check_drive(permit: Permit, vmid: int, pool: str | None, drive: drives.Drive) -> None:
     """403 unless the caller may change such a drive; its volumes are the affair of ``volume_access``."""
     privs = ["VM.Config.Disk"]
@@ -108,12 +99,6 @@ def check_drive(permit: Permit, vmid: int, pool: str | None, drive: drives.Drive
         privs = ["VM.Config.CDROM", *(["VM.Config.Cloudinit"] if drives.is_cloudinit(drive) else [])]
     if pool is None:  # at creation PVE asks for none of them
         permit.need_vm(vmid, pool, privs)
-
-
-def check_tags(permit: Permit, vmid: int) -> None:
-    """403 unless the caller may set tags: asked of the VM itself, never of the pool of a new VM."""
-    if not permit.has(f"/vms/{vmid}", ["VM.Config.Options"]):
-        raise denied(f"/vms/{vmid}, VM.Config.Options")
 
 
 def normalise(given: Mapping[str, Any]) -> dict[str, str]:
@@ -126,7 +111,7 @@ def normalise(given: Mapping[str, Any]) -> dict[str, str]:
         elif drives.is_slot(name):
             options[name] = drives.text(name, drives.parse(name, value))
         elif name == "tags":
-            options[name] = ";".join(sorted({tag.lower() for tag in split_list(value)}))
+            options[name] = guests.tags(value)
     if "sshkeys" in options:
         seed.check_keys(options)
     return options

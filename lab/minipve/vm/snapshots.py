@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 
 from lab.minipve.config import drives
-from lab.minipve.config.store import VmConfig
+from lab.minipve.config.store import GuestConfig
 from lab.minipve.errors import FAILURES, ApiError
 from lab.minipve.image import disks
 from lab.minipve.network.taps import Log
@@ -87,7 +87,7 @@ def delete(node: Node, say: Log, vmid: int, name: str, force: bool) -> None:
         _done(node, vmid, config)
 
 
-def existing(config: VmConfig, name: str) -> dict[str, str]:
+def existing(config: GuestConfig, name: str) -> dict[str, str]:
     """A snapshot's configuration; 500 with PVE's text when there is none of that name."""
     if name not in config.snapshots:
         raise ApiError(f"snapshot '{name}' does not exist")
@@ -114,12 +114,12 @@ def _disks(snapshot: Mapping[str, str]) -> Disks:
     return [(slot, drive["file"]) for slot, drive in drives.of(snapshot) if not drives.is_cdrom(drive)]
 
 
-def _mark(node: Node, vmid: int, config: VmConfig, lock: str) -> None:
+def _mark(node: Node, vmid: int, config: GuestConfig, lock: str) -> None:
     config.options["lock"] = lock
     node.vms.save(vmid, config)
 
 
-def _done(node: Node, vmid: int, config: VmConfig) -> None:
+def _done(node: Node, vmid: int, config: GuestConfig) -> None:
     config.options.pop("lock", None)
     node.vms.save(vmid, config)
 
@@ -141,7 +141,7 @@ def _drop(node: Node, vmid: int, name: str, slot: str, volid: str) -> None:
         disks.drop_snapshot(node.storage.existing(volid), name)
 
 
-def _forget(node: Node, say: Log, vmid: int, config: VmConfig, name: str) -> None:
+def _forget(node: Node, say: Log, vmid: int, config: GuestConfig, name: str) -> None:
     """Leave nothing of a snapshot that was not finished; disks that never had it do not matter."""
     for slot, volid in _disks(config.snapshots[name]):
         with suppress(ApiError, *FAILURES):
@@ -151,7 +151,7 @@ def _forget(node: Node, say: Log, vmid: int, config: VmConfig, name: str) -> Non
     _done(node, vmid, config)
 
 
-def _unlink(config: VmConfig, vmid: int, name: str) -> None:
+def _unlink(config: GuestConfig, vmid: int, name: str) -> None:
     """Take a snapshot out of the tree: its children get its parent, its disks stay as unused ones."""
     gone = config.snapshots.pop(name)
     for section in (config.options, *config.snapshots.values()):
@@ -161,7 +161,7 @@ def _unlink(config: VmConfig, vmid: int, name: str) -> None:
     changes.keep_unused(config, [volid for _, volid in drives.volumes(gone, vmid)])
 
 
-def _roll_back(node: Node, say: Log, vmid: int, config: VmConfig, name: str) -> None:
+def _roll_back(node: Node, say: Log, vmid: int, config: GuestConfig, name: str) -> None:
     snapshot = config.snapshots[name]
     for slot, volid in _disks(snapshot):
         say(f"rolling back 'drive-{slot}' ({volid})")

@@ -8,7 +8,7 @@ from typing import Any
 from lab.minipve import host
 from lab.minipve.config import drives, values
 from lab.minipve.config.formats import split_list
-from lab.minipve.config.store import VmConfig
+from lab.minipve.config.store import GuestConfig
 from lab.minipve.image import storage
 from lab.minipve.machine.running import MachineState
 from lab.minipve.node import Node
@@ -25,7 +25,7 @@ _RESOURCE = (
 )  # fmt: skip
 
 
-def vm(node: Node, vmid: int, config: VmConfig) -> dict[str, Any]:
+def vm(node: Node, vmid: int, config: GuestConfig) -> dict[str, Any]:
     """A VM as ``GET /nodes/{node}/qemu`` shows it."""
     return _vm(vmid, config.options, machines.state(node, vmid))
 
@@ -56,7 +56,7 @@ def _vm(vmid: int, options: dict[str, str], state: MachineState) -> dict[str, An
     return row | {key: options[key] for key in ("tags", "lock") if key in options}
 
 
-def vm_status(node: Node, vmid: int, config: VmConfig) -> dict[str, Any]:
+def vm_status(node: Node, vmid: int, config: GuestConfig) -> dict[str, Any]:
     """A VM as ``GET .../status/current`` shows it."""
     state = machines.state(node, vmid)
     row = _vm(vmid, config.options, state) | {"qmpstatus": state.qmpstatus, "ha": {"managed": 0}}
@@ -69,7 +69,7 @@ def vm_status(node: Node, vmid: int, config: VmConfig) -> dict[str, Any]:
     return row
 
 
-def vm_resource(node: Node, vmid: int, config: VmConfig) -> dict[str, Any]:
+def vm_resource(node: Node, vmid: int, config: GuestConfig) -> dict[str, Any]:
     """A VM among the cluster's resources and a pool's members."""
     row = vm(node, vmid, config)
     told = {"id": f"qemu/{vmid}", "type": "qemu", "node": node.name, "template": row.get("template", 0)}

@@ -47,7 +47,7 @@ def test_a_bios_finds_all_of_the_boot_loader(tmp_path: Path, monkeypatch: pytest
     code, core = os.urandom(512), core_image(45_001)
     (grub / "boot.img").write_bytes(code)
     (grub / "core.img").write_bytes(core)
-    bootable.write(tmp_path / "tree", raw, root=True)
+    bootable.write(tmp_path / "tree", raw)
     with raw.open("rb") as stream:
         disk = stream.read(2**26)
     assert (disk[:0x5C], disk[0x64:440]) == (code[:0x5C], code[0x64:440])

@@ -14,7 +14,7 @@ from lab.errors import LabError
 from lab.minipve import launch
 from lab.minipve.access.accounts import Access
 from lab.minipve.access.tickets import Tickets
-from lab.minipve.config.store import VmConfig, VmStore
+from lab.minipve.config.store import GuestConfig, GuestStore
 from lab.minipve.errors import ApiError
 from lab.minipve.files import UNFINISHED, sweep, write_atomic
 from lab.minipve.machine import accel, running
@@ -26,9 +26,9 @@ GARBAGE = b"\x00\xff\xfe not what it was"
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> VmStore:
-    made = VmStore(tmp_path / "qemu-server", tmp_path / "lock", "pve")
-    made.save(100, VmConfig({"name": "sound", "memory": "64"}))
+def store(tmp_path: Path) -> GuestStore:
+    made = GuestStore(tmp_path, tmp_path / "lock", "pve")
+    made.save(100, GuestConfig({"name": "sound", "memory": "64"}))
     return made
 
 
@@ -45,7 +45,7 @@ def store(tmp_path: Path) -> VmStore:
     ],
 )
 def test_a_damaged_configuration_concerns_its_vm_only(
-    store: VmStore, text: bytes, where: str, caplog: pytest.LogCaptureFixture
+    store: GuestStore, text: bytes, where: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     file = store.directory / "101.conf"
     file.write_bytes(text)
@@ -56,17 +56,17 @@ def test_a_damaged_configuration_concerns_its_vm_only(
         assert [vmid for vmid, _ in store.all()] == [100]
     assert [record.message for record in caplog.records] == [refused.value.reason]
     assert store.vmids() == [100, 101], "nobody else gets its VMID"
-    assert store.remains(101) == VmConfig()
+    assert store.remains(101) == GuestConfig()
 
 
-def test_a_folder_in_the_place_of_a_configuration(store: VmStore) -> None:
+def test_a_folder_in_the_place_of_a_configuration(store: GuestStore) -> None:
     (store.directory / "101.conf").mkdir()
     assert [vmid for vmid, _ in store.all()] == [100]
     with pytest.raises(ApiError, match=r"101.conf is damaged \(Is a directory"):
         store.load(101)
 
 
-def test_what_is_no_configuration_is_no_vm(store: VmStore) -> None:
+def test_what_is_no_configuration_is_no_vm(store: GuestStore) -> None:
     for name in ("1abc.conf", "99.conf", "100.conf~", "1000000000.conf", "notes"):
         (store.directory / name).write_bytes(GARBAGE)
     assert store.vmids() == [100]

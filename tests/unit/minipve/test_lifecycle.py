@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from lab.minipve.access.permit import Permit
-from lab.minipve.config.store import VmConfig
+from lab.minipve.config.store import GuestConfig
 from lab.minipve.node import Node
 from lab.minipve.paths import Paths
 from lab.minipve.tasks import Task
@@ -28,7 +28,7 @@ def node(tmp_path: Path) -> Node:
     made.storage.set_up()
     with made.access.change() as data:
         data["pools"]["lab"] = {"vms": [], "storage": []}
-    made.vms.save(100, VmConfig({"name": "source", "template": "1"}))
+    made.vms.save(100, GuestConfig({"name": "source", "template": "1"}))
     return made
 
 

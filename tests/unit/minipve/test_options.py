@@ -9,8 +9,8 @@ import pytest
 
 from lab.minipve.access.accounts import Access, grant
 from lab.minipve.access.permit import Permit
-from lab.minipve.config import drives, nics, schema
-from lab.minipve.config.store import VmConfig
+from lab.minipve.config import drives, nics, pending, schema
+from lab.minipve.config.store import GuestConfig
 from lab.minipve.errors import ApiError
 from lab.minipve.node import Node
 from lab.minipve.paths import Paths
@@ -114,7 +114,7 @@ def test_passwords() -> None:
 
 
 def test_changes_of_a_stopped_vm(node: Node) -> None:
-    config = VmConfig({"cores": "1", "net1": "virtio", "onboot": "1"})
+    config = GuestConfig({"cores": "1", "net1": "virtio", "onboot": "1"})
     changes.stage(node, QUIET, 100, config, {"cores": "2", "scsi0": "local:0.01", "onboot": "1"})
     changes.stage_removal(node, 100, config, ["net1", "nosuch"])
     assert set(config.pending) == {"cores", "scsi0"}
@@ -132,7 +132,7 @@ def test_changes_of_a_stopped_vm(node: Node) -> None:
 
 def test_a_reverted_new_disk_stays_as_an_unused_one(node: Node) -> None:
     """As PVE does it: no data goes because of a change that is taken back."""
-    config = VmConfig({"scsi0": "local:100/vm-100-disk-9.qcow2"})
+    config = GuestConfig({"scsi0": "local:100/vm-100-disk-9.qcow2"})
     changes.stage(node, QUIET, 100, config, {"scsi1": "local:0.01", "cores": "4"})
     made = drives.parse("scsi1", config.pending["scsi1"])["file"]
     changes.stage_removal(node, 100, config, ["scsi0"])
@@ -155,7 +155,7 @@ def test_what_a_pending_drive_only_named_is_never_deleted(node: Node, volid: str
     node.storage.path(volid).parent.mkdir(parents=True, exist_ok=True)
     node.storage.path(volid).write_bytes(b"data")
     for drop in (changes.revert, changes.stage_removal):
-        config = VmConfig({"scsi0": "local:100/vm-100-disk-9.qcow2"}, {"scsi1": volid})
+        config = GuestConfig({"scsi0": "local:100/vm-100-disk-9.qcow2"}, {"scsi1": volid})
         drop(node, 100, config, ["scsi1"])
         assert node.storage.path(volid).exists()
         assert (config.pending, "unused0" in config.options) == ({}, False)
@@ -165,23 +165,23 @@ def test_an_unused_entry_frees_only_the_vm_s_own_disk(node: Node) -> None:
     for volid in ("local:7300/vm-7300-disk-0.qcow2", "local:100/vm-100-disk-0.qcow2"):
         node.storage.path(volid).parent.mkdir(parents=True, exist_ok=True)
         node.storage.path(volid).write_bytes(b"data")
-        config = VmConfig({"unused0": volid})
+        config = GuestConfig({"unused0": volid})
         changes.stage_removal(node, 100, config, ["unused0"])
         changes.apply_stopped(node, 100, config)
-        assert config == VmConfig({})
+        assert config == GuestConfig({})
         assert node.storage.path(volid).exists() is (":7300/" in volid)
 
 
 def test_a_disk_that_is_used_elsewhere_is_not_freed(node: Node) -> None:
     volid = "local:100/vm-100-disk-0.qcow2"
-    config = VmConfig({"unused0": volid, "scsi0": volid})
+    config = GuestConfig({"unused0": volid, "scsi0": volid})
     with pytest.raises(ApiError, match="volume is still in use"):
         changes.stage_removal(node, 100, config, ["unused0"])
-    assert config == VmConfig({"unused0": volid, "scsi0": volid})  # nothing waits to be refused again
+    assert config == GuestConfig({"unused0": volid, "scsi0": volid})  # nothing waits to be refused again
 
 
 def test_of_two_new_drives_both_are_made_or_none(node: Node) -> None:
-    config = VmConfig({})
+    config = GuestConfig({})
     with pytest.raises(ApiError, match="failed to stat"):
         changes.stage(
             node,
@@ -191,7 +191,7 @@ def test_of_two_new_drives_both_are_made_or_none(node: Node) -> None:
             {"scsi0": "local:0.01", "scsi1": "local:0,import-from=local:import/no.qcow2"},
         )
     assert node.storage.of_vm(100) == []
-    assert config == VmConfig({})
+    assert config == GuestConfig({})
 
 
 @pytest.mark.parametrize(
@@ -214,10 +214,10 @@ def test_what_needs_another_plug(old: str, new: str, replug: bool) -> None:
 
 
 def test_pending_rows() -> None:
-    config = VmConfig(
+    config = GuestConfig(
         {"cores": "1", "cipassword": "x", "onboot": "1"}, {"cores": "2", "memory": "64"}, ["onboot"]
     )
-    rows = {str(row.pop("key")): row for row in changes.pending_rows(config)}
+    rows = {str(row.pop("key")): row for row in pending.rows(config)}
     assert rows["cores"] == {"value": 1, "pending": 2}
     assert rows["memory"] == {"pending": "64"}
     assert rows["onboot"] == {"value": 1, "delete": 1}

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lab.minipve.config.store import VmConfig, VmStore, typed
+from lab.minipve.config.store import GuestConfig, GuestStore, typed
 from lab.minipve.errors import ApiError
 from lab.minipve.files import write_atomic
 
@@ -26,12 +26,12 @@ memory: 1024
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> VmStore:
-    return VmStore(tmp_path / "qemu-server", tmp_path / "lock", "pve")
+def store(tmp_path: Path) -> GuestStore:
+    return GuestStore(tmp_path, tmp_path / "lock", "pve")
 
 
 def test_the_file_says_what_pve_s_does() -> None:
-    config = VmConfig.parse(FULL)
+    config = GuestConfig.parse(FULL)
     assert config.options["description"] == "two lines: 50 %\nand another"
     assert config.pending == {"memory": "1024", "description": "new\ntext"}
     assert config.deleted == ["net1", "onboot"]
@@ -48,32 +48,32 @@ notes = st.text(st.characters(categories=["L", "N", "P", "S", "Zs"]), min_size=1
 @settings(max_examples=40, deadline=None)
 @given(st.dictionaries(keys, values, max_size=5), st.dictionaries(keys, values, max_size=3), notes)
 def test_writing_and_reading_are_inverse(options: dict[str, str], pending: dict[str, str], note: str) -> None:
-    config = VmConfig(options | {"description": note}, pending, ["a1", "b2"])
-    assert VmConfig.parse(config.text()) == config
+    config = GuestConfig(options | {"description": note}, pending, ["a1", "b2"])
+    assert GuestConfig.parse(config.text()) == config
 
 
 @pytest.mark.parametrize("mark", [*"\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029\x00\x1b"])
 @pytest.mark.parametrize("section", ["options", "pending"])
-def test_no_value_leaves_its_line(store: VmStore, mark: str, section: str) -> None:
+def test_no_value_leaves_its_line(store: GuestStore, mark: str, section: str) -> None:
     """Refused as PVE refuses a line feed, and nothing is written."""
-    store.save(100, VmConfig({"name": "a"}))
+    store.save(100, GuestConfig({"name": "a"}))
     evil = {"ciuser": f"a{mark}scsi1: local:7300/vm-7300-disk-0.qcow2"}
-    config = VmConfig(evil) if section == "options" else VmConfig({}, evil)
+    config = GuestConfig(evil) if section == "options" else GuestConfig({}, evil)
     with pytest.raises(ApiError, match="unable to parse value of 'ciuser' - property contains a line feed"):
         store.save(100, config)
-    assert store.load(100) == VmConfig({"name": "a"})
+    assert store.load(100) == GuestConfig({"name": "a"})
 
 
 @pytest.mark.parametrize("mark", [*"\n\r\x0b\x1c\x85\u2028%:#["])
 def test_a_description_may_hold_anything(mark: str) -> None:
     text = f"a{mark}scsi1: x{mark}[PENDING]{mark}memory: 1"
-    config = VmConfig({"description": text, "name": "n"}, {"description": text})
-    assert VmConfig.parse(config.text()) == config
+    config = GuestConfig({"description": text, "name": "n"}, {"description": text})
+    assert GuestConfig.parse(config.text()) == config
     assert len(config.text().splitlines()) == len(config.text().split("\n")) - 1
 
 
 def test_merged_and_digest() -> None:
-    config = VmConfig({"cores": "1", "onboot": "1"}, {"cores": "2", "memory": "64"}, ["onboot"])
+    config = GuestConfig({"cores": "1", "onboot": "1"}, {"cores": "2", "memory": "64"}, ["onboot"])
     assert config.merged() == {"cores": "2", "memory": "64"}
     digest = config.digest
     config.check_digest(digest)
@@ -88,7 +88,7 @@ def test_types_are_the_schema_s() -> None:
     assert typed("meta", "x") == "x"
 
 
-def test_create_load_remove(store: VmStore) -> None:
+def test_create_load_remove(store: GuestStore) -> None:
     store.create(100, "create")
     with pytest.raises(ApiError, match="VM 100 already exists on node 'pve'"):
         store.create(100, "create")
@@ -101,7 +101,7 @@ def test_create_load_remove(store: VmStore) -> None:
     assert dict(store.all()) == {}
 
 
-def test_a_failing_block_stores_nothing(store: VmStore) -> None:
+def test_a_failing_block_stores_nothing(store: GuestStore) -> None:
     store.create(100, "create")
     with pytest.raises(ZeroDivisionError), store.changing(100) as config:
         config.options["cores"] = "7"
@@ -109,7 +109,7 @@ def test_a_failing_block_stores_nothing(store: VmStore) -> None:
     assert "cores" not in store.load(100).options
 
 
-def test_the_file_lock(store: VmStore) -> None:
+def test_the_file_lock(store: GuestStore) -> None:
     held, release = threading.Event(), threading.Event()
 
     def hold() -> None:

@@ -6,9 +6,10 @@ import os
 
 from lab.minipve import host
 from lab.minipve.node import Node
+from lab.minipve.summaries import guest_row
 from lab.minipve.vm import summary
 
-_MACHINE = ("maxmem", "maxdisk", "disk")
+_GUEST = ("maxmem", "maxdisk", "disk")
 _RUNNING = ("cpu", "mem", "memhost", *summary.PRESSURES)
 
 
@@ -21,10 +22,15 @@ def sample(node: Node, now: float) -> None:
     node.history.add(now, "node", load | {"roottotal": root["total"], "rootused": root["used"]})
     node.history.add(now, "storage", {"total": usage["total"], "used": usage["used"]})
     names = {"node", "storage"}
-    for vmid, config in node.vms.all():
-        row, name = summary.vm(node, vmid, config), f"qemu/{vmid}"
-        keys = _MACHINE + (_RUNNING if "pid" in row else ())
+    for vmid, config in node.guests():
+        row, name = guest_row(node, vmid, config), f"{config.kind.name}/{vmid}"
+        keys = _GUEST + (_RUNNING if "pid" in row else ())
         traffic = {key: row[key] for key in ("netin", "netout")} if "pid" in row else {}
-        node.history.add(now, name, {key: row[key] for key in keys} | {"maxcpu": row["cpus"]}, traffic)
+        node.history.add(
+            now,
+            name,
+            {key: row[key] for key in keys if row.get(key) is not None} | {"maxcpu": row["cpus"]},
+            traffic,
+        )
         names.add(name)
     node.history.keep(names)

@@ -1,4 +1,4 @@
-"""Looks at the machines: notices those that end by themselves (power-off, crash), and samples the load."""
+"""Looks at the guests: notices those that end by themselves (power-off, crash), and samples the load."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import logging
 import threading
 import time
 
-from lab.minipve import history
+from lab.minipve import history, sampling
+from lab.minipve.container import running as containers
 from lab.minipve.errors import FAILURES, ApiError, text_of
 from lab.minipve.node import Node
-from lab.minipve.vm import machines, sampling
+from lab.minipve.vm import machines
 
 _PERIOD_S = 1.0
 log = logging.getLogger(__name__)
@@ -34,8 +35,10 @@ class Watch(threading.Thread):
             try:
                 for vmid in self.node.vms.vmids():
                     machines.tidy(self.node, vmid)
+                for vmid, config in self.node.containers.all():
+                    containers.reap(vmid, config.options, self.node.paths)
                 if time.monotonic() >= due:
                     due += history.PERIOD_S
                     sampling.sample(self.node, time.time())
             except (ApiError, *FAILURES) as failed:  # of one look; the next may be luckier
-                log.warning("looking at the machines: %s", text_of(failed))
+                log.warning("looking at the guests: %s", text_of(failed))

@@ -1,0 +1,105 @@
+"""Power of containers: start, stop, shutdown, reboot, each a task, and the live state."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lab.minipve.api import CT, route
+from lab.minipve.container import running
+from lab.minipve.ct import lifecycle, summary
+from lab.minipve.errors import ApiError
+from lab.minipve.node import Call
+from lab.minipve.tasks import Task
+
+_SHUTDOWN_S = 60
+
+
+@route("GET", f"{CT}/status")
+def directory(call: Call) -> list[dict[str, str]]:
+    """The names below it, as the API viewer's tree has them."""
+    names = "current", "start", "stop", "shutdown", "reboot", "suspend", "resume"
+    return [{"subdir": name} for name in names]
+
+
+@route("GET", f"{CT}/status/current")
+def current(call: Call) -> dict[str, Any]:
+    """The live state."""
+    return summary.status(call.node, call.vmid, call.node.containers.load(call.vmid))
+
+
+def _runs(call: Call) -> bool:
+    return running.init_pid(call.vmid, call.node.paths) is not None
+
+
+def _check_running(call: Call, word: str = "CT") -> None:
+    if not _runs(call):
+        raise ApiError(f"{word} {call.vmid} not running")
+
+
+@route("POST", f"{CT}/status/start")
+def start(call: Call) -> str:
+    """Start the container (task ``vzstart``)."""
+    call.permit.need_root_option("skiplock", call.given)
+    if _runs(call):
+        raise ApiError(f"CT {call.vmid} already running")
+    skiplock = bool(call.get("skiplock"))
+    return call.start(
+        "vzstart", call.vmid, lambda task: lifecycle.start(call.node, task, call.vmid, skiplock)
+    )
+
+
+@route("POST", f"{CT}/status/stop")
+def stop(call: Call) -> str:
+    """End the container at once (task ``vzstop``)."""
+    call.permit.need_root_option("skiplock", call.given)
+    _check_running(call)
+
+    def work(task: Task) -> None:
+        if call.get("overrule-shutdown"):
+            for upid in call.node.tasks.running("vzshutdown", str(call.vmid)):
+                call.node.tasks.interrupt(upid)
+        lifecycle.stop(call.node, call.vmid, bool(call.get("skiplock")))
+
+    return call.start("vzstop", call.vmid, work)
+
+
+@route("POST", f"{CT}/status/shutdown")
+def shutdown(call: Call) -> str:
+    """Ask the container to end (task ``vzshutdown``)."""
+    _check_running(call)
+    timeout_s, force = call.get("timeout", _SHUTDOWN_S), bool(call.get("forceStop"))
+    return call.start(
+        "vzshutdown", call.vmid, lambda task: lifecycle.shutdown(call.node, task, call.vmid, timeout_s, force)
+    )
+
+
+@route("POST", f"{CT}/status/reboot")
+def reboot(call: Call) -> str:
+    """End the container and start it again (task ``vzreboot``)."""
+    _check_running(call, "VM")  # so says a node
+
+    def work(task: Task) -> None:
+        lifecycle.shutdown(call.node, task, call.vmid, call.get("timeout", _SHUTDOWN_S), False)
+        lifecycle.start(call.node, task, call.vmid)
+
+    return call.start("vzreboot", call.vmid, work)
+
+
+@route("POST", f"{CT}/status/suspend")
+def suspend(call: Call) -> str:
+    """A task ``vzsuspend`` that fails: containers are not frozen to disk here."""
+    _check_running(call)
+    return call.start("vzsuspend", call.vmid, _refuse("suspend"))
+
+
+@route("POST", f"{CT}/status/resume")
+def resume(call: Call) -> str:
+    """A task ``vzresume`` that fails: nothing was ever suspended."""
+    return call.start("vzresume", call.vmid, _refuse("resume"))
+
+
+def _refuse(verb: str) -> Any:
+    def work(task: Task) -> None:
+        raise ApiError(f"{verb} of containers is not supported here")
+
+    return work

@@ -1,0 +1,43 @@
+"""What of a configuration waits for a restart, as the API shows it; and what may be asked to go."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from lab.minipve.config import schema
+from lab.minipve.config.kinds import LXC, QEMU, Kind
+from lab.minipve.config.store import GuestConfig, typed
+from lab.minipve.errors import ApiError
+
+
+def rows(config: GuestConfig) -> list[dict[str, object]]:
+    """Rows of ``GET .../pending``: current value, pending value, deletion mark."""
+    found: list[dict[str, object]] = []
+    for key in sorted({*config.options, *config.pending}):
+        row: dict[str, object] = {"key": key}
+        if key in config.options:
+            row["value"] = shown(key, config.options[key], config.kind)
+        if key in config.pending:
+            row["pending"] = shown(key, config.pending[key], config.kind)
+        if key in config.deleted:
+            row["delete"] = 1
+        found.append(row)
+    return [*found, {"key": "digest", "value": config.digest}]
+
+
+def shown(key: str, value: str, kind: Kind = QEMU) -> str | int:
+    """A value as the API shows it: typed, and passwords hidden."""
+    if key == "description" and kind is LXC:
+        return value.removesuffix("\n") + "\n"
+    return "**********" if key == "cipassword" else typed(key, value, kind)
+
+
+def check_deletable(names: Iterable[str], kind: Kind = QEMU) -> None:
+    """400 for names that are no options."""
+    for name in names:
+        try:
+            schema.option(name, kind)
+        except KeyError:
+            raise ApiError(
+                "Parameter verification failed.", 400, {"delete": f"unknown option '{name}'"}
+            ) from None

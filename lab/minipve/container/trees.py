@@ -1,0 +1,167 @@
+"""A container's tree: its template's archive, unpacked once, under what the container has changed of it.
+
+On a real node a container has a disk image, filled from the archive. Here it has an overlay: two folders
+below `containers/VMID`, mounted over the unpacked template in the mount namespace of whoever needs it. An
+archive is unpacked once for all containers, by the digest of its contents; it may then be deleted. For
+unprivileged containers it is unpacked with its owners shifted to the user ids that they run as.
+
+An archive may come from anybody who may upload one. Tar leaves members outside of the tree alone; it runs
+with the user ids of an unprivileged container where it can; device nodes are dead in the overlay, and nobody
+else can enter the folder, so that neither they nor set-user-id programs are of use to this machine's users.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+import threading
+from collections import defaultdict
+from pathlib import Path
+
+from lab.minipve import process
+from lab.minipve.files import UNFINISHED
+from lab.minipve.paths import Paths
+from lab.minipve.process import MachineError
+
+_PROGRAMS = {".gz": "gzip", ".xz": "xz", ".zst": "zstd"}
+_KEEP = (
+    "--numeric-owner",
+    "--same-permissions",
+    "--xattrs",
+    "--xattrs-include=security.capability",
+    "--sparse",
+)
+IDS = 65536
+_unpacking: defaultdict[Path, threading.Lock] = defaultdict(threading.Lock)
+_digests: dict[tuple[int, int, int], str] = {}
+
+
+def digest(archive: Path) -> str:
+    """The SHA-256 of a file; asked of the same file again it is known."""
+    status = archive.stat()
+    key = (status.st_ino, status.st_size, status.st_mtime_ns)
+    if key not in _digests:
+        with archive.open("rb") as stream:
+            _digests[key] = hashlib.file_digest(stream, "sha256").hexdigest()
+    return _digests[key]
+
+
+def unpacked(archive: Path, first_id: int, paths: Paths) -> str:
+    """The name of the archive's tree, which is there, below `templates`; ``first_id`` owns it."""
+    name = f"{digest(archive)}-{first_id}"
+    with _unpacking[paths.templates / name]:
+        if not (paths.templates / name).exists():
+            _unpack(archive, first_id, paths.templates / name)
+    return name
+
+
+def _unpack(archive: Path, first_id: int, tree: Path) -> None:
+    tree.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    scratch = Path(tempfile.mkdtemp(prefix=UNFINISHED, dir=tree.parent))
+    try:
+        scratch.chmod(0o755)
+        os.chown(scratch, first_id, first_id)
+        _run_tar(archive, first_id, scratch)
+        if not any((scratch / name).is_dir() for name in ("etc", "bin", "usr")):
+            raise MachineError("unable to detect OS distribution")
+        scratch.rename(tree)
+    except BaseException:
+        shutil.rmtree(scratch, ignore_errors=True)
+        raise
+
+
+def _run_tar(archive: Path, first_id: int, target: Path) -> None:
+    """Unpack into ``target``, which is the program's working directory: others' ids could not get there."""
+    process.need("tar", *filter(None, [_PROGRAMS.get(archive.suffix)]))
+    unpacker = _PROGRAMS.get(archive.suffix)
+    how = ["-I", str(process.which(unpacker))] if unpacker else []
+    words = [str(process.which("tar")), "-x", *how, "-f", "-", *_KEEP, "--anchored", "--exclude=./dev/*"]
+    with archive.open("rb") as stream:
+        done = subprocess.run(
+            [*shifted_words(first_id), *words],
+            stdin=stream,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            cwd=target,
+            env={"LC_ALL": "C"},
+            timeout=600,
+        )
+    if done.returncode:
+        said = (done.stderr.strip().splitlines() or ["no message"])[-1]
+        raise MachineError(f"command 'tar' failed: exit code {done.returncode} ({said})")
+
+
+def shifted_words(first_id: int) -> list[str]:
+    """The words before a command that run it as root of an unprivileged container; none for a privileged one.
+
+    Without a PATH lxc-usernsexec writes the ids itself, as root may; the programs of package uidmap would ask
+    for an entry in /etc/subuid.
+    """
+    if not first_id:
+        return []
+    maps = [word for kind in "ug" for word in ("-m", f"{kind}:0:{first_id}:{IDS}")]
+    return [str(process.which("lxc-usernsexec")), *maps, "--"]
+
+
+def make(vmid: int, template: str, first_id: int, paths: Paths) -> None:
+    """The empty folders of a new container over a template's tree."""
+    own = paths.containers / str(vmid)
+    paths.containers.mkdir(exist_ok=True, mode=0o700)
+    forget(vmid, paths)
+    for name in ("upper", "work"):
+        (own / name).mkdir(parents=True)
+    os.chown(own / "upper", first_id, first_id)
+    (own / "template").write_text(template)
+
+
+def copy(source: int, target: int, paths: Paths) -> None:
+    """A full copy of a stopped container's tree."""
+    forget(target, paths)
+    trees = (paths.containers / str(vmid) for vmid in (source, target))
+    process.run(["cp", "-a", "--reflink=auto", *trees], timeout_s=600)
+
+
+def forget(vmid: int, paths: Paths) -> None:
+    """Remove a container's folders."""
+    own = paths.containers / str(vmid)
+    if own.exists():
+        shutil.rmtree(own)
+
+
+def layers(vmid: int, paths: Paths) -> tuple[Path, Path, Path]:
+    """What an overlay is made of: the template's tree, the container's own, the folder to work in."""
+    own = paths.containers / str(vmid)
+    try:
+        lower = paths.templates / (own / "template").read_text()
+    except FileNotFoundError:
+        raise MachineError(f"the files of CT {vmid} are gone from {own}") from None
+    if not lower.is_dir():
+        raise MachineError(f"the template of CT {vmid} is gone from {lower}")
+    return lower, own / "upper", own / "work"
+
+
+def sweep(paths: Paths, vmids: set[int], archives: list[Path]) -> None:
+    """Remove the folders of containers that are no more, and templates that nobody uses or can use again."""
+    if paths.containers.is_dir():
+        for own in paths.containers.iterdir():
+            if own.name.isdigit() and int(own.name) not in vmids:
+                shutil.rmtree(own, ignore_errors=True)
+    if paths.templates.is_dir():
+        used = {file.read_text() for file in paths.containers.glob("*/template")}
+        known = {digest(archive) for archive in archives}
+        for tree in paths.templates.iterdir():
+            if tree.name not in used and tree.name.partition("-")[0] not in known:
+                shutil.rmtree(tree, ignore_errors=True)
+
+
+def used_bytes(vmid: int, paths: Paths) -> int:
+    """What a container's own files take."""
+    found = 0
+    for directory, _, files in os.walk(paths.containers / str(vmid) / "upper"):
+        for name in files:
+            found += os.lstat(f"{directory}/{name}").st_blocks * 512
+    return found

@@ -1,0 +1,119 @@
+"""Changes of a container's configuration: what is in force at once, what waits for a restart.
+
+The rules are PVE's (pve-container, ``vmconfig_hotplug_pending``), as a real node showed them: nearly all is
+taken at once; a NIC's new MTU is in the configuration, and on the device only after a restart.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from lab.minipve.config import veths
+from lab.minipve.config.store import GuestConfig
+from lab.minipve.config.veths import Veth
+from lab.minipve.container import groups, lxc, running, setup
+from lab.minipve.network import net
+from lab.minipve.network import veths as plugs
+from lab.minipve.node import Node
+
+_WAITING = {"arch", "cmode", "console", "debug", "entrypoint", "features", "ostype", "timezone", "tty"}
+_LIMITS = {"memory", "swap", "cores", "cpulimit", "cpuunits"}
+Log = Callable[[str], None]
+
+
+def stage(
+    config: GuestConfig, wanted: dict[str, str], deleted: Iterable[str], reverted: Iterable[str]
+) -> None:
+    """Put what is asked for among the pending changes (pure)."""
+    for name in [*reverted, *deleted, *wanted]:
+        config.pending.pop(name, None)
+        config.deleted = [key for key in config.deleted if key != name]
+    config.deleted += [name for name in deleted if name in config.options]
+    config.pending |= {name: value for name, value in wanted.items() if config.options.get(name) != value}
+
+
+def apply_stopped(config: GuestConfig, check: bool = False) -> None:
+    """Everything pending comes into force; with ``check`` NICs must find their bridge."""
+    for name, value in config.pending.items():
+        if check and _is_net(name):
+            plugs.check(int(name[3:]), veths.parse(value))
+    for name in config.deleted:
+        config.options.pop(name, None)
+    config.options |= config.pending
+    config.pending, config.deleted = {}, []
+
+
+@dataclass(frozen=True)
+class Live:
+    """A running container, to be changed; ``pid`` is its first process."""
+
+    node: Node
+    vmid: int
+    pid: int
+    log: Log
+
+    def apply(self, config: GuestConfig) -> dict[str, str]:
+        """What a running container takes comes into force; PVE's text for each option that failed to."""
+        errors: dict[str, str] = {}
+        before = dict(config.options)
+        for name in [*config.deleted, *config.pending]:
+            if name in _WAITING:
+                continue
+            new = config.pending.get(name)
+            if _is_net(name):
+                text = self._net(int(name[3:]), before.get(name), new)
+                errors |= {name: text} if text else {}
+            if name not in errors:
+                config.options.pop(name, None)
+                config.options |= {} if new is None else {name: new}
+            config.pending.pop(name, None)
+            config.deleted = [key for key in config.deleted if key != name]
+        if any(config.options.get(name) != before.get(name) for name in _LIMITS):
+            paths = self.node.paths
+            groups.apply(self.vmid, paths, lxc.limits(self.vmid, config.options, paths))
+        if setup.interfaces(before) != setup.interfaces(config.options):
+            first_id = lxc.owner(config.options, self.node.paths)
+            lxc.within_running(self.pid, lambda: setup.networks(config.options, first_id))
+        return errors
+
+    def _net(self, index: int, old: str | None, new: str | None) -> str | None:
+        """Carry a NIC's change to the container; the complaint about a bridge that is not there."""
+        was, wanted = (None if text is None else veths.parse(text) for text in (old, new))
+        device = veths.host_name(self.vmid, index)
+        if wanted is None:
+            net.unplug([device])
+            return None
+        if wanted.bridge and not net.exists(wanted.bridge):
+            return f"unable to hotplug net{index}: interface {wanted.bridge} does not exist"
+        plugs.check(index, wanted)
+        with running.locks[self.node.paths.run, self.vmid]:
+            self._plug(index, device, was, wanted)
+        return None
+
+    def _plug(self, index: int, device: str, was: Veth | None, wanted: Veth) -> None:
+        if was is None or veths.is_another(was, wanted) or not net.exists(device):
+            net.unplug([device])
+            plugs.plug(self.vmid, index, wanted, self.pid, self.log)
+            plugs.address(self.pid, None, wanted)
+            return
+        if (was.bridge, was.link_down) != (wanted.bridge, wanted.link_down):
+            plugs.connect(device, wanted)
+        if was.rate_bytes != wanted.rate_bytes:
+            plugs.set_rate(device, index, wanted, self.log)
+        if (was.addresses, was.gateway, was.gateway6) != (wanted.addresses, wanted.gateway, wanted.gateway6):
+            plugs.address(self.pid, was, wanted)
+
+
+def _is_net(name: str) -> bool:
+    return re.fullmatch(r"net\d+", name) is not None
+
+
+def apply(node: Node, vmid: int, config: GuestConfig, log: Log) -> dict[str, str]:
+    """Bring into force what the container's state allows."""
+    pid = running.init_pid(vmid, node.paths)
+    if pid is None:
+        apply_stopped(config, check=True)
+        return {}
+    return Live(node, vmid, pid, log).apply(config)

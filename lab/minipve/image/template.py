@@ -1,0 +1,23 @@
+"""The tree of files as a container template, as any Proxmox VE takes it: the machine's, but for what only a
+machine needs. One tree makes both, so that machines and containers have the same packages."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from lab.minipve import process
+from lab.minipve.image import debian
+
+SUFFIX = ".tar.zst"
+LEFT_OUT = (
+    "./boot/*", "./dev/*", "./usr/lib/modules/*", "./usr/local/sbin/nocloud", "./etc/udev/rules.d/99-nocloud.rules",
+    "./etc/systemd/system/multi-user.target.wants/qemu-guest-agent.service",
+)  # fmt: skip
+
+
+def write(tree: Path, target: Path) -> None:
+    """Write ``tree``, as root a directory, else a tar file, as the template ``target``."""
+    left_out = [f"--exclude={pattern}" for pattern in LEFT_OUT]
+    compressor = f"{process.which('zstd')} -T0 -3"
+    words = ["tar", "--numeric-owner", "--xattrs", "--anchored", *left_out, "-I", compressor, "-cf", target]
+    debian.run_on(tree, lambda folder: [*words, "-C", folder, "."])

@@ -1,0 +1,21 @@
+"""Rows of guests in lists that hold both kinds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lab.minipve.config.kinds import LXC
+from lab.minipve.config.store import GuestConfig
+from lab.minipve.ct import summary as containers
+from lab.minipve.node import Node
+from lab.minipve.vm import summary as machines
+
+
+def guest_row(node: Node, vmid: int, config: GuestConfig) -> dict[str, Any]:
+    """A guest as the list of its kind shows it."""
+    return (containers.row if config.kind is LXC else machines.vm)(node, vmid, config)
+
+
+def guest_resource(node: Node, vmid: int, config: GuestConfig) -> dict[str, Any]:
+    """A guest among the cluster's resources and a pool's members."""
+    return (containers.resource if config.kind is LXC else machines.vm_resource)(node, vmid, config)
