@@ -64,9 +64,12 @@ def up(inventory: Path, root: Path, check: bool, diff: bool, only: str | None, g
     When all of it is there, a baseline is measured, once.
     """
     lab = Inventory(inventory)
-    if guests:
-        choose_guests(lab, guests)
     options = [flag for flag, on in (("--check", check), ("--diff", diff)) if on]
+    if guests and check:
+        options += ["-e", f"lab_guests={guests}"]
+    elif guests:
+        _command(lab, "endpoint_start")  # the folder that keeps the choice is its own
+        choose_guests(lab, guests)
     if only == "configure":
         _refuse_absent(lab)
     elif not check:

@@ -47,7 +47,7 @@ def dask_differences(trial: Trial, timings: Timings) -> Iterator[str]:
 def _card(host: str, asked: Card, found: ConfiguredHost, bridge: str | None) -> Iterator[str]:
     """The NIC as the hypervisor has it, and as the guest's kernel sees it."""
     if found.driver not in DRIVERS[asked.model]:
-        yield f"{host}: NIC {asked.model} was asked, the guest's driver is {found.driver}"
+        yield f"{host}: NIC {asked.model} was asked, the guest's driver is {found.driver or 'unknown'}"
     if found.net is None:
         yield f"{host}: the hypervisor did not say what its NIC is"
         return

@@ -18,15 +18,21 @@ from lab.model.trial import Setup, Trial
 
 OVERHEAD_S = 55.0  # a trial's set-up and tear-down on emulated machines, a fresh cluster included
 CAPTURE_S = 55.0  # what a run of its own for the capture adds: another cluster, and the files
+NOWHERE = {"trial": "", "block": 0, "baseline": False, "null": False}
 CAPTURED_RUNS = 3  # at most: a capture answers what was said, not how long it took
 
 
 def plan(
     name: str, experiment: Experiment, setup: Setup, *, seed: int | None = None, only: str | None = None
 ) -> list[Trial]:
-    """All trials in their order; with ``only`` the baseline, the null trial and that cell of each block."""
-    kept = cells(experiment) if only is None else _only(experiment, only)
-    baseline = kept[0]
+    """All trials in their order; with ``only`` the baseline, the null trial and that cell of each block.
+
+    The baseline is the first cell that this lab can do: a lab of containers has a NIC of its own.
+    """
+    all_cells = cells(experiment)
+    can = (cell for cell in all_cells if not resolve(name, experiment, cell, setup, **NOWHERE).unsupported)
+    baseline = next(can, all_cells[0])
+    kept = all_cells if only is None else list(dict.fromkeys([baseline, _named(experiment, only)]))
     trials: list[Trial] = []
     for block in range(1, experiment.blocks + 1):
         asked = [(cell, False) for cell in kept] + [(baseline, True)] * bool(experiment.factors)
@@ -79,8 +85,8 @@ def estimate_s(trial: Trial, run_s: float) -> float:
     return OVERHEAD_S + (trial.runs + trial.warmups) * run_s + 2 * probes + capture_s
 
 
-def _only(experiment: Experiment, only: str) -> list[Cell]:
+def _named(experiment: Experiment, only: str) -> Cell:
     named = dict(zip(names(experiment), cells(experiment), strict=True))
     if only not in named:
         raise LabError(f"no cell {only!r}; allowed: {'; '.join(named)}")
-    return list(dict.fromkeys([cells(experiment)[0], named[only]]))
+    return named[only]

@@ -113,10 +113,10 @@ def capture_link(settings: Document, links: list[Document]) -> Document | None:
     return find(links, settings["capture"]) if settings["capture"] else None
 
 
-def driver(name: str) -> str:
-    """Return the name of an interface's kernel driver; empty for one that is made by software."""
-    link = Path(f"/sys/class/net/{name}/device/driver")
-    return link.resolve().name if link.exists() else ""
+def driver(link: Document) -> str:
+    """Return the name of an interface's kernel driver; its kind (``veth``) where it is made by software."""
+    device = Path(f"/sys/class/net/{link['ifname']}/device/driver")
+    return device.resolve().name if device.exists() else link.get("linkinfo", {}).get("info_kind", "")
 
 
 def offloads(name: str) -> dict[str, bool]:
@@ -133,7 +133,7 @@ def interface(link: Document) -> Document:
     return {
         "name": name,
         "mac": link["address"],
-        "driver": driver(name),
+        "driver": driver(link),
         "mtu": link["mtu"],
         "up": "UP" in link["flags"],
         "promiscuity": link.get("promiscuity", 0),

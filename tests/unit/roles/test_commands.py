@@ -185,3 +185,8 @@ def test_a_change_that_this_host_cannot_make_is_no_change(
     done = host.apply()
     assert done["changes"] == ["kernel.ostype: Linux -> Plan 9"]
     assert done["unsupported"] == ["sysctl: cannot stat /proc/sys/net/core/none"]
+
+
+def test_the_driver_of_what_software_makes_is_its_kind(common: ModuleType) -> None:
+    assert common.driver({"ifname": "nosuch0", "linkinfo": {"info_kind": "veth"}}) == "veth"
+    assert common.driver({"ifname": "nosuch0"}) == ""
