@@ -20,7 +20,7 @@ from lab.terminal import print_table
 
 
 def measure(lab: Inventory, root: Path) -> None:
-    """Measure the lab's baseline unless that was done, and show it.
+    """Measure the lab's baseline unless that was done, and show it; one that was no good is measured anew.
 
     Raises:
         LabError: the trial failed or was found invalid; its reasons are in the message.
@@ -73,7 +73,9 @@ def _begun(lab: Inventory, setup: Setup) -> driver.Ongoing | None:
     directory = Path(pointer.read_text().strip()) if pointer.exists() else None
     if directory is None or not (directory / Campaign.FILE).exists():
         return None
-    return driver.resume(directory, setup) if store.read_run(directory).setup == setup else None
+    if store.read_run(directory).setup != setup or _bad(directory):
+        return None
+    return driver.resume(directory, setup)
 
 
 def _begin(lab: Inventory, setup: Setup, root: Path) -> driver.Ongoing:
@@ -86,10 +88,13 @@ def _begin(lab: Inventory, setup: Setup, root: Path) -> driver.Ongoing:
     return run
 
 
+def _bad(directory: Path) -> list[tuple[Path, Result]]:
+    """The finished trials that measured nothing to rely on."""
+    results = [(trial, store.need(Result, trial)) for trial in store.finished(directory)]
+    return [(trial, result) for trial, result in results if result.status != "ok"]
+
+
 def _refuse_failed(directory: Path) -> None:
-    for trial in store.finished(directory):
-        result = store.need(Result, trial)
-        if result.status != "ok":
-            raise LabError(
-                f"the baseline trial is {result.status}: {'; '.join(result.reasons)}", f"its files: {trial}"
-            )
+    for trial, result in _bad(directory):
+        reasons = "; ".join(result.reasons)
+        raise LabError(f"the baseline trial is {result.status}: {reasons}", f"its files: {trial}")
