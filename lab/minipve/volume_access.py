@@ -18,12 +18,7 @@ from lab.minipve.errors import ApiError, parameter_error
 from lab.minipve.image import storage
 from lab.minipve.node import Call
 
-_FORMATS = {
-    "pve-lxc-mp-string",
-    "pve-volume-id",
-    "pve-volume-id-or-qm-path",
-    "pve-volume-id-or-absolute-path",
-}
+_FORMATS = {"pve-volume-id", "pve-volume-id-or-qm-path", "pve-volume-id-or-absolute-path"}
 _PERL_PATH_ERROR = (
     "Only root can pass arbitrary filesystem paths. at /usr/share/perl5/PVE/Storage.pm line 651."
 )
@@ -70,7 +65,7 @@ def volumes(method: schema.Method, given: dict[str, Any]) -> Iterator[Named]:
         fmt = schema.property_format(method.properties[name])
         if fmt is not None:
             for part, text in validate.parse(fmt, str(value)).items():
-                if fmt[part].get("format") in _FORMATS:
+                if fmt[part].get("format") in _FORMATS or (name, part) == ("rootfs", "volume"):
                     yield Named(name, part, text)
         elif method.properties[name].get("format") in _FORMATS:
             yield Named(name, "", str(value))

@@ -78,6 +78,7 @@ def configuration(vmid: int, options: Mapping[str, str], paths: Paths, first_id:
         f"lxc.init.cmd = {options.get('entrypoint', '/sbin/init')}",
         f"lxc.apparmor.profile = {'generated' if _APPARMOR.is_dir() else 'unconfined'}",
         *(["lxc.apparmor.allow_nesting = 1"] if nesting and _APPARMOR.is_dir() else []),
+        "lxc.tty.dir =",
         "lxc.mount.auto =",
         f"lxc.mount.auto = proc:{kind} sys:{kind} cgroup:mixed",
         f"lxc.tty.max = {options.get('tty', '2')}",

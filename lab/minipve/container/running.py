@@ -106,7 +106,7 @@ def reap(vmid: int, options: Mapping[str, str], paths: Paths) -> None:
         return
     try:
         pid = init_pid(vmid, paths)
-        if pid is None and vmid in running(paths) and monitor_pid(vmid, paths) is None:
+        if pid is None and _has_left(vmid, paths) and monitor_pid(vmid, paths) is None:
             log.info("CT %d: ended by itself", vmid)
             clean(vmid, paths)
         elif pid is not None and _booted.setdefault((paths.run, vmid), pid) != pid:
@@ -116,6 +116,12 @@ def reap(vmid: int, options: Mapping[str, str], paths: Paths) -> None:
                 rate.set_rate(veths.host_name(vmid, index), nic.rate_bytes)
     finally:
         lock.release()
+
+
+def _has_left(vmid: int, paths: Paths) -> bool:
+    """Whether there is something to clean up; LXC itself removes the monitor's file when it ends in order."""
+    here = paths.runtime(vmid, "monitor").exists() or groups.exist(vmid, paths)
+    return here or bool(net.guest_devices(vmid))
 
 
 def clean(vmid: int, paths: Paths) -> None:

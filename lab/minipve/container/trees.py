@@ -91,7 +91,7 @@ def _run_tar(archive: Path, first_id: int, target: Path) -> None:
             timeout=600,
         )
     if done.returncode:
-        said = (done.stderr.strip().splitlines() or ["no message"])[-1]
+        said = (done.stderr.strip().splitlines() or ["no message"])[0]  # the last only sums up
         raise MachineError(f"command 'tar' failed: exit code {done.returncode} ({said})")
 
 

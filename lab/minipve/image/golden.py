@@ -41,7 +41,10 @@ def template_path(paths: Paths) -> Path:
 
 
 def build(paths: Paths, progress: Progress) -> Path:
-    """The golden image, and the template beside it, built unless it is there; ``progress`` is told what happens and how long yet."""
+    """The golden image, and the template beside it, built unless they are there.
+
+    ``progress`` is told what happens and how long yet.
+    """
     image = image_path(paths)
     if image.exists():
         return image

@@ -214,7 +214,7 @@ class Storage:
         return rows
 
     def content(self, kind: str | None, vmid: int | None) -> list[dict[str, Any]]:
-        """The content list, of one type if asked; asked for a guest, ISO images and templates are left out."""
+        """The content list, of one type if asked; of one guest's it leaves out ISO images and templates."""
         rows = [row for row in self.images(vmid) if kind in (None, row["content"])]
         for content in _DIRECTORIES:
             if kind in (None, content) and not (vmid and content in ("iso", "vztmpl")):

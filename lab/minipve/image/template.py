@@ -10,14 +10,18 @@ from lab.minipve.image import debian
 
 SUFFIX = ".tar.zst"
 LEFT_OUT = (
-    "./boot/*", "./dev/*", "./usr/lib/modules/*", "./usr/local/sbin/nocloud", "./etc/udev/rules.d/99-nocloud.rules",
+    "./boot/*",
+    "./dev/*",
+    "./usr/lib/modules/*",
+    "./usr/local/sbin/nocloud",
+    "./etc/udev/rules.d/99-nocloud.rules",
     "./etc/systemd/system/multi-user.target.wants/qemu-guest-agent.service",
-)  # fmt: skip
+)
 
 
 def write(tree: Path, target: Path) -> None:
     """Write ``tree``, as root a directory, else a tar file, as the template ``target``."""
     left_out = [f"--exclude={pattern}" for pattern in LEFT_OUT]
     compressor = f"{process.which('zstd')} -T0 -3"
-    words = ["tar", "--numeric-owner", "--xattrs", "--anchored", *left_out, "-I", compressor, "-cf", target]
-    debian.run_on(tree, lambda folder: [*words, "-C", folder, "."])
+    words = ["tar", "--numeric-owner", "--xattrs", "--anchored", *left_out, "-I", compressor]
+    debian.run_on(tree, lambda folder: [*words, "-cf", target, "-C", folder, "."])

@@ -1,0 +1,318 @@
+"""Containers for real: LXC with a tiny tree of busybox, NICs on the node's bridges, nothing left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.contract import tiny
+from tests.contract.endpoint import Endpoint, refused
+
+NET = "name=eth0,bridge=vmbr0,ip=10.77.0.{}/24"
+
+
+@pytest.fixture(scope="module")
+def node(own_for_all: Endpoint, lxc: None) -> Endpoint:
+    """An endpoint with the tiny template and a second bridge."""
+    root = own_for_all.root().nodes("pve")
+    root.network.post(iface="vmbr1", type="bridge", autostart=1)
+    own_for_all.done(root.network.put(), own_for_all.root())
+    upload(own_for_all, "tiny.tar.gz", tiny.template())
+    return own_for_all
+
+
+def upload(endpoint: Endpoint, name: str, archive: bytes) -> str:
+    """Put a template into the storage, through the API; its volume id."""
+    parts = {"content": (None, "vztmpl"), "filename": (name, archive)}
+    path = f"/nodes/{endpoint.node}/storage/local/upload"
+    endpoint.done(endpoint.request("POST", path, files=parts).json()["data"])
+    return f"local:vztmpl/{name}"
+
+
+@pytest.fixture
+def make(node: Endpoint) -> Iterator[Callable[..., Any]]:
+    """Makes (and starts) containers of the lab's token; they are removed at the end."""
+    made: list[int] = []
+
+    def make(vmid: int = 300, start: bool = True, **options: Any) -> Any:
+        made.append(vmid)
+        create(node, vmid, **options)
+        if start:
+            node.done(ct(node, vmid).status.start.post())
+        return ct(node, vmid)
+
+    yield make
+    for vmid in made:
+        if vmid in {row["vmid"] for row in node.api().nodes("pve").lxc.get()}:
+            node.done(ct(node, vmid).delete(force=1))
+
+
+def ct(endpoint: Endpoint, vmid: int) -> Any:
+    return endpoint.api().nodes(endpoint.node).lxc(vmid)
+
+
+def create(endpoint: Endpoint, vmid: int, **options: Any) -> list[str]:
+    """A container in the lab's pool, made with the lab's own token."""
+    given = {
+        "ostemplate": "local:vztmpl/tiny.tar.gz",
+        "memory": 64,
+        "pool": endpoint.pool,
+        "rootfs": "local:1",
+    }
+    return endpoint.done(endpoint.api().nodes(endpoint.node).lxc.post(vmid=vmid, **(given | options)))
+
+
+def shell(endpoint: Endpoint, line: str) -> str:
+    """What a command says in the node's network."""
+    assert endpoint.state is not None
+    done = subprocess.run([endpoint.state / "enter-shell", "-c", line], capture_output=True, text=True)
+    return done.stdout + done.stderr
+
+
+def link(endpoint: Endpoint, name: str) -> dict[str, Any]:
+    """The host's end of a NIC; empty when there is none."""
+    said = shell(endpoint, f"ip -j link show dev {name} 2>/dev/null")
+    return dict(json.loads(said)[0]) if said else {}
+
+
+def inside(container: Any, line: str) -> str:
+    """What a command says in a running container."""
+    words = ["nsenter", "-t", str(container.status.current.get()["pid"]), "-a", "sh", "-c", line]
+    return subprocess.run(words, capture_output=True, text=True).stdout.strip()
+
+
+def rate_of(endpoint: Endpoint, name: str) -> str:
+    return shell(endpoint, f"tc class show dev {name}")
+
+
+def groups(endpoint: Endpoint, vmid: int) -> list[Path]:
+    """The control groups of a container, wherever they are."""
+    root = Path("/sys/fs/cgroup")
+    return [*root.glob(f"dasklab-*/{vmid}"), *root.glob(f"*/dasklab-*/{vmid}")]
+
+
+def traces(endpoint: Endpoint, vmid: int) -> list[str]:
+    """All that is left of a container on this machine."""
+    assert endpoint.state is not None
+    left = [str(path) for path in (*groups(endpoint, vmid), *endpoint.state.rglob(f"*{vmid}*"))]
+    left = [path for path in left if "/log/" not in path and "/lock/" not in path]
+    left += [line for line in shell(endpoint, "ip -br link").splitlines() if f"{vmid}i" in line]
+    left += [line for line in Path("/proc/mounts").read_text().splitlines() if str(endpoint.state) in line]
+    return left
+
+
+def test_life(node: Endpoint, make: Callable[..., Any]) -> None:
+    container = make(hostname="client", cores=1, net0=NET.format(11) + ",rate=12.5", nameserver="10.77.0.1")
+    assert shell(node, "ping -c 1 -W 2 10.77.0.11 >/dev/null && echo there") == "there\n"
+    assert inside(container, "cat /etc/hostname /etc/resolv.conf").splitlines()[0] == "client"
+    assert "10.77.0.11 client" in inside(container, "cat /etc/hosts")
+    assert "rate 104857Kbit" in rate_of(node, "veth300i0")
+    assert link(node, "veth300i0")["master"] == "vmbr0"
+    assert inside(container, "cat /proc/1/status").count("Cpus_allowed_list:\t0\n") or os.cpu_count() == 1
+    row = node.api().nodes("pve").lxc.get()[0]
+    assert (row["status"], row["cpus"], row["maxmem"], row["pid"] > 1) == ("running", 1, 64 * 2**20, True)
+    seen = node.api().cluster.resources.get(type="vm")
+    assert [(one["id"], one["type"], one["status"]) for one in seen] == [("lxc/300", "lxc", "running")]
+    began = time.monotonic()
+    node.done(container.status.shutdown.post(timeout=10))
+    assert time.monotonic() - began < 3
+    assert container.status.current.get()["status"] == "stopped"
+    assert link(node, "veth300i0") == {} and groups(node, 300) == []
+    node.done(container.delete())
+    assert traces(node, 300) == []
+
+
+def test_an_unprivileged_container_is_root_of_nothing(node: Endpoint, make: Callable[..., Any]) -> None:
+    container = make(net0=NET.format(11))
+    pid = container.status.current.get()["pid"]
+    outside = Path(f"/proc/{pid}/status").read_text()
+    uid = int(outside.partition("Uid:\t")[2].split()[0])
+    assert uid >= 65536 and inside(container, "cat /proc/self/uid_map").split()[1] == str(uid)
+    assert inside(container, "ls -ln /etc/hostname /root").split()[2] == "0"
+    assert container.config.get()["unprivileged"] == 1
+
+
+def test_limits(node: Endpoint, make: Callable[..., Any]) -> None:
+    container = make(memory=64, swap=0, cores=1)
+
+    def limit() -> set[str]:
+        files = [f for group in groups(node, 300) for f in group.glob("memory.[lm][ia][mx]*")]
+        names = ("memory.limit_in_bytes", "memory.max")
+        return {file.read_text().strip() for file in files if file.name in names}
+
+    assert limit() == {str(64 * 2**20)}
+    for memory in (128, 32):
+        container.config.put(memory=memory, cores=2 if memory == 128 else 1)
+        assert limit() == {str(memory * 2**20)}
+        assert container.status.current.get()["maxmem"] == memory * 2**20
+
+
+def test_live_changes_of_a_nic(node: Endpoint, make: Callable[..., Any]) -> None:
+    """The table of LXC-FACTS, as a real node showed it."""
+    mac = "02:00:00:00:00:01"
+    base = f"name=eth0,bridge=vmbr0,hwaddr={mac},ip=10.77.0.11/24"
+    container = make(net0=base)
+    number = link(node, "veth300i0")["ifindex"]
+    container.config.put(net0=f"{base},rate=1")
+    assert "rate 8388Kbit" in rate_of(node, "veth300i0")
+    container.config.put(net0=base.replace("vmbr0", "vmbr1") + ",rate=1")
+    assert link(node, "veth300i0")["master"] == "vmbr1" and "8388Kbit" in rate_of(node, "veth300i0")
+    container.config.put(net0=f"{base},link_down=1")
+    assert "master" not in link(node, "veth300i0") and "UP" not in link(node, "veth300i0")["flags"]
+    container.config.put(net0=f"{base},mtu=1400")
+    assert link(node, "veth300i0")["mtu"] == 1500 and "mtu=1400" in container.config.get()["net0"]
+    assert [row for row in container.pending.get() if "pending" in row or "delete" in row] == []
+    container.config.put(net0=base.replace("10.77.0.11", "10.77.0.12"))
+    found = {row["name"]: row.get("inet") for row in container.interfaces.get()}
+    assert found["eth0"] == "10.77.0.12/24"
+    assert "10.77.0.12" in inside(container, "cat /etc/network/interfaces")
+    assert link(node, "veth300i0")["ifindex"] == number, "the device has been the same so far"
+    container.config.put(net0=base.replace("eth0", "lab0"))
+    assert link(node, "veth300i0")["ifindex"] != number
+    assert {row["name"] for row in container.interfaces.get()} == {"lo", "lab0"}
+    assert rate_of(node, "veth300i0") == ""
+
+
+def test_nics_come_and_go(node: Endpoint, make: Callable[..., Any]) -> None:
+    container = make(net0=NET.format(11))
+    container.config.put(net1="name=eth1,bridge=vmbr1,ip=10.78.0.11/24,rate=2")
+    assert {row["name"] for row in container.interfaces.get()} == {"lo", "eth0", "eth1"}
+    assert "16777Kbit" in rate_of(node, "veth300i1")
+    container.config.put(delete="net1")
+    assert link(node, "veth300i1") == {} and "net1" not in container.config.get()
+    root = node.root().nodes("pve").lxc(300)  # the lab's token may not even try
+    error = refused(root.config.put, net1="name=eth1,bridge=nosuch0")
+    assert error.errors == {"net1": "unable to hotplug net1: interface nosuch0 does not exist"}
+    assert "net1" not in container.config.get()
+    assert refused(container.config.put, net1="name=eth1,bridge=vmbr1,mtu=9000").status_code == 500
+    node.done(container.status.stop.post())
+    error = refused(root.config.put, net1="name=eth1,bridge=nosuch0")
+    assert (error.status_code, error.content) == (500, "bridge 'nosuch0' does not exist")
+
+
+def test_other_changes(node: Endpoint, make: Callable[..., Any]) -> None:
+    container = make(hostname="a")
+    container.config.put(hostname="b", tags="Two;one", description="x", onboot=1)
+    config = container.config.get()
+    assert (config["hostname"], config["tags"], config["description"]) == ("b", "one;two", "x\n")
+    container.config.put(features="nesting=1")
+    rows = {row["key"]: row for row in container.pending.get()}
+    assert rows["features"] == {"key": "features", "pending": "nesting=1"}
+    container.config.put(revert="features")
+    assert "features" not in {row["key"] for row in container.pending.get()}
+    for given, text in (
+        ({}, "no options specified"),
+        ({"delete": "memory"}, "unable to delete required option 'memory'"),
+        ({"unprivileged": 0}, "unable to modify read-only option: 'unprivileged'"),
+        ({"hostname": "c", "digest": "0" * 40}, "checksum mismatch (file change by other user?)"),
+    ):
+        error = refused(container.config.put, **given)
+        assert (error.status_code, error.content) == (500, text)
+    container.config.put(delete="timezone")
+    assert refused(container.config.put, mp0="local:1,mp=/x").errors == {"mp0": "not supported here"}
+
+
+def test_a_reboot_from_inside_keeps_the_rate(node: Endpoint, make: Callable[..., Any]) -> None:
+    container = make(net0=NET.format(11) + ",rate=1")
+    before = container.status.current.get()["pid"]
+    inside(container, "reboot -f")
+    deadline = time.monotonic() + 8
+    while container.status.current.get().get("pid") in (before, None) or "8388Kbit" not in rate_of(
+        node, "veth300i0"
+    ):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    assert link(node, "veth300i0")["master"] == "vmbr0"
+
+
+def test_one_that_ends_by_itself_leaves_nothing(node: Endpoint, make: Callable[..., Any]) -> None:
+    container = make(net0=NET.format(11) + ",rate=1")
+    os.kill(container.status.current.get()["pid"], 9)
+    deadline = time.monotonic() + 5
+    while groups(node, 300) or link(node, "ifb300i0") or link(node, "veth300i0"):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    assert container.status.current.get()["status"] == "stopped"
+
+
+def test_a_stubborn_one_is_ended_by_force_or_not_at_all(node: Endpoint, make: Callable[..., Any]) -> None:
+    container = make()
+    inside(container, "ls >/etc/stubborn")
+    node.done(container.status.reboot.post(timeout=5))
+    time.sleep(0.2)
+    assert "got timeout" in node.failed(container.status.shutdown.post(timeout=0))
+    assert container.status.current.get()["status"] == "running"
+    node.done(container.status.shutdown.post(timeout=0, forceStop=1))
+    assert container.status.current.get()["status"] == "stopped"
+
+
+def test_clone_and_template(node: Endpoint, make: Callable[..., Any]) -> None:
+    source = make(start=False, hostname="source", net0=NET.format(11) + ",rate=3")
+    mac = source.config.get()["net0"].partition("hwaddr=")[2][:17]
+    error = refused(source.clone.post, newid=301, full=0, pool=node.pool)
+    assert error.content.startswith("Linked clone feature for 'local:300/vm-300-disk-0.raw'")
+    node.done(source.clone.post(newid=301, pool=node.pool, hostname="copy"))
+    copy = ct(node, 301)
+    try:
+        config = copy.config.get()
+        assert config["hostname"] == "copy" and "rate=3" in config["net0"] and mac not in config["net0"]
+        node.done(copy.status.start.post())
+        assert refused(copy.clone.post, newid=302, pool=node.pool).status_code == 500
+    finally:
+        node.done(copy.delete(force=1))
+    assert source.template.post() is None
+    assert source.config.get()["rootfs"] == "local:300/base-300-disk-0.raw,size=1G"
+    assert node.failed(source.status.start.post()) == "you can't start a CT if it's a template"
+    assert refused(source.template.post).content == "you can't convert a template to a template"
+
+
+def test_size_snapshots_features(node: Endpoint, make: Callable[..., Any], allow: Any) -> None:
+    container = make(start=False)
+    node.done(container.resize.put(disk="rootfs", size="+1G"))
+    assert container.config.get()["rootfs"].endswith("size=2G")
+    assert refused(container.resize.put, disk="rootfs", size="1G").content == "unable to shrink disk size"
+    root = node.root()
+    upid = root.nodes("pve").lxc(300).snapshot.post(snapname="one")
+    assert node.failed(upid, root) == "snapshot feature is not available"
+    assert len(container.rrddata.get(timeframe="hour")) == 60
+
+
+def test_password_and_keys(node: Endpoint, make: Callable[..., Any]) -> None:
+    key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJx1o2y9mQ0m3n6u0kq0h1Yv0k3rQzq3w7m0d1mY2aXK lab"
+    container = make(password="secret-pass", **{"ssh-public-keys": key})
+    assert inside(container, "cat /root/.ssh/authorized_keys") == key
+    assert inside(container, "cat /etc/shadow").startswith("root:$5$")
+    assert inside(container, "cat /etc/ssh/ssh_host_ed25519_key.pub").startswith("ssh-ed25519 ")
+    kept = json.dumps(container.config.get())
+    assert "secret" not in kept and "ssh-ed25519" not in kept
+
+
+def test_many_at_once_of_one_template(node: Endpoint, make: Callable[..., Any]) -> None:
+    assert node.state is not None
+    upload(node, "again.tar.gz", tiny.template(systemd=True))
+    api, vmids = node.api().nodes("pve"), range(310, 315)
+    given = {"memory": 64, "pool": node.pool, "start": 1, "features": "nesting=1"}
+    upids = [
+        api.lxc.post(vmid=n, ostemplate="local:vztmpl/again.tar.gz", net0=NET.format(n - 250), **given)
+        for n in vmids
+    ]
+    try:
+        for upid in upids:
+            node.done(upid)
+        assert len(list((node.state / "templates").iterdir())) == 2, "each archive is unpacked once"
+        assert {row["status"] for row in api.lxc.get()} == {"running"}
+        node.done(api.storage("local").content("vztmpl/again.tar.gz").delete())
+        assert all(inside(ct(node, n), "cat /etc/debian_version") == "12" for n in vmids)
+    finally:
+        for upid in [ct(node, n).delete(force=1) for n in vmids]:
+            node.done(upid)
+    ours = node.root().nodes("pve").storage("local").content
+    node.done(ours("vztmpl/nosuch.tar.gz").delete(), node.root())  # whoever removes a template tidies up
+    assert len(list((node.state / "templates").iterdir())) == 1

@@ -1,0 +1,256 @@
+"""Containers in hard times: the endpoint killed at each step, a full disk, hostile archives, other tokens."""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+import signal
+import subprocess
+import tarfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.contract import tiny
+from tests.contract.conftest import minipve, serve
+from tests.contract.endpoint import Endpoint, refused
+from tests.contract.test_containers import NET, create, ct, groups, inside, link, rate_of, traces, upload
+
+
+@pytest.fixture
+def node(own: Endpoint, lxc: None) -> Endpoint:
+    upload(own, "tiny.tar.gz", tiny.template())
+    return own
+
+
+def kill_endpoint(endpoint: Endpoint) -> Endpoint:
+    """Kill the endpoint as a crash would, and start it again."""
+    assert endpoint.state is not None
+    pid = int((endpoint.state / "run/endpoint.lock").read_text().split()[0])
+    os.kill(pid, signal.SIGKILL)
+    while Path(f"/proc/{pid}/stat").exists() and " Z " not in Path(f"/proc/{pid}/stat").read_text():
+        time.sleep(0.01)
+    return serve(endpoint.state)
+
+
+def test_a_killed_endpoint_finds_its_containers_running(node: Endpoint) -> None:
+    create(node, 300, net0=NET.format(11) + ",rate=1")
+    node.done(ct(node, 300).status.start.post())
+    before = ct(node, 300).status.current.get()
+    again = kill_endpoint(node)
+    after = ct(again, 300).status.current.get()
+    assert (after["status"], after["pid"]) == ("running", before["pid"])
+    assert "8388Kbit" in rate_of(again, "veth300i0")
+    ct(again, 300).config.put(net0=NET.format(11) + ",rate=2")
+    assert "16777Kbit" in rate_of(again, "veth300i0")
+    assert inside(ct(again, 300), "cat /etc/debian_version") == "12"
+    again.done(ct(again, 300).delete(force=1))
+    assert traces(again, 300) == []
+
+
+@pytest.mark.parametrize("begins", ["Formatting", "extracting", "Detected", "TASK OK"])
+def test_killed_in_mid_creation(node: Endpoint, begins: str) -> None:
+    assert node.state is not None
+    api = node.api().nodes("pve").lxc
+    upid = api.post(
+        vmid=300, ostemplate="local:vztmpl/tiny.tar.gz", rootfs="local:1", pool=node.pool, start=1
+    )
+    log, deadline = node.state / "log/tasks" / upid, time.monotonic() + 5
+    while begins not in log.read_text():
+        assert time.monotonic() < deadline
+    again = kill_endpoint(node)
+    rows = again.api().nodes("pve").lxc.get()
+    if rows == []:
+        assert traces(again, 300) == [] and again.state is not None
+        assert list((again.state / "templates").glob(".tmp*")) == []
+        create(again, 300)
+    again.done(ct(again, 300).delete(force=1))
+    assert traces(again, 300) == []
+
+
+def test_killed_in_mid_start_and_in_mid_destruction(node: Endpoint) -> None:
+    create(node, 300, net0=NET.format(11) + ",rate=1")
+    for pause in (0.0, 0.02, 0.05, 0.1):
+        ct(node, 300).status.start.post()
+        time.sleep(pause)
+        node = kill_endpoint(node)
+        if ct(node, 300).status.current.get()["status"] == "running":
+            node.done(ct(node, 300).status.stop.post())
+        assert groups(node, 300) == [] and link(node, "veth300i0") == {}
+    node.done(ct(node, 300).status.start.post())
+    ct(node, 300).delete(force=1)
+    node = kill_endpoint(node)
+    deadline = time.monotonic() + 5
+    while traces(node, 300) and node.api().nodes("pve").lxc.get() == []:
+        assert time.monotonic() < deadline, traces(node, 300)
+        time.sleep(0.05)
+
+
+def test_a_killed_monitor_takes_its_container_along(node: Endpoint) -> None:
+    assert node.state is not None
+    create(node, 300, net0=NET.format(11))
+    node.done(ct(node, 300).status.start.post())
+    pid = ct(node, 300).status.current.get()["pid"]
+    os.kill(int((node.state / "run/300.monitor").read_text()), signal.SIGKILL)
+    deadline = time.monotonic() + 5
+    while Path(f"/proc/{pid}/root/etc").exists() or groups(node, 300) or link(node, "veth300i0"):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    node.done(ct(node, 300).status.start.post())
+
+
+def test_purge_leaves_nothing_of_running_containers(node: Endpoint) -> None:
+    assert node.state is not None
+    create(node, 300, net0=NET.format(11) + ",rate=1")
+    node.done(ct(node, 300).status.start.post())
+    pid = ct(node, 300).status.current.get()["pid"]
+    assert minipve("stop", "--purge", state=node.state).stdout == "stopped\n"
+    assert not Path(f"/proc/{pid}").exists() and groups(node, 300) == [] and not node.state.exists()
+    assert str(node.state) not in Path("/proc/mounts").read_text()
+    serve(node.state)
+
+
+def test_stop_and_serve_keep_a_stopped_container(node: Endpoint) -> None:
+    assert node.state is not None
+    create(node, 300, hostname="kept")
+    node.done(ct(node, 300).status.start.post())
+    inside(ct(node, 300), "echo mine >/root/note")
+    assert minipve("stop", state=node.state).returncode == 0
+    assert list(Path("/sys/fs/cgroup").glob("*/dasklab-*/300")) == []
+    again = serve(node.state)
+    assert ct(again, 300).status.current.get()["status"] == "stopped"
+    again.done(ct(again, 300).status.start.post())
+    assert inside(ct(again, 300), "cat /root/note") == "mine"
+
+
+def test_a_full_disk_is_said_and_nothing_stays(lxc: None, tmp_path: Path) -> None:
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=40M", "tmpfs", tmp_path]).returncode:
+        pytest.skip("tmpfs cannot be mounted here")
+    try:
+        full = serve(tmp_path)
+        upload(full, "tiny.tar.gz", tiny.template())
+        free = shutil.disk_usage(tmp_path).free
+        (tmp_path / "filler").write_bytes(b"\1" * (free - 2**20))
+        api = full.api().nodes("pve").lxc
+        given = {"ostemplate": "local:vztmpl/tiny.tar.gz", "rootfs": "local:1", "pool": full.pool}
+        error = full.failed(api.post(vmid=300, **given))
+        assert "No space left on device" in error, error
+        assert api.get() == [] and traces(full, 300) == []
+        assert list((tmp_path / "templates").iterdir()) == []
+        (tmp_path / "filler").unlink()
+        create(full, 300)
+        full.done(ct(full, 300).status.start.post())
+    finally:
+        stopped = minipve("stop", state=tmp_path).returncode
+        subprocess.run(["umount", tmp_path], check=True)
+    assert stopped == 0
+
+
+def hostile(name: str, **more: object) -> bytes:
+    """A template with one entry more, through which it would write or read outside of itself."""
+    stream = io.BytesIO(tiny.template())
+    whole = io.BytesIO()
+    with tarfile.open(fileobj=stream) as old, tarfile.open(fileobj=whole, mode="w:gz") as new:
+        for entry in old:
+            new.addfile(entry, old.extractfile(entry) if entry.isfile() else None)
+        entry = tiny.member(name, **more)
+        new.addfile(entry, io.BytesIO(b"x" * entry.size) if entry.isfile() else None)
+    return whole.getvalue()
+
+
+HOSTILE: dict[str, list[dict[str, Any]]] = {
+    "up": [{"name": "../../escaped", "size": 1}],
+    "absolute": [{"name": "/tmp/dasklab-escaped", "size": 1}],
+    "device": [{"name": "./disk", "type": tarfile.BLKTYPE, "devmajor": 254, "devminor": 0, "mode": 0o666}],
+    "hard link": [{"name": "./shadow", "type": tarfile.LNKTYPE, "linkname": "/etc/shadow"}],
+}
+
+
+@pytest.mark.parametrize("how", list(HOSTILE))
+@pytest.mark.parametrize("unprivileged", [1, 0])
+def test_a_hostile_archive_stays_in_its_tree(node: Endpoint, how: str, unprivileged: int) -> None:
+    assert node.state is not None
+    root = node.root()
+    upload(node, "evil.tar.gz", hostile(**HOSTILE[how][0]))
+    upid = root.nodes("pve").lxc.post(
+        vmid=300, ostemplate="local:vztmpl/evil.tar.gz", rootfs="local:1", unprivileged=unprivileged
+    )
+    status = node.wait(upid, root)["exitstatus"]
+    assert list(node.state.rglob("escaped")) == [] and not Path("/tmp/dasklab-escaped").exists()
+    if status != "OK":
+        assert traces(node, 300) == [] and list((node.state / "templates").iterdir()) == []
+        return
+    node.done(root.nodes("pve").lxc(300).status.start.post(), root)
+    said = inside(root.nodes("pve").lxc(300), "cat /disk /shadow 2>&1 | head -c 100")
+    assert "root:" not in said and ("disk" not in how or "denied" in said)
+
+
+@pytest.mark.parametrize("place", ["etc/hostname", "etc/network", "etc/hosts", "etc/resolv.conf"])
+def test_no_link_in_a_tree_leads_the_node_out_of_it(node: Endpoint, place: str, tmp_path: Path) -> None:
+    target = tmp_path / "target"
+    target.mkdir()
+    (target / "interfaces").write_text("mine\n")
+    link_to = str(target if place == "etc/network" else target / "interfaces")
+    upload(node, "evil.tar.gz", hostile(f"./{place}", type=tarfile.SYMTYPE, linkname=link_to))
+    root = node.root()
+    upid = root.nodes("pve").lxc.post(
+        vmid=300, ostemplate="local:vztmpl/evil.tar.gz", rootfs="local:1", nameserver="10.0.0.1"
+    )
+    node.wait(upid, root)
+    if node.api() and root.nodes("pve").lxc.get():
+        node.wait(root.nodes("pve").lxc(300).status.start.post(), root)
+    assert (target / "interfaces").read_text() == "mine\n" and len(list(target.iterdir())) == 1
+
+
+@pytest.fixture
+def theirs(node: Endpoint) -> Iterator[str]:
+    """Another lab's container, in a pool of its own; its volume."""
+    root = node.root()
+    root.pools.post(poolid="other")
+    upid = root.nodes("pve").lxc.post(
+        vmid=400, ostemplate="local:vztmpl/tiny.tar.gz", rootfs="local:1", pool="other"
+    )
+    node.done(upid, root)
+    yield "local:400/vm-400-disk-0.raw"
+
+
+def test_a_token_of_one_pool_reaches_no_other_s_container(node: Endpoint, theirs: str) -> None:
+    api, other = node.api().nodes("pve"), ct(node, 400)
+    given = {"ostemplate": "local:vztmpl/tiny.tar.gz", "pool": node.pool}
+    for call, options in (
+        (api.lxc.post, {"vmid": 300, "rootfs": theirs} | given),
+        (api.lxc.post, {"vmid": 300, "rootfs": f"{theirs},size=1G"} | given),
+        (api.lxc.post, {"vmid": 300, "ostemplate": theirs, "rootfs": "local:1", "pool": node.pool}),
+        (api.qemu.post, {"vmid": 300, "scsi0": f"local:0,import-from={theirs}", "pool": node.pool}),
+        (api.qemu.post, {"vmid": 300, "scsi0": theirs, "pool": node.pool}),
+        (api.storage("local").content(theirs).delete, {}),
+        (other.config.get, {}),
+        (other.config.put, {"hostname": "mine"}),
+        (other.status.start.post, {}),
+        (other.clone.post, {"newid": 300, "pool": node.pool}),
+        (other.interfaces.get, {}),
+        (other.delete, {}),
+    ):
+        assert refused(call, **options).status_code in (400, 403, 500), options
+    assert api.lxc.get() == [] and api.qemu.get() == []
+    create(node, 300)
+    assert refused(ct(node, 300).config.put, rootfs=theirs).status_code in (403, 500)
+    assert "300" in ct(node, 300).config.get()["rootfs"]
+
+
+def test_tags_at_creation_take_more_than_a_pool(node: Endpoint) -> None:
+    api = node.api().nodes("pve").lxc
+    given = {"ostemplate": "local:vztmpl/tiny.tar.gz", "rootfs": "local:1", "pool": node.pool}
+    assert "VM.Config.Options" in node.failed(api.post(vmid=300, tags="dasklab", **given))
+    assert refused(api.post, vmid=300, unprivileged=0, **given).content.endswith("(/, Sys.Modify)")
+    create(node, 300)
+    ct(node, 300).config.put(tags="dasklab")
+    root = node.root()
+    root.access.acl.put(path="/vms/300", users=node.user, roles="PVEVMAdmin")
+    node.done(ct(node, 300).delete())
+    assert [row for row in root.access.acl.get() if row["path"] == "/vms/300"] == []
+    assert root.pools.get(poolid=node.pool)[0]["members"] == []
