@@ -55,9 +55,7 @@ def plan(inventory: Path) -> None:
 @click.option("--check", is_flag=True, help="Only say what would be done, on the machines too.")
 @click.option("--diff", is_flag=True, help="Show each difference.")
 @click.option("--only", type=click.Choice(["provision", "configure"]), help="Only this part.")
-@click.option(
-    "--guests", type=click.Choice(list(MODELS)), help="Virtual machines, or containers; kept for later commands."
-)
+@click.option("--guests", type=click.Choice(list(MODELS)), help="Machines or containers, kept for later.")
 def up(inventory: Path, root: Path, check: bool, diff: bool, only: str | None, guests: str | None) -> None:
     """Build the lab, or bring it to what the inventory says.
 

@@ -1,4 +1,4 @@
-"""Which kind of guest the lab is made of, where the inventory leaves it open: ``dasklab up --guests container``.
+"""The kind of guest that the lab is made of, where the inventory leaves it open: ``dasklab up --guests``.
 
 The choice is kept in the lab's state folder, where ``lab_guests`` of the inventory reads it.
 """
@@ -31,5 +31,5 @@ def choose_guests(inventory: Inventory, kind: str) -> None:
         told = inventory.optional(fixed[0], "lab_guests") or "nothing, so that it is a vm"
         raise LabError(
             f"{', '.join(fixed)}: the inventory says lab_guests: {told}, so --guests {kind} cannot choose",
-            f"change lab_guests in {inventory.path.parent}, or leave it as inventory/group_vars/all.yml has it",
+            f"change lab_guests in {inventory.path.parent}, or have it as inventory/group_vars/all.yml has",
         )

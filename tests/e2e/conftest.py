@@ -82,6 +82,17 @@ class Bench:
         """What ``command`` printed on a machine."""
         return self.good("dasklab", "ssh", host, "--", command).strip()
 
+    def end(self) -> None:
+        """Remove what a failed test left, by the project's own command."""
+        for child in self.started:
+            if child.poll() is None:
+                os.killpg(child.pid, signal.SIGKILL)
+            child.wait()
+            if child.stdout:
+                child.stdout.close()
+        if (self.folder / "state" / "endpoint.json").exists():
+            self.good("dasklab", "destroy", "--yes")
+
     @property
     def endpoint(self) -> dict[str, Any]:
         """The endpoint's facts."""
@@ -122,11 +133,4 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
     """The bench; whatever a failed test leaves is removed by the project's own command."""
     bench = Bench(tmp_path_factory.mktemp("lab"))
     yield bench
-    for child in bench.started:
-        if child.poll() is None:
-            os.killpg(child.pid, signal.SIGKILL)
-        child.wait()
-        if child.stdout:
-            child.stdout.close()
-    if (bench.folder / "state" / "endpoint.json").exists():
-        bench.good("dasklab", "destroy", "--yes")
+    bench.end()

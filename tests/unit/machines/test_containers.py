@@ -47,7 +47,8 @@ def test_containers_are_made_of_an_archive_without_a_template() -> None:
         "PUT /nodes/pve/lxc/9103/config",
         "POST /nodes/pve/lxc/9103/status/start",
     ]
-    made = next(c for s in plan(NOTHING, CONTAINERS) for chain in s.chains for c in chain if "vmid" in c.params)
+    changes = [change for step in plan(NOTHING, CONTAINERS) for chain in step.chains for change in chain]
+    made = next(change for change in changes if "vmid" in change.params)
     assert made.params["ostemplate"] == "local:vztmpl/dasklab.dasklab-1.tar.zst"
     assert made.params["net1"] == (
         "name=eth1,bridge=vmbr1,hwaddr=02:DA:5C:23:8D:01,type=veth,firewall=0,ip=10.77.1.11/24"

@@ -10,6 +10,7 @@ import pytest
 
 from lab.errors import LabError
 from lab.machines.change import Step, render
+from lab.machines.kinds import BY_API
 from lab.machines.observed import Observed, SeenBridge, SeenGuest
 from lab.machines.plan import plan, plan_removal
 from lab.machines.topology import Guest, Lab
@@ -25,6 +26,14 @@ def calls(steps: list[Step]) -> list[str]:
     return [f"{c.method} {c.path}" for s in steps for chain in s.chains for c in chain]
 
 
+def fresh(node: str, api: str, params: dict[str, Any]) -> SeenGuest:
+    """A guest that was just made; a container's configuration keeps neither its source nor its key."""
+    forgotten = ("vmid", "ostemplate", "pool", "ssh-public-keys") if api == "lxc" else ()
+    config = {key: str(value) for key, value in params.items() if key not in forgotten}
+    name = config.get("name") or config["hostname"]
+    return SeenGuest(params["vmid"], node, name, "stopped", frozenset(), config, kind=BY_API[api])
+
+
 def converge(seen: Observed, lab: Lab) -> Observed:
     """What an endpoint would have after the plan: the effect of each call, as PVE documents it."""
     guests, images, bridges = dict(seen.guests), dict(seen.images), dict(seen.bridges)
@@ -36,17 +45,8 @@ def converge(seen: Observed, lab: Lab) -> Observed:
             images[params["filename"]] = params["content"]
         elif parts[3] == "network" and change.method == "POST":
             bridges[params["iface"]] = SeenBridge(params["comments"])
-        elif change.method == "POST" and parts[3:] == ["qemu"]:
-            config = {k: str(v) for k, v in params.items()}
-            guests[params["vmid"]] = SeenGuest(
-                params["vmid"], parts[2], config["name"], "stopped", frozenset(), config
-            )
-        elif change.method == "POST" and parts[3:] == ["lxc"]:
-            forgotten = ("vmid", "ostemplate", "pool", "ssh-public-keys")
-            config = {k: str(v) for k, v in params.items() if k not in forgotten}
-            guests[params["vmid"]] = SeenGuest(
-                params["vmid"], parts[2], config["hostname"], "stopped", frozenset(), config, kind="container"
-            )
+        elif change.method == "POST" and parts[3:] in (["qemu"], ["lxc"]):
+            guests[params["vmid"]] = fresh(parts[2], parts[3], params)
         elif change.path.endswith("/template"):
             guests[vmid] = replace(guests[vmid], config={**(guests[vmid].config or {}), "template": "1"})
         elif change.path.endswith("/clone"):

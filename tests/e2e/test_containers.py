@@ -1,0 +1,95 @@
+"""A lab of containers, end to end: built, measured, found as it is, replaced by machines, removed."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from lab.machines.inventory import DEFAULT
+from tests.e2e.conftest import Bench
+from tests.e2e.test_lab import api
+
+pytestmark = [
+    pytest.mark.timeout(900),
+    pytest.mark.skipif(shutil.which("lxc-start") is None, reason="no LXC here: apt install lxc"),
+]
+NAMES = ["client", "scheduler", "worker-1", "worker-2", "worker-3"]
+
+
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+    """A lab of its own."""
+    made = Bench(tmp_path_factory.mktemp("containers"))
+    yield made
+    made.end()
+
+
+def guests(bench: Bench, kind: str) -> dict[str, str]:
+    """Names and states of one kind of guests."""
+    return {row["name"]: row["status"] for row in getattr(api(bench).nodes("pve"), kind).get()}
+
+
+def test_up_makes_containers_and_measures_them(bench: Bench) -> None:
+    told = bench.good("dasklab", "up", "--guests", "container")
+    assert guests(bench, "lxc") == dict.fromkeys(NAMES, "running")
+    assert guests(bench, "qemu") == {}
+    assert re.search(r"compute_s +3 ", told), told[-3000:]
+    trial = next((bench.folder / "results").rglob("completeness.json")).parent
+    assert json.loads((trial / "completeness.json").read_text())["verdict"] == "complete"
+    configured = json.loads((trial / "configured.json").read_text())
+    assert {host["driver"] for host in configured["hosts"].values()} == {"veth"}
+
+
+def test_the_second_run_changes_nothing_and_status_finds_all(bench: Bench) -> None:
+    told = bench.good("ansible-playbook", "-i", str(DEFAULT), "playbooks/lab.yml")
+    assert re.search(r"changed=0, failed=0", told), told[-3000:]
+    told = bench.good("dasklab", "status")
+    assert len(re.findall(r"^ *(client|scheduler|worker-\d) .* running +veth on vmbr1 ", told, re.M)) == 5, (
+        told
+    )
+
+
+def test_a_containers_link_takes_a_cap_and_no_other_nic(bench: Bench, tmp_path: Path) -> None:
+    file = tmp_path / "caps.yml"
+    file.write_text(EXPERIMENT)
+    told = bench.good("dasklab", "run", str(file))
+    assert re.search(r"unsupported +\S*e1000", told), told
+    assert "NIC e1000 of worker-1: it is a container, which has veth" in told
+    assert re.search(r"ok +\S*cap=50M", told), told
+
+
+EXPERIMENT = """
+title: Caps
+question: Does a container's link keep its cap?
+metrics: {throughput_mbit: ~}
+factors:
+  cap:
+    levels:
+      none: {}
+      50M: {nics: {worker-1: {rate_mbit: 50}}}
+      e1000: {nics: {worker-1: {model: e1000}}}
+workload: {name: array_study, params: {size: 400, chunk: 200}}
+runs: 1
+warmups: 0
+probes: {pings: 3, iperf_runs: 1, iperf_s: 1}
+run_s: 1
+"""
+
+
+def test_containers_give_way_to_machines(bench: Bench) -> None:
+    mixed = ["ansible-playbook", "-i", str(DEFAULT), "playbooks/provision.yml", "--check", "--diff"]
+    told = bench.good(*mixed, "-e", json.dumps({"lab_guests": "vm"}))
+    assert "DELETE /nodes/pve/lxc/9105" in told
+    assert "POST /nodes/pve/qemu/9100/clone newid=9105 name=worker-3" in told
+
+
+def test_destroy_leaves_nothing(bench: Bench) -> None:
+    bench.good("dasklab", "destroy", "--yes")
+    assert bench.processes() == []
+    mounts = Path("/proc/self/mountinfo").read_text()
+    assert str(bench.folder) not in mounts
