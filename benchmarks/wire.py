@@ -4,14 +4,22 @@ run.
 Makes its captures from real clusters in network namespaces (root, tcpdump, ethtool), or takes them:
 
     python benchmarks/wire.py --work /tmp/wire-bench            make captures there, run everything
+    python benchmarks/wire.py --work /tmp/wire-bench --only veth shuffle --beside ../old-checkout
     python benchmarks/wire.py --gso A.pcap --mtu B.pcap --control C.pcap --work /tmp/wire-bench
 
-Every tool runs in a process of its own, the tools take turns, and the best of several rounds counts. CPU is
-user plus system time of that process, less what the same process costs on a capture of two packets (start-up,
-imports). Slow tools get the first part of a file; rates are per packet they saw. Before each run the file is
-read once, and memory touched and freed: a virtual machine may have given both back to its host (free page
-reporting, swapping), and the first to touch them would pay for that, at times more than for all its work.
-Scapy and dpkt come from an interpreter of their own (--tools-python), they are no dependency of this project.
+What is counted: user plus system time of a process of its own, from its start to its end, less what the same
+process costs on a capture of two packets (start-up, imports; the least of all rounds). In that time "wire"
+opens the file, puts TCP streams together and decodes every Dask message; "wire, summary" also makes all that
+``dasklab wire CAPTURE`` prints. dpkt and Scapy parse each packet down to TCP, tshark gives twelve fields of
+it, tcpdump counts: none of them puts streams together. A rate is the packets of the file by that time, at
+the best round and at the median of all; "wire_is_times" compares the best. The tools take turns. Slow tools
+get the first part of a file; rates are per packet they saw. ``--beside`` measures the decoder of another
+checkout too, in the same turns.
+
+Before each run the file is read once, and memory touched and freed: a virtual machine may have given both
+back to its host (free page reporting, swapping), and the first to touch them would pay for that, at times
+more than for all its work. Scapy and dpkt come from an interpreter of their own (--tools-python), they are
+no dependency of this project.
 """
 
 from __future__ import annotations
@@ -64,6 +72,14 @@ for packet in PcapReader(sys.argv[1]):
     count += 1
 print(count)
 """
+CLUSTERS = {  # by name of capture, how wire_cluster.py makes it
+    "gso": ["--workload", "array:10000:1000", "--threads", "8"],
+    "mtu": ["--workload", "array:10000:1000", "--threads", "8", "--mtu"],
+    "veth": ["--workload", "array:3500:350", "--workers", "4", "--threads", "2", "--mtu"],
+    "shuffle": ["--workload", "shuffle:24000000", "--threads", "2", "--mtu"],
+    "groupby": ["--workload", "groupby:24000000", "--threads", "2", "--mtu"],
+    "control": ["--workload", "tasks:22000", "--threads", "1"],
+}
 WARM_UP = """
 import sys, mmap
 memory = mmap.mmap(-1, 1 << 29)
@@ -89,11 +105,19 @@ TSHARK_FIELDS = [
 
 @dataclass(frozen=True)
 class Tool:
-    """A program to measure: its command without the file, and how many packets it gets (0: all)."""
+    """A program to measure: its command without the file, what follows the file, how many packets it gets
+    (0: all), and where it runs.
+    """
 
     name: str
     command: list[str]
     packets: int = 0
+    after: tuple[str, ...] = ()
+    folder: Path = ROOT
+
+    def on(self, file: Path) -> Cost:
+        """Run it on a file."""
+        return measure([*self.command, str(file), *self.after], self.folder)
 
 
 @dataclass(frozen=True)
@@ -106,11 +130,14 @@ class Cost:
     said: str
 
 
-def tools(python: str) -> list[Tool]:
+def tools(python: str, beside: Path | None) -> list[Tool]:
     """All tools that are installed; says which are missing."""
     fields = [a for field in TSHARK_FIELDS for a in ("-e", field)]
+    wire = [sys.executable, "-c", WIRE]
+    folders = {"wire": ROOT} | ({f"wire of {beside.name}": beside.resolve()} if beside else {})
     found = [
-        Tool("wire", [sys.executable, "-c", WIRE]),
+        *(Tool(name, wire, folder=folder) for name, folder in folders.items()),
+        *(Tool(f"{name}, summary", wire, 0, ("all",), folder) for name, folder in folders.items()),
         Tool("tcpdump --count", ["tcpdump", "--count", "-nr"]),
         Tool("dpkt", [python, "-c", DPKT], 400_000),
         Tool("tshark", ["tshark", "-T", "fields", *fields, "-r"], 200_000),
@@ -125,10 +152,10 @@ def tools(python: str) -> list[Tool]:
     return [tool for tool in found if tool.name not in missing]
 
 
-def measure(command: list[str]) -> Cost:
+def measure(command: list[str], folder: Path = ROOT) -> Cost:
     """Run a command to its end; CPU and memory are those of that process alone."""
     begin = time.perf_counter()
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT)
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=folder)
     out, err = _drain(process)
     wall = time.perf_counter() - begin
     if process.returncode:
@@ -137,10 +164,10 @@ def measure(command: list[str]) -> Cost:
     return Cost(used.ru_utime + used.ru_stime, wall, used.ru_maxrss / 1024, out.decode().strip()[-400:])
 
 
-def measure_warm(command: list[str], file: Path) -> Cost:
-    """Run a command on a file that, like some free memory, was just touched."""
+def measure_warm(tool: Tool, file: Path) -> Cost:
+    """Run a tool on a file that, like some free memory, was just touched."""
     measure([sys.executable, "-c", WARM_UP, str(file)])
-    return measure([*command, str(file)])
+    return tool.on(file)
 
 
 _USAGE: dict[int, resource.struct_rusage] = {}
@@ -172,32 +199,34 @@ def head(path: Path, packets: int, work: Path) -> tuple[Path, int, int]:
     return out, count, size
 
 
-def compare(title: str, path: Path, work: Path, python: str, rounds: int) -> list[dict[str, object]]:
-    """All tools on one capture, turn by turn; the best of several rounds of each."""
+def compare(title: str, path: Path, work: Path, found: list[Tool], rounds: int) -> list[dict[str, object]]:
+    """All tools on one capture, turn by turn, several rounds."""
     tiny, _, _ = head(path, 2, work)
-    total = json.loads(measure([sys.executable, "-c", WIRE, str(path)]).said)["packets"]
+    total = json.loads(found[0].on(path).said)["packets"]
     whole = (path, total, path.stat().st_size)
-    jobs = [
-        (tool, head(path, tool.packets, work) if 0 < tool.packets < total else whole)
-        for tool in tools(python)
-    ]
+    jobs = [(tool, head(path, tool.packets, work) if 0 < tool.packets < total else whole) for tool in found]
     idle: dict[str, float] = {}
-    best: dict[str, Cost] = {}
+    costs: dict[str, list[Cost]] = {tool.name: [] for tool in found}
     for _ in range(rounds):
         for tool, (file, _, _) in jobs:
-            idle[tool.name] = min(measure([*tool.command, str(tiny)]).cpu_s, idle.get(tool.name, math.inf))
-            cost = measure_warm(tool.command, file)
-            best[tool.name] = min(cost, best.get(tool.name, cost), key=lambda c: c.cpu_s)
+            idle[tool.name] = min(tool.on(tiny).cpu_s, idle.get(tool.name, math.inf))
+            costs[tool.name].append(measure_warm(tool, file))
     for file in {tiny, *(file for _, (file, _, _) in jobs if file != path)}:
         file.unlink()
-    rows = [_row(title, job, idle[job[0].name], best[job[0].name]) for job in jobs]
-    ours = rows[0]["packets_per_cpu_s"]
-    return [row | {"wire_is_times": round(ours / row["packets_per_cpu_s"], 1)} for row in rows]
+    rows = [_row(title, job, idle[job[0].name], costs[job[0].name]) for job in jobs]
+    for which in ("wire", "wire, summary"):
+        ours = next(row for row in rows if row["tool"] == which)["packets_per_cpu_s"]
+        for row in rows:
+            row[f"{which.replace(', ', '_')}_is_times"] = round(ours / row["packets_per_cpu_s"], 1)
+    return rows
 
 
-def _row(title: str, job: tuple[Tool, tuple[Path, int, int]], idle: float, best: Cost) -> dict[str, Any]:
+def _row(
+    title: str, job: tuple[Tool, tuple[Path, int, int]], idle: float, costs: list[Cost]
+) -> dict[str, Any]:
     tool, (_, packets, size) = job
-    cpu = max(best.cpu_s - idle, 1e-3)
+    ordered = sorted(costs, key=lambda cost: cost.cpu_s)
+    cpu, middle = (max(cost.cpu_s - idle, 1e-3) for cost in (ordered[0], ordered[len(ordered) // 2]))
     row: dict[str, Any] = {
         "capture": title,
         "tool": tool.name,
@@ -205,10 +234,11 @@ def _row(title: str, job: tuple[Tool, tuple[Path, int, int]], idle: float, best:
         "cpu_s": round(cpu, 3),
         "startup_cpu_s": round(idle, 3),
         "packets_per_cpu_s": round(packets / cpu),
+        "at_the_median": round(packets / middle),
         "mb_per_cpu_s": round(size / cpu / 1e6, 1),
-        "rss_mb": round(best.rss_mb),
+        "rss_mb": round(ordered[0].rss_mb),
     }
-    return row | (json.loads(best.said) if tool.name == "wire" else {})
+    return row | (json.loads(ordered[0].said) if tool.command[-1] == WIRE else {})
 
 
 def grow(path: Path, copies: int, out: Path) -> None:
@@ -240,7 +270,7 @@ def growth(path: Path, work: Path, copies: tuple[int, ...], rounds: int) -> list
     for number in copies:
         out = work / f"grown-{number}.pcap"
         grow(path, number, out)
-        costs = [measure_warm([sys.executable, "-c", WIRE], out) for _ in range(rounds)]
+        costs = [measure_warm(Tool("wire", [sys.executable, "-c", WIRE]), out) for _ in range(rounds)]
         best = min(costs, key=lambda cost: cost.cpu_s)
         gb = out.stat().st_size / 1e9
         row = {"gb": gb, "cpu_s": best.cpu_s, "wall_s": best.wall_s, "cpu_s_per_gb": best.cpu_s / gb}
@@ -278,18 +308,13 @@ def cold(path: Path, rounds: int) -> dict[str, object]:
     return {"file": str(path)} | {name: round(value, 2) for name, value in row.items()}
 
 
-def make(work: Path, dask_python: str) -> dict[str, Path]:
-    """The three captures of real clusters."""
+def make(work: Path, dask_python: str, wanted: list[str]) -> dict[str, Path]:
+    """Captures of real clusters, those that are not there yet."""
     script = [sys.executable, str(ROOT / "benchmarks/wire_cluster.py"), "--python", dask_python]
-    jobs = {
-        "gso": ["--workload", "array:10000:1000", "--threads", "8"],
-        "mtu": ["--workload", "array:10000:1000", "--threads", "8", "--mtu"],
-        "control": ["--workload", "tasks:22000", "--threads", "1"],
-    }
-    for name, arguments in jobs.items():
+    for name in wanted:
         if not (work / name / "capture.pcap").exists():
-            subprocess.run([*script, *arguments, "--out", str(work / name)], check=True)
-    return {name: work / name / "capture.pcap" for name in jobs}
+            subprocess.run([*script, *CLUSTERS[name], "--out", str(work / name)], check=True)
+    return {name: work / name / "capture.pcap" for name in wanted}
 
 
 def show(rows: list[dict[str, object]]) -> None:
@@ -310,8 +335,10 @@ def main() -> None:
     parser.add_argument(
         "--work", type=Path, required=True, help="folder for captures and slices; needs 30 GB for --growth"
     )
-    for name in ("gso", "mtu", "control"):
-        parser.add_argument(f"--{name}", type=Path)
+    for name in CLUSTERS:
+        parser.add_argument(f"--{name}", type=Path, help="a capture to take instead")
+    parser.add_argument("--only", nargs="+", choices=list(CLUSTERS), default=list(CLUSTERS))
+    parser.add_argument("--beside", type=Path, help="another checkout, whose decoder is measured too")
     parser.add_argument("--dask-python", default=sys.executable)
     parser.add_argument("--tools-python", default=sys.executable, help="interpreter that has scapy and dpkt")
     parser.add_argument("--rounds", type=int, default=3)
@@ -322,11 +349,12 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     args.work.mkdir(parents=True, exist_ok=True)
-    given = {name: getattr(args, name) for name in ("gso", "mtu", "control") if getattr(args, name)}
-    captures = given or make(args.work, args.dask_python)
+    given = {name: getattr(args, name) for name in CLUSTERS if getattr(args, name)}
+    captures = given or make(args.work, args.dask_python, args.only)
+    found = tools(args.tools_python, args.beside)
     results: dict[str, list[dict[str, object]]] = {"compare": []}
     for name, path in captures.items():
-        rows = compare(name, path, args.work, args.tools_python, args.rounds)
+        rows = compare(name, path, args.work, found, args.rounds)
         show(rows)
         results["compare"] += rows
     if args.growth:

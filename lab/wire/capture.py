@@ -103,9 +103,9 @@ class Capture:
     @cached_property
     def round_trips(self) -> RoundTrips:
         """Round trips by flow."""
-        return round_trips(self.segments, self.pieces, self.disorder, 2 * len(self.connections))
+        return round_trips(self.segments, self.lanes, self.pieces, self.disorder)
 
     @cached_property
     def copied(self) -> Flags:
         """Which segments were captured before: all but the first of each packet."""
-        return copies(self.segments)
+        return copies(self.segments, self.lanes.order)

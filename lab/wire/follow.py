@@ -24,7 +24,7 @@ from lab.wire.file.records import Progress
 from lab.wire.file.source import map_open
 from lab.wire.net.connections import Connections
 from lab.wire.net.headers import segments
-from lab.wire.net.segments import ACK, SYN, Segments, Tally, concatenate, disorder
+from lab.wire.net.segments import ACK, SYN, Segments, Tally, concatenate, sort_by_time
 from lab.wire.net.stream import Stream, arrival
 from lab.wire.net.tcp import reassemble
 
@@ -75,8 +75,7 @@ class Follower:
         together = concatenate([part for part in (self._carried, new) if len(part)])
         if not len(together):
             return []
-        if disorder(together.time_ns):
-            together = together.take(np.argsort(together.time_ns, kind="stable"))
+        sort_by_time(together)
         self._newest_ns = max(self._newest_ns, int(together.time_ns.max()))
         pieces, _ = reassemble(together, {flow: state.origin for flow, state in self._flows.items()})
         streams, forms = streams_of(self._memory, together, pieces)

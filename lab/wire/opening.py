@@ -18,7 +18,7 @@ from lab.wire.file.records import Progress
 from lab.wire.file.source import map_file
 from lab.wire.net.connections import Connections, split_reused
 from lab.wire.net.headers import segments
-from lab.wire.net.segments import ACK, SYN, Segments, Tally, disorder
+from lab.wire.net.segments import ACK, SYN, Segments, Tally, disorder, sort_by_time
 from lab.wire.net.tcp import reassemble
 from lab.wire.tables.products import make
 
@@ -61,8 +61,7 @@ def open_capture(
                 report(share)
         progress.disordered = disorder(columns.arrays()[0][begin:])
     together = Segments(*columns.arrays())
-    if len(files) > 1 or files[0].progress.disordered:
-        together = together.take(np.argsort(together.time_ns, kind="stable"))
+    sort_by_time(together)
     logs = [f.progress.secrets.decode("ascii", "replace") for f in files] + ([key_log] if key_log else [])
     return _decode(files, memory, table, tally, together, names or {}, read_key_log("\n".join(logs)))
 

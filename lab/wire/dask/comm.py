@@ -75,7 +75,8 @@ def walk(
     """
     if framed.generation is None and not _find_again(stream, framed, -1, settled):
         return
-    while framed.generation is not None and len(stream.end) and framed.position < int(stream.end[-1]):
+    last = int(stream.end[-1]) if len(stream.end) else 0
+    while framed.generation is not None and framed.position < last:
         if simple is not None and isinstance(stream, Stream) and _take_run(stream, framed, simple):
             continue
         if not _take_one(stream, framed, settled):

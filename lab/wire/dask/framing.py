@@ -14,9 +14,8 @@ certain instead of likely. G1 has no such check; there the message itself must d
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import Any, NamedTuple
 
 from lab.wire.dask.lz4 import lz4_block
 from lab.wire.dask.messagepack import UndecodableError, unpack
@@ -48,8 +47,7 @@ def generation_of(versions: set[str]) -> Generation:
     return found.pop() if len(found) == 1 else Generation.G23
 
 
-@dataclass(frozen=True)
-class Header:
+class Header(NamedTuple):
     """The header of one message: sizes in bytes; ``body`` is the frame with the message, relative to its
     beginning.
     """

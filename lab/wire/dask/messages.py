@@ -92,7 +92,8 @@ def _flow_part(dialogue: Dialogue, direction: int) -> tuple[Ints, list[int], lis
     begin, end = rows[:, 0], rows[:, 0] + rows[:, 1]
     result[:, 6] = arrival(stream, begin)
     result[:, 7] = arrival(stream, end - 1)
-    result[:, 8] = seen_before(stream.start, stream.end, end) - seen_before(stream.start, stream.end, begin)
+    seen = seen_before(stream.start, stream.end, np.concatenate([begin, end]))
+    result[:, 8] = seen[len(rows) :] - seen[: len(rows)]
     contents = framed.contents
     result[:, 9] = contents.kind
     return result, contents.op_message, contents.op_name, contents.op_key
@@ -117,8 +118,8 @@ def match(flow: Ints, kind: Ints, op_message: Ints, op_name: list[str], waits: l
         if wait or name == "register-worker"
     }
     pending: dict[int, int] = {}
-    for index in np.flatnonzero(kind != Kind.BATCH).tolist():
-        sender, what = int(flow[index]), int(kind[index])
+    rows = np.flatnonzero(kind != Kind.BATCH)
+    for index, sender, what in zip(rows.tolist(), flow[rows].tolist(), kind[rows].tolist(), strict=True):
         if what == Kind.REQUEST:
             pending.pop(sender, None)
             if index in expects:
@@ -156,9 +157,12 @@ def frames(
 
 def content(messages: Messages, index: int, dialogues: Mapping[int, Dialogue]) -> Any:
     """Decode a message's body again. Raises UndecodableError; KeyError when it is not in the capture."""
-    stream, generation, places, sizes = frames(messages, index, dialogues)
-    main = 1 if generation is Generation.G1 else 0
-    body = stream.read(places[main], sizes[main])
+    flow, position, at = (int(a[index]) for a in (messages.flow, messages.position, messages.body_at))
+    stream, framed = dialogues[flow // 2].streams[flow % 2], dialogues[flow // 2].framed[flow % 2]
+    body = stream.read(position + at, int(messages.body_size[index]))
     if body is None:
         raise KeyError(index)
-    return unpack(decompress(body, stream.read(places[0], sizes[0])) if main else body)
+    if framed.generation is Generation.G1:  # the small header stands between the lengths and the message
+        small = 8 + 8 * int(messages.frames[index])
+        body = decompress(body, stream.read(position + small, at - small))
+    return unpack(body)

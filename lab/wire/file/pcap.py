@@ -86,11 +86,12 @@ def _layout(order: str, fractions: int) -> Layout:
 
 def _records(view: memoryview, position: Ints, layout: Layout, unit_ns: int, link: int) -> Records:
     head = words(view, position, layout)
+    seconds, fraction, captured, length = head.T[: RECORD // 4].astype(np.uint32, order="C")
     return Records(
-        time_ns=head[:, 0].astype(np.int64) * 1_000_000_000 + head[:, 1].astype(np.int64) * unit_ns,
+        time_ns=seconds.astype(np.int64) * 1_000_000_000 + fraction.astype(np.int64) * unit_ns,
         offset=position + RECORD,
-        captured=head[:, 2].astype(np.uint32),
-        length=head[:, 3].astype(np.uint32),
+        captured=captured,
+        length=length,
         link=np.full(len(head), link, np.uint16),
         peek=head.view(np.uint8)[:, RECORD:],
     )

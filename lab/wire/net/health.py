@@ -44,13 +44,12 @@ def total(segments: Segments, values: U32, flows: int) -> Ints:
     return np.bincount(segments.flow, values, minlength=flows).astype(np.int64)
 
 
-def copies(segments: Segments) -> Flags:
+def copies(segments: Segments, order: Ints) -> Flags:
     """Packets captured more than once (flooding, several interfaces): all but the first.
 
     A copy has the same sequence and ACK numbers, length, flags, timestamp and, for IPv4, the same
-    identification; a retransmission is a new packet with a new one.
+    identification; a retransmission is a new packet with a new one. ``order``: rows by flow, see ``Lanes``.
     """
-    order = by_flow(segments.flow)
     result = np.zeros(len(segments), bool)
     names = ("flow", "ip_id", "seq", "ack", "length", "flags", "tsval")
     columns = [getattr(segments, name)[order] for name in names]
@@ -138,11 +137,12 @@ def _acknowledged(segments: Segments, rows: Ints, row: int, start: int) -> int:
     return first + int(np.cumsum(steps).max())
 
 
-def round_trips(segments: Segments, pieces: Pieces, disorder: Disorder, flows: int) -> RoundTrips:
+def round_trips(segments: Segments, lanes: Lanes, pieces: Pieces, disorder: Disorder) -> RoundTrips:
     """RTT from the capture point to each flow's receiver: by timestamps, else by sequence numbers (with
     Karn's rule).
     """
-    flow, sample_ns = _by_timestamps(segments)
+    flows = len(lanes.begin) - 1
+    flow, sample_ns = _by_timestamps(segments, lanes.order)
     stamped = np.bincount(flow, minlength=flows) > 0
     if not stamped[pieces.flow].all():
         more_flow, more_ns = _by_sequence(segments, pieces, disorder, stamped)
@@ -158,27 +158,29 @@ def round_trips(segments: Segments, pieces: Pieces, disorder: Disorder, flows: i
     return RoundTrips(minimum, p5, samples, stamped)
 
 
-def _by_timestamps(segments: Segments) -> tuple[Ints, Ints]:
+def _by_timestamps(segments: Segments, order: Ints) -> tuple[Ints, Ints]:
     """Time from the first segment with a timestamp value to the first that echoes it, per flow."""
-    rows = np.flatnonzero(segments.flags & STAMPED)
-    rows = rows[by_flow(segments.flow[rows])]
-    flow = segments.flow[rows].astype(np.int64)
-    carries = (segments.length[rows] > 0) | (segments.flags[rows] & (SYN | FIN) != 0)
-    sent, sent_ns = _first_of(flow[carries], segments.tsval[rows][carries], segments.time_ns[rows][carries])
-    echoes = (segments.tsecr[rows] != 0) & (segments.flags[rows] & ACK != 0)
-    echo, echo_ns = _first_of(flow[echoes] ^ 1, segments.tsecr[rows][echoes], segments.time_ns[rows][echoes])
+    flags = segments.flags
+    carries = (flags & STAMPED != 0) & ((segments.length > 0) | (flags & (SYN | FIN) != 0))
+    echoes = (flags & (STAMPED | ACK) == STAMPED | ACK) & (segments.tsecr != 0)
+    sent, sent_ns = _first_of(segments, order[carries[order]], segments.tsval, 0)
+    echo, echo_ns = _first_of(segments, order[echoes[order]], segments.tsecr, 1)
     _, here, there = np.intersect1d(sent, echo, assume_unique=True, return_indices=True)
     trip = echo_ns[there] - sent_ns[here]
     good = trip > 0
     return sent[here][good] >> 32, trip[good]
 
 
-def _first_of(flow: Ints, stamp: U32, time_ns: Ints) -> tuple[Ints, Ints]:
-    """First time of each (flow, timestamp), both in one number."""
-    code = flow << 32 | stamp
-    change = np.flatnonzero(np.diff(code, prepend=-1))
-    unique, first = np.unique(code[change], return_index=True)
-    return unique, time_ns[change][first]
+def _first_of(segments: Segments, rows: Ints, stamps: U32, other: int) -> tuple[Ints, Ints]:
+    """First time of each (flow, timestamp), both in one number, in some rows that are ordered by flow; of the
+    ``other`` direction's flow (1) or their own (0).
+    """
+    flow, stamp = segments.flow[rows], stamps[rows]
+    change = np.flatnonzero((flow[1:] != flow[:-1]) | (stamp[1:] != stamp[:-1])) + 1
+    change = np.append(0, change) if len(rows) else change
+    code = (flow[change] ^ other).astype(np.int64) << 32 | stamp[change]
+    unique, first = np.unique(code, return_index=True)
+    return unique, segments.time_ns[rows[change[first]]]
 
 
 def _sent_twice(segments: Segments, disorder: Disorder, flow: Ints, begin: Ints, end: Ints) -> Flags:

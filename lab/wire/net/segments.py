@@ -83,6 +83,21 @@ def disorder(time_ns: Ints) -> int:
     return int(np.count_nonzero(time_ns[1:] < time_ns[:-1]))
 
 
+def sort_by_time(segments: Segments) -> None:
+    """Put segments in order of time, in place. A file is mostly in order: only those that have an older one
+    behind them, or a newer one before them, change places among themselves.
+    """
+    time_ns = segments.time_ns
+    if not disorder(time_ns):
+        return
+    newest = np.maximum.accumulate(time_ns)
+    oldest = np.minimum.accumulate(time_ns[::-1])[::-1]
+    upset = np.flatnonzero((time_ns < newest) | (time_ns > oldest))
+    order = upset[np.argsort(time_ns[upset], kind="stable")]
+    for column in segments.columns():
+        column[upset] = column[order]
+
+
 def concatenate(parts: Iterable[Segments]) -> Segments:
     """Several batches as one."""
     columns = Columns(Segments.TYPES)

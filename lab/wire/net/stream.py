@@ -50,21 +50,29 @@ class Stream:
         self.time_ns = np.maximum.accumulate(time_ns)
         self.opened = opened
         self.memory = memory
+        self._from = self._to = self._address = 0  # the captured bytes that were read of last, and where
 
     def piece_at(self, position: int) -> int:
         """Index of the piece that holds a position; when none does, of the next one."""
-        return int(np.searchsorted(self.end, position, side="right"))
+        return int(self.end.searchsorted(position, side="right"))
 
     def read(self, position: int, size: int) -> Bytes | None:
-        """``size`` bytes, or None when any of them is not in the capture (gap, snaplen, end)."""
+        """``size`` bytes, or None when any of them is not in the capture (gap, snaplen, end).
+
+        A message's header and body are mostly in one piece, which is looked up once.
+        """
+        if self._from <= position < self._to and position + size <= self._to:
+            return self.memory.read(self._address + position - self._from, size)
         piece = self.piece_at(position)
         if piece == len(self.end):
             return None
-        skip = position - int(self.start[piece])
-        if skip < 0 or skip > (have := int(self.captured[piece])):
+        begin, address = int(self.start[piece]), int(self.offset[piece])
+        end = begin + int(self.captured[piece])
+        if not begin <= position <= end:
             return None
-        if skip + size <= have:
-            return self.memory.read(int(self.offset[piece]) + skip, size)
+        self._from, self._to, self._address = begin, end, address
+        if position + size <= end:
+            return self.memory.read(address + position - begin, size)
         return self._join(piece, position, size)
 
     def heads(self, chunk: slice) -> npt.NDArray[np.uint64]:

@@ -69,9 +69,11 @@ def packets(capture: Capture) -> Table:
     """What packets looked like by sender, and whether offloads shaped them."""
     segments = capture.segments
     table = empty("packets")
-    senders = capture.sources[segments.flow]
-    for source in sorted(set(capture.sources.tolist())):
-        length = segments.length[senders == source]
+    names = sorted(set(capture.sources.tolist()))
+    number_of = {source: number for number, source in enumerate(names)}
+    sender = np.array([number_of[source] for source in capture.sources], np.int32)[segments.flow]
+    for number, source in enumerate(names):
+        length = segments.length[sender == number]
         if len(length):
             _packet_row(table, source, length)
     return table

@@ -7,11 +7,15 @@ from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
 
 from lab.wire import Capture, open_capture
 from lab.wire.follow import Follower
+from lab.wire.net.segments import Segments, sort_by_time
 from lab.wire.schema import Table
 from lab.wire.terminal.cli import wire
 from tests.unit.wire.build import Packet, golden_bytes, packets_of, pcap, pcapng
@@ -92,3 +96,16 @@ def test_a_growing_file_is_followed_in_the_order_of_time(tmp_path: Path) -> None
 
 def test_a_file_in_order_is_not_touched(read: Callable[..., Capture]) -> None:
     assert read(PACKETS).files[0].progress.disordered == 0
+
+
+@given(st.lists(st.integers(0, 40)), st.integers(0, 10))
+def test_segments_of_one_time_keep_their_order_and_all_columns_move_together(
+    late: list[int], apart: int
+) -> None:
+    times = [1000 + apart * place - back for place, back in enumerate(late)]
+    numbers = range(len(times))
+    found = Segments(np.array(times, np.int64), *(np.array(numbers, kind) for kind in Segments.TYPES[1:]))
+    sort_by_time(found)
+    assert found.time_ns.tolist() == sorted(times)
+    for column in found.columns()[1:]:
+        assert column.tolist() == sorted(numbers, key=times.__getitem__)

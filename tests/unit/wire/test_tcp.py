@@ -83,6 +83,33 @@ def test_missing_packets_leave_holes_never_wrong_bytes(
     assert np.all(stream.start[1:] >= stream.end[:-1])
 
 
+@given(st.data())
+def test_any_part_can_be_read_after_any_other(data: st.DataObject) -> None:
+    """Pieces with holes between them, some cut by the snaplen: None when any byte is not there."""
+    there: dict[int, int] = {}
+    start, length, captured, offset, position = [], [], [], [], 0
+    content = bytes(range(256))
+    for _ in range(data.draw(st.integers(1, 6))):
+        position += data.draw(st.sampled_from([0, 0, 3]))
+        size = data.draw(st.integers(1, 9))
+        kept = data.draw(st.sampled_from([size, size, size // 2]))
+        address = data.draw(st.integers(0, 200))
+        start, length = [*start, position], [*length, size]
+        captured, offset = [*captured, kept], [*offset, address]
+        there |= {position + i: content[address + i] for i in range(kept)}
+        position += size
+    memory = Memory()
+    memory.add(memoryview(content))
+    columns = (np.array(start), *(np.array(c, np.uint32) for c in (length, captured)), np.array(offset))
+    stream = Stream(memory, *columns, np.arange(len(start)), True)
+    for _ in range(12):
+        first, size = data.draw(st.integers(0, position)), data.draw(st.integers(1, 12))
+        wanted = range(first, first + size)
+        expected = bytes(there[i] for i in wanted) if all(i in there for i in wanted) else None
+        found = stream.read(first, size)
+        assert (None if found is None else bytes(found)) == expected
+
+
 def test_many_flows_are_kept_apart() -> None:
     packets: list[Packet] = []
     said = {port: b"I am %d. " % port * (port % 300 + 1) for port in range(20_001, 20_400)}
