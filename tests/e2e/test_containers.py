@@ -75,6 +75,7 @@ factors:
       e1000: {nics: {worker-1: {model: e1000}}}
 workload: {name: array_study, params: {size: 400, chunk: 200}}
 runs: 1
+blocks: 1
 warmups: 0
 probes: {pings: 3, iperf_runs: 1, iperf_s: 1}
 run_s: 1

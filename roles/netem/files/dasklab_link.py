@@ -211,15 +211,16 @@ def netems(
 
 
 def policers(filters: str, hosts: Mapping[str, str], side: str) -> list[Link]:
-    """Return what each policer of a hook does; tc tells a policer's rate as text only."""
-    found = []
+    """Return what each policer of a hook does; tc tells a policer's rate as text only, and each rule twice."""
+    found: list[Link] = []
     for text, peer in matches(filters, hosts, side):
         rate = re.search(r"police \S+ rate ([\d.]+)([KMGT]?)bit ", text)
         if rate:
             rate_mbit = float(rate[1]) * BIT_RATES[rate[2]] / 1e6
             nothing = dict.fromkeys(AMOUNTS, 0)
             scope = {"direction": side, "peer": peer, "policer": True}
-            found.append({**scope, **nothing, "rate_mbit": rate_mbit})
+            told = {**scope, **nothing, "rate_mbit": rate_mbit}
+            found += [told] if told not in found else []
     return found
 
 
