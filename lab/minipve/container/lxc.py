@@ -28,6 +28,7 @@ _APPARMOR = Path("/sys/kernel/security/apparmor")
 _ROOT = running.LXC / "root"
 _HALT = signal.SIGRTMIN + 3  # systemd's; other inits are told of a power failure
 START_S = 60
+_TIDY_S = 2.0
 
 
 def require() -> None:
@@ -190,12 +191,13 @@ def stop(vmid: int, paths: Paths, timeout_s: float = 10) -> None:
 
 
 def end(vmid: int, paths: Paths, timeout_s: float = 10) -> None:
-    """End all processes of a container."""
-    deadline = time.monotonic() + timeout_s
+    """End all processes of a container; LXC's own, which tidies up, only when it does not end by itself."""
+    began, monitor = time.monotonic(), running.monitor_pid(vmid, paths)
     while alive := running.all_pids(vmid, paths):
-        for pid in alive:
+        patient = time.monotonic() < began + _TIDY_S
+        for pid in alive - ({monitor} if patient else set()):
             _kill(pid)
-        if time.monotonic() > deadline:
+        if time.monotonic() > began + timeout_s:
             raise MachineError(f"processes {sorted(alive)} of CT {vmid} do not end")
         time.sleep(0.01)
 

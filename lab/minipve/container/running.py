@@ -50,7 +50,7 @@ def monitor_pid(vmid: int, paths: Paths) -> int | None:
     try:
         pid = int(file.read_text())
     except FileNotFoundError:
-        return find_all(paths).get(vmid) if groups.exist(vmid, paths) else None
+        return find_all(paths).get(vmid) if groups.exist(paths, vmid) else None
     except ValueError:
         pid = 0
     if _vmid_of(process.command(pid), paths) == vmid and process.start_time(pid) is not None:
@@ -120,7 +120,7 @@ def reap(vmid: int, options: Mapping[str, str], paths: Paths) -> None:
 
 def _has_left(vmid: int, paths: Paths) -> bool:
     """Whether there is something to clean up; LXC itself removes the monitor's file when it ends in order."""
-    here = paths.runtime(vmid, "monitor").exists() or groups.exist(vmid, paths)
+    here = paths.runtime(vmid, "monitor").exists() or groups.exist(paths, vmid)
     return here or bool(net.guest_devices(vmid))
 
 

@@ -12,6 +12,7 @@ else can enter the folder, so that neither they nor set-user-id programs are of 
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import shutil
@@ -91,8 +92,9 @@ def _run_tar(archive: Path, first_id: int, target: Path) -> None:
             timeout=600,
         )
     if done.returncode:
-        said = (done.stderr.strip().splitlines() or ["no message"])[0]  # the last only sums up
-        raise MachineError(f"command 'tar' failed: exit code {done.returncode} ({said})")
+        said = done.stderr.strip().splitlines() or ["no message"]
+        told = next((line for line in said if os.strerror(errno.ENOSPC) in line), said[0])  # the last sums up
+        raise MachineError(f"command 'tar' failed: exit code {done.returncode} ({told})")
 
 
 def shifted_words(first_id: int) -> list[str]:
