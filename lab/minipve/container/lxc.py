@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TypeVar
 
+from lab.errors import LabError
 from lab.minipve import process
 from lab.minipve.config import values, veths
 from lab.minipve.container import groups, ids, mounts, running, setup, trees
@@ -37,6 +38,16 @@ def require() -> None:
     process.need("lxc-start", "lxc-usernsexec", "nsenter", "tar")
     if not any(groups.ROOT.glob("*")):
         raise MachineError("containers need control groups: mount -t cgroup2 none /sys/fs/cgroup")
+
+
+def lacking() -> str:
+    """Why this machine cannot run (unprivileged) containers, with what mends it; empty when it can."""
+    try:
+        require()
+        ids.require()
+    except (LabError, MachineError) as told:
+        return str(told)
+    return ""
 
 
 def owner(options: Mapping[str, str], paths: Paths) -> int:
