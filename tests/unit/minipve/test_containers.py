@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from pathlib import Path
 
 import pytest
@@ -191,7 +192,7 @@ def test_trees_that_nobody_needs_go(paths: Paths) -> None:
     for vmid, template in ((100, "aa-0"), (101, "bb-100000")):
         (paths.containers / str(vmid)).mkdir(parents=True)
         (paths.containers / str(vmid) / "template").write_text(template)
-    trees.sweep(paths, {100}, [])
+    trees.sweep(paths, lambda vmid: vmid == 100, [])
     assert [entry.name for entry in paths.containers.iterdir()] == ["100"]
     assert [entry.name for entry in paths.templates.iterdir()] == ["aa-0"]
 
@@ -199,3 +200,12 @@ def test_trees_that_nobody_needs_go(paths: Paths) -> None:
 def test_a_tree_whose_template_is_gone_says_so(paths: Paths) -> None:
     with pytest.raises(Exception, match="the files of CT 100 are gone"):
         trees.layers(100, paths)
+
+
+def test_nothing_is_imported_from_a_stranger_s_tree(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(setup._here, "inside", True, raising=False)
+    with pytest.raises(ImportError, match="not to be had in a container's tree"):
+        importlib.import_module("this_is_nowhere")
+    monkeypatch.undo()
+    with pytest.raises(ModuleNotFoundError):
+        importlib.import_module("this_is_nowhere")
