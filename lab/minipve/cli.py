@@ -162,6 +162,7 @@ def image(instance: str, container: bool, only_path: bool, output: Path | None) 
 def check(instance: str) -> None:
     """Say what this machine lacks for the endpoint, and the line that mends it."""
     from lab.minipve import process
+    from lab.minipve.container import lxc
     from lab.minipve.image import golden
     from lab.minipve.machine import accel
     from lab.minipve.network import namespace
@@ -174,3 +175,7 @@ def check(instance: str) -> None:
     click.echo(f"ok    guests' image: {'built' if built else 'not built yet, which takes minutes once'}")
     found = accel.probe(paths)
     click.echo(f"ok    accelerator {found.name}: {found.reason}")
+    lacking = lxc.lacking()
+    click.echo(
+        f"{'--' if lacking else 'ok'}    containers: {lacking or 'they can run here, unprivileged too'}"
+    )

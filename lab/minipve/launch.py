@@ -217,7 +217,11 @@ def _end_containers(paths: Paths, found: dict[int, int]) -> None:
 
     for vmid in found.keys() | running.running(paths):
         lxc.end(vmid, paths)
-    groups.remove(paths)
+    for _ in range(20):  # the last process of a group counts a moment longer than it lives
+        groups.remove(paths)
+        if not groups.exist(paths):
+            return
+        time.sleep(0.05)
 
 
 def _end_endpoint(paths: Paths) -> None:

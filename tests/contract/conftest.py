@@ -73,17 +73,10 @@ def own_for_all(real: bool, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 @pytest.fixture(scope="session")
 def lxc(real: bool) -> None:
     """Skips, with the reason, where this machine cannot run containers."""
-    from lab.errors import LabError
-    from lab.minipve.container import ids
     from lab.minipve.container import lxc as containers
-    from lab.minipve.process import MachineError
 
-    try:
-        if not real:
-            containers.require()
-            ids.require()
-    except (LabError, MachineError) as lacking:
-        pytest.skip(str(lacking))
+    if not real and (lacking := containers.lacking()):
+        pytest.skip(lacking)
 
 
 @pytest.fixture

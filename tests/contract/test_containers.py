@@ -104,7 +104,8 @@ def traces(endpoint: Endpoint, vmid: int) -> list[str]:
     left = [str(path) for path in (*groups(endpoint, vmid), *endpoint.state.rglob(f"*{vmid}*"))]
     left = [path for path in left if "/log/" not in path and "/lock/" not in path]
     left += [line for line in shell(endpoint, "ip -br link").splitlines() if f"{vmid}i" in line]
-    left += [line for line in Path("/proc/mounts").read_text().splitlines() if str(endpoint.state) in line]
+    mounts = Path("/proc/mounts").read_text().splitlines()
+    left += [line for line in mounts if line.startswith("overlay") and str(endpoint.state) in line]
     return left
 
 

@@ -254,3 +254,80 @@ def test_tags_at_creation_take_more_than_a_pool(node: Endpoint) -> None:
     node.done(ct(node, 300).delete())
     assert [row for row in root.access.acl.get() if row["path"] == "/vms/300"] == []
     assert root.pools.get(poolid=node.pool)[0]["members"] == []
+
+
+def test_no_process_can_pass_for_another_container(node: Endpoint) -> None:
+    """The node knows LXC's processes by what they are called; anybody's could be called so."""
+    assert node.state is not None
+    create(node, 300)
+    create(node, 301)
+    node.done(ct(node, 300).status.start.post())
+    title = (Path("/proc") / (node.state / "run/300.monitor").read_text().strip() / "cmdline").read_text()
+    fake = title.strip("\0").replace(" 300", " 301")
+    named = ["bash", "-c", 'sleep 3 & exec -a "$0" cat', fake]
+    strangers = {"another user's": (named, 65534), "a container's": (["unshare", "-p", "-f", *named], 0)}
+    for whose, (words, user) in strangers.items():
+        with subprocess.Popen(words, user=user, stdin=subprocess.PIPE) as child:  # it ends with its input
+            time.sleep(0.2)
+            (node.state / "run/301.monitor").write_text("1")  # damaged: the process is searched for
+            assert ct(node, 301).status.current.get()["status"] == "stopped", whose
+            assert child.poll() is None
+
+
+RIGHTS = (
+    *("Allocate", "Config.CPU", "Config.Memory", "Config.Disk", "Config.Network", "Config.Options"),
+    *("PowerMgmt", "Audit"),
+)
+"""What a token needs to make and run a container (LXC-FACTS), each of them on its pool."""
+
+
+@pytest.mark.parametrize("lacking", ["", *RIGHTS])
+def test_least_rights(rights: tuple[Endpoint, Any], lacking: str) -> None:
+    node, allow = rights
+    allow([f"VM.{right}" for right in RIGHTS if right != lacking])
+    given = {"memory": 64, "cores": 1, "rootfs": "local:1", "net0": "name=eth0,bridge=vmbr0", "onboot": 0}
+    answer = ask(node, "POST", "lxc", vmid=300, ostemplate="local:vztmpl/tiny.tar.gz", pool="few", **given)
+    needed = {"Allocate", "Config.CPU", "Config.Memory", "Config.Disk", "Config.Network", "Config.Options"}
+    assert answer.status_code == (403 if lacking in needed else 200), answer.text
+    if answer.status_code != 200:
+        return
+    node.done(answer.json()["data"], node.root())
+    try:
+        assert ask(node, "GET", "lxc/300/config").status_code == (403 if lacking == "Audit" else 200)
+        started = ask(node, "POST", "lxc/300/status/start")
+        assert started.status_code == (403 if lacking == "PowerMgmt" else 200)
+        if started.status_code == 200:
+            node.wait(started.json()["data"], node.root())
+    finally:
+        node.done(node.root().nodes("pve").lxc(300).delete(force=1), node.root())
+
+
+FEW: dict[str, str] = {}
+"""The header of the token of few rights."""
+
+
+def ask(node: Endpoint, method: str, path: str, **data: Any) -> Any:
+    """A request with the token of few rights."""
+    return node.request(method, f"/nodes/pve/{path}", FEW, data=data)
+
+
+@pytest.fixture(scope="module")
+def rights(own_for_all: Endpoint, lxc: None) -> tuple[Endpoint, Any]:
+    """A user with a pool, and a way to say what it may do there."""
+    upload(own_for_all, "tiny.tar.gz", tiny.template())
+    root = own_for_all.root()
+    root.access.users.post(userid="few@pve")
+    secret = root.access.users("few@pve").token("few").post(privsep=0)["value"]
+    FEW["Authorization"] = f"PVEAPIToken=few@pve!few={secret}"
+    root.pools.post(poolid="few")
+    given = {"/storage/local": "Datastore.AllocateSpace", "/sdn/zones/localnetwork/vmbr0": "SDN.Use"}
+    for number, (path, privilege) in enumerate(given.items()):
+        root.access.roles.post(roleid=f"Few{number}", privs=privilege)
+        root.access.acl.put(path=path, roles=f"Few{number}", users="few@pve")
+    root.access.roles.post(roleid="Few", privs="")
+    root.access.acl.put(path="/pool/few", roles="Few", users="few@pve")
+
+    def allow(privileges: list[str]) -> None:
+        root.access.roles("Few").put(privs=",".join(privileges))
+
+    return own_for_all, allow

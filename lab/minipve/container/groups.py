@@ -118,9 +118,10 @@ def parse_cpus(text: str) -> set[int]:
     return {cpu for first, _, last in ends for cpu in range(int(first), int(last or first) + 1)}
 
 
-def exist(vmid: int, paths: Paths) -> bool:
-    """Whether a container has groups, and so perhaps runs."""
-    return any((hierarchy / folder(paths) / str(vmid)).exists() for hierarchy in _hierarchies())
+def exist(paths: Paths, vmid: int | None = None) -> bool:
+    """Whether a container (or any of the instance) has groups, and so perhaps runs."""
+    name = str(vmid or "")
+    return any((hierarchy / folder(paths) / name).exists() for hierarchy in _hierarchies())
 
 
 def remove(paths: Paths, vmid: int | None = None) -> None:

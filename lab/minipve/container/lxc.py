@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TypeVar
 
+from lab.errors import LabError
 from lab.minipve import process
 from lab.minipve.config import values, veths
 from lab.minipve.container import groups, ids, mounts, running, setup, trees
@@ -28,6 +29,7 @@ _APPARMOR = Path("/sys/kernel/security/apparmor")
 _ROOT = running.LXC / "root"
 _HALT = signal.SIGRTMIN + 3  # systemd's; other inits are told of a power failure
 START_S = 60
+_TIDY_S = 2.0
 
 
 def require() -> None:
@@ -36,6 +38,16 @@ def require() -> None:
     process.need("lxc-start", "lxc-usernsexec", "nsenter", "tar")
     if not any(groups.ROOT.glob("*")):
         raise MachineError("containers need control groups: mount -t cgroup2 none /sys/fs/cgroup")
+
+
+def lacking() -> str:
+    """Why this machine cannot run (unprivileged) containers, with what mends it; empty when it can."""
+    try:
+        require()
+        ids.require()
+    except (LabError, MachineError) as told:
+        return str(told)
+    return ""
 
 
 def owner(options: Mapping[str, str], paths: Paths) -> int:
@@ -190,12 +202,13 @@ def stop(vmid: int, paths: Paths, timeout_s: float = 10) -> None:
 
 
 def end(vmid: int, paths: Paths, timeout_s: float = 10) -> None:
-    """End all processes of a container."""
-    deadline = time.monotonic() + timeout_s
+    """End all processes of a container; LXC's own, which tidies up, only when it does not end by itself."""
+    began, monitor = time.monotonic(), running.monitor_pid(vmid, paths)
     while alive := running.all_pids(vmid, paths):
-        for pid in alive:
+        patient = time.monotonic() < began + _TIDY_S
+        for pid in alive - ({monitor} if patient else set()):
             _kill(pid)
-        if time.monotonic() > deadline:
+        if time.monotonic() > began + timeout_s:
             raise MachineError(f"processes {sorted(alive)} of CT {vmid} do not end")
         time.sleep(0.01)
 

@@ -50,10 +50,10 @@ def monitor_pid(vmid: int, paths: Paths) -> int | None:
     try:
         pid = int(file.read_text())
     except FileNotFoundError:
-        return find_all(paths).get(vmid) if groups.exist(vmid, paths) else None
+        return find_all(paths).get(vmid) if groups.exist(paths, vmid) else None
     except ValueError:
         pid = 0
-    if _vmid_of(process.command(pid), paths) == vmid and process.start_time(pid) is not None:
+    if _vmid_of(process.command(pid), paths) == vmid and _is_ours(pid):
         return pid
     return find_all(paths).get(vmid)
 
@@ -63,7 +63,8 @@ def find_all(paths: Paths) -> dict[int, int]:
     found: dict[int, tuple[int, int]] = {}
     for entry in Path("/proc").iterdir():
         vmid = _vmid_of(process.command(int(entry.name)), paths) if entry.name.isdigit() else None
-        if vmid and (began := process.start_time(int(entry.name))) is not None:
+        began = process.start_time(int(entry.name)) if vmid and _is_ours(int(entry.name)) else None
+        if vmid and began is not None:
             found[vmid] = max(found.get(vmid, (0, 0)), (began, int(entry.name)))
     return {vmid: pid for vmid, (_, pid) in sorted(found.items())}
 
@@ -77,6 +78,16 @@ def _vmid_of(words: list[str], paths: Paths) -> int | None:
     else:
         return None
     return int(name) if folder == str(lxc_folder(paths)) and name.isdigit() else None
+
+
+def _is_ours(pid: int) -> bool:
+    """Whether a process lives, and is no other user's and no container's, who may call it what they like."""
+    try:
+        same = Path(f"/proc/{pid}/ns/pid").readlink() == Path("/proc/self/ns/pid").readlink()
+        owner = Path(f"/proc/{pid}").stat().st_uid
+        return same and owner == os.geteuid() and process.start_time(pid) is not None
+    except OSError:
+        return False
 
 
 def init_pid(vmid: int, paths: Paths) -> int | None:
@@ -120,7 +131,7 @@ def reap(vmid: int, options: Mapping[str, str], paths: Paths) -> None:
 
 def _has_left(vmid: int, paths: Paths) -> bool:
     """Whether there is something to clean up; LXC itself removes the monitor's file when it ends in order."""
-    here = paths.runtime(vmid, "monitor").exists() or groups.exist(vmid, paths)
+    here = paths.runtime(vmid, "monitor").exists() or groups.exist(paths, vmid)
     return here or bool(net.guest_devices(vmid))
 
 

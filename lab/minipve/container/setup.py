@@ -9,7 +9,10 @@ from __future__ import annotations
 import ipaddress
 import os
 import re
+import sys
+import threading
 from collections.abc import Callable, Mapping
+from importlib.abc import MetaPathFinder
 from pathlib import Path
 from typing import TypeVar
 
@@ -24,14 +27,28 @@ BEGIN, END = "# --- BEGIN PVE ---", "# --- END PVE ---"
 _RELEASES = {"debian": "etc/debian_version", "alpine": "etc/alpine-release", "archlinux": "etc/arch-release"}
 
 
+class _NoImports(MetaPathFinder):
+    """Nothing is imported by a thread whose root is a stranger's tree: it would find the stranger's code."""
+
+    def find_spec(self, fullname: str, path: object, target: object = None) -> None:
+        if getattr(_here, "inside", False):
+            raise ImportError(f"{fullname} is not to be had in a container's tree")
+
+
+_here = threading.local()
+sys.meta_path.insert(0, _NoImports())
+
+
 def at(tree: Path, work: Callable[[], T]) -> T:
     """Run ``work`` with ``tree`` as root directory, where no file of the host is; within ``mounts.apart``."""
     outside = os.open("/", os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.chroot(tree)
         os.chdir("/")
+        _here.inside = True
         return work()
     finally:
+        _here.inside = False
         os.fchdir(outside)
         os.chroot(".")
         os.close(outside)
@@ -54,34 +71,37 @@ def _systemd_version() -> int | None:
     return next((int(match[1]) for match in found if match), None)
 
 
-def new(options: Mapping[str, str], hashed: str, keys: str, owner: int) -> None:
-    """What creation writes: root's password (a crypt hash) and ssh keys, host keys; within ``at``."""
+def host_key(name: str) -> tuple[str, str]:
+    """A private and a public key for a container's sshd."""
+    key = Ed25519PrivateKey.generate()
+    form = serialization.PrivateFormat.OpenSSH
+    private = key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption())
+    public = key.public_key().public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
+    return private.decode(), f"{public.decode()} root@{name}\n"
+
+
+def new(hashed: str, keys: str, key: tuple[str, str], owner: int) -> None:
+    """What creation writes: root's password (a crypt hash) and ssh keys, the host key; within ``at``."""
     if hashed:
         lines = re.sub(r"(?m)^root:[^:]*:", lambda _: f"root:{hashed}:", _read("/etc/shadow"))
         _write("/etc/shadow", lines or f"root:{hashed}:19000:0:99999:7:::\n", owner, 0o640)
     if keys:
         _folder("/root/.ssh", owner, 0o700)
         _write("/root/.ssh/authorized_keys", keys.rstrip("\n") + "\n", owner, 0o600)
-    if Path("/etc/ssh").is_dir():
-        _host_key(options.get("hostname", "localhost"), owner)
+    _host_key(key, owner)
 
 
-def renew(options: Mapping[str, str], owner: int) -> None:
-    """What a clone must not share with its source: host keys, the machine id; within ``at``."""
-    if Path("/etc/ssh").is_dir():
-        _host_key(options.get("hostname", "localhost"), owner)
+def renew(key: tuple[str, str], owner: int) -> None:
+    """What a clone must not share with its source: the host key, the machine id; within ``at``."""
+    _host_key(key, owner)
     if Path("/etc/machine-id").exists():
         _write("/etc/machine-id", "", owner, 0o444)
 
 
-def _host_key(name: str, owner: int) -> None:
-    key = Ed25519PrivateKey.generate()
-    ssh = serialization.Encoding.OpenSSH
-    form = serialization.PrivateFormat.OpenSSH
-    private = key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption())
-    public = key.public_key().public_bytes(ssh, serialization.PublicFormat.OpenSSH)
-    _write("/etc/ssh/ssh_host_ed25519_key", private.decode(), owner, 0o600)
-    _write("/etc/ssh/ssh_host_ed25519_key.pub", f"{public.decode()} root@{name}\n", owner, 0o644)
+def _host_key(key: tuple[str, str], owner: int) -> None:
+    if Path("/etc/ssh").is_dir():
+        _write("/etc/ssh/ssh_host_ed25519_key", key[0], owner, 0o600)
+        _write("/etc/ssh/ssh_host_ed25519_key.pub", key[1], owner, 0o644)
 
 
 def at_start(options: Mapping[str, str], owner: int) -> int | None:

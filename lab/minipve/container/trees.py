@@ -12,13 +12,16 @@ else can enter the folder, so that neither they nor set-user-id programs are of 
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import shutil
 import subprocess
 import tempfile
 import threading
+import time
 from collections import defaultdict
+from collections.abc import Callable
 from pathlib import Path
 
 from lab.minipve import process
@@ -36,6 +39,8 @@ _KEEP = (
 )
 IDS = 65536
 _unpacking: defaultdict[Path, threading.Lock] = defaultdict(threading.Lock)
+_COUNT_S = 30.0
+_counted: dict[Path, tuple[float, int]] = {}
 _digests: dict[tuple[int, int, int], str] = {}
 
 
@@ -49,13 +54,22 @@ def digest(archive: Path) -> str:
     return _digests[key]
 
 
-def unpacked(archive: Path, first_id: int, paths: Paths) -> str:
-    """The name of the archive's tree, which is there, below `templates`; ``first_id`` owns it."""
+def make(vmid: int, archive: Path, first_id: int, paths: Paths) -> None:
+    """A new container's folders over the archive's tree; ``first_id`` is its root (0: the host's own).
+
+    Which tree it is over is written down first: from then on nobody sweeps that away.
+    """
     name = f"{digest(archive)}-{first_id}"
+    own = paths.containers / str(vmid)
+    paths.containers.mkdir(exist_ok=True, mode=0o700)
+    forget(vmid, paths)
+    for folder in ("upper", "work"):
+        (own / folder).mkdir(parents=True)
+    os.chown(own / "upper", first_id, first_id)
+    (own / "template").write_text(name)
     with _unpacking[paths.templates / name]:
         if not (paths.templates / name).exists():
             _unpack(archive, first_id, paths.templates / name)
-    return name
 
 
 def _unpack(archive: Path, first_id: int, tree: Path) -> None:
@@ -91,8 +105,9 @@ def _run_tar(archive: Path, first_id: int, target: Path) -> None:
             timeout=600,
         )
     if done.returncode:
-        said = (done.stderr.strip().splitlines() or ["no message"])[0]  # the last only sums up
-        raise MachineError(f"command 'tar' failed: exit code {done.returncode} ({said})")
+        said = done.stderr.strip().splitlines() or ["no message"]
+        told = next((line for line in said if os.strerror(errno.ENOSPC) in line), said[0])  # the last sums up
+        raise MachineError(f"command 'tar' failed: exit code {done.returncode} ({told})")
 
 
 def shifted_words(first_id: int) -> list[str]:
@@ -105,17 +120,6 @@ def shifted_words(first_id: int) -> list[str]:
         return []
     maps = [word for kind in "ug" for word in ("-m", f"{kind}:0:{first_id}:{IDS}")]
     return [str(process.which("lxc-usernsexec")), *maps, "--"]
-
-
-def make(vmid: int, template: str, first_id: int, paths: Paths) -> None:
-    """The empty folders of a new container over a template's tree."""
-    own = paths.containers / str(vmid)
-    paths.containers.mkdir(exist_ok=True, mode=0o700)
-    forget(vmid, paths)
-    for name in ("upper", "work"):
-        (own / name).mkdir(parents=True)
-    os.chown(own / "upper", first_id, first_id)
-    (own / "template").write_text(template)
 
 
 def copy(source: int, target: int, paths: Paths) -> None:
@@ -144,24 +148,29 @@ def layers(vmid: int, paths: Paths) -> tuple[Path, Path, Path]:
     return lower, own / "upper", own / "work"
 
 
-def sweep(paths: Paths, vmids: set[int], archives: list[Path]) -> None:
+def sweep(paths: Paths, exists: Callable[[int], bool], archives: list[Path]) -> None:
     """Remove the folders of containers that are no more, and templates that nobody uses or can use again."""
-    if paths.containers.is_dir():
-        for own in paths.containers.iterdir():
-            if own.name.isdigit() and int(own.name) not in vmids:
-                shutil.rmtree(own, ignore_errors=True)
-    if paths.templates.is_dir():
-        used = {file.read_text() for file in paths.containers.glob("*/template")}
+    for own in list(paths.containers.glob("[1-9]*")):
+        if own.name.isdigit() and not exists(int(own.name)):
+            shutil.rmtree(own, ignore_errors=True)
+    trees = list(paths.templates.glob("*-*"))
+    used = {file.read_text() for file in paths.containers.glob("*/template")}
+    if unused := [tree for tree in trees if tree.name not in used]:
         known = {digest(archive) for archive in archives}
-        for tree in paths.templates.iterdir():
-            if tree.name not in used and tree.name.partition("-")[0] not in known:
+        for tree in unused:
+            if tree.name.partition("-")[0] not in known:
                 shutil.rmtree(tree, ignore_errors=True)
 
 
 def used_bytes(vmid: int, paths: Paths) -> int:
-    """What a container's own files take."""
-    found = 0
-    for directory, _, files in os.walk(paths.containers / str(vmid) / "upper"):
-        for name in files:
-            found += os.lstat(f"{directory}/{name}").st_blocks * 512
+    """What a container's own files take, or took half a minute ago."""
+    own = paths.containers / str(vmid) / "upper"
+    counted, found = _counted.get(own, (-_COUNT_S, 0))
+    if time.monotonic() - counted > _COUNT_S:
+        found = sum(
+            os.lstat(f"{folder}/{name}").st_blocks * 512
+            for folder, _, files in os.walk(own)
+            for name in files
+        )
+        _counted[own] = (time.monotonic(), found)
     return found

@@ -42,7 +42,7 @@ def recover(node: Node) -> list[int]:
 def sweep(node: Node) -> None:
     """Remove trees that nobody needs: of containers that are no more, of archives that are gone."""
     archives = [node.storage.path(str(row["volid"])) for row in node.storage.files("vztmpl")]
-    trees.sweep(node.paths, set(node.containers.vmids()), archives)
+    trees.sweep(node.paths, node.containers.exists, archives)
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ def create(node: Node, permit: Permit, task: Task, vmid: int, given: dict[str, s
         volid = _volume(node, task, vmid, new.size)
         first_id = lxc.owner(given, node.paths)
         task.log(f"extracting archive '{archive}'")
-        trees.make(vmid, trees.unpacked(archive, first_id, node.paths), first_id, node.paths)
+        trees.make(vmid, archive, first_id, node.paths)
         made = given | {"rootfs": options.rootfs_text(volid, new.size)}
         made |= _first_look(node, task, vmid, made, new)
         if "tags" in given:
@@ -92,10 +92,10 @@ def _first_look(node: Node, task: Task, vmid: int, made: Mapping[str, str], new:
     hashed = (
         process.run(["openssl", "passwd", "-5", "-stdin"], stdin=new.password).strip() if new.password else ""
     )
-    first_id = lxc.owner(made, node.paths)
+    first_id, key = lxc.owner(made, node.paths), setup.host_key(made["hostname"])
 
     def work() -> str:
-        setup.new(made, hashed, new.keys, first_id)
+        setup.new(hashed, new.keys, key, first_id)
         return made.get("ostype") or setup.os_type()
 
     found = {"arch": "amd64", "ostype": lxc.within(vmid, node.paths, work)}
@@ -167,8 +167,8 @@ def clone(node: Node, task: Task, wanted: Clone) -> None:
             made |= {"hostname": wanted.hostname} if wanted.hostname else {}
             made |= {"description": wanted.description} if wanted.description else {}
             trees.copy(wanted.source, newid, node.paths)
-            first_id = lxc.owner(made, node.paths)
-            lxc.within(newid, node.paths, lambda: setup.renew(made, first_id))
+            first_id, key = lxc.owner(made, node.paths), setup.host_key(made["hostname"])
+            lxc.within(newid, node.paths, lambda: setup.renew(key, first_id))
             guests.add_to_pool(node, wanted.pool, newid)
             node.containers.save(newid, GuestConfig(made, kind=LXC))
 

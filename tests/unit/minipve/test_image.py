@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 import io
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from lab.errors import LabError
 from lab.minipve import process
-from lab.minipve.image import debian, disks, golden, sources, wheels, work
+from lab.minipve.image import debian, disks, golden, sources, template, wheels, work
 from lab.minipve.paths import Paths
 from lab.minipve.progress import Steps, silent, terminal
 
@@ -179,3 +180,32 @@ def test_a_copy_for_elsewhere_appears_whole_or_not_at_all(tmp_path: Path) -> Non
 def test_a_copy_that_no_node_would_take_is_refused(target: str, why: str, tmp_path: Path) -> None:
     with pytest.raises(LabError, match=why):
         golden.export(tmp_path / "image.qcow2", tmp_path / target)
+
+
+def test_the_template_is_the_tree_without_what_only_a_machine_needs(tmp_path: Path) -> None:
+    tree = tmp_path / "root"
+    for name in ("boot/vmlinuz", "usr/lib/modules/6.1/a.ko", "dev/null", "etc/passwd", "opt/boot/kept"):
+        (tree / name).parent.mkdir(parents=True, exist_ok=True)
+        (tree / name).write_text(name)
+    template.write(tree, tmp_path / "t.tar.zst")
+    listed = subprocess.run(
+        ["tar", "-tf", tmp_path / "t.tar.zst"], capture_output=True, text=True
+    ).stdout.split()
+    files = sorted(name for name in listed if not name.endswith("/"))
+    assert files == ["./etc/passwd", "./opt/boot/kept"]
+    assert {"./boot/", "./dev/", "./usr/lib/modules/"} <= set(listed), "the folders are there"
+
+
+def test_the_template_lies_beside_the_image(tmp_path: Path) -> None:
+    paths = Paths(tmp_path / "state", tmp_path / "cache")
+    image, beside = golden.image_path(paths), golden.template_path(paths)
+    assert beside.parent == image.parent and beside.name == image.name.replace(".qcow2", ".tar.zst")
+
+
+def test_a_copy_of_the_template_keeps_its_name(tmp_path: Path) -> None:
+    (tmp_path / "a.tar.zst").write_bytes(b"an archive")
+    folder = tmp_path / "stick"
+    folder.mkdir()
+    assert golden.export(tmp_path / "a.tar.zst", folder).read_bytes() == b"an archive"
+    with pytest.raises(LabError, match=r"ends in \.tar\.zst"):
+        golden.export(tmp_path / "a.tar.zst", folder / "a.qcow2")

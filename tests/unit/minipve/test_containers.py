@@ -1,0 +1,211 @@
+"""The pure parts of containers: NICs on paper, LXC's configuration, limits, ids, files that a node writes."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+
+import pytest
+
+from lab.minipve.config import veths
+from lab.minipve.config.kinds import LXC
+from lab.minipve.config.store import GuestConfig, GuestStore
+from lab.minipve.container import groups, ids, lxc, running, setup, trees
+from lab.minipve.ct import changes, options
+from lab.minipve.errors import ApiError
+from lab.minipve.paths import Paths
+
+NET = "name=eth1,bridge=vmbr1,hwaddr=02:DA:5C:00:00:12,ip=10.77.0.11/24,gw=10.77.0.1,rate=12.5"
+
+
+@pytest.fixture
+def paths(tmp_path: Path) -> Paths:
+    return Paths(tmp_path / "state", tmp_path / "cache")
+
+
+def test_a_nic_as_the_node_stores_it() -> None:
+    stored = veths.completed(
+        "rate=12.5,ip=10.77.0.11/24,bridge=vmbr1,hwaddr=02:da:5c:00:00:12,name=eth1,mtu=1500"
+    )
+    assert stored == (
+        "name=eth1,bridge=vmbr1,hwaddr=02:DA:5C:00:00:12,ip=10.77.0.11/24,mtu=1500,rate=12.5,type=veth"
+    )
+    assert veths.completed("name=eth0").startswith("name=eth0,hwaddr=BC:24:11:")
+    assert veths.renewed(stored).partition("hwaddr=")[2][:8] == "BC:24:11"
+
+
+@pytest.mark.parametrize(
+    ("rate", "bytes_s"), [("1", 1048576), ("12.5", 13107200), ("0.03", 31457), ("0", None), ("-1", None)]
+)
+def test_a_rate_is_in_mebibytes(rate: str, bytes_s: int | None) -> None:
+    """LXC-FACTS: rate=1 -> 8388 kbit, 12.5 -> 104857 kbit, 0.03 -> 251656 bit; 0 and -1 are no cap."""
+    assert veths.parse(f"name=eth0,bridge=vmbr0,rate={rate}").rate_bytes == bytes_s
+
+
+def test_nics_by_their_number() -> None:
+    config = {f"net{n}": f"name=eth{n}" for n in (10, 2, 0)}
+    assert list(veths.of_config(config)) == [0, 2, 10]
+
+
+def test_lxc_is_told_what_the_config_says(paths: Paths) -> None:
+    given = {"hostname": "client.lab", "net1": NET, "features": "nesting=1"}
+    lines = lxc.configuration(100, given, paths, 100_000).splitlines()
+    assert {
+        "lxc.uts.name = client",
+        "lxc.idmap = u 0 100000 65536",
+        "lxc.net.1.veth.pair = veth100i1",
+    } <= set(lines)
+    assert "lxc.net.1.hwaddr = 02:DA:5C:00:00:12" in lines and "lxc.net.1.link = vmbr1" in lines
+    assert not any(line.startswith("lxc.net.1.ipv4") for line in lines), "the container sets its address"
+    managed = lxc.configuration(100, {"net1": f"{NET},host-managed=1"}, paths, 0).splitlines()
+    assert "lxc.net.1.ipv4.address = 10.77.0.11/24" in managed
+    assert not any("idmap" in line for line in managed), "a privileged one"
+    down = lxc.configuration(100, {"net1": f"{NET},link_down=1"}, paths, 0)
+    assert "lxc.net.1.link" not in down
+
+
+def test_limits_of_both_versions_of_control_groups() -> None:
+    given = {"memory": "256", "swap": "64", "cpulimit": "1.5"}
+    first, second = groups.limits(given, "0", 1), groups.limits(given, "0", 2)
+    assert first["memory.limit_in_bytes"] == "268435456"
+    assert first["memory.memsw.limit_in_bytes"] == str(320 * 2**20)
+    assert (first["cpu.cfs_quota_us"], first["cpu.shares"], first["cpuset.cpus"]) == ("150000", "1024", "0")
+    assert (second["memory.max"], second["memory.swap.max"]) == ("268435456", str(64 * 2**20))
+    assert (second["cpu.max"], second["cpu.weight"]) == ("150000 100000", "100")
+    assert groups.limits({}, "", 2)["cpu.max"] == "max 100000"
+    assert groups.limits({}, "", 1)["cpu.cfs_quota_us"] == "-1"
+
+
+def test_processors_as_the_kernel_lists_them() -> None:
+    assert groups.parse_cpus("0-2,5") == {0, 1, 2, 5}
+    assert groups.parse_cpus("") == set()
+
+
+def test_ids_that_nobody_else_was_given() -> None:
+    other = [("alice", 100_000, 65_536), ("bob", 165_536, 65_536)]
+    assert ids.choose([], []) == 100_000
+    assert ids.choose(other, []) == 231_072
+    assert ids.choose(other, [("carol", 231_072, 65_536)]) == 296_608
+    root = ("root", 500_000, 65_536)
+    assert ids.choose([*other, root], [root]) == 500_000
+    assert ids.choose([*other, root], other) != 500_000, "only where both lists have it"
+
+
+def test_an_instance_keeps_its_ids(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ids, "choose", lambda *_: 700_000)
+    assert ids.first(paths) == 700_000
+    monkeypatch.setattr(ids, "choose", lambda *_: 800_000)
+    assert ids.first(paths) == 700_000
+
+
+def test_networks_as_ifupdown_reads_them() -> None:
+    text = setup.interfaces({"net0": "name=eth0,ip=dhcp", "net1": NET, "net2": "name=eth2"})
+    assert text == (
+        "auto lo\niface lo inet loopback\n\n"
+        "auto eth0\niface eth0 inet dhcp\n\n"
+        "auto eth1\niface eth1 inet static\n\taddress 10.77.0.11/24\n\tgateway 10.77.0.1\n\n"
+        "auto eth2\niface eth2 inet manual\n"
+    )
+
+
+def test_hosts_keep_what_is_the_container_s_own() -> None:
+    given = {"hostname": "client", "searchdomain": "lab.example", "net1": NET}
+    once = setup.hosts("127.0.0.1 localhost\n10.0.0.9 mine\n", given)
+    assert once == (
+        "127.0.0.1 localhost\n10.0.0.9 mine\n"
+        "# --- BEGIN PVE ---\n10.77.0.11 client.lab.example client\n# --- END PVE ---\n"
+    )
+    assert setup.hosts(once, given) == once
+    assert "127.0.1.1 b\n" in setup.hosts("", {"hostname": "b"})
+
+
+def test_name_servers() -> None:
+    given = {"searchdomain": "lab.example", "nameserver": "10.0.0.1 10.0.0.2"}
+    assert setup.resolver(given) == "search lab.example\nnameserver 10.0.0.1\nnameserver 10.0.0.2"
+
+
+def test_a_monitor_is_known_by_its_command_line(paths: Paths) -> None:
+    folder = running.lxc_folder(paths)
+    assert running._vmid_of([f"[lxc monitor] {folder} 100"], paths) == 100
+    assert running._vmid_of(["/usr/bin/lxc-start", "-d", "-C", "-P", str(folder), "-n", "101"], paths) == 101
+    for words in (
+        [],
+        ["[lxc monitor] /var/lib/lxc 100"],
+        ["sleep", "infinity"],
+        [f"[lxc monitor] {folder} x"],
+    ):
+        assert running._vmid_of(words, paths) is None
+
+
+def test_two_instances_share_no_group(paths: Paths, tmp_path: Path) -> None:
+    assert groups.folder(paths) != groups.folder(Paths(tmp_path / "other", paths.cache))
+
+
+def test_changes_wait_only_until_they_are_taken_back() -> None:
+    config = GuestConfig({"memory": "512", "hostname": "a"}, {"hostname": "x"}, kind=LXC)
+    changes.stage(config, {"hostname": "b", "memory": "512"}, ["nameserver"], [])
+    assert (config.pending, config.deleted) == ({"hostname": "b"}, [])
+    changes.stage(config, {}, ["hostname"], [])
+    assert (config.pending, config.deleted) == ({}, ["hostname"])
+    changes.stage(config, {}, [], ["hostname"])
+    assert (config.pending, config.deleted) == ({}, [])
+
+
+@pytest.mark.parametrize(
+    ("rootfs", "text"),
+    [
+        ("nosuch:1", "storage 'nosuch' does not exist"),
+        ("local:1G", "unable to parse directory volume name '1G'"),
+        ("/mnt/x", "Permission check failed (mount point type bind is only allowed for root@pam)"),
+        ("1", "Only root can pass arbitrary filesystem paths. at /usr/share/perl5/PVE/Storage.pm line 651."),
+    ],
+)
+def test_a_tree_that_cannot_be_made(rootfs: str, text: str) -> None:
+    with pytest.raises(ApiError) as refused:
+        options.wanted_size(rootfs)
+    assert refused.value.reason == text
+
+
+def test_the_size_of_a_tree() -> None:
+    assert options.wanted_size("local:4") == 4 * 2**30
+    assert options.rootfs_text("local:100/vm-100-disk-0.raw", 2**30) == "local:100/vm-100-disk-0.raw,size=1G"
+    assert options.rootfs_bytes({"rootfs": "local:100/vm-100-disk-0.raw,size=1536M"}) == 1536 * 2**20
+
+
+def test_a_vmid_is_one_guest_s(tmp_path: Path) -> None:
+    vms = GuestStore(tmp_path, tmp_path / "lock", "pve")
+    containers = GuestStore(tmp_path, tmp_path / "lock", "pve", LXC)
+    containers.create(121, "create")
+    with pytest.raises(ApiError, match="CT 121 already exists on node 'pve'"):
+        vms.create(121, "create")
+    vms.create(122, "create")
+    with pytest.raises(ApiError, match="VM 122 already exists on node 'pve'"):
+        containers.create(122, "create")
+    assert (vms.vmids(), containers.vmids()) == ([122], [121])
+    with pytest.raises(ApiError, match=r"nodes/pve/lxc/122\.conf"):
+        containers.load(122)
+
+
+def test_trees_that_nobody_needs_go(paths: Paths) -> None:
+    for name in ("aa-0", "bb-100000", "cc-0"):
+        (paths.templates / name).mkdir(parents=True)
+    for vmid, template in ((100, "aa-0"), (101, "bb-100000")):
+        (paths.containers / str(vmid)).mkdir(parents=True)
+        (paths.containers / str(vmid) / "template").write_text(template)
+    trees.sweep(paths, lambda vmid: vmid == 100, [])
+    assert [entry.name for entry in paths.containers.iterdir()] == ["100"]
+    assert [entry.name for entry in paths.templates.iterdir()] == ["aa-0"]
+
+
+def test_a_tree_whose_template_is_gone_says_so(paths: Paths) -> None:
+    with pytest.raises(Exception, match="the files of CT 100 are gone"):
+        trees.layers(100, paths)
+
+
+def test_nothing_is_imported_from_a_stranger_s_tree(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(setup._here, "inside", True, raising=False)
+    with pytest.raises(ImportError, match="not to be had in a container's tree"):
+        importlib.import_module("this_is_nowhere")
+    monkeypatch.undo()
+    with pytest.raises(ModuleNotFoundError):
+        importlib.import_module("this_is_nowhere")
