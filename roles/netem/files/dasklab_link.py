@@ -211,7 +211,7 @@ def netems(
 
 
 def policers(filters: str, hosts: Mapping[str, str], side: str) -> list[Link]:
-    """Return what each policer of a hook does; tc tells a policer's rate as text only, and each rule twice."""
+    """Return what each policer of a hook does; tc tells its rate as text only, each rule twice."""
     found: list[Link] = []
     for text, peer in matches(filters, hosts, side):
         rate = re.search(r"police \S+ rate ([\d.]+)([KMGT]?)bit ", text)
