@@ -1,4 +1,4 @@
-"""The kind of guest that the lab is made of, where the inventory leaves it open: ``dasklab up --guests``.
+"""Machines or containers, where the inventory leaves it open: ``dasklab up --guests container``.
 
 The choice is kept in the lab's state folder, where ``lab_guests`` of the inventory reads it.
 """
