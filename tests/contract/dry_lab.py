@@ -189,10 +189,7 @@ class DryLab:
             group: {
                 "vars": {"dask_role": role},
                 "hosts": {
-                    host: {
-                        "lab_address": f"10.9.0.{11 + place}",
-                        "guest": {"name": host, "vmid": 9101 + place},
-                    }
+                    host: {"lab_address": f"10.9.0.{11 + place}"}
                     for place, host in enumerate(HOSTS)
                     if host.startswith(role)
                 },
@@ -210,7 +207,13 @@ class DryLab:
         shared = {
             "lab_name": "dry",
             "lab_first_vmid": 9100,
+            "lab_management_bridge": "vmbr0",
+            "lab_management_subnet": "10.8.0",
             "lab_bridge": "vmbr1",
+            "lab_subnet": "10.9.0",
+            "lab_nic_model": "virtio",
+            "vm_cores": 1,
+            "vm_memory_mb": 64,
             "lab_ssh_key": f"{self.folder}/ssh/key",
             "proxmox": {
                 "host": "h",
