@@ -84,6 +84,11 @@ class PveNic:
         """The rate cap in Mbit/s, 0 is none."""
         return self.rate_bytes / BYTES_PER_MBIT
 
+    def __str__(self) -> str:
+        """The card as people read it: ``e1000 on vmbr1, 100 Mbit/s``."""
+        cap = f", {self.rate_mbit:.6g} Mbit/s" if self.rate_bytes else ""
+        return f"{self.model} on {self.bridge}{cap}"
+
 
 def rate_to_pve(rate_mbit: float) -> str:
     """Mbit/s as Proxmox VE's ``rate``: the shortest text of which it makes the same whole bytes per second.

@@ -340,7 +340,7 @@ class Fuzzer:
 
     def judge(self, caller: Caller, sample: str, answer: bytes) -> None:
         """Note the status, and the fault when there is one."""
-        match = re.match(rb"HTTP/1\.[01] (\d{3}) ", answer)
+        match = re.match(rb"HTTP/(?:0\.9|1\.[01]) (\d{3}) ", answer)
         self.statuses[int(match[1]) if match else 0] += 1
         text = answer.decode("utf-8", "replace")
         if answer and not match:

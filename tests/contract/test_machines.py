@@ -151,6 +151,14 @@ def test_a_silent_agent(endpoint: Endpoint, running: int, allow: Allow) -> None:
     assert (error.status_code, error.content) == (500, "QEMU guest agent is not running")
 
 
+def test_a_program_without_a_name_is_the_agents_affair(ours: Endpoint, vmid: int, allow: Allow) -> None:
+    allow("VM.GuestAgent.Unrestricted")
+    ours.create(vmid, agent="1")
+    path = f"/nodes/{ours.node}/qemu/{vmid}/agent/exec"
+    answer = ours.request("POST", path, ours.token, json={"command": []})
+    assert (answer.status_code, answer.reason) == (500, f"VM {vmid} is not running")
+
+
 def test_no_agent_configured(endpoint: Endpoint, vmid: int, allow: Allow) -> None:
     allow("VM.GuestAgent.Audit")
     endpoint.create(vmid)

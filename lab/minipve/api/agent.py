@@ -73,7 +73,7 @@ def _from_base64(text: str) -> str:
 @route("POST", f"{VM}/agent/exec")
 def execute(call: Call) -> dict[str, Any]:
     """Start a program in the guest; returns its pid."""
-    program, *arguments = call["command"]
+    program, *arguments = call["command"] or [None]  # the agent itself says what it takes
     given: dict[str, Any] = {"path": program, "arg": arguments, "capture-output": True}
     if "input-data" in call.given:
         given["input-data"] = base64.b64encode(_to_bytes(call["input-data"])).decode()

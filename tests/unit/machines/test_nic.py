@@ -84,3 +84,9 @@ def test_an_override_leaves_alone_what_it_does_not_name() -> None:
     assert NicOverride(rate_mbit=100).on(e1000) == Nic(mac=MAC, bridge="vmbr1", model="e1000", rate_mbit=100)
     assert NicOverride(model="rtl8139").on(e1000).rate_mbit == 50
     assert NicOverride(rate_mbit=0).on(e1000).rate_mbit == 0
+
+
+def test_a_card_is_told_in_words() -> None:
+    assert str(net_from_pve("e1000=02:00:00:00:00:01,bridge=vmbr1,firewall=0")) == "e1000 on vmbr1"
+    capped = net_from_pve("virtio=02:00:00:00:00:01,bridge=vmbr1,rate=119.2092896")
+    assert str(capped) == "virtio on vmbr1, 1000 Mbit/s"

@@ -177,3 +177,8 @@ def test_what_a_machine_cannot_do_is_unsupported(trial: ModuleType) -> None:
         "unsupported",
         ["h: t: bridge flooding: no hypervisor"],
     )
+
+
+def test_a_guest_and_the_node_tell_the_times_of_their_cpus_alike(trial: ModuleType, host: ModuleType) -> None:
+    """The guest's program stands alone, so it has a list of its own."""
+    assert trial.NODE_CPU_FIELDS == host.CPU_FIELDS
