@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -101,7 +102,9 @@ def groups(endpoint: Endpoint, vmid: int) -> list[Path]:
 def traces(endpoint: Endpoint, vmid: int) -> list[str]:
     """All that is left of a container on this machine."""
     assert endpoint.state is not None
-    left = [str(path) for path in (*groups(endpoint, vmid), *endpoint.state.rglob(f"*{vmid}*"))]
+    mine = re.compile(rf"(?<![0-9a-f]){vmid}(?![0-9a-f])")  # and no part of a digest
+    files = [path for path in endpoint.state.rglob("*") if mine.search(path.name)]
+    left = [str(path) for path in (*groups(endpoint, vmid), *files)]
     left = [path for path in left if "/log/" not in path and "/lock/" not in path]
     left += [line for line in shell(endpoint, "ip -br link").splitlines() if f"{vmid}i" in line]
     mounts = Path("/proc/mounts").read_text().splitlines()
