@@ -17,6 +17,7 @@ import ssl
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -215,8 +216,8 @@ def _end_containers(paths: Paths, found: dict[int, int]) -> None:
     """End containers; their NICs go with the instance's network."""
     from lab.minipve.container import groups, lxc, running
 
-    for vmid in found.keys() | running.running(paths):
-        lxc.end(vmid, paths)
+    with ThreadPoolExecutor(8) as many:
+        list(many.map(lambda vmid: lxc.end(vmid, paths), found.keys() | running.running(paths)))
     for _ in range(20):  # the last process of a group counts a moment longer than it lives
         groups.remove(paths)
         if not groups.exist(paths):

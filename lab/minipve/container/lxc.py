@@ -17,7 +17,7 @@ from typing import TypeVar
 from lab.errors import LabError
 from lab.minipve import process
 from lab.minipve.config import values, veths
-from lab.minipve.container import groups, ids, mounts, running, setup, trees
+from lab.minipve.container import groups, ids, kernel, mounts, running, setup, trees
 from lab.minipve.network import veths as plugs
 from lab.minipve.paths import Paths
 from lab.minipve.process import MachineError
@@ -130,6 +130,8 @@ def start(vmid: int, options: dict[str, str], paths: Paths, log: Log) -> None:
     for index, nic in nics.items():
         plugs.check(index, nic)
     first_id = owner(options, paths)
+    if raised := kernel.allow(len(running.running(paths)) + 1):
+        log(raised)
     with running.locks[paths.run, vmid]:
         running.clean(vmid, paths)
         _log_file(vmid, paths).unlink(missing_ok=True)

@@ -10,10 +10,11 @@ import pytest
 from lab.minipve.config import veths
 from lab.minipve.config.kinds import LXC
 from lab.minipve.config.store import GuestConfig, GuestStore
-from lab.minipve.container import groups, ids, lxc, running, setup, trees
+from lab.minipve.container import groups, ids, kernel, lxc, running, setup, trees
 from lab.minipve.ct import changes, options
 from lab.minipve.errors import ApiError
 from lab.minipve.paths import Paths
+from lab.minipve.process import MachineError
 
 NET = "name=eth1,bridge=vmbr1,hwaddr=02:DA:5C:00:00:12,ip=10.77.0.11/24,gw=10.77.0.1,rate=12.5"
 
@@ -209,3 +210,18 @@ def test_nothing_is_imported_from_a_stranger_s_tree(monkeypatch: pytest.MonkeyPa
     monkeypatch.undo()
     with pytest.raises(ModuleNotFoundError):
         importlib.import_module("this_is_nowhere")
+
+
+def test_the_kernel_is_asked_for_more_only_when_it_takes_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "max_user_instances"
+    monkeypatch.setattr(kernel, "INSTANCES", file)
+    file.write_text("128\n")
+    assert kernel.allow(24) == "" and file.read_text() == "128\n"
+    assert "raised from 128 to 65536" in kernel.allow(25) and file.read_text() == "65536"
+    assert kernel.allow(500) == ""
+    file.write_text("128\n")
+    monkeypatch.setattr(Path, "write_text", lambda *_: (_ for _ in ()).throw(PermissionError()))
+    with pytest.raises(MachineError, match=r"sysctl -w fs\.inotify\.max_user_instances=65536"):
+        kernel.allow(50)
