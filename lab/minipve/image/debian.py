@@ -48,9 +48,13 @@ def make(scratch: Path, house: Path, told: Progress) -> Path:
 
 
 def mmdebstrap_words(target: Path, stage: Path, mirrors: list[str], options: list[str]) -> list[str]:
-    """mmdebstrap's command line (pure but for the package list): a directory as root, else a tar file."""
+    """mmdebstrap's command line (pure but for the package list): a directory as root, else a tar file.
+
+    As root it mounts /proc and the like in a namespace of its own: should it be killed, nothing stays mounted.
+    """
     packages = ",".join((GUEST / "packages.txt").read_text().split())
     return [
+        *(("unshare", "--mount", "--propagation", "private") if is_root() else ()),
         *("mmdebstrap", "--verbose", "--variant=apt", f"--include={packages}"),
         *(("--mode=root", "--format=directory") if is_root() else ("--mode=unshare", "--format=tar")),
         '--aptopt=APT::Install-Recommends "false"',
