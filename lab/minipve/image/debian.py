@@ -50,7 +50,7 @@ def make(scratch: Path, house: Path, told: Progress) -> Path:
 def mmdebstrap_words(target: Path, stage: Path, mirrors: list[str], options: list[str]) -> list[str]:
     """mmdebstrap's command line (pure but for the package list): a directory as root, else a tar file.
 
-    As root it mounts /proc and the like in a namespace of its own: should it be killed, nothing stays mounted.
+    As root it mounts /proc and the like in a namespace of its own: killed, it leaves nothing mounted.
     """
     packages = ",".join((GUEST / "packages.txt").read_text().split())
     return [
