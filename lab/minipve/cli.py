@@ -175,6 +175,8 @@ def check(instance: str) -> None:
     click.echo(f"ok    guests' image: {'built' if built else 'not built yet, which takes minutes once'}")
     found = accel.probe(paths)
     click.echo(f"ok    accelerator {found.name}: {found.reason}")
+    if found.name == "tcg":
+        click.echo("--    machines are emulated, at a tenth of native speed; not so: dasklab up --guests container")
     lacking = lxc.lacking()
     click.echo(
         f"{'--' if lacking else 'ok'}    containers: {lacking or 'they can run here, unprivileged too'}"
