@@ -176,7 +176,9 @@ def check(instance: str) -> None:
     found = accel.probe(paths)
     click.echo(f"ok    accelerator {found.name}: {found.reason}")
     if found.name == "tcg":
-        click.echo("--    machines are emulated: a tenth of native speed; not so: dasklab up --guests container")
+        click.echo(
+            "--    machines are emulated: a tenth of native speed; not so: dasklab up --guests container"
+        )
     lacking = lxc.lacking()
     click.echo(
         f"{'--' if lacking else 'ok'}    containers: {lacking or 'they can run here, unprivileged too'}"
