@@ -159,7 +159,7 @@ factors: {delay_ms: {sets: links.worker-1.delay_ms, levels: [0, 80]}}
 workload: {name: array_study, params: {size: 200, chunk: 100}}
 runs: 2
 blocks: 1
-probes: {pings: 5, iperf_runs: 0}
+probes: {pings: 20, iperf_runs: 0}
 """
 
 
