@@ -15,9 +15,8 @@ from itertools import pairwise
 from math import isqrt
 
 import numpy as np
-import numpy.typing as npt
 
-from lab.wire.arrays import Ints, overlapping
+from lab.wire.arrays import Array, Ints, overlapping
 
 BLOCK = 1 << 28  # bytes of file that are indexed, and then parsed, at a time
 SERIAL_BELOW = 4000  # records in a block for which walking one by one is the quicker way
@@ -34,7 +33,7 @@ class Layout:
     order: str  # "<" or ">"
     field: int
     overhead: int
-    header: int  # bytes at the beginning of a record that are worth reading, whole 32-bit words
+    header: int  # bytes at the beginning of a record that are worth reading
     mark: Callable[[memoryview, int], tuple[bytes, int]]  # byte pattern of a record like this, where in it
     follow: Callable[[memoryview, int], int]  # position after a sane record, -1 if it is not sane
 
@@ -64,9 +63,9 @@ def index(view: memoryview, start: int, stop: int, layout: Layout) -> Index:
     return _serial(view, start, stop, layout)
 
 
-def words(view: memoryview, positions: Ints, layout: Layout) -> npt.NDArray[np.uint32]:
-    """The beginnings of some records as 32-bit words, an ``(n, words)`` array; zeros stand for what lies
-    behind the end of the file.
+def heads(view: memoryview, positions: Ints, layout: Layout) -> Array:
+    """The beginnings of some records, each as one value; zeros stand for what lies behind the end of the
+    file.
     """
     size = layout.header
     safe = int(np.searchsorted(positions, len(view) - size, side="right"))
@@ -74,7 +73,7 @@ def words(view: memoryview, positions: Ints, layout: Layout) -> npt.NDArray[np.u
     if safe < len(positions):
         rest = (bytes(view[at : at + size]).ljust(size, b"\0") for at in positions[safe:].tolist())
         found = np.append(found, np.frombuffer(b"".join(rest), f"V{size}"))
-    return found.view(layout.order + "u4").reshape(-1, size // 4)
+    return found
 
 
 def mean_record(view: memoryview, start: int, stop: int, layout: Layout) -> int:

@@ -9,33 +9,32 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from lab.wire.arrays import Ints
+from lab.wire.arrays import Array, Ints, Signed
 
 NOP_NOP_TIMESTAMP = 0x0101080A
 NOP, SACK, TIMESTAMP = 1, 5, 8
 STAMPED, DSACK = 0x1000, 0x2000  # our own bits beside TCP's: has timestamps; carries a duplicate-SACK
-U8 = npt.NDArray[np.uint8]
 
 
 def read_options(
     view: memoryview,
     at: Ints,
-    size: U8,
-    tcp: npt.NDArray[np.uint32],
+    size: Signed,
+    tcp: Array,
     flags: npt.NDArray[np.uint16],
 ) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint32]]:
     """Timestamps (value, echo) of each segment, 0 without; sets STAMPED and DSACK in ``flags``.
 
-    ``tcp`` are the first eight words of each header, an ``(8, n)`` array; ``size`` is the header's captured
-    size, at most what its data offset says.
+    ``tcp`` are the headers with the fields ``ack``, ``option`` (the first four bytes), ``tsval`` and ``tsecr``;
+    ``size`` is their captured size, at most what the data offset says.
     """
-    usual = (tcp[5] == NOP_NOP_TIMESTAMP) & (size >= 32)
-    tsval, tsecr = np.where(usual, tcp[6], 0), np.where(usual, tcp[7], 0)
+    usual = (tcp["option"] == NOP_NOP_TIMESTAMP) & (size >= 32)
+    tsval, tsecr = tcp["tsval"] * usual, tcp["tsecr"] * usual
     flags |= usual * np.uint16(STAMPED)
     rest = np.flatnonzero((size > 20) & ~(usual & (size == 32)))
     if len(rest):
         begin = at[rest] + np.where(usual[rest], 32, 20)
-        _walk(view, begin, at[rest] + size[rest], rest, tcp[2][rest], flags, tsval, tsecr)
+        _walk(view, begin, at[rest] + size[rest], rest, tcp["ack"][rest].astype(np.uint32), flags, tsval, tsecr)
     return tsval, tsecr
 
 
