@@ -20,6 +20,7 @@ from lab.wire.net.stream import ByteStream, Stream
 
 EVERYTHING = 1 << 62
 LOOK_AHEAD = 4096  # pieces looked at together when the way is lost
+RUN = 256  # simple messages looked at together
 SIMPLE_HEADER = 24  # three words: G1 with an empty small header, G2/G3 with one frame
 
 
@@ -89,7 +90,7 @@ def _take_run(stream: Stream, framed: Framed, simple: npt.NDArray[np.int8]) -> b
     form = 1 if framed.generation is Generation.G1 else 2
     if simple[first] != form or stream.start[first] != framed.position:
         return False
-    chunk = slice(first, first + 4096)
+    chunk = slice(first, first + RUN)
     good = simple[chunk] == form
     good[1:] &= stream.start[chunk][1:] == stream.end[chunk][:-1]
     count = int(np.argmin(good)) if not good.all() else len(good)

@@ -23,7 +23,7 @@ SERIAL_BELOW = 4000  # records in a block for which walking one by one is the qu
 UNEVEN = 16  # a walker that has this many times the mean to pass ends the attempt: memory is bounded
 SEARCH = 1 << 17  # bytes looked through for the start of a record
 PLACES = 16  # where the mean record size is sampled
-AGREEING = 4  # successive records that must look right for a place to count as a start
+AGREEING = 2  # successive records that must look right for a place to count as a start
 
 
 @dataclass(frozen=True)
@@ -158,7 +158,7 @@ def _starts(view: memoryview, start: int, stop: int, layout: Layout, walkers: in
 
 def _find(view: memoryview, place: int, stop: int, layout: Layout, mark: bytes, mark_at: int) -> int:
     """First position from ``place`` on where several sane records follow each other; -1 if none is near."""
-    chunk = 4096
+    chunk = 2048
     while chunk <= SEARCH:
         window = bytes(view[place : min(place + chunk, stop)])
         at = window.find(mark, mark_at)

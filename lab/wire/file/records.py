@@ -21,10 +21,10 @@ AT_ONCE = 1 << 14  # packets given at a time: what is read of them stays in the 
 
 @dataclass(frozen=True)
 class Records:
-    """Some packets of one link type as arrays of one length. ``offset`` is where the data begins in the file.
+    """Some packets of one link type (pcap's number, ``link``) as arrays of one length.
 
-    ``captured`` and ``length`` are bytes in the file and on the wire; ``peek`` is what stands in the file from
-    the data's first byte on, PEEK bytes in one value; ``link`` is pcap's number of the link type.
+    ``offset`` is where the data begins in the file; ``captured`` and ``length`` are bytes in the file and on
+    the wire; ``peek`` is what stands in the file from ``offset`` on, PEEK bytes in one value.
     """
 
     time_ns: Ints
@@ -51,6 +51,17 @@ class Progress:
     disordered: int = 0  # packets that are older than the one before them
     secrets: bytes = b""  # TLS key log found in the file (pcapng only)
     section: object = None  # pcapng's own state between calls
+    last_ns: int = 0  # time of the last packet
+
+    def see(self, time_ns: Ints) -> None:
+        """The next packets of the file."""
+        self.disordered += disorder(time_ns) + (int(time_ns[0]) < self.last_ns)
+        self.last_ns = int(time_ns[-1])
+
+
+def disorder(time_ns: Ints) -> int:
+    """How many packets are older than the one before them."""
+    return int(np.count_nonzero(time_ns[1:] < time_ns[:-1]))
 
 
 def no_advice(start: int, stop: int, sparse: bool) -> None:

@@ -25,16 +25,16 @@ def read_options(
 ) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint32]]:
     """Timestamps (value, echo) of each segment, 0 without; sets STAMPED and DSACK in ``flags``.
 
-    ``tcp`` are the headers with the fields ``ack``, ``option`` (the first four bytes), ``tsval`` and ``tsecr``;
-    ``size`` is their captured size, at most what the data offset says.
+    ``tcp`` are the headers, with the first option and what stands behind it where it is timestamps; ``size``
+    is their captured size, at most what the data offset says.
     """
     usual = (tcp["option"] == NOP_NOP_TIMESTAMP) & (size >= 32)
     tsval, tsecr = tcp["tsval"] * usual, tcp["tsecr"] * usual
     flags |= usual * np.uint16(STAMPED)
     rest = np.flatnonzero((size > 20) & ~(usual & (size == 32)))
     if len(rest):
-        begin = at[rest] + np.where(usual[rest], 32, 20)
-        _walk(view, begin, at[rest] + size[rest], rest, tcp["ack"][rest].astype(np.uint32), flags, tsval, tsecr)
+        begin, ack = at[rest] + np.where(usual[rest], 32, 20), tcp["ack"][rest].astype(np.uint32)
+        _walk(view, begin, at[rest] + size[rest], rest, ack, flags, tsval, tsecr)
     return tsval, tsecr
 
 
