@@ -67,7 +67,7 @@ def _block(types: Sequence[np.dtype[Any]], room: int) -> list[Array]:
     return [block[a:b].view(kind)[:room] for a, b, kind in zip(starts, ends, types, strict=True)]
 
 
-def layout(width: int, /, **fields: tuple[Any, int]) -> np.dtype[np.void]:
+def header_type(width: int, /, **fields: tuple[Any, int]) -> np.dtype[np.void]:
     """A header of ``width`` bytes: of each field its type and where it stands; fields may overlap."""
     kinds, places = [kind for kind, _ in fields.values()], [at for _, at in fields.values()]
     header: Any = {"names": list(fields), "formats": kinds, "offsets": places, "itemsize": width}

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from lab.wire.arrays import Ints
+from lab.wire.arrays import U32, U64, Ints
 from lab.wire.dask.content import Contents
 from lab.wire.dask.framing import Generation, NotAHeaderError, decompress, read_header, recognise
 from lab.wire.dask.messagepack import UndecodableError
@@ -54,7 +54,7 @@ class Framed:
         return np.concatenate(self.columns) if self.columns else np.zeros((0, 5), np.int64)
 
 
-def simple_messages(heads: npt.NDArray[np.uint64], length: npt.NDArray[np.uint32]) -> npt.NDArray[np.int8]:
+def simple_messages(heads: U64, length: U32) -> npt.NDArray[np.int8]:
     """Which pieces are exactly one simple message: 1 for G1's form, 2 for that of G2/G3, else 0.
 
     ``heads``: the first three words of each piece; ``length``: its size.

@@ -78,7 +78,7 @@ def name(value: Any) -> Any:
     """A task key or the like, to be kept: as it is when it is text or a tuple of plain values, else as text
     of bounded length (what it holds may be large, or nested deeper than Python likes).
     """
-    if type(value) in PLAIN or (type(value) is tuple and all(type(part) in PLAIN for part in value)):
+    if type(value) in PLAIN or (type(value) is tuple and PLAIN.issuperset(map(type, value))):
         return value
     return text(value)
 

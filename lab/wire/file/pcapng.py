@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from lab.wire.arrays import U32, Array, Ints, layout
+from lab.wire.arrays import U32, Array, Ints, header_type
 from lab.wire.errors import WireError
 from lab.wire.file.lockstep import BLOCK, Layout, heads, index, mean_record
 from lab.wire.file.records import MAX_PACKET, PEEK, SPARSE, Advise, Progress, Records, batches, no_advice
@@ -69,13 +69,13 @@ def blocks(view: memoryview, progress: Progress, advise: Advise = no_advice) -> 
                 progress.problem, progress.damaged = _why(view, position, _layout(section.order))
                 return
             progress.section = section = begun
-        chain = _layout(section.order)
+        layout = _layout(section.order)
         stop = min(position + BLOCK, len(view))
         advise(position, stop, sparse)
-        found = index(view, position, stop, chain)
+        found = index(view, position, stop, layout)
         begin = position
         for batch, following in batches(found):
-            head = heads(view, batch, chain).view(_header(section.order))
+            head = heads(view, batch, layout).view(_header(section.order))
             number = _section_end(head["words"], bool(batch[0] == begin))
             progress.position = following if number == len(batch) else int(batch[number])
             yield from _packets(view, batch[:number], head[:number], section, progress)
@@ -83,7 +83,7 @@ def blocks(view: memoryview, progress: Progress, advise: Advise = no_advice) -> 
                 break
         position = progress.position
         if position == begin or (position < stop and bytes(view[position : position + 4]) != NEW_SECTION):
-            progress.problem, progress.damaged = _why(view, position, chain)
+            progress.problem, progress.damaged = _why(view, position, layout)
             return
 
 
@@ -124,7 +124,9 @@ def _layout(order: str) -> Layout:
 def _header(order: str) -> np.dtype[np.void]:
     """The beginning of a block: its words before a packet, and the packet in a simple block or another."""
     packet, words = f"V{PEEK}", f"({HEADER // 4},){order}u4"
-    return layout(HEADER + PEEK, words=(words, 0), simple=(packet, SIMPLE_HEADER), packet=(packet, HEADER))
+    return header_type(
+        HEADER + PEEK, words=(words, 0), simple=(packet, SIMPLE_HEADER), packet=(packet, HEADER)
+    )
 
 
 def _section_end(words: U32, begins: bool) -> int:

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from lab.wire.arrays import U16, Array, Flags, Ints, layout, overlapping
+from lab.wire.arrays import U16, Array, Flags, Ints, header_type, overlapping
 from lab.wire.file.records import PEEK, Records
 from lab.wire.net.connections import Connections
 from lab.wire.net.layers import Batch, Internet, Layer, gather, some, u8, u16
@@ -30,17 +30,17 @@ ETHERNET, NULL, LOOP, SLL, SLL2 = 1, 0, 108, 113, 276
 RAW = {12: 0, 14: 0, 101: 0, 228: 0, 229: 0, NULL: 4, LOOP: 4}  # link type: where the IP header begins
 EXTENSIONS = (0, 43, 60, 135)  # IPv6 headers that may stand before TCP
 
-IPV4_FIELDS = layout(
+IPV4_FIELDS = header_type(
     IPV4_HEADER, version_size=("u1", 0), length=(">u2", 2), identification=(">u2", 4), fragment=(">u2", 6),
     protocol=("u1", 9), source=(">u4", 12), destination=(">u4", 16),
 )  # fmt: skip
-TCP_FIELDS = layout(  # with the options that nearly all segments have
+TCP_FIELDS = header_type(  # with the options that nearly all segments have
     TCP_HEADER + 12, source=(">u2", 0), destination=(">u2", 2), seq=(">u4", 4), ack=(">u4", 8),
     size=("u1", 12), flags=(">u2", 12), window=(">u2", 14), option=(">u4", 20), tsval=(">u4", 24),
     tsecr=(">u4", 28),
 )  # fmt: skip
 IP_AT, TCP_AT = ETHERNET_HEADER, ETHERNET_HEADER + IPV4_HEADER
-PLAIN = layout(PEEK, ethertype=(">u2", IP_AT - 2), ip=(IPV4_FIELDS, IP_AT), tcp=(TCP_FIELDS, TCP_AT))
+PLAIN = header_type(PEEK, ethertype=(">u2", IP_AT - 2), ip=(IPV4_FIELDS, IP_AT), tcp=(TCP_FIELDS, TCP_AT))
 
 
 def segments(

@@ -7,9 +7,8 @@ comparison. The rest is walked option by option, all segments in step.
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
-from lab.wire.arrays import Array, Ints, Signed
+from lab.wire.arrays import U16, U32, Array, Flags, Ints, Signed
 
 NOP_NOP_TIMESTAMP = 0x0101080A
 NOP, SACK, TIMESTAMP = 1, 5, 8
@@ -21,8 +20,8 @@ def read_options(
     at: Ints,
     size: Signed,
     tcp: Array,
-    flags: npt.NDArray[np.uint16],
-) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint32]]:
+    flags: U16,
+) -> tuple[U32, U32]:
     """Timestamps (value, echo) of each segment, 0 without; sets STAMPED and DSACK in ``flags``.
 
     ``tcp`` are the headers, with the first option and what stands behind it where it is timestamps; ``size``
@@ -43,14 +42,14 @@ def _walk(
     cursor: Ints,
     end: Ints,
     row: Ints,
-    ack: npt.NDArray[np.uint32],
-    flags: npt.NDArray[np.uint16],
-    tsval: npt.NDArray[np.uint32],
-    tsecr: npt.NDArray[np.uint32],
+    ack: U32,
+    flags: U16,
+    tsval: U32,
+    tsecr: U32,
 ) -> None:
     """Advance one option per step, from ``cursor`` to ``end``, in every segment that still has one."""
     data = np.frombuffer(view, np.uint8)
-    words: npt.NDArray[np.uint32] = np.ndarray((len(view) - 3,), ">u4", view, 0, (1,))
+    words: U32 = np.ndarray((len(view) - 3,), ">u4", view, 0, (1,))
     for _ in range(40):
         live = (cursor < end) & (data[np.minimum(cursor, len(data) - 1)] != 0)
         if not live.any():
@@ -70,9 +69,7 @@ def _walk(
         cursor = cursor + length
 
 
-def _is_duplicate(
-    words: npt.NDArray[np.uint32], at: Ints, length: Ints, ack: npt.NDArray[np.uint32]
-) -> npt.NDArray[np.bool_]:
+def _is_duplicate(words: U32, at: Ints, length: Ints, ack: U32) -> Flags:
     """RFC 2883: the first block lies below the cumulative ACK, or inside the second block."""
     if not len(at):
         return np.zeros(0, bool)
