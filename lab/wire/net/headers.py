@@ -88,6 +88,7 @@ def _is_plain(records: Records) -> Flags:
 
 
 def _plain(batch: Batch) -> Segments:
+    """Segments of packets that are all plain."""
     head, layer = batch.records.peek.view(PLAIN), _layer(batch.records)
     packets = _internet(head["ip"], layer.moved(layer.at + IP_AT), IPV4_HEADER)
     return _segments(batch, packets, head["tcp"])
