@@ -179,6 +179,8 @@ def check(instance: str) -> None:
         click.echo(
             "--    machines are emulated: a tenth of native speed; not so: dasklab up --guests container"
         )
+    if lost := namespace.lost_impairments():
+        click.echo(f"--    containers: {lost}")
     lacking = lxc.lacking()
     click.echo(
         f"{'--' if lacking else 'ok'}    containers: {lacking or 'they can run here, unprivileged too'}"

@@ -94,6 +94,23 @@ def create_words(rootless: bool) -> list[str]:
     return ["unshare", *user, "--net", "--", "/bin/sh", "-c", f"{SET_UP}exec {' '.join(HOLD)}"]
 
 
+def lost_impairments() -> str:
+    """What this kernel cannot do to a container's link, found by trying on another one; empty if nothing."""
+    qdisc = "tc qdisc add dev lo"
+    tries = {
+        "delay, jitter, loss, reordering (sch_netem)": f"{qdisc} root netem delay 1ms",
+        "policer (act_police)": f"{qdisc} ingress && tc filter add dev lo parent ffff: matchall "
+        "action police rate 1mbit burst 10k drop",
+    }
+    user = ["--user", "--map-root-user"] if os.geteuid() != 0 else []
+    lost = [
+        name
+        for name, line in tries.items()
+        if subprocess.run(["unshare", *user, "--net", "/bin/sh", "-c", line], capture_output=True).returncode
+    ]
+    return f"this kernel has no {', no '.join(lost)}" if lost else ""
+
+
 def require_tun() -> None:
     """Refuse with the line that mends it when taps cannot be made here."""
     try:
