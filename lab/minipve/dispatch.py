@@ -35,7 +35,7 @@ def permitted(
         raise ApiError(f"Method '{verb} {path}' not implemented", 501)
     method = schema.method(verb, found[0])
     values = (given or {}) | found[1]
-    permit = Permit(node.access, authid)
+    permit = Permit(node.access, authid, node.sdn.zone_of)
     if "!" in authid and not method.allow_token:
         raise denied(f"URI '{path}' not available with API token, need proper ticket.\n")
     permit.rule(method.permissions, values)

@@ -14,6 +14,7 @@ from lab.minipve.config.store import GuestConfig, GuestStore
 from lab.minipve.errors import ApiError
 from lab.minipve.history import History
 from lab.minipve.image.storage import Storage
+from lab.minipve.network.sdn import Sdn
 from lab.minipve.paths import Paths
 from lab.minipve.tasks import Tasks, Work
 
@@ -30,6 +31,7 @@ class Node:
         self.name = name
         self.cluster = cluster
         self.access = Access(cluster / "access.json")
+        self.sdn = Sdn(cluster / "sdn.json")
         self.tickets = Tickets(self.access, cluster / "authkey")
         self.tasks = Tasks(paths.log / "tasks", name)
         self.vms = GuestStore(cluster, paths.run / "lock", name, QEMU)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from lab.minipve import process
-from lab.minipve.network import interfaces
+from lab.minipve.network import interfaces, tunnels, vnets
 from lab.minipve.network.interfaces import Iface
 from lab.minipve.paths import Paths
 from lab.minipve.process import MachineError
@@ -22,9 +22,20 @@ Command = list[str]
 
 
 def reload(paths: Paths) -> None:
-    """Make the bridges what the interfaces file says (`ifreload -a`): new, changed, gone."""
-    for command in plan(interfaces.load(paths.interfaces), _present()):
+    """Make bridges and tunnels what the interfaces files say (`ifreload -a`): new, changed, gone."""
+    wanted = interfaces.load(paths.interfaces)
+    if (beside := vnets.file(paths.interfaces)).exists():
+        wanted = interfaces.load(beside) | wanted
+    for command in plan(wanted, _present()):
         process.run(command)
+    there = {row["ifname"]: row for row in _ip("-d", "link", "show", "type", "vxlan")}
+    for command in tunnels.plan(wanted, there, {name: _peers(name) for name in there}):
+        process.run(command)
+
+
+def _peers(tunnel: str) -> list[str]:
+    rows = json.loads(process.run(["bridge", "-j", "fdb", "show", "dev", tunnel]) or "[]")
+    return [row["dst"] for row in rows if row.get("mac") == tunnels.EVERYWHERE and "dst" in row]
 
 
 def provide(wanted: Mapping[str, Iface]) -> None:
