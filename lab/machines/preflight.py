@@ -48,7 +48,7 @@ class Wanted:
     def needs(self, *, network: bool = True) -> list[Need]:
         """The privileges that this takes; ``network``: the lab has to make its bridge itself."""
         return privileges.needed(
-            *(self.pool, self.node, self.storage, self.image_storage, self.bridges),
+            *(self.pool, [self.node], self.storage, self.image_storage, self.bridges),
             download=self.download,
             network=network,
         )

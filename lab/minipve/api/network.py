@@ -192,6 +192,6 @@ def reloading(node: Node) -> Work:
             if new.exists():
                 new.replace(node.paths.interfaces)
             vnets.write(node.paths.interfaces, node.sdn.running, node.name)
-            net.reload(node.paths)
+            net.reload(node.paths, node.name)
 
     return work

@@ -8,7 +8,7 @@ from typing import Any
 from lab.minipve.access.accounts import ROOT
 from lab.minipve.api import network, route
 from lab.minipve.config.formats import split_list
-from lab.minipve.errors import ApiError, doing
+from lab.minipve.errors import ApiError, UnreachedError, doing
 from lab.minipve.network.sdn import VNETS, ZONES, Document, Options
 from lab.minipve.node import Call
 from lab.minipve.tasks import Task
@@ -206,8 +206,10 @@ def apply(call: Call) -> str:
     call.node.sdn.apply()
 
     def work(task: Task) -> None:
-        task.log(f"{call.node.name}: reloading network config")
-        task.log("")
-        call.node.tasks.start("srvreload", "networking", ROOT, network.reloading(call.node))
+        for node in call.node.nodes.values():
+            task.log(f"{node.name}: reloading network config")
+            task.log("" if node.is_up else f"{UnreachedError.status} {UnreachedError.reason}")
+            if node.is_up:
+                node.tasks.start("srvreload", "networking", ROOT, network.reloading(node))
 
     return call.start("reloadnetworkall", "", work)
