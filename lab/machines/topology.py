@@ -16,6 +16,7 @@ from lab.errors import LabError
 from lab.model.nic import LAB_SLOT, GuestKind, Nic, NicOverride
 from lab.model.strict import Strict
 
+FILE_NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]*"
 DnsName = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")]
 
 
@@ -38,13 +39,11 @@ class Guest(Strict):
 
 
 class Image(Strict):
-    """What guests are made of: a file to upload, or a URL for the node to fetch."""
+    """The disk that virtual machines are made of: a file to upload, or a URL for the node to fetch."""
 
     file: str | None = None
     url: str | None = None
-    name: Annotated[
-        str | None, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*\.(qcow2|raw|vmdk|tar|tar\.(gz|xz|zst))$")
-    ] = None
+    name: Annotated[str | None, Field(pattern=rf"{FILE_NAME}\.(qcow2|raw|vmdk)$")] = None
     checksum: str | None = None
     checksum_algorithm: Literal["md5", "sha1", "sha224", "sha256", "sha384", "sha512"] | None = None
 
@@ -52,6 +51,12 @@ class Image(Strict):
     def basename(self) -> str:
         """The file's name without its folder."""
         return self.name or (self.file or self.url or "").rstrip("/").rpartition("/")[2]
+
+
+class Archive(Image):
+    """What containers are unpacked from."""
+
+    name: Annotated[str | None, Field(pattern=rf"{FILE_NAME}\.tar(\.(gz|xz|zst))?$")] = None
 
 
 class Lab(Strict):
@@ -67,7 +72,7 @@ class Lab(Strict):
     storage: str
     image_storage: str
     image: Image
-    container_image: Image | None = None
+    container_image: Archive | None = None
     template_vmid: Annotated[int, Field(ge=100, le=999_999_999)]
     disk_gb: Annotated[int, Field(ge=0)] = 0
     cpu: str = "x86-64-v2-AES"
