@@ -86,7 +86,8 @@ def needed(
     if zone:
         needs |= {Need("/sdn", "DaskLabApply", False), Need("/sdn/zones", "DaskLabApply", False)}
         needs.add(Need(f"/sdn/zones/{zone}", "DaskLabZone"))
-    roles = ["DaskLabDownload"] * download + ["DaskLabNetwork", "DaskLabLook"] * network
+    roles = ["DaskLabDownload"] * download + ["DaskLabNetwork"] * network
+    roles += ["DaskLabLook"] * (network or bool(zone))
     return sorted(needs | {Need(f"/nodes/{node}", role) for node in nodes for role in roles})
 
 

@@ -91,5 +91,6 @@ def announce(node: Node, port: int) -> None:
         "shell": str(paths.enter_shell),
         "connect": str(paths.connect),
         "interfaces_file": str(paths.interfaces),
+        "shells": {name: str(each.paths.enter_shell) for name, each in node.nodes.items()},
     }
     write_atomic(launch.endpoint_file(paths), json.dumps(facts, indent=1) + "\n", 0o600)
