@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from lab.errors import LabError
-from lab.model.nic import LAB_SLOT, GuestKind, Nic, NicOverride
+from lab.model.nic import LAB_SLOT, PLAIN, GuestKind, Nic, NicOverride
 from lab.model.strict import Strict
 
 FILE_NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]*"
@@ -31,6 +31,13 @@ class Guest(Strict):
     cores: Annotated[int, Field(ge=1, le=512)]
     memory_mb: Annotated[int, Field(ge=64)]
     nics: Annotated[tuple[Nic, ...], Field(min_length=1, max_length=6)]
+
+    def of_kind(self, kind: GuestKind) -> Guest:
+        """Return the same machine as the other kind, with that kind's plain NICs; as it is if it is of it."""
+        if kind == self.kind:
+            return self
+        nics = tuple(nic.model_copy(update={"model": PLAIN[kind]}) for nic in self.nics)
+        return self.model_copy(update={"kind": kind, "nics": nics})
 
     def with_lab_nic(self, override: NicOverride) -> Guest:
         """Return the same machine with another model or rate cap on its lab link."""
@@ -114,18 +121,27 @@ class Lab(Strict):
         """The kinds that its guests are of."""
         return frozenset(guest.kind for guest in self.guests)
 
+    def with_kinds(self, kinds: Mapping[str, GuestKind]) -> Lab:
+        """Return the lab with machines of another kind, as a trial asks; keys are machine names."""
+        self._know("guests", kinds)
+        guests = tuple(guest.of_kind(kinds.get(guest.name, guest.kind)) for guest in self.guests)
+        return self.model_copy(update={"guests": guests})
+
     def with_nics(self, overrides: Mapping[str, NicOverride]) -> Lab:
         """Return the lab with a trial's NIC overrides; keys are machine names."""
-        known = {guest.name for guest in self.guests}
-        for name in overrides.keys() - known:
-            raise LabError(
-                f"nics: no machine {name!r} in the inventory; there are {', '.join(sorted(known))}"
-            )
+        self._know("nics", overrides)
         guests = tuple(
             guest.with_lab_nic(overrides[guest.name]) if guest.name in overrides else guest
             for guest in self.guests
         )
         return self.model_copy(update={"guests": guests})
+
+    def _know(self, what: str, names: Iterable[str]) -> None:
+        known = {guest.name for guest in self.guests}
+        for name in set(names) - known:
+            raise LabError(
+                f"{what}: no machine {name!r} in the inventory; there are {', '.join(sorted(known))}"
+            )
 
 
 def template_name(lab: Lab, vmid: int) -> str:

@@ -13,7 +13,6 @@ from typing import Any
 from lab.errors import LabError
 from lab.model.cells import Cell, cell_name, cells, factors, names
 from lab.model.experiment import Experiment, Settings, Shared, hosts, settings
-from lab.model.nic import NicOverride
 from lab.model.trial import Setup, Trial
 
 OVERHEAD_S = 55.0  # a trial's set-up and tear-down on emulated machines, a fresh cluster included
@@ -65,9 +64,10 @@ def resolve(name: str, experiment: Experiment, cell: Cell, setup: Setup, **place
         cell=cell_name(levels),
         factors=levels,
         links=links,
-        nics={host: asked.nics.get(host, NicOverride()).on(card) for host, card in setup.nics.items()},
+        guests=setup.asked_guests(asked),
+        nics=setup.asked_nics(asked),
         offloads=setup.offloads,
-        tested=tuple(host for host in setup.hosts if host in links or host in asked.nics),
+        tested=tuple(host for host in setup.hosts if host in {**links, **asked.guests, **asked.nics}),
         captured_runs=min(asked.runs, CAPTURED_RUNS) if asked.capture else 0,
         unsupported=tuple(setup.cannot(asked)),
         **{key: getattr(asked, key) for key in Shared.model_fields},

@@ -35,7 +35,7 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]
             (loader.connection_loader, ("ssh", "local")),
             (loader.shell_loader, ("sh",)),
             (loader.lookup_loader, ("env", "file")),
-            (loader.action_loader, ("lab_command", "lab_files", "proxmox_vm")),
+            (loader.action_loader, ("lab_command", "lab_fetch", "lab_files", "proxmox_vm")),
         ):
             for name in names:
                 kind.get(name, class_only=True)

@@ -22,6 +22,10 @@ options:
     description: The wanted lab, as C(lab.machines.topology.Lab).
     type: dict
     required: true
+  guests:
+    description: Per machine, another kind, C(vm) or C(container).
+    type: dict
+    default: {}
   nics:
     description: Per machine, another model or rate_mbit for its lab link.
     type: dict
@@ -52,5 +56,6 @@ EXAMPLES = r"""
 RETURN = r"""
 calls: {description: The API calls of the plan, type: list, returned: always}
 created: {description: Names of machines that were made anew, type: list, returned: always}
+started: {description: Names of machines that were started, type: list, returned: always}
 guests: {description: "Per machine: vmid, node, status, nets after the run", type: dict, returned: always}
 """
