@@ -28,8 +28,9 @@ def trial_files(
     """Return the trial's files as path and content.
 
     ``hosts`` has, for each host, the programs' answers: ``before`` and ``after`` the runs, ``link``,
-    ``probes``, and ``net``, the hypervisor's line for the lab link. ``node`` has the lines that hypervisor
-    ``name`` said before and after the runs; it is empty where there is none.
+    ``probes``, and ``net``, the hypervisor's line for the lab link, and the ``node`` that the host is on.
+    ``node`` has the lines that hypervisor ``name`` said before and after the runs; it is empty where there
+    is none.
 
     Raises:
         AnsibleFilterError: an answer is not what this version of the lab knows.
@@ -144,6 +145,7 @@ def _link(each: Answer) -> Answer:
         "qdisc_after": after["qdiscs"],
         "link": each["link"]["configured"],
         "net": each["net"] or None,
+        "node": each.get("node") or None,
     }
 
 

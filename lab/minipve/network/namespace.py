@@ -7,6 +7,7 @@ namespace lives while that process, the endpoint or a machine lives, and vanishe
 
 from __future__ import annotations
 
+import ctypes
 import os
 import shlex
 import subprocess
@@ -19,6 +20,8 @@ from lab.minipve import process
 from lab.minipve.files import write_atomic
 from lab.minipve.paths import Paths
 
+_NEW_NETWORK = 0x40000000
+_libc = ctypes.CDLL(None, use_errno=True)
 HOLD = ["sleep", "infinity"]
 SET_UP = """
 ip link set lo up || exit 1
@@ -79,6 +82,29 @@ def ensure(paths: Paths, inside: Iterable[int] = ()) -> Namespace:
     namespace = find(paths) or next((_hold_again(paths, pid) for pid in inside), None) or _create(paths)
     namespace.write_scripts()
     return namespace
+
+
+def ensure_beside(paths: Paths, inside: Iterable[int], first: Namespace) -> Namespace:
+    """The namespace of a further node, where the ``first`` one's user may work in both."""
+    beside = find(paths) or next((_hold_again(paths, pid) for pid in inside), None)
+    if beside is None:
+        words = first.argv(create_words(rootless=False))
+        beside = Namespace(paths, _hold(paths, words, first.rootless), first.rootless)
+    beside.write_scripts()
+    return beside
+
+
+def handle(paths: Paths) -> int:
+    """An open descriptor of the instance's network namespace, for ``enter``."""
+    held = find(paths)
+    return os.open(f"/proc/{held.pid if held else 'self'}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+
+
+def enter(descriptor: int) -> None:
+    """Bring the calling thread into a network namespace; what it starts is there too."""
+    if _libc.setns(descriptor, _NEW_NETWORK):
+        number = ctypes.get_errno()
+        raise OSError(number, f"setns: {os.strerror(number)}")
 
 
 def enter_words(pid: int, rootless: bool) -> list[str]:
