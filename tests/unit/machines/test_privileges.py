@@ -68,6 +68,19 @@ def test_roles_come_before_the_lines_that_give_them() -> None:
     assert kinds == sorted(kinds, key=["role", "acl"].index)
 
 
+def test_a_zone_of_the_labs_own_takes_no_right_on_any_other() -> None:
+    asked = needed("dasklab", ["pve", "pve2"], "local", "local", ["vmbr0"], network=False, zone="dasklab")
+    lines = grant_lines([need for need in asked if need.path.startswith("/sdn")], "lab@pve", "dasklab")
+    who = "--users lab@pve --tokens 'lab@pve!dasklab'"
+    assert [line for line in lines if line.startswith("pveum acl")] == [
+        f"pveum acl modify /sdn {who} --roles DaskLabApply --propagate 0",
+        f"pveum acl modify /sdn/zones {who} --roles DaskLabApply --propagate 0",
+        f"pveum acl modify /sdn/zones/dasklab {who} --roles DaskLabZone",
+        f"pveum acl modify /sdn/zones/localnetwork/vmbr0 {who} --roles DaskLabBridge",
+    ]
+    assert {need.path for need in asked if need.role == "DaskLabNetwork"} == set()
+
+
 def test_nothing_is_asked_for_outside_pool_storages_bridges_and_node() -> None:
     assert sorted({need.path for need in needs()}) == [
         "/nodes/pve",
