@@ -10,7 +10,7 @@ import pytest
 
 from lab.errors import LabError
 from lab.machines import proxmox
-from lab.machines.change import Change, Step
+from lab.machines.change import Await, Change, Step
 from lab.machines.proxmox import Endpoint, Pve
 from tests.unit.machines.fake_pve import HANG_UP, FakePve, Said, Status, serving
 
@@ -178,3 +178,24 @@ def test_a_cause_that_several_machines_have_is_told_once(tmp_path: Path) -> None
     assert caught.value.message.count("vmbr77") == 1
     assert "(and 3 more for the same cause)" in caught.value.message
     assert "no memory" in caught.value.message
+
+
+ZONES = "nodes/pve2/sdn/zones"
+UP = Await(ZONES, {"zone": "lab", "status": "available"})
+APPLY = Change("PUT", "/cluster/sdn", "bring it up", until=(UP,))
+
+
+def test_an_apply_is_done_when_the_node_has_done_it(tmp_path: Path) -> None:
+    rows = Said([[], [{"zone": "lab", "status": "error"}], [{"zone": "lab", "status": "available"}]])
+    with serving({"cluster/sdn": None, ZONES: rows}, tmp_path) as fake:
+        Pve(fake.endpoint()).call(APPLY)
+    assert fake.asked.count(f"GET {ZONES}") == 3
+
+
+def test_an_apply_that_a_node_does_not_follow_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(proxmox, "EFFECT_WAIT_S", 0.2)
+    with serving({"cluster/sdn": None, ZONES: []}, tmp_path) as fake, pytest.raises(LabError) as late:
+        Pve(fake.endpoint()).call(APPLY)
+    assert late.value.message == f"bring it up: {ZONES} has no zone lab status available after 0 s"
