@@ -21,6 +21,15 @@ def check_pool(node: Node, pool: str | None) -> None:
         raise denied(f"pool '{pool}' does not exist")
 
 
+def check_target(node: Node, target: str | None, refusal: str) -> None:
+    """500, in PVE's words of ``refusal``, for a clone that is to go to another node than its disks are on."""
+    if target in (None, node.name, "localhost"):
+        return
+    if target not in node.nodes:
+        raise ApiError(f"no such cluster node '{target}'")
+    raise ApiError(refusal.format(target))
+
+
 def check_allocate(permit: Permit, vmid: int, pool: str | None) -> None:
     """403 unless the caller may make a guest of that VMID, by right on it or on the pool that it goes to."""
     if not permit.has(f"/vms/{vmid}", ["VM.Allocate"]) and not (

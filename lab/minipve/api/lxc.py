@@ -120,6 +120,7 @@ def clone(call: Call) -> str:
 
 
 def _check_clone(call: Call, source: GuestConfig) -> None:
+    guests.check_target(call.node, call.get("target"), f"can't clone to non-shared storage '{storage.NAME}'")
     if not call.get("full", not source.is_template):
         volid = options.rootfs_volume(source.options)
         raise ApiError(f"Linked clone feature for '{volid}' is not available")

@@ -160,6 +160,7 @@ def clone(call: Call) -> str:
 
 
 def _check_clone(call: Call, source: GuestConfig, full: bool) -> None:
+    guests.check_target(call.node, call.get("target"), "can't clone VM to node '{}' (VM uses local storage)")
     guests.check_pool(call.node, call.get("pool"))
     found = snapshots.existing(source, call["snapname"]) if "snapname" in call.given else source.options
     if not full:
