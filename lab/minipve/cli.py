@@ -82,6 +82,11 @@ def serve(
     click.echo(
         f"{'started' if started else 'running'}: https://{found['host']}:{found['port']}  ({paths.state})"
     )
+    if not started and launch.outdated(paths):
+        click.echo(
+            f"  it runs code from before the last update; to take that up, while all guests run on:\n"
+            f"  dasklab minipve stop --instance {instance}"
+        )
 
 
 @minipve.command(hidden=True)

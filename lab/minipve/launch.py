@@ -90,6 +90,12 @@ def answers(paths: Paths, timeout_s: float = 5.0) -> bool:
         return False
 
 
+def outdated(paths: Paths) -> bool:
+    """Whether files of the endpoint changed after the one that runs was started: it does not know of that."""
+    began = endpoint_file(paths).stat().st_mtime  # written at each start
+    return any(file.stat().st_mtime > began for file in Path(__file__).parent.rglob("*.py"))
+
+
 def serve(paths: Paths, options: list[str], ready: int | None = None) -> NoReturn:
     """Become the endpoint: bind outside, enter the namespace, go on as ``python -m lab.minipve run``.
 

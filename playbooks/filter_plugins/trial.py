@@ -14,12 +14,30 @@ from lab.errors import LabError
 from lab.model.dask_settings import flat
 from lab.model.document import Document
 from lab.model.files import CaptureReport, Configured, Delivered, Failed, Machine, Machines, Timings
+from lab.model.nic import LAB_SLOT, net_key
 from lab.model.strict import validate
 
 Answer = dict[str, Any]
 NODE_CPU_FIELDS = ("user_s", "nice_s", "system_s", "idle_s", "iowait_s", "irq_s", "softirq_s", "steal_s")
 TICKS_PER_S = 100  # of /proc/stat: the same on every Linux of today
 ACCELERATORS = {"kvm": "kvm", "qemu": "tcg"}
+
+
+def trial_found(names: list[str], hostvars: Mapping[str, Mapping[str, Any]]) -> dict[str, Answer]:
+    """Return what the hosts said in a trial, as `trial_files` takes it, out of all their variables."""
+    machines = (hostvars["localhost"].get("proxmox_vm_result") or {}).get("guests") or {}
+    return {name: _found(hostvars[name], machines.get(name) or {}) for name in names}
+
+
+def _found(said: Mapping[str, Any], machine: Mapping[str, Any]) -> Answer:
+    return {
+        "before": said["guest_described"]["answer"],
+        "after": said["guest_shown"]["answer"],
+        "link": said["netem_applied"]["answer"],
+        "probes": said["probe_measured"],
+        "net": machine.get("nets", {}).get(net_key(LAB_SLOT), ""),
+        "node": machine.get("node", ""),
+    }
 
 
 def trial_files(
@@ -186,5 +204,5 @@ class FilterModule:
 
     def filters(self) -> dict[str, Callable[..., Any]]:
         """Return the filters by name."""
-        found = (trial_files, capture_file, role_contract, trial_failure, setting_names)
+        found = (trial_found, trial_files, capture_file, role_contract, trial_failure, setting_names)
         return {function.__name__: function for function in found}

@@ -42,6 +42,13 @@ def test_serve_again_finds_the_one_that_runs_and_is_quick(own: Endpoint) -> None
     assert (own.state / "endpoint.json").stat().st_mode & 0o777 == 0o600
 
 
+def test_an_endpoint_older_than_its_code_is_told(own: Endpoint) -> None:
+    assert own.state is not None
+    os.utime(own.state / "endpoint.json", (0, 0))
+    done = minipve("serve", "--detach", "--instance", INSTANCE, state=own.state)
+    assert f"dasklab minipve stop --instance {INSTANCE}" in done.stdout
+
+
 def test_an_ended_endpoint_comes_back_with_everything(own: Endpoint) -> None:
     assert own.state is not None
     own.create(100, net0="virtio,bridge=vmbr0")
