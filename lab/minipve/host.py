@@ -11,6 +11,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+PRESSURES = (
+    "pressurecpusome", "pressurecpufull", "pressureiosome", "pressureiofull", "pressurememorysome",
+    "pressurememoryfull",
+)  # fmt: skip
+"""Told of a running guest: by how much it had to wait, which is not counted here."""
 _sample_lock = threading.Lock()
 _sample: tuple[float, float, float] = (0.0, 0.0, 0.0)
 

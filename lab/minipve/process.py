@@ -92,6 +92,14 @@ def start_time(pid: int) -> int | None:
     return None if fields[0] in "ZX" else int(fields[19])
 
 
+def age_s(pid: int) -> float | None:
+    """Seconds that a process has been there, more than none; None when there is none or it is a zombie."""
+    began = start_time(pid)
+    if began is None:
+        return None
+    return max(time.clock_gettime(time.CLOCK_BOOTTIME) - began / os.sysconf("SC_CLK_TCK"), 0.01)
+
+
 def cpu_s(pid: int) -> float:
     """Seconds of processor time that a process has used."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()

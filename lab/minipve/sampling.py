@@ -7,10 +7,9 @@ import os
 from lab.minipve import host
 from lab.minipve.node import Node
 from lab.minipve.summaries import guest_row
-from lab.minipve.vm import summary
 
 _GUEST = ("maxmem", "maxdisk", "disk")
-_RUNNING = ("cpu", "mem", "memhost", *summary.PRESSURES)
+_RUNNING = ("cpu", "mem", "memhost", *host.PRESSURES)
 
 
 def sample(node: Node, now: float) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 import os
 import threading
-import time
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -161,10 +160,9 @@ def running(paths: Paths) -> set[int]:
 def state(vmid: int, paths: Paths) -> ContainerState:
     """What can be seen of a container now."""
     pid = init_pid(vmid, paths)
-    began = None if pid is None else process.start_time(pid)
-    if pid is None or began is None:
+    uptime_s = None if pid is None else process.age_s(pid)
+    if pid is None or uptime_s is None:
         return ContainerState("stopped")
-    uptime_s = max(time.clock_gettime(time.CLOCK_BOOTTIME) - began / os.sysconf("SC_CLK_TCK"), 0.01)
     traffic = net.all_counters(f"veth{vmid}i")
     return ContainerState(
         status="running",

@@ -11,11 +11,6 @@ from lab.minipve.container import running, trees
 from lab.minipve.ct import options
 from lab.minipve.node import Node
 
-PRESSURES = (
-    "pressurecpusome", "pressurecpufull", "pressureiosome", "pressureiofull", "pressurememorysome",
-    "pressurememoryfull",
-)  # fmt: skip
-"""Told of a running container; not counted here, which is null on a node too."""
 _RESOURCE = (
     "vmid", "name", "status", "uptime", "cpu", "mem", "maxmem", "disk", "maxdisk", "netin", "netout",
     "diskread", "diskwrite",
@@ -47,7 +42,7 @@ def row(node: Node, vmid: int, config: GuestConfig) -> dict[str, Any]:
         "diskwrite": 0,
     }
     if state.pid:
-        told |= {"pid": state.pid} | dict.fromkeys(PRESSURES)
+        told |= {"pid": state.pid} | dict.fromkeys(host.PRESSURES)  # null, as on a node
     if config.is_template:
         told["template"] = 1
     return told | {key: given[key] for key in ("tags", "lock") if key in given}

@@ -7,10 +7,8 @@ What a dead QEMU left behind (taps, sockets) is removed when that is noticed.
 from __future__ import annotations
 
 import logging
-import os
 import re
 import threading
-import time
 from collections import defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -126,10 +124,9 @@ def state(vmid: int, paths: Paths) -> MachineState:
         qmpstatus = str(qmp.Qmp(vmid, paths).execute("query-status", timeout_s=1)["status"])
     except MachineError:
         qmpstatus = "unknown"
-    began = process.start_time(pid)
-    if began is None:
+    uptime_s = process.age_s(pid)
+    if uptime_s is None:
         return MachineState("stopped")
-    uptime_s = max(time.clock_gettime(time.CLOCK_BOOTTIME) - began / os.sysconf("SC_CLK_TCK"), 0.01)
     traffic = net.all_counters(f"tap{vmid}i")
     return MachineState(
         status="running",

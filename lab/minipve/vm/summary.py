@@ -14,11 +14,6 @@ from lab.minipve.machine.running import MachineState
 from lab.minipve.node import Node
 from lab.minipve.vm import machines
 
-PRESSURES = (
-    "pressurecpusome", "pressurecpufull", "pressureiosome", "pressureiofull", "pressurememorysome",
-    "pressurememoryfull",
-)  # fmt: skip
-"""Told of a running machine. QEMU is in no control group of its own here, so nothing is known of them: 0."""
 _RESOURCE = (
     "vmid", "name", "status", "uptime", "cpu", "mem", "maxmem", "memhost", "disk", "maxdisk", "netin",
     "netout",
@@ -48,7 +43,7 @@ def _vm(vmid: int, options: dict[str, str], state: MachineState) -> dict[str, An
         "netout": sum(nic["netout"] for nic in state.nics.values()),
     }
     if state.pid:
-        row |= {"pid": state.pid} | dict.fromkeys(PRESSURES, 0)
+        row |= {"pid": state.pid} | dict.fromkeys(host.PRESSURES, 0)  # QEMU is in no group of its own
     if options.get("template") == "1":
         row["template"] = 1
     if any(key.startswith("serial") for key in options):
