@@ -31,8 +31,8 @@ from tornado.ioloop import PeriodicCallback
 
 LONGEST = 1_000_000  # entries of each log between two takes; what is lost beyond is counted
 SAMPLED_MS = 100  # how often processing and occupancy are looked at
-PAUSE_S = 0.0002  # an event loop that waits for less than this is not idle
-SPELL_S = 0.0005  # shorter spells of work are not kept
+PAUSE_S = 0.0001  # an event loop that waits for less than this is not idle
+SPELL_S = 0.0001  # shorter spells of work are not kept
 STAMPED = ("compute-task", "task-finished", "task-erred")  # ops whose departure is kept
 STATES = ("waiting", "queued", "no-worker", "processing", "memory", "erred", "released")
 READY = ("constrained", "ready", "executing", "long-running")
@@ -83,22 +83,26 @@ class Loop:
 
 
 class Sent:
-    """When batches of messages left, by the tasks in them."""
+    """When batches of messages left, by the tasks in them, and until when Dask's timer held each back."""
 
     def __init__(self) -> None:
         self.log = Log()
         start = BatchedSend.start
 
         def stamped(batched: Any, comm: Any) -> None:
-            comm.write = partial(self.write, comm.write, comm.peer_address)
+            comm.write = partial(self.write, comm.write, comm.peer_address, batched, [0.0])
             start(batched, comm)
 
         BatchedSend.start = stamped
 
-    def write(self, write: Callable[..., Any], peer: str, msg: Any, **options: Any) -> Any:
-        """A comm's ``write``, after a stamp."""
+    def write(
+        self, write: Callable[..., Any], peer: str, batched: Any, due: list[float], msg: Any, **options: Any
+    ) -> Any:
+        """A comm's ``write``, after a stamp; ``due`` is when it was free to send again."""
         now = time()
-        self.log.extend((now, peer, op["key"], op["op"]) for op in msg if op.get("op") in STAMPED)
+        held = due[0]
+        self.log.extend((now, peer, op["key"], op["op"], held) for op in msg if op.get("op") in STAMPED)
+        due[0] = now + batched.interval
         return write(msg, **options)
 
 
@@ -113,7 +117,9 @@ class Recorder:
 
     def common(self) -> dict[str, Any]:
         """The tables that every process has."""
-        sent = [(round(t, 6), peer, str(key), op) for t, peer, key, op in self.sent.log.take()]
+        sent = [
+            (round(now, 6), peer, str(key), op, round(due, 6)) for now, peer, key, op, due in self.sent.log.take()
+        ]
         versions = {"python": platform.python_version(), "distributed": distributed.__version__}
         return {
             "now": time(),

@@ -114,7 +114,9 @@ class _Scheduler:
         log = records["transitions"]
         self.waiting = _Stamps((key, when) for key, _, finish, _, when in log if finish == "waiting")
         self.decided = _Stamps((key, when) for key, _, finish, _, when in log if finish == "processing")
-        self.sent = _Stamps((key, when) for when, _, key, op in records["sent"] if op == "compute-task")
+        sent = [row for row in records["sent"] if row[3] == "compute-task"]
+        self.sent = _Stamps((row[2], row[0]) for row in sent)
+        self.due = {(row[2], row[0]): row[4] for row in sent}
         ends = [row for row in log if row[1] == "processing" and row[2] in ("memory", "erred")]
         self.handled = _Stamps((row[0], row[4]) for row in ends)
         self.ended = {stimulus: key for key, _, _, stimulus, _ in reversed(ends)}
@@ -124,11 +126,13 @@ class _Scheduler:
         """Stages by the scheduler's clock, and what made it choose a worker."""
         handled = self.handled.last(key, None)
         decided = self.decided.last(key, handled)
+        sent = self.sent.last(key, handled)
         stimulus = self.why.get((key, decided), "") if decided is not None else ""
         return {
             "waiting_s": self.waiting.last(key, decided),
             "decided_s": decided,
-            "sent_s": self.sent.last(key, handled),
+            "due_s": self.due.get((key, sent)),
+            "sent_s": sent,
             "handled_s": handled,
             "trigger": self.ended.get(stimulus, ""),
             "stimulus": stimulus.rpartition("-")[0],
@@ -143,13 +147,16 @@ class _Worker:
         self.ready = _Stamps((key, when) for key, state, when in records["states"] if state == "ready")
         self.given = _Stamps((key, when) for key, state, when in records["states"] if state == "executing")
         self.done = _Stamps((key, when) for key, when, _ in records["done"])
-        self.reported = _Stamps((key, when) for when, _, key, op in records["sent"] if op != "compute-task")
+        sent = [row for row in records["sent"] if row[3] != "compute-task"]
+        self.reported = _Stamps((row[2], row[0]) for row in sent)
+        self.due = {(row[2], row[0]): row[4] for row in sent}
 
     def way(self, key: str, start: float | None, stop: float | None) -> Row:
         """Stages by the worker's clock."""
         executing = self.given.last(key, start)
         ready = self.ready.last(key, executing)
         done = self.done.first(key, stop)
+        reported = self.reported.first(key, done)
         return {
             "arrived_s": self.arrived.last(key, ready or executing or start),
             "ready_s": ready,
@@ -157,7 +164,8 @@ class _Worker:
             "start_s": start,
             "stop_s": stop,
             "done_s": done,
-            "reported_s": self.reported.first(key, done),
+            "report_due_s": self.due.get((key, reported)),
+            "reported_s": reported,
         }
 
 

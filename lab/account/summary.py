@@ -1,0 +1,207 @@
+"""An account summed up: seconds by cause and place, over all threads and on the critical path; and differences.
+
+Seconds of the account are thread-seconds divided by the number of threads: they add up to the makespan, as do
+those of the critical path. Over several runs they are means. Pure.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from statistics import median
+
+from lab.account.causes import (
+    CLIENT,
+    COMPUTE,
+    DISK,
+    LAG,
+    LOGIC,
+    LOOP,
+    MESSAGE,
+    PEER,
+    RECEIVED,
+    SERIALISE,
+    TIMER,
+    WIRE,
+    Part,
+)
+from lab.account.partition import account
+from lab.account.path import critical_path
+from lab.account.run import Run, Task
+
+Cell = tuple[str, str]  # a cause, or a culprit, and its place
+LEAST_ALIKE = 5  # so many tasks of a kind tell what is usual
+
+# What one would look for: culprits in words, and the causes on the critical path that speak for each.
+SLOW, LINK, SCHEDULING, LATE, PLACEMENT = "slow worker", "link", "scheduler", "worker lag", "placement"
+BUSY, OWN, ASKING, STORE, IDLE = "busy peers", "computing", "client", "disk", "idle"
+CULPRITS = {
+    SLOW: "computing that took longer than the same tasks elsewhere",
+    LINK: "the wire",
+    SCHEDULING: "the scheduler",
+    LATE: "worker lag",
+    PLACEMENT: "data that another placement would have spared",
+    BUSY: "handing over data: busy peers, serialising, receiving",
+    OWN: "computing",
+    ASKING: "the client",
+    STORE: "disk",
+    IDLE: "idle",
+}
+OF_CAUSE = {
+    WIRE: LINK, MESSAGE: LINK, LOGIC: SCHEDULING, LOOP: SCHEDULING, TIMER: SCHEDULING, LAG: LATE, PEER: BUSY,
+    RECEIVED: BUSY, SERIALISE: BUSY, DISK: STORE, CLIENT: ASKING, COMPUTE: OWN,
+}  # fmt: skip
+OF_DATA = (WIRE, PEER, RECEIVED, SERIALISE)
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Means over runs, in seconds; ``idle_share``: of thread time, idle while others had tasks queued."""
+
+    makespan_s: float
+    threads: int
+    runs: int
+    account: Mapping[Cell, float] = field(default_factory=dict)
+    path: Mapping[Cell, float] = field(default_factory=dict)
+    culprits: Mapping[Cell, float] = field(default_factory=dict)
+
+    @cached_property
+    def by_cause(self) -> dict[str, float]:
+        """The account without places."""
+        return summed(self.account)
+
+    @cached_property
+    def path_by_cause(self) -> dict[str, float]:
+        """The critical path without places."""
+        return summed(self.path)
+
+    def ranked(self) -> list[tuple[str, str, float]]:
+        """Culprits on the critical path, the greatest first: which, where (most of it), seconds."""
+        return _ranked(self.culprits)
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One summary minus another, cell by cell; each adds up to the difference of the makespans."""
+
+    old: Summary
+    new: Summary
+
+    @cached_property
+    def makespan_s(self) -> float:
+        """By how much it took longer."""
+        return self.new.makespan_s - self.old.makespan_s
+
+    @cached_property
+    def account(self) -> dict[Cell, float]:
+        """Of all threads."""
+        return _minus(self.new.account, self.old.account)
+
+    @cached_property
+    def path(self) -> dict[Cell, float]:
+        """Of the critical path."""
+        return _minus(self.new.path, self.old.path)
+
+    def ranked(self) -> list[tuple[str, str, float]]:
+        """Culprits whose seconds on the critical path grew, the most first."""
+        return _ranked(_minus(self.new.culprits, self.old.culprits))
+
+
+def summarise(runs: Sequence[Run]) -> Summary:
+    """The mean of the accounts of several runs of the same work."""
+    total: dict[str, Counter[Cell]] = {"account": Counter(), "path": Counter(), "culprits": Counter()}
+    for run in runs:
+        threads = account(run)
+        parts = (part for thread in threads for part in thread.parts)
+        share = 1 / (len(runs) * max(1, len(threads)))
+        _add(total["account"], ((part.cause, part.place, part.seconds) for part in parts), share)
+        path = critical_path(run)
+        _add(total["path"], ((part.cause, part.place, part.seconds) for part in path), 1 / len(runs))
+        _add(total["culprits"], culprits(run, path), 1 / len(runs))
+    return Summary(
+        makespan_s=sum(run.makespan for run in runs) / max(1, len(runs)),
+        threads=sum(runs[0].threads.values()) if runs else 0,
+        runs=len(runs),
+        **total,
+    )
+
+
+def culprits(run: Run, path: Iterable[Part]) -> Iterable[tuple[str, str, float]]:
+    """What each part of the critical path speaks for; a part may be shared out."""
+    usual = _usual(run.tasks)
+    for part in path:
+        task, seconds = run.by_key.get(part.key), part.seconds
+        if part.cause == COMPUTE and task is not None:
+            beyond = max(0.0, 1 - usual(task) / max(task.stop - task.start, 1e-9))
+            yield SLOW, part.place, seconds * beyond
+            yield OWN, part.place, seconds * (1 - beyond)
+        elif part.cause in OF_DATA and task is not None:
+            spared = avoidable(task, run.threads)
+            yield PLACEMENT, part.place, seconds * spared
+            yield OF_CAUSE[part.cause], part.place, seconds * (1 - spared)
+        else:
+            yield OF_CAUSE.get(part.cause, IDLE), part.place, seconds
+
+
+def avoidable(task: Task, workers: Iterable[str]) -> float:
+    """The share of what a task had to fetch that it need not have fetched on the best worker for it."""
+
+    def missing(worker: str) -> float:
+        return sum(need.nbytes for need in task.needs if worker not in need.holders)
+
+    ours = missing(task.worker)
+    return 1 - min(map(missing, workers), default=ours) / ours if ours > 0 else 0.0
+
+
+def _usual(tasks: Sequence[Task]):  # type: ignore[no-untyped-def]
+    """A function: how long tasks like one take on other workers; as long as this one where too few tell."""
+    lengths: defaultdict[str, defaultdict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for task in tasks:
+        lengths[task.prefix][task.worker].append(task.stop - task.start)
+    typical: dict[Cell, float | None] = {}
+    for prefix, by_worker in lengths.items():
+        for worker in by_worker:
+            others = [length for name, some in by_worker.items() if name != worker for length in some]
+            enough = min(len(others), len(by_worker[worker])) >= LEAST_ALIKE
+            slower = enough and median(by_worker[worker]) > median(others)
+            typical[prefix, worker] = median(others) if slower else None
+
+    def usual(task: Task) -> float:
+        found = typical[task.prefix, task.worker]
+        return task.stop - task.start if found is None else found
+
+    return usual
+
+
+def summed(cells: Mapping[Cell, float]) -> dict[str, float]:
+    """Seconds by cause, whatever the place."""
+    total: Counter[str] = Counter()
+    for (cause, _), seconds in cells.items():
+        total[cause] += seconds
+    return dict(total)
+
+
+def hosts(cells: Mapping[Cell, float], cause: str) -> list[tuple[str, float]]:
+    """The hosts that a cause's seconds are about, most first: each pair counts for both of its ends."""
+    total: Counter[str] = Counter()
+    for (found, place), seconds in cells.items():
+        if found == cause:
+            for host in place.split(" < "):
+                total[host] += seconds
+    return total.most_common()
+
+
+def _ranked(cells: Mapping[Cell, float]) -> list[tuple[str, str, float]]:
+    order = sorted(summed(cells).items(), key=lambda item: -item[1])
+    return [(name, hosts(cells, name)[0][0], seconds) for name, seconds in order]
+
+
+def _add(total: Counter[Cell], found: Iterable[tuple[str, str, float]], share: float) -> None:
+    for what, place, seconds in found:
+        total[what, place] += seconds * share
+
+
+def _minus(new: Mapping[Cell, float], old: Mapping[Cell, float]) -> dict[Cell, float]:
+    return {cell: new.get(cell, 0.0) - old.get(cell, 0.0) for cell in {**new, **old}}
