@@ -75,7 +75,7 @@ MERGE = ("merge", {"tasks": 600})
 
 @dataclass(frozen=True)
 class Case:
-    """What is injected and where; ``caps`` are on the links of both trials, ``slower`` only on the second's."""
+    """What is injected and where; ``caps`` are on the links of both trials, ``slower`` of the second only."""
 
     truth: str
     work: tuple[str, dict[str, Any]]
@@ -97,7 +97,10 @@ def _all(mbit: float) -> dict[str, float]:
 
 CASES: dict[str, Callable[[int], Case]] = {
     "link": lambda i: Case(
-        LINK, (ARRAY, TREE)[i % 2], f"worker-{i % 3 + 1}", slower={f"worker-{i % 3 + 1}": (25, 40)[i // 2 % 2]}
+        LINK,
+        (ARRAY, TREE)[i % 2],
+        f"worker-{i % 3 + 1}",
+        slower={f"worker-{i % 3 + 1}": (25, 40)[i // 2 % 2]},
     ),
     "worker": lambda i: Case(
         SLOW,
@@ -106,7 +109,10 @@ CASES: dict[str, Callable[[int], Case]] = {
         SLOW_WORKER.format(more=(10, 20)[i % 2], least=(0, 0.02)[i % 2]),
     ),
     "scheduler": lambda i: Case(
-        SCHEDULING, (MERGE, ARRAY)[i % 2], "scheduler", SLOW_SCHEDULER.format(seconds=(0.003, 0.005)[i // 2 % 2])
+        SCHEDULING,
+        (MERGE, ARRAY)[i % 2],
+        "scheduler",
+        SLOW_SCHEDULER.format(seconds=(0.003, 0.005)[i // 2 % 2]),
     ),
     "lag": lambda i: Case(
         LATE,
@@ -174,8 +180,9 @@ def main() -> None:
         for name in args.only:
             found.append(judge(CASES[name](index), args.out / f"{name}-{index}", args.runs))
             print(json.dumps(found[-1]), flush=True)
-    right, placed = sum(each["right"] for each in found), sum(each["right"] and each["place"] for each in found)
-    print(f"{right} of {len(found)} causes right, {placed} with the right place")
+    right = [each for each in found if each["right"]]
+    placed = sum(each["place"] for each in right)
+    print(f"{len(right)} of {len(found)} causes right, {placed} with the right place")
 
 
 if __name__ == "__main__":

@@ -4,8 +4,8 @@
 
 Each block has the three arms in random order, each on a fresh cluster in network namespaces: ``off`` is the
 baseline, ``null`` its exact copy (the noise), ``on`` records. Compared are the least wall time and the least
-CPU time of a run, of scheduler and workers together; the median over blocks of the ratios within a block, with
-a bootstrap interval. CPU time is what a busy machine disturbs least.
+CPU time of a run, of scheduler and workers together; the median over blocks of the ratios within a block,
+with a bootstrap interval. CPU time is what a busy machine disturbs least.
 """
 
 from __future__ import annotations
@@ -67,7 +67,8 @@ def main() -> None:
             cpu[arm].append(used)
         print({arm: f"{wall[arm][-1]:.2f} s, cpu {cpu[arm][-1]:.2f} s" for arm in ARMS}, flush=True)
     for name, found in (("wall", wall), ("cpu", cpu)):
-        print(f"{name}: null / off {ratio(found['null'], found['off'])}, on / off {ratio(found['on'], found['off'])}")
+        null, on = (ratio(found[arm], found["off"]) for arm in ("null", "on"))
+        print(f"{name}: null / off {null}, on / off {on}")
 
 
 if __name__ == "__main__":

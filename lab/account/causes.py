@@ -1,4 +1,4 @@
-"""The causes: every second of a thread has exactly one of them. Their order is that of tables and pictures."""
+"""The causes: every second of a thread has exactly one of them. In the order of tables and pictures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far each process's clock is ahead of a common one, from what cannot be otherwise: causes come before effects.
+"""How far a process's clock is ahead of a common one, from what cannot be otherwise: causes precede effects.
 
 A message is not read before it is sent. A local stamp after a reference stamp says that the local clock is
 ahead by at most their difference; one before it, by at least. With an offset that is linear in time each such
@@ -11,7 +11,6 @@ Pure: stamps in, offsets out.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -50,13 +49,13 @@ class Clock:
         return (self.high_s - self.low_s) / 2
 
 
-def at_most(sent_reference: Sequence[float], read_local: Sequence[float], delay_s: float = 0.0) -> Points:
-    """Bounds from above: what was sent at reference times was read at local ones, ``delay_s`` later at least."""
+def at_most(sent_reference: npt.ArrayLike, read_local: npt.ArrayLike, delay_s: float = 0.0) -> Points:
+    """Bounds from above: what was sent at reference times was read at local ones, at least a delay later."""
     sent, read = np.asarray(sent_reference, float), np.asarray(read_local, float)
     return np.column_stack([sent, read - sent - delay_s])
 
 
-def at_least(sent_local: Sequence[float], read_reference: Sequence[float], delay_s: float = 0.0) -> Points:
+def at_least(sent_local: npt.ArrayLike, read_reference: npt.ArrayLike, delay_s: float = 0.0) -> Points:
     """Bounds from below: what was sent at local times was read at reference ones."""
     sent, read = np.asarray(sent_local, float), np.asarray(read_reference, float)
     return np.column_stack([read, sent - read + delay_s])
@@ -80,7 +79,7 @@ def estimate(above: Points, below: Points) -> Clock:
 
 
 def _hull(points: Points, at: float) -> Points:
-    """The points that a line below all of them can touch: the lower convex hull, times counted from ``at``."""
+    """The points that a line below all of them can touch: the lower convex hull, times from ``at`` on."""
     moved = points - (at, 0)
     hull: list[npt.NDArray[np.float64]] = []
     for point in moved[np.lexsort((moved[:, 1], moved[:, 0]))]:
@@ -90,9 +89,7 @@ def _hull(points: Points, at: float) -> Points:
     return np.array(hull)
 
 
-def _turn(
-    a: npt.NDArray[np.float64], b: npt.NDArray[np.float64], c: npt.NDArray[np.float64]
-) -> np.float64:
+def _turn(a: npt.NDArray[np.float64], b: npt.NDArray[np.float64], c: npt.NDArray[np.float64]) -> np.float64:
     return np.float64((b[0] - a[0]) * (c[1] - a[1]) - (b[1] - a[1]) * (c[0] - a[0]))
 
 

@@ -1,4 +1,4 @@
-"""The account: every second of every thread of a run, from its start to its end, with exactly one cause. Pure."""
+"""The account: every second of every thread of a run, from start to end, with exactly one cause. Pure."""
 
 from __future__ import annotations
 
@@ -96,12 +96,11 @@ class World:
 
 
 def _states(run: Run) -> Iterator[tuple[float, tuple[bool, bool, tuple[str, ...]]]]:
-    """After each change: is anything unfinished, is anything kept back, who has more than threads (most first)."""
+    """After each change: is anything unfinished, kept back, and who has more than threads (most first)."""
     events: list[tuple[float, str, int]] = [(t, "unfinished", n) for t, n in run.unfinished]
     events += [(t, "queued", n) for t, n in run.queued]
     for task in run.tasks:
-        begin = task.start if task.decided is None else min(task.decided, task.start)
-        events += [(begin, task.worker, 1), (task.stop, task.worker, -1)]
+        events += [(task.given, task.worker, 1), (task.stop, task.worker, -1)]
     events.sort(key=lambda event: event[0])
     load = dict.fromkeys(run.threads, 0)
     told = {"unfinished": 0, "queued": 0}

@@ -2,24 +2,14 @@
 
 from __future__ import annotations
 
-import math
+from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
-import numpy as np
-import pandas as pd
-
-from lab.account.clocks import Clock, at_least, at_most, estimate
 from lab.account.spells import Spells
 
-Frames = Mapping[str, pd.DataFrame]
-Delays = Mapping[tuple[str, str], float]  # known least delay from one host to another, seconds
 SCHEDULER, CLIENT = "scheduler", "client"
-STAGES = ("decided", "due", "sent", "arrived", "ready", "executing", "done", "report_due", "reported", "handled")
-THEIRS = ("arrived", "ready", "executing", "start", "stop", "done", "report_due", "reported")  # worker's clock
 
 
 @dataclass(slots=True)
@@ -45,6 +35,11 @@ class Task:
     stimulus: str = ""
     disk: float = 0.0
     needs: tuple[Need, ...] = ()
+
+    @property
+    def given(self) -> float:
+        """When the scheduler gave it to its worker."""
+        return self.start if self.decided is None else min(self.decided, self.start)
 
     @property
     def prefix(self) -> str:
@@ -115,12 +110,21 @@ class Run:
         return dict(sorted(found.items()))
 
     @cached_property
-    def fetches_of(self) -> dict[str, list[Fetch]]:
-        """The fetches of each receiver."""
+    def _fetches_of(self) -> dict[str, tuple[list[Fetch], list[float], float]]:
+        """Each receiver's fetches by their start, these, and how long the longest took."""
         found = defaultdict(list)
-        for fetch in self.fetches:
+        for fetch in sorted(self.fetches, key=lambda fetch: fetch.start):
             found[fetch.receiver].append(fetch)
-        return found
+        return {
+            name: (some, [fetch.start for fetch in some], max(fetch.stop - fetch.start for fetch in some))
+            for name, some in found.items()
+        }
+
+    def fetches_between(self, receiver: str, start: float, stop: float) -> list[Fetch]:
+        """A receiver's fetches that were under way between two times."""
+        some, starts, longest = self._fetches_of.get(receiver, ([], [], 0.0))
+        near = some[bisect_left(starts, start - longest) : bisect_left(starts, stop)]
+        return [fetch for fetch in near if fetch.stop > start]
 
     @cached_property
     def fetches_by_key(self) -> dict[tuple[str, str], list[Fetch]]:
@@ -130,129 +134,3 @@ class Run:
             for key in fetch.keys:
                 found[fetch.receiver, key].append(fetch)
         return found
-
-
-def clocks(frames: Frames, delays: Delays | None = None) -> dict[str, Clock]:
-    """Each process's clock against the scheduler's, from all runs of the trial."""
-    known, tasks, runs = delays or {}, frames["tasks"], frames["runs"]
-    found = {SCHEDULER: Clock(low_s=0.0, high_s=0.0)}
-    found[CLIENT] = estimate(
-        at_most(runs.now_s, runs.answered_s, known.get((SCHEDULER, CLIENT), 0.0)),
-        at_least(runs.asked_s, runs.now_s, known.get((CLIENT, SCHEDULER), 0.0)),
-    )
-    for worker, theirs in tasks.groupby("worker"):
-        there, back = theirs[["sent_s", "arrived_s"]].dropna(), theirs[["reported_s", "handled_s"]].dropna()
-        found[str(worker)] = estimate(
-            at_most(there.sent_s, there.arrived_s, known.get((SCHEDULER, str(worker)), 0.0)),
-            at_least(back.reported_s, back.handled_s, known.get((str(worker), SCHEDULER), 0.0)),
-        )
-    return found
-
-
-def runs(frames: Frames, found: Mapping[str, Clock]) -> list[Run]:
-    """All runs of a trial on the scheduler's clock."""
-    aligned = _aligned(frames, found)
-    parts = {name: dict(list(frame.groupby("run"))) for name, frame in aligned.items() if "run" in frame}
-    empty = {name: frame.iloc[:0] for name, frame in aligned.items()}
-    numbers = aligned["runs"].run
-    return [_run({n: parts[n].get(number, empty[n]) for n in parts}, number) for number in numbers]
-
-
-def _aligned(frames: Frames, found: Mapping[str, Clock]) -> dict[str, pd.DataFrame]:
-    """The same tables with all times on the scheduler's clock."""
-    own = {name: frame.copy() for name, frame in frames.items()}
-    for column in ("start_s", "stop_s"):
-        own["runs"][column] = _moved(own["runs"], column, found.get(CLIENT, Clock()))
-    for table, by, columns in (
-        ("tasks", "worker", tuple(f"{stage}_s" for stage in THEIRS)),
-        ("fetches", "receiver", ("start_s", "stop_s")),
-        ("fetches", "sender", ("serve_start_s", "serve_stop_s")),
-        ("spells", "node", ("start_s", "stop_s")),
-    ):
-        frame = own[table]
-        for node in frame[by].unique():
-            rows = frame[by] == node
-            for column in columns:
-                frame.loc[rows, column] = _moved(frame[rows], column, found.get(str(node), Clock()))
-    return own
-
-
-def _moved(frame: pd.DataFrame, column: str, clock: Clock) -> Any:
-    return clock.to_reference(frame[column].to_numpy(float))
-
-
-def _run(parts: Mapping[str, pd.DataFrame], number: int) -> Run:
-    about = parts["runs"].iloc[0]
-    start, stop = float(about.start_s), float(about.stop_s)
-    needs = defaultdict(list)
-    for row in parts["needs"].itertuples():
-        size = 0.0 if row.nbytes is None or math.isnan(row.nbytes) else float(row.nbytes)
-        needs[row.key, row.worker].append(Need(row.needed, size, tuple(row.holders)))
-    tasks = [_task(row, tuple(needs.get((row.key, row.worker), ()))) for row in _during(parts, start, stop)]
-    unfinished, queued = _counts(parts["transitions"])
-    return Run(
-        number=int(number),
-        start=start,
-        stop=stop,
-        threads={str(row.worker): int(row.threads) for row in parts["workers"].itertuples()},
-        tasks=tasks,
-        fetches=[_fetch(row) for row in parts["fetches"].itertuples()],
-        busy={
-            str(node): Spells(zip(some.start_s, some.stop_s, strict=True))
-            for node, some in parts["spells"].groupby("node")
-        },
-        unfinished=unfinished,
-        queued=queued,
-        warmup=bool(about.warmup),
-    )
-
-
-def _during(parts: Mapping[str, pd.DataFrame], start: float, stop: float) -> Iterator[Any]:
-    tasks = parts["tasks"]
-    yield from tasks[(tasks.start_s < stop) & (tasks.stop_s > start)].itertuples()
-
-
-def _task(row: Any, needs: tuple[Need, ...]) -> Task:
-    stages = {name: _time(getattr(row, f"{name}_s")) for name in STAGES}
-    where = (str(row.key), str(row.worker), int(row.thread))
-    return Task(*where, float(row.start_s), float(row.stop_s), **stages, trigger=row.trigger,
-                stimulus=row.stimulus, disk=float(row.disk_s), needs=needs)  # fmt: skip
-
-
-def _fetch(row: Any) -> Fetch:
-    return Fetch(
-        receiver=row.receiver,
-        sender=row.sender,
-        start=float(row.start_s),
-        stop=float(row.stop_s),
-        keys=tuple(row.keys),
-        busy=row.status == "busy",
-        serve_start=_time(row.serve_start_s),
-        serialise=float(row.serialise_s or 0.0),
-        deserialise=float(row.deserialise_s or 0.0),
-    )
-
-
-def _time(value: Any) -> float | None:
-    return None if value is None or np.isnan(value) else float(value)
-
-
-def _counts(log: pd.DataFrame) -> tuple[list[tuple[float, int]], list[tuple[float, int]]]:
-    """How many tasks were known and not done, and how many were kept back, from when on."""
-    unfinished: dict[str, None] = {}
-    queued: dict[str, None] = {}
-    steps: tuple[list[tuple[float, int]], list[tuple[float, int]]] = ([], [])
-    for row in log.sort_values("time_s").itertuples():
-        _note(unfinished, row.key, row.finish in ("waiting", "queued", "no-worker", "processing"))
-        _note(queued, row.key, row.finish == "queued")
-        for steps_of, kept in zip(steps, (unfinished, queued), strict=True):
-            if not steps_of or steps_of[-1][1] != len(kept):
-                steps_of.append((float(row.time_s), len(kept)))
-    return steps
-
-
-def _note(kept: dict[str, None], key: str, here: bool) -> None:
-    if here:
-        kept[key] = None
-    else:
-        kept.pop(key, None)

@@ -1,4 +1,4 @@
-"""An account summed up: seconds by cause and place, over all threads and on the critical path; and differences.
+"""An account summed up: seconds by cause and place, of all threads and of the critical path; and differences.
 
 Seconds of the account are thread-seconds divided by the number of threads: they add up to the makespan, as do
 those of the critical path. Over several runs they are means. Pure.
@@ -6,8 +6,8 @@ those of the critical path. Over several runs they are means. Pure.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from statistics import median
@@ -111,7 +111,9 @@ class Difference:
 
 def summarise(runs: Sequence[Run]) -> Summary:
     """The mean of the accounts of several runs of the same work."""
-    total: dict[str, Counter[Cell]] = {"account": Counter(), "path": Counter(), "culprits": Counter()}
+    total: dict[str, dict[Cell, float]] = {
+        name: defaultdict(float) for name in ("account", "path", "culprits")
+    }
     for run in runs:
         threads = account(run)
         parts = (part for thread in threads for part in thread.parts)
@@ -155,7 +157,7 @@ def avoidable(task: Task, workers: Iterable[str]) -> float:
     return 1 - min(map(missing, workers), default=ours) / ours if ours > 0 else 0.0
 
 
-def _usual(tasks: Sequence[Task]):  # type: ignore[no-untyped-def]
+def _usual(tasks: Sequence[Task]) -> Callable[[Task], float]:
     """A function: how long tasks like one take on other workers; as long as this one where too few tell."""
     lengths: defaultdict[str, defaultdict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for task in tasks:
@@ -177,7 +179,7 @@ def _usual(tasks: Sequence[Task]):  # type: ignore[no-untyped-def]
 
 def summed(cells: Mapping[Cell, float]) -> dict[str, float]:
     """Seconds by cause, whatever the place."""
-    total: Counter[str] = Counter()
+    total: defaultdict[str, float] = defaultdict(float)
     for (cause, _), seconds in cells.items():
         total[cause] += seconds
     return dict(total)
@@ -185,12 +187,12 @@ def summed(cells: Mapping[Cell, float]) -> dict[str, float]:
 
 def hosts(cells: Mapping[Cell, float], cause: str) -> list[tuple[str, float]]:
     """The hosts that a cause's seconds are about, most first: each pair counts for both of its ends."""
-    total: Counter[str] = Counter()
+    total: defaultdict[str, float] = defaultdict(float)
     for (found, place), seconds in cells.items():
         if found == cause:
             for host in place.split(" < "):
                 total[host] += seconds
-    return total.most_common()
+    return sorted(total.items(), key=lambda item: -item[1])
 
 
 def _ranked(cells: Mapping[Cell, float]) -> list[tuple[str, str, float]]:
@@ -198,7 +200,7 @@ def _ranked(cells: Mapping[Cell, float]) -> list[tuple[str, str, float]]:
     return [(name, hosts(cells, name)[0][0], seconds) for name, seconds in order]
 
 
-def _add(total: Counter[Cell], found: Iterable[tuple[str, str, float]], share: float) -> None:
+def _add(total: dict[Cell, float], found: Iterable[tuple[str, str, float]], share: float) -> None:
     for what, place, seconds in found:
         total[what, place] += seconds * share
 

@@ -8,9 +8,13 @@ from itertools import permutations
 from pathlib import Path
 
 from lab import inside
+from lab.account.align import Delays, clocks, runs
 from lab.account.clocks import Clock
-from lab.account.run import CLIENT, Delays, Run, clocks, runs
+from lab.account.run import CLIENT, Run
 from lab.account.summary import Summary, summarise
+from lab.errors import LabError
+from lab.model.cells import names
+from lab.model.files import Campaign, Result
 from lab.model.impairments import sides
 from lab.model.trial import Trial
 from lab.results import store
@@ -18,7 +22,7 @@ from lab.results import store
 
 @dataclass(frozen=True)
 class Explained:
-    """A trial whose runs are on one clock; ``captured``: those that were captured, not those that were timed."""
+    """A trial whose runs are on one clock; ``captured``: those that were captured, not the timed ones."""
 
     directory: Path
     captured: bool
@@ -46,6 +50,30 @@ def explain(directory: Path, captured: bool = False) -> Explained:
     trial = store.read(Trial, directory)
     found = clocks(frames, _delays(trial) if trial else {})
     return Explained(directory, captured, found, runs(frames, found))
+
+
+def is_run(path: Path) -> bool:
+    """Is this the directory of a run of an experiment, and not of one trial?"""
+    return (path / Campaign.FILE).exists()
+
+
+def cells(run: Path, captured: bool = False) -> dict[str, Summary]:
+    """The account of each cell of an experiment's run, the baseline first, of all its valid trials.
+
+    Raises:
+        LabError: of the baseline nothing was recorded.
+    """
+    found: dict[str, list[Run]] = {}
+    for directory in store.finished(run):
+        valid = store.need(Result, directory).status == "ok"
+        if valid and inside.recorded(directory, captured):
+            trial = store.need(Trial, directory)
+            name = "null trial" if trial.null else trial.cell
+            found.setdefault(name, []).extend(explain(directory, captured).timed)
+    base = names(store.experiment(store.read_run(run)))[0]
+    if base not in found:
+        raise LabError(f"{run}: of its baseline, {base}, nothing was recorded inside Dask")
+    return {name: summarise(found[name]) for name in (base, *(other for other in found if other != base))}
 
 
 def _delays(trial: Trial) -> Delays:

@@ -9,6 +9,7 @@ and wake-ups are too.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 
 from lab.account.causes import LAG, LOGIC, LOOP, MESSAGE, PEER, RECEIVED, SERIALISE, TIMER, WIRE, Part
 from lab.account.run import SCHEDULER, Fetch, Run, Task
@@ -46,15 +47,15 @@ def way(run: Run, task: Task) -> tuple[list[Part], float, Task | None]:
     Without a task that triggered it, its way begins when the scheduler chose a worker for it.
     """
     done, worker, key = Way(task.start), task.worker, task.key
-    done.back(task.executing, _all(LAG, worker, key))
-    done.back(task.ready, _all(LAG, worker, key))
-    done.back(task.arrived, lambda start, stop: _data(run, task, start, stop))
+    done.back(task.executing, whole(LAG, worker, key))
+    done.back(task.ready, whole(LAG, worker, key))
+    done.back(task.arrived, partial(_data, run, task))
     done.back(task.sent, _transit(run, (SCHEDULER, LOOP), (worker, LAG), MESSAGE, key))
     done.back(task.decided, _held(task.due, LOOP, SCHEDULER, key))
     trigger = run.by_key.get(task.trigger)
     if trigger is None or trigger is task or task.decided is None:
         return done.parts, done.begin, None
-    done.back(trigger.handled, _all(LOGIC, SCHEDULER, key))
+    done.back(trigger.handled, whole(LOGIC, SCHEDULER, key))
     report(run, trigger, done)
     return done.parts, done.begin, trigger
 
@@ -64,10 +65,12 @@ def report(run: Run, task: Task, done: Way) -> None:
     worker, key = task.worker, task.key
     done.back(task.reported, _transit(run, (worker, LAG), (SCHEDULER, LOOP), MESSAGE, key))
     done.back(task.done, _held(task.report_due, LAG, worker, key))
-    done.back(task.stop, _all(LAG, worker, key))
+    done.back(task.stop, whole(LAG, worker, key))
 
 
-def _all(cause: str, place: str, key: str) -> Between:
+def whole(cause: str, place: str, key: str) -> Between:
+    """All of some time has one cause."""
+
     def between(start: float, stop: float) -> Iterator[Part]:
         yield Part(start, stop, cause, place, key)
 
@@ -75,12 +78,12 @@ def _all(cause: str, place: str, key: str) -> Between:
 
 
 def _held(due: float | None, late: str, place: str, key: str) -> Between:
-    """A message that waits to be sent: held back by Dask's timer until it is due, after that the sender is late."""
+    """A message that waits to be sent: held back by Dask's timer until it is due, then the sender is late."""
 
     def between(start: float, stop: float) -> Iterator[Part]:
         done = Way(stop)
-        done.back(max(start, due or start), _all(late, place, key))
-        done.back(start, _all(TIMER, place, key))
+        done.back(max(start, due or start), whole(late, place, key))
+        done.back(start, whole(TIMER, place, key))
         yield from done.parts
 
     return between
@@ -97,9 +100,9 @@ def _transit(run: Run, sender: tuple[str, str], receiver: tuple[str, str], wire:
     def between(start: float, stop: float) -> Iterator[Part]:
         wrote, free = run.busy.get(source, IDLE).around(start)[1], run.busy.get(target, IDLE).around(stop)[0]
         done = Way(stop)
-        done.back(max(start, free), _all(taken, place(taken, target), key))
-        done.back(max(start, min(wrote, stop)), _all(wire, pair, key))
-        done.back(start, _all(left, place(left, source), key))
+        done.back(max(start, free), whole(taken, place(taken, target), key))
+        done.back(max(start, min(wrote, stop)), whole(wire, pair, key))
+        done.back(start, whole(left, place(left, source), key))
         yield from done.parts
 
     return between
@@ -111,28 +114,29 @@ def _data(run: Run, task: Task, start: float, stop: float) -> Iterator[Part]:
     done = Way(stop)
     for fetch in sorted(found.values(), key=lambda fetch: fetch.stop, reverse=True):
         if fetch.start < done.begin and fetch.stop > start:
-            done.back(max(start, fetch.stop), lambda a, b: _unasked(run, task, a, b))
-            done.back(max(start, fetch.start), lambda a, b, f=fetch: _fetching(run, f, task.key, a, b))
-    done.back(start, lambda a, b: _unasked(run, task, a, b))
+            done.back(max(start, fetch.stop), partial(_unasked, run, task))
+            done.back(max(start, fetch.start), partial(_fetching, run, fetch, task.key))
+    done.back(start, partial(_unasked, run, task))
     yield from done.parts
 
 
 def _unasked(run: Run, task: Task, start: float, stop: float) -> Iterator[Part]:
     """Data was needed and not asked for: another fetch was waited for, else the worker had not come to it."""
     done = Way(stop)
-    for fetch in sorted(run.fetches_of.get(task.worker, ()), key=lambda fetch: fetch.stop, reverse=True):
-        if fetch.start < done.begin and fetch.stop > start:
+    others = run.fetches_between(task.worker, start, stop)
+    for fetch in sorted(others, key=lambda fetch: fetch.stop, reverse=True):
+        if fetch.start < done.begin:
             done.back(max(start, fetch.stop), _after(fetch, task))
-            done.back(max(start, fetch.start), lambda a, b, f=fetch: _fetching(run, f, task.key, a, b))
-    done.back(start, _all(LAG, task.worker, task.key))
+            done.back(max(start, fetch.start), partial(_fetching, run, fetch, task.key))
+    done.back(start, whole(LAG, task.worker, task.key))
     yield from done.parts
 
 
 def _after(fetch: Fetch, task: Task) -> Between:
     """After a peer said that it was busy Dask waits before it asks again."""
     if fetch.busy:
-        return _all(PEER, f"{fetch.receiver} < {fetch.sender}", task.key)
-    return _all(LAG, task.worker, task.key)
+        return whole(PEER, f"{fetch.receiver} < {fetch.sender}", task.key)
+    return whole(LAG, task.worker, task.key)
 
 
 def _fetching(run: Run, fetch: Fetch, key: str, start: float, stop: float) -> Iterator[Part]:
@@ -145,8 +149,8 @@ def _fetching(run: Run, fetch: Fetch, key: str, start: float, stop: float) -> It
     packed = min(served + fetch.serialise, fetch.stop)
     there = max(packed, fetch.stop - fetch.deserialise)
     done, sender, receiver = Way(fetch.stop), (fetch.sender, PEER), (fetch.receiver, RECEIVED)
-    done.back(there, _all(SERIALISE, fetch.receiver, key))
+    done.back(there, whole(SERIALISE, fetch.receiver, key))
     done.back(packed, _transit(run, sender, receiver, WIRE, key))
-    done.back(served, _all(SERIALISE, fetch.sender, key))
+    done.back(served, whole(SERIALISE, fetch.sender, key))
     done.back(fetch.start, _transit(run, receiver, sender, WIRE, key))
     yield from clipped(done.parts, start, stop)

@@ -117,9 +117,8 @@ class Recorder:
 
     def common(self) -> dict[str, Any]:
         """The tables that every process has."""
-        sent = [
-            (round(now, 6), peer, str(key), op, round(due, 6)) for now, peer, key, op, due in self.sent.log.take()
-        ]
+        log = self.sent.log.take()
+        sent = [(round(now, 6), peer, str(key), op, round(due, 6)) for now, peer, key, op, due in log]
         versions = {"python": platform.python_version(), "distributed": distributed.__version__}
         return {
             "now": time(),

@@ -31,7 +31,7 @@ def load(trial: str | Path, captured: bool = False) -> Frames:
     trial = Path(trial)
     kind = CapturedInside if captured else Inside
     folder = trial / kind.FILE.removesuffix(".json")
-    if not (folder / "config.parquet").exists():  # the last one written
+    if not _fresh(folder, trial / kind.FILE):
         _unpack(trial, kind, folder)
     return {name: pd.read_parquet(folder / f"{name}.parquet") for name in TABLES}
 
@@ -39,6 +39,15 @@ def load(trial: str | Path, captured: bool = False) -> Frames:
 def recorded(trial: Path, captured: bool = False) -> bool:
     """Is anything known of what Dask recorded of this trial?"""
     return (trial / (CapturedInside if captured else Inside).FILE).exists()
+
+
+def _fresh(folder: Path, records: Path) -> bool:
+    """Are all tables there, of these records and as they are made today?"""
+    files = {name: folder / f"{name}.parquet" for name in TABLES}
+    made = [file.stat().st_mtime for file in files.values() if file.exists()]
+    if len(made) < len(files) or (records.exists() and records.stat().st_mtime > min(made)):
+        return False
+    return all(pq.read_schema(file).names == list(TABLES[name]) for name, file in files.items())
 
 
 def _unpack(trial: Path, kind: type[Inside], folder: Path) -> None:

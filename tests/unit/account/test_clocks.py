@@ -41,7 +41,8 @@ def measured(case: Case, seed: int, delay_s: float = 0.0) -> tuple[Clock, float,
 
 
 def errors_us(case: Case, delay_s: float = 0.0) -> np.ndarray:
-    return np.array([abs(c.offset_s - true) * 1e6 for c, true, _ in (measured(case, s, delay_s) for s in SEEDS)])
+    found = [measured(case, seed, delay_s) for seed in SEEDS]
+    return np.array([abs(clock.offset_s - true) * 1e6 for clock, true, _ in found])
 
 
 CASES = {

@@ -75,8 +75,8 @@ def by_hand() -> Run:
     """One thread each on two workers: ``b`` on worker-2 needs ``a`` of worker-1, which ends at 3."""
     first = Task("a", "worker-1", 1, 1.0, 3.0, executing=0.9, ready=0.8, arrived=0.7, sent=0.6, decided=0.5,
                  done=3.1, report_due=3.3, reported=3.3, handled=3.6, stimulus="update-graph")  # fmt: skip
-    second = Task("b", "worker-2", 2, 8.0, 9.0, executing=7.9, ready=7.5, arrived=4.5, sent=4.2, decided=3.7, due=4.2,
-                  done=9.1, reported=9.2, handled=9.4, trigger="a", stimulus="task-finished",
+    second = Task("b", "worker-2", 2, 8.0, 9.0, executing=7.9, ready=7.5, arrived=4.5, sent=4.2, decided=3.7,
+                  due=4.2, done=9.1, reported=9.2, handled=9.4, trigger="a", stimulus="task-finished",
                   needs=(Need("a", 8.0, ("worker-1",)),))  # fmt: skip
     fetch = Fetch("worker-2", "worker-1", 4.6, 7.4, ("a",), serve_start=5.0, serialise=0.2, deserialise=0.4)
     run = Run(0, 0.0, 10.0, {"worker-1": 1, "worker-2": 1}, [first, second], [fetch])
@@ -85,9 +85,7 @@ def by_hand() -> Run:
 
 
 def test_a_run_by_hand() -> None:
-    found = [
-        (round(p.start, 6), round(p.stop, 6), p.cause, p.place) for p in account(by_hand())[1].parts
-    ]
+    found = [(round(p.start, 6), round(p.stop, 6), p.cause, p.place) for p in account(by_hand())[1].parts]
     assert found == [
         (0.0, 0.4, CLIENT, "client"),
         (0.4, 3.0, NOTHING, "worker-2"),
@@ -124,7 +122,7 @@ def test_a_busy_process_is_told_from_the_wire() -> None:
     """Of what passes between two only the writer's first spell and the reader's last one count."""
     run = by_hand()
     run.busy = {
-        "worker-1": Spells([(4.8, 5.1), (5.15, 5.5), (6.0, 6.1)]),  # takes the request up, goes on after packing
+        "worker-1": Spells([(4.8, 5.1), (5.15, 5.5), (6.0, 6.1)]),  # takes it up, goes on after packing
         "worker-2": Spells([(5.6, 5.9), (6.7, 7.2)]),  # the first has nothing to do with it
         "scheduler": Spells([(3.5, 3.8), (4.1, 4.3)]),
     }

@@ -24,7 +24,8 @@ def random_run(seed: int, sense: bool) -> Run:
             while now < stop and len(tasks) < 200:
                 now += chance.expovariate(4)
                 length = chance.expovariate(4)
-                tasks.append(_task(chance, len(tasks), worker, thread, now, length, (start, stop), sense, tasks))
+                where = (worker, thread, now, length, (start, stop))
+                tasks.append(_task(chance, len(tasks), *where, sense, tasks))
                 now += length if sense else chance.uniform(0, length)
     run = Run(0, start, stop, threads, tasks, _fetches(chance, tasks, list(threads), (start, stop)))
     run.busy = {name: Spells(_spells(chance, start, stop)) for name in (*threads, "scheduler")}
@@ -57,7 +58,8 @@ def _fetches(chance, tasks, workers, ends) -> list[Fetch]:  # type: ignore[no-un
         begin = chance.uniform(*ends)
         fetch = Fetch(*chance.choices(workers, k=2), begin, begin + chance.expovariate(5), ())
         fetch.keys = tuple(task.key for task in chance.sample(tasks, min(3, len(tasks))))
-        fetch.busy, fetch.serialise, fetch.deserialise = (chance.random() < 0.2), chance.random(), chance.random()
+        fetch.busy = chance.random() < 0.2
+        fetch.serialise, fetch.deserialise = chance.random(), chance.random()
         fetch.serve_start = chance.choice([None, chance.uniform(*ends)])
         found.append(fetch)
     return found
