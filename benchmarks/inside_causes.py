@@ -48,7 +48,7 @@ async def dask_setup(scheduler):
 HOLDS_GIL = """
 import threading, time
 def hold():
-    number = 3 ** {digits}
+    number = 3 ** {power}
     while True:
         str(number)  # one call into C that never lets go of the interpreter
         time.sleep({pause})
@@ -68,7 +68,7 @@ def dask_setup(scheduler):
     scheduler.decide_worker_rootish_queuing_disabled = anywhere
 """
 ARRAY = ("array_study", {"size": 2000, "chunk": 250})
-TREE = ("tree_reduction", {"leaves": 192, "size_kb": 2000})
+TREE = ("tree_reduction", {"leaves": 96, "size_kb": 1500})
 SLEEPS = ("parallel_tasks", {"tasks": 200, "task_ms": 30})
 MERGE = ("merge", {"tasks": 600})
 
@@ -118,14 +118,16 @@ CASES: dict[str, Callable[[int], Case]] = {
         LATE,
         (SLEEPS, MERGE)[i % 2],
         f"worker-{i % 3 + 1}",
-        HOLDS_GIL.format(digits=(60_000, 90_000)[i // 2 % 2], pause=0.01),
+        HOLDS_GIL.format(power=(60_000, 90_000)[i // 2 % 2], pause=0.01),
         threads=2,
     ),
     "placement": lambda i: Case(
-        PLACEMENT, (TREE, ("tree_reduction", {"leaves": 96, "size_kb": 4000}))[i % 2], "", RANDOM,
-        caps=_all((100, 60)[i // 2 % 2]),
+        PLACEMENT,
+        ("tree_reduction", {"leaves": (64, 128)[i % 2], "size_kb": (1000, 500)[i % 2]}),
+        preload=RANDOM,
+        caps=_all((40, 25)[i // 2 % 2]),
     ),
-}  # fmt: skip
+}
 
 
 def trial(case: Case, out: Path, injected: bool, runs: int) -> Path:

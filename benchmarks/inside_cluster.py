@@ -82,6 +82,7 @@ def cluster(
 ) -> Iterator[Cluster]:
     """Scheduler and workers, each in a namespace; all is gone afterwards."""
     out.mkdir(parents=True, exist_ok=True)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that what is below is undone
     nodes, tag = hosts(workers), f"in{os.getpid()}"
     address = f"tcp://{nodes['scheduler']}:8786"
     with network(nodes, False, tag) as switch:

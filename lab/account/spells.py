@@ -25,3 +25,10 @@ class Spells:
         if index >= 0 and self.stops[index] >= time:
             return self.starts[index], self.stops[index]
         return time, time
+
+    def within(self, start: float, stop: float) -> float:
+        """Seconds of a stretch of time that were busy."""
+        first = max(0, bisect_left(self.starts, start) - 1)
+        last = bisect_left(self.starts, stop)
+        spells = zip(self.starts[first:last], self.stops[first:last], strict=True)
+        return sum(max(0.0, min(end, stop) - max(begin, start)) for begin, end in spells)

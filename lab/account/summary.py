@@ -30,8 +30,10 @@ from lab.account.causes import (
 from lab.account.partition import account
 from lab.account.path import critical_path
 from lab.account.run import Run, Task
+from lab.account.spells import Spells
 
 Cell = tuple[str, str]  # a cause, or a culprit, and its place
+IDLE_LOOP = Spells()
 LEAST_ALIKE = 5  # so many tasks of a kind tell what is usual
 
 # What one would look for: culprits in words, and the causes on the critical path that speak for each.
@@ -136,8 +138,13 @@ def culprits(run: Run, path: Iterable[Part]) -> Iterable[tuple[str, str, float]]
     for part in path:
         task, seconds = run.by_key.get(part.key), part.seconds
         if part.cause == COMPUTE and task is not None:
-            beyond = max(0.0, 1 - usual(task) / max(task.stop - task.start, 1e-9))
-            yield SLOW, part.place, seconds * beyond
+            took = max(task.stop - task.start, 1e-9)
+            beyond = max(0.0, 1 - usual(task) / took)
+            # While a task takes longer than usual and its worker's event loop is kept from running too, it is
+            # not the work that is slow: something holds the interpreter.
+            held = min(beyond, run.busy.get(part.place, IDLE_LOOP).within(task.start, task.stop) / took)
+            yield LATE, part.place, seconds * held
+            yield SLOW, part.place, seconds * (beyond - held)
             yield OWN, part.place, seconds * (1 - beyond)
         elif part.cause in OF_DATA and task is not None:
             spared = avoidable(task, run.threads)

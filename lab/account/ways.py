@@ -17,6 +17,7 @@ from lab.account.spells import Spells
 
 Between = Callable[[float, float], Iterator[Part]]
 IDLE = Spells()
+TIMER_S = 0.005  # Dask's longest interval between two batches; workers have 2 ms
 
 
 def clipped(parts: Iterable[Part], start: float, stop: float) -> Iterator[Part]:
@@ -78,12 +79,16 @@ def whole(cause: str, place: str, key: str) -> Between:
 
 
 def _held(due: float | None, late: str, place: str, key: str) -> Between:
-    """A message that waits to be sent: held back by Dask's timer until it is due, then the sender is late."""
+    """A message that waits to be sent: until it is due Dask's timer may hold it back, for so long at most.
+
+    Before that it was not even handed over, after that the sender was late.
+    """
 
     def between(start: float, stop: float) -> Iterator[Part]:
-        done = Way(stop)
-        done.back(max(start, due or start), whole(late, place, key))
-        done.back(start, whole(TIMER, place, key))
+        done, free = Way(stop), max(start, due or start)
+        done.back(free, whole(late, place, key))
+        done.back(max(start, free - TIMER_S), whole(TIMER, place, key))
+        done.back(start, whole(late, place, key))
         yield from done.parts
 
     return between
