@@ -1,20 +1,20 @@
-"""From a trial's tables to runs on one clock, the scheduler's."""
+"""From a trial's tables to runs on one clock: the capture's where there is one, else the scheduler's."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from lab.account.clocks import Clock, at_least, at_most, estimate
+from lab.account.clocks import NONE, Clock, at_least, at_most, estimate
 from lab.account.run import CLIENT, SCHEDULER, Fetch, Need, Run, Task
 from lab.account.spells import Spells
 
 Frames = Mapping[str, pd.DataFrame]
-Delays = Mapping[tuple[str, str], float]  # known least delay from one host to another, seconds
+Delays = Mapping[tuple[str, str], "Delay"]  # known, from one host to another
 Row = dict[str, Any]
 Steps = list[tuple[float, int]]
 OURS = ("decided", "due", "sent", "handled")  # stages of a task by the scheduler's clock, and by its worker's
@@ -28,25 +28,54 @@ MOVED = (  # table, column that says whose clock, columns of times
 )
 
 
+class Delay(NamedTuple):
+    """Seconds that a way takes at least: from the sender to the bridge, and from there to the receiver."""
+
+    before: float = 0.0
+    after: float = 0.0
+
+
 def clocks(frames: Frames, delays: Delays | None = None) -> dict[str, Clock]:
     """Each process's clock against the scheduler's, from all runs of the trial."""
     known, runs = delays or {}, frames["runs"]
+    there, back = (sum(known.get(way, Delay())) for way in ((SCHEDULER, CLIENT), (CLIENT, SCHEDULER)))
     found = {SCHEDULER: Clock(low_s=0.0, high_s=0.0)}
     found[CLIENT] = estimate(
-        at_most(*_times(runs, "now_s", "answered_s"), delay_s=known.get((SCHEDULER, CLIENT), 0.0)),
-        at_least(*_times(runs, "asked_s", "now_s"), delay_s=known.get((CLIENT, SCHEDULER), 0.0)),
+        at_most(*_times(runs, "now_s", "answered_s"), delay_s=there),
+        at_least(*_times(runs, "asked_s", "now_s"), delay_s=back),
     )
-    for name, theirs in frames["tasks"].groupby("worker"):
+    for name, tasks in frames["tasks"].groupby("worker"):
         worker = str(name)
+        there, back = (sum(known.get(way, Delay())) for way in ((SCHEDULER, worker), (worker, SCHEDULER)))
         found[worker] = estimate(
-            at_most(*_times(theirs, "sent_s", "arrived_s"), delay_s=known.get((SCHEDULER, worker), 0.0)),
-            at_least(*_times(theirs, "reported_s", "handled_s"), delay_s=known.get((worker, SCHEDULER), 0.0)),
+            at_most(*_times(tasks, "sent_s", "arrived_s"), delay_s=there),
+            at_least(*_times(tasks, "reported_s", "handled_s"), delay_s=back),
         )
     return found
 
 
+def clocks_by_packets(frames: Frames, seen: list[Row], delays: Delays | None = None) -> dict[str, Clock]:
+    """Each process's clock against the capture's, which is the client's; ``seen``: the decoder's tasks."""
+    known = delays or {}
+    packets = pd.DataFrame(seen, columns=["key", "start_s", "sent_ns", "finished_ns"]).dropna()
+    packets = packets.astype(dict.fromkeys(packets.columns[1:], float))
+    packets[["sent_ns", "finished_ns"]] /= 1e9
+    joined = frames["tasks"].merge(packets, on=["key", "start_s"])  # a key may come again, its stamp does not
+    found, above, below = {CLIENT: Clock(low_s=0.0, high_s=0.0)}, [NONE], [NONE]
+    for name, tasks in joined.groupby("worker"):
+        worker = str(name)
+        there, back = known.get((SCHEDULER, worker), Delay()), known.get((worker, SCHEDULER), Delay())
+        found[worker] = estimate(
+            at_most(*_times(tasks, "sent_ns", "arrived_s"), delay_s=there.after),
+            at_least(*_times(tasks, "reported_s", "finished_ns"), delay_s=back.before),
+        )
+        above.append(at_most(*_times(tasks, "finished_ns", "handled_s"), delay_s=back.after))
+        below.append(at_least(*_times(tasks, "sent_s", "sent_ns"), delay_s=there.before))
+    return found | {SCHEDULER: estimate(np.concatenate(above), np.concatenate(below))}
+
+
 def runs(frames: Frames, found: Mapping[str, Clock]) -> list[Run]:
-    """All runs of a trial on the scheduler's clock."""
+    """All runs of a trial on the common clock."""
     rows = {name: _by_run(frame) for name, frame in _aligned(frames, found).items() if "run" in frame}
     return [_run(number, {name: of.get(number, []) for name, of in rows.items()}) for number in rows["runs"]]
 
@@ -58,8 +87,10 @@ def _times(frame: pd.DataFrame, first: str, second: str) -> tuple[Any, Any]:
 
 
 def _aligned(frames: Frames, found: Mapping[str, Clock]) -> dict[str, pd.DataFrame]:
-    """The same tables with all times on the scheduler's clock."""
+    """The same tables with all times on the common clock."""
     own = {name: frame.copy() for name, frame in frames.items()}
+    for table, times in (("tasks", tuple(f"{stage}_s" for stage in OURS)), ("transitions", ("time_s",))):
+        _move(own[table], slice(None), times, found.get(SCHEDULER, Clock()))
     _move(own["runs"], slice(None), ("start_s", "stop_s"), found.get(CLIENT, Clock()))
     for table, by, columns in MOVED:
         for node in own[table][by].unique():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -60,7 +61,7 @@ class Need:
 
 @dataclass(slots=True)
 class Fetch:
-    """A request for data and its answer."""
+    """A request for data and its answer; ``first`` and ``last``: when packets showed the data on the wire."""
 
     receiver: str
     sender: str
@@ -71,6 +72,8 @@ class Fetch:
     serve_start: float | None = None
     serialise: float = 0.0
     deserialise: float = 0.0
+    first: float | None = None
+    last: float | None = None
 
 
 @dataclass
@@ -134,3 +137,16 @@ class Run:
             for key in fetch.keys:
                 found[fetch.receiver, key].append(fetch)
         return found
+
+    def see(self, transfers: Iterable[tuple[str, str, float, float, float]]) -> None:
+        """Take over from packets when data was on the wire: sender, receiver, request, first, last byte."""
+        asked: defaultdict[tuple[str, str], list[Fetch]] = defaultdict(list)
+        for fetch in sorted(self.fetches, key=lambda fetch: fetch.start):
+            asked[fetch.sender, fetch.receiver].append(fetch)
+        for sender, receiver, request, first, last in sorted(transfers, key=lambda transfer: transfer[2]):
+            pending = asked[sender, receiver]
+            while pending and pending[0].stop < request:
+                pending.pop(0)
+            if pending and pending[0].start <= last:
+                pending[0].first, pending[0].last = first, last
+                pending.pop(0)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import permutations
 from pathlib import Path
 
 from lab import inside
-from lab.account.align import Delays, clocks, runs
+from lab.account.align import Delay, Delays, Frames, clocks, clocks_by_packets, runs
 from lab.account.clocks import Clock
 from lab.account.run import CLIENT, Run
 from lab.account.summary import Summary, summarise
@@ -17,7 +18,8 @@ from lab.model.cells import names
 from lab.model.files import Campaign, Result
 from lab.model.impairments import sides
 from lab.model.trial import Trial
-from lab.results import store
+from lab.results import recording, store
+from lab.results.recording import Recording
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,7 @@ class Explained:
     captured: bool
     clocks: dict[str, Clock]
     runs: list[Run]
+    waiting_s: dict[str, float]  # of each process: for a CPU, mean of the runs that count
 
     @cached_property
     def timed(self) -> list[Run]:
@@ -48,8 +51,34 @@ def explain(directory: Path, captured: bool = False) -> Explained:
     """
     frames = inside.load(directory, captured)
     trial = store.read(Trial, directory)
-    found = clocks(frames, _delays(trial) if trial else {})
-    return Explained(directory, captured, found, runs(frames, found))
+    delays = _delays(trial) if trial else {}
+    if not captured:
+        found = clocks(frames, delays)
+        return Explained(directory, captured, found, runs(frames, found), _waiting(frames))
+    capture = recording.read(directory)
+    if capture is None or not capture.rows("tasks"):
+        raise LabError(f"{directory}: its capture shows no tasks")
+    found = clocks_by_packets(frames, capture.rows("tasks"), delays)
+    aligned = runs(frames, found)
+    for run in aligned:
+        run.see(_transfers(capture))
+    return Explained(directory, captured, found, aligned, _waiting(frames))
+
+
+def _waiting(frames: Frames) -> dict[str, float]:
+    metrics, runs = frames["metrics"], frames["runs"]
+    of_cpu = metrics.metric == "process/waiting-for-cpu/seconds"
+    counted = metrics[of_cpu & metrics.run.isin(runs[~runs.warmup.astype(bool)].run)]
+    return {str(node): float(some.value.mean()) for node, some in counted.groupby("node")}
+
+
+def _transfers(capture: Recording) -> Iterator[tuple[str, str, float, float, float]]:
+    """Sender, receiver, and when the request, the data's first and its last byte were on the wire."""
+    for row in capture.rows("transfers"):
+        if row["kind"] == "get_data" and row["serve_ms"] is not None and row["wire_ms"] is not None:
+            request = row["request_ns"] / 1e9
+            first = request + row["serve_ms"] / 1e3
+            yield row["source"], row["destination"], request, first, first + row["wire_ms"] / 1e3
 
 
 def is_run(path: Path) -> bool:
@@ -77,15 +106,18 @@ def cells(run: Path, captured: bool = False) -> dict[str, Summary]:
 
 
 def _delays(trial: Trial) -> Delays:
-    """The least delay that was asked for from one host to another, in seconds."""
+    """The least delays that were asked for from one host to another."""
     hosts = [CLIENT, "scheduler", *(f"worker-{i + 1}" for i in range(trial.workers))]
-    return {pair: delay for pair in permutations(hosts, 2) if (delay := _one_way_ms(trial, *pair) / 1e3)}
+    return {
+        (source, target): Delay(
+            _ms(trial, source, target, "egress") / 1e3, _ms(trial, target, source, "ingress") / 1e3
+        )
+        for source, target in permutations(hosts, 2)
+    }
 
 
-def _one_way_ms(trial: Trial, source: str, destination: str) -> float:
-    ends = ((source, destination, "egress"), (destination, source, "ingress"))
-    return sum(
-        max(0.0, link.delay_ms - link.jitter_ms)
-        for host, peer, way in ends
-        if (link := trial.links.get(host)) and way in sides(link.direction) and link.peer in (None, peer)
-    )
+def _ms(trial: Trial, host: str, peer: str, way: str) -> float:
+    link = trial.links.get(host)
+    if link is None or way not in sides(link.direction) or link.peer not in (None, peer):
+        return 0.0
+    return max(0.0, link.delay_ms - link.jitter_ms)

@@ -94,8 +94,15 @@ def _held(due: float | None, late: str, place: str, key: str) -> Between:
     return between
 
 
-def _transit(run: Run, sender: tuple[str, str], receiver: tuple[str, str], wire: str, key: str) -> Between:
-    """From one process to another, each with the cause that its own share has."""
+def _transit(
+    run: Run,
+    sender: tuple[str, str],
+    receiver: tuple[str, str],
+    wire: str,
+    key: str,
+    seen: tuple[float | None, float | None] = (None, None),
+) -> Between:
+    """From one process to another, each with the cause of its own share; ``seen``: it was on the wire."""
     (source, left), (target, taken) = sender, receiver
     pair = f"{target} < {source}"
 
@@ -103,7 +110,9 @@ def _transit(run: Run, sender: tuple[str, str], receiver: tuple[str, str], wire:
         return node if cause in (LAG, LOOP) else pair
 
     def between(start: float, stop: float) -> Iterator[Part]:
-        wrote, free = run.busy.get(source, IDLE).around(start)[1], run.busy.get(target, IDLE).around(stop)[0]
+        first, last = seen
+        wrote = first or run.busy.get(source, IDLE).around(start)[1]
+        free = last or run.busy.get(target, IDLE).around(stop)[0]
         done = Way(stop)
         done.back(max(start, free), whole(taken, place(taken, target), key))
         done.back(max(start, min(wrote, stop)), whole(wire, pair, key))
@@ -155,7 +164,7 @@ def _fetching(run: Run, fetch: Fetch, key: str, start: float, stop: float) -> It
     there = max(packed, fetch.stop - fetch.deserialise)
     done, sender, receiver = Way(fetch.stop), (fetch.sender, PEER), (fetch.receiver, RECEIVED)
     done.back(there, whole(SERIALISE, fetch.receiver, key))
-    done.back(packed, _transit(run, sender, receiver, WIRE, key))
+    done.back(packed, _transit(run, sender, receiver, WIRE, key, (fetch.first, fetch.last)))
     done.back(served, whole(SERIALISE, fetch.sender, key))
     done.back(fetch.start, _transit(run, receiver, sender, WIRE, key))
     yield from clipped(done.parts, start, stop)

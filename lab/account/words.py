@@ -10,6 +10,7 @@ from lab.account.summary import CULPRITS, IDLE, Cell, Difference, Summary, hosts
 
 TOLD = 0.03  # what is less than this share of a makespan is not told in a sentence
 MOST = 4  # nor are more than so many parts
+STARVED = 0.1  # of a makespan: to wait longer than this for a CPU is told
 Row = tuple[str, ...]
 HEAD: Row = ("cause", "seconds", "share", "critical path", "where")
 DIFFERENCE_HEAD: Row = ("cause", "before", "after", "difference", "critical path", "where")
@@ -69,6 +70,13 @@ def difference_rows(found: Difference) -> Iterator[Row]:
     sums = (f"{sum(one.account.values()):.3f}" for one in (old, new))
     total, path = sum(found.account.values()), sum(found.path.values())
     yield "together", *sums, f"{total:+.3f}", f"{path:+.3f}", ""
+
+
+def starved(waiting_s: Mapping[str, float], makespan_s: float) -> str:
+    """Who waited for a CPU, if that was long: a machine that is too small or busy looks like worker lag."""
+    most = sorted(waiting_s.items(), key=lambda item: -item[1])
+    told = [f"{node} {seconds:.2f} s" for node, seconds in most if seconds > STARVED * makespan_s]
+    return f"Kept waiting for a CPU, per run: {', '.join(told)}." if told else ""
 
 
 def clock_rows(found: Mapping[str, Clock]) -> Iterator[Row]:

@@ -75,10 +75,12 @@ def _compare(old: Summary, new: Summary, name: str, as_json: bool) -> None:
 
 
 def _draw(found: Explained) -> None:
-    """The clocks, and the picture of the run of middle length."""
+    """Whether there was CPU enough, the clocks, and the picture of the run of middle length."""
     from lab.account import pictures, words
     from lab.report.figures import save
 
+    if starved := words.starved(found.waiting_s, found.summary.makespan_s):
+        click.echo(f"\n{starved}")
     click.echo()
     print_table(words.CLOCK_HEAD, words.clock_rows(found.clocks))
     if found.timed:

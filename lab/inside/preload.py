@@ -15,11 +15,13 @@ it. Times are seconds since 1970 by the process's own clock.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import platform
 import sys
 from collections import deque
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import dask
@@ -29,6 +31,7 @@ from distributed.diagnostics.task_stream import TaskStreamPlugin
 from distributed.metrics import context_meter, time
 from tornado.ioloop import PeriodicCallback
 
+FORM = 1  # of what is handed over; lab/inside/tables.py reads this one
 LONGEST = 1_000_000  # entries of each log between two takes; what is lost beyond is counted
 SAMPLED_MS = 100  # how often processing and occupancy are looked at
 PAUSE_S = 0.0001  # an event loop that waits for less than this is not idle
@@ -114,21 +117,27 @@ class Recorder:
         self.loop = Loop(server.io_loop.asyncio_loop)
         self.sent = Sent()
         self.taken: dict[Any, float] = {}
+        self.cpu = (0.0, 0.0)
 
     def common(self) -> dict[str, Any]:
         """The tables that every process has."""
         log = self.sent.log.take()
         sent = [(round(now, 6), peer, str(key), op, round(due, 6)) for now, peer, key, op, due in log]
+        cpu_s, waited_s = _scheduled()
         versions = {"python": platform.python_version(), "distributed": distributed.__version__}
-        return {
+        found = {
+            "form": FORM,
             "now": time(),
             "address": self.server.address,
             "versions": versions,
             "loop": type(self.server.io_loop.asyncio_loop).__module__.partition(".")[0],
             "config": dask.config.get("distributed"),
+            "cpu": [round(cpu_s - self.cpu[0], 6), round(waited_s - self.cpu[1], 6)],
             "spells": self.loop.spells.take(),
             "sent": sent,
         }
+        self.cpu = (cpu_s, waited_s)
+        return found
 
     def since(self, totals: dict[Any, float]) -> list[Row]:
         """By how much counters rose since they were asked for last."""
@@ -242,6 +251,16 @@ class OfWorker(Recorder):
             "served": self.served.take(),
             "metrics": self.since({k: v for k, v in self.server.digests_total.items() if type(k) is tuple}),
         }
+
+
+def _scheduled() -> tuple[float, float]:
+    """Seconds that the threads of this process had a CPU, and that they waited for one."""
+    found = [0.0, 0.0]
+    for thread in Path("/proc/self/task").glob("*/schedstat"):
+        with contextlib.suppress(OSError):  # a thread may end meanwhile
+            ran, waited, _ = map(int, thread.read_text().split())
+            found = [found[0] + ran / 1e9, found[1] + waited / 1e9]
+    return found[0], found[1]
 
 
 def _task(row: dict[str, Any]) -> Row:

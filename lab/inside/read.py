@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from lab.errors import LabError
 from lab.inside.schema import TABLES
-from lab.inside.tables import tables
+from lab.inside.tables import other_form, tables
 from lab.model.files import CapturedInside, CaptureReport, Inside, Timings
 from lab.results import store
 
@@ -61,6 +61,8 @@ def _unpack(trial: Path, kind: type[Inside], folder: Path) -> None:
         taken = json.loads(zlib.decompress(base64.b64decode(found.records)))
     except (ValueError, zlib.error) as error:
         raise LabError(f"{trial / kind.FILE}: its records cannot be unpacked: {error}") from error
+    if other_form(taken):
+        raise LabError(f"{trial / kind.FILE}: it was recorded by another version of the lab")
     folder.mkdir(exist_ok=True)
     for name, rows in tables(taken, timings.samples).items():
         columns = {column: pa.array([row.get(column) for row in rows]) for column in TABLES[name]}

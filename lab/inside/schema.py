@@ -104,7 +104,7 @@ TABLES: dict[str, dict[str, str]] = {
     "metrics": RUN
     | {
         "node": "scheduler (all workers' sums as of their last heartbeat) or worker",
-        "metric": "Dask's fine metric: context/span/prefix/activity/unit",
+        "metric": "Dask's fine metric: context/span/prefix/activity/unit; process: what the kernel says",
         "value": "by how much it rose in the run",
     },
     "beliefs": RUN

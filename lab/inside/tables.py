@@ -14,6 +14,7 @@ from lab.model.files import Sample
 Row = dict[str, Any]
 Tables = dict[str, list[Row]]
 Taken = Mapping[str, Any]  # what one call of the workload's ``take`` gave
+FORM = 1  # of what the preload hands over
 TICK_S = 1e-6  # stamps are rounded to this
 
 
@@ -27,6 +28,11 @@ def tables(taken: Sequence[Taken | None], samples: Sequence[Sample]) -> Tables:
     if known:
         found["config"] = list(_config(known[0][1]))
     return found
+
+
+def other_form(taken: Sequence[Taken | None]) -> bool:
+    """Was it recorded by another version of the preload?"""
+    return any(records["scheduler"].get("form") != FORM for records in taken if records)
 
 
 def _run(taken: Taken, sample: Sample) -> Iterator[tuple[str, Iterable[Row]]]:
@@ -60,7 +66,9 @@ def _run(taken: Taken, sample: Sample) -> Iterator[tuple[str, Iterable[Row]]]:
     yield "fetches", _fetches(workers, names)
     for name, records in nodes.items():
         yield "spells", _rows(records["spells"], {"node": name}, "start_s", "stop_s")
-        yield "metrics", _rows(records["metrics"], {"node": name}, "metric", "value")
+        waited = zip(("process/cpu/seconds", "process/waiting-for-cpu/seconds"), records["cpu"], strict=True)
+        metrics = [*records["metrics"], *waited]
+        yield "metrics", _rows(metrics, {"node": name}, "metric", "value")
         yield "delays", _rows(records.get("delays", ()), {"node": name}, "time_s", "delay_s")
     yield "transitions", _rows(scheduler["transitions"], {}, "key", "start", "finish", "stimulus", "time_s")
     load = ("time_s", "worker", "processing", "occupancy_s", "queued")
