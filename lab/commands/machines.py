@@ -63,15 +63,16 @@ def up(inventory: Path, root: Path, check: bool, diff: bool, only: str | None, g
     """
     lab = Inventory(inventory)
     options = [flag for flag, on in (("--check", check), ("--diff", diff)) if on]
+    if not check and (guests or only != "configure"):
+        _command(lab, "endpoint_start")  # its progress is seen here; it makes the state folder
     if guests and check:
         options += ["-e", f"lab_guests={guests}"]
     elif guests:
-        _command(lab, "endpoint_start")  # the folder that keeps the choice is its own
         choose_guests(lab, guests)
     if only == "configure":
         _refuse_absent(lab)
     elif not check:
-        _endpoint_ready(lab)
+        _image_ready(lab)
     _play(f"{only or 'lab'}.yml", lab, [*options, "--skip-tags", "baseline"])
     if not only and not check:
         _baseline(lab, root)
@@ -186,9 +187,8 @@ def _show(finding: Finding) -> None:
         click.echo(f"      {line}")
 
 
-def _endpoint_ready(lab: Inventory) -> None:
-    """Start the endpoint and build its image here, where their progress can be seen."""
-    _command(lab, "endpoint_start")
+def _image_ready(lab: Inventory) -> None:
+    """Build the endpoint's image here, where its progress can be seen."""
     host = lab.hosts()[0]
     if lab.has(host, "endpoint_image_build") and not Path(lab.value(host, "proxmox_image")["file"]).exists():
         _command(lab, "endpoint_image_build")

@@ -8,16 +8,17 @@ from collections.abc import Iterator
 from lab.errors import LabError
 from lab.machines.change import Change, Value
 from lab.machines.observed import mark
-from lab.machines.topology import Guest, Image, Lab
-from lab.model.nic import container_net_to_pve, net_from_pve, net_key, nets
+from lab.machines.topology import Archive, Guest, Lab
+from lab.model.nic import container_net_to_pve, net_key
 
 API = "lxc"
+TOOL = "pct"
 DISKS = "rootdir"
 IMAGES = "vztmpl"
 DISK_GB = 8  # where the inventory says none
 
 
-def image(lab: Lab) -> Image:
+def image(lab: Lab) -> Archive:
     """The archive that containers are unpacked from.
 
     Raises:
@@ -34,7 +35,8 @@ def image(lab: Lab) -> Image:
 def make(guest: Guest, lab: Lab) -> Iterator[Change]:
     """Unpack it, tag it, start it."""
     path = f"/nodes/{guest.node}/{API}"
-    later = {"tags"}  # their right is asked before the guest is in the pool; until then the description tells
+    given = config(guest, lab)
+    tags = given.pop("tags")  # a token of the pool may set them only once it is in it
     fixed: dict[str, Value] = {
         "vmid": guest.vmid,
         "ostemplate": f"{lab.image_storage}:{IMAGES}/{lab.name_of(image(lab))}",
@@ -44,9 +46,8 @@ def make(guest: Guest, lab: Lab) -> Iterator[Change]:
         "features": "nesting=1",
         "unprivileged": int(lab.unprivileged),
     }
-    given = {key: value for key, value in config(guest, lab).items() if key not in later}
     yield Change("POST", path, f"{guest.name}: a container", fixed | given)
-    yield Change("PUT", f"{path}/{guest.vmid}/config", f"{guest.name}: the lab's tag", {"tags": lab.name})
+    yield Change("PUT", f"{path}/{guest.vmid}/config", f"{guest.name}: the lab's tag", {"tags": tags})
     yield Change("POST", f"{path}/{guest.vmid}/status/start", f"start {guest.name}")
 
 
@@ -67,17 +68,6 @@ def config(guest: Guest, lab: Lab) -> dict[str, Value]:
         "tags": lab.name,
     }
     return made | {net_key(n): container_net_to_pve(n, nic) for n, nic in enumerate(guest.nics)}
-
-
-def canonical(key: str, value: Value | None) -> object:
-    """NICs parsed, tags as a set; a node ends a description with a line break."""
-    if value is None:
-        return None
-    if nets([key]):
-        return net_from_pve(str(value))
-    if key == "tags":
-        return frozenset(str(value).replace(";", ",").split(","))
-    return str(value).strip()
 
 
 def is_live(key: str, have: str | None, want: Value) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Protocol
 
 from lab.machines import containers, vms
@@ -19,6 +19,10 @@ class Kind(Protocol):
         """Its name in the API's paths."""
 
     @property
+    def TOOL(self) -> str:  # noqa: N802
+        """The node's own command for it."""
+
+    @property
     def DISKS(self) -> str:  # noqa: N802
         """What content the storage of its disks has to keep."""
 
@@ -32,9 +36,6 @@ class Kind(Protocol):
     def config(self, guest: Guest, lab: Lab) -> dict[str, Value]:
         """The guest's configuration as far as it may change in its life."""
 
-    def canonical(self, key: str, value: Value | None) -> object:
-        """A form in which equal settings are equal, however they are spelt."""
-
     def is_live(self, key: str, have: str | None, want: Value) -> bool:
         """Whether a running guest takes this change without a stop."""
 
@@ -43,7 +44,7 @@ KINDS: Mapping[GuestKind, Kind] = {"vm": vms, "container": containers}
 BY_API: Mapping[str, GuestKind] = {kind.API: name for name, kind in KINDS.items()}
 
 
-def contents(kinds: Iterable[GuestKind], storage: str, image_storage: str) -> list[tuple[str, str]]:
+def contents(kinds: Collection[GuestKind], storage: str, image_storage: str) -> list[tuple[str, str]]:
     """Storages, each with a content that it has to keep for guests of these kinds."""
-    asked = [KINDS[kind] for kind in KINDS if kind in set(kinds)]
+    asked = [module for kind, module in KINDS.items() if kind in kinds]
     return [pair for kind in asked for pair in ((storage, kind.DISKS), (image_storage, kind.IMAGES))]

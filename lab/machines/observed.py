@@ -11,7 +11,7 @@ from lab.model.nic import GuestKind
 
 @dataclass(frozen=True)
 class SeenGuest:
-    """A VM as the endpoint tells it. ``config`` includes pending values; ``None``: it may not be read."""
+    """A guest as the endpoint tells it. ``config`` includes pending values; ``None``: it may not be read."""
 
     vmid: int
     node: str
@@ -64,12 +64,12 @@ class Observed:
 
 
 def is_ours(guest: SeenGuest, lab: Lab) -> bool:
-    """Does this VM carry the lab's mark? A template has it in its description before it may have tags."""
+    """Does it carry the lab's mark? A guest has it in its description before it may have tags."""
     return lab.name in guest.tags or guest.description.startswith(mark(lab))
 
 
 def mark(lab: Lab) -> str:
-    """How the description of the lab's template begins."""
+    """How the descriptions of the lab's guests begin."""
     return f"lab={lab.name} "
 
 

@@ -11,6 +11,7 @@ from ipaddress import IPv4Network
 from typing import Any, Protocol
 
 from lab.errors import LabError
+from lab.model.nic import PLAIN
 
 FIRST_ADDRESS = 11  # of the first machine, in both subnets
 
@@ -40,24 +41,23 @@ def machine(host: Variables, place: int, node: str) -> dict[str, Any]:
     """
     name = host["inventory_hostname"]
     kind = host.get("lab_guests", "vm")
-    plain = "veth" if kind == "container" else "virtio"
     vmid = int(host.get("vm_id") or int(_needed(host, "lab_first_vmid")) + place + 1)
     mac = f"02:DA:5C:{vmid >> 8 & 0xFF:02X}:{vmid & 0xFF:02X}"
     link_bridge = _needed(host, "lab_bridge")
     management = {
-        "model": plain,
+        "model": PLAIN[kind],
         "mac": f"{mac}:00",
         "bridge": _needed(host, "lab_management_bridge"),
         "address": host.get("management_address"),
         "gateway": host.get("lab_management_gateway"),
     }
     link = {
-        "model": plain if kind == "container" else _needed(host, "lab_nic_model"),
+        "model": _needed(host, "lab_nic_model") if kind == "vm" else PLAIN[kind],
         "mac": f"{mac}:01",
         "bridge": link_bridge,
         "rate_mbit": host.get("lab_nic_rate_mbit", 0),
     }
-    capture = {"model": plain, "mac": f"{mac}:02", "bridge": link_bridge}
+    capture = {"model": PLAIN[kind], "mac": f"{mac}:02", "bridge": link_bridge}
     return {
         "name": name,
         "kind": kind,

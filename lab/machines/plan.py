@@ -7,6 +7,7 @@ the diff.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from urllib.parse import unquote
 
 from lab.errors import LabError
 from lab.machines import bridges, containers, vms
@@ -14,7 +15,7 @@ from lab.machines.change import Chain, Change, Step, Value, chain
 from lab.machines.kinds import KINDS, contents
 from lab.machines.observed import Observed, SeenGuest, is_ours
 from lab.machines.topology import Guest, Image, Lab, check_unique
-from lab.model.nic import GuestKind, nets
+from lab.model.nic import GuestKind, net_from_pve, nets
 
 
 def plan(seen: Observed, lab: Lab) -> list[Step]:
@@ -79,10 +80,10 @@ def refuse_foreign(seen: Observed, lab: Lab) -> None:
                 "choose another lab_first_vmid in the inventory; the tool never touches VMs without its tag",
             )
         if guest.lock:
-            tool = {"vm": "qm", "container": "pct"}[guest.kind]
+            unlock = f"{KINDS[guest.kind].TOOL} unlock {vmid}"
             raise LabError(
                 f"VM {vmid} ({name}) is locked ({guest.lock}) and stayed so",
-                f"let that operation finish; if none is running: '{tool} unlock {vmid}' on node {guest.node}",
+                f"let that operation finish; if none is running: '{unlock}' on node {guest.node}",
             )
 
 
@@ -185,7 +186,7 @@ def _adjust(seen: SeenGuest, guest: Guest, lab: Lab) -> Iterator[Change]:
     kind = KINDS[guest.kind]
     path = f"/nodes/{seen.node}/{kind.API}/{guest.vmid}"
     have, want = seen.config or {}, kind.config(guest, lab)
-    params = {k: v for k, v in want.items() if kind.canonical(k, have.get(k)) != kind.canonical(k, v)}
+    params = {k: v for k, v in want.items() if _canonical(k, have.get(k)) != _canonical(k, v)}
     surplus = [key for key in nets(have) if key not in want]
     if surplus:
         params["delete"] = ",".join(surplus)
@@ -201,6 +202,19 @@ def _adjust(seen: SeenGuest, guest: Guest, lab: Lab) -> Iterator[Change]:
         yield Change("PUT", f"{path}/config", f"{guest.name}: {_differences(have, params)}", params)
     if not running or not live:
         yield Change("POST", f"{path}/status/start", f"start {guest.name}")
+
+
+def _canonical(key: str, value: Value | None) -> object:
+    """A form in which equal settings are equal, however they are spelt."""
+    if value is None:
+        return None
+    if nets([key]):
+        return net_from_pve(str(value))
+    if key == "sshkeys":
+        return unquote(str(value)).strip()
+    if key == "tags":
+        return frozenset(str(value).replace(";", ",").split(","))
+    return str(value).strip()  # a node ends a description with a line break
 
 
 def _differences(have: Mapping[str, str], params: Mapping[str, Value]) -> str:

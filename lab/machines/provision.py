@@ -12,7 +12,7 @@ from lab.machines.observed import SeenGuest
 from lab.machines.plan import plan, plan_removal
 from lab.machines.proxmox import Endpoint, Pve
 from lab.machines.topology import Guest, Lab
-from lab.model.nic import NicOverride, nets
+from lab.model.nic import GuestOverride, NicOverride, nets
 from lab.model.strict import validate
 
 
@@ -32,13 +32,14 @@ class Request:
         Raises:
             LabError: naming the argument, the value and what is allowed.
         """
-        overrides = {
-            name: validate(NicOverride, value, f"nics of {name}")
-            for name, value in (params["nics"] or {}).items()
+        cards = {name: validate(NicOverride, nic, f"nics of {name}") for name, nic in params["nics"].items()}
+        kinds = {
+            name: validate(GuestOverride, {"kind": kind}, f"guests of {name}").kind
+            for name, kind in params["guests"].items()
         }
         return cls(
             endpoint=Endpoint.of({**params["endpoint"], "token_secret": params["token_secret"]}),
-            lab=validate(Lab, params["lab"], "inventory").with_nics(overrides),
+            lab=validate(Lab, params["lab"], "inventory").with_kinds(kinds).with_nics(cards),
             present=params["state"] == "started",
             parallel=params["parallel"],
         )
@@ -51,6 +52,7 @@ class Outcome:
     calls: list[str]
     text: str
     created: list[str]
+    started: list[str]
     guests: dict[str, dict[str, Any]]
     warnings: list[str] = field(default_factory=list)
 
@@ -71,6 +73,7 @@ def provision(request: Request, *, apply: bool) -> Outcome:
         calls=[str(change) for step in steps for chain in step.chains for change in chain],
         text=render(steps),
         created=_created(steps, request.lab),
+        started=_started(steps, request.lab),
         guests={guest.name: _told(seen.guests.get(guest.vmid), guest) for guest in request.lab.guests},
         warnings=pve.warnings,
     )
@@ -80,6 +83,12 @@ def _created(steps: list[Step], lab: Lab) -> list[str]:
     params = [change.params for step in steps for chain in step.chains for change in chain]
     made = {given.get("newid", given.get("vmid")) for given in params}
     return [guest.name for guest in lab.guests if guest.vmid in made]
+
+
+def _started(steps: list[Step], lab: Lab) -> list[str]:
+    paths = [change.path for step in steps for chain in step.chains for change in chain]
+    begun = {path.split("/")[-3] for path in paths if path.endswith("/status/start")}
+    return [guest.name for guest in lab.guests if str(guest.vmid) in begun]
 
 
 def _told(seen: SeenGuest | None, guest: Guest) -> dict[str, Any]:

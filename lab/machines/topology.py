@@ -13,9 +13,10 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from lab.errors import LabError
-from lab.model.nic import LAB_SLOT, GuestKind, Nic, NicOverride
+from lab.model.nic import LAB_SLOT, PLAIN, GuestKind, Nic, NicOverride
 from lab.model.strict import Strict
 
+FILE_NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]*"
 DnsName = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")]
 
 
@@ -30,6 +31,13 @@ class Guest(Strict):
     memory_mb: Annotated[int, Field(ge=64)]
     nics: Annotated[tuple[Nic, ...], Field(min_length=1, max_length=6)]
 
+    def of_kind(self, kind: GuestKind) -> Guest:
+        """Return the same machine as the other kind, with that kind's plain NICs; as it is if it is of it."""
+        if kind == self.kind:
+            return self
+        nics = tuple(nic.model_copy(update={"model": PLAIN[kind]}) for nic in self.nics)
+        return self.model_copy(update={"kind": kind, "nics": nics})
+
     def with_lab_nic(self, override: NicOverride) -> Guest:
         """Return the same machine with another model or rate cap on its lab link."""
         nics = list(self.nics)
@@ -38,13 +46,11 @@ class Guest(Strict):
 
 
 class Image(Strict):
-    """What guests are made of: a file to upload, or a URL for the node to fetch."""
+    """The disk that virtual machines are made of: a file to upload, or a URL for the node to fetch."""
 
     file: str | None = None
     url: str | None = None
-    name: Annotated[
-        str | None, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*\.(qcow2|raw|vmdk|tar|tar\.(gz|xz|zst))$")
-    ] = None
+    name: Annotated[str | None, Field(pattern=rf"{FILE_NAME}\.(qcow2|raw|vmdk)$")] = None
     checksum: str | None = None
     checksum_algorithm: Literal["md5", "sha1", "sha224", "sha256", "sha384", "sha512"] | None = None
 
@@ -52,6 +58,12 @@ class Image(Strict):
     def basename(self) -> str:
         """The file's name without its folder."""
         return self.name or (self.file or self.url or "").rstrip("/").rpartition("/")[2]
+
+
+class Archive(Image):
+    """What containers are unpacked from."""
+
+    name: Annotated[str | None, Field(pattern=rf"{FILE_NAME}\.tar(\.(gz|xz|zst))?$")] = None
 
 
 class Lab(Strict):
@@ -67,7 +79,7 @@ class Lab(Strict):
     storage: str
     image_storage: str
     image: Image
-    container_image: Image | None = None
+    container_image: Archive | None = None
     template_vmid: Annotated[int, Field(ge=100, le=999_999_999)]
     disk_gb: Annotated[int, Field(ge=0)] = 0
     cpu: str = "x86-64-v2-AES"
@@ -90,18 +102,27 @@ class Lab(Strict):
         """The kinds that its guests are of."""
         return frozenset(guest.kind for guest in self.guests)
 
+    def with_kinds(self, kinds: Mapping[str, GuestKind]) -> Lab:
+        """Return the lab with machines of another kind, as a trial asks; keys are machine names."""
+        self._know("guests", kinds)
+        guests = tuple(guest.of_kind(kinds.get(guest.name, guest.kind)) for guest in self.guests)
+        return self.model_copy(update={"guests": guests})
+
     def with_nics(self, overrides: Mapping[str, NicOverride]) -> Lab:
         """Return the lab with a trial's NIC overrides; keys are machine names."""
-        known = {guest.name for guest in self.guests}
-        for name in overrides.keys() - known:
-            raise LabError(
-                f"nics: no machine {name!r} in the inventory; there are {', '.join(sorted(known))}"
-            )
+        self._know("nics", overrides)
         guests = tuple(
             guest.with_lab_nic(overrides[guest.name]) if guest.name in overrides else guest
             for guest in self.guests
         )
         return self.model_copy(update={"guests": guests})
+
+    def _know(self, what: str, names: Iterable[str]) -> None:
+        known = {guest.name for guest in self.guests}
+        for name in set(names) - known:
+            raise LabError(
+                f"{what}: no machine {name!r} in the inventory; there are {', '.join(sorted(known))}"
+            )
 
 
 def check_unique(lab: Lab) -> None:

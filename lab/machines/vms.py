@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from urllib.parse import quote, unquote
+from urllib.parse import quote
 
 from lab.machines.change import Change, Value
 from lab.machines.observed import mark
@@ -12,6 +12,7 @@ from lab.machines.topology import Guest, Lab
 from lab.model.nic import ipconfig_to_pve, net_from_pve, net_key, net_to_pve, nets
 
 API = "qemu"
+TOOL = "qm"
 DISKS = "images"
 IMAGES = "import"
 DISK = "virtio0"
@@ -85,19 +86,6 @@ def config(guest: Guest, lab: Lab) -> dict[str, Value]:
         if nic.address:
             made[f"ipconfig{index}"] = ipconfig_to_pve(nic)
     return made
-
-
-def canonical(key: str, value: Value | None) -> object:
-    """NICs parsed, tags as a set, keys unquoted."""
-    if value is None:
-        return None
-    if nets([key]):
-        return net_from_pve(str(value))
-    if key == "sshkeys":
-        return unquote(str(value)).strip()
-    if key == "tags":
-        return frozenset(str(value).replace(";", ",").split(","))
-    return str(value)
 
 
 def is_live(key: str, have: str | None, want: Value) -> bool:

@@ -21,7 +21,7 @@ from lab.model import dask_settings
 from lab.model.columns import COLUMNS
 from lab.model.link import Link
 from lab.model.metric import MetricName
-from lab.model.nic import NicOverride
+from lab.model.nic import GuestOverride, NicOverride
 from lab.model.strict import Strict, allowed_parameters, first_mistake
 from lab.paths import EXPERIMENTS, WORKLOADS
 
@@ -78,9 +78,10 @@ class Shared(Strict):
 
 
 class Settings(Shared):
-    """All that a level may override. ``links`` and ``nics`` are by host or alias."""
+    """All that a level may override. ``links``, ``guests`` and ``nics`` are by host or alias."""
 
     links: dict[str, Link] = {}
+    guests: dict[str, GuestOverride] = {}
     nics: dict[str, NicOverride] = {}
 
 
@@ -175,7 +176,7 @@ def check(raw: dict[str, Any], where: str) -> Experiment:
 
 
 def settings(experiment: Experiment, overrides: list[dict[str, Any]], where: str) -> Settings:
-    """The shared settings with some levels' overrides on top; links and NICs by host, no aliases."""
+    """The shared settings with some levels' overrides on top; links, guests and NICs by host, no aliases."""
     merged = experiment.shared()
     for override in overrides:
         merged = merge(merged, override)
@@ -184,12 +185,13 @@ def settings(experiment: Experiment, overrides: list[dict[str, Any]], where: str
     except ValidationError as error:
         raise LabError(f"{where}: {first_mistake(error, Settings)}") from error
     links = expand(result.links, result.workers, f"{where}: links")
+    guests = expand(result.guests, result.workers, f"{where}: guests")
     nics = expand(result.nics, result.workers, f"{where}: nics")
     for name, link in links.items():
         if link.peer is not None and link.peer not in hosts(result.workers):
             allowed = ", ".join(hosts(result.workers))
             raise LabError(f"{where}: links.{name}.peer: no host {link.peer!r}; allowed: {allowed}")
-    return result.model_copy(update={"links": links, "nics": nics})
+    return result.model_copy(update={"links": links, "guests": guests, "nics": nics})
 
 
 def hosts(workers: int) -> list[str]:

@@ -30,6 +30,7 @@ MODELS: Mapping[GuestKind, frozenset[NicModel]] = {
     "vm": frozenset(DRIVERS) - {"veth"},
     "container": frozenset({"veth"}),  # the card that emulates nothing
 }
+PLAIN: Mapping[GuestKind, NicModel] = {"vm": "virtio", "container": "veth"}  # where no model is asked for
 
 LAB_SLOT = 1  # net1 is the link under test; net0 is management, net2 captures
 BYTES_PER_MBIT = 125_000  # a rate cap is told in Mbit/s, of 10^6 bit
@@ -75,6 +76,12 @@ class NicOverride(Strict):
     def on(self, card: AnyCard) -> AnyCard:
         """Return ``card`` with what this override says, and as it is where this says nothing."""
         return card.model_copy(update=self.model_dump(exclude_none=True))
+
+
+class GuestOverride(Strict):
+    """What a trial changes of one machine: with its kind its NICs change, to that kind's plain ones."""
+
+    kind: GuestKind
 
 
 @dataclass(frozen=True)

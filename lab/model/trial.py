@@ -8,35 +8,61 @@ from typing import ClassVar
 from lab.model.document import Document
 from lab.model.experiment import Scalar, Settings, Shared
 from lab.model.link import Link
-from lab.model.nic import MODELS, Card, GuestKind
+from lab.model.nic import MODELS, PLAIN, Card, GuestKind, NicOverride
 from lab.model.strict import Strict
 
 
 class Setup(Strict):
     """The lab as its inventory has it: what the settings of a trial are laid over.
 
-    ``guests`` are the hosts' kinds and ``nics`` their lab NICs, none where no hypervisor makes them;
-    ``offloads`` what the inventory wants of a host's lab NIC, none being whatever its driver does.
+    ``guests`` are the hosts' kinds and ``nics`` their lab NICs, none where no hypervisor makes them,
+    ``kinds`` those that there is an image of; ``offloads`` what the inventory wants of a lab NIC, none being
+    whatever its driver does.
     """
 
     hosts: tuple[str, ...]
+    kinds: tuple[GuestKind, ...] = ()
     guests: dict[str, GuestKind] = {}
     nics: dict[str, Card] = {}
     offloads: dict[str, dict[str, bool]] = {}
     bridge: bool = True
 
+    def asked_guests(self, asked: Settings) -> dict[str, GuestKind]:
+        """Each host's kind, with these settings."""
+        given = {host: guest.kind for host, guest in asked.guests.items()}
+        return {host: given.get(host, kind) for host, kind in self.guests.items()}
+
+    def asked_nics(self, asked: Settings) -> dict[str, Card]:
+        """Each host's lab NIC, with these settings: a host of another kind has that kind's plain one."""
+        kinds = self.asked_guests(asked)
+        plain = {
+            host: card
+            if kinds[host] == self.guests[host]
+            else Card(model=PLAIN[kinds[host]], rate_mbit=card.rate_mbit)
+            for host, card in self.nics.items()
+        }
+        return {host: asked.nics.get(host, NicOverride()).on(card) for host, card in plain.items()}
+
     def cannot(self, asked: Settings) -> Iterator[str]:
         """What of these settings this lab cannot do, in words."""
-        missing = [host for host in asked.nics if host not in self.nics]
+        missing = [host for host in {**asked.guests, **asked.nics} if host not in self.nics]
         if missing:
-            yield f"NICs of {', '.join(missing)}: no hypervisor makes these machines"
+            yield f"NICs or kind of {', '.join(missing)}: no hypervisor makes these machines"
+        yield from self._no_such_kinds(asked)
         yield from self._no_such_models(asked)
         if asked.bridge == "flooding" and not self.bridge:
             yield "bridge flooding: these machines have no hypervisor whose bridge could be set"
 
+    def _no_such_kinds(self, asked: Settings) -> Iterator[str]:
+        for kind in sorted(
+            {guest.kind for guest in asked.guests.values()} - {*self.kinds, *self.guests.values()}
+        ):
+            yield f"guests of kind {kind}: the inventory names no image to make them of"
+
     def _no_such_models(self, asked: Settings) -> Iterator[str]:
+        kinds = self.asked_guests(asked)
         for host, nic in asked.nics.items():
-            kind = self.guests.get(host)
+            kind = kinds.get(host)
             if kind and nic.model and nic.model not in MODELS[kind]:
                 allowed = ", ".join(sorted(MODELS[kind]))
                 yield f"NIC {nic.model} of {host}: it is a {kind}, which has {allowed}"
@@ -59,6 +85,7 @@ class Trial(Document, Shared):
     null: bool
     factors: dict[str, Scalar]
     links: dict[str, Link]
+    guests: dict[str, GuestKind] = {}
     nics: dict[str, Card]
     offloads: dict[str, dict[str, bool]] = {}
     tested: tuple[str, ...]

@@ -224,4 +224,5 @@ def _bootstrap(data: list[Values], statistic: Callable[..., Any]) -> Interval:
         n_resamples=RESAMPLES,
         rng=np.random.default_rng(SEED),
     ).confidence_interval
-    return Interval(value, float(found.low), float(found.high))
+    # between equal samples the percentiles are interpolated, and rounded
+    return Interval(value, min(value, float(found.low)), max(value, float(found.high)))

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from lab.machines.inventory import Inventory
-from lab.model.nic import LAB_SLOT, Card
+from lab.model.nic import LAB_SLOT, Card, GuestKind
 from lab.model.strict import validate
 from lab.model.trial import Setup
+
+IMAGES: Mapping[GuestKind, str] = {"vm": "proxmox_image", "container": "proxmox_container_image"}
 
 
 def setup_of(inventory: Inventory) -> Setup:
@@ -16,16 +21,21 @@ def setup_of(inventory: Inventory) -> Setup:
     """
     hosts = inventory.hosts()
     made = bool(inventory.hosts("hypervisors"))
+    guests = {host: inventory.value(host, "guest") for host in hosts} if made else {}
     return Setup(
         hosts=tuple(hosts),
-        guests={host: inventory.value(host, "guest")["kind"] for host in hosts} if made else {},
-        nics={host: _card(inventory, host) for host in hosts} if made else {},
+        kinds=_kinds(inventory, hosts[0]) if made else (),
+        guests={host: guest["kind"] for host, guest in guests.items()},
+        nics={host: _card(guest, f"inventory {inventory.path}: {host}") for host, guest in guests.items()},
         offloads={host: found for host in hosts if (found := inventory.optional(host, "guest_offloads"))},
         bridge=made,
     )
 
 
-def _card(inventory: Inventory, host: str) -> Card:
-    nic = inventory.value(host, "guest")["nics"][LAB_SLOT]
-    where = f"inventory {inventory.path}: {host}"
+def _kinds(inventory: Inventory, host: str) -> tuple[GuestKind, ...]:
+    return tuple(kind for kind, image in IMAGES.items() if inventory.has(host, image))
+
+
+def _card(guest: Mapping[str, Any], where: str) -> Card:
+    nic = guest["nics"][LAB_SLOT]
     return validate(Card, {key: nic[key] for key in Card.model_fields if key in nic}, where)

@@ -12,13 +12,11 @@ from typing import Any
 
 from lab.errors import LabError
 from lab.model.cells import Cell, cell_name, cells, factors, names
-from lab.model.experiment import Experiment, Shared, hosts, settings
-from lab.model.nic import NicOverride
+from lab.model.experiment import Experiment, Settings, Shared, hosts, settings
 from lab.model.trial import Setup, Trial
 
 OVERHEAD_S = 55.0  # a trial's set-up and tear-down on emulated machines, a fresh cluster included
 CAPTURE_S = 55.0  # what a run of its own for the capture adds: another cluster, and the files
-NOWHERE = {"trial": "", "block": 0, "baseline": False, "null": False}
 CAPTURED_RUNS = 3  # at most: a capture answers what was said, not how long it took
 
 
@@ -30,7 +28,7 @@ def plan(
     The baseline is the first cell that this lab can do: a lab of containers has a NIC of its own.
     """
     all_cells = cells(experiment)
-    can = (cell for cell in all_cells if not resolve(name, experiment, cell, setup, **NOWHERE).unsupported)
+    can = (cell for cell in all_cells if not setup.cannot(_settings(name, experiment, cell)))
     baseline = next(can, all_cells[0])
     kept = all_cells if only is None else list(dict.fromkeys([baseline, _named(experiment, only)]))
     trials: list[Trial] = []
@@ -54,8 +52,7 @@ def resolve(name: str, experiment: Experiment, cell: Cell, setup: Setup, **place
     """
     levels = factors(experiment, cell)
     where = f"{name}: {cell_name(levels)}"
-    overrides = [experiment.factors[factor].overrides()[level] for factor, level in levels.items()]
-    asked = settings(experiment, overrides, where)
+    asked = _settings(name, experiment, cell)
     if missing := [host for host in hosts(asked.workers) if host not in setup.hosts]:
         raise LabError(
             f"{where}: {asked.workers} workers are asked, the inventory has no {', '.join(missing)}",
@@ -67,14 +64,22 @@ def resolve(name: str, experiment: Experiment, cell: Cell, setup: Setup, **place
         cell=cell_name(levels),
         factors=levels,
         links=links,
-        nics={host: asked.nics.get(host, NicOverride()).on(card) for host, card in setup.nics.items()},
+        guests=setup.asked_guests(asked),
+        nics=setup.asked_nics(asked),
         offloads=setup.offloads,
-        tested=tuple(host for host in setup.hosts if host in links or host in asked.nics),
+        tested=tuple(host for host in setup.hosts if host in {**links, **asked.guests, **asked.nics}),
         captured_runs=min(asked.runs, CAPTURED_RUNS) if asked.capture else 0,
         unsupported=tuple(setup.cannot(asked)),
         **{key: getattr(asked, key) for key in Shared.model_fields},
         **place,
     )
+
+
+def _settings(name: str, experiment: Experiment, cell: Cell) -> Settings:
+    """What a cell asks for, the inventory aside."""
+    levels = factors(experiment, cell)
+    overrides = [experiment.factors[factor].overrides()[level] for factor, level in levels.items()]
+    return settings(experiment, overrides, f"{name}: {cell_name(levels)}")
 
 
 def estimate_s(trial: Trial, run_s: float) -> float:

@@ -1,4 +1,4 @@
-"""``lab_command``: a command on a host whose answer is JSON; see library/lab_command.py."""
+"""``lab_command``: a command on a host whose answer is JSON, or lines; see library/lab_command.py."""
 
 from __future__ import annotations
 
@@ -8,17 +8,19 @@ from typing import Any, NoReturn
 from ansible.plugins.action import ActionBase
 
 UNSUPPORTED = 3  # exit status of the lab's programs for what a host cannot do
-SPEC = {"cmd": {"type": "str", "required": True}}
+SPEC = {"cmd": {"type": "str", "required": True}, "answer": {"choices": ["json", "lines"], "default": "json"}}
 KEPT = 12  # lines of what a command said when it failed
 CUT = 200  # characters of an answer that is none, to be known again by
 
 
-def outcome(rc: int, stdout: str, stderr: str) -> dict[str, Any]:
+def outcome(rc: int, stdout: str, stderr: str, answer: str = "json") -> dict[str, Any]:
     """Return the task's result: the answer, or one line on why there is none (pure)."""
     if rc:
         lines = said(stdout, stderr) or [f"exit status {rc}"]
         message = f"unsupported: {unsupported(lines[-1])}" if rc == UNSUPPORTED else lines[-1]
         return {"failed": True, "rc": rc, "msg": message, "said": lines[-KEPT:-1]}
+    if answer == "lines":
+        return {"rc": rc, "answer": stdout.splitlines()}
     try:
         return {"rc": rc, "answer": json.loads(stdout, parse_constant=_refuse)}
     except ValueError as error:
@@ -53,4 +55,4 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         result: dict[str, Any] = super().run(tmp, task_vars)
         _, arguments = self.validate_argument_spec(SPEC)
         done = self._low_level_execute_command(arguments["cmd"])
-        return {**result, **outcome(done["rc"], done["stdout"], done["stderr"])}
+        return {**result, **outcome(done["rc"], done["stdout"], done["stderr"], arguments["answer"])}

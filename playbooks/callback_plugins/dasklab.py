@@ -83,7 +83,7 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]
 
     def __init__(self) -> None:
         super().__init__()
-        self._title = ""
+        self._heading = self._title = ""
         self._began = self._started = time.monotonic()
         self._states: Counter[str] = Counter()
         self._done: list[tuple[str, float]] = []
@@ -100,13 +100,16 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]
         self._past = [(str(t), float(s)) for t, s in _load().get(self._playbook, [])]
 
     def v2_playbook_on_play_start(self, play: Any) -> None:
-        """Print the play's name as a heading."""
+        """Keep the play's name, a heading for its first task: a play without a host has none."""
         self._finish()
-        self._display.display(f"\n{play.get_name().strip()}", color="bright blue")
+        self._heading = play.get_name().strip()
 
     def v2_playbook_on_task_start(self, task: Any, is_conditional: bool) -> None:
         """Begin a line."""
         self._finish()
+        if self._heading:
+            self._display.display(f"\n{self._heading}", color="bright blue")
+            self._heading = ""
         self._title = task.get_name().strip()
         self._began = time.monotonic()
         if sys.stdout.isatty():

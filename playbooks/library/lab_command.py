@@ -3,7 +3,7 @@
 
 DOCUMENTATION = r"""
 module: lab_command
-short_description: Run a command whose answer is one JSON document, without Python on the host
+short_description: Run a command and keep its answer, JSON or lines, without Python on the host
 description:
   - Runs a shell command and keeps what it prints, parsed.
   - What is no JSON fails the task in one line, as does an exit status other than 0; status 3 is how the lab's
@@ -14,6 +14,11 @@ options:
     description: The command, for the host's shell.
     type: str
     required: true
+  answer:
+    description: What the command prints, one JSON document or lines of text.
+    type: str
+    choices: [json, lines]
+    default: json
 attributes:
   check_mode: {support: none}
 author: [dasklab]

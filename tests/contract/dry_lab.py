@@ -21,6 +21,7 @@ from lab.paths import ROOT
 
 HOSTS = ("client", "scheduler", "worker-1", "worker-2", "worker-3")
 TRIAL = {
+    "guests": {},
     "nics": {"worker-1": {"model": "virtio", "rate_mbit": 50}},
     "links": {"worker-1": {"delay_ms": 5}},
     "tested": ["worker-1"],
@@ -98,14 +99,19 @@ echo "$name" >> "$here/calls"
 cat "$here/answers/$name" 2>/dev/null
 exit $(cat "$here/answers/$name.status" 2>/dev/null || echo 0)
 """
-MODULE = """#!/usr/bin/python
+ACTION = """
 import json
-from ansible.module_utils.basic import AnsibleModule
-options = {name: {"type": "raw"} for name in ("endpoint", "token_secret", "lab", "nics", "state", "parallel")}
-module = AnsibleModule(options, supports_check_mode=True)
-with open(@NOTES@, "a") as notes:
-    notes.write(json.dumps({"nics": module.params["nics"], "state": module.params["state"]}) + "\\n")
-module.exit_json(changed=False, calls=[], created=[], vms={})
+from pathlib import Path
+from ansible.plugins.action import ActionBase
+class ActionModule(ActionBase):
+    _requires_connection = False
+    def run(self, tmp=None, task_vars=None):
+        notes = {name: self._task.args[name] for name in ("nics", "guests", "state")}
+        with open(@FOLDER@ + "/asked", "a") as file:
+            file.write(json.dumps(notes) + "\\n")
+        done = Path(@FOLDER@, "done")
+        told = json.loads(done.read_text()) if done.exists() else {"created": [], "started": []}
+        return {"changed": False, "calls": [], "guests": {}, **told}
 """
 
 
@@ -121,8 +127,8 @@ class DryLab:
         for name in ("playbooks", "roles"):
             shutil.copytree(ROOT / name, folder / name)
         shutil.copy(ROOT / "ansible.cfg", folder)
-        module = folder / "roles" / "proxmox_vm" / "library" / "proxmox_vm.py"
-        module.write_text(MODULE.replace("@NOTES@", repr(str(folder / "asked"))))
+        action = folder / "roles" / "proxmox_vm" / "action_plugins" / "proxmox_vm.py"
+        action.write_text(ACTION.replace("@FOLDER@", repr(str(folder))))
         lab = cls(folder)
         for host in HOSTS:
             lab._make_host(folder / host)

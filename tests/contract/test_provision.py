@@ -19,7 +19,7 @@ from lab.machines.provision import Request, provision
 from lab.machines.proxmox import Endpoint as Client
 from lab.machines.proxmox import Pve
 from lab.machines.topology import Lab
-from tests.contract.conftest import INSTANCE, minipve, serve
+from tests.contract.conftest import INSTANCE
 from tests.contract.endpoint import Endpoint
 
 UP = 9  # calls that make the lab of one machine: bridge 2, image, template 3, machine 3
@@ -45,15 +45,9 @@ class Scissors(Pve):
 
 
 @pytest.fixture(scope="module")
-def place(real: bool, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Endpoint]:
+def place(own_for_all: Endpoint) -> Endpoint:
     """An endpoint of this module's own: it is left with nothing after each test."""
-    if real:
-        pytest.skip("needs an endpoint whose network and images are the test's alone")
-    state = tmp_path_factory.mktemp("provision")
-    try:
-        yield serve(state)
-    finally:
-        assert minipve("stop", "--purge", state=state).returncode == 0
+    return own_for_all
 
 
 @pytest.fixture(scope="module")

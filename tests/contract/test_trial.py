@@ -33,12 +33,14 @@ def test_a_trial_writes_what_the_hosts_said_and_resets_them(lab: DryLab) -> None
     assert (sample["duration_s"], sample["got"]) == (0.12345678901234568, 1e-7)
     assert sorted(lab.written("configured.json")["hosts"]) == sorted(HOSTS)
     assert {lab.calls(host)[-1] for host in HOSTS} == {"all "}
-    assert lab.asked() == [{"nics": TRIAL["nics"], "state": "started"}]
+    assert lab.asked() == [{"nics": TRIAL["nics"], "guests": {}, "state": "started"}]
 
     done = lab.play("reset.yml")
     assert done.returncode == 0, done.stdout
     assert [lab.calls(host)[-2:] for host in HOSTS] == [["all ", "all "]] * len(HOSTS)
-    assert lab.asked()[1:] == [{"nics": {}, "state": "started"}], "the NICs are not the inventory's again"
+    assert lab.asked()[1:] == [{"nics": {}, "guests": {}, "state": "started"}], (
+        "the NICs are not the inventory's again"
+    )
 
 
 def test_an_answer_that_is_no_json_fails_the_trial_in_one_line(lab: DryLab) -> None:
@@ -83,12 +85,23 @@ def test_a_wrong_value_is_refused_before_a_host_is_touched(lab: DryLab) -> None:
 def test_no_role_is_let_off_its_contract_and_each_host_is_asked_once(lab: DryLab) -> None:
     books = (ROOT / "playbooks").rglob("*.yml")
     assert [path.name for path in books if "rolespec_validate" in path.read_text()] == []
-    tasks = lab.play("trial.yml", "--list-tasks").stdout
+    before, _, tasks = lab.play("trial.yml", "--list-tasks").stdout.partition("): Measure")
     on_hosts = [
         line for line in tasks.splitlines() if "Validating arguments" in line and "proxmox" not in line
     ]
     assert on_hosts == []
+    assert "Configure what was made anew" in before or "Configure the machines" in before
     assert tasks.count("Hold the roles to their contracts") == 1
+
+
+def test_machines_that_were_started_are_waited_for_and_new_ones_configured(lab: DryLab) -> None:
+    (lab.folder / "done").write_text(json.dumps({"created": [], "started": ["worker-1"]}))
+    told = lab.play("trial.yml").stdout
+    assert "Wait for ssh: ok 1" in told
+    assert "Configure the machines" not in told
+    (lab.folder / "done").write_text(json.dumps({"created": ["worker-2"], "started": ["worker-2"]}))
+    told = lab.play("trial.yml").stdout
+    assert re.search(r"Configure the machines\n.*worker-2", told, re.S), told
 
 
 def test_a_host_that_cannot_be_reset_keeps_no_other_one_impaired_and_no_nic_changed(lab: DryLab) -> None:
@@ -97,4 +110,4 @@ def test_a_host_that_cannot_be_reset_keeps_no_other_one_impaired_and_no_nic_chan
     assert done.returncode != 0
     assert "  FAILED  worker-2: base : Reset the host\n" in done.stdout
     assert [lab.calls(host) for host in HOSTS] == [["all "]] * len(HOSTS)
-    assert lab.asked() == [{"nics": {}, "state": "started"}]
+    assert lab.asked() == [{"nics": {}, "guests": {}, "state": "started"}]

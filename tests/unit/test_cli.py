@@ -169,7 +169,8 @@ def test_what_does_not_answer_comes_with_what_to_do_about_it(
     monkeypatch: pytest.MonkeyPatch, argv: list[str], hint: str
 ) -> None:
     monkeypatch.setattr(playbook, "run", unreachable)
-    monkeypatch.setattr(machines, "_endpoint_ready", lambda *_: None)
+    monkeypatch.setattr(machines, "_command", lambda *_: None)
+    monkeypatch.setattr(machines, "_image_ready", lambda *_: None)
     result = run(*argv)
     assert result.exit_code == 1
     assert result.output.splitlines()[-1].strip().startswith(hint)

@@ -1,9 +1,5 @@
 #!/usr/bin/python
-"""Ansible's face of ``lab.machines.proxmox``: observe, plan, and (not in check mode) apply."""
-
-from __future__ import annotations
-
-from ansible.module_utils.basic import AnsibleModule
+"""The documentation of ``proxmox_vm``; the work is done by the action plugin of that name."""
 
 DOCUMENTATION = r"""
 module: proxmox_vm
@@ -26,6 +22,10 @@ options:
     description: The wanted lab, as C(lab.machines.topology.Lab).
     type: dict
     required: true
+  guests:
+    description: Per machine, another kind, C(vm) or C(container).
+    type: dict
+    default: {}
   nics:
     description: Per machine, another model or rate_mbit for its lab link.
     type: dict
@@ -56,42 +56,6 @@ EXAMPLES = r"""
 RETURN = r"""
 calls: {description: The API calls of the plan, type: list, returned: always}
 created: {description: Names of machines that were made anew, type: list, returned: always}
+started: {description: Names of machines that were started, type: list, returned: always}
 guests: {description: "Per machine: vmid, node, status, nets after the run", type: dict, returned: always}
 """
-
-
-def main() -> None:
-    """Read the arguments, run, and report in Ansible's terms."""
-    module = AnsibleModule(
-        argument_spec={
-            "endpoint": {"type": "dict", "required": True},
-            "token_secret": {"type": "str", "required": True, "no_log": True},
-            "lab": {"type": "dict", "required": True},
-            "nics": {"type": "dict", "default": {}},
-            "state": {"choices": ["started", "absent"], "default": "started"},
-            "parallel": {"type": "int", "default": 4},
-        },
-        supports_check_mode=True,
-    )
-    try:
-        from lab.errors import LabError
-        from lab.machines.provision import Request, provision
-    except ImportError as error:
-        module.fail_json(msg=f"this module needs the 'lab' package in the controller's Python: {error}")
-    try:
-        outcome = provision(Request.from_params(module.params), apply=not module.check_mode)
-    except LabError as error:
-        module.fail_json(msg=str(error))
-    for warning in outcome.warnings:
-        module.warn(warning)
-    module.exit_json(
-        changed=bool(outcome.calls),
-        calls=outcome.calls,
-        created=outcome.created,
-        guests=outcome.guests,
-        diff={"prepared": outcome.text},
-    )
-
-
-if __name__ == "__main__":
-    main()

@@ -24,7 +24,14 @@ PAIR = ("scheduler", "worker-1")
 DRIVERS = {"virtio": "virtio_net", "e1000": "e1000", "rtl8139": "8139cp"}
 AMOUNTS = ("delay_ms", "jitter_ms", "loss_pct", "reorder_pct", "rate_mbit")
 HOSTS = ("client", "scheduler", "worker-1", "worker-2", "worker-3")
-SETUP = Setup.model_validate({"hosts": HOSTS, "nics": {host: {} for host in HOSTS}})
+SETUP = Setup.model_validate(
+    {
+        "hosts": HOSTS,
+        "kinds": ["vm", "container"],
+        "guests": dict.fromkeys(HOSTS, "vm"),
+        "nics": {host: {} for host in HOSTS},
+    }
+)
 Json = dict[str, Any]
 
 

@@ -13,6 +13,7 @@ from lab.errors import LabError
 from lab.model import cells, experiment
 from lab.model.link import Link
 from lab.model.nic import Card
+from lab.model.trial import Setup, Trial
 from lab.results import verdict
 from lab.running import driver
 from lab.running.trials import estimate_s, plan
@@ -193,9 +194,39 @@ def test_an_override_leaves_the_rest_as_the_inventory_has_it() -> None:
     assert capped.tested == ("scheduler", "worker-1", "worker-2", "worker-3")
 
 
+def kinds_of(lab: Setup, *, model: str | None = None) -> list[Trial]:
+    """The trials of an experiment whose workers have a cap: as the inventory has them, and as containers."""
+    nic = {"rate_mbit": 100} | ({"model": model} if model else {})
+    levels = {"as they are": {}, "containers": {"guests": {"workers": {"kind": "container"}}}}
+    document = {"title": "T", "question": "Q?", "metrics": {"compute_s": None}, "nics": {"workers": nic}}
+    content = experiment.Experiment.model_validate(document | {"factors": {"kind": {"levels": levels}}})
+    return plan("x", content, lab)
+
+
+def test_machines_of_another_kind_have_its_nic_and_keep_what_is_asked_of_it() -> None:
+    trials = {trial.cell: trial for trial in kinds_of(SETUP)}
+    made = trials["kind=containers"]
+    assert made.guests == dict.fromkeys(SETUP.hosts, "vm") | dict.fromkeys(SETUP.hosts[2:], "container")
+    assert made.nics["worker-1"] == Card(model="veth", rate_mbit=100)
+    assert made.nics["scheduler"] == SETUP.nics["scheduler"]
+    assert made.tested == ("worker-1", "worker-2", "worker-3") and made.unsupported == ()
+    assert trials["kind=as they are"].guests == SETUP.guests
+    emulated = {trial.cell: trial.unsupported for trial in kinds_of(SETUP, model="e1000")}
+    assert emulated["kind=as they are"] == ()
+    assert emulated["kind=containers"][0] == "NIC e1000 of worker-1: it is a container, which has veth"
+
+
+def test_a_kind_without_an_image_is_unsupported() -> None:
+    lab = SETUP.model_copy(update={"kinds": ("vm",)})
+    trials = {trial.cell: trial.unsupported for trial in kinds_of(lab)}
+    assert trials["kind=containers"] == (
+        "guests of kind container: the inventory names no image to make them of",
+    )
+
+
 def test_what_a_lab_cannot_do_is_known_before_it_is_tried(tmp_path: Path) -> None:
     name, content = experiment.load("bridge_rate", quick=True)
-    made_by_hand = SETUP.model_copy(update={"nics": {}, "bridge": False})
+    made_by_hand = SETUP.model_copy(update={"guests": {}, "nics": {}, "bridge": False})
     lab = FakeLab()
     begun = driver.start(tmp_path, name, content, made_by_hand, quick=True)
     driver.execute(begun, lab, lambda trial, state: None)

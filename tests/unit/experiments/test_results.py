@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from conftest import SETUP, FakeLab, Json, answers, queue
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from lab.errors import LabError
@@ -497,6 +497,7 @@ def test_invalid_trials_leave_the_statistics(measured: Callable[..., driver.Ongo
 
 
 @settings(max_examples=20, deadline=None)
+@example([33.66226779186736] * 2)
 @given(st.lists(st.floats(0.1, 100), min_size=2, max_size=20))
 def test_interval_holds_the_estimate(values: list[float]) -> None:
     found = median(np.array(values))

@@ -71,6 +71,13 @@ def test_a_mixed_lab_has_both_images_and_one_template() -> None:
     ]
 
 
+def test_a_trial_s_other_kind_is_the_lab_as_the_inventory_could_have_it() -> None:
+    assert CONTAINERS.with_kinds({"worker-1": "vm"}).guests[1].nics[1].model == "virtio"
+    assert MIXED.with_kinds({"worker-1": "container"}) == CONTAINERS
+    with pytest.raises(LabError, match="guests: no machine 'worker-9' in the inventory"):
+        MIXED.with_kinds({"worker-9": "vm"})
+
+
 @pytest.mark.parametrize(("first", "second"), [(CONTAINERS, MIXED), (MIXED, CONTAINERS)])
 def test_another_kind_takes_the_place_and_the_template_stays(first: Lab, second: Lab) -> None:
     seen = converge(NOTHING, first)

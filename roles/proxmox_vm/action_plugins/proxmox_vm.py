@@ -1,0 +1,52 @@
+"""``proxmox_vm``: the lab's machines on an endpoint; see library/proxmox_vm.py.
+
+It runs where Ansible does: a module would start another Python and import it all anew for each look.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from ansible.errors import AnsibleActionFail
+from ansible.plugins.action import ActionBase
+
+from lab.errors import LabError
+from lab.machines.provision import Request, provision
+
+SPEC = {
+    "endpoint": {"type": "dict", "required": True},
+    "token_secret": {"type": "str", "required": True, "no_log": True},
+    "lab": {"type": "dict", "required": True},
+    "guests": {"type": "dict", "default": {}},
+    "nics": {"type": "dict", "default": {}},
+    "state": {"choices": ["started", "absent"], "default": "started"},
+    "parallel": {"type": "int", "default": 4},
+}
+
+
+class ActionModule(ActionBase):  # type: ignore[misc]
+    """Observes, plans and (not in check mode) applies."""
+
+    _requires_connection = False
+    _supports_check_mode = True
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Do the task, and report in Ansible's terms."""
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        _, arguments = self.validate_argument_spec(SPEC)
+        asked = json.loads(json.dumps(arguments))  # of plain types, without Ansible's marks
+        try:
+            outcome = provision(Request.from_params(asked), apply=not self._task.check_mode)
+        except LabError as error:
+            raise AnsibleActionFail(str(error)) from None
+        return {
+            **result,
+            "changed": bool(outcome.calls),
+            "calls": outcome.calls,
+            "created": outcome.created,
+            "started": [] if self._task.check_mode else outcome.started,
+            "guests": outcome.guests,
+            "diff": {"prepared": outcome.text},
+            "warnings": outcome.warnings,
+        }
