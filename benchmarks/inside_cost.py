@@ -3,11 +3,11 @@
     python benchmarks/inside_cost.py --rounds 40 --tasks 300
 
 A scheduler and three workers on this machine, this process the client. Each round runs the same short tasks
-in three arms in random order: ``off``, ``null`` (off once more: the noise) and ``on``. Compared is the CPU time
-of scheduler and workers together, which a busy machine disturbs less than wall time, as the ratio within a
-round; printed is the median with a bootstrap interval. Off means that event loops, messages, fetches and tasks
-are not stamped; the logs that Dask keeps anyway are long in all arms. Beside it stands what the stamps of one
-task cost, each measured alone: on a machine that is too busy for the comparison this is the better figure.
+in three arms in random order: ``off``, ``null`` (off once more: the noise) and ``on``. Compared is the CPU
+time of scheduler and workers together, which a busy machine disturbs less than wall time, as the ratio within
+a round; printed is the median with a bootstrap interval. Off means that event loops, messages, fetches and
+tasks are not stamped; the logs that Dask keeps anyway are long in all arms. Beside it stands what the stamps
+of one task cost, each alone: on a machine that is too busy for the comparison this is the better figure.
 """
 
 from __future__ import annotations
