@@ -64,6 +64,8 @@ def up(inventory: Path, root: Path, check: bool, diff: bool, only: str | None, g
     lab = Inventory(inventory)
     options = [flag for flag, on in (("--check", check), ("--diff", diff)) if on]
     if not check and (guests or only != "configure"):
+        if guests == "vm" or (guests is None and _has_machines(lab)):
+            _command(lab, "endpoint_check")  # what machines cost here, and the way round it
         _command(lab, "endpoint_start")  # its progress is seen here; it makes the state folder
     if guests and check:
         options += ["-e", f"lab_guests={guests}"]
@@ -185,6 +187,10 @@ def _show(finding: Finding) -> None:
     click.secho(f"{mark}  {finding.what}", fg=colour)
     for line in finding.mend:
         click.echo(f"      {line}")
+
+
+def _has_machines(lab: Inventory) -> bool:
+    return any((lab.optional(host, "lab_guests") or "vm") == "vm" for host in lab.hosts())
 
 
 def _image_ready(lab: Inventory) -> None:

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 Array = npt.NDArray[Any]
 Ints = npt.NDArray[np.int64]
+Signed = npt.NDArray[np.signedinteger[Any]]  # as wide as it needs to be
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
 U8 = npt.NDArray[np.uint8]
@@ -64,6 +65,14 @@ def _block(types: Sequence[np.dtype[Any]], room: int) -> list[Array]:
     block = np.empty(ends[-1], np.uint8)
     starts = [0, *ends[:-1]]
     return [block[a:b].view(kind)[:room] for a, b, kind in zip(starts, ends, types, strict=True)]
+
+
+def header_type(width: int, /, **fields: tuple[Any, int]) -> np.dtype[np.void]:
+    """A header of ``width`` bytes: of each field its type and where it stands; fields may overlap."""
+    kinds, places = [kind for kind, _ in fields.values()], [at for _, at in fields.values()]
+    header: Any = {"names": list(fields), "formats": kinds, "offsets": places, "itemsize": width}
+    made: np.dtype[np.void] = np.dtype(header)
+    return made
 
 
 def overlapping(view: memoryview, start: int, size: int) -> npt.NDArray[np.void]:

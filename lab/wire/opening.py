@@ -18,7 +18,7 @@ from lab.wire.file.records import Progress
 from lab.wire.file.source import map_file
 from lab.wire.net.connections import Connections, split_reused
 from lab.wire.net.headers import segments
-from lab.wire.net.segments import ACK, SYN, Segments, Tally, disorder, sort_by_time
+from lab.wire.net.segments import ACK, SYN, Segments, Tally, sort_by_time
 from lab.wire.net.tcp import reassemble
 from lab.wire.tables.products import make
 
@@ -50,16 +50,15 @@ def open_capture(
         progress = Progress()
         files.append(File(str(path), len(view), progress))
         base = memory.add(view)
-        begin = len(columns)
         for records in read_blocks(path, view, progress):
             tally.see(records.time_ns)
+            progress.see(records.time_ns)
             chosen = between(records, since_ns, until_ns)
             share = (index + progress.position / len(view)) / len(listed)
             for part in segments(view, base, chosen, table, tally):
                 columns.add(part.columns(), share)
             if report:
                 report(share)
-        progress.disordered = disorder(columns.arrays()[0][begin:])
     together = Segments(*columns.arrays())
     sort_by_time(together)
     logs = [f.progress.secrets.decode("ascii", "replace") for f in files] + ([key_log] if key_log else [])

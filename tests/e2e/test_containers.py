@@ -82,6 +82,26 @@ run_s: 1
 """
 
 
+def test_a_trial_has_a_machine_among_containers_and_the_lab_is_then_as_it_was(
+    bench: Bench, tmp_path: Path
+) -> None:
+    file = tmp_path / "kinds.yml"
+    file.write_text(EXPERIMENT.partition("factors:")[0] + KINDS + EXPERIMENT[EXPERIMENT.index("workload:") :])
+    told = bench.good("dasklab", "run", str(file))
+    assert len(re.findall(r"ok +\S*kind=", told)) == 3, told
+    [trial] = (bench.folder / "results" / "kinds").rglob("*kind=vm")
+    configured = json.loads((trial / "configured.json").read_text())
+    drivers = {name: host["driver"] for name, host in configured["hosts"].items()}
+    assert drivers == {**dict.fromkeys(NAMES, "veth"), "worker-1": "virtio_net"}
+    assert guests(bench, "lxc") == dict.fromkeys(NAMES, "running")
+    assert guests(bench, "qemu") == {"dasklab-template": "stopped"}
+
+
+KINDS = """factors:
+  kind: {sets: guests.worker-1.kind, levels: [container, vm]}
+"""
+
+
 def test_containers_give_way_to_machines(bench: Bench) -> None:
     mixed = ["ansible-playbook", "-i", str(DEFAULT), "playbooks/provision.yml", "--check", "--diff"]
     told = bench.good(*mixed, "-e", json.dumps({"lab_guests": "vm"}))

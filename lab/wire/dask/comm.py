@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from lab.wire.arrays import Ints
+from lab.wire.arrays import U32, U64, Ints
 from lab.wire.dask.content import Contents
 from lab.wire.dask.framing import Generation, NotAHeaderError, decompress, read_header, recognise
 from lab.wire.dask.messagepack import UndecodableError
@@ -20,6 +20,7 @@ from lab.wire.net.stream import ByteStream, Stream
 
 EVERYTHING = 1 << 62
 LOOK_AHEAD = 4096  # pieces looked at together when the way is lost
+RUN = 256  # simple messages looked at together
 SIMPLE_HEADER = 24  # three words: G1 with an empty small header, G2/G3 with one frame
 
 
@@ -53,7 +54,7 @@ class Framed:
         return np.concatenate(self.columns) if self.columns else np.zeros((0, 5), np.int64)
 
 
-def simple_messages(heads: npt.NDArray[np.uint64], length: npt.NDArray[np.uint32]) -> npt.NDArray[np.int8]:
+def simple_messages(heads: U64, length: U32) -> npt.NDArray[np.int8]:
     """Which pieces are exactly one simple message: 1 for G1's form, 2 for that of G2/G3, else 0.
 
     ``heads``: the first three words of each piece; ``length``: its size.
@@ -89,7 +90,7 @@ def _take_run(stream: Stream, framed: Framed, simple: npt.NDArray[np.int8]) -> b
     form = 1 if framed.generation is Generation.G1 else 2
     if simple[first] != form or stream.start[first] != framed.position:
         return False
-    chunk = slice(first, first + 4096)
+    chunk = slice(first, first + RUN)
     good = simple[chunk] == form
     good[1:] &= stream.start[chunk][1:] == stream.end[chunk][:-1]
     count = int(np.argmin(good)) if not good.all() else len(good)

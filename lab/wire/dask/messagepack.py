@@ -17,8 +17,7 @@ import msgpack
 from lab.wire.net.stream import Bytes
 
 SMALL = 2048  # bytes below which a forged header cannot claim memory worth a check
-LARGE = 1 << 20  # bytes from which values are counted; below, what they become is bounded by their bytes
-MOST_VALUES = 1 << 21  # in a message of that size; 80 bytes each at most: 170 MB beside what it says itself
+MOST_VALUES = 1 << 21  # in a message; 80 bytes each at most: 170 MB beside what it says itself
 LONGEST_NAME = 4096  # of a task key or type that is more than plain text
 _unpack = partial(
     msgpack.unpackb, raw=False, strict_map_key=False, use_list=False, unicode_errors="backslashreplace"
@@ -56,7 +55,7 @@ def _check(data: Bytes) -> None:
     checker = msgpack.Unpacker(max_buffer_size=len(data), strict_map_key=False)
     checker.feed(data)
     checker.skip()
-    if len(data) > LARGE and not _has_at_most(data, MOST_VALUES):
+    if len(data) > MOST_VALUES and not _has_at_most(data, MOST_VALUES):  # each takes a byte or more
         raise ValueError(f"more than {MOST_VALUES} values")
 
 
@@ -79,7 +78,7 @@ def name(value: Any) -> Any:
     """A task key or the like, to be kept: as it is when it is text or a tuple of plain values, else as text
     of bounded length (what it holds may be large, or nested deeper than Python likes).
     """
-    if type(value) in PLAIN or (type(value) is tuple and all(type(part) in PLAIN for part in value)):
+    if type(value) in PLAIN or (type(value) is tuple and PLAIN.issuperset(map(type, value))):
         return value
     return text(value)
 

@@ -15,16 +15,15 @@ from itertools import pairwise
 from math import isqrt
 
 import numpy as np
-import numpy.typing as npt
 
-from lab.wire.arrays import Ints, overlapping
+from lab.wire.arrays import Array, Ints, overlapping
 
 BLOCK = 1 << 28  # bytes of file that are indexed, and then parsed, at a time
 SERIAL_BELOW = 4000  # records in a block for which walking one by one is the quicker way
 UNEVEN = 16  # a walker that has this many times the mean to pass ends the attempt: memory is bounded
 SEARCH = 1 << 17  # bytes looked through for the start of a record
 PLACES = 16  # where the mean record size is sampled
-AGREEING = 4  # successive records that must look right for a place to count as a start
+AGREEING = 2  # successive records that must look right for a place to count as a start
 
 
 @dataclass(frozen=True)
@@ -34,7 +33,7 @@ class Layout:
     order: str  # "<" or ">"
     field: int
     overhead: int
-    header: int  # bytes at the beginning of a record that are worth reading, whole 32-bit words
+    header: int  # bytes at the beginning of a record that are worth reading
     mark: Callable[[memoryview, int], tuple[bytes, int]]  # byte pattern of a record like this, where in it
     follow: Callable[[memoryview, int], int]  # position after a sane record, -1 if it is not sane
 
@@ -64,9 +63,9 @@ def index(view: memoryview, start: int, stop: int, layout: Layout) -> Index:
     return _serial(view, start, stop, layout)
 
 
-def words(view: memoryview, positions: Ints, layout: Layout) -> npt.NDArray[np.uint32]:
-    """The beginnings of some records as 32-bit words, an ``(n, words)`` array; zeros stand for what lies
-    behind the end of the file.
+def heads(view: memoryview, positions: Ints, layout: Layout) -> Array:
+    """The beginnings of some records, each as one value; zeros stand for what lies behind the end of the
+    file.
     """
     size = layout.header
     safe = int(np.searchsorted(positions, len(view) - size, side="right"))
@@ -74,7 +73,7 @@ def words(view: memoryview, positions: Ints, layout: Layout) -> npt.NDArray[np.u
     if safe < len(positions):
         rest = (bytes(view[at : at + size]).ljust(size, b"\0") for at in positions[safe:].tolist())
         found = np.append(found, np.frombuffer(b"".join(rest), f"V{size}"))
-    return found.view(layout.order + "u4").reshape(-1, size // 4)
+    return found
 
 
 def mean_record(view: memoryview, start: int, stop: int, layout: Layout) -> int:
@@ -159,7 +158,7 @@ def _starts(view: memoryview, start: int, stop: int, layout: Layout, walkers: in
 
 def _find(view: memoryview, place: int, stop: int, layout: Layout, mark: bytes, mark_at: int) -> int:
     """First position from ``place`` on where several sane records follow each other; -1 if none is near."""
-    chunk = 4096
+    chunk = 2048
     while chunk <= SEARCH:
         window = bytes(view[place : min(place + chunk, stop)])
         at = window.find(mark, mark_at)

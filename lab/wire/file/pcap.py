@@ -14,7 +14,7 @@ import numpy as np
 
 from lab.wire.arrays import Ints
 from lab.wire.errors import WireError
-from lab.wire.file.lockstep import BLOCK, Layout, index, mean_record, words
+from lab.wire.file.lockstep import BLOCK, Layout, heads, index, mean_record
 from lab.wire.file.records import MAX_PACKET, PEEK, SPARSE, Advise, Progress, Records, batches, no_advice
 
 HEADER, RECORD = 24, 16
@@ -85,13 +85,16 @@ def _layout(order: str, fractions: int) -> Layout:
 
 
 def _records(view: memoryview, position: Ints, layout: Layout, unit_ns: int, link: int) -> Records:
-    head = words(view, position, layout)
-    seconds, fraction, captured, length = head.T[: RECORD // 4].astype(np.uint32, order="C")
+    word = layout.order + "u4"
+    names = ("seconds", "fraction", "captured", "length")
+    head = heads(view, position, layout).view([*((name, word) for name in names), ("peek", f"V{PEEK}")])
+    time_ns = head["seconds"].astype(np.int64) * 1_000_000_000
+    time_ns += head["fraction"].astype(np.int64) * unit_ns
     return Records(
-        time_ns=seconds.astype(np.int64) * 1_000_000_000 + fraction.astype(np.int64) * unit_ns,
+        time_ns=time_ns,
         offset=position + RECORD,
-        captured=captured,
-        length=length,
-        link=np.full(len(head), link, np.uint16),
-        peek=head.view(np.uint8)[:, RECORD:],
+        captured=head["captured"].astype(np.uint32),
+        length=head["length"].astype(np.uint32),
+        peek=head["peek"],
+        link=link,
     )

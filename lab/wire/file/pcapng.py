@@ -13,11 +13,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 
-from lab.wire.arrays import Ints
+from lab.wire.arrays import U32, Array, Ints, header_type
 from lab.wire.errors import WireError
-from lab.wire.file.lockstep import BLOCK, Layout, index, mean_record, words
+from lab.wire.file.lockstep import BLOCK, Layout, heads, index, mean_record
 from lab.wire.file.records import MAX_PACKET, PEEK, SPARSE, Advise, Progress, Records, batches, no_advice
 
 SECTION, INTERFACE, OLD_PACKET, SIMPLE, STATISTICS, ENHANCED, SECRETS = 0x0A0D0D0A, 1, 2, 3, 5, 6, 10
@@ -27,7 +26,6 @@ SMALLEST = 12  # bytes of a block without a body
 HEADER, SIMPLE_HEADER = 28, 12  # bytes of a packet block before the packet
 IF_TSRESOL, IF_TSOFFSET, ISB_IFDROP, ISB_OSDROP = 9, 14, 5, 7
 TLS_KEY_LOG = 0x544C534B
-Words = npt.NDArray[np.uint32]
 NEW_SECTION = b"\x0a\x0d\x0d\x0a"  # the same in either byte order
 
 
@@ -77,8 +75,8 @@ def blocks(view: memoryview, progress: Progress, advise: Advise = no_advice) -> 
         found = index(view, position, stop, layout)
         begin = position
         for batch, following in batches(found):
-            head = words(view, batch, layout)
-            number = _section_end(head, bool(batch[0] == begin))
+            head = heads(view, batch, layout).view(_header(section.order))
+            number = _section_end(head["words"], bool(batch[0] == begin))
             progress.position = following if number == len(batch) else int(batch[number])
             yield from _packets(view, batch[:number], head[:number], section, progress)
             if number < len(batch):
@@ -123,19 +121,27 @@ def _layout(order: str) -> Layout:
     return Layout(order, 4, 0, HEADER + PEEK, mark, follow)
 
 
-def _section_end(head: Words, begins: bool) -> int:
+def _header(order: str) -> np.dtype[np.void]:
+    """The beginning of a block: its words before a packet, and the packet in a simple block or another."""
+    packet, words = f"V{PEEK}", f"({HEADER // 4},){order}u4"
+    return header_type(
+        HEADER + PEEK, words=(words, 0), simple=(packet, SIMPLE_HEADER), packet=(packet, HEADER)
+    )
+
+
+def _section_end(words: U32, begins: bool) -> int:
     """Number of blocks before the next section, which may change byte order and interfaces; the first block
     may be the header of the one that ``begins``.
     """
-    sections = np.flatnonzero(head[begins:, TYPE] == SECTION)
-    return int(sections[0]) + begins if len(sections) else len(head)
+    sections = np.flatnonzero(words[begins:, TYPE] == SECTION)
+    return int(sections[0]) + begins if len(sections) else len(words)
 
 
 def _packets(
-    view: memoryview, position: Ints, head: Words, section: Section, progress: Progress
+    view: memoryview, position: Ints, head: Array, section: Section, progress: Progress
 ) -> Iterator[Records]:
     """Interpret blocks in order; runs of packets between other blocks are taken at once."""
-    kind, total = head[:, TYPE], head[:, TOTAL]
+    kind, total = head["words"][:, TYPE], head["words"][:, TOTAL]
     long = ((kind == ENHANCED) | (kind == OLD_PACKET)) & (total >= 32)
     packet = long | ((kind == SIMPLE) & (total >= 16))
     begin = 0
@@ -187,9 +193,9 @@ def _options(body: bytes, order: str) -> dict[int, bytes]:
     return found
 
 
-def _run(positions: Ints, head: Words, section: Section) -> Iterator[Records]:
+def _run(positions: Ints, head: Array, section: Section) -> Iterator[Records]:
     """A run of packet blocks in batches of one interface and kind (simple blocks belong to the first)."""
-    kind, interface = head[:, TYPE], head[:, 2].astype(np.int64)
+    kind, interface = head["words"][:, TYPE], head["words"][:, 2].astype(np.int64)
     interface[kind == OLD_PACKET] &= 0xFFFF
     interface[kind == SIMPLE] = 0
     changes = np.flatnonzero(np.diff(interface * 8 + (kind == SIMPLE))) + 1
@@ -199,23 +205,23 @@ def _run(positions: Ints, head: Words, section: Section) -> Iterator[Records]:
             yield _batch(positions[group], head[group], section.interfaces[which])
 
 
-def _batch(positions: Ints, head: Words, interface: Interface) -> Records:
-    words = head[:, : HEADER // 4].astype(np.int64)
+def _batch(positions: Ints, head: Array, interface: Interface) -> Records:
+    words = head["words"].astype(np.int64)
     if words[0, TYPE] == SIMPLE:
-        length, data = words[:, 2], SIMPLE_HEADER
+        length, data, peek = words[:, 2], SIMPLE_HEADER, head["simple"]
         captured = np.minimum(length, interface.snaplen or MAX_PACKET)
         time_ns = np.zeros(len(positions), np.int64)
     else:
         time_ns = _nanoseconds(words[:, 3] << 32 | words[:, 4], interface)
-        captured, length, data = words[:, 5], words[:, 6], HEADER
+        captured, length, data, peek = words[:, 5], words[:, 6], HEADER, head["packet"]
     captured = np.clip(captured, 0, words[:, TOTAL] - 4 - data)
     return Records(
         time_ns=time_ns,
         offset=positions + data,
         captured=captured.astype(np.uint32),
         length=length.astype(np.uint32),
-        link=np.full(len(positions), interface.link, np.uint16),
-        peek=head.view(np.uint8)[:, data : data + PEEK],
+        peek=peek,
+        link=interface.link,
     )
 
 

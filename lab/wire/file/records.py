@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
-import numpy.typing as npt
 
-from lab.wire.arrays import Ints
+from lab.wire.arrays import U32, Array, Flags, Ints
 from lab.wire.file.lockstep import Index
 
 Advise = Callable[
@@ -22,22 +21,23 @@ AT_ONCE = 1 << 14  # packets given at a time: what is read of them stays in the 
 
 @dataclass(frozen=True)
 class Records:
-    """Some packets as arrays of one length. ``offset`` is where the data begins in the file.
+    """Some packets of one link type (pcap's number, ``link``) as arrays of one length.
 
-    ``captured`` and ``length`` are bytes in the file and on the wire; ``link`` is the pcap link type of
-    each packet; ``peek``, an ``(n, PEEK)`` array, what stands in the file from its first byte on.
+    ``offset`` is where the data begins in the file; ``captured`` and ``length`` are bytes in the file and on
+    the wire; ``peek`` is what stands in the file from ``offset`` on, PEEK bytes in one value.
     """
 
     time_ns: Ints
     offset: Ints
-    captured: npt.NDArray[np.uint32]
-    length: npt.NDArray[np.uint32]
-    link: npt.NDArray[np.uint16]
-    peek: npt.NDArray[np.uint8]
+    captured: U32
+    length: U32
+    peek: Array
+    link: int
 
-    def take(self, which: npt.NDArray[np.bool_]) -> Records:
-        """The packets where a mask is true."""
-        return Records(*(getattr(self, f.name)[which] for f in fields(self)))
+    def take(self, which: Flags | slice) -> Records:
+        """The packets where a mask is true, or in a slice."""
+        some = {f.name: getattr(self, f.name)[which] for f in fields(self) if f.name != "link"}
+        return replace(self, **some)
 
 
 @dataclass
@@ -51,6 +51,17 @@ class Progress:
     disordered: int = 0  # packets that are older than the one before them
     secrets: bytes = b""  # TLS key log found in the file (pcapng only)
     section: object = None  # pcapng's own state between calls
+    last_ns: int = 0  # time of the last packet
+
+    def see(self, time_ns: Ints) -> None:
+        """The next packets of the file."""
+        self.disordered += disorder(time_ns) + (int(time_ns[0]) < self.last_ns)
+        self.last_ns = int(time_ns[-1])
+
+
+def disorder(time_ns: Ints) -> int:
+    """How many packets are older than the one before them."""
+    return int(np.count_nonzero(time_ns[1:] < time_ns[:-1]))
 
 
 def no_advice(start: int, stop: int, sparse: bool) -> None:

@@ -14,9 +14,8 @@ from ipaddress import ip_address
 import numpy as np
 import numpy.typing as npt
 
-from lab.wire.arrays import Ints
+from lab.wire.arrays import U8, U32, U64, Flags, Ints
 
-U64 = npt.NDArray[np.uint64]
 SLOTS = 1 << 16
 MIX_A, MIX_B = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F)
 IPV6_CODES = 1 << 32  # codes below are IPv4 addresses, from here on places in the list of IPv6 addresses
@@ -40,7 +39,7 @@ class Connections:
     def __len__(self) -> int:
         return len(self.low)
 
-    def address_codes(self, raw: npt.NDArray[np.uint8]) -> U64:
+    def address_codes(self, raw: U8) -> U64:
         """Codes of IPv6 addresses, given as an ``(n, 16)`` array of bytes."""
         unique, inverse = np.unique(np.ascontiguousarray(raw).view("V16").ravel(), return_inverse=True)
         return np.array([self._address_code(bytes(u)) for u in unique], np.uint64)[inverse]
@@ -65,7 +64,7 @@ class Connections:
             number[row] = self._register(int(low[row]), int(high[row]))
         return np.asarray(number * 2 + upward, np.int32)
 
-    def _learn(self, low: U64, high: U64, slot: Ints, known: npt.NDArray[np.bool_]) -> None:
+    def _learn(self, low: U64, high: U64, slot: Ints, known: Flags) -> None:
         new = np.flatnonzero(~known)
         _, first = np.unique(slot[new], return_index=True)
         for row in np.sort(new[first]).tolist():
@@ -102,9 +101,7 @@ class Connections:
         return str(ip_address(self._listed[code - IPV6_CODES]))
 
 
-def split_reused(
-    flow: npt.NDArray[np.int32], syn: Ints, seq: npt.NDArray[np.uint32], table: Connections
-) -> None:
+def split_reused(flow: npt.NDArray[np.int32], syn: Ints, seq: U32, table: Connections) -> None:
     """Give segments after a SYN that opens the same ports again connection numbers of their own, in place.
 
     ``syn``: rows of segments with SYN and without ACK. A repeated SYN has the sequence number of the first.
@@ -138,5 +135,5 @@ def split_reused(
 def _first_rows(flow: npt.NDArray[np.int32], wanted: npt.NDArray[np.int32]) -> Ints:
     """First row of each connection, correct for the wanted ones."""
     first = np.full(int(flow.max()) // 2 + 1, len(flow), np.int64)
-    first[flow[::-1] // 2] = np.arange(len(flow) - 1, -1, -1)
+    first[flow[::-1] >> 1] = np.arange(len(flow) - 1, -1, -1)
     return first

@@ -9,13 +9,14 @@ with transmit offload they are wrong in any capture made on the sending host.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
-from lab.wire.arrays import U16, U32, Flags, Ints, overlapping
-from lab.wire.file.records import AT_ONCE, Records
+from lab.wire.arrays import U16, Array, Flags, Ints, header_type, overlapping
+from lab.wire.file.records import PEEK, Records
 from lab.wire.net.connections import Connections
-from lab.wire.net.layers import Batch, Internet, Layer, gather, native, some, u8, u16
+from lab.wire.net.layers import Batch, Internet, Layer, gather, some, u8, u16
 from lab.wire.net.segments import Segments, Tally
 from lab.wire.net.tcp_options import read_options
 from lab.wire.net.tunnels import inside
@@ -29,11 +30,17 @@ ETHERNET, NULL, LOOP, SLL, SLL2 = 1, 0, 108, 113, 276
 RAW = {12: 0, 14: 0, 101: 0, 228: 0, 229: 0, NULL: 4, LOOP: 4}  # link type: where the IP header begins
 EXTENSIONS = (0, 43, 60, 135)  # IPv6 headers that may stand before TCP
 
-# Places of the 32-bit words of a header, with what they hold from high to low.
-VERSION_LENGTH, ID_FRAGMENT, TTL_PROTO, SOURCE, DESTINATION = range(5)  # IPv4
-PORTS, SEQ, ACKED, FLAGS_WINDOW = range(4)  # TCP; then checksum and urgent pointer, then options
-IPV4_WORDS, TCP_WORDS = 5, 8
-TYPE_AT = 10  # in an Ethernet frame: two bytes of address, the EtherType, then IP
+IPV4_FIELDS = header_type(
+    IPV4_HEADER, version_size=("u1", 0), length=(">u2", 2), identification=(">u2", 4), fragment=(">u2", 6),
+    protocol=("u1", 9), source=(">u4", 12), destination=(">u4", 16),
+)  # fmt: skip
+TCP_FIELDS = header_type(  # with the options that nearly all segments have
+    TCP_HEADER + 12, source=(">u2", 0), destination=(">u2", 2), seq=(">u4", 4), ack=(">u4", 8),
+    size=("u1", 12), flags=(">u2", 12), window=(">u2", 14), option=(">u4", 20), tsval=(">u4", 24),
+    tsecr=(">u4", 28),
+)  # fmt: skip
+IP_AT, TCP_AT = ETHERNET_HEADER, ETHERNET_HEADER + IPV4_HEADER
+PLAIN = header_type(PEEK, ethertype=(">u2", IP_AT - 2), ip=(IPV4_FIELDS, IP_AT), tcp=(TCP_FIELDS, TCP_AT))
 
 
 def segments(
@@ -48,47 +55,49 @@ def segments(
     tally.last_ns = max(tally.last_ns, int(records.time_ns.max()))
     ends = records.offset + records.captured
     safe = int(np.searchsorted(ends, len(view) - MARGIN))  # a gather of the last packets would leave the file
-    batch = Batch(view, base, records, table, tally)
-    for start in range(0, safe, AT_ONCE):
-        yield from _parse(batch, 0, slice(start, min(start + AT_ONCE, safe)))
+    if safe:
+        yield from _parse(Batch(view, base, records.take(slice(safe)), table, tally))
     if safe < len(ends):
         shift = int(records.offset[safe])
         tail = memoryview(bytes(view[shift:]) + bytes(MARGIN))
-        batch = Batch(tail, base + shift, records, table, tally)
-        yield from _parse(batch, shift, slice(safe, len(ends)))
+        last = records.take(slice(safe, None))
+        last = replace(last, offset=last.offset - shift)
+        yield from _parse(Batch(tail, base + shift, last, table, tally))
 
 
-def _parse(batch: Batch, shift: int, rows: slice) -> Iterator[Segments]:
-    """One cache-sized part of a batch. The first byte of its view is byte ``shift`` of the file."""
+def _parse(batch: Batch) -> Iterator[Segments]:
+    """Plain packets from what was read along with the records, the others layer by layer."""
     records = batch.records
-    at = records.offset[rows] - shift
-    end, wire_end = at + records.captured[rows], at + records.length[rows]
-    layer, links = Layer(at, end, wire_end, np.arange(rows.start, rows.start + len(at))), records.link[rows]
-    if links[0] == ETHERNET and (links == ETHERNET).all():
-        layer, found = _plain(batch, layer, rows)
-        yield from found
-        links = records.link[layer.row]
-    for link in np.unique(links).tolist():
-        yield from _frames(batch, some(layer, links == link), link)
+    if records.link == ETHERNET:
+        plain = _is_plain(records)
+        if plain.all():
+            yield _plain(batch)
+            return
+        if plain.any():
+            yield _plain(replace(batch, records=records.take(plain)))
+        records = records.take(~plain)
+    yield from _frames(replace(batch, records=records), _layer(records), records.link)
 
 
-def _plain(batch: Batch, layer: Layer, rows: slice) -> tuple[Layer, list[Segments]]:
-    """Ethernet, IPv4 and TCP without IP options, which nearly all packets are, from what was read along with
-    the records; gives the others.
-    """
-    peek = batch.records.peek[rows]
-    head = native(peek[:, TYPE_AT : TYPE_AT + 4 * (1 + IPV4_WORDS + TCP_WORDS)])
-    ip = head[1:]
-    plain = (head[0] & 0xFFFF == IPV4) & (ip[VERSION_LENGTH] >> 24 == 0x45) & _whole(ip)
-    plain &= ip[TTL_PROTO] >> 16 & 0xFF == TCP
-    plain &= layer.at + ETHERNET_HEADER + IPV4_HEADER + TCP_HEADER <= layer.end
-    rest = some(layer, ~plain)
-    if len(rest.at):
-        layer, ip = some(layer, plain), ip[:, plain]
-    if not len(layer.at):
-        return rest, []
-    packets = _internet(ip, layer.moved(layer.at + ETHERNET_HEADER), IPV4_HEADER)
-    return rest, [_segments(batch, packets, ip[IPV4_WORDS:])]
+def _is_plain(records: Records) -> Flags:
+    """Which packets are Ethernet, IPv4 and TCP without IP options, and no fragments."""
+    head = records.peek.view(PLAIN)
+    ip = head["ip"]
+    plain = (head["ethertype"] == IPV4) & (ip["version_size"] == 0x45) & (ip["protocol"] == TCP) & _whole(ip)
+    return np.asarray(plain & (records.captured >= TCP_AT + TCP_HEADER), np.bool_)
+
+
+def _plain(batch: Batch) -> Segments:
+    """Segments of packets that are all plain."""
+    head, layer = batch.records.peek.view(PLAIN), _layer(batch.records)
+    packets = _internet(head["ip"], layer.moved(layer.at + IP_AT), IPV4_HEADER)
+    return _segments(batch, packets, head["tcp"])
+
+
+def _layer(records: Records) -> Layer:
+    """The lowest layer: whole packets."""
+    at = records.offset
+    return Layer(at, at + records.captured, at + records.length, np.arange(len(at)))
 
 
 def _frames(batch: Batch, layer: Layer, link: int, depth: int = 0) -> Iterator[Segments]:
@@ -129,35 +138,36 @@ def _network_layer(view: memoryview, layer: Layer, link: int) -> tuple[Layer, U1
     return layer.moved(at), np.where(at + IPV4_HEADER <= layer.end, kind, 0).astype(np.uint16)
 
 
-def _whole(ip: U32) -> Flags:
+def _whole(ip: Array) -> Flags:
     """Whether packets are no fragments."""
-    return np.asarray(ip[ID_FRAGMENT] & 0x3FFF == 0, np.bool_)
+    return np.asarray(ip["fragment"] & 0x3FFF == 0, np.bool_)
 
 
 def _ipv4(batch: Batch, layer: Layer) -> Internet:
-    ip = gather(batch.view, layer.at, IPV4_WORDS)
-    header = (ip[VERSION_LENGTH] >> 24 & 15).astype(np.int64) * 4
+    ip = gather(batch.view, layer.at, IPV4_FIELDS)
+    header = (ip["version_size"] & 15).astype(np.int64) * 4
     whole = _whole(ip)
     batch.tally.other["fragments"] += int((~whole).sum())
     good = whole & (header >= IPV4_HEADER)
-    return _internet(ip[:, good], some(layer, good), header[good])
+    return _internet(ip[good], some(layer, good), header[good])
 
 
-def _internet(ip: U32, layer: Layer, header: Ints | int) -> Internet:
-    """IPv4 packets from the words of their headers."""
-    length = (ip[VERSION_LENGTH] & 0xFFFF).astype(np.int64)
+def _internet(ip: Array, layer: Layer, header: Ints | int) -> Internet:
+    """IPv4 packets from their headers."""
+    length = ip["length"].astype(np.int32)
     if not length.all():  # of very large ones only the wire knows it
         length = np.where(length == 0, layer.wire_end - layer.at, length)
+    at = layer.at + header
     return Internet(
-        at=layer.at + header,
-        end=layer.end,
+        at=at,
+        room=(layer.end - at).astype(np.int32),
         row=layer.row,
-        protocol=(ip[TTL_PROTO] >> 16).astype(np.uint8),
+        protocol=ip["protocol"],
         above=length - header,
         length=length,
-        source=ip[SOURCE].astype(np.uint64),
-        destination=ip[DESTINATION].astype(np.uint64),
-        identification=(ip[ID_FRAGMENT] >> 16).astype(np.uint16),
+        source=ip["source"].astype(np.uint64),
+        destination=ip["destination"].astype(np.uint64),
+        identification=ip["identification"].astype(np.uint16),
     )
 
 
@@ -177,7 +187,7 @@ def _ipv6(batch: Batch, layer: Layer) -> Internet:
         header = header + np.where(extended, (u8(view, here + 1).astype(np.int64) + 1) * 8, 0)
     return Internet(
         at=layer.at + header,
-        end=layer.end,
+        room=(layer.end - layer.at - header).astype(np.int32),
         row=layer.row,
         protocol=following,
         above=length - header,
@@ -194,30 +204,28 @@ def _tcp(batch: Batch, packets: Internet) -> Iterator[Segments]:
         batch.tally.other["TCP header not captured"] += int((~whole).sum())
         packets = some(packets, whole)
     if len(packets.at):
-        yield _segments(batch, packets, gather(batch.view, packets.at, TCP_WORDS))
+        yield _segments(batch, packets, gather(batch.view, packets.at, TCP_FIELDS))
 
 
-def _segments(batch: Batch, packets: Internet, tcp: U32) -> Segments:
-    """From IP packets and the words of the TCP headers in them to segments."""
+def _segments(batch: Batch, packets: Internet, tcp: Array) -> Segments:
+    """From IP packets and the TCP headers in them to segments."""
     records = batch.records
-    size = (tcp[FLAGS_WINDOW] >> 28).astype(np.uint8) * np.uint8(4)
-    flags = (tcp[FLAGS_WINDOW] >> 16 & 0x1FF).astype(np.uint16)
-    captured_size = np.minimum(size, packets.end - packets.at).astype(np.uint8)
-    tsval, tsecr = read_options(batch.view, packets.at, captured_size, tcp, flags)
-    data = packets.at + size
+    size = tcp["size"] >> 4 << 2
+    flags = tcp["flags"] & np.uint16(0x1FF)
+    tsval, tsecr = read_options(batch.view, packets.at, np.minimum(size, packets.room), tcp, flags)
     length = np.maximum(packets.above - size, 0)
-    source = packets.source << 16 | tcp[PORTS] >> 16
-    destination = packets.destination << 16 | tcp[PORTS] & 0xFFFF
+    source = packets.source << np.uint64(16) | tcp["source"]
+    destination = packets.destination << np.uint64(16) | tcp["destination"]
     return Segments(
         time_ns=records.time_ns[packets.row],
         flow=batch.table.flows(source, destination),
-        seq=tcp[SEQ],
-        ack=tcp[ACKED],
+        seq=tcp["seq"],
+        ack=tcp["ack"],
         flags=flags,
-        window=(tcp[FLAGS_WINDOW] & 0xFFFF).astype(np.uint16),
+        window=tcp["window"],
         length=length.astype(np.uint32),
-        captured=np.maximum(np.minimum(length, packets.end - data), 0).astype(np.uint32),
-        offset=data + batch.base,
+        captured=np.maximum(np.minimum(length, packets.room - size), 0).astype(np.uint32),
+        offset=packets.at + size + batch.base,
         ip_bytes=packets.length.astype(np.uint32),
         frame_bytes=records.length[packets.row],
         ip_id=packets.identification,

@@ -1,7 +1,7 @@
 """Packets on their way up: what is passed from one layer's parser to the next, and how headers are read.
 
-One gather of a few bytes at computed places replaces a loop over packets; the bytes become rows of native
-32-bit words, one row per place in the header, on which all else is arithmetic.
+One gather of a few bytes at computed places replaces a loop over packets; each field of the headers gathered
+is then read as a column, on which all else is arithmetic.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from lab.wire.arrays import U8, U16, U32, U64, Array, Ints, overlapping
+from lab.wire.arrays import U8, U16, U64, Array, Ints, Signed, overlapping
 from lab.wire.file.records import Records
 from lab.wire.net.connections import Connections
 from lab.wire.net.segments import Tally
@@ -51,18 +51,24 @@ class Layer:
 class Internet:
     """IP packets: where what they carry begins, and what their headers say.
 
-    ``above``: IP's length without its header; ``length``: with it; addresses are codes of ``Connections``.
+    ``room``: captured bytes from there on; ``above``: IP's length without its header, ``length`` with it;
+    addresses are codes of ``Connections``.
     """
 
     at: Ints
-    end: Ints
+    room: Signed
     row: Ints
     protocol: U8
-    above: Ints
-    length: Ints
+    above: Signed
+    length: Signed
     source: U64
     destination: U64
     identification: U16
+
+    @property
+    def end(self) -> Ints:
+        """End of the captured bytes."""
+        return self.at + self.room
 
     def layer(self, at: Ints) -> Layer:
         """What is inside: packets that begin further up, and end where IP says."""
@@ -74,14 +80,9 @@ def some(of: Some, which: Array) -> Some:
     return type(of)(*(getattr(of, f.name)[which] for f in fields(of)))
 
 
-def gather(view: memoryview, at: Ints, count: int) -> U32:
-    """``count`` big-endian 32-bit words at many places, copied together: a ``(count, n)`` array."""
-    return native(overlapping(view, 0, 4 * count)[at].view(np.uint8).reshape(-1, 4 * count))
-
-
-def native(raw: U8) -> U32:
-    """Big-endian 32-bit words, a row of bytes for each packet, as native ones, a row for each word."""
-    return raw.view(">u4").T.astype(np.uint32, order="C")
+def gather(view: memoryview, at: Ints, header: np.dtype[np.void]) -> Array:
+    """The headers that begin at many places."""
+    return overlapping(view, 0, header.itemsize)[at].view(header)
 
 
 def u16(view: memoryview, at: Ints) -> U16:

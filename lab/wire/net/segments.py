@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lab.wire.arrays import U16, U32, Array, Columns, Ints
+from lab.wire.file.records import disorder
 
 FIN, SYN, RST, PSH, ACK = 1, 2, 4, 8, 16
 
@@ -76,11 +77,6 @@ def by_flow(flow: npt.NDArray[np.int32]) -> Ints:
     """Stable order by flow number; 16-bit numbers sort much faster."""
     narrow = flow.astype(np.uint16) if len(flow) and int(flow.max()) < 1 << 16 else flow
     return np.argsort(narrow, kind="stable")
-
-
-def disorder(time_ns: Ints) -> int:
-    """How many packets are older than the one before them."""
-    return int(np.count_nonzero(time_ns[1:] < time_ns[:-1]))
 
 
 def sort_by_time(segments: Segments) -> None:

@@ -5,13 +5,11 @@ from __future__ import annotations
 from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 
-from lab.wire.arrays import Ints
+from lab.wire.arrays import U32, U64, Ints
 from lab.wire.file.memory import Memory
 
 Bytes = bytes | memoryview
-U32 = npt.NDArray[np.uint32]
 
 
 class ByteStream(Protocol):
@@ -28,7 +26,7 @@ class ByteStream(Protocol):
     def piece_at(self, position: int) -> int:
         """Index of the piece that holds a position; when none does, of the next one."""
 
-    def heads(self, chunk: slice) -> npt.NDArray[np.uint64]:
+    def heads(self, chunk: slice) -> U64:
         """The first two 64-bit words of some pieces, an ``(n, 2)`` array; zeros where they are not there."""
 
 
@@ -75,7 +73,7 @@ class Stream:
             return self.memory.read(address + position - begin, size)
         return self._join(piece, position, size)
 
-    def heads(self, chunk: slice) -> npt.NDArray[np.uint64]:
+    def heads(self, chunk: slice) -> U64:
         """The first two 64-bit words of some pieces, an ``(n, 2)`` array; zeros where they are not there."""
         heads = np.zeros((len(self.start[chunk]), 2), np.uint64)
         enough = self.captured[chunk] >= 16
@@ -114,7 +112,7 @@ def seen_before(start: Ints, end: Ints, positions: Ints) -> Ints:
     return np.asarray(total[piece] + inside, np.int64)
 
 
-def arrival(stream: ByteStream, positions: Ints) -> npt.NDArray[np.int64]:
+def arrival(stream: ByteStream, positions: Ints) -> Ints:
     """When the byte at each position, and all before it, had passed."""
     if not len(stream.end):
         return np.zeros(len(positions), np.int64)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lab.wire.arrays import Columns, Ints
+from lab.wire.arrays import U32, Columns, Flags, Ints
 from lab.wire.net.segments import PSH, SYN, Segments, by_flow
 
 BAND_BITS = (
@@ -22,8 +22,6 @@ BAND_BITS = (
 )
 HALF = 1 << (BAND_BITS - 1)
 TOGETHER = 1 << 18  # segments handled at once: all arrays on the way stay small enough to be reused
-Flags = npt.NDArray[np.bool_]
-U32 = npt.NDArray[np.uint32]
 PIECE = ("i8", "u4", "u4", "i8", "i8", "?")  # columns of Pieces from start on
 
 
@@ -124,8 +122,8 @@ def _group(segments: Segments, row: Ints, first: Ints, zero: U32) -> tuple[Seque
 
 
 def _origins(
-    segments: Segments, present: npt.NDArray[np.int32], seen: npt.NDArray[np.uint32], given: dict[int, int]
-) -> tuple[npt.NDArray[np.uint32], Flags]:
+    segments: Segments, present: npt.NDArray[np.int32], seen: U32, given: dict[int, int]
+) -> tuple[U32, Flags]:
     """Sequence number of position 0 for each present flow, and whether it is the true beginning."""
     syn = np.flatnonzero(segments.flags & SYN)[::-1]  # reversed: the first one wins
     last = int(max(present.max(initial=0), segments.flow[syn].max(initial=0)))

@@ -7,35 +7,33 @@ comparison. The rest is walked option by option, all segments in step.
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
-from lab.wire.arrays import Ints
+from lab.wire.arrays import U16, U32, Array, Flags, Ints, Signed
 
 NOP_NOP_TIMESTAMP = 0x0101080A
 NOP, SACK, TIMESTAMP = 1, 5, 8
 STAMPED, DSACK = 0x1000, 0x2000  # our own bits beside TCP's: has timestamps; carries a duplicate-SACK
-U8 = npt.NDArray[np.uint8]
 
 
 def read_options(
     view: memoryview,
     at: Ints,
-    size: U8,
-    tcp: npt.NDArray[np.uint32],
-    flags: npt.NDArray[np.uint16],
-) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint32]]:
+    size: Signed,
+    tcp: Array,
+    flags: U16,
+) -> tuple[U32, U32]:
     """Timestamps (value, echo) of each segment, 0 without; sets STAMPED and DSACK in ``flags``.
 
-    ``tcp`` are the first eight words of each header, an ``(8, n)`` array; ``size`` is the header's captured
-    size, at most what its data offset says.
+    ``tcp`` are the headers, with the first option and what stands behind it where it is timestamps; ``size``
+    is their captured size, at most what the data offset says.
     """
-    usual = (tcp[5] == NOP_NOP_TIMESTAMP) & (size >= 32)
-    tsval, tsecr = np.where(usual, tcp[6], 0), np.where(usual, tcp[7], 0)
+    usual = (tcp["option"] == NOP_NOP_TIMESTAMP) & (size >= 32)
+    tsval, tsecr = tcp["tsval"] * usual, tcp["tsecr"] * usual
     flags |= usual * np.uint16(STAMPED)
     rest = np.flatnonzero((size > 20) & ~(usual & (size == 32)))
     if len(rest):
-        begin = at[rest] + np.where(usual[rest], 32, 20)
-        _walk(view, begin, at[rest] + size[rest], rest, tcp[2][rest], flags, tsval, tsecr)
+        begin, ack = at[rest] + np.where(usual[rest], 32, 20), tcp["ack"][rest].astype(np.uint32)
+        _walk(view, begin, at[rest] + size[rest], rest, ack, flags, tsval, tsecr)
     return tsval, tsecr
 
 
@@ -44,14 +42,14 @@ def _walk(
     cursor: Ints,
     end: Ints,
     row: Ints,
-    ack: npt.NDArray[np.uint32],
-    flags: npt.NDArray[np.uint16],
-    tsval: npt.NDArray[np.uint32],
-    tsecr: npt.NDArray[np.uint32],
+    ack: U32,
+    flags: U16,
+    tsval: U32,
+    tsecr: U32,
 ) -> None:
     """Advance one option per step, from ``cursor`` to ``end``, in every segment that still has one."""
     data = np.frombuffer(view, np.uint8)
-    words: npt.NDArray[np.uint32] = np.ndarray((len(view) - 3,), ">u4", view, 0, (1,))
+    words: U32 = np.ndarray((len(view) - 3,), ">u4", view, 0, (1,))
     for _ in range(40):
         live = (cursor < end) & (data[np.minimum(cursor, len(data) - 1)] != 0)
         if not live.any():
@@ -71,9 +69,7 @@ def _walk(
         cursor = cursor + length
 
 
-def _is_duplicate(
-    words: npt.NDArray[np.uint32], at: Ints, length: Ints, ack: npt.NDArray[np.uint32]
-) -> npt.NDArray[np.bool_]:
+def _is_duplicate(words: U32, at: Ints, length: Ints, ack: U32) -> Flags:
     """RFC 2883: the first block lies below the cumulative ACK, or inside the second block."""
     if not len(at):
         return np.zeros(0, bool)

@@ -18,7 +18,7 @@ from lab.wire.follow import Follower
 from lab.wire.net.segments import Segments, sort_by_time
 from lab.wire.schema import Table
 from lab.wire.terminal.cli import wire
-from tests.unit.wire.build import Packet, golden_bytes, packets_of, pcap, pcapng
+from tests.unit.wire.build import Packet, golden_bytes, packets_of, pcap, pcapng, small_talk
 from tests.unit.wire.conftest import golden_capture
 
 NAME = "g3-2026.8.0"
@@ -96,6 +96,14 @@ def test_a_growing_file_is_followed_in_the_order_of_time(tmp_path: Path) -> None
 
 def test_a_file_in_order_is_not_touched(read: Callable[..., Capture]) -> None:
     assert read(PACKETS).files[0].progress.disordered == 0
+
+
+def test_ipv6_between_ipv4_is_not_disorder(read: Callable[..., Capture]) -> None:
+    """They are parsed one after the other, and the order of that was taken for the file's."""
+    old = small_talk().packets
+    new = small_talk(client=("2001:db8::2", 40000), server=("2001:db8::1", 8786)).packets
+    capture = read(sorted(old + [(time_ns + 50_000, *packet) for time_ns, *packet in new]))
+    assert capture.files[0].problems() == [] and np.all(np.diff(capture.segments.time_ns) >= 0)
 
 
 @given(st.lists(st.integers(0, 40)), st.integers(0, 10))
