@@ -87,10 +87,9 @@ def is_run(path: Path) -> bool:
 
 
 def cells(run: Path, captured: bool = False) -> dict[str, Summary]:
-    """The account of each cell of an experiment's run, the baseline first, of all its valid trials.
+    """The account of each cell of an experiment's run, of all its valid trials, the baseline first.
 
-    Raises:
-        LabError: of the baseline nothing was recorded.
+    Empty where of the baseline nothing was recorded.
     """
     found: dict[str, list[Run]] = {}
     for directory in store.finished(run):
@@ -100,9 +99,8 @@ def cells(run: Path, captured: bool = False) -> dict[str, Summary]:
             name = "null trial" if trial.null else trial.cell
             found.setdefault(name, []).extend(explain(directory, captured).timed)
     base = names(store.experiment(store.read_run(run)))[0]
-    if base not in found:
-        raise LabError(f"{run}: of its baseline, {base}, nothing was recorded inside Dask")
-    return {name: summarise(found[name]) for name in (base, *(other for other in found if other != base))}
+    order = [base, *(name for name in found if name != base)] if base in found else []
+    return {name: summarise(found[name]) for name in order}
 
 
 def _delays(trial: Trial) -> Delays:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from lab.errors import LabError
 from lab.terminal import print_table
 
 if TYPE_CHECKING:
@@ -36,6 +37,8 @@ def explain(first: Path, second: Path | None, captured: bool, trace: Path | None
 
     if trial.is_run(first):
         found = trial.cells(first, captured)
+        if not found:
+            raise LabError(f"{first}: of its baseline nothing was recorded inside Dask")
         base, *others = found
         _tell(found[base], base, as_json)
         for name in others:
