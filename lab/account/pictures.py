@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import matplotlib as mpl
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
@@ -19,27 +20,40 @@ from lab.report.figures import STYLE
 COLUMNS = 1200  # of the picture of threads: each shows the cause that took most of its time
 
 
-def threads(run: Run) -> Figure:
-    """A run: a row per thread, below it how many tasks each worker had been given and not ended."""
-    found = account(run)
-    share = sum(p.seconds for t in found for p in t.parts if p.cause == QUEUE) / (len(found) * run.makespan)
+def threads(runs: Mapping[str, Run]) -> Figure:
+    """Runs on one scale: a row per thread; below, how many tasks each worker was given and had not ended."""
+    found = {name: account(run) for name, run in runs.items()}
+    rows = [row for accounted in found.values() for row in (max(2.0, 0.4 * len(accounted)), 1.0)]
     with mpl.rc_context(STYLE):
-        figure = Figure((10, 2.4 + 0.28 * len(found)), layout="constrained")
-        above, below = figure.subplots(2, 1, sharex=True, height_ratios=(max(2, 0.4 * len(found)), 1))
-        image = np.array([_row(thread, run) for thread in found])
-        ends = (0, run.makespan, len(found) - 0.5, -0.5)
-        above.imshow(image, aspect="auto", extent=ends, interpolation="nearest")
-        above.set_yticks(range(len(found)), [thread.worker for thread in found])
-        above.grid(visible=False)
-        above.set_title(f"Idle while others queue: {share:.1%} of the threads' time", loc="left", fontsize=10)
-        for worker in run.threads:
-            times, given = _given(run, worker)
-            below.step(times, given, where="post", label=worker, linewidth=0.9)
-        below.set_ylabel("tasks given")
-        below.set_xlabel("seconds since the run's start")
-        below.legend(frameon=False, fontsize=8, ncols=4)
-        _legend(figure, {part.cause for thread in found for part in thread.parts})
+        figure = Figure((10, 1.2 + 0.75 * sum(rows)), layout="constrained")
+        axes = figure.subplots(len(rows), 1, sharex=True, height_ratios=rows)
+        for index, (name, run) in enumerate(runs.items()):
+            _draw_threads(axes[2 * index], name, run, found[name])
+            _draw_given(axes[2 * index + 1], run)
+        axes[0].set_xlim(0, max(run.makespan for run in runs.values()))
+        axes[-1].set_xlabel("seconds since the run's start")
+        _legend(figure, {part.cause for some in found.values() for thread in some for part in thread.parts})
     return figure
+
+
+def _draw_threads(axes: Axes, name: str, run: Run, found: Sequence[Thread]) -> None:
+    idle = sum(part.seconds for thread in found for part in thread.parts if part.cause == QUEUE)
+    share = idle / (len(found) * run.makespan)
+    image = np.array([_row(thread, run) for thread in found])
+    ends = (0, run.makespan, len(found) - 0.5, -0.5)
+    axes.imshow(image, aspect="auto", extent=ends, interpolation="nearest")
+    axes.set_yticks(range(len(found)), [thread.worker for thread in found])
+    axes.grid(visible=False)
+    said = f"{name}: {run.makespan:.2f} s; idle while others queue {share:.1%} of the threads' time"
+    axes.set_title(said, loc="left", fontsize=10)
+
+
+def _draw_given(axes: Axes, run: Run) -> None:
+    for worker in run.threads:
+        times, given = _given(run, worker)
+        axes.step(times, given, where="post", label=worker, linewidth=0.9)
+    axes.set_ylabel("tasks\ngiven", fontsize=8)
+    axes.legend(frameon=False, fontsize=8, ncols=4, loc="upper right")
 
 
 def levels(summaries: Mapping[str, Summary]) -> Figure:

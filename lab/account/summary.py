@@ -60,7 +60,7 @@ OF_DATA = (WIRE, PEER, RECEIVED, SERIALISE)
 
 @dataclass(frozen=True)
 class Summary:
-    """Means over runs, in seconds; ``idle_share``: of thread time, idle while others had tasks queued."""
+    """Means over runs, in seconds."""
 
     makespan_s: float
     threads: int
@@ -78,6 +78,11 @@ class Summary:
     def path_by_cause(self) -> dict[str, float]:
         """The critical path without places."""
         return summed(self.path)
+
+    @property
+    def without_wire_s(self) -> float:
+        """What an infinitely fast network would leave at least: taking more off, another path is critical."""
+        return self.makespan_s - sum(self.path_by_cause.get(cause, 0.0) for cause in (WIRE, MESSAGE))
 
     def ranked(self) -> list[tuple[str, str, float]]:
         """Culprits on the critical path, the greatest first: which, where (most of it), seconds."""

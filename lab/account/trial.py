@@ -37,6 +37,11 @@ class Explained:
         """The runs that count: without warm-ups."""
         return [run for run in self.runs if not run.warmup]
 
+    @property
+    def usual(self) -> Run:
+        """The run of middle length."""
+        return sorted(self.timed, key=lambda run: run.makespan)[len(self.timed) // 2]
+
     @cached_property
     def summary(self) -> Summary:
         """Their account."""

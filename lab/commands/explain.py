@@ -46,10 +46,14 @@ def explain(first: Path, second: Path | None, captured: bool, trace: Path | None
         return
     one = trial.explain(first, captured)
     if second is not None:
-        _compare(one.summary, trial.explain(second, captured).summary, second.name, as_json)
+        other = trial.explain(second, captured)
+        _compare(one.summary, other.summary, second.name, as_json)
+        if not as_json:
+            _draw(other, one)
         return
     _tell(one.summary, first.name, as_json)
     if not as_json:
+        _more(one)
         _draw(one)
     if trace:
         _trace(one, trace)
@@ -77,20 +81,28 @@ def _compare(old: Summary, new: Summary, name: str, as_json: bool) -> None:
     print_table(words.DIFFERENCE_HEAD, words.difference_rows(found))
 
 
-def _draw(found: Explained) -> None:
-    """Whether there was CPU enough, the clocks, and the picture of the run of middle length."""
-    from lab.account import pictures, words
-    from lab.report.figures import save
+def _more(found: Explained) -> None:
+    """Whether there was CPU enough, and the clocks."""
+    from lab.account import words
 
     if starved := words.starved(found.waiting_s, found.summary.makespan_s):
         click.echo(f"\n{starved}")
     click.echo()
     print_table(words.CLOCK_HEAD, words.clock_rows(found.clocks))
-    if found.timed:
-        runs = sorted(found.timed, key=lambda run: run.makespan)
+
+
+def _draw(found: Explained, beside: Explained | None = None) -> None:
+    """The picture of the run of middle length, below that of another trial on the same scale."""
+    from lab.account import pictures
+    from lab.report.figures import save
+
+    shown = [one for one in (beside, found) if one and one.timed]
+    if shown:
         stem = found.directory / ("explain-capture" if found.captured else "explain")
-        save(pictures.threads(runs[len(runs) // 2]), stem)
-        click.echo(f"\nThreads over time: {stem.with_suffix('.svg')}")
+        if beside:  # a level may have a dot in it, which is no file's ending
+            stem = stem.with_name(f"{stem.name}-beside-{beside.directory.name.replace('.', '_')}")
+        save(pictures.threads({one.directory.name: one.usual for one in shown}), stem)
+        click.echo(f"\nThreads over time: {stem}.svg")
 
 
 def _trace(found: Explained, path: Path) -> None:
