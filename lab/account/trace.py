@@ -13,16 +13,40 @@ from lab.account.partition import account
 from lab.account.path import critical_path
 from lab.account.run import SCHEDULER, Run
 from lab.account.trial import Explained
+from lab.results import recording
+from lab.results.recording import Recording
 
 Event = dict[str, Any]
 PATH, LOOP = "critical path", 90  # the first process, and the row of a host's event loop
+WIRE = 99  # the process of what packets showed
 
 
 def write(found: Explained, path: Path) -> None:
     """Write the runs that count as one JSON file."""
     zero = min((run.start for run in found.timed), default=0.0)
     events = [event for run in found.timed for event in _Run(run, zero).events()]
+    if capture := recording.read(found.directory) if found.captured else None:
+        events += _wire(capture, zero)
     path.write_text(json.dumps({"traceEvents": events, "displayTimeUnit": "ms"}))
+
+
+def _wire(capture: Recording, zero: float) -> Iterator[Event]:
+    """What packets showed, on the capture's clock: messages by sender, the rate between each two hosts."""
+    yield {"ph": "M", "name": "process_name", "pid": WIRE, "args": {"name": "wire"}}
+    senders: dict[str, int] = {}
+    for number, row in enumerate(capture.rows("messages")):
+        sender = senders.setdefault(row["source"], len(senders) + 1)
+        common = {"cat": "message", "id": f"m{number}", "pid": WIRE, "tid": sender}
+        common |= {"name": f"{row['source']} to {row['destination']}: {row['op'] or row['kind']}"}
+        yield common | {"ph": "b", "ts": _us(row["time_ns"], zero), "args": {"bytes": row["bytes"]}}
+        yield common | {"ph": "e", "ts": _us(row["end_ns"], zero)}
+    for row in capture.rows("series"):
+        common = {"ph": "C", "pid": WIRE, "name": f"Mbit/s {row['source']} to {row['destination']}"}
+        yield common | {"ts": _us(1e9 * row["second"], zero), "args": {"rate": row["ip_bytes"] * 8 / 1e6}}
+
+
+def _us(time_ns: float, zero: float) -> float:
+    return time_ns / 1e3 - 1e6 * zero
 
 
 @dataclass(frozen=True)

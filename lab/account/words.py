@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from lab.account.causes import WORDS
 from lab.account.clocks import Clock
+from lab.account.run import Run
+from lab.account.stages import stages
 from lab.account.summary import CULPRITS, IDLE, Cell, Difference, Summary, hosts
 
 TOLD = 0.03  # what is less than this share of a makespan is not told in a sentence
@@ -88,6 +90,13 @@ def clock_rows(found: Mapping[str, Clock]) -> Iterator[Row]:
         yield node, f"{1e3 * clock.offset_s:.3f}", between, f"{1e6 * clock.skew:.0f}", str(clock.pairs), said
 
 
+def stage_rows(found: Sequence[Run]) -> Iterator[Row]:
+    """A task's way in stages."""
+    for words, middle, low, high, link in stages(found):
+        yield words, f"{middle:.3f}", f"{low:.3f}", f"{high:.3f}", "yes" if link else ""
+
+
+STAGE_HEAD: Row = ("a task's way, ms", "median", "10 %", "90 %", "moves with the link")
 CLOCK_HEAD: Row = ("clock", "ahead, ms", "surely between", "skew, ppm", "bounds", "")
 
 

@@ -29,7 +29,7 @@ def explain(first: Path, second: Path | None, captured: bool, trace: Path | None
     """Say where the time went, every second of every worker thread.
 
     \b
-    dasklab explain TRIAL          its account: words, table, clocks; a picture into its folder
+    dasklab explain TRIAL          its account: words, tables, clocks; a picture into its folder
     dasklab explain TRIAL TRIAL    what the second spends more than the first, and where
     dasklab explain RUN            the baseline's account, and what each other cell spends more
     """
@@ -82,9 +82,11 @@ def _compare(old: Summary, new: Summary, name: str, as_json: bool) -> None:
 
 
 def _more(found: Explained) -> None:
-    """Whether there was CPU enough, and the clocks."""
+    """A task's way in stages, whether there was CPU enough, and the clocks."""
     from lab.account import words
 
+    click.echo()
+    print_table(words.STAGE_HEAD, words.stage_rows(found.timed))
     if starved := words.starved(found.waiting_s, found.summary.makespan_s):
         click.echo(f"\n{starved}")
     click.echo()
