@@ -1,4 +1,4 @@
-"""A task's way in stages: what each took for most tasks. Only what is on the wire may move with a link. Pure."""
+"""A task's way in stages: what each took for most tasks. Only what is on the wire moves with a link. Pure."""
 
 from __future__ import annotations
 

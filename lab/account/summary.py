@@ -35,6 +35,7 @@ from lab.account.spells import Spells
 Cell = tuple[str, str]  # a cause, or a culprit, and its place
 IDLE_LOOP = Spells()
 LEAST_ALIKE = 5  # so many tasks of a kind tell what is usual
+SLOWER = 1.25  # a worker whose tasks take so many times as long as elsewhere, in the median, is slow
 
 # What one would look for: culprits in words, and the causes on the critical path that speak for each.
 SLOW, LINK, SCHEDULING, LATE, PLACEMENT = "slow worker", "link", "scheduler", "worker lag", "placement"
@@ -68,6 +69,7 @@ class Summary:
     account: Mapping[Cell, float] = field(default_factory=dict)
     path: Mapping[Cell, float] = field(default_factory=dict)
     culprits: Mapping[Cell, float] = field(default_factory=dict)
+    moved_bytes: float = 0.0
 
     @cached_property
     def by_cause(self) -> dict[str, float]:
@@ -111,9 +113,27 @@ class Difference:
         """Of the critical path."""
         return _minus(self.new.path, self.old.path)
 
+    @cached_property
+    def culprits(self) -> dict[Cell, float]:
+        """Of the critical path. What came with more data and not with slower links is the placement's."""
+        cells = _minus(self.new.culprits, self.old.culprits)
+        more = 1 - self.old.moved_bytes / self.new.moved_bytes if self.new.moved_bytes else 0.0
+        for name, place in list(cells):
+            if name in (LINK, BUSY) and more > 0:
+                spared = max(0.0, min(cells[name, place], more * self.new.culprits.get((name, place), 0.0)))
+                cells[name, place] -= spared
+                cells[PLACEMENT, place] = cells.get((PLACEMENT, place), 0.0) + spared
+        return cells
+
     def ranked(self) -> list[tuple[str, str, float]]:
-        """Culprits whose seconds on the critical path grew, the most first."""
-        return _ranked(_minus(self.new.culprits, self.old.culprits))
+        """Culprits whose seconds on the critical path grew, the most first.
+
+        Which host's link it is, all threads know better than the path, which may pass it once only.
+        """
+        on_wire = {cell: s for cell, s in self.account.items() if cell[0] in (WIRE, MESSAGE)}
+        link = hosts({(LINK, place): seconds for (_, place), seconds in on_wire.items()}, LINK)
+        at = next((host for host, _ in link if host != "scheduler"), "")
+        return [(n, at if n == LINK and at else place, s) for n, place, s in _ranked(self.culprits)]
 
 
 def summarise(runs: Sequence[Run]) -> Summary:
@@ -133,8 +153,15 @@ def summarise(runs: Sequence[Run]) -> Summary:
         makespan_s=sum(run.makespan for run in runs) / max(1, len(runs)),
         threads=sum(runs[0].threads.values()) if runs else 0,
         runs=len(runs),
+        moved_bytes=sum(map(moved_bytes, runs)) / max(1, len(runs)),
         **total,
     )
+
+
+def moved_bytes(run: Run) -> float:
+    """What workers fetched from each other, in Dask's estimate of sizes."""
+    sizes = {need.key: need.nbytes for task in run.tasks for need in task.needs}
+    return sum(sizes.get(key, 0.0) for fetch in run.fetches if not fetch.busy for key in fetch.keys)
 
 
 def culprits(run: Run, path: Iterable[Part]) -> Iterable[tuple[str, str, float]]:
@@ -170,21 +197,30 @@ def avoidable(task: Task, workers: Iterable[str]) -> float:
 
 
 def _usual(tasks: Sequence[Task]) -> Callable[[Task], float]:
-    """A function: how long tasks like one take on other workers; as long as this one where too few tell."""
+    """A function: how long a task like one takes on other workers.
+
+    Only on workers that are slower for most of what they did, whatever its kind, is that less than it took.
+    """
     lengths: defaultdict[str, defaultdict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for task in tasks:
         lengths[task.prefix][task.worker].append(task.stop - task.start)
-    typical: dict[Cell, float | None] = {}
+    elsewhere: dict[Cell, float] = {}
     for prefix, by_worker in lengths.items():
         for worker in by_worker:
             others = [length for name, some in by_worker.items() if name != worker for length in some]
-            enough = min(len(others), len(by_worker[worker])) >= LEAST_ALIKE
-            slower = enough and median(by_worker[worker]) > median(others)
-            typical[prefix, worker] = median(others) if slower else None
+            if len(others) >= LEAST_ALIKE:
+                elsewhere[prefix, worker] = median(others)
+    times: defaultdict[str, list[float]] = defaultdict(list)
+    for task in tasks:
+        if (task.prefix, task.worker) in elsewhere:
+            times[task.worker].append(
+                (task.stop - task.start) / max(elsewhere[task.prefix, task.worker], 1e-9)
+            )
+    slow = {worker for worker, some in times.items() if len(some) >= LEAST_ALIKE and median(some) > SLOWER}
 
     def usual(task: Task) -> float:
-        found = typical[task.prefix, task.worker]
-        return task.stop - task.start if found is None else found
+        took = task.stop - task.start
+        return elsewhere.get((task.prefix, task.worker), took) if task.worker in slow else took
 
     return usual
 

@@ -38,6 +38,7 @@ def doctor(inventory: Path) -> None:
     for finding in examine(lab):
         bad += not finding.well
         _show(finding)
+    _tell_experiments(lab)
     sys.exit(1 if bad else 0)
 
 
@@ -191,6 +192,16 @@ def _show(finding: Finding) -> None:
 
 def _has_machines(lab: Inventory) -> bool:
     return any((lab.optional(host, "lab_guests") or "vm") == "vm" for host in lab.hosts())
+
+
+def _tell_experiments(lab: Inventory) -> None:
+    from lab.running.able import able
+    from lab.running.setup import setup_of
+
+    setup = setup_of(lab)
+    for kind in setup.kinds:
+        first, *others = able(setup, kind)
+        click.echo("\n      ".join([f"--    {first}", *others]))
 
 
 def _image_ready(lab: Inventory) -> None:

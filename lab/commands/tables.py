@@ -9,7 +9,7 @@ import click
 from lab.errors import LabError
 from lab.model.files import Result
 from lab.results import compare, load, store
-from lab.results.measures import Answer, answer, interval, number
+from lab.results.measures import Answer, Interval, answer, by_node, interval, number
 from lab.terminal import print_table
 
 
@@ -34,6 +34,17 @@ def show_run(run: Path) -> None:
             click.echo(f"{metric}: no valid baseline")
             continue
         _print_cells(found)
+        _print_nodes(metric, by_node(frame, metric))
+
+
+def _print_nodes(metric: str, found: dict[str, tuple[int, Interval]]) -> None:
+    """The baseline's probes by where they went: on one node, or from one to another."""
+    rows = [
+        (node.replace(" ", " - "), "another node" if " " in node else "same node", str(n), interval(median))
+        for node, (n, median) in sorted(found.items(), key=lambda item: (item[0].count(" "), item[0]))
+    ]
+    if rows:
+        print_table(("node", "way", "n", "median"), rows, title=f"{metric}, baseline, by node")
 
 
 def show_changes(old: Path, new: Path, anyway: bool) -> None:

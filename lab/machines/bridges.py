@@ -11,11 +11,11 @@ from collections.abc import Iterator, Mapping
 
 from lab.errors import LabError
 from lab.machines.change import Change, Value
-from lab.machines.observed import Observed, bridge_mark, is_own_bridge
+from lab.machines.observed import SeenNode, bridge_mark, is_own_bridge
 from lab.machines.topology import Lab
 
 
-def make(seen: Observed, lab: Lab) -> Iterator[Change]:
+def make(seen: SeenNode, lab: Lab, node: str) -> Iterator[Change]:
     """The calls after which each of the lab's bridges is there.
 
     Raises:
@@ -25,7 +25,7 @@ def make(seen: Observed, lab: Lab) -> Iterator[Change]:
     unfinished = [b for b in _ours(seen, lab) if not seen.bridges[b].active]
     if not missing and not unfinished:
         return
-    _refuse_others(seen, lab)
+    _refuse_others(seen, lab, node)
     for name in missing:
         params: dict[str, Value] = {
             "iface": name,
@@ -33,11 +33,11 @@ def make(seen: Observed, lab: Lab) -> Iterator[Change]:
             "autostart": 1,
             "comments": bridge_mark(lab.name),
         }
-        yield Change("POST", f"/nodes/{lab.node}/network", f"the lab's own bridge {name}", params)
-    yield Change("PUT", f"/nodes/{lab.node}/network", f"bring up {', '.join([*missing, *unfinished])}")
+        yield Change("POST", f"/nodes/{node}/network", f"the lab's own bridge {name}", params)
+    yield Change("PUT", f"/nodes/{node}/network", f"bring up {', '.join([*missing, *unfinished])}")
 
 
-def remove(seen: Observed, lab: Lab) -> Iterator[Change]:
+def remove(seen: SeenNode, lab: Lab, node: str) -> Iterator[Change]:
     """The calls after which none of the lab's own bridges is left, in the configuration or in the kernel.
 
     Raises:
@@ -48,11 +48,11 @@ def remove(seen: Observed, lab: Lab) -> Iterator[Change]:
     live = [b for b in ours if seen.bridges[b].active or b not in seen.pending]
     live += [b for b in lab.bridges if _withdrawn(b, seen, lab)]
     if live:
-        _refuse_others(seen, lab)
+        _refuse_others(seen, lab, node)
     for name in ours:
-        yield Change("DELETE", f"/nodes/{lab.node}/network/{name}", f"the lab's own bridge {name}")
+        yield Change("DELETE", f"/nodes/{node}/network/{name}", f"the lab's own bridge {name}")
     if live:
-        yield Change("PUT", f"/nodes/{lab.node}/network", f"take down {', '.join(live)}")
+        yield Change("PUT", f"/nodes/{node}/network", f"take down {', '.join(live)}")
 
 
 def pending_changes(diff: str) -> Mapping[str, tuple[str, ...]]:
@@ -74,22 +74,22 @@ def pending_changes(diff: str) -> Mapping[str, tuple[str, ...]]:
     return found
 
 
-def _ours(seen: Observed, lab: Lab) -> list[str]:
+def _ours(seen: SeenNode, lab: Lab) -> list[str]:
     """The lab's bridges in the configuration that the lab made itself."""
     return [b for b in lab.bridges if b in seen.bridges and is_own_bridge(seen.bridges[b], lab.name)]
 
 
-def _withdrawn(name: str, seen: Observed, lab: Lab) -> bool:
+def _withdrawn(name: str, seen: SeenNode, lab: Lab) -> bool:
     """Was this bridge of ours taken out of the configuration, and a reload still waits?"""
     return name not in seen.bridges and f"-#{bridge_mark(lab.name)}" in seen.pending.get(name, ())
 
 
-def _refuse_others(seen: Observed, lab: Lab) -> None:
+def _refuse_others(seen: SeenNode, lab: Lab, node: str) -> None:
     ours = {*_ours(seen, lab), *(b for b in lab.bridges if _withdrawn(b, seen, lab))}
     others = sorted(name or "(unclear)" for name in seen.pending if name not in ours)
     if others:
         raise LabError(
-            f"node {lab.node} has network changes that nobody has applied yet ({', '.join(others)}); "
+            f"node {node} has network changes that nobody has applied yet ({', '.join(others)}); "
             "a reload would apply them together with the lab's bridge",
             "apply or revert them first (web interface: node > System > Network)",
         )

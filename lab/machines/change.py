@@ -11,14 +11,26 @@ Value = str | int
 
 
 @dataclass(frozen=True)
+class Await:
+    """A row that a list holds once a call has had its effect, which no task tells."""
+
+    path: str
+    row: Mapping[str, Value]
+
+
+@dataclass(frozen=True)
 class Change:
-    """One API call and why it is made. ``path`` is below ``/api2/json``; UPLOAD is a POST of ``file``."""
+    """One API call and why it is made. ``path`` is below ``/api2/json``; UPLOAD is a POST of ``file``.
+
+    It is done when its task is, and when what ``until`` says is there.
+    """
 
     method: Method
     path: str
     why: str
     params: Mapping[str, Value] = field(default_factory=dict)
     file: str = ""
+    until: tuple[Await, ...] = ()
 
     def __str__(self) -> str:
         shown = {k: ("..." if k == "sshkeys" else v) for k, v in self.params.items()}

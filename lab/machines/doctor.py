@@ -56,7 +56,8 @@ def _wanted(inventory: Inventory) -> Wanted:
         own_bridge=inventory.value(names[0], "lab_bridge"),
         bridges=frozenset(nic.bridge for guest in guests for nic in guest.nics),
         kinds=frozenset(guest.kind for guest in guests),
-        **{key: proxmox[key] for key in ("pool", "node", "storage", "image_storage")},
+        nodes=tuple(dict.fromkeys(guest.node for guest in guests)),
+        **{key: proxmox[key] for key in ("pool", "storage", "image_storage")},
     )
 
 

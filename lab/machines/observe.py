@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from lab.errors import LabError
+from lab.machines import privileges
 from lab.machines.answers import CallError, ForbiddenError
 from lab.machines.bridges import pending_changes
 from lab.machines.kinds import BY_API, KINDS
-from lab.machines.observed import Observed, SeenBridge, SeenGuest
+from lab.machines.observed import Observed, SeenBridge, SeenGuest, SeenNode, SeenSdn
 from lab.machines.proxmox import LOCK_WAIT_S, Pve
 from lab.machines.topology import Lab
 
 # Tasks of this token that say no VMID: an image on its way, a reload of the network.
-OWN_TASKS = {"imgcopy", "download", "imgdel", "srvreload"}
+OWN_TASKS = {"imgcopy", "download", "imgdel", "srvreload", "reloadnetworkall"}
 IMAGES = {kind.IMAGES for kind in KINDS.values()}
+DOWN_HINT = "bring it back; or, for a machine without a trace there, choose another vm_node in the inventory"
 Record = Mapping[str, Any]
 
 
@@ -28,13 +30,15 @@ def observe(pve: Pve, lab: Lab, *, claim: bool = False) -> Observed:
     looks free is asked for by name: a machine that this token may not see may have it.
 
     Raises:
-        LabError: the endpoint cannot be reached, refuses, or lacks the node or the pool.
+        LabError: the endpoint cannot be reached, refuses, or lacks a node or the pool.
     """
     version = pve.version()
-    check_node(pve, lab.node)
-    wanted = {lab.template_vmid, *(guest.vmid for guest in lab.guests)}
-    _settle(pve, lab.node, wanted)
+    online = check_nodes(pve, lab.nodes)
+    wanted = {*lab.templates, *(guest.vmid for guest in lab.guests)}
+    for node in lab.nodes:
+        _settle(pve, node, wanted)
     relevant = [r for r in _records(pve, lab) if int(r["vmid"]) in wanted or lab.name in _tags(r)]
+    _refuse_unreachable(relevant, online)
     guests = {
         guest.vmid: guest for guest in pve.side_by_side(lambda record: _seen_guest(pve, record), relevant)
     }
@@ -45,31 +49,82 @@ def observe(pve: Pve, lab: Lab, *, claim: bool = False) -> Observed:
         )
         raise LabError(f"{pve.endpoint.url} has no pool {lab.pool!r}", hint)
     taken = pve.side_by_side(lambda vmid: _is_taken(pve, vmid), free)
-    network = pve.document(f"nodes/{lab.node}/network")
-    storages = seen_storages(pve, lab.node)
+    sdn = _seen_sdn(pve)
+    zone = privileges.zone(lab.name)
+    several = len(lab.nodes) > 1 or zone in {*sdn.zones, *sdn.waiting}
     return Observed(
         version=version,
         guests=guests,
-        images=_images(pve, lab, storages.get(lab.image_storage, frozenset())),
-        bridges=seen_bridges(network["data"]),
-        storages=storages,
-        pending=pending_changes(network.get("changes") or ""),
+        nodes={node: _seen_node(pve, lab, node) for node in (online if several else lab.nodes)},
+        sdn=sdn,
         taken=frozenset(vmid for vmid, is_taken in zip(free, taken, strict=True) if is_taken),
     )
 
 
-def check_node(pve: Pve, node: str) -> None:
-    """Check that there is a node of that name.
+def check_nodes(pve: Pve, nodes: Iterable[str]) -> list[str]:
+    """Check that there are nodes of these names, and that they answer; returns all that do, these first.
 
     Raises:
-        LabError: naming those that there are.
+        LabError: naming those that there are, or those that are down.
     """
-    there = sorted(record["node"] for record in pve.get("nodes"))
-    if node not in there:
-        raise LabError(
-            f"{pve.endpoint.url} has no node {node!r}; there are {', '.join(there)}",
-            "write the right one as proxmox.node, or as the host of the group hypervisors, in the inventory",
-        )
+    states = {record["node"]: record.get("status", "unknown") for record in pve.get("nodes")}
+    for node in nodes:
+        if node not in states:
+            raise LabError(
+                f"{pve.endpoint.url} has no node {node!r}; there are {', '.join(sorted(states))}",
+                "write the right one as proxmox.node, or as a host's vm_node, in the inventory",
+            )
+        if states[node] == "offline":
+            raise LabError(f"node {node} is down, and hosts of the lab are on it", DOWN_HINT)
+    up = [node for node, state in sorted(states.items()) if state != "offline"]
+    return list(dict.fromkeys([*nodes, *up]))
+
+
+def _refuse_unreachable(records: list[Record], online: list[str]) -> None:
+    for record in records:
+        if record["node"] not in online:
+            raise LabError(f"VMID {record['vmid']} is on node {record['node']}, which is down", DOWN_HINT)
+
+
+def _seen_node(pve: Pve, lab: Lab, node: str) -> SeenNode:
+    network, zones = pve.document(f"nodes/{node}/network"), pve.get(f"nodes/{node}/sdn/zones")
+    rows = pve.get(f"nodes/{node}/storage")
+    storages = _contents(rows)
+    return SeenNode(
+        images=_images(pve, lab, node, storages.get(lab.image_storage, frozenset())),
+        bridges=seen_bridges(network["data"]),
+        storages=storages,
+        pending=pending_changes(network.get("changes") or ""),
+        shared=frozenset(row["storage"] for row in rows if row.get("shared")),
+        zones=frozenset(row["zone"] for row in zones if row.get("status") == "available"),
+        address=_address(network["data"], lab),
+    )
+
+
+def _address(network: list[Record], lab: Lab) -> str:
+    """Where other nodes reach this one: at the interface with the gateway, or on the management bridge."""
+    management = {guest.nics[0].bridge for guest in lab.guests}
+    found = [row for row in network if row.get("address") and row.get("gateway")]
+    found += [row for row in network if row.get("address") and row["iface"] in management]
+    return str(found[0]["address"]) if found else ""
+
+
+def _seen_sdn(pve: Pve) -> SeenSdn:
+    """The zones and vnets that the token may see: its own, and all of who may change everything."""
+    areas = ("zones", "vnets")
+    zones, vnets = pve.side_by_side(lambda area: pve.get(f"cluster/sdn/{area}", pending=1), areas)
+    changing = [(row["zone"], row) for row in zones]
+    changing += [(row.get("zone") or row["pending"]["zone"], row) for row in vnets]
+    return SeenSdn(
+        zones={row["zone"]: _configured(row) for row in zones if row.get("state") != "deleted"},
+        vnets={row["vnet"]: _configured(row) for row in vnets if row.get("state") != "deleted"},
+        waiting=frozenset(zone for zone, row in changing if row.get("state")),
+    )
+
+
+def _configured(row: Record) -> dict[str, Any]:
+    merged = {**row, **row.get("pending", {})}
+    return {key: value for key, value in merged.items() if value != "deleted" and key != "pending"}
 
 
 def has_pool(pve: Pve, pool: str) -> bool:
@@ -87,7 +142,11 @@ def has_pool(pve: Pve, pool: str) -> bool:
 
 def seen_storages(pve: Pve, node: str) -> dict[str, frozenset[str]]:
     """The node's storages and the content that each keeps."""
-    return {s["storage"]: frozenset(s["content"].split(",")) for s in pve.get(f"nodes/{node}/storage")}
+    return _contents(pve.get(f"nodes/{node}/storage"))
+
+
+def _contents(rows: list[Record]) -> dict[str, frozenset[str]]:
+    return {row["storage"]: frozenset(row["content"].split(",")) for row in rows}
 
 
 def seen_bridges(network: list[Record]) -> dict[str, SeenBridge]:
@@ -117,7 +176,7 @@ def _is_own(task: Record, pve: Pve) -> bool:
 
 def _records(pve: Pve, lab: Lab) -> list[Record]:
     """Cluster resources lag by seconds; each node's own lists are live, so they are what counts."""
-    nodes = sorted({lab.node, *(guest.node for guest in lab.guests)})
+    nodes = sorted(lab.nodes)
     everywhere = [r for r in pve.get("cluster/resources", type="vm") if r.get("type") in BY_API]
     elsewhere = [r for r in everywhere if r["node"] not in nodes]
     lists = [(node, api) for node in nodes for api in BY_API]
@@ -175,8 +234,8 @@ def _is_taken(pve: Pve, vmid: int) -> bool:
     return False
 
 
-def _images(pve: Pve, lab: Lab, kept: frozenset[str]) -> dict[str, str]:
-    path, contents = f"nodes/{lab.node}/storage/{lab.image_storage}/content", sorted(IMAGES & kept)
+def _images(pve: Pve, lab: Lab, node: str, kept: frozenset[str]) -> dict[str, str]:
+    path, contents = f"nodes/{node}/storage/{lab.image_storage}/content", sorted(IMAGES & kept)
     answers = pve.side_by_side(lambda content: pve.get(path, content=content), contents)
     found = zip(contents, answers, strict=True)
     return {volume["volid"].rpartition("/")[2]: content for content, rows in found for volume in rows}

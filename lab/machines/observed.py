@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from lab.machines.topology import Lab
 from lab.model.nic import GuestKind
@@ -47,19 +48,40 @@ class SeenBridge:
 
 
 @dataclass(frozen=True)
-class Observed:
-    """What the endpoint has.
+class SeenNode:
+    """What one node has.
 
     ``pending`` holds, for each interface with changes that wait for a reload, these lines with ``+`` or
-    ``-``. ``taken`` are wanted VMIDs that machines have which this token may not see.
+    ``-``. ``shared`` are storages that other nodes have too, ``zones`` those that are up, and ``address`` is
+    where the other nodes reach it.
     """
+
+    images: Mapping[str, str] = field(default_factory=dict)  # name -> the content that it is kept as
+    bridges: Mapping[str, SeenBridge] = field(default_factory=dict)
+    storages: Mapping[str, frozenset[str]] = field(default_factory=dict)  # name -> the content that it keeps
+    pending: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    shared: frozenset[str] = frozenset()
+    zones: frozenset[str] = frozenset()
+    address: str = ""
+
+
+@dataclass(frozen=True)
+class SeenSdn:
+    """The cluster's zones and vnets as configured; ``waiting`` are zones that an apply would change."""
+
+    zones: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    vnets: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    waiting: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Observed:
+    """What the endpoint has. ``taken`` are wanted VMIDs that machines have which this token may not see."""
 
     version: tuple[int, int]
     guests: Mapping[int, SeenGuest]
-    images: Mapping[str, str]  # name -> the content that it is kept as
-    bridges: Mapping[str, SeenBridge]
-    storages: Mapping[str, frozenset[str]]  # name -> the content that it keeps
-    pending: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    nodes: Mapping[str, SeenNode]
+    sdn: SeenSdn = SeenSdn()
     taken: frozenset[int] = frozenset()
 
 

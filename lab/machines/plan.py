@@ -7,14 +7,15 @@ the diff.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import product
 from urllib.parse import unquote
 
 from lab.errors import LabError
-from lab.machines import bridges, containers, vms
+from lab.machines import bridges, containers, images, vms, zones
 from lab.machines.change import Chain, Change, Step, Value, chain
 from lab.machines.kinds import KINDS, contents
 from lab.machines.observed import Observed, SeenGuest, is_ours
-from lab.machines.topology import Guest, Image, Lab, check_unique
+from lab.machines.topology import Guest, Lab, check_unique, template_name
 from lab.model.nic import GuestKind, net_from_pve, nets
 
 
@@ -31,10 +32,10 @@ def plan(seen: Observed, lab: Lab) -> list[Step]:
     gone = {guest.vmid for guest in doomed}
     left = {vmid: guest for vmid, guest in seen.guests.items() if vmid not in gone}
     steps = [
-        Step("bridges", chain(bridges.make(seen, lab))),
+        Step("bridges", chain(_bridges(seen, lab))),
         *_removals(doomed, "no longer as the inventory has it"),
-        Step("image", tuple(c for c in _images(seen, lab, left) if c)),
-        Step("template", chain(_template(left, lab))),
+        Step("image", tuple(images.make(seen, lab, left))),
+        Step("template", tuple(_templates(left, lab))),
         Step("machines", tuple(c for c in (_guest(left.get(g.vmid), g, lab) for g in lab.guests) if c)),
     ]
     return [step for step in steps if step.chains]
@@ -46,14 +47,12 @@ def plan_removal(seen: Observed, lab: Lab) -> list[Step]:
     The images come last: a token may lack the right to remove them, and then the rest is gone already.
     """
     ours = [guest for guest in seen.guests.values() if is_ours(guest, lab)]
-    path = f"/nodes/{lab.node}/storage/{lab.image_storage}/content/{lab.image_storage}"
-    images = sorted((c, name) for name, c in seen.images.items() if name.startswith(lab.image_mark))
+    own = {node: tuple(bridges.remove(found, lab, node)) for node, found in seen.nodes.items()}
     steps = [
         *_removals(ours, "the lab is removed"),
-        Step("bridges", chain(bridges.remove(seen, lab))),
-        Step(
-            "image", tuple((Change("DELETE", f"{path}:{c}/{name}", "the lab's image"),) for c, name in images)
-        ),
+        Step("zone", chain(zones.remove(seen, lab))),
+        Step("bridges", tuple(calls for calls in own.values() if calls)),
+        Step("image", tuple(images.remove(seen, lab))),
     ]
     return [step for step in steps if step.chains]
 
@@ -89,20 +88,23 @@ def refuse_foreign(seen: Observed, lab: Lab) -> None:
 
 def _places(lab: Lab) -> dict[int, str]:
     """VMID -> whom it is wanted for; the template's even where no virtual machine is: one may be next."""
-    return {lab.template_vmid: "the template", **{guest.vmid: guest.name for guest in lab.guests}}
+    templates = {vmid: template_name(lab, vmid) for vmid in lab.templates}
+    return templates | {guest.vmid: guest.name for guest in lab.guests}
 
 
 def refuse_storages(seen: Observed, lab: Lab) -> None:
-    """Refuse storages that the node lacks, or that do not take what the lab puts there.
+    """Refuse storages that a node lacks, or that do not take what the lab puts there.
 
     Raises:
         LabError: naming what there is, and the line that mends it.
     """
-    for name, content in contents(lab.kinds, lab.storage, lab.image_storage):
-        if name not in seen.storages:
-            known = ", ".join(sorted(seen.storages)) or "none that this token may see"
-            raise LabError(f"node {lab.node} has no storage {name!r}; it has {known}")
-        kept = seen.storages[name]
+    asked = contents(lab.kinds, lab.storage, lab.image_storage)
+    for node, (name, content) in product(lab.nodes, asked):
+        storages = seen.nodes[node].storages
+        if name not in storages:
+            known = ", ".join(sorted(storages)) or "none that this token may see"
+            raise LabError(f"node {node} has no storage {name!r}; it has {known}")
+        kept = storages[name]
         if content not in kept:
             hint = f"as root on the node: pvesm set {name} --content {','.join(sorted({*kept, content}))}"
             raise LabError(f"storage {name!r} does not take {content!r} content", hint)
@@ -111,21 +113,26 @@ def refuse_storages(seen: Observed, lab: Lab) -> None:
 def _doomed(seen: Observed, lab: Lab) -> list[SeenGuest]:
     """What of the lab's own has to go: what is not wanted, or made of something else than now."""
     ours = [guest for guest in seen.guests.values() if is_ours(guest, lab)]
-    kinds: dict[int, GuestKind] = {lab.template_vmid: "vm", **{g.vmid: g.kind for g in lab.guests}}
-    stale = "vm" in lab.kinds and _template_is_stale([guest for guest in ours if guest.kind == "vm"], lab)
+    wanted: dict[int, tuple[GuestKind, str]] = {vmid: ("vm", node) for vmid, node in lab.templates.items()}
+    wanted |= {guest.vmid: (guest.kind, guest.node) for guest in lab.guests}
+    stale = _stale_nodes([guest for guest in ours if guest.kind == "vm"], lab) if "vm" in lab.kinds else set()
     return [
         guest
         for guest in ours
-        if guest.kind != kinds.get(guest.vmid) or (stale if guest.kind == "vm" else _is_stale(guest, lab))
+        if (guest.kind, guest.node) != wanted.get(guest.vmid)
+        or (guest.node in stale if guest.kind == "vm" else _is_stale(guest, lab))
     ]
 
 
-def _template_is_stale(ours: list[SeenGuest], lab: Lab) -> bool:
-    """A template elsewhere, unfinished or made of another image: its linked clones go with it."""
+def _stale_nodes(ours: list[SeenGuest], lab: Lab) -> set[str]:
+    """Nodes whose template is another one, unfinished or of another image: its linked clones go with it."""
     wanted = vms.template_description(lab)
-    return any(guest.is_template != (guest.vmid == lab.template_vmid) for guest in ours) or any(
-        guest.description != wanted for guest in ours if guest.is_template
-    )
+    return {
+        guest.node
+        for guest in ours
+        if guest.is_template != (lab.templates.get(guest.vmid) == guest.node)
+        or (guest.is_template and guest.description != wanted)
+    }
 
 
 def _is_stale(container: SeenGuest, lab: Lab) -> bool:
@@ -145,37 +152,27 @@ def _removal(guest: SeenGuest, why: str) -> Chain:
     return (*stop, delete)
 
 
-def _images(seen: Observed, lab: Lab, left: Mapping[int, SeenGuest]) -> Iterator[Chain]:
-    """What the guests that are missing are made of, if it is not there."""
-    if "vm" in lab.kinds and lab.template_vmid not in left:
-        yield tuple(_image(seen, lab, lab.image, vms.IMAGES))
-    if any(guest.vmid not in left for guest in lab.guests if guest.kind == "container"):
-        yield tuple(_image(seen, lab, containers.image(lab), containers.IMAGES))
+def _bridges(seen: Observed, lab: Lab) -> Iterator[Change]:
+    """The lab's own bridges: on one node a bridge, on several a vnet.
 
-
-def _image(seen: Observed, lab: Lab, image: Image, content: str) -> Iterator[Change]:
-    name = lab.name_of(image)
-    if name in seen.images:
-        return
-    if content == vms.IMAGES and seen.version < (8, 4):
+    Raises:
+        LabError: the lab was on several nodes, and its vnet is in the way.
+    """
+    if len(lab.nodes) > 1:
+        return zones.make(seen, lab)
+    if any(zones.remove(seen, lab)):
         raise LabError(
-            f"Proxmox VE {seen.version[0]}.{seen.version[1]} takes no image by its API (8.4 and later do)",
-            f"upgrade, or as root on the node put {name} where storage {lab.image_storage!r} keeps 'import'",
+            "this lab was on several nodes, and its vnet is still there", "dasklab destroy, and again"
         )
-    base = f"/nodes/{lab.node}/storage/{lab.image_storage}"
-    params: dict[str, Value] = {"content": content, "filename": name}
-    if image.file:
-        yield Change("UPLOAD", f"{base}/upload", "what the guests are made of", params, image.file)
-    else:
-        params["url"] = image.url or ""
-        if image.checksum and image.checksum_algorithm:
-            params |= {"checksum": image.checksum, "checksum-algorithm": image.checksum_algorithm}
-        yield Change("POST", f"{base}/download-url", "what the guests are made of", params)
+    return bridges.make(seen.nodes[lab.nodes[0]], lab, lab.nodes[0])
 
 
-def _template(left: Mapping[int, SeenGuest], lab: Lab) -> Iterator[Change]:
-    if "vm" in lab.kinds and lab.template_vmid not in left:
-        yield from vms.template(lab)
+def _templates(left: Mapping[int, SeenGuest], lab: Lab) -> Iterator[Chain]:
+    """A chain for each node that has virtual machines, and no template yet."""
+    used = {guest.node for guest in lab.guests if guest.kind == "vm"}
+    for vmid, node in lab.templates.items():
+        if node in used and vmid not in left:
+            yield tuple(vms.template(lab, node))
 
 
 def _guest(seen: SeenGuest | None, guest: Guest, lab: Lab) -> Chain:

@@ -13,7 +13,7 @@ from lab.errors import LabError
 from lab.machines import privileges
 from lab.machines.answers import CallError, RejectedError
 from lab.machines.kinds import contents
-from lab.machines.observe import check_node, has_pool, seen_bridges, seen_storages
+from lab.machines.observe import check_nodes, has_pool, seen_bridges, seen_storages
 from lab.machines.observed import is_own_bridge
 from lab.machines.privileges import Need
 from lab.machines.proxmox import Endpoint, Pve
@@ -37,7 +37,7 @@ class Wanted:
 
     lab: str
     pool: str
-    node: str
+    nodes: tuple[str, ...]
     storage: str
     image_storage: str
     download: bool
@@ -47,10 +47,13 @@ class Wanted:
 
     def needs(self, *, network: bool = True) -> list[Need]:
         """The privileges that this takes; ``network``: the lab has to make its bridge itself."""
+        several = len(self.nodes) > 1
         return privileges.needed(
-            *(self.pool, self.node, self.storage, self.image_storage, self.bridges),
+            *(self.pool, self.nodes, self.storage, self.image_storage),
+            self.bridges - ({self.own_bridge} if several else set()),
             download=self.download,
-            network=network,
+            network=network and not several,
+            zone=privileges.zone(self.lab) if several else "",
         )
 
 
@@ -65,13 +68,14 @@ def endpoint(wanted: Wanted, said: Mapping[str, Any]) -> Iterator[Finding]:
         yield Finding(error.message, False, _from_nothing(wanted, said) if helpless else hint)
         return
     yield Finding(f"{pve.endpoint.url}: Proxmox VE API {version}, token accepted", True)
-    check_node(pve, wanted.node)
-    own = _makes_bridge(pve, wanted)
+    check_nodes(pve, wanted.nodes)
+    own = len(wanted.nodes) > 1 or _makes_bridge(pve, wanted)
     yield from _pool(pve, wanted.pool)
     yield from _privileges(pve, wanted.needs(network=own))
-    yield from _storages(pve, wanted)
-    if own:
-        yield from _ifupdown2(pve, wanted.node)
+    for node in wanted.nodes:
+        yield from _storages(pve, wanted, node)
+        if own:
+            yield from _ifupdown2(pve, node)
 
 
 def _from_nothing(wanted: Wanted, said: Mapping[str, Any]) -> tuple[str, ...]:
@@ -88,7 +92,7 @@ def _from_nothing(wanted: Wanted, said: Mapping[str, Any]) -> tuple[str, ...]:
 
 def _makes_bridge(pve: Pve, wanted: Wanted) -> bool:
     """Has the lab to make its bridge itself, or did it? One that somebody made by hand is used as it is."""
-    bridge = seen_bridges(pve.get(f"nodes/{wanted.node}/network")).get(wanted.own_bridge)
+    bridge = seen_bridges(pve.get(f"nodes/{wanted.nodes[0]}/network")).get(wanted.own_bridge)
     return bridge is None or is_own_bridge(bridge, wanted.lab)
 
 
@@ -99,13 +103,13 @@ def _pool(pve: Pve, pool: str) -> Iterator[Finding]:
         yield Finding(f"pool {pool} does not exist", False, (AS_ROOT, privileges.pool_line(pool)))
 
 
-def _storages(pve: Pve, wanted: Wanted) -> Iterator[Finding]:
-    storages = seen_storages(pve, wanted.node)
+def _storages(pve: Pve, wanted: Wanted, node: str) -> Iterator[Finding]:
+    storages = seen_storages(pve, node)
     asked: dict[str, set[str]] = {}
     for name, content in contents(wanted.kinds, wanted.storage, wanted.image_storage):
         asked.setdefault(name, set()).add(content)
     for name, needed in asked.items():
-        where = f"storage {name} of node {wanted.node}"
+        where = f"storage {name} of node {node}"
         kept = storages.get(name, frozenset())
         told = " and ".join(sorted(needed - kept or needed))
         if name not in storages:

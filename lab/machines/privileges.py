@@ -7,6 +7,8 @@ always the same, so the lines may be pasted again, and two labs may share the ro
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -34,6 +36,11 @@ ROLES: Mapping[str, Mapping[str, str]] = {
         "Datastore.Audit": "GET content",
     },
     "DaskLabBridge": {"SDN.Use": "PUT config: a NIC on this bridge"},
+    "DaskLabZone": {
+        "SDN.Allocate": "POST and DELETE sdn/zones and sdn/vnets: the lab's own, of several nodes",
+        "SDN.Use": "PUT config: a NIC on its vnet",
+    },
+    "DaskLabApply": {"SDN.Allocate": "POST sdn/zones, PUT sdn: a zone is made, and brought up on the nodes"},
     "DaskLabNetwork": {"Sys.Modify": "POST and PUT network: the lab's own bridge"},
     "DaskLabDownload": {"Sys.AccessNetwork": "POST download-url: the node fetches the image"},
     "DaskLabLook": {"Sys.Audit": "GET apt/versions: doctor sees whether ifupdown2 is there"},
@@ -42,10 +49,11 @@ ROLES: Mapping[str, Mapping[str, str]] = {
 
 @dataclass(frozen=True, order=True)
 class Need:
-    """A role of the table above on a path."""
+    """A role of the table above on a path; it counts below that too unless it does not ``propagate``."""
 
     path: str
     role: str
+    propagate: bool = True
 
     @property
     def privileges(self) -> Mapping[str, str]:
@@ -55,17 +63,19 @@ class Need:
 
 def needed(
     pool: str,
-    node: str,
+    nodes: Iterable[str],
     storage: str,
     image_storage: str,
     bridges: Iterable[str],
     *,
     download: bool = True,
     network: bool = True,
+    zone: str = "",
 ) -> list[Need]:
     """Return what provisioning takes.
 
-    With ``download`` the node fetches the image itself, with ``network`` the lab makes its bridge itself.
+    With ``download`` the nodes fetch the image themselves, with ``network`` the lab makes its bridge itself;
+    where it is on several nodes that is a vnet of ``zone``.
     """
     needs = {
         Need(f"/pool/{pool}", "DaskLabMachines"),
@@ -73,8 +83,19 @@ def needed(
         Need(f"/storage/{image_storage}", "DaskLabImage"),
         *(Need(f"/sdn/zones/localnetwork/{bridge}", "DaskLabBridge") for bridge in bridges),
     }
-    roles = ["DaskLabDownload"] * download + ["DaskLabNetwork", "DaskLabLook"] * network
-    return sorted(needs | {Need(f"/nodes/{node}", role) for role in roles})
+    if zone:
+        needs |= {Need("/sdn", "DaskLabApply", False), Need("/sdn/zones", "DaskLabApply", False)}
+        needs.add(Need(f"/sdn/zones/{zone}", "DaskLabZone"))
+    roles = ["DaskLabDownload"] * download + ["DaskLabNetwork"] * network
+    roles += ["DaskLabLook"] * (network or bool(zone))
+    return sorted(needs | {Need(f"/nodes/{node}", role) for node in nodes for role in roles})
+
+
+def zone(lab: str) -> str:
+    """The SDN zone of a lab on several nodes: its name, made to fit the eight letters and digits of an id."""
+    if re.fullmatch(r"[a-z][a-z0-9]{1,7}", lab):
+        return lab
+    return f"l{hashlib.sha256(lab.encode()).hexdigest()[:7]}"
 
 
 def lacking(need: Need, granted: Mapping[str, int]) -> list[str]:
@@ -106,9 +127,10 @@ def grant_lines(needs: Iterable[Need], user: str, token_id: str) -> list[str]:
     needs = sorted(needs)
     roles = {need.role: f'{need.role} --privs "{" ".join(need.privileges)}"' for need in needs}
     who = f"--users {user} --tokens '{user}!{token_id}'"
+    narrow = {True: "", False: " --propagate 0"}
     return [
         *(_either(f"pveum role modify {role}", f"pveum role add {role}") for role in roles.values()),
-        *(f"pveum acl modify {need.path} {who} --roles {need.role}" for need in needs),
+        *(f"pveum acl modify {n.path} {who} --roles {n.role}{narrow[n.propagate]}" for n in needs),
     ]
 
 

@@ -21,13 +21,14 @@ from pydantic import Field, field_validator
 
 from lab.errors import LabError
 from lab.machines.answers import PORT_HINT, CallError, TransientError, document, silence
-from lab.machines.change import Chain, Change, Step
+from lab.machines.change import Await, Chain, Change, Step
 from lab.model.strict import Strict, validate
 
 TASK_OK = re.compile(r"^(OK|WARNINGS: \d+)$")
 LOCKED = re.compile(r"can't lock file|VM is locked|got timeout")
 LOCK_WAIT_S = 120.0
 TASK_WAIT_S = 1800.0
+EFFECT_WAIT_S = 60.0
 CONNECT_S = 10.0
 READ_PAUSES_S = (0.2, 0.6, 1.8)  # before a read is repeated
 SIDE_BY_SIDE = 8  # reads at once: pveproxy and pvedaemon have three workers each
@@ -173,6 +174,16 @@ class Pve:
         answer = self._send(change)["data"]
         if isinstance(answer, str) and answer.startswith("UPID:"):
             self._wait(answer, change)
+        for awaited in change.until:
+            self._await(awaited, change)
+
+    def _await(self, awaited: Await, change: Change) -> None:
+        deadline = time.monotonic() + EFFECT_WAIT_S
+        while not any(awaited.row.items() <= row.items() for row in self.get(awaited.path)):
+            if time.monotonic() > deadline:
+                told = " ".join(f"{key} {value}" for key, value in awaited.row.items())
+                raise CallError(change.why, f"{awaited.path} has no {told} after {EFFECT_WAIT_S:.0f} s")
+            time.sleep(0.1)
 
     def _send(self, change: Change) -> dict[str, Any]:
         if change.method == "UPLOAD":

@@ -17,6 +17,7 @@ from lab.model.nic import LAB_SLOT, PLAIN, GuestKind, Nic, NicOverride
 from lab.model.strict import Strict
 
 FILE_NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]*"
+MOST_GUESTS = 244  # addresses of a /24, without the node's and its neighbours'
 DnsName = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")]
 
 
@@ -86,7 +87,25 @@ class Lab(Strict):
     unprivileged: bool = True
     ssh_public_key: str
     bridges: tuple[str, ...] = ()
+    tunnel_mtu: Annotated[int, Field(ge=576, le=65_535)] = 1450  # between nodes: 50 go to VXLAN's headers
     guests: tuple[Guest, ...]
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """The nodes that its guests are on, in the inventory's order."""
+        return tuple(dict.fromkeys(guest.node for guest in self.guests)) or (self.node,)
+
+    @property
+    def templates(self) -> dict[int, str]:
+        """VMID -> node of each template: a node's machines are clones of one on its own storage.
+
+        The first is ``template_vmid``; the others come after the last machine that there may be.
+        """
+        return {self.template_vmid + bool(k) * (MOST_GUESTS + k): node for k, node in enumerate(self.nodes)}
+
+    def template_of(self, node: str) -> int:
+        """The VMID of a node's template."""
+        return next(vmid for vmid, where in self.templates.items() if where == node)
 
     @property
     def image_mark(self) -> str:
@@ -125,6 +144,11 @@ class Lab(Strict):
             )
 
 
+def template_name(lab: Lab, vmid: int) -> str:
+    """What a template is called where people read it."""
+    return "the template" if len(lab.nodes) == 1 else f"the template of node {lab.templates[vmid]}"
+
+
 def check_unique(lab: Lab) -> None:
     """Refuse a lab in which two machines share a VMID, name, MAC or address.
 
@@ -132,7 +156,7 @@ def check_unique(lab: Lab) -> None:
         LabError: naming what is shared and by whom.
     """
     guests = [(f"VMID {guest.vmid}", guest.name) for guest in lab.guests]
-    guests.append((f"VMID {lab.template_vmid}", "the template"))
+    guests += [(f"VMID {vmid}", template_name(lab, vmid)) for vmid in lab.templates]
     nics = [(guest.name, nic) for guest in lab.guests for nic in guest.nics]
     macs = [(f"MAC {nic.mac.upper()}", name) for name, nic in nics]
     addresses = [(f"address {nic.address.ip}", name) for name, nic in nics if nic.address]

@@ -24,11 +24,13 @@ def template_description(lab: Lab) -> str:
     return f"{mark(lab)}image={lab.name_of(lab.image)}"
 
 
-def template(lab: Lab) -> Iterator[Change]:
-    """The calls that make the machine that all others are linked clones of."""
-    path = f"/nodes/{lab.node}/{API}"
-    vm = f"{path}/{lab.template_vmid}"
-    yield Change("POST", path, "the machine that all others are linked clones of", _template_config(lab))
+def template(lab: Lab, node: str) -> Iterator[Change]:
+    """The calls that make the machine that all others of a node are linked clones of."""
+    path, vmid = f"/nodes/{node}/{API}", lab.template_of(node)
+    vm = f"{path}/{vmid}"
+    yield Change(
+        "POST", path, "the machine that all others are linked clones of", _template_config(lab, vmid)
+    )
     if lab.disk_gb:
         yield Change("PUT", f"{vm}/resize", "room for packages", {"disk": DISK, "size": f"{lab.disk_gb}G"})
     # A token whose rights come from the pool may set tags only once the VM is in it.
@@ -36,10 +38,10 @@ def template(lab: Lab) -> Iterator[Change]:
     yield Change("POST", f"{vm}/template", "make it a template")
 
 
-def _template_config(lab: Lab) -> dict[str, Value]:
+def _template_config(lab: Lab, vmid: int) -> dict[str, Value]:
     image = lab.name_of(lab.image)
     return {
-        "vmid": lab.template_vmid,
+        "vmid": vmid,
         "name": f"{lab.name}-template",
         "description": template_description(lab),
         "pool": lab.pool,
@@ -61,9 +63,7 @@ def _template_config(lab: Lab) -> dict[str, Value]:
 def make(guest: Guest, lab: Lab) -> Iterator[Change]:
     """Clone the template, set it, start it."""
     params: dict[str, Value] = {"newid": guest.vmid, "name": guest.name, "pool": lab.pool}
-    if guest.node != lab.node:
-        params["target"] = guest.node
-    source = f"/nodes/{lab.node}/{API}/{lab.template_vmid}"
+    source = f"/nodes/{guest.node}/{API}/{lab.template_of(guest.node)}"
     path = f"/nodes/{guest.node}/{API}/{guest.vmid}"
     yield Change("POST", f"{source}/clone", f"{guest.name}: a linked clone", params)
     yield Change(

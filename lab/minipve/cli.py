@@ -7,7 +7,8 @@ from pathlib import Path
 
 import click
 
-from lab.minipve import launch
+from lab.minipve import folder, launch
+from lab.minipve import nodes as cluster
 from lab.minipve.paths import Paths
 from lab.terminal import Group
 
@@ -26,6 +27,11 @@ management_option = click.option(
     default=MANAGEMENT,
     show_default=True,
     help="The node's address on vmbr0 of a fresh instance.",
+)
+nodes_option = click.option(
+    "--nodes",
+    type=click.IntRange(1, cluster.MOST),
+    help="Nodes of the cluster that a fresh instance plays: pve, pve2, pve3 ...  [default: as it has, or 1]",
 )
 delay_option = click.option(
     "--unauthorized-delay", type=float, default=3.0, show_default=True, help="Seconds before a 401 (PVE: 3)."
@@ -54,6 +60,7 @@ def _options(instance: str, pool: str | None, management: str, delay: float) -> 
 @pool_option
 @management_option
 @delay_option
+@nodes_option
 @click.option("--ready-fd", type=int, hidden=True)
 def serve(
     detach: bool,
@@ -61,10 +68,13 @@ def serve(
     pool: str | None,
     management: str,
     unauthorized_delay: float,
+    nodes: int | None,
     ready_fd: int | None,
 ) -> None:
     """Start the endpoint, or find it running already. Ctrl-C ends the endpoint, never its machines."""
     paths, options = Paths.of(instance), _options(instance, pool, management, unauthorized_delay)
+    folder.claim(paths)
+    cluster.choose(paths, nodes)
     if not detach:
         launch.serve(paths, options, ready_fd)
     started = launch.detach(paths, options)
@@ -72,6 +82,11 @@ def serve(
     click.echo(
         f"{'started' if started else 'running'}: https://{found['host']}:{found['port']}  ({paths.state})"
     )
+    if not started and launch.outdated(paths):
+        click.echo(
+            f"  it runs code from before the last update; to take that up, while all guests run on:\n"
+            f"  dasklab minipve stop --instance {instance}"
+        )
 
 
 @minipve.command(hidden=True)
@@ -106,7 +121,8 @@ def status(instance: str) -> None:
     from lab.minipve.network import namespace
 
     paths = Paths.of(instance)
-    found, machines, containers = launch.facts(paths), launch.machines(paths), launch.containers(paths)
+    found = launch.facts(paths)
+    machines, containers = launch.all_machines(paths), launch.all_containers(paths)
     up = launch.is_running(paths) and launch.answers(paths)
     held = namespace.find(paths) is not None or not (up or machines or containers)
     click.echo(f"endpoint  https://{found['host']}:{found['port']}" if up else "endpoint  not running")
@@ -115,12 +131,25 @@ def status(instance: str) -> None:
     )
     if containers:
         click.echo(f"containers {', '.join(f'{vmid} (pid {pid})' for vmid, pid in containers.items())}")
+    for further in paths.further:
+        click.echo(f"node      {further}: {'off' if paths.of_node(further).down.exists() else 'on'}")
     if not held:
         click.echo("network   nobody holds it: dasklab minipve serve --detach")
     click.echo(f"state     {paths.state}")
     click.echo(f"log       {launch.log_file(paths)}")
     if not (up and held):
         raise click.exceptions.Exit(1)
+
+
+@minipve.command()
+@instance_option
+@click.argument("name")
+@click.argument("state", type=click.Choice(["off", "on"]))
+def node(instance: str, name: str, state: str) -> None:
+    """Switch a further node of the cluster off (its guests end at once), or on again."""
+    paths = Paths.of(instance)
+    (cluster.switch_off if state == "off" else cluster.switch_on)(paths, name)
+    click.echo(f"{name} is {state}")
 
 
 @minipve.command()
@@ -179,6 +208,8 @@ def check(instance: str) -> None:
         click.echo(
             "--    machines are emulated: a tenth of native speed; not so: dasklab up --guests container"
         )
+    if lost := namespace.lost_impairments():
+        click.echo(f"--    containers: {lost}")
     lacking = lxc.lacking()
     click.echo(
         f"{'--' if lacking else 'ok'}    containers: {lacking or 'they can run here, unprivileged too'}"

@@ -12,11 +12,11 @@ import sys
 from aiohttp import web
 
 from lab.errors import LabError
-from lab.minipve import files, instance, tls
+from lab.minipve import files, instance, nodes, process, tls
 from lab.minipve.config.kinds import LXC, QEMU
 from lab.minipve.ct import lifecycle as containers
 from lab.minipve.listener import Listener
-from lab.minipve.network import interfaces, net
+from lab.minipve.network import cables, interfaces, namespace, net
 from lab.minipve.node import Node
 from lab.minipve.paths import Paths
 from lab.minipve.process import MachineError
@@ -34,21 +34,49 @@ def run(paths: Paths, fd: int, ready_fd: int | None, pool: str, management: str,
     Every 401 waits ``delay_s`` first. ``ready_fd`` is told when the endpoint answers.
     """
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", stream=sys.stderr)
-    node = Node(paths)
-    files.sweep(node.cluster, node.storage.root, paths.seeds, paths.interfaces.parent)
-    instance.set_up(node, pool, management)
+    first = instance.load(paths)
+    for node in first.nodes.values():
+        files.sweep(node.cluster, node.storage.root, node.paths.seeds, node.paths.interfaces.parent)
+    instance.set_up(first, pool, management)
+    for number, node in enumerate(first.visit()):
+        _recover(node)
+        _bring_up(node, nodes.management(management, number))
+    _join(first)
+    with socket.socket(fileno=fd) as listener:
+        asyncio.run(_serve(first, listener, ready_fd, delay_s))
+
+
+def _recover(node: Node) -> None:
+    """Remove what an earlier endpoint left half-made; name what is no guest's."""
     for kind, half in ((QEMU, machines.recover(node)), (LXC, containers.recover(node))):
         for vmid in half:
             log.info("%s %d was half-made when the endpoint ended: removed", kind.word, vmid)
         for stranger in node.store(kind).strangers():
             log.warning("%s is no configuration of a %s: left alone", stranger, kind.word)
+
+
+def _bring_up(node: Node, management: str) -> None:
+    """The node's network as it is configured; where that cannot be read, its management bridge alone."""
     try:
-        net.reload(paths)
+        net.reload(node.paths, node.name)
     except (LabError, MachineError) as failed:
         log.warning("bridges stay as they are: %s", str(failed).replace("\n ", ";"))
-        net.provide(interfaces.default(management))
-    with socket.socket(fileno=fd) as listener:
-        asyncio.run(_serve(node, listener, ready_fd, delay_s))
+        net.provide(interfaces.default(management), node.name)
+
+
+def _join(first: Node) -> None:
+    """Lay the cables between the nodes."""
+    further = [node for node in first.nodes.values() if node is not first]
+    for node in further:
+        held = namespace.find(node.paths)
+        if held:
+            cables.lay(node.name, held.pid)
+    for node in first.visit():
+        if node is not first:
+            cables.plug()
+    for node in further:
+        if not node.is_up:
+            process.run(cables.switch(node.name, "down"))
 
 
 async def _serve(node: Node, listener: socket.socket, ready_fd: int | None, delay_s: float) -> None:
@@ -60,17 +88,20 @@ async def _serve(node: Node, listener: socket.socket, ready_fd: int | None, dela
     door = asyncio.create_task(Listener(server, listener, tls.context(node.cluster)).serve())
     port = listener.getsockname()[1]
     instance.announce(node, port)
-    watch = Watch(node)
-    watch.start()
+    watches = [Watch(each) for each in node.nodes.values()]
+    for watch in watches:
+        watch.start()
     log.info("serving https://127.0.0.1:%d, state in %s", port, node.paths.state)
     if ready_fd is not None:
         os.write(ready_fd, b"ready\n")
         os.close(ready_fd)
     await ended.wait()
     door.cancel()
-    watch.stop()
+    for watch in watches:
+        watch.stop()
     server.pre_shutdown()
     await server.shutdown(timeout=_LAST_ANSWERS_S)
     front.close()
-    node.tasks.settle(timeout_s=3)
+    for each in node.nodes.values():
+        each.tasks.settle(timeout_s=3)
     log.info("ended")

@@ -11,7 +11,7 @@ from lab.minipve import api, volume_access
 from lab.minipve.access.permit import Permit
 from lab.minipve.config import schema
 from lab.minipve.config.validate import FormatError
-from lab.minipve.errors import FAILURES, ApiError, denied, text_of
+from lab.minipve.errors import FAILURES, ApiError, UnreachedError, denied, text_of
 from lab.minipve.node import Call, Node, Reply
 
 PUBLIC = {("GET", "/access/ticket"), ("POST", "/access/ticket"), ("GET", "/access/domains")}
@@ -35,7 +35,7 @@ def permitted(
         raise ApiError(f"Method '{verb} {path}' not implemented", 501)
     method = schema.method(verb, found[0])
     values = (given or {}) | found[1]
-    permit = Permit(node.access, authid)
+    permit = Permit(node.access, authid, node.sdn.zone_of)
     if "!" in authid and not method.allow_token:
         raise denied(f"URI '{path}' not available with API token, need proper ticket.\n")
     permit.rule(method.permissions, values)
@@ -45,15 +45,26 @@ def permitted(
 def call(node: Node, verb: str, path: str, authid: str, given: dict[str, Any]) -> Reply:
     """The answer to one request; ApiError for every one that is refused or fails."""
     method, permit, values = permitted(node, verb, path, authid, given)
-    if method.on_node and values["node"] not in (node.name, "localhost"):
-        raise _no_such_host(str(values["node"]))
-    checked = Call(node, permit, method.check(values))
+    meant = _meant(node, str(values["node"])) if method.on_node else node
+    meant.enter()
+    checked = Call(meant, permit, method.check(values))
     try:
         volume_access.check(checked, method)
         answer = api.load()[verb, method.path](checked)
     except (FormatError, *FAILURES) as failed:
         raise ApiError(text_of(failed)) from failed
     return answer if isinstance(answer, Reply) else Reply(answer, {})
+
+
+def _meant(node: Node, name: str) -> Node:
+    """The node that a path names; 500 for one that there is not, 595 for one that is not reached."""
+    if name == "localhost":
+        return node
+    if name not in node.nodes:
+        raise _no_such_host(name)
+    if not node.nodes[name].is_up:
+        raise UnreachedError
+    return node.nodes[name]
 
 
 def _no_such_host(name: str) -> ApiError:

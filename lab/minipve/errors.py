@@ -67,6 +67,12 @@ def text_of(error: Exception) -> str:
     return str(error) or type(error).__name__
 
 
+class UnreachedError(Exception):
+    """The node that is meant does not answer: the proxy tells it, by a status line alone."""
+
+    status, reason = 595, "No route to host"
+
+
 class UnauthorizedError(Exception):
     """Refused before routing: PVE answers with a reason phrase, an empty body and three seconds of delay."""
 

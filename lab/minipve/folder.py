@@ -44,8 +44,10 @@ def _not_ours(state: Path) -> Path | None:
     What containers and their templates hold belongs to the user ids that they run as; nobody gets in there
     who does not own the folder above.
     """
+    nodes = (state, *(state / "nodes").glob("*"))
+    guests = [node / name for node in nodes for name in ("containers", "templates")]
     for directory, folders, files in os.walk(state):
-        if Path(directory) in (state / "containers", state / "templates"):
+        if Path(directory) in guests:
             folders.clear()
         for path in (Path(directory), *(Path(directory, name) for name in (*folders, *files))):
             if (path.is_symlink() or path.exists()) and path.lstat().st_uid != os.geteuid():

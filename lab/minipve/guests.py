@@ -12,7 +12,6 @@ from lab.minipve.errors import ApiError, denied
 from lab.minipve.node import Node
 
 UNFINISHED = ("create", "clone", "destroyed")  # config locks of a guest that is not yet, or no longer, whole
-_ZONE = "/sdn/zones/localnetwork"
 Forget = Callable[[Node, int], None]
 
 
@@ -33,7 +32,8 @@ def check_allocate(permit: Permit, vmid: int, pool: str | None) -> None:
 def check_bridge(permit: Permit, bridge: str | None, tag: int | None) -> None:
     """403 without SDN.Use on the bridge (and VLAN) of a NIC."""
     if bridge:
-        permit.need(f"{_ZONE}/{bridge}" + (f"/{tag}" if tag else ""), ["SDN.Use"])
+        zone = permit.zone_of(bridge)
+        permit.need(f"/sdn/zones/{zone}/{bridge}" + (f"/{tag}" if tag else ""), ["SDN.Use"])
 
 
 def check_tags(permit: Permit, vmid: int) -> None:

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from lab.machines import privileges
-from lab.minipve import launch, tls
+from lab.minipve import launch, nodes, tls
 from lab.minipve.access.accounts import ROOT, grant
 from lab.minipve.access.tickets import hash_secret, token_digest
 from lab.minipve.files import write_atomic
 from lab.minipve.image import golden, storage
-from lab.minipve.network import interfaces
+from lab.minipve.network import interfaces, namespace
 from lab.minipve.node import Node
 from lab.minipve.paths import Paths
 
@@ -22,13 +22,25 @@ USER, TOKEN = "lab@pve", "dasklab"
 BRIDGES = ("vmbr0", "vmbr1")
 
 
+def load(paths: Paths) -> Node:
+    """The first node of an instance, with the others in its ``nodes``."""
+    first = Node(paths)
+    for name in paths.further:
+        Node(paths.of_node(name), name, first)
+    if paths.further:
+        for node in first.nodes.values():
+            node.network = namespace.handle(node.paths)
+    return first
+
+
 def set_up(node: Node, pool: str, management: str) -> None:
     """Make what a fresh instance lacks: certificate, network configuration, users, roles, the lab's pool."""
     tls.ensure(node.cluster, node.name)
-    node.storage.set_up()
-    if not node.paths.interfaces.exists():
-        text = interfaces.write_interfaces(interfaces.default(management))
-        write_atomic(node.paths.interfaces, text, 0o644)
+    for number, each in enumerate(node.nodes.values()):
+        each.storage.set_up()
+        if not each.paths.interfaces.exists():
+            text = interfaces.write_interfaces(interfaces.default(nodes.management(management, number)))
+            write_atomic(each.paths.interfaces, text, 0o644)
     if USER not in node.access.data["users"]:
         _users(node, pool)
 
@@ -42,15 +54,16 @@ def _users(node: Node, pool: str) -> None:
         token = {"privsep": 1, "expire": 0, "secret": token_digest(secret)}
         data["users"][USER] = {"enable": 1, "tokens": {TOKEN: token}}
         data["pools"].setdefault(pool, {"comment": "the lab's machines", "vms": [], "storage": []})
-        _grant_needed(data, node.name, pool)
+        _grant_needed(data, list(node.nodes), pool)
 
 
-def _grant_needed(data: dict[str, Any], node: str, pool: str) -> None:
+def _grant_needed(data: dict[str, Any], names: list[str], pool: str) -> None:
     """What ``pveum`` lines would give on a real node, to the user and to its token."""
-    for need in privileges.needed(pool, node, storage.NAME, storage.NAME, BRIDGES):
+    zone = privileges.zone(pool) if len(names) > 1 else ""
+    for need in privileges.needed(pool, names, storage.NAME, storage.NAME, BRIDGES, zone=zone):
         data["roles"][need.role] = list(need.privileges)
         for ugid in (USER, f"{USER}!{TOKEN}"):
-            grant(data, need.path, need.role, ugid)
+            grant(data, need.path, need.role, ugid, int(need.propagate))
 
 
 def root_password_file(paths: Paths) -> Path:
@@ -78,5 +91,6 @@ def announce(node: Node, port: int) -> None:
         "shell": str(paths.enter_shell),
         "connect": str(paths.connect),
         "interfaces_file": str(paths.interfaces),
+        "shells": {name: str(each.paths.enter_shell) for name, each in node.nodes.items()},
     }
     write_atomic(launch.endpoint_file(paths), json.dumps(facts, indent=1) + "\n", 0o600)

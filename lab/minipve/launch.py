@@ -90,6 +90,12 @@ def answers(paths: Paths, timeout_s: float = 5.0) -> bool:
         return False
 
 
+def outdated(paths: Paths) -> bool:
+    """Whether files of the endpoint changed after the one that runs was started: it does not know of that."""
+    began = endpoint_file(paths).stat().st_mtime  # written at each start
+    return any(file.stat().st_mtime > began for file in Path(__file__).parent.rglob("*.py"))
+
+
 def serve(paths: Paths, options: list[str], ready: int | None = None) -> NoReturn:
     """Become the endpoint: bind outside, enter the namespace, go on as ``python -m lab.minipve run``.
 
@@ -100,7 +106,9 @@ def serve(paths: Paths, options: list[str], ready: int | None = None) -> NoRetur
     if lock is None:
         raise LabError(f"another endpoint runs in {paths.state}", "dasklab minipve status")
     listener = _bind(paths)
-    inside = namespace.ensure(paths, [*machines(paths).values(), *containers(paths).values()])
+    inside = namespace.ensure(paths, _guests(paths))
+    for node in map(paths.of_node, paths.further):
+        namespace.ensure_beside(node, _guests(node), inside)
     handles = {"--fd": listener.fileno(), "--lock-fd": lock} | (
         {} if ready is None else {"--ready-fd": ready}
     )
@@ -155,7 +163,11 @@ def detach(paths: Paths, options: list[str]) -> bool:
 def _inside(paths: Paths) -> list[int]:
     """The processes in the instance's network, any of which keeps it alive."""
     endpoint = process.recall(lock_file(paths))
-    return [*([endpoint] if endpoint else []), *machines(paths).values(), *containers(paths).values()]
+    return [*([endpoint] if endpoint else []), *_guests(paths)]
+
+
+def _guests(paths: Paths) -> list[int]:
+    return [*machines(paths).values(), *containers(paths).values()]
 
 
 def _await_answer(paths: Paths) -> None:
@@ -189,6 +201,21 @@ def containers(paths: Paths) -> dict[int, int]:
     return running.find_all(paths)
 
 
+def all_machines(paths: Paths) -> dict[int, int]:
+    """VMID -> process id of the machines that run on any node."""
+    return {k: pid for node in _everywhere(paths) for k, pid in machines(node).items()}
+
+
+def all_containers(paths: Paths) -> dict[int, int]:
+    """VMID -> process id of the containers that run on any node."""
+    return {k: pid for node in _everywhere(paths) for k, pid in containers(node).items()}
+
+
+def _everywhere(paths: Paths) -> list[Paths]:
+    """The further nodes, and then the first: that holds what joins them."""
+    return [*map(paths.of_node, paths.further), paths]
+
+
 def stop(paths: Paths, purge: bool) -> bool:
     """End machines, endpoint and namespace; with ``purge`` remove the state too. True if anything ran."""
     if purge:
@@ -196,6 +223,24 @@ def stop(paths: Paths, purge: bool) -> bool:
     began = is_running(paths)
     if began:
         _end_endpoint(paths)
+    ran = [_end_node(node) for node in _everywhere(paths)]
+    if purge:
+        folder.remove(paths)
+    return began or any(ran)
+
+
+def _end_node(paths: Paths) -> bool:
+    """End the guests of a node and its network; True if there was any."""
+    ran = end_guests(paths)
+    held = namespace.find(paths)
+    if held:
+        held.destroy()
+    shutil.rmtree(paths.run, ignore_errors=True)
+    return ran or held is not None
+
+
+def end_guests(paths: Paths) -> bool:
+    """End all guests of a node at once; True if any ran."""
     alive, held_by = machines(paths), containers(paths)
     _end_containers(paths, held_by)
     for pid in alive.values():
@@ -203,13 +248,7 @@ def stop(paths: Paths, purge: bool) -> bool:
             os.kill(pid, signal.SIGTERM)
     for pid in alive.values():
         process.end(pid)
-    held = namespace.find(paths)
-    if held:
-        held.destroy()
-    shutil.rmtree(paths.run, ignore_errors=True)
-    if purge:
-        folder.remove(paths)
-    return began or bool(alive) or bool(held_by) or held is not None
+    return bool(alive) or bool(held_by)
 
 
 def _end_containers(paths: Paths, found: dict[int, int]) -> None:

@@ -1,9 +1,11 @@
-"""One instance put together: the parts that a handler works with, and the context of one call."""
+"""An instance put together: the nodes that a handler works with, and the context of one call."""
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 from dataclasses import dataclass
+from ipaddress import ip_interface
 from typing import Any
 
 from lab.minipve.access.accounts import Access
@@ -14,6 +16,8 @@ from lab.minipve.config.store import GuestConfig, GuestStore
 from lab.minipve.errors import ApiError
 from lab.minipve.history import History
 from lab.minipve.image.storage import Storage
+from lab.minipve.network import interfaces, namespace
+from lab.minipve.network.sdn import Sdn
 from lab.minipve.paths import Paths
 from lab.minipve.tasks import Tasks, Work
 
@@ -22,32 +26,73 @@ VERSION = {"version": "9.1.2", "release": "9.1", "repoid": "minipve"}
 
 
 class Node:
-    """The one node of an instance: its files, VMs, storage, tasks and access control."""
+    """A node: its files, guests, storage, tasks and network, and what it shares with the whole cluster.
 
-    def __init__(self, paths: Paths, name: str = NAME) -> None:
-        cluster = paths.state / "etc" / "pve"
+    The ``first`` one is that which callers talk to; the others are further namespaces of the same instance.
+    """
+
+    def __init__(self, paths: Paths, name: str = NAME, first: Node | None = None) -> None:
         self.paths = paths
         self.name = name
-        self.cluster = cluster
-        self.access = Access(cluster / "access.json")
-        self.tickets = Tickets(self.access, cluster / "authkey")
-        self.tasks = Tasks(paths.log / "tasks", name)
-        self.vms = GuestStore(cluster, paths.run / "lock", name, QEMU)
-        self.containers = GuestStore(cluster, paths.run / "lock", name, LXC)
+        self.first = first = first or self
+        if first is self:
+            self.cluster = paths.state / "etc" / "pve"
+            self.access = Access(self.cluster / "access.json")
+            self.sdn = Sdn(self.cluster / "sdn.json")
+            self.tickets = Tickets(self.access, self.cluster / "authkey")
+            self.nodes: dict[str, Node] = {}
+            self.homes = {name: self.cluster}
+        else:
+            self.cluster, self.access, self.sdn = first.cluster, first.access, first.sdn
+            self.tickets, self.nodes, self.homes = first.tickets, first.nodes, first.homes
+            self.homes[name] = self.cluster / "nodes" / name
+        self.nodes[name] = self
+        self.tasks = Tasks(paths.log / "tasks", name, self.enter)
+        locks = first.paths.run / "lock"
+        self.vms = GuestStore(self.homes, locks, name, QEMU)
+        self.containers = GuestStore(self.homes, locks, name, LXC)
         self.storage = Storage(paths.state / "storage")
         self.history = History()
         self.network_lock = threading.Lock()
+        self.network: int | None = None
+        """The namespace in which its threads work; None where there is one node, and nothing to choose."""
+
+    @property
+    def is_up(self) -> bool:
+        """Whether it answers; the first always does."""
+        return not self.paths.down.exists()
+
+    @property
+    def address(self) -> str:
+        """The address by which the others know it."""
+        known = (i.address for i in interfaces.load(self.paths.interfaces).values() if i.address)
+        return next((str(ip_interface(address).ip) for address in known), "")
+
+    def enter(self) -> None:
+        """Let the calling thread, and the programs that it starts, work in the node's own network."""
+        if self.network is not None:
+            namespace.enter(self.network)
+
+    def visit(self) -> Iterator[Node]:
+        """Every node of the cluster in turn, with the calling thread in its network meanwhile."""
+        try:
+            for node in list(self.nodes.values()):
+                node.enter()
+                yield node
+        finally:
+            self.enter()
 
     def store(self, kind: Kind) -> GuestStore:
         """The configurations of one kind of guest."""
         return {QEMU: self.vms, LXC: self.containers}[kind]
 
     def vmids(self) -> list[int]:
-        """All VMIDs in use, ascending."""
-        return sorted([*self.vms.vmids(), *self.containers.vmids()])
+        """All VMIDs in use in the cluster, ascending."""
+        stores = (store for node in self.nodes.values() for store in (node.vms, node.containers))
+        return sorted(vmid for store in stores for vmid in store.vmids())
 
     def guests(self) -> list[tuple[int, GuestConfig]]:
-        """Every guest of either kind, by VMID."""
+        """Every guest of either kind on this node, by VMID."""
         return sorted([*self.vms.all(), *self.containers.all()], key=lambda guest: guest[0])
 
 

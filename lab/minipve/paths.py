@@ -22,6 +22,21 @@ class Paths:
             cache=_directory("DASKLAB_CACHE", "XDG_CACHE_HOME", ".cache", ""),
         )
 
+    def of_node(self, name: str) -> Paths:
+        """Those of a further node of the same cluster."""
+        return Paths(self.state / "nodes" / name, self.cache)
+
+    @property
+    def further(self) -> list[str]:
+        """The names of the further nodes of the cluster, in their order."""
+        folder = self.state / "nodes"
+        return sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
+
+    @property
+    def down(self) -> Path:
+        """There while a further node is switched off."""
+        return self.state / "down"
+
     @property
     def run(self) -> Path:
         """Pid files and sockets of running machines and of the namespace; gone with the last process."""

@@ -18,7 +18,7 @@ from typing import Any
 from aiohttp import web
 
 from lab.minipve import body, dispatch
-from lab.minipve.errors import ApiError, UnauthorizedError, text_of
+from lab.minipve.errors import ApiError, UnauthorizedError, UnreachedError, text_of
 from lab.minipve.listener import Connection
 from lab.minipve.node import Node
 
@@ -55,6 +55,8 @@ class Front:
         except UnauthorizedError as refused:
             await asyncio.sleep(self.delay_s)
             return _response(refused.status, str(refused))
+        except UnreachedError as silent:
+            return _response(silent.status, silent.reason)
         except TimeoutError:
             return _response(408, "request timed out")
         except OSError as failed:  # the disk, while an upload is written

@@ -17,5 +17,8 @@ def guest_row(node: Node, vmid: int, config: GuestConfig) -> dict[str, Any]:
 
 
 def guest_resource(node: Node, vmid: int, config: GuestConfig) -> dict[str, Any]:
-    """A guest among the cluster's resources and a pool's members."""
+    """A guest among the cluster's resources and a pool's members; little is known of one on a dead node."""
+    if not node.is_up:
+        told = {"id": f"{config.kind.name}/{vmid}", "type": config.kind.name, "node": node.name}
+        return told | {"vmid": vmid, "status": "unknown"}
     return (containers.resource if config.kind is LXC else machines.vm_resource)(node, vmid, config)

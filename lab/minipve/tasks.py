@@ -87,11 +87,12 @@ def parse_upid(upid: str) -> dict[str, Any]:
 
 
 class Tasks:
-    """All tasks of one instance, running and finished."""
+    """All tasks of one node, running and finished; each begins with ``enter``, in a thread of its own."""
 
-    def __init__(self, directory: Path, node: str) -> None:
+    def __init__(self, directory: Path, node: str, enter: Callable[[], None] = lambda: None) -> None:
         self.directory = directory
         self.node = node
+        self._enter = enter
         self._running: dict[str, Task] = {}
         self._unwritten: dict[str, str] = {}
         """How tasks ended whose log could not take its last line (a full disk)."""
@@ -112,6 +113,7 @@ class Tasks:
         born: Future[Task] = Future()
 
         def worker() -> None:
+            self._enter()
             try:
                 task = self._begin(kind, name, authid)
             except OSError as failed:

@@ -30,6 +30,7 @@ class Watch(threading.Thread):
 
     def run(self) -> None:
         """The thread's loop."""
+        self.node.enter()
         due = time.monotonic()
         while not self._stopped.wait(_PERIOD_S):
             try:

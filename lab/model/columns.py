@@ -22,6 +22,7 @@ COLUMNS = {
     "phase": "before or after the runs, for probes",
     "src": "from which host, for probes",
     "dst": "to which host, for probes",
+    "node": "where it was measured: one node of the cluster, or, of a way that crosses, all of them",
     "start": "seconds since the epoch, for runs",
     "tested": "a probe passes a link that this trial changes, or the way to one peer where it changes that"
     " alone; in a trial that changes none, one that another trial changes; true of all else",

@@ -162,7 +162,7 @@ class Impaired(Strict):
 
 
 class ConfiguredHost(Strict):
-    """One host's lab link; ``net`` is the hypervisor's line for its NIC."""
+    """One host's lab link; ``net`` is the hypervisor's line for its NIC, ``node`` the one that it is on."""
 
     interface: str
     driver: str
@@ -173,6 +173,7 @@ class ConfiguredHost(Strict):
     qdisc_before: tuple[Queue, ...] = ()
     qdisc_after: tuple[Queue, ...] = ()
     net: str | None = None
+    node: str | None = None
 
 
 class Bridge(Strict):

@@ -27,6 +27,11 @@ class Setup(Strict):
     offloads: dict[str, dict[str, bool]] = {}
     bridge: bool = True
 
+    def of_kind(self, kind: GuestKind) -> Setup:
+        """The same lab with all guests of one kind."""
+        cards = {host: Card(model=PLAIN[kind], rate_mbit=card.rate_mbit) for host, card in self.nics.items()}
+        return self.model_copy(update={"guests": dict.fromkeys(self.guests, kind), "nics": cards})
+
     def asked_guests(self, asked: Settings) -> dict[str, GuestKind]:
         """Each host's kind, with these settings."""
         given = {host: guest.kind for host, guest in asked.guests.items()}

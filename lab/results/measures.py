@@ -123,6 +123,19 @@ def answer(frame: pd.DataFrame, metric: str, factors: Sequence[str]) -> Answer |
     return Answer(metric, cells, null, {factor: found for factor, found in slopes.items() if found})
 
 
+def by_node(frame: pd.DataFrame, metric: str) -> dict[str, tuple[int, Interval]]:
+    """Node, or the nodes that a way crosses, -> samples and median of the probes there, baseline's alone.
+
+    Empty where all of them were on one node, or nobody said where.
+    """
+    probes = frame[(frame.metric == metric) & frame.baseline & frame.status.eq("ok") & frame.dst.ne("")]
+    found = {
+        str(node): (len(here), median(here.value.to_numpy(dtype=float)))
+        for node, here in probes[probes.node.ne("")].groupby("node")
+    }
+    return found if len(found) > 1 else {}
+
+
 def median(values: Values) -> Interval:
     """The median with its interval."""
     return _bootstrap([values], np.median)

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,7 @@ SAMPLE: Row = {
     "phase": "",
     "src": "",
     "dst": "",
+    "node": "",
     "start": None,
 }
 
@@ -76,7 +77,9 @@ def table(run: Path) -> pd.DataFrame:
     for directory, trial in sorted(trials.items(), key=lambda d: (d[1].block, order.index(d[1].cell))):
         common = _place(run, directory, trial)
         relevant = _changed(trial, begun.setup) or changed
-        rows += [row | {"tested": _tested(row, relevant)} for row in _rows(directory, common)]
+        nodes = _nodes(store.read(Configured, directory) or Configured())
+        told = ((row, {"node": _where(row, nodes)}) for row in _rows(directory, common))
+        rows += [row | node | {"tested": _tested(row, relevant)} for row, node in told]
     factors = list(experiment.factors)
     names = list(COLUMNS)
     split = names.index("baseline")
@@ -110,6 +113,17 @@ def _changed(trial: Trial, setup: Setup) -> set[frozenset[str]]:
 def _tested(row: Row, relevant: Iterable[frozenset[str]]) -> bool:
     ends = {row["src"], row["dst"]} - {""}
     return not ends or not relevant or any(part <= ends for part in relevant)
+
+
+def _nodes(configured: Configured) -> dict[str, str]:
+    """Host -> the node that it is on, where there are nodes."""
+    return {name: host.node for name, host in configured.hosts.items() if host.node}
+
+
+def _where(row: Row, nodes: Mapping[str, str]) -> str:
+    """The nodes of a probe's two ends, or of all hosts: one word where it stays on one."""
+    ends = [end for end in (row["src"], row["dst"]) if end]
+    return " ".join(sorted({nodes[host] for host in ends or nodes if host in nodes}))
 
 
 def samples(directory: Path) -> Iterator[Row]:

@@ -24,6 +24,7 @@ from lab.model.files import (
     Machines,
     Timings,
 )
+from lab.model.nic import LAB_SLOT, net_key
 from lab.model.strict import validate
 
 Answer = dict[str, Any]
@@ -32,14 +33,32 @@ TICKS_PER_S = 100  # of /proc/stat: the same on every Linux of today
 ACCELERATORS = {"kvm": "kvm", "qemu": "tcg"}
 
 
+def trial_found(names: list[str], hostvars: Mapping[str, Mapping[str, Any]]) -> dict[str, Answer]:
+    """Return what the hosts said in a trial, as `trial_files` takes it, out of all their variables."""
+    machines = (hostvars["localhost"].get("proxmox_vm_result") or {}).get("guests") or {}
+    return {name: _found(hostvars[name], machines.get(name) or {}) for name in names}
+
+
+def _found(said: Mapping[str, Any], machine: Mapping[str, Any]) -> Answer:
+    return {
+        "before": said["guest_described"]["answer"],
+        "after": said["guest_shown"]["answer"],
+        "link": said["netem_applied"]["answer"],
+        "probes": said["probe_measured"],
+        "net": machine.get("nets", {}).get(net_key(LAB_SLOT), ""),
+        "node": machine.get("node", ""),
+    }
+
+
 def trial_files(
     hosts: Mapping[str, Answer], directory: str, timings: Answer, node: list[list[str]], name: str
 ) -> list[dict[str, str]]:
     """Return the trial's files as path and content.
 
     ``hosts`` has, for each host, the programs' answers: ``before`` and ``after`` the runs, ``link``,
-    ``probes``, and ``net``, the hypervisor's line for the lab link. ``node`` has the lines that hypervisor
-    ``name`` said before and after the runs; it is empty where there is none.
+    ``probes``, and ``net``, the hypervisor's line for the lab link, and the ``node`` that the host is on.
+    ``node`` has the lines that hypervisor ``name`` said before and after the runs; it is empty where there
+    is none.
 
     Raises:
         AnsibleFilterError: an answer is not what this version of the lab knows.
@@ -167,6 +186,7 @@ def _link(each: Answer) -> Answer:
         "qdisc_after": after["qdiscs"],
         "link": each["link"]["configured"],
         "net": each["net"] or None,
+        "node": each.get("node") or None,
     }
 
 
@@ -207,5 +227,5 @@ class FilterModule:
 
     def filters(self) -> dict[str, Callable[..., Any]]:
         """Return the filters by name."""
-        found = (trial_files, capture_file, role_contract, trial_failure, setting_names)
+        found = (trial_found, trial_files, capture_file, role_contract, trial_failure, setting_names)
         return {function.__name__: function for function in found}

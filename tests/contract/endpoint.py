@@ -124,7 +124,7 @@ class Endpoint:
 
     def wait(self, upid: str, api: Any = None) -> dict[str, Any]:
         """A task's final status."""
-        task = (api or self.api()).nodes(self.node).tasks(upid)
+        task = (api or self.api()).nodes(upid.split(":")[1]).tasks(upid)
         deadline = time.monotonic() + 60
         while (status := task.status.get())["status"] == "running":
             assert time.monotonic() < deadline, f"{upid} does not end"
@@ -135,7 +135,8 @@ class Endpoint:
     def done(self, upid: str, api: Any = None) -> list[str]:
         """The log of a task that must have succeeded."""
         status = self.wait(upid, api)
-        lines = [row["t"] for row in (api or self.api()).nodes(self.node).tasks(upid).log.get(limit=0)]
+        task = (api or self.api()).nodes(upid.split(":")[1]).tasks(upid)
+        lines = [row["t"] for row in task.log.get(limit=0)]
         assert status["exitstatus"] == "OK" or status["exitstatus"].startswith("WARNINGS"), lines
         return lines
 

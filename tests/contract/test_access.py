@@ -17,7 +17,7 @@ from tests.contract.endpoint import Endpoint, refused
 
 def test_the_token_has_what_the_lab_needs(endpoint: Endpoint, disks: str, imports: str) -> None:
     get = endpoint.api().access.permissions.get
-    for need in privileges.needed(endpoint.pool, endpoint.node, disks, imports, [endpoint.bridge]):
+    for need in privileges.needed(endpoint.pool, [endpoint.node], disks, imports, [endpoint.bridge]):
         assert privileges.lacking(need, get(path=need.path)[need.path]) == [], need
 
 

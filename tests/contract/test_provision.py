@@ -228,7 +228,7 @@ def test_the_rights_that_the_lab_asks_for_suffice_and_are_no_more(
     """The endpoint's own token has exactly what ``needed`` says; without any one of them the lab fails."""
     root = place.root()
     assert _comes_and_goes(place, bring)
-    for need in needed(INSTANCE, place.node, "local", "local", ["vmbr1"], download=False):
+    for need in needed(INSTANCE, [place.node], "local", "local", ["vmbr1"], download=False):
         others = [r for r in ROLES if r != need.role and need.path == "/storage/local"]
         shared = {p for role in others for p in ROLES[role]} | {"Sys.Audit"}  # Sys.Audit: for doctor only
         for privilege in sorted(set(need.privileges) - shared):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -31,12 +32,21 @@ def _gone(pid: int) -> None:
 def test_serve_again_finds_the_one_that_runs_and_is_quick(own: Endpoint) -> None:
     assert own.state is not None
     before = (own.state / "endpoint.json").read_text()
-    began = time.monotonic()
+    began, spent = time.monotonic(), resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
     done = minipve("serve", "--detach", "--instance", INSTANCE, state=own.state)
-    assert time.monotonic() - began < 1.5  # 0.2 s on an idle machine
+    # 0.2 s of both on an idle machine; the clock runs on while others have the CPU
+    assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - spent < 1
+    assert time.monotonic() - began < 10
     assert done.stdout.startswith("running: https://127.0.0.1:")
     assert (own.state / "endpoint.json").read_text() == before
     assert (own.state / "endpoint.json").stat().st_mode & 0o777 == 0o600
+
+
+def test_an_endpoint_older_than_its_code_is_told(own: Endpoint) -> None:
+    assert own.state is not None
+    os.utime(own.state / "endpoint.json", (0, 0))
+    done = minipve("serve", "--detach", "--instance", INSTANCE, state=own.state)
+    assert f"dasklab minipve stop --instance {INSTANCE}" in done.stdout
 
 
 def test_an_ended_endpoint_comes_back_with_everything(own: Endpoint) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from lab.minipve.access.accounts import ROOT, Access, normalise_path
@@ -13,11 +13,17 @@ _MODIFY = {"storage": "Datastore.Allocate", "vms": "VM.Allocate", "pool": "Pool.
 
 
 class Permit:
-    """The privileges of one caller (a user or a token) over the access-control document."""
+    """The privileges of one caller (a user or a token) over the access-control document.
 
-    def __init__(self, access: Access, authid: str) -> None:
+    ``zone_of`` tells in which zone a bridge is, which is part of its path there.
+    """
+
+    def __init__(
+        self, access: Access, authid: str, zone_of: Callable[[str], str] = lambda bridge: "localnetwork"
+    ) -> None:
         self.access = access
         self.authid = authid
+        self.zone_of = zone_of
 
     @property
     def is_root(self) -> bool:

@@ -13,7 +13,8 @@ from lab.minipve.node import Call
 Handler = Callable[[Call], Any]
 MODULES = (
     "absent", "access", "agent", "cluster", "config", "lxc", "lxc_config", "lxc_status", "monitor", "network",
-    "nodes", "pools", "qemu", "rrd", "snapshots", "status", "storage", "tasks", "tokens",
+    "nodes", "pools", "qemu", "rrd", "sdn", "sdn_running", "snapshots", "status", "storage", "tasks",
+    "tokens",
 )  # fmt: skip
 VM, CT = QEMU.path, LXC.path
 _ANY, _HERE = "/*", "/"  # no segment of a path has a slash

@@ -27,7 +27,8 @@ def nothing(call: Call) -> list[dict[str, Any]]:
 def not_backed_up(call: Call) -> list[dict[str, Any]]:
     """Every guest that the caller may see, since no job backs up any."""
     rows = []
-    for vmid, config in call.node.guests():
+    everywhere = [guest for node in call.node.nodes.values() for guest in node.guests()]
+    for vmid, config in everywhere:
         if call.permit.has(f"/vms/{vmid}", ["VM.Audit"]):
             name = config.options.get("name") or config.options.get("hostname")
             rows.append({"vmid": vmid, "type": config.kind.name} | ({"name": name} if name else {}))
@@ -36,7 +37,7 @@ def not_backed_up(call: Call) -> list[dict[str, Any]]:
 
 @route("GET", "/cluster/ha/status/current")
 def ha_status(call: Call) -> list[dict[str, Any]]:
-    """One node is always quorate."""
+    """The node that answers always has a quorum."""
     return [{"id": "quorum", "type": "quorum", "node": call.node.name, "status": "OK", "quorate": 1}]
 
 

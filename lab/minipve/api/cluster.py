@@ -1,4 +1,4 @@
-"""What concerns the whole cluster (of one node): version, free VMIDs, the list of all resources."""
+"""What concerns the whole cluster: version, free VMIDs, its nodes, the list of all resources."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from lab.minipve import node as node_module
 from lab.minipve.api import route
 from lab.minipve.errors import parameter_error
 from lab.minipve.image import storage
-from lab.minipve.node import Call
+from lab.minipve.node import Call, Node
 from lab.minipve.summaries import guest_resource
 from lab.minipve.vm import summary
 
@@ -33,25 +33,31 @@ def nextid(call: Call) -> str:
 
 @route("GET", "/cluster/status")
 def status(call: Call) -> list[dict[str, Any]]:
-    """One node, online."""
-    name = call.node.name
-    return [
-        {
-            "type": "node",
-            "id": f"node/{name}",
-            "name": name,
-            "nodeid": 0,
-            "local": 1,
-            "online": 1,
-            "level": "",
-        }
-    ]
+    """The nodes, and where there are several the cluster that they are; a lone one has the number 0."""
+    nodes = list(call.node.nodes.values())
+    alone = len(nodes) == 1
+    rows = [_member(node, number, alone) for number, node in enumerate(nodes, 0 if alone else 1)]
+    return rows if alone else [_cluster(len(nodes), sum(node.is_up for node in nodes)), *rows]
+
+
+def _cluster(nodes: int, up: int) -> dict[str, Any]:
+    told = {"type": "cluster", "id": "cluster", "name": "minipve", "version": nodes, "nodes": nodes}
+    return told | {"quorate": int(2 * up > nodes)}
+
+
+def _member(node: Node, number: int, alone: bool) -> dict[str, Any]:
+    row = {"type": "node", "id": f"node/{node.name}", "name": node.name, "nodeid": number, "level": ""}
+    row |= {"local": int(node.first is node), "online": int(node.is_up)}
+    return row if alone else row | {"ip": node.address}
 
 
 @route("GET", "/cluster/resources")
 def resources(call: Call) -> list[dict[str, Any]]:
-    """Pools, guests, the node, the storage, the local network zone, as far as the caller may see them."""
-    rows = [*_pools(call), *_guests(call), *_node(call), *_storage(call), *_zone(call)]
+    """Pools, guests, nodes, storages, local network zones, as far as the caller may see them."""
+    rows = _pools(call)
+    for node in call.node.visit():
+        rows += [*_guests(call, node), summary.node_row(node) | {"cgroup-mode": 2}]
+        rows += [*_storage(call, node), *_zone(call, node)]
     wanted = call.get("type")
     kinds = ("qemu", "lxc") if wanted == "vm" else (wanted,)
     return [row for row in rows if wanted is None or row["type"] in kinds]
@@ -63,33 +69,29 @@ def _pools(call: Call) -> list[dict[str, Any]]:
     return [{"type": "pool", "id": f"/pool/{name}", "pool": name} for name in seen]
 
 
-def _guests(call: Call) -> list[dict[str, Any]]:
+def _guests(call: Call, node: Node) -> list[dict[str, Any]]:
     rows = []
-    for vmid, config in call.node.guests():
+    for vmid, config in node.guests():
         if not call.permit.has(f"/vms/{vmid}", ["VM.Audit"]):
             continue
-        row = guest_resource(call.node, vmid, config)
+        row = guest_resource(node, vmid, config)
         row |= {key: config.options[key] for key in ("tags", "lock") if key in config.options}
         rows.append(row | ({"pool": pool} if (pool := call.node.access.pool_of(vmid)) else {}))
     return rows
 
 
-def _node(call: Call) -> list[dict[str, Any]]:
-    return [summary.node_row(call.node) | {"cgroup-mode": 2}]
-
-
-def _storage(call: Call) -> list[dict[str, Any]]:
+def _storage(call: Call, node: Node) -> list[dict[str, Any]]:
     if not call.permit.has(
         f"/storage/{storage.NAME}", ["Datastore.Audit", "Datastore.AllocateSpace"], any_of=True
     ):
         return []
-    return [summary.storage_resource(call.node)]
+    return [summary.storage_resource(node)]
 
 
-def _zone(call: Call) -> list[dict[str, Any]]:
+def _zone(call: Call, node: Node) -> list[dict[str, Any]]:
     if not call.permit.has("/sdn/zones/localnetwork", ["SDN.Audit", "SDN.Use"], any_of=True):
         return []
-    name = call.node.name
+    name = node.name
     return [
         {
             "id": f"network/{name}/zone/localnetwork",
@@ -97,6 +99,6 @@ def _zone(call: Call) -> list[dict[str, Any]]:
             "network": "localnetwork",
             "network-type": "zone",
             "node": name,
-            "status": "ok",
+            "status": "ok" if node.is_up else "unknown",
         }
     ]

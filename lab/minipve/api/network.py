@@ -11,12 +11,13 @@ from typing import Any
 from lab.minipve.api import route
 from lab.minipve.errors import parameter_error
 from lab.minipve.files import write_atomic
-from lab.minipve.network import net
+from lab.minipve.network import net, sdn, vnets
 from lab.minipve.network.interfaces import Iface, bridge, load, write_interfaces
 from lab.minipve.node import Call, Node, Reply
-from lab.minipve.tasks import Task
+from lab.minipve.tasks import Task, Work
 
 _NETWORK = "/nodes/{node}/network"
+_WITH_VNETS = ("any_bridge", "include_sdn", "vnet")
 
 
 def _new_file(node: Node) -> Path:
@@ -74,17 +75,29 @@ def _row(iface: Iface, priority: int) -> dict[str, Any]:
 def index(call: Call) -> Reply:
     """All interfaces; ``changes`` shows what waits for a reload."""
     wanted = call.get("type")
-    kinds = {"any_bridge": "bridge", "any_local_bridge": "bridge"}
+    kinds = {"any_bridge": "bridge", "any_local_bridge": "bridge", "include_sdn": None}
     rows = [_row(iface, i) for i, iface in enumerate(_configured(call.node).values(), 2)]
     rows = [row for row in rows if row["type"] != "bridge" or _sees(call, row["iface"])]
     rows = [r for r in rows if r["type"] != "loopback" and kinds.get(wanted, wanted) in (None, r["type"])]
+    rows += _vnets(call) if wanted in _WITH_VNETS else []
     changes = _changes(call.node)
     return Reply(rows, {"changes": changes} if changes else {})
 
 
+def _vnets(call: Call) -> list[dict[str, Any]]:
+    """The vnets of the last apply, whether they are up or not."""
+    return [
+        {"iface": name, "type": "vnet", "active": "1", "comments": vnet.get("alias"), "ipam": 0}
+        | {"vlanaware": vnet.get("vlanaware", 0)}
+        for name, vnet, _ in sdn.on_node(call.node.sdn.running, call.node.name)
+        if _sees(call, name)
+    ]
+
+
 def _sees(call: Call, bridge: str) -> bool:
     """A bridge is listed for those who may use it, or one of its VLANs."""
-    path, privileges = f"/sdn/zones/localnetwork/{bridge}", ["SDN.Audit", "SDN.Use"]
+    path = f"/sdn/zones/{call.permit.zone_of(bridge)}/{bridge}"
+    privileges = ["SDN.Audit", "SDN.Use"]
     vlans = {a["path"] for a in call.node.access.data["acl"] if a["path"].startswith(f"{path}/")}
     return any(call.permit.has(place, privileges, any_of=True) for place in (path, *vlans))
 
@@ -167,12 +180,18 @@ def revert(call: Call) -> None:
 @route("PUT", _NETWORK)
 def reload(call: Call) -> str:
     """Make the network what the file says (task ``srvreload``)."""
+    return call.start("srvreload", "networking", reloading(call.node))
+
+
+def reloading(node: Node) -> Work:
+    """What a reload does: the changes that wait, and the vnets of the last apply, come into force."""
 
     def work(task: Task) -> None:
-        with call.node.network_lock:
-            new = _new_file(call.node)
+        with node.network_lock:
+            new = _new_file(node)
             if new.exists():
-                new.replace(call.node.paths.interfaces)
-            net.reload(call.node.paths)
+                new.replace(node.paths.interfaces)
+            vnets.write(node.paths.interfaces, node.sdn.running, node.name)
+            net.reload(node.paths, node.name)
 
-    return call.start("srvreload", "networking", work)
+    return work

@@ -1,4 +1,4 @@
-"""The node: its state and its version."""
+"""The nodes: their state and their version."""
 
 from __future__ import annotations
 
@@ -14,11 +14,14 @@ from lab.minipve.vm import summary
 
 @route("GET", "/nodes")
 def index(call: Call) -> list[dict[str, Any]]:
-    """The one node; its load only for callers with Sys.Audit, as PVE does it."""
-    row = summary.node_row(call.node) | {"ssl_fingerprint": tls.fingerprint(call.node.cluster)}
-    if not call.permit.has(f"/nodes/{call.node.name}", ["Sys.Audit"]):
-        row = {key: row[key] for key in ("id", "node", "type", "status", "ssl_fingerprint", "level")}
-    return [row]
+    """The nodes; their load only for callers with Sys.Audit, as PVE does it."""
+    fingerprint = {"ssl_fingerprint": tls.fingerprint(call.node.cluster)}
+    rows = [summary.node_row(node) | fingerprint for node in call.node.nodes.values()]
+    return [row if call.permit.has(f"/nodes/{row['node']}", ["Sys.Audit"]) else _brief(row) for row in rows]
+
+
+def _brief(row: dict[str, Any]) -> dict[str, Any]:
+    return {key: row[key] for key in ("id", "node", "type", "status", "ssl_fingerprint", "level")}
 
 
 @route("GET", "/nodes/{node}/status")

@@ -21,9 +21,11 @@ def _pool(data: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def _members(call: Call, pool: dict[str, Any]) -> list[dict[str, Any]]:
-    inside = [(vmid, config) for vmid, config in call.node.guests() if vmid in pool["vms"]]
-    rows = [guest_resource(call.node, vmid, config) for vmid, config in inside]
-    rows += [summary.storage_resource(call.node) for store in pool["storage"] if store == storage.NAME]
+    rows: list[dict[str, Any]] = []
+    for node in call.node.visit():
+        inside = [(vmid, config) for vmid, config in node.guests() if vmid in pool["vms"]]
+        rows += [guest_resource(node, vmid, config) for vmid, config in inside]
+        rows += [summary.storage_resource(node) for store in pool["storage"] if store == storage.NAME]
     return [row for row in rows if call.get("type") in (None, row["type"])]
 
 

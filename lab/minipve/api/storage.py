@@ -179,7 +179,7 @@ def upload(call: Call) -> str:
     target = _target(call)
     if "tmpfilename" not in call.given:
         raise parameter_error(tmpfilename=MISSING)
-    received = call.node.storage.received(call["tmpfilename"])
+    received = call.node.first.storage.received(call["tmpfilename"])
     mine = received.with_suffix(".task")  # the server removes the other name after the call
     received.rename(mine)
 

@@ -81,5 +81,6 @@ def index(call: Call) -> Reply:
 def recent(call: Call) -> list[dict[str, Any]]:
     """The latest tasks that the caller may see."""
     everything = call.permit.has("/", ["Sys.Audit"])
-    rows = [row for row in call.node.tasks.overview() if everything or _belongs(call, row)]
-    return rows[:_DEFAULT_LIMIT]
+    nodes = [node for node in call.node.nodes.values() if node.is_up]
+    rows = [row for node in nodes for row in node.tasks.overview() if everything or _belongs(call, row)]
+    return sorted(rows, key=lambda row: row["starttime"], reverse=True)[:_DEFAULT_LIMIT]

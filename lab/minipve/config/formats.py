@@ -167,7 +167,12 @@ CHECKS: dict[str, Check] = {
 # Formats of options that this endpoint stores but does not act on; they are not checked.
 UNCHECKED = {
     "pve-cpuset", "pve-qemu-sev-fmt", "pve-qemu-tdx-fmt", "pve-qm-hostpci", "storage-pair", "pve-qm-ide",
+    "pve-sdn-fabric-id", "pve-sdn-bgp-rt-list",
 }  # fmt: skip
+
+_SDN_ID = {"pattern": "[a-zA-Z][a-zA-Z0-9]*[a-zA-Z0-9]", "maxLength": 8}
+LIMITS: dict[str, dict[str, Any]] = {"pve-sdn-zone-id": _SDN_ID, "pve-sdn-vnet-id": _SDN_ID}
+"""Formats whose complaints are those of a pattern and a length, not a format's own."""
 
 PROPERTY_FORMATS: dict[str, dict[str, Any]] = {
     "pve-qm-boot": {
@@ -228,7 +233,7 @@ def check_format(name: str, text: str) -> str | None:
         return CHECKS[name](text)
     if name.endswith("-opt"):
         return check_format(name.removesuffix("-opt"), text) if text else None
-    if name in UNCHECKED:
+    if name in UNCHECKED or name in LIMITS:
         return None
     if name.endswith("-list"):
         complaints = (check_format(name.removesuffix("-list"), item) for item in split_list(text))

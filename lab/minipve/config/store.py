@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import product
 from pathlib import Path
 from urllib.parse import quote, unquote
 
@@ -174,15 +175,18 @@ def typed_as(key: str, kind: Kind = QEMU) -> str | None:
 
 
 class GuestStore:
-    """All configurations of one kind of guest; both kinds take their VMIDs from the same numbers."""
+    """All configurations of one kind of guest on ``node``; ``homes`` says where those of every node are.
 
-    def __init__(self, cluster: Path, locks: Path, node: str, kind: Kind = QEMU) -> None:
+    Both kinds take their VMIDs from the same numbers, on all nodes.
+    """
+
+    def __init__(self, homes: Mapping[str, Path], locks: Path, node: str, kind: Kind = QEMU) -> None:
         self.kind = kind
-        self.directory = cluster / kind.folder
+        self.directory = homes[node] / kind.folder
         self.locks = locks
         self.node = node
         self._told: set[str] = set()
-        self._beside = [(other, cluster / other.folder) for other in (QEMU, LXC)]
+        self._homes = homes
         self.directory.mkdir(parents=True, exist_ok=True)
 
     def _file(self, vmid: int) -> Path:
@@ -249,9 +253,9 @@ class GuestStore:
     def create(self, vmid: int, lock: str) -> None:
         """Take a free VMID by a configuration that holds nothing but its lock."""
         with self.locked(vmid, SHORT_LOCK_WAIT_S):
-            for kind, folder in self._beside:
-                if (folder / f"{vmid}.conf").exists():
-                    raise ApiError(f"{kind.word} {vmid} already exists on node '{self.node}'")
+            for (node, home), kind in product(self._homes.items(), (QEMU, LXC)):
+                if (home / kind.folder / f"{vmid}.conf").exists():
+                    raise ApiError(f"{kind.word} {vmid} already exists on node '{node}'")
             self.save(vmid, GuestConfig({"lock": lock}, kind=self.kind))
 
     def remove(self, vmid: int) -> None:

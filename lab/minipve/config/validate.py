@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
-from lab.minipve.config.formats import PROPERTY_FORMATS, check_format
+from lab.minipve.config.formats import LIMITS, PROPERTY_FORMATS, check_format
 
 Facts = Mapping[str, Any]
 Errors = dict[str, str]
@@ -30,7 +30,7 @@ class FormatError(ValueError):
 
 @lru_cache(maxsize=512)
 def _pattern(perl: str) -> re.Pattern[str]:
-    return re.compile(perl.replace("(?^:", "(?:"), re.ASCII)
+    return re.compile(perl.replace("(?^:", "(?:").replace("(?^i:", "(?i:"), re.ASCII)
 
 
 def _add(errors: Errors, path: str, text: str) -> None:
@@ -93,7 +93,10 @@ def check_value(facts: Facts, value: Any, path: str, errors: Errors) -> None:
         for position, item in enumerate(value):
             check_value(facts.get("items", {}), item, f"{path}[{position}]", errors)
         return None
-    if (fmt := facts.get("format")) and (complaint := _format_complaint(fmt, value, path)):
+    fmt = facts.get("format")
+    if isinstance(fmt, str) and fmt in LIMITS:
+        facts = {**facts, **LIMITS[fmt]}
+    elif fmt and (complaint := _format_complaint(fmt, value, path)):
         return _add(errors, path, f"invalid format - {complaint}")
     if complaint := _limits(facts, value):
         _add(errors, path, complaint)

@@ -54,8 +54,22 @@ class Iface:
     @property
     def ageing_s(self) -> int:
         """``bridge-ageing`` in seconds (ifupdown2: 0..65535, default 300); 0 makes the bridge flood."""
-        found = [re.fullmatch(r"bridge[-_]ageing\s+(\d+)", option) for option in self.options]
-        return next((int(match[1]) for match in found if match), DEFAULT_AGEING_S)
+        found = self.option("bridge-ageing")
+        return int(found) if re.fullmatch(r"[0-9]+", found) else DEFAULT_AGEING_S
+
+    @property
+    def vxlan_id(self) -> str:
+        """The number of a tunnel between nodes; "" when the stanza makes none."""
+        return self.option("vxlan-id")
+
+    def option(self, name: str) -> str:
+        """The value of an attribute among ``options``; "" when absent."""
+        return next(iter(self.options_named(name)), "")
+
+    def options_named(self, name: str) -> list[str]:
+        """All values of an attribute that may stand several times; names with ``-`` or ``_``."""
+        words = [option.replace("\t", " ").partition(" ") for option in self.options]
+        return [value.strip() for key, _, value in words if key.replace("_", "-") == name.replace("_", "-")]
 
 
 def bridge(name: str, address: str = "", comments: str = "") -> Iface:

@@ -7,6 +7,7 @@ namespace lives while that process, the endpoint or a machine lives, and vanishe
 
 from __future__ import annotations
 
+import ctypes
 import os
 import shlex
 import subprocess
@@ -19,6 +20,8 @@ from lab.minipve import process
 from lab.minipve.files import write_atomic
 from lab.minipve.paths import Paths
 
+_NEW_NETWORK = 0x40000000
+_libc = ctypes.CDLL(None, use_errno=True)
 HOLD = ["sleep", "infinity"]
 SET_UP = """
 ip link set lo up || exit 1
@@ -81,6 +84,29 @@ def ensure(paths: Paths, inside: Iterable[int] = ()) -> Namespace:
     return namespace
 
 
+def ensure_beside(paths: Paths, inside: Iterable[int], first: Namespace) -> Namespace:
+    """The namespace of a further node, where the ``first`` one's user may work in both."""
+    beside = find(paths) or next((_hold_again(paths, pid) for pid in inside), None)
+    if beside is None:
+        words = first.argv(create_words(rootless=False))
+        beside = Namespace(paths, _hold(paths, words, first.rootless), first.rootless)
+    beside.write_scripts()
+    return beside
+
+
+def handle(paths: Paths) -> int:
+    """An open descriptor of the instance's network namespace, for ``enter``."""
+    held = find(paths)
+    return os.open(f"/proc/{held.pid if held else 'self'}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+
+
+def enter(descriptor: int) -> None:
+    """Bring the calling thread into a network namespace; what it starts is there too."""
+    if _libc.setns(descriptor, _NEW_NETWORK):
+        number = ctypes.get_errno()
+        raise OSError(number, f"setns: {os.strerror(number)}")
+
+
 def enter_words(pid: int, rootless: bool) -> list[str]:
     """The words before a command that bring it into the namespace of process ``pid`` (pure)."""
     if rootless:
@@ -92,6 +118,23 @@ def create_words(rootless: bool) -> list[str]:
     """The command that makes the namespace, says ``ready`` and then holds it open (pure)."""
     user = ["--user", "--map-root-user"] if rootless else []
     return ["unshare", *user, "--net", "--", "/bin/sh", "-c", f"{SET_UP}exec {' '.join(HOLD)}"]
+
+
+def lost_impairments() -> str:
+    """What this kernel cannot do to a container's link, found by trying on another one; empty if nothing."""
+    qdisc = "tc qdisc add dev lo"
+    tries = {
+        "delay, jitter, loss, reordering (sch_netem)": f"{qdisc} root netem delay 1ms",
+        "policer (act_police)": f"{qdisc} ingress && tc filter add dev lo parent ffff: matchall "
+        "action police rate 1mbit burst 10k drop",
+    }
+    user = ["--user", "--map-root-user"] if os.geteuid() != 0 else []
+    lost = [
+        name
+        for name, line in tries.items()
+        if subprocess.run(["unshare", *user, "--net", "/bin/sh", "-c", line], capture_output=True).returncode
+    ]
+    return f"this kernel has no {', no '.join(lost)}" if lost else ""
 
 
 def require_tun() -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from lab.minipve import process
-from lab.minipve.network import interfaces
+from lab.minipve.network import interfaces, tunnels, vnets
 from lab.minipve.network.interfaces import Iface
 from lab.minipve.paths import Paths
 from lab.minipve.process import MachineError
@@ -21,16 +21,27 @@ from lab.minipve.process import MachineError
 Command = list[str]
 
 
-def reload(paths: Paths) -> None:
-    """Make the bridges what the interfaces file says (`ifreload -a`): new, changed, gone."""
-    for command in plan(interfaces.load(paths.interfaces), _present()):
+def reload(paths: Paths, node: str = "") -> None:
+    """Make bridges and tunnels what the interfaces files say (`ifreload -a`): new, changed, gone."""
+    wanted = interfaces.load(paths.interfaces)
+    if (beside := vnets.file(paths.interfaces)).exists():
+        wanted = interfaces.load(beside) | wanted
+    for command in plan(wanted, _present(), node):
+        process.run(command)
+    there = {row["ifname"]: row for row in _ip("-d", "link", "show", "type", "vxlan")}
+    for command in tunnels.plan(wanted, there, {name: _peers(name) for name in there}):
         process.run(command)
 
 
-def provide(wanted: Mapping[str, Iface]) -> None:
+def _peers(tunnel: str) -> list[str]:
+    rows = json.loads(process.run(["bridge", "-j", "fdb", "show", "dev", tunnel]) or "[]")
+    return [row["dst"] for row in rows if row.get("mac") == tunnels.EVERYWHERE and "dst" in row]
+
+
+def provide(wanted: Mapping[str, Iface], node: str = "") -> None:
     """Make bridges that are not there; all others are left as they are."""
     present = _present()
-    for command in plan(wanted, {name: row for name, row in present.items() if name in wanted}):
+    for command in plan(wanted, {name: row for name, row in present.items() if name in wanted}, node):
         process.run(command)
 
 
@@ -38,21 +49,23 @@ def _present() -> dict[str, dict[str, Any]]:
     return {row["ifname"]: row for row in _ip("-d", "address", "show", "type", "bridge")}
 
 
-def plan(wanted: Mapping[str, Iface], present: Mapping[str, Mapping[str, Any]]) -> list[Command]:
+def plan(
+    wanted: Mapping[str, Iface], present: Mapping[str, Mapping[str, Any]], node: str = ""
+) -> list[Command]:
     """The commands from ``present`` (rows of `ip -j -d address show type bridge`) to ``wanted`` (pure)."""
     bridges = {name: iface for name, iface in wanted.items() if iface.is_bridge and iface.auto}
     commands = [["ip", "link", "delete", name] for name in present if name not in bridges]
     for name, iface in bridges.items():
-        commands += _bridge(iface, present.get(name))
+        commands += _bridge(iface, present.get(name), node)
     return commands
 
 
-def _bridge(iface: Iface, present: Mapping[str, Any] | None) -> list[Command]:
+def _bridge(iface: Iface, present: Mapping[str, Any] | None, node: str) -> list[Command]:
     name = iface.name
     commands: list[Command] = []
     if present is None:
         commands.append(
-            ["ip", "link", "add", name, "address", bridge_mac(name), "type", "bridge", *_hub(iface)]
+            ["ip", "link", "add", name, "address", bridge_mac(name, node), "type", "bridge", *_hub(iface)]
         )
         commands.append(["ip", "link", "set", name, "mtu", iface.mtu or "1500", "up"])
     else:
@@ -81,10 +94,10 @@ def _centis(iface: Iface) -> str:
     return str(iface.ageing_s * 100)
 
 
-def bridge_mac(name: str) -> str:
+def bridge_mac(name: str, node: str = "") -> str:
     """A fixed, local address: a bridge without one takes that of its lowest port (pure)."""
     return ":".join(
-        ["02", "da", "5b", *(f"{byte:02x}" for byte in hashlib.sha256(name.encode()).digest()[:3])]
+        ["02", "da", "5b", *(f"{byte:02x}" for byte in hashlib.sha256(f"{node}{name}".encode()).digest()[:3])]
     )
 
 

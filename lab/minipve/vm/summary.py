@@ -79,14 +79,14 @@ def vm_resource(node: Node, vmid: int, config: GuestConfig) -> dict[str, Any]:
 
 def storage_resource(node: Node) -> dict[str, Any]:
     """The storage among the cluster's resources and a pool's members."""
-    usage = node.storage.usage()
+    usage = node.storage.usage() if node.is_up else {"used": 0, "total": 0}
     return {
         "id": f"storage/{node.name}/{storage.NAME}",
         "type": "storage",
         "storage": storage.NAME,
         "node": node.name,
         "plugintype": "dir",
-        "status": "available",
+        "status": "available" if node.is_up else "unknown",
         "content": storage.CONTENT,
         "shared": 0,
         "disk": usage["used"],
@@ -95,7 +95,10 @@ def storage_resource(node: Node) -> dict[str, Any]:
 
 
 def node_row(node: Node) -> dict[str, Any]:
-    """The node as ``GET /nodes`` shows it."""
+    """The node as ``GET /nodes`` shows it; nobody knows the load of one that does not answer."""
+    if not node.is_up:
+        told = {"id": f"node/{node.name}", "node": node.name, "type": "node"}
+        return told | {"status": "offline", "level": ""}
     memory, root = host.memory(), host.root_filesystem()
     return {
         "id": f"node/{node.name}",

@@ -121,6 +121,7 @@ def apply(check: bool = False) -> Document:
     host, settings, links = config(), config(SETTINGS), addresses()
     lab, capture = lab_link(host, links), capture_link(host, links)
     plan = [change for name, value in settings["sysctls"].items() for change in plan_sysctl(name, value)]
+    plan += plan_mtu(lab, settings["mtu"])
     plan += plan_offloads(lab["ifname"], settings["offloads"])
     if capture:
         plan += plan_capture(capture)
@@ -153,6 +154,14 @@ def plan_offloads(name: str, wanted: dict[str, bool]) -> list[Document]:
         {"why": f"{name} {key}: {words[value]}", "argv": ["ethtool", "-K", name, key, words[value]]}
         for key, value in differing.items()
     ]
+
+
+def plan_mtu(link: Document, wanted: int) -> list[Document]:
+    """Plan to let the frames of an interface be as large as its way carries; 0 is as large as they are."""
+    if not wanted or link["mtu"] == wanted:
+        return []
+    argv = ["ip", "link", "set", "dev", link["ifname"], "mtu", str(wanted)]
+    return [{"why": f"{link['ifname']} mtu: {link['mtu']} -> {wanted}", "argv": argv}]
 
 
 def plan_capture(link: Document) -> list[Document]:

@@ -20,7 +20,7 @@ from lab.model.experiment import Experiment, Tolerances
 from lab.model.files import Configured, Delivered, Machines, Timings
 from lab.results import compare, load, store, table, validity, verdict
 from lab.results.configured import dask_differences, differences
-from lab.results.measures import Interval, answer, difference, median, ratio, slope
+from lab.results.measures import Interval, answer, by_node, difference, median, ratio, slope
 from lab.running import driver
 from lab.running.trials import plan
 
@@ -444,6 +444,30 @@ def test_probes_of_links_that_no_trial_changes_leave_the_statistics(
     assert len(untouched) and not untouched.tested.any()
     found = answer(frame, "rtt_ms", ["delay_ms"])
     assert found is not None and found.cells[0].lowest > 0.1
+
+
+def test_each_row_says_on_which_nodes_its_ends_are(measured: Callable[..., driver.Ongoing]) -> None:
+    places = {"scheduler": "pve", "worker-1": "pve2", "worker-2": "pve"}
+
+    def placed(trial: Json, files: Json) -> int:
+        for host, node in places.items():
+            of(host, files)["node"] = node
+        near = files["delivered.json"]["rtt"][0] | {"dst": "worker-2", "samples_ms": [0.5] * 10}
+        files["delivered.json"]["rtt"].append(near)
+        return 0
+
+    frame = load(measured(FakeLab(spoil=placed)).directory)
+    ways = frame[frame.metric == "rtt_ms"].groupby("dst").node.unique()
+    assert (list(ways["worker-1"]), list(ways["worker-2"])) == (["pve pve2"], ["pve"])
+    assert set(frame[frame.metric == "compute_s"].node) == {"pve pve2"}
+    found = by_node(frame, "rtt_ms")
+    assert {node: n for node, (n, _) in found.items()} == {"pve": 20, "pve pve2": 40}
+    assert found["pve"][1].value == 0.5 and found["pve pve2"][1].value == pytest.approx(1.0, rel=0.01)
+
+
+def test_of_a_lab_on_one_node_there_is_nothing_to_set_apart(measured: Callable[..., driver.Ongoing]) -> None:
+    frame = load(measured(FakeLab()).directory)
+    assert set(frame.node) == {""} and by_node(frame, "rtt_ms") == {}
 
 
 def told(folder: Path, name: str, factor: str, *pairs: tuple[str, str]) -> dict[str, set[str]]:

@@ -8,7 +8,7 @@ import pytest
 
 from lab.errors import LabError
 from lab.machines import bridges
-from lab.machines.observed import Observed, SeenBridge
+from lab.machines.observed import SeenBridge, SeenNode
 from tests.unit.samples import LAB
 
 MARK = "bridge of lab dasklab"
@@ -35,27 +35,21 @@ OTHERS = f"""{HEAD}@@ -5,4 +5,4 @@
 +\taddress 192.168.1.11/24
  \tgateway 192.168.1.1
 """
-SEEN = Observed(
-    version=(9, 2),
-    guests={},
-    images={},
-    bridges={"vmbr0": SeenBridge("")},
-    storages={"local": frozenset({"images", "import"})},
-)
+SEEN = SeenNode(bridges={"vmbr0": SeenBridge("")}, storages={"local": frozenset({"images", "import"})})
 
 
-def seen(bridge: SeenBridge | None, diff: str = "") -> Observed:
+def seen(bridge: SeenBridge | None, diff: str = "") -> SeenNode:
     """A node with this bridge called vmbr1 in its configuration, and with these changes waiting."""
     there = {**SEEN.bridges, **({"vmbr1": bridge} if bridge else {})}
     return replace(SEEN, bridges=there, pending=bridges.pending_changes(diff))
 
 
-def made(found: Observed) -> list[str]:
-    return [f"{c.method} {c.path}" for c in bridges.make(found, LAB)]
+def made(found: SeenNode) -> list[str]:
+    return [f"{c.method} {c.path}" for c in bridges.make(found, LAB, "pve")]
 
 
-def removed(found: Observed) -> list[str]:
-    return [f"{c.method} {c.path}" for c in bridges.remove(found, LAB)]
+def removed(found: SeenNode) -> list[str]:
+    return [f"{c.method} {c.path}" for c in bridges.remove(found, LAB, "pve")]
 
 
 def test_the_diff_of_a_node_is_read_by_interface() -> None:
@@ -84,7 +78,7 @@ def test_what_belongs_to_no_interface_that_one_sees_is_somebodys() -> None:
         (seen(None, REMOVED), [f"POST {NETWORK}", f"PUT {NETWORK}"]),  # destroy was cut off
     ],
 )
-def test_a_bridge_is_there_afterwards(found: Observed, calls: list[str]) -> None:
+def test_a_bridge_is_there_afterwards(found: SeenNode, calls: list[str]) -> None:
     assert made(found) == calls
 
 
@@ -102,7 +96,7 @@ def test_a_bridge_is_there_afterwards(found: Observed, calls: list[str]) -> None
         (seen(None, OTHERS), []),
     ],
 )
-def test_no_bridge_of_ours_is_left(found: Observed, calls: list[str]) -> None:
+def test_no_bridge_of_ours_is_left(found: SeenNode, calls: list[str]) -> None:
     assert removed(found) == calls
 
 
@@ -115,7 +109,7 @@ def test_no_bridge_of_ours_is_left(found: Observed, calls: list[str]) -> None:
         seen(None, REMOVED.replace(MARK, "made by hand")),
     ],
 )
-def test_others_changes_are_not_applied_by_making(found: Observed) -> None:
+def test_others_changes_are_not_applied_by_making(found: SeenNode) -> None:
     with pytest.raises(LabError, match=r"network changes that nobody has applied yet \(vmbr[01]\)"):
         made(found)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,7 +11,7 @@ from lab.machines.observed import Observed
 from lab.machines.plan import plan, plan_removal
 from lab.machines.topology import Lab
 from lab.model.nic import NicOverride
-from tests.unit.machines.test_plan import CLEAN, calls, converge
+from tests.unit.machines.test_plan import CLEAN, calls, converge, holding
 from tests.unit.samples import LAB, vm
 
 STORAGES = {"local": frozenset({"images", "import", "rootdir", "vztmpl"})}
@@ -31,7 +30,7 @@ def lab_of(*guests: dict[str, Any], **changes: Any) -> Lab:
 
 CONTAINERS = lab_of(container("client", 9101), container("worker-1", 9103))
 MIXED = lab_of(container("client", 9101), vm("worker-1", 9103))
-NOTHING = replace(CLEAN, storages=STORAGES)
+NOTHING = holding(CLEAN, storages=STORAGES)
 BUILT = converge(NOTHING, CONTAINERS)
 
 
@@ -120,7 +119,7 @@ def test_removal_takes_containers_and_both_images() -> None:
 
 
 def test_what_is_missing_for_containers_is_said() -> None:
-    lacking: Observed = replace(NOTHING, storages={"local": frozenset({"images", "import", "vztmpl"})})
+    lacking: Observed = holding(NOTHING, storages={"local": frozenset({"images", "import", "vztmpl"})})
     with pytest.raises(LabError, match="storage 'local' does not take 'rootdir' content"):
         plan(lacking, CONTAINERS)
     with pytest.raises(LabError, match="proxmox_container_image names no archive"):

@@ -8,7 +8,7 @@ import pytest
 
 from lab.errors import LabError
 from lab.machines.inventory import DEFAULT, Inventory
-from lab.machines.observed import Observed, SeenBridge
+from lab.machines.observed import Observed, SeenBridge, SeenNode
 from lab.machines.plan import plan
 from lab.machines.topology import Guest, check_unique
 from lab.model.strict import validate
@@ -40,7 +40,8 @@ def test_ten_workers_plan_correctly(ten_workers: Inventory) -> None:
     check_unique(lab)
     bridges = dict.fromkeys(("vmbr0", "vmbr1"), SeenBridge(""))
     storages = {"local": frozenset({"images", "import"})}
-    seen = Observed(version=(9, 2), guests={}, images={}, bridges=bridges, storages=storages)
+    node = SeenNode(bridges=bridges, storages=storages)
+    seen = Observed(version=(9, 2), guests={}, nodes={"pve": node})
     clones = [c for s in plan(seen, lab) for chain in s.chains for c in chain if c.path.endswith("/clone")]
     assert [c.params["newid"] for c in clones] == list(range(9101, 9113))
     assert [c.params["name"] for c in clones][-1] == "worker-10"

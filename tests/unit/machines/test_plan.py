@@ -11,14 +11,15 @@ import pytest
 from lab.errors import LabError
 from lab.machines.change import Step, render
 from lab.machines.kinds import BY_API
-from lab.machines.observed import Observed, SeenBridge, SeenGuest
+from lab.machines.observed import Observed, SeenBridge, SeenGuest, SeenNode
 from lab.machines.plan import plan, plan_removal
 from lab.machines.topology import Guest, Lab
 from lab.model.nic import NicOverride
 from tests.unit.samples import LAB, vm
 
 STORAGES = {"local": frozenset({"images", "import", "iso"})}
-CLEAN = Observed(version=(9, 2), guests={}, images={}, bridges={"vmbr0": SeenBridge("")}, storages=STORAGES)
+EMPTY = SeenNode(bridges={"vmbr0": SeenBridge("")}, storages=STORAGES)
+CLEAN = Observed(version=(9, 2), guests={}, nodes={"pve": EMPTY})
 OURS = SeenBridge("bridge of lab dasklab")
 
 
@@ -36,15 +37,17 @@ def fresh(node: str, api: str, params: dict[str, Any]) -> SeenGuest:
 
 def converge(seen: Observed, lab: Lab) -> Observed:
     """What an endpoint would have after the plan: the effect of each call, as PVE documents it."""
-    guests, images, bridges = dict(seen.guests), dict(seen.images), dict(seen.bridges)
+    guests = dict(seen.guests)
+    images = {name: dict(node.images) for name, node in seen.nodes.items()}
+    bridges = {name: dict(node.bridges) for name, node in seen.nodes.items()}
     for change in (c for s in plan(seen, lab) for chain in s.chains for c in chain):
         params: dict[str, Any] = dict(change.params)
         parts = change.path.split("/")
         vmid = int(parts[4]) if len(parts) > 4 and parts[3] in ("qemu", "lxc") else 0
         if change.method == "UPLOAD":
-            images[params["filename"]] = params["content"]
+            images[parts[2]][params["filename"]] = params["content"]
         elif parts[3] == "network" and change.method == "POST":
-            bridges[params["iface"]] = SeenBridge(params["comments"])
+            bridges[parts[2]][params["iface"]] = SeenBridge(params["comments"])
         elif change.method == "POST" and parts[3:] in (["qemu"], ["lxc"]):
             guests[params["vmid"]] = fresh(parts[2], parts[3], params)
         elif change.path.endswith("/template"):
@@ -67,7 +70,15 @@ def converge(seen: Observed, lab: Lab) -> Observed:
             )
         elif change.method == "DELETE" and parts[3] in ("qemu", "lxc"):
             del guests[vmid]
-    return replace(seen, guests=guests, images=images, bridges=bridges)
+    nodes = {
+        name: replace(node, images=images[name], bridges=bridges[name]) for name, node in seen.nodes.items()
+    }
+    return replace(seen, guests=guests, nodes=nodes)
+
+
+def holding(seen: Observed, **what: Any) -> Observed:
+    """The same, with the one node having ``what``."""
+    return replace(seen, nodes={"pve": replace(seen.nodes["pve"], **what)})
 
 
 BUILT = converge(CLEAN, LAB)
@@ -187,9 +198,10 @@ def test_old_proxmox_gets_a_clear_word_about_images() -> None:
 
 def test_removal_takes_all_that_is_ours_and_nothing_else() -> None:
     foreign = SeenGuest(200, "pve", "mailserver", "running", frozenset({"prod"}), {})
-    images = {**BUILT.images, "dasklab-1.qcow2": "import", "dasklab.older.qcow2": "import"}
-    bridges = {**BUILT.bridges, "vmbr7": SeenBridge("office")}
-    seen = replace(BUILT, guests={**BUILT.guests, 200: foreign}, bridges=bridges, images=images)
+    images = {**BUILT.nodes["pve"].images, "dasklab-1.qcow2": "import", "dasklab.older.qcow2": "import"}
+    bridges = {**BUILT.nodes["pve"].bridges, "vmbr7": SeenBridge("office")}
+    seen = replace(BUILT, guests={**BUILT.guests, 200: foreign})
+    seen = holding(seen, bridges=bridges, images=images)
     made = calls(plan_removal(seen, LAB))
     assert made == [
         "POST /nodes/pve/qemu/9101/status/stop",
@@ -205,7 +217,7 @@ def test_removal_takes_all_that_is_ours_and_nothing_else() -> None:
 
 
 def test_a_bridge_that_the_tool_did_not_make_stays() -> None:
-    seen = replace(BUILT, bridges={"vmbr0": SeenBridge(""), "vmbr1": SeenBridge("made by hand")})
+    seen = holding(BUILT, bridges={"vmbr0": SeenBridge(""), "vmbr1": SeenBridge("made by hand")})
     assert not [c for c in calls(plan_removal(seen, LAB)) if "network" in c]
 
 
@@ -249,14 +261,14 @@ def test_a_clone_inherits_its_templates_description_and_is_no_template() -> None
 
 
 def test_the_image_is_removed_also_when_the_machines_are_gone() -> None:
-    left = replace(CLEAN, images=BUILT.images)
+    left = holding(CLEAN, images=BUILT.nodes["pve"].images)
     assert calls(plan_removal(left, LAB)) == [
         "DELETE /nodes/pve/storage/local/content/local:import/dasklab.dasklab-1.qcow2"
     ]
 
 
 def test_an_image_of_the_same_name_that_somebody_else_put_there_stays() -> None:
-    left = replace(CLEAN, images={"dasklab-1.qcow2": "import", "dasklab-2.dasklab-1.qcow2": "import"})
+    left = holding(CLEAN, images={"dasklab-1.qcow2": "import", "dasklab-2.dasklab-1.qcow2": "import"})
     assert plan_removal(left, LAB) == []
 
 
@@ -294,7 +306,7 @@ def test_a_storage_that_will_not_do_is_found_before_anything_is_made(
     storages: dict[str, frozenset[str]], told: str, mend: str
 ) -> None:
     with pytest.raises(LabError) as caught:
-        plan(replace(CLEAN, storages=storages), LAB)
+        plan(holding(CLEAN, storages=storages), LAB)
     assert caught.value.message == told
     assert mend in (caught.value.hint or "")
 

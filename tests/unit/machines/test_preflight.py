@@ -16,7 +16,7 @@ from tests.unit.machines.fake_pve import Status, serving
 WANTED = Wanted(
     lab="dasklab",
     pool="dasklab",
-    node="pve",
+    nodes=("pve",),
     storage="local",
     image_storage="local",
     download=True,
@@ -117,7 +117,7 @@ def test_a_storage_that_one_does_not_see(tmp_path: Path) -> None:
 
 def test_a_node_of_another_name_ends_with_those_that_there_are(tmp_path: Path) -> None:
     with pytest.raises(LabError, match="has no node 'nodeone'; there are other, pve"):
-        looked(tmp_path, WELL, Wanted(**{**vars(WANTED), "node": "nodeone"}))
+        looked(tmp_path, WELL, Wanted(**{**vars(WANTED), "nodes": ("nodeone",)}))
 
 
 @pytest.mark.parametrize("case", ["rejected", "no secret"])

@@ -30,7 +30,7 @@ echo "$rest" > "$file"
 
 
 def needs(**options: bool) -> list[Need]:
-    return needed("dasklab", "pve", "local-lvm", "local", ["vmbr0", "vmbr1", "vmbr0"], **options)
+    return needed("dasklab", ["pve"], "local-lvm", "local", ["vmbr0", "vmbr1", "vmbr0"], **options)
 
 
 def paste(lines: Iterable[str], node: Path) -> dict[str, str]:

@@ -174,8 +174,8 @@ def test_the_size_of_a_tree() -> None:
 
 
 def test_a_vmid_is_one_guest_s(tmp_path: Path) -> None:
-    vms = GuestStore(tmp_path, tmp_path / "lock", "pve")
-    containers = GuestStore(tmp_path, tmp_path / "lock", "pve", LXC)
+    vms = GuestStore({"pve": tmp_path}, tmp_path / "lock", "pve")
+    containers = GuestStore({"pve": tmp_path}, tmp_path / "lock", "pve", LXC)
     containers.create(121, "create")
     with pytest.raises(ApiError, match="CT 121 already exists on node 'pve'"):
         vms.create(121, "create")

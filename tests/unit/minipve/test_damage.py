@@ -27,7 +27,7 @@ GARBAGE = b"\x00\xff\xfe not what it was"
 
 @pytest.fixture
 def store(tmp_path: Path) -> GuestStore:
-    made = GuestStore(tmp_path, tmp_path / "lock", "pve")
+    made = GuestStore({"pve": tmp_path}, tmp_path / "lock", "pve")
     made.save(100, GuestConfig({"name": "sound", "memory": "64"}))
     return made
 

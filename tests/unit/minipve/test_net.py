@@ -95,6 +95,7 @@ def test_a_new_bridge_is_a_plain_switch_with_a_fixed_address() -> None:
     )
     assert up.endswith("up") and address == "ip address add 10.1.0.1/24 dev vmbr1"
     assert net.bridge_mac("vmbr1") != net.bridge_mac("vmbr0")
+    assert net.bridge_mac("vmbr0", "pve") != net.bridge_mac("vmbr0", "pve2")  # they are on one wire
 
 
 def test_counters_are_seen_from_the_guest() -> None:

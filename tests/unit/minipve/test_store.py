@@ -27,7 +27,7 @@ memory: 1024
 
 @pytest.fixture
 def store(tmp_path: Path) -> GuestStore:
-    return GuestStore(tmp_path, tmp_path / "lock", "pve")
+    return GuestStore({"pve": tmp_path}, tmp_path / "lock", "pve")
 
 
 def test_the_file_says_what_pve_s_does() -> None:

@@ -59,6 +59,14 @@ def test_only_what_differs_is_changed(host: ModuleType, monkeypatch: pytest.Monk
     assert host.plan_sysctl("kernel.ostype", "Plan 9")[0]["why"] == "kernel.ostype: Linux -> Plan 9"
 
 
+def test_the_link_between_nodes_gets_smaller_frames(host: ModuleType) -> None:
+    link = {"ifname": "eth1", "mtu": 1500}
+    assert host.plan_mtu(link, 0) == host.plan_mtu(link | {"mtu": 1450}, 1450) == []
+    (change,) = host.plan_mtu(link, 1450)
+    assert change["why"] == "eth1 mtu: 1500 -> 1450"
+    assert change["argv"] == ["ip", "link", "set", "dev", "eth1", "mtu", "1450"]
+
+
 def test_everything_is_recorded_once_and_the_scheduler_whole(capture: ModuleType) -> None:
     whole, cut = capture.tiers("10.77.1.12", 512)
     assert cut["filter"] == f"not {whole['filter']}"
@@ -169,6 +177,7 @@ def test_a_change_that_this_host_cannot_make_is_no_change(
     """In a container some sysctls are not there: `up` again must say changed=0."""
     settings = {
         "sysctls": {"net.core.none": 1, "kernel.ostype": "Plan 9"},
+        "mtu": 0,
         "offloads": {},
         "capture_offloads": {},
     }

@@ -1,0 +1,32 @@
+"""One worker takes a block of data from another: the way between two named workers, and nothing else."""
+
+# mypy: disable-error-code="import-not-found,no-untyped-call"
+from __future__ import annotations
+
+import random
+
+from _harness import Job, main
+from distributed import Client, wait
+
+
+def prepare(
+    client: Client, source: str = "worker-1", target: str = "worker-2", mb: int = 64, blocks: int = 12
+) -> Job:
+    """Run ``i`` moves block ``i``: what ``target`` has taken once it keeps, and would not take again."""
+    workers = client.scheduler_info(n_workers=-1)["workers"]
+    addresses = {str(worker["name"]): address for address, worker in workers.items()}
+    numbers = range(blocks)
+    held = client.map(
+        lambda _: random.randbytes(mb * 10**6), numbers, workers=[addresses[source]], pure=False
+    )
+    wait(held)
+
+    def run(number: int) -> float:
+        taken = client.submit(len, held[number % blocks], workers=[addresses[target]], pure=False)
+        return float(taken.result())
+
+    return Job(run, expected=float(mb * 10**6))
+
+
+if __name__ == "__main__":
+    main(prepare)

@@ -1,0 +1,238 @@
+"""A cluster of three nodes for real: placement, templates on each node, traffic over tunnels, a dead node."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.contract import tiny
+from tests.contract.conftest import INSTANCE, minipve, serve
+from tests.contract.endpoint import Endpoint, refused
+from tests.contract.test_containers import create, ct, groups, inside, upload
+
+NODES = ("pve", "pve2", "pve3")
+PEERS = "10.77.0.1,10.77.0.2,10.77.0.3"
+ZONE = INSTANCE  # the zone that the lab of this pool has its rights on
+PLACES = {301: "pve", 302: "pve2", 303: "pve3", 304: "pve3"}
+
+
+@pytest.fixture(scope="module")
+def cluster(real: bool, lxc: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Endpoint]:
+    if real:
+        pytest.skip("switches nodes off; the environment names a real Proxmox VE")
+    state = tmp_path_factory.mktemp("cluster")
+    try:
+        yield serve(state, "--nodes", "3")
+    finally:
+        assert minipve("stop", "--purge", "--instance", INSTANCE, state=state).returncode == 0
+    assert left_over(state) == []
+
+
+def left_over(state: Path) -> list[str]:
+    """What still runs that has the instance's folder in its words, and the namespaces' holders."""
+    words = ["pgrep", "-f", str(state)]
+    return subprocess.run(words, capture_output=True, text=True).stdout.split()
+
+
+def at(cluster: Endpoint, node: str) -> Endpoint:
+    """The same endpoint, for what is asked of another node."""
+    return replace(cluster, node=node)
+
+
+def shell(cluster: Endpoint, node: str, line: str) -> str:
+    """What a command says in a node's network."""
+    assert cluster.state is not None
+    home = cluster.state if node == "pve" else cluster.state / "nodes" / node
+    done = subprocess.run([home / "enter-shell", "-c", line], capture_output=True, text=True)
+    return done.stdout + done.stderr
+
+
+def applied(cluster: Endpoint) -> None:
+    """Apply the zones with the lab's token, and wait until every node has done it."""
+    cluster.done(cluster.api().cluster.sdn.put())
+    deadline = time.monotonic() + 10
+    for node in NODES:
+        tasks = cluster.root().nodes(node).tasks
+        while any(row["status"] == "RUNNING" for row in tasks.get(source="all", typefilter="srvreload")):
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+
+
+@pytest.fixture(scope="module")
+def lab(cluster: Endpoint) -> Endpoint:
+    """Four containers on three nodes, joined by a vnet; made with the lab's own token."""
+    sdn = cluster.api().cluster.sdn
+    sdn.zones.post(zone=ZONE, type="vxlan", peers=PEERS, nodes=",".join(NODES))
+    sdn.vnets.post(vnet="lab0", zone=ZONE, tag=77, alias="bridge of lab contract")
+    applied(cluster)
+    for node in NODES:
+        upload(at(cluster, node), "tiny.tar.gz", tiny.template())
+    for vmid, node in PLACES.items():
+        nets = {
+            "net0": f"name=eth0,bridge=vmbr0,ip=10.77.0.{vmid - 200}/24",
+            "net1": f"name=eth1,bridge=lab0,ip=10.78.0.{vmid - 200}/24",
+        }
+        create(at(cluster, node), vmid, **nets)
+        cluster.done(ct(at(cluster, node), vmid).status.start.post())
+    return cluster
+
+
+def test_all_nodes_are_told(cluster: Endpoint) -> None:
+    root = cluster.root()
+    assert [(row["node"], row["status"]) for row in root.nodes.get()] == [(n, "online") for n in NODES]
+    whole, *members = root.cluster.status.get()
+    assert (whole["type"], whole["nodes"], whole["quorate"]) == ("cluster", 3, 1)
+    assert [(row["name"], row["ip"], row["nodeid"], row["local"]) for row in members] == [
+        ("pve", "10.77.0.1", 1, 1),
+        ("pve2", "10.77.0.2", 2, 0),
+        ("pve3", "10.77.0.3", 3, 0),
+    ]
+    rows = root.cluster.resources.get(type="storage")
+    assert [row["id"] for row in rows] == [f"storage/{node}/local" for node in NODES]
+
+
+def test_the_number_of_nodes_stays(cluster: Endpoint) -> None:
+    assert cluster.state is not None
+    said = minipve("serve", "--detach", "--instance", INSTANCE, "--nodes", "2", state=cluster.state)
+    assert said.returncode == 1 and "has 3 nodes, and keeps them: not 2" in said.stderr
+    again = minipve("serve", "--detach", "--instance", INSTANCE, state=cluster.state)
+    assert again.returncode == 0 and again.stdout.startswith("running")
+
+
+def test_a_guest_is_on_the_node_that_was_named(lab: Endpoint) -> None:
+    rows = lab.api().cluster.resources.get(type="vm")
+    assert {row["vmid"]: row["node"] for row in rows} == PLACES
+    listed = {node: [row["vmid"] for row in lab.api().nodes(node).lxc.get()] for node in NODES}
+    assert {vmid: node for node, vmids in listed.items() for vmid in vmids} == PLACES
+    members = lab.api().pools.get(poolid=INSTANCE)[0]["members"]
+    assert {row["vmid"]: row["node"] for row in members} == PLACES
+    elsewhere = refused(ct(at(lab, "pve"), 303).config.get)
+    assert "Configuration file 'nodes/pve/lxc/303.conf' does not exist" in elsewhere.content
+
+
+def test_a_vmid_is_taken_on_all_nodes(lab: Endpoint) -> None:
+    given = {"ostemplate": "local:vztmpl/tiny.tar.gz", "rootfs": "local:1", "pool": INSTANCE}
+    taken = refused(lab.api().nodes("pve").lxc.post, vmid=303, **given)
+    assert "CT 303 already exists on node 'pve3'" in taken.content
+    assert refused(lab.api().cluster.nextid.get, vmid=302).errors == {"vmid": "VM 302 already exists"}
+
+
+def test_a_template_is_on_the_node_that_it_was_sent_to(lab: Endpoint) -> None:
+    upload(at(lab, "pve2"), "there.tar.gz", tiny.template())
+    found = {
+        node: [row["volid"] for row in lab.api().nodes(node).storage("local").content.get(content="vztmpl")]
+        for node in NODES
+    }
+    assert [node for node in NODES if "local:vztmpl/there.tar.gz" in found[node]] == ["pve2"]
+    lab.done(lab.api().nodes("pve2").storage("local").content("local:vztmpl/there.tar.gz").delete())
+
+
+def test_no_such_node(lab: Endpoint) -> None:
+    assert "hostname lookup 'pve9' failed" in refused(lab.api().nodes("pve9").lxc.get).content
+
+
+@pytest.mark.parametrize("peer", [302, 303])
+def test_hosts_of_two_nodes_reach_each_other(lab: Endpoint, peer: int) -> None:
+    one = ct(at(lab, "pve"), 301)
+    for subnet in ("10.77.0", "10.78.0"):
+        assert "2 packets received" in inside(one, f"ping -c 2 -W 5 {subnet}.{peer - 200}")
+
+
+def test_frames_of_the_link_have_room_for_the_tunnels_headers(lab: Endpoint) -> None:
+    container = ct(at(lab, "pve2"), 302)
+    assert "mtu 1450" in inside(container, "ip link show eth1")
+    assert "mtu 1500" in inside(container, "ip link show eth0")
+    assert "1 packets received" in inside(
+        container, "ping -c 1 -W 5 -s 1422 10.78.0.103"
+    )  # 1450 with headers
+    tunnel = json.loads(shell(lab, "pve2", "ip -j -d link show vxlan_lab0"))[0]
+    assert (tunnel["mtu"], tunnel["master"]) == (1450, "lab0")
+    assert tunnel["linkinfo"]["info_data"]["learning"] is True
+
+
+def _seen_at_the_client(lab: Endpoint, source: int, target: int) -> int:
+    """How many of three requests come by the NIC of the host on the first node."""
+    device, words = "veth301i1", f"icmp and icmp[0] == 8 and dst 10.78.0.{target - 200}"
+    line = f"timeout 4 tcpdump -l -n -i {device} '{words}' 2>/dev/null"
+    home = lab.state / "enter-shell"  # type: ignore[operator]
+    with subprocess.Popen([home, "-c", line], stdout=subprocess.PIPE, text=True) as tcpdump:
+        time.sleep(1)
+        said = inside(ct(at(lab, PLACES[source]), source), f"ping -c 3 -W 2 10.78.0.{target - 200}")
+        assert "3 packets received" in said
+        captured = tcpdump.communicate()[0]
+    return len(re.findall("ICMP echo request", captured))
+
+
+def _mode(lab: Endpoint, ageing: int, learning: str) -> None:
+    for node in NODES:
+        shell(lab, node, f"ip link set lab0 type bridge ageing_time {ageing}")
+        shell(lab, node, f"ip link set vxlan_lab0 type vxlan {learning}")
+        shell(lab, node, "bridge fdb flush dev vxlan_lab0 self dynamic")
+
+
+def test_a_flooding_vnet_shows_every_frame_on_every_node(lab: Endpoint) -> None:
+    pairs = [(302, 303), (303, 304)]  # of two other nodes; of one other node
+    _mode(lab, 30000, "learning")
+    for source, target in pairs:
+        inside(ct(at(lab, PLACES[source]), source), f"ping -c 1 10.78.0.{target - 200}")
+    assert [_seen_at_the_client(lab, *pair) for pair in pairs] == [0, 0]
+    _mode(lab, 0, "nolearning")
+    assert [_seen_at_the_client(lab, *pair) for pair in pairs] == [3, 3]
+    _mode(lab, 30000, "learning")
+
+
+def test_a_tunnel_that_learns_hides_frames_between_other_nodes(lab: Endpoint) -> None:
+    _mode(lab, 0, "learning")
+    inside(ct(at(lab, "pve2"), 302), "ping -c 1 10.78.0.103")
+    assert _seen_at_the_client(lab, 302, 303) == 0  # the bridges flood, the tunnel does not
+    _mode(lab, 30000, "learning")
+
+
+def test_a_dead_node_and_its_return(lab: Endpoint) -> None:
+    assert lab.state is not None
+    switch = ("node", "--instance", INSTANCE, "pve3")
+    assert minipve(*switch, "off", state=lab.state).returncode == 0
+    try:
+        answer = lab.request("GET", "/nodes/pve3/lxc")
+        assert (answer.status_code, answer.reason, answer.text) == (595, "No route to host", "")
+        assert {row["node"]: row["status"] for row in lab.api().nodes.get()}["pve3"] == "offline"
+        guests = {row["vmid"]: row["status"] for row in lab.api().cluster.resources.get(type="vm")}
+        assert guests == {301: "running", 302: "running", 303: "unknown", 304: "unknown"}
+        assert groups(lab, 303) == []
+        assert "0 packets received" in inside(ct(at(lab, "pve"), 301), "ping -c 1 -W 1 10.78.0.103")
+        assert lab.root().cluster.status.get()[0]["quorate"] == 1
+        applied_beside = lab.api().cluster.sdn.put()
+        assert "595 No route to host" in lab.done(applied_beside)
+    finally:
+        assert minipve(*switch, "on", state=lab.state).returncode == 0
+    assert ct(at(lab, "pve3"), 303).status.current.get()["status"] == "stopped"
+    lab.done(ct(at(lab, "pve3"), 303).status.start.post())
+    assert "1 packets received" in inside(ct(at(lab, "pve"), 301), "ping -c 1 -W 5 10.78.0.103")
+
+
+def test_only_a_further_node_can_be_switched_off(lab: Endpoint) -> None:
+    assert lab.state is not None
+    said = minipve("node", "--instance", INSTANCE, "pve", "off", state=lab.state)
+    assert said.returncode == 1
+    assert "no node 'pve' that can be switched off; there are pve2, pve3" in said.stderr
+
+
+def test_a_restart_finds_the_cluster_again(lab: Endpoint) -> None:
+    assert lab.state is not None
+    before: dict[int, Any] = {
+        vmid: ct(at(lab, node), vmid).status.current.get().get("pid") for vmid, node in PLACES.items()
+    }
+    pid = int((lab.state / "run/endpoint.lock").read_text().split()[0])
+    subprocess.run(["kill", "-9", str(pid)], check=True)
+    again = serve(lab.state)
+    for vmid, node in PLACES.items():
+        assert ct(at(again, node), vmid).status.current.get().get("pid") == before[vmid]
+    assert "1 packets received" in inside(ct(at(again, "pve"), 301), "ping -c 1 -W 5 10.78.0.102")

@@ -1,0 +1,20 @@
+"""What doctor says of the experiments that a lab can run."""
+
+from __future__ import annotations
+
+from conftest import SETUP
+
+from lab.running.able import able
+
+
+def test_each_kind_says_what_it_runs_in_part_and_what_asks_its_kernel() -> None:
+    machines, containers = able(SETUP, "vm"), able(SETUP, "container")
+    assert "nic_matrix: 5 of 8 cells; not nic=veth, nic=veth 10G, nic=veth 1G" in machines
+    assert any(t.startswith("slow_links: 4 of 7 cells; not ") and "worker E1000" in t for t in containers)
+    assert not any(t.startswith("slow_links") for t in machines)
+    assert "delay_worker" in machines[-1] and "workers" not in machines[-1]
+
+
+def test_an_experiment_with_too_many_workers_is_named() -> None:
+    few = SETUP.model_copy(update={"hosts": SETUP.hosts[:3]})
+    assert "workers: more workers than the inventory has" in able(few, "vm")
