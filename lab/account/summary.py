@@ -204,25 +204,30 @@ def _usual(tasks: Sequence[Task]) -> Callable[[Task], float]:
     lengths: defaultdict[str, defaultdict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for task in tasks:
         lengths[task.prefix][task.worker].append(task.stop - task.start)
-    elsewhere: dict[Cell, float] = {}
+    others: dict[Cell, list[float]] = {}
     for prefix, by_worker in lengths.items():
         for worker in by_worker:
-            others = [length for name, some in by_worker.items() if name != worker for length in some]
-            if len(others) >= LEAST_ALIKE:
-                elsewhere[prefix, worker] = median(others)
-    times: defaultdict[str, list[float]] = defaultdict(list)
-    for task in tasks:
-        if (task.prefix, task.worker) in elsewhere:
-            times[task.worker].append(
-                (task.stop - task.start) / max(elsewhere[task.prefix, task.worker], 1e-9)
-            )
-    slow = {worker for worker, some in times.items() if len(some) >= LEAST_ALIKE and median(some) > SLOWER}
+            some = [length for name, theirs in by_worker.items() if name != worker for length in theirs]
+            if len(some) >= LEAST_ALIKE:
+                others[prefix, worker] = some
+    slow = {worker for worker in {worker for _, worker in others} if _is_slow(worker, lengths, others)}
+    elsewhere = {cell: median(some) for cell, some in others.items()}
 
     def usual(task: Task) -> float:
         took = task.stop - task.start
         return elsewhere.get((task.prefix, task.worker), took) if task.worker in slow else took
 
     return usual
+
+
+def _is_slow(
+    worker: str, lengths: Mapping[str, Mapping[str, list[float]]], others: Mapping[Cell, list[float]]
+) -> bool:
+    """Does a worker take longer for most it did; or, where it did little, for all longer than anybody?"""
+    did = [(took, others[p, worker]) for p in lengths if (p, worker) in others for took in lengths[p][worker]]
+    if len(did) >= LEAST_ALIKE:
+        return median(took / max(median(some), 1e-9) for took, some in did) > SLOWER
+    return len(did) > 1 and all(took > max(some) for took, some in did)
 
 
 def summed(cells: Mapping[Cell, float]) -> dict[str, float]:

@@ -74,6 +74,16 @@ def test_a_slow_worker_is_told_by_its_like() -> None:
     assert ranked[0] == (SLOW, "worker-2", pytest.approx(20.0))
 
 
+def test_a_worker_that_did_little_is_slow_if_it_took_longer_than_anybody() -> None:
+    some = [task for task in tasks(3.0) if task.worker == "worker-1"]
+    late = [Task(f"inc-{number}", "worker-2", 1, 9.0 * number, 9.0 * number + 9) for number in (0, 1)]
+    late[1].trigger = late[0].key
+    run = Run(0, 0.0, 18.0, {"worker-1": 1, "worker-2": 1}, [*some, *late])
+    assert summarise([run]).ranked()[0] == (SLOW, "worker-2", pytest.approx(16.0))
+    late[0].stop = 0.9
+    assert summarise([run]).ranked()[0][0] != SLOW
+
+
 def test_what_holds_the_interpreter_is_no_slow_worker() -> None:
     run = Run(0, 0.0, 30.0, {"worker-1": 1, "worker-2": 1}, tasks(3.0))
     run.busy = {"worker-2": Spells([(0.0, 30.0)])}
