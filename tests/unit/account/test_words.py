@@ -76,7 +76,7 @@ def test_a_slow_worker_is_told_by_its_like() -> None:
 
 def test_a_worker_that_did_little_is_slow_if_it_took_longer_than_anybody() -> None:
     some = [task for task in tasks(3.0) if task.worker == "worker-1"]
-    late = [Task(f"inc-{number}", "worker-2", 1, 9.0 * number, 9.0 * number + 9) for number in (0, 1)]
+    late = [Task(f"inc-{at + 90}", "worker-2", 1, at, at + 9, decided=at) for at in (0, 9)]
     late[1].trigger = late[0].key
     run = Run(0, 0.0, 18.0, {"worker-1": 1, "worker-2": 1}, [*some, *late])
     assert summarise([run]).ranked()[0] == (SLOW, "worker-2", pytest.approx(16.0))
