@@ -21,7 +21,11 @@ def critical_path(run: Run) -> list[Part]:
     while task is not None and done.begin > run.start and task.key not in seen:
         seen.add(task.key)
         done.back(task.start, whole(COMPUTE, task.worker, task.key))
-        parts, begin, task = way(run, task)
+        parts, begin, trigger = way(run, task)
+        busy = run.before_on_thread.get(task.key)
+        if busy and task.ready is not None and busy.stop > task.ready:  # all was there but the thread
+            begin, trigger = busy.stop, busy
         done.back(begin, partial(clipped, parts))
+        task = trigger
     done.back(run.start, partial(World(run).idle, ""))
     return [part for part in clipped(done.parts, run.start, run.stop) if part.seconds > 0]

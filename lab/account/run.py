@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import pairwise
 
 from lab.account.spells import Spells
 
@@ -111,6 +112,11 @@ class Run:
             used = sum(name == worker for name, _ in found)
             found.update({(worker, -index - 1): [] for index in range(threads - used)})
         return dict(sorted(found.items()))
+
+    @cached_property
+    def before_on_thread(self) -> dict[str, Task]:
+        """For each task's key the one that its thread ran before it."""
+        return {later.key: task for some in self.by_thread.values() for task, later in pairwise(some)}
 
     @cached_property
     def _fetches_of(self) -> dict[str, tuple[list[Fetch], list[float], float]]:

@@ -156,3 +156,11 @@ def test_the_path_by_hand_is_the_whole_story() -> None:
     assert (1.0, COMPUTE, "a") in found
     assert (5.2, WIRE, "b") in found
     assert found[-1] == (9.4, CLIENT, "")
+
+
+def test_a_task_that_waits_for_its_thread_waits_for_what_runs_there() -> None:
+    run = by_hand()
+    run.tasks.append(replace(run.tasks[1], key="c", start=2.0, stop=7.8, trigger="", decided=0.5, needs=()))
+    found = [(round(p.start, 6), round(p.stop, 6), p.cause, p.key) for p in critical_path(run)]
+    assert (2.0, 7.8, COMPUTE, "c") in found
+    assert (7.8, 7.9, LAG, "b") in found
