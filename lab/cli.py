@@ -27,6 +27,10 @@ COMMANDS = {  # name: where it is, what it does
     "run": ("lab.commands.run:run", "Run an experiment, or go on with a run that was interrupted."),
     "results": ("lab.commands.results:results", "List, show, compare and export runs."),
     "report": ("lab.commands.report:report", "Write the report of one or more runs as one HTML page."),
+    "explain": (
+        "lab.commands.explain:explain",
+        "Say where the time went, every second of every worker thread.",
+    ),
     "wire": ("lab.wire.terminal.cli:wire", "What Dask said, from packets alone."),
     "minipve": ("lab.minipve.cli:minipve", "The local endpoint: speaks the Proxmox VE API and runs QEMU."),
 }

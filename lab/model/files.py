@@ -293,6 +293,23 @@ class Completeness(Document):
     seen_bytes: int | None = None
 
 
+# --- inside.json: what Dask recorded ------------------------------------------------------------------------
+
+
+class Inside(Document):
+    """What scheduler and workers recorded of the runs, as it came: JSON, compressed, in base 64."""
+
+    FILE: ClassVar[str] = "inside.json"
+
+    records: str
+
+
+class CapturedInside(Inside):
+    """The same of the runs that were captured."""
+
+    FILE: ClassVar[str] = "inside-capture.json"
+
+
 # --- what the driver and the judge write -------------------------------------------------------------------
 
 

@@ -11,6 +11,9 @@ from typing import Any
 import pandas as pd
 from matplotlib.figure import Figure
 
+from lab.account import pictures, words
+from lab.account.summary import Difference
+from lab.account.trial import cells
 from lab.model.files import Attempt, Campaign, Configured, Machines, Result
 from lab.model.metric import METRICS
 from lab.model.trial import Trial
@@ -66,7 +69,7 @@ def section(run: Path, study: Study, output: Path) -> Section:
     metrics = sorted(document.experiment["metrics"], key=list(METRICS).index)  # time comes first
     answers = {metric: a for metric in metrics if (a := answer(frame, metric, frame.attrs["factors"]))}
     captured = _captured(trials, study)
-    drawn = {**_drawn(answers, frame, document, study), **captured.figures}
+    drawn = {**_drawn(answers, frame, document, study), **_accounts(run), **captured.figures}
     measuring_s, wall_s = _spent_s([store.need(Attempt, trial) for trial in trials])
     results = [store.need(Result, trial) for trial in trials]
     return Section(
@@ -112,6 +115,17 @@ def _drawn(
         if len(one.cells) > 1:
             found[metric] = (caption, figures.draw(one, frame, theirs))
     return found
+
+
+def _accounts(run: Path) -> dict[str, tuple[str, Figure]]:
+    """Where the time of each cell went, and in words what each spends more than the baseline."""
+    found = cells(run)
+    if not found:
+        return {}
+    (_, base), *others = found.items()
+    told = [f"{name}: {words.difference(Difference(base, other))}" for name, other in others]
+    caption = " ".join(("Where the time went.", *(told or [words.paragraph(base)])))
+    return {"account": (caption, pictures.levels(found))}
 
 
 def _picture(caption: str, figure: Figure, stem: Path) -> Picture:

@@ -16,7 +16,7 @@ Exit status: 0 measured (the check's verdict is in the file), 2 wrong arguments,
 package that the workload needs, 4 the cluster did not come up in time.
 """
 
-# mypy: disable-error-code="import-untyped,no-untyped-call"
+# mypy: disable-error-code="import-untyped,import-not-found,no-untyped-call"
 from __future__ import annotations
 
 import argparse
@@ -32,6 +32,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import _inside
 import cloudpickle
 from distributed import Client
 
@@ -63,6 +64,7 @@ def main(prepare: Callable[..., Job], argv: list[str] | None = None) -> None:
     params = _params(args.params, defaults)
     # The workers have neither this file nor the workload's: ship functions by value.
     cloudpickle.register_pickle_by_value(sys.modules[__name__])
+    cloudpickle.register_pickle_by_value(_inside)
     cloudpickle.register_pickle_by_value(sys.modules[prepare.__module__])
     with Client(args.scheduler, timeout=args.timeout_s) as client:
         _wait(client, args.workers, args.timeout_s)
@@ -70,8 +72,10 @@ def main(prepare: Callable[..., Job], argv: list[str] | None = None) -> None:
             job = prepare(client, **params)
         except ImportError as error:
             _leave(3, f"{name}: {error}")
-        samples = [_sample(client, job, i, i < args.warmups) for i in range(args.warmups + args.runs)]
+        samples, taken = _samples(client, job, args)
         document = _document(name, params, job, samples, _cluster(client))
+        if inside := _inside.packed(taken):
+            document["inside"] = inside
         document["config"] = _config(client, args.settings.split(",")) if args.settings else {}
     text = json.dumps(document, indent=1)
     if args.output is None:
@@ -120,6 +124,16 @@ def _wait(client: Client, workers: int, timeout_s: float) -> None:
         _leave(4, f"{len(_workers(client))} of {workers} workers connected within {timeout_s:g} s")
     if len(_workers(client)) != workers:
         _leave(4, f"{len(_workers(client))} workers are connected, {workers} were asked for")
+
+
+def _samples(client: Client, job: Job, args: argparse.Namespace) -> tuple[list[Any], list[Any]]:
+    """All runs; and after each, outside of what is timed, what Dask recorded of it."""
+    samples, taken = [], []
+    _inside.take(client)  # what came before the first run is of none
+    for run in range(args.warmups + args.runs):
+        samples.append(_sample(client, job, run, run < args.warmups))
+        taken.append(_inside.take(client))
+    return samples, taken
 
 
 def _sample(client: Client, job: Job, run: int, warmup: bool) -> dict[str, Any]:

@@ -13,7 +13,17 @@ from ansible.errors import AnsibleFilterError
 from lab.errors import LabError
 from lab.model.dask_settings import flat
 from lab.model.document import Document
-from lab.model.files import CaptureReport, Configured, Delivered, Failed, Machine, Machines, Timings
+from lab.model.files import (
+    CapturedInside,
+    CaptureReport,
+    Configured,
+    Delivered,
+    Failed,
+    Inside,
+    Machine,
+    Machines,
+    Timings,
+)
 from lab.model.nic import LAB_SLOT, net_key
 from lab.model.strict import validate
 
@@ -53,13 +63,15 @@ def trial_files(
     Raises:
         AnsibleFilterError: an answer is not what this version of the lab knows.
     """
-    hosts = plain(hosts)
+    hosts, said = plain(hosts), dict(plain(timings))
+    recorded = _recorded(Inside, said)
     try:
         documents = [
             configured(hosts, node),
             delivered(hosts),
             machines(hosts, node, name),
-            validate(Timings, plain(timings), "the workload's timings"),
+            validate(Timings, said, "the workload's timings"),
+            *recorded,
         ]
     except LabError as error:
         raise AnsibleFilterError(error.message) from None
@@ -67,10 +79,15 @@ def trial_files(
 
 
 def capture_file(stopped: Answer, timings: Answer, directory: str) -> list[dict[str, str]]:
-    """Return capture.json as path and content: what the capture said when it was stopped, and its runs."""
+    """Return capture.json as path and content: what the capture said when it was stopped, and its runs.
+
+    And, as inside-capture.json, what Dask recorded of these.
+    """
+    said = dict(plain(timings))
+    recorded = _recorded(CapturedInside, said)
     try:
-        report = {**plain(stopped), "timings": plain(timings)}
-        return [_file(directory, validate(CaptureReport, report, "the capture's report"))]
+        report = validate(CaptureReport, {**plain(stopped), "timings": said}, "the capture's report")
+        return [_file(directory, document) for document in (report, *recorded)]
     except LabError as error:
         raise AnsibleFilterError(error.message) from None
 
@@ -146,6 +163,12 @@ def plain(answer: Any) -> Any:
     if isinstance(answer, list | tuple):
         return [plain(value) for value in answer]
     return answer
+
+
+def _recorded(kind: type[Inside], said: Answer) -> list[Inside]:
+    """Take what Dask recorded out of a workload's answer; it is a file of its own."""
+    records = said.pop("inside", None)
+    return [kind(records=records)] if records else []
 
 
 def _file(directory: str, document: Document) -> dict[str, str]:

@@ -165,6 +165,13 @@ def test_a_trial_becomes_four_files(trial: ModuleType) -> None:
     assert hosts["hypervisor"]["cpu"]["user_s"] == 2
 
 
+def test_what_dask_recorded_is_a_file_of_its_own(trial: ModuleType) -> None:
+    files = trial.trial_files(found(), "/r", {**TIMINGS, "inside": "eJw="}, [], "")
+    recorded = {file["path"]: json.loads(file["content"]) for file in files}
+    assert recorded["/r/inside.json"] == {"schema": 2, "records": "eJw="}
+    assert "inside" not in recorded["/r/timings.json"]
+
+
 def test_without_a_hypervisor_there_is_no_bridge(trial: ModuleType) -> None:
     files = documents(trial, [])
     assert files["/r/configured.json"]["bridge"] is None

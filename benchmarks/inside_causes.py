@@ -1,0 +1,194 @@
+"""Does the account name the right cause? One thing at a time is made slow; the account is not told which.
+
+    python benchmarks/inside_causes.py --out /tmp/causes [--only link lag] [--repeat 4]
+
+Each case is a pair of trials on fresh clusters in network namespaces, without and with what is injected; what
+`dasklab explain OLD NEW` says first of their difference is set beside the truth. Prints a line a case and how
+many were right; leaves the trials in --out. Needs root and iproute2.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from inside_cluster import Cluster, cluster, keep
+
+from lab.account.summary import LATE, LINK, PLACEMENT, SCHEDULING, SLOW, Difference
+from lab.account.trial import explain
+
+SLOW_WORKER = """
+import time
+from dask._task_spec import Task
+call = Task.__call__
+def slow(self, *args, **kwargs):
+    begin = time.perf_counter()
+    result = call(self, *args, **kwargs)
+    time.sleep({more} * (time.perf_counter() - begin) + {least})
+    return result
+def dask_setup(worker):
+    Task.__call__ = slow
+"""
+SLOW_SCHEDULER = """
+import time
+from distributed.diagnostics.plugin import SchedulerPlugin
+class Slow(SchedulerPlugin):
+    def transition(self, key, start, finish, *args, **kwargs):
+        if finish in ("memory", "processing"):
+            until = time.perf_counter() + {seconds}
+            while time.perf_counter() < until:
+                pass
+async def dask_setup(scheduler):
+    scheduler.add_plugin(Slow())
+"""
+HOLDS_GIL = """
+import threading, time
+def hold():
+    number = 3 ** {power}
+    while True:
+        str(number)  # one call into C that never lets go of the interpreter
+        time.sleep({pause})
+def dask_setup(worker):
+    import sys
+    sys.set_int_max_str_digits(0)
+    threading.Thread(target=hold, daemon=True).start()
+"""
+RANDOM = """
+import random
+def dask_setup(scheduler):
+    def anywhere(ts):
+        workers = sorted(scheduler.running, key=lambda ws: ws.address)
+        return random.choice(workers) if workers else None
+    scheduler.decide_worker_non_rootish = anywhere
+    scheduler.decide_worker_rootish_queuing_enabled = lambda: anywhere(None)
+    scheduler.decide_worker_rootish_queuing_disabled = anywhere
+"""
+ARRAY = ("array_study", {"size": 2000, "chunk": 250})
+TREE = ("tree_reduction", {"leaves": 96, "size_kb": 1500})
+SLEEPS = ("parallel_tasks", {"tasks": 200, "task_ms": 30})
+MERGE = ("merge", {"tasks": 600})
+
+
+@dataclass(frozen=True)
+class Case:
+    """What is injected and where; ``caps`` are on the links of both trials, ``slower`` of the second only."""
+
+    truth: str
+    work: tuple[str, dict[str, Any]]
+    place: str = ""
+    preload: str = ""
+    caps: dict[str, float] = field(default_factory=dict)
+    slower: dict[str, float] = field(default_factory=dict)
+    threads: int = 1
+
+    @property
+    def name(self) -> str:
+        """What is said of it."""
+        return " ".join([self.truth, self.place, "in", self.work[0]])
+
+
+def _all(mbit: float) -> dict[str, float]:
+    return {f"worker-{i}": mbit for i in (1, 2, 3)}
+
+
+CASES: dict[str, Callable[[int], Case]] = {
+    "link": lambda i: Case(
+        LINK,
+        (ARRAY, TREE)[i % 2],
+        f"worker-{i % 3 + 1}",
+        slower={f"worker-{i % 3 + 1}": (25, 40)[i // 2 % 2]},
+    ),
+    "worker": lambda i: Case(
+        SLOW,
+        (SLEEPS, ARRAY)[i % 2],
+        f"worker-{i % 3 + 1}",
+        SLOW_WORKER.format(more=(10, 20)[i % 2], least=(0, 0.02)[i % 2]),
+    ),
+    "scheduler": lambda i: Case(
+        SCHEDULING,
+        (MERGE, ARRAY)[i % 2],
+        "scheduler",
+        SLOW_SCHEDULER.format(seconds=(0.003, 0.001)[i % 2]),
+    ),
+    "lag": lambda i: Case(
+        LATE,
+        (SLEEPS, MERGE)[i % 2],
+        f"worker-{i % 3 + 1}",
+        HOLDS_GIL.format(power=(60_000, 90_000)[i // 2 % 2], pause=0.01),
+        threads=2,
+    ),
+    "placement": lambda i: Case(
+        PLACEMENT,
+        ("tree_reduction", {"leaves": (64, 128)[i % 2], "size_kb": (1000, 500)[i % 2]}),
+        preload=RANDOM,
+        caps=_all((40, 25)[i // 2 % 2]),
+    ),
+}
+
+
+def trial(case: Case, out: Path, injected: bool, runs: int) -> Path:
+    """Run one side of a case, unless it was run before; gives its folder."""
+    if (out / "inside.json").exists():
+        return out
+    kind = case.place.partition("-")[0] or "scheduler"
+    preloads: dict[str, list[Path]] = {}
+    if injected and case.preload:
+        out.mkdir(parents=True, exist_ok=True)
+        (out / f"injected_{kind}.py").write_text(case.preload)
+        preloads = {case.place or "scheduler": [out / f"injected_{kind}.py"]}
+    with cluster(out, threads=case.threads, preloads=preloads) as made:
+        _cap(made, case.caps | (case.slower if injected else {}))
+        keep(made.workload(*case.work, runs=runs), out)
+    return out
+
+
+def _cap(made: Cluster, caps: dict[str, float]) -> None:
+    for node, mbit in caps.items():
+        made.cap(node, mbit)
+
+
+def judge(case: Case, out: Path, runs: int) -> dict[str, Any]:
+    """Run both sides and compare what is said first with the truth."""
+    old, new = (explain(trial(case, out / side, side == "new", runs)).summary for side in ("old", "new"))
+    difference = Difference(old, new)
+    first, place, seconds = difference.ranked()[0]
+    return {
+        "case": case.name,
+        "old_s": round(old.makespan_s, 2),
+        "new_s": round(new.makespan_s, 2),
+        "said": [(name, where, round(s, 2)) for name, where, s in difference.ranked()[:3]],
+        "alone": new.ranked()[0][:2],
+        "without_wire_s": round(new.without_wire_s, 2),
+        "right": first == case.truth,
+        "place": not case.place or place == case.place,
+        "explained": round(seconds / difference.makespan_s, 2),
+    }
+
+
+def main() -> None:
+    """Run the cases asked for."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--only", nargs="*", default=list(CASES), choices=list(CASES))
+    parser.add_argument("--repeat", type=int, default=4)
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--runs", type=int, default=2)
+    args = parser.parse_args()
+    found = []
+    for index in range(args.first, args.first + args.repeat):
+        for name in args.only:
+            found.append(judge(CASES[name](index), args.out / f"{name}-{index}", args.runs))
+            print(json.dumps(found[-1]), flush=True)
+    right = [each for each in found if each["right"]]
+    placed = sum(each["place"] for each in right)
+    print(f"{len(right)} of {len(found)} causes right, {placed} with the right place")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,148 @@
+"""How far a process's clock is ahead of a common one, from what cannot be otherwise: causes precede effects.
+
+A message is not read before it is sent. A local stamp after a reference stamp says that the local clock is
+ahead by at most their difference; one before it, by at least. With an offset that is linear in time each such
+pair cuts a half plane off; what is left is the honest interval, and the line with the greatest margin to all
+cuts is the estimate. If nothing is left, the clock was stepped or wandered, and that is said. Ways of unequal
+length cannot be told from an offset: delays that are known are taken off first.
+
+Pure: stamps in, offsets out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy.optimize import linprog
+
+Points = npt.NDArray[np.float64]  # rows of (reference time, local time minus reference time)
+STEEPEST = 2e-3  # no clock of a computer is off by more than this share
+NONE: Points = np.empty((0, 2))
+
+
+@dataclass(frozen=True)
+class Clock:
+    """A local clock: ``local = reference + offset_s + skew * (reference - at_s)``.
+
+    ``low_s`` and ``high_s`` bound the offset at ``at_s``; they are infinite where nothing is known.
+    ``linear`` is false where no line agrees with all stamps; ``margin_s`` says by how much it fails.
+    """
+
+    at_s: float = 0.0
+    offset_s: float = 0.0
+    skew: float = 0.0
+    low_s: float = -np.inf
+    high_s: float = np.inf
+    linear: bool = True
+    margin_s: float = 0.0
+    pairs: int = 0
+
+    def to_reference(self, local: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """Local times on the reference's clock."""
+        return local - self.offset_s - self.skew * (local - self.offset_s - self.at_s)
+
+    @property
+    def half_s(self) -> float:
+        """Half of the honest interval."""
+        return (self.high_s - self.low_s) / 2
+
+
+def at_most(sent_reference: npt.ArrayLike, read_local: npt.ArrayLike, delay_s: float = 0.0) -> Points:
+    """Bounds from above: what was sent at reference times was read at local ones, at least a delay later."""
+    sent, read = np.asarray(sent_reference, float), np.asarray(read_local, float)
+    return np.column_stack([sent, read - sent - delay_s])
+
+
+def at_least(sent_local: npt.ArrayLike, read_reference: npt.ArrayLike, delay_s: float = 0.0) -> Points:
+    """Bounds from below: what was sent at local times was read at reference ones."""
+    sent, read = np.asarray(sent_local, float), np.asarray(read_reference, float)
+    return np.column_stack([read, sent - read + delay_s])
+
+
+def estimate(above: Points, below: Points) -> Clock:
+    """The clock that agrees best with all bounds."""
+    pairs = len(above) + len(below)
+    if not len(above) or not len(below):
+        bound = above if len(above) else below
+        if not len(bound):
+            return Clock()
+        only = bound[:, 1].min() if len(above) else bound[:, 1].max()
+        ends = {"high_s": only} if len(above) else {"low_s": only}
+        return Clock(float(bound[:, 0].mean()), float(only), **ends, pairs=pairs)
+    at = float(np.concatenate([above, below])[:, 0].mean())
+    upper, lower = _hull(above, at), _hull(below * (1, -1), at) * (1, -1)
+    offset, skew, margin = _widest(upper, lower)
+    low, high = _interval(upper, lower) if margin >= 0 else (offset + margin, offset - margin)
+    return Clock(at, offset, skew, low, high, margin >= 0, margin, pairs)
+
+
+def _hull(points: Points, at: float) -> Points:
+    """The points that a line below all of them can touch: the lower convex hull, times from ``at`` on."""
+    moved = points - (at, 0)
+    hull: list[npt.NDArray[np.float64]] = []
+    for point in moved[np.lexsort((moved[:, 1], moved[:, 0]))]:
+        while len(hull) > 1 and _turn(hull[-2], hull[-1], point) <= 0:
+            hull.pop()
+        hull.append(point)
+    return np.array(hull)
+
+
+def _turn(a: npt.NDArray[np.float64], b: npt.NDArray[np.float64], c: npt.NDArray[np.float64]) -> np.float64:
+    return np.float64((b[0] - a[0]) * (c[1] - a[1]) - (b[1] - a[1]) * (c[0] - a[0]))
+
+
+def _constraints(upper: Points, lower: Points) -> tuple[Points, npt.NDArray[np.float64]]:
+    """``matrix @ (offset, skew) <= bounds``."""
+    matrix = np.concatenate(
+        [
+            np.column_stack([np.ones(len(upper)), upper[:, 0]]),
+            -np.column_stack([np.ones(len(lower)), lower[:, 0]]),
+        ]
+    )
+    return matrix, np.concatenate([upper[:, 1], -lower[:, 1]])
+
+
+def _widest(upper: Points, lower: Points) -> tuple[float, float, float]:
+    """Offset, skew and margin of the line that keeps farthest away from all bounds (Chebyshev)."""
+    matrix, bounds = _constraints(upper, lower)
+    centre = (upper[:, 1].min() + lower[:, 1].max()) / 2
+    scale = max(1e-6, float(np.abs(bounds - matrix[:, 0] * centre).max()))
+    found = linprog(
+        [0, 0, -1],
+        A_ub=np.column_stack([matrix * (1, 1 / _span(upper, lower)), np.ones(len(matrix))]),
+        b_ub=(bounds - matrix[:, 0] * centre) / scale,
+        bounds=[(None, None), _slopes(upper, lower, scale), (None, None)],
+        method="highs",
+    )
+    offset, slope, margin = found.x * scale
+    return float(offset + centre), float(slope / _span(upper, lower)), float(margin)
+
+
+def _interval(upper: Points, lower: Points) -> tuple[float, float]:
+    """Least and greatest offset at time zero that all bounds allow."""
+    matrix, bounds = _constraints(upper, lower)
+    centre = (upper[:, 1].min() + lower[:, 1].max()) / 2
+    scale = max(1e-6, float(np.abs(bounds - matrix[:, 0] * centre).max()))
+    ends = []
+    for sign in (1, -1):
+        found = linprog(
+            [sign, 0],
+            A_ub=matrix * (1, 1 / _span(upper, lower)),
+            b_ub=(bounds - matrix[:, 0] * centre) / scale,
+            bounds=[(None, None), _slopes(upper, lower, scale)],
+            method="highs",
+        )
+        ends.append(float(found.x[0] * scale + centre))
+    return ends[0], ends[1]
+
+
+def _span(upper: Points, lower: Points) -> float:
+    times = np.concatenate([upper[:, 0], lower[:, 0]])
+    return max(1e-3, float(np.abs(times).max()))
+
+
+def _slopes(upper: Points, lower: Points, scale: float) -> tuple[float, float]:
+    most = STEEPEST * _span(upper, lower) / scale
+    return -most, most

@@ -1,0 +1,262 @@
+"""An account summed up: seconds by cause and place, of all threads and of the critical path; and differences.
+
+Seconds of the account are thread-seconds divided by the number of threads: they add up to the makespan, as do
+those of the critical path. Over several runs they are means. Pure.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from statistics import median
+
+from lab.account.causes import (
+    CLIENT,
+    COMPUTE,
+    DISK,
+    LAG,
+    LOGIC,
+    LOOP,
+    MESSAGE,
+    PEER,
+    RECEIVED,
+    SERIALISE,
+    TIMER,
+    WIRE,
+    Part,
+)
+from lab.account.partition import account
+from lab.account.path import critical_path
+from lab.account.run import Run, Task
+from lab.account.spells import Spells
+
+Cell = tuple[str, str]  # a cause, or a culprit, and its place
+IDLE_LOOP = Spells()
+LEAST_ALIKE = 5  # so many tasks of a kind tell what is usual
+SLOWER = 1.25  # a worker whose tasks take so many times as long as elsewhere, in the median, is slow
+
+# What one would look for: culprits in words, and the causes on the critical path that speak for each.
+SLOW, LINK, SCHEDULING, LATE, PLACEMENT = "slow worker", "link", "scheduler", "worker lag", "placement"
+BUSY, OWN, ASKING, STORE, IDLE = "busy peers", "computing", "client", "disk", "idle"
+CULPRITS = {
+    SLOW: "computing that took longer than the same tasks elsewhere",
+    LINK: "the wire",
+    SCHEDULING: "the scheduler",
+    LATE: "worker lag",
+    PLACEMENT: "data that another placement would have spared",
+    BUSY: "handing over data: busy peers, serialising, receiving",
+    OWN: "computing",
+    ASKING: "the client",
+    STORE: "disk",
+    IDLE: "idle",
+}
+OF_CAUSE = {
+    WIRE: LINK, MESSAGE: LINK, LOGIC: SCHEDULING, LOOP: SCHEDULING, TIMER: SCHEDULING, LAG: LATE, PEER: BUSY,
+    RECEIVED: BUSY, SERIALISE: BUSY, DISK: STORE, CLIENT: ASKING, COMPUTE: OWN,
+}  # fmt: skip
+OF_DATA = (WIRE, PEER, RECEIVED, SERIALISE)
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Means over runs, in seconds."""
+
+    makespan_s: float
+    threads: int
+    runs: int
+    account: Mapping[Cell, float] = field(default_factory=dict)
+    path: Mapping[Cell, float] = field(default_factory=dict)
+    culprits: Mapping[Cell, float] = field(default_factory=dict)
+    moved_bytes: float = 0.0
+
+    @cached_property
+    def by_cause(self) -> dict[str, float]:
+        """The account without places."""
+        return summed(self.account)
+
+    @cached_property
+    def path_by_cause(self) -> dict[str, float]:
+        """The critical path without places."""
+        return summed(self.path)
+
+    @property
+    def without_wire_s(self) -> float:
+        """What an infinitely fast network would leave at least: taking more off, another path is critical."""
+        return self.makespan_s - sum(self.path_by_cause.get(cause, 0.0) for cause in (WIRE, MESSAGE))
+
+    def ranked(self) -> list[tuple[str, str, float]]:
+        """Culprits on the critical path, the greatest first: which, where (most of it), seconds."""
+        return _ranked(self.culprits)
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One summary minus another, cell by cell; each adds up to the difference of the makespans."""
+
+    old: Summary
+    new: Summary
+
+    @cached_property
+    def makespan_s(self) -> float:
+        """By how much it took longer."""
+        return self.new.makespan_s - self.old.makespan_s
+
+    @cached_property
+    def account(self) -> dict[Cell, float]:
+        """Of all threads."""
+        return _minus(self.new.account, self.old.account)
+
+    @cached_property
+    def path(self) -> dict[Cell, float]:
+        """Of the critical path."""
+        return _minus(self.new.path, self.old.path)
+
+    @cached_property
+    def culprits(self) -> dict[Cell, float]:
+        """Of the critical path. What came with more data and not with slower links is the placement's."""
+        cells = _minus(self.new.culprits, self.old.culprits)
+        more = 1 - self.old.moved_bytes / self.new.moved_bytes if self.new.moved_bytes else 0.0
+        for name, place in list(cells):
+            if name in (LINK, BUSY) and more > 0:
+                spared = max(0.0, min(cells[name, place], more * self.new.culprits.get((name, place), 0.0)))
+                cells[name, place] -= spared
+                cells[PLACEMENT, place] = cells.get((PLACEMENT, place), 0.0) + spared
+        return cells
+
+    def ranked(self) -> list[tuple[str, str, float]]:
+        """Culprits whose seconds on the critical path grew, the most first.
+
+        Which host's link it is, all threads know better than the path, which may pass it once only.
+        """
+        on_wire = {cell: s for cell, s in self.account.items() if cell[0] in (WIRE, MESSAGE)}
+        link = hosts({(LINK, place): seconds for (_, place), seconds in on_wire.items()}, LINK)
+        at = next((host for host, _ in link if host != "scheduler"), "")
+        return [(n, at if n == LINK and at else place, s) for n, place, s in _ranked(self.culprits)]
+
+
+def summarise(runs: Sequence[Run]) -> Summary:
+    """The mean of the accounts of several runs of the same work."""
+    total: dict[str, dict[Cell, float]] = {
+        name: defaultdict(float) for name in ("account", "path", "culprits")
+    }
+    for run in runs:
+        threads = account(run)
+        parts = (part for thread in threads for part in thread.parts)
+        share = 1 / (len(runs) * max(1, len(threads)))
+        _add(total["account"], ((part.cause, part.place, part.seconds) for part in parts), share)
+        path = critical_path(run)
+        _add(total["path"], ((part.cause, part.place, part.seconds) for part in path), 1 / len(runs))
+        _add(total["culprits"], culprits(run, path), 1 / len(runs))
+    return Summary(
+        makespan_s=sum(run.makespan for run in runs) / max(1, len(runs)),
+        threads=sum(runs[0].threads.values()) if runs else 0,
+        runs=len(runs),
+        moved_bytes=sum(map(moved_bytes, runs)) / max(1, len(runs)),
+        **total,
+    )
+
+
+def moved_bytes(run: Run) -> float:
+    """What workers fetched from each other, in Dask's estimate of sizes."""
+    sizes = {need.key: need.nbytes for task in run.tasks for need in task.needs}
+    return sum(sizes.get(key, 0.0) for fetch in run.fetches if not fetch.busy for key in fetch.keys)
+
+
+def culprits(run: Run, path: Iterable[Part]) -> Iterable[tuple[str, str, float]]:
+    """What each part of the critical path speaks for; a part may be shared out."""
+    usual = _usual(run.tasks)
+    for part in path:
+        task, seconds = run.by_key.get(part.key), part.seconds
+        if part.cause == COMPUTE and task is not None:
+            took = max(task.stop - task.start, 1e-9)
+            beyond = max(0.0, 1 - usual(task) / took)
+            # While a task takes longer than usual and its worker's event loop is kept from running too, it is
+            # not the work that is slow: something holds the interpreter.
+            held = min(beyond, run.busy.get(part.place, IDLE_LOOP).within(task.start, task.stop) / took)
+            yield LATE, part.place, seconds * held
+            yield SLOW, part.place, seconds * (beyond - held)
+            yield OWN, part.place, seconds * (1 - beyond)
+        elif part.cause in OF_DATA and task is not None:
+            spared = avoidable(task, run.threads)
+            yield PLACEMENT, part.place, seconds * spared
+            yield OF_CAUSE[part.cause], part.place, seconds * (1 - spared)
+        else:
+            yield OF_CAUSE.get(part.cause, IDLE), part.place, seconds
+
+
+def avoidable(task: Task, workers: Iterable[str]) -> float:
+    """The share of what a task had to fetch that it need not have fetched on the best worker for it."""
+
+    def missing(worker: str) -> float:
+        return sum(need.nbytes for need in task.needs if worker not in need.holders)
+
+    ours = missing(task.worker)
+    return 1 - min(map(missing, workers), default=ours) / ours if ours > 0 else 0.0
+
+
+def _usual(tasks: Sequence[Task]) -> Callable[[Task], float]:
+    """A function: how long a task like one takes on other workers.
+
+    Only on workers that are slower for most of what they did, whatever its kind, is that less than it took.
+    """
+    lengths: defaultdict[str, defaultdict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for task in tasks:
+        lengths[task.prefix][task.worker].append(task.stop - task.start)
+    others: dict[Cell, list[float]] = {}
+    for prefix, by_worker in lengths.items():
+        for worker in by_worker:
+            some = [length for name, theirs in by_worker.items() if name != worker for length in theirs]
+            if len(some) >= LEAST_ALIKE:
+                others[prefix, worker] = some
+    slow = {worker for worker in {worker for _, worker in others} if _is_slow(worker, lengths, others)}
+    elsewhere = {cell: median(some) for cell, some in others.items()}
+
+    def usual(task: Task) -> float:
+        took = task.stop - task.start
+        return elsewhere.get((task.prefix, task.worker), took) if task.worker in slow else took
+
+    return usual
+
+
+def _is_slow(
+    worker: str, lengths: Mapping[str, Mapping[str, list[float]]], others: Mapping[Cell, list[float]]
+) -> bool:
+    """Does a worker take longer for most it did; or, where it did little, for all longer than anybody?"""
+    did = [(took, others[p, worker]) for p in lengths if (p, worker) in others for took in lengths[p][worker]]
+    if len(did) >= LEAST_ALIKE:
+        return median(took / max(median(some), 1e-9) for took, some in did) > SLOWER
+    return len(did) > 1 and all(took > max(some) for took, some in did)
+
+
+def summed(cells: Mapping[Cell, float]) -> dict[str, float]:
+    """Seconds by cause, whatever the place."""
+    total: defaultdict[str, float] = defaultdict(float)
+    for (cause, _), seconds in cells.items():
+        total[cause] += seconds
+    return dict(total)
+
+
+def hosts(cells: Mapping[Cell, float], cause: str) -> list[tuple[str, float]]:
+    """The hosts that a cause's seconds are about, most first: each pair counts for both of its ends."""
+    total: defaultdict[str, float] = defaultdict(float)
+    for (found, place), seconds in cells.items():
+        if found == cause:
+            for host in place.split(" < "):
+                total[host] += seconds
+    return sorted(total.items(), key=lambda item: -item[1])
+
+
+def _ranked(cells: Mapping[Cell, float]) -> list[tuple[str, str, float]]:
+    order = sorted(summed(cells).items(), key=lambda item: -item[1])
+    return [(name, hosts(cells, name)[0][0], seconds) for name, seconds in order]
+
+
+def _add(total: dict[Cell, float], found: Iterable[tuple[str, str, float]], share: float) -> None:
+    for what, place, seconds in found:
+        total[what, place] += seconds * share
+
+
+def _minus(new: Mapping[Cell, float], old: Mapping[Cell, float]) -> dict[Cell, float]:
+    return {cell: new.get(cell, 0.0) - old.get(cell, 0.0) for cell in {**new, **old}}

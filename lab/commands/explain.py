@@ -1,0 +1,123 @@
+"""``dasklab explain``: where the time of runs went. What is behind it is imported on use: it needs pandas."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from lab.errors import LabError
+from lab.terminal import print_table
+
+if TYPE_CHECKING:
+    from lab.account.summary import Difference, Summary
+    from lab.account.trial import Explained
+
+FOLDER = click.Path(path_type=Path, exists=True, file_okay=False)
+
+
+@click.command()
+@click.argument("first", metavar="TRIAL|RUN", type=FOLDER)
+@click.argument("second", metavar="[TRIAL]", required=False, type=FOLDER)
+@click.option("--captured", is_flag=True, help="The runs that were captured, instead of the timed ones.")
+@click.option("--trace", type=click.Path(path_type=Path), help="Write TRIAL as a trace for ui.perfetto.dev.")
+@click.option("--json", "as_json", is_flag=True, help="For programs: a line per account.")
+def explain(first: Path, second: Path | None, captured: bool, trace: Path | None, as_json: bool) -> None:
+    """Say where the time went, every second of every worker thread.
+
+    \b
+    dasklab explain TRIAL          its account: words, tables, clocks; a picture into its folder
+    dasklab explain TRIAL TRIAL    what the second spends more than the first, and where
+    dasklab explain RUN            the baseline's account, and what each other cell spends more
+    """
+    from lab.account import trial
+
+    if trial.is_run(first):
+        found = trial.cells(first, captured)
+        if not found:
+            raise LabError(f"{first}: of its baseline nothing was recorded inside Dask")
+        base, *others = found
+        _tell(found[base], base, as_json)
+        for name in others:
+            _compare(found[base], found[name], name, as_json)
+        return
+    one = trial.explain(first, captured)
+    if second is not None:
+        other = trial.explain(second, captured)
+        _compare(one.summary, other.summary, second.name, as_json)
+        if not as_json:
+            _draw(other, one)
+        return
+    _tell(one.summary, first.name, as_json)
+    if not as_json:
+        _more(one)
+        _draw(one)
+    if trace:
+        _trace(one, trace)
+
+
+def _tell(found: Summary, name: str, as_json: bool) -> None:
+    from lab.account import words
+
+    if as_json:
+        _print_json(found, name)
+        return
+    click.echo(f"{name}: {words.paragraph(found)}\n")
+    print_table(words.HEAD, words.rows(found))
+
+
+def _compare(old: Summary, new: Summary, name: str, as_json: bool) -> None:
+    from lab.account import words
+    from lab.account.summary import Difference
+
+    found = Difference(old, new)
+    if as_json:
+        _print_json(found, name)
+        return
+    click.echo(f"\n{name}: {words.difference(found)}\n")
+    print_table(words.DIFFERENCE_HEAD, words.difference_rows(found))
+
+
+def _more(found: Explained) -> None:
+    """A task's way in stages, whether there was CPU enough, and the clocks."""
+    from lab.account import words
+
+    click.echo()
+    print_table(words.STAGE_HEAD, words.stage_rows(found.timed))
+    if starved := words.starved(found.waiting_s, found.summary.makespan_s):
+        click.echo(f"\n{starved}")
+    click.echo()
+    print_table(words.CLOCK_HEAD, words.clock_rows(found.clocks))
+
+
+def _draw(found: Explained, beside: Explained | None = None) -> None:
+    """The picture of the run of middle length, below that of another trial on the same scale."""
+    from lab.account import pictures
+    from lab.report.figures import save
+
+    shown = [one for one in (beside, found) if one and one.timed]
+    if shown:
+        stem = found.directory / ("explain-capture" if found.captured else "explain")
+        if beside:  # a level may have a dot in it, which is no file's ending
+            stem = stem.with_name(f"{stem.name}-beside-{beside.directory.name.replace('.', '_')}")
+        save(pictures.threads({one.directory.name: one.usual for one in shown}), stem)
+        click.echo(f"\nThreads over time: {stem}.svg")
+
+
+def _trace(found: Explained, path: Path) -> None:
+    from lab.account.trace import write
+
+    write(found, path)
+    click.echo(f"For ui.perfetto.dev: {path}")
+
+
+def _print_json(found: Summary | Difference, name: str) -> None:
+    def rows(cells: Mapping[tuple[str, str], float]) -> list[tuple[str, str, float]]:
+        return [(cause, place, seconds) for (cause, place), seconds in cells.items()]
+
+    account = {"account": rows(found.account), "critical_path": rows(found.path)}
+    said = {"name": name, "makespan_s": found.makespan_s, **account, "culprits": found.ranked()}
+    click.echo(json.dumps(said))

@@ -1,0 +1,73 @@
+"""A trial's records as tables: unpacked once into Parquet files beside it, read from there by all who ask."""
+
+from __future__ import annotations
+
+import base64
+import json
+import zlib
+from pathlib import Path
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from lab.errors import LabError
+from lab.inside.schema import TABLES
+from lab.inside.tables import other_form, tables
+from lab.model.files import CapturedInside, CaptureReport, Inside, Timings
+from lab.results import store
+
+Frames = dict[str, pd.DataFrame]
+
+
+def load(trial: str | Path, captured: bool = False) -> Frames:
+    """What Dask recorded of a trial's runs: a frame for each of ``lab.inside.schema.TABLES``.
+
+    ``captured``: of the runs that were captured instead of those that were timed.
+
+    Raises:
+        LabError: nothing was recorded there.
+    """
+    trial = Path(trial)
+    kind = CapturedInside if captured else Inside
+    folder = trial / kind.FILE.removesuffix(".json")
+    if not _fresh(folder, trial / kind.FILE):
+        _unpack(trial, kind, folder)
+    return {name: pd.read_parquet(folder / f"{name}.parquet") for name in TABLES}
+
+
+def recorded(trial: Path, captured: bool = False) -> bool:
+    """Is anything known of what Dask recorded of this trial?"""
+    return (trial / (CapturedInside if captured else Inside).FILE).exists()
+
+
+def _fresh(folder: Path, records: Path) -> bool:
+    """Are all tables there, of these records and as they are made today?"""
+    files = {name: folder / f"{name}.parquet" for name in TABLES}
+    made = [file.stat().st_mtime for file in files.values() if file.exists()]
+    if len(made) < len(files) or (records.exists() and records.stat().st_mtime > min(made)):
+        return False
+    return all(pq.read_schema(file).names == list(TABLES[name]) for name, file in files.items())
+
+
+def _unpack(trial: Path, kind: type[Inside], folder: Path) -> None:
+    found = store.read(kind, trial)
+    if found is None:
+        raise LabError(f"{trial}: nothing was recorded inside Dask, it has no {kind.FILE}")
+    timings = (
+        store.need(CaptureReport, trial).timings if kind is CapturedInside else store.need(Timings, trial)
+    )
+    try:
+        taken = json.loads(zlib.decompress(base64.b64decode(found.records)))
+    except (ValueError, zlib.error) as error:
+        raise LabError(f"{trial / kind.FILE}: its records cannot be unpacked: {error}") from error
+    if other_form(taken):
+        raise LabError(f"{trial / kind.FILE}: it was recorded by another version of the lab")
+    folder.mkdir(exist_ok=True)
+    for name, rows in tables(taken, timings.samples).items():
+        columns = {column: pa.array([row.get(column) for row in rows]) for column in TABLES[name]}
+        fields = [
+            pa.field(column, array.type, metadata={"description": TABLES[name][column]})
+            for column, array in columns.items()
+        ]
+        pq.write_table(pa.table(list(columns.values()), pa.schema(fields)), folder / f"{name}.parquet")

@@ -1,0 +1,175 @@
+"""What Dask records of itself on a real cluster of processes, asked for by a workload, read as tables."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+
+from lab import inside
+from lab.account.summary import Summary
+from lab.account.trial import Explained, explain
+from lab.cli import main
+from lab.errors import LabError
+from lab.inside.schema import TABLES
+from lab.model.files import Inside, Timings
+from lab.results import store
+
+ROOT = Path(__file__).parents[2]
+PRELOAD = ROOT / "lab" / "inside" / "preload.py"
+WORKERS = ("worker-1", "worker-2")
+SIZE = {"size": 600, "chunk": 100}
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@pytest.fixture(scope="module")
+def trial(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A trial's folder with timings.json and inside.json, of a cluster of three processes."""
+    folder = tmp_path_factory.mktemp("trial")
+    address = f"tcp://127.0.0.1:{free_port()}"
+    scheduler = ["scheduler", "--host", "127.0.0.1", "--port", address.rpartition(":")[2]]
+    common = ["--no-nanny", "--nthreads", "1", "--memory-limit", "0", "--host", "127.0.0.1"]
+    workers = [
+        ["worker", address, *common, "--name", name, "--local-directory", str(folder / name)]
+        for name in WORKERS
+    ]
+    env = {**os.environ, "DASK_DISTRIBUTED__WORKER__PROFILE__ENABLED": "False"}
+    running = []
+    try:
+        for argv in (scheduler, *workers):
+            kind, *rest = argv
+            command = [sys.executable, "-m", f"distributed.cli.dask_{kind}", *rest, "--no-dashboard"]
+            log = (folder / f"{len(running)}.log").open("wb")
+            running.append(
+                subprocess.Popen([*command, "--preload", str(PRELOAD)], stdout=log, stderr=log, env=env)
+            )
+            log.close()
+            time.sleep(1.5 if kind == "scheduler" else 0)
+        program = [sys.executable, str(ROOT / "lab" / "workloads" / "array_study.py"), "--scheduler", address]
+        options = ["--params", json.dumps(SIZE), "--runs", "2", "--workers", "2", "--timeout-s", "120"]
+        done = subprocess.run([*program, *options], capture_output=True, text=True, check=False, env=env)
+        assert done.returncode == 0, done.stderr
+    finally:
+        for process in running:
+            process.kill()
+            process.wait()
+    said = json.loads(done.stdout)
+    store.write(folder, Inside(records=said.pop("inside")))
+    store.write(folder, Timings.model_validate(said))
+    yield folder
+
+
+@pytest.fixture(scope="module")
+def frames(trial: Path) -> inside.Frames:
+    return inside.load(trial)
+
+
+@pytest.fixture(scope="module")
+def explained(trial: Path) -> Explained:
+    return explain(trial)
+
+
+def test_every_table_has_its_columns(frames: inside.Frames) -> None:
+    assert {name: list(frame) for name, frame in frames.items()} == {
+        name: list(columns) for name, columns in TABLES.items()
+    }
+
+
+def test_every_task_has_its_whole_way(frames: inside.Frames) -> None:
+    """A stage that a version of Dask no longer tells would be missing here."""
+    tasks = frames["tasks"]
+    assert tasks.run.nunique() == 3
+    assert len(tasks) > 3 * 100
+    stages = ["decided_s", "sent_s", "arrived_s", "executing_s", "start_s", "stop_s", "done_s", "reported_s"]
+    assert tasks[[*stages, "due_s", "report_due_s"]].notna().all(axis=None)
+    ours, theirs = stages[:2], stages[2:]
+    for earlier, later in (*pairwise(ours), *pairwise(theirs)):
+        assert (tasks[earlier] <= tasks[later] + 2e-6).all(), (earlier, later)
+    assert (tasks.sent_s <= tasks.arrived_s).all()  # here all clocks are one
+    assert (tasks.reported_s <= tasks.handled_s).all()
+    assert tasks.trigger.ne("").mean() > 0.5
+
+
+def test_stamps_are_the_workers_own(frames: inside.Frames) -> None:
+    """Dask's correction is off: it would move stamps by what it keeps in ``delays``."""
+    assert (frames["delays"].delay_s != 0).any()
+    tasks = frames["tasks"]
+    assert ((tasks.stop_s - tasks.start_s) > 0).all()
+
+
+def test_fetches_are_joined_with_who_served_them(frames: inside.Frames) -> None:
+    fetches = frames["fetches"]
+    served = fetches[fetches.status == "OK"]
+    assert len(served) > 5
+    assert served.serve_start_s.notna().all()
+    assert (served.start_s <= served.serve_start_s).all()
+    assert (served.deserialise_s > 0).any()
+    needed = set(frames["needs"].needed)
+    assert {key for keys in served["keys"] for key in keys} <= needed
+
+
+def test_loops_and_machines_are_told(frames: inside.Frames) -> None:
+    assert set(frames["spells"].node) == {"scheduler", *WORKERS}
+    assert (frames["spells"].stop_s > frames["spells"].start_s).all()
+    metrics: pd.DataFrame = frames["metrics"]
+    assert {"process/cpu/seconds", "process/waiting-for-cpu/seconds"} <= set(metrics.metric)
+    assert metrics.metric.str.startswith("execute/").any()
+    assert frames["runs"].lost.eq(0).all()
+    config = frames["config"]
+    assert set(config.node) == {"scheduler", *WORKERS}
+    assert (config.setting == "comm.compression").any()
+
+
+def test_the_account_adds_up(explained: Explained) -> None:
+    summary: Summary = explained.summary
+    assert summary.runs == 2
+    assert summary.threads == 2
+    for cells in (summary.account, summary.path, summary.culprits):
+        assert sum(cells.values()) == pytest.approx(summary.makespan_s, rel=1e-3)
+    assert summary.by_cause["compute"] > 0
+
+
+def test_one_clock_is_found_to_be_one(explained: Explained) -> None:
+    for node, clock in explained.clocks.items():
+        assert clock.linear, node
+        assert clock.low_s <= 0 <= clock.high_s, node
+
+
+def test_what_is_read_again_is_the_same(trial: Path, frames: inside.Frames) -> None:
+    again = inside.load(trial)
+    assert all(again[name].equals(frames[name]) for name in TABLES)
+
+
+def test_explain_tells_it(trial: Path, tmp_path: Path) -> None:
+    trace = tmp_path / "trace.json"
+    said = CliRunner().invoke(main, ["explain", str(trial), "--trace", str(trace)])
+    assert said.exit_code == 0, said.output
+    assert "A run took" in said.output
+    assert "together" in said.output
+    assert (trial / "explain.svg").exists()
+    events = json.loads(trace.read_text())["traceEvents"]
+    assert {event["ph"] for event in events} >= {"M", "X", "b", "e", "C"}
+    both = CliRunner().invoke(main, ["explain", str(trial), str(trial)])
+    assert "+0.00 s" in both.output
+    plain = CliRunner().invoke(main, ["explain", str(trial), "--json"])
+    assert json.loads(plain.output)["makespan_s"] > 0
+
+
+def test_nothing_recorded_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(LabError, match="nothing was recorded inside Dask"):
+        inside.load(tmp_path)
