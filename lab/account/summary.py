@@ -83,7 +83,7 @@ class Summary:
 
     @property
     def without_wire_s(self) -> float:
-        """What an infinitely fast network would leave at least: taking more off, another path is critical."""
+        """The critical path without its parts on the wire; no bound, see README.md."""
         return self.makespan_s - sum(self.path_by_cause.get(cause, 0.0) for cause in (WIRE, MESSAGE))
 
     def ranked(self) -> list[tuple[str, str, float]]:

@@ -29,8 +29,8 @@ def paragraph(found: Summary) -> str:
     path = [_culprit(*each) for each in found.ranked()[:MOST] if each[2] > TOLD * found.makespan_s]
     return (
         f"A run took {found.makespan_s:.2f} s on {threads} (mean of {runs}). Their time: {', '.join(told)}."
-        f" On the critical path: {', '.join(path)}. Without what of it is on the wire it would still take"
-        f" {found.without_wire_s:.2f} s: no faster network makes it shorter, if tasks run where they did."
+        f" On the critical path: {', '.join(path)}. Without what of it is on the wire"
+        f" {found.without_wire_s:.2f} s are left, of which some may be waiting that a slow wire caused."
     )
 
 

@@ -165,8 +165,12 @@ class Storage:
         file = self.path(volid)
         file.unlink(missing_ok=True)
         if file.parent.parent == self.root / "images":
-            with suppress(OSError):  # others of its VM are still there, or somebody was quicker
-                file.parent.rmdir()
+            self.tidy(int(file.parent.name))
+
+    def tidy(self, vmid: int) -> None:
+        """Remove a guest's folder if nothing is in it, as after a kill before its first image was begun."""
+        with suppress(OSError):  # others of its images are still there, or somebody was quicker
+            (self.root / "images" / str(vmid)).rmdir()
 
     def of_vm(self, vmid: int) -> list[str]:
         """All images that belong to a VM, half-made ones too (linked clones without their base's name)."""

@@ -52,7 +52,7 @@ def test_an_account_in_words() -> None:
         "A run took 7.70 s on 3 threads (mean of 5 runs). Their time: 44% waiting for data: on"
     )
     assert "4.00 s computing (worker-1), 3.70 s the wire (worker-3)" in said
-    assert "it would still take 4.00 s" in said
+    assert "Without what of it is on the wire 4.00 s are left" in said
 
 
 def tasks(slow_s: float) -> list[Task]:

@@ -122,3 +122,14 @@ def test_unfinished_uploads_are_dropped_at_the_next_start(local: Storage) -> Non
     sweep(local.root)
     assert not left.exists()
     assert local.received("/var/tmp/../../etc/pveupload-1").parent == local.root
+
+
+def test_a_folder_without_an_image_goes_and_one_with_an_image_stays(tmp_path: Path) -> None:
+    """Seen: an endpoint killed between the folder of a container's volume and the volume."""
+    made = Storage(tmp_path)
+    for vmid in (300, 301):
+        (tmp_path / "images" / str(vmid)).mkdir(parents=True)
+    (tmp_path / "images/301/vm-301-disk-0.raw").touch()
+    for vmid in (300, 301, 302):
+        made.tidy(vmid)
+    assert [file.name for file in (tmp_path / "images").iterdir()] == ["301"]
