@@ -115,14 +115,19 @@ class Difference:
 
     @cached_property
     def culprits(self) -> dict[Cell, float]:
-        """Of the critical path. What came with more data and not with slower links is the placement's."""
-        cells = _minus(self.new.culprits, self.old.culprits)
-        more = 1 - self.old.moved_bytes / self.new.moved_bytes if self.new.moved_bytes else 0.0
-        for name, place in list(cells):
-            if name in (LINK, BUSY) and more > 0:
-                spared = max(0.0, min(cells[name, place], more * self.new.culprits.get((name, place), 0.0)))
-                cells[name, place] -= spared
-                cells[PLACEMENT, place] = cells.get((PLACEMENT, place), 0.0) + spared
+        """Of the critical path. More data, at the old trial's seconds a byte, is the placement's.
+
+        That a byte takes longer than it did is the link's, also for data that need not have moved in either.
+        """
+        old, new = (_as_links(one.culprits) for one in (self.old, self.new))
+        cells, before = _minus(new, old), summed(old)
+        more = self.new.moved_bytes / self.old.moved_bytes - 1 if self.old.moved_bytes else 0.0
+        for name in (LINK, BUSY):
+            grown = {cell: seconds for cell, seconds in cells.items() if cell[0] == name and seconds > 0}
+            share = min(1.0, max(0.0, more * before.get(name, 0.0)) / sum(grown.values())) if grown else 0.0
+            for (_, place), seconds in grown.items():
+                cells[name, place] -= share * seconds
+                cells[PLACEMENT, place] = cells.get((PLACEMENT, place), 0.0) + share * seconds
         return cells
 
     def ranked(self) -> list[tuple[str, str, float]]:
@@ -256,6 +261,13 @@ def _ranked(cells: Mapping[Cell, float]) -> list[tuple[str, str, float]]:
 def _add(total: dict[Cell, float], found: Iterable[tuple[str, str, float]], share: float) -> None:
     for what, place, seconds in found:
         total[what, place] += seconds * share
+
+
+def _as_links(cells: Mapping[Cell, float]) -> dict[Cell, float]:
+    """Culprits with the time of avoidable data as the links'."""
+    total: defaultdict[Cell, float] = defaultdict(float)
+    _add(total, ((LINK if name == PLACEMENT else name, place, s) for (name, place), s in cells.items()), 1)
+    return dict(total)
 
 
 def _minus(new: Mapping[Cell, float], old: Mapping[Cell, float]) -> dict[Cell, float]:

@@ -13,7 +13,18 @@ from lab.account.align import Delay, clocks_by_packets
 from lab.account.causes import COMPUTE, LAG, WIRE
 from lab.account.run import Need, Run, Task
 from lab.account.spells import Spells
-from lab.account.summary import LATE, LINK, OWN, SLOW, Difference, Summary, avoidable, summarise
+from lab.account.summary import (
+    LATE,
+    LINK,
+    OWN,
+    PLACEMENT,
+    SLOW,
+    Difference,
+    Summary,
+    avoidable,
+    summarise,
+    summed,
+)
 
 PAIR = "worker-3 < worker-1"
 OLD = Summary(
@@ -37,6 +48,33 @@ NEW = Summary(
 def test_a_difference_in_words() -> None:
     said = words.difference(Difference(OLD, NEW))
     assert said == "+3.70 s (4.00 to 7.70 s): on the critical path +3.70 s the wire (worker-3)."
+
+
+@pytest.mark.parametrize(
+    ("moved", "seconds", "said"),
+    [
+        ((10.0, 10.0), 8.0, {"link": 6.0}),  # as many bytes, four times as slow
+        ((10.0, 20.0), 4.0, {"placement": 2.0}),  # twice the bytes at the same seconds a byte
+        ((10.0, 20.0), 12.0, {"placement": 2.0, "link": 8.0}),  # both: the bytes at the old price
+        ((20.0, 10.0), 8.0, {"link": 6.0}),  # fewer bytes are no excuse for a link
+    ],
+)
+def test_more_data_is_the_placement_s_and_slower_bytes_are_the_link_s(
+    moved: tuple[float, float], seconds: float, said: dict[str, float]
+) -> None:
+    """Of the data's two seconds in the first trial one is for bytes that another placement would have spared."""
+    old, new = (
+        Summary(
+            makespan_s=total,
+            threads=3,
+            runs=1,
+            culprits={(LINK, PAIR): total / 2, (PLACEMENT, PAIR): total / 2},
+            moved_bytes=size,
+        )
+        for total, size in zip((2.0, seconds), moved, strict=True)
+    )
+    found = summed(Difference(old, new).culprits)
+    assert {name: s for name, s in found.items() if abs(s) > 1e-9} == pytest.approx(said)
 
 
 def test_a_table_ends_with_the_makespan() -> None:
