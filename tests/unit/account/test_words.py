@@ -62,7 +62,7 @@ def test_a_difference_in_words() -> None:
 def test_more_data_is_the_placement_s_and_slower_bytes_are_the_link_s(
     moved: tuple[float, float], seconds: float, said: dict[str, float]
 ) -> None:
-    """Of the data's two seconds in the first trial one is for bytes that another placement would have spared."""
+    """One of the first trial's two seconds is for bytes that another placement would have spared."""
     old, new = (
         Summary(
             makespan_s=total,
