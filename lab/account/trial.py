@@ -8,14 +8,17 @@ from functools import cached_property
 from itertools import permutations
 from pathlib import Path
 
+import pandas as pd
+
 from lab import inside
 from lab.account.align import Delay, Delays, Frames, clocks, clocks_by_packets, runs
+from lab.account.beliefs import Belief, beliefs
 from lab.account.clocks import Clock
 from lab.account.run import CLIENT, Run
 from lab.account.summary import Summary, summarise
 from lab.errors import LabError
 from lab.model.cells import names
-from lab.model.files import Campaign, Result
+from lab.model.files import Campaign, Delivered, Result
 from lab.model.impairments import sides
 from lab.model.trial import Trial
 from lab.results import recording, store
@@ -31,6 +34,7 @@ class Explained:
     clocks: dict[str, Clock]
     runs: list[Run]
     waiting_s: dict[str, float]  # of each process: for a CPU, mean of the runs that count
+    recorded_beliefs: pd.DataFrame  # the table of that name
 
     @cached_property
     def timed(self) -> list[Run]:
@@ -41,6 +45,12 @@ class Explained:
     def usual(self) -> Run:
         """The run of middle length."""
         return sorted(self.timed, key=lambda run: run.makespan)[len(self.timed) // 2]
+
+    @cached_property
+    def beliefs(self) -> list[Belief]:
+        """What Dask believed of each pair's link, beside what it gave."""
+        delivered = store.read(Delivered, self.directory) or Delivered()
+        return beliefs(self.recorded_beliefs, self.timed, delivered.throughput)
 
     @cached_property
     def summary(self) -> Summary:
@@ -59,7 +69,7 @@ def explain(directory: Path, captured: bool = False) -> Explained:
     delays = _delays(trial) if trial else {}
     if not captured:
         found = clocks(frames, delays)
-        return Explained(directory, captured, found, runs(frames, found), _waiting(frames))
+        return Explained(directory, captured, found, runs(frames, found), _waiting(frames), frames["beliefs"])
     capture = recording.read(directory)
     if capture is None or not capture.rows("tasks"):
         raise LabError(f"{directory}: its capture shows no tasks")
@@ -67,7 +77,7 @@ def explain(directory: Path, captured: bool = False) -> Explained:
     aligned = runs(frames, found)
     for run in aligned:
         run.see(_transfers(capture))
-    return Explained(directory, captured, found, aligned, _waiting(frames))
+    return Explained(directory, captured, found, aligned, _waiting(frames), frames["beliefs"])
 
 
 def _waiting(frames: Frames) -> dict[str, float]:

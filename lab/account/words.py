@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from lab.account.beliefs import Belief
 from lab.account.causes import WORDS
 from lab.account.clocks import Clock
 from lab.account.run import Run
@@ -90,6 +91,29 @@ def clock_rows(found: Mapping[str, Clock]) -> Iterator[Row]:
         yield node, f"{1e3 * clock.offset_s:.3f}", between, f"{1e6 * clock.skew:.0f}", str(clock.pairs), said
 
 
+def belief(found: Sequence[Belief]) -> str:
+    """One sentence: the pair that Dask's one number is farthest above."""
+    known = [(one.planned / one.found, one) for one in found if one.found]
+    if not known:
+        return ""
+    times, worst = max(known, key=lambda each: each[0])
+    beside = f"{times:.1f} times less." if times > 1 else "no pair got less than that."
+    return (
+        f"Dask plans with {_mb(worst.planned)} MB/s between all pairs; {worst.receiver} got"
+        f" {_mb(worst.found)} from {worst.sender}: {beside}"
+    )
+
+
+def belief_rows(found: Sequence[Belief]) -> Iterator[Row]:
+    """A row a pair, in MB/s."""
+    for one in found:
+        yield (one.receiver, one.sender, *map(_mb, (one.planned, one.table, one.fetched, one.probed)))
+
+
+def _mb(bytes_per_s: float | None) -> str:
+    return "" if bytes_per_s is None else f"{bytes_per_s / 1e6:.1f}"
+
+
 def stage_rows(found: Sequence[Run]) -> Iterator[Row]:
     """A task's way in stages."""
     for words, middle, low, high, link in stages(found):
@@ -97,6 +121,7 @@ def stage_rows(found: Sequence[Run]) -> Iterator[Row]:
 
 
 STAGE_HEAD: Row = ("a task's way, ms", "median", "10 %", "90 %", "moves with the link")
+BELIEF_HEAD: Row = ("MB/s to", "from", "Dask plans with", "Dask's table", "Dask's fetches", "iperf3")
 CLOCK_HEAD: Row = ("clock", "ahead, ms", "surely between", "skew, ppm", "bounds", "")
 
 

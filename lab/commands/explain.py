@@ -82,11 +82,14 @@ def _compare(old: Summary, new: Summary, name: str, as_json: bool) -> None:
 
 
 def _more(found: Explained) -> None:
-    """A task's way in stages, whether there was CPU enough, and the clocks."""
+    """A task's way in stages, Dask's belief of the links, whether there was CPU enough, and the clocks."""
     from lab.account import words
 
     click.echo()
     print_table(words.STAGE_HEAD, words.stage_rows(found.timed))
+    click.echo()
+    print_table(words.BELIEF_HEAD, words.belief_rows(found.beliefs))
+    click.echo(words.belief(found.beliefs))
     if starved := words.starved(found.waiting_s, found.summary.makespan_s):
         click.echo(f"\n{starved}")
     click.echo()
