@@ -15,6 +15,9 @@ def prepare(
     """Run ``i`` moves block ``i``: what ``target`` has taken once it keeps, and would not take again."""
     workers = client.scheduler_info(n_workers=-1)["workers"]
     addresses = {str(worker["name"]): address for address, worker in workers.items()}
+    for name in (source, target):
+        if name not in addresses:
+            raise SystemExit(f"no worker {name!r}; there are {', '.join(sorted(addresses))}")
     numbers = range(blocks)
     held = client.map(
         lambda _: random.randbytes(mb * 10**6), numbers, workers=[addresses[source]], pure=False

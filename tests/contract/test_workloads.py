@@ -28,6 +28,7 @@ SMALL = {
     "straggler": {"tasks": 10, "task_ms": 1},
     "groupby": {"rows": 1000, "partitions": 3, "groups": 10},
     "join": {"rows": 1000, "partitions": 3},
+    "transfer": {"source": "0", "target": "1", "mb": 1, "blocks": 3},
 }
 
 
@@ -107,6 +108,11 @@ def test_unknown_parameter(scheduler: str, tmp_path: Path, capsys: pytest.Captur
     with pytest.raises(SystemExit, match="2"):
         measure("array_study", {"sise": 1}, scheduler, tmp_path / "timings.json")
     assert capsys.readouterr().err == "unknown parameter sise; allowed: size, chunk\n"
+
+
+def test_a_worker_that_is_not_there_is_named(scheduler: str, tmp_path: Path) -> None:
+    with pytest.raises(SystemExit, match="no worker 'worker-9'; there are 0, 1"):
+        measure("transfer", {"source": "0", "target": "worker-9"}, scheduler, tmp_path / "timings.json")
 
 
 def test_wrong_number_of_workers(scheduler: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
