@@ -60,9 +60,12 @@ def test_a_containers_link_takes_a_cap_and_no_other_nic(bench: Bench, tmp_path: 
     told = bench.good("dasklab", "run", str(file))
     assert re.search(r"unsupported +\S*e1000", told), told
     assert "NIC e1000 of worker-1: it is a container, which has veth" in told
+    # A busy machine may send less than the cap lets through, never more.
     [trial] = (bench.folder / "results" / "caps").rglob("*cap=50M")
-    result = json.loads((trial / "result.json").read_text())
-    assert result["status"] == "ok", (result, told)
+    probes = json.loads((trial / "delivered.json").read_text())["throughput"]
+    capped = [probe["mbit"] for probe in probes if "worker-1" in (probe["src"], probe["dst"])]
+    assert len(capped) == 4 and max(capped) < 52, told
+    assert "rate=5.9604645" in json.loads((trial / "configured.json").read_text())["hosts"]["worker-1"]["net"]
 
 
 EXPERIMENT = """
