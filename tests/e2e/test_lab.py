@@ -187,7 +187,7 @@ def test_a_machine_that_dies_is_said_and_brought_back(bench: Bench) -> None:
     pid = api(bench).nodes("pve").qemu(9104).status.current.get()["pid"]
     os.kill(pid, signal.SIGKILL)
     until(lambda: not Path(f"/proc/{pid}").exists(), 10, "QEMU to end")
-    assert re.search(r"worker-2 +9104 +stopped", bench.good("dasklab", "status"))
+    assert re.search(r"worker-2 +9104 +pve +stopped", bench.good("dasklab", "status"))
     bench.good("dasklab", "up", "--only", "provision")
     assert machines(bench)["worker-2"]["status"] == "running"
     assert "2026" in bench.ssh(
