@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from lab.account import words
@@ -33,7 +34,7 @@ def test_stages_that_nobody_saw_are_left_out() -> None:
 
 
 def test_a_trace_has_every_part_once(tmp_path: Path) -> None:
-    found = Explained(tmp_path, False, {}, [by_hand()], {})
+    found = Explained(tmp_path, False, {}, [by_hand()], {}, pd.DataFrame())
     write(found, tmp_path / "trace.json")
     events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
     names = {event["pid"]: event["args"]["name"] for event in events if event["name"] == "process_name"}
