@@ -18,7 +18,8 @@ from typing import Any
 
 from inside_cluster import Cluster, cluster, keep
 
-from lab.account.summary import LATE, LINK, PLACEMENT, SCHEDULING, SLOW, Difference
+from lab.account.culprits import LATE, LINK, PLACEMENT, SCHEDULING, SLOW
+from lab.account.summary import Difference
 from lab.account.trial import explain
 
 SLOW_WORKER = """

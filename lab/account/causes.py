@@ -41,6 +41,8 @@ COLOURS = {
     CLIENT: "#b0b0b0",
 }
 
+Cell = tuple[str, str]  # a cause, or a culprit, and its place
+
 
 @dataclass(frozen=True, slots=True)
 class Part:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from lab.account.beliefs import Belief
-from lab.account.causes import WORDS
+from lab.account.causes import WORDS, Cell
 from lab.account.clocks import Clock
+from lab.account.culprits import CULPRITS, IDLE
 from lab.account.run import Run
 from lab.account.stages import stages
-from lab.account.summary import CULPRITS, IDLE, Cell, Difference, Summary, hosts
+from lab.account.summary import Difference, Summary, hosts
 
 TOLD = 0.03  # what is less than this share of a makespan is not told in a sentence
 MOST = 4  # nor are more than so many parts

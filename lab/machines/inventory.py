@@ -7,12 +7,12 @@ expressions unresolved; here each value is resolved when it is asked for.
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from lab.errors import LabError
+from lab.model.strict import plain
 from lab.paths import PLAYBOOKS, ROOT
 
 DEFAULT = ROOT / "inventory" / "hosts.yml"
@@ -72,7 +72,7 @@ class Inventory:
         if name not in raw:
             raise LabError(f"inventory {self.path}: host {host} has no variable {name!r}")
         try:
-            return _plain(Templar(loader=self._loader, variables=raw).template(raw[name]))
+            return plain(Templar(loader=self._loader, variables=raw).template(raw[name]))
         except AnsibleError as error:
             raise LabError(f"inventory {self.path}: {host}: {name}: {_first_line(error)}") from None
 
@@ -100,14 +100,3 @@ def _load_plugins() -> None:
 
 def _first_line(error: Exception) -> str:
     return str(error).strip().splitlines()[0]
-
-
-def _plain(value: Any) -> Any:
-    """Strip Ansible's tagged subclasses of str, list and dict."""
-    if isinstance(value, dict):
-        return {str(k): _plain(v) for k, v in value.items()}
-    if isinstance(value, str):
-        return str(value)
-    if isinstance(value, Sequence) and not isinstance(value, bytes):
-        return [_plain(v) for v in value]
-    return value

@@ -10,10 +10,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from lab.errors import LabError
-from lab.model.nic import LAB_SLOT, PLAIN, GuestKind, Nic, NicOverride
+from lab.model.nic import LAB_SLOT, MODELS, GuestKind, Nic, NicOverride
 from lab.model.strict import Strict
 
 FILE_NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]*"
@@ -32,11 +32,17 @@ class Guest(Strict):
     memory_mb: Annotated[int, Field(ge=64)]
     nics: Annotated[tuple[Nic, ...], Field(min_length=1, max_length=6)]
 
+    @model_validator(mode="after")
+    def _has_such_cards(self) -> Guest:
+        for slot, nic in enumerate(self.nics):
+            if nic.model not in MODELS[self.kind]:
+                allowed = ", ".join(sorted(MODELS[self.kind]))
+                raise ValueError(f"net{slot} cannot be {nic.model}: a {self.kind} has {allowed}")
+        return self
+
     def of_kind(self, kind: GuestKind) -> Guest:
-        """Return the same machine as the other kind, with that kind's plain NICs; as it is if it is of it."""
-        if kind == self.kind:
-            return self
-        nics = tuple(nic.model_copy(update={"model": PLAIN[kind]}) for nic in self.nics)
+        """Return the same machine as one of this kind, with NICs that it can have."""
+        nics = tuple(nic.of_kind(kind) for nic in self.nics)
         return self.model_copy(update={"kind": kind, "nics": nics})
 
     def with_lab_nic(self, override: NicOverride) -> Guest:

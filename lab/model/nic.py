@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv4Interface
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import Field
 
@@ -53,6 +53,10 @@ class Card(Strict):
 
     model: NicModel = "virtio"
     rate_mbit: RateMbit = 0
+
+    def of_kind(self, kind: GuestKind) -> Self:
+        """Return the card for a guest of this kind: of the same model if it has that, else the plain one."""
+        return self if self.model in MODELS[kind] else self.model_copy(update={"model": PLAIN[kind]})
 
 
 class Nic(Card):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin
@@ -31,6 +32,17 @@ def validate(kind: type[T], value: Any, where: str) -> T:
         return kind.model_validate(value)
     except ValidationError as error:
         raise LabError(f"{where}: {first_mistake(error, kind)}") from None
+
+
+def plain(value: Any) -> Any:
+    """Return ``value`` of plain types alone: Ansible's own strings, mappings and lists carry marks."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(each) for key, each in value.items()}
+    if isinstance(value, str):
+        return str(value)
+    if isinstance(value, Sequence) and not isinstance(value, bytes):
+        return [plain(each) for each in value]
+    return value
 
 
 def first_mistake(error: ValidationError, model: type[BaseModel]) -> str:

@@ -8,7 +8,7 @@ from typing import ClassVar
 from lab.model.document import Document
 from lab.model.experiment import Scalar, Settings, Shared
 from lab.model.link import Link
-from lab.model.nic import MODELS, PLAIN, Card, GuestKind, NicOverride
+from lab.model.nic import MODELS, Card, GuestKind, NicOverride
 from lab.model.strict import Strict
 
 
@@ -29,7 +29,7 @@ class Setup(Strict):
 
     def of_kind(self, kind: GuestKind) -> Setup:
         """The same lab with all guests of one kind."""
-        cards = {host: Card(model=PLAIN[kind], rate_mbit=card.rate_mbit) for host, card in self.nics.items()}
+        cards = {host: card.of_kind(kind) for host, card in self.nics.items()}
         return self.model_copy(update={"guests": dict.fromkeys(self.guests, kind), "nics": cards})
 
     def asked_guests(self, asked: Settings) -> dict[str, GuestKind]:
@@ -39,14 +39,8 @@ class Setup(Strict):
 
     def asked_nics(self, asked: Settings) -> dict[str, Card]:
         """Each host's lab NIC, with these settings: a host of another kind has that kind's plain one."""
-        kinds = self.asked_guests(asked)
-        plain = {
-            host: card
-            if kinds[host] == self.guests[host]
-            else Card(model=PLAIN[kinds[host]], rate_mbit=card.rate_mbit)
-            for host, card in self.nics.items()
-        }
-        return {host: asked.nics.get(host, NicOverride()).on(card) for host, card in plain.items()}
+        cards = {host: self.nics[host].of_kind(kind) for host, kind in self.asked_guests(asked).items()}
+        return {host: asked.nics.get(host, NicOverride()).on(card) for host, card in cards.items()}
 
     def cannot(self, asked: Settings) -> Iterator[str]:
         """What of these settings this lab cannot do, in words."""

@@ -25,7 +25,7 @@ from lab.model.files import (
     Timings,
 )
 from lab.model.nic import LAB_SLOT, net_key
-from lab.model.strict import validate
+from lab.model.strict import plain, validate
 
 Answer = dict[str, Any]
 NODE_CPU_FIELDS = ("user_s", "nice_s", "system_s", "idle_s", "iowait_s", "irq_s", "softirq_s", "steal_s")
@@ -154,15 +154,6 @@ def machines(hosts: Mapping[str, Answer], node: list[list[str]], name: str) -> M
 def setting_names(settings: Answer) -> list[str]:
     """Return the names of Dask's settings in a nested mapping, as ``distributed.comm.compression``."""
     return [name for name, _ in flat(settings)]
-
-
-def plain(answer: Any) -> Any:
-    """Return an answer without Ansible's containers, which find out what is in them when they are asked."""
-    if isinstance(answer, Mapping):
-        return {str(key): plain(value) for key, value in answer.items()}
-    if isinstance(answer, list | tuple):
-        return [plain(value) for value in answer]
-    return answer
 
 
 def _recorded(kind: type[Inside], said: Answer) -> list[Inside]:

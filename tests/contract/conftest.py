@@ -12,6 +12,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -59,15 +60,22 @@ def endpoint(real: bool, tmp_path_factory: pytest.TempPathFactory) -> Iterator[E
 
 
 @pytest.fixture(scope="module")
-def own_for_all(real: bool, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Endpoint]:
-    """A minipve of a module's own, which begins with nothing in it."""
+def start(real: bool, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Endpoint]]:
+    """Starts a minipve of a module's own, with these options; at the module's end no process is left."""
     if real:
         pytest.skip("needs an endpoint of its own; the environment names a real Proxmox VE")
     state = tmp_path_factory.mktemp("fresh")
     try:
-        yield serve(state)
+        yield partial(serve, state)
     finally:
         assert minipve("stop", "--purge", state=state).returncode == 0
+    assert subprocess.run(["pgrep", "-f", state], capture_output=True).stdout == b""
+
+
+@pytest.fixture(scope="module")
+def own_for_all(start: Callable[..., Endpoint]) -> Endpoint:
+    """A minipve of a module's own, which begins with nothing in it."""
+    return start()
 
 
 @pytest.fixture(scope="session")

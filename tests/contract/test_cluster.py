@@ -7,7 +7,7 @@ import json
 import re
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,21 +26,8 @@ PLACES = {301: "pve", 302: "pve2", 303: "pve3", 304: "pve3"}
 
 
 @pytest.fixture(scope="module")
-def cluster(real: bool, lxc: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Endpoint]:
-    if real:
-        pytest.skip("switches nodes off; the environment names a real Proxmox VE")
-    state = tmp_path_factory.mktemp("cluster")
-    try:
-        yield serve(state, "--nodes", "3")
-    finally:
-        assert minipve("stop", "--purge", "--instance", INSTANCE, state=state).returncode == 0
-    assert left_over(state) == []
-
-
-def left_over(state: Path) -> list[str]:
-    """What still runs that has the instance's folder in its words, and the namespaces' holders."""
-    words = ["pgrep", "-f", str(state)]
-    return subprocess.run(words, capture_output=True, text=True).stdout.split()
+def cluster(lxc: None, start: Callable[..., Endpoint]) -> Endpoint:
+    return start("--nodes", "3")
 
 
 def at(cluster: Endpoint, node: str) -> Endpoint:

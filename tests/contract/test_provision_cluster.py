@@ -17,7 +17,7 @@ from lab.machines import provision as module
 from lab.machines.preflight import Wanted
 from lab.machines.provision import Outcome, Request, provision
 from lab.machines.topology import Lab
-from tests.contract.conftest import INSTANCE, minipve, serve
+from tests.contract.conftest import INSTANCE, minipve
 from tests.contract.endpoint import Endpoint
 from tests.contract.test_provision import FIRST, CutOffError, Scissors, _client
 
@@ -26,14 +26,8 @@ MAKING = ("POST /cluster/sdn/zones", "POST /cluster/sdn/vnets", "PUT /cluster/sd
 
 
 @pytest.fixture(scope="module")
-def place(real: bool, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Endpoint]:
-    if real:
-        pytest.skip("needs a cluster of its own; the environment names a real Proxmox VE")
-    state = tmp_path_factory.mktemp("two")
-    try:
-        yield serve(state, "--nodes", "2")
-    finally:
-        assert minipve("stop", "--purge", state=state).returncode == 0
+def place(start: Callable[..., Endpoint]) -> Endpoint:
+    return start("--nodes", "2")
 
 
 @pytest.fixture(scope="module")

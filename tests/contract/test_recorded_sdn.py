@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.contract import tiny
-from tests.contract.conftest import minipve, serve
 from tests.contract.endpoint import Endpoint
 from tests.contract.recorded import Recorder, check
 
@@ -26,20 +25,15 @@ RECORDING = Path(__file__).parents[3] / "shared/pve/golden_containers/sdn.json"
 
 
 @pytest.fixture(scope="module")
-def recorder(real: bool, lxc: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Recorder]:
-    if real:
-        pytest.skip("the replay makes users and containers as root; the environment names a real Proxmox VE")
-    state = tmp_path_factory.mktemp("fresh")
-    try:
-        made = Recorder(serve(state, "--management", "192.168.1.10/24"))
-        made.root.pools.post(poolid="lab")
-        made.root.nodes("pve").network.post(iface="vmbr1", type="bridge", autostart=1, comments="lab bridge")
-        made.endpoint.done(made.root.nodes("pve").network.put(), made.root)
-        archive = state / "storage/template/cache/debian_1_amd64.tar.gz"
-        archive.write_bytes(tiny.template(systemd=True))
-        yield made
-    finally:
-        assert minipve("stop", "--purge", state=state).returncode == 0
+def recorder(lxc: None, start: Callable[..., Endpoint]) -> Recorder:
+    made = Recorder(start("--management", "192.168.1.10/24"))
+    made.root.pools.post(poolid="lab")
+    made.root.nodes("pve").network.post(iface="vmbr1", type="bridge", autostart=1, comments="lab bridge")
+    made.endpoint.done(made.root.nodes("pve").network.put(), made.root)
+    assert made.endpoint.state is not None
+    archive = made.endpoint.state / "storage/template/cache/debian_1_amd64.tar.gz"
+    archive.write_bytes(tiny.template(systemd=True))
+    return made
 
 
 def prepare(pair: dict[str, Any], recorder: Recorder) -> None:

@@ -5,7 +5,6 @@ It runs where Ansible does: a module would start another Python and import it al
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from ansible.errors import AnsibleActionFail
@@ -13,6 +12,7 @@ from ansible.plugins.action import ActionBase
 
 from lab.errors import LabError
 from lab.machines.provision import Request, provision
+from lab.model.strict import plain
 
 SPEC = {
     "endpoint": {"type": "dict", "required": True},
@@ -35,9 +35,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         """Do the task, and report in Ansible's terms."""
         result: dict[str, Any] = super().run(tmp, task_vars)
         _, arguments = self.validate_argument_spec(SPEC)
-        asked = json.loads(json.dumps(arguments))  # of plain types, without Ansible's marks
         try:
-            outcome = provision(Request.from_params(asked), apply=not self._task.check_mode)
+            outcome = provision(Request.from_params(plain(arguments)), apply=not self._task.check_mode)
         except LabError as error:
             raise AnsibleActionFail(str(error)) from None
         return {

@@ -11,20 +11,10 @@ import pytest
 from lab.account import words
 from lab.account.align import Delay, clocks_by_packets
 from lab.account.causes import COMPUTE, LAG, WIRE
+from lab.account.culprits import LATE, LINK, OWN, PLACEMENT, SLOW, avoidable
 from lab.account.run import Need, Run, Task
 from lab.account.spells import Spells
-from lab.account.summary import (
-    LATE,
-    LINK,
-    OWN,
-    PLACEMENT,
-    SLOW,
-    Difference,
-    Summary,
-    avoidable,
-    summarise,
-    summed,
-)
+from lab.account.summary import Difference, Summary, summarise, summed
 
 PAIR = "worker-3 < worker-1"
 OLD = Summary(
