@@ -1,0 +1,100 @@
+"""A cluster of real Dask servers: one scheduler, its workers, a client that is driven from outside."""
+
+# mypy: disable-error-code="no-untyped-call"
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from distributed import Client
+
+from lab.sim.cluster.comm import Process, World
+from lab.sim.cluster.servers import SimScheduler, SimWorker, adapted, complete
+from lab.sim.cluster.tasks import Draw, SimExecutor
+from lab.sim.costs import Costs, Role
+from lab.sim.kernel import Host, Kernel, VirtualLoop
+from lab.sim.network import Network
+
+
+@dataclass(frozen=True)
+class Machines:
+    """Who is there: ``workers`` by name with their threads, all on the hosts named (default: their own)."""
+
+    workers: tuple[str, ...]
+    threads: int
+    hosts: Mapping[str, Host]
+    costs: Mapping[Role, Costs]  # by role: scheduler, worker, client
+
+
+class Cluster:
+    """Scheduler, workers and client, connected."""
+
+    def __init__(self, kernel: Kernel, network: Network, machines: Machines, draw: Draw) -> None:
+        self.kernel, self.machines, self._draw = kernel, machines, draw
+        self.world = World(kernel, network)
+        self.loops: dict[str, VirtualLoop] = {}
+        self.workers: dict[str, Any] = {}
+
+    def start(self) -> None:
+        """Start all servers and connect the client."""
+        self.world.register()
+        self.scheduler = self._run("scheduler", "scheduler", _scheduler())
+        address = self.scheduler.address
+        starting = {name: self._begin(name, self._worker(name, address)) for name in self.machines.workers}
+        self.kernel.run(lambda: all(task.done() for task in starting.values()))
+        self.workers = {name: task.result() for name, task in starting.items()}
+        self.client = self._run("client", "client", _client(address))
+
+    def _process(self, name: str, role: Role) -> VirtualLoop:
+        loop = self.loops[name] = VirtualLoop(  # type: ignore[abstract]
+            self.kernel, self.machines.hosts[name]
+        )
+        costs = self.machines.costs.get(role, Costs())
+        self.world.processes[loop] = Process(name, loop, costs)
+        return loop
+
+    def _begin(self, name: str, coroutine: Any) -> asyncio.Task[Any]:
+        return self._process(name, "worker").create_task(coroutine)
+
+    def _run(self, name: str, role: Role, coroutine: Any) -> Any:
+        return complete(self.kernel, self._process(name, role), coroutine)
+
+    async def _worker(self, name: str, scheduler: str) -> Any:
+        executor = SimExecutor(self.kernel, self.machines.hosts[name], self._draw)
+        threads = self.machines.threads
+        options: dict[str, Any] = {"data": {}, "memory_limit": 0, "executor": executor, "nthreads": threads}
+        return await SimWorker(scheduler, name=name, host=f"sim://{name}", dashboard=False, **options)
+
+    def sent_bytes(self) -> int:
+        """The data that workers were asked for so far, as the real workload counts it."""
+        return sum(worker.transfer_outgoing_bytes_total for worker in self.workers.values())
+
+    def errors(self) -> list[str]:
+        """What went wrong unseen."""
+        return [str(error) for loop in self.loops.values() for error in loop.errors]
+
+
+async def _scheduler() -> Any:
+    return await SimScheduler(host="sim://scheduler", dashboard=False, validate=False)
+
+
+async def _client(address: str) -> Any:
+    return await Client(address, asynchronous=True)
+
+
+@contextmanager
+def running(
+    kernel: Kernel, network: Network, machines: Machines, draw: Draw, settings: dict[str, Any]
+) -> Iterator[Cluster]:
+    """A cluster that is up. It is left, not taken down: nobody is interested, and the process ends."""
+    with adapted(kernel, settings):
+        cluster = Cluster(kernel, network, machines, draw)
+        cluster.start()
+        try:
+            yield cluster
+        finally:
+            for loop in cluster.loops.values():
+                loop.close()

@@ -1,0 +1,78 @@
+"""Tasks that are not run: each takes the time and leaves the bytes that a calibration tells of its prefix."""
+
+# mypy: disable-error-code="no-untyped-call"
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from dask._task_spec import Alias
+from dask.utils import key_split
+
+from lab.sim.cluster.placeholder import Placeholder
+from lab.sim.kernel import Host, Kernel, VirtualLoop, set_unless_done
+
+
+@dataclass(frozen=True)
+class Work:
+    """What one task does: seconds of a core, seconds of waiting, bytes of its result."""
+
+    cpu_s: float
+    idle_s: float
+    nbytes: int
+
+
+Draw = Callable[[str, str], Work]  # a key and its prefix to what it does
+
+
+class SimExecutor:
+    """Stands for a worker's threads; how many tasks come at once is the worker's own affair."""
+
+    _max_workers = 1  # asked by nobody but repr
+
+    def __init__(self, kernel: Kernel, host: Host, draw: Draw) -> None:
+        self._kernel, self._host, self._draw = kernel, host, draw
+
+    def simulate(
+        self, loop: VirtualLoop, _: Any, task: Any, data: Any, delay_s: float
+    ) -> asyncio.Future[Any]:
+        """What ``worker.execute`` waits for; ``delay_s`` is what it thinks its clock must be corrected by."""
+        future = loop.create_future()
+        work = self._draw(str(task.key), str(key_split(task.key)))
+        result = _aliased(task, data) or Placeholder(work.nbytes)
+        start = loop.clock()
+
+        def done() -> None:
+            message = {
+                "op": "task-finished",
+                "status": "OK",
+                "result": result,
+                "nbytes": result.nbytes_,
+                "type": Placeholder,
+                "start": _epoch(start) + delay_s,
+                "stop": _epoch(self._kernel.now) + delay_s,
+                "thread": 1,
+            }
+            loop.call_soon(set_unless_done, future, message)
+
+        self._kernel.at(start + work.idle_s, self._host.compute, work.cpu_s, done)
+        return future
+
+    def shutdown(self, *_: Any, **__: Any) -> None:
+        """Nothing runs here."""
+
+
+def _aliased(task: Any, data: Any) -> Placeholder | None:
+    """The result that a task only renames."""
+    if isinstance(task, Alias):
+        found = data.get(task.target)
+        return found if isinstance(found, Placeholder) else None
+    return None
+
+
+def _epoch(seconds: float) -> float:
+    from lab.sim.kernel.clock import EPOCH_S
+
+    return EPOCH_S + seconds

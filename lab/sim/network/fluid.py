@@ -1,0 +1,108 @@
+"""Bulk data as a fluid: every flow has its max-min fair share of the links on its way, at every moment.
+
+A flow *loads* links and is *held back* by some of them. Mostly these are the same; on a bridge that floods,
+its frames also load ports behind which nobody acknowledges them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from lab.sim.kernel.kernel import Kernel
+
+EXACT = 128  # flows up to which shares are exactly max-min; beyond, each link is shared equally
+LEFT_BYTES = 1e-3  # less than this is nothing: sums of floats are not exact
+
+
+@dataclass(eq=False)
+class Link:
+    """One direction of a port, or of a rack's way out: bytes per second, and the flows that load it."""
+
+    rate: float
+    flows: dict[Flow, None] = field(default_factory=dict)
+
+
+@dataclass(eq=False)
+class Flow:
+    """One message's bytes on their way; ``cap`` is what it could reach alone (loss, window)."""
+
+    left: float
+    held_by: tuple[Link, ...]
+    loads: tuple[Link, ...]
+    done: Callable[[], None]
+    cap: float = float("inf")
+    rate: float = 0.0
+    since: float = 0.0
+    plan: int = 0
+
+
+class Fluid:
+    """All flows; whenever one begins or ends, the shares are new."""
+
+    def __init__(self, kernel: Kernel, exact: int = EXACT) -> None:
+        self._kernel, self._exact = kernel, exact
+        self._flows: dict[Flow, None] = {}
+
+    def start(self, flow: Flow) -> None:
+        """Let a flow run; it calls ``done`` when its last byte has left."""
+        flow.since = self._kernel.now
+        self._flows[flow] = None
+        for link in flow.loads:
+            link.flows[flow] = None
+        self._share(flow)
+
+    def _share(self, changed: Flow) -> None:
+        if len(self._flows) <= self._exact:
+            rates = max_min(self._flows)
+        else:
+            near = dict.fromkeys(flow for link in changed.loads for flow in link.flows)
+            rates = {flow: equal_share(flow) for flow in near}
+        for flow, rate in rates.items():
+            if rate != flow.rate:
+                self._retime(flow, rate)
+
+    def _retime(self, flow: Flow, rate: float) -> None:
+        now = self._kernel.now
+        if now > flow.since:
+            flow.left -= flow.rate * (now - flow.since)
+        flow.since, flow.rate, flow.plan = now, rate, flow.plan + 1
+        if rate > 0:
+            self._kernel.at(now + max(0.0, flow.left) / rate, self._end, flow, flow.plan)
+
+    def _end(self, flow: Flow, plan: int) -> None:
+        if plan != flow.plan:
+            return
+        flow.plan += 1
+        del self._flows[flow]
+        for link in flow.loads:
+            del link.flows[flow]
+        self._share(flow)
+        flow.done()
+
+
+def equal_share(flow: Flow) -> float:
+    """The least that a flow gets if every link is shared equally."""
+    return min([flow.cap, *(link.rate / len(link.flows) for link in flow.held_by)])
+
+
+def max_min(flows: Iterable[Flow]) -> dict[Flow, float]:
+    """Fill all flows alike until a link is full; those that it holds back stay there, the others go on."""
+    rates: dict[Flow, float] = {}
+    waiting = dict.fromkeys(flows)
+    links = {link: link.rate for flow in waiting for link in flow.loads}
+    count = {link: sum(flow in waiting for flow in link.flows) for link in links}
+    while waiting:
+        level = {flow: _level(flow, links, count) for flow in waiting}
+        lowest = min(level.values())
+        for flow in [flow for flow, share in level.items() if share <= lowest * (1 + 1e-12)]:
+            rates[flow] = lowest
+            del waiting[flow]
+            for link in flow.loads:
+                links[link] = max(0.0, links[link] - lowest)
+                count[link] -= 1
+    return rates
+
+
+def _level(flow: Flow, left: dict[Link, float], count: dict[Link, int]) -> float:
+    return min([flow.cap, *(left[link] / count[link] for link in flow.held_by)])

@@ -1,0 +1,78 @@
+"""What is simulated, as a file: everything that a simulation needs, and what comes out of one."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from lab.model.experiment import Workload
+from lab.model.link import Link
+from lab.model.strict import Strict
+from lab.sim.costs import Costs, Role
+
+Record = tuple[float, float, int]  # seconds of a core, seconds of waiting, bytes of the result
+
+
+class Site(Strict):
+    """A rack: workers fill one after the other in their order; ``delay_ms`` is one way out or in."""
+
+    workers: int = Field(ge=1)
+    rate_mbit: float = Field(default=0, ge=0, description="of its way out and in, each; 0: unlimited")
+    delay_ms: float = Field(default=0, ge=0)
+
+
+class Scenario(Strict):
+    """One simulated trial. Rates are of payload; a host without one, or with 0, is not limited.
+
+    ``cores`` are shared by all machines; without, each machine has ``cores_each``, or enough.
+    ``driver_s`` is what the client computes before a run's graph is with the scheduler.
+    """
+
+    workload: Workload
+    workers: int = Field(ge=1)
+    threads: int = Field(ge=1)
+    runs: int = Field(ge=1)
+    warmups: int = Field(ge=0)
+    bridge: Literal["learning", "flooding"] = "learning"
+    rates_mbit: dict[str, float] = {}
+    links: dict[str, Link] = {}
+    racks: tuple[Site, ...] = ()
+    rtt_ms: float = Field(default=0.1, ge=0)
+    queue_bytes: float = Field(default=0, ge=0)
+    cores: int | None = Field(default=None, ge=1)
+    cores_each: int | None = Field(default=None, ge=1)
+    costs: dict[Role, Costs] = {}
+    driver_s: float = Field(default=0, ge=0)
+    tasks: dict[str, tuple[Record, ...]]
+    dask: dict[str, Any] = {}
+    seed: int = 0
+
+    @property
+    def worker_names(self) -> tuple[str, ...]:
+        """The workers' names, as the inventory has them."""
+        return tuple(f"worker-{number + 1}" for number in range(self.workers))
+
+
+class SimulatedRun(Strict):
+    """One run of the workload, in virtual time."""
+
+    warmup: bool
+    duration_s: float
+    transfer_bytes: int
+
+
+class Outcome(Strict):
+    """What came of it. ``digest`` is that of the log of all deliveries.
+
+    ``ops`` are the operations in all messages that a process wrote or read during the runs, ``unknown`` are
+    prefixes of tasks that the calibration had not seen.
+    """
+
+    seed: int
+    runs: tuple[SimulatedRun, ...]
+    digest: str
+    messages: int
+    ops: dict[str, int]
+    unknown: tuple[str, ...]
+    cpu_s: float

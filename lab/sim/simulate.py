@@ -1,0 +1,88 @@
+"""One simulation, in the process that calls it. Nothing of Dask may be imported there before."""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import os
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+from lab.errors import LabError
+from lab.paths import WORKLOADS
+from lab.sim import build
+from lab.sim.kernel import Kernel, virtual_time
+from lab.sim.scenario import Outcome, Scenario, SimulatedRun
+
+if TYPE_CHECKING:
+    from lab.sim.cluster.cluster import Cluster
+
+
+def simulate(scenario: Scenario) -> Outcome:
+    """Run a scenario.
+
+    Raises:
+        LabError: it cannot be simulated, or not in this process.
+    """
+    if "distributed" in sys.modules:
+        raise LabError("a simulation needs a process of its own, Dask is imported here: python -m lab.sim")
+    if os.environ.get("PYTHONHASHSEED", "random") == "random":
+        raise LabError("a simulation needs PYTHONHASHSEED set: the order of sets depends on it")
+    if scenario.workload.params.get("method") == "p2p":
+        raise LabError("method p2p cannot be simulated: its tasks send data themselves, and here none is run")
+    started = time.process_time()
+    kernel = Kernel(scenario.seed)
+    unknown: dict[str, None] = {}
+    gc.disable()  # when it runs depends on the process, and it ends what Dask still waits for
+    with virtual_time(kernel, scenario.seed):
+        from lab.sim.cluster.cluster import Machines, running
+
+        machines = Machines(
+            scenario.worker_names, scenario.threads, build.hosts(scenario, kernel), scenario.costs
+        )
+        choose = build.draw(scenario, unknown)
+        with running(kernel, build.network(scenario, kernel), machines, choose, scenario.dask) as cluster:
+            runs = _runs(scenario, cluster)
+            if errors := cluster.errors():
+                raise LabError(f"the simulated cluster failed: {errors[0]}")
+    return Outcome(
+        seed=scenario.seed,
+        runs=tuple(runs),
+        digest=kernel.digest(),
+        messages=cluster.world.network.messages,
+        ops=cluster.world.ops,
+        unknown=tuple(unknown),
+        cpu_s=time.process_time() - started,
+    )
+
+
+def _runs(scenario: Scenario, cluster: Cluster) -> list[SimulatedRun]:
+    job = _job(scenario, cluster)
+    cluster.world.ops.clear()
+    runs = []
+    for number in range(scenario.warmups + scenario.runs):
+        start, before = cluster.kernel.now, cluster.sent_bytes()
+        cluster.kernel.sleep(scenario.driver_s)
+        job.run(number)
+        runs.append(
+            SimulatedRun(
+                warmup=number < scenario.warmups,
+                duration_s=cluster.kernel.now - start,
+                transfer_bytes=cluster.sent_bytes() - before,
+            )
+        )
+        gc.collect()
+    return runs
+
+
+def _job(scenario: Scenario, cluster: Cluster) -> Any:
+    """The project's own workload, prepared for this cluster."""
+    import dask.array
+
+    dask.array.random.seed(scenario.seed)
+    sys.path.insert(0, str(WORKLOADS))
+    module = importlib.import_module(scenario.workload.name)
+    defaults = importlib.import_module("_harness").parameters(module.prepare)
+    params = {key: type(defaults[key])(value) for key, value in scenario.workload.params.items()}
+    return module.prepare(cluster.client, **params)

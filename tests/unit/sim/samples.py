@@ -1,0 +1,23 @@
+"""A small scenario, and changes to it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lab.sim.scenario import Scenario
+
+MACHINES = ("scheduler", "worker-1", "worker-2", "worker-3")
+
+
+def scenario(**changes: Any) -> Scenario:
+    """Three workers on 1 Gbit/s, 1 ms and 200 kB a task."""
+    asked: dict[str, Any] = {
+        "workload": {"name": "array_study", "params": {"size": 1000, "chunk": 500}},
+        "workers": 3,
+        "threads": 1,
+        "runs": 1,
+        "warmups": 0,
+        "rates_mbit": dict.fromkeys(MACHINES, 1000.0),
+        "tasks": {"add": [(0.001, 0.0, 200_000)], "random_sample": [(0.001, 0.0, 200_000)]},
+    }
+    return Scenario.model_validate(asked | changes)

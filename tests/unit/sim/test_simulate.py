@@ -1,0 +1,53 @@
+"""Real Dask in virtual time, in processes of its own: the same in each of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from lab.errors import LabError
+from lab.sim import farm, simulate
+from lab.sim.scenario import Outcome
+from tests.unit.sim.samples import MACHINES, scenario
+
+
+@pytest.fixture(scope="module")
+def ran() -> list[Outcome]:
+    """At once, for each costs seconds: a seed twice, another, a slow network, tasks that need nothing."""
+    slow = scenario(seed=3, rates_mbit=dict.fromkeys(MACHINES, 10))
+    alone = scenario(
+        workload={"name": "parallel_tasks", "params": {"tasks": 5}},
+        workers=1,
+        tasks={"work": [(1.5, 0.5, 28)]},
+        driver_s=1.0,
+    )
+    return farm.simulate_all([scenario(seed=3), scenario(seed=3), scenario(seed=4), slow, alone])
+
+
+def test_the_same_seed_does_the_same_in_every_process_another_does_not(ran: list[Outcome]) -> None:
+    one, same, other = ran[:3]
+    assert one.digest == same.digest != other.digest
+    assert (one.runs, one.ops) == (same.runs, same.ops)
+
+
+def test_a_slower_network_takes_longer(ran: list[Outcome]) -> None:
+    quick, slow = ran[0].runs[0], ran[3].runs[0]
+    # each result is 200 kB and crosses a 10 Mbit/s link in 0.16 s
+    assert slow.duration_s > quick.duration_s + 0.16
+    assert slow.transfer_bytes >= 200_000
+
+
+def test_tasks_of_one_thread_follow_each_other_after_what_the_client_computes(ran: list[Outcome]) -> None:
+    assert 1 + 5 * 2 < ran[4].runs[0].duration_s < 1 + 5 * 2 + 0.1
+    assert ran[4].unknown == ()
+
+
+def test_a_mistake_is_one_line() -> None:
+    p2p = scenario(workload={"name": "rechunk", "params": {"method": "p2p"}})
+    with pytest.raises(LabError, match=r"^simulation, seed 0: method p2p cannot be simulated: [^\n]*$"):
+        farm.simulate(p2p)
+
+
+def test_it_refuses_a_process_that_has_dask_already() -> None:
+    pytest.importorskip("distributed")
+    with pytest.raises(LabError, match="a process of its own"):
+        simulate.simulate(scenario())
