@@ -48,10 +48,14 @@ def _port(scenario: Scenario, name: str, rack: Rack | None) -> Port:
             raise LabError(f"links.{name}.{key}: the simulation does not know it")
     rate = _bytes(scenario.rates_mbit.get(name, 0))
     sent, received = (asked.direction in (way, "both") for way in ("egress", "ingress"))
-    shaped = min(rate, _bytes(asked.rate_mbit))
+    shaped = _bytes(asked.rate_mbit)
+
+    def link(impaired: bool) -> Link:
+        return Link(shaped) if impaired and shaped < rate else Link(rate, scenario.burst_bytes)
+
     return Port(
-        Link(shaped if sent else rate),
-        Link(shaped if received else rate),
+        link(sent),
+        link(received),
         delay_s=asked.delay_ms / 1e3 * sent,
         jitter_s=asked.jitter_ms / 1e3 * sent,
         loss=asked.loss_pct / 100 * sent,

@@ -6,6 +6,7 @@ its frames also load ports behind which nobody acknowledges them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
@@ -17,10 +18,23 @@ LEFT_BYTES = 1e-3  # less than this is nothing: sums of floats are not exact
 
 @dataclass(eq=False)
 class Link:
-    """One direction of a port, or of a rack's way out: bytes per second, and the flows that load it."""
+    """One direction of a port, or of a rack's way out: bytes per second, and the flows that load it.
+
+    A token bucket of ``burst`` bytes lets so many through at once after a pause.
+    """
 
     rate: float
+    burst: float = 0.0
     flows: dict[Flow, None] = field(default_factory=dict)
+    tokens: float = field(default=0.0, init=False)
+    idle_since: float = field(default=-math.inf, init=False)
+
+    def refill(self, now: float) -> float:
+        """The tokens there are: they come while nothing is sent."""
+        if self.burst and not self.flows:
+            self.tokens = min(self.burst, self.tokens + self.rate * (now - self.idle_since))
+            self.idle_since = now
+        return self.tokens
 
 
 @dataclass(eq=False)
@@ -47,10 +61,19 @@ class Fluid:
     def start(self, flow: Flow) -> None:
         """Let a flow run; it calls ``done`` when its last byte has left."""
         flow.since = self._kernel.now
+        self._burst(flow)
         self._flows[flow] = None
         for link in flow.loads:
             link.flows[flow] = None
         self._share(flow)
+
+    def _burst(self, flow: Flow) -> None:
+        """What the token buckets on the way let through at once; a link without one, nothing."""
+        tokens = [link.refill(self._kernel.now) for link in flow.held_by]
+        at_once = min([flow.left, *tokens]) if tokens else 0.0
+        flow.left -= at_once
+        for link in flow.loads:
+            link.tokens = max(0.0, link.tokens - at_once)
 
     def _share(self, changed: Flow) -> None:
         if len(self._flows) <= self._exact:
@@ -77,6 +100,7 @@ class Fluid:
         del self._flows[flow]
         for link in flow.loads:
             del link.flows[flow]
+            link.idle_since = self._kernel.now
         self._share(flow)
         flow.done()
 

@@ -64,6 +64,18 @@ def test_two_flows_share_what_both_need(ways: tuple[str, str], exact: int) -> No
     assert lab.run() == pytest.approx({ways[0]: 0.15 + RTT / 2, ways[1]: 0.1 + RTT / 2})
 
 
+def test_a_token_bucket_lets_its_burst_through_at_once_and_fills_in_pauses() -> None:
+    burst = BIG / 5
+    lab = Lab(a=Port(Link(RATE, burst), Link(RATE)), b=Port(Link(RATE), Link(RATE, burst)))
+    lab.send("a>b", label="first")
+    lab.send("a>b", when=1.0, label="after a pause")
+    lab.send("a>b", when=1.08, label="at once after it")
+    arrived = lab.run()
+    assert arrived["first"] == pytest.approx(0.08 + RTT / 2)
+    assert arrived["after a pause"] == pytest.approx(1.08 + RTT / 2)
+    assert arrived["at once after it"] == pytest.approx(1.18 + RTT / 2)
+
+
 def test_both_directions_are_links_of_their_own() -> None:
     lab = Lab()
     lab.send("a>b")

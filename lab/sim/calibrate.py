@@ -1,0 +1,92 @@
+"""From a trial's directory to its calibration."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from statistics import median
+
+from lab import inside
+from lab.model.files import Configured, Delivered, Machines, Timings
+from lab.model.nic import MIB
+from lab.model.trial import Trial
+from lab.results import store
+from lab.sim import farm
+from lab.sim.calibration import Calibration
+from lab.sim.recorded import Recorded
+from lab.sim.whatif import scenario
+
+# Stands before a capped link while it is full: half of what cubic fills; bbr keeps queues empty. Set by
+# hand, no trial measures it yet.
+QUEUE_BYTES = {"bbr": 0.0}
+OTHER_QUEUE_BYTES = 131_072.0
+
+
+def calibrate(directory: Path) -> Calibration:
+    """What a trial tells of its tasks, processes and network.
+
+    One simulation without costs counts the operations that its event loops were busy with.
+
+    Raises:
+        LabError: the trial lacks what is needed.
+    """
+    trial, timings = store.need(Trial, directory), store.need(Timings, directory)
+    recorded = Recorded(inside.load(directory), str(directory))
+    free = _without_costs(directory, trial, timings, recorded)
+    counted = farm.simulate(scenario(trial, free, seed=0)).ops
+    runs = trial.runs + trial.warmups
+    workers = sum(ops for name, ops in counted.items() if name.startswith("worker-"))
+    costs = recorded.costs(max(1, counted.get("scheduler", 0)) / runs, max(1, workers) / runs)
+    return free.model_copy(update={"costs": costs})
+
+
+def _without_costs(directory: Path, trial: Trial, timings: Timings, recorded: Recorded) -> Calibration:
+    delivered = store.read(Delivered, directory) or Delivered()
+    machines = store.read(Machines, directory)
+    return Calibration(
+        experiment=trial.experiment,
+        trial=trial.trial,
+        cell=trial.cell,
+        machine=machines.hypervisor.accel if machines else "unknown",
+        versions=timings.versions,
+        tasks=recorded.tasks(),
+        starved=recorded.starved(),
+        costs={},
+        driver_s=recorded.driver_s(),
+        threads=recorded.threads(),
+        rtt_ms=_rtt_ms(trial, delivered),
+        free_mbit=_free_mbit(trial, delivered),
+        burst_bytes=MIB,
+        queue_bytes=_queue_bytes(store.read(Configured, directory)),
+    )
+
+
+def _rtt_ms(trial: Trial, delivered: Delivered) -> float:
+    """Median round trip of the links, less the delay that was asked for."""
+    samples = [
+        max(0.0, sample - _delay_ms(trial, pair.src) - _delay_ms(trial, pair.dst))
+        for pair in delivered.rtt
+        for sample in pair.samples_ms
+    ]
+    return median(samples) if samples else 0.1
+
+
+def _delay_ms(trial: Trial, host: str) -> float:
+    """What a host's link adds to a round trip."""
+    link = trial.links.get(host)
+    return 0.0 if link is None else link.delay_ms * (2 if link.direction == "both" else 1)
+
+
+def _free_mbit(trial: Trial, delivered: Delivered) -> float:
+    """Payload between hosts of which neither is limited."""
+    limited = {host for host, card in trial.nics.items() if card.rate_mbit} | set(trial.links)
+    found = [
+        probe.mbit
+        for probe in delivered.throughput
+        if probe.proto == "tcp" and not {probe.src, probe.dst} & limited
+    ]
+    return median(found) if found else 0.0
+
+
+def _queue_bytes(configured: Configured | None) -> float:
+    control = {host.congestion_control for host in configured.hosts.values()} if configured else set()
+    return max((QUEUE_BYTES.get(name, OTHER_QUEUE_BYTES) for name in control), default=OTHER_QUEUE_BYTES)

@@ -1,0 +1,47 @@
+"""What is taken over from a measured trial, as a file: its tasks, what messages cost, its network."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from pydantic import Field
+
+from lab.model.document import Document
+from lab.model.strict import Strict
+from lab.sim.costs import Costs, Role
+
+
+class Tasks(Strict):
+    """Tasks of one key prefix: (seconds of a thread, bytes of the result) of each that was recorded.
+
+    ``cpu_share`` of these seconds a core computed; the rest was waiting, also for a core.
+    """
+
+    seen: tuple[tuple[float, int], ...]
+    cpu_share: float = Field(ge=0, le=1)
+
+
+class Calibration(Document):
+    """A trial's own costs.
+
+    ``starved`` is how many seconds its workers waited for a core for each that they had one, ``driver_s``
+    what the client took before the scheduler had a run's graph and after its last task, ``free_mbit`` what
+    links without a cap delivered (0: not measured).
+    """
+
+    FILE: ClassVar[str] = "calibration.json"
+
+    experiment: str
+    trial: str
+    cell: str
+    machine: str
+    versions: dict[str, str]
+    tasks: dict[str, Tasks]
+    starved: float
+    costs: dict[Role, Costs]
+    driver_s: float
+    threads: int
+    rtt_ms: float
+    free_mbit: float
+    burst_bytes: float
+    queue_bytes: float

@@ -1,0 +1,136 @@
+"""From a measured trial, its calibration and changes (settings as in experiments) to a scenario."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import yaml
+from pydantic import Field
+
+from lab.errors import LabError
+from lab.model.experiment import Settings, expand, hosts, merge
+from lab.model.link import Link
+from lab.model.nic import NicOverride
+from lab.model.strict import Strict, validate
+from lab.model.trial import Trial
+from lab.sim.calibration import Calibration, Tasks
+from lab.sim.scenario import Record, Scenario, Site
+
+PAYLOAD = 1448 / 1514  # of what a cap lets through: it counts whole frames
+SHORT = {"lab_nic_rate_mbit": "nics.cluster.rate_mbit", "delay_ms": "links.cluster.delay_ms"}
+FIXED = ("workload", "guests", "capture", "ttl_s", "probes")
+
+
+class Simulated(Strict):
+    """Changes that only a simulation can make; ``cores`` are those of one host under all machines."""
+
+    workers: int | None = Field(default=None, ge=1, le=10_000)
+    threads: int | None = Field(default=None, ge=1, le=1_000)
+    cores: int | None = Field(default=None, ge=1)
+    racks: tuple[Site, ...] = ()
+    rtt_ms: float | None = Field(default=None, ge=0)
+    queue_bytes: float | None = Field(default=None, ge=0)
+
+
+def parse(given: tuple[str, ...]) -> dict[str, Any]:
+    """``("bridge=flooding", "nics.cluster.rate_mbit=100")`` as a nested mapping.
+
+    Raises:
+        LabError: it is not of this form.
+    """
+    found: dict[str, Any] = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise LabError(f"--set {text}: write it as SETTING=VALUE, as lab_nic_rate_mbit=2500")
+        try:
+            inner: Any = yaml.safe_load(value)
+        except yaml.YAMLError:
+            raise LabError(f"--set {text}: {value!r} is no value; lists and mappings are YAML") from None
+        for key in reversed(SHORT.get(name, name).split(".")):
+            inner = {key: inner}
+        found = merge(found, inner)
+    return found
+
+
+def scenario(
+    trial: Trial, calibration: Calibration, changes: dict[str, Any] | None = None, *, seed: int
+) -> Scenario:
+    """What is to be simulated.
+
+    Raises:
+        LabError: a change is unknown or impossible.
+    """
+    changes = changes or {}
+    extra = {key: value for key, value in changes.items() if key in Simulated.model_fields}
+    ours = validate(Simulated, extra, "--set")
+    workers = ours.workers or trial.workers
+    asked = _asked({key: value for key, value in changes.items() if key not in extra})
+    links = _over(trial.links, expand(asked.links, workers, "--set links"), Link())
+    return Scenario(
+        workload=trial.workload,
+        workers=workers,
+        threads=ours.threads or calibration.threads,
+        runs=asked.runs if "runs" in changes else trial.runs,
+        warmups=asked.warmups if "warmups" in changes else trial.warmups,
+        bridge=asked.bridge if "bridge" in changes else trial.bridge,
+        rates_mbit=_rates(trial, expand(asked.nics, workers, "--set nics"), workers, calibration.free_mbit),
+        links={host: link for host, link in links.items() if not link.clear},
+        racks=ours.racks,
+        rtt_ms=calibration.rtt_ms if ours.rtt_ms is None else ours.rtt_ms,
+        queue_bytes=calibration.queue_bytes if ours.queue_bytes is None else ours.queue_bytes,
+        burst_bytes=calibration.burst_bytes,
+        cores=ours.cores,
+        costs=calibration.costs,
+        driver_s=calibration.driver_s,
+        tasks={
+            prefix: _records(tasks, calibration, ours.cores) for prefix, tasks in calibration.tasks.items()
+        },
+        dask=merge(trial.dask, asked.dask),
+        seed=seed,
+    )
+
+
+def _asked(changes: dict[str, Any]) -> Settings:
+    for key in FIXED:
+        if key in changes:
+            raise LabError(f"--set {key}: it cannot be changed, the calibration holds for this one")
+    allowed = [key for key in Settings.model_fields if key not in FIXED]
+    for key in changes:
+        if key not in allowed:
+            every = sorted({*allowed, *Simulated.model_fields, *SHORT})
+            raise LabError(f"--set {key}: unknown setting; allowed: {', '.join(every)}")
+    return validate(Settings, changes, "--set")
+
+
+def _over(base: dict[str, Link], changed: dict[str, Link], clear: Link) -> dict[str, Link]:
+    """Changes laid over each host's own, key by key."""
+    found = dict(base)
+    for host, link in changed.items():
+        said = link.model_dump(exclude_unset=True)
+        found[host] = validate(Link, base.get(host, clear).model_dump() | said, f"--set links.{host}")
+    return found
+
+
+def _rates(trial: Trial, changed: dict[str, NicOverride], workers: int, free_mbit: float) -> dict[str, float]:
+    """Payload rates; a worker more has the first one's card."""
+    first = trial.nics.get("worker-1")
+    rates = {}
+    for host in hosts(workers):
+        card = trial.nics.get(host, first if host.startswith("worker-") else None)
+        cap = card.rate_mbit if card else 0.0
+        given = changed[host].rate_mbit if host in changed else None
+        cap = cap if given is None else given
+        rates[host] = cap * PAYLOAD if cap else free_mbit
+        if cap and free_mbit:
+            rates[host] = min(rates[host], free_mbit)
+    return rates
+
+
+def _records(tasks: Tasks, calibration: Calibration, cores: int | None) -> tuple[Record, ...]:
+    """As they were, waiting for a core included; on cores of a number given, without that."""
+    if cores is None:
+        return tuple((0.0, took, nbytes) for took, nbytes in tasks.seen)
+    cpu = tasks.cpu_share
+    idle = max(0.0, 1 - cpu - cpu * calibration.starved)
+    return tuple((took * cpu, took * idle, nbytes) for took, nbytes in tasks.seen)
