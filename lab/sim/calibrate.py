@@ -6,13 +6,16 @@ from pathlib import Path
 from statistics import median
 
 from lab import inside
+from lab.account.run import Run
+from lab.account.trial import explain
+from lab.errors import LabError
 from lab.model.files import Configured, Delivered, Machines, Timings
 from lab.model.nic import MIB
 from lab.model.trial import Trial
 from lab.results import store
-from lab.sim import farm
+from lab.sim import farm, recorded
 from lab.sim.calibration import Calibration
-from lab.sim.recorded import Recorded
+from lab.sim.costs import Role
 from lab.sim.whatif import scenario
 
 # Stands before a capped link while it is full: half of what cubic fills; bbr keeps queues empty. Set by
@@ -29,17 +32,25 @@ def calibrate(directory: Path) -> Calibration:
     Raises:
         LabError: the trial lacks what is needed.
     """
-    trial, timings = store.need(Trial, directory), store.need(Timings, directory)
-    recorded = Recorded(inside.load(directory), str(directory))
-    free = _without_costs(directory, trial, timings, recorded)
+    trial = store.need(Trial, directory)
+    runs = explain(directory).timed
+    if not runs:
+        raise LabError(f"{directory}: of no timed run anything was recorded inside Dask")
+    free = _without_costs(directory, trial, runs)
     counted = farm.simulate(scenario(trial, free, seed=0)).ops
-    runs = trial.runs + trial.warmups
-    workers = sum(ops for name, ops in counted.items() if name.startswith("worker-"))
-    costs = recorded.costs(max(1, counted.get("scheduler", 0)) / runs, max(1, workers) / runs)
-    return free.model_copy(update={"costs": costs})
+    ops: dict[Role, float] = {"scheduler": 1.0, "worker": 1.0}
+    for name, count in counted.items():
+        role = _role(name)
+        ops[role] = ops.get(role, 0.0) + count / (trial.runs + trial.warmups)
+    return free.model_copy(update={"costs": recorded.costs(runs, ops)})
 
 
-def _without_costs(directory: Path, trial: Trial, timings: Timings, recorded: Recorded) -> Calibration:
+def _role(name: str) -> Role:
+    return "scheduler" if name == "scheduler" else "client" if name == "client" else "worker"
+
+
+def _without_costs(directory: Path, trial: Trial, runs: list[Run]) -> Calibration:
+    frames = inside.load(directory)
     delivered = store.read(Delivered, directory) or Delivered()
     machines = store.read(Machines, directory)
     return Calibration(
@@ -47,12 +58,12 @@ def _without_costs(directory: Path, trial: Trial, timings: Timings, recorded: Re
         trial=trial.trial,
         cell=trial.cell,
         machine=machines.hypervisor.accel if machines else "unknown",
-        versions=timings.versions,
-        tasks=recorded.tasks(),
-        starved=recorded.starved(),
+        versions=store.need(Timings, directory).versions,
+        tasks=recorded.tasks(frames),
+        starved=recorded.starved(frames),
         costs={},
-        driver_s=recorded.driver_s(),
-        threads=recorded.threads(),
+        driver_s=recorded.driver_s(runs),
+        threads=max(runs[0].threads.values()),
         rtt_ms=_rtt_ms(trial, delivered),
         free_mbit=_free_mbit(trial, delivered),
         burst_bytes=MIB,
