@@ -31,6 +31,10 @@ COMMANDS = {  # name: where it is, what it does
         "lab.commands.explain:explain",
         "Say where the time went, every second of every worker thread.",
     ),
+    "whatif": (
+        "lab.commands.whatif:whatif",
+        "Foretell a change: the real Dask in virtual time, with a trial's own costs.",
+    ),
     "wire": ("lab.wire.terminal.cli:wire", "What Dask said, from packets alone."),
     "minipve": ("lab.minipve.cli:minipve", "The local endpoint: speaks the Proxmox VE API and runs QEMU."),
 }

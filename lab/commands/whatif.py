@@ -1,0 +1,114 @@
+"""``dasklab whatif``: what a change would bring, simulated. What is behind it is imported on use."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from lab.errors import LabError
+from lab.terminal import print_table
+
+if TYPE_CHECKING:
+    from lab.sim.calibration import Calibration
+    from lab.sim.foretell import Row
+    from lab.sim.scenario import Outcome
+
+HEAD = ("what", "runs", "mean", "nine tenths of the runs", "moved between workers")
+
+
+@click.command()
+@click.argument("path", metavar="TRIAL|RUN", type=click.Path(path_type=Path, exists=True, file_okay=False))
+@click.option(
+    "--set", "changes", metavar="SETTING=VALUE", multiple=True, help="A change; may be given again."
+)
+@click.option(
+    "--seeds", type=click.IntRange(1, 1000), default=4, show_default=True, help="Simulations of each."
+)
+@click.option(
+    "--calibration",
+    "file",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="That of another trial or machine, instead of this trial's own.",
+)
+@click.option("--json", "as_json", is_flag=True, help="For programs: a line per row.")
+def whatif(path: Path, changes: tuple[str, ...], seeds: int, file: Path | None, as_json: bool) -> None:
+    """Foretell a change: the real Dask in virtual time, with a trial's own costs.
+
+    What was measured stands beside the same simulated: how far that is off says how far to believe the rest.
+    Of a RUN its first baseline trial is taken. Its calibration is written beside its files.
+
+    \b
+    dasklab whatif RUN                                   measured beside simulated
+    dasklab whatif RUN --set lab_nic_rate_mbit=2500      another rate cap on scheduler and workers
+    dasklab whatif TRIAL --set workers=64 --set delay_ms=2
+    dasklab whatif TRIAL --set workers=8 --set 'racks=[{workers: 4}, {workers: 4, delay_ms: 2}]'
+
+    Settings are those of an experiment (bridge, runs, links.HOST.loss_pct, nics.HOST.rate_mbit, dask.*), and
+    workers, threads, cores, racks, rtt_ms, queue_bytes.
+    """
+    from lab.model.trial import Trial
+    from lab.results import store
+    from lab.sim import foretell
+    from lab.sim.whatif import parse, scenario
+
+    directory = foretell.source(path)
+    trial, asked = store.need(Trial, directory), parse(changes)
+    calibration = _calibration(directory, file)
+    scenario(trial, calibration, asked, seed=0)  # what is wrong with it is told before anything takes long
+    rows, unknown = [foretell.measured(directory)], dict[str, None]()
+    settings: dict[str, dict[str, Any]] = {"simulated, as it was": {}} | (
+        {f"simulated, {', '.join(changes)}": asked} if asked else {}
+    )
+    for what, change in settings.items():
+        found, outcomes = foretell.foretold(what, trial, calibration, change, range(seeds), _told)
+        rows.append(found)
+        unknown |= dict.fromkeys(prefix for outcome in outcomes for prefix in outcome.unknown)
+    _tell(rows, as_json)
+    if unknown and not as_json:
+        click.echo(
+            f"Tasks of {', '.join(unknown)} were not seen in the trial: they are like all others here."
+        )
+
+
+def _calibration(directory: Path, file: Path | None) -> Calibration:
+    from lab.model.strict import validate
+    from lab.results import store
+    from lab.sim.calibrate import calibrate
+    from lab.sim.calibration import Calibration
+
+    if file is None:
+        found = calibrate(directory)
+        store.write(directory, found)
+        return found
+    try:
+        return validate(Calibration, json.loads(file.read_text()), str(file))
+    except ValueError as error:
+        raise LabError(f"{file}: not JSON: {error}") from None
+
+
+def _told(outcome: Outcome) -> None:
+    click.echo(f"  seed {outcome.seed}: {outcome.cpu_s:.1f} s of CPU", err=True)
+
+
+def _tell(rows: list[Row], as_json: bool) -> None:
+    if as_json:
+        for row in rows:
+            click.echo(json.dumps(asdict(row)))
+        return
+    cells = [
+        (
+            row.what,
+            str(row.runs),
+            f"{row.mean_s:.2f} s",
+            f"{row.low_s:.2f} to {row.high_s:.2f} s",
+            f"{row.transfer_bytes / 1e6:.0f} MB",
+        )
+        for row in rows
+    ]
+    print_table(HEAD, cells)
+    off = rows[1].mean_s / rows[0].mean_s - 1
+    click.echo(f"\nThe simulation of what was measured is off by {off:+.0%} of the mean.")

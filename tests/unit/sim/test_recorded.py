@@ -1,0 +1,86 @@
+"""What a trial's records say its work costs: numbers counted by hand."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pytest
+
+from lab.account.run import Fetch, Need, Run, Task
+from lab.account.spells import Spells
+from lab.sim import recorded
+
+RUN = "execute/span/{}/seconds"
+
+
+def frames() -> dict[str, pd.DataFrame]:
+    """Run 0 is a warm-up; in run 1 two tasks, one of which needs what was there before."""
+    tasks = [
+        (0, "('add-0', 1)", 1.0, 9.0, 5),
+        (1, "('add-1', 1)", 20.0, 20.5, 800),
+        (1, "('add-1', 2)", 21.0, 22.5, 900),
+        (1, "('lost-1', 2)", None, None, 900),
+    ]
+    metrics = [
+        (1, "worker-1", RUN.format("add/thread-cpu"), 0.5),
+        (1, "worker-2", RUN.format("add/thread-noncpu"), 1.5),
+        (0, "worker-1", RUN.format("add/thread-cpu"), 77.0),
+        (1, "scheduler", RUN.format("add/thread-cpu"), 0.5),
+        (1, "worker-1", recorded.CPU, 2.0),
+        (1, "worker-2", recorded.WAITED, 3.0),
+        (1, "scheduler", recorded.WAITED, 50.0),
+    ]
+    return {
+        "runs": pd.DataFrame({"run": [0, 1], "warmup": [True, False]}),
+        "tasks": pd.DataFrame(tasks, columns=["run", "key", "start_s", "stop_s", "nbytes"]),
+        "metrics": pd.DataFrame(metrics, columns=["run", "node", "metric", "value"]),
+        "needs": pd.DataFrame(
+            {"run": [1, 1, 1], "needed": ["('add-1', 1)", "('source-0', 3)", "('source-0', 3)"]}
+        ).assign(nbytes=[800, 1234, 1234]),
+    }
+
+
+def test_tasks_have_their_times_sizes_and_share_of_a_core() -> None:
+    found = recorded.tasks(frames())
+    assert found["add"].seen == ((0.5, 800), (1.5, 900))
+    assert found["add"].cpu_share == pytest.approx(0.25)
+    assert found["source"].seen == ((0.0, 1234),)
+    assert list(found) == ["add", "source"]
+
+
+def test_workers_starve_by_what_they_waited_for_a_core() -> None:
+    assert recorded.starved(frames()) == pytest.approx(1.5)
+
+
+def run(number: int, moved: int, tasks: int) -> Run:
+    """Ten seconds; worker-1 is busy 0.1 s for each of its tasks and 1 us for each byte that it fetched."""
+    done = [
+        Task(
+            f"a-{i}", "worker-1", 0, 2.0 + i, 2.5 + i, decided=1.0, handled=8.0, needs=(Need("b", moved, ()),)
+        )
+        for i in range(tasks)
+    ]
+    fetches = [
+        Fetch("worker-1", "worker-2", 2.0, 3.0, ("b",)),
+        Fetch("worker-1", "worker-2", 3, 4, ("b",), busy=True),
+    ]
+    busy_s = 0.1 * tasks + 1e-6 * moved
+    found = Run(number, 0.0, 10.0, {"worker-1": 1, "worker-2": 1}, done, fetches)
+    found.busy = {
+        "worker-1": Spells([(1.0, 1.0 + busy_s), (11.0, 20.0)]),
+        "worker-2": Spells([(1.0, 1.0 + 1e-6 * moved)]),
+        "scheduler": Spells([(-5.0, 0.3), (4.0, 4.2)]),
+    }
+    return found
+
+
+def test_operations_cost_what_kept_the_loops_busy_bytes_aside() -> None:
+    runs = [run(1, 100_000, 2), run(2, 400_000, 3), run(3, 200_000, 5)]
+    found = recorded.costs(runs, {"scheduler": 100.0, "worker": 50.0})
+    assert found["scheduler"].op_s == pytest.approx(0.5 / 100)
+    assert found["worker"].byte_s == pytest.approx(1e-6)
+    # of both workers together, a run: 0.1 s for each of 10 tasks in three runs
+    assert found["worker"].op_s == pytest.approx(1.0 / 3 / 50)
+
+
+def test_a_clients_ends_are_before_the_first_and_after_the_last_task() -> None:
+    assert recorded.driver_s([run(1, 10, 2), run(2, 10, 2)]) == pytest.approx(1.0 + 2.0)

@@ -1,0 +1,144 @@
+"""From a trial and changes to a scenario; and how mistakes are told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from lab.cli import main
+from lab.errors import LabError
+from lab.model.trial import Trial
+from lab.results import store
+from lab.sim import build, foretell
+from lab.sim.calibration import Calibration, Tasks
+from lab.sim.costs import Costs
+from lab.sim.kernel import Kernel
+from lab.sim.scenario import Scenario
+from lab.sim.whatif import parse, scenario
+
+PAYLOAD = 1448 / 1514
+CALIBRATION = Calibration(
+    experiment="e",
+    trial="t",
+    cell="baseline",
+    machine="lxc",
+    versions={},
+    tasks={"add": Tasks(seen=((2.0, 100),), cpu_share=0.25)},
+    starved=1.0,
+    costs={"scheduler": Costs(op_s=0.001)},
+    driver_s=0.5,
+    threads=2,
+    rtt_ms=0.2,
+    free_mbit=9000,
+    burst_bytes=1000,
+    queue_bytes=5,
+)
+TRIAL = Trial.model_validate(
+    {
+        "experiment": "e",
+        "trial": "t",
+        "cell": "baseline",
+        "block": 1,
+        "baseline": True,
+        "null": False,
+        "factors": {},
+        "workers": 2,
+        "links": {"worker-2": {"delay_ms": 5, "loss_pct": 1}},
+        "nics": {
+            "client": {"rate_mbit": 0},
+            "scheduler": {"rate_mbit": 100},
+            "worker-1": {"rate_mbit": 200},
+            "worker-2": {"rate_mbit": 400},
+        },
+        "tested": [],
+        "captured_runs": 0,
+    }
+)
+
+
+def changed(*given: str) -> Scenario:
+    return scenario(TRIAL, CALIBRATION, parse(given), seed=7)
+
+
+def test_without_changes_it_is_the_trial_as_it_was() -> None:
+    found = changed()
+    assert (found.workers, found.threads, found.bridge, found.seed) == (2, 2, "learning", 7)
+    assert found.rates_mbit == pytest.approx(
+        {"client": 9000, "scheduler": 100 * PAYLOAD, "worker-1": 200 * PAYLOAD, "worker-2": 400 * PAYLOAD}
+    )
+    assert found.links["worker-2"].delay_ms == 5
+    assert found.tasks["add"] == ((0.0, 2.0, 100),)
+    assert (found.rtt_ms, found.driver_s, found.queue_bytes, found.burst_bytes) == (0.2, 0.5, 5, 1000)
+
+
+def test_a_change_is_laid_over_the_hosts_own_and_a_worker_more_is_like_the_first() -> None:
+    found = changed("workers=3", "nics.worker-2.rate_mbit=0", "links.workers.delay_ms=7", "bridge=flooding")
+    assert found.rates_mbit["worker-3"] == pytest.approx(200 * PAYLOAD)
+    assert found.rates_mbit["worker-2"] == 9000
+    assert (found.links["worker-2"].delay_ms, found.links["worker-2"].loss_pct) == (7, 1)
+    assert (found.links["worker-3"].delay_ms, found.bridge) == (7, "flooding")
+
+
+def test_the_lab_s_rate_is_that_of_scheduler_and_workers_and_no_faster_than_without_a_cap() -> None:
+    found = changed("lab_nic_rate_mbit=20000")
+    assert found.rates_mbit == dict.fromkeys(("client", "scheduler", "worker-1", "worker-2"), 9000)
+
+
+def test_on_cores_of_a_number_a_task_needs_them_and_does_not_wait_for_them_as_it_did() -> None:
+    # of 2 s: 0.5 on a core, as much waiting for one; 1 s is left that is neither
+    assert changed("cores=4").tasks["add"] == ((0.5, 1.0, 100),)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("wrokers=3", "--set wrokers: unknown setting; allowed: bridge,"),
+        ("workers", "--set workers: write it as SETTING=VALUE"),
+        ("workers=0", "--set: workers: should be greater than or equal to 1, got 0"),
+        ("workload.name=idle", "--set workload: it cannot be changed"),
+        ("nics.worker-9.rate_mbit=1", "--set nics.worker-9: no such host; allowed: client,"),
+        ("links.cluster.delay=1", "--set: links.cluster.delay: unknown key; allowed: delay_ms,"),
+        ("racks=[", "--set racks=[: '[' is no value"),
+    ],
+)
+def test_a_mistake_is_one_line(given: str, said: str) -> None:
+    with pytest.raises(LabError) as mistake:
+        changed(given)
+    assert str(mistake.value).startswith(said)
+    assert "\n" not in str(mistake.value)
+
+
+def test_what_the_network_does_not_know_is_refused() -> None:
+    with pytest.raises(LabError, match=r"links\.worker-1\.reorder_pct: the simulation does not know it"):
+        build.network(changed("links.worker-1.reorder_pct=5", "links.worker-1.delay_ms=5"), Kernel())
+    with pytest.raises(LabError, match="racks: they hold 1 workers, there are 2"):
+        build.network(changed("racks=[{workers: 1}]"), Kernel())
+
+
+def test_ports_are_capped_with_a_burst_and_impaired_in_the_direction_asked_for() -> None:
+    asked = ("links.worker-1.rate_mbit=8", "links.worker-1.direction=ingress", "links.worker-1.delay_ms=3")
+    ports = build.network(changed(*asked), Kernel()).ports
+    assert (ports["worker-1"].down.rate, ports["worker-1"].down.burst) == (1e6, 0)
+    assert (ports["worker-1"].received_delay_s, ports["worker-1"].delay_s) == (0.003, 0)
+    assert ports["worker-1"].up.rate == pytest.approx(25e6 * PAYLOAD)
+    assert ports["worker-1"].up.burst == 1000
+    assert (ports["worker-2"].delay_s, ports["worker-2"].loss) == (0.005, 0.01)
+
+
+def test_a_row_has_mean_and_nine_tenths() -> None:
+    found = foretell.row("x", [float(n) for n in range(101)], [4.0, 6.0], simulated=True)
+    assert (found.mean_s, found.low_s, found.high_s, found.transfer_bytes) == (50, 5, 95, 5)
+
+
+def test_a_folder_that_is_no_trial_is_told_in_one_line(tmp_path: Path) -> None:
+    said = CliRunner().invoke(main, ["whatif", str(tmp_path)])
+    assert (said.exit_code, said.output) == (1, f"dasklab: {tmp_path}: it has no trial.json\n")
+
+
+def test_a_trial_without_records_is_told_in_one_line(tmp_path: Path) -> None:
+    store.write(tmp_path, TRIAL)
+    said = CliRunner().invoke(main, ["whatif", str(tmp_path)])
+    assert said.exit_code == 1
+    assert said.output == f"dasklab: {tmp_path}: nothing was recorded inside Dask, it has no inside.json\n"
