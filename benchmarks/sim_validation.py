@@ -22,7 +22,6 @@ from statistics import mean, median
 
 import numpy as np
 
-
 from lab.account.causes import MESSAGE, WIRE
 from lab.account.trial import explain
 from lab.errors import LabError
