@@ -26,6 +26,7 @@ class Scenario(Strict):
     """One simulated trial. Rates are of payload; a host without one, or with 0, is not limited.
 
     ``cores`` are shared by all machines; without, each machine has ``cores_each``, or enough.
+    ``design``: workers are Dask's whole Worker, or only its state machine (for many).
     ``driver_s`` is what the client computes before a run's graph is with the scheduler.
     """
 
@@ -47,6 +48,7 @@ class Scenario(Strict):
     driver_s: float = Field(default=0, ge=0)
     tasks: dict[str, tuple[Record, ...]]
     dask: dict[str, Any] = {}
+    design: Literal["whole", "light"] = "whole"
     seed: int = 0
 
     @property

@@ -40,7 +40,11 @@ def simulate(scenario: Scenario) -> Outcome:
         from lab.sim.cluster.cluster import Machines, running
 
         machines = Machines(
-            scenario.worker_names, scenario.threads, build.hosts(scenario, kernel), scenario.costs
+            scenario.worker_names,
+            scenario.threads,
+            build.hosts(scenario, kernel),
+            scenario.costs,
+            scenario.design == "light",
         )
         choose = build.draw(scenario, unknown)
         with running(kernel, build.network(scenario, kernel), machines, choose, scenario.dask) as cluster:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import yaml
 from pydantic import Field
@@ -18,6 +18,7 @@ from lab.sim.scenario import Record, Scenario, Site
 
 PAYLOAD = 1448 / 1514  # of what a cap lets through: it counts whole frames
 SHORT = {"lab_nic_rate_mbit": "nics.cluster.rate_mbit", "delay_ms": "links.cluster.delay_ms"}
+MANY = 100  # workers from which on they are only state machines
 FIXED = ("workload", "guests", "capture", "ttl_s", "probes")
 
 
@@ -30,6 +31,7 @@ class Simulated(Strict):
     racks: tuple[Site, ...] = ()
     rtt_ms: float | None = Field(default=None, ge=0)
     queue_bytes: float | None = Field(default=None, ge=0)
+    design: Literal["whole", "light"] | None = None
 
 
 def parse(given: tuple[str, ...]) -> dict[str, Any]:
@@ -87,6 +89,7 @@ def scenario(
             prefix: _records(tasks, calibration, ours.cores) for prefix, tasks in calibration.tasks.items()
         },
         dask=merge(trial.dask, asked.dask),
+        design=ours.design or ("light" if workers > MANY else "whole"),
         seed=seed,
     )
 

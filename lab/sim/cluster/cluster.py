@@ -12,6 +12,7 @@ from typing import Any
 from distributed import Client
 
 from lab.sim.cluster.comm import Process, World
+from lab.sim.cluster.light import LightWorker
 from lab.sim.cluster.servers import SimScheduler, SimWorker, adapted, complete
 from lab.sim.cluster.tasks import Draw, SimExecutor
 from lab.sim.costs import Costs, Role
@@ -26,7 +27,8 @@ class Machines:
     workers: tuple[str, ...]
     threads: int
     hosts: Mapping[str, Host]
-    costs: Mapping[Role, Costs]  # by role: scheduler, worker, client
+    costs: Mapping[Role, Costs]
+    light: bool = False  # workers are only state machines
 
 
 class Cluster:
@@ -37,6 +39,7 @@ class Cluster:
         self.world = World(kernel, network)
         self.loops: dict[str, VirtualLoop] = {}
         self.workers: dict[str, Any] = {}
+        self._peers: dict[str, LightWorker] = {}
 
     def start(self) -> None:
         """Start all servers and connect the client."""
@@ -53,7 +56,7 @@ class Cluster:
             self.kernel, self.machines.hosts[name]
         )
         costs = self.machines.costs.get(role, Costs())
-        self.world.processes[loop] = Process(name, loop, costs)
+        self.world.add(Process(name, loop, costs))
         return loop
 
     def _begin(self, name: str, coroutine: Any) -> asyncio.Task[Any]:
@@ -65,6 +68,8 @@ class Cluster:
     async def _worker(self, name: str, scheduler: str) -> Any:
         executor = SimExecutor(self.kernel, self.machines.hosts[name], self._draw)
         threads = self.machines.threads
+        if self.machines.light:
+            return await LightWorker(self.world, name, threads, executor, self._peers).start(self.scheduler)
         options: dict[str, Any] = {"data": {}, "memory_limit": 0, "executor": executor, "nthreads": threads}
         return await SimWorker(scheduler, name=name, host=f"sim://{name}", dashboard=False, **options)
 

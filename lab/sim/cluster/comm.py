@@ -40,9 +40,14 @@ class World:
     def __init__(self, kernel: Kernel, network: Network) -> None:
         self.kernel, self.network = kernel, network
         self.processes: dict[VirtualLoop, Process] = {}
+        self.processes_by_name: dict[str, Process] = {}
         self.listeners: dict[str, Listener] = {}
         self.numbers = itertools.count(1)
         self.ops: dict[str, int] = {}
+
+    def add(self, process: Process) -> None:
+        """A process more."""
+        self.processes[process.loop] = self.processes_by_name[process.name] = process
 
     def here(self) -> Process:
         """Whose turn it is."""

@@ -12,7 +12,7 @@ from tests.unit.sim.samples import MACHINES, scenario
 
 @pytest.fixture(scope="module")
 def ran() -> list[Outcome]:
-    """At once, for each costs seconds: a seed twice, another, a slow network, tasks that need nothing."""
+    """At once, for each costs seconds: a seed twice, another, a slow network, lone tasks, light workers."""
     slow = scenario(seed=3, rates_mbit=dict.fromkeys(MACHINES, 10))
     alone = scenario(
         workload={"name": "parallel_tasks", "params": {"tasks": 5}},
@@ -20,7 +20,8 @@ def ran() -> list[Outcome]:
         tasks={"work": [(1.5, 0.5, 28)]},
         driver_s=1.0,
     )
-    return farm.simulate_all([scenario(seed=3), scenario(seed=3), scenario(seed=4), slow, alone])
+    light = scenario(seed=3, design="light")
+    return farm.simulate_all([scenario(seed=3), scenario(seed=3), scenario(seed=4), slow, alone, light])
 
 
 def test_the_same_seed_does_the_same_in_every_process_another_does_not(ran: list[Outcome]) -> None:
@@ -39,6 +40,14 @@ def test_a_slower_network_takes_longer(ran: list[Outcome]) -> None:
 def test_tasks_of_one_thread_follow_each_other_after_what_the_client_computes(ran: list[Outcome]) -> None:
     assert 1 + 5 * 2 < ran[4].runs[0].duration_s < 1 + 5 * 2 + 0.1
     assert ran[4].unknown == ()
+
+
+def test_workers_that_are_only_state_machines_agree_with_whole_ones(ran: list[Outcome]) -> None:
+    whole, light = ran[0], ran[5]
+    assert light.runs[0].duration_s == pytest.approx(whole.runs[0].duration_s, rel=0.05)
+    assert light.runs[0].transfer_bytes == pytest.approx(whole.runs[0].transfer_bytes, rel=0.2)
+    assert light.ops["scheduler"] == pytest.approx(whole.ops["scheduler"], rel=0.1)
+    assert sum(light.ops.values()) == pytest.approx(sum(whole.ops.values()), rel=0.1)
 
 
 def test_a_mistake_is_one_line() -> None:
