@@ -1,4 +1,4 @@
-"""What tasks need not work out again: the inventory's variables that nothing changes once they can be told."""
+"""What tasks need not work out again: variables of the inventory that no task changes once they can be told."""
 
 from __future__ import annotations
 
