@@ -57,4 +57,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         _, arguments = self.validate_argument_spec(SPEC)
         asked_s = time.time()
         done = self._low_level_execute_command(arguments["cmd"])
-        return {**result, "asked_s": asked_s, **outcome(done["rc"], done["stdout"], done["stderr"], arguments["answer"])}
+        return {
+            **result,
+            "asked_s": asked_s,
+            **outcome(done["rc"], done["stdout"], done["stderr"], arguments["answer"]),
+        }

@@ -1,4 +1,4 @@
-"""What tasks need not work out again: variables of the inventory that no task changes once they can be told."""
+"""What tasks need not work out again: variables of the inventory that no task changes once they are known."""
 
 from __future__ import annotations
 
