@@ -103,8 +103,8 @@ def test_any_part_can_be_read_after_any_other(data: st.DataObject) -> None:
         position += size
     memory = Memory()
     memory.add(memoryview(content))
-    sizes, kept = (np.array(column, np.uint32) for column in (length, captured))
-    stream = Stream(memory, np.array(start), sizes, kept, np.array(offset), np.arange(len(start)), True)
+    sizes, caught = (np.array(column, np.uint32) for column in (length, captured))
+    stream = Stream(memory, np.array(start), sizes, caught, np.array(offset), np.arange(len(start)), True)
     for _ in range(12):
         first, size = data.draw(st.integers(0, position)), data.draw(st.integers(1, 12))
         wanted = range(first, first + size)
