@@ -52,9 +52,7 @@ class Cluster:
         self.client = self._run("client", "client", _client(address))
 
     def _process(self, name: str, role: Role) -> VirtualLoop:
-        loop = self.loops[name] = VirtualLoop(  # type: ignore[abstract]
-            self.kernel, self.machines.hosts[name]
-        )
+        loop = self.loops[name] = VirtualLoop.of(self.kernel, self.machines.hosts[name])
         costs = self.machines.costs.get(role, Costs())
         self.world.add(Process(name, loop, costs))
         return loop

@@ -45,6 +45,11 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         self.errors: list[dict[str, Any]] = []
         self.busy_s = 0.0
 
+    @classmethod
+    def of(cls, kernel: Kernel, host: Host) -> VirtualLoop:
+        """A loop: what it lacks of asyncio's interface (files, sockets, signals) has no place here."""
+        return cls(kernel, host)
+
     # --- a turn -------------------------------------------------------------------------------------------
 
     def clock(self) -> float:

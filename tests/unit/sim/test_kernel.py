@@ -34,7 +34,7 @@ def test_what_never_comes_is_given_up_even_if_timers_go_round() -> None:
 
 def test_a_busy_loop_takes_what_arrived_when_its_turn_is_over() -> None:
     kernel = Kernel()
-    loop = VirtualLoop(kernel, Host(kernel))
+    loop = VirtualLoop.of(kernel, Host(kernel))
     seen: list[tuple[str, float]] = []
 
     def work() -> None:
@@ -50,7 +50,7 @@ def test_a_busy_loop_takes_what_arrived_when_its_turn_is_over() -> None:
 
 def test_coroutines_sleep_in_virtual_time() -> None:
     kernel = Kernel()
-    loop = VirtualLoop(kernel, Host(kernel))
+    loop = VirtualLoop.of(kernel, Host(kernel))
 
     async def wait() -> float:
         await asyncio.sleep(3600)
@@ -75,7 +75,7 @@ def test_an_event_loop_takes_its_time_from_tasks_on_full_cores_only() -> None:
     def ends(cores: int | None) -> float:
         kernel = Kernel()
         host, ended = Host(kernel, cores), list[float]()
-        loop = VirtualLoop(kernel, host)
+        loop = VirtualLoop.of(kernel, host)
         host.compute(1.0, lambda: ended.append(kernel.now))
         loop.call_soon(loop.charge, 0.25)
         kernel.run(lambda: bool(ended))
@@ -92,7 +92,7 @@ def test_event_loops_queue_for_cores() -> None:
         started.append(loop.clock())
         loop.charge(1.0)
 
-    for loop in [VirtualLoop(kernel, host) for _ in range(4)]:
+    for loop in [VirtualLoop.of(kernel, host) for _ in range(4)]:
         loop.call_soon(turn, loop)
     kernel.run(lambda: len(started) == 4)
     assert started == [0.0, 0.0, 1.0, 1.0]

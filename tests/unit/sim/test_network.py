@@ -16,7 +16,7 @@ RTT = 2e-4
 
 
 def port(rate: float = RATE, down: float | None = None, **more: object) -> Port:
-    return Port(Link(rate), Link(rate if down is None else down), **more)  # type: ignore[arg-type]
+    return Port(Link(rate), Link(rate if down is None else down), **more)
 
 
 class Lab:
