@@ -55,13 +55,15 @@ class Channel:
     def _small(self, nbytes: int, deliver: Callable[[], None]) -> None:
         path = self._path
         self._free_at = max(self._free_at, self._kernel.now) + nbytes / path.rate
-        self._arrive(self._free_at + path.standing_s() + self._timeout_s(nbytes), nbytes, deliver)
+        self._arrive(
+            self._free_at + path.standing_s(self._kernel.now) + self._timeout_s(nbytes), nbytes, deliver
+        )
 
     def _start(self, nbytes: int, deliver: Callable[[], None]) -> None:
         self._bulk = True
         wait_s, already = self._slow_start(nbytes)
         path = self._path
-        queued_s = path.standing_s()
+        queued_s = path.standing_s(self._kernel.now)
 
         def done() -> None:
             self._bulk = False

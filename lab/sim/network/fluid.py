@@ -13,14 +13,15 @@ from dataclasses import dataclass, field
 from lab.sim.kernel.kernel import Kernel
 
 EXACT = 128  # flows up to which shares are exactly max-min; beyond, each link is shared equally
-LEFT_BYTES = 1e-3  # less than this is nothing: sums of floats are not exact
+FULL_BYTES = 16e6  # most that stands before a port: 1000 packets, as large as senders hand them over
 
 
 @dataclass(eq=False)
 class Link:
     """One direction of a port, or of a rack's way out: bytes per second, and the flows that load it.
 
-    A token bucket of ``burst`` bytes lets so many through at once after a pause.
+    A token bucket of ``burst`` bytes lets so many through at once after a pause. ``backlog`` is what was
+    flooded to a port and did not fit through it: its senders hear nothing of that, so it grows.
     """
 
     rate: float
@@ -28,6 +29,9 @@ class Link:
     flows: dict[Flow, None] = field(default_factory=dict)
     tokens: float = field(default=0.0, init=False)
     idle_since: float = field(default=-math.inf, init=False)
+    backlog: float = field(default=0.0, init=False)
+    load: float = field(default=0.0, init=False)
+    settled_at: float = field(default=0.0, init=False)
 
     def refill(self, now: float) -> float:
         """The tokens there are: they come while nothing is sent."""
@@ -35,6 +39,17 @@ class Link:
             self.tokens = min(self.burst, self.tokens + self.rate * (now - self.idle_since))
             self.idle_since = now
         return self.tokens
+
+    def settle(self, now: float) -> None:
+        """Let the backlog grow or drain until now."""
+        grown = self.backlog + (self.load - self.rate) * (now - self.settled_at)
+        self.backlog = min(max(0.0, grown), FULL_BYTES)
+        self.settled_at = now
+
+    def behind_s(self, now: float) -> float:
+        """How long what comes now waits behind the backlog."""
+        self.settle(now)
+        return self.backlog / self.rate
 
 
 @dataclass(eq=False)
@@ -57,10 +72,12 @@ class Fluid:
     def __init__(self, kernel: Kernel, exact: int = EXACT) -> None:
         self._kernel, self._exact = kernel, exact
         self._flows: dict[Flow, None] = {}
+        self._flooded: dict[Link, None] = {}
 
     def start(self, flow: Flow) -> None:
         """Let a flow run; it calls ``done`` when its last byte has left."""
         flow.since = self._kernel.now
+        self._flooded |= dict.fromkeys(link for link in flow.loads if link not in flow.held_by)
         self._burst(flow)
         self._flows[flow] = None
         for link in flow.loads:
@@ -73,6 +90,9 @@ class Fluid:
         at_once = min([flow.left, *tokens]) if tokens else 0.0
         flow.left -= at_once
         for link in flow.loads:
+            if link in self._flooded:
+                link.settle(self._kernel.now)
+                link.backlog += max(0.0, at_once - link.refill(self._kernel.now))
             link.tokens = max(0.0, link.tokens - at_once)
 
     def _share(self, changed: Flow) -> None:
@@ -84,6 +104,9 @@ class Fluid:
         for flow, rate in rates.items():
             if rate != flow.rate:
                 self._retime(flow, rate)
+        for link in self._flooded:
+            link.settle(self._kernel.now)
+            link.load = sum(flow.rate for flow in link.flows)
 
     def _retime(self, flow: Flow, rate: float) -> None:
         now = self._kernel.now

@@ -46,6 +46,7 @@ class Path:
     held_by: tuple[Link, ...]
     loads: tuple[Link, ...]
     queues: tuple[tuple[Link, float], ...]
+    into: Link | None
     delay_s: float
     jitter_s: float
     loss: float
@@ -56,9 +57,10 @@ class Path:
         """The slowest link's."""
         return min((link.rate for link in self.held_by), default=NO_LIMIT)
 
-    def standing_s(self) -> float:
-        """How long what comes now waits behind bulk data in queues that are full."""
-        return sum(queued / link.rate for link, queued in self.queues if link.flows)
+    def standing_s(self, now: float) -> float:
+        """How long what comes now waits: in queues that bulk data keeps full, and behind what was flooded."""
+        full = sum(queued / link.rate for link, queued in self.queues if link.flows)
+        return full + (self.into.behind_s(now) if self.into else 0.0)
 
     def way_s(self, dice: Random) -> float:
         """Seconds on the way, without what links and queues take."""
@@ -92,7 +94,7 @@ class Network:
 
     def _path(self, source: str, target: str) -> Path:
         if source == target:
-            return Path((), (), (), 0.0, 0.0, 0.0, 0.0)
+            return Path((), (), (), None, 0.0, 0.0, 0.0, 0.0)
         here, there = self.ports[source], self.ports[target]
         held_by = (here.up, *self._between(here, there), there.down)
         limited = tuple(link for link in held_by if link.rate < NO_LIMIT)
@@ -101,6 +103,7 @@ class Network:
             held_by=limited,
             loads=tuple(dict.fromkeys([*limited, *self._flooded(source)])),
             queues=tuple((link, queued) for link, queued in queues if queued and link in limited),
+            into=there.down if self.flooding and there.down in limited else None,
             delay_s=self._delay_s(here, there),
             jitter_s=here.jitter_s + there.received_jitter_s,
             loss=1 - (1 - here.loss) * (1 - there.received_loss),

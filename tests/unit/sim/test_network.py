@@ -158,6 +158,21 @@ def test_a_slow_port_does_not_hold_back_what_is_flooded_past_it() -> None:
     assert lab.run() == pytest.approx({"a>b": 0.1 + RTT / 2})
 
 
+def test_what_is_flooded_to_a_slow_port_stands_before_it_and_drains() -> None:
+    lab = Lab(flooding=True, d=port(RATE / 4))
+    lab.send("a>b")
+    for when, label in ((0.04, "while it grows"), (0.3, "while it drains"), (0.5, "empty")):
+        lab.send("c>d", 100, when, label)
+    arrived = lab.run()
+    alone = 100 / (RATE / 4) + RTT / 2
+    # 3/4 of the rate does not fit: 0.03 s of it at 0.04 s, for which the port takes four times as long
+    assert arrived["while it grows"] - 0.04 == pytest.approx(alone + 0.12)
+    # 0.075 s of it at the end, at 0.1 s; a quarter of 0.2 s has left since
+    assert arrived["while it drains"] - 0.3 == pytest.approx(alone + 0.1)
+    assert arrived["empty"] - 0.5 == pytest.approx(alone)
+    assert arrived["a>b"] == pytest.approx(0.1 + RTT / 2)
+
+
 def test_racks_share_their_way_out_and_only_that() -> None:
     rack = Rack(Link(RATE / 2), Link(RATE / 2), delay_s=1e-4)
     lab = Lab(a=port(rack=rack), b=port(rack=rack))
