@@ -8,7 +8,9 @@ settings that they had and nothing else of them. Printed is a row per trial, as 
 its bootstrap interval, simulated mean with nine tenths of its runs, the errors of the mean and of the bytes
 moved, and beside it two simpler predictors from the same fit: ``bytes``: computing and bytes over the rate,
 one after the other; ``replay``: the fit's time with what its critical path spent on the wire scaled by the
-rate. A trial that cannot be foretold is in the table all the same.
+rate. A trial that cannot be foretold is in the table all the same. ``--load`` takes one thing more from the
+trial that is foretold: how long its workers waited for a core for each second on one, which other work on the
+machine did to it.
 """
 
 from __future__ import annotations
@@ -22,13 +24,14 @@ from statistics import mean, median
 
 import numpy as np
 
+from lab import inside
 from lab.account.causes import MESSAGE, WIRE
 from lab.account.trial import explain
 from lab.errors import LabError
 from lab.model.files import Campaign, Timings
 from lab.model.trial import Trial
 from lab.results import store
-from lab.sim import foretell
+from lab.sim import foretell, recorded
 from lab.sim.calibrate import calibrate
 from lab.sim.calibration import Calibration
 from lab.sim.scenario import Scenario
@@ -105,11 +108,12 @@ class Cell:
         return self.foretold_low_s <= self.measured_s <= self.foretold_high_s
 
 
-def foretell_cell(directory: Path, fit: Fit, seeds: int) -> Cell:
-    """Foretell one trial."""
+def foretell_cell(directory: Path, fit: Fit, seeds: int, load: bool) -> Cell:
+    """Foretell one trial; with ``load`` under what the machine's other work took from it."""
     trial, truth = store.need(Trial, directory), foretell.measured(directory)
-    found, _ = foretell.foretold(directory.name, trial, fit.calibration, {}, range(seeds))
-    asked = scenario(trial, fit.calibration, seed=0)
+    changes = {"starved": recorded.starved(inside.load(directory))} if load else {}
+    found, _ = foretell.foretold(directory.name, trial, fit.calibration, changes, range(seeds))
+    asked = scenario(trial, fit.calibration, changes, seed=0)
     samples = [run.duration_s for run in store.need(Timings, directory).samples if not run.warmup]
     drawn = np.random.default_rng(0).choice(samples, (2000, len(samples))).mean(axis=1)
     low, high = np.percentile(drawn, [2.5, 97.5])
@@ -173,6 +177,7 @@ def main() -> None:
         "--fit", type=Path, action="append", required=True, help="a trial; may be given again"
     )
     parser.add_argument("--seeds", type=int, default=4)
+    parser.add_argument("--load", action="store_true", help="take over how starved of cores each trial was")
     parser.add_argument("--json", type=Path, help="write the cells there as well")
     parser.add_argument("paths", type=Path, nargs="+", metavar="TRIAL|RUN")
     args = parser.parse_args()
@@ -187,7 +192,7 @@ def main() -> None:
         try:
             if fit is None:
                 raise LabError("no fit of its workload")
-            cells.append(foretell_cell(folder, fit, args.seeds))
+            cells.append(foretell_cell(folder, fit, args.seeds, args.load))
             print(told(cells[-1]), flush=True)
         except LabError as why:
             mean_s = foretell.measured(folder).mean_s

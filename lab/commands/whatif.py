@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -68,7 +69,14 @@ def whatif(path: Path, changes: tuple[str, ...], seeds: int, file: Path | None, 
         rows.append(found)
         unknown |= dict.fromkeys(prefix for outcome in outcomes for prefix in outcome.unknown)
     _tell(rows, as_json)
-    if unknown and not as_json:
+    if as_json:
+        return
+    ran, here = calibration.versions.get("distributed"), version("distributed")
+    if ran != here:
+        click.echo(
+            f"The trial ran distributed {ran}; what is simulated is the {here} that is installed here."
+        )
+    if unknown:
         click.echo(
             f"Tasks of {', '.join(unknown)} were not seen in the trial: they are like all others here."
         )

@@ -14,6 +14,7 @@ from lab.model.nic import NicOverride
 from lab.model.strict import Strict, validate
 from lab.model.trial import Trial
 from lab.sim.calibration import Calibration, Tasks
+from lab.sim.costs import Costs, Role
 from lab.sim.scenario import Record, Scenario, Site
 
 PAYLOAD = 1448 / 1514  # of what a cap lets through: it counts whole frames
@@ -23,11 +24,15 @@ FIXED = ("workload", "guests", "capture", "ttl_s", "probes")
 
 
 class Simulated(Strict):
-    """Changes that only a simulation can make; ``cores`` are those of one host under all machines."""
+    """Changes that only a simulation can make; ``cores`` are those of one host under all machines.
+
+    ``starved`` is the machine's other load: seconds that a worker waits for a core for each that it has one.
+    """
 
     workers: int | None = Field(default=None, ge=1, le=10_000)
     threads: int | None = Field(default=None, ge=1, le=1_000)
     cores: int | None = Field(default=None, ge=1)
+    starved: float | None = Field(default=None, ge=0)
     racks: tuple[Site, ...] = ()
     rtt_ms: float | None = Field(default=None, ge=0)
     queue_bytes: float | None = Field(default=None, ge=0)
@@ -68,6 +73,7 @@ def scenario(
     ours = validate(Simulated, extra, "--set")
     workers = ours.workers or trial.workers
     asked = _asked({key: value for key, value in changes.items() if key not in extra})
+    load = (1 + _starved(ours, calibration)) / (1 + calibration.starved)
     links = _over(trial.links, expand(asked.links, workers, "--set links"), Link())
     return Scenario(
         workload=trial.workload,
@@ -83,11 +89,9 @@ def scenario(
         queue_bytes=calibration.queue_bytes if ours.queue_bytes is None else ours.queue_bytes,
         burst_bytes=calibration.burst_bytes,
         cores=ours.cores,
-        costs=calibration.costs,
-        driver_s=calibration.driver_s,
-        tasks={
-            prefix: _records(tasks, calibration, ours.cores) for prefix, tasks in calibration.tasks.items()
-        },
+        costs=_costs(calibration, load),
+        driver_s=calibration.driver_s * load,
+        tasks={prefix: _records(tasks, ours, calibration) for prefix, tasks in calibration.tasks.items()},
         dask=merge(trial.dask, asked.dask),
         design=ours.design or ("light" if workers > MANY else "whole"),
         seed=seed,
@@ -130,10 +134,24 @@ def _rates(trial: Trial, changed: dict[str, NicOverride], workers: int, free_mbi
     return rates
 
 
-def _records(tasks: Tasks, calibration: Calibration, cores: int | None) -> tuple[Record, ...]:
-    """As they were, waiting for a core included; on cores of a number given, without that."""
-    if cores is None:
+def _starved(ours: Simulated, calibration: Calibration) -> float:
+    """Seconds of waiting for a core for each second on one; on cores of a number that is simulated."""
+    if ours.cores is not None:
+        return 0.0
+    return calibration.starved if ours.starved is None else ours.starved
+
+
+def _records(tasks: Tasks, ours: Simulated, calibration: Calibration) -> tuple[Record, ...]:
+    """As they were, waiting for a core included; or with that taken off and what is asked for put on."""
+    if ours.cores is None and ours.starved is None:
         return tuple((0.0, took, nbytes) for took, nbytes in tasks.seen)
     cpu = tasks.cpu_share
-    idle = max(0.0, 1 - cpu - cpu * calibration.starved)
+    idle = max(0.0, 1 - cpu - cpu * calibration.starved) + cpu * _starved(ours, calibration)
     return tuple((took * cpu, took * idle, nbytes) for took, nbytes in tasks.seen)
+
+
+def _costs(calibration: Calibration, load: float) -> dict[Role, Costs]:
+    return {
+        role: Costs(op_s=cost.op_s * load, byte_s=cost.byte_s * load)
+        for role, cost in calibration.costs.items()
+    }

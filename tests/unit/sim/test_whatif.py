@@ -91,6 +91,16 @@ def test_on_cores_of_a_number_a_task_needs_them_and_does_not_wait_for_them_as_it
     assert changed("cores=4").tasks["add"] == ((0.5, 1.0, 100),)
 
 
+def test_under_another_load_all_that_needs_a_core_waits_for_it_as_much_as_is_said() -> None:
+    calm, worse = changed("starved=0"), changed("starved=3")
+    assert sum(calm.tasks["add"][0][:2]) == pytest.approx(0.5 + 1.0)
+    assert sum(worse.tasks["add"][0][:2]) == pytest.approx(0.5 * (1 + 3) + 1.0)
+    assert sum(changed("starved=1").tasks["add"][0][:2]) == pytest.approx(2.0)
+    ops = [found.costs["scheduler"].op_s for found in (calm, worse, changed("cores=2"), changed())]
+    assert ops == pytest.approx([0.0005, 0.002, 0.0005, 0.001])
+    assert (calm.driver_s, worse.driver_s) == (0.25, 1.0)
+
+
 @pytest.mark.parametrize(
     ("given", "said"),
     [

@@ -1,0 +1,47 @@
+"""What a trial's probes say of its network."""
+
+from __future__ import annotations
+
+import pytest
+
+from lab.model.files import Configured, ConfiguredHost, Delivered
+from lab.sim import calibrate
+from tests.unit.sim.test_whatif import TRIAL
+
+
+def delivered(*throughput: tuple[str, str, float]) -> Delivered:
+    pair = {"phase": "before", "sent": 2}
+    return Delivered.model_validate(
+        {
+            "rtt": [
+                {"src": "scheduler", "dst": "worker-1", "samples_ms": [0.1, 0.3], **pair},
+                {"src": "worker-1", "dst": "worker-2", "samples_ms": [5.2, 5.2], **pair},
+            ],
+            "throughput": [
+                {"src": a, "dst": b, "phase": "before", "proto": "tcp", "mbit": mbit, "seconds": 1}
+                for a, b, mbit in throughput
+            ],
+        }
+    )
+
+
+def test_the_round_trip_is_the_networks_without_the_delay_that_was_asked_for() -> None:
+    assert calibrate._rtt_ms(TRIAL, delivered()) == pytest.approx(0.2)
+    assert calibrate._rtt_ms(TRIAL, Delivered()) == 0.1
+
+
+def test_links_without_a_cap_deliver_what_was_measured_between_two_of_them() -> None:
+    clear = TRIAL.model_copy(update={"links": {}, "nics": {"worker-2": TRIAL.nics["worker-2"]}})
+    probes = delivered(
+        ("scheduler", "worker-1", 9000.0), ("worker-1", "scheduler", 7000.0), ("worker-1", "worker-2", 90.0)
+    )
+    assert calibrate._free_mbit(clear, probes) == 8000
+    assert calibrate._free_mbit(TRIAL, probes) == 0
+
+
+@pytest.mark.parametrize(("control", "stands"), [("bbr", 0), ("cubic", 131_072), (None, 131_072)])
+def test_a_full_queue_stands_unless_bbr_keeps_it_empty(control: str | None, stands: float) -> None:
+    host = {"interface": "eth1", "driver": "veth", "mtu": 1500, "offloads": {}}
+    found = ConfiguredHost.model_validate({**host, "congestion_control": control}) if control else None
+    read = Configured(hosts={"worker-1": found}) if found else None
+    assert calibrate._queue_bytes(read) == stands
