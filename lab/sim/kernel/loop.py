@@ -60,14 +60,6 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         """What runs now costs this much of the process's time."""
         self._charged += seconds
 
-    def inside(self, function: Callable[..., Any], *args: Any) -> Any:
-        """Call a function as if within this loop, at the kernel's time: to make a server, a task."""
-        asyncio.events._set_running_loop(self)
-        try:
-            return function(*args)
-        finally:
-            asyncio.events._set_running_loop(None)
-
     def _plan(self) -> None:
         """Make sure to be woken for what comes first."""
         if self._kernel.running is self:
