@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -16,6 +17,7 @@ import pytest
 from tests.contract import tiny
 from tests.contract.endpoint import Endpoint, refused
 
+ROOT = Path("/sys/fs/cgroup")
 NET = "name=eth0,bridge=vmbr0,ip=10.77.0.{}/24"
 
 
@@ -94,9 +96,11 @@ def rate_of(endpoint: Endpoint, name: str) -> str:
 
 
 def groups(endpoint: Endpoint, vmid: int) -> list[Path]:
-    """The control groups of a container, wherever they are."""
-    root = Path("/sys/fs/cgroup")
-    return [*root.glob(f"dasklab-*/{vmid}"), *root.glob(f"*/dasklab-*/{vmid}")]
+    """The control groups of a container of this endpoint, in whatever hierarchy; each node has a folder."""
+    assert endpoint.state is not None
+    homes = [str(home).encode() for home in (endpoint.state, *endpoint.state.glob("nodes/*"))]
+    own = [f"dasklab-{hashlib.sha256(home).hexdigest()[:8]}/{vmid}" for home in homes]
+    return [group for name in own for group in (*ROOT.glob(name), *ROOT.glob(f"*/{name}"))]
 
 
 def traces(endpoint: Endpoint, vmid: int) -> list[str]:
@@ -119,7 +123,9 @@ def test_life(node: Endpoint, make: Callable[..., Any]) -> None:
     assert "10.77.0.11 client" in inside(container, "cat /etc/hosts")
     assert "rate 104857Kbit" in rate_of(node, "veth300i0")
     assert link(node, "veth300i0")["master"] == "vmbr0"
-    assert inside(container, "cat /proc/1/status").count("Cpus_allowed_list:\t0\n") or os.cpu_count() == 1
+    limits = [group / name for group in groups(node, 300) for name in ("cpu.cfs_quota_us", "cpu.max")]
+    given = {file.read_text().split()[0] for file in limits if file.exists()}
+    assert given == {"20000"} or os.cpu_count() == 1, "of each 20 ms, those of one processor"
     row = node.api().nodes("pve").lxc.get()[0]
     assert (row["status"], row["cpus"], row["maxmem"], row["pid"] > 1) == ("running", 1, 64 * 2**20, True)
     seen = node.api().cluster.resources.get(type="vm")
