@@ -59,12 +59,35 @@ class Check(Strict):
     ok: bool
 
 
+class Process(Strict):
+    """A worker as it runs; several may share a process, and those of a host have its address."""
+
+    host: str
+    pid: int
+    threads: int
+
+
+class Seated(Strict):
+    """What runs as the scheduler; ``placement`` is the module that chooses a worker for a task."""
+
+    command: str
+    loop: str
+    placement: str
+
+
 class Cluster(Strict):
     """Who computed."""
 
     workers: int
     threads: int
     addresses: dict[str, str]
+    processes: dict[str, Process] = {}
+    scheduler: Seated | None = None
+
+    @property
+    def hosts(self) -> int:
+        """On how many hosts workers are; where nobody said it, each is one's only."""
+        return len({process.host for process in self.processes.values()}) or self.workers
 
 
 class Timings(Document):

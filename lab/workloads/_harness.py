@@ -24,6 +24,7 @@ import importlib.metadata
 import inspect
 import json
 import math
+import os
 import platform
 import sys
 import time
@@ -31,6 +32,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import _inside
 import cloudpickle
@@ -166,11 +168,32 @@ def _workers(client: Client) -> dict[str, Any]:
 
 
 def _cluster(client: Client) -> dict[str, Any]:
+    """Who takes part, as the processes themselves say it."""
     workers = _workers(client)
+    addresses = {str(worker["name"]): address for address, worker in workers.items()}
+    found = client.run(_process)
     return {
         "workers": len(workers),
         "threads": sum(worker["nthreads"] for worker in workers.values()),
-        "addresses": {str(worker["name"]): address for address, worker in workers.items()},
+        "addresses": addresses,
+        "processes": {
+            name: {"host": urlsplit(address).hostname} | found[address] for name, address in addresses.items()
+        },
+        "scheduler": client.run_on_scheduler(_seated),
+    }
+
+
+def _process(dask_worker: Any) -> dict[str, Any]:
+    return {"pid": os.getpid(), "threads": dask_worker.state.nthreads}
+
+
+def _seated(dask_scheduler: Any) -> dict[str, Any]:
+    loop = getattr(dask_scheduler.io_loop, "asyncio_loop", None)
+    choose = getattr(dask_scheduler, "decide_worker_non_rootish", None)
+    return {
+        "command": os.environ.get("DASKLAB_SEAT", ""),
+        "loop": type(loop).__module__.partition(".")[0],
+        "placement": getattr(choose, "__module__", ""),
     }
 
 
