@@ -22,7 +22,7 @@ from lab.model.columns import COLUMNS
 from lab.model.link import Link
 from lab.model.metric import MetricName
 from lab.model.nic import GuestOverride, NicOverride
-from lab.model.seats import LayoutText, Scheduler
+from lab.model.seats import LayoutText, Scheduler, Worker
 from lab.model.strict import Strict, allowed_parameters, first_mistake
 from lab.paths import EXPERIMENTS, WORKLOADS
 
@@ -70,6 +70,7 @@ class Shared(Strict):
     probes: Probes = Probes()
     dask: dict[str, Any] = Field(default={}, description="Dask's own settings, as in its YAML files")
     scheduler: Scheduler = Scheduler()
+    worker: Worker = Worker()
     layout: LayoutText | None = None
 
     @field_validator("dask")

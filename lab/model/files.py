@@ -46,6 +46,7 @@ class Sample(Strict):
     stop: float
     duration_s: float
     transfer_bytes: int | None = None
+    scheduler_cpu_s: float | None = None
     got: float
     ok: bool
 
@@ -60,11 +61,12 @@ class Check(Strict):
 
 
 class Process(Strict):
-    """A worker as it runs; several may share a process, and those of a host have its address."""
+    """A worker as it runs. A host's share its address, and zero workers, which compute nothing, a process."""
 
     host: str
     pid: int
     threads: int
+    zero: bool = False
 
 
 class Seated(Strict):

@@ -1,4 +1,4 @@
-"""Who takes part in a cluster: what sits on the scheduler's seat, and each host's layout. The owner of both.
+"""Who takes part in a cluster: what sits on the scheduler's and the workers' seats, and each host's layout.
 
 A seat is a command that keeps a contract, ``SEAT PORT FILE``, which the README of role ``dask`` has. A ready
 occupant is Dask's own scheduler with settings, or with a preload of that role.
@@ -41,7 +41,7 @@ class Scheduler(Strict):
     """The scheduler's seat: a ready occupant or a command; neither is what the inventory has."""
 
     occupant: OccupantName | None = None
-    command: str | None = Field(None, description="SEAT of `SEAT PORT FILE`, with its arguments before these")
+    command: str | None = Field(default=None, description="SEAT of `SEAT PORT FILE`, with its own arguments")
 
     @field_validator("command")
     @classmethod
@@ -62,6 +62,12 @@ class Scheduler(Strict):
             return Seat(command=self.command)
         occupant = OCCUPANTS[self.occupant]
         return Seat(occupant=self.occupant, settings=dict(occupant.settings), preload=occupant.preload)
+
+
+class Worker(Strict):
+    """The workers' seats: Dask's own, or zero workers, which answer at once and compute nothing."""
+
+    occupant: Literal["dask", "zero"] = "dask"
 
 
 class Seat(Strict):

@@ -18,6 +18,7 @@ def differences(trial: Trial, timings: Timings) -> Iterator[str]:
     """Every way in which the cluster is another than asked, in words."""
     yield from _settings(trial, timings)
     yield from _seat(trial, timings)
+    yield from _workers(trial, timings)
     yield from _layout(trial, timings)
 
 
@@ -55,17 +56,29 @@ def _seat(trial: Trial, timings: Timings) -> Iterator[str]:
             yield f"scheduler: {asked} was asked, its event loop is {found.loop}"
 
 
+def _workers(trial: Trial, timings: Timings) -> Iterator[str]:
+    """Zero workers where they were asked, and nowhere else."""
+    zero = trial.worker.occupant == "zero"
+    found = timings.cluster.processes
+    if zero and not found:
+        yield "zero workers were asked, nobody said what runs"
+    if wrong := sorted(name for name, process in found.items() if process.zero != zero):
+        asked, runs = ("zero workers", "Dask's") if zero else ("Dask's workers", "zero workers")
+        yield f"{asked} were asked, {runs} run: {', '.join(wrong)}"
+
+
 def _layout(trial: Trial, timings: Timings) -> Iterator[str]:
     """Each host has as many processes as asked, and each of them as many threads."""
     if trial.layout is None:
         return
+    zero = trial.worker.occupant == "zero"  # these share a process
     asked, hosts = Layout.parse(trial.layout), defaultdict[str, list[Process]](list)
     for process in timings.cluster.processes.values():
         hosts[process.host].append(process)
     if not hosts:
         yield f"layout {trial.layout}: nobody said what runs"
     for host, found in sorted(hosts.items()):
-        processes = len({process.pid for process in found})
+        processes = len(found) if zero else len({process.pid for process in found})
         if (processes, len(found)) != (asked.processes, asked.processes):
             yield f"{host}: {asked.processes} worker processes were asked, it has {processes}"
         if wrong := sorted({process.threads for process in found} - {asked.threads}):

@@ -51,7 +51,7 @@ def _failure(directory: Path, trial: Trial) -> Verdict | None:
     if timings is None:
         return "failed", ["the workload left no timings.json"]
     check, workers = timings.check, timings.cluster.hosts
-    if not check.ok:
+    if not check.ok and trial.worker.occupant != "zero":  # who computes nothing has no answer
         return "failed", [f"wrong answer: {check.got}, expected {check.expected} +- {check.tolerance}"]
     if workers != trial.workers:
         return "failed", [f"{workers} workers computed, {trial.workers} were asked"]

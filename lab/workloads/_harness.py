@@ -131,19 +131,21 @@ def _wait(client: Client, workers: int, timeout_s: float) -> None:
 def _samples(client: Client, job: Job, args: argparse.Namespace) -> tuple[list[Any], list[Any]]:
     """All runs; and after each, outside of what is timed, what Dask recorded of it."""
     samples, taken = [], []
-    _inside.take(client)  # what came before the first run is of none
+    sent = _inside.watch(client)
+    _inside.take(client, sent)  # what came before the first run is of none
     for run in range(args.warmups + args.runs):
         samples.append(_sample(client, job, run, run < args.warmups))
-        taken.append(_inside.take(client))
+        taken.append(_inside.take(client, sent))
     return samples, taken
 
 
 def _sample(client: Client, job: Job, run: int, warmup: bool) -> dict[str, Any]:
     """One timed run; ``transfer_bytes``: the data that workers were asked for meanwhile (p2p pushes not)."""
-    before = _sent(client)
+    before, cpu = _sent(client), client.run_on_scheduler(time.process_time)
     start, clock = time.time(), time.perf_counter()
     got = float(job.run(run))
     duration_s, stop = time.perf_counter() - clock, time.time()
+    scheduler_cpu_s = client.run_on_scheduler(time.process_time) - cpu
     return {
         "run": run,
         "warmup": warmup,
@@ -151,6 +153,7 @@ def _sample(client: Client, job: Job, run: int, warmup: bool) -> dict[str, Any]:
         "stop": stop,
         "duration_s": duration_s,
         "transfer_bytes": _sent(client) - before,
+        "scheduler_cpu_s": scheduler_cpu_s,
         "got": got,
         "ok": job.accepts(got),
     }
@@ -184,7 +187,8 @@ def _cluster(client: Client) -> dict[str, Any]:
 
 
 def _process(dask_worker: Any) -> dict[str, Any]:
-    return {"pid": os.getpid(), "threads": dask_worker.state.nthreads}
+    zero = type(dask_worker).__name__ == "Zero"
+    return {"pid": os.getpid(), "threads": dask_worker.state.nthreads, "zero": zero}
 
 
 def _seated(dask_scheduler: Any) -> dict[str, Any]:

@@ -39,6 +39,7 @@ TRIAL = {
         "settings": {"distributed": {"scheduler": {"work-stealing": False}}},
         "preload": "random",
     },
+    "worker": {"occupant": "dask"},
     "layout": "2x1",
     "workload": {"name": "array_study", "params": {}},
     "probes": {"pings": 5, "interval_s": 0.2, "iperf_runs": 1, "iperf_s": 1, "udp": False},

@@ -56,7 +56,12 @@ def test_the_cluster_is_started_as_the_trial_asks(lab: DryLab) -> None:
     seated = {"work-stealing": False, "preload": preloads}
     assert settings["scheduler"] == {"distributed": everywhere | {"scheduler": seated}}
     started = (run["scheduler"] / "cluster.env").read_text().splitlines()
-    assert started == [f'DASKLAB_SEAT="{bin_}/dasklab_seat"', "DASKLAB_PROCESSES=2", "DASKLAB_THREADS=1"]
+    assert started == [
+        f'DASKLAB_SEAT="{bin_}/dasklab_seat"',
+        "DASKLAB_PROCESSES=2",
+        "DASKLAB_THREADS=1",
+        "DASKLAB_WORKER=dask",
+    ]
     asked = next(
         line for line in (lab.folder / "client" / "words").read_text().splitlines() if "array" in line
     )
@@ -64,11 +69,18 @@ def test_the_cluster_is_started_as_the_trial_asks(lab: DryLab) -> None:
     assert "--settings distributed.comm.compression,distributed.scheduler.work-stealing" in asked
 
     seat = {"occupant": None, "command": "/opt/rsds -v", "settings": {}, "preload": ""}
-    lab.ask({**TRIAL, "dask": {}, "seat": seat, "layout": None, "capture": False})
+    lab.ask(
+        {**TRIAL, "dask": {}, "seat": seat, "layout": None, "worker": {"occupant": "zero"}, "capture": False}
+    )
     assert lab.play("trial.yml").returncode == 0
     assert yaml.safe_load((run["scheduler"] / "dask" / "trial.yaml").read_text()) == {}
     started = (run["scheduler"] / "cluster.env").read_text().splitlines()
-    assert started == ['DASKLAB_SEAT="/opt/rsds -v"', "DASKLAB_PROCESSES=1", "DASKLAB_THREADS=0"]
+    assert started == [
+        'DASKLAB_SEAT="/opt/rsds -v"',
+        "DASKLAB_PROCESSES=1",
+        "DASKLAB_THREADS=0",
+        "DASKLAB_WORKER=zero",
+    ]
 
 
 def test_an_answer_that_is_no_json_fails_the_trial_in_one_line(lab: DryLab) -> None:

@@ -109,6 +109,18 @@ def test_each_host_has_the_layout_that_was_asked() -> None:
     assert said(trial) == ["layout 2x1: nobody said what runs"]
 
 
+def test_zero_workers_are_what_runs_where_they_were_asked() -> None:
+    zero = asked(worker={"occupant": "zero"}, layout="2x1", workers=1)
+    right = processes(("10.0.0.3", 1, 1), ("10.0.0.3", 1, 1))
+    for process in right["processes"].values():
+        process["zero"] = True
+    assert said(zero, right) == []
+    assert said(zero, processes(("10.0.0.3", 1, 1), ("10.0.0.3", 2, 1))) == [
+        "zero workers were asked, Dask's run: w0, w1"
+    ]
+    assert said(asked(), right) == ["Dask's workers were asked, zero workers run: w0, w1"]
+
+
 @pytest.mark.parametrize(
     ("given", "line"),
     [

@@ -77,7 +77,7 @@ def test_a_host_starts_the_workers_of_its_layout(
     dask.write_text('#!/bin/sh\necho "$@"\n')
     dask.chmod(0o755)
     variables = yaml.safe_load((DASK / "defaults" / "main.yml").read_text())
-    given = {**variables, "dask_venv": str(tmp_path), "inventory_hostname": "worker-1"}
+    given = {**variables, "dask_venv": str(tmp_path), "inventory_hostname": "worker-1", "base_bin": "/bin"}
     text = (DASK / "templates" / "workers.sh.j2").read_text()
     program = Environment(undefined=StrictUndefined, autoescape=False).from_string(text).render(given)
     layout = {"DASKLAB_PROCESSES": processes, "DASKLAB_THREADS": threads}
