@@ -91,6 +91,15 @@ class Cluster(Strict):
         """On how many hosts workers are; where nobody said it, each is one's only."""
         return len({process.host for process in self.processes.values()}) or self.workers
 
+    @property
+    def names(self) -> dict[str, str]:
+        """Hosts' names by their address without a port: several workers of one have its name and a number."""
+        found: dict[str, list[str]] = {}
+        for name, address in self.addresses.items():
+            found.setdefault(address.removeprefix("tcp://").rpartition(":")[0], []).append(name)
+        alone = {host: names[0] for host, names in found.items() if len(names) == 1}
+        return {host: names[0].rpartition("-")[0] or names[0] for host, names in found.items()} | alone
+
 
 class Timings(Document):
     """A workload's runs; ``tasks``: how many one run has, where that is the question.

@@ -13,7 +13,7 @@ from conftest import SETUP, Json, answers
 from lab.errors import LabError
 from lab.model import experiment
 from lab.model.experiment import Experiment
-from lab.model.files import Timings
+from lab.model.files import Cluster, Timings
 from lab.model.seats import OCCUPANTS, OccupantName
 from lab.model.trial import Trial
 from lab.results.cluster import differences
@@ -144,3 +144,14 @@ def test_what_a_seat_or_a_layout_may_be_is_said_in_a_line(given: Json, line: str
 
 def test_every_occupant_has_its_name_in_the_type() -> None:
     assert set(OCCUPANTS) == set(get_args(OccupantName))
+
+
+def test_a_host_has_its_own_name_whatever_runs_there() -> None:
+    """Captures know hosts, not processes: a worker's number must not make a host that nobody hears."""
+    addresses = {
+        "worker-1-1": "tcp://10.0.0.3:1",
+        "worker-1-2": "tcp://10.0.0.3:2",
+        "worker-2": "tcp://10.0.0.4:1",
+    }
+    found = Cluster(workers=3, threads=3, addresses=addresses)
+    assert found.names == {"10.0.0.3": "worker-1", "10.0.0.4": "worker-2"}
