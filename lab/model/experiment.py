@@ -76,7 +76,7 @@ class Shared(Strict):
     @field_validator("dask")
     @classmethod
     def _known_to_dask(cls, settings: dict[str, Any]) -> dict[str, Any]:
-        if wrong := dask_settings.unknown(settings):
+        if wrong := dask_settings.mistake(settings):
             raise ValueError(wrong)
         return settings
 
