@@ -28,7 +28,7 @@ destroy: .venv/ready ## remove the lab again; results and caches are kept
 
 .PHONY: test
 test: packages test-packages lint ## every check: lint, types, unit, contract, end-to-end
-	$(BIN)/pytest
+	$(BIN)/pytest -n 2 --dist loadgroup --no-loadscope-reorder
 
 .PHONY: quick
 quick: .venv/ready ## the tests that take seconds

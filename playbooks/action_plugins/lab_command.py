@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any, NoReturn
 
 from ansible.plugins.action import ActionBase
@@ -54,5 +55,10 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         """Do the task on one host."""
         result: dict[str, Any] = super().run(tmp, task_vars)
         _, arguments = self.validate_argument_spec(SPEC)
+        asked_s = time.time()
         done = self._low_level_execute_command(arguments["cmd"])
-        return {**result, **outcome(done["rc"], done["stdout"], done["stderr"], arguments["answer"])}
+        return {
+            **result,
+            "asked_s": asked_s,
+            **outcome(done["rc"], done["stdout"], done["stderr"], arguments["answer"]),
+        }

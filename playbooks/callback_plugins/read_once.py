@@ -1,26 +1,50 @@
-"""Reads plugins once that each task would read anew on each host.
+"""Does once, before the forks of Ansible's tasks, what each of them would do anew.
 
-Ansible runs a task on a host in a fork of itself, and reads a plugin when it is first used: in a fork, which
-then ends. The filters of this project with what they import, and what Ansible knows of its connections, took
-a fork a quarter of a second of CPU; a trial has two hundred forks. What is read before them is theirs too.
+Ansible runs a task on a host in a fork of itself. There it reads a plugin that is used for the first time,
+and works out the host's variables from the inventory's expressions; then the fork ends. The filters of this
+project with what they import took a fork a quarter of a second of CPU, and the way to its host, a dozen
+expressions that lead to each other, half of what was left; a trial has two hundred forks.
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
+from ansible.errors import AnsibleError
 from ansible.plugins import loader
 from ansible.plugins.callback import CallbackBase
+from ansible.template import Templar
 
 DOCUMENTATION = """
 name: read_once
 type: aggregate
-short_description: read plugins before the forks that use them
+short_description: do once, before the forks of tasks, what each would do anew
 """
+
+PLUGINS = (
+    (loader.filter_loader, ("to_json",)),  # a filter or a test comes with all others of its kind
+    (loader.test_loader, ("search",)),
+    (loader.connection_loader, ("ssh", "local")),
+    (loader.shell_loader, ("sh",)),
+    (loader.lookup_loader, ("env", "file")),
+    (loader.action_loader, ("lab_command", "lab_fetch", "lab_files", "proxmox_vm")),
+)
+# What no task changes once it can be told: who a host is, and the way to it. Each may need those before it.
+SETTLED = (
+    "lab_state_dir",
+    "endpoint_facts",
+    "guest",
+    "lab_address",
+    "ansible_host",
+    "ansible_control_path_dir",
+    "ansible_ssh_common_args",
+    "ansible_ssh_private_key_file",
+)
 
 
 class CallbackModule(CallbackBase):  # type: ignore[misc]
-    """Reads when a playbook starts; says nothing."""
+    """Reads when a playbook starts, works out variables when a play does; says nothing."""
 
     CALLBACK_VERSION = 2.0
     CALLBACK_TYPE = "aggregate"
@@ -28,14 +52,24 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]
     CALLBACK_NEEDS_ENABLED = True
 
     def v2_playbook_on_start(self, playbook: Any) -> None:
-        """Read them; a filter or a test comes with all others of its kind."""
-        loader.filter_loader.get("to_json")
-        loader.test_loader.get("search")
-        for kind, names in (
-            (loader.connection_loader, ("ssh", "local")),
-            (loader.shell_loader, ("sh",)),
-            (loader.lookup_loader, ("env", "file")),
-            (loader.action_loader, ("lab_command", "lab_fetch", "lab_files", "proxmox_vm")),
-        ):
+        """Read the plugins."""
+        for kind, names in PLUGINS:
             for name in names:
                 kind.get(name, class_only=True)
+
+    def v2_playbook_on_play_start(self, play: Any) -> None:
+        """Work out the settled variables of the play's hosts."""
+        variables = play.get_variable_manager()
+        told = variables.get_vars(play=play)
+        for host in told["ansible_play_hosts_all"]:
+            if settled := _settled(told["hostvars"].raw_get(host), play.get_loader()):
+                variables.set_nonpersistent_facts(host, settled)
+
+
+def _settled(given: dict[str, Any], loader: Any) -> dict[str, Any]:
+    """The values of what is settled, unless it is plain, was worked out before, or cannot be told yet."""
+    templar, settled = Templar(loader=loader, variables=given), {}
+    for name in (name for name in SETTLED if name in given and templar.is_template(given[name])):
+        with suppress(AnsibleError):  # without an endpoint there is no way to a host: its first task says so
+            settled[name] = given[name] = templar.template(given[name])
+    return settled

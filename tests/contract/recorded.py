@@ -142,7 +142,7 @@ def check(pair: dict[str, Any], answer: requests.Response) -> None:
 def differences(want: Any, got: Any, exact: bool, place: str = "") -> list[str]:
     """Where an answer differs from the recorded facts."""
     if isinstance(want, str) and want in KINDS:
-        fits = isinstance(got, KINDS[want])  # type: ignore[arg-type]
+        fits = isinstance(got, KINDS[want])
     elif isinstance(want, str) and any(name in want for name in TEXTS):
         pattern = re.escape(want)
         for name, text in TEXTS.items():

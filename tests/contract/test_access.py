@@ -189,7 +189,7 @@ def test_rights_come_through_the_pool_and_stop_without_propagation(actor: Actor,
     actor.allow(f"/pool/{actor.endpoint.pool}", "VM.Audit")
     assert vm.config.get()["digest"]
     actor.remove()
-    actor.__init__(actor.endpoint)  # type: ignore[misc]
+    actor.__init__(actor.endpoint)
     actor.allow("/vms", "VM.Audit", propagate=0)
     assert refused(actor.api().nodes(actor.endpoint.node).qemu(vmid).config.get).status_code == 403
 

@@ -158,7 +158,7 @@ def _seen_at_the_client(lab: Endpoint, source: int, target: int) -> int:
     """How many of three requests come by the NIC of the host on the first node."""
     device, words = "veth301i1", f"icmp and icmp[0] == 8 and dst 10.78.0.{target - 200}"
     line = f"timeout 4 tcpdump -l -n -i {device} '{words}' 2>/dev/null"
-    home = lab.state / "enter-shell"  # type: ignore[operator]
+    home = lab.state / "enter-shell"
     with subprocess.Popen([home, "-c", line], stdout=subprocess.PIPE, text=True) as tcpdump:
         time.sleep(1)
         said = inside(ct(at(lab, PLACES[source]), source), f"ping -c 3 -W 2 10.78.0.{target - 200}")

@@ -166,7 +166,7 @@ def test_iso_images_are_no_source_for_disks(endpoint: Endpoint, disks: str, vmid
 def web(image: Path) -> Iterator[str]:
     """A web server with the image, on loopback."""
     handler = partial(http.server.SimpleHTTPRequestHandler, directory=str(image.parent))
-    handler.log_message = lambda *_: None  # type: ignore[attr-defined]
+    handler.log_message = lambda *_: None
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{server.server_port}"

@@ -17,7 +17,7 @@ from lab.minipve.config import values
 from lab.minipve.paths import Paths
 
 ROOT = Path("/sys/fs/cgroup")
-_PERIOD_US = 100_000
+_PERIOD_US = 20_000  # who has used up its time waits for the rest of one
 _DEFAULT_SHARES = {1: 1024, 2: 100}
 
 
@@ -42,33 +42,46 @@ def lines(vmid: int, paths: Paths) -> list[str]:
     ]
 
 
-def limits(options: Mapping[str, str], cpus: str, level: int) -> dict[str, str]:
-    """Files and their values, for a version of control groups (pure); ``cpus`` as a list, "" for all."""
+def limits(options: Mapping[str, str], level: int) -> dict[str, str]:
+    """Files and their values, for a version of control groups (pure).
+
+    ``cores`` are so much time on any processors, as a virtual machine's are. A node binds a container to
+    processors of its own; where there are fewer than containers ask for, that would leave some idle while
+    several containers wait for another.
+    """
     memory, swap = (size * 2**20 for size in values.container_memory_mib(options))
-    quota = float(options.get("cpulimit", "0"))
+    quota = _quota_us(options)
     shares = max(int(options.get("cpuunits", _DEFAULT_SHARES[level])), 2)
     if level == 1:
         found = {
             "memory.limit_in_bytes": str(memory),
             "memory.memsw.limit_in_bytes": str(memory + swap),
-            "cpu.cfs_quota_us": str(int(quota * _PERIOD_US) or -1),
+            "cpu.cfs_period_us": str(_PERIOD_US),
+            "cpu.cfs_quota_us": str(quota or -1),
             "cpu.shares": str(shares),
         }
     else:
         found = {
             "memory.max": str(memory),
             "memory.swap.max": str(swap),
-            "cpu.max": f"{int(quota * _PERIOD_US) or 'max'} {_PERIOD_US}",
+            "cpu.max": f"{quota or 'max'} {_PERIOD_US}",
             "cpu.weight": str(min(shares, 10_000)),
         }
-    return found | {"cpuset.cpus": cpus or f"0-{host.cpus() - 1}"}
+    return found
+
+
+def _quota_us(options: Mapping[str, str]) -> int:
+    """Processor time in each period; 0 where neither option keeps it below the host's."""
+    asked = (float(options.get(name, "0")) for name in ("cpulimit", "cores"))
+    cores = min((limit for limit in asked if 0 < limit < host.cpus()), default=0)
+    return int(cores * _PERIOD_US)
 
 
 def apply(vmid: int, paths: Paths, wanted: Mapping[str, str]) -> None:
     """Set the limits of a running container; a file that this kernel has not is passed over.
 
-    It is done twice: memory must not go above memory with swap, nor a group's processors (of version 1) below
-    those of the group in it, so that, whichever way they change, one of two is refused at first.
+    It is done twice: memory must not go above memory with swap, so that, whichever way they change, one of
+    two is refused at first.
     """
     for last in (False, True):
         for name, value in wanted.items():
@@ -101,21 +114,6 @@ def used_cpu_s(vmid: int, paths: Paths) -> float:
         if file := _file(vmid, paths, "cpu.stat"):
             return int(dict(line.split() for line in file.read_text().splitlines())["usage_usec"]) / 1e6
     return 0.0
-
-
-def chosen_cpus(vmid: int, paths: Paths) -> set[int]:
-    """The processors that a running container is bound to; empty when it may use all."""
-    file = _file(vmid, paths, "cpuset.cpus")
-    with suppress(OSError):
-        found = parse_cpus(file.read_text().strip()) if file else set()
-        return found if len(found) < host.cpus() else set()
-    return set()
-
-
-def parse_cpus(text: str) -> set[int]:
-    """``0-1,4`` -> {0, 1, 4} (pure)."""
-    ends = (part.partition("-") for part in text.split(",") if part)
-    return {cpu for first, _, last in ends for cpu in range(int(first), int(last or first) + 1)}
 
 
 def exist(paths: Paths, vmid: int | None = None) -> bool:

@@ -138,7 +138,7 @@ def start(vmid: int, options: dict[str, str], paths: Paths, log: Log) -> None:
         try:
             mounts.apart(lambda: _start(vmid, options, paths, first_id, log))
             running.remember(vmid, paths)
-            groups.apply(vmid, paths, limits(vmid, options, paths))
+            groups.apply(vmid, paths, groups.limits(options, groups.version()))
             plugs.settle(vmid, nics, log)
         except BaseException:
             stop(vmid, paths)
@@ -165,11 +165,6 @@ def _start(vmid: int, options: dict[str, str], paths: Paths, first_id: int, log:
     )
     if said.returncode:
         raise MachineError(f"startup for container '{vmid}' failed: {_complaint(vmid, paths)}")
-
-
-def limits(vmid: int, options: Mapping[str, str], paths: Paths) -> dict[str, str]:
-    """The limits of a container, its processors chosen among those that fewest others are bound to."""
-    return groups.limits(options, running.choose_cpus(vmid, options, paths), groups.version())
 
 
 def _log_file(vmid: int, paths: Paths) -> Path:

@@ -8,12 +8,12 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from lab.minipve import host, load, process
+from lab.minipve import load, process
 from lab.minipve.config import veths
 from lab.minipve.container import groups
 from lab.minipve.network import net, rate
@@ -140,16 +140,6 @@ def clean(vmid: int, paths: Paths) -> None:
     groups.remove(paths, vmid)
     paths.runtime(vmid, "monitor").unlink(missing_ok=True)
     _booted.pop((paths.run, vmid), None)
-
-
-def choose_cpus(vmid: int, options: Mapping[str, str], paths: Paths) -> str:
-    """The processors for a container's ``cores``, as a list; "" for all of them."""
-    cores = int(options.get("cores", host.cpus()))
-    if cores >= host.cpus():
-        return ""
-    bound = Counter(cpu for other in running(paths) - {vmid} for cpu in groups.chosen_cpus(other, paths))
-    chosen = sorted(range(host.cpus()), key=lambda cpu: (bound[cpu], cpu))[:cores]
-    return ",".join(map(str, sorted(chosen)))
 
 
 def running(paths: Paths) -> set[int]:

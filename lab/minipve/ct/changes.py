@@ -72,7 +72,7 @@ class Live:
             config.deleted = [key for key in config.deleted if key != name]
         if any(config.options.get(name) != before.get(name) for name in _LIMITS):
             paths = self.node.paths
-            groups.apply(self.vmid, paths, lxc.limits(self.vmid, config.options, paths))
+            groups.apply(self.vmid, paths, groups.limits(config.options, groups.version()))
         if setup.interfaces(before) != setup.interfaces(config.options):
             first_id = lxc.owner(config.options, self.node.paths)
             lxc.within_running(self.pid, lambda: setup.networks(config.options, first_id))

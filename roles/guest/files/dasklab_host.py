@@ -129,8 +129,6 @@ def apply(check: bool = False) -> Document:
     failed = {change["why"]: text for change in plan if not check and (text := attempt(change))}
     return {
         "schema": SCHEMA,
-        "lab_interface": lab["ifname"],
-        "capture_interface": capture["ifname"] if capture else None,
         "clock_s": time.time(),
         "changes": [change["why"] for change in plan if change["why"] not in failed],
         "unsupported": list(failed.values()),

@@ -56,7 +56,8 @@ def _fetches(chance, tasks, workers, ends) -> list[Fetch]:  # type: ignore[no-un
     found = []
     for _ in range(len(tasks) // 2):
         begin = chance.uniform(*ends)
-        fetch = Fetch(*chance.choices(workers, k=2), begin, begin + chance.expovariate(5), ())
+        receiver, sender = chance.choices(workers, k=2)
+        fetch = Fetch(receiver, sender, begin, begin + chance.expovariate(5), ())
         fetch.keys = tuple(task.key for task in chance.sample(tasks, min(3, len(tasks))))
         fetch.busy = chance.random() < 0.2
         fetch.serialise, fetch.deserialise = chance.random(), chance.random()

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from conftest import SETUP
-
 from lab.running.able import able
+from tests.unit.experiments.conftest import SETUP
 
 
 def test_each_kind_says_what_it_runs_in_part_and_what_asks_its_kernel() -> None:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import SETUP, FakeLab, Json, capture_report
 
 from lab import report as page
 from lab.commands import baseline
@@ -20,6 +19,7 @@ from lab.results import completeness, store
 from lab.results.decode import Summary
 from lab.results.recording import Recording
 from lab.running import driver
+from tests.unit.experiments.conftest import SETUP, FakeLab, Json, capture_report
 from tests.unit.wire.build import Packet, golden_bytes, packets_of, pcap
 
 GOLDEN = golden_bytes("g3-2026.8.0")

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import SETUP, FakeLab, Json
 
 from lab.errors import LabError
 from lab.model import cells, experiment
@@ -17,6 +16,7 @@ from lab.model.trial import Setup, Trial
 from lab.results import verdict
 from lab.running import driver
 from lab.running.trials import estimate_s, plan
+from tests.unit.experiments.conftest import SETUP, FakeLab, Json
 
 
 def test_every_block_has_each_cell_once_and_the_null_trial(sweep: experiment.Experiment) -> None:

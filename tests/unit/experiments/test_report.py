@@ -12,7 +12,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import SETUP, FakeLab, Json, capture_report
 
 from lab import report, wire
 from lab.model import experiment
@@ -23,6 +22,7 @@ from lab.results import load, recording
 from lab.results.measures import Interval, answer, number
 from lab.results.recording import Recording
 from lab.running import driver
+from tests.unit.experiments.conftest import SETUP, FakeLab, Json, capture_report
 
 STUDY = json.loads(page.STUDY.read_text())
 

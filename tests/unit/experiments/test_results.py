@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from conftest import SETUP, FakeLab, Json, answers, queue
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -23,6 +22,7 @@ from lab.results.configured import differences
 from lab.results.measures import Interval, answer, by_node, difference, median, ratio, slope
 from lab.running import driver
 from lab.running.trials import plan
+from tests.unit.experiments.conftest import SETUP, FakeLab, Json, answers, queue
 
 
 def sloped(trial: Json) -> float:

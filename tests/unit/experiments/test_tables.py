@@ -16,7 +16,6 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from click.testing import CliRunner
-from conftest import SETUP, FakeLab, Json
 
 from lab.cli import main
 from lab.commands.progress import execute
@@ -24,6 +23,7 @@ from lab.model import experiment
 from lab.model.cells import names
 from lab.results import load
 from lab.running import driver
+from tests.unit.experiments.conftest import SETUP, FakeLab, Json
 
 
 def ask(*argv: object) -> str:

@@ -137,7 +137,7 @@ def test_a_loop_is_busy_between_waits_and_when_a_wait_takes_too_long(monkeypatch
     clock = [100.0]
     monkeypatch.setattr("lab.inside.preload.time", lambda: clock[0])
     fake = FakeLoop(clock)
-    loop = Loop(fake)  # type: ignore[arg-type]
+    loop = Loop(fake)
     wait = fake._selector.select
 
     def work(seconds: float, waits: float, timeout: float | None, ready: bool) -> None:

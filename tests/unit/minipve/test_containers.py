@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from lab.minipve import host
 from lab.minipve.config import veths
 from lab.minipve.config.kinds import LXC
 from lab.minipve.config.store import GuestConfig, GuestStore
@@ -65,21 +66,36 @@ def test_lxc_is_told_what_the_config_says(paths: Paths) -> None:
     assert "lxc.net.1.link" not in down
 
 
-def test_limits_of_both_versions_of_control_groups() -> None:
+def test_limits_of_both_versions_of_control_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     given = {"memory": "256", "swap": "64", "cpulimit": "1.5"}
-    first, second = groups.limits(given, "0", 1), groups.limits(given, "0", 2)
+    monkeypatch.setattr(host, "cpus", lambda: 4)
+    first, second = groups.limits(given, 1), groups.limits(given, 2)
     assert first["memory.limit_in_bytes"] == "268435456"
     assert first["memory.memsw.limit_in_bytes"] == str(320 * 2**20)
-    assert (first["cpu.cfs_quota_us"], first["cpu.shares"], first["cpuset.cpus"]) == ("150000", "1024", "0")
+    assert (first["cpu.cfs_quota_us"], first["cpu.cfs_period_us"]) == ("30000", "20000")
+    assert first["cpu.shares"] == "1024"
     assert (second["memory.max"], second["memory.swap.max"]) == ("268435456", str(64 * 2**20))
-    assert (second["cpu.max"], second["cpu.weight"]) == ("150000 100000", "100")
-    assert groups.limits({}, "", 2)["cpu.max"] == "max 100000"
-    assert groups.limits({}, "", 1)["cpu.cfs_quota_us"] == "-1"
+    assert (second["cpu.max"], second["cpu.weight"]) == ("30000 20000", "100")
 
 
-def test_processors_as_the_kernel_lists_them() -> None:
-    assert groups.parse_cpus("0-2,5") == {0, 1, 2, 5}
-    assert groups.parse_cpus("") == set()
+@pytest.mark.parametrize(
+    ("options", "quota"),
+    [
+        ({}, "-1"),
+        ({"cores": "1"}, "20000"),
+        ({"cores": "3", "cpulimit": "0.5"}, "10000"),
+        ({"cores": "1", "cpulimit": "2"}, "20000"),
+        ({"cores": "4"}, "-1"),  # all that there are
+        ({"cores": "8"}, "-1"),
+        ({"cpulimit": "0"}, "-1"),
+    ],
+)
+def test_cores_are_time_on_any_processor(
+    options: dict[str, str], quota: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(host, "cpus", lambda: 4)
+    assert groups.limits(options, 1)["cpu.cfs_quota_us"] == quota
+    assert groups.limits(options, 2)["cpu.max"] == f"{'max' if quota == '-1' else quota} 20000"
 
 
 def test_ids_that_nobody_else_was_given() -> None:

@@ -122,7 +122,7 @@ class Talk:
         begins = self.isn[who] + 1 + self.sent[who] if seq is None else seq
         ack = self.isn[who ^ 1] + 1 + self.sent[who ^ 1] if flags & ACK else 0
         more = {"identification": self.identification, **more}
-        data = tcp_packet(*ends, begins, ack, flags, payload, **more)  # type: ignore[arg-type]
+        data = tcp_packet(*ends, begins, ack, flags, payload, **more)
         self.packets.append((self.time_ns, data, len(data)))
         self.time_ns += self.step_ns
 
@@ -161,7 +161,7 @@ HELLO = {"compression": None, "python": [3, 11, 7], "pickle-protocol": 5}
 
 def small_talk(beats: int = 5, **options: object) -> Talk:
     """A worker's heartbeats as G3 sends them."""
-    talk = Talk(**options).open()  # type: ignore[arg-type]
+    talk = Talk(**options).open()
     talk.say(0, g3(HELLO)).say(1, g3(HELLO))
     for number in range(beats):
         talk.say(

@@ -140,4 +140,4 @@ def test_a_full_disk_is_said_by_its_name(tmp_path: Path) -> None:
     path = tmp_path / "a.pcap.gz"
     path.write_bytes(gzip.compress(pcap(small_talk().packets)))
     with path.open("rb") as file, pytest.raises(WireError, match=r"unpacking it into .*: No space left"):
-        packed.unpack(file, Full(), str(path))  # type: ignore[arg-type]
+        packed.unpack(file, Full(), str(path))

@@ -30,7 +30,7 @@ class Cluster:
         """Says all that on a new connection to (host, port); gives the port that it came from."""
         self.port += 1
         ends = {"client": (self.host(host), self.port), "server": (self.host(to[0]), to[1])}
-        talk = Talk(**ends, time_ns=self.time_ns).open().say(0, g3(HELLO)).say(1, g3(HELLO))  # type: ignore[arg-type]
+        talk = Talk(**ends, time_ns=self.time_ns).open().say(0, g3(HELLO)).say(1, g3(HELLO))
         for message in said:
             talk.say(0, g3(message)).say(1, g3(answer))
         self.packets += talk.packets

@@ -33,8 +33,11 @@ def parse(packets: list[Packet]) -> tuple[Memory, Segments]:
 
 def stream_of(memory: Memory, together: Segments, pieces: Pieces, index: int = 0) -> Stream:
     part = slice(int(pieces.begin[index]), int(pieces.begin[index + 1]))
-    columns = [getattr(pieces, name)[part] for name in ("start", "length", "captured", "offset")]
-    return Stream(memory, *columns, together.time_ns[pieces.row[part]], bool(pieces.opened[index]))
+    start, length, captured, offset = (
+        getattr(pieces, name)[part] for name in ("start", "length", "captured", "offset")
+    )
+    when = together.time_ns[pieces.row[part]]
+    return Stream(memory, start, length, captured, offset, when, bool(pieces.opened[index]))
 
 
 @st.composite
@@ -100,8 +103,8 @@ def test_any_part_can_be_read_after_any_other(data: st.DataObject) -> None:
         position += size
     memory = Memory()
     memory.add(memoryview(content))
-    columns = (np.array(start), *(np.array(c, np.uint32) for c in (length, captured)), np.array(offset))
-    stream = Stream(memory, *columns, np.arange(len(start)), True)
+    sizes, caught = (np.array(column, np.uint32) for column in (length, captured))
+    stream = Stream(memory, np.array(start), sizes, caught, np.array(offset), np.arange(len(start)), True)
     for _ in range(12):
         first, size = data.draw(st.integers(0, position)), data.draw(st.integers(1, 12))
         wanted = range(first, first + size)
