@@ -8,7 +8,6 @@ import re
 from typing import Any, get_args
 
 import pytest
-from conftest import SETUP, Json, answers
 
 from lab.errors import LabError
 from lab.model import experiment
@@ -18,6 +17,7 @@ from lab.model.seats import OCCUPANTS, OccupantName
 from lab.model.trial import Trial
 from lab.results.cluster import differences
 from lab.running.trials import plan
+from tests.unit.experiments.conftest import SETUP, Json, answers
 
 DOCUMENT: Json = {"title": "", "question": "", "metrics": {"rtt_ms": None}}
 COMPRESSION, SATURATION = "distributed.comm.compression", "distributed.scheduler.worker-saturation"
