@@ -26,9 +26,11 @@ lab: packages .venv/ready ## build the lab on this machine and measure a baselin
 destroy: .venv/ready ## remove the lab again; results and caches are kept
 	@$(BIN)/dasklab destroy --yes
 
+# Modules side by side, as each has an endpoint of its own; then, one by one, what wants the machine for itself.
 .PHONY: test
 test: packages test-packages lint ## every check: lint, types, unit, contract, end-to-end
-	$(BIN)/pytest -n 2 --dist loadgroup --no-loadscope-reorder
+	$(BIN)/pytest -n 2 --dist loadfile tests/unit tests/contract tests/wire_e2e
+	$(BIN)/pytest tests/e2e
 
 .PHONY: quick
 quick: .venv/ready ## the tests that take seconds
