@@ -163,7 +163,7 @@ def judge(case: Case, out: Path, runs: int) -> dict[str, Any]:
         "new_s": round(new.makespan_s, 2),
         "said": [(name, where, round(s, 2)) for name, where, s in difference.ranked()[:3]],
         "alone": new.ranked()[0][:2],
-        "without_wire_s": round(new.without_wire_s, 2),
+        "without_wire_s": round(new.replayed.without_wire_s, 2) if new.replayed else None,
         "right": first == case.truth,
         "place": not case.place or place == case.place,
         "explained": round(seconds / difference.makespan_s, 2),

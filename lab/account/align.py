@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from lab.account.clocks import NONE, Clock, at_least, at_most, estimate
-from lab.account.run import CLIENT, SCHEDULER, Fetch, Need, Run, Task
+from lab.account.run import CLIENT, SCHEDULER, Fetch, Graph, Need, Run, Task
 from lab.account.spells import Spells
 
 Frames = Mapping[str, pd.DataFrame]
@@ -20,6 +20,11 @@ Steps = list[tuple[float, int]]
 OURS = ("decided", "due", "sent", "handled")  # stages of a task by the scheduler's clock, and by its worker's
 THEIRS = ("arrived", "ready", "executing", "start", "stop", "done", "report_due", "reported")
 OPEN = ("waiting", "queued", "no-worker", "processing")  # states of tasks that are known and not done
+OF_SCHEDULER = (
+    ("tasks", tuple(f"{stage}_s" for stage in OURS)),
+    ("transitions", ("time_s",)),
+    ("graphs", ("received_s",)),
+)
 MOVED = (  # table, column that says whose clock, columns of times
     ("tasks", "worker", tuple(f"{stage}_s" for stage in THEIRS)),
     ("fetches", "receiver", ("start_s", "stop_s")),
@@ -89,9 +94,10 @@ def _times(frame: pd.DataFrame, first: str, second: str) -> tuple[Any, Any]:
 def _aligned(frames: Frames, found: Mapping[str, Clock]) -> dict[str, pd.DataFrame]:
     """The same tables with all times on the common clock."""
     own = {name: frame.copy() for name, frame in frames.items()}
-    for table, times in (("tasks", tuple(f"{stage}_s" for stage in OURS)), ("transitions", ("time_s",))):
+    for table, times in OF_SCHEDULER:
         _move(own[table], slice(None), times, found.get(SCHEDULER, Clock()))
-    _move(own["runs"], slice(None), ("start_s", "stop_s"), found.get(CLIENT, Clock()))
+    for table, times in (("runs", ("start_s", "stop_s")), ("graphs", ("begin_s", "sent_s"))):
+        _move(own[table], slice(None), times, found.get(CLIENT, Clock()))
     for table, by, columns in MOVED:
         for node in own[table][by].unique():
             _move(own[table], own[table][by] == node, columns, found.get(str(node), Clock()))
@@ -135,6 +141,7 @@ def _run(number: int, rows: Mapping[str, list[Row]]) -> Run:
         unfinished=unfinished,
         queued=queued,
         warmup=bool(about["warmup"]),
+        graphs=[_graph(row) for row in rows["graphs"]],
     )
 
 
@@ -160,6 +167,13 @@ def _fetch(row: Row) -> Fetch:
         serialise=row["serialise_s"] or 0.0,
         deserialise=row["deserialise_s"] or 0.0,
     )
+
+
+def _graph(row: Row) -> Graph:
+    known = {
+        name: row[f"{name}_s"] for name in ("begin", "sent", "received", "materialise", "order", "state")
+    }
+    return Graph(**known, tasks=int(row["tasks"]), nbytes=int(row["nbytes"]))
 
 
 def _counts(log: list[Row]) -> tuple[Steps, Steps]:

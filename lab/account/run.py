@@ -77,6 +77,20 @@ class Fetch:
     last: float | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """A graph on its way: when Dask's client was given it and sent it, the scheduler had it; then seconds."""
+
+    begin: float
+    sent: float
+    received: float
+    tasks: int
+    nbytes: int
+    materialise: float
+    order: float
+    state: float
+
+
 @dataclass
 class Run:
     """A run on one clock. ``unfinished`` and ``queued``: how many tasks the scheduler had, from when on."""
@@ -91,6 +105,7 @@ class Run:
     unfinished: list[tuple[float, int]] = field(default_factory=list)
     queued: list[tuple[float, int]] = field(default_factory=list)
     warmup: bool = False
+    graphs: list[Graph] = field(default_factory=list)
 
     @property
     def makespan(self) -> float:

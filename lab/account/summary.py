@@ -13,8 +13,10 @@ from functools import cached_property
 
 from lab.account.causes import MESSAGE, WIRE, Cell
 from lab.account.culprits import BUSY, LINK, PLACEMENT, culprits
+from lab.account.graphs import Way, graphs
 from lab.account.partition import account
 from lab.account.path import critical_path
+from lab.account.replay import Replay, mean, replay
 from lab.account.run import Run
 
 
@@ -29,6 +31,8 @@ class Summary:
     path: Mapping[Cell, float] = field(default_factory=dict)
     culprits: Mapping[Cell, float] = field(default_factory=dict)
     moved_bytes: float = 0.0
+    replayed: Replay | None = None
+    graphs: Way | None = None
 
     @cached_property
     def by_cause(self) -> dict[str, float]:
@@ -39,11 +43,6 @@ class Summary:
     def path_by_cause(self) -> dict[str, float]:
         """The critical path without places."""
         return summed(self.path)
-
-    @property
-    def without_wire_s(self) -> float:
-        """The critical path without its parts on the wire; no bound, see README.md."""
-        return self.makespan_s - sum(self.path_by_cause.get(cause, 0.0) for cause in (WIRE, MESSAGE))
 
     def ranked(self) -> list[tuple[str, str, float]]:
         """Culprits on the critical path, the greatest first: which, where (most of it), seconds."""
@@ -118,6 +117,8 @@ def summarise(runs: Sequence[Run]) -> Summary:
         threads=sum(runs[0].threads.values()) if runs else 0,
         runs=len(runs),
         moved_bytes=sum(map(moved_bytes, runs)) / max(1, len(runs)),
+        replayed=mean([replay(run) for run in runs]),
+        graphs=graphs(runs),
         **total,
     )
 

@@ -20,6 +20,7 @@ from lab.errors import LabError
 from lab.model.cells import names
 from lab.model.files import Campaign, Delivered, Result
 from lab.model.impairments import sides
+from lab.model.seats import Layout
 from lab.model.trial import Trial
 from lab.results import recording, store
 from lab.results.recording import Recording
@@ -121,11 +122,15 @@ def cells(run: Path, captured: bool = False) -> dict[str, Summary]:
 def _delays(trial: Trial) -> Delays:
     """The least delays that were asked for from one host to another."""
     hosts = [CLIENT, "scheduler", *(f"worker-{i + 1}" for i in range(trial.workers))]
+    processes = Layout.parse(trial.layout).processes if trial.layout else 1
+    several = range(1, processes + 1) if processes > 1 else ()
+    named = {name: host for host in hosts for name in (host, *(f"{host}-{number}" for number in several))}
     return {
         (source, target): Delay(
-            _ms(trial, source, target, "egress") / 1e3, _ms(trial, target, source, "ingress") / 1e3
+            _ms(trial, one, other, "egress") / 1e3, _ms(trial, other, one, "ingress") / 1e3
         )
-        for source, target in permutations(hosts, 2)
+        for (source, one), (target, other) in permutations(named.items(), 2)
+        if one != other
     }
 
 

@@ -129,7 +129,7 @@ def _data(run: Run, task: Task, start: float, stop: float) -> Iterator[Part]:
     for fetch in sorted(found.values(), key=lambda fetch: fetch.stop, reverse=True):
         if fetch.start < done.begin and fetch.stop > start:
             done.back(max(start, fetch.stop), partial(_unasked, run, task))
-            done.back(max(start, fetch.start), partial(_fetching, run, fetch, task.key))
+            done.back(max(start, fetch.start), partial(fetching, run, fetch, task.key))
     done.back(start, partial(_unasked, run, task))
     yield from done.parts
 
@@ -141,7 +141,7 @@ def _unasked(run: Run, task: Task, start: float, stop: float) -> Iterator[Part]:
     for fetch in sorted(others, key=lambda fetch: fetch.stop, reverse=True):
         if fetch.start < done.begin:
             done.back(max(start, fetch.stop), _after(fetch, task))
-            done.back(max(start, fetch.start), partial(_fetching, run, fetch, task.key))
+            done.back(max(start, fetch.start), partial(fetching, run, fetch, task.key))
     done.back(start, whole(LAG, task.worker, task.key))
     yield from done.parts
 
@@ -153,7 +153,7 @@ def _after(fetch: Fetch, task: Task) -> Between:
     return whole(LAG, task.worker, task.key)
 
 
-def _fetching(run: Run, fetch: Fetch, key: str, start: float, stop: float) -> Iterator[Part]:
+def fetching(run: Run, fetch: Fetch, key: str, start: float, stop: float) -> Iterator[Part]:
     """The phases of a fetch, as far as they lie between two times."""
     pair = f"{fetch.receiver} < {fetch.sender}"
     if fetch.busy:

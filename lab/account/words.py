@@ -8,6 +8,8 @@ from lab.account.beliefs import Belief
 from lab.account.causes import WORDS, Cell
 from lab.account.clocks import Clock
 from lab.account.culprits import CULPRITS, IDLE
+from lab.account.graphs import STAGES as GRAPH_STAGES
+from lab.account.graphs import Way, growth, squares
 from lab.account.run import Run
 from lab.account.stages import stages
 from lab.account.summary import Difference, Summary, hosts
@@ -31,8 +33,20 @@ def paragraph(found: Summary) -> str:
     path = [_culprit(*each) for each in found.ranked()[:MOST] if each[2] > TOLD * found.makespan_s]
     return (
         f"A run took {found.makespan_s:.2f} s on {threads} (mean of {runs}). Their time: {', '.join(told)}."
-        f" On the critical path: {', '.join(path)}. Without what of it is on the wire"
-        f" {found.without_wire_s:.2f} s are left, of which some may be waiting that a slow wire caused."
+        f" On the critical path: {', '.join(path)}.{_faster(found)}"
+    )
+
+
+def _faster(found: Summary) -> str:
+    """If the network took no time, and how good the model is that says so."""
+    if found.replayed is None:
+        return ""
+    was, without = found.replayed.as_it_was_s, found.replayed.without_wire_s
+    less = found.makespan_s * (1 - without / was) if was else 0.0
+    return (
+        f" Had the network taken no time: {found.makespan_s - less:.2f} s, at most {less:.2f} s less"
+        f" (replayed on the same workers: {without:.2f} s, with the network as it was {was:.2f} s,"
+        f" {was / found.makespan_s - 1:+.1%})."
     )
 
 
@@ -121,6 +135,42 @@ def stage_rows(found: Sequence[Run]) -> Iterator[Row]:
         yield words, f"{middle:.3f}", f"{low:.3f}", f"{high:.3f}", "yes" if link else ""
 
 
+def graph_rows(found: Way | None) -> Iterator[Row]:
+    """A graph's way from the client to the scheduler's states."""
+    for stage, seconds in found.seconds.items() if found else ():
+        words, link = GRAPH_STAGES[stage]
+        each = f"{1e6 * seconds / found.tasks:.1f}" if found and found.tasks else ""
+        yield words, f"{1e3 * seconds:.2f}", each, "yes" if link else ""
+
+
+def graph(found: Way | None) -> str:
+    """Its size."""
+    if not found or not found.tasks:
+        return ""
+    size = found.nbytes / found.tasks
+    return f"Graphs of a run: {found.tasks:.0f} tasks, {found.nbytes / 1e6:.2f} MB, {size:.0f} bytes a task."
+
+
+def growth_rows(found: Mapping[str, Way]) -> Iterator[Row]:
+    """Microseconds a task of each stage, a column a cell; and with which power of the tasks it grows."""
+    powers = growth(list(found.values()))
+    for stage, (words, _) in GRAPH_STAGES.items():
+        each = (f"{1e6 * way.seconds[stage] / max(1, way.tasks):.1f}" for way in found.values())
+        yield (words, *each, f"{powers[stage]:.2f}" if stage in powers else "")
+
+
+def growth_head(found: Mapping[str, Way]) -> Row:
+    """Its cells, by their number of tasks."""
+    return ("a graph, µs a task", *(f"{name}: {way.tasks:.0f}" for name, way in found.items()), "power")
+
+
+def square(found: Sequence[Way]) -> str:
+    """What grows with the square of the number of tasks."""
+    named = [GRAPH_STAGES[stage][0] for stage in squares(found)]
+    return f"Grows with the square of the number of tasks, or nearly: {'; '.join(named)}." if named else ""
+
+
+GRAPH_HEAD: Row = ("a graph's way", "ms", "µs a task", "moves with the link")
 STAGE_HEAD: Row = ("a task's way, ms", "median", "10 %", "90 %", "moves with the link")
 BELIEF_HEAD: Row = ("MB/s to", "from", "Dask plans with", "Dask's table", "Dask's fetches", "iperf3")
 CLOCK_HEAD: Row = ("clock", "ahead, ms", "surely between", "skew, ppm", "bounds", "")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,8 +25,13 @@ FOLDER = click.Path(path_type=Path, exists=True, file_okay=False)
 @click.argument("second", metavar="[TRIAL]", required=False, type=FOLDER)
 @click.option("--captured", is_flag=True, help="The runs that were captured, instead of the timed ones.")
 @click.option("--trace", type=click.Path(path_type=Path), help="Write TRIAL as a trace for ui.perfetto.dev.")
+@click.option(
+    "--profile", type=click.Path(path_type=Path), help="Write Dask's profile of TRIAL for speedscope."
+)
 @click.option("--json", "as_json", is_flag=True, help="For programs: a line per account.")
-def explain(first: Path, second: Path | None, captured: bool, trace: Path | None, as_json: bool) -> None:
+def explain(
+    first: Path, second: Path | None, captured: bool, trace: Path | None, profile: Path | None, as_json: bool
+) -> None:
     """Say where the time went, every second of every worker thread.
 
     \b
@@ -43,6 +49,8 @@ def explain(first: Path, second: Path | None, captured: bool, trace: Path | None
         _tell(found[base], base, as_json)
         for name in others:
             _compare(found[base], found[name], name, as_json)
+        if not as_json:
+            _growth(found)
         return
     one = trial.explain(first, captured)
     if second is not None:
@@ -57,13 +65,15 @@ def explain(first: Path, second: Path | None, captured: bool, trace: Path | None
         _draw(one)
     if trace:
         _trace(one, trace)
+    if profile:
+        _profile(one, profile)
 
 
 def _tell(found: Summary, name: str, as_json: bool) -> None:
     from lab.account import words
 
     if as_json:
-        _print_json(found, name)
+        _print_json(found, name, asdict(found.replayed) if found.replayed else {})
         return
     click.echo(f"{name}: {words.paragraph(found)}\n")
     print_table(words.HEAD, words.rows(found))
@@ -87,6 +97,10 @@ def _more(found: Explained) -> None:
 
     click.echo()
     print_table(words.STAGE_HEAD, words.stage_rows(found.timed))
+    if found.summary.graphs:
+        click.echo()
+        print_table(words.GRAPH_HEAD, words.graph_rows(found.summary.graphs))
+        click.echo(words.graph(found.summary.graphs))
     click.echo()
     print_table(words.BELIEF_HEAD, words.belief_rows(found.beliefs))
     click.echo(words.belief(found.beliefs))
@@ -94,6 +108,18 @@ def _more(found: Explained) -> None:
         click.echo(f"\n{starved}")
     click.echo()
     print_table(words.CLOCK_HEAD, words.clock_rows(found.clocks))
+
+
+def _growth(found: Mapping[str, Summary]) -> None:
+    """How the stages of graphs grow, where cells have graphs of several sizes."""
+    from lab.account import words
+    from lab.account.graphs import growth
+
+    ways = {name: one.graphs for name, one in found.items() if one.graphs and name != "null trial"}
+    if growth(list(ways.values())):
+        click.echo()
+        print_table(words.growth_head(ways), words.growth_rows(ways))
+        click.echo(words.square(list(ways.values())))
 
 
 def _draw(found: Explained, beside: Explained | None = None) -> None:
@@ -117,10 +143,23 @@ def _trace(found: Explained, path: Path) -> None:
     click.echo(f"For ui.perfetto.dev: {path}")
 
 
-def _print_json(found: Summary | Difference, name: str) -> None:
+def _profile(found: Explained, path: Path) -> None:
+    from lab import inside
+    from lab.inside.speedscope import speedscope
+
+    every = inside.load(found.directory, found.captured)["profiles"]
+    counted = every[every.run.isin([run.number for run in found.timed])]
+    if counted.empty:
+        setting = "dask: {distributed: {worker: {profile: {enabled: true}}}}"
+        raise LabError(f"{found.directory}: Dask's profile was off", f"in the experiment: {setting}")
+    path.write_text(json.dumps(speedscope(counted, found.directory.name)))
+    click.echo(f"For speedscope.app: {path}")
+
+
+def _print_json(found: Summary | Difference, name: str, more: Mapping[str, float] = {}) -> None:
     def rows(cells: Mapping[tuple[str, str], float]) -> list[tuple[str, str, float]]:
         return [(cause, place, seconds) for (cause, place), seconds in cells.items()]
 
     account = {"account": rows(found.account), "critical_path": rows(found.path)}
     said = {"name": name, "makespan_s": found.makespan_s, **account, "culprits": found.ranked()}
-    click.echo(json.dumps(said))
+    click.echo(json.dumps(said | dict(more)))

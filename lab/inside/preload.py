@@ -19,16 +19,18 @@ import contextlib
 import platform
 import sys
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import dask
 import distributed
+from dask.utils import parse_timedelta
 from distributed.batched import BatchedSend
 from distributed.diagnostics.task_stream import TaskStreamPlugin
 from distributed.metrics import context_meter, time
+from distributed.profile import merge
 from tornado.ioloop import PeriodicCallback
 
 FORM = 1  # of what is handed over; lab/inside/tables.py reads this one
@@ -160,6 +162,8 @@ class OfScheduler(Recorder):
         scheduler.add_plugin(self.stream)
         self.steals = Log()
         scheduler._broker._topics["stealing"].events = self.steals
+        self.graphs = Log()
+        scheduler._broker._topics["scheduler"].events = self.graphs
         self.load = Log()
         self.sampling = PeriodicCallback(self.sample, SAMPLED_MS)
         self.sampling.start()
@@ -186,6 +190,7 @@ class OfScheduler(Recorder):
                 for key, start, finish, _, stimulus, when in log
                 if finish in STATES
             ],
+            "graphs": [row for _, said in self.graphs.take() for row in _graph(said)],
             "load": self.load.take(),
             "steals": [row for when, said in self.steals.take() for row in _steal(when, said)],
             "steal_totals": _plain(stealing.metrics) if stealing else {},
@@ -203,6 +208,7 @@ class OfWorker(Recorder):
         super().__init__(worker)
         worker.state.log, worker.state.stimulus_log = Log(worker.state.log), Log(worker.state.stimulus_log)
         self.delays, self.fetches, self.served = Log(), Log(), Log()
+        self.profiled = 0.0
         _keep_own_clock(worker, self.delays)
         distributed.worker.get_data_from_worker = self.fetch(distributed.worker.get_data_from_worker)
         worker.handlers["get_data"] = self.serve(worker.handlers["get_data"])
@@ -250,7 +256,18 @@ class OfWorker(Recorder):
             "fetches": self.fetches.take(),
             "served": self.served.take(),
             "metrics": self.since({k: v for k, v in self.server.digests_total.items() if type(k) is tuple}),
+            "profile": self.profile(),
         }
+
+    def profile(self) -> list[Row]:
+        """What threads were found doing, if Dask looks at all: each stack with its seconds."""
+        if not dask.config.get("distributed.worker.profile.enabled"):
+            return []
+        self.server.cycle_profile()
+        since, self.profiled = self.profiled, time()
+        some = merge(*(tree for when, tree in self.server.profile_history if when > since))
+        each_s = parse_timedelta(dask.config.get("distributed.worker.profile.interval"), default="ms")
+        return [(stack, round(count * each_s, 6)) for stack, count in _stacks(some, [])]
 
 
 def _scheduled() -> tuple[float, float]:
@@ -263,10 +280,31 @@ def _scheduled() -> tuple[float, float]:
     return found[0], found[1]
 
 
+def _stacks(node: dict[str, Any], above: list[str]) -> Iterator[tuple[list[str], int]]:
+    """Each stack of a tree of samples that was seen itself, outermost frame first, and how often."""
+    inner = 0
+    for child in node["children"].values():
+        about = child["description"]
+        inner += child["count"]
+        yield from _stacks(child, [*above, f"{about['name']} ({about['filename']}:{about['line_number']})"])
+    if above and node["count"] > inner:
+        yield above, node["count"] - inner
+
+
 def _task(row: dict[str, Any]) -> Row:
     steps = [(step["action"], step["start"], step["stop"]) for step in row["startstops"]]
     size, kind = row.get("nbytes"), str(row.get("typename", ""))
     return str(row["key"]), row["worker"], row.get("thread"), size, kind, str(row.get("status")), steps
+
+
+def _graph(said: Any) -> list[Row]:
+    """What an update of the graph took; some versions of Dask tell these durations below zero."""
+    if said.get("action") != "update-graph" or said.get("status") != "OK":
+        return []
+    metrics = said["metrics"]
+    stages = ("materialization", "ordering", "state_initialization")
+    spent = (abs(metrics[f"{stage}_duration_seconds"]) for stage in stages)
+    return [(metrics["start_timestamp_seconds"], metrics["tasks"], *spent)]
 
 
 def _arrived(event: Any) -> Row:

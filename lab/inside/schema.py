@@ -50,6 +50,17 @@ TABLES: dict[str, dict[str, str]] = {
         "type": "type of its result",
         "status": "OK or error",
     },
+    "graphs": RUN
+    | {
+        "begin_s": "Dask's client was given it, client's clock",
+        "sent_s": "it was packed and handed over to be sent, client's clock",
+        "received_s": "the scheduler had it, scheduler's clock",
+        "nbytes": "its size when sent",
+        "tasks": "tasks in it",
+        "materialise_s": "seconds for unpacking it and making single tasks of it",
+        "order_s": "for culling and ordering them",
+        "state_s": "for making the scheduler's states",
+    },
     "needs": RUN
     | {
         "key": "a task that needs another's result",
@@ -106,6 +117,12 @@ TABLES: dict[str, dict[str, str]] = {
         "node": "scheduler (all workers' sums as of their last heartbeat) or worker",
         "metric": "Dask's fine metric: context/span/prefix/activity/unit; process: what the kernel says",
         "value": "by how much it rose in the run",
+    },
+    "profiles": RUN
+    | {
+        "worker": "whose threads; only where Dask's profile is on (distributed.worker.profile.enabled)",
+        "stack": "what they were found doing, outermost frame first: name (file:line)",
+        "seconds": "how often, times the interval between looks",
     },
     "beliefs": RUN
     | {

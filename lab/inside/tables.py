@@ -61,6 +61,7 @@ def _run(taken: Taken, sample: Sample) -> Iterator[tuple[str, Iterable[Row]]]:
             if address in workers
         ],
     )
+    yield "graphs", _graphs(taken.get("graphs", ()), scheduler.get("graphs", ()))
     yield "tasks", _tasks(scheduler, workers, names)
     yield "needs", _needs(workers, names)
     yield "fetches", _fetches(workers, names)
@@ -69,6 +70,7 @@ def _run(taken: Taken, sample: Sample) -> Iterator[tuple[str, Iterable[Row]]]:
         waited = zip(("process/cpu/seconds", "process/waiting-for-cpu/seconds"), records["cpu"], strict=True)
         metrics = [*records["metrics"], *waited]
         yield "metrics", _rows(metrics, {"node": name}, "metric", "value")
+        yield "profiles", _rows(records.get("profile", ()), {"worker": name}, "stack", "seconds")
         yield "delays", _rows(records.get("delays", ()), {"node": name}, "time_s", "delay_s")
     yield "transitions", _rows(scheduler["transitions"], {}, "key", "start", "finish", "stimulus", "time_s")
     load = ("time_s", "worker", "processing", "occupancy_s", "queued")
@@ -78,6 +80,13 @@ def _run(taken: Taken, sample: Sample) -> Iterator[tuple[str, Iterable[Row]]]:
     beliefs = [("", "", scheduler["bandwidth"]), *scheduler["bandwidth_workers"]]
     rows = _rows(beliefs, {}, "receiver", "sender", "bytes_per_s")
     yield "beliefs", _named(rows, names, "receiver", "sender")
+
+
+def _graphs(sent: Sequence[Sequence[Any]], received: Sequence[Sequence[Any]]) -> Iterator[Row]:
+    """What the client sent, in the order in which the scheduler had it."""
+    names = ("begin_s", "sent_s", "nbytes"), ("received_s", "tasks", "materialise_s", "order_s", "state_s")
+    for ours, theirs in zip(sent, received, strict=False):
+        yield dict(zip(names[0], ours, strict=True)) | dict(zip(names[1], theirs, strict=True))
 
 
 def _rows(records: Iterable[Sequence[Any]], common: Row, *columns: str) -> list[Row]:

@@ -6,6 +6,7 @@ Known is what the default files of the installed Dask name; below a key whose de
 from __future__ import annotations
 
 import difflib
+import math
 from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib.util import find_spec
@@ -27,9 +28,13 @@ def flat(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, A
             yield name, value
 
 
-def unknown(settings: Mapping[str, Any]) -> str | None:
-    """What is wrong with the first setting that Dask does not know, in words; None if all are known."""
-    for name, _ in flat(settings):
+def mistake(settings: Mapping[str, Any]) -> str | None:
+    """What is wrong with the first setting that cannot be, in words; None if all can."""
+    for name, value in flat(settings):
+        if isinstance(value, float) and not math.isfinite(value):
+            return f'{name}: {value} is no number that a file can hold; write "{value}"'
+        if name.endswith(".preload"):
+            return f"{name}: it would take the place of the lab's own; the inventory's dask_config adds to it"
         if name not in known() and not any(name.startswith(f"{free}.") for free in _free()):
             near = difflib.get_close_matches(name, known(), n=3)
             hint = f"; near: {', '.join(near)}" if near else ""

@@ -22,6 +22,7 @@ from lab.model.columns import COLUMNS
 from lab.model.link import Link
 from lab.model.metric import MetricName
 from lab.model.nic import GuestOverride, NicOverride
+from lab.model.seats import LayoutText, Scheduler, Worker
 from lab.model.strict import Strict, allowed_parameters, first_mistake
 from lab.paths import EXPERIMENTS, WORKLOADS
 
@@ -68,11 +69,14 @@ class Shared(Strict):
     ttl_s: int = Field(default=3600, ge=30, le=86_400)
     probes: Probes = Probes()
     dask: dict[str, Any] = Field(default={}, description="Dask's own settings, as in its YAML files")
+    scheduler: Scheduler = Scheduler()
+    worker: Worker = Worker()
+    layout: LayoutText | None = None
 
     @field_validator("dask")
     @classmethod
     def _known_to_dask(cls, settings: dict[str, Any]) -> dict[str, Any]:
-        if wrong := dask_settings.unknown(settings):
+        if wrong := dask_settings.mistake(settings):
             raise ValueError(wrong)
         return settings
 

@@ -46,6 +46,7 @@ class Sample(Strict):
     stop: float
     duration_s: float
     transfer_bytes: int | None = None
+    scheduler_cpu_s: float | None = None
     got: float
     ok: bool
 
@@ -59,12 +60,45 @@ class Check(Strict):
     ok: bool
 
 
+class Process(Strict):
+    """A worker as it runs. A host's share its address, and zero workers, which compute nothing, a process."""
+
+    host: str
+    pid: int
+    threads: int
+    zero: bool = False
+
+
+class Seated(Strict):
+    """What runs as the scheduler; ``placement`` is the module that chooses a worker for a task."""
+
+    command: str
+    loop: str
+    placement: str
+
+
 class Cluster(Strict):
     """Who computed."""
 
     workers: int
     threads: int
     addresses: dict[str, str]
+    processes: dict[str, Process] = {}
+    scheduler: Seated | None = None
+
+    @property
+    def hosts(self) -> int:
+        """On how many hosts workers are; where nobody said it, each is one's only."""
+        return len({process.host for process in self.processes.values()}) or self.workers
+
+    @property
+    def names(self) -> dict[str, str]:
+        """Hosts' names by their address without a port: several workers of one have its name and a number."""
+        found: dict[str, list[str]] = {}
+        for name, address in self.addresses.items():
+            found.setdefault(address.removeprefix("tcp://").rpartition(":")[0], []).append(name)
+        alone = {host: names[0] for host, names in found.items() if len(names) == 1}
+        return {host: names[0].rpartition("-")[0] or names[0] for host, names in found.items()} | alone
 
 
 class Timings(Document):

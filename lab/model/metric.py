@@ -33,6 +33,9 @@ class Metric:
 def _registry() -> Iterator[Metric]:
     yield Metric("compute_s", "time to compute", "s", "timings: one run of the workload")
     yield Metric("us_per_task", "time per task", "µs", "timings: one run over its number of tasks")
+    yield Metric(
+        "scheduler_us_per_task", "scheduler's CPU per task", "µs", "timings: one run over its number of tasks"
+    )
     yield Metric("transfer_mb", "data moved per run", "MB", "timings: what workers sent to each other")
     yield Metric("rtt_ms", "RTT", "ms", "delivered: one ping")
     yield Metric("throughput_mbit", "TCP throughput", "Mbit/s", "delivered: one iperf3 run")

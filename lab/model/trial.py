@@ -9,6 +9,7 @@ from lab.model.document import Document
 from lab.model.experiment import Scalar, Settings, Shared
 from lab.model.link import Link
 from lab.model.nic import MODELS, Card, GuestKind, NicOverride
+from lab.model.seats import Seat
 from lab.model.strict import Strict
 
 
@@ -70,8 +71,8 @@ class Setup(Strict):
 class Trial(Document, Shared):
     """The content of trial.json. Hosts are named, aliases are gone; links that are clear are left out.
 
-    ``tested`` are the hosts whose link the experiment names in this trial, ``unsupported`` says why this lab
-    cannot do it; then it is not tried.
+    ``seat`` is the scheduler's with all that its occupant takes, ``tested`` are the hosts whose link the
+    experiment names in this trial, ``unsupported`` says why this lab cannot do it; then it is not tried.
     """
 
     FILE: ClassVar[str] = "trial.json"
@@ -83,6 +84,7 @@ class Trial(Document, Shared):
     baseline: bool
     null: bool
     factors: dict[str, Scalar]
+    seat: Seat = Seat()
     links: dict[str, Link]
     guests: dict[str, GuestKind] = {}
     nics: dict[str, Card]

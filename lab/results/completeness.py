@@ -103,7 +103,7 @@ def _examine(directory: Path) -> Completeness | None:
 
 def _sent_bytes(captured: Timings, timed: Timings | None, machines: Machines | None) -> int | None:
     """What the captured runs should have made the workers send, given what the timed ones did."""
-    workers = captured.cluster.addresses
+    workers = captured.cluster.names.values()
     hosts = machines.hosts if machines else {}
     counters = [hosts[name].lab_statistics.get("tx_bytes") for name in workers if name in hosts]
     known = [count for count in counters if count is not None]
@@ -113,7 +113,7 @@ def _sent_bytes(captured: Timings, timed: Timings | None, machines: Machines | N
 
 
 def _seen_bytes(capture: Recording) -> int:
-    workers = capture.report.timings.cluster.addresses
+    workers = capture.report.timings.cluster.names.values()
     return sum(row["ip_bytes"] for row in capture.rows("matrix") if row["source"] in workers)
 
 
@@ -134,7 +134,7 @@ def _blind(capture: Recording, sent_bytes: int | None, seen_bytes: int) -> Itera
 def _unheard(capture: Recording) -> list[str]:
     """Workers that did not both say something to the scheduler and hear something from it."""
     spoke = {(row["source"], row["destination"]) for row in capture.rows("matrix") if row["payload_bytes"]}
-    workers = capture.report.timings.cluster.addresses
+    workers = capture.report.timings.cluster.names.values()
     return [name for name in workers if not {(name, SCHEDULER), (SCHEDULER, name)} <= spoke]
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from lab.model.dask_settings import flat
-from lab.model.files import Configured, ConfiguredHost, Impaired, Timings
+from lab.model.files import Configured, ConfiguredHost, Impaired
 from lab.model.impairments import IMPAIRMENTS, in_netem, read, sides
 from lab.model.link import Link
 from lab.model.nic import DRIVERS, Card, net_from_pve
@@ -32,16 +31,6 @@ def differences(trial: Trial, configured: Configured) -> Iterator[str]:
         link = trial.links.get(host, Link())
         yield from _impairments(host, link, found)
         yield from _lasting(host, found)
-
-
-def dask_differences(trial: Trial, timings: Timings) -> Iterator[str]:
-    """Every setting of Dask that a process of the cluster runs with otherwise than asked."""
-    for name, asked in flat(trial.dask):
-        if not timings.config:
-            yield f"dask {name}: {asked!r} was asked, nobody said what they run with"
-        for process, found in timings.config.items():
-            if found.get(name) != asked:
-                yield f"{process}: dask {name}: {asked!r} was asked, it runs with {found.get(name)!r}"
 
 
 def _card(host: str, asked: Card, found: ConfiguredHost, bridge: str | None) -> Iterator[str]:

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from lab import wire
 from lab.errors import LabError
 from lab.model.document import Document
-from lab.model.files import CaptureReport, Timings
+from lab.model.files import CaptureReport
 from lab.model.strict import Strict
 from lab.results import store
 from lab.wire.tables import exchange, study
@@ -101,7 +101,7 @@ def _decode(directory: Path, report: CaptureReport) -> Summary:
     if not files:
         return Summary(problems=("its files are missing",))
     try:
-        capture = wire.open_capture(files, names=_names(report.timings))
+        capture = wire.open_capture(files, names=report.timings.cluster.names)
     except wire.WireError as error:
         return Summary(problems=(str(error),))
     try:
@@ -125,12 +125,6 @@ def _summarise(capture: wire.Capture, report: CaptureReport) -> Summary:
         heartbeat=_heartbeat(capture, window),
         traffic=tuple(_traffic(capture, window)),
     )
-
-
-def _names(timings: Timings) -> dict[str, str]:
-    """Addresses and names of the workers, as the workload saw them."""
-    workers = timings.cluster.addresses
-    return {address.removeprefix("tcp://").rpartition(":")[0]: name for name, address in workers.items()}
 
 
 def _counted(capture: wire.Capture) -> dict[str, tuple[Packets, ...]]:

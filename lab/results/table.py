@@ -145,6 +145,9 @@ def _timed(timings: Timings | None) -> Iterator[Row]:
         yield common | {"metric": "compute_s", "value": run.duration_s}
         if timings and timings.tasks:
             yield common | {"metric": "us_per_task", "value": 1e6 * run.duration_s / timings.tasks}
+        if timings and timings.tasks and run.scheduler_cpu_s is not None:
+            value = 1e6 * run.scheduler_cpu_s / timings.tasks
+            yield common | {"metric": "scheduler_us_per_task", "value": value}
         if run.transfer_bytes is not None:
             yield common | {"metric": "transfer_mb", "value": run.transfer_bytes / 1e6}
 

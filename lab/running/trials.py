@@ -67,6 +67,7 @@ def resolve(name: str, experiment: Experiment, cell: Cell, setup: Setup, **place
         guests=setup.asked_guests(asked),
         nics=setup.asked_nics(asked),
         offloads=setup.offloads,
+        seat=asked.scheduler.seat(),
         tested=tuple(host for host in setup.hosts if host in {**links, **asked.guests, **asked.nics}),
         captured_runs=min(asked.runs, CAPTURED_RUNS) if asked.capture else 0,
         unsupported=tuple(setup.cannot(asked)),

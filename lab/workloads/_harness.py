@@ -24,6 +24,7 @@ import importlib.metadata
 import inspect
 import json
 import math
+import os
 import platform
 import sys
 import time
@@ -31,6 +32,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import _inside
 import cloudpickle
@@ -129,19 +131,21 @@ def _wait(client: Client, workers: int, timeout_s: float) -> None:
 def _samples(client: Client, job: Job, args: argparse.Namespace) -> tuple[list[Any], list[Any]]:
     """All runs; and after each, outside of what is timed, what Dask recorded of it."""
     samples, taken = [], []
-    _inside.take(client)  # what came before the first run is of none
+    sent = _inside.watch(client)
+    _inside.take(client, sent)  # what came before the first run is of none
     for run in range(args.warmups + args.runs):
         samples.append(_sample(client, job, run, run < args.warmups))
-        taken.append(_inside.take(client))
+        taken.append(_inside.take(client, sent))
     return samples, taken
 
 
 def _sample(client: Client, job: Job, run: int, warmup: bool) -> dict[str, Any]:
     """One timed run; ``transfer_bytes``: the data that workers were asked for meanwhile (p2p pushes not)."""
-    before = _sent(client)
+    before, cpu = _sent(client), client.run_on_scheduler(time.process_time)
     start, clock = time.time(), time.perf_counter()
     got = float(job.run(run))
     duration_s, stop = time.perf_counter() - clock, time.time()
+    scheduler_cpu_s = client.run_on_scheduler(time.process_time) - cpu
     return {
         "run": run,
         "warmup": warmup,
@@ -149,6 +153,7 @@ def _sample(client: Client, job: Job, run: int, warmup: bool) -> dict[str, Any]:
         "stop": stop,
         "duration_s": duration_s,
         "transfer_bytes": _sent(client) - before,
+        "scheduler_cpu_s": scheduler_cpu_s,
         "got": got,
         "ok": job.accepts(got),
     }
@@ -166,11 +171,33 @@ def _workers(client: Client) -> dict[str, Any]:
 
 
 def _cluster(client: Client) -> dict[str, Any]:
+    """Who takes part, as the processes themselves say it."""
     workers = _workers(client)
+    addresses = {str(worker["name"]): address for address, worker in workers.items()}
+    found = client.run(_process)
     return {
         "workers": len(workers),
         "threads": sum(worker["nthreads"] for worker in workers.values()),
-        "addresses": {str(worker["name"]): address for address, worker in workers.items()},
+        "addresses": addresses,
+        "processes": {
+            name: {"host": urlsplit(address).hostname} | found[address] for name, address in addresses.items()
+        },
+        "scheduler": client.run_on_scheduler(_seated),
+    }
+
+
+def _process(dask_worker: Any) -> dict[str, Any]:
+    zero = type(dask_worker).__name__ == "Zero"
+    return {"pid": os.getpid(), "threads": dask_worker.state.nthreads, "zero": zero}
+
+
+def _seated(dask_scheduler: Any) -> dict[str, Any]:
+    loop = getattr(dask_scheduler.io_loop, "asyncio_loop", None)
+    choose = getattr(dask_scheduler, "decide_worker_non_rootish", None)
+    return {
+        "command": os.environ.get("DASKLAB_SEAT", ""),
+        "loop": type(loop).__module__.partition(".")[0],
+        "placement": getattr(choose, "__module__", ""),
     }
 
 

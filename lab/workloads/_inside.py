@@ -3,7 +3,7 @@
 On a cluster without the preload there is nothing to ask for, and nothing is asked.
 """
 
-# mypy: disable-error-code="import-untyped,no-untyped-call"
+# mypy: disable-error-code="import-untyped,no-untyped-call,method-assign"
 from __future__ import annotations
 
 import base64
@@ -14,16 +14,45 @@ from typing import Any
 
 from distributed import Client
 
+Sent = list[tuple[float, float, int]]
 
-def take(client: Client) -> dict[str, Any] | None:
+
+def watch(client: Client) -> Sent:
+    """A list that from now on tells of each graph when Dask was given it, when it was sent, and its bytes."""
+    sent: Sent = []
+    give, send, began = client._graph_to_futures, client._send_to_scheduler, [0.0]
+
+    def given(*args: Any, **options: Any) -> Any:
+        began[0] = time.time()
+        return give(*args, **options)
+
+    def sending(message: dict[str, Any]) -> None:
+        if message.get("op") == "update-graph":
+            packed = getattr(message.get("expr_ser"), "frames", ())
+            sent.append((began[0], time.time(), sum(memoryview(frame).nbytes for frame in packed)))
+        send(message)
+
+    client._graph_to_futures, client._send_to_scheduler = given, sending
+    return sent
+
+
+def take(client: Client, sent: Sent) -> dict[str, Any] | None:
     """What was recorded since the last call; with the client's clock around the scheduler's answer."""
+    graphs = sent[:]
+    sent.clear()
     asked = time.time()
     scheduler = client.run_on_scheduler(_of_scheduler)
     answered = time.time()
     if scheduler is None:
         return None
     workers = {address: found for address, found in client.run(_of_worker).items() if found}
-    return {"asked": asked, "answered": answered, "scheduler": scheduler, "workers": workers}
+    return {
+        "asked": asked,
+        "answered": answered,
+        "scheduler": scheduler,
+        "workers": workers,
+        "graphs": graphs,
+    }
 
 
 def packed(taken: list[dict[str, Any] | None]) -> str | None:

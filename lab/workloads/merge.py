@@ -1,32 +1,46 @@
-"""N tiny tasks and one that merges them (the rsds suite's ``merge``): what a task costs the scheduler.
+"""N tiny tasks and one that merges them: what a task costs the scheduler.
 
-The graph is raw: built with ``delayed``, dask's own culling of N one-task layers takes time in N squared
-before the first task starts, and that, not the scheduler, would be measured.
+With ``task_ms`` the tasks sleep (``merge`` and ``merge-slow`` of the rsds suite).
+
+The graph is raw: built by ``delayed`` (``graph``), dask's own culling of N one-task layers takes time in N
+squared before the first task starts, and that, not the scheduler, would be measured.
 """
 
 # mypy: disable-error-code="import-not-found,no-untyped-call"
 from __future__ import annotations
 
+import time
+
 from _harness import Job, main
 from dask._task_spec import List, Task, TaskRef
+from dask.delayed import delayed
 from distributed import Client
 
 
-def increment(number: int) -> int:
-    """The tiny task."""
+def increment(number: int, task_ms: float) -> int:
+    """The tiny task, or one that sleeps."""
+    if task_ms:
+        time.sleep(task_ms / 1000)
     return number + 1
 
 
-def prepare(client: Client, tasks: int = 20_000) -> Job:
+def prepare(client: Client, tasks: int = 20_000, task_ms: float = 0.0, graph: str = "raw") -> Job:
     """A new set of keys per run, so that nothing of the last run can answer for this one."""
 
-    def run(number: int) -> float:
-        leaves = [f"leaf-{number}-{i}" for i in range(tasks)]
-        graph = {key: Task(key, increment, i) for i, key in enumerate(leaves)}
-        top = f"merge-{number}"
-        graph[top] = Task(top, sum, List(*map(TaskRef, leaves)))
-        return float(client.get(graph, top))
+    def by_delayed(number: int) -> float:
+        leaves = [delayed(increment, pure=False)(i, task_ms) for i in range(tasks)]
+        return float(client.compute(delayed(sum)(leaves)).result())
 
+    def raw(number: int) -> float:
+        leaves = [f"leaf-{number}-{i}" for i in range(tasks)]
+        tiny = {key: Task(key, increment, i, task_ms) for i, key in enumerate(leaves)}
+        top = f"merge-{number}"
+        merged = {top: Task(top, sum, List(*map(TaskRef, leaves)))}
+        return float(client.get(tiny | merged, top))
+
+    if graph not in ("raw", "delayed"):
+        raise SystemExit(f"no graph {graph!r}; there are raw, delayed")
+    run = raw if graph == "raw" else by_delayed
     return Job(run, expected=tasks * (tasks + 1) / 2, tasks=tasks + 1)
 
 

@@ -30,7 +30,7 @@ def prepare(client: Client, leaves: int = 1_024, size_kb: int = 1_000) -> Job:
             ]
             graph |= {str(task.key): task for task in added}
             level = [str(task.key) for task in added] + odd
-        return float(client.get(graph, level[0]).mean())
+        return float(np.mean(client.get(graph, level[0])))
 
     return Job(run, expected=leaves * (leaves - 1) / 2, tolerance=1e-6, tasks=2 * leaves - 1)
 

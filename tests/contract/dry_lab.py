@@ -32,7 +32,15 @@ TRIAL = {
     "runs": 2,
     "warmups": 1,
     "ttl_s": 60,
-    "dask": {},
+    "dask": {"distributed": {"comm": {"compression": "lz4"}}},
+    "seat": {
+        "occupant": "random",
+        "command": None,
+        "settings": {"distributed": {"scheduler": {"work-stealing": False}}},
+        "preload": "random",
+    },
+    "worker": {"occupant": "dask"},
+    "layout": "2x1",
     "workload": {"name": "array_study", "params": {}},
     "probes": {"pings": 5, "interval_s": 0.2, "iperf_runs": 1, "iperf_s": 1, "udp": False},
 }
@@ -96,6 +104,7 @@ PROGRAM = """#!/bin/sh
 here=$(dirname "$0")/..
 name="$(basename "$0") $(basename "$1")"
 echo "$name" >> "$here/calls"
+echo "$*" >> "$here/words"
 cat "$here/answers/$name" 2>/dev/null
 exit $(cat "$here/answers/$name.status" 2>/dev/null || echo 0)
 """
@@ -206,6 +215,7 @@ class DryLab:
         variables = {
             "ansible_connection": "local",
             "base_directory": here,
+            "base_dask_settings": f"{here}/run/dask",
             "workload_python": f"{here}/bin/python",
             "workload_log": f"{here}/workload.log",
             "scheduler_address": "10.9.0.12",

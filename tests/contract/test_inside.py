@@ -48,7 +48,7 @@ def trial(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         ["worker", address, *common, "--name", name, "--local-directory", str(folder / name)]
         for name in WORKERS
     ]
-    env = {**os.environ, "DASK_DISTRIBUTED__WORKER__PROFILE__ENABLED": "False"}
+    env = {**os.environ, "DASK_DISTRIBUTED__WORKER__PROFILE__ENABLED": "True"}
     running = []
     try:
         for argv in (scheduler, *workers):
@@ -123,6 +123,24 @@ def test_fetches_are_joined_with_who_served_them(frames: inside.Frames) -> None:
     assert {key for keys in served["keys"] for key in keys} <= needed
 
 
+def test_a_graph_s_way_is_told(frames: inside.Frames, explained: Explained) -> None:
+    """One graph a run; its durations are below zero where Dask has the sign wrong."""
+    graphs = frames["graphs"]
+    assert list(graphs.run) == list(frames["runs"].run)
+    assert (graphs.tasks > 100).all()
+    assert (graphs.nbytes > 10_000).all()
+    assert (graphs[["materialise_s", "order_s", "state_s"]] > 0).all(axis=None)
+    assert (graphs.begin_s <= graphs.sent_s).all()
+    assert (graphs.sent_s <= graphs.received_s).all()  # here all clocks are one
+    way = explained.summary.graphs
+    assert way is not None
+    runs, timed = frames["runs"].set_index("run"), graphs[graphs.run > 0].set_index("run")
+    before = (timed.received_s - runs.start_s[timed.index]).mean()
+    on_way = sum(way.seconds[stage] for stage in ("build", "pickle", "upload"))
+    clock = explained.clocks["client"]  # between its stamps and the scheduler's lies what is not known of it
+    assert on_way == pytest.approx(before, abs=clock.high_s - clock.low_s)
+
+
 def test_loops_and_machines_are_told(frames: inside.Frames) -> None:
     assert set(frames["spells"].node) == {"scheduler", *WORKERS}
     assert (frames["spells"].stop_s > frames["spells"].start_s).all()
@@ -168,6 +186,18 @@ def test_explain_tells_it(trial: Path, tmp_path: Path) -> None:
     assert "+0.00 s" in both.output
     plain = CliRunner().invoke(main, ["explain", str(trial), "--json"])
     assert json.loads(plain.output)["makespan_s"] > 0
+
+
+def test_dask_s_profile_is_a_file_for_speedscope(trial: Path, frames: inside.Frames, tmp_path: Path) -> None:
+    path = tmp_path / "profile.json"
+    said = CliRunner().invoke(main, ["explain", str(trial), "--profile", str(path)])
+    assert said.exit_code == 0, said.output
+    profiles = json.loads(path.read_text())["profiles"]
+    assert {profile["name"] for profile in profiles} <= set(WORKERS)
+    timed = frames["profiles"][frames["profiles"].run > 0]
+    assert sum(profile["endValue"] for profile in profiles) == pytest.approx(timed.seconds.sum())
+    computed = frames["tasks"][frames["tasks"].run > 0]
+    assert 0 < timed.seconds.sum() < 5 * (computed.stop_s - computed.start_s).sum()
 
 
 def test_nothing_recorded_is_one_line(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+import yaml
 
 from lab.paths import ROOT
 from tests.contract.dry_lab import HOSTS, TIMINGS, TRIAL, DryLab
@@ -41,6 +42,45 @@ def test_a_trial_writes_what_the_hosts_said_and_resets_them(lab: DryLab) -> None
     assert lab.asked()[1:] == [{"nics": {}, "guests": {}, "state": "started"}], (
         "the NICs are not the inventory's again"
     )
+
+
+def test_the_cluster_is_started_as_the_trial_asks(lab: DryLab) -> None:
+    """Each host has the settings that are for it, and the scheduler its seat; the next trial's are others."""
+    assert lab.play("trial.yml").returncode == 0
+    run = {host: lab.folder / host / "run" for host in HOSTS}
+    settings = {host: yaml.safe_load((run[host] / "dask" / "trial.yaml").read_text()) for host in HOSTS}
+    everywhere = {"comm": {"compression": "lz4"}}
+    assert settings["worker-1"] == settings["client"] == {"distributed": everywhere}
+    bin_ = lab.folder / "scheduler" / "bin"
+    preloads = [f"{bin_}/dasklab_inside.py", f"{bin_}/dasklab_random.py"]
+    seated = {"work-stealing": False, "preload": preloads}
+    assert settings["scheduler"] == {"distributed": everywhere | {"scheduler": seated}}
+    started = (run["scheduler"] / "cluster.env").read_text().splitlines()
+    assert started == [
+        f'DASKLAB_SEAT="{bin_}/dasklab_seat"',
+        "DASKLAB_PROCESSES=2",
+        "DASKLAB_THREADS=1",
+        "DASKLAB_WORKER=dask",
+    ]
+    asked = next(
+        line for line in (lab.folder / "client" / "words").read_text().splitlines() if "array" in line
+    )
+    assert "--workers 6" in asked
+    assert "--settings distributed.comm.compression,distributed.scheduler.work-stealing" in asked
+
+    seat = {"occupant": None, "command": "/opt/rsds -v", "settings": {}, "preload": ""}
+    lab.ask(
+        {**TRIAL, "dask": {}, "seat": seat, "layout": None, "worker": {"occupant": "zero"}, "capture": False}
+    )
+    assert lab.play("trial.yml").returncode == 0
+    assert yaml.safe_load((run["scheduler"] / "dask" / "trial.yaml").read_text()) == {}
+    started = (run["scheduler"] / "cluster.env").read_text().splitlines()
+    assert started == [
+        'DASKLAB_SEAT="/opt/rsds -v"',
+        "DASKLAB_PROCESSES=1",
+        "DASKLAB_THREADS=0",
+        "DASKLAB_WORKER=zero",
+    ]
 
 
 def test_an_answer_that_is_no_json_fails_the_trial_in_one_line(lab: DryLab) -> None:

@@ -20,11 +20,16 @@ WORKLOADS = Path(__file__).parents[2] / "lab" / "workloads"
 SMALL = {
     "idle": {"seconds": 0.01},
     "array_study": {"size": 200, "chunk": 100},
-    "merge": {"tasks": 50},
+    "merge": {"tasks": 50, "task_ms": 1},
+    "shuffle": {"parts": 4},
     "tree_reduction": {"leaves": 11, "size_kb": 1},
     "parallel_tasks": {"tasks": 10, "task_ms": 1},
     "rechunk": {"size": 100, "pieces": 3},
     "matrix_product": {"size": 100, "chunk": 50},
+    "climate": {"years": 3, "height": 5, "width": 4},
+    "pairs": {"numbers": 20, "partitions": 3},
+    "vectorizer": {"texts": 20, "words": 3, "parts": 4, "columns": 8},
+    "transpose": {"size": 90, "chunk": 30},
     "straggler": {"tasks": 10, "task_ms": 1},
     "groupby": {"rows": 1000, "partitions": 3, "groups": 10},
     "join": {"rows": 1000, "partitions": 3},
@@ -81,6 +86,13 @@ def test_answer_is_right(name: str, scheduler: str, tmp_path: Path) -> None:
     assert all(sample["duration_s"] > 0 for sample in document["samples"])
     assert document["cluster"]["workers"] == 2
     assert document["versions"]["distributed"]
+
+
+def test_merge_of_a_graph_that_delayed_built(scheduler: str, tmp_path: Path) -> None:
+    document = measure("merge", {"tasks": 20, "graph": "delayed"}, scheduler, tmp_path / "timings.json")
+    assert document["check"]["ok"]
+    with pytest.raises(SystemExit, match="no graph 'dalayed'; there are raw, delayed"):
+        measure("merge", {"graph": "dalayed"}, scheduler, tmp_path / "timings.json")
 
 
 def test_timings_are_a_file_of_a_trial_and_tell_what_the_processes_run_with(

@@ -41,6 +41,16 @@ def test_another_factor(tmp_path: Path) -> None:
     assert len(crossed) == 14 and "rate_mbit=1000,delay_ms=200" in crossed
 
 
+def test_another_scheduler(tmp_path: Path) -> None:
+    crossed = names(changed(tmp_path, "delay_scheduler", "factors:\n", block("Another scheduler")))
+    assert len(crossed) == 14 and "seat=random,delay_ms=200" in crossed
+
+
+def test_processes_or_threads(tmp_path: Path) -> None:
+    crossed = names(changed(tmp_path, "delay_scheduler", "factors:\n", block("Processes or threads")))
+    assert len(crossed) == 21 and "layout=4x1,delay_ms=200" in crossed
+
+
 def test_another_workload(tmp_path: Path) -> None:
     path = tmp_path / "absolute.py"
     path.write_text(block("Another workload"))

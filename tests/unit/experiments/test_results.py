@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from lab.errors import LabError
 from lab.model import experiment
 from lab.model.experiment import Experiment, Tolerances
-from lab.model.files import Configured, Delivered, Machines, Timings
+from lab.model.files import Configured, Delivered, Machines
 from lab.results import compare, load, store, table, validity, verdict
-from lab.results.configured import dask_differences, differences
+from lab.results.configured import differences
 from lab.results.measures import Interval, answer, by_node, difference, median, ratio, slope
 from lab.running import driver
 from lab.running.trials import plan
@@ -296,24 +296,6 @@ def test_offloads_are_those_of_the_inventory() -> None:
     files = answers(json.loads(trial.text()), 1.0, random.Random(1))
     found = Configured.model_validate(files["configured.json"])
     assert list(differences(trial, found)) == ["worker-1: offload gro on was asked, it is unknown"]
-
-
-def test_a_setting_of_dask_is_what_the_processes_run_with() -> None:
-    document = {"title": "", "question": "", "metrics": {"rtt_ms": None}}
-    settings = {"dask": {"distributed": {"comm": {"compression": "lz4"}}}}
-    trial = plan("x", Experiment.model_validate(document | settings), SETUP)[0]
-    files = answers(json.loads(trial.text()), 1.0, random.Random(1))
-    name = "distributed.comm.compression"
-
-    def found(**processes: object) -> list[str]:
-        told = {process: {name: value} for process, value in processes.items()}
-        return list(dask_differences(trial, Timings.model_validate(files["timings.json"] | {"config": told})))
-
-    assert found(client="lz4", scheduler="lz4") == []
-    assert found(client="lz4", scheduler=False) == [
-        "scheduler: dask distributed.comm.compression: 'lz4' was asked, it runs with False"
-    ]
-    assert found() == ["dask distributed.comm.compression: 'lz4' was asked, nobody said what they run with"]
 
 
 @pytest.mark.parametrize(("drops", "valid"), [(500, True), (560, True), (600, False), (0, False)])

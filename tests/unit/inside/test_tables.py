@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import pandas as pd
 import pytest
 
-from lab.inside.preload import Log, Loop, _steal
+from lab.inside.preload import Log, Loop, _stacks, _steal
 from lab.inside.schema import TABLES
+from lab.inside.speedscope import speedscope
 from lab.inside.tables import other_form, tables
 from lab.model.files import Sample
 from lab.paths import ROOT
@@ -165,3 +167,25 @@ def test_the_readme_lists_every_column() -> None:
         assert [line for line in section.splitlines() if line.startswith("| `")] == [
             f"| `{column}` | {meaning} |" for column, meaning in columns.items()
         ]
+
+
+def test_a_profile_is_a_file_for_speedscope() -> None:
+    def node(name: str, line: int, count: int, *children: dict[str, Any]) -> dict[str, Any]:
+        about = {"name": name, "filename": "/x/y z.py", "line_number": line}
+        return {"count": count, "description": about, "children": dict(enumerate(children))}
+
+    tree = node("root", 0, 10, node("run", 5, 10, node("add", 9, 4), node("<lambda> (1)", 7, 3)))
+    stacks = list(_stacks(tree, []))
+    run, add, small = "run (/x/y z.py:5)", "add (/x/y z.py:9)", "<lambda> (1) (/x/y z.py:7)"
+    assert stacks == [([run, add], 4), ([run, small], 3), ([run], 3)]
+    rows = [{"worker": "worker-1", "stack": stack, "seconds": n / 100} for stack, n in stacks]
+    said = speedscope(pd.DataFrame([*rows, {"worker": "worker-2", "stack": [run], "seconds": 1.0}]), "trial")
+    assert said["shared"]["frames"] == [
+        {"name": "run", "file": "/x/y z.py", "line": 5},
+        {"name": "add", "file": "/x/y z.py", "line": 9},
+        {"name": "<lambda> (1)", "file": "/x/y z.py", "line": 7},
+    ]
+    first, second = said["profiles"]
+    assert (first["samples"], first["weights"]) == ([[0, 1], [0, 2], [0]], [0.04, 0.03, 0.03])
+    assert first["endValue"] == pytest.approx(0.1)
+    assert (second["name"], second["samples"], second["unit"]) == ("worker-2", [[0]], "seconds")

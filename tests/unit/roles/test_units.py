@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
+import subprocess
+from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -20,7 +24,13 @@ def unit(name: str) -> dict[str, str]:
     variables = yaml.safe_load((DASK / "defaults" / "main.yml").read_text())
     text = (DASK / "templates" / f"{name}.service.j2").read_text()
     environment = Environment(undefined=StrictUndefined, autoescape=False)
-    given = {**variables, "base_dask_settings": "/run/x", "inventory_hostname": "worker-1"}
+    environment.filters |= {"to_json": json.dumps, "dirname": os.path.dirname}
+    given = {**variables, "base_dask_settings": "/run/x", "dask_cluster_file": "/run/x.env"}
+    given |= {
+        "dask_seat_file": "/run/x.json",
+        "dask_workers_program": "/bin/w",
+        "dask_scheduler_command": "s",
+    }
     return dict(re.findall(r"^(\w+)=(.*)$", environment.from_string(text).render(given), re.MULTILINE))
 
 
@@ -48,3 +58,32 @@ def test_an_iperf_server_that_does_not_end_is_killed(
     monkeypatch.setattr(probe.subprocess, "run", lambda *words, **options: None)
     probe.serve("10.77.1.12", 600)
     assert "--property=TimeoutStopSec=5" in started[0]
+
+
+@pytest.mark.parametrize(
+    ("processes", "threads", "started"),
+    [
+        ("1", "0", [["worker-1"]]),
+        ("1", "4", [["worker-1", "4"]]),
+        ("3", "2", [["worker-1-1", "2"], ["worker-1-2", "2"], ["worker-1-3", "2"]]),
+    ],
+)
+def test_a_host_starts_the_workers_of_its_layout(
+    processes: str, threads: str, started: list[list[str]], tmp_path: Path
+) -> None:
+    """Several are told apart by their number; one has the host's name, which peers and reports know."""
+    dask = tmp_path / "bin" / "dask"
+    dask.parent.mkdir()
+    dask.write_text('#!/bin/sh\necho "$@"\n')
+    dask.chmod(0o755)
+    variables = yaml.safe_load((DASK / "defaults" / "main.yml").read_text())
+    given = {**variables, "dask_venv": str(tmp_path), "inventory_hostname": "worker-1", "base_bin": "/bin"}
+    text = (DASK / "templates" / "workers.sh.j2").read_text()
+    program = Environment(undefined=StrictUndefined, autoescape=False).from_string(text).render(given)
+    layout = {"DASKLAB_PROCESSES": processes, "DASKLAB_THREADS": threads}
+    environment = {"PATH": "/usr/bin:/bin", **layout}
+    done = subprocess.run(
+        ["sh", "-c", program], env=environment, capture_output=True, text=True, check=True, timeout=20
+    )
+    lines = sorted(done.stdout.splitlines())
+    assert [re.findall(r"--(?:name|nthreads) (\S+)", line) for line in lines] == started

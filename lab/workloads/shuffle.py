@@ -1,0 +1,46 @@
+"""All to all in tiny tasks: N tasks are each split into N pieces, and piece i of each is brought together.
+
+The graph is raw, as in ``merge``: N + N * N + N + 1 tasks of which each takes microseconds, so that what the
+scheduler does about dependencies is measured and not the data.
+"""
+
+# mypy: disable-error-code="import-not-found,no-untyped-call"
+from __future__ import annotations
+
+from _harness import Job, main
+from dask._task_spec import List, Task, TaskRef
+from distributed import Client
+
+
+def source(number: int, parts: int) -> list[int]:
+    """One whole: as many numbers as there are parts."""
+    return [number * parts + i for i in range(parts)]
+
+
+def piece(whole: list[int], index: int) -> int:
+    """One of them."""
+    return whole[index]
+
+
+def prepare(client: Client, parts: int = 100) -> Job:
+    """Each number comes through once; their sum is the answer."""
+
+    def run(number: int) -> float:
+        sources = [f"source-{number}-{i}" for i in range(parts)]
+        graph = {key: Task(key, source, i, parts) for i, key in enumerate(sources)}
+        sums = []
+        for j in range(parts):
+            pieces = {f"piece-{number}-{j}-{i}": whole for i, whole in enumerate(sources)}
+            graph |= {key: Task(key, piece, TaskRef(whole), j) for key, whole in pieces.items()}
+            sums.append(f"sum-{number}-{j}")
+            graph[sums[-1]] = Task(sums[-1], sum, List(*map(TaskRef, pieces)))
+        top = f"shuffle-{number}"
+        graph[top] = Task(top, sum, List(*map(TaskRef, sums)))
+        return float(client.get(graph, top))
+
+    whole = parts * parts
+    return Job(run, expected=whole * (whole - 1) / 2, tasks=whole + 2 * parts + 1)
+
+
+if __name__ == "__main__":
+    main(prepare)

@@ -1,0 +1,134 @@
+"""The seats on real processes: the role's programs start them, the workloads say what runs."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from jinja2 import Environment, StrictUndefined
+
+ROOT = Path(__file__).parents[2]
+DASK = ROOT / "roles" / "dask"
+PATIENCE_S = 60
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class Host:
+    """A folder with the programs that role dask writes on a host."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.port = folder, free_port()
+        self.environment = {**os.environ, "DASK_CONFIG": str(folder / "settings")}
+
+    def program(self, template: str) -> list[str]:
+        variables = yaml.safe_load((DASK / "defaults" / "main.yml").read_text())
+        given = {**variables, "dask_venv": sys.prefix, "dask_address": "127.0.0.1", "dask_port": self.port}
+        given |= {"dask_scheduler_address": "127.0.0.1", "inventory_hostname": "worker-1"}
+        given |= {"base_bin": str(DASK / "files"), "dask_nanny": False, "dask_dashboard": False}
+        text = (DASK / "templates" / template).read_text()
+        path = self.folder / template.removesuffix(".j2")
+        text = text.replace("/var/lib/dasklab", str(self.folder))
+        path.write_text(
+            Environment(undefined=StrictUndefined, autoescape=False).from_string(text).render(given)
+        )
+        return ["sh", str(path)]
+
+    @contextlib.contextmanager
+    def running(self, template: str, *words: str, **variables: str) -> Iterator[subprocess.Popen[bytes]]:
+        """Run a program and all that it starts."""
+        with (self.folder / "log").open("ab") as log:
+            process = subprocess.Popen(
+                [*self.program(template), *words],
+                env=self.environment | variables,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        try:
+            yield process
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+    def workload(self, name: str, params: dict[str, Any], workers: int) -> dict[str, Any]:
+        program = [sys.executable, str(ROOT / "lab" / "workloads" / f"{name}.py")]
+        options = ["--scheduler", f"tcp://127.0.0.1:{self.port}", "--params", json.dumps(params)]
+        options += ["--runs", "1", "--workers", str(workers), "--timeout-s", str(PATIENCE_S)]
+        environment = self.environment | {"DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT": f"{PATIENCE_S}s"}
+        done = subprocess.run(
+            [*program, *options], env=environment, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr + (self.folder / "log").read_text()
+        return dict(json.loads(done.stdout))
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Host:
+    settings = {
+        "scheduler": {"preload": [str(DASK / "files" / "dasklab_random.py")], "worker-ttl": None},
+        "admin": {"event-loop": "asyncio"},
+        "worker": {"profile": {"enabled": False}},
+    }
+    (tmp_path / "settings").mkdir()
+    (tmp_path / "settings" / "trial.yaml").write_text(json.dumps({"distributed": settings}))
+    return Host(tmp_path)
+
+
+def test_seats_are_taken_by_what_was_asked_and_it_is_said_what_runs(host: Host) -> None:
+    told = host.folder / "scheduler.json"
+    seat = {"DASKLAB_SEAT": "/opt/dasklab/bin/dasklab_seat"}
+    with host.running("seat.sh.j2", str(host.port), str(told), **seat) as scheduler:
+        layout = {"DASKLAB_PROCESSES": "3", "DASKLAB_THREADS": "2", "DASKLAB_WORKER": "zero"}
+        with host.running("workers.sh.j2", **layout):
+            zero = {name: host.workload(*each, 3) for name, each in WORK.items()}
+        assert json.loads(told.read_text())["address"] == f"tcp://127.0.0.1:{host.port}"
+        layout = {"DASKLAB_PROCESSES": "2", "DASKLAB_THREADS": "1", "DASKLAB_WORKER": "dask"}
+        with host.running("workers.sh.j2", **layout):
+            real = host.workload("array_study", {"size": 200, "chunk": 100}, 2)
+        scheduler.send_signal(signal.SIGTERM)
+        assert scheduler.wait(PATIENCE_S) == 0
+
+    for document in zero.values():
+        processes = document["cluster"]["processes"]
+        assert sorted(processes) == ["worker-1-1", "worker-1-2", "worker-1-3"]
+        assert [(each["zero"], each["threads"]) for each in processes.values()] == [(True, 2)] * 3
+        assert len({each["pid"] for each in processes.values()}) == 1
+        assert {sample["got"] for sample in document["samples"]} == {0.0}  # a placeholder
+        assert all(sample["scheduler_cpu_s"] > 0 for sample in document["samples"])
+        assert all(sample["transfer_bytes"] == 0 for sample in document["samples"])
+
+    processes = real["cluster"]["processes"]
+    assert sorted(processes) == ["worker-1-1", "worker-1-2"]
+    assert {(each["host"], each["zero"], each["threads"]) for each in processes.values()} == {
+        ("127.0.0.1", False, 1)
+    }
+    assert len({each["pid"] for each in processes.values()}) == 2
+    assert real["check"]["ok"]
+    assert real["cluster"]["scheduler"] == {
+        "command": "/opt/dasklab/bin/dasklab_seat",
+        "loop": "asyncio",
+        "placement": "dasklab_random",
+    }
+
+
+WORK: dict[str, tuple[str, dict[str, Any]]] = {
+    "merge": ("merge", {"tasks": 200}),
+    "tree": ("tree_reduction", {"leaves": 50}),
+    "shuffle": ("shuffle", {"parts": 8}),
+}
