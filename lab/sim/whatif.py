@@ -20,7 +20,7 @@ from lab.sim.scenario import Record, Scenario, Site
 PAYLOAD = 1448 / 1514  # of what a cap lets through: it counts whole frames
 SHORT = {"lab_nic_rate_mbit": "nics.cluster.rate_mbit", "delay_ms": "links.cluster.delay_ms"}
 MANY = 100  # workers from which on they are only state machines
-FIXED = ("workload", "guests", "capture", "ttl_s", "probes")
+FIXED = ("workload", "guests", "capture", "ttl_s", "probes", "scheduler", "worker", "layout")
 
 
 class Simulated(Strict):
@@ -69,6 +69,7 @@ def scenario(
         LabError: a change is unknown or impossible.
     """
     changes = changes or {}
+    _refuse_others(trial)
     extra = {key: value for key, value in changes.items() if key in Simulated.model_fields}
     ours = validate(Simulated, extra, "--set")
     workers = ours.workers or trial.workers
@@ -96,6 +97,15 @@ def scenario(
         design=ours.design or ("light" if workers > MANY else "whole"),
         seed=seed,
     )
+
+
+def _refuse_others(trial: Trial) -> None:
+    if trial.seat.command or trial.seat.occupant not in (None, "dask") or trial.worker.occupant != "dask":
+        raise LabError(
+            f"{trial.trial}: a cluster of others than Dask's scheduler and workers is not simulated"
+        )
+    if trial.layout and trial.layout.partition("x")[0] != "1":
+        raise LabError(f"{trial.trial}: several workers on a host ({trial.layout}) are not simulated")
 
 
 def _asked(changes: dict[str, Any]) -> Settings:

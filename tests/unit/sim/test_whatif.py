@@ -108,6 +108,7 @@ def test_under_another_load_all_that_needs_a_core_waits_for_it_as_much_as_is_sai
         ("workers", "--set workers: write it as SETTING=VALUE"),
         ("workers=0", "--set: workers: should be greater than or equal to 1, got 0"),
         ("workload.name=idle", "--set workload: it cannot be changed"),
+        ("layout=2x1", "--set layout: it cannot be changed"),
         ("nics.worker-9.rate_mbit=1", "--set nics.worker-9: no such host; allowed: client,"),
         ("links.cluster.delay=1", "--set: links.cluster.delay: unknown key; allowed: delay_ms,"),
         ("racks=[", "--set racks=[: '[' is no value"),
@@ -118,6 +119,22 @@ def test_a_mistake_is_one_line(given: str, said: str) -> None:
         changed(given)
     assert str(mistake.value).startswith(said)
     assert "\n" not in str(mistake.value)
+
+
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [
+        ({"seat": {"occupant": "random"}}, "t: a cluster of others than Dask's scheduler"),
+        ({"seat": {"command": "/opt/mine"}}, "t: a cluster of others than Dask's scheduler"),
+        ({"worker": {"occupant": "zero"}}, "t: a cluster of others than Dask's scheduler"),
+        ({"layout": "2x1"}, "t: several workers on a host (2x1)"),
+    ],
+)
+def test_a_cluster_that_is_not_modelled_is_refused(other: dict[str, object], said: str) -> None:
+    trial = Trial.model_validate({**TRIAL.model_dump(), **other})
+    with pytest.raises(LabError) as mistake:
+        scenario(trial, CALIBRATION, {}, seed=0)
+    assert str(mistake.value).startswith(said)
 
 
 def test_what_the_network_does_not_know_is_refused() -> None:
