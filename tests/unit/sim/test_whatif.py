@@ -124,9 +124,9 @@ def test_a_mistake_is_one_line(given: str, said: str) -> None:
 @pytest.mark.parametrize(
     ("other", "said"),
     [
-        ({"seat": {"occupant": "random"}}, "t: others than Dask's scheduler"),
-        ({"seat": {"command": "/opt/mine"}}, "t: others than Dask's scheduler"),
-        ({"worker": {"occupant": "zero"}}, "t: others than Dask's scheduler"),
+        ({"seat": {"occupant": "random"}}, "t: a cluster of others than Dask's scheduler"),
+        ({"seat": {"command": "/opt/mine"}}, "t: a cluster of others than Dask's scheduler"),
+        ({"worker": {"occupant": "zero"}}, "t: a cluster of others than Dask's scheduler"),
         ({"layout": "2x1"}, "t: several workers on a host (2x1)"),
     ],
 )
