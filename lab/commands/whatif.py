@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from importlib.metadata import version
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -64,8 +65,14 @@ def whatif(path: Path, changes: tuple[str, ...], seeds: int, file: Path | None, 
     settings: dict[str, dict[str, Any]] = {"simulated, as it was": {}} | (
         {f"simulated, {', '.join(changes)}": asked} if asked else {}
     )
+    done = count(1)
+
+    def told(outcome: Outcome) -> None:
+        of = f"{next(done)} of {seeds * len(settings)}"
+        click.echo(f"  simulated {of}: {outcome.cpu_s:.1f} s of CPU", err=True)
+
     for what, change in settings.items():
-        found, outcomes = foretell.foretold(what, trial, calibration, change, range(seeds), _told)
+        found, outcomes = foretell.foretold(what, trial, calibration, change, range(seeds), told)
         rows.append(found)
         unknown |= dict.fromkeys(prefix for outcome in outcomes for prefix in outcome.unknown)
     _tell(rows, as_json)
@@ -96,10 +103,6 @@ def _calibration(directory: Path, file: Path | None) -> Calibration:
         return validate(Calibration, json.loads(file.read_text()), str(file))
     except ValueError as error:
         raise LabError(f"{file}: not JSON: {error}") from None
-
-
-def _told(outcome: Outcome) -> None:
-    click.echo(f"  seed {outcome.seed}: {outcome.cpu_s:.1f} s of CPU", err=True)
 
 
 def _tell(rows: list[Row], as_json: bool) -> None:
