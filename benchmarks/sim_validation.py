@@ -29,6 +29,7 @@ from lab.account.causes import MESSAGE, WIRE
 from lab.account.trial import explain
 from lab.errors import LabError
 from lab.model.files import Campaign, Timings
+from lab.model.nic import BYTES_PER_MBIT
 from lab.model.trial import Trial
 from lab.results import store
 from lab.sim import foretell, recorded
@@ -83,7 +84,7 @@ def _rate(asked: Scenario) -> float:
     rates = [asked.rates_mbit.get(name, 0.0) or 1e5 for name in asked.worker_names]
     links = [asked.links[name].rate_mbit for name in asked.worker_names if name in asked.links]
     shared = max(1, asked.workers - 1) if asked.bridge == "flooding" else 1
-    return min([*rates, *(rate for rate in links if rate)]) * 125_000 / shared
+    return min([*rates, *(rate for rate in links if rate)]) * BYTES_PER_MBIT / shared
 
 
 @dataclass(frozen=True)

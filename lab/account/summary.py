@@ -123,10 +123,11 @@ def summarise(runs: Sequence[Run]) -> Summary:
     )
 
 
-def moved_bytes(run: Run) -> float:
-    """What workers fetched from each other, in Dask's estimate of sizes."""
+def moved_bytes(run: Run, worker: str | None = None) -> float:
+    """What workers fetched from each other, in Dask's estimate of sizes; or what one fetched or served."""
     sizes = {need.key: need.nbytes for task in run.tasks for need in task.needs}
-    return sum(sizes.get(key, 0.0) for fetch in run.fetches if not fetch.busy for key in fetch.keys)
+    told = [fetch for fetch in run.fetches if worker is None or worker in (fetch.receiver, fetch.sender)]
+    return sum(sizes.get(key, 0.0) for fetch in told if not fetch.busy for key in fetch.keys)
 
 
 def summed(cells: Mapping[Cell, float]) -> dict[str, float]:

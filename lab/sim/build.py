@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 
 from lab.errors import LabError
 from lab.model.link import Link as Impairment
+from lab.model.nic import BYTES_PER_MBIT
 from lab.sim.kernel import Host, Kernel
 from lab.sim.network import Network, Port, Rack
 from lab.sim.network.fluid import Link
+from lab.sim.network.network import NO_LIMIT
 from lab.sim.scenario import Record, Scenario
 
 if TYPE_CHECKING:
     from lab.sim.cluster.tasks import Draw
 
-NO_LIMIT = float("inf")
-BYTES_PER_MBIT = 1e6 / 8
 UNMODELLED = ("reorder_pct", "peer", "policer")
 
 

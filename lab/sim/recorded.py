@@ -10,6 +10,7 @@ import numpy as np
 from scipy.optimize import nnls
 
 from lab.account.run import SCHEDULER, Run
+from lab.account.summary import moved_bytes
 from lab.inside import Frames
 from lab.sim.calibration import Tasks
 from lab.sim.costs import Costs, Role
@@ -77,7 +78,7 @@ def costs(runs: Sequence[Run], ops: Mapping[Role, float]) -> dict[Role, Costs]:
     """Of an operation, so that the ``ops`` of a run keep event loops as busy as they were."""
     byte_s = _byte_s(runs)
     scheduler = sum(_busy_s(run, SCHEDULER) for run in runs) / len(runs)
-    worker = sum(_busy_s(run, name) - byte_s * _moved(run, name) for run in runs for name in run.threads)
+    worker = sum(_busy_s(run, name) - byte_s * moved_bytes(run, name) for run in runs for name in run.threads)
     return {
         "scheduler": Costs(op_s=scheduler / ops["scheduler"]),
         "worker": Costs(op_s=max(0.0, worker) / len(runs) / ops["worker"], byte_s=byte_s),
@@ -91,19 +92,14 @@ def _busy_s(run: Run, node: str) -> float:
 def _byte_s(runs: Sequence[Run]) -> float:
     """What a byte more costs a worker's event loop, beside what its tasks cost it."""
     nodes = [(run, name) for run in runs for name in run.threads]
-    counted = [(sum(task.worker == name for task in run.tasks), _moved(run, name)) for run, name in nodes]
+    counted = [
+        (sum(task.worker == name for task in run.tasks), moved_bytes(run, name)) for run, name in nodes
+    ]
     busy = [_busy_s(run, name) for run, name in nodes]
     if len(nodes) < 3 or not any(moved for _, moved in counted):
         return 0.0
     (_, per_byte), _ = nnls(np.array(counted, float), np.array(busy))
     return float(per_byte)
-
-
-def _moved(run: Run, worker: str) -> float:
-    """Bytes that it fetched or served."""
-    sizes = {need.key: need.nbytes for task in run.tasks for need in task.needs}
-    ours = [fetch for fetch in run.fetches if not fetch.busy and worker in (fetch.receiver, fetch.sender)]
-    return sum(sizes.get(key, 0.0) for fetch in ours for key in fetch.keys)
 
 
 def driver_s(runs: Sequence[Run]) -> float:

@@ -11,6 +11,7 @@ from lab.errors import LabError
 from lab.model.experiment import Settings, expand, hosts, merge
 from lab.model.link import Link
 from lab.model.nic import NicOverride
+from lab.model.seats import Layout
 from lab.model.strict import Strict, validate
 from lab.model.trial import Trial
 from lab.sim.calibration import Calibration, Tasks
@@ -104,7 +105,7 @@ def _refuse_others(trial: Trial) -> None:
         raise LabError(
             f"{trial.trial}: a cluster of others than Dask's scheduler and workers is not simulated"
         )
-    if trial.layout and trial.layout.partition("x")[0] != "1":
+    if trial.layout and Layout.parse(trial.layout).processes > 1:
         raise LabError(f"{trial.trial}: several workers on a host ({trial.layout}) are not simulated")
 
 

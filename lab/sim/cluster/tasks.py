@@ -13,6 +13,7 @@ from dask.utils import key_split
 
 from lab.sim.cluster.placeholder import Placeholder
 from lab.sim.kernel import Host, Kernel, VirtualLoop, set_unless_done
+from lab.sim.kernel.clock import EPOCH_S
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,4 @@ def _aliased(task: Any, data: Any) -> Placeholder | None:
 
 
 def _epoch(seconds: float) -> float:
-    from lab.sim.kernel.clock import EPOCH_S
-
     return EPOCH_S + seconds
