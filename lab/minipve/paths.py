@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
+
+from lab.paths import cache, directory
 
 
 @dataclass(frozen=True)
@@ -18,8 +19,8 @@ class Paths:
     def of(cls, instance: str = "dasklab") -> Paths:
         """The directories that DASKLAB_STATE, DASKLAB_CACHE and the XDG variables name."""
         return cls(
-            state=_directory("DASKLAB_STATE", "XDG_STATE_HOME", ".local/state", instance),
-            cache=_directory("DASKLAB_CACHE", "XDG_CACHE_HOME", ".cache", ""),
+            state=directory("DASKLAB_STATE", "XDG_STATE_HOME", ".local/state", instance),
+            cache=cache(),
         )
 
     def of_node(self, name: str) -> Paths:
@@ -95,11 +96,3 @@ class Paths:
     def runtime(self, vmid: int, kind: str) -> Path:
         """The run-time file ``<vmid>.<kind>`` of a machine: pid, qmp, qga, serial0, rates."""
         return self.run / f"{vmid}.{kind}"
-
-
-def _directory(override: str, xdg: str, default: str, instance: str) -> Path:
-    """``$override``, else ``$xdg/dasklab/instance``, else ``~/default/dasklab/instance``; always absolute."""
-    if named := os.environ.get(override):
-        return Path(named).absolute()
-    base = os.environ.get(xdg) or Path.home() / default
-    return (Path(base) / "dasklab" / instance).absolute()

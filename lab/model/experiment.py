@@ -22,6 +22,7 @@ from lab.model.columns import COLUMNS
 from lab.model.link import Link
 from lab.model.metric import MetricName
 from lab.model.nic import GuestOverride, NicOverride
+from lab.model.packages import Packages
 from lab.model.seats import LayoutText, Scheduler, Worker
 from lab.model.strict import Strict, allowed_parameters, first_mistake
 from lab.paths import EXPERIMENTS, WORKLOADS
@@ -69,6 +70,7 @@ class Shared(Strict):
     ttl_s: int = Field(default=3600, ge=30, le=86_400)
     probes: Probes = Probes()
     dask: dict[str, Any] = Field(default={}, description="Dask's own settings, as in its YAML files")
+    packages: Packages = Field(default={}, description="Versions of packages instead of the pinned ones")
     scheduler: Scheduler = Scheduler()
     worker: Worker = Worker()
     layout: LayoutText | None = None

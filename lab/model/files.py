@@ -104,7 +104,8 @@ class Cluster(Strict):
 class Timings(Document):
     """A workload's runs; ``tasks``: how many one run has, where that is the question.
 
-    ``config`` is what client, scheduler and workers run with, of Dask's settings that were asked for.
+    ``config`` is what client, scheduler and workers run with, of Dask's settings that were asked for, and
+    ``packages`` the versions of those packages.
     """
 
     FILE: ClassVar[str] = "timings.json"
@@ -116,6 +117,7 @@ class Timings(Document):
     check: Check
     cluster: Cluster
     config: dict[str, dict[str, Any]] = {}
+    packages: dict[str, dict[str, str]] = {}
     versions: dict[str, str]
 
 

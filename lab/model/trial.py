@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import ClassVar
 
+from lab.model import packages
 from lab.model.document import Document
 from lab.model.experiment import Scalar, Settings, Shared
 from lab.model.link import Link
@@ -52,6 +53,7 @@ class Setup(Strict):
         yield from self._no_such_models(asked)
         if asked.bridge == "flooding" and not self.bridge:
             yield "bridge flooding: these machines have no hypervisor whose bridge could be set"
+        yield from packages.cannot(asked.packages)
 
     def _no_such_kinds(self, asked: Settings) -> Iterator[str]:
         for kind in sorted(
@@ -71,7 +73,8 @@ class Setup(Strict):
 class Trial(Document, Shared):
     """The content of trial.json. Hosts are named, aliases are gone; links that are clear are left out.
 
-    ``seat`` is the scheduler's with all that its occupant takes, ``tested`` are the hosts whose link the
+    ``seat`` is the scheduler's with all that its occupant takes, ``environment`` the packages that have to be
+    of another version than pinned, ``tested`` are the hosts whose link the
     experiment names in this trial, ``unsupported`` says why this lab cannot do it; then it is not tried.
     """
 
@@ -85,6 +88,7 @@ class Trial(Document, Shared):
     null: bool
     factors: dict[str, Scalar]
     seat: Seat = Seat()
+    environment: dict[str, str] = {}
     links: dict[str, Link]
     guests: dict[str, GuestKind] = {}
     nics: dict[str, Card]

@@ -17,6 +17,7 @@ OWN = "distributed.scheduler"  # the module in which Dask's scheduler chooses a 
 def differences(trial: Trial, timings: Timings) -> Iterator[str]:
     """Every way in which the cluster is another than asked, in words."""
     yield from _settings(trial, timings)
+    yield from _packages(trial, timings)
     yield from _seat(trial, timings)
     yield from _workers(trial, timings)
     yield from _layout(trial, timings)
@@ -33,6 +34,18 @@ def _settings(trial: Trial, timings: Timings) -> Iterator[str]:
         for name, asked in (seated if process == "scheduler" else shared).items():
             if found.get(name) != asked:
                 yield f"{process}: dask {name}: {asked!r} was asked, it runs with {found.get(name)!r}"
+
+
+def _packages(trial: Trial, timings: Timings) -> Iterator[str]:
+    """Versions, where the trial names any."""
+    wanted = {**trial.packages, **trial.environment}
+    if wanted and not timings.packages:
+        told = ", ".join(f"{name} {version}" for name, version in wanted.items())
+        yield f"{told} was asked, nobody said what runs"
+    for process, found in timings.packages.items():
+        for name, asked in wanted.items():
+            if found.get(name) != asked:
+                yield f"{process}: {name} {asked} was asked, it runs with {found.get(name)}"
 
 
 def _seat(trial: Trial, timings: Timings) -> Iterator[str]:

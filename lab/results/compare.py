@@ -14,6 +14,7 @@ import pandas as pd
 
 from lab.errors import LabError
 from lab.model.files import Machines, Timings
+from lab.model.trial import Trial
 from lab.results import store
 from lab.results.measures import Interval, ratio
 from lab.results.table import load
@@ -33,9 +34,10 @@ class Change:
 
 
 def identity(run: Path) -> dict[str, Any]:
-    """What must be equal for two runs to be compared."""
+    """What must be equal for two runs to be compared; versions are those of the baseline."""
     identity: dict[str, Any] = {"workload": store.read_run(run).experiment.get("workload")}
-    for directory in store.finished(run):
+    done = store.finished(run)
+    for directory in sorted(done, key=lambda trial: not store.need(Trial, trial).baseline):
         if timings := store.read(Timings, directory):
             identity |= {package: timings.versions.get(package) for package in PACKAGES}
             break

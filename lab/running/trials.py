@@ -11,6 +11,7 @@ import re
 from typing import Any
 
 from lab.errors import LabError
+from lab.model import packages
 from lab.model.cells import Cell, cell_name, cells, factors, names
 from lab.model.experiment import Experiment, Settings, Shared, hosts, settings
 from lab.model.trial import Setup, Trial
@@ -68,6 +69,7 @@ def resolve(name: str, experiment: Experiment, cell: Cell, setup: Setup, **place
         nics=setup.asked_nics(asked),
         offloads=setup.offloads,
         seat=asked.scheduler.seat(),
+        environment=packages.resolved(asked.packages),
         tested=tuple(host for host in setup.hosts if host in {**links, **asked.guests, **asked.nics}),
         captured_runs=min(asked.runs, CAPTURED_RUNS) if asked.capture else 0,
         unsupported=tuple(setup.cannot(asked)),

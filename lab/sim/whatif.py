@@ -21,7 +21,7 @@ from lab.sim.scenario import Record, Scenario, Site
 PAYLOAD = 1448 / 1514  # of what a cap lets through: it counts whole frames
 SHORT = {"lab_nic_rate_mbit": "nics.cluster.rate_mbit", "delay_ms": "links.cluster.delay_ms"}
 MANY = 100  # workers from which on they are only state machines
-FIXED = ("workload", "guests", "capture", "ttl_s", "probes", "scheduler", "worker", "layout")
+FIXED = ("workload", "guests", "capture", "ttl_s", "probes", "scheduler", "worker", "layout", "packages")
 
 
 class Simulated(Strict):
@@ -105,6 +105,9 @@ def _refuse_others(trial: Trial) -> None:
         raise LabError(
             f"{trial.trial}: a cluster of others than Dask's scheduler and workers is not simulated"
         )
+    if trial.environment:
+        other = ", ".join(f"{name} {version}" for name, version in trial.environment.items())
+        raise LabError(f"{trial.trial}: {other} is not simulated, only what is installed here")
     if trial.layout and Layout.parse(trial.layout).processes > 1:
         raise LabError(f"{trial.trial}: several workers on a host ({trial.layout}) are not simulated")
 

@@ -78,7 +78,8 @@ def main(prepare: Callable[..., Job], argv: list[str] | None = None) -> None:
         document = _document(name, params, job, samples, _cluster(client))
         if inside := _inside.packed(taken):
             document["inside"] = inside
-        document["config"] = _config(client, args.settings.split(",")) if args.settings else {}
+        document["config"] = _everywhere(client, _settings, args.settings)
+        document["packages"] = _everywhere(client, _packages, args.packages)
     text = json.dumps(document, indent=1)
     if args.output is None:
         sys.stdout.write(text + "\n")
@@ -107,6 +108,7 @@ def _parser(name: str, module: Any, defaults: dict[str, Any]) -> argparse.Argume
     parser.add_argument("--workers", type=int, default=1, help="start when exactly so many are connected")
     parser.add_argument("--timeout-s", type=float, default=120, help="for the connection and the workers")
     parser.add_argument("--settings", default="", help="Dask's settings to read back, separated by commas")
+    parser.add_argument("--packages", default="", help="packages whose versions are read back, the same way")
     parser.add_argument("--output", type=Path, help="timings file; standard output if not given")
     return parser
 
@@ -123,9 +125,9 @@ def _wait(client: Client, workers: int, timeout_s: float) -> None:
     try:
         client.wait_for_workers(workers, timeout=timeout_s)
     except TimeoutError:
-        _leave(4, f"{len(_workers(client))} of {workers} workers connected within {timeout_s:g} s")
-    if len(_workers(client)) != workers:
-        _leave(4, f"{len(_workers(client))} workers are connected, {workers} were asked for")
+        _leave(4, f"{len(workers_of(client))} of {workers} workers connected within {timeout_s:g} s")
+    if len(workers_of(client)) != workers:
+        _leave(4, f"{len(workers_of(client))} workers are connected, {workers} were asked for")
 
 
 def _samples(client: Client, job: Job, args: argparse.Namespace) -> tuple[list[Any], list[Any]]:
@@ -166,18 +168,24 @@ def _sent(client: Client) -> int:
     return sum(client.run(total).values())
 
 
-def _workers(client: Client) -> dict[str, Any]:
-    return dict(client.scheduler_info(n_workers=-1)["workers"])
+def workers_of(client: Client) -> dict[str, dict[str, Any]]:
+    """Every worker by its address: what a client itself knows of them differs with Dask's version."""
+
+    def known(dask_scheduler: Any) -> dict[str, dict[str, Any]]:
+        workers = dask_scheduler.workers.values()
+        return {each.address: {"name": str(each.name), "threads": each.nthreads} for each in workers}
+
+    return dict(client.run_on_scheduler(known))
 
 
 def _cluster(client: Client) -> dict[str, Any]:
     """Who takes part, as the processes themselves say it."""
-    workers = _workers(client)
-    addresses = {str(worker["name"]): address for address, worker in workers.items()}
+    workers = workers_of(client)
+    addresses = _addresses(workers)
     found = client.run(_process)
     return {
         "workers": len(workers),
-        "threads": sum(worker["nthreads"] for worker in workers.values()),
+        "threads": sum(worker["threads"] for worker in workers.values()),
         "addresses": addresses,
         "processes": {
             name: {"host": urlsplit(address).hostname} | found[address] for name, address in addresses.items()
@@ -201,18 +209,29 @@ def _seated(dask_scheduler: Any) -> dict[str, Any]:
     }
 
 
-def _config(client: Client, names: list[str]) -> dict[str, dict[str, Any]]:
-    """What the client, the scheduler and each worker, by its name, run with."""
+def _addresses(workers: dict[str, dict[str, Any]]) -> dict[str, str]:
+    return {worker["name"]: address for address, worker in workers.items()}
 
-    def get() -> dict[str, Any]:
-        import dask
 
-        return {name: dask.config.get(name, None) for name in names}
+def _settings(names: list[str]) -> dict[str, Any]:
+    import dask
 
-    workers = {str(worker["name"]): address for address, worker in _workers(client).items()}
-    found = client.run(get)
-    ours = {"client": get(), "scheduler": client.run_on_scheduler(get)}
-    return ours | {name: found[address] for name, address in workers.items()}
+    return {name: dask.config.get(name, None) for name in names}
+
+
+def _packages(names: list[str]) -> dict[str, Any]:
+    """The one that is found first is what is imported, where an environment stands on another."""
+    return {name: importlib.metadata.version(name) for name in names}
+
+
+def _everywhere(client: Client, ask: Callable[[list[str]], Any], names: str) -> dict[str, dict[str, Any]]:
+    """What the client, the scheduler and each worker, by its name, say of what is named."""
+    if not names:
+        return {}
+    listed = names.split(",")
+    found = client.run(ask, listed)
+    ours = {"client": ask(listed), "scheduler": client.run_on_scheduler(ask, listed)}
+    return ours | {name: found[address] for name, address in _addresses(workers_of(client)).items()}
 
 
 def _document(name: str, params: Any, job: Job, samples: Any, cluster: Any) -> dict[str, Any]:
@@ -234,8 +253,8 @@ def _document(name: str, params: Any, job: Job, samples: Any, cluster: Any) -> d
 
 
 def _installed() -> dict[str, str]:
-    present = {dist.metadata["Name"].lower(): dist.version for dist in importlib.metadata.distributions()}
-    return {name: present[name] for name in PACKAGES if name in present}
+    present = {dist.metadata["Name"].lower() for dist in importlib.metadata.distributions()}
+    return {name: importlib.metadata.version(name) for name in PACKAGES if name in present}
 
 
 def _leave(status: int, message: str) -> Any:

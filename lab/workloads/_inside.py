@@ -28,7 +28,7 @@ def watch(client: Client) -> Sent:
 
     def sending(message: dict[str, Any]) -> None:
         if message.get("op") == "update-graph":
-            packed = getattr(message.get("expr_ser"), "frames", ())
+            packed = getattr(message.get("expr_ser"), "frames", message.get("graph_frames", ()))
             sent.append((began[0], time.time(), sum(memoryview(frame).nbytes for frame in packed)))
         send(message)
 

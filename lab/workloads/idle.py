@@ -5,17 +5,17 @@ from __future__ import annotations
 
 import time
 
-from _harness import Job, main
+from _harness import Job, main, workers_of
 from distributed import Client
 
 
 def prepare(client: Client, seconds: float = 20.0) -> Job:
     """Workers still connected afterwards are the answer."""
-    workers = len(client.scheduler_info(n_workers=-1)["workers"])
+    workers = len(workers_of(client))
 
     def run(number: int) -> float:
         time.sleep(seconds)
-        return float(len(client.scheduler_info(n_workers=-1)["workers"]))
+        return float(len(workers_of(client)))
 
     return Job(run, expected=float(workers))
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import time
 
+from _graph import refs, task
 from _harness import Job, main
-from dask._task_spec import List, Task, TaskRef
 from dask.delayed import delayed
 from distributed import Client
 
@@ -33,9 +33,9 @@ def prepare(client: Client, tasks: int = 20_000, task_ms: float = 0.0, graph: st
 
     def raw(number: int) -> float:
         leaves = [f"leaf-{number}-{i}" for i in range(tasks)]
-        tiny = {key: Task(key, increment, i, task_ms) for i, key in enumerate(leaves)}
+        tiny = {key: task(key, increment, i, task_ms) for i, key in enumerate(leaves)}
         top = f"merge-{number}"
-        merged = {top: Task(top, sum, List(*map(TaskRef, leaves)))}
+        merged = {top: task(top, sum, refs(leaves))}
         return float(client.get(tiny | merged, top))
 
     if graph not in ("raw", "delayed"):

@@ -7,8 +7,8 @@ scheduler does about dependencies is measured and not the data.
 # mypy: disable-error-code="import-not-found,no-untyped-call"
 from __future__ import annotations
 
+from _graph import ref, refs, task
 from _harness import Job, main
-from dask._task_spec import List, Task, TaskRef
 from distributed import Client
 
 
@@ -27,15 +27,15 @@ def prepare(client: Client, parts: int = 100) -> Job:
 
     def run(number: int) -> float:
         sources = [f"source-{number}-{i}" for i in range(parts)]
-        graph = {key: Task(key, source, i, parts) for i, key in enumerate(sources)}
+        graph = {key: task(key, source, i, parts) for i, key in enumerate(sources)}
         sums = []
         for j in range(parts):
             pieces = {f"piece-{number}-{j}-{i}": whole for i, whole in enumerate(sources)}
-            graph |= {key: Task(key, piece, TaskRef(whole), j) for key, whole in pieces.items()}
+            graph |= {key: task(key, piece, ref(whole), j) for key, whole in pieces.items()}
             sums.append(f"sum-{number}-{j}")
-            graph[sums[-1]] = Task(sums[-1], sum, List(*map(TaskRef, pieces)))
+            graph[sums[-1]] = task(sums[-1], sum, refs(pieces))
         top = f"shuffle-{number}"
-        graph[top] = Task(top, sum, List(*map(TaskRef, sums)))
+        graph[top] = task(top, sum, refs(sums))
         return float(client.get(graph, top))
 
     whole = parts * parts

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 
-from _harness import Job, main
+from _harness import Job, main, workers_of
 from distributed import Client, get_worker
 
 
@@ -20,7 +20,7 @@ def work(number: int, task_ms: float, slow: str, slowdown: float) -> int:
 
 def prepare(client: Client, tasks: int = 300, task_ms: float = 20.0, slowdown: float = 10.0) -> Job:
     """Every task's number comes back; their sum is the answer."""
-    slow = min(client.scheduler_info(n_workers=-1)["workers"])
+    slow = min(workers_of(client))
 
     def run(number: int) -> float:
         futures = client.map(work, range(tasks), task_ms=task_ms, slow=slow, slowdown=slowdown, pure=False)

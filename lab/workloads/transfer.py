@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import random
 
-from _harness import Job, main
+from _harness import Job, main, workers_of
 from distributed import Client, wait
 
 
@@ -13,8 +13,8 @@ def prepare(
     client: Client, source: str = "worker-1", target: str = "worker-2", mb: int = 64, blocks: int = 12
 ) -> Job:
     """Run ``i`` moves block ``i``: what ``target`` has taken once it keeps, and would not take again."""
-    workers = client.scheduler_info(n_workers=-1)["workers"]
-    addresses = {str(worker["name"]): address for address, worker in workers.items()}
+    workers = workers_of(client)
+    addresses = {worker["name"]: address for address, worker in workers.items()}
     for name in (source, target):
         if name not in addresses:
             raise SystemExit(f"no worker {name!r}; there are {', '.join(sorted(addresses))}")

@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 import numpy as np
+from _graph import ref, task
 from _harness import Job, main
-from dask._task_spec import Task, TaskRef
 from distributed import Client
 from numpy.typing import NDArray
 
@@ -20,16 +20,13 @@ def prepare(client: Client, leaves: int = 1_024, size_kb: int = 1_000) -> Job:
 
     def run(number: int) -> float:
         level = [f"leaf-{number}-{i}" for i in range(leaves)]
-        graph = {key: Task(key, leaf, i, size_kb) for i, key in enumerate(level)}
+        graph = {key: task(key, leaf, i, size_kb) for i, key in enumerate(level)}
         while len(level) > 1:
             pairs = zip(level[::2], level[1::2], strict=False)
             odd = level[len(level) // 2 * 2 :]
-            added = [
-                Task(f"sum-{number}-{len(graph) + i}", np.add, TaskRef(a), TaskRef(b))
-                for i, (a, b) in enumerate(pairs)
-            ]
-            graph |= {str(task.key): task for task in added}
-            level = [str(task.key) for task in added] + odd
+            added = {f"sum-{number}-{len(graph) + i}": pair for i, pair in enumerate(pairs)}
+            graph |= {key: task(key, np.add, ref(a), ref(b)) for key, (a, b) in added.items()}
+            level = [*added, *odd]
         return float(np.mean(client.get(graph, level[0])))
 
     return Job(run, expected=leaves * (leaves - 1) / 2, tolerance=1e-6, tasks=2 * leaves - 1)

@@ -9,7 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -66,13 +66,26 @@ class Host:
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
 
-    def workload(self, name: str, params: dict[str, Any], workers: int) -> dict[str, Any]:
-        program = [sys.executable, str(ROOT / "lab" / "workloads" / f"{name}.py")]
+    def workload(
+        self,
+        name: str,
+        params: dict[str, Any],
+        workers: int,
+        python: str = sys.executable,
+        more: Sequence[str] = (),
+        timeout_s: float | None = None,
+    ) -> dict[str, Any]:
+        program = [python, str(ROOT / "lab" / "workloads" / f"{name}.py")]
         options = ["--scheduler", f"tcp://127.0.0.1:{self.port}", "--params", json.dumps(params)]
         options += ["--runs", "1", "--workers", str(workers), "--timeout-s", str(PATIENCE_S)]
         environment = self.environment | {"DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT": f"{PATIENCE_S}s"}
         done = subprocess.run(
-            [*program, *options], env=environment, capture_output=True, text=True, check=False
+            [*program, *options, *more],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=timeout_s,
         )
         assert done.returncode == 0, done.stderr + (self.folder / "log").read_text()
         return dict(json.loads(done.stdout))

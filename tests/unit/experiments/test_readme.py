@@ -46,6 +46,11 @@ def test_another_scheduler(tmp_path: Path) -> None:
     assert len(crossed) == 14 and "seat=random,delay_ms=200" in crossed
 
 
+def test_another_version_of_dask(tmp_path: Path) -> None:
+    crossed = names(changed(tmp_path, "delay_scheduler", "factors:\n", block("Another version of Dask")))
+    assert len(crossed) == 21 and "dask=2024.8.0,delay_ms=200" in crossed
+
+
 def test_processes_or_threads(tmp_path: Path) -> None:
     crossed = names(changed(tmp_path, "delay_scheduler", "factors:\n", block("Processes or threads")))
     assert len(crossed) == 21 and "layout=4x1,delay_ms=200" in crossed

@@ -14,8 +14,8 @@ import pytest
 
 ROOT = Path(__file__).parents[3]
 HOUSE = "lab.minipve"
-# What `doctor` grants on a node is granted here; and how any command of the project tells a mistake.
-OUTSIDE = {"lab.errors", "lab.terminal", "lab.machines.privileges"}
+# What `doctor` grants on a node is granted here; how any command tells a mistake; where caches are; how wheels are had.
+OUTSIDE = {"lab.errors", "lab.terminal", "lab.machines.privileges", "lab.paths", "lab.wheels"}
 Graph = dict[str, set[str]]
 
 

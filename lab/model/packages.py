@@ -1,0 +1,64 @@
+"""Versions of packages, Dask's first of all, as an experiment gives them: what replaces the pins for a trial.
+
+An experiment says ``packages: {dask: 2024.8.0}``; all else stays as pinned, so that nothing but Dask differs.
+Distributed is always of Dask's version.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import Annotated
+
+from pydantic import AfterValidator, WithJsonSchema
+
+from lab.paths import ROOT
+
+PINS = ROOT / "roles" / "dask" / "files" / "requirements.txt"
+VERSION = r"[0-9]+(\.[0-9]+)*"
+OLDEST = "2024.8.0"  # that the preload, the workloads and what is read back were tried with
+
+
+@cache
+def pins() -> Mapping[str, str]:
+    """Each package that the lab's machines have, with its version."""
+    lines = (line.partition("#")[0].strip() for line in PINS.read_text().splitlines())
+    return dict(line.split("==") for line in lines if line)
+
+
+def resolved(asked: Mapping[str, str]) -> dict[str, str]:
+    """All that has to be of another version than pinned, for what is asked; nothing if all is pinned."""
+    dask = asked.get("dask", pins()["dask"])
+    wanted = {**asked, "distributed": dask}
+    return {name: version for name, version in sorted(wanted.items()) if version != pins()[name]}
+
+
+def cannot(asked: Mapping[str, str]) -> Iterator[str]:
+    """What of these versions the lab cannot do, in words."""
+    dask = asked.get("dask", pins()["dask"])
+    if _number(dask) < _number(OLDEST):
+        yield f"dask {dask}: what runs inside it and what is read back need {OLDEST} or later"
+
+
+def _number(version: str) -> tuple[int, ...]:
+    return tuple(map(int, version.split(".")))
+
+
+def _known(asked: dict[str, str]) -> dict[str, str]:
+    for name, version in asked.items():
+        if name == "distributed":
+            raise ValueError("distributed is of dask's version; give dask's")
+        if name not in pins():
+            allowed = ", ".join(pin for pin in pins() if pin != "distributed")
+            raise ValueError(f"no package {name!r}; allowed: {allowed}")
+        if not re.fullmatch(VERSION, version):
+            raise ValueError(f"{name}: a version is as 2024.8.0, got {version!r}")
+    return asked
+
+
+Packages = Annotated[
+    dict[str, str],
+    AfterValidator(_known),
+    WithJsonSchema({"type": "object", "additionalProperties": {"type": "string", "pattern": VERSION}}),
+]

@@ -1,0 +1,116 @@
+"""Another version of Dask, for real: what the role lays over the pins' environment, and what runs in it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from jinja2 import Environment, StrictUndefined
+
+from lab import inside, wheels
+from lab.account.trial import explain
+from lab.errors import LabError
+from lab.model.files import Inside, Timings
+from lab.model.packages import OLDEST
+from lab.results import store
+from tests.contract.test_seats import DASK, PATIENCE_S, Host
+
+BOTH = {"dask": OLDEST, "distributed": OLDEST}
+WORK: dict[str, dict[str, Any]] = {
+    "array_study": {"size": 200, "chunk": 100},
+    "groupby": {"rows": 1000, "partitions": 3, "groups": 10},
+    "shuffle": {"parts": 4},
+    "straggler": {"tasks": 10, "task_ms": 1},
+    "transfer": {"source": "worker-1-1", "target": "worker-1-2", "mb": 1, "blocks": 3},
+    "tree_reduction": {"leaves": 11, "size_kb": 1},
+}
+
+
+@pytest.fixture(scope="module")
+def overlay(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The environment, made by the role's own lines, over the one that runs the tests."""
+    try:
+        house = wheels.fetch(BOTH)
+    except LabError as error:
+        pytest.skip(f"the wheels of Dask {OLDEST} are not there and cannot be downloaded: {error}")
+    folder = tmp_path_factory.mktemp("overlay")
+    brought = folder / "wheels"
+    brought.mkdir()
+    for path in house.iterdir():
+        (brought / path.name).write_bytes(path.read_bytes())
+    tasks = yaml.safe_load((DASK / "tasks" / "overlay_install.yml").read_text())
+    line = next(task["ansible.builtin.raw"] for task in tasks if "ansible.builtin.raw" in task)
+    given = {"dask_overlay": str(folder / "dask"), "dask_venv": sys.prefix, "dask_python": sys.executable}
+    told = Environment(undefined=StrictUndefined, autoescape=False).from_string(line)
+    subprocess.run(["sh", "-c", told.render(given, dask_wheels=str(brought))], check=True)
+    assert (folder / "dask" / "requirements.txt").exists()
+    return folder / "dask"
+
+
+@pytest.fixture(scope="module")
+def said(
+    overlay: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Path, dict[str, dict[str, Any]]]]:
+    """What workloads of every kind say of a cluster of that version, started by the role's programs."""
+    folder = tmp_path_factory.mktemp("cluster")
+    preload = [str(DASK.parents[1] / "lab" / "inside" / "preload.py")]
+    settings = {"scheduler": {"preload": preload}, "worker": {"preload": preload}}
+    (folder / "settings").mkdir()
+    (folder / "settings" / "trial.yaml").write_text(json.dumps({"distributed": settings}))
+    host = Host(folder)
+    seat = {"DASKLAB_DASK": str(overlay), "DASKLAB_SEAT": "dasklab_seat"}
+    layout = {"DASKLAB_PROCESSES": "2", "DASKLAB_THREADS": "1", "DASKLAB_WORKER": "dask"}
+    with (
+        host.running("seat.sh.j2", str(host.port), str(folder / "scheduler.json"), **seat),
+        host.running("workers.sh.j2", **layout, DASKLAB_DASK=str(overlay)),
+    ):
+        python = str(overlay / "bin" / "python")
+        more = ["--packages", "dask,distributed"]
+        yield folder, {name: host.workload(name, each, 2, python, more) for name, each in WORK.items()}
+
+
+def test_every_process_says_that_it_is_of_that_version(said: Any) -> None:
+    for document in said[1].values():
+        assert document["packages"] == dict.fromkeys(
+            ("client", "scheduler", "worker-1-1", "worker-1-2"), BOTH
+        )
+        assert document["versions"]["dask"] == OLDEST
+        assert document["versions"]["numpy"]  # which is found in the environment below
+        assert document["check"]["ok"]
+
+
+def test_what_it_recorded_is_read_and_explained(said: Any) -> None:
+    folder, documents = said
+    told = dict(documents["array_study"])
+    store.write(folder, Inside(records=told.pop("inside")))
+    store.write(folder, Timings.model_validate(told))
+    frames = inside.load(folder)
+    tasks = frames["tasks"]
+    stages = ["decided_s", "sent_s", "arrived_s", "executing_s", "start_s", "stop_s", "done_s", "reported_s"]
+    assert len(tasks) > 20
+    assert tasks[stages].notna().all(axis=None)
+    assert (frames["fetches"].status == "OK").any()
+    assert frames["runs"].lost.eq(0).all()
+    explained = explain(folder)
+    assert explained.summary.by_cause["compute"] > 0
+    assert sum(explained.summary.account.values()) == pytest.approx(explained.summary.makespan_s, rel=1e-3)
+
+
+def test_a_client_of_another_version_is_no_part_of_it(overlay: Path, tmp_path: Path) -> None:
+    """Why a version is the whole cluster's: another scheduler does not understand what it is sent."""
+    (tmp_path / "settings").mkdir()
+    host = Host(tmp_path)
+    seat = {"DASKLAB_DASK": str(overlay), "DASKLAB_SEAT": "dasklab_seat"}
+    layout = {"DASKLAB_PROCESSES": "1", "DASKLAB_THREADS": "1", "DASKLAB_WORKER": "dask"}
+    with (
+        host.running("seat.sh.j2", str(host.port), str(tmp_path / "scheduler.json"), **seat),
+        host.running("workers.sh.j2", **layout),
+        pytest.raises((AssertionError, subprocess.TimeoutExpired)),
+    ):
+        host.workload("array_study", {"size": 200, "chunk": 100}, 1, timeout_s=PATIENCE_S / 2)
