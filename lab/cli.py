@@ -26,6 +26,10 @@ COMMANDS = {  # name: where it is, what it does
     "baseline": ("lab.commands.machines:baseline", "Measure the lab as it is, once; say what was measured."),
     "run": ("lab.commands.run:run", "Run an experiment, or go on with a run that was interrupted."),
     "results": ("lab.commands.results:results", "List, show, compare and export runs."),
+    "history": (
+        "lab.commands.history:history",
+        "Keep chosen results per version of Dask, and tell regressions.",
+    ),
     "report": ("lab.commands.report:report", "Write the report of one or more runs as one HTML page."),
     "explain": (
         "lab.commands.explain:explain",

@@ -1,0 +1,187 @@
+"""Chosen runs over Dask's versions: which is slower than the one before, and how sure is that.
+
+What is kept is one table, a row per sample, in a CSV file that can be read and put under version control.
+A run is kept whole or not at all; the same run again takes its own place. Runs of different accelerators are
+never compared.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from lab.errors import LabError
+from lab.model.experiment import Experiment
+from lab.model.files import Timings
+from lab.model.metric import METRICS
+from lab.results import store
+from lab.results.compare import accelerator
+from lab.results.measures import Interval, Strata, median, ratio
+from lab.results.table import load
+
+COLUMNS = {
+    "machine": "accelerator of the lab: what ran under another is not compared",
+    "benchmark": "experiment and metric",
+    "params": "the other levels of the cell, as JSON",
+    "dask": "version that ran",
+    "run": "the run's directory",
+    "block": "its block; versions are compared within one, where they share one",
+    "null": "a sample of the null trial: how much the same differs from itself",
+    "value": "the sample",
+}
+KEY = ["machine", "benchmark", "params"]
+
+
+@dataclass(frozen=True)
+class Step:
+    """From one version to the next that was measured; ``change`` is new over old."""
+
+    machine: str
+    benchmark: str
+    params: dict[str, Any]
+    old: str
+    new: str
+    n: int
+    before: Interval
+    after: Interval
+    change: Interval
+    floor: float
+
+    @property
+    def shown(self) -> bool:
+        """Is there a difference, above what the null trial seems to differ by?"""
+        return self.change.excludes(1) and not abs(self.change.value - 1) <= self.floor
+
+    @property
+    def verdict(self) -> str:
+        """In a word; more is worse for all that an experiment over versions measures."""
+        if not self.shown:
+            return "not shown"
+        return "regression" if self.change.value > 1 else "improvement"
+
+
+def order(version: str) -> tuple[int, ...]:
+    """What versions are sorted by."""
+    return tuple(int(part) for part in version.split(".") if part.isdigit())
+
+
+def read(file: Path) -> pd.DataFrame:
+    """What is kept; nothing if there is no file yet.
+
+    Raises:
+        LabError: it is no such table.
+    """
+    if not file.exists():
+        return pd.DataFrame(columns=list(COLUMNS))
+    frame = pd.read_csv(file, dtype={name: str for name in COLUMNS if name not in ("null", "value", "block")})
+    if list(frame) != list(COLUMNS):
+        raise LabError(f"{file}: this is no history, its columns are {', '.join(map(str, frame))}")
+    return frame
+
+
+def need(file: Path) -> pd.DataFrame:
+    """What is kept.
+
+    Raises:
+        LabError: nothing is.
+    """
+    found = read(file)
+    if found.empty:
+        raise LabError(f"{file}: nothing is kept yet", "dasklab history add RUN")
+    return found
+
+
+def keep(file: Path, run: Path) -> int:
+    """Put a run's valid samples into the history; returns how many.
+
+    Raises:
+        LabError: it has none.
+    """
+    rows = pd.DataFrame(_rows(run), columns=list(COLUMNS))
+    if rows.empty:
+        raise LabError(f"{run}: no valid sample of a metric that its experiment names")
+    old = read(file)
+    kept = [frame for frame in (old[old.run != rows.run.iloc[0]], rows) if not frame.empty]
+    file.parent.mkdir(parents=True, exist_ok=True)
+    draft = file.with_suffix(".draft")
+    pd.concat(kept).to_csv(draft, index=False)
+    draft.replace(file)
+    return len(rows)
+
+
+def steps(history: pd.DataFrame) -> Iterator[Step]:
+    """Each benchmark from each version to the next, oldest first."""
+    for (machine, benchmark), about in history.groupby(KEY[:2], sort=False):
+        floor = _floor(about)
+        for params, samples in about[~about.null].groupby("params", sort=False):
+            versions = {str(version): found for version, found in samples.groupby("dask")}
+            named = sorted(versions, key=order)
+            for old, new in pairwise(named):
+                place = (str(machine), str(benchmark), json.loads(str(params)), old, new)
+                yield _step(place, versions[old], versions[new], floor)
+
+
+def _step(place: tuple[Any, ...], before: pd.DataFrame, after: pd.DataFrame, floor: float) -> Step:
+    medians = (median(found.value.to_numpy(dtype=float)) for found in (before, after))
+    return Step(*place, len(after), *medians, ratio(_strata(after), _strata(before)), floor)
+
+
+def _rows(run: Path) -> Iterator[dict[str, Any]]:
+    """A run's samples: valid, no warm-ups, of metrics of which more is worse and ratios say something."""
+    begun = store.read_run(run)
+    experiment = store.experiment(begun)
+    frame = load(run)
+    versions = {directory.name: _version(directory) for directory in store.finished(run)}
+    factors = [name for name in frame.attrs["factors"] if not _sets_packages(experiment, name)]
+    named = [metric for metric in experiment.metrics if not METRICS[metric].zero_based]
+    valid = frame[frame.status.eq("ok") & ~frame.warmup & frame.tested & frame.metric.isin(named)]
+    for row in valid[valid.src.eq("")].itertuples():
+        params = {name: _plain(getattr(row, name)) for name in factors}
+        yield {
+            "machine": accelerator(run) or "unknown",
+            "benchmark": f"{row.experiment}.{row.metric}",
+            "params": json.dumps(params),
+            "dask": versions[str(row.trial)],
+            "run": f"{row.experiment}/{row.run}",
+            "block": row.block,
+            "null": row.null,
+            "value": row.value,
+        }
+
+
+def _version(trial: Path) -> str:
+    timings = store.read(Timings, trial)
+    return timings.versions.get("dask", "unknown") if timings else "unknown"
+
+
+def _sets_packages(experiment: Experiment, factor: str) -> bool:
+    """Is a factor about versions, and about nothing else?"""
+    return all(set(level) == {"packages"} for level in experiment.factors[factor].overrides().values())
+
+
+def _plain(level: Any) -> Any:
+    return level.item() if hasattr(level, "item") else level
+
+
+def _floor(samples: pd.DataFrame) -> float:
+    """By how much the null trials seem to differ from what they are copies of; unknown without any."""
+    null = samples[samples.null]
+    ends = ["run", "params", "dask"]
+    same = samples[~samples.null].merge(null[ends].drop_duplicates(), on=ends)
+    if null.empty or same.empty:
+        return math.nan
+    found = ratio(_strata(null), _strata(same))
+    return Interval(found.value - 1, found.low - 1, found.high - 1).reach
+
+
+def _strata(samples: pd.DataFrame) -> Strata:
+    return {
+        key: found.value.to_numpy(dtype=float) for key, found in samples.groupby(["run", "block"], sort=False)
+    }
