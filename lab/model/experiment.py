@@ -70,6 +70,7 @@ class Shared(Strict):
     ttl_s: int = Field(default=3600, ge=30, le=86_400)
     probes: Probes = Probes()
     dask: dict[str, Any] = Field(default={}, description="Dask's own settings, as in its YAML files")
+    performance_report: bool = Field(default=False, description="Dask's own report, of a run of its own")
     packages: Packages = Field(default={}, description="Versions of packages instead of the pinned ones")
     scheduler: Scheduler = Scheduler()
     worker: Worker = Worker()

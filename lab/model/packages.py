@@ -17,6 +17,7 @@ from lab.paths import ROOT
 
 PINS = ROOT / "roles" / "dask" / "files" / "requirements.txt"
 VERSION = r"[0-9]+(\.[0-9]+)*"
+BOKEH = "3.8.2"  # what Dask's own report is drawn with; nowhere but where that is asked for
 OLDEST = "2024.8.0"  # that the preload, the workloads and what is read back were tried with
 
 
@@ -27,11 +28,11 @@ def pins() -> Mapping[str, str]:
     return dict(line.split("==") for line in lines if line)
 
 
-def resolved(asked: Mapping[str, str]) -> dict[str, str]:
-    """All that has to be of another version than pinned, for what is asked; nothing if all is pinned."""
+def resolved(asked: Mapping[str, str], report: bool = False) -> dict[str, str]:
+    """All that is not there as pinned, for these versions and perhaps Dask's own report; often nothing."""
     dask = asked.get("dask", pins()["dask"])
-    wanted = {**asked, "distributed": dask}
-    return {name: version for name, version in sorted(wanted.items()) if version != pins()[name]}
+    wanted = {**asked, "distributed": dask, **({"bokeh": BOKEH} if report else {})}
+    return {name: version for name, version in sorted(wanted.items()) if version != pins().get(name)}
 
 
 def cannot(asked: Mapping[str, str]) -> Iterator[str]:

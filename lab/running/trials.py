@@ -69,7 +69,7 @@ def resolve(name: str, experiment: Experiment, cell: Cell, setup: Setup, **place
         nics=setup.asked_nics(asked),
         offloads=setup.offloads,
         seat=asked.scheduler.seat(),
-        environment=packages.resolved(asked.packages),
+        environment=packages.resolved(asked.packages, asked.performance_report),
         tested=tuple(host for host in setup.hosts if host in {**links, **asked.guests, **asked.nics}),
         captured_runs=min(asked.runs, CAPTURED_RUNS) if asked.capture else 0,
         unsupported=tuple(setup.cannot(asked)),

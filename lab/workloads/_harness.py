@@ -20,6 +20,7 @@ package that the workload needs, 4 the cluster did not come up in time.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib.metadata
 import inspect
 import json
@@ -36,7 +37,7 @@ from urllib.parse import urlsplit
 
 import _inside
 import cloudpickle
-from distributed import Client
+from distributed import Client, performance_report
 
 PACKAGES = ("dask", "distributed", "numpy", "pandas", "pyarrow", "msgpack", "tornado", "cloudpickle", "lz4")
 
@@ -74,7 +75,8 @@ def main(prepare: Callable[..., Job], argv: list[str] | None = None) -> None:
             job = prepare(client, **params)
         except ImportError as error:
             _leave(3, f"{name}: {error}")
-        samples, taken = _samples(client, job, args)
+        with _reported(args.report):
+            samples, taken = _samples(client, job, args)
         document = _document(name, params, job, samples, _cluster(client))
         if inside := _inside.packed(taken):
             document["inside"] = inside
@@ -109,6 +111,7 @@ def _parser(name: str, module: Any, defaults: dict[str, Any]) -> argparse.Argume
     parser.add_argument("--timeout-s", type=float, default=120, help="for the connection and the workers")
     parser.add_argument("--settings", default="", help="Dask's settings to read back, separated by commas")
     parser.add_argument("--packages", default="", help="packages whose versions are read back, the same way")
+    parser.add_argument("--report", type=Path, help="Dask's own report of the runs; takes bokeh there")
     parser.add_argument("--output", type=Path, help="timings file; standard output if not given")
     return parser
 
@@ -139,6 +142,13 @@ def _samples(client: Client, job: Job, args: argparse.Namespace) -> tuple[list[A
         samples.append(_sample(client, job, run, run < args.warmups))
         taken.append(_inside.take(client, sent))
     return samples, taken
+
+
+def _reported(path: Path | None) -> contextlib.AbstractContextManager[Any]:
+    """Dask's own report of what runs inside: with all that it shows in one file, for readers without internet."""
+    if path is None:
+        return contextlib.nullcontext()
+    return performance_report(filename=str(path), mode="inline")
 
 
 def _sample(client: Client, job: Job, run: int, warmup: bool) -> dict[str, Any]:

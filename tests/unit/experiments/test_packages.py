@@ -44,6 +44,12 @@ def test_a_version_of_dask_is_that_of_distributed_and_nothing_else_changes() -> 
     assert asked().environment == {}
 
 
+def test_what_dask_s_own_report_takes_is_there_only_where_it_is_asked_for() -> None:
+    trial = plan("x", Experiment.model_validate(DOCUMENT | {"performance_report": True}), SETUP)[0]
+    assert trial.environment == {"bokeh": packages.BOKEH}
+    assert "bokeh" not in packages.pins()
+
+
 def test_the_pinned_version_is_the_pins_own_environment_and_is_read_back_all_the_same() -> None:
     trial = asked(dask=PINNED)
     assert trial.environment == {}
