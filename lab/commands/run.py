@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 @click.option("--quick", is_flag=True, help="The short form, for a lab of emulated machines.")
 @click.option("--only", metavar="CELL", help="Only this cell, with baseline and null trial: delay_ms=50")
 @click.option("--seed", type=int, help="Shuffle the trials by this number instead of the file's.")
+@click.option("--again", is_flag=True, help="Of a RUN, measure the invalid trials anew as well.")
 @click.option("--dry-run", is_flag=True, help="Print the trials in their order and an estimate of the time.")
 @results_option
 @inventory_option
@@ -27,6 +28,7 @@ def run(
     quick: bool,
     only: str | None,
     seed: int | None,
+    again: bool,
     dry_run: bool,
     root: Path,
     inventory: Path,
@@ -41,6 +43,7 @@ def run(
     dasklab run delay_worker --quick --dry-run    what it would do, and how long
     dasklab run delay_worker --quick
     dasklab run results/delay_worker/20260101T120000Z
+    dasklab run results/delay_worker/20260101T120000Z --again   its invalid trials too
     dasklab run delay_worker --only delay_ms=50   one cell again
     """
     if what is None:
@@ -48,7 +51,9 @@ def run(
     elif (Path(what) / "experiment.json").exists():
         if quick or only or seed is not None:
             raise click.UsageError("a run goes on as it began: --quick, --only and --seed are for new ones")
-        _go_on(Path(what), inventory, dry_run)
+        _go_on(Path(what), inventory, again=again, dry_run=dry_run)
+    elif again:
+        raise click.UsageError("--again is for a run that there is: dasklab run RUN --again")
     elif dry_run:
         _dry_run(what, inventory, quick=quick, only=only, seed=seed)
     else:
@@ -59,13 +64,13 @@ def run(
         progress.start(inventory, root, name, content, quick=quick, seed=seed, only=only)
 
 
-def _go_on(directory: Path, inventory: Path, dry_run: bool) -> None:
+def _go_on(directory: Path, inventory: Path, *, again: bool, dry_run: bool) -> None:
     from lab.commands import progress
     from lab.machines.inventory import Inventory
     from lab.running import driver
     from lab.running.setup import setup_of
 
-    begun = driver.resume(directory, setup_of(Inventory(inventory)))
+    begun = driver.resume(directory, setup_of(Inventory(inventory)), again=again)
     if dry_run:
         _print_trials(begun.pending(), begun.experiment.run_s)
     else:
