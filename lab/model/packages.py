@@ -17,7 +17,7 @@ from lab.paths import ROOT
 
 PINS = ROOT / "roles" / "dask" / "files" / "requirements.txt"
 VERSION = r"[0-9]+(\.[0-9]+)*"
-BOKEH = "3.8.2"  # what Dask's own report is drawn with; nowhere but where that is asked for
+BOKEH = "3.9.2"  # what Dask's own report is drawn with; nowhere but where that is asked for
 OLDEST = "2024.8.0"  # that the preload, the workloads and what is read back were tried with
 
 

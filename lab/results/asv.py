@@ -24,8 +24,10 @@ from lab.results.measures import Interval, median
 ENVIRONMENT = "dasklab"
 FORM = 2  # asv's, of all its files but machine.json and asv.conf.json
 MACHINE_FORM = CONF_FORM = 1
-COLUMNS = ("result", "params", "version", "started_at", "duration", "stats_ci_99_a", "stats_ci_99_b")
-COLUMNS += ("stats_q_25", "stats_q_75", "stats_number", "stats_repeat", "samples", "profile")
+COLUMNS = (
+    *("result", "params", "version", "started_at", "duration", "stats_ci_99_a", "stats_ci_99_b"),
+    *("stats_q_25", "stats_q_75", "stats_number", "stats_repeat", "samples", "profile"),
+)
 
 
 def write(history: pd.DataFrame, folder: Path) -> None:

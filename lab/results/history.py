@@ -15,6 +15,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from lab.errors import LabError
@@ -53,11 +54,12 @@ class Step:
     after: Interval
     change: Interval
     floor: float
+    repeated: bool
 
     @property
     def shown(self) -> bool:
-        """Is there a difference, above what the null trial seems to differ by?"""
-        return self.change.excludes(1) and not abs(self.change.value - 1) <= self.floor
+        """Is there a difference, seen more than once and above what the null trial seems to differ by?"""
+        return self.repeated and self.change.excludes(1) and not abs(self.change.value - 1) <= self.floor
 
     @property
     def verdict(self) -> str:
@@ -124,13 +126,20 @@ def steps(history: pd.DataFrame) -> Iterator[Step]:
             versions = {str(version): found for version, found in samples.groupby("dask")}
             named = sorted(versions, key=order)
             for old, new in pairwise(named):
-                place = (str(machine), str(benchmark), json.loads(str(params)), old, new)
-                yield _step(place, versions[old], versions[new], floor)
-
-
-def _step(place: tuple[Any, ...], before: pd.DataFrame, after: pd.DataFrame, floor: float) -> Step:
-    medians = (median(found.value.to_numpy(dtype=float)) for found in (before, after))
-    return Step(*place, len(after), *medians, ratio(_strata(after), _strata(before)), floor)
+                before, after = versions[old], versions[new]
+                yield Step(
+                    str(machine),
+                    str(benchmark),
+                    json.loads(str(params)),
+                    old,
+                    new,
+                    len(after),
+                    median(before.value.to_numpy(dtype=float)),
+                    median(after.value.to_numpy(dtype=float)),
+                    ratio(_strata(after), _strata(before)),
+                    floor,
+                    _repeated(_strata(before), _strata(after)),
+                )
 
 
 def _rows(run: Path) -> Iterator[dict[str, Any]]:
@@ -179,6 +188,15 @@ def _floor(samples: pd.DataFrame) -> float:
         return math.nan
     found = ratio(_strata(null), _strata(same))
     return Interval(found.value - 1, found.low - 1, found.high - 1).reach
+
+
+def _repeated(before: Strata, after: Strata) -> bool:
+    """Do two blocks or more all say the same? A trial's samples share what else the machine did then."""
+    old, new = ({key: float(np.median(found)) for key, found in side.items()} for side in (before, after))
+    pairs = [(old[key], new[key]) for key in old.keys() & new.keys()]
+    pairs = pairs or [(one, other) for one in old.values() for other in new.values()]
+    enough = min(len(old), len(new)) > 1 and len(pairs) > 1
+    return enough and (all(a < b for a, b in pairs) or all(a > b for a, b in pairs))
 
 
 def _strata(samples: pd.DataFrame) -> Strata:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+spec: Any
 try:
     from dask import _task_spec as spec
 except ImportError:

@@ -145,7 +145,7 @@ def _samples(client: Client, job: Job, args: argparse.Namespace) -> tuple[list[A
 
 
 def _reported(path: Path | None) -> contextlib.AbstractContextManager[Any]:
-    """Dask's own report of what runs inside: with all that it shows in one file, for readers without internet."""
+    """Dask's own report of what runs inside, whole in one file: it opens without internet."""
     if path is None:
         return contextlib.nullcontext()
     return performance_report(filename=str(path), mode="inline")

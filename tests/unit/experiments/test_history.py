@@ -107,13 +107,29 @@ def test_versions_are_compared_within_a_block_where_they_share_one() -> None:
 
 
 def test_what_the_null_trial_differs_by_is_not_shown() -> None:
-    rows = [sample("1.0", v) for v in (10.0, 10.1, 10.2)] + [sample("1.1", v) for v in (12.0, 12.1, 12.2)]
+    rows = [sample("1.0", v, b) for b in (1, 2) for v in (10.0, 10.1, 10.2)]
+    rows += [sample("1.1", v, b) for b in (1, 2) for v in (12.0, 12.1, 12.2)]
     (alone,) = history.steps(pd.DataFrame(rows))
     assert alone.verdict == "regression"
-    null = [sample("1.0", v, null=True) for v in (13.0, 13.1, 13.2)]
+    null = [sample("1.0", v, b, null=True) for b in (1, 2) for v in (13.0, 13.1, 13.2)]
     (noisy,) = history.steps(pd.DataFrame(rows + null))
     assert noisy.verdict == "not shown"
     assert noisy.floor > 0.28
+
+
+def test_what_one_block_says_and_another_does_not_is_not_shown() -> None:
+    """Three samples of one trial agree on whatever else the machine did meanwhile."""
+    values = (10.0, 10.1, 10.2)
+    once = [sample("1.0", v) for v in values] + [sample("1.1", 2 * v) for v in values]
+    (step,) = history.steps(pd.DataFrame(once))
+    assert step.change.low > 1.9
+    assert step.verdict == "not shown"
+    back = [sample("1.0", v, 2) for v in values] + [sample("1.1", 0.99 * v, 2) for v in values]
+    (step,) = history.steps(pd.DataFrame(once + back))
+    assert step.verdict == "not shown"
+    again = [sample("1.0", v, 2) for v in values] + [sample("1.1", 2 * v, 2) for v in values]
+    (step,) = history.steps(pd.DataFrame(once + again))
+    assert step.verdict == "regression"
 
 
 def test_machines_are_never_compared() -> None:
