@@ -50,6 +50,13 @@ def test_what_dask_s_own_report_takes_is_there_only_where_it_is_asked_for() -> N
     assert "bokeh" not in packages.pins()
 
 
+@pytest.mark.parametrize("template", ["seat.sh.j2", "workers.sh.j2"])
+def test_nothing_but_python_is_looked_for_in_an_environment(template: str) -> None:
+    """One that has other packages than Dask's has no program ``dask``."""
+    text = (packages.ROOT / "roles" / "dask" / "templates" / template).read_text()
+    assert set(re.findall(r"/bin/(\w+)", text)) - {"sh"} == {"python"}
+
+
 def test_the_pinned_version_is_the_pins_own_environment_and_is_read_back_all_the_same() -> None:
     trial = asked(dask=PINNED)
     assert trial.environment == {}
