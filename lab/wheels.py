@@ -98,8 +98,8 @@ def _pip(words: list[str]) -> None:
 def complaint(said: str) -> LabError:
     """What pip said, in a line: that there is no such thing, or that it could not look (pure)."""
     lines = [line.strip() for line in said.splitlines() if line.strip()]
-    line = next((line for line in lines if line.startswith("ERROR:")), lines[-1] if lines else "pip failed")
-    line = line.removeprefix("ERROR: ")
+    errors = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR:")]
+    line = next((line for line in errors if line.startswith(NO_SUCH)), (errors or lines or ["it failed"])[0])
     nobody = "from versions: none" in said  # no index answered
     if any(words in said for words in NO_SUCH) and not nobody:
         return NoSuchPackagesError(line)

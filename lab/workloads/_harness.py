@@ -134,13 +134,17 @@ def _wait(client: Client, workers: int, timeout_s: float) -> None:
 
 
 def _samples(client: Client, job: Job, args: argparse.Namespace) -> tuple[list[Any], list[Any]]:
-    """All runs; and after each, outside of what is timed, what Dask recorded of it."""
+    """All runs; and after each, outside of what is timed, what Dask recorded of it.
+
+    Dask's own report is made of the same records: for it they are left where they are.
+    """
     samples, taken = [], []
     sent = _inside.watch(client)
-    _inside.take(client, sent)  # what came before the first run is of none
+    if args.report is None:
+        _inside.take(client, sent)  # what came before the first run is of none
     for run in range(args.warmups + args.runs):
         samples.append(_sample(client, job, run, run < args.warmups))
-        taken.append(_inside.take(client, sent))
+        taken.append(None if args.report else _inside.take(client, sent))
     return samples, taken
 
 

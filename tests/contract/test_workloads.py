@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
 import math
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import dask
@@ -48,7 +49,13 @@ def scheduler() -> Iterator[str]:
 
 
 def measure(
-    name: str, params: dict[str, object], scheduler: str, output: Path, workers: int = 2, settings: str = ""
+    name: str,
+    params: dict[str, object],
+    scheduler: str,
+    output: Path,
+    workers: int = 2,
+    settings: str = "",
+    more: Sequence[str] = (),
 ) -> dict:
     folders = [str(WORKLOADS), str(output.parent)]
     sys.path[:0] = folders
@@ -67,7 +74,8 @@ def measure(
         str(output),
     ]
     harness.main(
-        module.prepare, [*command, "--workers", str(workers), "--timeout-s", "60", "--settings", settings]
+        module.prepare,
+        [*command, "--workers", str(workers), "--timeout-s", "60", "--settings", settings, *more],
     )
     return json.loads(output.read_text())
 
@@ -131,3 +139,31 @@ def test_wrong_number_of_workers(scheduler: str, tmp_path: Path, capsys: pytest.
     with pytest.raises(SystemExit, match="4"):
         measure("array_study", {}, scheduler, tmp_path / "timings.json", workers=1)
     assert capsys.readouterr().err == "2 workers are connected, 1 were asked for\n"
+
+
+def test_dask_s_own_report_has_the_runs_and_what_it_is_made_of_is_left_to_it(
+    scheduler: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The lab's records are emptied when they are taken, and Dask's report would show no task."""
+    measure("merge", SMALL["merge"], scheduler, tmp_path / "before.json")
+    harness, around = sys.modules["_harness"], []
+
+    @contextlib.contextmanager
+    def report(filename: str, mode: str) -> Iterator[None]:
+        around.append("begin")
+        yield
+        around.append("end")
+        Path(filename).write_text(mode)
+
+    monkeypatch.setattr(harness, "performance_report", report)
+    monkeypatch.setattr(harness._inside, "take", lambda *_: pytest.fail("records were taken"))
+
+    def run(*_: object) -> dict[str, object]:
+        around.append("run")
+        return {"got": 50 * 51 / 2, "ok": True}
+
+    monkeypatch.setattr(harness, "_sample", run)
+    more = ["--report", str(tmp_path / "report.html")]
+    measure("merge", SMALL["merge"], scheduler, tmp_path / "timings.json", more=more)
+    assert around == ["begin", "run", "run", "run", "end"]
+    assert (tmp_path / "report.html").read_text() == "inline"

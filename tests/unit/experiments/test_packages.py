@@ -174,6 +174,13 @@ def test_that_there_is_no_such_version_is_told_from_that_nobody_answered(said: s
     assert type(wheels.complaint(said)) is kind
 
 
+def test_of_what_pip_says_the_line_that_is_short_is_told() -> None:
+    """The other one names every version that there ever was."""
+    said = "ERROR: Could not find a version (from versions: 0.7, 0.8)\n"
+    said += "ERROR: No matching distribution found for dask==9"
+    assert wheels.complaint(said).message == "No matching distribution found for dask==9"
+
+
 def test_no_such_version_is_the_exit_status_of_what_cannot_be_done(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
