@@ -72,10 +72,10 @@ def test_a_host_starts_the_workers_of_its_layout(
     processes: str, threads: str, started: list[list[str]], tmp_path: Path
 ) -> None:
     """Several are told apart by their number; one has the host's name, which peers and reports know."""
-    dask = tmp_path / "bin" / "dask"
-    dask.parent.mkdir()
-    dask.write_text('#!/bin/sh\necho "$@"\n')
-    dask.chmod(0o755)
+    python = tmp_path / "bin" / "python"
+    python.parent.mkdir()
+    python.write_text('#!/bin/sh\necho "$@"\n')
+    python.chmod(0o755)
     variables = yaml.safe_load((DASK / "defaults" / "main.yml").read_text())
     given = {**variables, "dask_venv": str(tmp_path), "inventory_hostname": "worker-1", "base_bin": "/bin"}
     text = (DASK / "templates" / "workers.sh.j2").read_text()
