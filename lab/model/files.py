@@ -138,7 +138,7 @@ class Rtt(Pair):
 
 
 class Throughput(Pair):
-    """One run of iperf3, as its receiver saw it."""
+    """One run of iperf3, as its receiver saw it; ``rtt_ms``: pings on the same way meanwhile, with TCP."""
 
     proto: Literal["tcp", "udp"]
     mbit: float
@@ -146,6 +146,7 @@ class Throughput(Pair):
     retransmits: int | None = None
     lost_pct: float | None = None
     frames: int | None = None
+    rtt_ms: tuple[float, ...] = ()
 
 
 class ProbeError(Pair):

@@ -161,6 +161,8 @@ def _delivered(delivered: Delivered) -> Iterator[Row]:
         udp = {"udp_mbit": measured.mbit, "udp_lost_pct": measured.lost_pct}
         for metric, found in (udp if measured.proto == "udp" else tcp).items():
             yield _ends(measured) | {"metric": metric, "sample": index, "value": found}
+        for ping, value in enumerate(measured.rtt_ms):
+            yield _ends(measured) | {"metric": "rtt_loaded_ms", "sample": ping, "value": value}
 
 
 def _ends(probe: Pair) -> Row:
