@@ -57,7 +57,8 @@ class Ongoing:
         pending = self.pending()
         if walls:
             return float(len(pending) * median(walls))
-        return sum(estimate_s(trial, self.experiment.run_s) for trial in pending)
+        simulated = self.setup.simulated is not None
+        return sum(estimate_s(trial, self.experiment.run_s, simulated) for trial in pending)
 
 
 def start(
@@ -89,13 +90,16 @@ def start(
     return Ongoing(directory, name, experiment, trials, setup)
 
 
-def resume(directory: Path, setup: Setup) -> Ongoing:
+def resume(directory: Path, setup: Setup | None = None) -> Ongoing:
     """The run of an existing directory, exactly as it was planned when it began.
+
+    ``setup`` is the lab as it is now; a simulated one is as it was.
 
     Raises:
         LabError: the lab's inventory, or how this version of the lab plans, is not what it was.
     """
     begun = store.read_run(directory)
+    setup = setup or begun.setup
     if begun.setup != setup:
         raise LabError(
             f"{directory}: the inventory is not as it was when the run began",

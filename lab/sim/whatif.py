@@ -11,7 +11,8 @@ from lab.errors import LabError
 from lab.model.experiment import Settings, expand, hosts, merge
 from lab.model.link import Link
 from lab.model.nic import NicOverride
-from lab.model.seats import Layout
+from lab.model.seats import Seat
+from lab.model.simulated import unmodelled
 from lab.model.strict import Strict, validate
 from lab.model.trial import Trial
 from lab.sim.calibration import Calibration, Tasks
@@ -70,11 +71,14 @@ def scenario(
         LabError: a change is unknown or impossible.
     """
     changes = changes or {}
-    _refuse_others(trial)
+    for reason in unmodelled(trial, trial.seat):
+        raise LabError(f"{trial.trial}: {reason}")
     extra = {key: value for key, value in changes.items() if key in Simulated.model_fields}
     ours = validate(Simulated, extra, "--set")
     workers = ours.workers or trial.workers
     asked = _asked({key: value for key, value in changes.items() if key not in extra})
+    for reason in unmodelled(asked, Seat()):
+        raise LabError(f"--set {reason}")
     load = (1 + _starved(ours, calibration)) / (1 + calibration.starved)
     links = _over(trial.links, expand(asked.links, workers, "--set links"), Link())
     return Scenario(
@@ -94,19 +98,10 @@ def scenario(
         costs=_costs(calibration, load),
         driver_s=calibration.driver_s * load,
         tasks={prefix: _records(tasks, ours, calibration) for prefix, tasks in calibration.tasks.items()},
-        dask=merge(trial.dask, asked.dask),
+        dask=merge(merge(trial.dask, trial.seat.settings), asked.dask),
         design=ours.design or ("light" if workers > MANY else "whole"),
         seed=seed,
     )
-
-
-def _refuse_others(trial: Trial) -> None:
-    if trial.seat.command or trial.seat.occupant not in (None, "dask") or trial.worker.occupant != "dask":
-        raise LabError(
-            f"{trial.trial}: a cluster of others than Dask's scheduler and workers is not simulated"
-        )
-    if trial.layout and Layout.parse(trial.layout).processes > 1:
-        raise LabError(f"{trial.trial}: several workers on a host ({trial.layout}) are not simulated")
 
 
 def _asked(changes: dict[str, Any]) -> Settings:

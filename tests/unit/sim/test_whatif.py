@@ -111,6 +111,7 @@ def test_under_another_load_all_that_needs_a_core_waits_for_it_as_much_as_is_sai
         ("layout=2x1", "--set layout: it cannot be changed"),
         ("nics.worker-9.rate_mbit=1", "--set nics.worker-9: no such host; allowed: client,"),
         ("links.cluster.delay=1", "--set: links.cluster.delay: unknown key; allowed: delay_ms,"),
+        ("dask.distributed.comm.compression=lz4", "--set dask distributed.comm.compression: the simulation"),
         ("racks=[", "--set racks=[: '[' is no value"),
     ],
 )
@@ -128,6 +129,8 @@ def test_a_mistake_is_one_line(given: str, said: str) -> None:
         ({"seat": {"command": "/opt/mine"}}, "t: a cluster of others than Dask's scheduler"),
         ({"worker": {"occupant": "zero"}}, "t: a cluster of others than Dask's scheduler"),
         ({"layout": "2x1"}, "t: several workers on a host (2x1)"),
+        ({"workload": {"name": "rechunk", "params": {"method": "p2p"}}}, "t: method p2p cannot be simulated"),
+        ({"dask": {"distributed": {"comm": {"compression": "lz4"}}}}, "t: dask distributed.comm.compression"),
     ],
 )
 def test_a_cluster_that_is_not_modelled_is_refused(other: dict[str, object], said: str) -> None:
