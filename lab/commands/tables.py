@@ -35,7 +35,8 @@ def show_run(run: Path) -> None:
     for metric in store.read_run(run).experiment["metrics"]:
         found = answer(frame, metric, frame.attrs["factors"])
         if found is None:
-            click.echo(f"{metric}: no valid baseline")
+            unsaid = compare.simulated_from(run) and not frame.metric.eq(metric).any()
+            click.echo(f"{metric}: {'not simulated' if unsaid else 'no valid baseline'}")
             continue
         _print_cells(found, SIMULATED if compare.simulated_from(run) else "")
         _print_nodes(metric, by_node(frame, metric))

@@ -50,7 +50,7 @@ def whatif(path: Path, changes: tuple[str, ...], seeds: int, file: Path | None, 
     dasklab whatif TRIAL --set workers=8 --set 'racks=[{workers: 4}, {workers: 4, delay_ms: 2}]'
 
     Settings are those of an experiment (bridge, runs, links.HOST.loss_pct, nics.HOST.rate_mbit, dask.*), and
-    workers, threads, cores, racks, rtt_ms, queue_bytes.
+    workers, threads, cores, racks, rtt_ms, rtt_times, rate_times, queue_bytes, scheduler_speed, worker_speed.
     """
     from lab.model.trial import Trial
     from lab.results import store
@@ -59,7 +59,7 @@ def whatif(path: Path, changes: tuple[str, ...], seeds: int, file: Path | None, 
 
     directory = foretell.source(path)
     trial, asked = store.need(Trial, directory), parse(changes)
-    calibration = _calibration(directory, file)
+    calibration = calibration_of(directory, file)
     scenario(trial, calibration, asked, seed=0)  # what is wrong with it is told before anything takes long
     rows, unknown = [foretell.measured(directory)], dict[str, None]()
     settings: dict[str, dict[str, Any]] = {"simulated, as it was": {}} | (
@@ -78,6 +78,9 @@ def whatif(path: Path, changes: tuple[str, ...], seeds: int, file: Path | None, 
     _tell(rows, as_json)
     if as_json:
         return
+    click.echo(
+        f"Before a full link stand {calibration.queue_bytes / 1e3:.0f} kB, {calibration.queue_origin}."
+    )
     ran, here = calibration.versions.get("distributed"), version("distributed")
     if ran != here:
         click.echo(
@@ -89,7 +92,8 @@ def whatif(path: Path, changes: tuple[str, ...], seeds: int, file: Path | None, 
         )
 
 
-def _calibration(directory: Path, file: Path | None) -> Calibration:
+def calibration_of(directory: Path, file: Path | None = None) -> Calibration:
+    """A trial's own calibration, written beside its files; or that of a file."""
     from lab.model.strict import validate
     from lab.results import store
     from lab.sim.calibrate import calibrate

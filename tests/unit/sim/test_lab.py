@@ -29,7 +29,7 @@ from tests.unit.sim.test_whatif import CALIBRATION
 CAPS = {
     "title": "Caps",
     "question": "Q?",
-    "metrics": {"compute_s": "fig14", "transfer_mb": None},
+    "metrics": {"compute_s": "fig14", "transfer_mb": None, "rtt_ms": None},
     "factors": {"rate_mbit": {"sets": "nics.cluster.rate_mbit", "levels": [0, 100]}},
     "runs": 5,
     "blocks": 1,
@@ -192,6 +192,7 @@ def test_every_table_says_that_it_is_simulated(measured: Path, foretold: Path) -
     ]
     shown = ask("results", "show", foretold)
     assert f"Simulated, not measured: with the costs of {measured}." in shown
+    assert "rtt_ms: not simulated" in shown
     assert "compute_s, simulated" in shown and "transfer_mb, simulated" in shown
     assert "simulated" not in ask("results", "show", measured).lower()
 
@@ -204,11 +205,11 @@ def test_the_report_marks_what_was_simulated_and_takes_no_verdict_from_it(
     page = report.write([measured, foretold], tmp_path / "page").read_text()
     assert page.count("<strong>Simulated, not measured</strong>") == 1
     assert page.count('<section id="caps">') == page.count('<section id="simulated-caps">') == 1
-    assert page.count("every cell</summary>") == 4 and page.count(", simulated: every cell</summary>") == 2
+    assert page.count("every cell</summary>") == 5 and page.count(", simulated: every cell</summary>") == 2
     assert page.count("<figcaption>Simulated. ") == 2 == len(marked)
-    assert {path.stem for path in (tmp_path / "page").glob("*.png")} == {
-        f"{kind}caps-{metric}" for kind in ("", "simulated-") for metric in ("compute_s", "transfer_mb")
-    }
+    drawn = {path.stem for path in (tmp_path / "page").glob("*.png")}
+    both = {f"{kind}caps-{metric}" for kind in ("", "simulated-") for metric in ("compute_s", "transfer_mb")}
+    assert drawn == both | {"caps-rtt_ms"}
     text = (tmp_path / "page" / "report.md").read_text()
     assert "## Caps, simulated" in text and f"--simulate --from {measured} --only CELL" in text
 
