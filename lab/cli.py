@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from lab.commands.options import INVENTORY
-from lab.terminal import Group
+from lab.terminal import Group, terminate_as_ctrl_c
 
 COMMANDS = {  # name: where it is, what it does
     "doctor": (
@@ -84,6 +84,7 @@ def main(context: click.Context, inventory: Path | None) -> None:
     dasklab report RUN      its answers, as a page
     dasklab destroy         leave nothing behind
     """
+    terminate_as_ctrl_c()
     command = main.get_command(context, context.invoked_subcommand or "")
     if inventory and command and "inventory" not in [option.name for option in command.params]:
         raise click.UsageError(f"'{command.name}' takes no inventory.", context)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -45,6 +46,11 @@ class Group(click.Group):
         """Run the command that was named."""
         with one_line(LabError):
             return super().invoke(ctx)
+
+
+def terminate_as_ctrl_c() -> None:
+    """Let SIGTERM end this process as Ctrl-C does: what it began on the machines is cleared."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
 def print_table(heads: Iterable[str], rows: Iterable[Iterable[str]], title: str = "") -> None:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 @click.option("--quick", is_flag=True, help="The short form, for a lab of emulated machines.")
 @click.option("--only", metavar="CELL", help="Only this cell, with baseline and null trial: delay_ms=50")
 @click.option("--seed", type=int, help="Shuffle the trials by this number instead of the file's.")
+@click.option("--again", is_flag=True, help="Of a RUN, measure the invalid trials anew as well.")
 @click.option("--dry-run", is_flag=True, help="Print the trials in their order and an estimate of the time.")
 @click.option("--simulate", is_flag=True, help="In virtual time instead of in the lab; needs --from.")
 @click.option(
@@ -43,6 +44,7 @@ def run(
     quick: bool,
     only: str | None,
     seed: int | None,
+    again: bool,
     dry_run: bool,
     simulate: bool,
     source: Path | None,
@@ -60,6 +62,7 @@ def run(
     dasklab run delay_worker --quick --dry-run    what it would do, and how long
     dasklab run delay_worker --quick
     dasklab run results/delay_worker/20260101T120000Z
+    dasklab run results/delay_worker/20260101T120000Z --again   its invalid trials too
     dasklab run delay_worker --only delay_ms=50   one cell again
     dasklab run delay_worker --simulate --from RUN    foretold, with the costs that RUN measured
     """
@@ -70,7 +73,9 @@ def run(
             raise click.UsageError(
                 "a run goes on as it began: --quick, --only, --seed, --simulate and --from are for new ones"
             )
-        _go_on(Path(what), inventory, dry_run)
+        _go_on(Path(what), inventory, again=again, dry_run=dry_run)
+    elif again:
+        raise click.UsageError("--again is for a run that there is: dasklab run RUN --again")
     elif simulate != (source is not None):
         raise click.UsageError(
             "--simulate and --from go together: a simulation needs costs that were measured"
@@ -94,7 +99,7 @@ class Order(TypedDict):
     only: str | None
 
 
-def _go_on(directory: Path, inventory: Path, dry_run: bool) -> None:
+def _go_on(directory: Path, inventory: Path, *, again: bool, dry_run: bool) -> None:
     from lab.commands import progress, simulated
     from lab.machines.inventory import Inventory
     from lab.results import store
@@ -102,7 +107,8 @@ def _go_on(directory: Path, inventory: Path, dry_run: bool) -> None:
     from lab.running.setup import setup_of
 
     foretold = store.read_run(directory).setup.simulated
-    begun = driver.resume(directory, None if foretold else setup_of(Inventory(inventory)))
+    setup = None if foretold else setup_of(Inventory(inventory))
+    begun = driver.resume(directory, setup, again=again)
     if dry_run:
         _print_trials(begun.pending(), begun.experiment.run_s, begun.setup)
     elif foretold:

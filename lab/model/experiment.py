@@ -115,12 +115,15 @@ class Factor(Strict):
 
 
 class Tolerances(Strict):
-    """How far what is delivered may be from what is asked before a trial is invalid."""
+    """How far what is delivered, and the node, may be from what is asked before a trial is invalid."""
 
     delay_pct: float = Field(default=5, gt=0)
     delay_ms: float = Field(default=0.2, gt=0)
     rate_pct: float = Field(default=3, gt=0)
     loss_confidence: float = Field(default=0.999, gt=0.5, lt=1)
+    stolen_pct: float = Field(
+        default=100, ge=0, le=100, description="of the node's CPU, taken by others during the runs (steal)"
+    )
 
 
 class Experiment(Settings):

@@ -47,6 +47,13 @@ def _registry() -> Iterator[Metric]:
     yield Metric("udp_lost_pct", "UDP loss", "%", "delivered: one iperf3 run", True)
     yield Metric("frames", "frames captured", "", "capture: all tiers")
     yield Metric("node_busy_pct", "hypervisor's CPU in use", "%", "hosts: the node during the runs")
+    yield Metric(
+        "node_stolen_pct",
+        "hypervisor's CPU that others took",
+        "%",
+        "hosts: steal on the node during the runs",
+        True,
+    )
 
 
 METRICS = {metric.name: metric for metric in _registry()}

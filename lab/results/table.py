@@ -142,8 +142,9 @@ def samples(directory: Path) -> Iterator[Row]:
     capture = store.read(CaptureReport, directory)
     if capture and capture.frames is not None:
         yield {"metric": "frames", "value": capture.frames}
-    if machines and (cpu := machines.hypervisor.cpu):
-        yield {"metric": "node_busy_pct", "value": 100 * (1 - cpu["idle_s"] / sum(cpu.values()))}
+    if machines and (idle := machines.hypervisor.share_pct("idle_s")) is not None:
+        yield {"metric": "node_busy_pct", "value": 100 - idle}
+        yield {"metric": "node_stolen_pct", "value": machines.hypervisor.share_pct("steal_s")}
 
 
 def _timed(timings: Timings | None) -> Iterator[Row]:

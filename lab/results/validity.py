@@ -86,6 +86,15 @@ def clocks(machines: Machines) -> list[str]:
     ]
 
 
+def stolen(machines: Machines, allowed: Tolerances) -> list[str]:
+    """A node that is a virtual machine itself, and whose CPU others took: times are theirs too."""
+    share = machines.hypervisor.share_pct("steal_s")
+    if share is None or share <= allowed.stolen_pct:
+        return []
+    limit = f"at most {allowed.stolen_pct:g} may be"
+    return [f"the node: others took {share:.0f} % of its CPU during the runs (steal), {limit}"]
+
+
 def added_delay_ms(trial: Trial, src: str, dst: str) -> float:
     """What the impairments asked for should add to the RTT between two hosts."""
     return sum(link.delay_ms for link in _round_trip(trial, src, dst))

@@ -36,7 +36,7 @@ def _judged(directory: Path, trial: Trial, base: Baseline | None, allowed: Toler
     reasons = validity.reasons(trial, configured, delivered, base, allowed)
     reasons += cluster.differences(trial, store.need(Timings, directory))
     if machines := store.read(Machines, directory):
-        reasons += validity.clocks(machines)
+        reasons += [*validity.clocks(machines), *validity.stolen(machines, allowed)]
     return ("invalid" if reasons else "ok"), reasons
 
 

@@ -20,7 +20,7 @@ from typing import Protocol
 
 from lab.errors import LabError
 from lab.model.experiment import Experiment
-from lab.model.files import Attempt, Campaign, Result
+from lab.model.files import Attempt, Campaign, Result, Status
 from lab.model.trial import Setup, Trial
 from lab.paths import ROOT
 from lab.results import completeness, store, table, verdict
@@ -46,10 +46,12 @@ class Ongoing:
     experiment: Experiment
     trials: list[Trial]
     setup: Setup
+    again: bool = False
 
     def pending(self) -> list[Trial]:
-        """Trials that have not been attempted to the end, or failed."""
-        return [trial for trial in self.trials if not _finished(self.directory / trial.trial)]
+        """Trials that have not been attempted to the end, or failed; with ``again`` invalid ones too."""
+        undone = ("failed", "invalid") if self.again else ("failed",)
+        return [trial for trial in self.trials if _status(self.directory / trial.trial) in (None, *undone)]
 
     def remaining_s(self) -> float:
         """Estimate of the time that the pending trials will take: as those done so far, or as planned."""
@@ -90,8 +92,8 @@ def start(
     return Ongoing(directory, name, experiment, trials, setup)
 
 
-def resume(directory: Path, setup: Setup | None = None) -> Ongoing:
-    """The run of an existing directory, exactly as it was planned when it began.
+def resume(directory: Path, setup: Setup | None = None, *, again: bool = False) -> Ongoing:
+    """The run of an existing directory, exactly as planned when it began; ``again``: invalid trials too.
 
     ``setup`` is the lab as it is now; a simulated one is as it was.
 
@@ -112,7 +114,7 @@ def resume(directory: Path, setup: Setup | None = None) -> Ongoing:
             f"{directory}: this version of the lab plans other trials than the one that began the run",
             f"git checkout {begun.git_revision}, or start a new run",
         )
-    return Ongoing(directory, begun.name, experiment, trials, setup)
+    return Ongoing(directory, begun.name, experiment, trials, setup, again)
 
 
 def execute(run: Ongoing, lab: Lab, watch: Callable[[Trial, str], None]) -> None:
@@ -164,9 +166,9 @@ def _run(directory: Path, trial: Trial, lab: Lab) -> tuple[int, str | None]:
         return 1, mistake.message
 
 
-def _finished(directory: Path) -> bool:
+def _status(directory: Path) -> Status | None:
     result = store.read(Result, directory)
-    return result is not None and result.status != "failed"
+    return result.status if result else None
 
 
 def _git_revision() -> str | None:

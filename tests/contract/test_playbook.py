@@ -100,11 +100,13 @@ def test_the_second_run_knows_how_long_it_takes(tmp_path: Path) -> None:
     assert "Say nothing: ok 1  (about 1:12 left)" in play(BOOK, tmp_path).stdout
 
 
-def test_ctrl_c_ends_ansible_and_all_that_it_started(tmp_path: Path) -> None:
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_ends_ansible_and_all_that_it_started(signum: signal.Signals, tmp_path: Path) -> None:
     begun = tmp_path / "begun"
     (tmp_path / "book.yml").write_text(BOOK.replace('"true"', f"sh -c 'touch {begun}; sleep 60'"))
     script = (
-        "import pathlib, lab.running.playbook as p\n"
+        "import pathlib, lab.running.playbook as p, lab.terminal as t\n"
+        "t.terminate_as_ctrl_c()\n"
         f"p.run({str(tmp_path / 'book.yml')!r}, pathlib.Path('localhost,'), quiet=True)\n"
     )
     argv = [sys.executable, "-c", script]
@@ -112,7 +114,7 @@ def test_ctrl_c_ends_ansible_and_all_that_it_started(tmp_path: Path) -> None:
     deadline = time.monotonic() + 30
     while not begun.exists() and time.monotonic() < deadline:
         time.sleep(0.05)
-    os.killpg(child.pid, signal.SIGINT)
+    os.kill(child.pid, signum)
     _, complaint = child.communicate(timeout=60)
     assert b"KeyboardInterrupt" in complaint
     assert not [line for line in command_lines() if str(tmp_path) in line]

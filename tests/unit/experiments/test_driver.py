@@ -131,6 +131,27 @@ def test_what_cannot_be_done_is_unsupported_and_not_tried_again(
     assert run.pending() == []
 
 
+def test_a_trial_on_a_node_whose_cpu_others_took_is_measured_again(
+    tmp_path: Path, sweep: experiment.Experiment
+) -> None:
+    def taken(trial: Json, files: Json) -> int:
+        busy = trial["trial"] == begun.trials[1].trial
+        files["hosts.json"]["hypervisor"]["cpu"] = {"idle_s": 60.0, "steal_s": 40.0 if busy else 4.0}
+        return 0
+
+    allowed = sweep.tolerances.model_copy(update={"stolen_pct": 10.0})
+    begun = driver.start(tmp_path, "x", sweep.model_copy(update={"tolerances": allowed}), SETUP, quick=False)
+    driver.execute(begun, FakeLab(spoil=taken), lambda trial, state: None)
+    found = {name: result for name, result in verdict.assess(begun.directory).items() if result.reasons}
+    text = "the node: others took 40 % of its CPU during the runs (steal), at most 10 may be"
+    assert {name: result.reasons for name, result in found.items()} == {begun.trials[1].trial: (text,)}
+    assert begun.pending() == [] == driver.resume(begun.directory, SETUP).pending()
+    second = FakeLab()
+    driver.execute(driver.resume(begun.directory, SETUP, again=True), second, lambda trial, state: None)
+    assert second.ran == [begun.trials[1].trial]
+    assert {result.status for result in verdict.assess(begun.directory).values()} == {"ok"}
+
+
 def test_wrong_answer_is_a_failure(measured: Callable[..., driver.Ongoing]) -> None:
     def lie(trial: Json, files: Json) -> int:
         files["timings.json"]["check"] |= {"got": 15.0, "ok": False}
