@@ -9,7 +9,7 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from lab.report.figures import MORE, OURS, STYLE, legend, mark
+from lab.report.figures import MORE, OURS, STYLE, mark
 from lab.results.measures import Interval, number
 from lab.sim.card import LITTLE, Card
 
@@ -56,7 +56,7 @@ def _rates(axes: Axes, card: Card) -> None:
         axes.axvspan(card.knee_mbit, max(card.rates), color="#e6e6e0", zorder=0, label=label)
     axes.set_xlabel("rate of all links, Mbit/s")
     axes.set_ylabel("a run, s")
-    legend(axes, fontsize=8)
+    axes.legend(frameon=False, fontsize=8, loc="upper right")
 
 
 def _points(axes: Axes, found: Mapping[float, Interval], colour: str, label: str, line: str) -> None:
