@@ -10,7 +10,8 @@ moved, and beside it two simpler predictors from the same fit: ``bytes``: comput
 one after the other; ``replay``: the fit's time with what its critical path spent on the wire scaled by the
 rate. A trial that cannot be foretold is in the table all the same. ``--load`` takes one thing more from the
 trial that is foretold: how long its workers waited for a core for each second on one, which other work on the
-machine did to it.
+machine did to it. ``--keep`` writes what was foretold to ``lab/sim/validated.json``, by which ``whatif``
+widens its intervals; it takes the place of what was there.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from statistics import mean, median
 
@@ -36,6 +37,7 @@ from lab.sim import foretell, recorded
 from lab.sim.calibrate import calibrate
 from lab.sim.calibration import Calibration
 from lab.sim.scenario import Scenario
+from lab.sim.validated import HERE, Case, Validated
 from lab.sim.whatif import scenario
 
 GOALS = "median |error of the mean| 10 %, 90 % of cells within 20 %, bytes within 10 %, inside in 85 %"
@@ -102,6 +104,7 @@ class Cell:
     bytes_error: float
     by_bytes_error: float
     by_replay_error: float
+    case: Case  # for lab/sim/validated.json
 
     @property
     def inside(self) -> bool:
@@ -130,6 +133,7 @@ def foretell_cell(directory: Path, fit: Fit, seeds: int, load: bool) -> Cell:
         found.transfer_bytes / truth.transfer_bytes - 1 if truth.transfer_bytes else 0.0,
         fit.by_bytes(asked) / truth.mean_s - 1,
         fit.by_replay(asked) / truth.mean_s - 1,
+        Case.of(asked, found.mean_s / truth.mean_s - 1),
     )
 
 
@@ -169,6 +173,13 @@ def summary(cells: list[Cell]) -> str:
     )
 
 
+def plain(cell: Cell) -> dict[str, object]:
+    """For a file."""
+    return {field.name: getattr(cell, field.name) for field in fields(cell)} | {
+        "case": cell.case.model_dump()
+    }
+
+
 def main() -> None:
     """Fit, foretell, print."""
     parser = argparse.ArgumentParser(
@@ -180,6 +191,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=4)
     parser.add_argument("--load", action="store_true", help="take over how starved of cores each trial was")
     parser.add_argument("--json", type=Path, help="write the cells there as well")
+    parser.add_argument("--keep", action="store_true", help="as what `dasklab whatif` was validated on")
     parser.add_argument("paths", type=Path, nargs="+", metavar="TRIAL|RUN")
     args = parser.parse_args()
     fits = {store.need(Trial, folder).workload.model_dump_json(): Fit.of(folder) for folder in args.fit}
@@ -200,8 +212,10 @@ def main() -> None:
             print(f"| {folder.name} | {mean_s:.2f} | not foretold: {why.message} ||||||")
     if cells:
         print(f"\n{summary(cells)}")
+    if args.keep:
+        store.write(HERE, Validated(cases=tuple(cell.case for cell in cells)))
     if args.json:
-        args.json.write_text(json.dumps([asdict(cell) for cell in cells], indent=1) + "\n")
+        args.json.write_text(json.dumps([plain(cell) for cell in cells], indent=1) + "\n")
     sys.exit(0 if cells else 1)
 
 

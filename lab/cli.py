@@ -39,6 +39,10 @@ COMMANDS = {  # name: where it is, what it does
         "lab.commands.whatif:whatif",
         "Foretell a change: the real Dask in virtual time, with a trial's own costs.",
     ),
+    "card": (
+        "lab.commands.card:card",
+        "Say what the time of a run hangs on: what 1 % more of each thing would bring.",
+    ),
     "wire": ("lab.wire.terminal.cli:wire", "What Dask said, from packets alone."),
     "minipve": ("lab.minipve.cli:minipve", "The local endpoint: speaks the Proxmox VE API and runs QEMU."),
 }

@@ -39,14 +39,14 @@ def start(
         setup = setup_of(Inventory(inventory))
         begun = driver.start(root, name, content, setup, quick=quick, seed=seed, only=only)
         execute(begun, AnsibleLab(inventory))
-    _conclude(begun)
+    conclude(begun)
 
 
 def go_on(begun: driver.Ongoing, inventory: Path) -> None:
     """See a run through that was interrupted."""
     with alone(inventory):
         execute(begun, AnsibleLab(inventory))
-    _conclude(begun)
+    conclude(begun)
 
 
 def execute(begun: driver.Ongoing, lab: driver.Lab) -> None:
@@ -63,7 +63,8 @@ def execute(begun: driver.Ongoing, lab: driver.Lab) -> None:
         try:
             driver.execute(begun, lab, watch)
         except KeyboardInterrupt:
-            screen.print(f"stopped; the lab is clean. To go on: dasklab run {begun.directory}", markup=False)
+            clean = "" if begun.setup.simulated else "; the lab is clean"
+            screen.print(f"stopped{clean}. To go on: dasklab run {begun.directory}", markup=False)
             sys.exit(130)
 
 
@@ -96,12 +97,12 @@ class Watch:
         name = f" {trial.trial} ({result.wall_s:.0f} s)"
         self._progress.console.print(Text.assemble((f"{state:11}", COLOURS[state]), name))
         reasons = [*result.reasons, *([captured] if captured else [])]
-        for reason in reasons if reasons != self._reasons else ["as above"]:
+        for reason in ["as above"] if reasons and reasons == self._reasons else reasons:
             self._progress.console.print(Text(f"{INDENT}{reason}", "bold red" if reason == captured else ""))
         self._reasons = reasons
 
 
-def _conclude(begun: driver.Ongoing) -> None:
+def conclude(begun: driver.Ongoing) -> None:
     """Print the cells of a run that has ended, and how to get the page."""
     show_run(begun.directory)
     print(f"\nThe report: dasklab report {begun.directory}")

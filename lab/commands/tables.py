@@ -12,6 +12,8 @@ from lab.results import compare, load, store
 from lab.results.measures import Answer, Interval, answer, by_node, interval, number
 from lab.terminal import print_table
 
+SIMULATED = ", simulated"
+
 
 def list_runs(root: Path) -> None:
     """Print all runs below a directory, with how many of their trials are done and valid."""
@@ -21,20 +23,29 @@ def list_runs(root: Path) -> None:
         valid = sum(store.need(Result, directory).status == "ok" for directory in done)
         form = "quick" if document.quick else "full"
         trials = f"{len(done)}/{len(document.order)}"
-        rows.append((str(run), form, trials, str(valid), compare.accelerator(run) or "?"))
+        where = "simulated" if compare.simulated_from(run) else compare.accelerator(run) or "?"
+        rows.append((str(run), form, trials, str(valid), where))
     print_table(("run", "form", "trials", "ok", "accelerator"), rows)
 
 
 def show_run(run: Path) -> None:
     """Print the cells of a run, metric by metric."""
     frame = load(run)
+    _warn(run)
     for metric in store.read_run(run).experiment["metrics"]:
         found = answer(frame, metric, frame.attrs["factors"])
         if found is None:
-            click.echo(f"{metric}: no valid baseline")
+            unsaid = compare.simulated_from(run) and not frame.metric.eq(metric).any()
+            click.echo(f"{metric}: {'not simulated' if unsaid else 'no valid baseline'}")
             continue
-        _print_cells(found)
+        _print_cells(found, SIMULATED if compare.simulated_from(run) else "")
         _print_nodes(metric, by_node(frame, metric))
+
+
+def _warn(run: Path) -> None:
+    """Say of a simulated run that it is one."""
+    if origin := compare.simulated_from(run):
+        click.echo(f"Simulated, not measured: with the costs of {origin}.\n")
 
 
 def _print_nodes(metric: str, found: dict[str, tuple[int, Interval]]) -> None:
@@ -49,11 +60,12 @@ def _print_nodes(metric: str, found: dict[str, tuple[int, Interval]]) -> None:
 
 def show_changes(old: Path, new: Path, anyway: bool) -> None:
     """Print the cells that two runs have in common, new against old."""
+    old_is, new_is = (SIMULATED if compare.simulated_from(run) else "" for run in (old, new))
     rows = [
         (change.metric, change.cell, number(change.old), number(change.new), interval(change.ratio))
         for change in compare.compare(old, new, anyway)
     ]
-    print_table(("metric", "cell", "old", "new", "new / old"), rows)
+    print_table(("metric", "cell", f"old{old_is}", f"new{new_is}", "new / old"), rows)
 
 
 def export_table(path: Path, output: Path) -> None:
@@ -67,7 +79,7 @@ def export_table(path: Path, output: Path) -> None:
         raise LabError(f"{output}: the table is written as .csv or .parquet")
 
 
-def _print_cells(found: Answer) -> None:
+def _print_cells(found: Answer, mark: str) -> None:
     """A column for each factor, so that what sets cells apart is seen however narrow the terminal is."""
     factors = list(found.cells[0].factors)
     rows = []
@@ -78,4 +90,4 @@ def _print_cells(found: Answer) -> None:
         verdict = "" if base else "shown" if cell.shown else "not shown"
         rows.append((*levels, str(cell.n), interval(cell.median), ratio, verdict))
     heads = (*(factors or ["cell"]), "n", "median", "x baseline", "difference")
-    print_table(heads, rows, title=found.metric)
+    print_table(heads, rows, title=f"{found.metric}{mark}")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from lab.sim.foretell import Row
     from lab.sim.scenario import Outcome
 
-HEAD = ("what", "runs", "mean", "nine tenths of the runs", "moved between workers")
+HEAD = ("what", "runs", "mean", "nine tenths of the runs", "may be", "moved between workers")
 
 
 @click.command()
@@ -41,6 +41,7 @@ def whatif(path: Path, changes: tuple[str, ...], seeds: int, file: Path | None, 
     """Foretell a change: the real Dask in virtual time, with a trial's own costs.
 
     What was measured stands beside the same simulated: how far that is off says how far to believe the rest.
+    "May be" is wider by what simulations missed of the trials that they were validated on.
     Of a RUN its first baseline trial is taken. Its calibration is written beside its files.
 
     \b
@@ -50,17 +51,19 @@ def whatif(path: Path, changes: tuple[str, ...], seeds: int, file: Path | None, 
     dasklab whatif TRIAL --set workers=8 --set 'racks=[{workers: 4}, {workers: 4, delay_ms: 2}]'
 
     Settings are those of an experiment (bridge, runs, links.HOST.loss_pct, nics.HOST.rate_mbit, dask.*), and
-    workers, threads, cores, racks, rtt_ms, queue_bytes.
+    workers, threads, cores, racks, rtt_ms, rtt_times, rate_times, queue_bytes, scheduler_speed, worker_speed.
     """
     from lab.model.trial import Trial
     from lab.results import store
     from lab.sim import foretell
+    from lab.sim.validated import Validated
     from lab.sim.whatif import parse, scenario
 
     directory = foretell.source(path)
     trial, asked = store.need(Trial, directory), parse(changes)
-    calibration = _calibration(directory, file)
-    scenario(trial, calibration, asked, seed=0)  # what is wrong with it is told before anything takes long
+    calibration = calibration_of(directory, file)
+    # what is wrong with it is told before anything takes long
+    outside = list(Validated.read().outside(scenario(trial, calibration, asked, seed=0)))
     rows, unknown = [foretell.measured(directory)], dict[str, None]()
     settings: dict[str, dict[str, Any]] = {"simulated, as it was": {}} | (
         {f"simulated, {', '.join(changes)}": asked} if asked else {}
@@ -75,9 +78,14 @@ def whatif(path: Path, changes: tuple[str, ...], seeds: int, file: Path | None, 
         found, outcomes = foretell.foretold(what, trial, calibration, change, range(seeds), told)
         rows.append(found)
         unknown |= dict.fromkeys(prefix for outcome in outcomes for prefix in outcome.unknown)
-    _tell(rows, as_json)
+    _tell(rows, outside, as_json)
     if as_json:
         return
+    if outside:
+        click.echo(f"Outside of what was validated, believe it less: {'; '.join(outside)}.")
+    click.echo(
+        f"Before a full link stand {calibration.queue_bytes / 1e3:.0f} kB, {calibration.queue_origin}."
+    )
     ran, here = calibration.versions.get("distributed"), version("distributed")
     if ran != here:
         click.echo(
@@ -89,7 +97,8 @@ def whatif(path: Path, changes: tuple[str, ...], seeds: int, file: Path | None, 
         )
 
 
-def _calibration(directory: Path, file: Path | None) -> Calibration:
+def calibration_of(directory: Path, file: Path | None = None) -> Calibration:
+    """A trial's own calibration, written beside its files; or that of a file."""
     from lab.model.strict import validate
     from lab.results import store
     from lab.sim.calibrate import calibrate
@@ -105,10 +114,15 @@ def _calibration(directory: Path, file: Path | None) -> Calibration:
         raise LabError(f"{file}: not JSON: {error}") from None
 
 
-def _tell(rows: list[Row], as_json: bool) -> None:
+def _tell(rows: list[Row], outside: list[str], as_json: bool) -> None:
+    from lab.sim.validated import Validated
+
+    validated = Validated.read()
+    wide = [validated.widened(row) if row.simulated else row for row in rows]
     if as_json:
-        for row in rows:
-            click.echo(json.dumps(asdict(row)))
+        for row, may in zip(rows, wide, strict=True):
+            may_be = {"may_low_s": may.low_s, "may_high_s": may.high_s} if row.simulated else {}
+            click.echo(json.dumps(asdict(row) | may_be | ({"outside": outside} if row.simulated else {})))
         return
     cells = [
         (
@@ -116,9 +130,10 @@ def _tell(rows: list[Row], as_json: bool) -> None:
             str(row.runs),
             f"{row.mean_s:.2f} s",
             f"{row.low_s:.2f} to {row.high_s:.2f} s",
+            f"{may.low_s:.2f} to {may.high_s:.2f} s" if row.simulated else "",
             f"{row.transfer_bytes / 1e6:.0f} MB",
         )
-        for row in rows
+        for row, may in zip(rows, wide, strict=True)
     ]
     print_table(HEAD, cells)
     off = rows[1].mean_s / rows[0].mean_s - 1

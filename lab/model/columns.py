@@ -14,6 +14,7 @@ COLUMNS = {
     "block": "the block that it belongs to",
     "baseline": "the trial is the baseline",
     "null": "it is the null trial, the baseline's exact copy",
+    "simulated": "a simulation's, measured nowhere",
     "status": "ok, invalid (not as asked), unsupported, failed",
     "metric": "what was measured, one of `lab.model.metric.METRICS`",
     "value": "the sample, in the metric's unit",

@@ -38,7 +38,10 @@ class Campaign(Document):
 
 
 class Sample(Strict):
-    """One run of the workload; ``transfer_bytes``: data that workers were asked for meanwhile."""
+    """One run of the workload; ``transfer_bytes``: data that workers were asked for meanwhile.
+
+    A simulated one computes nothing, so it has ``got`` no answer; its seconds are virtual ones.
+    """
 
     run: int
     warmup: bool
@@ -47,7 +50,7 @@ class Sample(Strict):
     duration_s: float
     transfer_bytes: int | None = None
     scheduler_cpu_s: float | None = None
-    got: float
+    got: float | None = None
     ok: bool
 
 
@@ -102,7 +105,8 @@ class Cluster(Strict):
 
 
 class Timings(Document):
-    """A workload's runs; ``tasks``: how many one run has, where that is the question.
+    """A workload's runs; ``tasks``: how many one run has, where that is the question. Who simulates has no
+    answer to ``check``.
 
     ``config`` is what client, scheduler and workers run with, of Dask's settings that were asked for, and
     ``packages`` the versions of those packages.
@@ -114,7 +118,7 @@ class Timings(Document):
     params: dict[str, Any]
     tasks: int | None
     samples: tuple[Sample, ...]
-    check: Check
+    check: Check | None = None
     cluster: Cluster
     config: dict[str, dict[str, Any]] = {}
     packages: dict[str, dict[str, str]] = {}
@@ -140,7 +144,7 @@ class Rtt(Pair):
 
 
 class Throughput(Pair):
-    """One run of iperf3, as its receiver saw it."""
+    """One run of iperf3, as its receiver saw it; ``rtt_ms``: pings on the same way meanwhile, with TCP."""
 
     proto: Literal["tcp", "udp"]
     mbit: float
@@ -148,6 +152,7 @@ class Throughput(Pair):
     retransmits: int | None = None
     lost_pct: float | None = None
     frames: int | None = None
+    rtt_ms: tuple[float, ...] = ()
 
 
 class ProbeError(Pair):

@@ -38,6 +38,7 @@ def _registry() -> Iterator[Metric]:
     )
     yield Metric("transfer_mb", "data moved per run", "MB", "timings: what workers sent to each other")
     yield Metric("rtt_ms", "RTT", "ms", "delivered: one ping")
+    yield Metric("rtt_loaded_ms", "RTT under load", "ms", "delivered: one ping while iperf3 sends by TCP")
     yield Metric("throughput_mbit", "TCP throughput", "Mbit/s", "delivered: one iperf3 run")
     yield Metric("udp_mbit", "UDP throughput", "Mbit/s", "delivered: one iperf3 run")
     yield Metric("retransmits", "TCP retransmissions per probe", "", "delivered: one iperf3 run", True)

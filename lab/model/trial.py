@@ -11,6 +11,7 @@ from lab.model.experiment import Scalar, Settings, Shared
 from lab.model.link import Link
 from lab.model.nic import MODELS, Card, GuestKind, NicOverride
 from lab.model.seats import Seat
+from lab.model.simulated import Simulated
 from lab.model.strict import Strict
 
 
@@ -19,7 +20,7 @@ class Setup(Strict):
 
     ``guests`` are the hosts' kinds and ``nics`` their lab NICs, none where no hypervisor makes them,
     ``kinds`` those that there is an image of; ``offloads`` what the inventory wants of a lab NIC, none being
-    whatever its driver does.
+    whatever its driver does. A lab in virtual time says in ``simulated`` whose costs it has.
     """
 
     hosts: tuple[str, ...]
@@ -28,6 +29,7 @@ class Setup(Strict):
     nics: dict[str, Card] = {}
     offloads: dict[str, dict[str, bool]] = {}
     bridge: bool = True
+    simulated: Simulated | None = None
 
     def of_kind(self, kind: GuestKind) -> Setup:
         """The same lab with all guests of one kind."""
@@ -53,7 +55,21 @@ class Setup(Strict):
         yield from self._no_such_models(asked)
         if asked.bridge == "flooding" and not self.bridge:
             yield "bridge flooding: these machines have no hypervisor whose bridge could be set"
+<<<<<<< HEAD
         yield from packages.cannot(asked.packages)
+=======
+        if self.simulated:
+            yield from self.simulated.cannot(asked)
+            yield from self._other_cards(asked)
+
+    def _other_cards(self, asked: Settings) -> Iterator[str]:
+        """Cards whose cost nobody measured: the calibrated trial had others."""
+        cards = self.asked_nics(asked)
+        other = {host: card.model for host, card in cards.items() if card.model != self.nics[host].model}
+        for model in sorted(set(other.values())):
+            hosts = ", ".join(host for host, found in other.items() if found == model)
+            yield f"NIC {model} of {hosts}: what it costs was not calibrated"
+>>>>>>> main
 
     def _no_such_kinds(self, asked: Settings) -> Iterator[str]:
         for kind in sorted(

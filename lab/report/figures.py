@@ -68,6 +68,11 @@ def _is_amount(factor: str, answer: Answer) -> bool:
     )
 
 
+def mark(figure: Figure, word: str) -> None:
+    """Write a word into the figure's upper right corner."""
+    figure.text(0.995, 0.99, word, ha="right", va="top", color="#b3261e", fontsize=10, fontweight="bold")
+
+
 def save(figure: Figure, stem: Path) -> str:
     """Write ``stem``.svg and .png; returns the SVG's text."""
     text = io.StringIO()

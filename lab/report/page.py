@@ -21,7 +21,7 @@ def write(runs: list[Path], output: Path) -> Path:
     output.mkdir(parents=True, exist_ok=True)
     study = json.loads(STUDY.read_text())
     sections = [section(run, study["figures"], output) for run in runs]
-    answers = {section.name: section.answers for section in sections}
+    answers = {section.name: section.answers for section in sections if not section.simulated}
     page = {
         "sections": sections,
         "verdicts": [sentences.verdict(finding, answers) for finding in study["findings"]],

@@ -45,9 +45,10 @@ class Invalid:
 
 @dataclass(frozen=True)
 class Section:
-    """One run, ready to be read."""
+    """One run, ready to be read; ``simulated``: whose costs it was simulated with, None of a measured one."""
 
     name: str
+    simulated: str | None
     run: Path
     document: Campaign
     sentence: str
@@ -62,25 +63,46 @@ class Section:
     share_pct: float
     overhead_s: float
 
+    @property
+    def anchor(self) -> str:
+        """Its name on the page and in the names of its figures' files."""
+        return _anchor(self.name, self.simulated)
+
+    @property
+    def mark(self) -> str:
+        """What stands behind the heading of each table."""
+        return ", simulated" if self.simulated else ""
+
+
+def _anchor(name: str, simulated: str | None) -> str:
+    return f"simulated-{name}" if simulated else name
+
 
 def section(run: Path, study: Study, output: Path) -> Section:
-    """Gather what is told of a run; its figures are written to ``output``."""
+    """Gather what is told of a run; its figures are written to ``output``.
+
+    What was simulated is told as such, and never beside the study, which was measured.
+    """
     document, frame, trials = store.read_run(run), load(run), store.finished(run)
+    simulated = compare.simulated_from(run)
+    study = {} if simulated else study
     metrics = sorted(document.experiment["metrics"], key=list(METRICS).index)  # time comes first
     answers = {metric: a for metric in metrics if (a := answer(frame, metric, frame.attrs["factors"]))}
     captured = _captured(trials, study)
     drawn = {**_drawn(answers, frame, document, study), **_accounts(run), **captured.figures}
     measuring_s, wall_s = _spent_s([store.need(Attempt, trial) for trial in trials])
     results = [store.need(Result, trial) for trial in trials]
+    stem = _anchor(document.name, simulated)
     return Section(
         name=document.name,
+        simulated=simulated,
         run=run,
         document=document,
-        sentence=_sentence(answers, captured),
+        sentence=("Simulated: " if simulated else "") + _sentence(answers, captured),
         answers=answers,
         pictures=[
-            _picture(caption, figure, output / f"{document.name}-{stem}")
-            for stem, (caption, figure) in drawn.items()
+            _picture(caption, figure, output / f"{stem}-{what}")
+            for what, (caption, figure) in (_marked(drawn) if simulated else drawn).items()
         ],
         tables=captured.tables,
         trials=len(trials),
@@ -115,6 +137,13 @@ def _drawn(
         if len(one.cells) > 1:
             found[metric] = (caption, figures.draw(one, frame, theirs))
     return found
+
+
+def _marked(drawn: Mapping[str, tuple[str, Figure]]) -> dict[str, tuple[str, Figure]]:
+    """The same figures, each of which says that it was simulated, wherever it is taken to."""
+    for _, figure in drawn.values():
+        figures.mark(figure, "simulated")
+    return {what: (f"Simulated. {caption}", figure) for what, (caption, figure) in drawn.items()}
 
 
 def _accounts(run: Path) -> dict[str, tuple[str, Figure]]:

@@ -41,7 +41,13 @@ def identity(run: Path) -> dict[str, Any]:
         if timings := store.read(Timings, directory):
             identity |= {package: timings.versions.get(package) for package in PACKAGES}
             break
-    return identity | {"accelerator": accelerator(run)}
+    return identity | {"accelerator": accelerator(run), "simulated from": simulated_from(run)}
+
+
+def simulated_from(run: Path) -> str | None:
+    """Where a simulated run's costs are from; None of a measured one."""
+    simulated = store.read_run(run).setup.simulated
+    return simulated.origin if simulated else None
 
 
 def accelerator(run: Path) -> str | None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pandas as pd
 
+from lab.errors import LabError
 from lab.model import cells
 from lab.model.columns import COLUMNS
 from lab.model.files import (
@@ -46,14 +47,20 @@ def load(path: str | Path) -> pd.DataFrame:
     ``frame.attrs["factors"]`` names the factors' columns.
 
     Raises:
-        LabError: there are no results at ``path``.
+        LabError: there are no results at ``path``, or measured and simulated ones.
     """
     path = Path(path)
     if path.suffix == ".parquet":
         return pd.read_parquet(path)
     if path.suffix == ".csv":
         return pd.read_csv(path)
-    frames = [table(run) for run in store.find(path)]
+    runs = store.find(path)
+    if len({store.read_run(run).setup.simulated is None for run in runs}) > 1:
+        raise LabError(
+            f"{path}: there are measured and simulated runs, which are never one table",
+            "name a folder with runs of one kind: simulated ones are kept in `simulated`",
+        )
+    frames = [table(run) for run in runs]
     joined = pd.concat(frames, ignore_index=True) if len(frames) > 1 else frames[0]
     joined.attrs["factors"] = list(dict.fromkeys(f for frame in frames for f in frame.attrs["factors"]))
     return joined
@@ -75,7 +82,7 @@ def table(run: Path) -> pd.DataFrame:
     changed = {ends for trial in trials.values() for ends in _changed(trial, begun.setup)}
     rows: list[Row] = []
     for directory, trial in sorted(trials.items(), key=lambda d: (d[1].block, order.index(d[1].cell))):
-        common = _place(run, directory, trial)
+        common = _place(run, directory, trial) | {"simulated": begun.setup.simulated is not None}
         relevant = _changed(trial, begun.setup) or changed
         nodes = _nodes(store.read(Configured, directory) or Configured())
         told = ((row, {"node": _where(row, nodes)}) for row in _rows(directory, common))
@@ -162,6 +169,8 @@ def _delivered(delivered: Delivered) -> Iterator[Row]:
         udp = {"udp_mbit": measured.mbit, "udp_lost_pct": measured.lost_pct}
         for metric, found in (udp if measured.proto == "udp" else tcp).items():
             yield _ends(measured) | {"metric": metric, "sample": index, "value": found}
+        for ping, value in enumerate(measured.rtt_ms):
+            yield _ends(measured) | {"metric": "rtt_loaded_ms", "sample": ping, "value": value}
 
 
 def _ends(probe: Pair) -> Row:

@@ -16,11 +16,12 @@ Verdict = tuple[Status, list[str]]
 def assess(run: Path) -> dict[str, Result]:
     """Judge every attempted trial of a run against its baselines and write each result.json."""
     trials = {directory: store.need(Trial, directory) for directory in store.having(run, Attempt)}
-    allowed = store.experiment(store.read_run(run)).tolerances
-    failures = {directory: _failure(directory, trial) for directory, trial in trials.items()}
+    begun = store.read_run(run)
+    allowed, simulated = store.experiment(begun).tolerances, begun.setup.simulated is not None
+    failures = {directory: _failure(directory, trial, simulated) for directory, trial in trials.items()}
     bases = [d for d, trial in trials.items() if (trial.baseline or trial.null) and not failures[d]]
     base = None
-    if bases:
+    if bases and not simulated:  # its links are what was asked
         delivered = [found for d in bases if (found := store.read(Delivered, d))]
         base = validity.baseline(trials[bases[0]], delivered)
     verdicts = {d: failures[d] or _judged(d, trial, base, allowed) for d, trial in trials.items()}
@@ -39,7 +40,7 @@ def _judged(directory: Path, trial: Trial, base: Baseline | None, allowed: Toler
     return ("invalid" if reasons else "ok"), reasons
 
 
-def _failure(directory: Path, trial: Trial) -> Verdict | None:
+def _failure(directory: Path, trial: Trial, simulated: bool) -> Verdict | None:
     """Why a trial has nothing to judge."""
     if trial.unsupported:
         return "unsupported", list(trial.unsupported)
@@ -51,7 +52,11 @@ def _failure(directory: Path, trial: Trial) -> Verdict | None:
     if timings is None:
         return "failed", ["the workload left no timings.json"]
     check, workers = timings.check, timings.cluster.hosts
-    if not check.ok and trial.worker.occupant != "zero":  # who computes nothing has no answer
+    if trial.worker.occupant == "zero" or simulated:  # who computes nothing has no answer
+        pass
+    elif check is None:
+        return "failed", ["the workload did not check its answer"]
+    elif not check.ok:
         return "failed", [f"wrong answer: {check.got}, expected {check.expected} +- {check.tolerance}"]
     if workers != trial.workers:
         return "failed", [f"{workers} workers computed, {trial.workers} were asked"]

@@ -59,7 +59,8 @@ class Ongoing:
         pending = self.pending()
         if walls:
             return float(len(pending) * median(walls))
-        return sum(estimate_s(trial, self.experiment.run_s) for trial in pending)
+        simulated = self.setup.simulated is not None
+        return sum(estimate_s(trial, self.experiment.run_s, simulated) for trial in pending)
 
 
 def start(
@@ -91,13 +92,16 @@ def start(
     return Ongoing(directory, name, experiment, trials, setup)
 
 
-def resume(directory: Path, setup: Setup, *, again: bool = False) -> Ongoing:
+def resume(directory: Path, setup: Setup | None = None, *, again: bool = False) -> Ongoing:
     """The run of an existing directory, exactly as planned when it began; ``again``: invalid trials too.
+
+    ``setup`` is the lab as it is now; a simulated one is as it was.
 
     Raises:
         LabError: the lab's inventory, or how this version of the lab plans, is not what it was.
     """
     begun = store.read_run(directory)
+    setup = setup or begun.setup
     if begun.setup != setup:
         raise LabError(
             f"{directory}: the inventory is not as it was when the run began",

@@ -18,6 +18,7 @@ from lab.model.trial import Setup, Trial
 
 OVERHEAD_S = 55.0  # a trial's set-up and tear-down on emulated machines, a fresh cluster included
 CAPTURE_S = 55.0  # what a run of its own for the capture adds: another cluster, and the files
+SIMULATED_S = 10.0  # a few seeds on two cores
 CAPTURED_RUNS = 3  # at most: a capture answers what was said, not how long it took
 
 
@@ -29,7 +30,7 @@ def plan(
     The baseline is the first cell that this lab can do: a lab of containers has a NIC of its own.
     """
     all_cells = cells(experiment)
-    can = (cell for cell in all_cells if not setup.cannot(_settings(name, experiment, cell)))
+    can = (cell for cell in all_cells if not any(setup.cannot(asked_of(name, experiment, cell))))
     baseline = next(can, all_cells[0])
     kept = all_cells if only is None else list(dict.fromkeys([baseline, _named(experiment, only)]))
     trials: list[Trial] = []
@@ -53,7 +54,7 @@ def resolve(name: str, experiment: Experiment, cell: Cell, setup: Setup, **place
     """
     levels = factors(experiment, cell)
     where = f"{name}: {cell_name(levels)}"
-    asked = _settings(name, experiment, cell)
+    asked = asked_of(name, experiment, cell)
     if missing := [host for host in hosts(asked.workers) if host not in setup.hosts]:
         raise LabError(
             f"{where}: {asked.workers} workers are asked, the inventory has no {', '.join(missing)}",
@@ -78,15 +79,20 @@ def resolve(name: str, experiment: Experiment, cell: Cell, setup: Setup, **place
     )
 
 
-def _settings(name: str, experiment: Experiment, cell: Cell) -> Settings:
-    """What a cell asks for, the inventory aside."""
+def asked_of(name: str, experiment: Experiment, cell: Cell) -> Settings:
+    """What a cell asks for, the inventory aside; links, guests and NICs by host."""
     levels = factors(experiment, cell)
     overrides = [experiment.factors[factor].overrides()[level] for factor, level in levels.items()]
     return settings(experiment, overrides, f"{name}: {cell_name(levels)}")
 
 
-def estimate_s(trial: Trial, run_s: float) -> float:
-    """Seconds that the trial will take if one run takes ``run_s``; links are probed one after the other."""
+def estimate_s(trial: Trial, run_s: float, simulated: bool = False) -> float:
+    """Seconds that the trial will take if one run takes ``run_s``; links are probed one after the other.
+
+    Of a simulated trial that is only a guess, whatever a run takes.
+    """
+    if simulated:
+        return SIMULATED_S
     links, asked = trial.workers + 1, trial.probes
     probes = asked.pings * asked.interval_s + links * asked.iperf_runs * asked.iperf_s
     capture_s = CAPTURE_S + trial.captured_runs * run_s if trial.capture else 0

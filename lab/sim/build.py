@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from lab.errors import LabError
 from lab.model.link import Link as Impairment
 from lab.model.nic import BYTES_PER_MBIT
+from lab.model.simulated import unmodelled_link
 from lab.sim.kernel import Host, Kernel
 from lab.sim.network import Network, Port, Rack
 from lab.sim.network.fluid import Link
@@ -16,8 +17,6 @@ from lab.sim.scenario import Record, Scenario
 
 if TYPE_CHECKING:
     from lab.sim.cluster.tasks import Draw
-
-UNMODELLED = ("reorder_pct", "peer", "policer")
 
 
 def network(scenario: Scenario, kernel: Kernel) -> Network:
@@ -43,9 +42,8 @@ def _racks(scenario: Scenario) -> dict[str, Rack]:
 
 def _port(scenario: Scenario, name: str, rack: Rack | None) -> Port:
     asked = scenario.links.get(name, Impairment())
-    for key in UNMODELLED:
-        if getattr(asked, key):
-            raise LabError(f"links.{name}.{key}: the simulation does not know it")
+    for reason in unmodelled_link(name, asked):
+        raise LabError(reason)
     rate = _bytes(scenario.rates_mbit.get(name, 0))
     sent, received = (asked.direction in (way, "both") for way in ("egress", "ingress"))
     shaped = _bytes(asked.rate_mbit)

@@ -4,24 +4,28 @@ from __future__ import annotations
 
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 from lab import inside
 from lab.account.run import Run
 from lab.account.trial import explain
 from lab.errors import LabError
-from lab.model.files import Configured, Delivered, Machines, Timings
+from lab.model.files import Configured, Delivered, Machines, Pair, Timings
 from lab.model.nic import MIB
 from lab.model.trial import Trial
 from lab.results import store
-from lab.sim import farm, recorded
+from lab.results.validity import cap_mbit
+from lab.sim import build, farm, recorded
 from lab.sim.calibration import Calibration
 from lab.sim.costs import Role
+from lab.sim.kernel import Kernel
 from lab.sim.whatif import scenario
 
-# Stands before a capped link while it is full: half of what cubic fills; bbr keeps queues empty. Set by
-# hand, no trial measures it yet.
+# Stands before a capped link while it is full, where no trial's probes said it: half of what cubic fills;
+# bbr keeps queues empty. Set by hand.
 QUEUE_BYTES = {"bbr": 0.0}
 OTHER_QUEUE_BYTES = 131_072.0
+MEASURED: dict[str, Any] = {"queue_origin": "measured"}
 
 
 def calibrate(directory: Path) -> Calibration:
@@ -53,7 +57,7 @@ def _without_costs(directory: Path, trial: Trial, runs: list[Run]) -> Calibratio
     frames = inside.load(directory)
     delivered = store.read(Delivered, directory) or Delivered()
     machines = store.read(Machines, directory)
-    return Calibration(
+    assumed = Calibration(
         experiment=trial.experiment,
         trial=trial.trial,
         cell=trial.cell,
@@ -68,7 +72,10 @@ def _without_costs(directory: Path, trial: Trial, runs: list[Run]) -> Calibratio
         free_mbit=_free_mbit(trial, delivered),
         burst_bytes=MIB,
         queue_bytes=_queue_bytes(store.read(Configured, directory)),
+        queue_origin="assumed",
     )
+    found = _standing_bytes(trial, delivered, assumed)
+    return assumed if found is None else assumed.model_copy(update=MEASURED | {"queue_bytes": found})
 
 
 def _rtt_ms(trial: Trial, delivered: Delivered) -> float:
@@ -96,6 +103,28 @@ def _free_mbit(trial: Trial, delivered: Delivered) -> float:
         if probe.proto == "tcp" and not {probe.src, probe.dst} & limited
     ]
     return median(found) if found else 0.0
+
+
+def _standing_bytes(trial: Trial, delivered: Delivered, found: Calibration) -> float | None:
+    """What must stand before each full link for the model's ping under load to be as long as the measured.
+
+    Only ways whose cap binds: elsewhere a ping waits for cores, which stay as they are when a rate changes.
+    """
+    asked = scenario(trial, found, seed=0).model_copy(update={"queue_bytes": 1.0})
+    network = build.network(asked, Kernel())
+    stands = []
+    for probe in delivered.throughput:
+        idle = [ms for rtt in delivered.rtt if _way(rtt) == _way(probe) for ms in rtt.samples_ms]
+        cap = cap_mbit(trial, probe.src, probe.dst)
+        if probe.rtt_ms and idle and cap and not 0 < found.free_mbit <= cap:
+            waited_s = max(0.0, median(probe.rtt_ms) - median(idle)) / 1e3
+            queues = network.path(probe.src, probe.dst).queues
+            stands.append(waited_s / sum(1 / link.rate for link, _ in queues))
+    return median(stands) if stands else None
+
+
+def _way(probe: Pair) -> tuple[str, str]:
+    return probe.src, probe.dst
 
 
 def _queue_bytes(configured: Configured | None) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
@@ -26,7 +26,8 @@ class Calibration(Document):
 
     ``starved`` is how many seconds its workers waited for a core for each that they had one, ``driver_s``
     what the client took before the scheduler had a run's graph and after its last task, ``free_mbit`` what
-    links without a cap delivered (0: not measured).
+    links without a cap delivered (0: not measured). ``queue_bytes`` stand before a full link;
+    they are measured where pings under load say so.
     """
 
     FILE: ClassVar[str] = "calibration.json"
@@ -45,3 +46,4 @@ class Calibration(Document):
     free_mbit: float
     burst_bytes: float
     queue_bytes: float
+    queue_origin: Literal["measured", "assumed"] = "assumed"

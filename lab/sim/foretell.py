@@ -76,6 +76,8 @@ def source(path: Path) -> Path:
     """
     if not (path / Campaign.FILE).exists():
         return path
+    if store.read_run(path).setup.simulated:
+        raise LabError(f"{path}: it was simulated itself; costs are taken from measured runs")
     for directory in store.finished(path):
         if store.need(Trial, directory).baseline and inside.recorded(directory):
             return directory

@@ -66,7 +66,8 @@ class SimulatedRun(Strict):
 
 
 class Outcome(Strict):
-    """What came of it. ``digest`` is that of the log of all deliveries.
+    """What came of it. ``digest`` is that of the log of all deliveries, ``tasks`` how many one run has, where
+    that is the question.
 
     ``ops`` are the operations in all messages that a process wrote or read during the runs, ``unknown`` are
     prefixes of tasks that the calibration had not seen.
@@ -74,6 +75,7 @@ class Outcome(Strict):
 
     seed: int
     runs: tuple[SimulatedRun, ...]
+    tasks: int | None = None
     digest: str
     messages: int
     ops: dict[str, int]

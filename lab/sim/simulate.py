@@ -30,8 +30,6 @@ def simulate(scenario: Scenario) -> Outcome:
         raise LabError("a simulation needs a process of its own, Dask is imported here: python -m lab.sim")
     if os.environ.get("PYTHONHASHSEED", "random") == "random":
         raise LabError("a simulation needs PYTHONHASHSEED set: the order of sets depends on it")
-    if scenario.workload.params.get("method") == "p2p":
-        raise LabError("method p2p cannot be simulated: its tasks send data themselves, and here none is run")
     started = time.process_time()
     kernel = Kernel(scenario.seed)
     unknown: dict[str, None] = {}
@@ -48,12 +46,14 @@ def simulate(scenario: Scenario) -> Outcome:
         )
         choose = build.draw(scenario, unknown)
         with running(kernel, build.network(scenario, kernel), machines, choose, scenario.dask) as cluster:
-            runs = _runs(scenario, cluster)
+            job = _job(scenario, cluster)
+            runs = _runs(scenario, cluster, job)
             if errors := cluster.errors():
                 raise LabError(f"the simulated cluster failed: {errors[0]}")
     return Outcome(
         seed=scenario.seed,
         runs=tuple(runs),
+        tasks=job.tasks,
         digest=kernel.digest(),
         messages=cluster.world.network.messages,
         ops=cluster.world.ops,
@@ -62,8 +62,7 @@ def simulate(scenario: Scenario) -> Outcome:
     )
 
 
-def _runs(scenario: Scenario, cluster: Cluster) -> list[SimulatedRun]:
-    job = _job(scenario, cluster)
+def _runs(scenario: Scenario, cluster: Cluster, job: Any) -> list[SimulatedRun]:
     cluster.world.ops.clear()
     runs = []
     for number in range(scenario.warmups + scenario.runs):

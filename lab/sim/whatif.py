@@ -11,7 +11,8 @@ from lab.errors import LabError
 from lab.model.experiment import Settings, expand, hosts, merge
 from lab.model.link import Link
 from lab.model.nic import NicOverride
-from lab.model.seats import Layout
+from lab.model.seats import Seat
+from lab.model.simulated import unmodelled
 from lab.model.strict import Strict, validate
 from lab.model.trial import Trial
 from lab.sim.calibration import Calibration, Tasks
@@ -29,6 +30,8 @@ class Simulated(Strict):
     """Changes that only a simulation can make; ``cores`` are those of one host under all machines.
 
     ``starved`` is the machine's other load: seconds that a worker waits for a core for each that it has one.
+    ``rate_times`` and ``rtt_times`` are times all rates and delays as they are, also of links without a cap;
+    speeds are those of a core, times as it was: of the scheduler, and of workers with their tasks.
     """
 
     workers: int | None = Field(default=None, ge=1, le=10_000)
@@ -38,6 +41,10 @@ class Simulated(Strict):
     racks: tuple[Site, ...] = ()
     rtt_ms: float | None = Field(default=None, ge=0)
     queue_bytes: float | None = Field(default=None, ge=0)
+    rate_times: float = Field(default=1, gt=0)
+    rtt_times: float = Field(default=1, gt=0)
+    scheduler_speed: float = Field(default=1, gt=0)
+    worker_speed: float = Field(default=1, gt=0)
     design: Literal["whole", "light"] | None = None
 
 
@@ -71,13 +78,18 @@ def scenario(
         LabError: a change is unknown or impossible.
     """
     changes = changes or {}
-    _refuse_others(trial)
+    for reason in unmodelled(trial, trial.seat):
+        raise LabError(f"{trial.trial}: {reason}")
     extra = {key: value for key, value in changes.items() if key in Simulated.model_fields}
     ours = validate(Simulated, extra, "--set")
     workers = ours.workers or trial.workers
     asked = _asked({key: value for key, value in changes.items() if key not in extra})
+    for reason in unmodelled(asked, Seat()):
+        raise LabError(f"--set {reason}")
     load = (1 + _starved(ours, calibration)) / (1 + calibration.starved)
     links = _over(trial.links, expand(asked.links, workers, "--set links"), Link())
+    rates = _rates(trial, expand(asked.nics, workers, "--set nics"), workers, calibration.free_mbit)
+    rtt_ms = calibration.rtt_ms if ours.rtt_ms is None else ours.rtt_ms
     return Scenario(
         workload=trial.workload,
         workers=workers,
@@ -85,22 +97,23 @@ def scenario(
         runs=asked.runs if "runs" in changes else trial.runs,
         warmups=asked.warmups if "warmups" in changes else trial.warmups,
         bridge=asked.bridge if "bridge" in changes else trial.bridge,
-        rates_mbit=_rates(trial, expand(asked.nics, workers, "--set nics"), workers, calibration.free_mbit),
-        links={host: link for host, link in links.items() if not link.clear},
+        rates_mbit={host: rate * ours.rate_times for host, rate in rates.items()},
+        links={host: _times(link, ours) for host, link in links.items() if not link.clear},
         racks=ours.racks,
-        rtt_ms=calibration.rtt_ms if ours.rtt_ms is None else ours.rtt_ms,
+        rtt_ms=rtt_ms * ours.rtt_times,
         queue_bytes=calibration.queue_bytes if ours.queue_bytes is None else ours.queue_bytes,
         burst_bytes=calibration.burst_bytes,
         cores=ours.cores,
-        costs=_costs(calibration, load),
+        costs=_costs(calibration, load, ours),
         driver_s=calibration.driver_s * load,
         tasks={prefix: _records(tasks, ours, calibration) for prefix, tasks in calibration.tasks.items()},
-        dask=merge(trial.dask, asked.dask),
+        dask=merge(merge(trial.dask, trial.seat.settings), asked.dask),
         design=ours.design or ("light" if workers > MANY else "whole"),
         seed=seed,
     )
 
 
+<<<<<<< HEAD
 def _refuse_others(trial: Trial) -> None:
     if trial.seat.command or trial.seat.occupant not in (None, "dask") or trial.worker.occupant != "dask":
         raise LabError(
@@ -113,6 +126,8 @@ def _refuse_others(trial: Trial) -> None:
         raise LabError(f"{trial.trial}: several workers on a host ({trial.layout}) are not simulated")
 
 
+=======
+>>>>>>> main
 def _asked(changes: dict[str, Any]) -> Settings:
     for key in FIXED:
         if key in changes:
@@ -149,6 +164,17 @@ def _rates(trial: Trial, changed: dict[str, NicOverride], workers: int, free_mbi
     return rates
 
 
+def _times(link: Link, ours: Simulated) -> Link:
+    """A link with the same impairments, its rate and delays times as much."""
+    return link.model_copy(
+        update={
+            "rate_mbit": link.rate_mbit * ours.rate_times,
+            "delay_ms": link.delay_ms * ours.rtt_times,
+            "jitter_ms": link.jitter_ms * ours.rtt_times,
+        }
+    )
+
+
 def _starved(ours: Simulated, calibration: Calibration) -> float:
     """Seconds of waiting for a core for each second on one; on cores of a number that is simulated."""
     if ours.cores is not None:
@@ -158,15 +184,18 @@ def _starved(ours: Simulated, calibration: Calibration) -> float:
 
 def _records(tasks: Tasks, ours: Simulated, calibration: Calibration) -> tuple[Record, ...]:
     """As they were, waiting for a core included; or with that taken off and what is asked for put on."""
-    if ours.cores is None and ours.starved is None:
+    if ours.cores is None and ours.starved is None and ours.worker_speed == 1:
         return tuple((0.0, took, nbytes) for took, nbytes in tasks.seen)
-    cpu = tasks.cpu_share
-    idle = max(0.0, 1 - cpu - cpu * calibration.starved) + cpu * _starved(ours, calibration)
+    cpu = tasks.cpu_share / ours.worker_speed
+    neither = max(0.0, 1 - tasks.cpu_share * (1 + calibration.starved))
+    idle = neither + cpu * _starved(ours, calibration)
     return tuple((took * cpu, took * idle, nbytes) for took, nbytes in tasks.seen)
 
 
-def _costs(calibration: Calibration, load: float) -> dict[Role, Costs]:
+def _costs(calibration: Calibration, load: float, ours: Simulated) -> dict[Role, Costs]:
+    speeds = {"scheduler": ours.scheduler_speed, "worker": ours.worker_speed}
+    times = {role: load / speeds.get(role, 1.0) for role in calibration.costs}
     return {
-        role: Costs(op_s=cost.op_s * load, byte_s=cost.byte_s * load)
+        role: Costs(op_s=cost.op_s * times[role], byte_s=cost.byte_s * times[role])
         for role, cost in calibration.costs.items()
     }

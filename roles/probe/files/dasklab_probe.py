@@ -15,6 +15,7 @@ import json
 import re
 import subprocess
 import sys
+import time
 
 from dasklab_common import SCHEMA, HostError, config, main, run
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 ANSWER_S = 5  # how long a ping's answer is waited for
 PATIENCE_S = 60  # for iperf3 beyond its run: connections over lossy links take their time
+PING_S = 0.1  # between pings under load: ten small frames a second load nothing
 STOP_S = 5  # for the server to end, before it is killed
 UDP_BYTES = 1400  # payload that fits a frame on any link
 UNIT = "dasklab-iperf3.service"
@@ -54,6 +56,21 @@ def pinged(text: str) -> list[float]:
     return [float(value) for value in re.findall(r"time=([\d.]+) ms(?! \(DUP!\))", text)]
 
 
+def pinged_at(text: str) -> list[tuple[float, float]]:
+    """Return when each ping of ``ping -D`` was sent, in s since the epoch, and its time in ms (pure)."""
+    answers = re.findall(r"^\[([\d.]+)\] .*time=([\d.]+) ms(?! \(DUP!\))", text, re.MULTILINE)
+    return [(float(came) - float(took) / 1e3, float(took)) for came, took in answers]
+
+
+def under_load(pings: list[tuple[float, float]], ended: float, seconds: float) -> list[float]:
+    """Return the times of the pings that were sent while iperf3 surely was at it (pure).
+
+    It ended after ``seconds`` of sending, and some round trips in which both sides told each other their
+    results; how long it took to connect is not known. So the last third of that time does not count.
+    """
+    return [took for sent, took in pings if ended - seconds <= sent <= ended - seconds / 3]
+
+
 def throughput(source: str, asked: Document, hosts: dict[str, str]) -> Document:
     """Send to each of the others, one after the other, with TCP and, if asked, UDP."""
     delivered: list[Document] = []
@@ -70,7 +87,21 @@ def throughput(source: str, asked: Document, hosts: dict[str, str]) -> Document:
 
 
 def iperf(address: str, proto: str, seconds: float) -> Document:
-    """Run iperf3 once and return what it measured."""
+    """Run iperf3 once and return what it measured; with TCP also what small frames waited meanwhile."""
+    if proto == "udp":
+        return loaded(address, proto, seconds)
+    ping = ["ping", "-n", "-D", "-i", str(PING_S), address]
+    with subprocess.Popen(ping, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as pinging:
+        try:
+            found, ended = loaded(address, proto, seconds), time.time()
+        finally:
+            pinging.terminate()
+            said = pinging.communicate()[0]
+    return {**found, "rtt_ms": under_load(pinged_at(said), ended, seconds)}
+
+
+def loaded(address: str, proto: str, seconds: float) -> Document:
+    """Run iperf3 once and return what it said."""
     command = ["iperf3", "--json", "--client", address, "--time", str(max(1, round(seconds)))]
     command += ["--udp", "--bitrate", "0", "--length", str(UDP_BYTES)] if proto == "udp" else []
     try:

@@ -87,7 +87,7 @@ def answers(trial: Json, seconds: float, noise: random.Random) -> Json:
             ],
             "throughput": [
                 {"src": src, "dst": dst, "phase": phase, "proto": "tcp", "seconds": 2.0, "retransmits": 0,
-                 "mbit": mbit * noise.uniform(0.999, 1.001)}
+                 "rtt_ms": [9.0, 10.0, 11.0], "mbit": mbit * noise.uniform(0.999, 1.001)}
                 for phase in ("before", "after")
             ],
         }),

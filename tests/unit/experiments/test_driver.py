@@ -276,3 +276,12 @@ def test_after_a_run_the_nics_are_as_the_inventory_has_them(tmp_path: Path, name
     begun = driver.start(tmp_path, *experiment.load(name, quick=True), SETUP, quick=True)
     driver.execute(begun, lab, lambda trial, state: None)
     assert lab.resets == resets
+
+
+def test_the_baseline_is_the_first_cell_that_the_lab_can_do() -> None:
+    name, content = experiment.load("nic_matrix")
+    trials = plan(name, content, SETUP.of_kind("container"))
+    for block in {trial.block for trial in trials}:
+        ends = {(t.cell, t.baseline) for t in trials if t.block == block and (t.baseline or t.null)}
+        assert ends == {("nic=veth", True), ("nic=veth", False)}
+    assert [trial.unsupported for trial in trials if trial.cell == "nic=veth"] == [()] * 4

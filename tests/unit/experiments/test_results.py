@@ -392,6 +392,8 @@ def test_table_has_a_row_per_sample(measured: Callable[..., driver.Ongoing]) -> 
     assert (frame.metric == "compute_s").sum() == 8 * 6
     assert (frame.metric == "rtt_ms").sum() == 8 * 20
     assert list(frame.cell.unique()) == ["delay_ms=0", "delay_ms=50", "delay_ms=200"]
+    under_load = frame[frame.metric == "rtt_loaded_ms"]
+    assert len(under_load) == 8 * 2 * 3 and set(under_load.dst) == {"worker-1"}
     written = load(run.directory / "samples.parquet")
     pd.testing.assert_frame_equal(frame, written, check_dtype=False)
 

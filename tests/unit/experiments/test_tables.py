@@ -125,3 +125,11 @@ def test_a_reason_that_trials_share_is_told_once(
     execute(begun, FakeLab(spoil=refuse))
     told = capsys.readouterr().err
     assert (told.count("failed  "), told.count(reason), told.count("as above")) == (8, 1, 7)
+
+
+def test_trials_that_went_well_have_no_reason_to_share(
+    sweep: experiment.Experiment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    execute(driver.start(tmp_path, "x", sweep, SETUP, quick=False), FakeLab())
+    told = capsys.readouterr().err
+    assert (told.count("ok  "), told.count("as above")) == (8, 0)

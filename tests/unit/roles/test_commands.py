@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
-from types import ModuleType
+import os
+import time
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
@@ -116,6 +119,52 @@ def test_ping(probe: ModuleType) -> None:
         "64 bytes from 10.77.1.13: icmp_seq=1 ttl=64 time=0.352 ms\nRequest timeout\n64 bytes: time=51.6 ms"
     )
     assert probe.pinged(text) == [0.352, 51.6]
+
+
+def test_pings_under_load_are_those_sent_while_iperf_was_at_it(probe: ModuleType) -> None:
+    text = (
+        "[100.500] 64 bytes from 10.77.1.13: icmp_seq=1 ttl=64 time=0.3 ms\n"  # not yet connected
+        "[101.040] 64 bytes from 10.77.1.13: icmp_seq=2 ttl=64 time=40.0 ms\n"
+        "[102.050] 64 bytes from 10.77.1.13: icmp_seq=3 ttl=64 time=50.0 ms\n"
+        "[102.050] 64 bytes from 10.77.1.13: icmp_seq=3 ttl=64 time=50.0 ms (DUP!)\n"
+        "[103.900] 64 bytes from 10.77.1.13: icmp_seq=4 ttl=64 time=0.3 ms\n"  # results are told
+    )
+    pings = probe.pinged_at(text)
+    assert [sent for sent, _ in pings] == pytest.approx([100.4997, 101.0, 102.0, 103.8997])
+    assert probe.under_load(pings, 104.0, 3.0) == [40.0, 50.0]
+
+
+@pytest.mark.parametrize("trouble", [False, True])
+def test_pings_accompany_a_run_of_iperf_and_end_with_it(
+    probe: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, trouble: bool
+) -> None:
+    ping, called = tmp_path / "ping", tmp_path / "called"
+    ping.write_text(
+        '#!/bin/sh\necho "[101.0] 64 bytes from 10.77.1.13: icmp_seq=1 ttl=64 time=7.5 ms"\n'
+        f'echo "$$ $*" > {called}.draft; mv {called}.draft {called}; exec sleep 60\n'
+    )
+    ping.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setattr(probe, "time", SimpleNamespace(time=lambda: 103.0))
+
+    def loaded(address: str, proto: str, seconds: float) -> dict[str, float]:
+        until = time.monotonic() + 20
+        while not called.exists() and time.monotonic() < until:
+            time.sleep(0.01)
+        if trouble:
+            raise probe.HostError("no route")
+        return {"mbit": 1.0}
+
+    monkeypatch.setattr(probe, "loaded", loaded)
+    if trouble:
+        with pytest.raises(probe.HostError):
+            probe.iperf("10.77.1.13", "tcp", 3.0)
+    else:
+        assert probe.iperf("10.77.1.13", "tcp", 3.0) == {"mbit": 1.0, "rtt_ms": [7.5]}
+    pid, *words = called.read_text().split()
+    assert words == ["-n", "-D", "-i", "0.1", "10.77.1.13"]
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(pid), 0)
 
 
 def test_iperf_over_tcp_and_udp(probe: ModuleType) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from lab.model.files import Configured, ConfiguredHost, Delivered
+from lab.model.files import Configured, ConfiguredHost, Delivered, Throughput
 from lab.sim import calibrate
-from tests.unit.sim.test_whatif import TRIAL
+from tests.unit.sim.test_whatif import CALIBRATION, TRIAL
 
 
 def delivered(*throughput: tuple[str, str, float]) -> Delivered:
@@ -45,3 +45,19 @@ def test_a_full_queue_stands_unless_bbr_keeps_it_empty(control: str | None, stan
     found = ConfiguredHost.model_validate({**host, "congestion_control": control}) if control else None
     read = Configured(hosts={"worker-1": found}) if found else None
     assert calibrate._queue_bytes(read) == stands
+
+
+def test_what_stands_before_a_full_link_makes_the_models_ping_as_long_as_the_measured() -> None:
+    # from the scheduler (100 Mbit/s) to worker-1 (200): 12 ms more under load
+    loaded = {"src": "scheduler", "dst": "worker-1", "phase": "before", "proto": "tcp", "mbit": 95.0}
+    probes = delivered().model_copy(
+        update={
+            "throughput": (Throughput.model_validate(loaded | {"seconds": 1, "rtt_ms": [12.1, 12.2, 12.9]}),)
+        }
+    )
+    found = calibrate._standing_bytes(TRIAL, probes, CALIBRATION)
+    payload = 1448 / 1514 * 125_000
+    assert found == pytest.approx(0.012 / (1 / (100 * payload) + 1 / (200 * payload)))
+    narrow = CALIBRATION.model_copy(update={"free_mbit": 90.0})  # the cap does not bind: pings wait for cores
+    assert calibrate._standing_bytes(TRIAL, probes, narrow) is None
+    assert calibrate._standing_bytes(TRIAL, delivered(("scheduler", "worker-1", 95.0)), CALIBRATION) is None

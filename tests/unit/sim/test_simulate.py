@@ -51,9 +51,8 @@ def test_workers_that_are_only_state_machines_agree_with_whole_ones(ran: list[Ou
 
 
 def test_a_mistake_is_one_line() -> None:
-    p2p = scenario(workload={"name": "rechunk", "params": {"method": "p2p"}})
-    with pytest.raises(LabError, match=r"^simulation, seed 0: method p2p cannot be simulated: [^\n]*$"):
-        farm.simulate(p2p)
+    with pytest.raises(LabError, match=r"^simulation, seed 0: racks: they hold 1 workers, there are 3$"):
+        farm.simulate(scenario(racks=[{"workers": 1}]))
 
 
 def test_it_refuses_a_process_that_has_dask_already() -> None:

@@ -101,6 +101,18 @@ def test_under_another_load_all_that_needs_a_core_waits_for_it_as_much_as_is_sai
     assert (calm.driver_s, worse.driver_s) == (0.25, 1.0)
 
 
+def test_times_are_of_what_is_there_and_speeds_of_what_a_core_does() -> None:
+    quick = changed("rate_times=2", "rtt_times=3")
+    assert quick.rates_mbit["scheduler"] == pytest.approx(200 * PAYLOAD)
+    assert quick.rates_mbit["client"] == 18_000  # also what no cap holds back
+    assert (quick.rtt_ms, quick.links["worker-2"].delay_ms) == (pytest.approx(0.6), 15)
+    workers = changed("worker_speed=2")
+    # of 2 s: 0.5 on a core and as much waiting for one are halved, 1 s is neither
+    assert sum(workers.tasks["add"][0][:2]) == pytest.approx(1.5)
+    ops = [found.costs["scheduler"].op_s for found in (workers, changed("scheduler_speed=2"))]
+    assert ops == [0.001, 0.0005]
+
+
 @pytest.mark.parametrize(
     ("given", "said"),
     [
@@ -111,6 +123,7 @@ def test_under_another_load_all_that_needs_a_core_waits_for_it_as_much_as_is_sai
         ("layout=2x1", "--set layout: it cannot be changed"),
         ("nics.worker-9.rate_mbit=1", "--set nics.worker-9: no such host; allowed: client,"),
         ("links.cluster.delay=1", "--set: links.cluster.delay: unknown key; allowed: delay_ms,"),
+        ("dask.distributed.comm.compression=lz4", "--set dask distributed.comm.compression: the simulation"),
         ("racks=[", "--set racks=[: '[' is no value"),
     ],
 )
@@ -129,6 +142,8 @@ def test_a_mistake_is_one_line(given: str, said: str) -> None:
         ({"worker": {"occupant": "zero"}}, "t: a cluster of others than Dask's scheduler"),
         ({"environment": {"dask": "2024.8.0"}}, "t: dask 2024.8.0 is not simulated"),
         ({"layout": "2x1"}, "t: several workers on a host (2x1)"),
+        ({"workload": {"name": "rechunk", "params": {"method": "p2p"}}}, "t: method p2p cannot be simulated"),
+        ({"dask": {"distributed": {"comm": {"compression": "lz4"}}}}, "t: dask distributed.comm.compression"),
     ],
 )
 def test_a_cluster_that_is_not_modelled_is_refused(other: dict[str, object], said: str) -> None:

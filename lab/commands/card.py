@@ -1,0 +1,92 @@
+"""``dasklab card``: what a run's time hangs on. What is behind it is imported on use."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from lab.terminal import print_table
+
+if TYPE_CHECKING:
+    from lab.sim.card import Card, Line
+    from lab.sim.scenario import Outcome
+
+
+@click.command()
+@click.argument("path", metavar="TRIAL|RUN", type=click.Path(path_type=Path, exists=True, file_okay=False))
+@click.option(
+    "--seeds", type=click.IntRange(2, 1000), default=4, show_default=True, help="Simulations of each change."
+)
+@click.option("--json", "as_json", is_flag=True, help="For programs.")
+def card(path: Path, seeds: int, as_json: bool) -> None:
+    """Say what the time of a run hangs on: what 1 % more of each thing would bring.
+
+    Rate, round trip, loss, the scheduler's and the workers' CPU, cores, workers: each is halved and doubled
+    in simulations with the trial's own costs. And from which rate on faster links bring nothing. Of a RUN its
+    first baseline trial is taken; where its trials had several rates, what was measured stands beside it.
+    """
+    from lab.commands.whatif import calibration_of
+    from lab.model.trial import Trial
+    from lab.report.figures import save
+    from lab.results import store
+    from lab.sim import card as cards
+    from lab.sim import foretell, pictures
+
+    directory = foretell.source(path)
+    trial, calibration = store.need(Trial, directory), calibration_of(directory)
+    done, all_of = count(1), seeds * len(cards.changes(trial, calibration))
+
+    def told(outcome: Outcome) -> None:
+        click.echo(f"  simulated {next(done)} of {all_of}: {outcome.cpu_s:.1f} s of CPU", err=True)
+
+    measured = cards.measured_rates(directory.parent, trial)
+    found = cards.card(trial, calibration, range(seeds), measured, told)
+    if as_json:
+        click.echo(json.dumps(asdict(found) | {"knee_mbit": found.knee_mbit}))
+        return
+    _tell(found, directory)
+    save(pictures.draw(found), directory / "card")
+    click.echo(f"\nPicture: {directory / 'card.svg'}")
+
+
+def _tell(found: Card, directory: Path) -> None:
+    from lab.results.measures import interval
+
+    click.echo(f"{directory}: simulated, a run takes {interval(found.seconds, 's')}.\n")
+    rows = [
+        (line.name, line.now, "1 % more of it" if line.relative else "with it", _words(line))
+        for line in found.lines
+    ]
+    print_table(("what", "now", "change", "time"), rows)
+    click.echo(f"\n{_knee(found)}")
+
+
+def _words(line: Line) -> str:
+    """``0.31 % less (0.25 to 0.37)``; nothing shown where the interval holds 0."""
+    from lab.results.measures import Interval, interval
+
+    gain = line.gain_pct
+    beside = "" if line.simulated else ", measured"
+    if not gain.excludes(0):
+        return f"nothing shown: {interval(gain)} % less{beside}"
+    less = gain.value > 0
+    shown = gain if less else Interval(-gain.value, -gain.high, -gain.low)
+    return f"{interval(shown)} % {'less' if less else 'more'}{beside}"
+
+
+def _knee(found: Card) -> str:
+    from lab.results.measures import number
+    from lab.sim.card import LITTLE
+
+    most = number(max(found.rates))
+    if found.knee_mbit is None:
+        return f"Faster links bring something up to the fastest that was simulated, {most} Mbit/s."
+    knee = number(found.knee_mbit)
+    return (
+        f"Faster than {knee} Mbit/s brings nothing: less than {LITTLE:.0%} up to {most} Mbit/s (simulated)."
+    )

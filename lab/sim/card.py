@@ -1,0 +1,186 @@
+"""The card: what a trial's time hangs on, simulated. Each thing is halved and doubled, all else left alone.
+
+Sensitivities are slopes of logarithms between half and double: 0.3 of the rate means that 1 % more of it
+takes 0.3 % less time. Intervals are Student's over seeds, each seed's slope being a sample: they hold what
+chance does in the simulation, not how wrong it may be. Beside it stands what was measured, where a run has
+several rates.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+from lab.model.files import Campaign, Result, Timings
+from lab.model.trial import Trial
+from lab.results import store
+from lab.results.measures import CONFIDENCE, Interval, ratio
+from lab.sim import farm
+from lab.sim.calibration import Calibration
+from lab.sim.scenario import Outcome
+from lab.sim.whatif import PAYLOAD, scenario
+
+Changes = dict[str, Any]  # settings, as `dasklab whatif` has them
+RATES = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
+LITTLE = 0.05  # faster links that take less of the time off than this bring nothing
+MOST_RUNS = 3  # of a seed: more seeds tell more than more runs
+LOSS_PCT = 0.1
+NO_MATTER = {"trial", "cell", "block", "baseline", "null", "factors", "nics", "tested"}  # for what is run
+
+
+@dataclass(frozen=True)
+class Thing:
+    """What the time may hang on: its amount, what doubles and halves it, and how far that is apart.
+
+    Without ``half`` it is there or not, and what is told is the whole of the change.
+    """
+
+    name: str
+    now: str
+    double: Changes
+    half: Changes | None = None
+    apart: float = 4
+
+
+@dataclass(frozen=True)
+class Line:
+    """What is told of a thing: how many per cent less time 1 % more of it takes, or the whole change."""
+
+    name: str
+    now: str
+    relative: bool
+    gain_pct: Interval
+    simulated: bool = True
+
+
+@dataclass(frozen=True)
+class Card:
+    """``rates``: Mbit/s of all links, and a run's seconds with it; ``measured`` the same on the lab."""
+
+    seconds: Interval
+    lines: tuple[Line, ...]
+    rates: dict[float, Interval]
+    now_mbit: float
+    measured: dict[float, Interval]
+
+    @property
+    def knee_mbit(self) -> float | None:
+        """The lowest rate from which on no faster one brings anything; None if the fastest still does."""
+        most = max(self.rates)
+        enough = self.rates[most].value * (1 + LITTLE)
+        slow = [rate for rate, found in self.rates.items() if found.value > enough]
+        knee = min(rate for rate in self.rates if rate > max(slow, default=0))
+        return knee if knee < most else None
+
+
+def things(trial: Trial, calibration: Calibration) -> Iterator[Thing]:
+    """What a trial's time may hang on."""
+    asked = scenario(trial, calibration, seed=0)
+    rate = f"{asked.rates_mbit['worker-1'] / PAYLOAD:,.0f} Mbit/s"
+    yield Thing("rate of all links", rate, {"rate_times": 2.0}, {"rate_times": 0.5})
+    yield Thing("round trip", f"{asked.rtt_ms:.2g} ms, and delays", {"rtt_times": 2.0}, {"rtt_times": 0.5})
+    yield Thing("scheduler's CPU", "as it was", {"scheduler_speed": 2.0}, {"scheduler_speed": 0.5})
+    yield Thing("workers' CPU", "as it was", {"worker_speed": 2.0}, {"worker_speed": 0.5})
+    more, fewer = 2 * trial.workers, max(1, trial.workers // 2)
+    yield Thing("workers", str(trial.workers), {"workers": more}, {"workers": fewer}, more / fewer)
+    lossy = {host: asked.links[host].loss_pct if host in asked.links else 0.0 for host in asked.rates_mbit}
+    worse = {host: {"loss_pct": loss + LOSS_PCT} for host, loss in lossy.items() if host != "client"}
+    yield Thing(f"{LOSS_PCT:g} % more loss on all links", "", {"links": worse})
+    if calibration.starved:
+        now = f"{calibration.starved:.2g} s waited for each on one"
+        yield Thing("a core whenever one is wanted", now, {"starved": 0.0})
+
+
+def changes(trial: Trial, calibration: Calibration) -> list[Changes]:
+    """All that is simulated, with each seed; the first changes nothing."""
+    asked: list[Changes] = [{}, *({"rate_times": times} for times in RATES if times != 1)]
+    for thing in things(trial, calibration):
+        asked += [change for change in (thing.double, thing.half) if change and change not in asked]
+    return asked
+
+
+def card(
+    trial: Trial,
+    calibration: Calibration,
+    seeds: Sequence[int],
+    measured: dict[float, list[float]],
+    told: Callable[[Outcome], None] = lambda _: None,
+) -> Card:
+    """Simulate all that the card tells; ``measured`` are runs' seconds by the links' rate.
+
+    Raises:
+        LabError: the trial cannot be simulated.
+    """
+    every = changes(trial, calibration)
+    few = {"runs": min(trial.runs, MOST_RUNS)}
+    asked = [scenario(trial, calibration, few | change, seed=seed) for change in every for seed in seeds]
+    took = np.array([_seconds(outcome) for outcome in farm.simulate_all(asked, told)])
+    by_change = list(zip(every, took.reshape(len(every), len(seeds)).tolist(), strict=True))
+
+    def of(change: Changes) -> list[float]:
+        return next(seconds for known, seconds in by_change if known == change)
+
+    now = asked[0].rates_mbit["worker-1"] / PAYLOAD
+    return Card(
+        seconds=spread(of({})),
+        lines=(*(_line(thing, of) for thing in things(trial, calibration)), *_measured(measured)),
+        rates={now * times: spread(of({"rate_times": times} if times != 1 else {})) for times in RATES},
+        now_mbit=now,
+        measured={rate: spread(seconds) for rate, seconds in measured.items()},
+    )
+
+
+def spread(values: Sequence[float]) -> Interval:
+    """The mean and Student's interval of it; without ends where there is one value."""
+    middle = fmean(values)
+    if len(values) < 2:
+        return Interval(middle)
+    reach = float(stats.t.ppf((1 + CONFIDENCE) / 2, len(values) - 1)) * stdev(values) / math.sqrt(len(values))
+    return Interval(middle, middle - reach, middle + reach)
+
+
+def measured_rates(run: Path, trial: Trial) -> dict[float, list[float]]:
+    """By the cap of all the cluster's links: seconds of runs of valid trials that else are like ``trial``."""
+    if not (run / Campaign.FILE).exists():
+        return {}
+    found: dict[float, list[float]] = {}
+    alike = trial.model_dump(exclude=NO_MATTER)
+    for directory in store.finished(run):
+        other = store.need(Trial, directory)
+        valid = store.need(Result, directory).status == "ok"
+        caps = {card.rate_mbit for host, card in other.nics.items() if host != "client"}
+        if valid and len(caps) == 1 and other.model_dump(exclude=NO_MATTER) == alike:
+            runs = [run.duration_s for run in store.need(Timings, directory).samples if not run.warmup]
+            found.setdefault(caps.pop(), []).extend(runs)
+    return dict(sorted((cap, seconds) for cap, seconds in found.items() if cap))
+
+
+def _measured(found: dict[float, list[float]]) -> Iterator[Line]:
+    """The sensitivity to the rate between each two neighbours of those that were measured."""
+    rates = list(found)
+    for slow, fast in itertools.pairwise(rates):
+        times = ratio({0: np.array(found[slow])}, {0: np.array(found[fast])})
+        apart = math.log(fast / slow)
+        gain = Interval(*(math.log(value) / apart for value in (times.value, times.low, times.high)))
+        yield Line("rate of all links", f"{slow:g} to {fast:g} Mbit/s", True, gain, simulated=False)
+
+
+def _seconds(outcome: Outcome) -> float:
+    return fmean(run.duration_s for run in outcome.runs if not run.warmup)
+
+
+def _line(thing: Thing, of: Callable[[Changes], list[float]]) -> Line:
+    if thing.half is None:
+        pairs = zip(of({}), of(thing.double), strict=True)
+        return Line(thing.name, thing.now, False, spread([100 * (1 - after / now) for now, after in pairs]))
+    pairs = zip(of(thing.half), of(thing.double), strict=True)
+    slopes = [math.log(half / double) / math.log(thing.apart) for half, double in pairs]
+    return Line(thing.name, thing.now, True, spread(slopes))

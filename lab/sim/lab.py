@@ -1,0 +1,184 @@
+"""A lab in virtual time, as the driver knows labs: it leaves a trial's files, calibrated on measured ones."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib.metadata import version
+from math import ceil
+from pathlib import Path
+from random import Random
+from typing import ClassVar
+
+from lab import inside
+from lab.errors import LabError
+from lab.model.cells import cells
+from lab.model.document import Document
+from lab.model.experiment import Experiment, Workload, hosts
+from lab.model.files import Campaign, Cluster, Result, Sample, Timings
+from lab.model.nic import Card
+from lab.model.simulated import Simulated, unmodelled
+from lab.model.strict import Strict
+from lab.model.trial import Setup, Trial
+from lab.results import store
+from lab.running.trials import asked_of
+from lab.sim import farm
+from lab.sim.calibrate import calibrate
+from lab.sim.calibration import Calibration
+from lab.sim.scenario import Outcome, Scenario
+from lab.sim.whatif import scenario
+
+FOLDER = "simulated"  # below that of the results
+MOST_SEED = 2**32  # of PYTHONHASHSEED
+
+
+class Known(Strict):
+    """What one workload costs."""
+
+    workload: Workload
+    calibration: Calibration
+
+
+class Calibrations(Document):
+    """Of a simulated run: all that its trials are simulated from."""
+
+    FILE: ClassVar[str] = "calibrations.json"
+
+    known: tuple[Known, ...]
+
+    @classmethod
+    def on(cls, path: Path, experiment: Experiment, told: Callable[[str], None]) -> Calibrations:
+        """Calibrate each workload of an experiment on a trial, or on a run's trials, baselines first.
+
+        Raises:
+            LabError: no trial there tells what any of these workloads costs.
+        """
+        asked = [asked_of("", experiment, cell).workload for cell in cells(experiment)]
+        known: list[Known] = []
+        for directory in _trials(path):
+            workload = store.need(Trial, directory).workload
+            if workload in asked and workload not in [one.workload for one in known]:
+                told(f"calibrating {workload.name} on {directory}")
+                known.append(Known(workload=workload, calibration=calibrate(directory)))
+        if not known:
+            names = ", ".join(dict.fromkeys(workload.name for workload in asked))
+            raise LabError(
+                f"{path}: no measured trial tells what {names} with these parameters costs",
+                "measure one: dasklab run EXPERIMENT --only CELL",
+            )
+        return cls(known=tuple(known))
+
+    def of(self, workload: Workload) -> Calibration:
+        """That of a workload, which must be known."""
+        return next(known.calibration for known in self.known if known.workload == workload)
+
+
+class Simulation(Document):
+    """Of a simulated trial: what came of each seed."""
+
+    FILE: ClassVar[str] = "simulation.json"
+
+    outcomes: tuple[Outcome, ...]
+
+
+@dataclass(frozen=True)
+class SimulatedLab:
+    """Trials in virtual time. A trial's seeds follow from the run's and from its cell, whatever its place."""
+
+    calibrations: Calibrations
+    seeds: int
+    seed: int
+
+    @classmethod
+    def of(cls, run: Path) -> SimulatedLab:
+        """The lab that a simulated run was begun with."""
+        begun = store.read_run(run)
+        seeds = begun.setup.simulated.seeds if begun.setup.simulated else 1
+        return cls(store.need(Calibrations, run), seeds, begun.seed)
+
+    def run_trial(self, directory: Path) -> int:
+        """Simulate ``directory/trial.json``, its runs dealt to several seeds; leave timings.json there."""
+        trial = store.need(Trial, directory)
+        calibration = self.calibrations.of(trial.workload)
+        outcomes = farm.simulate_all(self._scenarios(trial, calibration))
+        store.write(directory, _timings(trial, calibration, outcomes))
+        store.write(directory, Simulation(outcomes=tuple(outcomes)))
+        return 0
+
+    def reset(self) -> None:
+        """Nothing is left behind."""
+
+    def _scenarios(self, trial: Trial, calibration: Calibration) -> Iterator[Scenario]:
+        dice = Random(f"{self.seed}/{trial.block}/{trial.cell}/{trial.null}")
+        runs = ceil(trial.runs / self.seeds)
+        for seed in [dice.randrange(MOST_SEED) for _ in range(self.seeds)]:
+            yield scenario(trial, calibration, {"runs": runs}, seed=seed)
+
+
+def setup(path: Path, experiment: Experiment, calibrations: Calibrations, seeds: int) -> Setup:
+    """The measured run's lab in virtual time, with as many workers as the experiment asks for.
+
+    Raises:
+        LabError: the trial is in no run's directory, which would say what its lab was.
+    """
+    measured = store.read_run(path if (path / Campaign.FILE).exists() else path.parent).setup
+    workers = max(asked_of("", experiment, cell).workers for cell in cells(experiment))
+    every = tuple(dict.fromkeys([*measured.hosts, *hosts(workers)]))
+    first = "worker-1"
+    card = measured.nics.get(first, Card())
+    return measured.model_copy(
+        update={
+            "hosts": every,
+            "nics": {host: measured.nics.get(host, card) for host in every},
+            "guests": {
+                host: measured.guests.get(host, measured.guests[first]) for host in every if measured.guests
+            },
+            "simulated": Simulated(
+                origin=str(path),
+                workloads=tuple(known.workload for known in calibrations.known),
+                seeds=seeds,
+            ),
+        }
+    )
+
+
+def _trials(path: Path) -> list[Path]:
+    """Trials that tell what their tasks cost: the one that is named, or those of a run, baselines first."""
+    if not (path / Campaign.FILE).exists():
+        return [path]
+    if store.read_run(path).setup.simulated:
+        raise LabError(f"{path}: it was simulated itself; costs are taken from measured runs")
+    valid = [folder for folder in store.finished(path) if store.need(Result, folder).status == "ok"]
+    trials = {folder: store.need(Trial, folder) for folder in valid if inside.recorded(folder)}
+    able = [folder for folder, trial in trials.items() if not any(unmodelled(trial, trial.seat))]
+    return sorted(able, key=lambda folder: not trials[folder].baseline)
+
+
+def _timings(trial: Trial, calibration: Calibration, outcomes: list[Outcome]) -> Timings:
+    return Timings(
+        workload=trial.workload.name,
+        params=dict(trial.workload.params),
+        tasks=outcomes[0].tasks,
+        samples=tuple(_samples(outcomes)),
+        cluster=Cluster(workers=trial.workers, threads=trial.workers * calibration.threads, addresses={}),
+        versions={"python": platform.python_version()}
+        | {package: version(package) for package in ("dask", "distributed", "numpy")},
+    )
+
+
+def _samples(outcomes: list[Outcome]) -> Iterator[Sample]:
+    """The runs of all seeds; each seed's clock begins at 0."""
+    for outcome in outcomes:
+        begun = 0.0
+        for number, run in enumerate(outcome.runs):
+            yield Sample(
+                run=number,
+                warmup=run.warmup,
+                start=begun,
+                stop=begun + run.duration_s,
+                duration_s=run.duration_s,
+                transfer_bytes=run.transfer_bytes,
+                ok=True,
+            )
+            begun += run.duration_s
