@@ -9,6 +9,7 @@ from pydantic import Field
 from lab.model.dask_settings import flat
 from lab.model.experiment import Settings, Shared, Workload
 from lab.model.link import Link
+from lab.model.packages import resolved
 from lab.model.seats import Layout, Seat
 from lab.model.strict import Strict
 
@@ -51,6 +52,8 @@ def unmodelled(asked: Shared, seat: Seat) -> Iterator[str]:
         yield f"several workers on a host ({asked.layout}) are not simulated"
     if asked.workload.params.get("method") == "p2p":
         yield "method p2p cannot be simulated: its tasks send data themselves, and here none is run"
+    for name, version in resolved(asked.packages).items():
+        yield f"{name} {version} is not simulated, only what is installed here"
     for name, value in flat(asked.dask):
         if value and name.startswith(UNMODELLED_DASK):
             yield f"dask {name}: the simulation does not know it"

@@ -55,9 +55,7 @@ class Setup(Strict):
         yield from self._no_such_models(asked)
         if asked.bridge == "flooding" and not self.bridge:
             yield "bridge flooding: these machines have no hypervisor whose bridge could be set"
-<<<<<<< HEAD
         yield from packages.cannot(asked.packages)
-=======
         if self.simulated:
             yield from self.simulated.cannot(asked)
             yield from self._other_cards(asked)
@@ -69,7 +67,6 @@ class Setup(Strict):
         for model in sorted(set(other.values())):
             hosts = ", ".join(host for host, found in other.items() if found == model)
             yield f"NIC {model} of {hosts}: what it costs was not calibrated"
->>>>>>> main
 
     def _no_such_kinds(self, asked: Settings) -> Iterator[str]:
         for kind in sorted(

@@ -113,21 +113,6 @@ def scenario(
     )
 
 
-<<<<<<< HEAD
-def _refuse_others(trial: Trial) -> None:
-    if trial.seat.command or trial.seat.occupant not in (None, "dask") or trial.worker.occupant != "dask":
-        raise LabError(
-            f"{trial.trial}: a cluster of others than Dask's scheduler and workers is not simulated"
-        )
-    if trial.environment:
-        other = ", ".join(f"{name} {version}" for name, version in trial.environment.items())
-        raise LabError(f"{trial.trial}: {other} is not simulated, only what is installed here")
-    if trial.layout and Layout.parse(trial.layout).processes > 1:
-        raise LabError(f"{trial.trial}: several workers on a host ({trial.layout}) are not simulated")
-
-
-=======
->>>>>>> main
 def _asked(changes: dict[str, Any]) -> Settings:
     for key in FIXED:
         if key in changes:
