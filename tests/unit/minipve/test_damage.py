@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from lab.errors import LabError
-from lab.minipve import launch
+from lab.minipve import launch, process
 from lab.minipve.access.accounts import Access
 from lab.minipve.access.tickets import Tickets
 from lab.minipve.config.store import GuestConfig, GuestStore
@@ -152,6 +152,8 @@ def machine(tmp_path: Path) -> Iterator[tuple[Paths, int]]:
     paths.run.mkdir(parents=True)
     words = ["-pidfile", str(paths.runtime(100, "pid"))]
     child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)", *words])
+    while not process.command(child.pid):  # for a moment the kernel tells none
+        time.sleep(0.01)
     paths.runtime(100, "pid").write_text(f"{child.pid}\n")
     paths.runtime(100, "qmp").touch()
     yield paths, child.pid
