@@ -48,11 +48,11 @@ def _port(scenario: Scenario, name: str, rack: Rack | None) -> Port:
     sent, received = (asked.direction in (way, "both") for way in ("egress", "ingress"))
     shaped = _bytes(asked.rate_mbit)
 
-    def link(impaired: bool) -> Link:
-        return Link(shaped) if impaired and shaped < rate else Link(rate, scenario.burst_bytes)
+    def link(impaired: bool, burst: float = 0.0) -> Link:
+        return Link(shaped) if impaired and shaped < rate else Link(rate, burst)
 
     return Port(
-        link(sent),
+        link(sent, scenario.burst_bytes),
         link(received),
         delay_s=asked.delay_ms / 1e3 * sent,
         jitter_s=asked.jitter_ms / 1e3 * sent,

@@ -11,7 +11,7 @@ from lab.account.run import Run
 from lab.account.trial import explain
 from lab.errors import LabError
 from lab.model.files import Configured, Delivered, Machines, Pair, Timings
-from lab.model.nic import MIB
+from lab.model.nic import MIB, POLICED
 from lab.model.trial import Trial
 from lab.results import store
 from lab.results.validity import cap_mbit
@@ -56,6 +56,7 @@ def _role(name: str) -> Role:
 def _without_costs(directory: Path, trial: Trial, runs: list[Run]) -> Calibration:
     frames = inside.load(directory)
     delivered = store.read(Delivered, directory) or Delivered()
+    configured = store.read(Configured, directory) or Configured()
     machines = store.read(Machines, directory)
     assumed = Calibration(
         experiment=trial.experiment,
@@ -70,8 +71,8 @@ def _without_costs(directory: Path, trial: Trial, runs: list[Run]) -> Calibratio
         threads=max(runs[0].threads.values()),
         rtt_ms=_rtt_ms(trial, delivered),
         free_mbit=_free_mbit(trial, delivered),
-        burst_bytes=MIB,
-        queue_bytes=_queue_bytes(store.read(Configured, directory)),
+        burst_bytes=_burst_bytes(configured),
+        queue_bytes=_queue_bytes(configured),
         queue_origin="assumed",
     )
     found = _standing_bytes(trial, delivered, assumed)
@@ -127,6 +128,11 @@ def _way(probe: Pair) -> tuple[str, str]:
     return probe.src, probe.dst
 
 
-def _queue_bytes(configured: Configured | None) -> float:
-    control = {host.congestion_control for host in configured.hosts.values()} if configured else set()
+def _burst_bytes(configured: Configured) -> float:
+    """What a cap lets a host send at once: a policer's bucket. HTB's ceiling has one of a frame: nothing."""
+    return MIB if configured.rate_method == POLICED else 0
+
+
+def _queue_bytes(configured: Configured) -> float:
+    control = {host.congestion_control for host in configured.hosts.values()}
     return max((QUEUE_BYTES.get(name, OTHER_QUEUE_BYTES) for name in control), default=OTHER_QUEUE_BYTES)

@@ -41,7 +41,9 @@ class Scenario(Strict):
     racks: tuple[Site, ...] = ()
     rtt_ms: float = Field(default=0.1, ge=0)
     queue_bytes: float = Field(default=0, ge=0)
-    burst_bytes: float = Field(default=0, ge=0, description="what a host's rate cap lets through at once")
+    burst_bytes: float = Field(
+        default=0, ge=0, description="what a cap lets a host send at once after a pause"
+    )
     cores: int | None = Field(default=None, ge=1)
     cores_each: int | None = Field(default=None, ge=1)
     costs: dict[Role, Costs] = {}

@@ -24,7 +24,7 @@ from lab.model.files import (
     Machines,
     Timings,
 )
-from lab.model.nic import LAB_SLOT, net_key
+from lab.model.nic import LAB_SLOT, POLICED, net_key
 from lab.model.strict import plain, validate
 
 Answer = dict[str, Any]
@@ -209,7 +209,7 @@ def _node_cpu(line: str) -> dict[str, float]:
 def _rate_method(words: str) -> str | None:
     """How the hypervisor caps what comes from a guest: it drops frames, or queues them on a second device."""
     if "police" in words:
-        return "police"
+        return POLICED
     return "shape-ifb" if "mirred" in words else None
 
 

@@ -1,9 +1,10 @@
 """A NIC's ``rate``: what Proxmox VE runs, and an honest stand-in where the kernel lacks policing.
 
 To the guest the rate is a token bucket on the tap (HTB, shaped: frames wait); from the guest it is a
-policer on the tap's ingress (frames over the rate are dropped). Both have a burst of 1 MiB (pve-common,
-Network.pm, tap_rate_limit). A kernel without act_police or cls_basic gets, from the guest, a redirect to an
-ifb device with the same token bucket: that one *shapes*, and so has another name in every result.
+policer on the tap's ingress (frames over the rate are dropped). Both are given a burst of 1 MiB (pve-common,
+Network.pm, tap_rate_limit); HTB lets none of it through, as its ceiling has a bucket too, of one frame. A
+kernel without act_police or cls_basic gets, from the guest, a redirect to an ifb device with the same token
+bucket: that one *shapes*, and so has another name in every result.
 """
 
 from __future__ import annotations

@@ -43,8 +43,13 @@ def test_links_without_a_cap_deliver_what_was_measured_between_two_of_them() -> 
 def test_a_full_queue_stands_unless_bbr_keeps_it_empty(control: str | None, stands: float) -> None:
     host = {"interface": "eth1", "driver": "veth", "mtu": 1500, "offloads": {}}
     found = ConfiguredHost.model_validate({**host, "congestion_control": control}) if control else None
-    read = Configured(hosts={"worker-1": found}) if found else None
+    read = Configured(hosts={"worker-1": found} if found else {})
     assert calibrate._queue_bytes(read) == stands
+
+
+@pytest.mark.parametrize(("method", "burst"), [("police", 1024 * 1024), ("shape-ifb", 0), (None, 0)])
+def test_only_a_policer_lets_a_burst_through(method: str | None, burst: float) -> None:
+    assert calibrate._burst_bytes(Configured(rate_method=method)) == burst
 
 
 def test_what_stands_before_a_full_link_makes_the_models_ping_as_long_as_the_measured() -> None:

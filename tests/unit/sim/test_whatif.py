@@ -166,7 +166,7 @@ def test_ports_are_capped_with_a_burst_and_impaired_in_the_direction_asked_for()
     assert (ports["worker-1"].down.rate, ports["worker-1"].down.burst) == (1e6, 0)
     assert (ports["worker-1"].received_delay_s, ports["worker-1"].delay_s) == (0.003, 0)
     assert ports["worker-1"].up.rate == pytest.approx(25e6 * PAYLOAD)
-    assert ports["worker-1"].up.burst == 1000
+    assert (ports["worker-1"].up.burst, ports["worker-2"].down.burst) == (1000, 0)
     assert (ports["worker-2"].delay_s, ports["worker-2"].loss) == (0.005, 0.01)
 
 
