@@ -41,6 +41,9 @@ TRIAL = {
     },
     "worker": {"occupant": "dask"},
     "layout": "2x1",
+    "packages": {},
+    "environment": {},
+    "performance_report": False,
     "workload": {"name": "array_study", "params": {}},
     "probes": {"pings": 5, "interval_s": 0.2, "iperf_runs": 1, "iperf_s": 1, "udp": False},
 }

@@ -61,6 +61,7 @@ def test_the_cluster_is_started_as_the_trial_asks(lab: DryLab) -> None:
         "DASKLAB_PROCESSES=2",
         "DASKLAB_THREADS=1",
         "DASKLAB_WORKER=dask",
+        "DASKLAB_DASK=/opt/dask",
     ]
     asked = next(
         line for line in (lab.folder / "client" / "words").read_text().splitlines() if "array" in line
@@ -80,6 +81,7 @@ def test_the_cluster_is_started_as_the_trial_asks(lab: DryLab) -> None:
         "DASKLAB_PROCESSES=1",
         "DASKLAB_THREADS=0",
         "DASKLAB_WORKER=zero",
+        "DASKLAB_DASK=/opt/dask",
     ]
 
 
