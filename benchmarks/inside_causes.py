@@ -4,7 +4,9 @@
 
 Each case is a pair of trials on fresh clusters in network namespaces, without and with what is injected; what
 `dasklab explain OLD NEW` says first of their difference is set beside the truth. Prints a line a case and how
-many were right; leaves the trials in --out. Needs root and iproute2.
+many were right; leaves the trials in --out: what is there is not run again, so a call that was ended is taken
+up by the same call. ``stolen_pct`` is what other guests of this machine's host took of its CPUs. Needs root
+and iproute2.
 """
 
 from __future__ import annotations
@@ -141,10 +143,20 @@ def trial(case: Case, out: Path, injected: bool, runs: int) -> Path:
         out.mkdir(parents=True, exist_ok=True)
         (out / f"injected_{kind}.py").write_text(case.preload)
         preloads = {case.place or "scheduler": [out / f"injected_{kind}.py"]}
+    before = _cpu_ticks()
     with cluster(out, threads=case.threads, preloads=preloads) as made:
         _cap(made, case.caps | (case.slower if injected else {}))
-        keep(made.workload(*case.work, runs=runs), out)
+        said = made.workload(*case.work, runs=runs)
+    stolen, all_ticks = (now - then for now, then in zip(_cpu_ticks(), before, strict=True))
+    (out / "stolen_pct").write_text(f"{100 * stolen / all_ticks:.1f}")
+    keep(said, out)
     return out
+
+
+def _cpu_ticks() -> tuple[int, int]:
+    """Ticks of all CPUs: that other guests took, all."""
+    ticks = [int(each) for each in Path("/proc/stat").read_text().split("\n")[0].split()[1:9]]
+    return ticks[7], sum(ticks)
 
 
 def _cap(made: Cluster, caps: dict[str, float]) -> None:
@@ -166,6 +178,7 @@ def judge(case: Case, out: Path, runs: int) -> dict[str, Any]:
         "without_wire_s": round(new.replayed.without_wire_s, 2) if new.replayed else None,
         "right": first == case.truth,
         "place": not case.place or place == case.place,
+        "stolen_pct": [(out / side / "stolen_pct").read_text() for side in ("old", "new")],
         "explained": round(seconds / difference.makespan_s, 2),
     }
 

@@ -17,11 +17,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import platform
+import socket
+import struct
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
+from selectors import EVENT_READ
 from typing import Any
 
 import dask
@@ -38,6 +41,10 @@ LONGEST = 1_000_000  # entries of each log between two takes; what is lost beyon
 SAMPLED_MS = 100  # how often processing and occupancy are looked at
 PAUSE_S = 0.0001  # an event loop that waits for less than this is not idle
 SPELL_S = 0.0001  # shorter spells of work are not kept
+LAIN_S = 0.008  # two ticks of the kernel's clock, which says how long data has lain: it is surely one
+INTERNET = (socket.AF_INET, socket.AF_INET6)
+ESTABLISHED = 1  # a state of a connection in the kernel's struct tcp_info
+LAST_DATA_AT = 52  # where in it tcpi_last_data_recv is
 STAMPED = ("compute-task", "task-finished", "task-erred")  # ops whose departure is kept
 STATES = ("waiting", "queued", "no-worker", "processing", "memory", "erred", "released")
 READY = ("constrained", "ready", "executing", "long-running")
@@ -62,12 +69,13 @@ class Loop:
     """When an event loop was busy: between two of its waits, or kept from running after one was over.
 
     A wait that lasts longer than was asked for (another thread held the interpreter, or other processes the
-    CPU) counts as busy from when it should have ended.
+    CPU) counts as busy from when it should have ended; so does one that data ended which had come before.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, handlers: Mapping[int, Any]) -> None:
         self.spells = Log()
         self.began = time()
+        self.handlers = handlers  # tornado's: of each file descriptor itself and its stream's method
         selector = getattr(loop, "_selector", None)  # uvloop has none
         if selector is not None:
             self.select = selector.select
@@ -80,11 +88,29 @@ class Loop:
         returned = time()
         woken = timeout is None or (ready and timeout > 0)
         due = returned if woken else called + max(timeout or 0, 0)
+        if woken and returned - called > LAIN_S:
+            due -= min(self._lain(ready), returned - called)
         if min(due, returned) - called > PAUSE_S:
             if called - self.began > SPELL_S:
                 self.spells.append((round(self.began, 6), round(called, 6)))
             self.began = due if returned - due > PAUSE_S else returned
         return ready
+
+    def _lain(self, ready: list[tuple[Any, int]]) -> float:
+        """For how many seconds the data that ended a wait lay in the kernel, if the kernel can tell."""
+        called = [self.handlers.get(key.fd, (None, None))[1] for key, events in ready if events & EVENT_READ]
+        streams = [getattr(method, "__self__", None) for method in called]
+        sockets = [stream.socket for stream in streams if getattr(stream, "socket", None)]
+        longest = max(map(_since_data, sockets), default=0.0)
+        return longest if longest >= LAIN_S else 0.0
+
+
+def _since_data(one: socket.socket) -> float:
+    """Seconds since a connection's last data came; its end is no data."""
+    info = one.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 104) if one.family in INTERNET else b""
+    if not info or info[0] != ESTABLISHED:
+        return 0.0
+    return float(struct.unpack_from("I", info, LAST_DATA_AT)[0]) / 1000
 
 
 class Sent:
@@ -116,7 +142,7 @@ class Recorder:
 
     def __init__(self, server: Any) -> None:
         self.server = server
-        self.loop = Loop(server.io_loop.asyncio_loop)
+        self.loop = Loop(server.io_loop.asyncio_loop, server.io_loop.handlers)
         self.sent = Sent()
         self.taken: dict[Any, float] = {}
         self.cpu = (0.0, 0.0)

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+import ctypes
+import socket
+import threading
+import time
+from selectors import EVENT_READ, SelectorKey
 from typing import Any
 
 import pandas as pd
 import pytest
+from tornado.ioloop import IOLoop
+from tornado.iostream import IOStream
 
 from lab.inside.preload import Log, Loop, _stacks, _steal
 from lab.inside.schema import TABLES
@@ -119,6 +127,9 @@ def test_a_full_log_keeps_the_last_and_is_emptied_by_reading() -> None:
     assert not log
 
 
+WAKEUP = SelectorKey(fileobj=3, fd=3, events=EVENT_READ, data=None)  # of no connection
+
+
 class FakeLoop:
     """An event loop whose selector takes as long as it is told."""
 
@@ -126,9 +137,9 @@ class FakeLoop:
         self._selector = self
         self.clock = clock
         self.takes = 0.0
-        self.ready: list[int] = []
+        self.ready: list[tuple[SelectorKey, int]] = []
 
-    def select(self, timeout: float | None) -> list[int]:
+    def select(self, timeout: float | None) -> list[tuple[SelectorKey, int]]:
         self.clock[0] += self.takes
         return self.ready
 
@@ -137,12 +148,12 @@ def test_a_loop_is_busy_between_waits_and_when_a_wait_takes_too_long(monkeypatch
     clock = [100.0]
     monkeypatch.setattr("lab.inside.preload.time", lambda: clock[0])
     fake = FakeLoop(clock)
-    loop = Loop(fake)
+    loop = Loop(fake, {})
     wait = fake._selector.select
 
     def work(seconds: float, waits: float, timeout: float | None, ready: bool) -> None:
         clock[0] += seconds
-        fake.takes, fake.ready = waits, [1] if ready else []
+        fake.takes, fake.ready = waits, [(WAKEUP, EVENT_READ)] if ready else []
         wait(timeout)
 
     work(0.010, 0.500, 1.0, ready=True)  # 10 ms of work, then a message after half a second
@@ -151,6 +162,38 @@ def test_a_loop_is_busy_between_waits_and_when_a_wait_takes_too_long(monkeypatch
     work(0.001, 0.050, None, ready=True)
     spells = [(round(start - 100, 6), round(stop - 100, 6)) for start, stop in loop.spells.take()]
     assert spells == [(0.0, 0.01), (0.51, 0.51501), (0.53501, 0.63601)]
+
+
+def test_a_loop_was_busy_since_data_came_that_it_was_kept_from_taking() -> None:
+    """Another thread holds the interpreter while data comes: the kernel knows since when it lies there."""
+    libc = ctypes.PyDLL(None)  # calls into it do not let go of the interpreter
+    listening = socket.create_server(("127.0.0.1", 0))
+    far = socket.create_connection(listening.getsockname())
+    near, _ = listening.accept()
+    spells: list[tuple[float, float]] = []
+    waiting = threading.Event()
+
+    async def serve() -> None:
+        stream, io_loop = IOStream(near), IOLoop.current()
+        loop = Loop(asyncio.get_running_loop(), io_loop.handlers)
+        io_loop.call_later(0.05, waiting.set)
+        await stream.read_bytes(1)
+        await asyncio.sleep(0.02)  # a wait, which ends the spell
+        spells.extend(loop.spells.take())
+        stream.close()
+
+    thread = threading.Thread(target=asyncio.run, args=(serve(),))
+    thread.start()
+    waiting.wait(10)
+    time.sleep(0.05)  # it waits for data now
+    held = time.time()
+    libc.send(far.fileno(), b"x", 1, 0)
+    libc.usleep(100_000)
+    thread.join(10)
+    far.close()
+    listening.close()
+    assert any(start < held + 0.05 and stop > held + 0.1 for start, stop in spells)
+    assert all(stop - start < 0.1 or start > held - 0.01 for start, stop in spells)
 
 
 def test_steals_are_told_one_by_one() -> None:
