@@ -27,7 +27,16 @@ def write(found: Explained, path: Path) -> None:
     events = [event for run in found.timed for event in _Run(run, zero).events()]
     if capture := recording.read(found.directory) if found.captured else None:
         events += _wire(capture, zero)
-    path.write_text(json.dumps({"traceEvents": events, "displayTimeUnit": "ms"}))
+    _from_zero(events)
+    path.write_text(json.dumps({"traceEvents": events, "displayTimeUnit": "ms"}, allow_nan=False))
+
+
+def _from_zero(events: list[Event]) -> None:
+    """Perfetto drops what is before time zero, as what an event loop did when the run began."""
+    first = min((event["ts"] for event in events if "ts" in event), default=0.0)
+    for event in events:
+        if "ts" in event:
+            event["ts"] -= first
 
 
 def _wire(capture: Recording, zero: float) -> Iterator[Event]:

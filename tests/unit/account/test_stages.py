@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
 
 from lab.account import words
+from lab.account.spells import Spells
 from lab.account.stages import STAGES, stages
 from lab.account.trace import write
 from lab.account.trial import Explained
@@ -46,3 +50,31 @@ def test_a_trace_has_every_part_once(tmp_path: Path) -> None:
     assert lengths == pytest.approx({"critical path": 1e7, "scheduler": 0, "worker-1": 1e7, "worker-2": 1e7})
     begun = [event["id"] for event in events if event["ph"] == "b"]
     assert begun == [event["id"] for event in events if event["ph"] == "e"] != []
+
+
+def overlaps(spans: list[tuple[float, float]]) -> bool:
+    """Do spans of one row overlap by more than a nanosecond?"""
+    return any(start < stop - 0.001 for (_, stop), (start, _) in pairwise(sorted(spans)))
+
+
+def broken_rules(events: list[dict[str, Any]]) -> list[str]:
+    """What breaks the Trace Event Format, or what Perfetto drops: times below zero, spans that overlap."""
+    timed = [event for event in events if event["ph"] != "M"]
+    found = [f"time of {event}" for event in timed if not 0 <= event["ts"] < float("inf")]
+    found += [f"kind of {event}" for event in timed if event["ph"] not in "XCbe"]
+    rows = defaultdict(list)
+    for event in timed:
+        if event["ph"] == "X":
+            rows[event["pid"], event["tid"]].append((event["ts"], event["ts"] + event["dur"]))
+    found += [f"row {row} overlaps" for row, spans in rows.items() if overlaps(spans)]
+    ends = {kind: [(e["cat"], e["id"], e["pid"]) for e in timed if e["ph"] == kind] for kind in "be"}
+    return found + [f"{len(ends['b'])} begun, others ended"] * (sorted(ends["b"]) != sorted(ends["e"]))
+
+
+def test_a_trace_keeps_to_its_format(tmp_path: Path) -> None:
+    run = by_hand()
+    run.busy["scheduler"] = Spells([(run.start - 1, run.start + 1)])  # busy before the run began
+    write(Explained(tmp_path, False, {}, [run], {}, pd.DataFrame()), tmp_path / "trace.json")
+    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    assert len(events) > 10
+    assert broken_rules(events) == []
