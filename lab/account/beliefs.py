@@ -17,6 +17,10 @@ from lab.account.run import Run
 from lab.model.files import Throughput
 from lab.model.nic import BYTES_PER_MBIT
 
+COUNTED = (
+    1e6  # bytes of a fetch: a smaller one takes the time of its latencies, and Dask does not count it either
+)
+
 
 @dataclass(frozen=True)
 class Belief:
@@ -38,8 +42,8 @@ class Belief:
 def beliefs(recorded: pd.DataFrame, runs: Sequence[Run], probes: Sequence[Throughput]) -> list[Belief]:
     """Each pair that fetched, was probed or is in Dask's table, after the last of the ``runs``.
 
-    ``recorded`` has the rows of the table `beliefs`; fetches are summed over the runs: bytes as Dask
-    estimates sizes, seconds from the question until all was there.
+    ``recorded`` has the rows of the table `beliefs`; fetches of as much as Dask counts are summed over the
+    runs: bytes as Dask estimates sizes, seconds from the question until all was there.
     """
     last = recorded[recorded.run == max((run.number for run in runs), default=-1)]
     rows = zip(last.receiver, last.sender, last.bytes_per_s, strict=True)
@@ -59,11 +63,11 @@ def _fetched(runs: Sequence[Run]) -> dict[tuple[str, str], float]:
     for run in runs:
         sizes = {need.key: need.nbytes for task in run.tasks for need in task.needs}
         for fetch in run.fetches:
-            if not fetch.busy:
-                pair = fetch.receiver, fetch.sender
-                moved[pair] += sum(sizes.get(key, 0.0) for key in fetch.keys)
+            pair, size = (fetch.receiver, fetch.sender), sum(sizes.get(key, 0.0) for key in fetch.keys)
+            if not fetch.busy and size > COUNTED:
+                moved[pair] += size
                 took[pair] += fetch.stop - fetch.start
-    return {pair: size / took[pair] for pair, size in moved.items() if size and took[pair] > 0}
+    return {pair: size / took[pair] for pair, size in moved.items() if took[pair] > 0}
 
 
 def _probed(probes: Sequence[Throughput]) -> dict[tuple[str, str], float]:

@@ -20,7 +20,9 @@ RECORDED = pd.DataFrame(
 
 
 def run(*fetches: Fetch) -> Run:
-    task = Task("t", "b", 0, 3.0, 4.0, needs=(Need("x", 20e6, ("a",)), Need("y", 10e6, ("a",))))
+    task = Task(
+        "t", "b", 0, 3.0, 4.0, needs=(Need("x", 20e6, ("a",)), Need("y", 10e6, ("a",)), Need("z", 28, ("a",)))
+    )
     return Run(1, 0.0, 5.0, {"a": 1, "b": 1}, [task], list(fetches))
 
 
@@ -34,6 +36,7 @@ def test_each_pair_has_what_is_known_of_it() -> None:
         Fetch("b", "a", 0.0, 2.0, ("x",)),
         Fetch("b", "a", 1.0, 2.0, ("y",)),
         Fetch("b", "a", 0.0, 0.5, ("x",), busy=True),
+        Fetch("b", "a", 2.0, 3.0, ("z",)),  # so little says nothing of a bandwidth
     )
     probes = [probe("a", "b", 100), probe("a", "b", 60), probe("b", "a", 80), probe("s", "a", 9)]
     assert beliefs(RECORDED, [moved], [*probes, probe("b", "a", 1, "udp")]) == [
