@@ -100,7 +100,7 @@ class Loop:
         """For how many seconds the data that ended a wait lay in the kernel, if the kernel can tell."""
         called = [self.handlers.get(key.fd, (None, None))[1] for key, events in ready if events & EVENT_READ]
         streams = [getattr(method, "__self__", None) for method in called]
-        sockets = [stream.socket for stream in streams if getattr(stream, "socket", None)]
+        sockets = [one for stream in streams if (one := getattr(stream, "socket", None))]
         longest = max(map(_since_data, sockets), default=0.0)
         return longest if longest >= LAIN_S else 0.0
 
