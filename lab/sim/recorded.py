@@ -54,17 +54,24 @@ def _thinned(pairs: Iterable[tuple[float, float]]) -> tuple[tuple[float, int], .
 
 def _cpu_shares(frames: Frames) -> dict[str, float]:
     """By prefix: which share of a task's time a core computed."""
+    return {
+        prefix: cpu / (cpu + rest) if cpu + rest > 0 else 1.0
+        for prefix, (cpu, rest) in _thread_s(frames).items()
+    }
+
+
+def _thread_s(frames: Frames) -> dict[str, tuple[float, float]]:
+    """By prefix: seconds of all tasks that a core computed, and that passed without one."""
     seconds: dict[tuple[str, str], float] = {}
     metrics = _timed(frames, "metrics")
     for name, value in metrics[metrics.node != SCHEDULER][["metric", "value"]].itertuples(index=False):
         if said := re.fullmatch(r"execute/[^/]*/(.+)/(thread-cpu|thread-noncpu)/seconds", name):
             key = (said[1], said[2])
             seconds[key] = seconds.get(key, 0.0) + value
-    found = {}
-    for prefix in {prefix for prefix, _ in seconds}:
-        cpu, rest = (seconds.get((prefix, kind), 0.0) for kind in ("thread-cpu", "thread-noncpu"))
-        found[prefix] = cpu / (cpu + rest) if cpu + rest > 0 else 1.0
-    return found
+    kinds = ("thread-cpu", "thread-noncpu")
+    prefixes = sorted({prefix for prefix, _ in seconds})
+    found = {prefix: tuple(seconds.get((prefix, kind), 0.0) for kind in kinds) for prefix in prefixes}
+    return {prefix: (cpu, rest) for prefix, (cpu, rest) in found.items()}
 
 
 def starved(frames: Frames) -> float:
@@ -72,6 +79,27 @@ def starved(frames: Frames) -> float:
     metrics = _timed(frames, "metrics")
     values = metrics[metrics.node != SCHEDULER].groupby("metric").value.sum()
     return float(values.get(WAITED, 0.0) / values[CPU]) if values.get(CPU) else 0.0
+
+
+def loop_cpu(frames: Frames, runs: Sequence[Run]) -> dict[Role, float]:
+    """Which share of what kept event loops busy a core computed: what processes had, less what tasks had.
+
+    Without it, waiting for a core would be counted twice where cores are simulated: in a loop's busy spells
+    and in its wait for a core. Empty where the processes' CPU was not recorded.
+    """
+    metrics = _timed(frames, "metrics")
+    had = metrics[metrics.metric == CPU]
+    by_scheduler = had.node == SCHEDULER
+    found: dict[Role, tuple[float, float]] = {
+        "scheduler": (had[by_scheduler].value.sum(), sum(_busy_s(run, SCHEDULER) for run in runs)),
+        "worker": (
+            had[~by_scheduler].value.sum() - sum(cpu for cpu, _ in _thread_s(frames).values()),
+            sum(_busy_s(run, name) for run in runs for name in run.threads),
+        ),
+    }
+    return {
+        role: float(max(0.0, cpu_s) / busy_s) for role, (cpu_s, busy_s) in found.items() if cpu_s and busy_s
+    }
 
 
 def costs(runs: Sequence[Run], ops: Mapping[Role, float]) -> dict[Role, Costs]:
