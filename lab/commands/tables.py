@@ -12,8 +12,6 @@ from lab.results import compare, load, store
 from lab.results.measures import Answer, Interval, answer, by_node, interval, number
 from lab.terminal import print_table
 
-SIMULATED = ", simulated"
-
 
 def list_runs(root: Path) -> None:
     """Print all runs below a directory, with how many of their trials are done and valid."""
@@ -38,7 +36,7 @@ def show_run(run: Path) -> None:
             unsaid = compare.simulated_from(run) and not frame.metric.eq(metric).any()
             click.echo(f"{metric}: {'not simulated' if unsaid else 'no valid baseline'}")
             continue
-        _print_cells(found, SIMULATED if compare.simulated_from(run) else "")
+        _print_cells(found, compare.mark(run))
         _print_nodes(metric, by_node(frame, metric))
 
 
@@ -60,7 +58,7 @@ def _print_nodes(metric: str, found: dict[str, tuple[int, Interval]]) -> None:
 
 def show_changes(old: Path, new: Path, anyway: bool) -> None:
     """Print the cells that two runs have in common, new against old."""
-    old_is, new_is = (SIMULATED if compare.simulated_from(run) else "" for run in (old, new))
+    old_is, new_is = map(compare.mark, (old, new))
     rows = [
         (change.metric, change.cell, number(change.old), number(change.new), interval(change.ratio))
         for change in compare.compare(old, new, anyway)

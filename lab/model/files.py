@@ -262,9 +262,9 @@ class Hypervisor(Strict):
     accel: str
     cpu: Counters | None = None
 
-    def share_pct(self, *fields: str) -> float | None:
-        """The share of the node's CPU time during the runs in these fields of /proc/stat, if it is known."""
-        return 100 * sum(self.cpu[field] for field in fields) / sum(self.cpu.values()) if self.cpu else None
+    def share_pct(self, field: str) -> float | None:
+        """The share of the node's CPU time during the runs in this field of /proc/stat, if it is known."""
+        return 100 * self.cpu[field] / sum(self.cpu.values()) if self.cpu else None
 
 
 class Machines(Document):

@@ -35,10 +35,9 @@ PLAIN: Mapping[GuestKind, NicModel] = {"vm": "virtio", "container": "veth"}  # w
 LAB_SLOT = 1  # net1 is the link under test; net0 is management, net2 captures
 BYTES_PER_MBIT = 125_000  # a rate cap is told in Mbit/s, of 10^6 bit
 MIB = 1024 * 1024  # ... and by Proxmox VE in what it calls MB/s: 1 Gbit/s is 119.209, not 125
-POLICED = (
-    "police"  # how a node limits what a guest sends, where its kernel can; else it shapes, as towards a guest
-)
-BURST_MBIT = MIB / BYTES_PER_MBIT  # what that lets through at once
+# How a node limits what a guest sends, where its kernel can; else it shapes, as it does towards a guest.
+POLICED = "police"
+BURST_MBIT = MIB / BYTES_PER_MBIT  # what a policer lets through at once
 
 # Keys of netN; any other key is a model, whose value is the MAC.
 OPTIONS = {"bridge", "firewall", "host-tunnel", "link_down", "macaddr", "model", "mtu", "queues", "rate"}

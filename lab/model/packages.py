@@ -38,12 +38,13 @@ def resolved(asked: Mapping[str, str], report: bool = False) -> dict[str, str]:
 def cannot(asked: Mapping[str, str]) -> Iterator[str]:
     """What of these versions the lab cannot do, in words."""
     dask = asked.get("dask", pins()["dask"])
-    if _number(dask) < _number(OLDEST):
+    if order(dask) < order(OLDEST):
         yield f"dask {dask}: what runs inside it and what is read back need {OLDEST} or later"
 
 
-def _number(version: str) -> tuple[int, ...]:
-    return tuple(map(int, version.split(".")))
+def order(version: str) -> tuple[int, ...]:
+    """What versions are sorted by; what follows the numbers, as a commit between two of them, is left out."""
+    return tuple(int(part) for part in version.split(".") if part.isdigit())
 
 
 def _known(asked: dict[str, str]) -> dict[str, str]:

@@ -49,6 +49,7 @@ class Section:
 
     name: str
     simulated: str | None
+    mark: str
     run: Path
     document: Campaign
     sentence: str
@@ -67,11 +68,6 @@ class Section:
     def anchor(self) -> str:
         """Its name on the page and in the names of its figures' files."""
         return _anchor(self.name, self.simulated)
-
-    @property
-    def mark(self) -> str:
-        """What stands behind the heading of each table."""
-        return ", simulated" if self.simulated else ""
 
 
 def _anchor(name: str, simulated: str | None) -> str:
@@ -96,6 +92,7 @@ def section(run: Path, study: Study, output: Path) -> Section:
     return Section(
         name=document.name,
         simulated=simulated,
+        mark=compare.mark(run),
         run=run,
         document=document,
         sentence=("Simulated: " if simulated else "") + _sentence(answers, captured),

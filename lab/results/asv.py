@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 
 from lab.model.metric import METRICS
-from lab.results.history import order
+from lab.model.packages import order
 from lab.results.measures import Interval, median
 
 ENVIRONMENT = "dasklab"

@@ -50,6 +50,11 @@ def simulated_from(run: Path) -> str | None:
     return simulated.origin if simulated else None
 
 
+def mark(run: Path) -> str:
+    """What stands behind the heading of each of a run's tables: that it was simulated, or nothing."""
+    return ", simulated" if simulated_from(run) else ""
+
+
 def accelerator(run: Path) -> str | None:
     """``kvm`` or ``tcg``, as the hypervisor said in the first trial that did; None where it did not."""
     for directory in store.finished(run):

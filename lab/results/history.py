@@ -22,6 +22,7 @@ from lab.errors import LabError
 from lab.model.experiment import Experiment
 from lab.model.files import Timings
 from lab.model.metric import METRICS
+from lab.model.packages import order
 from lab.results import store
 from lab.results.compare import accelerator
 from lab.results.measures import Interval, Strata, median, ratio
@@ -67,11 +68,6 @@ class Step:
         if not self.shown:
             return "not shown"
         return "regression" if self.change.value > 1 else "improvement"
-
-
-def order(version: str) -> tuple[int, ...]:
-    """What versions are sorted by."""
-    return tuple(int(part) for part in version.split(".") if part.isdigit())
 
 
 def read(file: Path) -> pd.DataFrame:
