@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 
 import numpy as np
+import pandas as pd
 from scipy.optimize import nnls
 
 from lab.account.run import SCHEDULER, Run
@@ -89,16 +90,19 @@ def loop_cpu(frames: Frames, runs: Sequence[Run]) -> dict[Role, float]:
     """
     metrics = _timed(frames, "metrics")
     had = metrics[metrics.metric == CPU]
-    by_scheduler = had.node == SCHEDULER
-    found: dict[Role, tuple[float, float]] = {
-        "scheduler": (had[by_scheduler].value.sum(), sum(_busy_s(run, SCHEDULER) for run in runs)),
+    tasks_s = sum(cpu for cpu, _ in _thread_s(frames).values())
+    nodes: dict[Role, tuple[pd.Series[float], float, float]] = {
+        "scheduler": (had[had.node == SCHEDULER].value, 0.0, sum(_busy_s(run, SCHEDULER) for run in runs)),
         "worker": (
-            had[~by_scheduler].value.sum() - sum(cpu for cpu, _ in _thread_s(frames).values()),
+            had[had.node != SCHEDULER].value,
+            tasks_s,
             sum(_busy_s(run, name) for run in runs for name in run.threads),
         ),
     }
     return {
-        role: float(max(0.0, cpu_s) / busy_s) for role, (cpu_s, busy_s) in found.items() if cpu_s and busy_s
+        role: max(0.0, float(cpu.sum()) - theirs) / busy_s
+        for role, (cpu, theirs, busy_s) in nodes.items()
+        if len(cpu) and busy_s
     }
 
 
