@@ -1,7 +1,8 @@
 """What the lab itself costs, on the machine at hand: planning, start-up, provisioning, reads of the endpoint.
 
-    .venv/bin/python benchmarks/machines.py          # about eight minutes; labs of its own
-    .venv/bin/python benchmarks/machines.py plan     # only planning: 10, 50 and 200 workers
+    .venv/bin/python benchmarks/machines.py               # about twelve minutes; labs of its own
+    .venv/bin/python benchmarks/machines.py plan          # only planning: 10, 50 and 200 workers
+    .venv/bin/python benchmarks/machines.py containers    # only labs of 5 and of 50 containers
 
 Prints one line a figure. Times of shared machines are noisy: ratios are what counts, and CPU seconds.
 """
@@ -191,25 +192,17 @@ def _machine(n: int) -> dict[str, Any]:
     return {"name": f"w{n}", "vmid": 9100 + n, "node": "pve", "cores": 1, "memory_mb": 64, "nics": nics}
 
 
-def main() -> None:
-    """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("part", nargs="?", choices=["plan"], help="only this part")
-    part = parser.parse_args().part
-    plans()
-    if part == "plan":
-        return
+def machines() -> None:
+    """Labs of five and ten machines, and what reads and cold starts of five take."""
     took: dict[int, float] = {}
-    for machines in (5, 10):
+    for count in (5, 10):
         with tempfile.TemporaryDirectory() as folder:
-            lab = Lab(Path(folder), machines - 2)
+            lab = Lab(Path(folder), count - 2)
             try:
                 lab.command("minipve", "image")  # built once a recipe, which is another figure
-                took[machines] = lab.command("up", "--only", "provision")
-                print(
-                    f"provisioning {machines} machines until all answer: {took[machines]:.1f} s", flush=True
-                )
-                if machines == 5:
+                took[count] = lab.command("up", "--only", "provision")
+                print(f"provisioning {count} machines until all answer: {took[count]:.1f} s", flush=True)
+                if count == 5:
                     figures(lab)
             finally:
                 lab.command("destroy", "--yes")
@@ -227,6 +220,45 @@ def figures(lab: Lab) -> None:
         spent, cpu = cold_start(lab)
         ratio = spent / (cpu / cores)
         print(f"five cold starts at once: {spent:.1f} s; x {ratio:.2f} of {cpu:.1f} CPU s on {cores} cores")
+
+
+def containers() -> None:
+    """Labs of 5 and 50 containers: made until all answer, configured, both again, removed."""
+    provision, configure = ["up", "--only", "provision"], ["up", "--only", "configure"]
+    parts = {
+        "until all answer": [*provision, "--guests", "container"],
+        "configured": configure,
+        "answering again": provision,
+        "configured again": configure,
+        "removed": ["destroy", "--yes"],
+    }
+    took: dict[int, list[float]] = {}
+    for count in (5, 50):
+        with tempfile.TemporaryDirectory() as folder:
+            lab = Lab(Path(folder), count - 2)
+            try:
+                lab.command("minipve", "image", "--container")
+                took[count] = [lab.command(*words) for words in parts.values()]
+            finally:
+                lab.command("destroy", "--yes")
+        told = ", ".join(f"{part} {spent:.1f} s" for part, spent in zip(parts, took[count], strict=True))
+        print(f"{count} containers: {told}", flush=True)
+    growth = ", ".join(
+        f"{part} x {many / few:.2f}" for part, few, many in zip(parts, took[5], took[50], strict=True)
+    )
+    print(f"fifty containers instead of five (linear: x 10): {growth}")
+
+
+PARTS = {"plan": plans, "machines": machines, "containers": containers}
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("part", nargs="?", choices=PARTS, help="only this part")
+    part = parser.parse_args().part
+    for name in [part] if part else PARTS:
+        PARTS[name]()
 
 
 if __name__ == "__main__":

@@ -36,6 +36,7 @@ from lab.terminal import one_line
 def main(context: click.Context, /, resume: Path | None, **options: object) -> None:
     """Measure RTT, throughput and compute time with five NICs: VirtIO, VirtIO 10G and 1G, E1000, RTL8139.
 
+    Where the lab has an image of containers too, with theirs as well: veth, veth 10G and 1G.
     The lab must be up (`dasklab up`). Every block has the baseline (VirtIO) and its null trial; the order is
     shuffled. Then: dasklab report RESULTS/nic_matrix/<time>
     """

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -30,6 +31,11 @@ from lab.paths import EXPERIMENTS, WORKLOADS
 Scalar = bool | int | float | str
 
 
+@cache
+def _workloads() -> tuple[str, ...]:
+    return tuple(sorted(path.stem for path in WORKLOADS.glob("[!_]*.py")))
+
+
 class Workload(Strict):
     """A file of lab/workloads without its ``.py``, and parameters that differ from the file's defaults."""
 
@@ -38,9 +44,8 @@ class Workload(Strict):
 
     @model_validator(mode="after")
     def _known(self) -> Workload:
-        names = sorted(path.stem for path in WORKLOADS.glob("[!_]*.py"))
-        if self.name not in names:
-            raise ValueError(f"no workload {self.name!r}; allowed: {', '.join(names)}")
+        if self.name not in _workloads():
+            raise ValueError(f"no workload {self.name!r}; allowed: {', '.join(_workloads())}")
         allowed = allowed_parameters(WORKLOADS / f"{self.name}.py")
         for key in self.params:
             if key not in allowed:

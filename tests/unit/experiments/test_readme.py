@@ -59,4 +59,4 @@ def test_processes_or_threads(tmp_path: Path) -> None:
 def test_another_workload(tmp_path: Path) -> None:
     path = tmp_path / "absolute.py"
     path.write_text(block("Another workload"))
-    assert allowed_parameters(path) == ["tasks"]
+    assert allowed_parameters(path) == ("tasks",)
