@@ -11,7 +11,7 @@ one after the other; ``replay``: the fit's time with what its critical path spen
 rate. A trial that cannot be foretold is in the table all the same. ``--load`` takes one thing more from the
 trial that is foretold: how long its workers waited for a core for each second on one, which other work on the
 machine did to it. ``--keep`` writes what was foretold to ``lab/sim/validated.json``, by which ``whatif``
-widens its intervals; it takes the place of what was there.
+widens its intervals, and the table to ``lab/sim/README.md``; both take the place of what was there.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from statistics import mean, median
 
@@ -36,10 +36,14 @@ from lab.results import store
 from lab.sim import foretell, recorded
 from lab.sim.calibrate import calibrate
 from lab.sim.calibration import Calibration
+from lab.sim.foretell import Row
 from lab.sim.scenario import Scenario
 from lab.sim.validated import HERE, Case, Validated
 from lab.sim.whatif import scenario
 
+README, MARKS = HERE / "README.md", ("<!-- by sim_validation.py --keep -->\n", "<!-- end -->\n")
+RULE = "|---|---|---|---|---|---|---|---|"
+HEAD = "| foretold | measured s | simulated s (9 of 10) | error | bytes | inside | bytes / rate | replay |"
 GOALS = "median |error of the mean| 10 %, 90 % of cells within 20 %, bytes within 10 %, inside in 85 %"
 
 
@@ -53,6 +57,15 @@ class Fit:
     compute_s: float  # of a thread
     wire_s: float  # on the critical path
     moved_bytes: float
+    known: dict[str, Row] = field(default_factory=dict)  # by scenario: the same settings are simulated once
+
+    def foretold(self, trial: Trial, changes: dict[str, float], seeds: int) -> Row:
+        """What is simulated for a trial."""
+        asked = scenario(trial, self.calibration, changes, seed=0).model_dump_json()
+        if asked not in self.known:
+            found, _ = foretell.foretold("", trial, self.calibration, changes, range(seeds))
+            self.known[asked] = found
+        return self.known[asked]
 
     @classmethod
     def of(cls, directory: Path) -> Fit:
@@ -116,7 +129,7 @@ def foretell_cell(directory: Path, fit: Fit, seeds: int, load: bool) -> Cell:
     """Foretell one trial; with ``load`` under what the machine's other work took from it."""
     trial, truth = store.need(Trial, directory), foretell.measured(directory)
     changes = {"starved": recorded.starved(inside.load(directory))} if load else {}
-    found, _ = foretell.foretold(directory.name, trial, fit.calibration, changes, range(seeds))
+    found = fit.foretold(trial, changes, seeds)
     asked = scenario(trial, fit.calibration, changes, seed=0)
     samples = [run.duration_s for run in store.need(Timings, directory).samples if not run.warmup]
     drawn = np.random.default_rng(0).choice(samples, (2000, len(samples))).mean(axis=1)
@@ -173,11 +186,17 @@ def summary(cells: list[Cell]) -> str:
     )
 
 
+def in_readme(text: str, cells: list[Cell]) -> str:
+    """The README with this table between its marks."""
+    before, _, rest = text.partition(MARKS[0])
+    _, _, after = rest.partition(MARKS[1])
+    table = "\n".join([HEAD, RULE, *map(told, cells), "", summary(cells)])
+    return f"{before}{MARKS[0]}{table}\n{MARKS[1]}{after}"
+
+
 def plain(cell: Cell) -> dict[str, object]:
     """For a file."""
-    return {field.name: getattr(cell, field.name) for field in fields(cell)} | {
-        "case": cell.case.model_dump()
-    }
+    return {one.name: getattr(cell, one.name) for one in fields(cell)} | {"case": cell.case.model_dump()}
 
 
 def main() -> None:
@@ -195,8 +214,7 @@ def main() -> None:
     parser.add_argument("paths", type=Path, nargs="+", metavar="TRIAL|RUN")
     args = parser.parse_args()
     fits = {store.need(Trial, folder).workload.model_dump_json(): Fit.of(folder) for folder in args.fit}
-    print("| trial | measured s | foretold s, simulated | error | bytes | inside | by bytes | by replay |")
-    print("|---|---|---|---|---|---|---|---|")
+    print(f"{HEAD}\n{RULE}")
     cells = []
     for folder in trials(args.paths):
         if folder.resolve() in [fit.resolve() for fit in args.fit]:
@@ -214,6 +232,7 @@ def main() -> None:
         print(f"\n{summary(cells)}")
     if args.keep:
         store.write(HERE, Validated(cases=tuple(cell.case for cell in cells)))
+        README.write_text(in_readme(README.read_text(), cells))
     if args.json:
         args.json.write_text(json.dumps([plain(cell) for cell in cells], indent=1) + "\n")
     sys.exit(0 if cells else 1)

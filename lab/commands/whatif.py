@@ -47,11 +47,12 @@ def whatif(path: Path, changes: tuple[str, ...], seeds: int, file: Path | None, 
     \b
     dasklab whatif RUN                                   measured beside simulated
     dasklab whatif RUN --set lab_nic_rate_mbit=2500      another rate cap on scheduler and workers
-    dasklab whatif TRIAL --set workers=64 --set delay_ms=2
+    dasklab whatif TRIAL --set workers=64 --set cores_each=1 --set delay_ms=2
     dasklab whatif TRIAL --set workers=8 --set 'racks=[{workers: 4}, {workers: 4, delay_ms: 2}]'
 
     Settings are those of an experiment (bridge, runs, links.HOST.loss_pct, nics.HOST.rate_mbit, dask.*), and
-    workers, threads, cores, racks, rtt_ms, rtt_times, rate_times, queue_bytes, scheduler_speed, worker_speed.
+    workers, threads, cores, cores_each, racks, rtt_ms, rtt_times, rate_times, queue_bytes, scheduler_speed,
+    worker_speed.
     """
     from lab.model.trial import Trial
     from lab.results import store
@@ -83,6 +84,8 @@ def whatif(path: Path, changes: tuple[str, ...], seeds: int, file: Path | None, 
         return
     if outside:
         click.echo(f"Outside of what was validated, believe it less: {'; '.join(outside)}.")
+    if cores := scenario(trial, calibration, asked, seed=0).cores:
+        click.echo(f"All machines share {cores} cores; --set cores_each=N gives each its own.")
     click.echo(
         f"Before a full link stand {calibration.queue_bytes / 1e3:.0f} kB, {calibration.queue_origin}."
     )

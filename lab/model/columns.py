@@ -15,6 +15,7 @@ COLUMNS = {
     "baseline": "the trial is the baseline",
     "null": "it is the null trial, the baseline's exact copy",
     "simulated": "a simulation's, measured nowhere",
+    "missed": "by which share simulations missed what they were compared with; intervals allow for it",
     "status": "ok, invalid (not as asked), unsupported, failed",
     "metric": "what was measured, one of `lab.model.metric.METRICS`",
     "value": "the sample, in the metric's unit",

@@ -26,11 +26,13 @@ class Simulated(Strict):
     """What makes a lab a simulated one: its costs are those of ``origin``, a measured run or trial.
 
     ``workloads`` are those that were calibrated there; a trial's runs are dealt to ``seeds`` simulations.
+    ``missed`` is by which share simulations were off where they were compared, as was known when it began.
     """
 
     origin: str
     workloads: tuple[Workload, ...]
     seeds: int = Field(ge=1)
+    missed: float = Field(default=0, ge=0)
 
     def cannot(self, asked: Settings) -> Iterator[str]:
         """What of these settings is not simulated, in words."""

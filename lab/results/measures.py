@@ -3,7 +3,9 @@
 Cells are compared with the baseline inside each block, because a machine drifts from block to block by more
 than most effects. The null trial, an exact copy of the baseline, is compared in the same way: what it seems
 to differ by is the noise floor, and a difference below that is not shown. Intervals are 95 % bootstrap
-intervals (scipy's percentile method, samples drawn anew inside each block); slopes are Theil-Sen's.
+intervals (scipy's percentile method, samples drawn anew inside each block); slopes are Theil-Sen's. What was
+simulated may be off besides by what simulations were missed by where they were compared: intervals of cells
+and of what they differ by are wider by that.
 """
 
 from __future__ import annotations
@@ -40,6 +42,10 @@ class Interval:
         """The farthest from 0 that the estimate may be."""
         known = [abs(end) for end in (self.value, self.low, self.high) if not math.isnan(end)]
         return max(known)
+
+    def widened(self, missed: float) -> Interval:
+        """Of something above 0 that may be off by this share besides."""
+        return Interval(self.value, self.low / (1 + missed), self.high * (1 + missed))
 
     def excludes(self, number: float) -> bool:
         """Does the whole interval lie on one side of ``number``? Without an interval it is not known: no."""
@@ -167,17 +173,22 @@ def _cell(
     name: str, mine: pd.DataFrame, base: pd.DataFrame, factors: Sequence[str], floor: float, scaled: bool
 ) -> Cell:
     values = mine.value.to_numpy(dtype=float)
+    missed = float(mine.missed.max())
     change = difference(_strata(mine), _strata(base))
+    middle = median(values).value
+    change = Interval(
+        change.value, change.low - middle * missed / (1 + missed), change.high + middle * missed
+    )
     is_base = bool(mine.baseline.iloc[0])
     times = Interval(1.0 if scaled else math.nan)
     if scaled and not is_base:
-        times = ratio(_strata(mine), _strata(base))
+        times = ratio(_strata(mine), _strata(base)).widened(missed)
     return Cell(
         name=name,
         factors={factor: mine[factor].iloc[0] for factor in factors},
         n=len(values),
-        median=median(values),
-        mean=mean(values),
+        median=median(values).widened(missed),
+        mean=mean(values).widened(missed),
         lowest=float(values.min()),
         highest=float(values.max()),
         difference=change,

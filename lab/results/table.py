@@ -82,7 +82,9 @@ def table(run: Path) -> pd.DataFrame:
     changed = {ends for trial in trials.values() for ends in _changed(trial, begun.setup)}
     rows: list[Row] = []
     for directory, trial in sorted(trials.items(), key=lambda d: (d[1].block, order.index(d[1].cell))):
-        common = _place(run, directory, trial) | {"simulated": begun.setup.simulated is not None}
+        foretold = begun.setup.simulated
+        kind = {"simulated": foretold is not None, "missed": foretold.missed if foretold else 0.0}
+        common = _place(run, directory, trial) | kind
         relevant = _changed(trial, begun.setup) or changed
         nodes = _nodes(store.read(Configured, directory) or Configured())
         told = ((row, {"node": _where(row, nodes)}) for row in _rows(directory, common))

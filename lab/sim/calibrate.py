@@ -46,7 +46,8 @@ def calibrate(directory: Path) -> Calibration:
     for name, count in counted.items():
         role = _role(name)
         ops[role] = ops.get(role, 0.0) + count / (trial.runs + trial.warmups)
-    return free.model_copy(update={"costs": recorded.costs(runs, ops)})
+    spent = {"costs": recorded.costs(runs, ops), "loop_cpu": recorded.loop_cpu(inside.load(directory), runs)}
+    return free.model_copy(update=spent)
 
 
 def _role(name: str) -> Role:
@@ -63,6 +64,7 @@ def _without_costs(directory: Path, trial: Trial, runs: list[Run]) -> Calibratio
         trial=trial.trial,
         cell=trial.cell,
         machine=machines.hypervisor.accel if machines else "unknown",
+        cores=_cores(machines, configured) if machines else None,
         versions=store.need(Timings, directory).versions,
         tasks=recorded.tasks(frames),
         starved=recorded.starved(frames),
@@ -77,6 +79,17 @@ def _without_costs(directory: Path, trial: Trial, runs: list[Run]) -> Calibratio
     )
     found = _standing_bytes(trial, delivered, assumed)
     return assumed if found is None else assumed.model_copy(update=MEASURED | {"queue_bytes": found})
+
+
+def _cores(machines: Machines, configured: Configured) -> int | None:
+    """Those of the node that all machines shared: known of containers, whose processes its kernel counts."""
+    counted = machines.hypervisor.cpu
+    nodes = {host.node for host in configured.hosts.values()}
+    kinds = {machine.virtualization for machine in machines.hosts.values()}
+    if not counted or kinds != {"lxc"} or len(nodes) != 1:
+        return None
+    seconds = median(machine.seconds for machine in machines.hosts.values())
+    return max(1, round(sum(counted.values()) / seconds))
 
 
 def _rtt_ms(trial: Trial, delivered: Delivered) -> float:

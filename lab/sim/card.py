@@ -1,9 +1,9 @@
 """The card: what a trial's time hangs on, simulated. Each thing is halved and doubled, all else left alone.
 
 Sensitivities are slopes of logarithms between half and double: 0.3 of the rate means that 1 % more of it
-takes 0.3 % less time. Intervals are Student's over seeds, each seed's slope being a sample: they hold what
-chance does in the simulation, not how wrong it may be. Beside it stands what was measured, where a run has
-several rates.
+takes 0.3 % less time. Intervals are Student's over seeds, each seed's slope being a sample, wider by what
+simulations were missed by where they were compared: two simulated times may be off by so much, one to the
+other. Beside it stands what was measured, where a run has several rates.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from lab.results.measures import CONFIDENCE, Interval, ratio
 from lab.sim import farm
 from lab.sim.calibration import Calibration
 from lab.sim.scenario import Outcome
+from lab.sim.validated import Validated
 from lab.sim.whatif import PAYLOAD, scenario
 
 Changes = dict[str, Any]  # settings, as `dasklab whatif` has them
@@ -129,10 +130,15 @@ def card(
         return next(seconds for known, seconds in by_change if known == change)
 
     now = asked[0].rates_mbit["worker-1"] / PAYLOAD
+    missed = Validated.read().missed
+
+    def at(times: float) -> Interval:
+        return spread(of({"rate_times": times} if times != 1 else {})).widened(missed)
+
     return Card(
-        seconds=spread(of({})),
-        lines=(*(_line(thing, of) for thing in things(trial, calibration)), *_measured(measured)),
-        rates={now * times: spread(of({"rate_times": times} if times != 1 else {})) for times in RATES},
+        seconds=spread(of({})).widened(missed),
+        lines=(*(_line(thing, of, missed) for thing in things(trial, calibration)), *_measured(measured)),
+        rates={now * times: at(times) for times in RATES},
         now_mbit=now,
         measured={rate: spread(seconds) for rate, seconds in measured.items()},
     )
@@ -177,10 +183,14 @@ def _seconds(outcome: Outcome) -> float:
     return fmean(run.duration_s for run in outcome.runs if not run.warmup)
 
 
-def _line(thing: Thing, of: Callable[[Changes], list[float]]) -> Line:
+def _line(thing: Thing, of: Callable[[Changes], list[float]], missed: float) -> Line:
     if thing.half is None:
         pairs = zip(of({}), of(thing.double), strict=True)
-        return Line(thing.name, thing.now, False, spread([100 * (1 - after / now) for now, after in pairs]))
+        left = spread([after / now for now, after in pairs]).widened(missed)
+        gain = Interval(*(100 * (1 - share) for share in (left.value, left.high, left.low)))
+        return Line(thing.name, thing.now, False, gain)
     pairs = zip(of(thing.half), of(thing.double), strict=True)
-    slopes = [math.log(half / double) / math.log(thing.apart) for half, double in pairs]
-    return Line(thing.name, thing.now, True, spread(slopes))
+    apart = math.log(thing.apart)
+    slope = spread([math.log(half / double) / apart for half, double in pairs])
+    off = math.log1p(missed) / apart
+    return Line(thing.name, thing.now, True, Interval(slope.value, slope.low - off, slope.high + off))

@@ -27,6 +27,7 @@ from lab.sim import farm
 from lab.sim.calibrate import calibrate
 from lab.sim.calibration import Calibration
 from lab.sim.scenario import Outcome, Scenario
+from lab.sim.validated import Validated
 from lab.sim.whatif import scenario
 
 FOLDER = "simulated"  # below that of the results
@@ -138,6 +139,7 @@ def setup(path: Path, experiment: Experiment, calibrations: Calibrations, seeds:
                 origin=str(path),
                 workloads=tuple(known.workload for known in calibrations.known),
                 seeds=seeds,
+                missed=Validated.read().missed,
             ),
         }
     )

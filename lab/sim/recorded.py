@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 
 import numpy as np
+import pandas as pd
 from scipy.optimize import nnls
 
 from lab.account.run import SCHEDULER, Run
@@ -54,17 +55,24 @@ def _thinned(pairs: Iterable[tuple[float, float]]) -> tuple[tuple[float, int], .
 
 def _cpu_shares(frames: Frames) -> dict[str, float]:
     """By prefix: which share of a task's time a core computed."""
+    return {
+        prefix: cpu / (cpu + rest) if cpu + rest > 0 else 1.0
+        for prefix, (cpu, rest) in _thread_s(frames).items()
+    }
+
+
+def _thread_s(frames: Frames) -> dict[str, tuple[float, float]]:
+    """By prefix: seconds of all tasks that a core computed, and that passed without one."""
     seconds: dict[tuple[str, str], float] = {}
     metrics = _timed(frames, "metrics")
     for name, value in metrics[metrics.node != SCHEDULER][["metric", "value"]].itertuples(index=False):
         if said := re.fullmatch(r"execute/[^/]*/(.+)/(thread-cpu|thread-noncpu)/seconds", name):
             key = (said[1], said[2])
             seconds[key] = seconds.get(key, 0.0) + value
-    found = {}
-    for prefix in {prefix for prefix, _ in seconds}:
-        cpu, rest = (seconds.get((prefix, kind), 0.0) for kind in ("thread-cpu", "thread-noncpu"))
-        found[prefix] = cpu / (cpu + rest) if cpu + rest > 0 else 1.0
-    return found
+    kinds = ("thread-cpu", "thread-noncpu")
+    prefixes = sorted({prefix for prefix, _ in seconds})
+    found = {prefix: tuple(seconds.get((prefix, kind), 0.0) for kind in kinds) for prefix in prefixes}
+    return {prefix: (cpu, rest) for prefix, (cpu, rest) in found.items()}
 
 
 def starved(frames: Frames) -> float:
@@ -72,6 +80,30 @@ def starved(frames: Frames) -> float:
     metrics = _timed(frames, "metrics")
     values = metrics[metrics.node != SCHEDULER].groupby("metric").value.sum()
     return float(values.get(WAITED, 0.0) / values[CPU]) if values.get(CPU) else 0.0
+
+
+def loop_cpu(frames: Frames, runs: Sequence[Run]) -> dict[Role, float]:
+    """Which share of what kept event loops busy a core computed: what processes had, less what tasks had.
+
+    Without it, waiting for a core would be counted twice where cores are simulated: in a loop's busy spells
+    and in its wait for a core. Empty where the processes' CPU was not recorded.
+    """
+    metrics = _timed(frames, "metrics")
+    had = metrics[metrics.metric == CPU]
+    tasks_s = sum(cpu for cpu, _ in _thread_s(frames).values())
+    nodes: dict[Role, tuple[pd.Series[float], float, float]] = {
+        "scheduler": (had[had.node == SCHEDULER].value, 0.0, sum(_busy_s(run, SCHEDULER) for run in runs)),
+        "worker": (
+            had[had.node != SCHEDULER].value,
+            tasks_s,
+            sum(_busy_s(run, name) for run in runs for name in run.threads),
+        ),
+    }
+    return {
+        role: max(0.0, float(cpu.sum()) - theirs) / busy_s
+        for role, (cpu, theirs, busy_s) in nodes.items()
+        if len(cpu) and busy_s
+    }
 
 
 def costs(runs: Sequence[Run], ops: Mapping[Role, float]) -> dict[Role, Costs]:

@@ -29,6 +29,7 @@ FIXED = ("workload", "guests", "capture", "ttl_s", "probes", "scheduler", "worke
 class Simulated(Strict):
     """Changes that only a simulation can make; ``cores`` are those of one host under all machines.
 
+    ``cores_each`` is what each machine has for itself.
     ``starved`` is the machine's other load: seconds that a worker waits for a core for each that it has one.
     ``rate_times`` and ``rtt_times`` are times all rates and delays as they are, also of links without a cap;
     speeds are those of a core, times as it was: of the scheduler, and of workers with their tasks.
@@ -37,6 +38,7 @@ class Simulated(Strict):
     workers: int | None = Field(default=None, ge=1, le=10_000)
     threads: int | None = Field(default=None, ge=1, le=1_000)
     cores: int | None = Field(default=None, ge=1)
+    cores_each: int | None = Field(default=None, ge=1)
     starved: float | None = Field(default=None, ge=0)
     racks: tuple[Site, ...] = ()
     rtt_ms: float | None = Field(default=None, ge=0)
@@ -86,7 +88,6 @@ def scenario(
     asked = _asked({key: value for key, value in changes.items() if key not in extra})
     for reason in unmodelled(asked, Seat()):
         raise LabError(f"--set {reason}")
-    load = (1 + _starved(ours, calibration)) / (1 + calibration.starved)
     links = _over(trial.links, expand(asked.links, workers, "--set links"), Link())
     rates = _rates(trial, expand(asked.nics, workers, "--set nics"), workers, calibration.free_mbit)
     rtt_ms = calibration.rtt_ms if ours.rtt_ms is None else ours.rtt_ms
@@ -103,9 +104,10 @@ def scenario(
         rtt_ms=rtt_ms * ours.rtt_times,
         queue_bytes=calibration.queue_bytes if ours.queue_bytes is None else ours.queue_bytes,
         burst_bytes=calibration.burst_bytes,
-        cores=ours.cores,
-        costs=_costs(calibration, load, ours),
-        driver_s=calibration.driver_s * load,
+        cores=_cores(ours, calibration),
+        cores_each=ours.cores_each,
+        costs=_costs(calibration, ours),
+        driver_s=calibration.driver_s * (1 + _starved(ours, calibration)) / (1 + calibration.starved),
         tasks={prefix: _records(tasks, ours, calibration) for prefix, tasks in calibration.tasks.items()},
         dask=merge(merge(trial.dask, trial.seat.settings), asked.dask),
         design=ours.design or ("light" if workers > MANY else "whole"),
@@ -160,16 +162,28 @@ def _times(link: Link, ours: Simulated) -> Link:
     )
 
 
+def _cores(ours: Simulated, calibration: Calibration) -> int | None:
+    """Those under all machines: as many as there were, unless each has its own or waiting is said."""
+    if ours.cores is not None or ours.cores_each is not None or ours.starved is not None:
+        return ours.cores
+    return calibration.cores
+
+
+def _as_it_was(ours: Simulated, calibration: Calibration) -> bool:
+    """Is waiting for a core left in times as it was recorded?"""
+    return _cores(ours, calibration) is None and ours.cores_each is None and ours.starved is None
+
+
 def _starved(ours: Simulated, calibration: Calibration) -> float:
-    """Seconds of waiting for a core for each second on one; on cores of a number that is simulated."""
-    if ours.cores is not None:
-        return 0.0
-    return calibration.starved if ours.starved is None else ours.starved
+    """Seconds of waiting for a core for each second on one; where cores are simulated, that finds itself."""
+    if _as_it_was(ours, calibration):
+        return calibration.starved
+    return ours.starved or 0.0
 
 
 def _records(tasks: Tasks, ours: Simulated, calibration: Calibration) -> tuple[Record, ...]:
     """As they were, waiting for a core included; or with that taken off and what is asked for put on."""
-    if ours.cores is None and ours.starved is None and ours.worker_speed == 1:
+    if _as_it_was(ours, calibration) and ours.worker_speed == 1:
         return tuple((0.0, took, nbytes) for took, nbytes in tasks.seen)
     cpu = tasks.cpu_share / ours.worker_speed
     neither = max(0.0, 1 - tasks.cpu_share * (1 + calibration.starved))
@@ -177,10 +191,18 @@ def _records(tasks: Tasks, ours: Simulated, calibration: Calibration) -> tuple[R
     return tuple((took * cpu, took * idle, nbytes) for took, nbytes in tasks.seen)
 
 
-def _costs(calibration: Calibration, load: float, ours: Simulated) -> dict[Role, Costs]:
+def _costs(calibration: Calibration, ours: Simulated) -> dict[Role, Costs]:
     speeds = {"scheduler": ours.scheduler_speed, "worker": ours.worker_speed}
-    times = {role: load / speeds.get(role, 1.0) for role in calibration.costs}
+    times = {role: _load(calibration, role, ours) / speeds.get(role, 1.0) for role in calibration.costs}
     return {
         role: Costs(op_s=cost.op_s * times[role], byte_s=cost.byte_s * times[role])
         for role, cost in calibration.costs.items()
     }
+
+
+def _load(calibration: Calibration, role: Role, ours: Simulated) -> float:
+    """Times what kept an event loop busy in the trial: its CPU, and the waiting that is asked for."""
+    if _as_it_was(ours, calibration):
+        return 1.0
+    cpu = calibration.loop_cpu.get(role, 1 / (1 + calibration.starved))
+    return cpu * (1 + _starved(ours, calibration))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lab.model.files import Configured, ConfiguredHost, Delivered, Throughput
+from lab.model.files import Configured, ConfiguredHost, Delivered, Machine, Machines, Throughput
 from lab.sim import calibrate
 from tests.unit.sim.test_whatif import CALIBRATION, TRIAL
 
@@ -50,6 +50,26 @@ def test_a_full_queue_stands_unless_bbr_keeps_it_empty(control: str | None, stan
 @pytest.mark.parametrize(("method", "burst"), [("police", 1024 * 1024), ("shape-ifb", 0), (None, 0)])
 def test_only_a_policer_lets_a_burst_through(method: str | None, burst: float) -> None:
     assert calibrate._burst_bytes(Configured(rate_method=method)) == burst
+
+
+@pytest.mark.parametrize(
+    ("kind", "nodes", "counted", "cores"),
+    [
+        ("lxc", ("a", "a"), True, 2),
+        ("lxc", ("a", "b"), True, None),
+        ("kvm", ("a", "a"), True, None),  # a guest's kernel does not know what its processes waited for
+        ("lxc", ("a", "a"), False, None),
+    ],
+)
+def test_containers_of_one_node_share_its_cores(
+    kind: str, nodes: tuple[str, ...], counted: bool, cores: int | None
+) -> None:
+    machine = Machine.model_construct(virtualization=kind, seconds=10.0)
+    cpu = {"user_s": 12.0, "idle_s": 7.9, "steal_s": 0.05} if counted else None
+    machines = Machines.model_validate({"hypervisor": {"name": "a", "accel": kind, "cpu": cpu}})
+    machines = machines.model_copy(update={"hosts": {"worker-1": machine, "worker-2": machine}})
+    hosts = {str(n): ConfiguredHost.model_construct(node=node) for n, node in enumerate(nodes)}
+    assert calibrate._cores(machines, Configured.model_construct(hosts=hosts)) == cores
 
 
 def test_what_stands_before_a_full_link_makes_the_models_ping_as_long_as_the_measured() -> None:

@@ -15,6 +15,7 @@ from lab.results import store
 from lab.results.measures import Interval
 from lab.sim import card, farm, pictures
 from lab.sim.scenario import Outcome, Scenario, SimulatedRun
+from lab.sim.validated import Validated
 from tests.unit.sim.test_whatif import CALIBRATION, PAYLOAD, TRIAL
 
 NOISE = {0: 0.99, 1: 1.01, 2: 1.0}
@@ -89,6 +90,23 @@ def test_the_interval_is_students() -> None:
         (2, 2 - 4.3027 / 3**0.5, 2 + 4.3027 / 3**0.5), 1e-4
     )
     assert str(card.spread([5.0]).low) == "nan"
+
+
+def test_what_simulations_were_missed_by_is_in_every_interval(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Validated, "missed", 0.0)
+    sure = told(monkeypatch, law, {})
+    monkeypatch.setattr(Validated, "missed", 0.25)
+    found = told(monkeypatch, law, {})
+    assert found.seconds.low == pytest.approx(sure.seconds.low / 1.25)
+    assert found.seconds.high == pytest.approx(sure.seconds.high * 1.25)
+    before, after = ({line.name: line.gain_pct for line in one.lines} for one in (sure, found))
+    rate, loss = "rate of all links", "0.1 % more loss on all links"
+    # half and double are a factor of 4 apart: if they are off by 1.25, one to the other, the slope is by this
+    off = 0.16096  # log 1.25 / log 4
+    assert after[rate].low == pytest.approx(before[rate].low - off, abs=1e-4)
+    assert after[rate].high == pytest.approx(before[rate].high + off, abs=1e-4)
+    # 1.25 times as long as without loss: 1 to 1.5625 times
+    assert (after[loss].low, after[loss].value, after[loss].high) == pytest.approx((-56.25, -25, 0))
 
 
 def test_the_knee_is_where_faster_links_bring_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,12 +17,14 @@ from lab.model.experiment import Experiment, Workload
 from lab.model.files import Result
 from lab.model.trial import Trial
 from lab.results import compare, load, store
+from lab.results.measures import answer
 from lab.running import driver
 from lab.running.trials import plan
 from lab.sim import farm, lab
 from lab.sim.calibration import Calibration
 from lab.sim.lab import Calibrations, Known, Simulation
 from lab.sim.scenario import Outcome, Scenario, SimulatedRun
+from lab.sim.validated import Validated
 from tests.unit.experiments.conftest import SETUP, FakeLab
 from tests.unit.sim.test_whatif import CALIBRATION
 
@@ -108,6 +110,25 @@ def test_it_has_the_same_trials_tables_and_verdicts(foretold: Path, simulations:
     assert times.value[times.cell == "rate_mbit=0"].between(2.0, 2.1).all()
     assert frame.simulated.all()
     assert len({scenario.seed for scenario in simulations}) == 6  # the null trial has seeds of its own
+
+
+def test_intervals_allow_for_what_simulations_were_missed_by(
+    measured: Path, simulations: list[Scenario], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Validated, "missed", 0.25)
+    content = Experiment.model_validate(CAPS)
+    root = measured.parents[1]
+    calibrated(measured, content).start(root, "caps", content, quick=False, seed=None, only=None)
+    frame = load(next((root / "simulated" / "caps").iterdir()))
+    assert set(frame.missed) == {0.25}
+    found = answer(frame, "compute_s", ["rate_mbit"])
+    slow = found.cell("rate_mbit=100") if found else None
+    assert slow is not None
+    # seeds alone say 4 to 4.1 s, twice the baseline and 2 s more
+    assert slow.median.low <= 4.1 / 1.25 and slow.median.high >= 4.0 * 1.25
+    assert slow.ratio.low <= 2.05 / 1.25 and slow.ratio.high >= 1.95 * 1.25
+    assert slow.difference.low <= 2.1 - 4.0 * 0.2 and slow.difference.high >= 1.9 + 4.0 * 0.25
+    assert set(load(measured).missed) == {0.0}
 
 
 def test_a_trial_keeps_what_came_of_each_seed(foretold: Path) -> None:

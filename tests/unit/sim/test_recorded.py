@@ -51,6 +51,18 @@ def test_workers_starve_by_what_they_waited_for_a_core() -> None:
     assert recorded.starved(frames()) == pytest.approx(1.5)
 
 
+def test_of_what_kept_loops_busy_a_core_computed_what_tasks_did_not() -> None:
+    found = frames()
+    row = pd.DataFrame([{"run": 1, "node": "scheduler", "metric": recorded.CPU, "value": 0.1}])
+    found["metrics"] = pd.concat([found["metrics"], row], ignore_index=True)
+    # workers: 2 s of CPU, 0.5 of it tasks'; loops were busy for 0.1 x 2 + 2 x 0.1 s; the scheduler's for 0.5
+    assert recorded.loop_cpu(found, [run(1, 100_000, 2)]) == pytest.approx(
+        {"scheduler": 0.1 / 0.5, "worker": 1.5 / 0.4}
+    )
+    found["metrics"] = found["metrics"][found["metrics"].metric != recorded.CPU]
+    assert recorded.loop_cpu(found, [run(1, 100_000, 2)]) == {}
+
+
 def run(number: int, moved: int, tasks: int) -> Run:
     """Ten seconds; worker-1 is busy 0.1 s for each of its tasks and 1 us for each byte that it fetched."""
     done = [

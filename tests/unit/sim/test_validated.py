@@ -36,12 +36,21 @@ def test_what_is_like_a_case_is_inside() -> None:
         ({"links": {"worker-1": {"delay_ms": 2}}}, "delay_ms 2 (validated: 0)"),
         ({"links": {"scheduler": {"loss_pct": 1}}}, "loss_pct 1 (validated: 0)"),
         ({"workload": {"name": "merge"}}, "workload merge (validated: array_study)"),
-        ({"cores": 2}, "cores (validated: none)"),
+        ({"cores": 2}, "cores 2 shared (validated: own)"),
+        ({"racks": [{"workers": 3}]}, "racks (validated: none)"),
     ],
 )
 def test_what_is_unlike_all_cases_is_said(changes: dict[str, object], said: str) -> None:
     asked = {"rates_mbit": dict.fromkeys(MACHINES, 100.0)} | changes
     assert list(KNOWN.outside(scenario(**asked))) == [said]
+
+
+def test_faster_than_links_without_a_cap_is_not_outside_but_faster_than_a_cap_is() -> None:
+    # one lab's free links had 20 Gbit/s, another's have 60: neither holds anything back
+    free = Validated(cases=(Case.of(scenario(rates_mbit=dict.fromkeys(MACHINES, 20_000.0)), 0.1),))
+    assert list(free.outside(scenario(rates_mbit=dict.fromkeys(MACHINES, 60_000.0)))) == []
+    assert list(free.outside(scenario(rates_mbit={}))) == []
+    assert list(KNOWN.outside(scenario(rates_mbit={}))) == ["rate_mbit 1e+05 (validated: 100)"]
 
 
 def test_without_any_case_everything_is_outside() -> None:

@@ -91,6 +91,24 @@ def test_on_cores_of_a_number_a_task_needs_them_and_does_not_wait_for_them_as_it
     assert changed("cores=4").tasks["add"] == ((0.5, 1.0, 100),)
 
 
+SHARED = CALIBRATION.model_copy(update={"cores": 2, "loop_cpu": {"scheduler": 0.6}})
+
+
+def test_cores_that_machines_shared_are_simulated_and_not_waited_for_once_more() -> None:
+    found = scenario(TRIAL, SHARED, seed=0)
+    # of 2 s 0.5 on a core and as much waiting for one, which the simulation finds by itself
+    assert (found.cores, found.tasks["add"]) == (2, ((0.5, 1.0, 100),))
+    assert found.costs["scheduler"].op_s == pytest.approx(0.0006)
+
+
+def test_waiting_that_is_said_or_cores_of_its_own_take_the_place_of_shared_ones() -> None:
+    waiting = scenario(TRIAL, SHARED, {"starved": 1}, seed=0)
+    assert (waiting.cores, waiting.costs["scheduler"].op_s) == (None, pytest.approx(0.0012))
+    own = scenario(TRIAL, SHARED, {"cores_each": 4}, seed=0)
+    assert (own.cores, own.cores_each, own.tasks["add"]) == (None, 4, ((0.5, 1.0, 100),))
+    assert scenario(TRIAL, SHARED, {"cores": 8}, seed=0).cores == 8
+
+
 def test_under_another_load_all_that_needs_a_core_waits_for_it_as_much_as_is_said() -> None:
     calm, worse = changed("starved=0"), changed("starved=3")
     assert sum(calm.tasks["add"][0][:2]) == pytest.approx(0.5 + 1.0)
