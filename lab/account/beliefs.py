@@ -17,9 +17,8 @@ from lab.account.run import Run
 from lab.model.files import Throughput
 from lab.model.nic import BYTES_PER_MBIT
 
-COUNTED = (
-    1e6  # bytes of a fetch: a smaller one takes the time of its latencies, and Dask does not count it either
-)
+# Bytes of a fetch that tells of a bandwidth; a smaller one tells of latencies, and Dask does not count it.
+COUNTED = 1e6
 
 
 @dataclass(frozen=True)
