@@ -1,7 +1,8 @@
 """May two runs be compared, and if so, what changed between them?
 
 Absolute times mean nothing across machines or versions: two runs are comparable when what computed was the
-same (workload and its size, versions, accelerator). The user may overrule that by name.
+same (workload and its size, versions, accelerator), and TCP's congestion control, which containers have from
+their host. The user may overrule that by name.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any
 import pandas as pd
 
 from lab.errors import LabError
-from lab.model.files import Machines, Timings
+from lab.model.files import Configured, Machines, Timings
 from lab.model.trial import Trial
 from lab.results import store
 from lab.results.measures import Interval, ratio
@@ -41,7 +42,11 @@ def identity(run: Path) -> dict[str, Any]:
         if timings := store.read(Timings, directory):
             identity |= {package: timings.versions.get(package) for package in PACKAGES}
             break
-    return identity | {"accelerator": accelerator(run), "simulated from": simulated_from(run)}
+    return identity | {
+        "accelerator": accelerator(run),
+        "congestion control": congestion_control(run),
+        "simulated from": simulated_from(run),
+    }
 
 
 def simulated_from(run: Path) -> str | None:
@@ -60,6 +65,14 @@ def accelerator(run: Path) -> str | None:
     for directory in store.finished(run):
         if machines := store.read(Machines, directory):
             return machines.hypervisor.accel
+    return None
+
+
+def congestion_control(run: Path) -> str | None:
+    """TCP's on all hosts of the first trial that has it read back: a name, or several."""
+    for directory in store.finished(run):
+        if configured := store.read(Configured, directory):
+            return ", ".join(sorted({host.congestion_control for host in configured.hosts.values()}))
     return None
 
 

@@ -543,12 +543,18 @@ def test_compare_refuses_what_differs(measured: Callable[..., driver.Ongoing]) -
         files["hosts.json"]["hypervisor"]["accel"] = "kvm"
         return 0
 
-    old, same, other = (measured(FakeLab(sloped, spoil), f"x{i}").directory
-                        for i, spoil in enumerate((lambda t, f: 0, lambda t, f: 0, kvm)))  # fmt: skip
+    def bbr(trial: Json, files: Json) -> int:
+        files["configured.json"]["hosts"]["worker-1"]["congestion_control"] = "bbr"
+        return 0
+
+    old, same, other, mixed = (measured(FakeLab(sloped, spoil), f"x{i}").directory
+                        for i, spoil in enumerate((lambda t, f: 0, lambda t, f: 0, kvm, bbr)))  # fmt: skip
     changes = {(c.metric, c.cell): c for c in compare.compare(old, same)}
     assert changes["compute_s", "delay_ms=50"].ratio.value == pytest.approx(1, rel=0.05)
     with pytest.raises(LabError, match="not comparable: accelerator tcg and kvm"):
         compare.compare(old, other)
+    with pytest.raises(LabError, match="not comparable: congestion control cubic and bbr, cubic"):
+        compare.compare(old, mixed)
     assert compare.compare(old, other, anyway=True)
 
 
