@@ -8,16 +8,20 @@ from __future__ import annotations
 
 import random
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from lab.errors import LabError
 from lab.model import packages
 from lab.model.cells import Cell, cell_name, cells, factors, names
 from lab.model.experiment import Experiment, Settings, Shared, hosts, settings
+from lab.model.nic import GuestKind
 from lab.model.trial import Setup, Trial
 
-OVERHEAD_S = 55.0  # a trial's set-up and tear-down on emulated machines, a fresh cluster included
-CAPTURE_S = 55.0  # what a run of its own for the capture adds: another cluster, and the files
+# A trial's set-up and tear-down, a fresh cluster included; and what a run of its own for the capture adds:
+# another cluster, and the files. Of machines when they are emulated.
+OVERHEAD_S: Mapping[GuestKind, float] = {"vm": 55.0, "container": 13.0}
+CAPTURE_S: Mapping[GuestKind, float] = {"vm": 55.0, "container": 9.0}
 SIMULATED_S = 10.0  # a few seeds on two cores
 CAPTURED_RUNS = 3  # at most: a capture answers what was said, not how long it took
 
@@ -93,10 +97,11 @@ def estimate_s(trial: Trial, run_s: float, simulated: bool = False) -> float:
     """
     if simulated:
         return SIMULATED_S
+    kind: GuestKind = "vm" if "vm" in trial.guests.values() else "container"
     links, asked = trial.workers + 1, trial.probes
     probes = asked.pings * asked.interval_s + links * asked.iperf_runs * asked.iperf_s
-    capture_s = CAPTURE_S + trial.captured_runs * run_s if trial.capture else 0
-    return OVERHEAD_S + (trial.runs + trial.warmups) * run_s + 2 * probes + capture_s
+    capture_s = CAPTURE_S[kind] + trial.captured_runs * run_s if trial.capture else 0
+    return OVERHEAD_S[kind] + (trial.runs + trial.warmups) * run_s + 2 * probes + capture_s
 
 
 def _named(experiment: Experiment, only: str) -> Cell:

@@ -89,6 +89,8 @@ def test_estimate_counts_runs_and_probes(sweep: experiment.Experiment) -> None:
     assert estimate_s(trial, 4) == 55 + 6 * 4 + 2 * (30 * 0.2 + 4 * 1 * 3)
     captured = trial.model_copy(update={"capture": True, "captured_runs": 3})
     assert estimate_s(captured, 4) == estimate_s(trial, 4) + 55 + 3 * 4
+    containers = plan("x", sweep, SETUP.of_kind("container"))[0]
+    assert estimate_s(containers, 4) == estimate_s(trial, 4) - 42
 
 
 def test_remaining_time_follows_the_trials_done(tmp_path: Path, sweep: experiment.Experiment) -> None:
