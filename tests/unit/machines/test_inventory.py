@@ -11,7 +11,10 @@ from lab.machines.inventory import DEFAULT, Inventory
 from lab.machines.observed import Observed, SeenBridge, SeenNode
 from lab.machines.plan import plan
 from lab.machines.topology import Guest, check_unique
+from lab.model import experiment
 from lab.model.strict import validate
+from lab.running import trials
+from lab.running.setup import setup_of
 from tests.unit.samples import LAB
 
 
@@ -57,6 +60,13 @@ def test_the_sample_inventories_load(name: str) -> None:
     assert inventory.hosts("dask_workers") == ["worker-1", "worker-2", "worker-3"]
     assert inventory.value("client", "scheduler_address")
     assert inventory.has("client", "proxmox") is (name == "proxmox")
+
+
+def test_the_sample_of_many_has_what_its_experiment_asks_for() -> None:
+    lab = setup_of(Inventory(DEFAULT.parent / "examples" / "many" / "hosts.yml"))
+    assert set(lab.guests.values()) == {"container"}
+    planned = trials.plan(*experiment.load("many_workers", quick=True), lab)
+    assert {trial.workers for trial in planned} == {3, 6, 12, 24, 48}
 
 
 def test_a_missing_inventory_names_the_default(tmp_path: Path) -> None:
