@@ -18,7 +18,7 @@ from lab.machines.inventory import DEFAULT
 from lab.paths import ROOT
 from tests.e2e.conftest import Bench, until
 
-pytestmark = [pytest.mark.timeout(1500)]
+pytestmark = [pytest.mark.timeout(2700)]
 
 PROVISION = ["ansible-playbook", "-i", str(DEFAULT), "playbooks/provision.yml"]
 
@@ -77,7 +77,7 @@ def test_ctrl_c_loses_nothing(bench: Bench) -> None:
 
 
 def test_up_completes_what_was_begun_and_measures_a_baseline(bench: Bench) -> None:
-    told = bench.good("dasklab", "up", timeout=1200)
+    told = bench.good("dasklab", "up", timeout=2400)
     assert {n: vm["status"] for n, vm in machines(bench).items() if n != "dasklab-template"} == dict.fromkeys(
         ["client", "scheduler", "worker-1", "worker-2", "worker-3"], "running"
     )
