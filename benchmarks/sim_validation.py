@@ -32,7 +32,7 @@ from lab.errors import LabError
 from lab.model.files import Campaign, Timings
 from lab.model.nic import BYTES_PER_MBIT
 from lab.model.trial import Trial
-from lab.results import store
+from lab.results import measures, store
 from lab.sim import foretell, recorded
 from lab.sim.calibrate import calibrate
 from lab.sim.calibration import Calibration
@@ -132,13 +132,12 @@ def foretell_cell(directory: Path, fit: Fit, seeds: int, load: bool) -> Cell:
     found = fit.foretold(trial, changes, seeds)
     asked = scenario(trial, fit.calibration, changes, seed=0)
     samples = [run.duration_s for run in store.need(Timings, directory).samples if not run.warmup]
-    drawn = np.random.default_rng(0).choice(samples, (2000, len(samples))).mean(axis=1)
-    low, high = np.percentile(drawn, [2.5, 97.5])
+    took = measures.mean(np.array(samples))
     return Cell(
         f"{trial.experiment}/{directory.name}",
-        truth.mean_s,
-        float(low),
-        float(high),
+        took.value,
+        took.low,
+        took.high,
         found.mean_s,
         found.low_s,
         found.high_s,

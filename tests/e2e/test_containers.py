@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from lab.machines.inventory import DEFAULT
-from tests.e2e.conftest import Bench
+from tests.e2e.conftest import Bench, until
 from tests.e2e.test_lab import api
 
 pytestmark = [
@@ -84,6 +86,39 @@ blocks: 1
 warmups: 0
 probes: {pings: 3, iperf_runs: 1, iperf_s: 2} # in one second a busy machine sends too little
 run_s: 1
+"""
+
+
+def test_a_run_killed_in_mid_trial_loses_that_trial_only(bench: Bench, tmp_path: Path) -> None:
+    file = tmp_path / "sweep.yml"
+    file.write_text(SWEEP)
+    child = bench.start("dasklab", "run", str(file))
+    results = bench.folder / "results" / "sweep"
+    until(lambda: len(list(results.glob("*/*/attempt.json"))) == 1, 200, "the first trial")
+    until(lambda: len(list(results.glob("*/*/trial.json"))) == 2, 60, "the second trial's start")
+    os.kill(child.pid, signal.SIGKILL)
+    child.wait()  # its playbook goes on: the next run must end it
+    [run] = results.iterdir()
+    done = {path: path.stat().st_mtime_ns for path in run.glob("*/attempt.json")}
+    told = bench.good("dasklab", "run", str(run))
+    assert {path: path.stat().st_mtime_ns for path in done} == done, "a finished trial was run again"
+    verdicts = [json.loads(path.read_text()) for path in run.glob("*/result.json")]
+    assert [(v["status"], v["reasons"]) for v in verdicts] == [("ok", [])] * 3, told[-3000:]
+    nets = [api(bench).nodes("pve").lxc(vmid).config.get()["net1"] for vmid in range(9101, 9106)]
+    assert not [net for net in nets if "rate=" in net], "the links have their cap no longer"
+    page = bench.good("dasklab", "report", str(run)).strip().splitlines()[-1]
+    assert "80 Mbit/s" in Path(page).read_text()
+
+
+SWEEP = """
+title: A short sweep
+question: Does a run that was killed go on where it was?
+metrics: {compute_s: ~}
+factors: {rate_mbit: {sets: nics.worker-1.rate_mbit, levels: [0, 80]}}
+workload: {name: array_study, params: {size: 200, chunk: 100}}
+runs: 1
+blocks: 1
+probes: {pings: 3, iperf_runs: 0}
 """
 
 

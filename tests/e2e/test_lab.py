@@ -18,7 +18,7 @@ from lab.machines.inventory import DEFAULT
 from lab.paths import ROOT
 from tests.e2e.conftest import Bench, until
 
-pytestmark = [pytest.mark.timeout(1500)]
+pytestmark = [pytest.mark.timeout(2700)]
 
 PROVISION = ["ansible-playbook", "-i", str(DEFAULT), "playbooks/provision.yml"]
 
@@ -77,7 +77,7 @@ def test_ctrl_c_loses_nothing(bench: Bench) -> None:
 
 
 def test_up_completes_what_was_begun_and_measures_a_baseline(bench: Bench) -> None:
-    told = bench.good("dasklab", "up", timeout=1200)
+    told = bench.good("dasklab", "up", timeout=2400)
     assert {n: vm["status"] for n, vm in machines(bench).items() if n != "dasklab-template"} == dict.fromkeys(
         ["client", "scheduler", "worker-1", "worker-2", "worker-3"], "running"
     )
@@ -151,36 +151,34 @@ def foreign_frames(bench: Bench) -> int:
     return int(child.communicate(timeout=60)[0].strip().splitlines()[-1])
 
 
-SWEEP = """
-title: A short sweep
-question: Does a run that was killed go on where it was?
+SLOW = """
+title: A slow link
+question: Does a trial that was killed leave its impairment behind?
 metrics: {compute_s: ~, rtt_ms: ~}
-factors: {delay_ms: {sets: links.worker-1.delay_ms, levels: [0, 80]}}
+links: {worker-1: {delay_ms: 80}}
 workload: {name: array_study, params: {size: 200, chunk: 100}}
-runs: 2
+runs: 1
+warmups: 0
 blocks: 1
-probes: {pings: 20, iperf_runs: 0}
+probes: {pings: 10, iperf_runs: 0}
 """
 
 
-def test_a_run_killed_in_mid_trial_loses_that_trial_only_and_leaves_no_impairment(bench: Bench) -> None:
-    file = bench.folder / "short_sweep.yml"
-    file.write_text(SWEEP)
+def test_a_trial_that_was_killed_is_run_again_and_leaves_no_impairment(bench: Bench) -> None:
+    file = bench.folder / "slow.yml"
+    file.write_text(SLOW)
     child = bench.start("dasklab", "run", str(file))
     impaired = "tc qdisc show | grep netem; true"
     until(lambda: "delay 80ms" in bench.ssh("worker-1", impaired), 400, "the impaired trial")
     os.kill(child.pid, signal.SIGKILL)
     child.wait()  # its playbook goes on: the next run must end it
-    [run] = (bench.folder / "results" / "short_sweep").iterdir()
-    done = {path: path.stat().st_mtime_ns for path in run.glob("*/attempt.json")}
+    [run] = (bench.folder / "results" / "slow").iterdir()
+    assert not list(run.glob("*/attempt.json"))
     told = bench.good("dasklab", "run", str(run))
-    assert {path: path.stat().st_mtime_ns for path in done} == done, "a finished trial was run again"
     verdicts = [json.loads(path.read_text()) for path in run.glob("*/result.json")]
-    assert [(v["status"], v["reasons"]) for v in verdicts] == [("ok", [])] * 3, told[-3000:]
+    assert [(v["status"], v["reasons"]) for v in verdicts] == [("ok", [])], told[-3000:]
     for host in ("scheduler", "worker-1", "worker-2", "worker-3"):
         assert bench.ssh(host, impaired) == ""
-    page = bench.good("dasklab", "report", str(run)).strip().splitlines()[-1]
-    assert "80 ms" in Path(page).read_text()
 
 
 def test_a_machine_that_dies_is_said_and_brought_back(bench: Bench) -> None:
