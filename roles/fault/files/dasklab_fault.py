@@ -12,8 +12,8 @@ workload makes it when the first timed run begins. Then, ``at_s`` later,
     cut       the lab link is down for ``for_s``
 
 ``end`` ends the unit and says what happened: ``at_s`` and ``lasted_s`` as they were, null where it did not
-come or had not ended yet, and what was ``found`` meanwhile of the service or the link. However the unit ends, and
-at the latest after ``--ttl``, a link is up again.
+come or had not ended yet, and what was ``found`` meanwhile of the service or the link. However the unit
+ends, and at the latest after ``--ttl``, a link is up again.
 """
 
 from __future__ import annotations
