@@ -18,8 +18,9 @@ import yaml
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from lab.errors import LabError
-from lab.model import dask_settings
+from lab.model import dask_settings, faults
 from lab.model.columns import COLUMNS
+from lab.model.faults import Fault
 from lab.model.link import Link
 from lab.model.metric import MetricName
 from lab.model.nic import GuestOverride, NicOverride
@@ -80,6 +81,7 @@ class Shared(Strict):
     scheduler: Scheduler = Scheduler()
     worker: Worker = Worker()
     layout: LayoutText | None = None
+    faults: tuple[Fault, ...] = ()
 
     @field_validator("dask")
     @classmethod
@@ -202,6 +204,8 @@ def settings(experiment: Experiment, overrides: list[dict[str, Any]], where: str
     links = expand(result.links, result.workers, f"{where}: links")
     guests = expand(result.guests, result.workers, f"{where}: guests")
     nics = expand(result.nics, result.workers, f"{where}: nics")
+    if wrong := faults.mistake(result.faults, result.workers):
+        raise LabError(f"{where}: {wrong}")
     for name, link in links.items():
         if link.peer is not None and link.peer not in hosts(result.workers):
             allowed = ", ".join(hosts(result.workers))

@@ -234,6 +234,28 @@ class Configured(Document):
     rate_method: str | None = None
 
 
+# --- faults.json: what went wrong as asked -----------------------------------------------------------------
+
+
+class Seen(Strict):
+    """One host's fault: seconds after the first timed run began, and until it was over; null did not happen.
+
+    ``found`` is what the link or the service was meanwhile.
+    """
+
+    at_s: float | None
+    lasted_s: float | None
+    found: str
+
+
+class Faults(Document):
+    """The faults of a trial, by host."""
+
+    FILE: ClassVar[str] = "faults.json"
+
+    hosts: dict[str, Seen] = {}
+
+
 # --- hosts.json: the machines ------------------------------------------------------------------------------
 
 

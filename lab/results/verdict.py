@@ -5,9 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 
 from lab.model.experiment import Tolerances
-from lab.model.files import Attempt, Configured, Delivered, Failed, Machines, Result, Status, Timings
+from lab.model.files import (
+    Attempt,
+    Configured,
+    Delivered,
+    Failed,
+    Faults,
+    Machines,
+    Result,
+    Status,
+    Timings,
+)
 from lab.model.trial import Trial
-from lab.results import cluster, store, validity
+from lab.results import cluster, faults, store, validity
 from lab.results.validity import Baseline
 
 Verdict = tuple[Status, list[str]]
@@ -18,7 +28,9 @@ def assess(run: Path) -> dict[str, Result]:
     trials = {directory: store.need(Trial, directory) for directory in store.having(run, Attempt)}
     begun = store.read_run(run)
     allowed, simulated = store.experiment(begun).tolerances, begun.setup.simulated is not None
-    failures = {directory: _failure(directory, trial, simulated) for directory, trial in trials.items()}
+    failures = {
+        directory: _failure(directory, trial, simulated, begun.seed) for directory, trial in trials.items()
+    }
     bases = [d for d, trial in trials.items() if (trial.baseline or trial.null) and not failures[d]]
     base = None
     if bases and not simulated:  # its links are what was asked
@@ -30,24 +42,26 @@ def assess(run: Path) -> dict[str, Result]:
 
 def _judged(directory: Path, trial: Trial, base: Baseline | None, allowed: Tolerances) -> Verdict:
     """The verdict on a trial that got through; without a baseline there is nothing to judge it by yet."""
+    timings = store.need(Timings, directory)
+    wrong = list(faults.differences(trial, store.read(Faults, directory), timings))
     if base is None:
-        return "ok", []
+        return ("invalid" if wrong else "ok"), wrong
     configured, delivered = store.read(Configured, directory), store.read(Delivered, directory)
     reasons = validity.reasons(trial, configured, delivered, base, allowed)
-    reasons += cluster.differences(trial, store.need(Timings, directory))
+    reasons += [*cluster.differences(trial, timings), *wrong]
     if machines := store.read(Machines, directory):
         reasons += [*validity.clocks(machines), *validity.stolen(machines, allowed)]
     return ("invalid" if reasons else "ok"), reasons
 
 
-def _failure(directory: Path, trial: Trial, simulated: bool) -> Verdict | None:
+def _failure(directory: Path, trial: Trial, simulated: bool, seed: int) -> Verdict | None:
     """Why a trial has nothing to judge."""
     if trial.unsupported:
         return "unsupported", list(trial.unsupported)
     attempt, timings = store.need(Attempt, directory), store.read(Timings, directory)
     if attempt.exit_status:
         if failed := store.read(Failed, directory):
-            return failed.status, list(failed.reasons)
+            return failed.status, [*failed.reasons, *faults.told(trial, seed)]
         return "failed", [attempt.error or f"ended with status {attempt.exit_status}"]
     if timings is None:
         return "failed", ["the workload left no timings.json"]
@@ -58,7 +72,7 @@ def _failure(directory: Path, trial: Trial, simulated: bool) -> Verdict | None:
         return "failed", ["the workload did not check its answer"]
     elif not check.ok:
         return "failed", [f"wrong answer: {check.got}, expected {check.expected} +- {check.tolerance}"]
-    if workers != trial.workers:
+    if workers not in faults.workers(trial):
         return "failed", [f"{workers} workers computed, {trial.workers} were asked"]
     return None
 

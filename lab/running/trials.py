@@ -37,21 +37,27 @@ def plan(
     can = (cell for cell in all_cells if not any(setup.cannot(asked_of(name, experiment, cell))))
     baseline = next(can, all_cells[0])
     kept = all_cells if only is None else list(dict.fromkeys([baseline, _named(experiment, only)]))
+    used = experiment.seed if seed is None else seed
     trials: list[Trial] = []
     for block in range(1, experiment.blocks + 1):
         asked = [(cell, False) for cell in kept] + [(baseline, True)] * bool(experiment.factors)
-        random.Random(f"{experiment.seed if seed is None else seed}/{block}").shuffle(asked)
+        random.Random(f"{used}/{block}").shuffle(asked)
         for place, (cell, null) in enumerate(asked, start=1):
             called = "null" if null else cell_name(factors(experiment, cell))
             slug = re.sub(r"[^\w.=,-]+", "-", called)
             where = {"trial": f"{block}-{place:02}-{slug}", "block": block}
             kind = {"baseline": cell == baseline and not null, "null": null}
-            trials.append(resolve(name, experiment, cell, setup, **where, **kind))
+            dice = random.Random(f"{used}/{block}/{cell_name(factors(experiment, cell))}/{null}")
+            trials.append(resolve(name, experiment, cell, setup, dice, **where, **kind))
     return trials
 
 
-def resolve(name: str, experiment: Experiment, cell: Cell, setup: Setup, **place: Any) -> Trial:
+def resolve(
+    name: str, experiment: Experiment, cell: Cell, setup: Setup, dice: random.Random, **place: Any
+) -> Trial:
     """One trial: the settings of a cell laid over the lab as it is; ``place`` is where the trial belongs.
+
+    ``dice`` draw when its faults come: by seed, block and cell, so that the cell alone has the same again.
 
     Raises:
         LabError: the lab has too few workers.
@@ -78,7 +84,8 @@ def resolve(name: str, experiment: Experiment, cell: Cell, setup: Setup, **place
         tested=tuple(host for host in setup.hosts if host in {**links, **asked.guests, **asked.nics}),
         captured_runs=min(asked.runs, CAPTURED_RUNS) if asked.capture else 0,
         unsupported=tuple(setup.cannot(asked)),
-        **{key: getattr(asked, key) for key in Shared.model_fields},
+        faults=tuple(fault.drawn(dice) for fault in asked.faults),
+        **{key: getattr(asked, key) for key in Shared.model_fields if key != "faults"},
         **place,
     )
 

@@ -111,6 +111,7 @@ def _parser(name: str, module: Any, defaults: dict[str, Any]) -> argparse.Argume
     parser.add_argument("--timeout-s", type=float, default=120, help="for the connection and the workers")
     parser.add_argument("--settings", default="", help="Dask's settings to read back, separated by commas")
     parser.add_argument("--packages", default="", help="packages whose versions are read back, the same way")
+    parser.add_argument("--told", help="file that the cluster's hosts get when the first timed run begins")
     parser.add_argument("--report", type=Path, help="Dask's own report of the runs; takes bokeh there")
     parser.add_argument("--output", type=Path, help="timings file; standard output if not given")
     return parser
@@ -143,6 +144,9 @@ def _samples(client: Client, job: Job, args: argparse.Namespace) -> tuple[list[A
     if args.report is None:
         _inside.take(client, sent)  # what came before the first run is of none
     for run in range(args.warmups + args.runs):
+        if args.told and run == args.warmups:
+            client.run(_touch, args.told)
+            client.run_on_scheduler(_touch, args.told)
         samples.append(_sample(client, job, run, run < args.warmups))
         taken.append(None if args.report else _inside.take(client, sent))
     return samples, taken
@@ -168,18 +172,26 @@ def _sample(client: Client, job: Job, run: int, warmup: bool) -> dict[str, Any]:
         "start": start,
         "stop": stop,
         "duration_s": duration_s,
-        "transfer_bytes": _sent(client) - before,
+        "transfer_bytes": sum(sent - before.get(worker, 0) for worker, sent in _sent(client).items()),
         "scheduler_cpu_s": scheduler_cpu_s,
         "got": got,
         "ok": job.accepts(got),
     }
 
 
-def _sent(client: Client) -> int:
+def _touch(path: str) -> None:
+    """On a host of the cluster; where nobody waits for the file there is no place for it."""
+    with contextlib.suppress(FileNotFoundError):
+        Path(path).touch()
+
+
+def _sent(client: Client) -> dict[str, int]:
+    """By worker: one that died took its number along."""
+
     def total(dask_worker: Any) -> int:
         return int(dask_worker.transfer_outgoing_bytes_total)
 
-    return sum(client.run(total).values())
+    return dict(client.run(total))
 
 
 def workers_of(client: Client) -> dict[str, dict[str, Any]]:

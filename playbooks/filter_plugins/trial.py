@@ -19,6 +19,7 @@ from lab.model.files import (
     Configured,
     Delivered,
     Failed,
+    Faults,
     Inside,
     Machine,
     Machines,
@@ -45,6 +46,7 @@ def _found(said: Mapping[str, Any], machine: Mapping[str, Any]) -> Answer:
         "after": said["guest_shown"]["answer"],
         "link": said["netem_applied"]["answer"],
         "probes": said["probe_measured"],
+        "fault": said.get("fault_ended", {}).get("answer"),
         "net": machine.get("nets", {}).get(net_key(LAB_SLOT), ""),
         "node": machine.get("node", ""),
     }
@@ -72,6 +74,7 @@ def trial_files(
             machines(hosts, node, name),
             validate(Timings, said, "the workload's timings"),
             *recorded,
+            *faults(hosts),
         ]
     except LabError as error:
         raise AnsibleFilterError(error.message) from None
@@ -138,6 +141,12 @@ def delivered(hosts: Mapping[str, Answer]) -> Delivered:
             for kind in document:
                 document[kind] += [{**entry, "phase": probe["phase"]} for entry in answers[kind]]
     return validate(Delivered, document, "what the probes measured")
+
+
+def faults(hosts: Mapping[str, Answer]) -> list[Faults]:
+    """Return what went wrong as asked, where anything was."""
+    seen = {host: each["fault"] for host, each in hosts.items() if each.get("fault")}
+    return [validate(Faults, {"hosts": seen}, "what the faults did")] if seen else []
 
 
 def machines(hosts: Mapping[str, Answer], node: list[list[str]], name: str) -> Machines:

@@ -85,6 +85,33 @@ def test_the_cluster_is_started_as_the_trial_asks(lab: DryLab) -> None:
     ]
 
 
+def test_a_fault_is_armed_on_its_host_before_the_runs_and_what_happened_is_written(lab: DryLab) -> None:
+    fault = {"host": "worker-2", "does": "kill", "at_s": 2.0, "for_s": None}
+    lab.ask({**TRIAL, "faults": [fault], "capture": False})
+    done = lab.play("trial.yml")
+    assert done.returncode == 0, done.stdout
+    assert lab.written("faults.json")["hosts"] == {
+        "worker-2": {"at_s": 2.0, "lasted_s": None, "found": "failed"}
+    }
+    faulty = [call for call in lab.calls("worker-2") if "fault" in call]
+    assert faulty == ["dasklab_fault.py arm", "dasklab_fault.py end"]
+    assert not any("fault" in call for host in HOSTS if host != "worker-2" for call in lab.calls(host))
+    [armed] = [
+        line for line in (lab.folder / "worker-2" / "words").read_text().splitlines() if "arm " in line
+    ]
+    assert json.loads(armed.removeprefix("arm ").partition(" --service ")[0]) == fault
+    assert armed.endswith("--service dask-worker.service --ttl 60")
+    assert "--told /run/dasklab/fault-told" in (lab.folder / "client" / "words").read_text()
+
+
+def test_a_workload_that_hangs_is_said_to_hang(lab: DryLab) -> None:
+    lab.say("client", "python array_study.py", "", status=124)
+    assert lab.play("trial.yml").returncode != 0
+    [reason] = lab.written("failed.json")["reasons"]
+    assert reason == "client: Run the workload: it hung, it was not done within 60 s"
+    assert {lab.calls(host)[-1] for host in HOSTS} == {"all "}
+
+
 def test_an_answer_that_is_no_json_fails_the_trial_in_one_line(lab: DryLab) -> None:
     lab.say("client", "python array_study.py", json.dumps(TIMINGS)[:30])
     done = lab.play("trial.yml")

@@ -112,6 +112,15 @@ def test_timings_are_a_file_of_a_trial_and_tell_what_the_processes_run_with(
     assert Timings.model_validate(document).workload == "merge"
 
 
+def test_hosts_are_told_when_the_first_timed_run_begins(scheduler: str, tmp_path: Path) -> None:
+    told = tmp_path / "told"
+    document = measure("merge", {"tasks": 5}, scheduler, tmp_path / "t.json", more=["--told", str(told)])
+    warmup, first, _ = document["samples"]
+    assert warmup["stop"] <= told.stat().st_mtime + 0.01
+    assert told.stat().st_mtime <= first["start"] + 0.01
+    measure("merge", {"tasks": 5}, scheduler, tmp_path / "t.json", more=["--told", "/nowhere/told"])
+
+
 def test_the_readmes_workload_runs(scheduler: str, tmp_path: Path) -> None:
     readme = (WORKLOADS.parent / "experiments" / "README.md").read_text()
     (tmp_path / "absolute.py").write_text(re.search(r"```python\n(.*?)```", readme, re.DOTALL)[1])

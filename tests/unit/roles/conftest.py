@@ -45,6 +45,11 @@ def capture(common: ModuleType) -> ModuleType:
 
 
 @pytest.fixture(scope="session")
+def fault(common: ModuleType) -> ModuleType:
+    return load("roles/fault/files/dasklab_fault.py")
+
+
+@pytest.fixture(scope="session")
 def probe(common: ModuleType) -> ModuleType:
     return load("roles/probe/files/dasklab_probe.py")
 

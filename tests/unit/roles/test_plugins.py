@@ -146,6 +146,14 @@ def documents(trial: ModuleType, node: list[list[str]]) -> dict[str, Any]:
     return {file["path"]: json.loads(file["content"]) for file in files}
 
 
+def test_a_fault_is_a_file_of_the_trial_and_without_one_there_is_none(trial: ModuleType) -> None:
+    assert "/r/faults.json" not in documents(trial, [])
+    seen = {"at_s": 1.0, "lasted_s": 3.0, "found": "down"}
+    hosts = {"scheduler": found()["scheduler"] | {"fault": seen}}
+    written = {file["path"]: file["content"] for file in trial.trial_files(hosts, "/r", TIMINGS, [], "")}
+    assert json.loads(written["/r/faults.json"])["hosts"] == {"scheduler": seen}
+
+
 def test_a_trial_becomes_four_files(trial: ModuleType) -> None:
     node = [
         [bridge(0), "cpu 100 0 0 50"],
