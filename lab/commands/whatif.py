@@ -64,7 +64,8 @@ def whatif(path: Path, changes: tuple[str, ...], seeds: int, file: Path | None, 
     trial, asked = store.need(Trial, directory), parse(changes)
     calibration = calibration_of(directory, file)
     # what is wrong with it is told before anything takes long
-    outside = list(Validated.read().outside(scenario(trial, calibration, asked, seed=0)))
+    wanted = scenario(trial, calibration, asked, seed=0)
+    outside = list(Validated.read().outside(wanted))
     rows, unknown = [foretell.measured(directory)], dict[str, None]()
     settings: dict[str, dict[str, Any]] = {"simulated, as it was": {}} | (
         {f"simulated, {', '.join(changes)}": asked} if asked else {}
@@ -84,8 +85,8 @@ def whatif(path: Path, changes: tuple[str, ...], seeds: int, file: Path | None, 
         return
     if outside:
         click.echo(f"Outside of what was validated, believe it less: {'; '.join(outside)}.")
-    if cores := scenario(trial, calibration, asked, seed=0).cores:
-        click.echo(f"All machines share {cores} cores; --set cores_each=N gives each its own.")
+    if wanted.cores:
+        click.echo(f"All machines share {wanted.cores} cores; --set cores_each=N gives each its own.")
     click.echo(
         f"Before a full link stand {calibration.queue_bytes / 1e3:.0f} kB, {calibration.queue_origin}."
     )

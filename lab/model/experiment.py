@@ -204,7 +204,8 @@ def settings(experiment: Experiment, overrides: list[dict[str, Any]], where: str
     links = expand(result.links, result.workers, f"{where}: links")
     guests = expand(result.guests, result.workers, f"{where}: guests")
     nics = expand(result.nics, result.workers, f"{where}: nics")
-    if wrong := faults.mistake(result.faults, result.workers):
+    _, scheduler, *workers = hosts(result.workers)
+    if wrong := faults.mistake(result.faults, scheduler, workers):
         raise LabError(f"{where}: {wrong}")
     for name, link in links.items():
         if link.peer is not None and link.peer not in hosts(result.workers):

@@ -50,15 +50,14 @@ class Fault(Strict):
         return f"{self.does} of {self.host} at {self.at_s:g} s{lasting}"
 
 
-def mistake(faults: Sequence[Fault], workers: int) -> str | None:
-    """What is wrong with the faults of a lab of so many workers, as ``key: words``."""
-    names = [f"worker-{number + 1}" for number in range(workers)]
+def mistake(faults: Sequence[Fault], scheduler: str, workers: Sequence[str]) -> str | None:
+    """What is wrong with the faults of these hosts, as ``key: words``."""
     for number, fault in enumerate(faults):
-        allowed = ["scheduler", *names] if fault.does == "cut" else names
+        allowed = [scheduler, *workers] if fault.does == "cut" else workers
         if fault.host not in allowed:
             return f"faults.{number}.host: no {fault.host!r} to {fault.does}; allowed: {', '.join(allowed)}"
         if fault.host in [other.host for other in faults[:number]]:
             return f"faults.{number}.host: {fault.host} has a fault already; allowed: one for each host"
-    if {fault.host for fault in faults if fault.does == "kill"} >= set(names):
-        return f"faults: no worker is left of {workers}; allowed: to kill all but one"
+    if {fault.host for fault in faults if fault.does == "kill"} >= set(workers):
+        return f"faults: no worker is left of {len(workers)}; allowed: to kill all but one"
     return None

@@ -175,10 +175,9 @@ def _cell(
     values = mine.value.to_numpy(dtype=float)
     missed = float(mine.missed.max())
     change = difference(_strata(mine), _strata(base))
-    middle = median(values).value
-    change = Interval(
-        change.value, change.low - middle * missed / (1 + missed), change.high + middle * missed
-    )
+    middle = median(values)
+    less, more = middle.value * missed / (1 + missed), middle.value * missed
+    change = Interval(change.value, change.low - less, change.high + more)
     is_base = bool(mine.baseline.iloc[0])
     times = Interval(1.0 if scaled else math.nan)
     if scaled and not is_base:
@@ -187,7 +186,7 @@ def _cell(
         name=name,
         factors={factor: mine[factor].iloc[0] for factor in factors},
         n=len(values),
-        median=median(values).widened(missed),
+        median=middle.widened(missed),
         mean=mean(values).widened(missed),
         lowest=float(values.min()),
         highest=float(values.max()),

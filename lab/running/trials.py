@@ -43,11 +43,11 @@ def plan(
         asked = [(cell, False) for cell in kept] + [(baseline, True)] * bool(experiment.factors)
         random.Random(f"{used}/{block}").shuffle(asked)
         for place, (cell, null) in enumerate(asked, start=1):
-            called = "null" if null else cell_name(factors(experiment, cell))
-            slug = re.sub(r"[^\w.=,-]+", "-", called)
+            called = cell_name(factors(experiment, cell))
+            slug = re.sub(r"[^\w.=,-]+", "-", "null" if null else called)
             where = {"trial": f"{block}-{place:02}-{slug}", "block": block}
             kind = {"baseline": cell == baseline and not null, "null": null}
-            dice = random.Random(f"{used}/{block}/{cell_name(factors(experiment, cell))}/{null}")
+            dice = random.Random(f"{used}/{block}/{called}/{null}")
             trials.append(resolve(name, experiment, cell, setup, dice, **where, **kind))
     return trials
 

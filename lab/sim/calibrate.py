@@ -10,6 +10,7 @@ from lab import inside
 from lab.account.run import Run
 from lab.account.trial import explain
 from lab.errors import LabError
+from lab.inside import Frames
 from lab.model.files import Configured, Delivered, Machines, Pair, Timings
 from lab.model.nic import MIB, POLICED
 from lab.model.trial import Trial
@@ -40,13 +41,14 @@ def calibrate(directory: Path) -> Calibration:
     runs = explain(directory).timed
     if not runs:
         raise LabError(f"{directory}: of no timed run anything was recorded inside Dask")
-    free = _without_costs(directory, trial, runs)
+    frames = inside.load(directory)
+    free = _without_costs(directory, trial, runs, frames)
     counted = farm.simulate(scenario(trial, free, seed=0)).ops
     ops: dict[Role, float] = {"scheduler": 1.0, "worker": 1.0}
     for name, count in counted.items():
         role = _role(name)
         ops[role] = ops.get(role, 0.0) + count / (trial.runs + trial.warmups)
-    spent = {"costs": recorded.costs(runs, ops), "loop_cpu": recorded.loop_cpu(inside.load(directory), runs)}
+    spent = {"costs": recorded.costs(runs, ops), "loop_cpu": recorded.loop_cpu(frames, runs)}
     return free.model_copy(update=spent)
 
 
@@ -54,8 +56,7 @@ def _role(name: str) -> Role:
     return "scheduler" if name == "scheduler" else "client" if name == "client" else "worker"
 
 
-def _without_costs(directory: Path, trial: Trial, runs: list[Run]) -> Calibration:
-    frames = inside.load(directory)
+def _without_costs(directory: Path, trial: Trial, runs: list[Run], frames: Frames) -> Calibration:
     delivered = store.read(Delivered, directory) or Delivered()
     configured = store.read(Configured, directory) or Configured()
     machines = store.read(Machines, directory)
