@@ -19,7 +19,7 @@ from typing import Any
 import _harness
 from _harness import Job
 
-WAITS_S = 0.2
+LOOKS_S, PATIENCE_S = 0.2, 60
 
 
 def main(prepare: Callable[..., Job], argv: list[str] | None = None) -> None:
@@ -48,7 +48,7 @@ def _wait(spark: Any, workers: int, timeout_s: float) -> list[Any]:
     """Start when exactly so many executors are there."""
     until = time.monotonic() + timeout_s
     while len(found := list(_executors(spark))) < workers and time.monotonic() < until:
-        time.sleep(WAITS_S)
+        time.sleep(LOOKS_S)
     if len(found) != workers:
         spark.stop()
         _harness.leave(4, f"{len(found)} executors are connected, {workers} were asked for")
@@ -68,7 +68,7 @@ def _executors(spark: Any) -> Iterator[Any]:
 def _status(spark: Any) -> Any:
     """Spark's record of its jobs, once all that happened is in it; there without its web page, too."""
     context = spark.sparkContext._jsc.sc()
-    context.listenerBus().waitUntilEmpty()
+    context.listenerBus().waitUntilEmpty(1000 * PATIENCE_S)
     return context.statusStore()
 
 
