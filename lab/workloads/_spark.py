@@ -9,12 +9,15 @@ rows in as many partitions, kept in memory, and the same answer.
 # mypy: disable-error-code="import-not-found,no-untyped-call"
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import inspect
+import socket
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import _harness
 from _harness import Job
@@ -30,6 +33,7 @@ def main(prepare: Callable[..., Job], argv: list[str] | None = None) -> None:
     name = file.removeprefix("_spark_")
     args = _harness.command_line(file, inspect.getmodule(prepare), defaults).parse_args(argv)
     params = _harness.checked(args.params, defaults)
+    _reach(args.scheduler, args.timeout_s)
     spark = SparkSession.builder.master(args.scheduler).appName(name).getOrCreate()
     try:
         executors = _wait(spark, args.workers, args.timeout_s)
@@ -42,6 +46,17 @@ def main(prepare: Callable[..., Job], argv: list[str] | None = None) -> None:
     finally:
         spark.stop()
     _harness.write(document, args.output)
+
+
+def _reach(master: str, timeout_s: float) -> None:
+    """A driver gives up on a master that is silent for a minute, and a slow host takes longer to start one."""
+    address, until = urlsplit(master), time.monotonic() + timeout_s
+    while address.scheme == "spark":
+        with contextlib.suppress(OSError), socket.create_connection((address.hostname, address.port), 5):
+            return
+        if time.monotonic() > until:
+            _harness.leave(4, f"no master answers at {master}")
+        time.sleep(LOOKS_S)
 
 
 def _wait(spark: Any, workers: int, timeout_s: float) -> list[Any]:

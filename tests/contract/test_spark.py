@@ -85,3 +85,8 @@ def test_executors_that_do_not_come_are_said_in_the_last_line(run: Run) -> None:
     done = run("join", {}, "--workers", "1", "--timeout-s", "1")
     assert done.returncode == 4
     assert done.stderr.splitlines()[-1] == "0 executors are connected, 1 were asked for"
+
+
+def test_a_master_that_is_not_there_is_said(run: Run) -> None:
+    done = run("join", {}, "--scheduler", "spark://127.0.0.1:1", "--timeout-s", "0.1")
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (4, "no master answers at spark://127.0.0.1:1")
