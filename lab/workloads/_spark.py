@@ -49,7 +49,7 @@ def main(prepare: Callable[..., Job], argv: list[str] | None = None) -> None:
 
 
 def _reach(master: str, timeout_s: float) -> None:
-    """A driver gives up on a master that is silent for a minute, and a slow host takes longer to start one."""
+    """A driver gives up on a master after a minute, and a slow host takes longer to start one."""
     address, until = urlsplit(master), time.monotonic() + timeout_s
     while address.scheme == "spark":
         with contextlib.suppress(OSError), socket.create_connection((address.hostname, address.port), 5):
