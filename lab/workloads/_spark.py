@@ -27,14 +27,12 @@ LOOKS_S, PATIENCE_S = 0.2, 60
 
 def main(prepare: Callable[..., Job], argv: list[str] | None = None) -> None:
     """Read the command line, measure ``prepare``'s job on Spark, write the timings file, exit."""
-    from pyspark.sql import SparkSession
-
     file, defaults = Path(inspect.getfile(prepare)).stem, _harness.parameters(prepare)
     name = file.removeprefix("_spark_")
     args = _harness.command_line(file, inspect.getmodule(prepare), defaults).parse_args(argv)
     params = _harness.checked(args.params, defaults)
     _reach(args.scheduler, args.timeout_s)
-    spark = SparkSession.builder.master(args.scheduler).appName(name).getOrCreate()
+    spark = _session(args.scheduler, name)
     try:
         executors = _wait(spark, args.workers, args.timeout_s)
         job = prepare(spark, **params)
@@ -57,6 +55,16 @@ def _reach(master: str, timeout_s: float) -> None:
         if time.monotonic() > until:
             _harness.leave(4, f"no master answers at {master}")
         time.sleep(LOOKS_S)
+
+
+def _session(master: str, name: str) -> Any:
+    from py4j.protocol import Py4JJavaError
+    from pyspark.sql import SparkSession
+
+    try:
+        return SparkSession.builder.master(master).appName(name).getOrCreate()
+    except Py4JJavaError as error:
+        _harness.leave(4, str(error.java_exception.getMessage()).splitlines()[0])
 
 
 def _wait(spark: Any, workers: int, timeout_s: float) -> list[Any]:

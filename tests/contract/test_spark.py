@@ -47,11 +47,11 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     (folder / "conf" / "spark-defaults.conf").write_text("".join(lines))
     told = {"PYTHONPATH": str(folder / "packages"), "SPARK_CONF_DIR": str(folder / "conf")}
 
-    def workload(name: str, params: Any, *more: str) -> subprocess.CompletedProcess[str]:
+    def workload(name: str, params: Any, *more: str, **environment: str) -> subprocess.CompletedProcess[str]:
         words = ["--scheduler", "local[2]", "--params", json.dumps(params), "--workers", "0", *more]
         return subprocess.run(
             [sys.executable, str(WORKLOADS / f"_spark_{name}.py"), "--runs", "1", *words],
-            env={**os.environ, **told, "SPARK_LOCAL_IP": "127.0.0.1"},
+            env={**os.environ, **told, "SPARK_LOCAL_IP": "127.0.0.1", **environment},
             capture_output=True,
             text=True,
             check=False,
@@ -90,3 +90,9 @@ def test_executors_that_do_not_come_are_said_in_the_last_line(run: Run) -> None:
 def test_a_master_that_is_not_there_is_said(run: Run) -> None:
     done = run("join", {}, "--scheduler", "spark://127.0.0.1:1", "--timeout-s", "0.1")
     assert (done.returncode, done.stderr.splitlines()[-1]) == (4, "no master answers at spark://127.0.0.1:1")
+
+
+def test_why_spark_does_not_start_is_said_in_the_last_line(run: Run) -> None:
+    done = run("join", {}, PYSPARK_SUBMIT_ARGS="--driver-memory 100m pyspark-shell")
+    assert done.returncode == 4
+    assert "Insufficient driver memory" in done.stderr.splitlines()[-1]
