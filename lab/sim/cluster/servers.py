@@ -134,6 +134,5 @@ def _sync(kernel: Kernel) -> Callable[..., Any]:
 def complete(kernel: Kernel, loop: VirtualLoop, coroutine: Any) -> Any:
     """Let time pass until a coroutine is through, in its process's loop; return what it returned."""
     task = loop.create_task(coroutine)
-    if not kernel.run(task.done):
-        raise RuntimeError("the simulated cluster waits for what never comes")
+    kernel.await_(task.done)
     return task.result()
