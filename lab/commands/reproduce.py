@@ -82,7 +82,11 @@ def _tell(old: Path, new: Path, cell: str) -> None:
     print_table(HEAD, [row.cells for row in rows], title=f"{cell}: {old} and {new}")
     if compare.simulated_from(old) and compare.simulated_from(new):
         same = all(row.same for row in rows)
-        click.echo("The same to the last digit." if same else "Not the same: see README, Determinism.")
+        click.echo(
+            "The same to the last digit."
+            if same
+            else "Not the same: lab/sim/README.md says what that hangs on (Determinism)."
+        )
         return
     for verdict in reproduced.verdicts(old, new, cell):
         click.echo(verdict)

@@ -22,9 +22,6 @@ if TYPE_CHECKING:
     from lab.sim.faults import Faults
 
 
-HUNG = "it hung"
-
-
 def simulate(scenario: Scenario) -> Outcome:
     """Run a scenario.
 
@@ -55,9 +52,10 @@ def simulate(scenario: Scenario) -> Outcome:
             faults = Faults(cluster, scenario.faults)
             job = _job(scenario, cluster)
             runs: list[SimulatedRun] = []
-            failed = _attempt(scenario, cluster, job, faults, runs)
+            failed, hung = _attempt(scenario, cluster, job, faults, runs)
             workers = len(cluster.scheduler.workers)
-            if errors := cluster.errors():
+            # that connections break is what was asked for
+            if errors := cluster.errors(expected=(OSError,) if scenario.faults else ()):
                 raise LabError(f"the simulated cluster failed: {errors[0]}")
     return Outcome(
         seed=scenario.seed,
@@ -69,7 +67,7 @@ def simulate(scenario: Scenario) -> Outcome:
         unknown=tuple(unknown),
         cpu_s=time.process_time() - started,
         failed=failed,
-        hung=failed is not None and failed.startswith(HUNG),
+        hung=hung,
         seen=faults.seen,
         workers=workers,
     )
@@ -77,8 +75,10 @@ def simulate(scenario: Scenario) -> Outcome:
 
 def _attempt(
     scenario: Scenario, cluster: Cluster, job: Any, faults: Faults, runs: list[SimulatedRun]
-) -> str | None:
-    """Do the runs; why they did not get through, if they did not. Without faults that is a mistake.
+) -> tuple[str | None, bool]:
+    """Do the runs; why they did not get through, if they did not, and whether they hung.
+
+    Without faults that is a mistake.
 
     Raises:
         LabError: nothing was to go wrong.
@@ -86,14 +86,16 @@ def _attempt(
     try:
         _run(scenario, cluster, job, faults, runs)
     except HungError:
-        failed = f"{HUNG}, it was not done within {scenario.limit_s:g} s of virtual time: {_left(cluster)}"
+        limit = f"{scenario.limit_s:g} s of virtual time"
+        failed, hung = f"it hung, it was not done within {limit}: {_left(cluster)}", True
     except Exception as error:  # noqa: BLE001 - whatever Dask gives up with is a result
-        failed = f"{type(error).__name__}: {error}"
+        [told, *_] = [*str(error).splitlines(), ""]
+        failed, hung = f"{type(error).__name__}: {told}", False
     else:
-        return None
+        return None, False
     if not scenario.faults:
         raise LabError(failed)
-    return failed
+    return failed, hung
 
 
 def _left(cluster: Cluster) -> str:

@@ -94,9 +94,10 @@ class Cluster:
         """The data that each worker was asked for so far; one that died took its number along."""
         return {worker.address: worker.transfer_outgoing_bytes_total for worker in self.workers.values()}
 
-    def errors(self) -> list[str]:
-        """What went wrong unseen."""
-        return [str(error) for loop in self.loops.values() for error in loop.errors]
+    def errors(self, expected: tuple[type[Exception], ...] = ()) -> list[str]:
+        """What went wrong unseen, but for what was to be expected."""
+        every = [error for loop in self.loops.values() for error in loop.errors]
+        return [str(error) for error in every if not isinstance(error.get("exception"), expected)]
 
 
 async def _scheduler() -> Any:
