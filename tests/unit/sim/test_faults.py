@@ -29,7 +29,7 @@ from tests.unit.sim.samples import scenario
 from tests.unit.sim.test_whatif import CALIBRATION, TRIAL
 
 KILL = {"host": "worker-2", "does": "kill", "at_s": 0.05}
-RESTART = {"host": "worker-2", "does": "restart", "at_s": 0.05, "for_s": 0.3}
+RESTART = {"host": "worker-2", "does": "restart", "at_s": 0.05, "for_s": 0.1}
 CUT = {"host": "worker-1", "does": "cut", "at_s": 0.05, "for_s": 0.5}
 FOREVER = {"host": "scheduler", "does": "cut", "at_s": 0.05, "for_s": 100}
 
@@ -37,7 +37,7 @@ FOREVER = {"host": "scheduler", "does": "cut", "at_s": 0.05, "for_s": 100}
 def faulty(*faults: dict[str, object], **changes: object) -> Scenario:
     """20 ms a task: a run of 0.2 s."""
     tasks = {"random_sample": [(0.02, 0.0, 2_000_000)], "add": [(0.02, 0.0, 2_000_000)]}
-    return scenario(tasks=tasks, faults=faults, **({"runs": 2, "seed": 5, "limit_s": 25} | changes))
+    return scenario(tasks=tasks, faults=faults, **({"runs": 4, "seed": 5, "limit_s": 25} | changes))
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +56,7 @@ def test_the_same_seed_and_faults_do_the_same_in_every_process(ran: list[Outcome
 def test_a_killed_worker_is_gone_and_one_that_was_restarted_is_back(ran: list[Outcome]) -> None:
     none, kill, restart, cut = ran[:4]
     assert [one.failed for one in ran[:4]] == [None] * 4
-    assert kill.workers == 2 and cut.workers == none.workers == 3
+    assert kill.workers == 2 and restart.workers == cut.workers == none.workers == 3
     assert kill.runs[1].duration_s > 1.2 * none.runs[1].duration_s
     assert kill.seen == {"worker-2": Seen(at_s=0.05, lasted_s=None, found="inactive")}
     assert restart.seen["worker-2"].found == "inactive" and none.seen == {}
