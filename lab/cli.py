@@ -27,7 +27,7 @@ COMMANDS = {  # name: where it is, what it does
     "run": ("lab.commands.run:run", "Run an experiment, or go on with a run that was interrupted."),
     "reproduce": (
         "lab.commands.reproduce:reproduce",
-        "Run a cell of a stored run once more from its seed; old and new beside each other.",
+        "Run a cell of a stored run once more, from its seed; tell old beside new.",
     ),
     "results": ("lab.commands.results:results", "List, show, compare and export runs."),
     "history": (

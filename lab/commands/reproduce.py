@@ -29,9 +29,10 @@ HEAD = ("trial", "what", "old", "new", "")
 @results_option
 @inventory_option
 def reproduce(old: Path, cell: str, simulate: bool | None, root: Path, inventory: Path) -> None:
-    """Run a cell of RUN once more: the same settings, seed and faults, with baseline and null trial.
+    """Run a cell of a stored run once more, from its seed; tell old beside new.
 
-    What was simulated must come out the same to the last digit, what was measured within what chance does.
+    Settings and faults are those of RUN; baseline and null trial come along, as with --only. What was
+    simulated must come out the same to the last digit, what was measured within what chance does.
 
     \b
     dasklab reproduce RUN fault=kill               as it was, simulated or in the lab
