@@ -34,10 +34,10 @@ def main(prepare: Callable[..., Job], argv: list[str] | None = None) -> None:
     _reach(args.scheduler, args.timeout_s)
     spark = _session(args.scheduler, name)
     try:
-        executors = _wait(spark, args.workers, args.timeout_s)
+        _wait(spark, args.workers, args.timeout_s)
         job = prepare(spark, **params)
         samples = [_sample(spark, job, run, run < args.warmups) for run in range(args.warmups + args.runs)]
-        document = _harness.document(name, params, job, samples, _cluster(executors))
+        document = _harness.document(name, params, job, samples, _cluster(list(_executors(spark))))
         document["versions"] |= {"spark": spark.version, "java": _java(spark)}
         document["config"] = _told(args.settings, lambda key: spark.conf.get(key, None))
         document["packages"] = _told(args.packages, importlib.metadata.version)
@@ -67,7 +67,7 @@ def _session(master: str, name: str) -> Any:
         _harness.leave(4, str(error.java_exception.getMessage()).splitlines()[0])
 
 
-def _wait(spark: Any, workers: int, timeout_s: float) -> list[Any]:
+def _wait(spark: Any, workers: int, timeout_s: float) -> None:
     """Start when exactly so many executors are there."""
     until = time.monotonic() + timeout_s
     while len(found := list(_executors(spark))) < workers and time.monotonic() < until:
@@ -75,7 +75,6 @@ def _wait(spark: Any, workers: int, timeout_s: float) -> list[Any]:
     if len(found) != workers:
         spark.stop()
         _harness.leave(4, f"{len(found)} executors are connected, {workers} were asked for")
-    return found
 
 
 def _executors(spark: Any) -> Iterator[Any]:
@@ -125,7 +124,7 @@ def _no_list(spark: Any) -> Any:
 
 
 def _cluster(executors: list[Any]) -> dict[str, Any]:
-    """Who takes part; Spark's executors have numbers for names."""
+    """Who takes part, once they have worked: Spark's executors have numbers for names, and ports only then."""
     return {
         "workers": len(executors),
         "threads": sum(each.totalCores() for each in executors),
