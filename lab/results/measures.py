@@ -3,7 +3,7 @@
 Cells are compared with the baseline inside each block, because a machine drifts from block to block by more
 than most effects. The null trial, an exact copy of the baseline, is compared in the same way: what it seems
 to differ by is the noise floor, and a difference below that is not shown. Intervals are 95 % bootstrap
-intervals (scipy's percentile method, samples drawn anew inside each block); slopes are Theil-Sen's. What was
+intervals (the percentile method, samples drawn anew inside each block); slopes are Theil-Sen's. What was
 simulated may be off besides by what simulations were missed by where they were compared: intervals of cells
 and of what they differ by are wider by that.
 """
@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy import stats
 
 from lab.model.metric import METRICS
 
@@ -165,7 +164,9 @@ def ratio(samples: Strata, base: Strata) -> Interval:
 
 def slope(x: Values, y: Values) -> Interval:
     """Theil-Sen's slope of ``y`` over ``x``: the median of the slopes of all pairs of samples."""
-    fit = stats.theilslopes(y, x, CONFIDENCE)
+    from scipy.stats import theilslopes  # a second of imports, which most commands do without
+
+    fit = theilslopes(y, x, CONFIDENCE)
     return Interval(float(fit.slope), float(fit.low_slope), float(fit.high_slope))
 
 
@@ -238,14 +239,9 @@ def _bootstrap(data: list[Values], statistic: Callable[..., Any]) -> Interval:
     value = float(statistic(*data))
     if min(len(sample) for sample in data) < 2 or not math.isfinite(value):
         return Interval(value)
-    found = stats.bootstrap(
-        data,
-        statistic,
-        vectorized=True,
-        method="percentile",
-        confidence_level=CONFIDENCE,
-        n_resamples=RESAMPLES,
-        rng=np.random.default_rng(SEED),
-    ).confidence_interval
+    chance = np.random.default_rng(SEED)
+    drawn = [sample[chance.integers(0, len(sample), (RESAMPLES, len(sample)))] for sample in data]
+    tail = (1 - CONFIDENCE) / 2
+    low, high = np.quantile(statistic(*drawn, axis=-1), [tail, 1 - tail])
     # between equal samples the percentiles are interpolated, and rounded
-    return Interval(value, min(value, float(found.low)), max(value, float(found.high)))
+    return Interval(value, min(value, float(low)), max(value, float(high)))

@@ -6,12 +6,14 @@ import json
 import random
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from scipy import stats
 
 from lab.errors import LabError
 from lab.model import experiment
@@ -19,7 +21,18 @@ from lab.model.experiment import Experiment, Tolerances
 from lab.model.files import Configured, Delivered, Machines
 from lab.results import compare, load, store, table, validity, verdict
 from lab.results.configured import differences
-from lab.results.measures import Interval, answer, by_node, difference, median, ratio, slope
+from lab.results.measures import (
+    RESAMPLES,
+    SEED,
+    Interval,
+    answer,
+    by_node,
+    difference,
+    mean,
+    median,
+    ratio,
+    slope,
+)
 from lab.running import driver
 from lab.running.trials import plan
 from tests.unit.experiments.conftest import SETUP, FakeLab, Json, answers, queue
@@ -510,6 +523,22 @@ def test_invalid_trials_leave_the_statistics(measured: Callable[..., driver.Ongo
 def test_interval_holds_the_estimate(values: list[float]) -> None:
     found = median(np.array(values))
     assert found.low <= found.value <= found.high
+
+
+@pytest.mark.parametrize("size", [2, 7, 300])
+def test_intervals_are_those_of_scipy_s_bootstrap(size: int) -> None:
+    one, other = np.random.default_rng(size).lognormal(size=(2, size))
+    more = {"vectorized": True, "method": "percentile", "n_resamples": RESAMPLES}
+
+    def scipys(data: list[Any], statistic: Any) -> Any:
+        found = stats.bootstrap(data, statistic, rng=np.random.default_rng(SEED), **more)
+        return pytest.approx(tuple(found.confidence_interval))
+
+    found = mean(one)
+    assert (found.low, found.high) == scipys([one], np.mean)
+    found = ratio({1: one}, {1: other})
+    medians = scipys([one, other], lambda a, b, axis: np.median(a, axis=axis) / np.median(b, axis=axis))
+    assert (found.low, found.high) == medians
 
 
 def test_drift_between_blocks_is_no_difference() -> None:
