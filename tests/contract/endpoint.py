@@ -67,7 +67,11 @@ class Endpoint:
         return first
 
     def _is_free(self, vmid: int) -> bool:
-        return self.request("GET", "/cluster/nextid", params={"vmid": vmid}).status_code == 200
+        try:
+            self.api().cluster.nextid.get(vmid=vmid)
+        except ResourceException:
+            return False
+        return True
 
     def grant(self, path: str, role: str, privileges: list[str]) -> None:
         """Give privileges to the token and its user (only on a minipve)."""
