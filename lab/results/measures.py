@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy import stats
 
 from lab.model.metric import METRICS
 
@@ -165,7 +164,9 @@ def ratio(samples: Strata, base: Strata) -> Interval:
 
 def slope(x: Values, y: Values) -> Interval:
     """Theil-Sen's slope of ``y`` over ``x``: the median of the slopes of all pairs of samples."""
-    fit = stats.theilslopes(y, x, CONFIDENCE)
+    from scipy.stats import theilslopes
+
+    fit = theilslopes(y, x, CONFIDENCE)
     return Interval(float(fit.slope), float(fit.low_slope), float(fit.high_slope))
 
 
@@ -238,7 +239,9 @@ def _bootstrap(data: list[Values], statistic: Callable[..., Any]) -> Interval:
     value = float(statistic(*data))
     if min(len(sample) for sample in data) < 2 or not math.isfinite(value):
         return Interval(value)
-    found = stats.bootstrap(
+    from scipy.stats import bootstrap  # a second of imports, which most commands do without
+
+    found = bootstrap(
         data,
         statistic,
         vectorized=True,

@@ -17,7 +17,7 @@ from statistics import fmean, stdev
 from typing import Any
 
 import numpy as np
-from scipy import stats
+from scipy.special import stdtrit  # Student's; scipy.stats takes a second to import
 
 from lab.model.files import Campaign, Result, Timings
 from lab.model.trial import Trial
@@ -149,7 +149,8 @@ def spread(values: Sequence[float]) -> Interval:
     middle = fmean(values)
     if len(values) < 2:
         return Interval(middle)
-    reach = float(stats.t.ppf((1 + CONFIDENCE) / 2, len(values) - 1)) * stdev(values) / math.sqrt(len(values))
+    quantile = float(stdtrit(len(values) - 1, (1 + CONFIDENCE) / 2))
+    reach = quantile * stdev(values) / math.sqrt(len(values))
     return Interval(middle, middle - reach, middle + reach)
 
 
