@@ -25,6 +25,7 @@ from lab.paths import cache
 
 PLATFORMS = [f"manylinux_2_{minor}_x86_64" for minor in (36, 34, 31, 28, 27, 24, 17, 12, 5)]
 UNSUPPORTED = 3
+SOURCES = ("pyspark",)  # what there are no wheels of: one is made, of what is for any machine anyway
 NO_SUCH = ("No matching distribution", "ResolutionImpossible", "conflicting dependencies")
 
 
@@ -63,14 +64,25 @@ def fetch(packages: Mapping[str, str]) -> Path:
 
 
 def _download(packages: Mapping[str, str], scratch: Path) -> None:
-    differing = beside_pins(_resolve(packages, scratch))
+    made = scratch / "made"
+    made.mkdir()
+    _make({name: version for name, version in packages.items() if name in SOURCES}, made)
+    differing = beside_pins(_resolve(packages, scratch, made))
     wheels, named = scratch / "wheels", scratch / "requirements.txt"
     named.write_text("".join(f"{name}=={version}\n" for name, version in sorted(differing.items())))
-    _pip(pip_words("download", "--no-deps", "--dest", str(wheels), "--requirement", str(named)))
+    chosen = ["--no-deps", "--find-links", str(made), "--dest", str(wheels), "--requirement", str(named)]
+    _pip(pip_words("download", *chosen))
     shutil.move(named, wheels)
 
 
-def _resolve(packages: Mapping[str, str], scratch: Path) -> dict[str, str]:
+def _make(packages: Mapping[str, str], made: Path) -> None:
+    """Wheels of what is given as source alone."""
+    for name, version in packages.items():
+        plain = ["--quiet", "--disable-pip-version-check", "--no-deps", "--wheel-dir", str(made)]
+        _pip(["-m", "pip", "wheel", *plain, f"{name}=={version}"])
+
+
+def _resolve(packages: Mapping[str, str], scratch: Path, made: Path) -> dict[str, str]:
     """All packages of an environment with these versions, as pip would install them."""
     kept = {name: version for name, version in pins().items() if name not in packages}
     constraints, report = scratch / "constraints.txt", scratch / "report.json"
@@ -79,7 +91,8 @@ def _resolve(packages: Mapping[str, str], scratch: Path) -> dict[str, str]:
     dask = packages.get("dask", pins()["dask"])
     needed = [f"dask[dataframe]=={dask}", *asked]
     there = ["--dry-run", "--ignore-installed", "--target", str(scratch / "none"), "--report", str(report)]
-    _pip(pip_words("install", *there, "--constraint", str(constraints), *needed))
+    with_made = ["--find-links", str(made), "--constraint", str(constraints)]
+    _pip(pip_words("install", *there, *with_made, *needed))
     found = [each["metadata"] for each in json.loads(report.read_text())["install"]]
     return {each["name"].lower().replace("_", "-"): each["version"] for each in found}
 

@@ -15,11 +15,12 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import yaml
-from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
 
 from lab.errors import LabError
-from lab.model import dask_settings, faults
+from lab.model import dask_settings, engines, faults
 from lab.model.columns import COLUMNS
+from lab.model.engines import Engine, SparkSettings
 from lab.model.faults import Fault
 from lab.model.link import Link
 from lab.model.metric import MetricName
@@ -82,6 +83,16 @@ class Shared(Strict):
     worker: Worker = Worker()
     layout: LayoutText | None = None
     faults: tuple[Fault, ...] = ()
+    spark: SparkSettings = {}
+    engine: Engine = Field(default="dask", validate_default=True, description="What computes")
+
+    @field_validator("engine")
+    @classmethod
+    def _has_what_is_asked(cls, engine: Engine, info: ValidationInfo) -> Engine:
+        defaults = {name: field.default for name, field in Shared.model_fields.items()}
+        if wrong := engines.mistake(engine, info.data, defaults):
+            raise ValueError(wrong)
+        return engine
 
     @field_validator("dask")
     @classmethod

@@ -32,6 +32,7 @@ class Metric:
 
 def _registry() -> Iterator[Metric]:
     yield Metric("compute_s", "time to compute", "s", "timings: one run of the workload")
+    yield Metric("cold_s", "time of a fresh cluster's first run", "s", "timings: the first warm-up")
     yield Metric("us_per_task", "time per task", "µs", "timings: one run over its number of tasks")
     yield Metric(
         "scheduler_us_per_task", "scheduler's CPU per task", "µs", "timings: one run over its number of tasks"

@@ -13,6 +13,8 @@ from typing import Annotated
 
 from pydantic import AfterValidator, WithJsonSchema
 
+from lab.model.engines import VERSION as SPARK
+from lab.model.engines import Engine
 from lab.paths import ROOT
 
 PINS = ROOT / "roles" / "dask" / "files" / "requirements.txt"
@@ -28,10 +30,11 @@ def pins() -> Mapping[str, str]:
     return dict(line.split("==") for line in lines if line)
 
 
-def resolved(asked: Mapping[str, str], report: bool = False) -> dict[str, str]:
-    """All that is not there as pinned, for these versions and perhaps Dask's own report; often nothing."""
+def resolved(asked: Mapping[str, str], report: bool = False, engine: Engine = "dask") -> dict[str, str]:
+    """All that is not there as pinned, for these versions, Dask's own report, Spark; often nothing."""
     dask = asked.get("dask", pins()["dask"])
-    wanted = {**asked, "distributed": dask, **({"bokeh": BOKEH} if report else {})}
+    more = ({"bokeh": BOKEH} if report else {}) | ({"pyspark": SPARK} if engine == "spark" else {})
+    wanted = {**asked, "distributed": dask, **more}
     return {name: version for name, version in sorted(wanted.items()) if version != pins().get(name)}
 
 

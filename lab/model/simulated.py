@@ -50,6 +50,8 @@ class Simulated(Strict):
 
 def unmodelled(asked: Shared, seat: Seat) -> Iterator[str]:
     """What of a cluster or its work is not simulated, in words."""
+    if asked.engine != "dask":
+        yield f"engine {asked.engine} is not simulated, only Dask is"
     zero = asked.worker.occupant != "dask"
     if zero or seat.command or seat.preload or seat.occupant not in OCCUPANTS:
         yield "a cluster of others than Dask's scheduler and workers is not simulated"

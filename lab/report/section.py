@@ -19,8 +19,8 @@ from lab.model.metric import METRICS
 from lab.model.trial import Trial
 from lab.report import captures, figures, sentences
 from lab.report.captures.content import Content, TextTable
-from lab.results import compare, completeness, load, recording, store
-from lab.results.measures import Answer, answer
+from lab.results import compare, completeness, load, recording, slopes, store
+from lab.results.measures import Answer, answer, interval, number
 
 Study = Mapping[str, Any]  # the study's figures, by name
 
@@ -101,7 +101,7 @@ def section(run: Path, study: Study, output: Path) -> Section:
             _picture(caption, figure, output / f"{stem}-{what}")
             for what, (caption, figure) in (_marked(drawn) if simulated else drawn).items()
         ],
-        tables=captured.tables,
+        tables=[*([] if simulated else _slopes(frame)), *captured.tables],
         trials=len(trials),
         invalid=_invalid(results),
         identity=compare.identity(run),
@@ -165,6 +165,20 @@ def _sentence(answers: Mapping[str, Answer], captured: Content) -> str:
     counted = first is not None and first.metric == "frames"
     measured = [] if counted and captured.sentences else [sentences.sentence(first)]
     return " ".join(measured + captured.sentences)
+
+
+def _slopes(frame: pd.DataFrame) -> list[TextTable]:
+    """What each of the other cells waits for as the links get slower, where their rate is varied."""
+    rows = [
+        [each.name, ", ".join(map(_rate, each.rates_mbit)), interval(each.waited_mb)]
+        for each in slopes.slopes(frame, frame.attrs["factors"])
+    ]
+    title = "Slope of the time over 1/rate: as if so much had to pass the slowest link while all else waits"
+    return [TextTable(title, ["cells", "rates, Mbit/s", "MB"], rows)] if rows else []
+
+
+def _rate(mbit: float) -> str:
+    return number(mbit) if mbit else "no cap"
 
 
 def _spent_s(attempts: list[Attempt]) -> tuple[float, float]:

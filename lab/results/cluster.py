@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from lab.model.dask_settings import flat
+from lab.model.engines import written
 from lab.model.experiment import merge
 from lab.model.files import Process, Timings
 from lab.model.seats import Layout
@@ -16,11 +17,23 @@ OWN = "distributed.scheduler"  # the module in which Dask's scheduler chooses a 
 
 def differences(trial: Trial, timings: Timings) -> Iterator[str]:
     """Every way in which the cluster is another than asked, in words."""
+    yield from _engine(trial, timings)
     yield from _settings(trial, timings)
     yield from _packages(trial, timings)
     yield from _seat(trial, timings)
     yield from _workers(trial, timings)
     yield from _layout(trial, timings)
+
+
+def _engine(trial: Trial, timings: Timings) -> Iterator[str]:
+    """Who computed, and Spark's settings; executors run with what the driver tells them."""
+    found = "spark" if "spark" in timings.versions else "dask"
+    if found != trial.engine:
+        yield f"engine {trial.engine} was asked, {found} computed"
+    for name, value in trial.spark.items():
+        runs = timings.config.get("client", {}).get(name)
+        if runs != written(value):
+            yield f"client: {name} {written(value)} was asked, it runs with {runs}"
 
 
 def _settings(trial: Trial, timings: Timings) -> Iterator[str]:

@@ -153,6 +153,8 @@ def _timed(timings: Timings | None) -> Iterator[Row]:
     for index, run in enumerate(timings.samples if timings else ()):
         common: Row = {"sample": index, "warmup": run.warmup, "start": run.start}
         yield common | {"metric": "compute_s", "value": run.duration_s}
+        if run.warmup and index == 0:
+            yield common | {"metric": "cold_s", "value": run.duration_s, "warmup": False}
         if timings and timings.tasks:
             yield common | {"metric": "us_per_task", "value": 1e6 * run.duration_s / timings.tasks}
         if timings and timings.tasks and run.scheduler_cpu_s is not None:

@@ -63,8 +63,8 @@ def main(prepare: Callable[..., Job], argv: list[str] | None = None) -> None:
     """Read the command line, measure ``prepare``'s job, write the timings file, exit."""
     defaults = parameters(prepare)
     name = Path(inspect.getfile(prepare)).stem
-    args = _parser(name, inspect.getmodule(prepare), defaults).parse_args(argv)
-    params = _params(args.params, defaults)
+    args = command_line(name, inspect.getmodule(prepare), defaults).parse_args(argv)
+    params = checked(args.params, defaults)
     # The workers have neither this file nor the workload's: ship functions by value.
     cloudpickle.register_pickle_by_value(sys.modules[__name__])
     cloudpickle.register_pickle_by_value(_inside)
@@ -74,19 +74,15 @@ def main(prepare: Callable[..., Job], argv: list[str] | None = None) -> None:
         try:
             job = prepare(client, **params)
         except ImportError as error:
-            _leave(3, f"{name}: {error}")
+            leave(3, f"{name}: {error}")
         with _reported(args.report):
             samples, taken = _samples(client, job, args)
-        document = _document(name, params, job, samples, _cluster(client))
+        told = document(name, params, job, samples, _cluster(client))
         if inside := _inside.packed(taken):
-            document["inside"] = inside
-        document["config"] = _everywhere(client, _settings, args.settings)
-        document["packages"] = _everywhere(client, _packages, args.packages)
-    text = json.dumps(document, indent=1)
-    if args.output is None:
-        sys.stdout.write(text + "\n")
-    else:
-        args.output.write_text(text + "\n")
+            told["inside"] = inside
+        told["config"] = _everywhere(client, _settings, args.settings)
+        told["packages"] = _everywhere(client, _packages, args.packages)
+    write(told, args.output)
 
 
 def parameters(prepare: Callable[..., Job]) -> dict[str, Any]:
@@ -95,7 +91,8 @@ def parameters(prepare: Callable[..., Job]) -> dict[str, Any]:
     return {argument.name: argument.default for argument in arguments}
 
 
-def _parser(name: str, module: Any, defaults: dict[str, Any]) -> argparse.ArgumentParser:
+def command_line(name: str, module: Any, defaults: dict[str, Any]) -> argparse.ArgumentParser:
+    """What a workload understands, whatever it runs on."""
     described = ", ".join(f"{key}={value!r}" for key, value in defaults.items())
     parser = argparse.ArgumentParser(
         prog=f"{name}.py",
@@ -117,11 +114,12 @@ def _parser(name: str, module: Any, defaults: dict[str, Any]) -> argparse.Argume
     return parser
 
 
-def _params(text: str, defaults: dict[str, Any]) -> dict[str, Any]:
+def checked(text: str, defaults: dict[str, Any]) -> dict[str, Any]:
+    """All parameters, those of the command line of their defaults' types; an unknown one ends it."""
     given = json.loads(text)
     unknown = sorted(set(given) - set(defaults))
     if unknown:
-        _leave(2, f"unknown parameter {', '.join(unknown)}; allowed: {', '.join(defaults)}")
+        leave(2, f"unknown parameter {', '.join(unknown)}; allowed: {', '.join(defaults)}")
     return defaults | {key: type(defaults[key])(value) for key, value in given.items()}
 
 
@@ -129,9 +127,9 @@ def _wait(client: Client, workers: int, timeout_s: float) -> None:
     try:
         client.wait_for_workers(workers, timeout=timeout_s)
     except TimeoutError:
-        _leave(4, f"{len(workers_of(client))} of {workers} workers connected within {timeout_s:g} s")
+        leave(4, f"{len(workers_of(client))} of {workers} workers connected within {timeout_s:g} s")
     if len(workers_of(client)) != workers:
-        _leave(4, f"{len(workers_of(client))} workers are connected, {workers} were asked for")
+        leave(4, f"{len(workers_of(client))} workers are connected, {workers} were asked for")
 
 
 def _samples(client: Client, job: Job, args: argparse.Namespace) -> tuple[list[Any], list[Any]]:
@@ -261,7 +259,8 @@ def _everywhere(client: Client, ask: Callable[[list[str]], Any], names: str) -> 
     return ours | {name: found[address] for name, address in _addresses(workers_of(client)).items()}
 
 
-def _document(name: str, params: Any, job: Job, samples: Any, cluster: Any) -> dict[str, Any]:
+def document(name: str, params: Any, job: Job, samples: Any, cluster: Any) -> dict[str, Any]:
+    """The content of timings.json."""
     worst = max(samples, key=lambda sample: abs(sample["got"] - job.expected))
     return {
         "workload": name,
@@ -284,6 +283,16 @@ def _installed() -> dict[str, str]:
     return {name: importlib.metadata.version(name) for name in PACKAGES if name in present}
 
 
-def _leave(status: int, message: str) -> Any:
+def write(told: dict[str, Any], path: Path | None) -> None:
+    """To the file, or to standard output."""
+    text = json.dumps(told, indent=1) + "\n"
+    if path is None:
+        sys.stdout.write(text)
+    else:
+        path.write_text(text)
+
+
+def leave(status: int, message: str) -> Any:
+    """End with one line on why."""
     sys.stderr.write(message + "\n")
     sys.exit(status)

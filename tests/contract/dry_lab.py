@@ -42,6 +42,8 @@ TRIAL = {
     "worker": {"occupant": "dask"},
     "layout": "2x1",
     "faults": [],
+    "engine": "dask",
+    "spark": {},
     "packages": {},
     "environment": {},
     "performance_report": False,
@@ -105,6 +107,7 @@ ANSWERS: dict[str, Any] = {
     "dasklab_capture.py start": {},
     "dasklab_capture.py stop": CAPTURE,
     "python array_study.py": TIMINGS,
+    "python _spark_join.py": TIMINGS,
 }
 PROGRAM = """#!/bin/sh
 here=$(dirname "$0")/..
@@ -148,7 +151,7 @@ class DryLab:
         for host in HOSTS:
             lab._make_host(folder / host)
         executable(folder / "bin" / "systemctl", "#!/bin/sh\nexit 0\n")
-        executable(folder / "bin" / "systemd-run", "#!/bin/sh\nexit 0\n")
+        executable(folder / "bin" / "systemd-run", f'#!/bin/sh\necho "$*" >>{folder}/units\n')
         (folder / "hosts.yml").write_text(yaml.safe_dump(lab._inventory()))
         lab.ask(TRIAL)
         return lab
@@ -187,6 +190,21 @@ class DryLab:
             check=False,
         )
 
+    def give_java(self) -> None:
+        """Let there be Java, and each host have Spark's programs."""
+        executable(self.folder / "bin" / "java", "#!/bin/sh\n")
+        for host in HOSTS:
+            self.spark(host).mkdir(parents=True)
+
+    def spark(self, host: str) -> Path:
+        """Where a host has pyspark."""
+        return self.folder / host / "dask" / "lib" / "python3.11" / "site-packages" / "pyspark"
+
+    def units(self) -> list[str]:
+        """How transient units were started, on any host."""
+        notes = self.folder / "units"
+        return notes.read_text().splitlines() if notes.exists() else []
+
     def calls(self, host: str) -> list[str]:
         """How a host's programs were called, in their order."""
         notes = self.folder / host / "calls"
@@ -224,6 +242,8 @@ class DryLab:
         variables = {
             "ansible_connection": "local",
             "base_directory": here,
+            "base_dask": f"{here}/dask",
+            "spark_directory": f"{here}/spark",
             "base_dask_settings": f"{here}/run/dask",
             "workload_python": f"{here}/bin/python",
             "workload_log": f"{here}/workload.log",

@@ -188,3 +188,39 @@ def test_a_host_that_cannot_be_reset_keeps_no_other_one_impaired_and_no_nic_chan
     assert "  FAILED  worker-2: base : Reset the host\n" in done.stdout
     assert [lab.calls(host) for host in HOSTS] == [["all "]] * len(HOSTS)
     assert lab.asked() == [{"nics": {}, "guests": {}, "state": "started"}]
+
+
+def test_spark_takes_the_cluster_s_place_and_is_told_what_the_trial_asks(lab: DryLab) -> None:
+    """Its master is on the scheduler's host, a worker on each that takes part."""
+    lab.give_java()
+    asked = {"engine": "spark", "spark": {"spark.shuffle.compress": False}, "workers": 2, "layout": None}
+    alone = {"dask": {}, "capture": False, "seat": {**TRIAL["seat"], "occupant": None, "preload": ""}}
+    lab.ask({**TRIAL, **asked, **alone, "workload": {"name": "join", "params": {"rows": 9}}})
+    done = lab.play("trial.yml")
+    assert done.returncode == 0, done.stdout
+    started = [line for line in lab.units() if "spark-class" in line]
+    units = {host: [line for line in started if f"/{host}/" in line] for host in HOSTS}
+    assert {host: len(lines) for host, lines in units.items()} == {
+        "client": 0, "scheduler": 1, "worker-1": 1, "worker-2": 1, "worker-3": 0,
+    }  # fmt: skip
+    assert "--unit=spark-master " in units["scheduler"][0] and "--property=RuntimeMaxSec=60 " in started[0]
+    assert units["scheduler"][0].endswith("master.Master --host 10.9.0.12 --port 7077 --webui-port 7082")
+    assert "--port 7078 " in units["worker-1"][0] and units["worker-1"][0].endswith(" spark://10.9.0.12:7077")
+    assert not any("dask" in line.split("spark-class")[0].split("--setenv")[0] for line in started)
+    own = (lab.spark("client") / "conf" / "spark-defaults.conf").read_text().splitlines()
+    assert {"spark.driver.host 10.9.0.11", "spark.driver.port 7079", "spark.shuffle.compress false"} <= set(
+        own
+    )
+    [words] = [
+        line for line in (lab.folder / "client" / "words").read_text().splitlines() if "_spark_" in line
+    ]
+    assert "--scheduler spark://10.9.0.12:7077 " in words and "--workers 2 " in words
+    assert "--settings spark.shuffle.compress" in words
+    assert "spark" in (lab.folder / "client" / "reset.d" / "spark").read_text()
+
+
+def test_with_dask_nothing_of_spark_is_installed_or_started(lab: DryLab) -> None:
+    lab.ask({**TRIAL, "capture": False})
+    assert lab.play("trial.yml").returncode == 0
+    assert not any("spark" in line for line in lab.units())
+    assert not any((lab.folder / host / "reset.d" / "spark").exists() for host in HOSTS)

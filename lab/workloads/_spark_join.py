@@ -1,0 +1,44 @@
+"""join.py on Spark: two tables, on a column that neither is sorted by; both are shuffled all to all.
+
+A table below ``spark.sql.autoBroadcastJoinThreshold`` is sent whole to everyone instead: -1 keeps that off.
+"""
+
+# mypy: disable-error-code="import-not-found,no-untyped-call"
+from __future__ import annotations
+
+from typing import Any
+
+from _harness import Job
+from _spark import main
+
+
+def prepare(spark: Any, rows: int = 5_000_000, partitions: int = 30) -> Job:
+    """Both tables have each key once, in another order; the sum over pairs is that of squares."""
+    import numpy as np
+    from pyspark.sql.functions import col
+    from pyspark.sql.functions import sum as total
+
+    length = rows // partitions * partitions
+    spark.conf.set("spark.sql.shuffle.partitions", partitions)
+
+    def table(step: int, name: str) -> Any:
+        keys = spark.range(0, length, 1, partitions).select((col("id") * step % length).alias("key"))
+        found = keys.select("key", col("key").cast("double").alias(name)).cache()
+        found.count()
+        return found
+
+    # A step that shares no divisor with the number of rows visits every key once.
+    step = next(step for step in range(length // 3, length) if np.gcd(step, length) == 1)
+    left, right = table(1, "left"), table(step, "right")
+
+    def run(number: int) -> float:
+        shifted = left.select("key", (col("left") + number).alias("left"))
+        joined = shifted.join(right, "key")
+        return float(joined.agg(total((col("left") - number) * col("right"))).first()[0])
+
+    expected = float((np.arange(length, dtype=float) ** 2).sum())
+    return Job(run, expected=expected, tolerance=1e-9 * expected)
+
+
+if __name__ == "__main__":
+    main(prepare)
