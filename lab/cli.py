@@ -43,6 +43,10 @@ COMMANDS = {  # name: where it is, what it does
         "lab.commands.card:card",
         "Say what the time of a run hangs on: what 1 % more of each thing would bring.",
     ),
+    "advise": (
+        "lab.commands.advise:advise",
+        "Search Dask's settings in simulation; say which of them the lab confirms.",
+    ),
     "wire": ("lab.wire.terminal.cli:wire", "What Dask said, from packets alone."),
     "minipve": ("lab.minipve.cli:minipve", "The local endpoint: speaks the Proxmox VE API and runs QEMU."),
 }

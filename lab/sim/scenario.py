@@ -72,7 +72,8 @@ class Outcome(Strict):
     that is the question.
 
     ``ops`` are the operations in all messages that a process wrote or read during the runs, ``unknown`` are
-    prefixes of tasks that the calibration had not seen.
+    prefixes of tasks that the calibration had not seen. ``computed`` tasks the workers took on during the
+    runs, and ``scheduler_busy_s`` its event loop was busy. ``cpu_s`` and ``memory_mb`` the simulation took.
     """
 
     seed: int
@@ -82,4 +83,7 @@ class Outcome(Strict):
     messages: int
     ops: dict[str, int]
     unknown: tuple[str, ...]
+    computed: int = 0
+    scheduler_busy_s: float = 0.0
     cpu_s: float
+    memory_mb: float = 0.0

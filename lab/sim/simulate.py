@@ -6,6 +6,7 @@ import gc
 import importlib
 import inspect
 import os
+import resource
 import sys
 import time
 from typing import TYPE_CHECKING, Any
@@ -47,6 +48,7 @@ def simulate(scenario: Scenario) -> Outcome:
         choose = build.draw(scenario, unknown)
         with running(kernel, build.network(scenario, kernel), machines, choose, scenario.dask) as cluster:
             job = _job(scenario, cluster)
+            computed, busy_s = cluster.computed, cluster.loops["scheduler"].busy_s
             runs = _runs(scenario, cluster, job)
             if errors := cluster.errors():
                 raise LabError(f"the simulated cluster failed: {errors[0]}")
@@ -58,7 +60,10 @@ def simulate(scenario: Scenario) -> Outcome:
         messages=cluster.world.network.messages,
         ops=cluster.world.ops,
         unknown=tuple(unknown),
+        computed=cluster.computed - computed,
+        scheduler_busy_s=cluster.loops["scheduler"].busy_s - busy_s,
         cpu_s=time.process_time() - started,
+        memory_mb=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
     )
 
 

@@ -14,7 +14,7 @@ from distributed import Client
 from lab.sim.cluster.comm import Process, World
 from lab.sim.cluster.light import LightWorker
 from lab.sim.cluster.servers import SimScheduler, SimWorker, adapted, complete
-from lab.sim.cluster.tasks import Draw, SimExecutor
+from lab.sim.cluster.tasks import Draw, SimExecutor, Work
 from lab.sim.costs import Costs, Role
 from lab.sim.kernel import Host, Kernel, VirtualLoop
 from lab.sim.network import Network
@@ -40,6 +40,7 @@ class Cluster:
         self.loops: dict[str, VirtualLoop] = {}
         self.workers: dict[str, Any] = {}
         self._peers: dict[str, LightWorker] = {}
+        self.computed = 0
 
     def start(self) -> None:
         """Start all servers and connect the client."""
@@ -64,12 +65,16 @@ class Cluster:
         return complete(self.kernel, self._process(name, role), coroutine)
 
     async def _worker(self, name: str, scheduler: str) -> Any:
-        executor = SimExecutor(self.kernel, self.machines.hosts[name], self._draw)
+        executor = SimExecutor(self.kernel, self.machines.hosts[name], self._drawn)
         threads = self.machines.threads
         if self.machines.light:
             return await LightWorker(self.world, name, threads, executor, self._peers).start(self.scheduler)
         options: dict[str, Any] = {"data": {}, "memory_limit": 0, "executor": executor, "nthreads": threads}
         return await SimWorker(scheduler, name=name, host=f"sim://{name}", dashboard=False, **options)
+
+    def _drawn(self, key: str, prefix: str) -> Work:
+        self.computed += 1
+        return self._draw(key, prefix)
 
     def sent_bytes(self) -> int:
         """The data that workers were asked for so far, as the real workload counts it."""
