@@ -26,6 +26,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from lab import inside
+from lab.errors import LabError
 from lab.model.experiment import Workload
 from lab.model.files import Result
 from lab.model.trial import Trial
@@ -238,12 +239,14 @@ def checked(run: Path, seeds: int) -> list[Checked]:
     plain = sorted(
         (folder for folder in plain if not trials[folder].null), key=lambda one: trials[one].workers
     )
-    fit = next(folder for folder in plain if inside.recorded(folder))
-    calibration = calibrate(fit)
+    fit = next((folder for folder in plain if inside.recorded(folder)), None)
+    if fit is None:
+        raise LabError(f"{run}: of no valid trial anything was recorded inside Dask")
+    calibration, once = calibrate(fit), {"design": "light", "runs": 1, "warmups": 0}
     found = []
     for folder in plain:
         trial = trials[folder]
-        row, _ = foretell.foretold("", trial, calibration, {"design": "whole"}, range(seeds))
+        row, _ = foretell.foretold("", trial, calibration, once, range(seeds))
         mean_s = foretell.measured(folder).mean_s
         found.append(Checked(trial.workload.name, trial.workers, mean_s, row.mean_s, folder == fit))
     return found

@@ -45,7 +45,7 @@ COMMANDS = {  # name: where it is, what it does
     ),
     "advise": (
         "lab.commands.advise:advise",
-        "Search Dask's settings in simulation; say which of them the lab confirms.",
+        "Say which of Dask's settings help this workload on this network.",
     ),
     "wire": ("lab.wire.terminal.cli:wire", "What Dask said, from packets alone."),
     "minipve": ("lab.minipve.cli:minipve", "The local endpoint: speaks the Proxmox VE API and runs QEMU."),

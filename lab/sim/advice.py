@@ -107,11 +107,12 @@ def singles(trial: Trial, calibration: Calibration) -> list[Candidate]:
     asked = scenario(trial, calibration, seed=0)
     now = dict(known()) | dict(flat(asked.dask))
     levels = LEVELS | dict(_connections(asked.workers - 1, now)) | dict(_beliefs(asked))
+    seated = dict(flat(trial.seat.settings))  # on the hosts these go before the trial's
     return [
         Candidate(((name, value),))
         for name, values in levels.items()
         for value in values
-        if value != now[name]
+        if value != now[name] and name not in seated
     ]
 
 

@@ -48,7 +48,8 @@ class Cluster:
         self.scheduler = self._run("scheduler", "scheduler", _scheduler())
         address = self.scheduler.address
         starting = {name: self._begin(name, self._worker(name, address)) for name in self.machines.workers}
-        self.kernel.run(lambda: all(task.done() for task in starting.values()))
+        for task in starting.values():  # to ask all of thousands at each action takes long
+            self.kernel.run(task.done)
         self.workers = {name: task.result() for name, task in starting.items()}
         self.client = self._run("client", "client", _client(address))
 

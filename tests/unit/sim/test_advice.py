@@ -88,6 +88,9 @@ def test_what_the_trial_has_set_is_no_candidate_and_its_default_is_none_either()
     own = TRIAL.model_copy(update={"dask": {"distributed": {"scheduler": {"work-stealing": False}}}})
     assert "work-stealing=false" in of()
     assert "work-stealing=false" not in of(own)
+    seat = {"occupant": "no-stealing", "settings": {"distributed": {"scheduler": {"work-stealing": False}}}}
+    seated = Trial.model_validate({**TRIAL.model_dump(), "seat": seat})
+    assert not any(name.startswith("work-stealing=") for name in of(seated))
 
 
 def test_gains_are_those_of_the_law_whatever_the_seed_and_pairs_are_of_what_gains(
