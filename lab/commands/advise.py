@@ -147,7 +147,7 @@ def _tell_candidates(directory: Path, found: Search) -> None:
     from lab.sim.validated import Validated
 
     click.echo(f"{directory}: simulated, a run takes {interval(found.seconds, 's')}.\n")
-    rows = [(one.candidate.name, _less(one.gain)) for one in found.ranked]
+    rows = [(one.candidate.name, _words(one.gain)) for one in found.ranked]
     print_table(("setting of Dask", "time"), rows, title="simulated candidates, not advice")
     click.echo(
         f"\nIntervals are those of seeds; simulations missed measured times by up to "
@@ -161,26 +161,29 @@ def _tell_candidates(directory: Path, found: Search) -> None:
 
 def _tell_advice(verdicts: Verdicts) -> None:
     rows = [
-        (one.name, _less(one.gain), "confirmed" if one.confirmed else "not confirmed") for one in verdicts.of
+        (one.name, _measured(one), "confirmed" if one.confirmed else "not confirmed") for one in verdicts.of
     ]
     print_table(("setting of Dask", "time", "in the lab"), rows, title="measured")
     click.echo(f"\nThe null trial differs by up to {verdicts.floor:.1%}.")
     confirmed = [one for one in verdicts.of if one.confirmed]
     for one in confirmed[:1]:
-        click.echo(f"Advice, {_less(one.gain)} time than as it was:\n{_lines(one)}")
+        click.echo(f"Advice, {_words(one.gain)} time than as it was:\n{_lines(one)}")
     if not confirmed:
         click.echo("Change nothing: the lab confirmed none of them.")
+
+
+def _measured(verdict: Verdict) -> str:
+    return "no valid trial" if verdict.gain.value != verdict.gain.value else _words(verdict.gain)
 
 
 def _lines(verdict: Verdict) -> str:
     return "\n".join(f"  {name}: {json.dumps(value)}" for name, value in verdict.settings.items())
 
 
-def _less(gain: Interval) -> str:
-    """``12.0 (8.1 to 15.3) % less``."""
-    from lab.results.measures import Interval, interval
+def _words(gain: Interval) -> str:
+    from lab.results.measures import Interval, less
 
-    return f"{interval(Interval(*(100 * value for value in (gain.value, gain.low, gain.high))))} % less"
+    return less(Interval(*(100 * value for value in (gain.value, gain.low, gain.high))))
 
 
 def _again(path: Path, runs: int | None, blocks: int | None) -> str:

@@ -6,6 +6,7 @@ trial's noise.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,12 +25,15 @@ from lab.sim.advice import Candidate
 
 NAME = "advice"  # of the experiment, and of its file beside the trial
 FACTOR, AS_IT_WAS, METRIC = "change", "as it was", "compute_s"
-NOT_MEANT = ("factors", "quick", "performance_report", "capture")  # of the experiment that the trial is of
+NOT_MEANT = ("performance_report", "capture")  # of the experiment that the trial is of
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the lab says of a candidate: which share of the time it saves, and whether that is shown."""
+    """What the lab says of a candidate: which share of the time it saves, and whether that is shown.
+
+    The gain of one without a valid trial is NaN.
+    """
 
     name: str
     settings: Mapping[str, Any]
@@ -113,16 +117,19 @@ def judge(frame: pd.DataFrame, candidates: Sequence[Candidate]) -> Verdicts:
         raise LabError(
             f"no valid {missing}: nothing is confirmed", "dasklab run RUN --again measures it anew"
         )
-    verdicts = [one for candidate in candidates if (one := _verdict(found, candidate))]
+    verdicts = [_verdict(found, candidate) for candidate in candidates]
     base = found.cells[0].median.value
-    return Verdicts(tuple(sorted(verdicts, key=lambda one: -one.gain.value)), found.floor / base)
+    return Verdicts(tuple(sorted(verdicts, key=_loss)), found.floor / base)
 
 
-def _verdict(found: Answer, candidate: Candidate) -> Verdict | None:
-    """None of a candidate without a valid trial."""
+def _loss(verdict: Verdict) -> float:
+    return math.inf if math.isnan(verdict.gain.value) else -verdict.gain.value
+
+
+def _verdict(found: Answer, candidate: Candidate) -> Verdict:
     cell = found.cell(f"{FACTOR}={candidate.name}")
     if cell is None:
-        return None
+        return Verdict(candidate.name, dict(candidate.settings), Interval(math.nan), confirmed=False)
     times = cell.ratio
     gain = Interval(1 - times.value, 1 - times.high, 1 - times.low)
     return Verdict(candidate.name, dict(candidate.settings), gain, cell.shown and gain.low > 0)

@@ -166,9 +166,9 @@ BUSY = {  # small, and every setting matters: peers ask each other for several r
     "workload": {"name": "array_study", "params": {"size": 1200, "chunk": 200}},
     "rates_mbit": {f"worker-{number}": 50.0 for number in range(1, 7)},
     "tasks": {
-        "add": [(0.05, 0.0, 2_000_000)],
-        "random_sample": [(0.02, 0.0, 2_000_000), (0.2, 0.0, 2_000_000)],
-        "sum": [(0.05, 0.0, 2_000_000)],
+        "add": [(0.05, 0.0, 4_000_000)],
+        "random_sample": [(0.02, 0.0, 4_000_000), (0.2, 0.0, 4_000_000)],
+        "sum": [(0.05, 0.0, 4_000_000)],
     },
 }
 ON_WORKERS = (BYTES, INCOMING, OUTGOING, advice.BANDWIDTH)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -162,9 +163,10 @@ def test_without_a_null_trial_or_a_baseline_nothing_is_confirmed() -> None:
         confirm.judge(frame({"as it was": NOW, STILL.name: NOW}, NULL, "invalid"), [STILL])
 
 
-def test_a_candidate_without_a_valid_trial_is_left_out() -> None:
-    found = confirm.judge(frame({"as it was": NOW, STILL.name: BETTER}, NULL), [STILL, SATURATED])
-    assert [one.name for one in found.of] == [STILL.name]
+def test_a_candidate_without_a_valid_trial_is_last_and_not_confirmed() -> None:
+    found = confirm.judge(frame({"as it was": NOW, STILL.name: BETTER}, NULL), [SATURATED, STILL])
+    assert [(one.name, one.confirmed) for one in found.of] == [(STILL.name, True), (SATURATED.name, False)]
+    assert math.isnan(found.of[1].gain.value)
 
 
 def test_a_trial_of_no_run_or_of_a_simulated_one_is_refused(tmp_path: Path) -> None:
