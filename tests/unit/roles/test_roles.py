@@ -197,10 +197,9 @@ PROGRAMS = sorted((ROOT / "roles").glob("*/files/dasklab_*.py"))
 
 def installed(role: Path) -> list[str]:
     """The programs that a role installs, those that all share among them."""
-    shared = yaml.safe_load((ROOT / "roles" / "base" / "vars" / "main.yml").read_text())["base_shared"]
-    tasks = yaml.safe_load((role / "tasks" / "main.yml").read_text())
-    own = next(task["vars"]["base_files"] for task in tasks if "base_files" in task.get("vars", {}))
-    return [file["src"] for file in [*shared, *own] if "src" in file]
+    written = documents(ROOT / "roles" / "base", "vars") + documents(role, "tasks", "vars")
+    sources = {str(each["src"]) for each in mappings(written) if {"path", "src"} <= set(each)}
+    return [Path(source).name for source in sorted(sources)]
 
 
 @pytest.mark.parametrize("name", ["guest", "netem", "probe", "capture"])

@@ -39,8 +39,8 @@ def test_links_without_a_cap_deliver_what_was_measured_between_two_of_them() -> 
     assert calibrate._free_mbit(TRIAL, probes) == 0
 
 
-@pytest.mark.parametrize(("control", "stands"), [("bbr", 0), ("cubic", 131_072), (None, 131_072)])
-def test_a_full_queue_stands_unless_bbr_keeps_it_empty(control: str | None, stands: float) -> None:
+@pytest.mark.parametrize(("control", "stands"), [("bbr", 87_000), ("cubic", 131_072), (None, 131_072)])
+def test_what_stands_before_a_full_link_is_its_senders_doing(control: str | None, stands: float) -> None:
     host = {"interface": "eth1", "driver": "veth", "mtu": 1500, "offloads": {}}
     found = ConfiguredHost.model_validate({**host, "congestion_control": control}) if control else None
     read = Configured(hosts={"worker-1": found} if found else {})
