@@ -163,7 +163,7 @@ def test_two_levels_of_one_setting_are_no_pair() -> None:
 
 BUSY = {  # small, and every setting matters: peers ask each other for several results at once
     "workers": 6,
-    "workload": {"name": "array_study", "params": {"size": 1200, "chunk": 200}},
+    "workload": {"name": "array_study", "params": {"size": 1000, "chunk": 200}},
     "rates_mbit": {f"worker-{number}": 50.0 for number in range(1, 7)},
     "tasks": {
         "add": [(0.05, 0.0, 4_000_000)],
