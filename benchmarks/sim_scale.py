@@ -80,13 +80,13 @@ def cells(most: int) -> Iterator[Cell]:
 
 
 def sized(name: str, workers: int) -> Workload:
-    """About ten tasks for each worker; the study's array has 7.9 of them for each chunk of one factor."""
+    """About ten tasks for each worker: the array has 7.9 for each chunk of a factor, groupby 6.6 a partition."""
     tasks = TASKS_EACH * workers
     across = max(2, round(math.sqrt(tasks / 7.9)))
     params: dict[str, dict[str, int]] = {
         "array_study": {"size": 1000 * across, "chunk": 1000},
         "shuffle": {"parts": max(2, round(math.sqrt(tasks)) - 1)},
-        "groupby": {"partitions": round(tasks / 1.14), "rows": round(tasks / 1.14), "groups": 10},
+        "groupby": {"partitions": round(tasks / 6.6), "rows": round(tasks / 6.6), "groups": 10},
         "merge": {"tasks": tasks - 1},
     }
     return Workload(name=name, params=dict(params[name]))
