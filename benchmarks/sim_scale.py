@@ -80,7 +80,7 @@ def cells(most: int) -> Iterator[Cell]:
 
 
 def sized(name: str, workers: int) -> Workload:
-    """About ten tasks for each worker: the array has 7.9 for each chunk of a factor, groupby 6.6 a partition."""
+    """About ten tasks a worker: the array has 7.9 for each chunk of a factor, groupby 6.6 a partition."""
     tasks = TASKS_EACH * workers
     across = max(2, round(math.sqrt(tasks / 7.9)))
     params: dict[str, dict[str, int]] = {

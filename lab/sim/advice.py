@@ -106,7 +106,7 @@ def singles(trial: Trial, calibration: Calibration) -> list[Candidate]:
     """Each other level of each setting that may matter here."""
     asked = scenario(trial, calibration, seed=0)
     now = dict(known()) | dict(flat(asked.dask))
-    levels = LEVELS | dict(_connections(asked.workers - 1, now)) | dict(_beliefs(asked))
+    levels = LEVELS | dict(_connections(asked, now)) | dict(_beliefs(asked))
     seated = dict(flat(trial.seat.settings))  # on the hosts these go before the trial's
     return [
         Candidate(((name, value),))
@@ -172,9 +172,13 @@ def _halves(candidate: Candidate, gains: dict[Candidate, float]) -> float:
     return max([0.0, *(gains[half] for half in halves if half != candidate)])
 
 
-def _connections(peers: int, now: dict[str, Any]) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """Numbers that differ here: a worker has one connection at a time to each of its peers."""
-    for way in ("outgoing", "incoming"):
+def _connections(asked: Scenario, now: dict[str, Any]) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """Numbers that differ here: a worker has one connection at a time to each of its peers.
+
+    Light workers with few outgoing ones were seen not to come to an end: only whole ones are asked.
+    """
+    peers = asked.workers - 1
+    for way in ("incoming",) if asked.design == "light" else ("outgoing", "incoming"):
         name = f"{CONNECTIONS}.{way}"
         least = {min(count, peers): count for count in reversed(COUNTS)}
         yield name, tuple(sorted(least[count] for count in least if count != min(now[name], peers)))
