@@ -25,6 +25,10 @@ COMMANDS = {  # name: where it is, what it does
     "destroy": ("lab.commands.machines:destroy", "Remove all that carries this lab's tag."),
     "baseline": ("lab.commands.machines:baseline", "Measure the lab as it is, once; say what was measured."),
     "run": ("lab.commands.run:run", "Run an experiment, or go on with a run that was interrupted."),
+    "reproduce": (
+        "lab.commands.reproduce:reproduce",
+        "Run a cell of a stored run once more, from its seed; tell old beside new.",
+    ),
     "results": ("lab.commands.results:results", "List, show, compare and export runs."),
     "history": (
         "lab.commands.history:history",

@@ -10,6 +10,7 @@ import click
 from lab.machines.inventory import DEFAULT
 
 INVENTORY = "-i", "--inventory"
+SEEDS = 4  # simulations of a trial, unless another number is asked for
 
 
 def chosen_inventory() -> Path:

@@ -33,13 +33,14 @@ def start(
     quick: bool,
     seed: int | None,
     only: str | None,
-) -> None:
-    """Begin a run of an experiment and see it through."""
+) -> Path:
+    """Begin a run of an experiment and see it through; return where it is."""
     with alone(inventory):
         setup = setup_of(Inventory(inventory))
         begun = driver.start(root, name, content, setup, quick=quick, seed=seed, only=only)
         execute(begun, AnsibleLab(inventory))
     conclude(begun)
+    return begun.directory
 
 
 def go_on(begun: driver.Ongoing, inventory: Path) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypedDict
 
 import click
 
-from lab.commands.options import inventory_option, results_option
+from lab.commands.options import SEEDS, inventory_option, results_option
 from lab.terminal import clock, print_table
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 @click.option(
     "--seeds",
     type=click.IntRange(1, 1000),
-    default=4,
+    default=SEEDS,
     show_default=True,
     help="Simulations that a simulated trial's runs are dealt to.",
 )
@@ -63,7 +63,7 @@ def run(
     dasklab run delay_worker --quick
     dasklab run results/delay_worker/20260101T120000Z
     dasklab run results/delay_worker/20260101T120000Z --again   its invalid trials too
-    dasklab run delay_worker --only delay_ms=50   one cell again
+    dasklab run delay_worker --only delay_ms=50   one cell again; of a run: dasklab reproduce RUN CELL
     dasklab run delay_worker --simulate --from RUN    foretold, with the costs that RUN measured
     """
     if what is None:

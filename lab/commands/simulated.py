@@ -38,13 +38,14 @@ class Calibrated:
         quick: bool,
         seed: int | None,
         only: str | None,
-    ) -> None:
-        """Begin a run among the simulated ones and see it through."""
+    ) -> Path:
+        """Begin a run among the simulated ones and see it through; return where it is."""
         begun = driver.start(
             root / lab.FOLDER, name, experiment, self.setup, quick=quick, seed=seed, only=only
         )
         store.write(begun.directory, self.calibrations)
         go_on(begun)
+        return begun.directory
 
 
 def go_on(begun: driver.Ongoing) -> None:

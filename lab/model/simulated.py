@@ -13,6 +13,7 @@ from lab.model.packages import resolved
 from lab.model.seats import Layout, Seat
 from lab.model.strict import Strict
 
+MANY = 100  # workers from which on they are only state machines
 OCCUPANTS = (None, "dask", "no-queuing", "no-stealing")  # the others are more than settings
 UNMODELLED_LINK = ("reorder_pct", "peer", "policer")
 UNMODELLED_DASK = (  # no data has content, no memory fills, and there is no event loop but virtual ones
@@ -41,6 +42,8 @@ class Simulated(Strict):
             with_params = f" with {params}" if params else ""
             yield f"workload {asked.workload.name}{with_params}: no trial of {self.origin} tells its costs"
         yield from unmodelled(asked, asked.scheduler.seat())
+        if asked.faults and asked.workers > MANY:
+            yield f"faults among more than {MANY} workers: so many have no connections that could break"
         for host, link in asked.links.items():
             yield from unmodelled_link(host, link)
 
@@ -52,8 +55,6 @@ def unmodelled(asked: Shared, seat: Seat) -> Iterator[str]:
         yield "a cluster of others than Dask's scheduler and workers is not simulated"
     if asked.layout and Layout.parse(asked.layout).processes > 1:
         yield f"several workers on a host ({asked.layout}) are not simulated"
-    if asked.faults:
-        yield "faults are not simulated"
     if asked.workload.params.get("method") == "p2p":
         yield "method p2p cannot be simulated: its tasks send data themselves, and here none is run"
     for name, version in resolved(asked.packages).items():

@@ -38,6 +38,8 @@ def calibrate(directory: Path) -> Calibration:
         LabError: the trial lacks what is needed.
     """
     trial = store.need(Trial, directory)
+    if trial.faults:
+        raise LabError(f"{directory}: it had faults; costs are taken from trials without")
     runs = explain(directory).timed
     if not runs:
         raise LabError(f"{directory}: of no timed run anything was recorded inside Dask")

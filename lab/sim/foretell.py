@@ -63,6 +63,8 @@ def foretold(
         LabError: a change is impossible, or cannot be simulated.
     """
     outcomes = farm.simulate_all([scenario(trial, calibration, changes, seed=seed) for seed in seeds], told)
+    if failed := next((outcome for outcome in outcomes if outcome.failed), None):
+        raise LabError(f"{what}: seed {failed.seed}: {failed.failed}")
     runs = [run for outcome in outcomes for run in outcome.runs if not run.warmup]
     moved = [float(run.transfer_bytes) for run in runs]
     return row(what, [run.duration_s for run in runs], moved, simulated=True), outcomes

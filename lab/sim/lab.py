@@ -16,7 +16,7 @@ from lab.errors import LabError
 from lab.model.cells import cells
 from lab.model.document import Document
 from lab.model.experiment import Experiment, Workload, hosts
-from lab.model.files import Campaign, Cluster, Result, Sample, Timings
+from lab.model.files import Campaign, Cluster, Failed, Faults, Result, Sample, Seen, Timings
 from lab.model.nic import Card
 from lab.model.simulated import Simulated, unmodelled
 from lab.model.strict import Strict
@@ -99,12 +99,20 @@ class SimulatedLab:
         return cls(store.need(Calibrations, run), seeds, begun.seed)
 
     def run_trial(self, directory: Path) -> int:
-        """Simulate ``directory/trial.json``, its runs dealt to several seeds; leave timings.json there."""
+        """Simulate ``directory/trial.json`` with several seeds; leave its files there.
+
+        One seed that does not get through is enough for the trial to fail.
+        """
         trial = store.need(Trial, directory)
         calibration = self.calibrations.of(trial.workload)
         outcomes = farm.simulate_all(self._scenarios(trial, calibration))
-        store.write(directory, _timings(trial, calibration, outcomes))
         store.write(directory, Simulation(outcomes=tuple(outcomes)))
+        if trial.faults:
+            store.write(directory, Faults(hosts=_seen(outcomes)))
+        if failures := [outcome for outcome in outcomes if outcome.failed]:
+            store.write(directory, _failed(directory, trial, failures))
+            return 1
+        store.write(directory, _timings(trial, calibration, outcomes))
         return 0
 
     def reset(self) -> None:
@@ -112,7 +120,8 @@ class SimulatedLab:
 
     def _scenarios(self, trial: Trial, calibration: Calibration) -> Iterator[Scenario]:
         dice = Random(f"{self.seed}/{trial.block}/{trial.cell}/{trial.null}")
-        runs = ceil(trial.runs / self.seeds)
+        # what a fault does to the first run is felt in those behind it: they go together
+        runs = trial.runs if trial.faults else ceil(trial.runs / self.seeds)
         for seed in [dice.randrange(MOST_SEED) for _ in range(self.seeds)]:
             yield scenario(trial, calibration, {"runs": runs}, seed=seed)
 
@@ -153,17 +162,40 @@ def _trials(path: Path) -> list[Path]:
         raise LabError(f"{path}: it was simulated itself; costs are taken from measured runs")
     valid = [folder for folder in store.finished(path) if store.need(Result, folder).status == "ok"]
     trials = {folder: store.need(Trial, folder) for folder in valid if inside.recorded(folder)}
-    able = [folder for folder, trial in trials.items() if not any(unmodelled(trial, trial.seat))]
+    able = [
+        folder
+        for folder, trial in trials.items()
+        if not trial.faults and not any(unmodelled(trial, trial.seat))
+    ]
     return sorted(able, key=lambda folder: not trials[folder].baseline)
 
 
+def _seen(outcomes: list[Outcome]) -> dict[str, Seen]:
+    """As if of one lab: what one seed's runs were too short for was not seen, an end that one saw was."""
+    found = dict(outcomes[0].seen)
+    for outcome in outcomes[1:]:
+        for host, seen in outcome.seen.items():
+            lasted_s = found[host].lasted_s or seen.lasted_s
+            found[host] = (seen if seen.at_s is None else found[host]).model_copy(
+                update={"lasted_s": lasted_s}
+            )
+    return found
+
+
+def _failed(directory: Path, trial: Trial, failures: list[Outcome]) -> Failed:
+    again = f"dasklab reproduce {directory.parent} {trial.cell}"
+    reasons = (*(f"seed {outcome.seed}: {outcome.failed}" for outcome in failures), f"again: {again}")
+    return Failed(status="failed", host="client", task="simulate", reasons=reasons)
+
+
 def _timings(trial: Trial, calibration: Calibration, outcomes: list[Outcome]) -> Timings:
+    workers = min(trial.workers if one.workers is None else one.workers for one in outcomes)
     return Timings(
         workload=trial.workload.name,
         params=dict(trial.workload.params),
         tasks=outcomes[0].tasks,
         samples=tuple(_samples(outcomes)),
-        cluster=Cluster(workers=trial.workers, threads=trial.workers * calibration.threads, addresses={}),
+        cluster=Cluster(workers=workers, threads=workers * calibration.threads, addresses={}),
         versions={"python": platform.python_version()}
         | {package: version(package) for package in ("dask", "distributed", "numpy")},
     )

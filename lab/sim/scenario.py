@@ -7,6 +7,8 @@ from typing import Any, Literal
 from pydantic import Field
 
 from lab.model.experiment import Workload
+from lab.model.faults import Fault
+from lab.model.files import Seen
 from lab.model.link import Link
 from lab.model.strict import Strict
 from lab.sim.costs import Costs, Role
@@ -27,7 +29,8 @@ class Scenario(Strict):
 
     ``cores`` are shared by all machines; without, each machine has ``cores_each``, or enough.
     ``design``: workers are Dask's whole Worker, or only its state machine (for many).
-    ``driver_s`` is what the client computes before a run's graph is with the scheduler.
+    ``driver_s`` is what the client computes before a run's graph is with the scheduler. What is not done
+    after ``limit_s`` of virtual time hangs.
     """
 
     workload: Workload
@@ -51,6 +54,8 @@ class Scenario(Strict):
     tasks: dict[str, tuple[Record, ...]]
     dask: dict[str, Any] = {}
     design: Literal["whole", "light"] = "whole"
+    faults: tuple[Fault, ...] = ()
+    limit_s: float = Field(default=86_400, gt=0)
     seed: int = 0
 
     @property
@@ -72,8 +77,10 @@ class Outcome(Strict):
     that is the question.
 
     ``ops`` are the operations in all messages that a process wrote or read during the runs, ``unknown`` are
-    prefixes of tasks that the calibration had not seen. ``computed`` tasks the workers took on during the
-    runs, and ``scheduler_busy_s`` its event loop was busy. ``cpu_s`` and ``memory_mb`` the simulation took.
+    prefixes of tasks that the calibration had not seen. ``failed`` is why it did not get through its runs,
+    ``hung`` whether that is because they never ended; ``seen`` is what went wrong as asked, ``workers`` how
+    many the scheduler had at the end. ``computed`` tasks the workers took on during the runs, and
+    ``scheduler_busy_s`` its event loop was busy. ``cpu_s`` and ``memory_mb`` the simulation took.
     """
 
     seed: int
@@ -87,3 +94,7 @@ class Outcome(Strict):
     scheduler_busy_s: float = 0.0
     cpu_s: float
     memory_mb: float = 0.0
+    failed: str | None = None
+    hung: bool = False
+    seen: dict[str, Seen] = {}
+    workers: int | None = None

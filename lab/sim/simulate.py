@@ -9,16 +9,18 @@ import os
 import resource
 import sys
 import time
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from lab.errors import LabError
 from lab.paths import WORKLOADS
 from lab.sim import build
-from lab.sim.kernel import Kernel, virtual_time
+from lab.sim.kernel import HungError, Kernel, virtual_time
 from lab.sim.scenario import Outcome, Scenario, SimulatedRun
 
 if TYPE_CHECKING:
     from lab.sim.cluster.cluster import Cluster
+    from lab.sim.faults import Faults
 
 
 def simulate(scenario: Scenario) -> Outcome:
@@ -32,11 +34,12 @@ def simulate(scenario: Scenario) -> Outcome:
     if os.environ.get("PYTHONHASHSEED", "random") == "random":
         raise LabError("a simulation needs PYTHONHASHSEED set: the order of sets depends on it")
     started = time.process_time()
-    kernel = Kernel(scenario.seed)
+    kernel = Kernel(scenario.seed, scenario.limit_s)
     unknown: dict[str, None] = {}
     gc.disable()  # when it runs depends on the process, and it ends what Dask still waits for
     with virtual_time(kernel, scenario.seed):
         from lab.sim.cluster.cluster import Machines, running
+        from lab.sim.faults import Faults
 
         machines = Machines(
             scenario.worker_names,
@@ -47,10 +50,14 @@ def simulate(scenario: Scenario) -> Outcome:
         )
         choose = build.draw(scenario, unknown)
         with running(kernel, build.network(scenario, kernel), machines, choose, scenario.dask) as cluster:
+            faults = Faults(cluster, scenario.faults)
             job = _job(scenario, cluster)
             computed, busy_s = cluster.computed, cluster.loops["scheduler"].busy_s
-            runs = _runs(scenario, cluster, job)
-            if errors := cluster.errors():
+            runs: list[SimulatedRun] = []
+            failed, hung = _attempt(scenario, cluster, job, faults, runs)
+            workers = len(cluster.scheduler.workers)
+            # that connections break is what was asked for
+            if errors := cluster.errors(expected=(OSError,) if scenario.faults else ()):
                 raise LabError(f"the simulated cluster failed: {errors[0]}")
     return Outcome(
         seed=scenario.seed,
@@ -64,13 +71,50 @@ def simulate(scenario: Scenario) -> Outcome:
         scheduler_busy_s=cluster.loops["scheduler"].busy_s - busy_s,
         cpu_s=time.process_time() - started,
         memory_mb=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        failed=failed,
+        hung=hung,
+        seen=faults.seen,
+        workers=workers,
     )
 
 
-def _runs(scenario: Scenario, cluster: Cluster, job: Any) -> list[SimulatedRun]:
+def _attempt(
+    scenario: Scenario, cluster: Cluster, job: Any, faults: Faults, runs: list[SimulatedRun]
+) -> tuple[str | None, bool]:
+    """Do the runs; why they did not get through, if they did not, and whether they hung.
+
+    Without faults that is a mistake.
+
+    Raises:
+        LabError: nothing was to go wrong.
+    """
+    try:
+        _run(scenario, cluster, job, faults, runs)
+    except HungError:
+        limit = f"{scenario.limit_s:g} s of virtual time"
+        failed, hung = f"it hung, it was not done within {limit}: {_left(cluster)}", True
+    except Exception as error:  # noqa: BLE001 - whatever Dask gives up with is a result
+        [told, *_] = [*str(error).splitlines(), ""]
+        failed, hung = f"{type(error).__name__}: {told}", False
+    else:
+        return None, False
+    if not scenario.faults:
+        raise LabError(failed)
+    return failed, hung
+
+
+def _left(cluster: Cluster) -> str:
+    """What the scheduler still has to do, and with how many workers."""
+    states = Counter(task.state for task in cluster.scheduler.tasks.values())
+    tasks = ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
+    return f"{len(cluster.scheduler.workers)} workers; tasks: {tasks or 'none'}"
+
+
+def _run(scenario: Scenario, cluster: Cluster, job: Any, faults: Faults, runs: list[SimulatedRun]) -> None:
     cluster.world.ops.clear()
-    runs = []
     for number in range(scenario.warmups + scenario.runs):
+        if number == scenario.warmups:
+            faults.arm()
         start, before = cluster.kernel.now, cluster.sent_bytes()
         cluster.kernel.sleep(scenario.driver_s)
         job.run(number)
@@ -78,11 +122,12 @@ def _runs(scenario: Scenario, cluster: Cluster, job: Any) -> list[SimulatedRun]:
             SimulatedRun(
                 warmup=number < scenario.warmups,
                 duration_s=cluster.kernel.now - start,
-                transfer_bytes=cluster.sent_bytes() - before,
+                transfer_bytes=sum(
+                    sent - before.get(worker, 0) for worker, sent in cluster.sent_bytes().items()
+                ),
             )
         )
         gc.collect()
-    return runs
 
 
 def _job(scenario: Scenario, cluster: Cluster) -> Any:

@@ -8,11 +8,12 @@ import yaml
 from pydantic import Field
 
 from lab.errors import LabError
+from lab.model import faults
 from lab.model.experiment import Settings, expand, hosts, merge
 from lab.model.link import Link
 from lab.model.nic import NicOverride
 from lab.model.seats import Seat
-from lab.model.simulated import unmodelled
+from lab.model.simulated import MANY, unmodelled
 from lab.model.strict import Strict, validate
 from lab.model.trial import Trial
 from lab.sim.calibration import Calibration, Tasks
@@ -21,7 +22,6 @@ from lab.sim.scenario import Record, Scenario, Site
 
 PAYLOAD = 1448 / 1514  # of what a cap lets through: it counts whole frames
 SHORT = {"lab_nic_rate_mbit": "nics.cluster.rate_mbit", "delay_ms": "links.cluster.delay_ms"}
-MANY = 100  # workers from which on they are only state machines
 FIXED = ("workload", "guests", "capture", "ttl_s", "probes", "scheduler", "worker", "layout", "packages",
          "performance_report", "faults")  # fmt: skip
 
@@ -90,6 +90,12 @@ def scenario(
         raise LabError(f"--set {reason}")
     links = _over(trial.links, expand(asked.links, workers, "--set links"), Link())
     rates = _rates(trial, expand(asked.nics, workers, "--set nics"), workers, calibration.free_mbit)
+    design = ours.design or ("light" if workers > MANY else "whole")
+    _, scheduler, *others = hosts(workers)
+    if wrong := faults.mistake(trial.faults, scheduler, others):
+        raise LabError(f"--set workers: {wrong}")
+    if trial.faults and design == "light":
+        raise LabError("faults: workers that are only state machines have no connections that could break")
     rtt_ms = calibration.rtt_ms if ours.rtt_ms is None else ours.rtt_ms
     return Scenario(
         workload=trial.workload,
@@ -110,7 +116,9 @@ def scenario(
         driver_s=calibration.driver_s * (1 + _starved(ours, calibration)) / (1 + calibration.starved),
         tasks={prefix: _records(tasks, ours, calibration) for prefix, tasks in calibration.tasks.items()},
         dask=merge(merge(trial.dask, trial.seat.settings), asked.dask),
-        design=ours.design or ("light" if workers > MANY else "whole"),
+        design=design,
+        faults=trial.faults,
+        limit_s=trial.ttl_s if trial.faults else Scenario.model_fields["limit_s"].default,
         seed=seed,
     )
 

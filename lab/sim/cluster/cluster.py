@@ -39,6 +39,8 @@ class Cluster:
         self.world = World(kernel, network)
         self.loops: dict[str, VirtualLoop] = {}
         self.workers: dict[str, Any] = {}
+        self._executors: dict[str, SimExecutor] = {}
+        self._gone: list[Any] = []  # processes that were killed: nothing of theirs runs, not even its end
         self._peers: dict[str, LightWorker] = {}
         self.computed = 0
 
@@ -66,7 +68,7 @@ class Cluster:
         return complete(self.kernel, self._process(name, role), coroutine)
 
     async def _worker(self, name: str, scheduler: str) -> Any:
-        executor = SimExecutor(self.kernel, self.machines.hosts[name], self._drawn)
+        executor = self._executors[name] = SimExecutor(self.kernel, self.machines.hosts[name], self._drawn)
         threads = self.machines.threads
         if self.machines.light:
             return await LightWorker(self.world, name, threads, executor, self._peers).start(self.scheduler)
@@ -77,13 +79,31 @@ class Cluster:
         self.computed += 1
         return self._draw(key, prefix)
 
-    def sent_bytes(self) -> int:
-        """The data that workers were asked for so far, as the real workload counts it."""
-        return sum(worker.transfer_outgoing_bytes_total for worker in self.workers.values())
+    def kill(self, name: str) -> None:
+        """A worker's process is gone."""
+        self.world.kill(name)
+        self._executors.pop(name).kill()
+        loop = self.loops.pop(name)
+        self._gone += [loop, self.workers.pop(name), asyncio.all_tasks(loop)]
 
-    def errors(self) -> list[str]:
-        """What went wrong unseen."""
-        return [str(error) for loop in self.loops.values() for error in loop.errors]
+    def restart(self, name: str, start_s: float) -> None:
+        """A worker's process is started; it computes for so long before it is one."""
+        self.machines.hosts[name].compute(start_s, lambda: self._rise(name))
+
+    def _rise(self, name: str) -> None:
+        async def worker() -> None:
+            self.workers[name] = await self._worker(name, self.scheduler.address)
+
+        self._begin(name, worker())
+
+    def sent_bytes(self) -> dict[str, int]:
+        """The data that each worker was asked for so far; one that died took its number along."""
+        return {worker.address: worker.transfer_outgoing_bytes_total for worker in self.workers.values()}
+
+    def errors(self, expected: tuple[type[Exception], ...] = ()) -> list[str]:
+        """What went wrong unseen, but for what was to be expected."""
+        every = [error for loop in self.loops.values() for error in loop.errors]
+        return [str(error) for error in every if not isinstance(error.get("exception"), expected)]
 
 
 async def _scheduler() -> Any:

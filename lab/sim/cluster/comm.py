@@ -42,12 +42,34 @@ class World:
         self.processes: dict[VirtualLoop, Process] = {}
         self.processes_by_name: dict[str, Process] = {}
         self.listeners: dict[str, Listener] = {}
+        self.comms: dict[SimComm, None] = {}  # those that are open
         self.numbers = itertools.count(1)
         self.ops: dict[str, int] = {}
 
     def add(self, process: Process) -> None:
         """A process more."""
         self.processes[process.loop] = self.processes_by_name[process.name] = process
+
+    def kill(self, name: str) -> None:
+        """End a process at once; its kernel tells all that it was connected to."""
+        process = self.processes_by_name[name]
+        process.loop.close()
+        for comm in [comm for comm in self.comms if comm.process is process]:
+            comm.vanish()
+        for listener in [one for one in self.listeners.values() if one.process is process]:
+            listener.vanish()
+
+    def cut(self, machine: str, for_s: float, patience_s: float) -> None:
+        """Let no frame pass a machine's link; connections that hear nothing for too long are broken."""
+        self.network.cut(machine, for_s)
+        if for_s > patience_s:
+            for comm in [comm for comm in self.comms if comm.crosses(machine)]:
+                self.kernel.at(self.kernel.now + patience_s, comm.lose)
+
+    def refuse(self, caller: SimComm, answer: Callable[[], None]) -> None:
+        """The kernel of a machine on which nobody listens says so."""
+        here, there = caller.channel.ends
+        Channel(self.network, there, here).send(self.kernel.now, 0, answer)
 
     def here(self) -> Process:
         """Whose turn it is."""
@@ -75,14 +97,15 @@ class SimComm(Comm):
 
     def __init__(self, world: World, ends: tuple[str, str], deserialize: bool) -> None:
         super().__init__(deserialize=deserialize)
-        self._world, self._process = world, world.here()
+        self._world, self.process = world, world.here()
         self._local_addr, self._peer_addr = (f"sim://{end}" for end in ends)
         here, there = (end.partition(":")[0] for end in ends)
-        self._channel = Channel(world.network, here, there)
+        self.channel = Channel(world.network, here, there)
         self._arrived: deque[list[Any] | None] = deque()
         self._reader: asyncio.Future[None] | None = None
         self._closed = False
         self.peer: SimComm | None = None
+        world.comms[self] = None
 
     @property
     def local_address(self) -> str:
@@ -101,19 +124,20 @@ class SimComm(Comm):
 
     async def write(self, msg: Any, serializers: Any = None, on_error: str = "message") -> int:
         """Pack a message and let it go; as with TCP nobody waits until it has arrived."""
-        if self._closed:
+        if self._closed or (self._arrived and self._arrived[-1] is Closed):
             raise CommClosedError
         about = {"sender": self.local_info, "recipient": self.remote_info, **self.handshake_options}
         frames = dumps(msg, serializers=serializers, on_error=on_error, context=about)
         nbytes = sum(memoryview(frame).nbytes for frame in frames) + HEADER_BYTES * (len(frames) + 1)
-        self._world.charge(self._process, msg, nbytes)
+        self._world.charge(self.process, msg, nbytes)
         self._send(nbytes, frames)
         return nbytes
 
     def _send(self, nbytes: int, frames: list[Any] | None) -> None:
         peer = self.peer
-        assert peer is not None
-        self._channel.send(
+        if peer is None:  # nobody has answered yet
+            return
+        self.channel.send(
             self._world.kernel.clock(),
             nbytes,
             lambda: peer.loop_soon(frames),
@@ -121,7 +145,7 @@ class SimComm(Comm):
 
     def loop_soon(self, frames: list[Any] | None) -> None:
         """A message or the end has reached this machine: its process sees it at its next turn."""
-        self._process.loop.call_soon(self._arrive, frames)
+        self.process.loop.call_soon(self._arrive, frames)
 
     def _arrive(self, frames: list[Any] | None) -> None:
         self._arrived.append(frames)
@@ -133,15 +157,19 @@ class SimComm(Comm):
         while not self._arrived:
             if self._closed:
                 raise CommClosedError
-            self._reader = self._process.loop.create_future()
-            await self._reader
+            self._reader = self.process.loop.create_future()
+            try:
+                await self._reader
+            except BaseException:  # as with TCP: nobody knows what was read
+                self.abort()
+                raise
         frames = self._arrived[0]
         if frames is Closed:
-            self._closed = True
+            self._end()
             raise CommClosedError
         self._arrived.popleft()
         message = loads(frames, deserialize=self.deserialize, deserializers=deserializers)
-        self._world.charge(self._process, message, sum(memoryview(frame).nbytes for frame in frames))
+        self._world.charge(self.process, message, sum(memoryview(frame).nbytes for frame in frames))
         return message
 
     async def close(self) -> None:
@@ -151,9 +179,30 @@ class SimComm(Comm):
     def abort(self) -> None:
         """Tell the other end."""
         if not self._closed:
-            self._closed = True
+            self._end()
             self._send(0, Closed)
             self._arrive(Closed)
+
+    def vanish(self) -> None:
+        """Its process is gone: what has not left does not leave any more."""
+        self._end()
+        self.channel.drop()
+        self._send(0, Closed)
+
+    def lose(self) -> None:
+        """Its kernel has given up on the other end, which is not told: nothing gets through."""
+        if not self._closed:
+            self._end()
+            self.channel.drop()
+            self.process.loop.call_soon(self._arrive, Closed)
+
+    def crosses(self, machine: str) -> bool:
+        """Does it cross a machine's link?"""
+        return machine in self.channel.ends and len(set(self.channel.ends)) > 1
+
+    def _end(self) -> None:
+        self._closed = True
+        self._world.comms.pop(self, None)
 
     def closed(self) -> bool:
         """Is nothing more to come?"""
@@ -170,26 +219,38 @@ class Listener(BaseListener):
         self._world, self._handle, self.deserialize = world, handle, deserialize
         machine, _, number = location.partition(":")
         self._location = location if number not in ("", "0") else world.address(machine)
+        self._asked: dict[SimComm, Callable[[], None]] = {}
 
     async def start(self) -> None:
         """Be found from now on."""
-        self._process = self._world.here()
+        self.process = self._world.here()
         self._world.listeners[self._location] = self
 
     def stop(self) -> None:
         """Be found no more."""
         self._world.listeners.pop(self._location, None)
 
+    def vanish(self) -> None:
+        """Its process is gone: who asked for a connection and has no answer yet is refused."""
+        self.stop()
+        for caller, answer in self._asked.items():
+            self._world.refuse(caller, answer)
+
     def accept(self, caller: SimComm, answer: Callable[[], None]) -> None:
         """A connection was asked for and the asking has arrived: make the other end, answer."""
 
+        self._asked[caller] = answer
+
         def connected() -> None:
+            del self._asked[caller]
+            if caller.closed():
+                return
             comm = SimComm(self._world, (self._location, caller.local_address[6:]), self.deserialize)
             comm.peer, caller.peer = caller, comm
-            comm._channel.send(self._world.kernel.clock(), 0, answer)
+            comm.channel.send(self._world.kernel.clock(), 0, answer)
             self._task = asyncio.ensure_future(self._serve(comm))
 
-        self._process.loop.call_soon(connected)
+        self.process.loop.call_soon(connected)
 
     async def _serve(self, comm: SimComm) -> None:
         try:
@@ -215,17 +276,26 @@ class SimConnector(Connector):
     async def connect(self, address: str, deserialize: bool = True, **_: Any) -> Comm:
         """A connection to who listens there."""
         world, here = self._world, self._world.here()
-        listener = world.listeners.get(address)
-        if listener is None:
-            raise OSError(f"nobody listens at {address}")
         comm = SimComm(world, (world.address(here.name), address), deserialize)
         answered = here.loop.create_future()
 
         def answer() -> None:
             here.loop.call_soon(set_unless_done, answered, None)
 
-        comm._channel.send(world.kernel.clock(), 0, lambda: listener.accept(comm, answer))
-        await answered
+        def asked() -> None:
+            if listener := world.listeners.get(address):
+                listener.accept(comm, answer)
+            else:
+                world.refuse(comm, answer)
+
+        comm.channel.send(world.kernel.clock(), 0, asked)
+        try:
+            await answered
+            if comm.peer is None:
+                raise OSError(f"nobody listens at {address}")
+        except BaseException:
+            comm.abort()
+            raise
         return comm
 
 

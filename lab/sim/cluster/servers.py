@@ -6,7 +6,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import dask
@@ -64,7 +63,7 @@ class NoDirectory:
     """Stands for Dask's scratch directories."""
 
     def __init__(self, base_dir: str = "") -> None:
-        self.base_dir = self.dir_path = str(Path(__file__).parent)
+        self.base_dir = self.dir_path = "/nowhere"  # it is sent: as long wherever the project is
 
     def new_work_dir(self, **_: Any) -> NoDirectory:
         """The same."""
@@ -138,6 +137,5 @@ def _sync(kernel: Kernel) -> Callable[..., Any]:
 def complete(kernel: Kernel, loop: VirtualLoop, coroutine: Any) -> Any:
     """Let time pass until a coroutine is through, in its process's loop; return what it returned."""
     task = loop.create_task(coroutine)
-    if not kernel.run(task.done):
-        raise RuntimeError("the simulated cluster waits for what never comes")
+    kernel.await_(task.done)
     return task.result()

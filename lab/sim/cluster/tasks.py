@@ -35,6 +35,8 @@ class SimExecutor:
 
     def __init__(self, kernel: Kernel, host: Host, draw: Draw) -> None:
         self._kernel, self._host, self._draw = kernel, host, draw
+        self._running: dict[Callable[[], None], None] = {}
+        self._stopped = False
 
     def simulate(
         self, loop: VirtualLoop, _: Any, task: Any, data: Any, delay_s: float
@@ -46,6 +48,7 @@ class SimExecutor:
         start = loop.clock()
 
         def done() -> None:
+            del self._running[done]
             message = {
                 "op": "task-finished",
                 "status": "OK",
@@ -58,8 +61,19 @@ class SimExecutor:
             }
             loop.call_soon(set_unless_done, future, message)
 
-        self._kernel.at(start + work.idle_s, self._host.compute, work.cpu_s, done)
+        self._kernel.at(start + work.idle_s, self._compute, work.cpu_s, done)
         return future
+
+    def _compute(self, cpu_s: float, done: Callable[[], None]) -> None:
+        if not self._stopped:
+            self._running[done] = None
+            self._host.compute(cpu_s, done)
+
+    def kill(self) -> None:
+        """The process is gone, and its threads with it."""
+        self._stopped = True
+        for done in self._running:
+            self._host.forget(done)
 
     def shutdown(self, *_: Any, **__: Any) -> None:
         """Nothing runs here."""

@@ -10,6 +10,10 @@ from random import Random
 from typing import Any, Protocol
 
 
+class HungError(Exception):
+    """What was waited for does not come, or not in the time that there is."""
+
+
 class Running(Protocol):
     """A process within a turn: its clock is ahead of the kernel's by what it has computed so far."""
 
@@ -46,11 +50,20 @@ class Kernel:
             action(*args)
         return True
 
+    def await_(self, done: Callable[[], bool]) -> None:
+        """Go on until ``done``.
+
+        Raises:
+            HungError: that never comes.
+        """
+        if not self.run(done):
+            raise HungError
+
     def sleep(self, seconds: float) -> None:
         """Let so much time pass."""
         over: list[bool] = []
         self.at(self.now + seconds, over.append, True)
-        self.run(lambda: bool(over))
+        self.await_(lambda: bool(over))
 
     def note(self, *what: object) -> None:
         """Add to the log: two simulations with the same digest did the same at the same times."""

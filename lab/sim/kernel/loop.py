@@ -62,7 +62,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
 
     def _plan(self) -> None:
         """Make sure to be woken for what comes first."""
-        if self._kernel.running is self:
+        if self._kernel.running is self or self._closed:
             return
         when = self._kernel.now if self._ready else self._timers[0][0] if self._timers else NEVER
         when = max(when, self._free_at)
@@ -71,7 +71,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
             self._kernel.at(when, self._wake, when)
 
     def _wake(self, planned: float) -> None:
-        if planned != self._wake_at:
+        if planned != self._wake_at or self._closed:
             return
         now = self._kernel.now
         self._wake_at = max(self._free_at, self._host.core_free_at())
@@ -165,10 +165,8 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         return self._closed
 
     def close(self) -> None:
-        """Forget what was to come."""
+        """Do nothing any more, whatever is still to come."""
         self._closed = True
-        self._ready.clear()
-        self._timers.clear()
 
     def get_debug(self) -> bool:
         """No: asyncio's debugging looks at the real clock."""

@@ -117,15 +117,23 @@ class Fluid:
             self._kernel.at(now + max(0.0, flow.left) / rate, self._end, flow, flow.plan)
 
     def _end(self, flow: Flow, plan: int) -> None:
-        if plan != flow.plan:
-            return
+        if plan == flow.plan:
+            self._leave(flow)
+            flow.done()
+
+    def halt(self, flow: Flow) -> None:
+        """Let a flow stand still; with what is left of it it may be started again."""
+        flow.left = max(0.0, flow.left - flow.rate * (self._kernel.now - flow.since))
+        self._leave(flow)
+
+    def _leave(self, flow: Flow) -> None:
         flow.plan += 1
+        flow.rate = 0.0
         del self._flows[flow]
         for link in flow.loads:
             del link.flows[flow]
             link.idle_since = self._kernel.now
         self._share(flow)
-        flow.done()
 
 
 def equal_share(flow: Flow) -> float:

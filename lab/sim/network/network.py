@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from random import Random
+from typing import TYPE_CHECKING
 
 from lab.sim.kernel.kernel import Kernel
 from lab.sim.network.fluid import Fluid, Link
+
+if TYPE_CHECKING:
+    from lab.sim.network.channel import Channel
 
 NO_LIMIT = float("inf")
 
@@ -85,12 +89,24 @@ class Network:
     def __post_init__(self) -> None:
         self.fluid = Fluid(self.kernel)
         self._paths: dict[tuple[str, str], Path] = {}
+        self._up_at: dict[str, float] = {}
+        self.flowing: dict[Channel, None] = {}  # those whose bulk data is on its way
 
     def path(self, source: str, target: str) -> Path:
         """The way from one machine to another."""
         if (source, target) not in self._paths:
             self._paths[source, target] = self._path(source, target)
         return self._paths[source, target]
+
+    def cut(self, machine: str, for_s: float) -> None:
+        """Let no frame pass a machine's link for so long; what was on its way is lost."""
+        self._up_at[machine] = self.kernel.now + for_s
+        for channel in [channel for channel in self.flowing if machine in channel.ends]:
+            channel.cut()
+
+    def up_at(self, *machines: str) -> float:
+        """When the links of all of these are up again: in the past, if they are."""
+        return max(self._up_at.get(machine, 0.0) for machine in machines)
 
     def _path(self, source: str, target: str) -> Path:
         if source == target:

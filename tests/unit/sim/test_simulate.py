@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 from lab.errors import LabError
+from lab.paths import ROOT
 from lab.sim import farm, simulate
 from lab.sim.scenario import Outcome
 from tests.unit.sim.samples import MACHINES, scenario
@@ -28,6 +35,20 @@ def test_the_same_seed_does_the_same_in_every_process_another_does_not(ran: list
     one, same, other = ran[:3]
     assert one.digest == same.digest != other.digest
     assert (one.runs, one.ops) == (same.runs, same.ops)
+
+
+def test_the_same_wherever_the_project_is(ran: list[Outcome], tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "lab", tmp_path / "lab", ignore=shutil.ignore_patterns("__pycache__"))
+    done = subprocess.run(
+        [sys.executable, "-m", "lab.sim"],
+        input=scenario(seed=3).model_dump_json(),
+        env=os.environ | {"PYTHONHASHSEED": "3", "PYTHONPATH": str(tmp_path)},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert Outcome.model_validate_json(done.stdout).digest == ran[0].digest
 
 
 def test_a_slower_network_takes_longer(ran: list[Outcome]) -> None:

@@ -1,0 +1,93 @@
+"""``dasklab reproduce``: a cell of a stored run once more, from its seed; old and new beside each other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from lab.commands.options import SEEDS, inventory_option, results_option
+from lab.errors import LabError
+from lab.terminal import print_table
+
+if TYPE_CHECKING:
+    from lab.model.files import Campaign
+
+HEAD = ("trial", "what", "old", "new", "")
+
+
+@click.command()
+@click.argument("old", metavar="RUN", type=click.Path(path_type=Path, exists=True, file_okay=False))
+@click.argument("cell", metavar="CELL")
+@click.option(
+    "--simulate/--measure",
+    "simulate",
+    default=None,
+    help="In virtual time, or in the lab; as the run was if not said.",
+)
+@results_option
+@inventory_option
+def reproduce(old: Path, cell: str, simulate: bool | None, root: Path, inventory: Path) -> None:
+    """Run a cell of a stored run once more, from its seed; tell old beside new.
+
+    Settings and faults are those of RUN; baseline and null trial come along, as with --only. What was
+    simulated must come out the same to the last digit, what was measured within what chance does.
+
+    \b
+    dasklab reproduce RUN fault=kill               as it was, simulated or in the lab
+    dasklab reproduce RUN fault=kill --simulate    a measured cell with the costs that RUN measured
+    """
+    from lab.model.files import Result
+    from lab.results import store
+
+    begun = store.read_run(old)
+    done = dict.fromkeys(store.need(Result, trial).cell for trial in store.finished(old))
+    if cell not in done:
+        raise LabError(f"{old}: no trial of a cell {cell!r} was done; allowed: {'; '.join(done) or 'none'}")
+    foretold = begun.setup.simulated is not None
+    if foretold if simulate is None else simulate:
+        new = _simulated(old, begun, cell, root)
+    else:
+        new = _measured(begun, cell, root, inventory)
+    _tell(old, new, cell)
+
+
+def _measured(begun: Campaign, cell: str, root: Path, inventory: Path) -> Path:
+    from lab.commands import progress
+    from lab.results import store
+
+    content = store.experiment(begun)
+    return progress.start(inventory, root, begun.name, content, quick=begun.quick, seed=begun.seed, only=cell)
+
+
+def _simulated(old: Path, begun: Campaign, cell: str, root: Path) -> Path:
+    from lab.commands.simulated import Calibrated
+    from lab.results import store
+    from lab.sim.lab import Calibrations
+
+    content = store.experiment(begun)
+    if begun.setup.simulated:
+        calibrated = Calibrated(store.need(Calibrations, old), begun.setup)
+    else:
+        calibrated = Calibrated.on(old, content, SEEDS)
+    return calibrated.start(root, begun.name, content, quick=begun.quick, seed=begun.seed, only=cell)
+
+
+def _tell(old: Path, new: Path, cell: str) -> None:
+    """Each trial of the cell in both runs; and whether they are the same."""
+    from lab.results import compare, reproduced
+
+    rows = reproduced.rows(old, new, cell)
+    click.echo()
+    print_table(HEAD, [row.cells for row in rows], title=f"{cell}: {old} and {new}")
+    if compare.simulated_from(old) and compare.simulated_from(new):
+        same = all(row.same for row in rows)
+        click.echo(
+            "The same to the last digit."
+            if same
+            else "Not the same: lab/sim/README.md says what that hangs on (Determinism)."
+        )
+        return
+    for verdict in reproduced.verdicts(old, new, cell):
+        click.echo(verdict)
