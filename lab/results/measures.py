@@ -68,6 +68,15 @@ def interval(found: Interval, unit: str = "") -> str:
     return f"{number(found.value)}{ends}{' ' if unit else ''}{unit}"
 
 
+def less(gain_pct: Interval) -> str:
+    """``0.31 (0.25 to 0.37) % less``, or more; nothing shown where the interval holds 0."""
+    if not gain_pct.excludes(0):
+        return f"nothing shown: {interval(gain_pct)} % less"
+    if gain_pct.value > 0:
+        return f"{interval(gain_pct)} % less"
+    return f"{interval(Interval(-gain_pct.value, -gain_pct.high, -gain_pct.low))} % more"
+
+
 @dataclass(frozen=True)
 class Cell:
     """One cell's samples against the baseline's. ``shown`` is the verdict: a difference above the noise."""
