@@ -26,15 +26,20 @@ lab: packages .venv/ready ## build the lab on this machine and measure a baselin
 destroy: .venv/ready ## remove the lab again; results and caches are kept
 	@$(BIN)/dasklab destroy --yes
 
-# Modules side by side, as each has an endpoint of its own; then, one by one, what wants the machine for itself.
+# Tests start hundreds of Pythons: what these import is compiled once, also where the environment says never.
+test quick: export PYTHONDONTWRITEBYTECODE :=
+SIDE_BY_SIDE := -n 2 --dist loadfile --no-loadscope-reorder
+
+# Modules side by side, as each has an endpoint of its own, the long ones first;
+# then, one by one, what wants the machine for itself.
 .PHONY: test
 test: packages test-packages lint ## every check: lint, types, unit, contract, end-to-end
-	$(BIN)/pytest -n 2 --dist loadfile tests/unit tests/contract tests/wire_e2e
+	$(BIN)/pytest $(SIDE_BY_SIDE) tests/wire_e2e tests/contract tests/unit
 	$(BIN)/pytest tests/e2e
 
 .PHONY: quick
 quick: .venv/ready ## the tests that take seconds
-	$(BIN)/pytest tests/unit
+	$(BIN)/pytest $(SIDE_BY_SIDE) tests/unit
 
 .PHONY: lint
 lint: .venv/ready ## ruff, mypy, ansible-lint

@@ -47,6 +47,10 @@ COMMANDS = {  # name: where it is, what it does
         "lab.commands.card:card",
         "Say what the time of a run hangs on: what 1 % more of each thing would bring.",
     ),
+    "advise": (
+        "lab.commands.advise:advise",
+        "Say which of Dask's settings help this workload on this network.",
+    ),
     "wire": ("lab.wire.terminal.cli:wire", "What Dask said, from packets alone."),
     "minipve": ("lab.minipve.cli:minipve", "The local endpoint: speaks the Proxmox VE API and runs QEMU."),
 }

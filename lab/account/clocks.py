@@ -18,6 +18,7 @@ import numpy.typing as npt
 from scipy.optimize import linprog
 
 Points = npt.NDArray[np.float64]  # rows of (reference time, local time minus reference time)
+Point = tuple[float, float]  # one of them, of Python's own numbers: many are looked at one by one
 STEEPEST = 2e-3  # no clock of a computer is off by more than this share
 NONE: Points = np.empty((0, 2))
 
@@ -80,17 +81,16 @@ def estimate(above: Points, below: Points) -> Clock:
 
 def _hull(points: Points, at: float) -> Points:
     """The points that a line below all of them can touch: the lower convex hull, times from ``at`` on."""
-    moved = points - (at, 0)
-    hull: list[npt.NDArray[np.float64]] = []
-    for point in moved[np.lexsort((moved[:, 1], moved[:, 0]))]:
+    hull: list[Point] = []
+    for point in sorted(map(tuple, (points - (at, 0)).tolist())):
         while len(hull) > 1 and _turn(hull[-2], hull[-1], point) <= 0:
             hull.pop()
         hull.append(point)
     return np.array(hull)
 
 
-def _turn(a: npt.NDArray[np.float64], b: npt.NDArray[np.float64], c: npt.NDArray[np.float64]) -> np.float64:
-    return np.float64((b[0] - a[0]) * (c[1] - a[1]) - (b[1] - a[1]) * (c[0] - a[0]))
+def _turn(a: Point, b: Point, c: Point) -> float:
+    return (b[0] - a[0]) * (c[1] - a[1]) - (b[1] - a[1]) * (c[0] - a[0])
 
 
 def _constraints(upper: Points, lower: Points) -> tuple[Points, npt.NDArray[np.float64]]:

@@ -10,13 +10,13 @@ far the same replay misses the run as it was says how good the model is.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
 from lab.account.causes import MESSAGE, WIRE, Part
 from lab.account.run import Fetch, Run, Task
-from lab.account.ways import Way, fetching, report, way
+from lab.account.ways import Found, Way, fetching, report, way
 
 
 @dataclass(frozen=True)
@@ -29,8 +29,9 @@ class Replay:
 
 def replay(run: Run) -> Replay:
     """Both replays of a run. Another order of tasks may make the second one longer: then it shows nothing."""
-    as_it_was = _World(run, lifted=False).makespan()
-    return Replay(as_it_was, min(as_it_was, _World(run, lifted=True).makespan()))
+    ways = {task.key: way(run, task) for task in run.by_key.values()}
+    as_it_was = _World(run, ways, lifted=False).makespan()
+    return Replay(as_it_was, min(as_it_was, _World(run, ways, lifted=True).makespan()))
 
 
 def mean(replays: Sequence[Replay]) -> Replay | None:
@@ -57,9 +58,9 @@ class _Step:
 class _World:
     """The state of one replay: events in their order, free threads and ready tasks of each worker."""
 
-    def __init__(self, run: Run, lifted: bool) -> None:
+    def __init__(self, run: Run, ways: Mapping[str, Found], lifted: bool) -> None:
         self.run, self.lifted = run, lifted
-        self.steps = {task.key: self._step(task) for task in run.by_key.values()}
+        self.steps = {task.key: self._step(task, ways[task.key]) for task in run.by_key.values()}
         self.followers: defaultdict[str, list[_Step]] = defaultdict(list)
         for step in self.steps.values():
             for key in step.after:
@@ -119,9 +120,9 @@ class _World:
             if not follower.after:
                 self._event(now + follower.choice + follower.message, "arrive", follower.task.key)
 
-    def _step(self, task: Task) -> _Step:
+    def _step(self, task: Task, found: Found) -> _Step:
         run = self.run
-        parts, _, trigger = way(run, task)
+        parts, _, trigger = found
         decided, arrived, ready = _stamps(task)
         before = [run.by_key[need.key] for need in task.needs if need.key in run.by_key]
         before += [trigger] if trigger else []
@@ -133,7 +134,8 @@ class _World:
         fetches = [fetch.stop for need in task.needs if (fetch := self._fetch_of(task, need.key))]
         there = max(arrived, min(ready, max(fetches, default=arrived)))
         reporting = Way(_handled(task))
-        report(run, task, reporting)
+        if self.lifted:
+            report(run, task, reporting)
         return _Step(
             task,
             first=max(0.0, decided - run.start),

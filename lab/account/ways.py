@@ -16,6 +16,7 @@ from lab.account.run import SCHEDULER, Fetch, Run, Task
 from lab.account.spells import Spells
 
 Between = Callable[[float, float], Iterator[Part]]
+Found = tuple[list[Part], float, Task | None]
 IDLE = Spells()
 TIMER_S = 0.005  # Dask's longest interval between two batches; workers have 2 ms
 
@@ -42,7 +43,7 @@ class Way:
             self.begin = to
 
 
-def way(run: Run, task: Task) -> tuple[list[Part], float, Task | None]:
+def way(run: Run, task: Task) -> Found:
     """The parts before a task's start, when the first begins, and whose end they began with.
 
     Without a task that triggered it, its way begins when the scheduler chose a worker for it.

@@ -67,16 +67,9 @@ def _tell(found: Card, directory: Path) -> None:
 
 
 def _words(line: Line) -> str:
-    """``0.31 % less (0.25 to 0.37)``; nothing shown where the interval holds 0."""
-    from lab.results.measures import Interval, interval
+    from lab.results.measures import less
 
-    gain = line.gain_pct
-    beside = "" if line.simulated else ", measured"
-    if not gain.excludes(0):
-        return f"nothing shown: {interval(gain)} % less{beside}"
-    less = gain.value > 0
-    shown = gain if less else Interval(-gain.value, -gain.high, -gain.low)
-    return f"{interval(shown)} % {'less' if less else 'more'}{beside}"
+    return f"{less(line.gain_pct)}{'' if line.simulated else ', measured'}"
 
 
 def _knee(found: Card) -> str:

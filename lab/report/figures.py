@@ -77,6 +77,8 @@ def save(figure: Figure, stem: Path) -> str:
     """Write ``stem``.svg and .png; returns the SVG's text."""
     text = io.StringIO()
     with mpl.rc_context(STYLE):  # its salt makes the same figure the same file
+        figure.draw_without_rendering()
+        figure.set_layout_engine("none")  # it is laid out: each kind of file would do that anew, twice
         figure.savefig(stem.with_suffix(".png"), dpi=144)
         figure.savefig(text, format="svg", metadata={"Date": None})
     stem.with_suffix(".svg").write_text(text.getvalue())

@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy import stats
 
 from lab.model.metric import METRICS
 
@@ -67,6 +66,15 @@ def interval(found: Interval, unit: str = "") -> str:
     """``4.16 (4.05 to 4.26) s``; without an interval only the value."""
     ends = "" if math.isnan(found.low) else f" ({number(found.low)} to {number(found.high)})"
     return f"{number(found.value)}{ends}{' ' if unit else ''}{unit}"
+
+
+def less(gain_pct: Interval) -> str:
+    """``0.31 (0.25 to 0.37) % less``, or more; nothing shown where the interval holds 0."""
+    if not gain_pct.excludes(0):
+        return f"nothing shown: {interval(gain_pct)} % less"
+    if gain_pct.value > 0:
+        return f"{interval(gain_pct)} % less"
+    return f"{interval(Interval(-gain_pct.value, -gain_pct.high, -gain_pct.low))} % more"
 
 
 @dataclass(frozen=True)
@@ -165,7 +173,9 @@ def ratio(samples: Strata, base: Strata) -> Interval:
 
 def slope(x: Values, y: Values) -> Interval:
     """Theil-Sen's slope of ``y`` over ``x``: the median of the slopes of all pairs of samples."""
-    fit = stats.theilslopes(y, x, CONFIDENCE)
+    from scipy.stats import theilslopes
+
+    fit = theilslopes(y, x, CONFIDENCE)
     return Interval(float(fit.slope), float(fit.low_slope), float(fit.high_slope))
 
 
@@ -238,7 +248,9 @@ def _bootstrap(data: list[Values], statistic: Callable[..., Any]) -> Interval:
     value = float(statistic(*data))
     if min(len(sample) for sample in data) < 2 or not math.isfinite(value):
         return Interval(value)
-    found = stats.bootstrap(
+    from scipy.stats import bootstrap  # a second of imports, which most commands do without
+
+    found = bootstrap(
         data,
         statistic,
         vectorized=True,

@@ -15,7 +15,6 @@ from math import prod
 from statistics import median
 
 import numpy as np
-from scipy import stats
 
 from lab.model.experiment import Tolerances
 from lab.model.files import Configured, ConfiguredHost, Delivered, Machines, Pair, Queue, Throughput
@@ -144,7 +143,9 @@ def _drops(host: str, link: Link, queue: Queue, found: ConfiguredHost, allowed: 
         return
     if _super_packets(found, queue) or not tries:
         return  # one drop event takes a super-packet of many segments: the counters cannot be compared
-    interval = stats.binomtest(drops, tries).proportion_ci(allowed.loss_confidence)
+    from scipy.stats import binomtest  # a second of imports, for what few trials have
+
+    interval = binomtest(drops, tries).proportion_ci(allowed.loss_confidence)
     if not interval.low <= link.loss_pct / 100 <= interval.high:
         share = 100 * drops / tries
         yield f"{host}: {link.loss_pct:g} % loss asked, netem dropped {share:.2f} % of {tries} frames"
@@ -193,7 +194,11 @@ def _pings(trial: Trial, delivered: Delivered, allowed: Tolerances) -> Iterator[
 
 def _unlikely(hits: int, tries: int, share: float, allowed: Tolerances) -> bool:
     """Does this number of hits lie outside what chance makes of a share?"""
-    return bool(stats.binomtest(hits, tries, share).pvalue < 1 - allowed.loss_confidence)
+    if not share:
+        return hits > 0
+    from scipy.stats import binomtest
+
+    return bool(binomtest(hits, tries, share).pvalue < 1 - allowed.loss_confidence)
 
 
 def _when(probe: Pair) -> str:

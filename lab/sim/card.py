@@ -17,7 +17,7 @@ from statistics import fmean, stdev
 from typing import Any
 
 import numpy as np
-from scipy import stats
+from scipy.special import stdtrit  # Student's; scipy.stats takes a second to import
 
 from lab.model.files import Campaign, Result, Timings
 from lab.model.trial import Trial
@@ -123,7 +123,7 @@ def card(
     every = changes(trial, calibration)
     few = {"runs": min(trial.runs, MOST_RUNS)}
     asked = [scenario(trial, calibration, few | change, seed=seed) for change in every for seed in seeds]
-    took = np.array([_seconds(outcome) for outcome in farm.simulate_all(asked, told)])
+    took = np.array([run_s(outcome) for outcome in farm.simulate_all(asked, told)])
     by_change = list(zip(every, took.reshape(len(every), len(seeds)).tolist(), strict=True))
 
     def of(change: Changes) -> list[float]:
@@ -149,7 +149,8 @@ def spread(values: Sequence[float]) -> Interval:
     middle = fmean(values)
     if len(values) < 2:
         return Interval(middle)
-    reach = float(stats.t.ppf((1 + CONFIDENCE) / 2, len(values) - 1)) * stdev(values) / math.sqrt(len(values))
+    quantile = float(stdtrit(len(values) - 1, (1 + CONFIDENCE) / 2))
+    reach = quantile * stdev(values) / math.sqrt(len(values))
     return Interval(middle, middle - reach, middle + reach)
 
 
@@ -179,7 +180,8 @@ def _measured(found: dict[float, list[float]]) -> Iterator[Line]:
         yield Line("rate of all links", f"{slow:g} to {fast:g} Mbit/s", True, gain, simulated=False)
 
 
-def _seconds(outcome: Outcome) -> float:
+def run_s(outcome: Outcome) -> float:
+    """Mean of the timed runs of a simulation."""
     return fmean(run.duration_s for run in outcome.runs if not run.warmup)
 
 

@@ -79,7 +79,8 @@ class Outcome(Strict):
     ``ops`` are the operations in all messages that a process wrote or read during the runs, ``unknown`` are
     prefixes of tasks that the calibration had not seen. ``failed`` is why it did not get through its runs,
     ``hung`` whether that is because they never ended; ``seen`` is what went wrong as asked, ``workers`` how
-    many the scheduler had at the end.
+    many the scheduler had at the end. ``computed`` tasks the workers took on during the runs, and
+    ``scheduler_busy_s`` its event loop was busy. ``cpu_s`` and ``memory_mb`` the simulation took.
     """
 
     seed: int
@@ -89,7 +90,10 @@ class Outcome(Strict):
     messages: int
     ops: dict[str, int]
     unknown: tuple[str, ...]
+    computed: int = 0
+    scheduler_busy_s: float = 0.0
     cpu_s: float
+    memory_mb: float = 0.0
     failed: str | None = None
     hung: bool = False
     seen: dict[str, Seen] = {}

@@ -6,6 +6,7 @@ import gc
 import importlib
 import inspect
 import os
+import resource
 import sys
 import time
 from collections import Counter
@@ -51,6 +52,7 @@ def simulate(scenario: Scenario) -> Outcome:
         with running(kernel, build.network(scenario, kernel), machines, choose, scenario.dask) as cluster:
             faults = Faults(cluster, scenario.faults)
             job = _job(scenario, cluster)
+            computed, busy_s = cluster.computed, cluster.loops["scheduler"].busy_s
             runs: list[SimulatedRun] = []
             failed, hung = _attempt(scenario, cluster, job, faults, runs)
             workers = len(cluster.scheduler.workers)
@@ -65,7 +67,10 @@ def simulate(scenario: Scenario) -> Outcome:
         messages=cluster.world.network.messages,
         ops=cluster.world.ops,
         unknown=tuple(unknown),
+        computed=cluster.computed - computed,
+        scheduler_busy_s=cluster.loops["scheduler"].busy_s - busy_s,
         cpu_s=time.process_time() - started,
+        memory_mb=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
         failed=failed,
         hung=hung,
         seen=faults.seen,

@@ -174,6 +174,9 @@ class DryLab:
     def play(self, playbook: str, *options: str) -> subprocess.CompletedProcess[str]:
         """Run a playbook."""
         settings = {"ANSIBLE_CONFIG": str(self.folder / "ansible.cfg"), "DASKLAB_CACHE": str(self.folder)}
+        settings["ANSIBLE_PIPELINING"] = (
+            "true"  # as over ssh: a module is one process, without files of its own
+        )
         path = f"{self.folder / 'bin'}:{os.environ['PATH']}"
         program = Path(sys.executable).with_name("ansible-playbook")
         argv = [str(program), "-i", "hosts.yml", f"playbooks/{playbook}", *options]

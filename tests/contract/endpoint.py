@@ -6,6 +6,7 @@ import json
 import os
 import time
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +67,11 @@ class Endpoint:
         return first
 
     def _is_free(self, vmid: int) -> bool:
-        return self.request("GET", "/cluster/nextid", params={"vmid": vmid}).status_code == 200
+        try:
+            self.api().cluster.nextid.get(vmid=vmid)
+        except ResourceException:
+            return False
+        return True
 
     def grant(self, path: str, role: str, privileges: list[str]) -> None:
         """Give privileges to the token and its user (only on a minipve)."""
@@ -87,15 +92,7 @@ class Endpoint:
 
     def api(self) -> Any:
         """proxmoxer with the lab's token."""
-        return ProxmoxAPI(
-            self.host,
-            port=self.port,
-            user=self.user,
-            token_name=self.token_id,
-            token_value=self.token_secret,
-            verify_ssl=self.ca_file,
-            timeout=60,
-        )
+        return _kept(self)
 
     @property
     def root_password(self) -> str:
@@ -162,6 +159,20 @@ class Endpoint:
             self.done(self.vm(vmid).delete())
         except ResourceException as gone:
             assert "does not exist" in gone.content or gone.status_code == 403, gone
+
+
+@cache
+def _kept(endpoint: Endpoint) -> Any:
+    """A connection with the lab's token that is kept: most of a call's CPU would be TLS's."""
+    return ProxmoxAPI(
+        endpoint.host,
+        port=endpoint.port,
+        user=endpoint.user,
+        token_name=endpoint.token_id,
+        token_value=endpoint.token_secret,
+        verify_ssl=endpoint.ca_file,
+        timeout=60,
+    )
 
 
 def refused(call: Any, *arguments: Any, **options: Any) -> ResourceException:

@@ -19,14 +19,22 @@ def lab(tmp_path: Path) -> DryLab:
     return DryLab.make(tmp_path)
 
 
+@pytest.fixture(scope="module")
+def tried(tmp_path_factory: pytest.TempPathFactory) -> DryLab:
+    """A lab in which the usual trial was played."""
+    lab = DryLab.make(tmp_path_factory.mktemp("tried"))
+    done = lab.play("trial.yml")
+    assert done.returncode == 0, done.stdout
+    return lab
+
+
 def failures(done: subprocess.CompletedProcess[str]) -> list[str]:
     """What the screen says of failures: the headings and their lines."""
     return [line for line in done.stdout.splitlines() if re.match(r"  FAILED|          \S", line)]
 
 
-def test_a_trial_writes_what_the_hosts_said_and_resets_them(lab: DryLab) -> None:
-    done = lab.play("trial.yml")
-    assert done.returncode == 0, done.stdout
+def test_a_trial_writes_what_the_hosts_said_and_resets_them(tried: DryLab) -> None:
+    lab = tried
     files = {path.name for path in lab.trial.iterdir()}
     wanted = {"configured", "delivered", "timings", "hosts", "capture", "trial"}
     assert files == {f"{name}.json" for name in wanted}
@@ -44,9 +52,9 @@ def test_a_trial_writes_what_the_hosts_said_and_resets_them(lab: DryLab) -> None
     )
 
 
-def test_the_cluster_is_started_as_the_trial_asks(lab: DryLab) -> None:
+def test_the_cluster_is_started_as_the_trial_asks(tried: DryLab) -> None:
     """Each host has the settings that are for it, and the scheduler its seat; the next trial's are others."""
-    assert lab.play("trial.yml").returncode == 0
+    lab = tried
     run = {host: lab.folder / host / "run" for host in HOSTS}
     settings = {host: yaml.safe_load((run[host] / "dask" / "trial.yaml").read_text()) for host in HOSTS}
     everywhere = {"comm": {"compression": "lz4"}}

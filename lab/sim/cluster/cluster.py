@@ -14,7 +14,7 @@ from distributed import Client
 from lab.sim.cluster.comm import Process, World
 from lab.sim.cluster.light import LightWorker
 from lab.sim.cluster.servers import SimScheduler, SimWorker, adapted, complete
-from lab.sim.cluster.tasks import Draw, SimExecutor
+from lab.sim.cluster.tasks import Draw, SimExecutor, Work
 from lab.sim.costs import Costs, Role
 from lab.sim.kernel import Host, Kernel, VirtualLoop
 from lab.sim.network import Network
@@ -42,6 +42,7 @@ class Cluster:
         self._executors: dict[str, SimExecutor] = {}
         self._gone: list[Any] = []  # processes that were killed: nothing of theirs runs, not even its end
         self._peers: dict[str, LightWorker] = {}
+        self.computed = 0
 
     def start(self) -> None:
         """Start all servers and connect the client."""
@@ -49,7 +50,8 @@ class Cluster:
         self.scheduler = self._run("scheduler", "scheduler", _scheduler())
         address = self.scheduler.address
         starting = {name: self._begin(name, self._worker(name, address)) for name in self.machines.workers}
-        self.kernel.run(lambda: all(task.done() for task in starting.values()))
+        for task in starting.values():  # to ask all of thousands at each action takes long
+            self.kernel.run(task.done)
         self.workers = {name: task.result() for name, task in starting.items()}
         self.client = self._run("client", "client", _client(address))
 
@@ -66,12 +68,16 @@ class Cluster:
         return complete(self.kernel, self._process(name, role), coroutine)
 
     async def _worker(self, name: str, scheduler: str) -> Any:
-        executor = self._executors[name] = SimExecutor(self.kernel, self.machines.hosts[name], self._draw)
+        executor = self._executors[name] = SimExecutor(self.kernel, self.machines.hosts[name], self._drawn)
         threads = self.machines.threads
         if self.machines.light:
             return await LightWorker(self.world, name, threads, executor, self._peers).start(self.scheduler)
         options: dict[str, Any] = {"data": {}, "memory_limit": 0, "executor": executor, "nthreads": threads}
         return await SimWorker(scheduler, name=name, host=f"sim://{name}", dashboard=False, **options)
+
+    def _drawn(self, key: str, prefix: str) -> Work:
+        self.computed += 1
+        return self._draw(key, prefix)
 
     def kill(self, name: str) -> None:
         """A worker's process is gone."""

@@ -18,6 +18,7 @@ from distributed import Scheduler, Worker
 from distributed.utils import wait_for
 from distributed.worker_state_machine import TaskState
 
+from lab.model.dask_settings import flat
 from lab.sim.kernel import Kernel, VirtualLoop
 
 QUIET = {  # what only looks at this process, or starts threads
@@ -88,7 +89,10 @@ class SimWorker(Worker):
 
 @contextmanager
 def adapted(kernel: Kernel, settings: dict[str, Any]) -> Iterator[None]:
-    """Within, Dask runs in the simulation: ``settings`` are its own, as in the trial's file."""
+    """Within, Dask runs in the simulation: ``settings`` are its own, as in the trial's file.
+
+    They are set one by one: Dask takes a mapping for all that there is below its key.
+    """
     places: list[tuple[Any, str, Any]] = [
         (distributed.core, "WorkSpace", NoDirectory),
         (distributed.core, "SystemMonitor", NoMonitor),
@@ -102,7 +106,7 @@ def adapted(kernel: Kernel, settings: dict[str, Any]) -> Iterator[None]:
     try:
         for owner, name, value in places:
             setattr(owner, name, value)
-        with dask.config.set(QUIET), dask.config.set(settings):
+        with dask.config.set(QUIET), dask.config.set(dict(flat(settings))):
             yield
     finally:
         for owner, name, value in kept:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 import pytest
@@ -23,6 +24,7 @@ class Case:
     wander_ms: float = 0
 
 
+@cache  # several tests look at the same
 def measured(case: Case, seed: int, delay_s: float = 0.0) -> tuple[Clock, float, float]:
     """The estimate; the true offset at its time, and the true skew."""
     chance = np.random.default_rng(seed)

@@ -80,8 +80,8 @@ def test_what_is_no_terminal_gets_whole_rows(crossed: driver.Ongoing, tmp_path: 
         assert str(deep / "bridge_rate") in ask("results", "--results", deep)
     finally:
         deep.rename(crossed.directory.parent.parent)
-    questions = [experiment.load(name)[1].question for name in experiment.names()]
-    assert all(question in ask("run") for question in questions)
+    listed = ask("run")
+    assert all(experiment.load(name)[1].question in listed for name in experiment.names())
 
 
 def test_runs_are_listed_compared_and_exported(

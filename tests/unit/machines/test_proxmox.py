@@ -18,11 +18,6 @@ VERSION = {"version": "9.2.11"}
 SECRET = "3f1c7a80-secret"
 
 
-@pytest.fixture(autouse=True)
-def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(proxmox, "READ_PAUSES_S", (0.0, 0.0, 0.0))
-
-
 def told(answers: dict[str, Any], folder: Path, path: str = "version", **changes: Any) -> LabError:
     """The error that a read ends with."""
     with serving(answers, folder) as fake, pytest.raises(LabError) as caught:

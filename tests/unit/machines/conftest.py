@@ -1,0 +1,12 @@
+"""No test of this room waits between the reads that are repeated."""
+
+from __future__ import annotations
+
+import pytest
+
+from lab.machines import proxmox
+
+
+@pytest.fixture(autouse=True)
+def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(proxmox, "READ_PAUSES_S", (0.0,) * len(proxmox.READ_PAUSES_S))
