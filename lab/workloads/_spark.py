@@ -124,7 +124,7 @@ def _no_list(spark: Any) -> Any:
 
 
 def _cluster(executors: list[Any]) -> dict[str, Any]:
-    """Who takes part, once they have worked: Spark's executors have numbers for names, and ports only then."""
+    """Who takes part; executors have numbers for names, and ports once they have worked."""
     return {
         "workers": len(executors),
         "threads": sum(each.totalCores() for each in executors),
