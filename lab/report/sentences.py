@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from lab.model.metric import METRICS
 from lab.results.measures import Answer, Cell, Interval, interval, number
 
 UNITS = {"ms": "ms", "pct": "%", "mbit": "Mbit/s"}  # by the ending of a factor's name
+ENGINE = "engine"  # the factor between whose levels no times are compared: they hold different things
 Answers = Mapping[str, Mapping[str, Answer]]  # experiment -> metric -> its answer
 
 
@@ -43,6 +44,7 @@ def sentence(answer: Answer | None) -> str:
     """The answer to the experiment's question as far as this metric gives it."""
     if answer is None:
         return "No answer: there is no valid baseline."
+    answer = _of_one_engine(answer)
     what, unit = METRICS[answer.metric].title, METRICS[answer.metric].unit
     base = answer.cells[0]
     if len(answer.cells) == 1:
@@ -67,13 +69,18 @@ def sentence(answer: Answer | None) -> str:
     return text + (f"; no difference shown with {', '.join(hidden)}." if hidden else ".")
 
 
+def _of_one_engine(answer: Answer) -> Answer:
+    mine = answer.cells[0].factors.get(ENGINE)
+    return replace(answer, cells=[cell for cell in answer.cells if cell.factors.get(ENGINE) == mine])
+
+
 def contrasts(answer: Answer) -> list[str]:
     """With two factors: what each level of the one does at each level of the other, a sentence per level."""
     factors = list(answer.cells[0].factors)
     if len(factors) != 2 or not answer.scaled:
         return []
     sentences = []
-    for held, varied in (factors[::-1], factors):
+    for held, varied in (pair for pair in (factors[::-1], factors) if pair[1] != ENGINE):
         first = answer.cells[0].factors[varied]
         rows = {(cell.factors[held], cell.factors[varied]): cell.ratio for cell in answer.cells}
         for level in dict.fromkeys(key[1] for key in rows if key[1] != first):

@@ -69,7 +69,7 @@ def test_the_cluster_is_started_as_the_trial_asks(tried: DryLab) -> None:
         "DASKLAB_PROCESSES=2",
         "DASKLAB_THREADS=1",
         "DASKLAB_WORKER=dask",
-        "DASKLAB_DASK=/opt/dask",
+        f"DASKLAB_DASK={lab.folder / 'scheduler' / 'dask'}",
     ]
     asked = next(
         line for line in (lab.folder / "client" / "words").read_text().splitlines() if "array" in line
@@ -89,7 +89,7 @@ def test_the_cluster_is_started_as_the_trial_asks(tried: DryLab) -> None:
         "DASKLAB_PROCESSES=1",
         "DASKLAB_THREADS=0",
         "DASKLAB_WORKER=zero",
-        "DASKLAB_DASK=/opt/dask",
+        f"DASKLAB_DASK={lab.folder / 'scheduler' / 'dask'}",
     ]
 
 

@@ -18,9 +18,11 @@ from lab.model.files import Timings
 from lab.model.strict import allowed_parameters
 from lab.model.trial import Trial
 from lab.paths import WORKLOADS
+from lab.report import sentences
 from lab.report.section import _slopes as table_of_slopes
 from lab.results import table
 from lab.results.cluster import differences
+from lab.results.measures import Answer, Cell, Interval
 from lab.results.slopes import slopes
 from lab.running.trials import plan
 from tests.unit.experiments.conftest import SETUP, Json, answers
@@ -171,3 +173,17 @@ def test_packages_are_looked_for_as_on_the_guest_and_kept_by_what_it_has(
     status.write_text("Package: libc6\n\nPackage: jre-headless\n")
     assert debs.archive_path(status, ["jre"]) != archive
     assert list((tmp_path / "debs").glob(".build-*")) == []
+
+
+def test_no_sentence_sets_the_seconds_of_two_engines_beside_each_other() -> None:
+    def cell(engine: str, rate: int, times: float) -> Cell:
+        ratio, factors = Interval(times, times - 0.1, times + 0.1), {"engine": engine, "rate_mbit": rate}
+        name = f"engine={engine}, rate_mbit={rate}"
+        return Cell(name, factors, 3, ratio, ratio, times, times, Interval(times - 1), ratio, times != 1)
+
+    cells = [cell("dask", 0, 1), cell("dask", 100, 2), cell("spark", 0, 4), cell("spark", 100, 5)]
+    found = Answer("compute_s", cells, Interval(0, -0.1, 0.1), {})
+    told = sentences.sentence(found)
+    assert "100 Mbit/s" in told and "2.00 (1.90 to 2.10)" in told and "spark" not in told
+    told = " ".join(sentences.contrasts(found))
+    assert "with spark" in told and "spark against dask" not in told
