@@ -7,6 +7,9 @@ from typing import Any
 from lab.sim.scenario import Scenario
 
 MACHINES = ("scheduler", "worker-1", "worker-2", "worker-3")
+KILL = {"host": "worker-2", "does": "kill", "at_s": 0.05}
+RESTART = {"host": "worker-2", "does": "restart", "at_s": 0.05, "for_s": 0.1}
+CUT = {"host": "worker-1", "does": "cut", "at_s": 0.05, "for_s": 0.5}
 
 
 def scenario(**changes: Any) -> Scenario:

@@ -9,13 +9,11 @@ from typing import Any
 import pytest
 
 from lab.model import dask_settings
-from lab.model.experiment import merge
 from lab.model.trial import Trial
 from lab.results.measures import Interval
 from lab.sim import advice, farm
 from lab.sim.advice import Candidate, Ranked, Search
 from lab.sim.scenario import Outcome, Scenario, SimulatedRun
-from tests.unit.sim.samples import scenario
 from tests.unit.sim.test_whatif import CALIBRATION, TRIAL
 
 STEALING = "distributed.scheduler.work-stealing"
@@ -160,31 +158,3 @@ def test_two_levels_of_one_setting_are_no_pair() -> None:
     same = [Ranked(Candidate(((STEALING, level),)), Interval(gain)) for level, gain in ((1, 0.1), (2, 0.2))]
     other = Ranked(Candidate(((BYTES, "5MB"),)), Interval(0.05))
     assert [one.settings for one in advice.pairs([*same, other])] == [((STEALING, 2), (BYTES, "5MB"))]
-
-
-BUSY = {  # small, and every setting matters: peers ask each other for several results at once
-    "workers": 6,
-    "workload": {"name": "array_study", "params": {"size": 1000, "chunk": 200}},
-    "rates_mbit": {f"worker-{number}": 50.0 for number in range(1, 7)},
-    "tasks": {
-        "add": [(0.05, 0.0, 4_000_000)],
-        "random_sample": [(0.02, 0.0, 4_000_000), (0.2, 0.0, 4_000_000)],
-        "sum": [(0.05, 0.0, 4_000_000)],
-    },
-}
-ON_WORKERS = (BYTES, INCOMING, advice.BANDWIDTH)  # of light ones
-
-
-@pytest.mark.parametrize("design", ["whole", "light"])
-def test_each_setting_changes_what_the_simulated_dask_does(design: str) -> None:
-    """The same seed does the same in every process: another digest is the Scheduler's or a Worker's doing."""
-    now = scenario(**BUSY, design=design)
-    every = {name: values[0] for name, values in advice.LEVELS.items()}
-    every |= {INCOMING: 1, OUTGOING: 1, advice.BANDWIDTH: 600_000}
-    asked = [(name, value) for name, value in every.items() if design == "whole" or name in ON_WORKERS]
-    candidates = [Candidate((one,)) for one in asked]
-    changed = [now.model_copy(update={"dask": merge({}, one.changes["dask"])}) for one in candidates]
-    same, again, *digests = [one.digest for one in farm.simulate_all([now, now, *changed])]
-    assert same == again
-    idle = [one.name for one, digest in zip(candidates, digests, strict=True) if digest == same]
-    assert idle == []
