@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -87,9 +88,15 @@ def verdicts(old: Path, new: Path, cell: str) -> Iterator[str]:
     anyway = compare.simulated_from(old) != compare.simulated_from(new)
     for change in compare.compare(old, new, anyway):
         if change.cell == cell:
-            ratio = change.ratio
-            within = "within what chance does" if ratio.low <= 1 <= ratio.high else "more than chance does"
             yield (
                 f"{change.metric}: {number(change.old)} and {number(change.new)}, "
-                f"new / old {interval(ratio)}: {within}"
+                f"new / old {interval(change.ratio)}: {chance(change)}"
             )
+
+
+def chance(change: compare.Change) -> str:
+    """May chance have made it? One sample each tells nothing of that, unless they are equal."""
+    low, high = change.ratio.low, change.ratio.high
+    if math.isnan(low):
+        return "the same" if change.old == change.new else "of chance one sample each says nothing"
+    return "within what chance does" if low <= 1 <= high else "more than chance does"

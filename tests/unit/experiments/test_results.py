@@ -17,7 +17,7 @@ from lab.errors import LabError
 from lab.model import experiment
 from lab.model.experiment import Experiment, Tolerances
 from lab.model.files import Configured, Delivered, Machines
-from lab.results import compare, load, store, table, validity, verdict
+from lab.results import compare, load, reproduced, store, table, validity, verdict
 from lab.results.configured import differences
 from lab.results.measures import Interval, answer, by_node, difference, median, ratio, slope
 from lab.running import driver
@@ -567,3 +567,16 @@ def test_files_of_another_schema_are_refused(tmp_path: Path) -> None:
         store.read(Delivered, tmp_path)
     with pytest.raises(LabError, match="no results there"):
         load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("new", "ratio", "told"),
+    [
+        (2.1, Interval(1.05, 0.9, 1.2), "within what chance does"),
+        (3.0, Interval(1.5, 1.2, 1.8), "more than chance does"),
+        (3.0, Interval(1.5), "of chance one sample each says nothing"),
+        (2.0, Interval(1.0), "the same"),
+    ],
+)
+def test_what_chance_may_have_done_between_two_runs(new: float, ratio: Interval, told: str) -> None:
+    assert reproduced.chance(compare.Change("compute_s", "x=1", 2.0, new, ratio)) == told
