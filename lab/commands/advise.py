@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lab.commands.options import inventory_option, results_option
+from lab.commands.options import SEEDS, inventory_option, results_option
 from lab.errors import LabError
 from lab.terminal import clock, print_table
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("path", metavar="TRIAL|RUN", type=click.Path(path_type=Path, exists=True, file_okay=False))
 @click.option(
-    "--seeds", type=click.IntRange(2, 1000), default=4, show_default=True, help="Simulations of each."
+    "--seeds", type=click.IntRange(2, 1000), default=SEEDS, show_default=True, help="Simulations of each."
 )
 @click.option("--confirm", is_flag=True, help="Measure the best three in the lab, or go on with that.")
 @click.option("--runs", type=click.IntRange(2, 10_000), help="Of each trial there, instead of as it was.")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from lab.commands.options import SEEDS
 from lab.terminal import print_table
 
 if TYPE_CHECKING:
@@ -20,7 +21,11 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("path", metavar="TRIAL|RUN", type=click.Path(path_type=Path, exists=True, file_okay=False))
 @click.option(
-    "--seeds", type=click.IntRange(2, 1000), default=4, show_default=True, help="Simulations of each change."
+    "--seeds",
+    type=click.IntRange(2, 1000),
+    default=SEEDS,
+    show_default=True,
+    help="Simulations of each change.",
 )
 @click.option("--json", "as_json", is_flag=True, help="For programs.")
 def card(path: Path, seeds: int, as_json: bool) -> None:

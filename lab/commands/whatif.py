@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from lab.commands.options import SEEDS
 from lab.errors import LabError
 from lab.terminal import print_table
 
@@ -28,7 +29,7 @@ HEAD = ("what", "runs", "mean", "nine tenths of the runs", "may be", "moved betw
     "--set", "changes", metavar="SETTING=VALUE", multiple=True, help="A change; may be given again."
 )
 @click.option(
-    "--seeds", type=click.IntRange(1, 1000), default=4, show_default=True, help="Simulations of each."
+    "--seeds", type=click.IntRange(1, 1000), default=SEEDS, show_default=True, help="Simulations of each."
 )
 @click.option(
     "--calibration",

@@ -186,8 +186,8 @@ def _cell(
     missed = float(mine.missed.max())
     change = difference(_strata(mine), _strata(base))
     middle = median(values)
-    less, more = middle.value * missed / (1 + missed), middle.value * missed
-    change = Interval(change.value, change.low - less, change.high + more)
+    below, above = middle.value * missed / (1 + missed), middle.value * missed
+    change = Interval(change.value, change.low - below, change.high + above)
     is_base = bool(mine.baseline.iloc[0])
     times = Interval(1.0 if scaled else math.nan)
     if scaled and not is_base:

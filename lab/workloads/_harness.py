@@ -160,18 +160,23 @@ def _reported(path: Path | None) -> contextlib.AbstractContextManager[Any]:
 def _sample(client: Client, job: Job, run: int, warmup: bool) -> dict[str, Any]:
     """One timed run; ``transfer_bytes``: the data that workers were asked for meanwhile (p2p pushes not)."""
     before, cpu = _sent(client), client.run_on_scheduler(time.process_time)
+    sample = timed(job, run, warmup)
+    scheduler_cpu_s = client.run_on_scheduler(time.process_time) - cpu
+    moved = sum(sent - before.get(worker, 0) for worker, sent in _sent(client).items())
+    return sample | {"transfer_bytes": moved, "scheduler_cpu_s": scheduler_cpu_s}
+
+
+def timed(job: Job, run: int, warmup: bool) -> dict[str, Any]:
+    """One run, whatever computes it: when, how long, what came of it."""
     start, clock = time.time(), time.perf_counter()
     got = float(job.run(run))
     duration_s, stop = time.perf_counter() - clock, time.time()
-    scheduler_cpu_s = client.run_on_scheduler(time.process_time) - cpu
     return {
         "run": run,
         "warmup": warmup,
         "start": start,
         "stop": stop,
         "duration_s": duration_s,
-        "transfer_bytes": sum(sent - before.get(worker, 0) for worker, sent in _sent(client).items()),
-        "scheduler_cpu_s": scheduler_cpu_s,
         "got": got,
         "ok": job.accepts(got),
     }

@@ -97,19 +97,8 @@ def _status(spark: Any) -> Any:
 def _sample(spark: Any, job: Job, run: int, warmup: bool) -> dict[str, Any]:
     """One timed run; ``transfer_bytes``: of shuffles to each other, and what the driver got."""
     before = _moved(spark)
-    start, clock = time.time(), time.perf_counter()
-    got = float(job.run(run))
-    duration_s, stop = time.perf_counter() - clock, time.time()
-    return {
-        "run": run,
-        "warmup": warmup,
-        "start": start,
-        "stop": stop,
-        "duration_s": duration_s,
-        "transfer_bytes": _moved(spark) - before,
-        "got": got,
-        "ok": job.accepts(got),
-    }
+    sample: dict[str, Any] = _harness.timed(job, run, warmup)
+    return sample | {"transfer_bytes": _moved(spark) - before}
 
 
 def _moved(spark: Any) -> int:
