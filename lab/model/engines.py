@@ -17,7 +17,17 @@ from lab.paths import WORKLOADS
 Engine = Literal["dask", "spark"]
 VERSION = "4.3.0"  # of pyspark, which is Spark and its programs as a package
 PREFIX = "_spark_"
-OF_DASK = ("dask", "packages", "scheduler", "worker", "layout", "faults", "performance_report", "capture")
+OF_DASK = (
+    "dask",
+    "packages",
+    "scheduler",
+    "worker",
+    "layout",
+    "faults",
+    "performance_report",
+    "py_spy",
+    "capture",
+)
 # Where everything is and how much of a host it takes is the role's, the same in every trial.
 OF_ROLE = r"spark\.(.*\.)?(port|host|bindAddress|master|memory|cores|dir|maxRetries)"
 

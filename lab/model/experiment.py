@@ -78,6 +78,7 @@ class Shared(Strict):
     probes: Probes = Probes()
     dask: dict[str, Any] = Field(default={}, description="Dask's own settings, as in its YAML files")
     performance_report: bool = Field(default=False, description="Dask's own report, of a run of its own")
+    py_spy: bool = Field(default=False, description="What Dask's processes do, sampled in a run of its own")
     packages: Packages = Field(default={}, description="Versions of packages instead of the pinned ones")
     scheduler: Scheduler = Scheduler()
     worker: Worker = Worker()

@@ -20,6 +20,7 @@ from lab.paths import ROOT
 PINS = ROOT / "roles" / "dask" / "files" / "requirements.txt"
 VERSION = r"[0-9]+(\.[0-9]+)*"
 BOKEH = "3.9.2"  # what Dask's own report is drawn with; nowhere but where that is asked for
+PY_SPY = "0.4.3"  # what looks at processes; the same
 OLDEST = "2024.8.0"  # that the preload, the workloads and what is read back were tried with
 
 
@@ -30,11 +31,16 @@ def pins() -> Mapping[str, str]:
     return dict(line.split("==") for line in lines if line)
 
 
-def resolved(asked: Mapping[str, str], report: bool = False, engine: Engine = "dask") -> dict[str, str]:
-    """All that is not there as pinned, for these versions, Dask's own report, Spark; often nothing."""
+def tools(performance_report: bool, py_spy: bool, engine: Engine) -> dict[str, str]:
+    """What Dask's own report, a look at processes and Spark take beside the pins."""
+    report = {"bokeh": BOKEH} if performance_report else {}
+    return report | ({"py-spy": PY_SPY} if py_spy else {}) | ({"pyspark": SPARK} if engine == "spark" else {})
+
+
+def resolved(asked: Mapping[str, str], more: Mapping[str, str] | None = None) -> dict[str, str]:
+    """All that is not there as pinned, for these versions and ``more`` packages; often nothing."""
     dask = asked.get("dask", pins()["dask"])
-    more = ({"bokeh": BOKEH} if report else {}) | ({"pyspark": SPARK} if engine == "spark" else {})
-    wanted = {**asked, "distributed": dask, **more}
+    wanted = {**asked, "distributed": dask, **(more or {})}
     return {name: version for name, version in sorted(wanted.items()) if version != pins().get(name)}
 
 

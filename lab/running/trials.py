@@ -80,7 +80,9 @@ def resolve(
         nics=setup.asked_nics(asked),
         offloads=setup.offloads,
         seat=asked.scheduler.seat(),
-        environment=packages.resolved(asked.packages, asked.performance_report, asked.engine),
+        environment=packages.resolved(
+            asked.packages, packages.tools(asked.performance_report, asked.py_spy, asked.engine)
+        ),
         tested=tuple(host for host in setup.hosts if host in {**links, **asked.guests, **asked.nics}),
         captured_runs=min(asked.runs, CAPTURED_RUNS) if asked.capture else 0,
         unsupported=tuple(setup.cannot(asked)),

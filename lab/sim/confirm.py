@@ -25,7 +25,7 @@ from lab.sim.advice import Candidate
 
 NAME = "advice"  # of the experiment, and of its file beside the trial
 FACTOR, AS_IT_WAS, METRIC = "change", "as it was", "compute_s"
-NOT_MEANT = ("performance_report", "capture")  # of the experiment that the trial is of
+NOT_MEANT = ("performance_report", "py_spy", "capture")  # of the experiment that the trial is of
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from lab.sim.scenario import Record, Scenario, Site
 PAYLOAD = 1448 / 1514  # of what a cap lets through: it counts whole frames
 SHORT = {"lab_nic_rate_mbit": "nics.cluster.rate_mbit", "delay_ms": "links.cluster.delay_ms"}
 FIXED = ("workload", "guests", "capture", "ttl_s", "probes", "scheduler", "worker", "layout", "packages",
-         "performance_report", "faults")  # fmt: skip
+         "performance_report", "py_spy", "faults")  # fmt: skip
 
 
 class Simulated(Strict):

@@ -47,6 +47,7 @@ TRIAL = {
     "packages": {},
     "environment": {},
     "performance_report": False,
+    "py_spy": False,
     "workload": {"name": "array_study", "params": {}},
     "probes": {"pings": 5, "interval_s": 0.2, "iperf_runs": 1, "iperf_s": 1, "udp": False},
 }
@@ -248,6 +249,7 @@ class DryLab:
             "workload_python": f"{here}/bin/python",
             "workload_log": f"{here}/workload.log",
             "scheduler_address": "10.9.0.12",
+            "profile_path": f"{here}/profile/profile-{{{{ inventory_hostname }}}}",
         }
         shared = {
             "lab_name": "dry",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 import yaml
 
 from lab.paths import ROOT
-from tests.contract.dry_lab import HOSTS, TIMINGS, TRIAL, DryLab
+from tests.contract.dry_lab import HOSTS, TIMINGS, TRIAL, DryLab, executable
 
 
 @pytest.fixture
@@ -110,6 +111,20 @@ def test_a_fault_is_armed_on_its_host_before_the_runs_and_what_happened_is_writt
     assert json.loads(armed.removeprefix("arm ").partition(" --service ")[0]) == fault
     assert armed.endswith("--service dask-worker.service --ttl 60")
     assert "--told /run/dasklab/fault-told" in (lab.folder / "client" / "words").read_text()
+
+
+def test_each_process_is_looked_at_in_runs_of_their_own_and_what_was_seen_is_fetched(lab: DryLab) -> None:
+    """The program is the real one; a systemd that is none leaves the file which py-spy would."""
+    executable(lab.folder / "bin" / "systemctl", f'#!/bin/sh\n[ "$1" != show ] || echo {os.getpid()}\n')
+    leave = "for word; do case $word in --output=*) echo '{}' >${word#--output=};; esac; done"
+    executable(lab.folder / "bin" / "systemd-run", f"#!/bin/sh\n{leave}\n")
+    lab.ask({**TRIAL, "py_spy": True, "capture": False, "environment": {}, "layout": None})
+    played = lab.play("trial.yml")
+    assert played.returncode == 0, played.stdout
+    assert {path.name for path in lab.trial.glob("profile-*.json")} == {
+        f"profile-{host}.json" for host in ("scheduler", "worker-1", "worker-2", "worker-3")
+    }
+    assert lab.calls("client").count("python array_study.py") == 2
 
 
 def test_a_workload_that_hangs_is_said_to_hang(lab: DryLab) -> None:

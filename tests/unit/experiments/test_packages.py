@@ -50,6 +50,11 @@ def test_what_dask_s_own_report_takes_is_there_only_where_it_is_asked_for() -> N
     assert "bokeh" not in packages.pins()
 
 
+def test_what_looks_at_processes_is_there_only_where_it_is_asked_for() -> None:
+    trial = plan("x", Experiment.model_validate(DOCUMENT | {"py_spy": True}), SETUP)[0]
+    assert trial.environment == {"py-spy": packages.PY_SPY}
+
+
 @pytest.mark.parametrize("template", ["seat.sh.j2", "workers.sh.j2"])
 def test_nothing_but_python_is_looked_for_in_an_environment(template: str) -> None:
     """One that has other packages than Dask's has no program ``dask``."""

@@ -50,6 +50,11 @@ def fault(common: ModuleType) -> ModuleType:
 
 
 @pytest.fixture(scope="session")
+def profile(common: ModuleType) -> ModuleType:
+    return load("roles/profile/files/dasklab_profile.py")
+
+
+@pytest.fixture(scope="session")
 def probe(common: ModuleType) -> ModuleType:
     return load("roles/probe/files/dasklab_probe.py")
 

@@ -20,7 +20,7 @@ from lab.paths import ROOT
 
 ROLES = sorted(path for path in (ROOT / "roles").iterdir() if path.is_dir())
 END = "...\n"  # that YAML writes after a bare value
-ON_HOSTS = {"base", "guest", "dask", "spark", "netem", "probe", "fault", "capture", "workload"}
+ON_HOSTS = {"base", "guest", "dask", "spark", "netem", "probe", "fault", "profile", "capture", "workload"}
 
 
 @cache
