@@ -80,9 +80,11 @@ def save(figure: Figure, stem: Path) -> str:
     with mpl.rc_context(STYLE):  # its salt makes the same figure the same file
         figure.draw_without_rendering()
         figure.set_layout_engine("none")  # it is laid out: each kind of file would do that anew, twice
-        FigureCanvasSVG(figure).print_svg(text, metadata={"Date": None})
+        canvas: Any = FigureCanvasSVG(figure)  # savefig would draw each twice
+        canvas.print_svg(text, metadata={"Date": None})
         figure.set_dpi(144)
-        FigureCanvasAgg(figure).print_png(stem.with_suffix(".png"))  # savefig would draw each twice
+        canvas = FigureCanvasAgg(figure)
+        canvas.print_png(stem.with_suffix(".png"))
     stem.with_suffix(".svg").write_text(text.getvalue())
     return text.getvalue()
 
