@@ -34,8 +34,8 @@ SIDE_BY_SIDE := -n 2 --dist loadfile --no-loadscope-reorder
 # then, one by one, what wants the machine for itself.
 .PHONY: test
 test: packages test-packages lint ## every check: lint, types, unit, contract, end-to-end
-	$(BIN)/pytest $(SIDE_BY_SIDE) tests/wire_e2e tests/contract tests/unit
-	$(BIN)/pytest tests/e2e
+	$(BIN)/pytest $(SIDE_BY_SIDE) tests/wire_e2e tests/e2e/test_image.py tests/contract tests/unit
+	$(BIN)/pytest tests/e2e/test_containers.py tests/e2e/test_lab.py
 
 .PHONY: quick
 quick: .venv/ready ## the tests that take seconds

@@ -276,7 +276,7 @@ def _nested(path: list[str], value: Scalar) -> dict[str, Any]:
     return dict(inner)
 
 
-class _Loader(yaml.SafeLoader):
+class _Loader(yaml.CSafeLoader):
     """YAML that refuses a key given twice instead of keeping the last."""
 
 

@@ -14,6 +14,7 @@ import matplotlib as mpl
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
@@ -79,8 +80,11 @@ def save(figure: Figure, stem: Path) -> str:
     with mpl.rc_context(STYLE):  # its salt makes the same figure the same file
         figure.draw_without_rendering()
         figure.set_layout_engine("none")  # it is laid out: each kind of file would do that anew, twice
-        figure.savefig(stem.with_suffix(".png"), dpi=144)
-        figure.savefig(text, format="svg", metadata={"Date": None})
+        canvas: Any = FigureCanvasSVG(figure)  # savefig would draw each twice
+        canvas.print_svg(text, metadata={"Date": None})
+        figure.set_dpi(144)
+        canvas = FigureCanvasAgg(figure)
+        canvas.print_png(stem.with_suffix(".png"))
     stem.with_suffix(".svg").write_text(text.getvalue())
     return text.getvalue()
 

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -81,6 +81,13 @@ class Bench:
     def ssh(self, host: str, command: str) -> str:
         """What ``command`` printed on a machine."""
         return self.good("dasklab", "ssh", host, "--", command).strip()
+
+    def ssh_each(self, hosts: Iterable[str], command: str) -> dict[str, str]:
+        """What ``command`` printed on each of the machines, asked all at once."""
+        asked = {host: self.start("dasklab", "ssh", host, "--", command) for host in hosts}
+        printed = {host: child.communicate(timeout=300)[0].strip() for host, child in asked.items()}
+        assert not any(child.returncode for child in asked.values()), printed
+        return printed
 
     def end(self) -> None:
         """Remove what a failed test left, by the project's own command."""

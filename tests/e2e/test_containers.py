@@ -56,6 +56,27 @@ def test_the_second_run_changes_nothing_and_status_finds_all(bench: Bench) -> No
     )
 
 
+def test_a_flooded_bridge_shows_others_frames_and_a_learning_one_does_not(bench: Bench) -> None:
+    seen = {}
+    for mode in ("flooding", "learning"):
+        switch = ["playbooks/bridge.yml", "-e", f"proxmox_bridge_mode={mode}"]
+        bench.good("ansible-playbook", "-i", str(DEFAULT), *switch)
+        seen[mode] = foreign_frames(bench)
+    assert seen["flooding"] >= 20
+    assert seen["learning"] <= 2
+
+
+def foreign_frames(bench: Bench) -> int:
+    """How many of 20 pings between two workers the client's capture NIC sees."""
+    bench.ssh("worker-1", "ping -c 2 10.77.1.14 >/dev/null")
+    find = "nic=$(grep -li 02:da:5c:23:8d:02 /sys/class/net/*/address | cut -d/ -f5)"
+    capture = "timeout 8 tcpdump -i $nic -nn 'icmp and host 10.77.1.13' 2>/dev/null | wc -l"
+    child = bench.start("dasklab", "ssh", "client", "--", f"{find}; ip link set $nic up; {capture}")
+    until(lambda: bench.ssh("client", "pgrep -c tcpdump; true") != "0", 5, "the capture")
+    bench.ssh("worker-1", "ping -i 0.1 -c 20 10.77.1.14 >/dev/null")
+    return int(child.communicate(timeout=60)[0].strip().splitlines()[-1])
+
+
 def test_a_containers_link_takes_a_cap_and_no_other_nic(bench: Bench, tmp_path: Path) -> None:
     file = tmp_path / "caps.yml"
     file.write_text(EXPERIMENT)
@@ -80,6 +101,7 @@ factors:
       none: {}
       50M: {nics: {worker-1: {rate_mbit: 50}}}
       e1000: {nics: {worker-1: {model: e1000}}}
+workers: 1
 workload: {name: array_study, params: {size: 400, chunk: 200}}
 runs: 1
 blocks: 1
@@ -126,7 +148,7 @@ def test_a_trial_has_a_machine_among_containers_and_the_lab_is_then_as_it_was(
     bench: Bench, tmp_path: Path
 ) -> None:
     file = tmp_path / "kinds.yml"
-    file.write_text(EXPERIMENT.partition("factors:")[0] + KINDS + EXPERIMENT[EXPERIMENT.index("workload:") :])
+    file.write_text(KINDS)
     told = bench.good("dasklab", "run", str(file))
     assert len(re.findall(r"^ok +1-0\d-(?:kind=|null)", told, re.M)) == 3, told
     [trial] = (bench.folder / "results" / "kinds").rglob("*kind=vm")
@@ -137,8 +159,18 @@ def test_a_trial_has_a_machine_among_containers_and_the_lab_is_then_as_it_was(
     assert guests(bench, "qemu") == {"dasklab-template": "stopped"}
 
 
-KINDS = """factors:
-  kind: {sets: guests.worker-1.kind, levels: [container, vm]}
+KINDS = """
+title: Kinds
+question: Does a lab of containers have a machine for a trial?
+metrics: {compute_s: ~}
+factors: {kind: {sets: guests.worker-1.kind, levels: [container, vm]}}
+workers: 2
+workload: {name: array_study, params: {size: 400, chunk: 200}}
+runs: 1
+blocks: 1
+warmups: 0
+probes: {pings: 3, iperf_s: 1}
+run_s: 1
 """
 
 

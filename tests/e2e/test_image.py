@@ -17,7 +17,7 @@ from lab.minipve.image import disks, golden
 from lab.minipve.machine import seed
 from lab.minipve.paths import Paths
 
-PATIENCE_S = 300
+PATIENCE_S = 600  # other tests run beside it
 NICS = {"e1000": "BC:24:11:00:00:01", "rtl8139": "BC:24:11:00:00:02"}
 CONFIG = {
     "name": "worker-7",

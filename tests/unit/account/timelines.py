@@ -15,13 +15,13 @@ def random_run(seed: int, sense: bool) -> Run:
     """A run; without ``sense`` its stamps lie anywhere or are missing, and computations may overlap."""
     chance = random.Random(seed)
     start = chance.uniform(0, 1e9)
-    stop = start + chance.uniform(0.1, 50)
+    stop = start + chance.uniform(0.1, 12)
     threads = {name: chance.randint(1, 3) for name in WORKERS[: chance.randint(1, 3)]}
     tasks: list[Task] = []
     for worker, count in threads.items():
         for thread in range(count if chance.random() < 0.9 else 0):
             now = start + chance.uniform(-1, 1)
-            while now < stop and len(tasks) < 200:
+            while now < stop and len(tasks) < 60:
                 now += chance.expovariate(4)
                 length = chance.expovariate(4)
                 where = (worker, thread, now, length, (start, stop))
@@ -67,5 +67,5 @@ def _fetches(chance, tasks, workers, ends) -> list[Fetch]:  # type: ignore[no-un
 
 
 def _spells(chance, start, stop) -> list[tuple[float, float]]:  # type: ignore[no-untyped-def]
-    begins = [chance.uniform(start, stop) for _ in range(50)]
+    begins = [chance.uniform(start, stop) for _ in range(15)]
     return [(begin, begin + chance.expovariate(10)) for begin in begins]

@@ -17,6 +17,7 @@ import pytest
 from lab.model import files
 from lab.model.experiment import Experiment
 from lab.model.trial import Setup
+from lab.report import figures
 from lab.running import driver
 
 BASE_RTT_MS, BASE_MBIT = 1.0, 9000.0
@@ -183,6 +184,12 @@ def queue(netem: Json, drops: int = 0, packets: int = 5000) -> Json:
     }
     counted = {"drops": drops, "packets": packets, "bytes": 0}
     return {"kind": "netem", "handle": "da5c:", "root": True, "dev": "eth1", "options": options, **counted}
+
+
+@pytest.fixture
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page's figures are made, not drawn: for tests of its words."""
+    monkeypatch.setattr(figures, "save", lambda figure, stem: "<svg/>")
 
 
 @pytest.fixture

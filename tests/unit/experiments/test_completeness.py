@@ -208,6 +208,7 @@ class Mirrored(FakeLab):
         return status
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_report_claims_nothing_from_a_blind_capture(tmp_path: Path) -> None:
     """Where one worker was not heard, the shares of the others would be wrong."""
     name, content = experiment.load("traffic_capture", quick=True)
@@ -220,6 +221,7 @@ def test_a_report_claims_nothing_from_a_blind_capture(tmp_path: Path) -> None:
     assert ["The capture is blind" in text for text in texts] == [False, True]
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_run_baseline_and_report_say_that_a_capture_is_blind(
     tmp_path: Path, sweep: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -143,6 +143,7 @@ def test_page_is_self_contained(measured: Callable[..., driver.Ongoing], tmp_pat
     assert names == {"report.html", "report.md", *(f"{s}.{kind}" for s in stems for kind in ("svg", "png"))}
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_trials_that_one_cause_took_are_told_together(
     measured: Callable[..., driver.Ongoing], tmp_path: Path
 ) -> None:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import pty
 import re
-import struct
 import subprocess
 import sys
-import termios
 from collections.abc import Callable
 from pathlib import Path
 
@@ -41,12 +38,21 @@ def crossed(tmp_path_factory: pytest.TempPathFactory) -> driver.Ongoing:
     return begun
 
 
-def on_terminal(columns: int, *argv: object) -> str:
-    """What a command prints on a terminal of this many columns."""
+SHOWN = """
+import fcntl, struct, sys, termios
+import lab.cli
+for columns in {columns}:
+    fcntl.ioctl(1, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
+    lab.cli.main({argv}, standalone_mode=False)
+    print("@@")
+"""
+
+
+def on_terminals(*columns: int, argv: list[str]) -> list[str]:
+    """What a command prints on terminals of so many columns, all in one process."""
     master, slave = pty.openpty()
-    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
     environment = {k: v for k, v in os.environ.items() if k not in ("COLUMNS", "LINES")} | {"TERM": "xterm"}
-    command = [sys.executable, "-m", "lab", *map(str, argv)]
+    command = [sys.executable, "-c", SHOWN.format(columns=columns, argv=argv)]
     with subprocess.Popen(command, stdout=slave, stderr=slave, stdin=slave, env=environment) as child:
         os.close(slave)
         printed = b""
@@ -57,17 +63,17 @@ def on_terminal(columns: int, *argv: object) -> str:
             pass
         os.close(master)
     assert child.returncode == 0, printed.decode()
-    return re.sub(r"\x1b\[[\d;]*m", "", printed.decode()).replace("\r\n", "\n")
+    return re.sub(r"\x1b\[[\d;]*m", "", printed.decode()).replace("\r\n", "\n").split("@@\n")[:-1]
 
 
-@pytest.mark.parametrize("columns", [80, 44])
-def test_cells_are_told_apart_on_a_narrow_terminal(crossed: driver.Ongoing, columns: int) -> None:
-    printed = on_terminal(columns, "results", "show", crossed.directory)
-    assert "…" not in printed
-    assert max(map(len, printed.splitlines())) <= columns
-    table = printed.partition("throughput_mbit")[0]
-    for level in ("learning", "flooding") if columns == 80 else ("lear", "floo"):
-        assert table.count(level) == len(names(crossed.experiment)) / 2
+def test_cells_are_told_apart_on_a_narrow_terminal(crossed: driver.Ongoing) -> None:
+    shown = on_terminals(80, 44, argv=["results", "show", str(crossed.directory)])
+    for columns, printed in zip((80, 44), shown, strict=True):
+        assert "…" not in printed
+        assert max(map(len, printed.splitlines())) <= columns
+        table = printed.partition("throughput_mbit")[0]
+        for level in ("learning", "flooding") if columns == 80 else ("lear", "floo"):
+            assert table.count(level) == len(names(crossed.experiment)) / 2
 
 
 def test_what_is_no_terminal_gets_whole_rows(crossed: driver.Ongoing, tmp_path: Path) -> None:

@@ -86,6 +86,7 @@ def serving(
 def _handler(fake: FakePve) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True  # head and body are written apart: each answer would wait 40 ms
 
         def log_message(self, *_: Any) -> None:
             pass

@@ -6,6 +6,7 @@ All imports count, also those inside functions and those for type checkers only.
 from __future__ import annotations
 
 import ast
+import subprocess
 from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -79,3 +80,10 @@ def test_no_room_imports_itself_by_a_detour(modules: Graph) -> None:
 def test_the_endpoint_shares_no_code_with_its_client() -> None:
     used = {t for module in MODULES for t in imported(module) if not t.startswith(HOUSE)}
     assert used <= OUTSIDE
+
+
+def test_nothing_outside_minipve_knows_minipve() -> None:
+    """One road to a hypervisor: only the command line mounts it, only the embedded inventory names it."""
+    ask = ["git", "grep", "-lIw", "minipve", "--", "lab", "roles", "playbooks"]
+    found = subprocess.run(ask, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+    assert [f for f in found if not f.startswith("lab/minipve/")] == ["lab/cli.py"]

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import subprocess
-import sys
 import tarfile
 from pathlib import Path
 from types import ModuleType
@@ -74,23 +72,6 @@ def test_the_archive_holds_no_absolute_path(lab_files: ModuleType) -> None:
     archive = lab_files.archive([lab_files.File("/etc/x", b"", "0644")])
     with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
         assert tar.getnames() == ["etc/x"]
-
-
-def test_files_are_fetched_and_a_file_cut_short_is_told(tmp_path: Path) -> None:
-    (tmp_path / "there").mkdir()
-    (tmp_path / "here").mkdir()
-    (tmp_path / "there" / "capture.pcap").write_bytes(b"12345")
-
-    def fetch(size: int) -> str:
-        asked = {"src": f"{tmp_path}/there", "sizes": {"capture.pcap": size}, "dest": f"{tmp_path}/here"}
-        program = Path(sys.executable).with_name("ansible")
-        argv = [program, "localhost", "-i", "localhost,", "-m", "lab_fetch", "-a", json.dumps(asked)]
-        environment = {**os.environ, "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg")}
-        return subprocess.run(argv, cwd=ROOT, env=environment, capture_output=True, text=True).stdout
-
-    assert "changed" in fetch(5)
-    assert (tmp_path / "here" / "capture.pcap").read_bytes() == b"12345"
-    assert "capture.pcap has 5 bytes; on the host it had 7" in fetch(7)
 
 
 def test_one_contract_holds_the_options_of_all_roles(trial: ModuleType) -> None:

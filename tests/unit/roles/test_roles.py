@@ -36,9 +36,11 @@ def text_of(role: Path) -> str:
     return "\n".join(path.read_text() for path in files(role))
 
 
+@cache
 def documents(role: Path, *folders: str) -> list[Any]:
     """The YAML files of some folders of a role, parsed."""
-    return [yaml.safe_load(path.read_text()) for path in files(role, *folders) if path.suffix == ".yml"]
+    read = (path.read_text() for path in files(role, *folders) if path.suffix == ".yml")
+    return [yaml.load(text, yaml.CSafeLoader) for text in read]
 
 
 def mappings(document: Any) -> list[dict[str, Any]]:
@@ -65,6 +67,7 @@ def owned_names(role: Path) -> set[str]:
     return programs | units | paths | variables
 
 
+@cache
 def named(role: Path) -> set[str]:
     """What the files of a role name: words, paths, file names; not the inventory's groups."""
     return set(re.findall(r"[\w/.-]+", re.sub(r"groups\['\w+'\]", "", text_of(role))))
@@ -76,6 +79,7 @@ def stopped_patterns(role: Path) -> set[str]:
     return {word for line in lines for word in re.findall(r"'([\w-]+\*)'", line)}
 
 
+@cache
 def imported(role: Path) -> set[str]:
     """The modules that a role's programs import."""
     trees = [ast.parse(path.read_text()) for path in files(role) if path.suffix == ".py"]

@@ -1,0 +1,33 @@
+"""What decoding a stranger's file may cost at most, measured on a process of its own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+ITEMS = (
+    b"\x80", b"\x81\xc0\xc0", b"\x91" * 400 + b"\x90", b"\xa2ab", b"\xcd\x7f\xff", b"\xd4\x05a", b"\xc4\x01a",
+)  # fmt: skip
+SIZES = (1 << 20, 7_000_000)  # bytes of values that are few enough, and of too many of every item
+DECODE = """
+import struct
+from lab.wire.dask.messagepack import UndecodableError, unpack
+def peak():
+    lines = open("/proc/self/status").read().splitlines()
+    return next(int(line.split()[1]) / 1e3 for line in lines if line.startswith("VmHWM"))
+begin = peak()
+for size in {sizes}:
+    for item in {items}:
+        number = size // len(item)
+        try: unpack(b"\\xdd" + struct.pack(">I", number) + item * number)
+        except UndecodableError: pass
+print(peak() - begin)
+"""
+
+
+def test_messagepack_costs_at_most_what_the_readme_says() -> None:
+    """20 MB of empty maps became 1.5 GB (and 7 MB of them 0.5 GB)."""
+    program = DECODE.format(sizes=SIZES, items=ITEMS)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    themselves = 3 * max(SIZES) / 1e6  # the bytes, here and in the checker
+    assert 40 < float(done.stdout) < 170 + themselves
