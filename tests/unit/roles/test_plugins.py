@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from ansible.errors import AnsibleFilterError
 
-from lab.paths import ROOT
+from lab.paths import PLAYBOOKS, ROOT
 
 FILE = """auto vmbr0
 iface vmbr0 inet static
@@ -93,10 +93,40 @@ def test_files_are_fetched_and_a_file_cut_short_is_told(tmp_path: Path) -> None:
     assert "capture.pcap has 5 bytes; on the host it had 7" in fetch(7)
 
 
-def test_one_contract_holds_the_options_of_all_roles(trial: ModuleType) -> None:
-    contract = trial.role_contract(["netem", "capture"], str(ROOT / "roles"))
+def test_one_contract_holds_the_options_of_all_roles(roles: ModuleType) -> None:
+    contract = roles.role_contract(["base", "netem", "capture"], str(ROOT / "roles"))
     assert {"netem_links", "capture_fetch_to"} <= set(contract)
-    assert contract["netem_ttl_s"]["type"] == "int"
+    assert contract["netem_ttl_s"] == {"type": "int", "default": 3600}
+    assert contract["base_directory"]["type"] == "path"
+
+
+def test_what_roles_bring_is_there_and_below_the_lab_s_directory(roles: ModuleType) -> None:
+    files = roles.role_files(["netem", "probe"], str(ROOT / "roles"))
+    assert [file["path"] for file in files if file["path"].startswith(("/", "."))] == []
+    assert {"bin/dasklab_link.py", "reset.d/netem", "bin/dasklab_probe.py"} <= {file["path"] for file in files}
+    sources = [PLAYBOOKS / file["src"] for file in files if "src" in file]
+    assert sources
+    assert all(source.is_file() for source in sources)
+
+
+def test_a_template_is_written_below_the_directory_once_and_a_difference_is_shown(tmp_path: Path) -> None:
+    (tmp_path / "unit.j2").write_text("{% for n in [1, 2] %}\nline {{ n }} of {{ who }}\n{% endfor %}\n")
+    file = {"path": "a/unit", "template": str(tmp_path / "unit.j2"), "mode": "0640"}
+    asked = json.dumps({"directory": str(tmp_path / "host"), "files": [file]})
+
+    def write() -> str:
+        program = Path(sys.executable).with_name("ansible")
+        argv = [program, "localhost", "-i", "localhost,", "-m", "lab_files", "-a", asked, "-e", "who=me", "--diff"]
+        environment = {**os.environ, "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg")}
+        return subprocess.run(argv, cwd=ROOT, env=environment, capture_output=True, text=True).stdout
+
+    written = tmp_path / "host" / "a" / "unit"
+    assert "+line 2 of me" in write()
+    assert written.read_text() == "line 1 of me\nline 2 of me\n"
+    assert "+line" not in write()
+    written.write_text("drifted\n")
+    assert "-drifted" in write()
+    assert written.read_text() == "line 1 of me\nline 2 of me\n"
 
 
 def answers(user_s: float, **more: Any) -> dict[str, Any]:
