@@ -41,6 +41,7 @@ SETTLED = (
     "ansible_control_path_dir",
     "ansible_ssh_common_args",
     "ansible_ssh_private_key_file",
+    "scheduler_address",
 )
 
 

@@ -8,16 +8,18 @@ from typing import Any
 
 import yaml
 
+CHECKED = ("type", "elements", "choices", "required", "options", "no_log")
+
 
 def role_contract(roles: list[str], directory: str) -> dict[str, Any]:
-    """Return the options of several roles' entry points as one, without their prose."""
+    """Return the options of several roles' entry points as one, with what is checked and no prose."""
     entries = [
         entry
         for role in roles
         for entry in _read(directory, role, "meta/argument_specs.yml")["argument_specs"].values()
     ]
     options = {name: option for entry in entries for name, option in entry["options"].items()}
-    return {name: {k: v for k, v in each.items() if k != "description"} for name, each in options.items()}
+    return {name: {k: v for k, v in each.items() if k in CHECKED} for name, each in options.items()}
 
 
 def role_files(roles: list[str], directory: str) -> list[dict[str, str]]:
