@@ -81,7 +81,9 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         result: dict[str, Any] = super().run(tmp, task_vars)
         _, arguments = self.validate_argument_spec(SPEC)
         root = PurePosixPath(arguments["directory"])
-        files = [File(str(root / file["path"]), self._data(file), file["mode"]) for file in arguments["files"]]
+        files = [
+            File(str(root / file["path"]), self._data(file), file["mode"]) for file in arguments["files"]
+        ]
         there = set(self._shell(look_command(files)).splitlines())
         differing = [file for file in files if not wanted_lines(file) <= there]
         if self._task.diff:

@@ -30,7 +30,8 @@ PLUGINS = (
     (loader.lookup_loader, ("env", "file")),
     (loader.action_loader, ("lab_command", "lab_fetch", "lab_files", "proxmox_vm")),
 )
-# What no task changes once it can be told: what a trial asks for, who a host is, and the way to it. Each may need those before it.
+# What no task changes once it can be told: what a trial asks for, who a host is, and the way to it.
+# Each may need those before it.
 SETTLED = (
     "trial",
     "lab_state_dir",

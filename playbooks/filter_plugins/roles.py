@@ -1,4 +1,4 @@
-"""What roles say of themselves, for playbooks that ask several by one task. Ansible reads such a file in a second."""
+"""What roles say of themselves, for a task that asks several; Ansible's own reader takes a second for it."""
 
 from __future__ import annotations
 
@@ -24,9 +24,7 @@ def role_contract(roles: list[str], directory: str) -> dict[str, Any]:
 
 def role_files(roles: list[str], directory: str) -> list[dict[str, str]]:
     """Return what several roles bring, ``<role>_files`` of their variables, as `lab_files` has it."""
-    return [
-        file for role in roles for file in _read(directory, role, "vars/main.yml")[f"{role}_files"]
-    ]
+    return [file for role in roles for file in _read(directory, role, "vars/main.yml")[f"{role}_files"]]
 
 
 def _read(directory: str, role: str, name: str) -> dict[str, Any]:

@@ -103,7 +103,9 @@ def test_one_contract_holds_the_options_of_all_roles(roles: ModuleType) -> None:
 def test_what_roles_bring_is_there_and_below_the_lab_s_directory(roles: ModuleType) -> None:
     files = roles.role_files(["netem", "probe"], str(ROOT / "roles"))
     assert [file["path"] for file in files if file["path"].startswith(("/", "."))] == []
-    assert {"bin/dasklab_link.py", "reset.d/netem", "bin/dasklab_probe.py"} <= {file["path"] for file in files}
+    assert {"bin/dasklab_link.py", "reset.d/netem", "bin/dasklab_probe.py"} <= {
+        file["path"] for file in files
+    }
     sources = [PLAYBOOKS / file["src"] for file in files if "src" in file]
     assert sources
     assert all(source.is_file() for source in sources)
@@ -116,7 +118,19 @@ def test_a_template_is_written_below_the_directory_once_and_a_difference_is_show
 
     def write() -> str:
         program = Path(sys.executable).with_name("ansible")
-        argv = [program, "localhost", "-i", "localhost,", "-m", "lab_files", "-a", asked, "-e", "who=me", "--diff"]
+        argv = [
+            program,
+            "localhost",
+            "-i",
+            "localhost,",
+            "-m",
+            "lab_files",
+            "-a",
+            asked,
+            "-e",
+            "who=me",
+            "--diff",
+        ]
         environment = {**os.environ, "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg")}
         return subprocess.run(argv, cwd=ROOT, env=environment, capture_output=True, text=True).stdout
 
