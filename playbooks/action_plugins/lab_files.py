@@ -7,11 +7,12 @@ import io
 import shlex
 import tarfile
 import time
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
+from ansible.template import trust_as_template
 
 SPEC = {
     "files": {
@@ -22,11 +23,13 @@ SPEC = {
             "path": {"type": "path", "required": True},
             "content": {"type": "str"},
             "src": {"type": "path"},
+            "template": {"type": "path"},
             "mode": {"type": "str", "default": "0644"},
         },
-        "mutually_exclusive": [("content", "src")],
-        "required_one_of": [("content", "src")],
-    }
+        "mutually_exclusive": [("content", "src", "template")],
+        "required_one_of": [("content", "src", "template")],
+    },
+    "directory": {"type": "path", "default": "/"},
 }
 
 
@@ -77,7 +80,10 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         """Do the task on one host."""
         result: dict[str, Any] = super().run(tmp, task_vars)
         _, arguments = self.validate_argument_spec(SPEC)
-        files = [File(file["path"], self._data(file), file["mode"]) for file in arguments["files"]]
+        root = PurePosixPath(arguments["directory"])
+        files = [
+            File(str(root / file["path"]), self._data(file), file["mode"]) for file in arguments["files"]
+        ]
         there = set(self._shell(look_command(files)).splitlines())
         differing = [file for file in files if not wanted_lines(file) <= there]
         if self._task.diff:
@@ -87,10 +93,14 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         return {**result, "changed": bool(differing), "written": [file.path for file in differing]}
 
     def _data(self, file: dict[str, str | None]) -> bytes:
-        """Return the wanted content; a file is looked for where ``ansible.builtin.copy`` would look."""
+        """Return the wanted content; a file is looked for where ``copy`` and ``template`` would look."""
         if file["content"] is not None:
             return file["content"].encode()
-        return Path(self._find_needle("files", file["src"])).read_bytes()
+        if file["src"] is not None:
+            return Path(self._find_needle("files", file["src"])).read_bytes()
+        # not by Ansible's lookup, which copies all variables of all hosts for each template
+        text = trust_as_template(Path(self._find_needle("templates", file["template"])).read_text())
+        return str(self._templar.template(text)).encode()
 
     def _difference(self, file: File) -> dict[str, str]:
         """Return Ansible's diff of one file; of one that is no text, how long it is."""

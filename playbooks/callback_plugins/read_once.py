@@ -30,8 +30,10 @@ PLUGINS = (
     (loader.lookup_loader, ("env", "file")),
     (loader.action_loader, ("lab_command", "lab_fetch", "lab_files", "proxmox_vm")),
 )
-# What no task changes once it can be told: who a host is, and the way to it. Each may need those before it.
+# What no task changes once it can be told: what a trial asks for, who a host is, and the way to it.
+# Each may need those before it.
 SETTLED = (
+    "trial",
     "lab_state_dir",
     "endpoint_facts",
     "guest",
@@ -40,6 +42,7 @@ SETTLED = (
     "ansible_control_path_dir",
     "ansible_ssh_common_args",
     "ansible_ssh_private_key_file",
+    "scheduler_address",
 )
 
 
@@ -62,7 +65,8 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]
         variables = play.get_variable_manager()
         told = variables.get_vars(play=play)
         for host in told["ansible_play_hosts_all"]:
-            if settled := _settled(told["hostvars"].raw_get(host), play.get_loader()):
+            given = {**told, **told["hostvars"].raw_get(host)}  # the play's own variables, and the host's
+            if settled := _settled(given, play.get_loader()):
                 variables.set_nonpersistent_facts(host, settled)
 
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
-import yaml
 from ansible.errors import AnsibleFilterError
 
 from lab.errors import LabError
@@ -93,15 +91,6 @@ def capture_file(stopped: Answer, timings: Answer, directory: str) -> list[dict[
         return [_file(directory, document) for document in (report, *recorded)]
     except LabError as error:
         raise AnsibleFilterError(error.message) from None
-
-
-def role_contract(roles: list[str], directory: str) -> dict[str, Any]:
-    """Return the options of several roles' entry points ``main`` as one. Ansible reads them in a second."""
-    contract: dict[str, Any] = {}
-    for role in roles:
-        text = Path(directory, role, "meta", "argument_specs.yml").read_text()
-        contract |= yaml.load(text, yaml.CSafeLoader)["argument_specs"]["main"]["options"]
-    return contract
 
 
 def trial_failure(result: Answer, host: str, task: str, directory: str) -> list[dict[str, str]]:
@@ -227,5 +216,5 @@ class FilterModule:
 
     def filters(self) -> dict[str, Callable[..., Any]]:
         """Return the filters by name."""
-        found = (trial_found, trial_files, capture_file, role_contract, trial_failure, setting_names)
+        found = (trial_found, trial_files, capture_file, trial_failure, setting_names)
         return {function.__name__: function for function in found}

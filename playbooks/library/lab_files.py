@@ -16,10 +16,15 @@ options:
     elements: dict
     required: true
     suboptions:
-      path: {description: Absolute path., type: path, required: true}
-      content: {description: The whole text of the file; this or I(src)., type: str}
-      src: {description: "A file of the controller, found as by C(copy); this or I(content).", type: path}
+      path: {description: "Absolute path, or one below I(directory).", type: path, required: true}
+      content: {description: "The whole text of the file; this, I(src) or I(template).", type: str}
+      src: {description: "A file of the controller, found as by C(copy).", type: path}
+      template: {description: "A template of the controller, found as by C(template).", type: path}
       mode: {description: Permissions as an octal string., type: str, default: "0644"}
+  directory:
+    description: Where paths that are not absolute begin.
+    type: path
+    default: /
 attributes:
   check_mode: {support: full}
   diff_mode: {support: full}

@@ -115,6 +115,12 @@ def test_a_fault_is_armed_on_its_host_before_the_runs_and_what_happened_is_writt
 
 def test_each_process_is_looked_at_in_runs_of_their_own_and_what_was_seen_is_fetched(lab: DryLab) -> None:
     """The program is the real one; a systemd that is none leaves the file which py-spy would."""
+    brought = [
+        ROOT / "roles" / path for path in ("base/files/dasklab_common.py", "profile/files/dasklab_profile.py")
+    ]
+    for program in brought:
+        for host in HOSTS:
+            executable(lab.folder / host / "bin" / program.name, program.read_text())
     executable(lab.folder / "bin" / "systemctl", f'#!/bin/sh\n[ "$1" != show ] || echo {os.getpid()}\n')
     leave = "for word; do case $word in --output=*) echo '{}' >${word#--output=};; esac; done"
     executable(lab.folder / "bin" / "systemd-run", f"#!/bin/sh\n{leave}\n")
@@ -177,6 +183,9 @@ def test_a_wrong_value_is_refused_before_a_host_is_touched(lab: DryLab) -> None:
 def test_no_role_is_let_off_its_contract_and_each_host_is_asked_once(lab: DryLab) -> None:
     books = (ROOT / "playbooks").rglob("*.yml")
     assert [path.name for path in books if "rolespec_validate" in path.read_text()] == []
+    configure, _, _ = lab.play("configure.yml", "--list-tasks").stdout.partition("): Configure the client")
+    assert "Validating arguments" not in configure
+    assert configure.count("Hold the roles to their contracts") == 1
     before, _, tasks = lab.play("trial.yml", "--list-tasks").stdout.partition("): Measure")
     on_hosts = [
         line for line in tasks.splitlines() if "Validating arguments" in line and "proxmox" not in line

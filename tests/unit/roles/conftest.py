@@ -77,3 +77,8 @@ def lab_files() -> ModuleType:
 @pytest.fixture(scope="session")
 def lab_command() -> ModuleType:
     return load("playbooks/action_plugins/lab_command.py")
+
+
+@pytest.fixture(scope="session")
+def roles() -> ModuleType:
+    return load("playbooks/filter_plugins/roles.py")

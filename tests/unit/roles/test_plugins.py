@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from ansible.errors import AnsibleFilterError
 
-from lab.paths import ROOT
+from lab.paths import PLAYBOOKS, ROOT
 
 FILE = """auto vmbr0
 iface vmbr0 inet static
@@ -74,10 +74,22 @@ def test_the_archive_holds_no_absolute_path(lab_files: ModuleType) -> None:
         assert tar.getnames() == ["etc/x"]
 
 
-def test_one_contract_holds_the_options_of_all_roles(trial: ModuleType) -> None:
-    contract = trial.role_contract(["netem", "capture"], str(ROOT / "roles"))
+def test_one_contract_holds_the_options_of_all_roles(roles: ModuleType) -> None:
+    contract = roles.role_contract(["base", "netem", "capture"], str(ROOT / "roles"))
     assert {"netem_links", "capture_fetch_to"} <= set(contract)
-    assert contract["netem_ttl_s"]["type"] == "int"
+    assert contract["netem_ttl_s"] == {"type": "int"}
+    assert contract["base_directory"]["type"] == "path"
+
+
+def test_what_roles_bring_is_there_and_below_the_lab_s_directory(roles: ModuleType) -> None:
+    files = roles.role_files(["netem", "probe"], str(ROOT / "roles"))
+    assert [file["path"] for file in files if file["path"].startswith(("/", "."))] == []
+    assert {"bin/dasklab_link.py", "reset.d/netem", "bin/dasklab_probe.py"} <= {
+        file["path"] for file in files
+    }
+    sources = [PLAYBOOKS / file["src"] for file in files if "src" in file]
+    assert sources
+    assert all(source.is_file() for source in sources)
 
 
 def answers(user_s: float, **more: Any) -> dict[str, Any]:
