@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import cycle
 from typing import ClassVar, Literal
 
 from pydantic import Field
@@ -51,3 +53,8 @@ class Calibration(Document):
     burst_bytes: float
     queue_bytes: float
     queue_origin: Literal["measured", "assumed"] = "assumed"
+
+
+def dealt(calibrations: Sequence[Calibration], seeds: Iterable[int]) -> Iterator[tuple[Calibration, int]]:
+    """Seeds in turn to the calibrations of like trials: what is foretold differs by what such trials do."""
+    return zip(cycle(calibrations), seeds, strict=False)

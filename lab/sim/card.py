@@ -24,8 +24,9 @@ from lab.model.trial import Trial
 from lab.results import store
 from lab.results.measures import CONFIDENCE, Interval, ratio
 from lab.sim import farm
-from lab.sim.calibration import Calibration
+from lab.sim.calibration import Calibration, dealt
 from lab.sim.scenario import Outcome
+from lab.sim.sources import PLACE
 from lab.sim.validated import Validated
 from lab.sim.whatif import PAYLOAD, scenario
 
@@ -34,7 +35,7 @@ RATES = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
 LITTLE = 0.05  # faster links that take less of the time off than this bring nothing
 MOST_RUNS = 3  # of a seed: more seeds tell more than more runs
 LOSS_PCT = 0.1
-NO_MATTER = {"trial", "cell", "block", "baseline", "null", "factors", "nics", "tested"}  # for what is run
+OTHER = PLACE | {"nics"}  # may differ between trials whose rates are compared
 
 
 @dataclass(frozen=True)
@@ -82,8 +83,9 @@ class Card:
         return knee if knee < most else None
 
 
-def things(trial: Trial, calibration: Calibration) -> Iterator[Thing]:
-    """What a trial's time may hang on."""
+def things(trial: Trial, calibrations: Sequence[Calibration]) -> Iterator[Thing]:
+    """What a trial's time may hang on; what differs between the calibrations is told of the first."""
+    calibration = calibrations[0]
     asked = scenario(trial, calibration, seed=0)
     rate = f"{asked.rates_mbit['worker-1'] / PAYLOAD:,.0f} Mbit/s"
     yield Thing("rate of all links", rate, {"rate_times": 2.0}, {"rate_times": 0.5})
@@ -100,17 +102,17 @@ def things(trial: Trial, calibration: Calibration) -> Iterator[Thing]:
         yield Thing("a core whenever one is wanted", now, {"starved": 0.0})
 
 
-def changes(trial: Trial, calibration: Calibration) -> list[Changes]:
+def changes(trial: Trial, calibrations: Sequence[Calibration]) -> list[Changes]:
     """All that is simulated, with each seed; the first changes nothing."""
     asked: list[Changes] = [{}, *({"rate_times": times} for times in RATES if times != 1)]
-    for thing in things(trial, calibration):
+    for thing in things(trial, calibrations):
         asked += [change for change in (thing.double, thing.half) if change and change not in asked]
     return asked
 
 
 def card(
     trial: Trial,
-    calibration: Calibration,
+    calibrations: Sequence[Calibration],
     seeds: Sequence[int],
     measured: dict[float, list[float]],
     told: Callable[[Outcome], None] = lambda _: None,
@@ -120,9 +122,13 @@ def card(
     Raises:
         LabError: the trial cannot be simulated.
     """
-    every = changes(trial, calibration)
+    every = changes(trial, calibrations)
     few = {"runs": min(trial.runs, MOST_RUNS)}
-    asked = [scenario(trial, calibration, few | change, seed=seed) for change in every for seed in seeds]
+    asked = [
+        scenario(trial, mine, few | change, seed=seed)
+        for change in every
+        for mine, seed in dealt(calibrations, seeds)
+    ]
     took = np.array([run_s(outcome) for outcome in farm.simulate_all(asked, told)])
     by_change = list(zip(every, took.reshape(len(every), len(seeds)).tolist(), strict=True))
 
@@ -137,7 +143,7 @@ def card(
 
     return Card(
         seconds=spread(of({})).widened(missed),
-        lines=(*(_line(thing, of, missed) for thing in things(trial, calibration)), *_measured(measured)),
+        lines=(*(_line(thing, of, missed) for thing in things(trial, calibrations)), *_measured(measured)),
         rates={now * times: at(times) for times in RATES},
         now_mbit=now,
         measured={rate: spread(seconds) for rate, seconds in measured.items()},
@@ -159,12 +165,12 @@ def measured_rates(run: Path, trial: Trial) -> dict[float, list[float]]:
     if not (run / Campaign.FILE).exists():
         return {}
     found: dict[float, list[float]] = {}
-    alike = trial.model_dump(exclude=NO_MATTER)
+    alike = trial.model_dump(exclude=OTHER)
     for directory in store.finished(run):
         other = store.need(Trial, directory)
         valid = store.need(Result, directory).status == "ok"
         caps = {card.rate_mbit for host, card in other.nics.items() if host != "client"}
-        if valid and len(caps) == 1 and other.model_dump(exclude=NO_MATTER) == alike:
+        if valid and len(caps) == 1 and other.model_dump(exclude=OTHER) == alike:
             runs = [run.duration_s for run in store.need(Timings, directory).samples if not run.warmup]
             found.setdefault(caps.pop(), []).extend(runs)
     return dict(sorted((cap, seconds) for cap, seconds in found.items() if cap))

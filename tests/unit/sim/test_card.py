@@ -54,7 +54,7 @@ def told(monkeypatch: pytest.MonkeyPatch, seconds: Law, measured: dict[float, li
         ]
 
     monkeypatch.setattr(farm, "simulate_all", simulate_all)
-    return card.card(TRIAL, CALIBRATION, range(3), measured)
+    return card.card(TRIAL, [CALIBRATION], range(3), measured)
 
 
 def test_sensitivities_are_those_of_the_law(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,7 +81,7 @@ def test_every_change_is_simulated_once_with_each_seed(monkeypatch: pytest.Monke
         return 1.0
 
     told(monkeypatch, note, {})
-    assert len(asked) == len(set(asked)) == 3 * len(card.changes(TRIAL, CALIBRATION))
+    assert len(asked) == len(set(asked)) == 3 * len(card.changes(TRIAL, [CALIBRATION]))
 
 
 def test_the_interval_is_students() -> None:
