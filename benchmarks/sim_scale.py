@@ -242,12 +242,12 @@ def checked(run: Path, seeds: int) -> list[Checked]:
     fit = next((folder for folder in plain if inside.recorded(folder)), None)
     if fit is None:
         raise LabError(f"{run}: of no valid trial anything was recorded inside Dask")
-    calibration, once = calibrate(fit), {"design": "light", "runs": 1, "warmups": 0}
+    calibrations, once = (calibrate(fit),), {"design": "light", "runs": 1, "warmups": 0}
     found = []
     for folder in plain:
         trial = trials[folder]
-        row, _ = foretell.foretold("", trial, calibration, once, range(seeds))
-        mean_s = foretell.measured(folder).mean_s
+        row, _ = foretell.foretold("", trial, calibrations, once, range(seeds))
+        mean_s = foretell.measured([folder]).mean_s
         found.append(Checked(trial.workload.name, trial.workers, mean_s, row.mean_s, folder == fit))
     return found
 

@@ -60,7 +60,7 @@ def key(workload: Workload) -> str:
 
 def settings(trial: Trial) -> dict[str, Any]:
     """What two trials that are alike have in common."""
-    return trial.model_dump(exclude=PLACE)
+    return trial.model_dump(mode="json", exclude=PLACE)
 
 
 def _told(folder: Path) -> bool:
