@@ -90,7 +90,7 @@ def whatif(path: Path, changes: tuple[str, ...], seeds: int, file: Path | None, 
     if outside:
         click.echo(f"Outside of what was validated, believe it less: {'; '.join(outside)}.")
     if wanted.cores:
-        click.echo(f"All machines share {wanted.cores} cores; --set cores_each=N gives each its own.")
+        click.echo(f"All machines share {wanted.cores:.2g} cores; --set cores_each=N gives each its own.")
     click.echo(
         f"Before a full link stand {calibration.queue_bytes / 1e3:.0f} kB, {calibration.queue_origin}."
     )

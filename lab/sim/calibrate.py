@@ -50,7 +50,11 @@ def calibrate(directory: Path) -> Calibration:
     for name, count in counted.items():
         role = _role(name)
         ops[role] = ops.get(role, 0.0) + count / (trial.runs + trial.warmups)
-    spent = {"costs": recorded.costs(runs, ops), "loop_cpu": recorded.loop_cpu(frames, runs)}
+    spent = {
+        "costs": recorded.costs(runs, ops),
+        "loop_cpu": recorded.loop_cpu(frames, runs),
+        "cores": free.cores and recorded.cores_had(frames, runs, round(free.cores)),
+    }
     return free.model_copy(update=spent)
 
 

@@ -175,7 +175,7 @@ def _times(link: Link, ours: Simulated) -> Link:
     )
 
 
-def _cores(ours: Simulated, calibration: Calibration) -> int | None:
+def _cores(ours: Simulated, calibration: Calibration) -> float | None:
     """Those under all machines: as many as there were, unless each has its own or waiting is said."""
     if ours.cores is not None or ours.cores_each is not None or ours.starved is not None:
         return ours.cores
