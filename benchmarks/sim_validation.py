@@ -224,6 +224,21 @@ def plain(cell: Cell) -> dict[str, object]:
     return {one.name: getattr(cell, one.name) for one in fields(cell)} | {"case": cell.case.model_dump()}
 
 
+def fitted(paths: list[Path]) -> tuple[dict[str, list[Path]], dict[str, Fit | LabError]]:
+    """By workload: which trials are fitted on, and the fit or why there is none."""
+    origins: dict[str, list[Path]] = {}
+    for path in paths:
+        for work, folders in sources(path).items():
+            origins.setdefault(work, []).extend(folders)
+    fits: dict[str, Fit | LabError] = {}
+    for work, folders in origins.items():
+        try:
+            fits[work] = Fit.of(folders)
+        except LabError as why:
+            fits[work] = why
+    return origins, fits
+
+
 def main() -> None:
     """Fit, foretell, print."""
     parser = argparse.ArgumentParser(
@@ -240,19 +255,15 @@ def main() -> None:
     parser.add_argument("--keep", action="store_true", help="as what `dasklab whatif` was validated on")
     parser.add_argument("paths", type=Path, nargs="+", metavar="TRIAL|RUN")
     args = parser.parse_args()
-    origins: dict[str, list[Path]] = {}
-    for path in args.fit:
-        for work, folders in sources(path).items():
-            origins.setdefault(work, []).extend(folders)
-    fits = {work: Fit.of(folders) for work, folders in origins.items()}
+    origins, fits = fitted(args.fit)
     print(f"{HEAD}\n{RULE}")
     cells, missing = [], []
     for folders in asked_for(origins, args.paths, args.own):
         trial = store.need(Trial, folders[0])
         try:
-            fit = fits.get(key(trial.workload))
-            if fit is None:
-                raise LabError("no fit of its workload")
+            fit = fits.get(key(trial.workload), LabError("no fit of its workload"))
+            if isinstance(fit, LabError):
+                raise fit
             cells.append(foretell_cell(folders, fit.without(folders[0]) if args.own else fit, args.seeds))
             print(told(cells[-1]), flush=True)
         except LabError as why:

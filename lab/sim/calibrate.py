@@ -44,6 +44,10 @@ def calibrate(directory: Path) -> Calibration:
     if not runs:
         raise LabError(f"{directory}: of no timed run anything was recorded inside Dask")
     frames = inside.load(directory)
+    if recorded.peer_to_peer(frames):
+        raise LabError(
+            f"{directory}: its tasks shuffle peer to peer: they send data themselves, no task is run here"
+        )
     free = _without_costs(directory, trial, runs, frames)
     counted = farm.simulate(scenario(trial, free, seed=0)).ops
     ops: dict[Role, float] = {"scheduler": 1.0, "worker": 1.0}

@@ -61,7 +61,11 @@ class Calibrations(Document):
             workload = store.need(Trial, directories[0]).workload
             if workload in asked:
                 told(f"calibrating {workload.name} on {', '.join(map(str, directories))}")
-                found = tuple(calibrate(directory) for directory in directories)
+                try:
+                    found = tuple(calibrate(directory) for directory in directories)
+                except LabError as why:
+                    told(why.message)
+                    continue
                 known.append(Known(workload=workload, calibrations=found))
         if not known:
             names = ", ".join(dict.fromkeys(workload.name for workload in asked))

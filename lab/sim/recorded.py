@@ -18,6 +18,7 @@ from lab.inside import Frames
 from lab.sim.calibration import Tasks
 from lab.sim.costs import Costs, Role
 
+P2P = "shuffle-barrier"  # of what tasks of Dask's peer-to-peer shuffles are called
 MOST = 400  # records of a prefix that are kept
 # No event loop takes longer for a byte. Where few are moved, as results of what takes longest, a regression
 # takes for theirs what that took.
@@ -40,6 +41,11 @@ def tasks(frames: Frames) -> dict[str, Tasks]:
     for prefix, rows in needed.groupby(_prefixes(needed.needed)):
         found.setdefault(prefix, Tasks(seen=_thinned((0.0, size) for size in rows.nbytes), cpu_share=0))
     return dict(sorted(found.items()))
+
+
+def peer_to_peer(frames: Frames) -> bool:
+    """Did tasks send data to each other themselves? Dask's dataframes do so without being asked."""
+    return any(P2P in key for key in frames["tasks"].key)
 
 
 def _timed(frames: Frames, table: str):  # type: ignore[no-untyped-def]  # a frame of pandas

@@ -278,6 +278,20 @@ def test_a_run_is_calibrated_on_all_trials_of_the_baselines_setting(
     assert [one.trial for one in found.known[0].calibrations] == [folder.name for folder in taken]
 
 
+def test_a_workload_that_cannot_be_simulated_is_told_and_left_out(
+    measured: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def calibrate(folder: Path) -> Calibration:
+        raise LabError(f"{folder.name}: its tasks shuffle peer to peer")
+
+    monkeypatch.setattr(inside, "recorded", lambda folder: True)
+    monkeypatch.setattr(lab, "calibrate", calibrate)
+    told: list[str] = []
+    with pytest.raises(LabError, match="no measured trial tells what array_study"):
+        Calibrations.on(measured, Experiment.model_validate(CAPS), told.append)
+    assert told[1].endswith("its tasks shuffle peer to peer")
+
+
 def test_seeds_are_dealt_to_the_calibrations_in_turn(measured: Path, simulations: list[Scenario]) -> None:
     content = Experiment.model_validate(CAPS)
     slower = CALIBRATION.model_copy(update={"driver_s": 2 * CALIBRATION.driver_s})

@@ -121,3 +121,10 @@ def test_cores_are_what_processes_had_when_they_wanted_all(had: float, waited: f
 
 def test_a_clients_ends_are_before_the_first_and_after_the_last_task() -> None:
     assert recorded.driver_s([run(1, 10, 2), run(2, 10, 2)]) == pytest.approx(1.0 + 2.0)
+
+
+def test_what_shuffles_peer_to_peer_is_known_by_its_tasks() -> None:
+    found = frames()
+    assert not recorded.peer_to_peer(found)
+    found["tasks"].loc[1, "key"] = "shuffle-barrier-e14ae8723767ba262d214"
+    assert recorded.peer_to_peer(found)
