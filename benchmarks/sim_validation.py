@@ -133,7 +133,7 @@ class Cell:
         return self.foretold_low_s <= self.measured_s <= self.foretold_high_s
 
 
-def foretell_cell(directories: list[Path], fit: Fit, seeds: int) -> Cell:
+def foretell_cell(name: str, directories: list[Path], fit: Fit, seeds: int) -> Cell:
     """Foretell what trials of one setting took."""
     trial, truth = store.need(Trial, directories[0]), foretell.measured(directories)
     found, _ = foretell.foretold(trial.cell, trial, fit.calibrations, {}, range(seeds))
@@ -141,7 +141,7 @@ def foretell_cell(directories: list[Path], fit: Fit, seeds: int) -> Cell:
     runs = np.concatenate([durations(directory) for directory in directories])
     took = measures.mean(runs)
     return Cell(
-        trial.cell if len(directories) > 1 else f"{trial.cell}, {trial.trial}",
+        name,
         truth.mean_s,
         took.low,
         took.high,
@@ -264,7 +264,10 @@ def main() -> None:
             fit = fits.get(key(trial.workload), LabError("no fit of its workload"))
             if isinstance(fit, LabError):
                 raise fit
-            cells.append(foretell_cell(folders, fit.without(folders[0]) if args.own else fit, args.seeds))
+            if args.own:
+                cells.append(foretell_cell(trial.trial, folders, fit.without(folders[0]), args.seeds))
+            else:
+                cells.append(foretell_cell(trial.cell, folders, fit, args.seeds))
             print(told(cells[-1]), flush=True)
         except LabError as why:
             mean_s = foretell.measured(folders).mean_s

@@ -33,7 +33,8 @@ def card(path: Path, seeds: int, as_json: bool) -> None:
 
     Rate, round trip, loss, the scheduler's and the workers' CPU, cores, workers: each is halved and doubled
     in simulations with the trial's own costs. And from which rate on faster links bring nothing. Of a RUN its
-    baseline and null trials are taken; where trials had several rates, what was measured stands beside it.
+    baseline and null trials are taken; where other trials had other rates or numbers of workers, and all else
+    alike, what was measured between them is told as well.
     """
     from lab.commands.whatif import calibrations_of
     from lab.model.trial import Trial
@@ -51,7 +52,7 @@ def card(path: Path, seeds: int, as_json: bool) -> None:
     def told(outcome: Outcome) -> None:
         click.echo(f"  simulated {next(done)} of {all_of}: {outcome.cpu_s:.1f} s of CPU", err=True)
 
-    measured = cards.measured_rates(directory.parent, trial)
+    measured = cards.measured(directory.parent, trial)
     found = cards.card(trial, calibrations, range(seeds), measured, told)
     if as_json:
         click.echo(json.dumps(asdict(found) | {"knee_mbit": found.knee_mbit}))
