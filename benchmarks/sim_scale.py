@@ -266,13 +266,18 @@ def draw(points: list[Point], measured_to: int) -> Figure:
                 _line(below, mine, [100 * one.busy for one in mine], measured_to, colour)
             for each in (above, below):
                 _extrapolated(each, measured_to)
-            above.set_title(place)
+            above.set_title(place, loc="left")  # right is the mark
             above.set_yscale("log")
             below.set_ylim(0, 105)
             below.set_xlabel("workers, ten tasks each")
         axes[0][0].set_ylabel("tasks per second")
         axes[1][0].set_ylabel("scheduler busy, %")
-        axes[0][0].legend(frameon=False, fontsize=8, loc="upper left")
+        figure.legend(
+            *axes[0][0].get_legend_handles_labels(),
+            ncols=len(NAMES),
+            frameon=False,
+            loc="outside lower center",
+        )
         mark(figure, "simulated; dashed: extrapolated")
     return figure
 
@@ -283,7 +288,9 @@ def _line(axes: Axes, mine: list[Point], values: list[float], measured_to: int, 
     workers = [one.cell.workers for one in mine]
     near = sum(count <= measured_to for count in workers)
     label = NAMES[mine[0].cell.workload]
-    axes.plot(workers[:near], values[:near], color=colour, marker="o", label=label if near else None)
+    axes.plot(
+        workers[:near], values[:near], color=colour, marker="o", label=label if near else None, zorder=3
+    )
     far = slice(max(0, near - 1), None)
     axes.plot(
         workers[far],
