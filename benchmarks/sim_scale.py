@@ -242,12 +242,12 @@ def checked(run: Path, seeds: int) -> list[Checked]:
     fit = next((folder for folder in plain if inside.recorded(folder)), None)
     if fit is None:
         raise LabError(f"{run}: of no valid trial anything was recorded inside Dask")
-    calibration, once = calibrate(fit), {"design": "light", "runs": 1, "warmups": 0}
+    calibrations, once = (calibrate(fit),), {"design": "light", "runs": 1, "warmups": 0}
     found = []
     for folder in plain:
         trial = trials[folder]
-        row, _ = foretell.foretold("", trial, calibration, once, range(seeds))
-        mean_s = foretell.measured(folder).mean_s
+        row, _ = foretell.foretold("", trial, calibrations, once, range(seeds))
+        mean_s = foretell.measured([folder]).mean_s
         found.append(Checked(trial.workload.name, trial.workers, mean_s, row.mean_s, folder == fit))
     return found
 
@@ -266,13 +266,18 @@ def draw(points: list[Point], measured_to: int) -> Figure:
                 _line(below, mine, [100 * one.busy for one in mine], measured_to, colour)
             for each in (above, below):
                 _extrapolated(each, measured_to)
-            above.set_title(place)
+            above.set_title(place, loc="left")  # right is the mark
             above.set_yscale("log")
             below.set_ylim(0, 105)
             below.set_xlabel("workers, ten tasks each")
         axes[0][0].set_ylabel("tasks per second")
         axes[1][0].set_ylabel("scheduler busy, %")
-        axes[0][0].legend(frameon=False, fontsize=8, loc="upper left")
+        figure.legend(
+            *axes[0][0].get_legend_handles_labels(),
+            ncols=len(NAMES),
+            frameon=False,
+            loc="outside lower center",
+        )
         mark(figure, "simulated; dashed: extrapolated")
     return figure
 
@@ -283,7 +288,9 @@ def _line(axes: Axes, mine: list[Point], values: list[float], measured_to: int, 
     workers = [one.cell.workers for one in mine]
     near = sum(count <= measured_to for count in workers)
     label = NAMES[mine[0].cell.workload]
-    axes.plot(workers[:near], values[:near], color=colour, marker="o", label=label if near else None)
+    axes.plot(
+        workers[:near], values[:near], color=colour, marker="o", label=label if near else None, zorder=3
+    )
     far = slice(max(0, near - 1), None)
     axes.plot(
         workers[far],

@@ -1,17 +1,20 @@
-"""How far the simulation may be believed: it is fitted on one trial and foretells others.
+"""How far the simulation may be believed: it is fitted on a run's baseline and foretells the other cells.
 
-    python benchmarks/sim_validation.py --fit results/flooded/.../1-01-bridge=learning results/*/*
+    python benchmarks/sim_validation.py --fit RUN RUN...           # the baseline, and what is next to it
+    python benchmarks/sim_validation.py --fit TRIAL RUN|TRIAL...   # one trial alone
 
-Each argument is a trial, or a run: all of its trials. ``--fit`` are the trials that calibrations are taken
-from, one for each workload and its parameters; all other trials of that workload are foretold, with the
-settings that they had and nothing else of them. Printed is a row per trial, as Markdown: measured mean with
-its bootstrap interval, simulated mean with nine tenths of its runs, the errors of the mean and of the bytes
-moved, and beside it two simpler predictors from the same fit: ``bytes``: computing and bytes over the rate,
-one after the other; ``replay``: the fit's time with what its critical path spent on the wire scaled by the
-rate. A trial that cannot be foretold is in the table all the same. ``--load`` takes one thing more from the
-trial that is foretold: how long its workers waited for a core for each second on one, which other work on the
-machine did to it. ``--keep`` writes what was foretold to ``lab/sim/validated.json``, by which ``whatif``
-widens its intervals, and the table to ``lab/sim/README.md``; both take the place of what was there.
+``--fit`` names what calibrations are taken from, as `dasklab whatif` does: a trial, or of a run all trials of
+one setting of each workload. All other trials of these workloads are foretold, with the settings that they
+had and nothing else of them. Printed is a row per cell, as Markdown: the mean of what its trials measured and
+its bootstrap interval, the simulated mean with nine tenths of the simulated runs, the errors of the mean and
+of the bytes moved. That interval is meant for a run of a new trial; inside tells whether the measured mean
+lies in it, which is the goal, and how many of the measured runs do, which should be nine of ten. Beside it
+stand two simpler predictors from the same fit: ``bytes``: computing and bytes over the rate, one after the
+other; ``replay``: the fit's time with what its critical path spent on the wire scaled by the rate. A cell
+that cannot be foretold is in the table all the same. ``--own`` foretells the fits' own trials instead, each
+from its likes: what is wrong there is no cap's doing. ``--keep`` writes what was foretold to
+``lab/sim/validated.json``, by which ``whatif`` widens its intervals, and the table to ``lab/sim/README.md``;
+both take the place of what was there.
 """
 
 from __future__ import annotations
@@ -19,25 +22,26 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from dataclasses import dataclass, field, fields
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from statistics import mean, median
 
 import numpy as np
 
-from lab import inside
 from lab.account.causes import MESSAGE, WIRE
 from lab.account.trial import explain
+from lab.commands.options import SEEDS
 from lab.errors import LabError
-from lab.model.files import Campaign, Timings
+from lab.model.files import Campaign, Result, Timings
 from lab.model.nic import BYTES_PER_MBIT
 from lab.model.trial import Trial
 from lab.results import measures, store
-from lab.sim import foretell, recorded
+from lab.sim import foretell
 from lab.sim.calibrate import calibrate
 from lab.sim.calibration import Calibration
-from lab.sim.foretell import Row
 from lab.sim.scenario import Scenario
+from lab.sim.sources import key, settings, sources
 from lab.sim.validated import HERE, Case, Validated
 from lab.sim.whatif import scenario
 
@@ -49,48 +53,50 @@ GOALS = "median |error of the mean| 10 %, 90 % of cells within 20 %, bytes withi
 
 @dataclass(frozen=True)
 class Fit:
-    """A trial that a calibration was taken from, and what the simpler predictors need of it."""
+    """Like trials that calibrations were taken from, and what the simpler predictors need of them."""
 
     trial: Trial
-    calibration: Calibration
+    calibrations: tuple[Calibration, ...]
     makespan_s: float
     compute_s: float  # of a thread
     wire_s: float  # on the critical path
     moved_bytes: float
-    known: dict[str, Row] = field(default_factory=dict)  # by scenario: the same settings are simulated once
-
-    def foretold(self, trial: Trial, changes: dict[str, float], seeds: int) -> Row:
-        """What is simulated for a trial."""
-        asked = scenario(trial, self.calibration, changes, seed=0).model_dump_json()
-        if asked not in self.known:
-            found, _ = foretell.foretold("", trial, self.calibration, changes, range(seeds))
-            self.known[asked] = found
-        return self.known[asked]
 
     @classmethod
-    def of(cls, directory: Path) -> Fit:
-        """Calibrate on a trial."""
-        trial, found = store.need(Trial, directory), explain(directory)
-        runs = found.timed
+    def of(cls, directories: list[Path]) -> Fit:
+        """Calibrate on trials."""
+        found = [explain(directory) for directory in directories]
+        runs = [run for one in found for run in one.timed]
         threads = sum(runs[0].threads.values())
         computed = mean(sum(task.stop - task.start for task in run.tasks) for run in runs)
+        on_wire = [
+            sum(one.summary.path_by_cause.get(cause, 0.0) for cause in (WIRE, MESSAGE)) for one in found
+        ]
         return cls(
-            trial,
-            calibrate(directory),
-            found.summary.makespan_s,
+            store.need(Trial, directories[0]),
+            tuple(calibrate(directory) for directory in directories),
+            mean(one.summary.makespan_s for one in found),
             computed / threads,
-            sum(found.summary.path_by_cause.get(cause, 0.0) for cause in (WIRE, MESSAGE)),
-            foretell.measured(directory).transfer_bytes,
+            mean(on_wire),
+            foretell.measured(directories).transfer_bytes,
         )
+
+    def without(self, directory: Path) -> Fit:
+        """The same without what one trial said of its costs."""
+        name = store.need(Trial, directory).trial
+        others = tuple(one for one in self.calibrations if one.trial != name)
+        return replace(self, calibrations=others)
 
     def by_bytes(self, asked: Scenario) -> float:
         """Computing, then the bytes at the workers' rate."""
-        computing = self.compute_s * self.trial.workers / asked.workers
-        return self.calibration.driver_s + computing + self.moved_bytes / asked.workers / _rate(asked)
+        first = self.calibrations[0]
+        threads = self.trial.workers * first.threads / (asked.workers * asked.threads)
+        moving = self.moved_bytes / asked.workers / _rate(asked)
+        return first.driver_s + self.compute_s * threads + moving
 
     def by_replay(self, asked: Scenario) -> float:
         """The wire's part of the critical path takes longer by as much as the rate is less."""
-        before = _rate(scenario(self.trial, self.calibration, seed=0))
+        before = _rate(scenario(self.trial, self.calibrations[0], seed=0))
         return self.makespan_s - self.wire_s + self.wire_s * before / _rate(asked)
 
 
@@ -104,15 +110,17 @@ def _rate(asked: Scenario) -> float:
 
 @dataclass(frozen=True)
 class Cell:
-    """One foretold trial."""
+    """Trials of one setting, foretold."""
 
-    trial: str
+    name: str
     measured_s: float
     measured_low_s: float
     measured_high_s: float
     foretold_s: float
     foretold_low_s: float
     foretold_high_s: float
+    runs: int
+    runs_inside: int
     error: float
     bytes_error: float
     by_bytes_error: float
@@ -125,22 +133,23 @@ class Cell:
         return self.foretold_low_s <= self.measured_s <= self.foretold_high_s
 
 
-def foretell_cell(directory: Path, fit: Fit, seeds: int, load: bool) -> Cell:
-    """Foretell one trial; with ``load`` under what the machine's other work took from it."""
-    trial, truth = store.need(Trial, directory), foretell.measured(directory)
-    changes = {"starved": recorded.starved(inside.load(directory))} if load else {}
-    found = fit.foretold(trial, changes, seeds)
-    asked = scenario(trial, fit.calibration, changes, seed=0)
-    samples = [run.duration_s for run in store.need(Timings, directory).samples if not run.warmup]
-    took = measures.mean(np.array(samples))
+def foretell_cell(name: str, directories: list[Path], fit: Fit, seeds: int) -> Cell:
+    """Foretell what trials of one setting took."""
+    trial, truth = store.need(Trial, directories[0]), foretell.measured(directories)
+    found, _ = foretell.foretold(trial.cell, trial, fit.calibrations, {}, range(seeds))
+    asked = scenario(trial, fit.calibrations[0], seed=0)
+    runs = np.concatenate([durations(directory) for directory in directories])
+    took = measures.mean(runs)
     return Cell(
-        f"{trial.experiment}/{directory.name}",
-        took.value,
+        name,
+        truth.mean_s,
         took.low,
         took.high,
         found.mean_s,
         found.low_s,
         found.high_s,
+        len(runs),
+        int(((found.low_s <= runs) & (runs <= found.high_s)).sum()),
         found.mean_s / truth.mean_s - 1,
         found.transfer_bytes / truth.transfer_bytes - 1 if truth.transfer_bytes else 0.0,
         fit.by_bytes(asked) / truth.mean_s - 1,
@@ -149,25 +158,41 @@ def foretell_cell(directory: Path, fit: Fit, seeds: int, load: bool) -> Cell:
     )
 
 
-def trials(paths: list[Path]) -> list[Path]:
-    """All trials with timings below runs and among trials."""
-    found = []
+def durations(directory: Path) -> measures.Values:
+    """Seconds of a trial's timed runs."""
+    return np.array([run.duration_s for run in store.need(Timings, directory).samples if not run.warmup])
+
+
+def trials(paths: list[Path]) -> Iterator[list[Path]]:
+    """All valid trials below runs and among trials, those of one setting together."""
+    every: list[Path] = []
     for path in paths:
-        folders = (
-            [path / name for name in store.read_run(path).order]
-            if (path / Campaign.FILE).exists()
-            else [path]
-        )
-        found += [folder for folder in folders if (folder / Timings.FILE).exists()]
-    return found
+        every += store.finished(path) if (path / Campaign.FILE).exists() else [path]
+    alike: dict[str, list[Path]] = {}
+    for folder in every:
+        result = store.read(Result, folder)
+        if (result is None or result.status == "ok") and (folder / Timings.FILE).exists():
+            alike.setdefault(json.dumps(settings(store.need(Trial, folder))), []).append(folder)
+    yield from alike.values()
+
+
+def asked_for(fits: dict[str, list[Path]], paths: list[Path], own: bool) -> Iterator[list[Path]]:
+    """Which trials are foretold, cell by cell: all but the fits', or with ``own`` each of these."""
+    used = [folder.resolve() for folders in fits.values() for folder in folders]
+    for folders in trials(paths):
+        if own:
+            yield from ([folder] for folder in folders if folder.resolve() in used)
+        elif others := [folder for folder in folders if folder.resolve() not in used]:
+            yield others
 
 
 def told(cell: Cell) -> str:
     """A row of the table."""
     return (
-        f"| {cell.trial} | {cell.measured_s:.2f} ({cell.measured_low_s:.2f} to {cell.measured_high_s:.2f}) "
+        f"| {cell.name} | {cell.measured_s:.2f} ({cell.measured_low_s:.2f} to {cell.measured_high_s:.2f}) "
         f"| {cell.foretold_s:.2f} ({cell.foretold_low_s:.2f} to {cell.foretold_high_s:.2f}) "
-        f"| {cell.error:+.0%} | {cell.bytes_error:+.0%} | {'yes' if cell.inside else 'no'} "
+        f"| {cell.error:+.0%} | {cell.bytes_error:+.0%} | {'yes' if cell.inside else 'no'}, "
+        f"{cell.runs_inside} of {cell.runs} "
         f"| {cell.by_bytes_error:+.0%} | {cell.by_replay_error:+.0%} |"
     )
 
@@ -179,17 +204,18 @@ def summary(cells: list[Cell]) -> str:
         f"{len(cells)} cells: median error of the mean {median(errors):.0%}, "
         f"{mean(error <= 0.2 for error in errors):.0%} within 20 %, "
         f"bytes {median(abs(cell.bytes_error) for cell in cells):.0%}, "
-        f"inside {mean(cell.inside for cell in cells):.0%}; "
+        f"inside {mean(cell.inside for cell in cells):.0%}, "
+        f"of runs {sum(cell.runs_inside for cell in cells) / sum(cell.runs for cell in cells):.0%}; "
         f"by bytes {median(abs(cell.by_bytes_error) for cell in cells):.0%}, "
         f"by replay {median(abs(cell.by_replay_error) for cell in cells):.0%} (goals: {GOALS})"
     )
 
 
-def in_readme(text: str, cells: list[Cell]) -> str:
+def in_readme(text: str, cells: list[Cell], missing: list[str]) -> str:
     """The README with this table between its marks."""
     before, _, rest = text.partition(MARKS[0])
     _, _, after = rest.partition(MARKS[1])
-    table = "\n".join([HEAD, RULE, *map(told, cells), "", summary(cells)])
+    table = "\n".join([HEAD, RULE, *map(told, cells), *missing, "", summary(cells)])
     return f"{before}{MARKS[0]}{table}\n{MARKS[1]}{after}"
 
 
@@ -198,40 +224,60 @@ def plain(cell: Cell) -> dict[str, object]:
     return {one.name: getattr(cell, one.name) for one in fields(cell)} | {"case": cell.case.model_dump()}
 
 
+def fitted(paths: list[Path]) -> tuple[dict[str, list[Path]], dict[str, Fit | LabError]]:
+    """By workload: which trials are fitted on, and the fit or why there is none."""
+    origins: dict[str, list[Path]] = {}
+    for path in paths:
+        for work, folders in sources(path).items():
+            origins.setdefault(work, []).extend(folders)
+    fits: dict[str, Fit | LabError] = {}
+    for work, folders in origins.items():
+        try:
+            fits[work] = Fit.of(folders)
+        except LabError as why:
+            fits[work] = why
+    return origins, fits
+
+
 def main() -> None:
     """Fit, foretell, print."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(
-        "--fit", type=Path, action="append", required=True, help="a trial; may be given again"
+        "--fit", type=Path, action="append", required=True, metavar="TRIAL|RUN", help="may be given again"
     )
-    parser.add_argument("--seeds", type=int, default=4)
-    parser.add_argument("--load", action="store_true", help="take over how starved of cores each trial was")
+    parser.add_argument("--seeds", type=int, default=SEEDS)
+    parser.add_argument(
+        "--own", action="store_true", help="foretell the fits' own trials, each from its likes"
+    )
     parser.add_argument("--json", type=Path, help="write the cells there as well")
     parser.add_argument("--keep", action="store_true", help="as what `dasklab whatif` was validated on")
     parser.add_argument("paths", type=Path, nargs="+", metavar="TRIAL|RUN")
     args = parser.parse_args()
-    fits = {store.need(Trial, folder).workload.model_dump_json(): Fit.of(folder) for folder in args.fit}
+    origins, fits = fitted(args.fit)
     print(f"{HEAD}\n{RULE}")
-    cells = []
-    for folder in trials(args.paths):
-        if folder.resolve() in [fit.resolve() for fit in args.fit]:
-            continue
-        fit = fits.get(store.need(Trial, folder).workload.model_dump_json())
+    cells, missing = [], []
+    for folders in asked_for(origins, args.paths, args.own):
+        trial = store.need(Trial, folders[0])
         try:
-            if fit is None:
-                raise LabError("no fit of its workload")
-            cells.append(foretell_cell(folder, fit, args.seeds, args.load))
+            fit = fits.get(key(trial.workload), LabError("no fit of its workload"))
+            if isinstance(fit, LabError):
+                raise fit
+            if args.own:
+                cells.append(foretell_cell(trial.trial, folders, fit.without(folders[0]), args.seeds))
+            else:
+                cells.append(foretell_cell(trial.cell, folders, fit, args.seeds))
             print(told(cells[-1]), flush=True)
         except LabError as why:
-            mean_s = foretell.measured(folder).mean_s
-            print(f"| {folder.name} | {mean_s:.2f} | not foretold: {why.message} ||||||")
+            mean_s = foretell.measured(folders).mean_s
+            missing.append(f"| {trial.cell} | {mean_s:.2f} | not foretold: {why.message} ||||||")
+            print(missing[-1], flush=True)
     if cells:
         print(f"\n{summary(cells)}")
     if args.keep:
         store.write(HERE, Validated(cases=tuple(cell.case for cell in cells)))
-        README.write_text(in_readme(README.read_text(), cells))
+        README.write_text(in_readme(README.read_text(), cells, missing))
     if args.json:
         args.json.write_text(json.dumps([plain(cell) for cell in cells], indent=1) + "\n")
     sys.exit(0 if cells else 1)

@@ -54,25 +54,27 @@ def advise(
     dasklab advise RUN               candidates, and the experiment that would confirm them
     dasklab advise RUN --confirm     measure that, and say what came of it; goes on where it was interrupted
 
-    Of a RUN its first baseline trial is taken.
+    Of a RUN its baseline and null trials are taken.
     """
-    from lab.commands.whatif import calibration_of
+    from lab.commands.whatif import calibrations_of
     from lab.model.trial import Trial
     from lab.results import store
-    from lab.sim import advice, foretell
+    from lab.sim import advice
     from lab.sim import confirm as confirming
+    from lab.sim.sources import baseline
 
-    directory = foretell.source(path)
+    directories = baseline(path)
+    directory = directories[0]
     run, trial = confirming.measured_run(directory), store.need(Trial, directory)
     if confirm:
         _same_lab(run, inventory, directory)
-    calibration = calibration_of(directory)
+    calibrations = calibrations_of(directories)
     done = count(1)
 
     def told(outcome: Outcome) -> None:
         click.echo(f"  simulated {next(done)}: {outcome.cpu_s:.1f} s of CPU", err=True)
 
-    found = advice.search(directory, trial, calibration, range(seeds), told)
+    found = advice.search(directory, trial, calibrations, range(seeds), told)
     best = found.best
     if not best:
         _tell(directory, found, None, as_json)

@@ -33,24 +33,27 @@ def card(path: Path, seeds: int, as_json: bool) -> None:
 
     Rate, round trip, loss, the scheduler's and the workers' CPU, cores, workers: each is halved and doubled
     in simulations with the trial's own costs. And from which rate on faster links bring nothing. Of a RUN its
-    first baseline trial is taken; where its trials had several rates, what was measured stands beside it.
+    baseline and null trials are taken; where other trials had other rates or numbers of workers, and all else
+    alike, what was measured between them is told as well.
     """
-    from lab.commands.whatif import calibration_of
+    from lab.commands.whatif import calibrations_of
     from lab.model.trial import Trial
     from lab.report.figures import save
     from lab.results import store
     from lab.sim import card as cards
-    from lab.sim import foretell, pictures
+    from lab.sim import pictures
+    from lab.sim.sources import baseline
 
-    directory = foretell.source(path)
-    trial, calibration = store.need(Trial, directory), calibration_of(directory)
-    done, all_of = count(1), seeds * len(cards.changes(trial, calibration))
+    directories = baseline(path)
+    directory, calibrations = directories[0], calibrations_of(directories)
+    trial = store.need(Trial, directory)
+    done, all_of = count(1), seeds * len(cards.changes(trial, calibrations))
 
     def told(outcome: Outcome) -> None:
         click.echo(f"  simulated {next(done)} of {all_of}: {outcome.cpu_s:.1f} s of CPU", err=True)
 
-    measured = cards.measured_rates(directory.parent, trial)
-    found = cards.card(trial, calibration, range(seeds), measured, told)
+    measured = cards.measured(directory.parent, trial)
+    found = cards.card(trial, calibrations, range(seeds), measured, told)
     if as_json:
         click.echo(json.dumps(asdict(found) | {"knee_mbit": found.knee_mbit}))
         return

@@ -43,7 +43,8 @@ def whatif(path: Path, changes: tuple[str, ...], seeds: int, file: Path | None, 
 
     What was measured stands beside the same simulated: how far that is off says how far to believe the rest.
     "May be" is wider by what simulations missed of the trials that they were validated on.
-    Of a RUN its first baseline trial is taken. Its calibration is written beside its files.
+    Of a RUN its baseline and null trials are taken, and seeds are dealt to them: what is foretold differs by
+    as much as trials of one setting do. Calibrations are written beside the trials' files.
 
     \b
     dasklab whatif RUN                                   measured beside simulated
@@ -58,16 +59,18 @@ def whatif(path: Path, changes: tuple[str, ...], seeds: int, file: Path | None, 
     from lab.model.trial import Trial
     from lab.results import store
     from lab.sim import foretell
+    from lab.sim.sources import baseline
     from lab.sim.validated import Validated
     from lab.sim.whatif import parse, scenario
 
-    directory = foretell.source(path)
-    trial, asked = store.need(Trial, directory), parse(changes)
-    calibration = calibration_of(directory, file)
+    directories = baseline(path)
+    trial, asked = store.need(Trial, directories[0]), parse(changes)
+    calibrations = calibrations_of(directories, file)
+    calibration = calibrations[0]
     # what is wrong with it is told before anything takes long
     wanted = scenario(trial, calibration, asked, seed=0)
     outside = list(Validated.read().outside(wanted))
-    rows, unknown = [foretell.measured(directory)], dict[str, None]()
+    rows, unknown = [foretell.measured(directories)], dict[str, None]()
     settings: dict[str, dict[str, Any]] = {"simulated, as it was": {}} | (
         {f"simulated, {', '.join(changes)}": asked} if asked else {}
     )
@@ -78,7 +81,7 @@ def whatif(path: Path, changes: tuple[str, ...], seeds: int, file: Path | None, 
         click.echo(f"  simulated {of}: {outcome.cpu_s:.1f} s of CPU", err=True)
 
     for what, change in settings.items():
-        found, outcomes = foretell.foretold(what, trial, calibration, change, range(seeds), told)
+        found, outcomes = foretell.foretold(what, trial, calibrations, change, range(seeds), told)
         rows.append(found)
         unknown |= dict.fromkeys(prefix for outcome in outcomes for prefix in outcome.unknown)
     _tell(rows, outside, as_json)
@@ -87,7 +90,7 @@ def whatif(path: Path, changes: tuple[str, ...], seeds: int, file: Path | None, 
     if outside:
         click.echo(f"Outside of what was validated, believe it less: {'; '.join(outside)}.")
     if wanted.cores:
-        click.echo(f"All machines share {wanted.cores} cores; --set cores_each=N gives each its own.")
+        click.echo(f"All machines share {wanted.cores:.2g} cores; --set cores_each=N gives each its own.")
     click.echo(
         f"Before a full link stand {calibration.queue_bytes / 1e3:.0f} kB, {calibration.queue_origin}."
     )
@@ -102,19 +105,20 @@ def whatif(path: Path, changes: tuple[str, ...], seeds: int, file: Path | None, 
         )
 
 
-def calibration_of(directory: Path, file: Path | None = None) -> Calibration:
-    """A trial's own calibration, written beside its files; or that of a file."""
+def calibrations_of(directories: list[Path], file: Path | None = None) -> tuple[Calibration, ...]:
+    """Trials' own calibrations, each written beside the trial's files; or that of a file."""
     from lab.model.strict import validate
     from lab.results import store
     from lab.sim.calibrate import calibrate
     from lab.sim.calibration import Calibration
 
     if file is None:
-        found = calibrate(directory)
-        store.write(directory, found)
-        return found
+        found = {directory: calibrate(directory) for directory in directories}
+        for directory, calibration in found.items():
+            store.write(directory, calibration)
+        return tuple(found.values())
     try:
-        return validate(Calibration, json.loads(file.read_text()), str(file))
+        return (validate(Calibration, json.loads(file.read_text()), str(file)),)
     except ValueError as error:
         raise LabError(f"{file}: not JSON: {error}") from None
 

@@ -24,7 +24,7 @@ from lab.model.trial import Trial
 from lab.results import store
 from lab.results.measures import Interval
 from lab.sim import farm
-from lab.sim.calibration import Calibration
+from lab.sim.calibration import Calibration, dealt
 from lab.sim.card import MOST_RUNS, run_s, spread
 from lab.sim.scenario import Outcome, Scenario
 from lab.sim.whatif import scenario
@@ -119,7 +119,7 @@ def singles(trial: Trial, calibration: Calibration) -> list[Candidate]:
 def search(
     directory: Path,
     trial: Trial,
-    calibration: Calibration,
+    calibrations: Sequence[Calibration],
     seeds: Sequence[int],
     told: Callable[[Outcome], None] = lambda _: None,
 ) -> Search:
@@ -132,14 +132,14 @@ def search(
     def seconds(candidates: list[Candidate]) -> list[list[float]]:
         few = {"runs": min(trial.runs, MOST_RUNS)}
         asked = [
-            scenario(trial, calibration, merge(few, one.changes), seed=seed)
+            scenario(trial, mine, merge(few, one.changes), seed=seed)
             for one in candidates
-            for seed in seeds
+            for mine, seed in dealt(calibrations, seeds)
         ]
         took = iter(_simulated(directory, asked, told))
         return [[next(took) for _ in seeds] for _ in candidates]
 
-    one_by_one = singles(trial, calibration)
+    one_by_one = singles(trial, calibrations[0])
     now, *changed = seconds([Candidate(()), *one_by_one])
     ranked = _ranked(one_by_one, changed, now)
     both = pairs(ranked)

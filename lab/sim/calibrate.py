@@ -44,13 +44,21 @@ def calibrate(directory: Path) -> Calibration:
     if not runs:
         raise LabError(f"{directory}: of no timed run anything was recorded inside Dask")
     frames = inside.load(directory)
+    if recorded.peer_to_peer(frames):
+        raise LabError(
+            f"{directory}: its tasks shuffle peer to peer: they send data themselves, no task is run here"
+        )
     free = _without_costs(directory, trial, runs, frames)
     counted = farm.simulate(scenario(trial, free, seed=0)).ops
     ops: dict[Role, float] = {"scheduler": 1.0, "worker": 1.0}
     for name, count in counted.items():
         role = _role(name)
         ops[role] = ops.get(role, 0.0) + count / (trial.runs + trial.warmups)
-    spent = {"costs": recorded.costs(runs, ops), "loop_cpu": recorded.loop_cpu(frames, runs)}
+    spent = {
+        "costs": recorded.costs(runs, ops),
+        "loop_cpu": recorded.loop_cpu(frames, runs),
+        "cores": free.cores and recorded.cores_had(frames, runs, round(free.cores)),
+    }
     return free.model_copy(update=spent)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import cycle
 from typing import ClassVar, Literal
 
 from pydantic import Field
@@ -24,9 +26,10 @@ class Tasks(Strict):
 class Calibration(Document):
     """A trial's own costs.
 
-    ``cores`` are those that all its machines shared, where that is known; then the simulation has as many,
-    and waiting for them is its own. ``loop_cpu`` is which share of what kept event loops busy a core
-    computed, ``starved`` how many seconds workers waited for a core for each that they had one, ``driver_s``
+    ``cores`` are those that all its machines shared, where that is known, less what other work took of them;
+    then the simulation has as many, and waiting for them is its own. ``loop_cpu`` is which share of what kept
+    event loops busy a core computed, ``starved`` how many seconds workers waited for a core for each that
+    they had one, ``driver_s``
     what the client took before the scheduler had a run's graph and after its last task, ``free_mbit`` what
     links without a cap delivered (0: not measured). ``queue_bytes`` stand before a full link;
     they are measured where pings under load say so.
@@ -43,7 +46,7 @@ class Calibration(Document):
     starved: float
     costs: dict[Role, Costs]
     loop_cpu: dict[Role, float] = {}
-    cores: int | None = Field(default=None, ge=1)
+    cores: float | None = Field(default=None, gt=0)
     driver_s: float
     threads: int
     rtt_ms: float
@@ -51,3 +54,8 @@ class Calibration(Document):
     burst_bytes: float
     queue_bytes: float
     queue_origin: Literal["measured", "assumed"] = "assumed"
+
+
+def dealt(calibrations: Sequence[Calibration], seeds: Iterable[int]) -> Iterator[tuple[Calibration, int]]:
+    """Seeds in turn to the calibrations of like trials: what is foretold differs by what such trials do."""
+    return zip(cycle(calibrations), seeds, strict=False)

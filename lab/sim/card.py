@@ -3,7 +3,7 @@
 Sensitivities are slopes of logarithms between half and double: 0.3 of the rate means that 1 % more of it
 takes 0.3 % less time. Intervals are Student's over seeds, each seed's slope being a sample, wider by what
 simulations were missed by where they were compared: two simulated times may be off by so much, one to the
-other. Beside it stands what was measured, where a run has several rates.
+other. Below stands what was measured, where a run has several rates or numbers of workers.
 """
 
 from __future__ import annotations
@@ -24,17 +24,20 @@ from lab.model.trial import Trial
 from lab.results import store
 from lab.results.measures import CONFIDENCE, Interval, ratio
 from lab.sim import farm
-from lab.sim.calibration import Calibration
+from lab.sim.calibration import Calibration, dealt
 from lab.sim.scenario import Outcome
+from lab.sim.sources import settings
 from lab.sim.validated import Validated
 from lab.sim.whatif import PAYLOAD, scenario
 
 Changes = dict[str, Any]  # settings, as `dasklab whatif` has them
+Measured = dict[str, dict[float, list[float]]]  # thing -> its amount -> seconds of runs
 RATES = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
 LITTLE = 0.05  # faster links that take less of the time off than this bring nothing
 MOST_RUNS = 3  # of a seed: more seeds tell more than more runs
 LOSS_PCT = 0.1
-NO_MATTER = {"trial", "cell", "block", "baseline", "null", "factors", "nics", "tested"}  # for what is run
+RATE, WORKERS = "rate of all links", "workers"  # what a run may have measured several amounts of
+UNITS = {RATE: " Mbit/s", WORKERS: ""}
 
 
 @dataclass(frozen=True)
@@ -82,16 +85,17 @@ class Card:
         return knee if knee < most else None
 
 
-def things(trial: Trial, calibration: Calibration) -> Iterator[Thing]:
-    """What a trial's time may hang on."""
+def things(trial: Trial, calibrations: Sequence[Calibration]) -> Iterator[Thing]:
+    """What a trial's time may hang on; what differs between the calibrations is told of the first."""
+    calibration = calibrations[0]
     asked = scenario(trial, calibration, seed=0)
     rate = f"{asked.rates_mbit['worker-1'] / PAYLOAD:,.0f} Mbit/s"
-    yield Thing("rate of all links", rate, {"rate_times": 2.0}, {"rate_times": 0.5})
+    yield Thing(RATE, rate, {"rate_times": 2.0}, {"rate_times": 0.5})
     yield Thing("round trip", f"{asked.rtt_ms:.2g} ms, and delays", {"rtt_times": 2.0}, {"rtt_times": 0.5})
     yield Thing("scheduler's CPU", "as it was", {"scheduler_speed": 2.0}, {"scheduler_speed": 0.5})
     yield Thing("workers' CPU", "as it was", {"worker_speed": 2.0}, {"worker_speed": 0.5})
     more, fewer = 2 * trial.workers, max(1, trial.workers // 2)
-    yield Thing("workers", str(trial.workers), {"workers": more}, {"workers": fewer}, more / fewer)
+    yield Thing(WORKERS, str(trial.workers), {"workers": more}, {"workers": fewer}, more / fewer)
     lossy = {host: asked.links[host].loss_pct if host in asked.links else 0.0 for host in asked.rates_mbit}
     worse = {host: {"loss_pct": loss + LOSS_PCT} for host, loss in lossy.items() if host != "client"}
     yield Thing(f"{LOSS_PCT:g} % more loss on all links", "", {"links": worse})
@@ -100,29 +104,33 @@ def things(trial: Trial, calibration: Calibration) -> Iterator[Thing]:
         yield Thing("a core whenever one is wanted", now, {"starved": 0.0})
 
 
-def changes(trial: Trial, calibration: Calibration) -> list[Changes]:
+def changes(trial: Trial, calibrations: Sequence[Calibration]) -> list[Changes]:
     """All that is simulated, with each seed; the first changes nothing."""
     asked: list[Changes] = [{}, *({"rate_times": times} for times in RATES if times != 1)]
-    for thing in things(trial, calibration):
+    for thing in things(trial, calibrations):
         asked += [change for change in (thing.double, thing.half) if change and change not in asked]
     return asked
 
 
 def card(
     trial: Trial,
-    calibration: Calibration,
+    calibrations: Sequence[Calibration],
     seeds: Sequence[int],
-    measured: dict[float, list[float]],
+    measured: Measured,
     told: Callable[[Outcome], None] = lambda _: None,
 ) -> Card:
-    """Simulate all that the card tells; ``measured`` are runs' seconds by the links' rate.
+    """Simulate all that the card tells; ``measured`` are seconds of the run's trials, by what they differ in.
 
     Raises:
         LabError: the trial cannot be simulated.
     """
-    every = changes(trial, calibration)
+    every = changes(trial, calibrations)
     few = {"runs": min(trial.runs, MOST_RUNS)}
-    asked = [scenario(trial, calibration, few | change, seed=seed) for change in every for seed in seeds]
+    asked = [
+        scenario(trial, mine, few | change, seed=seed)
+        for change in every
+        for mine, seed in dealt(calibrations, seeds)
+    ]
     took = np.array([run_s(outcome) for outcome in farm.simulate_all(asked, told)])
     by_change = list(zip(every, took.reshape(len(every), len(seeds)).tolist(), strict=True))
 
@@ -137,10 +145,10 @@ def card(
 
     return Card(
         seconds=spread(of({})).widened(missed),
-        lines=(*(_line(thing, of, missed) for thing in things(trial, calibration)), *_measured(measured)),
+        lines=(*(_line(thing, of, missed) for thing in things(trial, calibrations)), *_measured(measured)),
         rates={now * times: at(times) for times in RATES},
         now_mbit=now,
-        measured={rate: spread(seconds) for rate, seconds in measured.items()},
+        measured={rate: spread(seconds) for rate, seconds in measured.get(RATE, {}).items()},
     )
 
 
@@ -154,30 +162,37 @@ def spread(values: Sequence[float]) -> Interval:
     return Interval(middle, middle - reach, middle + reach)
 
 
-def measured_rates(run: Path, trial: Trial) -> dict[float, list[float]]:
-    """By the cap of all the cluster's links: seconds of runs of valid trials that else are like ``trial``."""
+def measured(run: Path, trial: Trial) -> Measured:
+    """Of a run's valid trials that are as ``trial`` but for one thing: their runs' seconds by its amount.
+
+    Rates are caps of all the cluster's links; links without one have no rate that could be compared.
+    """
+    found: Measured = {RATE: {}, WORKERS: {}}
     if not (run / Campaign.FILE).exists():
-        return {}
-    found: dict[float, list[float]] = {}
-    alike = trial.model_dump(exclude=NO_MATTER)
+        return found
+    mine = settings(trial)
     for directory in store.finished(run):
         other = store.need(Trial, directory)
-        valid = store.need(Result, directory).status == "ok"
+        differs = {name for name, value in settings(other).items() if value != mine[name]}
+        if store.need(Result, directory).status != "ok":
+            continue
+        took = [run.duration_s for run in store.need(Timings, directory).samples if not run.warmup]
         caps = {card.rate_mbit for host, card in other.nics.items() if host != "client"}
-        if valid and len(caps) == 1 and other.model_dump(exclude=NO_MATTER) == alike:
-            runs = [run.duration_s for run in store.need(Timings, directory).samples if not run.warmup]
-            found.setdefault(caps.pop(), []).extend(runs)
-    return dict(sorted((cap, seconds) for cap, seconds in found.items() if cap))
+        if differs <= {"nics"} and len(caps) == 1 and min(caps):
+            found[RATE].setdefault(min(caps), []).extend(took)
+        if differs <= {"workers"}:
+            found[WORKERS].setdefault(other.workers, []).extend(took)
+    return {name: dict(sorted(by_amount.items())) for name, by_amount in found.items()}
 
 
-def _measured(found: dict[float, list[float]]) -> Iterator[Line]:
-    """The sensitivity to the rate between each two neighbours of those that were measured."""
-    rates = list(found)
-    for slow, fast in itertools.pairwise(rates):
-        times = ratio({0: np.array(found[slow])}, {0: np.array(found[fast])})
-        apart = math.log(fast / slow)
-        gain = Interval(*(math.log(value) / apart for value in (times.value, times.low, times.high)))
-        yield Line("rate of all links", f"{slow:g} to {fast:g} Mbit/s", True, gain, simulated=False)
+def _measured(found: Measured) -> Iterator[Line]:
+    """The sensitivity between each two neighbours of those amounts that were measured."""
+    for name, by_amount in found.items():
+        for less, more in itertools.pairwise(by_amount):
+            times = ratio({0: np.array(by_amount[less])}, {0: np.array(by_amount[more])})
+            apart = math.log(more / less)
+            gain = Interval(*(math.log(value) / apart for value in (times.value, times.low, times.high)))
+            yield Line(name, f"{less:g} to {more:g}{UNITS[name]}", True, gain, simulated=False)
 
 
 def run_s(outcome: Outcome) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from math import ceil
@@ -11,34 +11,34 @@ from pathlib import Path
 from random import Random
 from typing import ClassVar
 
-from lab import inside
 from lab.errors import LabError
 from lab.model.cells import cells
 from lab.model.document import Document
 from lab.model.experiment import Experiment, Workload, hosts
-from lab.model.files import Campaign, Cluster, Failed, Faults, Result, Sample, Seen, Timings
+from lab.model.files import Campaign, Cluster, Failed, Faults, Sample, Seen, Timings
 from lab.model.nic import Card
-from lab.model.simulated import Simulated, unmodelled
+from lab.model.simulated import Simulated
 from lab.model.strict import Strict
 from lab.model.trial import Setup, Trial
 from lab.results import store
 from lab.running.trials import asked_of
 from lab.sim import farm
 from lab.sim.calibrate import calibrate
-from lab.sim.calibration import Calibration
+from lab.sim.calibration import Calibration, dealt
 from lab.sim.scenario import Outcome, Scenario
+from lab.sim.sources import sources
 from lab.sim.validated import Validated
-from lab.sim.whatif import scenario
+from lab.sim.whatif import scenario, threads
 
 FOLDER = "simulated"  # below that of the results
 MOST_SEED = 2**32  # of PYTHONHASHSEED
 
 
 class Known(Strict):
-    """What one workload costs."""
+    """What one workload costs: a calibration for each trial of one setting."""
 
     workload: Workload
-    calibration: Calibration
+    calibrations: tuple[Calibration, ...]
 
 
 class Calibrations(Document):
@@ -50,18 +50,23 @@ class Calibrations(Document):
 
     @classmethod
     def on(cls, path: Path, experiment: Experiment, told: Callable[[str], None]) -> Calibrations:
-        """Calibrate each workload of an experiment on a trial, or on a run's trials, baselines first.
+        """Calibrate each workload of an experiment on a trial, or on those of a run that are alike.
 
         Raises:
             LabError: no trial there tells what any of these workloads costs.
         """
         asked = [asked_of("", experiment, cell).workload for cell in cells(experiment)]
         known: list[Known] = []
-        for directory in _trials(path):
-            workload = store.need(Trial, directory).workload
-            if workload in asked and workload not in [one.workload for one in known]:
-                told(f"calibrating {workload.name} on {directory}")
-                known.append(Known(workload=workload, calibration=calibrate(directory)))
+        for directories in sources(path).values():
+            workload = store.need(Trial, directories[0]).workload
+            if workload in asked:
+                told(f"calibrating {workload.name} on {', '.join(map(str, directories))}")
+                try:
+                    found = tuple(calibrate(directory) for directory in directories)
+                except LabError as why:
+                    told(why.message)
+                    continue
+                known.append(Known(workload=workload, calibrations=found))
         if not known:
             names = ", ".join(dict.fromkeys(workload.name for workload in asked))
             raise LabError(
@@ -70,9 +75,9 @@ class Calibrations(Document):
             )
         return cls(known=tuple(known))
 
-    def of(self, workload: Workload) -> Calibration:
-        """That of a workload, which must be known."""
-        return next(known.calibration for known in self.known if known.workload == workload)
+    def of(self, workload: Workload) -> tuple[Calibration, ...]:
+        """Those of a workload, which must be known."""
+        return next(known.calibrations for known in self.known if known.workload == workload)
 
 
 class Simulation(Document):
@@ -104,25 +109,26 @@ class SimulatedLab:
         One seed that does not get through is enough for the trial to fail.
         """
         trial = store.need(Trial, directory)
-        calibration = self.calibrations.of(trial.workload)
-        outcomes = farm.simulate_all(self._scenarios(trial, calibration))
+        calibrations = self.calibrations.of(trial.workload)
+        outcomes = farm.simulate_all(self._scenarios(trial, calibrations))
         store.write(directory, Simulation(outcomes=tuple(outcomes)))
         if trial.faults:
             store.write(directory, Faults(hosts=_seen(outcomes)))
         if failures := [outcome for outcome in outcomes if outcome.failed]:
             store.write(directory, _failed(directory, trial, failures))
             return 1
-        store.write(directory, _timings(trial, calibration, outcomes))
+        store.write(directory, _timings(trial, calibrations[0], outcomes))
         return 0
 
     def reset(self) -> None:
         """Nothing is left behind."""
 
-    def _scenarios(self, trial: Trial, calibration: Calibration) -> Iterator[Scenario]:
+    def _scenarios(self, trial: Trial, calibrations: Sequence[Calibration]) -> Iterator[Scenario]:
         dice = Random(f"{self.seed}/{trial.block}/{trial.cell}/{trial.null}")
         # what a fault does to the first run is felt in those behind it: they go together
         runs = trial.runs if trial.faults else ceil(trial.runs / self.seeds)
-        for seed in [dice.randrange(MOST_SEED) for _ in range(self.seeds)]:
+        seeds = [dice.randrange(MOST_SEED) for _ in range(self.seeds)]
+        for calibration, seed in dealt(calibrations, seeds):
             yield scenario(trial, calibration, {"runs": runs}, seed=seed)
 
 
@@ -154,22 +160,6 @@ def setup(path: Path, experiment: Experiment, calibrations: Calibrations, seeds:
     )
 
 
-def _trials(path: Path) -> list[Path]:
-    """Trials that tell what their tasks cost: the one that is named, or those of a run, baselines first."""
-    if not (path / Campaign.FILE).exists():
-        return [path]
-    if store.read_run(path).setup.simulated:
-        raise LabError(f"{path}: it was simulated itself; costs are taken from measured runs")
-    valid = [folder for folder in store.finished(path) if store.need(Result, folder).status == "ok"]
-    trials = {folder: store.need(Trial, folder) for folder in valid if inside.recorded(folder)}
-    able = [
-        folder
-        for folder, trial in trials.items()
-        if not trial.faults and not any(unmodelled(trial, trial.seat))
-    ]
-    return sorted(able, key=lambda folder: not trials[folder].baseline)
-
-
 def _seen(outcomes: list[Outcome]) -> dict[str, Seen]:
     """As if of one lab: what one seed's runs were too short for was not seen, an end that one saw was."""
     found = dict(outcomes[0].seen)
@@ -195,7 +185,7 @@ def _timings(trial: Trial, calibration: Calibration, outcomes: list[Outcome]) ->
         params=dict(trial.workload.params),
         tasks=outcomes[0].tasks,
         samples=tuple(_samples(outcomes)),
-        cluster=Cluster(workers=workers, threads=workers * calibration.threads, addresses={}),
+        cluster=Cluster(workers=workers, threads=workers * threads(trial, calibration), addresses={}),
         versions={"python": platform.python_version()}
         | {package: version(package) for package in ("dask", "distributed", "numpy")},
     )

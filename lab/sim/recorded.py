@@ -8,7 +8,9 @@ from statistics import median
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 from scipy.optimize import nnls
+from scipy.special import gammaln
 
 from lab.account.run import SCHEDULER, Run
 from lab.account.summary import moved_bytes
@@ -16,7 +18,11 @@ from lab.inside import Frames
 from lab.sim.calibration import Tasks
 from lab.sim.costs import Costs, Role
 
+P2P = "shuffle-barrier"  # of what tasks of Dask's peer-to-peer shuffles are called
 MOST = 400  # records of a prefix that are kept
+# No event loop takes longer for a byte. Where few are moved, as results of what takes longest, a regression
+# takes for theirs what that took.
+MOST_BYTE_S = 1e-8
 CPU, WAITED = "process/cpu/seconds", "process/waiting-for-cpu/seconds"
 
 
@@ -35,6 +41,11 @@ def tasks(frames: Frames) -> dict[str, Tasks]:
     for prefix, rows in needed.groupby(_prefixes(needed.needed)):
         found.setdefault(prefix, Tasks(seen=_thinned((0.0, size) for size in rows.nbytes), cpu_share=0))
     return dict(sorted(found.items()))
+
+
+def peer_to_peer(frames: Frames) -> bool:
+    """Did tasks send data to each other themselves? Dask's dataframes do so without being asked."""
+    return any(P2P in key for key in frames["tasks"].key)
 
 
 def _timed(frames: Frames, table: str):  # type: ignore[no-untyped-def]  # a frame of pandas
@@ -80,6 +91,30 @@ def starved(frames: Frames) -> float:
     metrics = _timed(frames, "metrics")
     values = metrics[metrics.node != SCHEDULER].groupby("metric").value.sum()
     return float(values.get(WAITED, 0.0) / values[CPU]) if values.get(CPU) else 0.0
+
+
+def cores_had(frames: Frames, runs: Sequence[Run], cores: int) -> float:
+    """Of a machine's cores those that the lab's processes had when they wanted all; others had the rest.
+
+    How many processes wanted one is known on average only: it is taken to vary as if each came by itself
+    (Poisson). Where on average fewer wanted one than there are, nothing is told: then it is all.
+    """
+    metrics = _timed(frames, "metrics")
+    values = metrics.groupby("metric").value.sum()
+    lasted_s = sum(run.stop - run.start for run in runs)
+    had = float(values.get(CPU, 0.0)) / lasted_s
+    wanting = had + float(values.get(WAITED, 0.0)) / lasted_s
+    if wanting < cores:
+        return cores
+    numbers = np.arange(cores)
+    busy = cores - float(((cores - numbers) * poisson(numbers, wanting)).sum())
+    return min(1.0, had / busy) * cores
+
+
+def poisson(numbers: NDArray[np.int_], mean: float) -> NDArray[np.float64]:
+    """How likely these numbers are."""
+    likely: NDArray[np.float64] = np.exp(numbers * np.log(mean) - mean - gammaln(numbers + 1))
+    return likely
 
 
 def loop_cpu(frames: Frames, runs: Sequence[Run]) -> dict[Role, float]:
@@ -131,7 +166,7 @@ def _byte_s(runs: Sequence[Run]) -> float:
     if len(nodes) < 3 or not any(moved for _, moved in counted):
         return 0.0
     (_, per_byte), _ = nnls(np.array(counted, float), np.array(busy))
-    return float(per_byte)
+    return min(float(per_byte), MOST_BYTE_S)
 
 
 def driver_s(runs: Sequence[Run]) -> float:

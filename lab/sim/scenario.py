@@ -27,7 +27,8 @@ class Site(Strict):
 class Scenario(Strict):
     """One simulated trial. Rates are of payload; a host without one, or with 0, is not limited.
 
-    ``cores`` are shared by all machines; without, each machine has ``cores_each``, or enough.
+    ``cores`` are shared by all machines, a part of one where other work has the rest; without, each machine
+    has ``cores_each``, or enough.
     ``design``: workers are Dask's whole Worker, or only its state machine (for many).
     ``driver_s`` is what the client computes before a run's graph is with the scheduler. What is not done
     after ``limit_s`` of virtual time hangs.
@@ -47,7 +48,7 @@ class Scenario(Strict):
     burst_bytes: float = Field(
         default=0, ge=0, description="what a cap lets a host send at once after a pause"
     )
-    cores: int | None = Field(default=None, ge=1)
+    cores: float | None = Field(default=None, gt=0)
     cores_each: int | None = Field(default=None, ge=1)
     costs: dict[Role, Costs] = {}
     driver_s: float = Field(default=0, ge=0)

@@ -6,6 +6,7 @@ widened by what was missed there; what lies outside of all that was foretold is 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -47,7 +48,7 @@ class Case(Strict):
             workers=asked.workers,
             threads=asked.threads,
             bridge=asked.bridge,
-            cores="own" if asked.cores is None else f"{asked.cores} shared",
+            cores="own" if asked.cores is None else f"{math.ceil(asked.cores)} shared",
             rate_mbit=min(asked.rates_mbit.get(name, 0.0) or 1e5 for name in asked.worker_names),
             delay_ms=max((link.delay_ms for link in links), default=0.0),
             loss_pct=max((link.loss_pct for link in links), default=0.0),

@@ -12,7 +12,7 @@ from lab.model import faults
 from lab.model.experiment import Settings, expand, hosts, merge
 from lab.model.link import Link
 from lab.model.nic import NicOverride
-from lab.model.seats import Seat
+from lab.model.seats import Layout, Seat
 from lab.model.simulated import MANY, unmodelled
 from lab.model.strict import Strict, validate
 from lab.model.trial import Trial
@@ -100,7 +100,7 @@ def scenario(
     return Scenario(
         workload=trial.workload,
         workers=workers,
-        threads=ours.threads or calibration.threads,
+        threads=ours.threads or threads(trial, calibration),
         runs=asked.runs if "runs" in changes else trial.runs,
         warmups=asked.warmups if "warmups" in changes else trial.warmups,
         bridge=asked.bridge if "bridge" in changes else trial.bridge,
@@ -121,6 +121,11 @@ def scenario(
         limit_s=trial.ttl_s if trial.faults else Scenario.model_fields["limit_s"].default,
         seed=seed,
     )
+
+
+def threads(trial: Trial, calibration: Calibration) -> int:
+    """Of each worker: as many as the trial's layout says; without one as it came in the calibrated trial."""
+    return Layout.parse(trial.layout).threads if trial.layout else calibration.threads
 
 
 def _asked(changes: dict[str, Any]) -> Settings:
@@ -170,7 +175,7 @@ def _times(link: Link, ours: Simulated) -> Link:
     )
 
 
-def _cores(ours: Simulated, calibration: Calibration) -> int | None:
+def _cores(ours: Simulated, calibration: Calibration) -> float | None:
     """Those under all machines: as many as there were, unless each has its own or waiting is said."""
     if ours.cores is not None or ours.cores_each is not None or ours.starved is not None:
         return ours.cores

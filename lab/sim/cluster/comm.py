@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import math
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -32,6 +33,11 @@ class Process:
     name: str
     loop: VirtualLoop
     costs: Costs
+
+    @property
+    def pace(self) -> float:
+        """Bytes per second that it writes."""
+        return 1 / self.costs.byte_s if self.costs.byte_s else math.inf
 
 
 class World:
@@ -77,11 +83,14 @@ class World:
         assert isinstance(loop, VirtualLoop)
         return self.processes[loop]
 
-    def charge(self, process: Process, message: Any, nbytes: int) -> None:
-        """Charge the running process for a message, and count it."""
+    def charge(self, process: Process, message: Any, nbytes: int) -> float:
+        """Charge the running process for a message, and count it; when it came to the message's bytes."""
         ops = len(message) if isinstance(message, list | tuple) else 1
         self.ops[process.name] = self.ops.get(process.name, 0) + ops
-        process.loop.charge(ops * process.costs.op_s + nbytes * process.costs.byte_s)
+        process.loop.charge(ops * process.costs.op_s)
+        begun = self.kernel.clock()
+        process.loop.charge(nbytes * process.costs.byte_s)
+        return begun
 
     def address(self, machine: str) -> str:
         """One that nobody has."""
@@ -129,19 +138,16 @@ class SimComm(Comm):
         about = {"sender": self.local_info, "recipient": self.remote_info, **self.handshake_options}
         frames = dumps(msg, serializers=serializers, on_error=on_error, context=about)
         nbytes = sum(memoryview(frame).nbytes for frame in frames) + HEADER_BYTES * (len(frames) + 1)
-        self._world.charge(self.process, msg, nbytes)
-        self._send(nbytes, frames)
+        begun = self._world.charge(self.process, msg, nbytes)
+        self._send(nbytes, frames, begun)
         return nbytes
 
-    def _send(self, nbytes: int, frames: list[Any] | None) -> None:
+    def _send(self, nbytes: int, frames: list[Any] | None, begun: float) -> None:
+        """Let go what is written from that moment on."""
         peer = self.peer
         if peer is None:  # nobody has answered yet
             return
-        self.channel.send(
-            self._world.kernel.clock(),
-            nbytes,
-            lambda: peer.loop_soon(frames),
-        )
+        self.channel.send(begun, nbytes, lambda: peer.loop_soon(frames), self.process.pace)
 
     def loop_soon(self, frames: list[Any] | None) -> None:
         """A message or the end has reached this machine: its process sees it at its next turn."""
@@ -180,14 +186,14 @@ class SimComm(Comm):
         """Tell the other end."""
         if not self._closed:
             self._end()
-            self._send(0, Closed)
+            self._send(0, Closed, self._world.kernel.clock())
             self._arrive(Closed)
 
     def vanish(self) -> None:
         """Its process is gone: what has not left does not leave any more."""
         self._end()
         self.channel.drop()
-        self._send(0, Closed)
+        self._send(0, Closed, self._world.kernel.clock())
 
     def lose(self) -> None:
         """Its kernel has given up on the other end, which is not told: nothing gets through."""

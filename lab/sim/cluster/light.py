@@ -181,11 +181,10 @@ class LightWorker(BaseWorker):
         """Let a message go that is not really packed."""
         if machine not in self._ways:
             self._ways[machine] = Channel(self._world.network, self.name, machine)
-        self._pay(nbytes)
-        self._ways[machine].send(self._world.kernel.clock(), nbytes, deliver)
+        self._ways[machine].send(self._pay(nbytes), nbytes, deliver, self._process.pace)
 
-    def _pay(self, nbytes: int) -> None:
-        self._world.charge(self._process, None, nbytes)
+    def _pay(self, nbytes: int) -> float:
+        return self._world.charge(self._process, None, nbytes)
 
     async def gather_dep(
         self, worker: str, to_gather: Collection[Any], total_nbytes: int, *, stimulus_id: str

@@ -12,6 +12,7 @@ import dask
 import distributed.client
 import distributed.core
 import distributed.utils
+import distributed.versions
 import distributed.worker
 from dask.utils import parse_timedelta
 from distributed import Scheduler, Worker
@@ -96,6 +97,8 @@ def adapted(kernel: Kernel, settings: dict[str, Any]) -> Iterator[None]:
     places: list[tuple[Any, str, Any]] = [
         (distributed.core, "WorkSpace", NoDirectory),
         (distributed.core, "SystemMonitor", NoMonitor),
+        # all processes are this one; each new worker's versions are compared with those of all before it
+        (distributed.versions, "error_message", lambda *_, **__: {"warning": "", "error": ""}),
         (distributed.utils, "sync", _sync(kernel)),
         (distributed.client, "sync", _sync(kernel)),
         # the address in memory, which it uses, differs from process to process

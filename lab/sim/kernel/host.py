@@ -1,13 +1,15 @@
 """A machine's cores: event loops come first and queue for one; tasks share what is left as a fluid.
 
 So does Linux, about: what wakes up often and briefly pre-empts what computes for long. Without a number of
-cores nobody waits for one.
+cores nobody waits for one. A part of a core is one that other work has for the rest of the time: it is not
+missed until all are wanted.
 """
 
 from __future__ import annotations
 
 import heapq
 import itertools
+import math
 from collections.abc import Callable
 
 from lab.sim.kernel.kernel import Kernel
@@ -16,9 +18,11 @@ from lab.sim.kernel.kernel import Kernel
 class Host:
     """Cores and the tasks on them. Each task has received ``self._given`` seconds since it came."""
 
-    def __init__(self, kernel: Kernel, cores: int | None = None) -> None:
+    def __init__(self, kernel: Kernel, cores: float | None = None) -> None:
         self._kernel, self._cores = kernel, cores
-        self._free_at = [0.0] * (cores or 0)
+        whole = math.ceil(cores or 0)
+        self._free_at = [0.0] * whole
+        self._others = whole / cores - 1 if cores else 0.0  # seconds that a core is others' for each of ours
         self._tasks: list[tuple[float, int, Callable[[], None]]] = []
         self._numbers = itertools.count()
         self._given = 0.0
@@ -33,7 +37,7 @@ class Host:
         """An event loop takes so much of a core from now on; where all are busy, tasks lose it."""
         if self._cores is None or not seconds:
             return
-        heapq.heapreplace(self._free_at, self._kernel.now + seconds)
+        heapq.heapreplace(self._free_at, self._kernel.now + seconds * (1 + self._others))
         if len(self._tasks) >= self._cores:
             self._given -= seconds / len(self._tasks)
 

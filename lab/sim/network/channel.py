@@ -32,7 +32,7 @@ class Channel:
         self._network, self._kernel = network, network.kernel
         self._path = network.path(source, target)
         self.ends = (source, target)
-        self._waiting: deque[tuple[int, Deliver]] = deque()
+        self._waiting: deque[tuple[int, Deliver, float]] = deque()
         self._lost: list[tuple[int, Deliver]] = []  # they left, and did not arrive
         self._flow: Flow | None = None
         self._flying: deque[float] = deque()  # when what is on its way left
@@ -42,9 +42,12 @@ class Channel:
         self._free_at = 0.0
         self._last = 0.0
 
-    def send(self, when: float, nbytes: int, deliver: Deliver) -> None:
-        """Hand over a message at a time from now on; ``deliver`` is called when all of it is there."""
-        self._kernel.at(when, self._take, self._life, nbytes, deliver)
+    def send(self, when: float, nbytes: int, deliver: Deliver, pace: float = math.inf) -> None:
+        """Hand over a message at a time from now on; ``deliver`` is called when all of it is there.
+
+        From then on it is written at ``pace``, in bytes per second, and leaves while it is.
+        """
+        self._kernel.at(when, self._take, self._life, nbytes, deliver, pace)
 
     def drop(self) -> None:
         """Forget what has not left yet, and what was handed over for later."""
@@ -56,31 +59,31 @@ class Channel:
             del self._network.flowing[self]
             self._network.fluid.halt(flow)
 
-    def _take(self, life: int, nbytes: int, deliver: Deliver) -> None:
+    def _take(self, life: int, nbytes: int, deliver: Deliver, pace: float) -> None:
         if life == self._life:
-            self._waiting.append((nbytes, deliver))
+            self._waiting.append((nbytes, deliver, pace))
             self._next()
 
     def _next(self) -> None:
         while self._waiting and self._flow is None and not self._broken():
-            nbytes, deliver = self._waiting.popleft()
+            nbytes, deliver, pace = self._waiting.popleft()
             self._network.sent_bytes += nbytes
             self._network.messages += 1
             if nbytes < SMALL_BYTES or not (self._path.held_by or self._path.loss):
-                self._small(nbytes, deliver)
+                self._small(nbytes, deliver, pace)
             else:
-                self._start(nbytes, deliver)
+                self._start(nbytes, deliver, pace)
 
-    def _small(self, nbytes: int, deliver: Deliver) -> None:
+    def _small(self, nbytes: int, deliver: Deliver, pace: float) -> None:
         path = self._path
-        self._free_at = max(self._free_at, self._kernel.now) + nbytes / path.rate
+        self._free_at = max(self._free_at, self._kernel.now) + nbytes / min(path.rate, pace)
         self._arrive(
             self._free_at + path.standing_s(self._kernel.now) + self._timeout_s(nbytes), nbytes, deliver
         )
 
     # --- bulk data -----------------------------------------------------------------------------------------
 
-    def _start(self, nbytes: int, deliver: Deliver) -> None:
+    def _start(self, nbytes: int, deliver: Deliver, pace: float) -> None:
         path = self._path
         queued_s = path.standing_s(self._kernel.now)
 
@@ -91,7 +94,7 @@ class Channel:
             self._arrive(self._kernel.now + queued_s, nbytes, deliver)
             self._next()
 
-        self._flow = Flow(nbytes, path.held_by, path.loads, done, self._cap())
+        self._flow = Flow(nbytes, path.held_by, path.loads, done, min(self._cap(), pace))
         self._accelerate(self._flow)
 
     def _accelerate(self, flow: Flow) -> None:

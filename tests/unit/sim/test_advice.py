@@ -96,7 +96,7 @@ def test_gains_are_those_of_the_law_whatever_the_seed_and_pairs_are_of_what_gain
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stand_in(monkeypatch, saves)
-    found = advice.search(tmp_path, wider(3), CALIBRATION, range(3), lambda _: None)
+    found = advice.search(tmp_path, wider(3), [CALIBRATION], range(3), lambda _: None)
     gains = {one.candidate.name: one.gain.value for one in found.ranked}
     assert gains["work-stealing=false"] == pytest.approx(0.2)
     assert gains["connections.incoming=1"] == pytest.approx(0.1)
@@ -127,11 +127,11 @@ def test_what_was_simulated_is_not_simulated_again_after_an_interruption(
             raise StoppedError
 
     with pytest.raises(StoppedError):
-        advice.search(tmp_path, TRIAL, CALIBRATION, range(3), stop)
-    whole = advice.search(tmp_path, TRIAL, CALIBRATION, range(3))
+        advice.search(tmp_path, TRIAL, [CALIBRATION], range(3), stop)
+    whole = advice.search(tmp_path, TRIAL, [CALIBRATION], range(3))
     digests = [advice._digest(one) for one in asked]
     assert len(digests) == len(set(digests)) == 3 * (1 + len(whole.ranked))
-    assert advice.search(tmp_path, TRIAL, CALIBRATION, range(3)) == whole
+    assert advice.search(tmp_path, TRIAL, [CALIBRATION], range(3)) == whole
     assert len(asked) == len(digests)
 
 

@@ -52,7 +52,7 @@ def ask(measured: Path, monkeypatch: pytest.MonkeyPatch) -> Ask:
     stand_in(monkeypatch, saves)
     monkeypatch.setattr(progress, "alone", lambda _: nullcontext())
     monkeypatch.setattr(inside, "recorded", lambda _: True)
-    monkeypatch.setattr(whatif, "calibration_of", lambda _: CALIBRATION)
+    monkeypatch.setattr(whatif, "calibrations_of", lambda _: (CALIBRATION,))
     return run
 
 

@@ -31,7 +31,7 @@ def law(asked: Scenario) -> float:
     return float(lossy * scheduler * tasks * asked.rates_mbit["worker-1"] ** -0.3 * asked.workers**-0.4)
 
 
-def told(monkeypatch: pytest.MonkeyPatch, seconds: Law, measured: dict[float, list[float]]) -> card.Card:
+def told(monkeypatch: pytest.MonkeyPatch, seconds: Law, measured: card.Measured) -> card.Card:
     """The card of a trial of 200 Mbit/s simulated by a law, give or take the seed's 1 %."""
 
     def simulate_all(scenarios: Iterable[Scenario], told: object) -> list[Outcome]:
@@ -54,7 +54,7 @@ def told(monkeypatch: pytest.MonkeyPatch, seconds: Law, measured: dict[float, li
         ]
 
     monkeypatch.setattr(farm, "simulate_all", simulate_all)
-    return card.card(TRIAL, CALIBRATION, range(3), measured)
+    return card.card(TRIAL, [CALIBRATION], range(3), measured)
 
 
 def test_sensitivities_are_those_of_the_law(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,7 +81,7 @@ def test_every_change_is_simulated_once_with_each_seed(monkeypatch: pytest.Monke
         return 1.0
 
     told(monkeypatch, note, {})
-    assert len(asked) == len(set(asked)) == 3 * len(card.changes(TRIAL, CALIBRATION))
+    assert len(asked) == len(set(asked)) == 3 * len(card.changes(TRIAL, [CALIBRATION]))
 
 
 def test_the_interval_is_students() -> None:
@@ -125,8 +125,13 @@ def test_the_knee_is_where_faster_links_bring_nothing(monkeypatch: pytest.Monkey
 
 
 def test_what_was_measured_stands_beside_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = told(monkeypatch, law, {100.0: [4.0, 4.0], 400.0: [2.0, 2.0]})
-    line = found.lines[-1]
+    found = told(
+        monkeypatch,
+        law,
+        {card.RATE: {100.0: [4.0, 4.0], 400.0: [2.0, 2.0]}, card.WORKERS: {2: [3.0], 4: [3.0]}},
+    )
+    line, workers = found.lines[-2:]
+    assert (workers.name, workers.now, workers.gain_pct.value) == ("workers", "2 to 4", 0)
     assert (line.name, line.now, line.simulated) == ("rate of all links", "100 to 400 Mbit/s", False)
     assert line.gain_pct.value == pytest.approx(0.5)
     assert [point.value for point in found.measured.values()] == [4, 2]
@@ -146,7 +151,7 @@ def test_a_line_says_less_more_or_nothing(gain: Interval, words: str) -> None:
     assert command._words(card.Line("x", "", True, gain, simulated=False)) == f"{words}, measured"
 
 
-def test_trials_that_differ_in_the_rate_alone_were_measured(tmp_path: Path) -> None:
+def test_trials_that_differ_in_one_thing_alone_were_measured(tmp_path: Path) -> None:
     def trial(name: str, seconds: float, rate: float, **more: object) -> None:
         nics = {host: {"rate_mbit": rate} for host in ("scheduler", "worker-1", "worker-2")}
         found = Trial.model_validate(TRIAL.model_dump() | {"trial": name, "nics": nics} | more)
@@ -163,16 +168,22 @@ def test_trials_that_differ_in_the_rate_alone_were_measured(tmp_path: Path) -> N
     trial("b", 2.0, 300)
     trial("c", 3.0, 100, null=True)
     trial("free", 1.0, 0)
+    trial("more", 1.5, 100, workers=3)
     trial("flooded", 9.0, 100, bridge="flooding")
     begun = {"schema": 2, "name": "e", "quick": False, "seed": 1, "only": None, "git_revision": None}
-    begun |= {"order": ["a", "b", "c", "free", "flooded"], "setup": {"hosts": []}, "experiment": {}}
+    begun |= {"order": ["a", "b", "c", "free", "more", "flooded"], "setup": {"hosts": []}, "experiment": {}}
     (tmp_path / "experiment.json").write_text(json.dumps(begun))
-    assert card.measured_rates(tmp_path, TRIAL) == {100.0: [4.0, 3.0], 300.0: [2.0]}
-    assert card.measured_rates(tmp_path / "a", TRIAL) == {}
+    like_a = store.need(Trial, tmp_path / "a")
+    found = card.measured(tmp_path, like_a)
+    assert found == {card.RATE: {100.0: [4.0, 3.0], 300.0: [2.0]}, card.WORKERS: {2: [4.0, 3.0], 3: [1.5]}}
+    assert card.measured(tmp_path / "a", TRIAL) == {card.RATE: {}, card.WORKERS: {}}
 
 
 def test_the_picture_says_that_it_is_simulated(monkeypatch: pytest.MonkeyPatch) -> None:
-    for measured, said in ({}, "simulated"), ({100.0: [4.0, 3.0]}, "simulated, where not said otherwise"):
+    for measured, said in (
+        ({}, "simulated"),
+        ({card.RATE: {100.0: [4.0, 3.0]}}, "simulated, where not said otherwise"),
+    ):
         figure = pictures.draw(told(monkeypatch, law, measured))
         assert [text.get_text() for text in figure.texts] == [said]
         names = [label.get_text() for label in figure.axes[0].get_yticklabels()]

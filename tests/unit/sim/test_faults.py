@@ -92,7 +92,7 @@ def measured(tmp_path: Path) -> Path:
 
 def foretell(measured: Path) -> Path:
     content = Experiment.model_validate(FILE)
-    known = Calibrations(known=(Known(workload=Workload(), calibration=CALIBRATION),))
+    known = Calibrations(known=(Known(workload=Workload(), calibrations=(CALIBRATION,)),))
     calibrated = Calibrated(known, lab.setup(measured, content, known, 2))
     return calibrated.start(measured.parents[1] / "a", "f", content, quick=False, seed=7, only=None)
 

@@ -84,6 +84,32 @@ def test_an_event_loop_takes_its_time_from_tasks_on_full_cores_only() -> None:
     assert [ends(1), ends(2), ends(None)] == pytest.approx([1.25, 1.0, 1.0])
 
 
+def test_a_part_of_a_core_is_missed_when_all_are_wanted() -> None:
+    def ends(tasks: int) -> float:
+        kernel, ended = Kernel(), list[float]()
+        host = Host(kernel, cores=1.5)
+        for _ in range(tasks):
+            host.compute(1.0, lambda: ended.append(kernel.now))
+        kernel.run(lambda: len(ended) == tasks)
+        return ended[-1]
+
+    assert [ends(1), ends(2), ends(3)] == pytest.approx([1.0, 2 / 1.5, 3 / 1.5])
+
+
+def test_event_loops_leave_others_their_part_of_a_core() -> None:
+    kernel = Kernel()
+    host, started = Host(kernel, cores=1.5), list[float]()
+
+    def turn(loop: VirtualLoop) -> None:
+        started.append(loop.clock())
+        loop.charge(0.75)
+
+    for loop in [VirtualLoop.of(kernel, host) for _ in range(6)]:
+        loop.call_soon(turn, loop)
+    kernel.run(lambda: len(started) == 6)
+    assert started == pytest.approx([0, 0, 1, 1, 2, 2])  # 1.5 s of CPU in each second
+
+
 def test_event_loops_queue_for_cores() -> None:
     kernel = Kernel()
     host, started = Host(kernel, cores=2), list[float]()

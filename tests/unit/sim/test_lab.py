@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from lab import report
+from lab import inside, report
 from lab.cli import main
 from lab.commands.simulated import Calibrated, go_on
 from lab.errors import LabError
@@ -77,7 +77,7 @@ def measured(tmp_path: Path) -> Path:
 
 
 def calibrated(source: Path, content: Experiment, seeds: int = 2) -> Calibrated:
-    known = Calibrations(known=(Known(workload=Workload(), calibration=CALIBRATION),))
+    known = Calibrations(known=(Known(workload=Workload(), calibrations=(CALIBRATION,)),))
     return Calibrated(known, lab.setup(source, content, known, seeds))
 
 
@@ -248,23 +248,63 @@ def test_simulate_and_from_go_together(measured: Path, tmp_path: Path) -> None:
     path.write_text(json.dumps(CAPS))
     for words in (["--simulate"], ["--from", measured]):
         assert "--simulate and --from go together" in ask("run", path, *words)
-    assert "no measured trial tells what array_study with these" in ask(
-        "run", path, "--simulate", "--from", measured
-    )  # nothing was recorded inside Dask there
+    said = ask("run", path, "--simulate", "--from", measured)
+    assert "of no valid trial that can be simulated anything was recorded inside Dask" in said
 
 
-def test_the_trial_of_a_run_is_calibrated_on_baselines_first(
-    measured: Path, monkeypatch: pytest.MonkeyPatch, simulations: list[Scenario]
+def test_a_workload_that_was_not_measured_is_told(measured: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inside, "recorded", lambda folder: True)
+    other = changed(workload={"name": "merge", "params": {"tasks": 7}})
+    with pytest.raises(LabError, match="no measured trial tells what merge with these parameters costs"):
+        Calibrations.on(measured, other, print)
+
+
+def test_a_run_is_calibrated_on_all_trials_of_the_baselines_setting(
+    measured: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     taken: list[Path] = []
-    monkeypatch.setattr(lab.inside, "recorded", lambda folder: True)
+    monkeypatch.setattr(inside, "recorded", lambda folder: True)
 
     def calibrate(folder: Path) -> Calibration:
         taken.append(folder)
-        return CALIBRATION
+        return CALIBRATION.model_copy(update={"trial": folder.name})
 
     monkeypatch.setattr(lab, "calibrate", calibrate)
     told: list[str] = []
     found = Calibrations.on(measured, Experiment.model_validate(CAPS), told.append)
-    assert [store.need(Trial, folder).baseline for folder in taken] == [True]
+    trials = [store.need(Trial, folder) for folder in taken]
+    assert sorted((trial.baseline, trial.null) for trial in trials) == [(False, True), (True, False)]
     assert [one.workload for one in found.known] == [Workload()] and len(told) == 1
+    assert [one.trial for one in found.known[0].calibrations] == [folder.name for folder in taken]
+
+
+def test_a_workload_that_cannot_be_simulated_is_told_and_left_out(
+    measured: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def calibrate(folder: Path) -> Calibration:
+        raise LabError(f"{folder.name}: its tasks shuffle peer to peer")
+
+    monkeypatch.setattr(inside, "recorded", lambda folder: True)
+    monkeypatch.setattr(lab, "calibrate", calibrate)
+    told: list[str] = []
+    with pytest.raises(LabError, match="no measured trial tells what array_study"):
+        Calibrations.on(measured, Experiment.model_validate(CAPS), told.append)
+    assert told[1].endswith("its tasks shuffle peer to peer")
+
+
+def test_seeds_are_dealt_to_the_calibrations_in_turn(measured: Path, simulations: list[Scenario]) -> None:
+    content = Experiment.model_validate(CAPS)
+    slower = CALIBRATION.model_copy(update={"driver_s": 2 * CALIBRATION.driver_s})
+    both = Calibrations(known=(Known(workload=Workload(), calibrations=(CALIBRATION, slower)),))
+    begun = Calibrated(both, lab.setup(measured, content, both, 3))
+    begun.start(measured.parents[1], "caps", content, quick=False, seed=None, only=None)
+    trials = [simulations[at : at + 3] for at in range(0, len(simulations), 3)]
+    assert len(trials) == 3
+    for trial in trials:
+        assert [one.driver_s / CALIBRATION.driver_s for one in trial] == pytest.approx([1, 2, 1])
+
+
+def test_threads_are_the_layouts(measured: Path, simulations: list[Scenario]) -> None:
+    content = changed(factors={"layout": {"levels": {"as it was": {}, "four": {"layout": "1x4"}}}})
+    calibrated(measured, content).start(measured.parents[1], "t", content, quick=False, seed=None, only=None)
+    assert {one.threads for one in simulations} == {CALIBRATION.threads, 4}

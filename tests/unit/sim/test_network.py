@@ -32,11 +32,13 @@ class Lab:
         self.order: list[str] = []
         self.sent = 0
 
-    def send(self, way: str, nbytes: int = BIG, when: float = 0.0, label: str = "") -> None:
+    def send(
+        self, way: str, nbytes: int = BIG, when: float = 0.0, label: str = "", pace: float = math.inf
+    ) -> None:
         source, target = way.split(">")
         channel = self.channels.setdefault(way, Channel(self.network, source, target))
         self.sent += 1
-        channel.send(when, nbytes, lambda: self._arrive(label or way))
+        channel.send(when, nbytes, lambda: self._arrive(label or way), pace)
 
     def _arrive(self, label: str) -> None:
         self.order.append(label)
@@ -52,6 +54,15 @@ def test_one_flow_has_the_link_for_itself() -> None:
     lab.send("a>b")
     assert lab.run() == pytest.approx({"a>b": 0.1 + RTT / 2})
     assert lab.network.sent_bytes == BIG
+
+
+@pytest.mark.parametrize("nbytes", [BIG, 8000])
+def test_a_message_leaves_while_it_is_written(nbytes: int) -> None:
+    slow, fast = Lab(), Lab()
+    slow.send("a>b", nbytes, pace=BIG / 0.4)
+    fast.send("a>b", nbytes, pace=BIG / 0.01)
+    assert slow.run() == pytest.approx({"a>b": 0.4 * nbytes / BIG + RTT / 2})
+    assert fast.run() == pytest.approx({"a>b": 0.1 * nbytes / BIG + RTT / 2})
 
 
 @pytest.mark.parametrize("ways", [("a>b", "a>c"), ("a>c", "b>c")])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pandas as pd
 import pytest
 
@@ -56,15 +58,15 @@ def test_of_what_kept_loops_busy_a_core_computed_what_tasks_did_not() -> None:
     row = pd.DataFrame([{"run": 1, "node": "scheduler", "metric": recorded.CPU, "value": 0.1}])
     found["metrics"] = pd.concat([found["metrics"], row], ignore_index=True)
     # workers: 2 s of CPU, 0.5 of it tasks'; loops were busy for 0.1 x 2 + 2 x 0.1 s; the scheduler's for 0.5
-    assert recorded.loop_cpu(found, [run(1, 100_000, 2)]) == pytest.approx(
+    assert recorded.loop_cpu(found, [run(1, 10**8, 2)]) == pytest.approx(
         {"scheduler": 0.1 / 0.5, "worker": 1.5 / 0.4}
     )
     found["metrics"] = found["metrics"][found["metrics"].metric != recorded.CPU]
     assert recorded.loop_cpu(found, [run(1, 100_000, 2)]) == {}
 
 
-def run(number: int, moved: int, tasks: int) -> Run:
-    """Ten seconds; worker-1 is busy 0.1 s for each of its tasks and 1 us for each byte that it fetched."""
+def run(number: int, moved: int, tasks: int, byte_s: float = 1e-9) -> Run:
+    """Ten seconds; worker-1 is busy 0.1 s for each of its tasks and ``byte_s`` for each byte it fetched."""
     done = [
         Task(
             f"a-{i}", "worker-1", 0, 2.0 + i, 2.5 + i, decided=1.0, handled=8.0, needs=(Need("b", moved, ()),)
@@ -75,24 +77,54 @@ def run(number: int, moved: int, tasks: int) -> Run:
         Fetch("worker-1", "worker-2", 2.0, 3.0, ("b",)),
         Fetch("worker-1", "worker-2", 3, 4, ("b",), busy=True),
     ]
-    busy_s = 0.1 * tasks + 1e-6 * moved
+    busy_s = 0.1 * tasks + byte_s * moved
     found = Run(number, 0.0, 10.0, {"worker-1": 1, "worker-2": 1}, done, fetches)
     found.busy = {
         "worker-1": Spells([(1.0, 1.0 + busy_s), (11.0, 20.0)]),
-        "worker-2": Spells([(1.0, 1.0 + 1e-6 * moved)]),
+        "worker-2": Spells([(1.0, 1.0 + byte_s * moved)]),
         "scheduler": Spells([(-5.0, 0.3), (4.0, 4.2)]),
     }
     return found
 
 
 def test_operations_cost_what_kept_the_loops_busy_bytes_aside() -> None:
-    runs = [run(1, 100_000, 2), run(2, 400_000, 3), run(3, 200_000, 5)]
+    runs = [run(1, 10**8, 2), run(2, 4 * 10**8, 3), run(3, 2 * 10**8, 5)]
     found = recorded.costs(runs, {"scheduler": 100.0, "worker": 50.0})
     assert found["scheduler"].op_s == pytest.approx(0.5 / 100)
-    assert found["worker"].byte_s == pytest.approx(1e-6)
+    assert found["worker"].byte_s == pytest.approx(1e-9)
     # of both workers together, a run: 0.1 s for each of 10 tasks in three runs
     assert found["worker"].op_s == pytest.approx(1.0 / 3 / 50)
 
 
+def test_no_byte_takes_longer_than_a_byte_can() -> None:
+    runs = [run(1, 100_000, 2, 1e-6), run(2, 400_000, 3, 1e-6), run(3, 200_000, 5, 1e-6)]
+    found = recorded.costs(runs, {"scheduler": 100.0, "worker": 50.0})["worker"]
+    assert found.byte_s == recorded.MOST_BYTE_S
+    # what bytes did not take, operations did: 1 s for tasks and 2 x 0.7 s for bytes in three runs
+    assert found.op_s == pytest.approx((2.4 - 2 * 700_000 * 1e-8) / 3 / 50)
+
+
+@pytest.mark.parametrize(
+    ("had", "waited", "cores"),
+    [
+        (20.0, 10_000.0, 2.0),  # both all the time
+        (15.0, 10_000.0, 1.5),  # many wanted one all the time, and had three quarters of two
+        (7.0, 12.9, 2.0),  # 1.99 wanted one on average: nothing is told
+        (10.0, 20.0, 2 * 10.0 / 20 / (1 - 2.5 * math.exp(-3))),  # of 3 on average at times none and one
+    ],
+)
+def test_cores_are_what_processes_had_when_they_wanted_all(had: float, waited: float, cores: float) -> None:
+    rows = [(1, "worker-1", recorded.CPU, had), (1, "scheduler", recorded.WAITED, waited)]
+    found = frames() | {"metrics": pd.DataFrame(rows, columns=["run", "node", "metric", "value"])}
+    assert recorded.cores_had(found, [run(1, 10, 2)], 2) == pytest.approx(cores, rel=1e-3)
+
+
 def test_a_clients_ends_are_before_the_first_and_after_the_last_task() -> None:
     assert recorded.driver_s([run(1, 10, 2), run(2, 10, 2)]) == pytest.approx(1.0 + 2.0)
+
+
+def test_what_shuffles_peer_to_peer_is_known_by_its_tasks() -> None:
+    found = frames()
+    assert not recorded.peer_to_peer(found)
+    found["tasks"].loc[1, "key"] = "shuffle-barrier-e14ae8723767ba262d214"
+    assert recorded.peer_to_peer(found)
