@@ -333,7 +333,8 @@ def in_readme(text: str, table: str) -> str:
     """The README with this table between its marks."""
     before, _, rest = text.partition(MARKS[0])
     _, _, after = rest.partition(MARKS[1])
-    return f"{before}{MARKS[0]}{table}\n{MARKS[1]}{after}"
+    shown = f"![Tasks per second and the scheduler's share, simulated]({PICTURE.name}.png)"
+    return f"{before}{MARKS[0]}{table}\n\n{shown}\n{MARKS[1]}{after}"
 
 
 def main() -> None:
@@ -370,6 +371,7 @@ def main() -> None:
     if args.keep:
         README.write_text(in_readme(README.read_text(), table))
         save(draw(points, measured_to), PICTURE)
+        PICTURE.with_suffix(".svg").unlink()  # the README shows one picture
 
 
 if __name__ == "__main__":
