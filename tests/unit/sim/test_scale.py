@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from benchmarks import sim_scale
@@ -88,4 +90,9 @@ def test_a_row_tells_time_bytes_the_schedulers_share_and_what_it_took() -> None:
 
 def test_only_what_is_between_the_marks_is_replaced() -> None:
     first, last = sim_scale.MARKS
-    assert sim_scale.in_readme(f"a\n{first}old\n{last}b\n", "new") == f"a\n{first}new\n{last}b\n"
+    before, between, after = re.split(
+        f"{first}|{last}", sim_scale.in_readme(f"a\n{first}old\n{last}b\n", "new")
+    )
+    assert (before, after) == ("a\n", "b\n")
+    assert between.startswith("new\n")
+    assert "(scale.png)" in between
