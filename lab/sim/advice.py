@@ -173,12 +173,9 @@ def _halves(candidate: Candidate, gains: dict[Candidate, float]) -> float:
 
 
 def _connections(asked: Scenario, now: dict[str, Any]) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """Numbers that differ here: a worker has one connection at a time to each of its peers.
-
-    Light workers with few outgoing ones were seen not to come to an end: only whole ones are asked.
-    """
+    """Numbers that differ here: a worker has one connection at a time to each of its peers."""
     peers = asked.workers - 1
-    for way in ("incoming",) if asked.design == "light" else ("outgoing", "incoming"):
+    for way in ("outgoing", "incoming"):
         name = f"{CONNECTIONS}.{way}"
         least = {min(count, peers): count for count in reversed(COUNTS)}
         yield name, tuple(sorted(least[count] for count in least if count != min(now[name], peers)))

@@ -27,6 +27,7 @@ from distributed.worker_state_machine import (
     CancelComputeEvent,
     ComputeTaskEvent,
     ExecuteSuccessEvent,
+    FindMissingEvent,
     FreeKeysEvent,
     GatherDepBusyEvent,
     GatherDepSuccessEvent,
@@ -154,6 +155,8 @@ class LightWorker(BaseWorker):
             loop = self._world.processes_by_name["scheduler"].loop
             arrived = partial(loop.call_soon, self._heard, time(), self._metrics())
             self._send("scheduler", HEARTBEAT_BYTES, arrived)
+            if self.state.missing_dep_flight:  # as often ``Worker`` asks who has what a peer had not
+                self.handle_stimulus(FindMissingEvent(stimulus_id=f"find-missing-{time()}"))
 
     def _heard(self, now: float, metrics: dict[str, Any]) -> None:
         """In the scheduler's process: it reads the heartbeat and answers."""

@@ -22,7 +22,7 @@ BUSY = {  # small, and every setting matters: peers ask each other for several r
         "sum": [(0.05, 0.0, 4_000_000)],
     },
 }
-ON_WORKERS = (BYTES, INCOMING, advice.BANDWIDTH)  # of light ones
+ON_WORKERS = (BYTES, INCOMING, OUTGOING, advice.BANDWIDTH)  # of light ones
 
 
 @pytest.mark.parametrize("design", ["whole", "light"])
