@@ -160,7 +160,7 @@ def foretell_cell(name: str, directories: list[Path], fit: Fit, seeds: int) -> C
 
 def durations(directory: Path) -> measures.Values:
     """Seconds of a trial's timed runs."""
-    return np.array([run.duration_s for run in store.need(Timings, directory).samples if not run.warmup])
+    return np.array([run.duration_s for run in store.need(Timings, directory).timed])
 
 
 def trials(paths: list[Path]) -> Iterator[list[Path]]:

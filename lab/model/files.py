@@ -124,6 +124,11 @@ class Timings(Document):
     packages: dict[str, dict[str, str]] = {}
     versions: dict[str, str]
 
+    @property
+    def timed(self) -> list[Sample]:
+        """The runs that count: all but the warm-ups."""
+        return [sample for sample in self.samples if not sample.warmup]
+
 
 # --- delivered.json: what probes measured ------------------------------------------------------------------
 

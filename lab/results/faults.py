@@ -14,7 +14,7 @@ GONE = ("inactive", "failed")  # what systemd calls a service that was killed
 
 def differences(trial: Trial, seen: Faults | None, timings: Timings) -> Iterator[str]:
     """Every fault that was not as asked, in words."""
-    timed = [sample for sample in timings.samples if not sample.warmup]
+    timed = timings.timed
     runs_s = max(sample.stop for sample in timed) - min(sample.start for sample in timed)
     for fault in trial.faults:
         found = seen.hosts.get(fault.host) if seen else None

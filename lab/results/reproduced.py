@@ -68,7 +68,7 @@ def _verdict(result: Result) -> str:
 
 def _mean(directory: Path) -> str:
     timings = store.read(Timings, directory)
-    timed = [sample.duration_s for sample in timings.samples if not sample.warmup] if timings else []
+    timed = [sample.duration_s for sample in timings.timed] if timings else []
     return f"{fmean(timed):.6g} s" if timed else "none"
 
 

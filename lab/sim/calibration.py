@@ -29,10 +29,9 @@ class Calibration(Document):
     ``cores`` are those that all its machines shared, where that is known, less what other work took of them;
     then the simulation has as many, and waiting for them is its own. ``loop_cpu`` is which share of what kept
     event loops busy a core computed, ``starved`` how many seconds workers waited for a core for each that
-    they had one, ``driver_s``
-    what the client took before the scheduler had a run's graph and after its last task, ``free_mbit`` what
-    links without a cap delivered (0: not measured). ``queue_bytes`` stand before a full link;
-    they are measured where pings under load say so.
+    they had one, ``driver_s`` what the client took before the scheduler had a run's graph and after its last
+    task, ``free_mbit`` what links without a cap delivered (0: not measured). ``queue_bytes`` stand before a
+    full link; they are measured where pings under load say so.
     """
 
     FILE: ClassVar[str] = "calibration.json"

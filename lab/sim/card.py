@@ -176,7 +176,7 @@ def measured(run: Path, trial: Trial) -> Measured:
         differs = {name for name, value in settings(other).items() if value != mine[name]}
         if store.need(Result, directory).status != "ok":
             continue
-        took = [run.duration_s for run in store.need(Timings, directory).samples if not run.warmup]
+        took = [sample.duration_s for sample in store.need(Timings, directory).timed]
         caps = {card.rate_mbit for host, card in other.nics.items() if host != "client"}
         if differs <= {"nics"} and len(caps) == 1 and min(caps):
             found[RATE].setdefault(min(caps), []).extend(took)

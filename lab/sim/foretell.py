@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from lab.errors import LabError
-from lab.model.files import Sample, Timings
+from lab.model.files import Timings
 from lab.model.trial import Trial
 from lab.results import store
 from lab.sim import farm
@@ -43,8 +43,7 @@ def row(what: str, durations: Sequence[float], moved: Sequence[float], *, simula
 
 def measured(directories: Iterable[Path]) -> Row:
     """The runs of trials that are alike."""
-    samples = [run for directory in directories for run in store.need(Timings, directory).samples]
-    runs: list[Sample] = [run for run in samples if not run.warmup]
+    runs = [run for directory in directories for run in store.need(Timings, directory).timed]
     moved = [float(run.transfer_bytes or 0) for run in runs]
     return row("measured", [run.duration_s for run in runs], moved, simulated=False)
 
