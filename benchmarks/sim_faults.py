@@ -28,8 +28,9 @@ import numpy as np
 
 from lab.errors import LabError
 from lab.model.faults import Fault
+from lab.model.files import Outcome
 from lab.sim import farm
-from lab.sim.scenario import Outcome, Scenario
+from lab.sim.scenario import Scenario
 
 KINDS = ("kill", "restart", "cut")
 WORKERS, WITHOUT = 4, 8  # machines; seeds without a fault

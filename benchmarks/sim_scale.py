@@ -28,7 +28,7 @@ from matplotlib.figure import Figure
 from lab import inside
 from lab.errors import LabError
 from lab.model.experiment import Workload
-from lab.model.files import Result
+from lab.model.files import Outcome, Result
 from lab.model.trial import Trial
 from lab.report.figures import MORE, STYLE, mark, save
 from lab.results import store
@@ -36,7 +36,7 @@ from lab.results.measures import number
 from lab.sim import farm, foretell
 from lab.sim.calibrate import calibrate
 from lab.sim.calibration import Calibration
-from lab.sim.scenario import Outcome, Record, Scenario
+from lab.sim.scenario import Record, Scenario
 from lab.sim.validated import HERE
 from lab.sim.whatif import PAYLOAD, scenario
 
@@ -49,9 +49,10 @@ RACKS, RACK_MS, SITE_MS = 40, 0.05, 5.0
 FEWEST_IN_RACKS = 100
 ENOUGH = 0.9  # of the most tasks per second: from there on more workers bring nothing
 SHORT: Record = (0.00026, 0.0, 100)  # as long as the shortest tasks of the study's array were recorded
+SHARDS_BYTES = 1_600_000  # of 100,000 groups, that a task of groupby's peer-to-peer shuffle gives away
 ASSUMED: Mapping[str, tuple[Record, str]] = {
     "shuffle": (SHORT, "0.26 ms, 100 B"),
-    "groupby": ((0.010, 0.0, 1_600_000), "10 ms, 1.6 MB (100,000 groups)"),
+    "groupby": ((0.010, 0.0, SHARDS_BYTES), "10 ms, 1.6 MB (100,000 groups), as much to shuffle"),
     "merge": (SHORT, "0.26 ms, 100 B"),
 }
 NAMES = {"array_study": "array", "shuffle": "shuffle", "groupby": "groupby", "merge": "tiny tasks"}
@@ -123,6 +124,8 @@ def asked(cell: Cell, trial: Trial, calibration: Calibration) -> Scenario:
         update={
             "workload": sized(cell.workload, cell.workers),
             "tasks": like.tasks if own else {"assumed": (ASSUMED[cell.workload][0],)},
+            "shuffled_bytes": like.shuffled_bytes if own else SHARDS_BYTES,
+            "late_s": (),
             "rates_mbit": rates,
             "links": {},
             "driver_s": 0.0,

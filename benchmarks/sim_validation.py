@@ -8,9 +8,11 @@ one setting of each workload. All other trials of these workloads are foretold, 
 had and nothing else of them. Printed is a row per cell, as Markdown: the mean of what its trials measured and
 its bootstrap interval, the simulated mean with nine tenths of the simulated runs, the errors of the mean and
 of the bytes moved. That interval is meant for a run of a new trial; inside tells whether the measured mean
-lies in it, which is the goal, and how many of the measured runs do, which should be nine of ten. Beside it
-stand two simpler predictors from the same fit: ``bytes``: computing and bytes over the rate, one after the
-other; ``replay``: the fit's time with what its critical path spent on the wire scaled by the rate. A cell
+lies in it, which is the goal, and how many of the measured runs do, which should be nine of ten. `whatif`
+tells wider ones; the summary says how many means lie in those, each cell's widened by what the others were
+missed by. Beside it stand two simpler predictors from the same fit: ``bytes``: computing and bytes over the
+rate, one after the other; ``replay``: the fit's time with what its critical path spent on the wire scaled by
+the rate. A cell
 that cannot be foretold is in the table all the same. ``--own`` foretells the fits' own trials instead, each
 from its likes: what is wrong there is no cap's doing. ``--keep`` writes what was foretold to
 ``lab/sim/validated.json``, by which ``whatif`` widens its intervals, and the table to ``lab/sim/README.md``;
@@ -37,6 +39,7 @@ from lab.model.files import Campaign, Result, Timings
 from lab.model.nic import BYTES_PER_MBIT
 from lab.model.trial import Trial
 from lab.results import measures, store
+from lab.results.measures import Interval
 from lab.sim import foretell
 from lab.sim.calibrate import calibrate
 from lab.sim.calibration import Calibration
@@ -197,6 +200,13 @@ def told(cell: Cell) -> str:
     )
 
 
+def as_told(cell: Cell, cells: list[Cell]) -> bool:
+    """Would the measured mean lie in what `whatif` tells, had it been validated on the other cells only?"""
+    others = Validated(cases=tuple(other.case for other in cells if other is not cell))
+    told = Interval(cell.foretold_s, cell.foretold_low_s, cell.foretold_high_s).widened(others.missed)
+    return told.low <= cell.measured_s <= told.high
+
+
 def summary(cells: list[Cell]) -> str:
     """The goals beside what was reached."""
     errors = [abs(cell.error) for cell in cells]
@@ -205,7 +215,8 @@ def summary(cells: list[Cell]) -> str:
         f"{mean(error <= 0.2 for error in errors):.0%} within 20 %, "
         f"bytes {median(abs(cell.bytes_error) for cell in cells):.0%}, "
         f"inside {mean(cell.inside for cell in cells):.0%}, "
-        f"of runs {sum(cell.runs_inside for cell in cells) / sum(cell.runs for cell in cells):.0%}; "
+        f"of runs {sum(cell.runs_inside for cell in cells) / sum(cell.runs for cell in cells):.0%}, "
+        f"inside of what is told {mean(as_told(cell, cells) for cell in cells):.0%}; "
         f"by bytes {median(abs(cell.by_bytes_error) for cell in cells):.0%}, "
         f"by replay {median(abs(cell.by_replay_error) for cell in cells):.0%} (goals: {GOALS})"
     )

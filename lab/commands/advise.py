@@ -15,11 +15,10 @@ from lab.terminal import clock, print_table
 
 if TYPE_CHECKING:
     from lab.model.experiment import Experiment
-    from lab.model.files import Campaign
+    from lab.model.files import Campaign, Outcome
     from lab.results.measures import Interval
     from lab.sim.advice import Candidate, Search
     from lab.sim.confirm import Verdict, Verdicts
-    from lab.sim.scenario import Outcome
 
 
 @click.command()

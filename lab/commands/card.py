@@ -14,8 +14,8 @@ from lab.commands.options import SEEDS
 from lab.terminal import print_table
 
 if TYPE_CHECKING:
+    from lab.model.files import Outcome
     from lab.sim.card import Card, Line
-    from lab.sim.scenario import Outcome
 
 
 @click.command()

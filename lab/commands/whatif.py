@@ -16,9 +16,9 @@ from lab.errors import LabError
 from lab.terminal import print_table
 
 if TYPE_CHECKING:
+    from lab.model.files import Outcome
     from lab.sim.calibration import Calibration
     from lab.sim.foretell import Row
-    from lab.sim.scenario import Outcome
 
 HEAD = ("what", "runs", "mean", "nine tenths of the runs", "may be", "moved between workers")
 

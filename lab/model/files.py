@@ -17,6 +17,7 @@ from lab.model.trial import Setup
 Phase = Literal["before", "after"]
 Counters = dict[str, float]
 Status = Literal["ok", "invalid", "unsupported", "failed"]
+AGAIN = "again: "  # so begins, among a failed trial's reasons, the command that does it once more
 
 
 class Campaign(Document):
@@ -420,3 +421,48 @@ class Result(Document):
     reasons: tuple[str, ...]
     wall_s: float
     measuring_s: float
+
+
+class SimulatedRun(Strict):
+    """One run of the workload, in virtual time."""
+
+    warmup: bool
+    duration_s: float
+    transfer_bytes: int
+
+
+class Outcome(Strict):
+    """What came of it. ``digest`` is that of the log of all deliveries, ``tasks`` how many one run has, where
+    that is the question.
+
+    ``ops`` are the operations in all messages that a process wrote or read during the runs, as
+    `costs.operations` counts them, ``unknown`` are prefixes of tasks that the calibration had not seen.
+    ``failed`` is why it did not get through its runs, ``hung`` whether that is because they never ended;
+    ``seen`` is what went wrong as asked, ``workers`` how many the scheduler had at the end. ``computed``
+    tasks the workers took on during the runs, and ``scheduler_busy_s`` its event loop was busy. ``cpu_s`` and
+    ``memory_mb`` the simulation took.
+    """
+
+    seed: int
+    runs: tuple[SimulatedRun, ...]
+    tasks: int | None = None
+    digest: str
+    messages: int
+    ops: dict[str, float]
+    unknown: tuple[str, ...]
+    computed: int = 0
+    scheduler_busy_s: float = 0.0
+    cpu_s: float
+    memory_mb: float = 0.0
+    failed: str | None = None
+    hung: bool = False
+    seen: dict[str, Seen] = {}
+    workers: int | None = None
+
+
+class Simulation(Document):
+    """Of a simulated trial: what came of each seed."""
+
+    FILE: ClassVar[str] = "simulation.json"
+
+    outcomes: tuple[Outcome, ...]

@@ -57,8 +57,6 @@ def unmodelled(asked: Shared, seat: Seat) -> Iterator[str]:
         yield "a cluster of others than Dask's scheduler and workers is not simulated"
     if asked.layout and Layout.parse(asked.layout).processes > 1:
         yield f"several workers on a host ({asked.layout}) are not simulated"
-    if asked.workload.params.get("method") == "p2p":
-        yield "method p2p cannot be simulated: its tasks send data themselves, and here none is run"
     for name, version in resolved(asked.packages).items():
         yield f"{name} {version} is not simulated, only what is installed here"
     for name, value in flat(asked.dask):

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 
-from lab.model.files import Result, Timings
+from lab.model.files import AGAIN, Result, Simulation, Timings
 from lab.model.trial import Trial
 from lab.results import compare, store
 from lab.results.measures import interval, number
-
-SIMULATION = "simulation.json"
 
 
 @dataclass(frozen=True)
@@ -63,7 +60,7 @@ def _rows(old: Path, new: Path) -> Iterator[Row]:
 
 
 def _verdict(result: Result) -> str:
-    return "; ".join([result.status, *(why for why in result.reasons if not why.startswith("again: "))])
+    return "; ".join([result.status, *(why for why in result.reasons if not why.startswith(AGAIN))])
 
 
 def _mean(directory: Path) -> str:
@@ -74,9 +71,8 @@ def _mean(directory: Path) -> str:
 
 def _digests(directory: Path) -> dict[int, str]:
     """By seed, of a simulated trial."""
-    path = directory / SIMULATION
-    outcomes = json.loads(path.read_text())["outcomes"] if path.exists() else []
-    return {outcome["seed"]: outcome["digest"] for outcome in outcomes}
+    found = store.read(Simulation, directory)
+    return {outcome.seed: outcome.digest for outcome in found.outcomes} if found else {}
 
 
 def verdicts(old: Path, new: Path, cell: str) -> Iterator[str]:

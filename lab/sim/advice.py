@@ -19,6 +19,7 @@ from typing import Any, ClassVar
 from lab.model.dask_settings import flat, known
 from lab.model.document import Document
 from lab.model.experiment import merge
+from lab.model.files import Outcome
 from lab.model.nic import BYTES_PER_MBIT
 from lab.model.trial import Trial
 from lab.results import store
@@ -26,7 +27,7 @@ from lab.results.measures import Interval
 from lab.sim import farm
 from lab.sim.calibration import Calibration, dealt
 from lab.sim.card import MOST_RUNS, run_s, spread
-from lab.sim.scenario import Outcome, Scenario
+from lab.sim.scenario import Scenario
 from lab.sim.whatif import scenario
 
 SATURATION = "distributed.scheduler.worker-saturation"

@@ -77,6 +77,12 @@ def hosts(scenario: Scenario, kernel: Kernel) -> dict[str, Host]:
     return {name: Host(kernel, scenario.cores_each) for name in names}
 
 
+def late_s(scenario: Scenario) -> dict[str, float]:
+    """Worker -> how much longer its first task takes."""
+    known = scenario.late_s
+    return {name: known[min(at, len(known) - 1)] for at, name in enumerate(scenario.worker_names) if known}
+
+
 def draw(scenario: Scenario, unknown: dict[str, None]) -> Draw:
     """What a task does: one of its prefix's records, by seed and key; of all records if it has none."""
     from lab.sim.cluster.tasks import Work

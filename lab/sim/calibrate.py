@@ -44,10 +44,6 @@ def calibrate(directory: Path) -> Calibration:
     if not runs:
         raise LabError(f"{directory}: of no timed run anything was recorded inside Dask")
     frames = inside.load(directory)
-    if recorded.peer_to_peer(frames):
-        raise LabError(
-            f"{directory}: its tasks shuffle peer to peer: they send data themselves, no task is run here"
-        )
     free = _without_costs(directory, trial, runs, frames)
     counted = farm.simulate(scenario(trial, free, seed=0)).ops
     ops: dict[Role, float] = {"scheduler": 1.0, "worker": 1.0}
@@ -78,6 +74,8 @@ def _without_costs(directory: Path, trial: Trial, runs: list[Run], frames: Frame
         cores=_cores(machines, configured) if machines else None,
         versions=store.need(Timings, directory).versions,
         tasks=recorded.tasks(frames),
+        shuffled_bytes=recorded.shuffled_bytes(frames),
+        behind=recorded.behind(frames, sorted(runs[0].threads)),
         starved=recorded.starved(frames),
         costs={},
         driver_s=recorded.driver_s(runs),

@@ -30,8 +30,10 @@ class Calibration(Document):
     then the simulation has as many, and waiting for them is its own. ``loop_cpu`` is which share of what kept
     event loops busy a core computed, ``starved`` how many seconds workers waited for a core for each that
     they had one, ``driver_s`` what the client took before the scheduler had a run's graph and after its last
-    task, ``free_mbit`` what links without a cap delivered (0: not measured). ``queue_bytes`` stand before a
-    full link; they are measured where pings under load say so.
+    task, ``free_mbit`` what links without a cap delivered (0: not measured). ``shuffled_bytes`` each transfer
+    task of a peer-to-peer shuffle gave away. ``behind``: of what was computed before the runs each worker,
+    by name, holds so many results fewer than the one that has most. ``queue_bytes`` stand before a full link;
+    they are measured where pings under load say so.
     """
 
     FILE: ClassVar[str] = "calibration.json"
@@ -42,6 +44,8 @@ class Calibration(Document):
     machine: str
     versions: dict[str, str]
     tasks: dict[str, Tasks]
+    shuffled_bytes: float = 0.0
+    behind: tuple[int, ...] = ()
     starved: float
     costs: dict[Role, Costs]
     loop_cpu: dict[Role, float] = {}

@@ -19,13 +19,12 @@ from typing import Any
 import numpy as np
 from scipy.special import stdtrit  # Student's; scipy.stats takes a second to import
 
-from lab.model.files import Campaign, Result, Timings
+from lab.model.files import Campaign, Outcome, Result, Timings
 from lab.model.trial import Trial
 from lab.results import store
 from lab.results.measures import CONFIDENCE, Interval, ratio
 from lab.sim import farm
 from lab.sim.calibration import Calibration, dealt
-from lab.sim.scenario import Outcome
 from lab.sim.sources import settings
 from lab.sim.validated import Validated
 from lab.sim.whatif import PAYLOAD, scenario

@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 
 from lab.errors import LabError
-from lab.sim.scenario import Outcome, Scenario
+from lab.model.files import Outcome
+from lab.sim.scenario import Scenario
 
 
 def simulate(scenario: Scenario) -> Outcome:

@@ -11,12 +11,11 @@ from typing import Any
 import numpy as np
 
 from lab.errors import LabError
-from lab.model.files import Timings
+from lab.model.files import Outcome, Timings
 from lab.model.trial import Trial
 from lab.results import store
 from lab.sim import farm
 from lab.sim.calibration import Calibration, dealt
-from lab.sim.scenario import Outcome
 from lab.sim.whatif import scenario
 
 TAIL_PCT = 5  # on either side of the interval

@@ -15,7 +15,18 @@ from lab.errors import LabError
 from lab.model.cells import cells
 from lab.model.document import Document
 from lab.model.experiment import Experiment, Workload, hosts
-from lab.model.files import Campaign, Cluster, Failed, Faults, Sample, Seen, Timings
+from lab.model.files import (
+    AGAIN,
+    Campaign,
+    Cluster,
+    Failed,
+    Faults,
+    Outcome,
+    Sample,
+    Seen,
+    Simulation,
+    Timings,
+)
 from lab.model.nic import Card
 from lab.model.simulated import Simulated
 from lab.model.strict import Strict
@@ -25,7 +36,7 @@ from lab.running.trials import asked_of
 from lab.sim import farm
 from lab.sim.calibrate import calibrate
 from lab.sim.calibration import Calibration, dealt
-from lab.sim.scenario import Outcome, Scenario
+from lab.sim.scenario import Scenario
 from lab.sim.sources import sources
 from lab.sim.validated import Validated
 from lab.sim.whatif import scenario, threads
@@ -78,14 +89,6 @@ class Calibrations(Document):
     def of(self, workload: Workload) -> tuple[Calibration, ...]:
         """Those of a workload, which must be known."""
         return next(known.calibrations for known in self.known if known.workload == workload)
-
-
-class Simulation(Document):
-    """Of a simulated trial: what came of each seed."""
-
-    FILE: ClassVar[str] = "simulation.json"
-
-    outcomes: tuple[Outcome, ...]
 
 
 @dataclass(frozen=True)
@@ -174,7 +177,7 @@ def _seen(outcomes: list[Outcome]) -> dict[str, Seen]:
 
 def _failed(directory: Path, trial: Trial, failures: list[Outcome]) -> Failed:
     again = f"dasklab reproduce {directory.parent} {trial.cell}"
-    reasons = (*(f"seed {outcome.seed}: {outcome.failed}" for outcome in failures), f"again: {again}")
+    reasons = (*(f"seed {outcome.seed}: {outcome.failed}" for outcome in failures), f"{AGAIN}{again}")
     return Failed(status="failed", host="client", task="simulate", reasons=reasons)
 
 

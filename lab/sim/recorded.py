@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 
@@ -16,13 +17,15 @@ from lab.account.run import SCHEDULER, Run
 from lab.account.summary import moved_bytes
 from lab.inside import Frames
 from lab.sim.calibration import Tasks
+from lab.sim.cluster.shuffle import BARRIER
 from lab.sim.costs import Costs, Role
 
-P2P = "shuffle-barrier"  # of what tasks of Dask's peer-to-peer shuffles are called
 MOST = 400  # records of a prefix that are kept
+PREPARED_S = 0.1  # what a task takes that was computed before the first run: nobody knows, nor needs to
 # No event loop takes longer for a byte. Where few are moved, as results of what takes longest, a regression
 # takes for theirs what that took.
 MOST_BYTE_S = 1e-8
+SHARDS = "p2p/foreground/shards/bytes"
 CPU, WAITED = "process/cpu/seconds", "process/waiting-for-cpu/seconds"
 
 
@@ -32,20 +35,37 @@ def tasks(frames: Frames) -> dict[str, Tasks]:
     shares = _cpu_shares(frames)
     found = {
         prefix: Tasks(
-            seen=_thinned(zip(rows.stop_s - rows.start_s, rows.nbytes, strict=True)),
+            seen=_thinned(_own(prefix, zip(rows.stop_s - rows.start_s, rows.nbytes, strict=True))),
             cpu_share=shares.get(prefix, 1.0),
         )
         for prefix, rows in done.groupby(_prefixes(done.key))
     }
     needed = _timed(frames, "needs").drop_duplicates("needed")
     for prefix, rows in needed.groupby(_prefixes(needed.needed)):
-        found.setdefault(prefix, Tasks(seen=_thinned((0.0, size) for size in rows.nbytes), cpu_share=0))
+        found.setdefault(
+            prefix, Tasks(seen=_thinned((PREPARED_S, size) for size in rows.nbytes), cpu_share=0)
+        )
     return dict(sorted(found.items()))
 
 
-def peer_to_peer(frames: Frames) -> bool:
-    """Did tasks send data to each other themselves? Dask's dataframes do so without being asked."""
-    return any(P2P in key for key in frames["tasks"].key)
+def behind(frames: Frames, workers: Sequence[str]) -> tuple[int, ...]:
+    """By how many results from before the first run each worker holds fewer than the one with most.
+
+    Where such tasks are short, whichever worker has first imported what they need computes nearly all of
+    them: 20 of 24, say. No worker is behind where nothing was prepared.
+    """
+    needs = frames["needs"]
+    prepared = needs[~needs.needed.isin(frames["tasks"].key)].drop_duplicates("needed")
+    holders = Counter(str(names[0]) for names in prepared.holders if len(names))
+    held = [holders[name] for name in workers]
+    return tuple(max(held) - count for count in held)
+
+
+def shuffled_bytes(frames: Frames) -> float:
+    """What a transfer task of peer-to-peer shuffles gives to all workers, its own included."""
+    needs, metrics = _timed(frames, "needs"), _timed(frames, "metrics")
+    transfers = needs[needs.key.str.startswith(BARRIER)].drop_duplicates(["run", "needed"])
+    return float(metrics[metrics.metric == SHARDS].value.sum()) / len(transfers) if len(transfers) else 0.0
 
 
 def _timed(frames: Frames, table: str):  # type: ignore[no-untyped-def]  # a frame of pandas
@@ -57,6 +77,11 @@ def _prefixes(keys: Iterable[str]) -> list[str]:
     from dask.utils import key_split
 
     return [str(key_split(key)) for key in keys]
+
+
+def _own(prefix: str, pairs: Iterable[tuple[float, float]]) -> Iterable[tuple[float, float]]:
+    """A shuffle's barrier waits for data; the shortest waited least, and the rest the simulation finds."""
+    return [min(pairs)] if prefix == BARRIER else pairs
 
 
 def _thinned(pairs: Iterable[tuple[float, float]]) -> tuple[tuple[float, int], ...]:
@@ -77,10 +102,10 @@ def _thread_s(frames: Frames) -> dict[str, tuple[float, float]]:
     seconds: dict[tuple[str, str], float] = {}
     metrics = _timed(frames, "metrics")
     for name, value in metrics[metrics.node != SCHEDULER][["metric", "value"]].itertuples(index=False):
-        if said := re.fullmatch(r"execute/[^/]*/(.+)/(thread-cpu|thread-noncpu)/seconds", name):
+        if said := re.fullmatch(r"execute/[^/]*/(.+)/(?:thread|p2p-[a-z-]+)-(cpu|noncpu)/seconds", name):
             key = (said[1], said[2])
             seconds[key] = seconds.get(key, 0.0) + value
-    kinds = ("thread-cpu", "thread-noncpu")
+    kinds = ("cpu", "noncpu")
     prefixes = sorted({prefix for prefix, _ in seconds})
     found = {prefix: tuple(seconds.get((prefix, kind), 0.0) for kind in kinds) for prefix in prefixes}
     return {prefix: (cpu, rest) for prefix, (cpu, rest) in found.items()}

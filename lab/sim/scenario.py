@@ -1,4 +1,4 @@
-"""What is simulated, as a file: everything that a simulation needs, and what comes out of one."""
+"""What is simulated, as a file: everything that a simulation needs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from pydantic import Field
 
 from lab.model.experiment import Workload
 from lab.model.faults import Fault
-from lab.model.files import Seen
 from lab.model.link import Link
 from lab.model.strict import Strict
 from lab.sim.costs import Costs, Role
@@ -30,6 +29,8 @@ class Scenario(Strict):
     ``cores`` are shared by all machines, a part of one where other work has the rest; without, each machine
     has ``cores_each``, or enough.
     ``design``: workers are Dask's whole Worker, or only its state machine (for many).
+    ``shuffled_bytes`` each task of a peer-to-peer shuffle gives away. ``late_s`` longer takes the first task
+    of each worker; the last number is that of all that follow.
     ``driver_s`` is what the client computes before a run's graph is with the scheduler. What is not done
     after ``limit_s`` of virtual time hangs.
     """
@@ -53,6 +54,8 @@ class Scenario(Strict):
     costs: dict[Role, Costs] = {}
     driver_s: float = Field(default=0, ge=0)
     tasks: dict[str, tuple[Record, ...]]
+    shuffled_bytes: float = Field(default=0, ge=0)
+    late_s: tuple[float, ...] = ()
     dask: dict[str, Any] = {}
     design: Literal["whole", "light"] = "whole"
     faults: tuple[Fault, ...] = ()
@@ -63,39 +66,3 @@ class Scenario(Strict):
     def worker_names(self) -> tuple[str, ...]:
         """The workers' names, as the inventory has them."""
         return tuple(f"worker-{number + 1}" for number in range(self.workers))
-
-
-class SimulatedRun(Strict):
-    """One run of the workload, in virtual time."""
-
-    warmup: bool
-    duration_s: float
-    transfer_bytes: int
-
-
-class Outcome(Strict):
-    """What came of it. ``digest`` is that of the log of all deliveries, ``tasks`` how many one run has, where
-    that is the question.
-
-    ``ops`` are the operations in all messages that a process wrote or read during the runs, ``unknown`` are
-    prefixes of tasks that the calibration had not seen. ``failed`` is why it did not get through its runs,
-    ``hung`` whether that is because they never ended; ``seen`` is what went wrong as asked, ``workers`` how
-    many the scheduler had at the end. ``computed`` tasks the workers took on during the runs, and
-    ``scheduler_busy_s`` its event loop was busy. ``cpu_s`` and ``memory_mb`` the simulation took.
-    """
-
-    seed: int
-    runs: tuple[SimulatedRun, ...]
-    tasks: int | None = None
-    digest: str
-    messages: int
-    ops: dict[str, int]
-    unknown: tuple[str, ...]
-    computed: int = 0
-    scheduler_busy_s: float = 0.0
-    cpu_s: float
-    memory_mb: float = 0.0
-    failed: str | None = None
-    hung: bool = False
-    seen: dict[str, Seen] = {}
-    workers: int | None = None

@@ -13,10 +13,11 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from lab.errors import LabError
+from lab.model.files import Outcome, SimulatedRun
 from lab.paths import WORKLOADS
 from lab.sim import build
 from lab.sim.kernel import HungError, Kernel, virtual_time
-from lab.sim.scenario import Outcome, Scenario, SimulatedRun
+from lab.sim.scenario import Scenario
 
 if TYPE_CHECKING:
     from lab.sim.cluster.cluster import Cluster
@@ -47,6 +48,8 @@ def simulate(scenario: Scenario) -> Outcome:
             build.hosts(scenario, kernel),
             scenario.costs,
             scenario.design == "light",
+            scenario.shuffled_bytes,
+            build.late_s(scenario),
         )
         choose = build.draw(scenario, unknown)
         with running(kernel, build.network(scenario, kernel), machines, choose, scenario.dask) as cluster:

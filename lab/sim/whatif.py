@@ -18,6 +18,7 @@ from lab.model.strict import Strict, validate
 from lab.model.trial import Trial
 from lab.sim.calibration import Calibration, Tasks
 from lab.sim.costs import Costs, Role
+from lab.sim.recorded import PREPARED_S
 from lab.sim.scenario import Record, Scenario, Site
 
 PAYLOAD = 1448 / 1514  # of what a cap lets through: it counts whole frames
@@ -115,6 +116,8 @@ def scenario(
         costs=_costs(calibration, ours),
         driver_s=calibration.driver_s * (1 + _starved(ours, calibration)) / (1 + calibration.starved),
         tasks={prefix: _records(tasks, ours, calibration) for prefix, tasks in calibration.tasks.items()},
+        shuffled_bytes=calibration.shuffled_bytes,
+        late_s=tuple(count * PREPARED_S for count in calibration.behind),
         dask=merge(merge(trial.dask, trial.seat.settings), asked.dask),
         design=design,
         faults=trial.faults,

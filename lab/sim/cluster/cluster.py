@@ -6,14 +6,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from distributed import Client
+from distributed.comm.addressing import get_address_host
 
 from lab.sim.cluster.comm import Process, World
 from lab.sim.cluster.light import LightWorker
 from lab.sim.cluster.servers import SimScheduler, SimWorker, adapted, complete
+from lab.sim.cluster.shuffle import Shuffle, placed
 from lab.sim.cluster.tasks import Draw, SimExecutor, Work
 from lab.sim.costs import Costs, Role
 from lab.sim.kernel import Host, Kernel, VirtualLoop
@@ -29,6 +31,8 @@ class Machines:
     hosts: Mapping[str, Host]
     costs: Mapping[Role, Costs]
     light: bool = False  # workers are only state machines
+    shuffled_bytes: float = 0.0  # that a task of a peer-to-peer shuffle gives away
+    late_s: Mapping[str, float] = field(default_factory=dict)  # a worker's first task takes so much longer
 
 
 class Cluster:
@@ -37,6 +41,7 @@ class Cluster:
     def __init__(self, kernel: Kernel, network: Network, machines: Machines, draw: Draw) -> None:
         self.kernel, self.machines, self._draw = kernel, machines, draw
         self.world = World(kernel, network)
+        self._shuffle = Shuffle(kernel, network, self._placed, machines.shuffled_bytes)
         self.loops: dict[str, VirtualLoop] = {}
         self.workers: dict[str, Any] = {}
         self._executors: dict[str, SimExecutor] = {}
@@ -68,12 +73,19 @@ class Cluster:
         return complete(self.kernel, self._process(name, role), coroutine)
 
     async def _worker(self, name: str, scheduler: str) -> Any:
-        executor = self._executors[name] = SimExecutor(self.kernel, self.machines.hosts[name], self._drawn)
-        threads = self.machines.threads
+        host, threads = self.machines.hosts[name], self.machines.threads
+        late_s = self.machines.late_s.get(name, 0.0)
+        executor = SimExecutor(self.kernel, name, host, self._drawn, self._shuffle, late_s)
+        self._executors[name] = executor
         if self.machines.light:
             return await LightWorker(self.world, name, threads, executor, self._peers).start(self.scheduler)
         options: dict[str, Any] = {"data": {}, "memory_limit": 0, "executor": executor, "nthreads": threads}
         return await SimWorker(scheduler, name=name, host=f"sim://{name}", dashboard=False, **options)
+
+    def _placed(self, key: Any, machine: str) -> Iterator[str]:
+        """The machine of each partition that comes out of a transfer task's shuffle."""
+        for address in placed(self.scheduler, key, self.workers[machine].address):
+            yield get_address_host(address)
 
     def _drawn(self, key: str, prefix: str) -> Work:
         self.computed += 1

@@ -18,7 +18,7 @@ from distributed.comm.core import BaseListener, Comm, CommClosedError, Connector
 from distributed.comm.registry import Backend, backends
 from distributed.protocol.core import dumps, loads
 
-from lab.sim.costs import Costs
+from lab.sim.costs import Costs, operations
 from lab.sim.kernel import Kernel, VirtualLoop, set_unless_done
 from lab.sim.network import Channel, Network
 
@@ -50,7 +50,7 @@ class World:
         self.listeners: dict[str, Listener] = {}
         self.comms: dict[SimComm, None] = {}  # those that are open
         self.numbers = itertools.count(1)
-        self.ops: dict[str, int] = {}
+        self.ops: dict[str, float] = {}
 
     def add(self, process: Process) -> None:
         """A process more."""
@@ -85,7 +85,7 @@ class World:
 
     def charge(self, process: Process, message: Any, nbytes: int) -> float:
         """Charge the running process for a message, and count it; when it came to the message's bytes."""
-        ops = len(message) if isinstance(message, list | tuple) else 1
+        ops = operations(message)
         self.ops[process.name] = self.ops.get(process.name, 0) + ops
         process.loop.charge(ops * process.costs.op_s)
         begun = self.kernel.clock()

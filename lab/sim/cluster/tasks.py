@@ -12,6 +12,7 @@ from dask._task_spec import Alias
 from dask.utils import key_split
 
 from lab.sim.cluster.placeholder import Placeholder
+from lab.sim.cluster.shuffle import Shuffle
 from lab.sim.kernel import Host, Kernel, VirtualLoop, set_unless_done
 from lab.sim.kernel.clock import EPOCH_S
 
@@ -29,12 +30,18 @@ Draw = Callable[[str, str], Work]  # a key and its prefix to what it does
 
 
 class SimExecutor:
-    """Stands for a worker's threads; how many tasks come at once is the worker's own affair."""
+    """Stands for a worker's threads; how many tasks come at once is the worker's own affair.
+
+    The first of them takes ``late_s`` longer.
+    """
 
     _max_workers = 1  # asked by nobody but repr
 
-    def __init__(self, kernel: Kernel, host: Host, draw: Draw) -> None:
-        self._kernel, self._host, self._draw = kernel, host, draw
+    def __init__(
+        self, kernel: Kernel, machine: str, host: Host, draw: Draw, shuffle: Shuffle, late_s: float
+    ) -> None:
+        self._kernel, self._machine, self._host = kernel, machine, host
+        self._draw, self._shuffle, self._late_s = draw, shuffle, late_s
         self._running: dict[Callable[[], None], None] = {}
         self._stopped = False
 
@@ -43,12 +50,14 @@ class SimExecutor:
     ) -> asyncio.Future[Any]:
         """What ``worker.execute`` waits for; ``delay_s`` is what it thinks its clock must be corrected by."""
         future = loop.create_future()
-        work = self._draw(str(task.key), str(key_split(task.key)))
+        prefix = str(key_split(task.key))
+        work = self._draw(str(task.key), prefix)
         result = _aliased(task, data) or Placeholder(work.nbytes)
         start = loop.clock()
 
         def done() -> None:
             del self._running[done]
+            self._shuffle.ended(task.key, self._machine)
             message = {
                 "op": "task-finished",
                 "status": "OK",
@@ -61,7 +70,12 @@ class SimExecutor:
             }
             loop.call_soon(set_unless_done, future, message)
 
-        self._kernel.at(start + work.idle_s, self._compute, work.cpu_s, done)
+        idle_s, self._late_s = work.idle_s + self._late_s, 0.0
+
+        def begin() -> None:
+            self._kernel.at(max(start, self._kernel.now) + idle_s, self._compute, work.cpu_s, done)
+
+        self._kernel.at(start, self._shuffle.when_due, prefix, begin)
         return future
 
     def _compute(self, cpu_s: float, done: Callable[[], None]) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from lab.model.files import Seen
+from lab.model.files import Outcome, Seen
 from lab.sim import farm
-from lab.sim.scenario import Outcome, Scenario
+from lab.sim.scenario import Scenario
 from tests.unit.sim.samples import CUT, KILL, RESTART, scenario
 
 FOREVER = {"host": "scheduler", "does": "cut", "at_s": 0.05, "for_s": 100}

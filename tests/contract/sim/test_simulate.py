@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from lab.errors import LabError
+from lab.model.files import Outcome
 from lab.paths import ROOT
 from lab.sim import farm, simulate
-from lab.sim.scenario import Outcome
+from lab.sim.scenario import Scenario
 from tests.unit.sim.samples import MACHINES, scenario
 
 
@@ -28,7 +29,19 @@ def ran() -> list[Outcome]:
         driver_s=1.0,
     )
     light = scenario(seed=3, design="light")
-    return farm.simulate_all([scenario(seed=3), scenario(seed=3), scenario(seed=4), slow, alone, light])
+    same = [scenario(seed=3), scenario(seed=3), scenario(seed=4)]
+    return farm.simulate_all([*same, slow, alone, light, shuffles(0), shuffles(150_000)])
+
+
+def shuffles(nbytes: int) -> Scenario:
+    """A groupby that shuffles peer to peer; nothing but the network takes time."""
+    return scenario(
+        workload={"name": "groupby", "params": {"rows": 24_000, "partitions": 24, "groups": 3_000}},
+        tasks={"part": [(0.0, 0.0, 8)]},
+        rates_mbit=dict.fromkeys(MACHINES, 10.0),
+        shuffled_bytes=nbytes,
+        late_s=(0.0, 5.0),
+    )
 
 
 def test_the_same_seed_does_the_same_in_every_process_another_does_not(ran: list[Outcome]) -> None:
@@ -69,6 +82,12 @@ def test_workers_that_are_only_state_machines_agree_with_whole_ones(ran: list[Ou
     assert light.runs[0].transfer_bytes == pytest.approx(whole.runs[0].transfer_bytes, rel=0.2)
     assert light.ops["scheduler"] == pytest.approx(whole.ops["scheduler"], rel=0.1)
     assert sum(light.ops.values()) == pytest.approx(sum(whole.ops.values()), rel=0.1)
+
+
+def test_shards_cross_the_link_of_the_worker_that_was_ready_first(ran: list[Outcome]) -> None:
+    none, sent = (outcome.runs[0].duration_s for outcome in ran[6:])
+    # the others have two pieces each, it has 20; of each 100 kB leave it, at 1.25 MB/s, and messages behind them
+    assert 20 * 0.08 < sent - none < 20 * 0.08 * 1.2
 
 
 def test_a_mistake_is_one_line() -> None:

@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from lab.model import dask_settings
+from lab.model.files import Outcome, SimulatedRun
 from lab.model.trial import Trial
 from lab.results.measures import Interval
 from lab.sim import advice, farm
 from lab.sim.advice import Candidate, Ranked, Search
-from lab.sim.scenario import Outcome, Scenario, SimulatedRun
+from lab.sim.scenario import Scenario
 from tests.unit.sim.test_whatif import CALIBRATION, TRIAL
 
 STEALING = "distributed.scheduler.work-stealing"

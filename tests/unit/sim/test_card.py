@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from lab.commands import card as command
-from lab.model.files import Timings
+from lab.model.files import Outcome, SimulatedRun, Timings
 from lab.model.trial import Trial
 from lab.results import store
 from lab.results.measures import Interval
 from lab.sim import card, farm, pictures
-from lab.sim.scenario import Outcome, Scenario, SimulatedRun
+from lab.sim.scenario import Scenario
 from lab.sim.validated import Validated
 from tests.unit.sim.test_whatif import CALIBRATION, PAYLOAD, TRIAL
 

@@ -15,14 +15,14 @@ from lab.commands import progress
 from lab.commands.simulated import Calibrated
 from lab.errors import LabError
 from lab.model.experiment import Experiment, Workload
-from lab.model.files import Faults, Result, Seen, Timings
+from lab.model.files import Faults, Outcome, Result, Seen, SimulatedRun, Timings
 from lab.model.trial import Trial
 from lab.results import store
 from lab.running import driver
 from lab.sim import farm, lab
 from lab.sim.calibrate import calibrate
 from lab.sim.lab import Calibrations, Known
-from lab.sim.scenario import Outcome, Scenario, SimulatedRun
+from lab.sim.scenario import Scenario
 from lab.sim.whatif import scenario as scenario_of
 from tests.unit.experiments.conftest import SETUP, FakeLab
 from tests.unit.sim.samples import CUT, KILL

@@ -14,7 +14,7 @@ from lab.cli import main
 from lab.commands.simulated import Calibrated, go_on
 from lab.errors import LabError
 from lab.model.experiment import Experiment, Workload
-from lab.model.files import Result
+from lab.model.files import Outcome, Result, SimulatedRun, Simulation
 from lab.model.trial import Trial
 from lab.results import compare, load, store
 from lab.results.measures import answer
@@ -22,8 +22,8 @@ from lab.running import driver
 from lab.running.trials import plan
 from lab.sim import farm, lab
 from lab.sim.calibration import Calibration
-from lab.sim.lab import Calibrations, Known, Simulation
-from lab.sim.scenario import Outcome, Scenario, SimulatedRun
+from lab.sim.lab import Calibrations, Known
+from lab.sim.scenario import Scenario
 from lab.sim.validated import Validated
 from tests.unit.experiments.conftest import SETUP, FakeLab
 from tests.unit.sim.test_whatif import CALIBRATION
@@ -282,14 +282,14 @@ def test_a_workload_that_cannot_be_simulated_is_told_and_left_out(
     measured: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def calibrate(folder: Path) -> Calibration:
-        raise LabError(f"{folder.name}: its tasks shuffle peer to peer")
+        raise LabError(f"{folder.name}: of no timed run anything was recorded")
 
     monkeypatch.setattr(inside, "recorded", lambda folder: True)
     monkeypatch.setattr(lab, "calibrate", calibrate)
     told: list[str] = []
     with pytest.raises(LabError, match="no measured trial tells what array_study"):
         Calibrations.on(measured, Experiment.model_validate(CAPS), told.append)
-    assert told[1].endswith("its tasks shuffle peer to peer")
+    assert told[1].endswith("of no timed run anything was recorded")
 
 
 def test_seeds_are_dealt_to_the_calibrations_in_turn(measured: Path, simulations: list[Scenario]) -> None:

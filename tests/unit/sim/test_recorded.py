@@ -36,7 +36,7 @@ def frames() -> dict[str, pd.DataFrame]:
         "tasks": pd.DataFrame(tasks, columns=["run", "key", "start_s", "stop_s", "nbytes"]),
         "metrics": pd.DataFrame(metrics, columns=["run", "node", "metric", "value"]),
         "needs": pd.DataFrame(
-            {"run": [1, 1, 1], "needed": ["('add-1', 1)", "('source-0', 3)", "('source-0', 3)"]}
+            {"run": [1, 1, 1], "key": "a", "needed": ["('add-1', 1)", "('source-0', 3)", "('source-0', 3)"]}
         ).assign(nbytes=[800, 1234, 1234]),
     }
 
@@ -45,7 +45,7 @@ def test_tasks_have_their_times_sizes_and_share_of_a_core() -> None:
     found = recorded.tasks(frames())
     assert found["add"].seen == ((0.5, 800), (1.5, 900))
     assert found["add"].cpu_share == pytest.approx(0.25)
-    assert found["source"].seen == ((0.0, 1234),)
+    assert found["source"].seen == ((recorded.PREPARED_S, 1234),)
     assert list(found) == ["add", "source"]
 
 
@@ -123,8 +123,46 @@ def test_a_clients_ends_are_before_the_first_and_after_the_last_task() -> None:
     assert recorded.driver_s([run(1, 10, 2), run(2, 10, 2)]) == pytest.approx(1.0 + 2.0)
 
 
-def test_what_shuffles_peer_to_peer_is_known_by_its_tasks() -> None:
+def shuffled() -> dict[str, pd.DataFrame]:
+    """Two transfers that cut 3 kB between them, and a barrier in each of two runs."""
+    tasks = [
+        (1, "('shuffle-transfer-0', 1)", 1.0, 2.0, 28),
+        (1, "('shuffle-transfer-0', 2)", 1.0, 2.0, 28),
+        (1, "shuffle-barrier-e14ae8723767ba262d214", 2.0, 5.0, 28),
+        (2, "shuffle-barrier-f14ae8723767ba262d214", 2.0, 2.5, 28),
+    ]
+    metrics = [
+        (1, "worker-1", recorded.SHARDS, 1000.0),
+        (1, "worker-2", recorded.SHARDS, 2000.0),
+        (1, "worker-1", RUN.format("shuffle-transfer/p2p-shard-partition-cpu"), 1.5),
+        (1, "worker-1", RUN.format("shuffle-transfer/thread-noncpu"), 0.5),
+    ]
+    return {
+        "runs": pd.DataFrame({"run": [1, 2], "warmup": [False, False]}),
+        "tasks": pd.DataFrame(tasks, columns=["run", "key", "start_s", "stop_s", "nbytes"]),
+        "metrics": pd.DataFrame(metrics, columns=["run", "node", "metric", "value"]),
+        "needs": pd.DataFrame(
+            [(1, "shuffle-barrier-e14ae8723767ba262d214", f"('shuffle-transfer-0', {i})", 28) for i in (1, 2)],
+            columns=["run", "key", "needed", "nbytes"],
+        ),
+    }
+
+
+def test_a_transfer_gives_away_its_share_of_all_shards_and_computes_while_it_cuts() -> None:
+    assert recorded.shuffled_bytes(shuffled()) == pytest.approx(1500)
+    assert recorded.shuffled_bytes(frames()) == 0
+    assert recorded.tasks(shuffled())["shuffle-transfer"].cpu_share == pytest.approx(0.75)
+
+
+def test_a_barrier_takes_as_long_as_the_one_that_waited_least() -> None:
+    assert recorded.tasks(shuffled())["shuffle-barrier"].seen == ((0.5, 28),)
+
+
+def test_workers_are_behind_by_what_they_hold_less_of_what_was_there_before() -> None:
     found = frames()
-    assert not recorded.peer_to_peer(found)
-    found["tasks"].loc[1, "key"] = "shuffle-barrier-e14ae8723767ba262d214"
-    assert recorded.peer_to_peer(found)
+    held = [("('old-0', 1)", ["worker-2"]), ("('old-0', 2)", ["worker-2", "worker-1"]), ("('old-0', 2)", [])]
+    rows = [(1, key, 8, holders) for key, holders in [*held, ("('add-1', 1)", ["worker-1"])]]
+    found["needs"] = pd.DataFrame(rows, columns=["run", "needed", "nbytes", "holders"])
+    assert recorded.behind(found, ["worker-1", "worker-2", "worker-3"]) == (2, 0, 2)
+    found["needs"] = found["needs"][3:]
+    assert recorded.behind(found, ["worker-1", "worker-2", "worker-3"]) == (0, 0, 0)

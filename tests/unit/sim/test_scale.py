@@ -8,9 +8,9 @@ import pytest
 
 from benchmarks import sim_scale
 from benchmarks.sim_scale import Cell, Point
+from lab.model.files import Outcome, SimulatedRun
 from lab.sim import build
 from lab.sim.kernel import Kernel
-from lab.sim.scenario import Outcome, SimulatedRun
 from tests.unit.sim.test_whatif import CALIBRATION, PAYLOAD, TRIAL
 
 

@@ -160,7 +160,6 @@ def test_a_mistake_is_one_line(given: str, said: str) -> None:
         ({"worker": {"occupant": "zero"}}, "t: a cluster of others than Dask's scheduler"),
         ({"packages": {"dask": "2024.8.0"}}, "t: dask 2024.8.0 is not simulated"),
         ({"layout": "2x1"}, "t: several workers on a host (2x1)"),
-        ({"workload": {"name": "rechunk", "params": {"method": "p2p"}}}, "t: method p2p cannot be simulated"),
         ({"dask": {"distributed": {"comm": {"compression": "lz4"}}}}, "t: dask distributed.comm.compression"),
     ],
 )
