@@ -142,7 +142,7 @@ def shuffled() -> dict[str, pd.DataFrame]:
         "tasks": pd.DataFrame(tasks, columns=["run", "key", "start_s", "stop_s", "nbytes"]),
         "metrics": pd.DataFrame(metrics, columns=["run", "node", "metric", "value"]),
         "needs": pd.DataFrame(
-            [(1, "shuffle-barrier-e14ae8723767ba262d214", f"('shuffle-transfer-0', {i})", 28) for i in (1, 2)],
+            [(1, tasks[2][1], tasks[row][1], 28) for row in (0, 1)],
             columns=["run", "key", "needed", "nbytes"],
         ),
     }

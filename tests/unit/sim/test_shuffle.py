@@ -21,7 +21,8 @@ class Told:
     def __init__(self, nbytes: float) -> None:
         self.kernel = Kernel(0)
         network = Network(self.kernel, {name: Port(Link(RATE), Link(RATE)) for name in WORKERS}, RTT)
-        self.shuffle = Shuffle(self.kernel, network, lambda key, machine: OUTPUTS if key == "transfer" else (), nbytes)
+        places = {"transfer": OUTPUTS, "add": ()}
+        self.shuffle = Shuffle(self.kernel, network, lambda key, machine: places[key], nbytes)
         self.began: list[float] = []
 
     def due(self, prefix: str) -> None:
