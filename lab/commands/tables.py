@@ -82,10 +82,9 @@ def _print_cells(found: Answer, mark: str) -> None:
     factors = list(found.cells[0].factors)
     rows = []
     for cell in found.cells:
-        base = cell is found.cells[0]
         levels = [str(level) for level in cell.factors.values()] or [cell.name]
-        ratio = "baseline" if base else interval(cell.ratio)
-        verdict = "" if base else "shown" if cell.shown else "not shown"
+        ratio = "baseline" if cell.baseline else interval(cell.ratio)
+        verdict = "" if cell.baseline else "shown" if cell.shown else "not shown"
         rows.append((*levels, str(cell.n), interval(cell.median), ratio, verdict))
     heads = (*(factors or ["cell"]), "n", "median", "x baseline", "difference")
     print_table(heads, rows, title=f"{found.metric}{mark}")

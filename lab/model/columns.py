@@ -14,6 +14,7 @@ COLUMNS = {
     "block": "the block that it belongs to",
     "baseline": "the trial is the baseline",
     "null": "it is the null trial, the baseline's exact copy",
+    "workload": "what the trial computed",
     "simulated": "a simulation's, measured nowhere",
     "missed": "by which share simulations missed what they were compared with; intervals allow for it",
     "status": "ok, invalid (not as asked), unsupported, failed",

@@ -124,8 +124,8 @@ def _lines_of(answer: Answer, factor: str) -> Iterator[tuple[str, Line]]:
     for cell in answer.cells:
         others = [level_name(name, level) for name, level in cell.factors.items() if name != factor]
         groups.setdefault(", ".join(others) or "here", []).append(cell)
-    base = answer.cells[0].median.value if answer.scaled else 1.0
     for colour, (label, cells) in zip(MORE * 3, groups.items(), strict=False):
+        base = answer.baseline(cells[0]).median.value if answer.scaled else 1.0
         line = Line(cells, factor, base, colour)
         yield label, replace(line, cells=sorted(cells, key=line.place))
 

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from lab.model.metric import METRICS
 from lab.results.measures import Answer, Cell, Interval, interval, number
 
 UNITS = {"ms": "ms", "pct": "%", "mbit": "Mbit/s"}  # by the ending of a factor's name
-ENGINE = "engine"  # the factor between whose levels no times are compared: they hold different things
 Answers = Mapping[str, Mapping[str, Answer]]  # experiment -> metric -> its answer
 
 
@@ -44,34 +43,31 @@ def sentence(answer: Answer | None) -> str:
     """The answer to the experiment's question as far as this metric gives it."""
     if answer is None:
         return "No answer: there is no valid baseline."
-    answer = _of_one_engine(answer)
     what, unit = METRICS[answer.metric].title, METRICS[answer.metric].unit
     base = answer.cells[0]
     if len(answer.cells) == 1:
         return f"The {what} was {interval(base.median, unit)}."
+    tested = [cell for cell in answer.cells if not cell.baseline]
     if all(cell.n == 1 for cell in answer.cells):
-        farthest = max(answer.cells[1:], key=lambda cell: abs(cell.difference.value))
+        farthest = max(tested, key=lambda cell: abs(cell.difference.value))
         return (
-            f"One sample a cell, so without intervals: {interval(base.median, unit)} at the baseline,"
-            f" {interval(farthest.median, unit)} with {_cell(farthest, base)}."
+            f"One sample a cell, so without intervals: {interval(answer.baseline(farthest).median, unit)} at the"
+            f" baseline, {interval(farthest.median, unit)} with {_cell(farthest, base)}."
         )
-    shown = [cell for cell in answer.cells[1:] if cell.shown]
+    shown = [cell for cell in tested if cell.shown]
     if not shown:
         noise = "" if math.isnan(answer.floor) else f" (noise floor {interval(Interval(answer.floor), unit)})"
         return f"No difference shown: no level changes the {what} by more than the noise{noise}."
     strongest = max(shown, key=lambda cell: abs(cell.difference.value))
-    hidden = [_cell(cell, base) for cell in answer.cells[1:] if not cell.shown]
+    base = answer.baseline(strongest)
+    whose = "the baseline's" if base is answer.cells[0] else "its own baseline's"
+    hidden = [_cell(cell, answer.cells[0]) for cell in tested if not cell.shown]
     if answer.scaled:
-        amount = f"{interval(strongest.ratio)} times the baseline's"
+        amount = f"{interval(strongest.ratio)} times {whose}"
     else:
-        amount = f"{interval(strongest.median, unit)}, the baseline's {number(base.median.value)}"
-    text = f"With {_cell(strongest, base)} the {what} is {amount}{_slopes(answer, unit)}"
+        amount = f"{interval(strongest.median, unit)}, {whose} {number(base.median.value)}"
+    text = f"With {_cell(strongest, answer.cells[0])} the {what} is {amount}{_slopes(answer, unit)}"
     return text + (f"; no difference shown with {', '.join(hidden)}." if hidden else ".")
-
-
-def _of_one_engine(answer: Answer) -> Answer:
-    mine = answer.cells[0].factors.get(ENGINE)
-    return replace(answer, cells=[cell for cell in answer.cells if cell.factors.get(ENGINE) == mine])
 
 
 def contrasts(answer: Answer) -> list[str]:
@@ -80,7 +76,7 @@ def contrasts(answer: Answer) -> list[str]:
     if len(factors) != 2 or not answer.scaled:
         return []
     sentences = []
-    for held, varied in (pair for pair in (factors[::-1], factors) if pair[1] != ENGINE):
+    for held, varied in (pair for pair in (factors[::-1], factors) if pair[1] not in answer.kinds):
         first = answer.cells[0].factors[varied]
         rows = {(cell.factors[held], cell.factors[varied]): cell.ratio for cell in answer.cells}
         for level in dict.fromkeys(key[1] for key in rows if key[1] != first):

@@ -24,6 +24,7 @@ from lab.model.metric import METRICS
 CONFIDENCE = 0.95
 RESAMPLES = 2000
 SEED = 1
+ENGINE = "engine"  # the factor that says what computes
 Values = NDArray[np.float64]
 Strata = dict[Any, Values]  # what is compared only with its like -> its samples
 
@@ -79,10 +80,14 @@ def less(gain_pct: Interval) -> str:
 
 @dataclass(frozen=True)
 class Cell:
-    """One cell's samples against the baseline's. ``shown`` is the verdict: a difference above the noise."""
+    """One cell's samples against those of the baseline of its kind, which it may be itself (``baseline``).
+
+    ``shown`` is the verdict: a difference above the noise.
+    """
 
     name: str
     factors: dict[str, object]
+    baseline: bool
     n: int
     median: Interval
     mean: Interval
@@ -95,9 +100,14 @@ class Cell:
 
 @dataclass(frozen=True)
 class Answer:
-    """What one metric says over an experiment's cells; the first cell is the baseline."""
+    """What one metric says over an experiment's cells; the first cell is the baseline.
+
+    ``kinds`` are the factors that decide what is computed, or by which engine. Only like is compared with
+    like: each kind's baseline has the other factors at the baseline's levels.
+    """
 
     metric: str
+    kinds: tuple[str, ...]
     cells: list[Cell]
     null: Interval | None
     slopes: dict[str, Interval]
@@ -116,6 +126,14 @@ class Answer:
         """The cell of that name, if it was measured."""
         return next((cell for cell in self.cells if cell.name == name), None)
 
+    def baseline(self, cell: Cell) -> Cell:
+        """What a cell is compared with; of a kind without a valid baseline it is compared with nothing."""
+        alike = (one for one in self.cells if one.baseline and self._kind(one) == self._kind(cell))
+        return next(alike, self.cells[0])
+
+    def _kind(self, cell: Cell) -> list[object]:
+        return [cell.factors[factor] for factor in self.kinds]
+
 
 def answer(frame: pd.DataFrame, metric: str, factors: Sequence[str]) -> Answer | None:
     """Every cell of ``metric`` in ``frame``; None without a baseline.
@@ -132,9 +150,35 @@ def answer(frame: pd.DataFrame, metric: str, factors: Sequence[str]) -> Answer |
     tested = valid[~valid.null]
     names = [base.cell.iloc[0], *(name for name in tested.cell.unique() if name != base.cell.iloc[0])]
     scaled = not METRICS[metric].zero_based and base.value.median() != 0
-    cells = [_cell(name, tested[tested.cell == name], base, factors, floor, scaled) for name in names]
+    kinds = tuple(factor for factor in factors if _tells_kinds(tested, factor))
+    cells = []
+    for name in names:
+        mine = tested[tested.cell == name]
+        own = _alike(tested, mine, base, kinds, factors)
+        noise = floor * own.value.median() / base.value.median() if scaled and len(own) else floor
+        cells.append(_cell(name, mine, own, factors, noise, scaled))
     slopes = {factor: _slope(tested, base, factor, factors) for factor in factors}
-    return Answer(metric, cells, null, {factor: found for factor, found in slopes.items() if found})
+    return Answer(metric, kinds, cells, null, {factor: found for factor, found in slopes.items() if found})
+
+
+def _tells_kinds(tested: pd.DataFrame, factor: str) -> bool:
+    """Does a factor decide what is computed, or by what?"""
+    computed = tested.groupby(factor).workload.nunique()
+    return factor == ENGINE or (tested.workload.nunique() > 1 and computed.max() == 1)
+
+
+def _alike(
+    tested: pd.DataFrame,
+    mine: pd.DataFrame,
+    base: pd.DataFrame,
+    kinds: Sequence[str],
+    factors: Sequence[str],
+) -> pd.DataFrame:
+    """The samples of a cell's kind with all other factors as the baseline has them; there may be none."""
+    found = tested
+    for factor in factors:
+        found = found[found[factor] == (mine if factor in kinds else base)[factor].iloc[0]]
+    return found
 
 
 def by_node(frame: pd.DataFrame, metric: str) -> dict[str, tuple[int, Interval]]:
@@ -184,17 +228,19 @@ def _cell(
 ) -> Cell:
     values = mine.value.to_numpy(dtype=float)
     missed = float(mine.missed.max())
-    change = difference(_strata(mine), _strata(base))
+    unknown = Interval(math.nan)
+    change = difference(_strata(mine), _strata(base)) if len(base) else unknown
     middle = median(values)
     below, above = middle.value * missed / (1 + missed), middle.value * missed
     change = Interval(change.value, change.low - below, change.high + above)
-    is_base = bool(mine.baseline.iloc[0])
-    times = Interval(1.0 if scaled else math.nan)
-    if scaled and not is_base:
+    is_base = bool(len(base)) and mine.cell.iloc[0] == base.cell.iloc[0]
+    times = Interval(1.0) if scaled and is_base else unknown
+    if scaled and len(base) and not is_base:
         times = ratio(_strata(mine), _strata(base)).widened(missed)
     return Cell(
         name=name,
         factors={factor: mine[factor].iloc[0] for factor in factors},
+        baseline=is_base,
         n=len(values),
         median=middle.widened(missed),
         mean=mean(values).widened(missed),

@@ -105,7 +105,8 @@ def _place(run: Path, directory: Path, trial: Trial) -> Row:
     """What all rows of a trial have in common."""
     where: Row = {"experiment": trial.experiment, "run": run.name, "trial": trial.trial, "cell": trial.cell}
     kind = {"block": trial.block, "baseline": trial.baseline, "null": trial.null}
-    return where | kind | {"status": store.need(Result, directory).status} | trial.factors
+    what = {"workload": trial.workload.name, "status": store.need(Result, directory).status}
+    return where | kind | what | trial.factors
 
 
 def _rows(directory: Path, common: Row) -> Iterator[Row]:

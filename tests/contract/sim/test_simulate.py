@@ -86,7 +86,7 @@ def test_workers_that_are_only_state_machines_agree_with_whole_ones(ran: list[Ou
 
 def test_shards_cross_the_link_of_the_worker_that_was_ready_first(ran: list[Outcome]) -> None:
     none, sent = (outcome.runs[0].duration_s for outcome in ran[6:])
-    # the others have two pieces each, it has 20: of each 100 kB leave it at 1.25 MB/s, and messages between them
+    # the others have two pieces each, it has 20: of each 100 kB leave it at 1.25 MB/s, between messages
     assert 20 * 0.08 < sent - none < 20 * 0.08 * 1.2
 
 

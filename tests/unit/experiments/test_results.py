@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +18,7 @@ from lab.errors import LabError
 from lab.model import experiment
 from lab.model.experiment import Experiment, Tolerances
 from lab.model.files import Configured, Delivered, Machines
+from lab.report import sentences
 from lab.results import compare, load, reproduced, store, table, validity, verdict
 from lab.results.configured import differences
 from lab.results.measures import Interval, answer, by_node, difference, median, ratio, slope
@@ -487,6 +489,53 @@ def test_slope_and_verdicts(measured: Callable[..., driver.Ongoing]) -> None:
     assert found.cells[2].ratio.value == pytest.approx(2, rel=0.02)
     assert found.slopes["delay_ms"].low < 0.02 < found.slopes["delay_ms"].high
     assert found.null.low < 0 < found.null.high
+
+
+def two_kinds() -> pd.DataFrame:
+    """Three samples of each cell; a capped link doubles what the one work takes, and half as much more the other."""
+    took = {("merge", 0): 1.0, ("merge", 50): 2.0, ("groupby", 0): 10.0, ("groupby", 50): 15.0}
+    rows = [
+        (work, rate, work == "merge" and not rate, null, value * jitter)
+        for (work, rate), value in took.items()
+        for jitter in (0.99, 1.0, 1.01)
+        for null in ((False, True) if (work, rate) == ("merge", 0) else (False,))
+    ]
+    frame = pd.DataFrame(rows, columns=["workload", "rate_mbit", "baseline", "null", "value"])
+    frame.loc[frame.null, "value"] += 0.1
+    frame["baseline"] &= ~frame.null
+    cell = "work=" + frame.workload + ",rate_mbit=" + frame.rate_mbit.astype(str)
+    same = {"metric": "compute_s", "warmup": False, "status": "ok", "tested": True, "block": 1, "missed": 0.0}
+    return frame.assign(work=frame.workload, cell=cell, src="", dst="", **same)
+
+
+def test_like_is_compared_with_like() -> None:
+    found = answer(two_kinds(), "compute_s", ["work", "rate_mbit"])
+    assert found is not None and found.kinds == ("work",)
+    by_cell = {cell.name: (cell.baseline, cell.ratio.value, cell.shown) for cell in found.cells}
+    assert by_cell == {
+        "work=merge,rate_mbit=0": (True, 1.0, False),
+        "work=merge,rate_mbit=50": (False, pytest.approx(2.0), True),
+        "work=groupby,rate_mbit=0": (True, 1.0, False),
+        "work=groupby,rate_mbit=50": (False, pytest.approx(1.5), True),
+    }
+    assert found.baseline(found.cells[3]) is found.cells[2]
+    told = sentences.sentence(found)
+    assert "With work groupby and 50 Mbit/s of rate" in told and "times its own baseline's" in told
+
+
+def test_noise_is_as_large_a_share_of_another_kinds_baseline() -> None:
+    frame = two_kinds()
+    frame.loc[frame.cell == "work=groupby,rate_mbit=50", "value"] = [10.8, 10.9, 11.0]  # 9 %, and 10 are noise
+    found = answer(frame, "compute_s", ["work", "rate_mbit"])
+    assert found is not None and not found.cells[3].shown
+
+
+def test_a_kind_without_a_baseline_is_compared_with_nothing() -> None:
+    frame = two_kinds()
+    found = answer(frame[frame.cell != "work=groupby,rate_mbit=0"], "compute_s", ["work", "rate_mbit"])
+    assert found is not None
+    alone = found.cells[2]
+    assert math.isnan(alone.ratio.value) and not alone.shown and alone.median.value == 15.0
 
 
 def test_no_difference_is_not_shown(measured: Callable[..., driver.Ongoing]) -> None:

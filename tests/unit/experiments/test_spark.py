@@ -179,10 +179,11 @@ def test_no_sentence_sets_the_seconds_of_two_engines_beside_each_other() -> None
     def cell(engine: str, rate: int, times: float) -> Cell:
         ratio, factors = Interval(times, times - 0.1, times + 0.1), {"engine": engine, "rate_mbit": rate}
         name = f"engine={engine}, rate_mbit={rate}"
-        return Cell(name, factors, 3, ratio, ratio, times, times, Interval(times - 1), ratio, times != 1)
+        change = Interval(times - 1)
+        return Cell(name, factors, not rate, 3, ratio, ratio, times, times, change, ratio, times != 1)
 
-    cells = [cell("dask", 0, 1), cell("dask", 100, 2), cell("spark", 0, 4), cell("spark", 100, 5)]
-    found = Answer("compute_s", cells, Interval(0, -0.1, 0.1), {})
+    cells = [cell("dask", 0, 1), cell("dask", 100, 2), cell("spark", 0, 1), cell("spark", 100, 1.25)]
+    found = Answer("compute_s", ("engine",), cells, Interval(0, -0.1, 0.1), {})
     told = sentences.sentence(found)
     assert "100 Mbit/s" in told and "2.00 (1.90 to 2.10)" in told and "spark" not in told
     told = " ".join(sentences.contrasts(found))

@@ -115,6 +115,7 @@ def frame(cells: dict[str, list[float]], null: list[float] | None, status: str =
         "src": "",
         "dst": "",
         "missed": 0.0,
+        "workload": "merge",
     }
     return found.assign(cell="change=" + found.change, **same)
 
