@@ -50,9 +50,10 @@ def sentence(answer: Answer | None) -> str:
     tested = [cell for cell in answer.cells if not cell.baseline]
     if all(cell.n == 1 for cell in answer.cells):
         farthest = max(tested, key=lambda cell: abs(cell.difference.value))
+        own = answer.baseline(farthest)
         return (
-            f"One sample a cell, so without intervals: {interval(answer.baseline(farthest).median, unit)} at the"
-            f" baseline, {interval(farthest.median, unit)} with {_cell(farthest, base)}."
+            f"One sample a cell, so without intervals: {interval(own.median, unit)} at the baseline,"
+            f" {interval(farthest.median, unit)} with {_cell(farthest, base)}."
         )
     shown = [cell for cell in tested if cell.shown]
     if not shown:

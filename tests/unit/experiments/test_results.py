@@ -525,7 +525,11 @@ def test_like_is_compared_with_like() -> None:
 
 def test_noise_is_as_large_a_share_of_another_kinds_baseline() -> None:
     frame = two_kinds()
-    frame.loc[frame.cell == "work=groupby,rate_mbit=50", "value"] = [10.8, 10.9, 11.0]  # 9 %, and 10 are noise
+    frame.loc[frame.cell == "work=groupby,rate_mbit=50", "value"] = [
+        10.8,
+        10.9,
+        11.0,
+    ]  # 9 %, and 10 are noise
     found = answer(frame, "compute_s", ["work", "rate_mbit"])
     assert found is not None and not found.cells[3].shown
 
