@@ -492,7 +492,7 @@ def test_slope_and_verdicts(measured: Callable[..., driver.Ongoing]) -> None:
 
 
 def two_kinds() -> pd.DataFrame:
-    """Three samples of each cell; a capped link doubles what the one work takes, and half as much more the other."""
+    """Three samples of each cell; with a cap the one work takes twice as long, the other half as long again."""
     took = {("merge", 0): 1.0, ("merge", 50): 2.0, ("groupby", 0): 10.0, ("groupby", 50): 15.0}
     rows = [
         (work, rate, work == "merge" and not rate, null, value * jitter)
