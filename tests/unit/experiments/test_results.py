@@ -492,7 +492,7 @@ def test_slope_and_verdicts(measured: Callable[..., driver.Ongoing]) -> None:
 
 
 def two_kinds() -> pd.DataFrame:
-    """Three samples of each cell; with a cap the one work takes twice as long, the other half as long again."""
+    """Three samples of each cell; capped, the one work takes twice as long, the other half as long again."""
     took = {("merge", 0): 1.0, ("merge", 50): 2.0, ("groupby", 0): 10.0, ("groupby", 50): 15.0}
     rows = [
         (work, rate, work == "merge" and not rate, null, value * jitter)
@@ -525,11 +525,7 @@ def test_like_is_compared_with_like() -> None:
 
 def test_noise_is_as_large_a_share_of_another_kinds_baseline() -> None:
     frame = two_kinds()
-    frame.loc[frame.cell == "work=groupby,rate_mbit=50", "value"] = [
-        10.8,
-        10.9,
-        11.0,
-    ]  # 9 %, and 10 are noise
+    frame.loc[frame.cell == "work=groupby,rate_mbit=50", "value"] = [10.8, 10.9, 11.0]  # 10 % are noise
     found = answer(frame, "compute_s", ["work", "rate_mbit"])
     assert found is not None and not found.cells[3].shown
 
