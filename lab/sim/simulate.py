@@ -6,10 +6,11 @@ import gc
 import importlib
 import inspect
 import os
-import resource
+import re
 import sys
 import time
 from collections import Counter
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lab.errors import LabError
@@ -73,12 +74,18 @@ def simulate(scenario: Scenario) -> Outcome:
         computed=cluster.computed - computed,
         scheduler_busy_s=cluster.loops["scheduler"].busy_s - busy_s,
         cpu_s=time.process_time() - started,
-        memory_mb=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        memory_mb=_most_memory_mb(),
         failed=failed,
         hung=hung,
         seen=faults.seen,
         workers=workers,
     )
+
+
+def _most_memory_mb() -> float:
+    """This program's own: getrusage would tell that of the larger one that started it."""
+    said = re.search(r"^VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text(), re.MULTILINE)
+    return int(said[1]) / 1024 if said else 0.0
 
 
 def _attempt(
