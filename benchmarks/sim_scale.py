@@ -49,11 +49,15 @@ RACKS, RACK_MS, SITE_MS = 40, 0.05, 5.0
 FEWEST_IN_RACKS = 100
 ENOUGH = 0.9  # of the most tasks per second: from there on more workers bring nothing
 SHORT: Record = (0.00026, 0.0, 100)  # as long as the shortest tasks of the study's array were recorded
-SHARDS_BYTES = 1_600_000  # of 100,000 groups, that a task of groupby's peer-to-peer shuffle gives away
-ASSUMED: Mapping[str, tuple[Record, str]] = {
-    "shuffle": (SHORT, "0.26 ms, 100 B"),
-    "groupby": ((0.010, 0.0, SHARDS_BYTES), "10 ms, 1.6 MB (100,000 groups), as much to shuffle"),
-    "merge": (SHORT, "0.26 ms, 100 B"),
+# By workload: a task, what it gives away if it is one of a peer-to-peer shuffle, both in words.
+ASSUMED: Mapping[str, tuple[Record, int, str]] = {
+    "shuffle": (SHORT, 0, "0.26 ms, 100 B"),
+    "groupby": (
+        (0.010, 0.0, 1_600_000),
+        1_600_000,
+        "10 ms, 1.6 MB (100,000 groups), as much to shuffle",
+    ),
+    "merge": (SHORT, 0, "0.26 ms, 100 B"),
 }
 NAMES = {"array_study": "array", "shuffle": "shuffle", "groupby": "groupby", "merge": "tiny tasks"}
 PLACES = ("one rack", f"{RACKS} racks", "two sites")
@@ -124,7 +128,7 @@ def asked(cell: Cell, trial: Trial, calibration: Calibration) -> Scenario:
         update={
             "workload": sized(cell.workload, cell.workers),
             "tasks": like.tasks if own else {"assumed": (ASSUMED[cell.workload][0],)},
-            "shuffled_bytes": like.shuffled_bytes if own else SHARDS_BYTES,
+            "shuffled_bytes": like.shuffled_bytes if own else ASSUMED[cell.workload][1],
             "late_s": (),
             "rates_mbit": rates,
             "links": {},
@@ -317,7 +321,7 @@ def _extrapolated(axes: Axes, measured_to: int) -> None:
 
 def report(points: list[Point], against: list[Checked], trial: Trial, measured_to: int) -> str:
     """The tables as Markdown."""
-    assumed = "; ".join(f"{NAMES[name]} {told}" for name, (_, told) in ASSUMED.items())
+    assumed = "; ".join(f"{NAMES[name]} {told}" for name, (_, _, told) in ASSUMED.items())
     lines = [HEAD, "|---" * 10 + "|", *(point.row() for point in points), ""]
     lines += [
         f"Costs of event loops and the array's tasks: {trial.experiment}/{trial.trial} "

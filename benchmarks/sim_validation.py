@@ -12,11 +12,10 @@ lies in it, which is the goal, and how many of the measured runs do, which shoul
 tells wider ones; the summary says how many means lie in those, each cell's widened by what the others were
 missed by. Beside it stand two simpler predictors from the same fit: ``bytes``: computing and bytes over the
 rate, one after the other; ``replay``: the fit's time with what its critical path spent on the wire scaled by
-the rate. A cell
-that cannot be foretold is in the table all the same. ``--own`` foretells the fits' own trials instead, each
-from its likes: what is wrong there is no cap's doing. ``--keep`` writes what was foretold to
-``lab/sim/validated.json``, by which ``whatif`` widens its intervals, and the table to ``lab/sim/README.md``;
-both take the place of what was there.
+the rate. A cell that cannot be foretold is in the table all the same. ``--own`` foretells the fits' own
+trials instead, each from its likes: what is wrong there is no cap's doing. ``--keep`` writes what was
+foretold to ``lab/sim/validated.json``, by which ``whatif`` widens its intervals, and the table to
+``lab/sim/README.md``; both take the place of what was there.
 """
 
 from __future__ import annotations

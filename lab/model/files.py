@@ -423,6 +423,9 @@ class Result(Document):
     measuring_s: float
 
 
+# --- simulation.json: what came of a trial in virtual time -------------------------------------------------
+
+
 class SimulatedRun(Strict):
     """One run of the workload, in virtual time."""
 
@@ -432,8 +435,8 @@ class SimulatedRun(Strict):
 
 
 class Outcome(Strict):
-    """What came of it. ``digest`` is that of the log of all deliveries, ``tasks`` how many one run has, where
-    that is the question.
+    """What came of one simulation. ``digest`` is that of the log of all deliveries, ``tasks`` how many one
+    run has, where that is the question.
 
     ``ops`` are the operations in all messages that a process wrote or read during the runs, as
     `costs.operations` counts them, ``unknown`` are prefixes of tasks that the calibration had not seen.

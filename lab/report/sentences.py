@@ -60,14 +60,14 @@ def sentence(answer: Answer | None) -> str:
         noise = "" if math.isnan(answer.floor) else f" (noise floor {interval(Interval(answer.floor), unit)})"
         return f"No difference shown: no level changes the {what} by more than the noise{noise}."
     strongest = max(shown, key=lambda cell: abs(cell.difference.value))
-    base = answer.baseline(strongest)
-    whose = "the baseline's" if base is answer.cells[0] else "its own baseline's"
-    hidden = [_cell(cell, answer.cells[0]) for cell in tested if not cell.shown]
+    own = answer.baseline(strongest)
+    whose = "the baseline's" if own is base else "its own baseline's"
+    hidden = [_cell(cell, base) for cell in tested if not cell.shown]
     if answer.scaled:
         amount = f"{interval(strongest.ratio)} times {whose}"
     else:
-        amount = f"{interval(strongest.median, unit)}, {whose} {number(base.median.value)}"
-    text = f"With {_cell(strongest, answer.cells[0])} the {what} is {amount}{_slopes(answer, unit)}"
+        amount = f"{interval(strongest.median, unit)}, {whose} {number(own.median.value)}"
+    text = f"With {_cell(strongest, base)} the {what} is {amount}{_slopes(answer, unit)}"
     return text + (f"; no difference shown with {', '.join(hidden)}." if hidden else ".")
 
 
