@@ -1,21 +1,21 @@
 """How far the simulation may be believed: it is fitted on a run's baseline and foretells the other cells.
 
-    python benchmarks/sim_validation.py --fit RUN RUN...           # the baseline, and what is next to it
-    python benchmarks/sim_validation.py --fit TRIAL RUN|TRIAL...   # one trial alone
+    python benchmarks/sim_validation.py RUN...                     # each from its own baseline's trials
+    python benchmarks/sim_validation.py --fit TRIAL RUN|TRIAL...   # from one trial alone
 
-``--fit`` names what calibrations are taken from, as `dasklab whatif` does: a trial, or of a run all trials of
-one setting of each workload. All other trials of these workloads are foretold, with the settings that they
-had and nothing else of them. Printed is a row per cell, as Markdown: the mean of what its trials measured and
-its bootstrap interval, the simulated mean with nine tenths of the simulated runs, the errors of the mean and
-of the bytes moved. That interval is meant for a run of a new trial; inside tells whether the measured mean
-lies in it, which is the goal, and how many of the measured runs do, which should be nine of ten. `whatif`
-tells wider ones; the summary says how many means lie in those, each cell's widened by what the others were
-missed by. Beside it stand two simpler predictors from the same fit: ``bytes``: computing and bytes over the
-rate, one after the other; ``replay``: the fit's time with what its critical path spent on the wire scaled by
-the rate. A cell that cannot be foretold is in the table all the same. ``--own`` foretells the fits' own
-trials instead, each from its likes: what is wrong there is no cap's doing. ``--keep`` writes what was
-foretold to ``lab/sim/validated.json``, by which ``whatif`` widens its intervals, and the table to
-``lab/sim/README.md``; both take the place of what was there.
+Calibrations are taken as `dasklab whatif` takes them: of a run from all trials of one setting of each
+workload; ``--fit`` names another run or a trial for all. All other trials of these workloads are foretold,
+with the settings that they had and nothing else of them. Printed is a row per cell, as Markdown: the mean
+of what its trials measured and its bootstrap interval, the simulated mean with nine tenths of the simulated
+runs, the errors of the mean and of the bytes moved. That interval is meant for a run of a new trial; inside
+tells whether the measured mean lies in it, which is the goal, and how many of the measured runs do, which
+should be nine of ten. `whatif` tells wider ones; the summary says how many means lie in those, each cell's
+widened by what the others were missed by. Beside it stand two simpler predictors from the same fit:
+``bytes``: computing and bytes over the rate, one after the other; ``replay``: the fit's time with what its
+critical path spent on the wire scaled by the rate. A cell that cannot be foretold is in the table all the
+same. ``--own`` foretells the fits' own trials instead, each from its likes: what is wrong there is no cap's
+doing. ``--keep`` writes what was foretold to ``lab/sim/validated.json``, by which ``whatif`` widens its
+intervals, and the table to ``lab/sim/README.md``; both take the place of what was there.
 """
 
 from __future__ import annotations
@@ -249,13 +249,35 @@ def fitted(paths: list[Path]) -> tuple[dict[str, list[Path]], dict[str, Fit | La
     return origins, fits
 
 
+def foretold(fit: list[Path], paths: list[Path], seeds: int, own: bool) -> Iterator[Cell | str]:
+    """The cells of runs and trials; of one that cannot be foretold, its row of the table."""
+    origins, fits = fitted(fit)
+    for folders in asked_for(origins, paths, own):
+        trial = store.need(Trial, folders[0])
+        try:
+            found = fits.get(key(trial.workload), LabError("no fit of its workload"))
+            if isinstance(found, LabError):
+                raise found
+            if own:
+                yield foretell_cell(trial.trial, folders, found.without(folders[0]), seeds)
+            else:
+                yield foretell_cell(trial.cell, folders, found, seeds)
+        except LabError as why:
+            mean_s = foretell.measured(folders).mean_s
+            yield f"| {trial.cell} | {mean_s:.2f} | not foretold: {why.message} ||||||"
+
+
 def main() -> None:
     """Fit, foretell, print."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(
-        "--fit", type=Path, action="append", required=True, metavar="TRIAL|RUN", help="may be given again"
+        "--fit",
+        type=Path,
+        action="append",
+        metavar="TRIAL|RUN",
+        help="may be given again; default: each its own",
     )
     parser.add_argument("--seeds", type=int, default=SEEDS)
     parser.add_argument(
@@ -265,24 +287,15 @@ def main() -> None:
     parser.add_argument("--keep", action="store_true", help="as what `dasklab whatif` was validated on")
     parser.add_argument("paths", type=Path, nargs="+", metavar="TRIAL|RUN")
     args = parser.parse_args()
-    origins, fits = fitted(args.fit)
     print(f"{HEAD}\n{RULE}")
     cells, missing = [], []
-    for folders in asked_for(origins, args.paths, args.own):
-        trial = store.need(Trial, folders[0])
-        try:
-            fit = fits.get(key(trial.workload), LabError("no fit of its workload"))
-            if isinstance(fit, LabError):
-                raise fit
-            if args.own:
-                cells.append(foretell_cell(trial.trial, folders, fit.without(folders[0]), args.seeds))
+    for fit, paths in [(args.fit, args.paths)] if args.fit else [([path], [path]) for path in args.paths]:
+        for found in foretold(fit, paths, args.seeds, args.own):
+            print(found if isinstance(found, str) else told(found), flush=True)
+            if isinstance(found, str):
+                missing.append(found)
             else:
-                cells.append(foretell_cell(trial.cell, folders, fit, args.seeds))
-            print(told(cells[-1]), flush=True)
-        except LabError as why:
-            mean_s = foretell.measured(folders).mean_s
-            missing.append(f"| {trial.cell} | {mean_s:.2f} | not foretold: {why.message} ||||||")
-            print(missing[-1], flush=True)
+                cells.append(found)
     if cells:
         print(f"\n{summary(cells)}")
     if args.keep:

@@ -3,7 +3,8 @@
 On a real node a container has a disk image, filled from the archive. Here it has an overlay: two folders
 below `containers/VMID`, mounted over the unpacked template in the mount namespace of whoever needs it. An
 archive is unpacked once for all containers, by the digest of its contents; it may then be deleted. For
-unprivileged containers it is unpacked with its owners shifted to the user ids that they run as.
+unprivileged containers it is unpacked with its owners shifted to the user ids that they run as. Of the lab's
+own template the tree is kept beside it in the cache, and linked file by file, for the instances to come.
 
 An archive may come from anybody who may upload one. Tar leaves members outside of the tree alone; it runs
 with the user ids of an unprivileged container where it can; device nodes are dead in the overlay, and nobody
@@ -21,11 +22,13 @@ import tempfile
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from lab.minipve import process
-from lab.minipve.files import UNFINISHED
+from lab.minipve.files import UNFINISHED, flocked
+from lab.minipve.image import golden
 from lab.minipve.paths import Paths
 from lab.minipve.process import MachineError
 
@@ -38,6 +41,7 @@ _KEEP = (
     "--sparse",
 )
 IDS = 65536
+_KEEP_S = 600.0  # the most that another instance may take to unpack what is kept
 _unpacking: defaultdict[Path, threading.Lock] = defaultdict(threading.Lock)
 _COUNT_S = 30.0
 _counted: dict[Path, tuple[float, int]] = {}
@@ -69,22 +73,52 @@ def make(vmid: int, archive: Path, first_id: int, paths: Paths) -> None:
     (own / "template").write_text(name)
     with _unpacking[paths.templates / name]:
         if not (paths.templates / name).exists():
-            _unpack(archive, first_id, paths.templates / name)
+            _fill(paths.templates / name, archive, first_id, paths)
 
 
-def _unpack(archive: Path, first_id: int, tree: Path) -> None:
+def _fill(tree: Path, archive: Path, first_id: int, paths: Paths) -> None:
+    """Unpack an archive, or link what is kept of it where that is on the same file system."""
+    own = golden.template_path(paths)
+    kept = own.parent / "trees" / str(first_id)
     tree.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    if _same(archive, own) and own.stat().st_dev == tree.parent.stat().st_dev:
+        kept.parent.mkdir(exist_ok=True, mode=0o700)
+        with flocked(kept.parent / ".lock", _KEEP_S):
+            for left in kept.parent.glob(f"{UNFINISHED}*"):  # by an instance that was killed
+                shutil.rmtree(left)
+            if not kept.exists():
+                with _fresh(kept) as scratch:
+                    _unpack(archive, first_id, scratch)
+        with _fresh(tree) as scratch:
+            process.run(["cp", "-al", f"{kept}/.", scratch], timeout_s=600)
+    else:
+        with _fresh(tree) as scratch:
+            _unpack(archive, first_id, scratch)
+
+
+def _same(archive: Path, own: Path) -> bool:
+    """Is an archive the lab's own template, byte by byte?"""
+    return own.exists() and archive.stat().st_size == own.stat().st_size and digest(archive) == digest(own)
+
+
+@contextmanager
+def _fresh(tree: Path) -> Iterator[Path]:
+    """A folder that gets its name when it is whole, and else is gone."""
     scratch = Path(tempfile.mkdtemp(prefix=UNFINISHED, dir=tree.parent))
     try:
-        scratch.chmod(0o755)
-        os.chown(scratch, first_id, first_id)
-        _run_tar(archive, first_id, scratch)
-        if not any((scratch / name).is_dir() for name in ("etc", "bin", "usr")):
-            raise MachineError("unable to detect OS distribution")
+        yield scratch
         scratch.rename(tree)
     except BaseException:
         shutil.rmtree(scratch, ignore_errors=True)
         raise
+
+
+def _unpack(archive: Path, first_id: int, target: Path) -> None:
+    target.chmod(0o755)
+    os.chown(target, first_id, first_id)
+    _run_tar(archive, first_id, target)
+    if not any((target / name).is_dir() for name in ("etc", "bin", "usr")):
+        raise MachineError("unable to detect OS distribution")
 
 
 def _run_tar(archive: Path, first_id: int, target: Path) -> None:

@@ -82,10 +82,10 @@ class Cluster:
         options: dict[str, Any] = {"data": {}, "memory_limit": 0, "executor": executor, "nthreads": threads}
         return await SimWorker(scheduler, name=name, host=f"sim://{name}", dashboard=False, **options)
 
-    def _placed(self, key: Any, machine: str) -> Iterator[str]:
-        """The machine of each partition that comes out of a transfer task's shuffle."""
-        for address in placed(self.scheduler, key, self.workers[machine].address):
-            yield get_address_host(address)
+    def _placed(self, key: Any, machine: str) -> tuple[str, list[str]] | None:
+        """A transfer task's shuffle, and the machine of each partition that comes out of it."""
+        found = placed(self.scheduler, key, self.workers[machine].address)
+        return found and (found[0], [get_address_host(address) for address in found[1]])
 
     def _drawn(self, key: str, prefix: str) -> Work:
         self.computed += 1

@@ -7,17 +7,19 @@ barrier task is done when all of them are there.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection
+from functools import partial
 from typing import Any
+
+from distributed.shuffle._core import id_from_key
 
 from lab.sim.kernel import Kernel
 from lab.sim.network import Channel, Network
 
-BARRIER = "shuffle-barrier"
-
 Go = Callable[[], None]
-Places = Callable[[Any, str], Iterable[str]]  # a task's key and machine to where its shards belong
+# A task's key and machine to the shuffle that it is a transfer of and where its shards belong.
+Places = Callable[[Any, str], tuple[str, Collection[str]] | None]
 
 
 class Shuffle:
@@ -26,51 +28,51 @@ class Shuffle:
     def __init__(self, kernel: Kernel, network: Network, places: Places, nbytes: float) -> None:
         self._kernel, self._network, self._places, self._nbytes = kernel, network, places, nbytes
         self._ways: dict[tuple[str, str], Channel] = {}
-        self._under_way = 0
-        self._waiting: list[Go] = []
+        self._under_way: Counter[str] = Counter()  # shards, by shuffle
+        self._waiting: defaultdict[str, list[Go]] = defaultdict(list)
 
     def ended(self, key: Any, source: str) -> None:
         """A task is over: if it was a transfer, its shards leave now, but for those that stay."""
-        if self._nbytes:
-            shards = Counter(self._places(key, source))
-            for target, count in shards.items():
+        transfer = self._places(key, source) if self._nbytes else None
+        if transfer is not None:
+            shuffle, places = transfer
+            for target, count in Counter(places).items():
                 if target != source:
-                    self._send(source, target, int(self._nbytes * count / shards.total()))
+                    self._send(shuffle, source, target, int(self._nbytes * count / len(places)))
 
-    def when_due(self, prefix: str, begin: Go) -> None:
-        """Call ``begin`` when a task may compute: at once, or, for a barrier, when all shards are there."""
-        if prefix == BARRIER and self._under_way:
-            self._waiting.append(begin)
+    def when_due(self, key: Any, begin: Go) -> None:
+        """Call ``begin`` when a task may compute: at once, or, for a barrier, when its shards are there."""
+        shuffle = id_from_key(key)
+        if shuffle is not None and self._under_way[shuffle]:
+            self._waiting[shuffle].append(begin)
         else:
             begin()
 
-    def _send(self, source: str, target: str, nbytes: int) -> None:
+    def _send(self, shuffle: str, source: str, target: str, nbytes: int) -> None:
         if (source, target) not in self._ways:
             self._ways[source, target] = Channel(self._network, source, target)
-        self._under_way += 1
-        self._ways[source, target].send(self._kernel.now, nbytes, self._arrived)
+        self._under_way[shuffle] += 1
+        arrived = partial(self._arrived, shuffle)
+        self._ways[source, target].send(self._kernel.now, nbytes, arrived)
 
-    def _arrived(self) -> None:
-        self._under_way -= 1
-        if not self._under_way:
-            waiting, self._waiting = self._waiting, []
-            for begin in waiting:
+    def _arrived(self, shuffle: str) -> None:
+        self._under_way[shuffle] -= 1
+        if not self._under_way[shuffle]:
+            for begin in self._waiting.pop(shuffle, ()):
                 begin()
 
 
-def placed(scheduler: Any, key: Any, worker: str) -> Iterable[str]:
-    """The worker of each partition that comes out of a transfer task's shuffle, by address; none of another.
+def placed(scheduler: Any, key: Any, worker: str) -> tuple[str, list[str]] | None:
+    """A transfer task's shuffle, and the worker of each partition that comes out of it, by address.
 
     The first transfer starts the shuffle in the scheduler's plugin, which places its partitions. In Dask a
     partition's task is then sent anywhere, says where it belongs, and is sent again; here it is told at once.
     """
-    from distributed.shuffle._core import id_from_key
-
     plugin = scheduler.extensions["shuffle"]
-    barrier = next((task for task in scheduler.tasks[key].dependents if id_from_key(task.key)), None)
-    if barrier is None:
-        return ()
-    shuffle = id_from_key(barrier.key)
+    barriers = ((id_from_key(task.key), task) for task in scheduler.tasks[key].dependents)
+    shuffle, barrier = next((found for found in barriers if found[0]), (None, None))
+    if shuffle is None:
+        return None
     begun = shuffle in plugin.active_shuffles
     plugin.get_or_create(shuffle, key, worker)
     workers: dict[Any, str] = plugin.active_shuffles[shuffle].run_spec.worker_for
@@ -79,4 +81,4 @@ def placed(scheduler: Any, key: Any, worker: str) -> Iterable[str]:
         partition = index[0] if len(index) == 1 else tuple(index)
         if partition in workers:
             plugin._set_restriction(task, workers[partition])
-    return workers.values()
+    return shuffle, list(workers.values())

@@ -75,7 +75,7 @@ class SimExecutor:
         def begin() -> None:
             self._kernel.at(max(start, self._kernel.now) + idle_s, self._compute, work.cpu_s, done)
 
-        self._kernel.at(start, self._shuffle.when_due, prefix, begin)
+        self._kernel.at(start, self._shuffle.when_due, task.key, begin)
         return future
 
     def _compute(self, cpu_s: float, done: Callable[[], None]) -> None:
