@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -14,6 +15,10 @@ from typing import Any
 
 import pytest
 
+from lab.minipve.container import trees
+from lab.minipve.files import UNFINISHED
+from lab.minipve.image import golden
+from lab.minipve.paths import Paths
 from tests.contract import tiny
 from tests.contract.endpoint import Endpoint, refused
 
@@ -302,6 +307,29 @@ def test_password_and_keys(node: Endpoint, make: Callable[..., Any]) -> None:
     assert inside(container, "cat /etc/ssh/ssh_host_ed25519_key.pub").startswith("ssh-ed25519 ")
     kept = json.dumps(container.config.get())
     assert "secret" not in kept and "ssh-ed25519" not in kept
+
+
+def test_the_lab_s_own_template_is_unpacked_once_for_all_instances(tmp_path: Path, lxc: None) -> None:
+    first, second = (Paths(tmp_path / name, tmp_path / "cache") for name in ("first", "second"))
+    own = golden.template_path(first)
+    own.parent.mkdir(parents=True)
+    own.write_bytes(tiny.template())
+    kept = own.parent / "trees"
+    (kept / f"{UNFINISHED}left").mkdir(parents=True)  # by an instance that was killed
+    uploaded, other = tmp_path / "uploaded.tar.gz", tmp_path / "other.tar.gz"
+    uploaded.write_bytes(own.read_bytes())
+    other.write_bytes(tiny.template(systemd=True))
+    for paths in (first, second):
+        paths.state.mkdir()
+        trees.make(100, uploaded, 100_000, paths)
+    trees.make(101, other, 100_000, first)
+    assert {path.name for path in kept.iterdir()} == {".lock", "100000"}, "a stranger's is not kept"
+    tops = [trees.layers(100, paths)[0] for paths in (first, second)]
+    shells = [(top / "usr/bin/busybox").stat() for top in (kept / "100000", *tops)]
+    assert len({(shell.st_ino, shell.st_uid) for shell in shells}) == 1
+    assert {(top.stat().st_uid, top.stat().st_mode & 0o777) for top in tops} == {(100_000, 0o755)}
+    shutil.rmtree(tmp_path / "cache")
+    assert (tops[0] / "etc/debian_version").read_text() == "12\n", "what a lab has stays its own"
 
 
 def test_many_at_once_of_one_template(node: Endpoint, make: Callable[..., Any]) -> None:
