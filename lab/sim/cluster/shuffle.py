@@ -12,10 +12,10 @@ from collections.abc import Callable, Collection
 from functools import partial
 from typing import Any
 
-from distributed.shuffle._core import id_from_key
-
 from lab.sim.kernel import Kernel
 from lab.sim.network import Channel, Network
+
+BARRIER = "shuffle-barrier"  # the prefix of such a task
 
 Go = Callable[[], None]
 # A task's key and machine to the shuffle that it is a transfer of and where its shards belong.
@@ -42,7 +42,7 @@ class Shuffle:
 
     def when_due(self, key: Any, begin: Go) -> None:
         """Call ``begin`` when a task may compute: at once, or, for a barrier, when its shards are there."""
-        shuffle = id_from_key(key)
+        shuffle = barred(key)
         if shuffle is not None and self._under_way[shuffle]:
             self._waiting[shuffle].append(begin)
         else:
@@ -62,6 +62,12 @@ class Shuffle:
                 begin()
 
 
+def barred(key: Any) -> str | None:
+    """The shuffle that a barrier is of; of any other task's key, none."""
+    shuffle = str(key).removeprefix(f"{BARRIER}-")
+    return shuffle if shuffle != str(key) else None
+
+
 def placed(scheduler: Any, key: Any, worker: str) -> tuple[str, list[str]] | None:
     """A transfer task's shuffle, and the worker of each partition that comes out of it, by address.
 
@@ -69,7 +75,7 @@ def placed(scheduler: Any, key: Any, worker: str) -> tuple[str, list[str]] | Non
     partition's task is then sent anywhere, says where it belongs, and is sent again; here it is told at once.
     """
     plugin = scheduler.extensions["shuffle"]
-    barriers = ((id_from_key(task.key), task) for task in scheduler.tasks[key].dependents)
+    barriers = ((barred(task.key), task) for task in scheduler.tasks[key].dependents)
     shuffle, barrier = next((found for found in barriers if found[0]), (None, None))
     if shuffle is None:
         return None
