@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -58,11 +59,13 @@ def run(
 
 
 def _end(process: subprocess.Popen[bytes], patience_s: float = 10) -> None:
-    """End Ansible, which ends its workers and what they run on the controller."""
-    for signum in (signal.SIGTERM, signal.SIGKILL):
-        os.killpg(process.pid, signum)
-        try:
-            process.wait(patience_s)
-            return
-        except subprocess.TimeoutExpired:
-            continue
+    """End Ansible, which ends its workers and what they run on the controller.
+
+    It alone is told: a worker that it is just forking would answer with a traceback.
+    """
+    process.terminate()
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(patience_s)
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
