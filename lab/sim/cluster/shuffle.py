@@ -75,10 +75,10 @@ def placed(scheduler: Any, key: Any, worker: str) -> tuple[str, list[str]] | Non
     partition's task is then sent anywhere, says where it belongs, and is sent again; here it is told at once.
     """
     plugin = scheduler.extensions["shuffle"]
-    barriers = ((barred(task.key), task) for task in scheduler.tasks[key].dependents)
-    shuffle, barrier = next((found for found in barriers if found[0]), (None, None))
-    if shuffle is None:
+    barrier = next((task for task in scheduler.tasks[key].dependents if barred(task.key)), None)
+    if barrier is None:
         return None
+    shuffle = str(barred(barrier.key))
     begun = shuffle in plugin.active_shuffles
     plugin.get_or_create(shuffle, key, worker)
     workers: dict[Any, str] = plugin.active_shuffles[shuffle].run_spec.worker_for
