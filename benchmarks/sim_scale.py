@@ -37,10 +37,10 @@ from lab.sim import farm, foretell
 from lab.sim.calibrate import calibrate
 from lab.sim.calibration import Calibration
 from lab.sim.scenario import Record, Scenario
-from lab.sim.validated import HERE
+from lab.sim.validated import HERE, kept
 from lab.sim.whatif import PAYLOAD, scenario
 
-README, MARKS = HERE / "README.md", ("<!-- by sim_scale.py --keep -->\n", "<!-- end of it -->\n")
+README = HERE / "README.md"
 PICTURE = HERE / "scale"
 WORKERS = (3, 10, 30, 100, 300, 1000, 3000, 10_000)
 TASKS_EACH = 10
@@ -336,12 +336,9 @@ def report(points: list[Point], against: list[Checked], trial: Trial, measured_t
     return "\n".join(lines)
 
 
-def in_readme(text: str, table: str) -> str:
-    """The README with this table between its marks."""
-    before, _, rest = text.partition(MARKS[0])
-    _, _, after = rest.partition(MARKS[1])
-    shown = f"![Tasks per second and the scheduler's share, simulated]({PICTURE.name}.png)"
-    return f"{before}{MARKS[0]}{table}\n\n{shown}\n{MARKS[1]}{after}"
+def shown(table: str) -> str:
+    """The tables and the picture, as the README has them."""
+    return f"{table}\n\n![Tasks per second and the scheduler's share, simulated]({PICTURE.name}.png)"
 
 
 def main() -> None:
@@ -376,7 +373,7 @@ def main() -> None:
     table = report(points, against, trial, measured_to)
     print(f"\n{table}")
     if args.keep:
-        README.write_text(in_readme(README.read_text(), table))
+        README.write_text(kept(README.read_text(), Path(__file__).name, shown(table)))
         save(draw(points, measured_to), PICTURE)
         PICTURE.with_suffix(".svg").unlink()  # the README shows one picture
 

@@ -44,10 +44,10 @@ from lab.sim.calibrate import calibrate
 from lab.sim.calibration import Calibration
 from lab.sim.scenario import Scenario
 from lab.sim.sources import key, settings, sources
-from lab.sim.validated import HERE, Case, Validated
+from lab.sim.validated import HERE, Case, Validated, kept
 from lab.sim.whatif import scenario
 
-README, MARKS = HERE / "README.md", ("<!-- by sim_validation.py --keep -->\n", "<!-- end -->\n")
+README = HERE / "README.md"
 RULE = "|---|---|---|---|---|---|---|---|"
 HEAD = "| foretold | measured s | simulated s (9 of 10) | error | bytes | inside | bytes / rate | replay |"
 GOALS = "median |error of the mean| 10 %, 90 % of cells within 20 %, bytes within 10 %, inside in 85 %"
@@ -221,12 +221,9 @@ def summary(cells: list[Cell]) -> str:
     )
 
 
-def in_readme(text: str, cells: list[Cell], missing: list[str]) -> str:
-    """The README with this table between its marks."""
-    before, _, rest = text.partition(MARKS[0])
-    _, _, after = rest.partition(MARKS[1])
-    table = "\n".join([HEAD, RULE, *map(told, cells), *missing, "", summary(cells)])
-    return f"{before}{MARKS[0]}{table}\n{MARKS[1]}{after}"
+def table(cells: list[Cell], missing: list[str]) -> str:
+    """All of it, as the README has it."""
+    return "\n".join([HEAD, RULE, *map(told, cells), *missing, "", summary(cells)])
 
 
 def plain(cell: Cell) -> dict[str, object]:
@@ -300,7 +297,7 @@ def main() -> None:
         print(f"\n{summary(cells)}")
     if args.keep:
         store.write(HERE, Validated(cases=tuple(cell.case for cell in cells)))
-        README.write_text(in_readme(README.read_text(), cells, missing))
+        README.write_text(kept(README.read_text(), Path(__file__).name, table(cells, missing)))
     if args.json:
         args.json.write_text(json.dumps([plain(cell) for cell in cells], indent=1) + "\n")
     sys.exit(0 if cells else 1)

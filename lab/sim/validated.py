@@ -97,6 +97,20 @@ class Validated(Document):
             yield "racks (validated: none)"
 
 
+def kept(readme: str, script: str, told: str) -> str:
+    """The README with what a benchmark has told now in the place of what it had told before.
+
+    Raises:
+        ValueError: the README has no such place.
+    """
+    first, last = f"<!-- by {script} --keep -->\n", "<!-- end -->\n"
+    before, found, rest = readme.partition(first)
+    _, ended, after = rest.partition(last)
+    if not (found and ended):
+        raise ValueError(f"no {first.strip()} and {last.strip()} in it")
+    return f"{before}{first}{told}\n{last}{after}"
+
+
 def near(value: float, values: Sequence[float]) -> bool:
     """Does a value lie between others, or next to one?"""
     return bool(values) and min(values) / NEAR <= value <= max(values) * NEAR

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 
 from benchmarks import sim_scale
@@ -88,11 +86,6 @@ def test_a_row_tells_time_bytes_the_schedulers_share_and_what_it_took() -> None:
     )
 
 
-def test_only_what_is_between_the_marks_is_replaced() -> None:
-    first, last = sim_scale.MARKS
-    before, between, after = re.split(
-        f"{first}|{last}", sim_scale.in_readme(f"a\n{first}old\n{last}b\n", "new")
-    )
-    assert (before, after) == ("a\n", "b\n")
-    assert between.startswith("new\n")
-    assert "(scale.png)" in between
+def test_the_picture_stands_below_the_tables() -> None:
+    assert sim_scale.shown("| table |").startswith("| table |\n\n![")
+    assert "(scale.png)" in sim_scale.shown("")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lab.sim.foretell import row
-from lab.sim.validated import Case, Validated, near
+from lab.sim.validated import Case, Validated, kept, near
 from tests.unit.sim.samples import MACHINES, scenario
 
 LIKE = scenario(rates_mbit=dict.fromkeys(MACHINES, 100.0))
@@ -61,3 +61,19 @@ def test_without_any_case_everything_is_outside() -> None:
 
 def test_what_is_kept_can_be_read() -> None:
     assert Validated.read().cases
+
+
+def block(script: str, told: str) -> str:
+    return f"<!-- by {script} --keep -->\n{told}\n<!-- end -->\n"
+
+
+def test_what_a_benchmark_told_takes_the_place_of_what_it_had_told_only() -> None:
+    old, new, other = block("one.py", "old"), block("one.py", "new"), block("other.py", "its own")
+    assert kept(f"a\n{old}b\n{other}c\n", "one.py", "new") == f"a\n{new}b\n{other}c\n"
+    assert kept(f"a\n{other}b\n{old}c\n", "one.py", "new") == f"a\n{other}b\n{new}c\n"
+
+
+@pytest.mark.parametrize("readme", ["", "<!-- by one.py --keep -->\nold\n"])
+def test_a_readme_without_such_a_place_is_not_written(readme: str) -> None:
+    with pytest.raises(ValueError, match=r"by one\.py --keep"):
+        kept(readme, "one.py", "new")
