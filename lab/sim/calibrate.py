@@ -11,7 +11,7 @@ from lab.account.run import Run
 from lab.account.trial import explain
 from lab.errors import LabError
 from lab.inside import Frames
-from lab.model.files import Configured, Delivered, Machines, Pair, Timings
+from lab.model.files import Configured, Counters, Delivered, Machines, Pair, Timings
 from lab.model.nic import MIB, POLICED
 from lab.model.trial import Trial
 from lab.results import store
@@ -26,13 +26,17 @@ from lab.sim.whatif import scenario
 # said in containers (lab/sim/README.md); else half of what cubic fills, set by hand.
 QUEUE_BYTES = {"bbr": 87_000.0}
 OTHER_QUEUE_BYTES = 131_072.0
+NO_WORK = ("idle_s", "iowait_s", "steal_s")  # of what a kernel counts of its CPU time
+SHORT = 0.95  # machines that were given less of what they count lacked cores
+ROUNDS, COUNTED_RUNS = 3, 2  # to costs that fit the operations that they make, counted in so many timed runs
 MEASURED: dict[str, Any] = {"queue_origin": "measured"}
 
 
 def calibrate(directory: Path) -> Calibration:
     """What a trial tells of its tasks, processes and network.
 
-    One simulation without costs counts the operations that its event loops were busy with.
+    Simulations count the operations that its event loops were busy with: one without costs, then with those
+    that were found, for what takes longer has more heartbeats and is told in other portions.
 
     Raises:
         LabError: the trial lacks what is needed.
@@ -44,18 +48,16 @@ def calibrate(directory: Path) -> Calibration:
     if not runs:
         raise LabError(f"{directory}: of no timed run anything was recorded inside Dask")
     frames = inside.load(directory)
-    free = _without_costs(directory, trial, runs, frames)
-    counted = farm.simulate(scenario(trial, free, seed=0)).ops
-    ops: dict[Role, float] = {"scheduler": 1.0, "worker": 1.0}
-    for name, count in counted.items():
-        role = _role(name)
-        ops[role] = ops.get(role, 0.0) + count / (trial.runs + trial.warmups)
-    spent = {
-        "costs": recorded.costs(runs, ops),
-        "loop_cpu": recorded.loop_cpu(frames, runs),
-        "cores": free.cores and recorded.cores_had(frames, runs, round(free.cores)),
-    }
-    return free.model_copy(update=spent)
+    found = _without_costs(directory, trial, runs, frames)
+    few = {"runs": min(COUNTED_RUNS, trial.runs)}
+    for _ in range(ROUNDS):
+        counted = farm.simulate(scenario(trial, found, few, seed=0)).ops
+        ops: dict[Role, float] = {"scheduler": 1.0, "worker": 1.0}
+        for name, count in counted.items():
+            role = _role(name)
+            ops[role] = ops.get(role, 0.0) + count / (few["runs"] + trial.warmups)
+        found = found.model_copy(update={"costs": recorded.costs(runs, ops)})
+    return found
 
 
 def _role(name: str) -> Role:
@@ -66,18 +68,21 @@ def _without_costs(directory: Path, trial: Trial, runs: list[Run], frames: Frame
     delivered = store.read(Delivered, directory) or Delivered()
     configured = store.read(Configured, directory) or Configured()
     machines = store.read(Machines, directory)
+    given = _given(machines) if machines else 1.0
+    cores = _cores(machines, configured, given) if machines else None
     assumed = Calibration(
         experiment=trial.experiment,
         trial=trial.trial,
         cell=trial.cell,
         machine=machines.hypervisor.accel if machines else "unknown",
-        cores=_cores(machines, configured) if machines else None,
+        cores=cores and recorded.cores_had(frames, runs, cores, given),
         versions=store.need(Timings, directory).versions,
-        tasks=recorded.tasks(frames),
+        tasks=recorded.tasks(frames, given),
         shuffled_bytes=recorded.shuffled_bytes(frames),
         behind=recorded.behind(frames, sorted(runs[0].threads)),
-        starved=recorded.starved(frames),
+        starved=recorded.starved(frames, given),
         costs={},
+        loop_cpu=recorded.loop_cpu(frames, runs, given),
         driver_s=recorded.driver_s(runs),
         threads=max(runs[0].threads.values()),
         rtt_ms=_rtt_ms(trial, delivered),
@@ -90,12 +95,35 @@ def _without_costs(directory: Path, trial: Trial, runs: list[Run], frames: Frame
     return assumed if found is None else assumed.model_copy(update=MEASURED | {"queue_bytes": found})
 
 
-def _cores(machines: Machines, configured: Configured) -> int | None:
-    """Those of the node that all machines shared: known of containers, whose processes its kernel counts."""
+def _given(machines: Machines) -> float:
+    """Of the CPU time that machines count, which share the cores of their node gave them.
+
+    An emulated machine knows not when it stands still for others, and counts that as its own: on two cores
+    five count up to five seconds each second. Containers are counted by the node's kernel itself.
+    """
+    counted = machines.hypervisor.cpu
+    if not counted or _kinds(machines) & {"lxc"}:
+        return 1.0
+    theirs = sum(_worked_s(machine.cpu) for machine in machines.hosts.values())
+    return min(1.0, _worked_s(counted) / theirs) if theirs else 1.0
+
+
+def _worked_s(cpu: Counters) -> float:
+    return sum(seconds for field, seconds in cpu.items() if field not in NO_WORK)
+
+
+def _kinds(machines: Machines) -> set[str]:
+    return {machine.virtualization for machine in machines.hosts.values()}
+
+
+def _cores(machines: Machines, configured: Configured, given: float) -> int | None:
+    """Those of the node that all machines shared.
+
+    Known of containers, whose processes its kernel counts, and of machines that lacked them.
+    """
     counted = machines.hypervisor.cpu
     nodes = {host.node for host in configured.hosts.values()}
-    kinds = {machine.virtualization for machine in machines.hosts.values()}
-    if not counted or kinds != {"lxc"} or len(nodes) != 1:
+    if not counted or len(nodes) != 1 or not (_kinds(machines) == {"lxc"} or given < SHORT):
         return None
     seconds = median(machine.seconds for machine in machines.hosts.values())
     return max(1, round(sum(counted.values()) / seconds))

@@ -29,14 +29,17 @@ SHARDS = "p2p/foreground/shards/bytes"
 CPU, WAITED = "process/cpu/seconds", "process/waiting-for-cpu/seconds"
 
 
-def tasks(frames: Frames) -> dict[str, Tasks]:
-    """By prefix, of the timed runs; of what was computed before the first run only the size is known."""
+def tasks(frames: Frames, given: float = 1.0) -> dict[str, Tasks]:
+    """By prefix, of the timed runs; of what was computed before the first run only the size is known.
+
+    Here and below ``given`` is which share of the CPU time that a machine counts its node's cores gave it.
+    """
     done = _timed(frames, "tasks").dropna(subset=["start_s", "stop_s"])
     shares = _cpu_shares(frames)
     found = {
         prefix: Tasks(
             seen=_thinned(_own(prefix, zip(rows.stop_s - rows.start_s, rows.nbytes, strict=True))),
-            cpu_share=shares.get(prefix, 1.0),
+            cpu_share=shares.get(prefix, 1.0) * given,
         )
         for prefix, rows in done.groupby(_prefixes(done.key))
     }
@@ -111,14 +114,15 @@ def _thread_s(frames: Frames) -> dict[str, tuple[float, float]]:
     return {prefix: (cpu, rest) for prefix, (cpu, rest) in found.items()}
 
 
-def starved(frames: Frames) -> float:
+def starved(frames: Frames, given: float = 1.0) -> float:
     """Seconds that the workers waited for a core for each second that they had one."""
     metrics = _timed(frames, "metrics")
     values = metrics[metrics.node != SCHEDULER].groupby("metric").value.sum()
-    return float(values.get(WAITED, 0.0) / values[CPU]) if values.get(CPU) else 0.0
+    waited = float(values.get(WAITED, 0.0) / values[CPU]) if values.get(CPU) else 0.0
+    return (1 + waited) / given - 1
 
 
-def cores_had(frames: Frames, runs: Sequence[Run], cores: int) -> float:
+def cores_had(frames: Frames, runs: Sequence[Run], cores: int, given: float = 1.0) -> float:
     """Of a machine's cores those that the lab's processes had when they wanted all; others had the rest.
 
     How many processes wanted one is known on average only: it is taken to vary as if each came by itself
@@ -127,8 +131,8 @@ def cores_had(frames: Frames, runs: Sequence[Run], cores: int) -> float:
     metrics = _timed(frames, "metrics")
     values = metrics.groupby("metric").value.sum()
     lasted_s = sum(run.stop - run.start for run in runs)
-    had = float(values.get(CPU, 0.0)) / lasted_s
-    wanting = had + float(values.get(WAITED, 0.0)) / lasted_s
+    counted = float(values.get(CPU, 0.0)) / lasted_s
+    had, wanting = counted * given, counted + float(values.get(WAITED, 0.0)) / lasted_s
     if wanting < cores:
         return cores
     numbers = np.arange(cores)
@@ -142,7 +146,7 @@ def poisson(numbers: NDArray[np.int_], mean: float) -> NDArray[np.float64]:
     return likely
 
 
-def loop_cpu(frames: Frames, runs: Sequence[Run]) -> dict[Role, float]:
+def loop_cpu(frames: Frames, runs: Sequence[Run], given: float = 1.0) -> dict[Role, float]:
     """Which share of what kept event loops busy a core computed: what processes had, less what tasks had.
 
     Without it, waiting for a core would be counted twice where cores are simulated: in a loop's busy spells
@@ -160,7 +164,7 @@ def loop_cpu(frames: Frames, runs: Sequence[Run]) -> dict[Role, float]:
         ),
     }
     return {
-        role: max(0.0, float(cpu.sum()) - theirs) / busy_s
+        role: max(0.0, float(cpu.sum()) - theirs) * given / busy_s
         for role, (cpu, theirs, busy_s) in nodes.items()
         if len(cpu) and busy_s
     }

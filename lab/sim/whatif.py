@@ -114,7 +114,7 @@ def scenario(
         cores=_cores(ours, calibration),
         cores_each=ours.cores_each,
         costs=_costs(calibration, ours),
-        driver_s=calibration.driver_s * (1 + _starved(ours, calibration)) / (1 + calibration.starved),
+        driver_s=_driver_s(calibration, ours),
         tasks={prefix: _records(tasks, ours, calibration) for prefix, tasks in calibration.tasks.items()},
         shuffled_bytes=calibration.shuffled_bytes,
         late_s=tuple(count * PREPARED_S for count in calibration.behind),
@@ -195,6 +195,13 @@ def _starved(ours: Simulated, calibration: Calibration) -> float:
     if _as_it_was(ours, calibration):
         return calibration.starved
     return ours.starved or 0.0
+
+
+def _driver_s(calibration: Calibration, ours: Simulated) -> float:
+    """As it was: others do nothing while the client builds a graph. But other load is there then, too."""
+    if ours.starved is None:
+        return calibration.driver_s
+    return calibration.driver_s * (1 + ours.starved) / (1 + calibration.starved)
 
 
 def _records(tasks: Tasks, ours: Simulated, calibration: Calibration) -> tuple[Record, ...]:

@@ -52,24 +52,48 @@ def test_only_a_policer_lets_a_burst_through(method: str | None, burst: float) -
     assert calibrate._burst_bytes(Configured(rate_method=method)) == burst
 
 
+def machines(kind: str, worked_s: float, node: dict[str, float] | None) -> Machines:
+    """Two machines of ten seconds, in which each worked so many."""
+    cpu = {"user_s": worked_s - 0.5, "softirq_s": 0.5, "idle_s": 10 - worked_s, "steal_s": 3.0}
+    machine = Machine.model_construct(virtualization=kind, seconds=10.0, cpu=cpu)
+    found = Machines.model_validate({"hypervisor": {"name": "a", "accel": kind, "cpu": node}})
+    return found.model_copy(update={"hosts": {"worker-1": machine, "worker-2": machine}})
+
+
+NODE = {"user_s": 11.0, "system_s": 1.0, "idle_s": 7.9, "steal_s": 0.05}  # two cores worked for 12 s
+
+
 @pytest.mark.parametrize(
-    ("kind", "nodes", "counted", "cores"),
+    ("kind", "worked_s", "node", "given"),
     [
-        ("lxc", ("a", "a"), True, 2),
-        ("lxc", ("a", "b"), True, None),
-        ("kvm", ("a", "a"), True, None),  # a guest's kernel does not know what its processes waited for
-        ("lxc", ("a", "a"), False, None),
+        ("qemu", 8.0, NODE, 0.75),  # stood still for a quarter of what they count
+        ("qemu", 5.0, NODE, 1.0),  # the node has work of its own, too
+        ("qemu", 0.5, None, 1.0),
+        ("lxc", 8.0, NODE, 1.0),  # counted by the node's kernel, whoever is asked
     ],
 )
-def test_containers_of_one_node_share_its_cores(
-    kind: str, nodes: tuple[str, ...], counted: bool, cores: int | None
+def test_emulated_machines_count_as_work_what_they_stood_still_for_others(
+    kind: str, worked_s: float, node: dict[str, float] | None, given: float
 ) -> None:
-    machine = Machine.model_construct(virtualization=kind, seconds=10.0)
-    cpu = {"user_s": 12.0, "idle_s": 7.9, "steal_s": 0.05} if counted else None
-    machines = Machines.model_validate({"hypervisor": {"name": "a", "accel": kind, "cpu": cpu}})
-    machines = machines.model_copy(update={"hosts": {"worker-1": machine, "worker-2": machine}})
-    hosts = {str(n): ConfiguredHost.model_construct(node=node) for n, node in enumerate(nodes)}
-    assert calibrate._cores(machines, Configured.model_construct(hosts=hosts)) == cores
+    assert calibrate._given(machines(kind, worked_s, node)) == pytest.approx(given)
+
+
+@pytest.mark.parametrize(
+    ("kind", "nodes", "node", "given", "cores"),
+    [
+        ("lxc", ("a", "a"), NODE, 1.0, 2),
+        ("lxc", ("a", "b"), NODE, 1.0, None),
+        ("lxc", ("a", "a"), None, 1.0, None),
+        ("kvm", ("a", "a"), NODE, 0.99, None),  # its guests lacked nothing: none waited for the node's cores
+        ("qemu", ("a", "a"), NODE, 0.6, 2),
+    ],
+)
+def test_containers_and_machines_that_lack_cores_share_their_nodes(
+    kind: str, nodes: tuple[str, ...], node: dict[str, float] | None, given: float, cores: int | None
+) -> None:
+    hosts = {str(n): ConfiguredHost.model_construct(node=name) for n, name in enumerate(nodes)}
+    configured = Configured.model_construct(hosts=hosts)
+    assert calibrate._cores(machines(kind, 8.0, node), configured, given) == cores
 
 
 def test_what_stands_before_a_full_link_makes_the_models_ping_as_long_as_the_measured() -> None:

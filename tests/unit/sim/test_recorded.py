@@ -53,6 +53,18 @@ def test_workers_starve_by_what_they_waited_for_a_core() -> None:
     assert recorded.starved(frames()) == pytest.approx(1.5)
 
 
+def test_of_what_an_emulated_machine_counts_as_work_its_node_gave_a_share() -> None:
+    found = frames()  # of 2 s that were counted 1 was work, 1 + 3 waiting
+    assert recorded.tasks(found, 0.5)["add"].cpu_share == pytest.approx(0.125)
+    assert recorded.starved(found, 0.5) == pytest.approx(4.0)
+    calm, crowded = (recorded.loop_cpu(found, [run(1, 10**8, 2)], given) for given in (1.0, 0.5))
+    assert crowded["worker"] == pytest.approx(calm["worker"] / 2)
+    rows = [(1, "worker-1", recorded.CPU, 30.0)]  # three wanted one, and had one and a half
+    busy = found | {"metrics": pd.DataFrame(rows, columns=["run", "node", "metric", "value"])}
+    had = recorded.cores_had(busy, [run(1, 10, 2)], 2, 0.5)
+    assert had == pytest.approx(2 * 1.5 / (2 - 5 * math.exp(-3)), rel=1e-3)
+
+
 def test_of_what_kept_loops_busy_a_core_computed_what_tasks_did_not() -> None:
     found = frames()
     row = pd.DataFrame([{"run": 1, "node": "scheduler", "metric": recorded.CPU, "value": 0.1}])

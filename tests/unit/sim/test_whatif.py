@@ -98,6 +98,7 @@ def test_cores_that_machines_shared_are_simulated_and_not_waited_for_once_more()
     found = scenario(TRIAL, SHARED, seed=0)
     # of 2 s 0.5 on a core and as much waiting for one, which the simulation finds by itself
     assert (found.cores, found.tasks["add"]) == (2, ((0.5, 1.0, 100),))
+    assert found.driver_s == SHARED.driver_s  # the client had the cores to itself
     assert found.costs["scheduler"].op_s == pytest.approx(0.0006)
 
 
