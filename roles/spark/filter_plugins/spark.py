@@ -1,0 +1,16 @@
+"""How Spark writes settings: the same as what is read back is compared with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from lab.model.engines import written
+
+
+class FilterModule:
+    """Ansible's way to it."""
+
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        """Return the filters by name."""
+        return {"spark_written": written}
