@@ -195,11 +195,6 @@ def read(folder: Path, cell: Cell) -> Point:
     return Point(cell, Outcome.model_validate_json((folder / cell.file).read_text()))
 
 
-def calibrated(directory: Path) -> Calibration:
-    """As `whatif` left it beside the trial, or anew."""
-    return store.read(Calibration, directory) or calibrate(directory)
-
-
 def knees(points: list[Point]) -> Iterator[str]:
     """Where each workload stops scaling."""
     for workload in NAMES:
@@ -358,7 +353,7 @@ def main() -> None:
     parser.add_argument("--keep", action="store_true", help="table and picture into lab/sim/README.md")
     args = parser.parse_args()
     args.cells.mkdir(parents=True, exist_ok=True)
-    trial, calibration = store.need(Trial, args.fit), calibrated(args.fit)
+    trial, calibration = store.need(Trial, args.fit), calibrate(args.fit)
 
     def missing(cell: Cell) -> None:
         if not (args.cells / cell.file).exists():
