@@ -229,7 +229,7 @@ class Checked:
         off = "the fit's own, " if self.fit else ""
         return (
             f"| {self.workload} | {self.workers} | {self.measured_s:.2f} | {self.simulated_s:.2f} "
-            f"| {off}{self.simulated_s / self.measured_s - 1:+.0%} |"
+            f"| {off}{self.simulated_s / self.measured_s - 1:+z.0%} |"
         )
 
 

@@ -195,9 +195,9 @@ def told(cell: Cell) -> str:
     return (
         f"| {cell.name} | {cell.measured_s:.2f} ({cell.measured_low_s:.2f} to {cell.measured_high_s:.2f}) "
         f"| {cell.foretold_s:.2f} ({cell.foretold_low_s:.2f} to {cell.foretold_high_s:.2f}) "
-        f"| {cell.error:+.0%} | {cell.bytes_error:+.0%} | {'yes' if cell.inside else 'no'}, "
+        f"| {cell.error:+z.0%} | {cell.bytes_error:+z.0%} | {'yes' if cell.inside else 'no'}, "
         f"{cell.runs_inside} of {cell.runs} "
-        f"| {cell.by_bytes_error:+.0%} | {cell.by_replay_error:+.0%} |"
+        f"| {cell.by_bytes_error:+z.0%} | {cell.by_replay_error:+z.0%} |"
     )
 
 

@@ -146,4 +146,4 @@ def _tell(rows: list[Row], outside: list[str], as_json: bool) -> None:
     ]
     print_table(HEAD, cells)
     off = rows[1].mean_s / rows[0].mean_s - 1
-    click.echo(f"\nThe simulation of what was measured is off by {off:+.0%} of the mean.")
+    click.echo(f"\nThe simulation of what was measured is off by {off:+z.0%} of the mean.")
