@@ -16,7 +16,7 @@ from heapq import heappop, heappush
 
 from lab.account.causes import MESSAGE, WIRE, Part
 from lab.account.run import Fetch, Run, Task
-from lab.account.ways import Found, Way, fetching, report, way
+from lab.account.ways import Found, Way, clipped, fetching, report, way
 
 
 @dataclass(frozen=True)
@@ -136,13 +136,14 @@ class _World:
         reporting = Way(_handled(task))
         if self.lifted:
             report(run, task, reporting)
+        reported = clipped(reporting.parts, task.stop, _handled(task))  # it may be told to have left before
         return _Step(
             task,
             first=max(0.0, decided - run.start),
             choice=max(0.0, decided - latest),
             message=arrived - decided - self._on_wire(_within(parts, decided, arrived), MESSAGE),
             lag=ready - there + max(0.0, task.start - free),
-            report=_handled(task) - task.stop - self._on_wire(reporting.parts, MESSAGE),
+            report=_handled(task) - task.stop - self._on_wire(reported, MESSAGE),
             after={other.key for other in known},
         )
 
