@@ -23,6 +23,8 @@ def draw(card: Card) -> Figure:
         left, right = figure.subplots(1, 2)
         _lines(left, card)
         _rates(right, card)
+        left.set_title("what its time hangs on", loc="left")  # right is the mark
+        right.set_title("faster links", loc="left")
         mark(figure, "simulated" if not card.measured else "simulated, where not said otherwise")
     return figure
 
