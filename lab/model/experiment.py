@@ -104,8 +104,13 @@ class Shared(Strict):
 
 
 class Settings(Shared):
-    """All that a level may override. ``links``, ``guests`` and ``nics`` are by host or alias."""
+    """All that a level may override. ``links``, ``guests`` and ``nics`` are by host or alias.
 
+    A capture answers what was said, not how long it took: it has ``captured_runs`` runs, or as many as are
+    timed where these are fewer.
+    """
+
+    captured_runs: int = Field(default=3, ge=1, le=100, description="at most, of a capture")
     links: dict[str, Link] = {}
     guests: dict[str, GuestOverride] = {}
     nics: dict[str, NicOverride] = {}

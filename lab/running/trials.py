@@ -23,7 +23,6 @@ from lab.model.trial import Setup, Trial
 OVERHEAD_S: Mapping[GuestKind, float] = {"vm": 55.0, "container": 13.0}
 CAPTURE_S: Mapping[GuestKind, float] = {"vm": 55.0, "container": 9.0}
 SIMULATED_S = 10.0  # a few seeds on two cores
-CAPTURED_RUNS = 3  # at most: a capture answers what was said, not how long it took
 
 
 def plan(
@@ -84,7 +83,7 @@ def resolve(
             asked.packages, packages.tools(asked.performance_report, asked.py_spy, asked.engine)
         ),
         tested=tuple(host for host in setup.hosts if host in {**links, **asked.guests, **asked.nics}),
-        captured_runs=min(asked.runs, CAPTURED_RUNS) if asked.capture else 0,
+        captured_runs=min(asked.runs, asked.captured_runs) if asked.capture else 0,
         unsupported=tuple(setup.cannot(asked)),
         faults=tuple(fault.drawn(dice) for fault in asked.faults),
         **{key: getattr(asked, key) for key in Shared.model_fields if key != "faults"},
