@@ -41,7 +41,7 @@ class Cluster:
     def __init__(self, kernel: Kernel, network: Network, machines: Machines, draw: Draw) -> None:
         self.kernel, self.machines, self._draw = kernel, machines, draw
         self.world = World(kernel, network)
-        self._shuffle = Shuffle(kernel, network, self._placed, machines.shuffled_bytes)
+        self._shuffle = Shuffle(self.world, self._placed, machines.shuffled_bytes)
         self.loops: dict[str, VirtualLoop] = {}
         self.workers: dict[str, Any] = {}
         self._executors: dict[str, SimExecutor] = {}
@@ -95,6 +95,7 @@ class Cluster:
         """A worker's process is gone."""
         self.world.kill(name)
         self._executors.pop(name).kill()
+        self._shuffle.kill(name)
         loop = self.loops.pop(name)
         self._gone += [loop, self.workers.pop(name), asyncio.all_tasks(loop)]
 

@@ -1,63 +1,140 @@
 """Dask's peer-to-peer shuffles: what tasks send to each other themselves, and the barrier that waits for it.
 
 As ``distributed.shuffle`` does it: a transfer task cuts its piece into shards, one for each partition that
-comes out, and is done; they are sent behind its back, to the workers that Dask's own plugin has chosen. The
-barrier task is done when all of them are there.
+comes out, and is done; they are sent behind its back, to the workers that Dask's own plugin has chosen. What
+is for one worker goes together, a few messages at a time, each of which is answered. The barrier task is done
+when all of them are there and their senders know.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from lab.sim.kernel import Kernel
-from lab.sim.network import Channel, Network
+import dask
+from dask.utils import parse_bytes
+
+from lab.sim.cluster.comm import Process, World
+from lab.sim.network import Channel
 
 BARRIER = "shuffle-barrier"  # the prefix of such a task
+ANSWER_BYTES = 30
+CONCURRENCY, MESSAGE_BYTES = "distributed.p2p.comm.concurrency", "distributed.p2p.comm.message-bytes-limit"
+DEFAULTS = {CONCURRENCY: 10, MESSAGE_BYTES: "2 MiB"}  # of versions that had no setting for it
 
 Go = Callable[[], None]
 # A task's key and machine to the shuffle that it is a transfer of and where its shards belong.
 Places = Callable[[Any, str], tuple[str, Collection[str]] | None]
 
 
+@dataclass(eq=False)
+class Buffer:
+    """What a worker has to give away in a shuffle: bytes by receiver, and how many messages are under way."""
+
+    shuffle: str
+    source: Process
+    shards: dict[str, int] = field(default_factory=dict)
+    under_way: int = 0
+
+
 class Shuffle:
     """All shards of a cluster; each transfer task gives away ``nbytes``, in equal parts."""
 
-    def __init__(self, kernel: Kernel, network: Network, places: Places, nbytes: float) -> None:
-        self._kernel, self._network, self._places, self._nbytes = kernel, network, places, nbytes
-        self._ways: dict[tuple[str, str], Channel] = {}
-        self._under_way: Counter[str] = Counter()  # shards, by shuffle
+    def __init__(self, world: World, places: Places, nbytes: float) -> None:
+        self._world, self._places, self._nbytes = world, places, nbytes
+        self._buffers: dict[tuple[str, str], Buffer] = {}  # those with something in them, or under way
+        self._shuffling: Counter[str] = Counter()  # how many of them a shuffle has
         self._waiting: defaultdict[str, list[Go]] = defaultdict(list)
+        asked = {name: dask.config.get(name, default) for name, default in DEFAULTS.items()}
+        self._at_once, self._most = asked[CONCURRENCY], parse_bytes(asked[MESSAGE_BYTES])
 
     def ended(self, key: Any, source: str) -> None:
         """A task is over: if it was a transfer, its shards leave now, but for those that stay."""
         transfer = self._places(key, source) if self._nbytes else None
         if transfer is not None:
             shuffle, places = transfer
-            for target, count in Counter(places).items():
-                if target != source:
-                    self._send(shuffle, source, target, int(self._nbytes * count / len(places)))
+            counts = Counter(place for place in places if place != source)
+            if counts:
+                self._give(self._buffer(shuffle, source), counts, self._nbytes / len(places))
 
     def when_due(self, key: Any, begin: Go) -> None:
         """Call ``begin`` when a task may compute: at once, or, for a barrier, when its shards are there."""
         shuffle = barred(key)
-        if shuffle is not None and self._under_way[shuffle]:
+        if shuffle is not None and self._shuffling[shuffle]:
             self._waiting[shuffle].append(begin)
         else:
             begin()
 
-    def _send(self, shuffle: str, source: str, target: str, nbytes: int) -> None:
-        if (source, target) not in self._ways:
-            self._ways[source, target] = Channel(self._network, source, target)
-        self._under_way[shuffle] += 1
-        arrived = partial(self._arrived, shuffle)
-        self._ways[source, target].send(self._kernel.now, nbytes, arrived)
+    def kill(self, machine: str) -> None:
+        """A worker's process is gone, and what it had not given away."""
+        for buffer in [one for one in self._buffers.values() if one.source.name == machine]:
+            self._over(buffer)
 
-    def _arrived(self, shuffle: str) -> None:
-        self._under_way[shuffle] -= 1
-        if not self._under_way[shuffle]:
+    def _buffer(self, shuffle: str, source: str) -> Buffer:
+        if (shuffle, source) not in self._buffers:
+            self._buffers[shuffle, source] = Buffer(shuffle, self._world.processes_by_name[source])
+            self._shuffling[shuffle] += 1
+        return self._buffers[shuffle, source]
+
+    def _give(self, buffer: Buffer, counts: Counter[str], nbytes: float) -> None:
+        """Dask sends the most first. Shards are not of one size, as here: who comes first is chance."""
+        receivers = list(counts)
+        self._world.kernel.random.shuffle(receivers)
+        for receiver in receivers:
+            buffer.shards[receiver] = buffer.shards.get(receiver, 0) + int(counts[receiver] * nbytes)
+        buffer.source.loop.call_soon(self._send, buffer)
+
+    # --- in the source's process, in the receiver's, and in the source's again ------------------------------
+
+    def _send(self, buffer: Buffer) -> None:
+        while buffer.shards and buffer.under_way < self._at_once:
+            receiver = next(iter(buffer.shards))
+            left = buffer.shards[receiver]
+            if left > self._most:
+                buffer.shards[receiver] = left - self._most
+            else:
+                del buffer.shards[receiver]
+            buffer.under_way += 1
+            there = self._world.processes_by_name[receiver]
+            arrived = partial(self._arrived, buffer, there)
+            self._post(buffer.source, there, min(left, self._most), arrived)
+
+    def _arrived(self, buffer: Buffer, there: Process, nbytes: int) -> None:
+        """Of a process that is gone its kernel answers at once."""
+
+        def received() -> None:
+            self._world.charge(there, None, nbytes)
+            self._post(there, buffer.source, ANSWER_BYTES, answered)
+
+        def answered(_: int) -> None:
+            buffer.source.loop.call_soon(self._answered, buffer)
+
+        if there.loop.is_closed():
+            answered(0)
+        else:
+            there.loop.call_soon(received)
+
+    def _answered(self, buffer: Buffer) -> None:
+        self._world.charge(buffer.source, None, ANSWER_BYTES)
+        buffer.under_way -= 1
+        self._send(buffer)
+        if not buffer.under_way:
+            self._over(buffer)
+
+    def _post(self, here: Process, there: Process, nbytes: int, arrived: Callable[[int], None]) -> None:
+        """Over a connection of its own, as requests have that are under way at once."""
+        begun = self._world.charge(here, None, nbytes)
+        channel = Channel(self._world.network, here.name, there.name)
+        channel.send(begun, nbytes, partial(arrived, nbytes), here.pace)
+
+    def _over(self, buffer: Buffer) -> None:
+        shuffle = buffer.shuffle
+        del self._buffers[shuffle, buffer.source.name]
+        self._shuffling[shuffle] -= 1
+        if not self._shuffling[shuffle]:
             for begin in self._waiting.pop(shuffle, ()):
                 begin()
 

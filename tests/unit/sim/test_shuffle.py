@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import dask
 import pytest
 
-from lab.sim.cluster.shuffle import Shuffle
-from lab.sim.kernel import Kernel
+from lab.sim.cluster.comm import Process, World
+from lab.sim.cluster.shuffle import ANSWER_BYTES, Shuffle
+from lab.sim.costs import Costs
+from lab.sim.kernel import Host, Kernel, VirtualLoop
 from lab.sim.network import Network, Port
 from lab.sim.network.fluid import Link
 
 RATE = 1e6
 RTT = 2e-4
+ANSWER_S = ANSWER_BYTES / RATE + RTT / 2
 WORKERS = ("a", "b", "c")
 OUTPUTS = ("a", "b", "c") * 2  # whose partitions are
 PLACES = {"transfer": ("one", OUTPUTS), "another's": ("two", OUTPUTS), "add": None}
@@ -20,10 +24,14 @@ BARRIER, OTHER = "shuffle-barrier-one", "shuffle-barrier-two"  # as Dask calls t
 class Told:
     """A shuffle among three workers on 1 MB/s, and when its barriers began."""
 
-    def __init__(self, nbytes: float) -> None:
+    def __init__(self, nbytes: float, costs: Costs | None = None) -> None:
         self.kernel = Kernel(0)
-        network = Network(self.kernel, {name: Port(Link(RATE), Link(RATE)) for name in WORKERS}, RTT)
-        self.shuffle = Shuffle(self.kernel, network, lambda key, machine: PLACES[key], nbytes)
+        self.network = Network(self.kernel, {name: Port(Link(RATE), Link(RATE)) for name in WORKERS}, RTT)
+        self.world = World(self.kernel, self.network)
+        for name in WORKERS:
+            loop = VirtualLoop.of(self.kernel, Host(self.kernel))
+            self.world.add(Process(name, loop, costs or Costs()))
+        self.shuffle = Shuffle(self.world, lambda key, machine: PLACES[key], nbytes)
         self.began: list[float] = []
 
     def due(self, key: str) -> None:
@@ -34,13 +42,13 @@ class Told:
         return self.began
 
 
-def test_a_barrier_waits_until_all_shards_of_a_transfer_are_there() -> None:
+def test_a_barrier_waits_until_all_shards_of_a_transfer_are_there_and_answered() -> None:
     told = Told(300_000)
     told.shuffle.ended("transfer", "a")
     told.due(BARRIER)
     told.due("add")  # nobody else waits
     # four of six shards leave by one link; two stay
-    assert told.run(2) == pytest.approx([0.0, 0.2 + RTT / 2])
+    assert told.run(2) == pytest.approx([0.0, 0.2 + RTT / 2 + ANSWER_S])
 
 
 def test_a_barrier_waits_for_its_own_shuffle_only() -> None:
@@ -51,7 +59,7 @@ def test_a_barrier_waits_for_its_own_shuffle_only() -> None:
     told.due(OTHER)
     told.due(BARRIER)
     # two go from a, four from b; where both come to c each has half of its link
-    assert told.run(2) == pytest.approx([0.2 + RTT / 2, 0.4 + RTT / 2])
+    assert told.run(2) == pytest.approx([0.2 + RTT / 2 + ANSWER_S, 0.4 + RTT / 2 + ANSWER_S])
 
 
 def test_shards_of_all_workers_cross_at_once() -> None:
@@ -59,7 +67,51 @@ def test_shards_of_all_workers_cross_at_once() -> None:
     for worker in WORKERS:
         told.shuffle.ended("transfer", worker)
     told.due(BARRIER)
-    assert told.run(1) == pytest.approx([0.2 + RTT / 2])
+    assert told.run(1) == pytest.approx([0.2 + RTT / 2 + ANSWER_S])
+
+
+def test_what_is_for_one_worker_goes_together_as_far_as_a_message_may_be_long() -> None:
+    told = Told(300_000)
+    told.shuffle.ended("transfer", "a")
+    told.shuffle.ended("transfer", "a")
+    told.due(BARRIER)
+    told.run(1)
+    assert told.network.messages == 2 * 2  # 200 kB to each of two workers, and their answers
+    with dask.config.set({"distributed.p2p.comm.message-bytes-limit": "64 kB"}):
+        told = Told(300_000)
+    told.shuffle.ended("transfer", "a")
+    told.due(BARRIER)
+    assert told.run(1)[0] == pytest.approx(0.2, rel=1e-2)
+    assert told.network.messages == 4 * 2  # 64 and 36 kB to each
+
+
+def test_no_more_messages_are_under_way_than_dask_allows() -> None:
+    with dask.config.set({"distributed.p2p.comm.concurrency": 1}):
+        told = Told(300_000)
+    told.shuffle.ended("transfer", "a")
+    told.due(BARRIER)
+    assert told.run(1) == pytest.approx([0.2 + 2 * (RTT / 2 + ANSWER_S)])  # one after the other
+
+
+def test_a_message_costs_who_sends_and_who_receives() -> None:
+    told = Told(300_000, Costs(op_s=0.1))
+    told.shuffle.ended("transfer", "a")
+    told.due(BARRIER)
+    told.run(1)
+    assert told.world.ops == pytest.approx({"a": 2 * 2 * 1.3, "b": 2 * 1.3, "c": 2 * 1.3})
+    busy = {name: process.loop.busy_s for name, process in told.world.processes_by_name.items()}
+    assert busy == pytest.approx({"a": 0.52, "b": 0.26, "c": 0.26})
+
+
+def test_what_a_dead_worker_had_to_give_or_to_get_holds_nobody_up() -> None:
+    told = Told(300_000)
+    told.shuffle.ended("transfer", "a")
+    told.shuffle.ended("transfer", "b")
+    told.due(BARRIER)
+    told.kernel.at(0.05, told.world.kill, "b")
+    told.kernel.at(0.05, told.shuffle.kill, "b")
+    # what is on its way to b arrives, and is refused there; a's other half is c's
+    assert told.run(1)[0] == pytest.approx(0.2, rel=1e-2)
 
 
 def test_a_shuffle_that_is_over_keeps_no_barrier() -> None:
