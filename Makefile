@@ -45,7 +45,12 @@ quick: .venv/ready ## the tests that take seconds
 lint: .venv/ready ## ruff, mypy, ansible-lint
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	@$(MAKE) --no-print-directory -j2 --output-sync=target types ansible-rules
+
+.PHONY: types ansible-rules
+types:
 	$(BIN)/mypy
+ansible-rules:
 	$(BIN)/ansible-lint --offline -q
 
 .PHONY: clean
