@@ -84,6 +84,7 @@ def _without_costs(directory: Path, trial: Trial, runs: list[Run], frames: Frame
         costs={},
         loop_cpu=recorded.loop_cpu(frames, runs, given),
         driver_s=recorded.driver_s(runs),
+        workers=trial.workers,
         threads=max(runs[0].threads.values()),
         rtt_ms=_rtt_ms(trial, delivered),
         free_mbit=_free_mbit(trial, delivered),

@@ -32,7 +32,8 @@ class Calibration(Document):
     they had one, ``driver_s`` what the client took before the scheduler had a run's graph and after its last
     task, ``free_mbit`` what links without a cap delivered (0: not measured). ``shuffled_bytes`` each transfer
     task of a peer-to-peer shuffle gave away. ``behind``: of what was computed before the runs each worker,
-    by name, holds so many results fewer than the one that has most. ``queue_bytes`` stand before a full link;
+    by name, holds so many results fewer than the one that has most. ``workers`` it was measured with; 0 was
+    not written down. ``queue_bytes`` stand before a full link;
     they are measured where pings under load say so.
     """
 
@@ -51,6 +52,7 @@ class Calibration(Document):
     loop_cpu: dict[Role, float] = {}
     cores: float | None = Field(default=None, gt=0)
     driver_s: float
+    workers: int = 0
     threads: int
     rtt_ms: float
     free_mbit: float

@@ -17,14 +17,14 @@ from lab.model.simulated import MANY, unmodelled
 from lab.model.strict import Strict, validate
 from lab.model.trial import Trial
 from lab.sim.calibration import Calibration, Tasks
-from lab.sim.costs import Costs, Role
+from lab.sim.costs import IDLE_WORKER, Costs, Role
 from lab.sim.recorded import PREPARED_S
 from lab.sim.scenario import Record, Scenario, Site
 
 PAYLOAD = 1448 / 1514  # of what a cap lets through: it counts whole frames
 SHORT = {"lab_nic_rate_mbit": "nics.cluster.rate_mbit", "delay_ms": "links.cluster.delay_ms"}
-FIXED = ("workload", "guests", "capture", "ttl_s", "probes", "scheduler", "worker", "layout", "packages",
-         "performance_report", "py_spy", "faults")  # fmt: skip
+FIXED = ("workload", "guests", "capture", "captured_runs", "ttl_s", "probes", "scheduler", "worker", "layout",
+         "packages", "performance_report", "py_spy", "faults")  # fmt: skip
 
 
 class Simulated(Strict):
@@ -111,7 +111,7 @@ def scenario(
         rtt_ms=rtt_ms * ours.rtt_times,
         queue_bytes=calibration.queue_bytes if ours.queue_bytes is None else ours.queue_bytes,
         burst_bytes=calibration.burst_bytes,
-        cores=_cores(ours, calibration),
+        cores=_cores_left(ours, calibration, workers),
         cores_each=ours.cores_each,
         costs=_costs(calibration, ours),
         driver_s=_driver_s(calibration, ours),
@@ -183,6 +183,20 @@ def _cores(ours: Simulated, calibration: Calibration) -> float | None:
     if ours.cores is not None or ours.cores_each is not None or ours.starved is not None:
         return ours.cores
     return calibration.cores
+
+
+def _cores_left(ours: Simulated, calibration: Calibration, workers: int) -> float | None:
+    """Less what workers take that were not there when it was measured, with nothing to do."""
+    cores = _cores(ours, calibration)
+    more = workers - calibration.workers if calibration.workers else 0
+    if cores is None or more <= 0:
+        return cores
+    if cores <= more * IDLE_WORKER:
+        raise LabError(
+            f"--set workers={workers}: on {cores:.1f} cores so many take all of them with nothing to do",
+            "say how many cores there are: --set cores=N for all machines, or cores_each=N",
+        )
+    return cores - more * IDLE_WORKER
 
 
 def _as_it_was(ours: Simulated, calibration: Calibration) -> bool:

@@ -13,7 +13,7 @@ from lab.model.trial import Trial
 from lab.results import store
 from lab.sim import build, foretell
 from lab.sim.calibration import Calibration, Tasks
-from lab.sim.costs import Costs
+from lab.sim.costs import IDLE_WORKER, Costs
 from lab.sim.kernel import Kernel
 from lab.sim.scenario import Scenario
 from lab.sim.whatif import parse, scenario
@@ -108,6 +108,17 @@ def test_waiting_that_is_said_or_cores_of_its_own_take_the_place_of_shared_ones(
     own = scenario(TRIAL, SHARED, {"cores_each": 4}, seed=0)
     assert (own.cores, own.cores_each, own.tasks["add"]) == (None, 4, ((0.5, 1.0, 100),))
     assert scenario(TRIAL, SHARED, {"cores": 8}, seed=0).cores == 8
+
+
+def test_workers_that_were_not_there_take_a_part_of_shared_cores_with_nothing_to_do() -> None:
+    measured = SHARED.model_copy(update={"workers": 2})
+    assert scenario(TRIAL, measured, {"workers": 12}, seed=0).cores == pytest.approx(2 - 10 * IDLE_WORKER)
+    assert scenario(TRIAL, measured, {"workers": 12, "cores": 8}, seed=0).cores == pytest.approx(7.76)
+    assert scenario(TRIAL, measured, {"workers": 1}, seed=0).cores == 2
+    assert scenario(TRIAL, measured, {"workers": 500, "cores_each": 1}, seed=0).cores is None
+    assert scenario(TRIAL, SHARED, {"workers": 12}, seed=0).cores == 2  # nobody knows of how many it was
+    with pytest.raises(LabError, match=r"--set workers=500: on 2.0 cores so many take all of them"):
+        scenario(TRIAL, measured, {"workers": 500}, seed=0)
 
 
 def test_under_another_load_all_that_needs_a_core_waits_for_it_as_much_as_is_said() -> None:
