@@ -14,8 +14,8 @@ Role = Literal["scheduler", "worker", "client"]
 # for each of many in one; on a worker 46 to 72 to say one.
 MESSAGE = 0.3
 NOTICE = 0.05
-# Of a core, what a worker's process takes beside its share of the work: heartbeats, looking at itself. Of runs of
-# the same tasks on 3 to 48 workers (`many_workers`, containers, Dask 2026.8.0, 2026-11-23) all workers' CPU
+# Of a core, what a worker's process takes beside its share of the work: heartbeats, looking at itself. Where
+# 3 to 48 workers did the same tasks (`many_workers`, containers, Dask 2026.8.0, 2026-11-23), all workers' CPU
 # grew by this for each worker and second.
 IDLE_WORKER = 0.024
 NOTICES = frozenset({"add-keys", "free-keys", "release-worker-data"})

@@ -22,6 +22,7 @@ from lab.sim.network import Channel
 
 BARRIER = "shuffle-barrier"  # the prefix of such a task
 ANSWER_BYTES = 30
+NO_OPERATION = ()  # about a task: a message, no more. What shards' bytes cost is in the calibrated operations
 CONCURRENCY, MESSAGE_BYTES = "distributed.p2p.comm.concurrency", "distributed.p2p.comm.message-bytes-limit"
 DEFAULTS = {CONCURRENCY: 10, MESSAGE_BYTES: "2 MiB"}  # of versions that had no setting for it
 
@@ -102,33 +103,33 @@ class Shuffle:
             arrived = partial(self._arrived, buffer, there)
             self._post(buffer.source, there, min(left, self._most), arrived)
 
-    def _arrived(self, buffer: Buffer, there: Process, nbytes: int) -> None:
+    def _arrived(self, buffer: Buffer, there: Process) -> None:
         """Of a process that is gone its kernel answers at once."""
 
         def received() -> None:
-            self._world.charge(there, None, nbytes)
+            self._world.charge(there, NO_OPERATION, 0)
             self._post(there, buffer.source, ANSWER_BYTES, answered)
 
-        def answered(_: int) -> None:
+        def answered() -> None:
             buffer.source.loop.call_soon(self._answered, buffer)
 
         if there.loop.is_closed():
-            answered(0)
+            answered()
         else:
             there.loop.call_soon(received)
 
     def _answered(self, buffer: Buffer) -> None:
-        self._world.charge(buffer.source, None, ANSWER_BYTES)
+        self._world.charge(buffer.source, NO_OPERATION, 0)
         buffer.under_way -= 1
         self._send(buffer)
         if not buffer.under_way:
             self._over(buffer)
 
-    def _post(self, here: Process, there: Process, nbytes: int, arrived: Callable[[int], None]) -> None:
+    def _post(self, here: Process, there: Process, nbytes: int, arrived: Go) -> None:
         """Over a connection of its own, as requests have that are under way at once."""
-        begun = self._world.charge(here, None, nbytes)
+        begun = self._world.charge(here, NO_OPERATION, 0)
         channel = Channel(self._world.network, here.name, there.name)
-        channel.send(begun, nbytes, partial(arrived, nbytes), here.pace)
+        channel.send(begun, nbytes, arrived, here.pace)
 
     def _over(self, buffer: Buffer) -> None:
         shuffle = buffer.shuffle

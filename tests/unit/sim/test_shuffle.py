@@ -7,7 +7,7 @@ import pytest
 
 from lab.sim.cluster.comm import Process, World
 from lab.sim.cluster.shuffle import ANSWER_BYTES, Shuffle
-from lab.sim.costs import Costs
+from lab.sim.costs import MESSAGE, Costs
 from lab.sim.kernel import Host, Kernel, VirtualLoop
 from lab.sim.network import Network, Port
 from lab.sim.network.fluid import Link
@@ -98,9 +98,9 @@ def test_a_message_costs_who_sends_and_who_receives() -> None:
     told.shuffle.ended("transfer", "a")
     told.due(BARRIER)
     told.run(1)
-    assert told.world.ops == pytest.approx({"a": 2 * 2 * 1.3, "b": 2 * 1.3, "c": 2 * 1.3})
+    assert told.world.ops == pytest.approx({"a": 2 * 2 * MESSAGE, "b": 2 * MESSAGE, "c": 2 * MESSAGE})
     busy = {name: process.loop.busy_s for name, process in told.world.processes_by_name.items()}
-    assert busy == pytest.approx({"a": 0.52, "b": 0.26, "c": 0.26})
+    assert busy == pytest.approx({"a": 0.4 * MESSAGE, "b": 0.2 * MESSAGE, "c": 0.2 * MESSAGE})
 
 
 def test_what_a_dead_worker_had_to_give_or_to_get_holds_nobody_up() -> None:
