@@ -33,12 +33,12 @@ Places = Callable[[Any, str], tuple[str, Collection[str]] | None]
 
 @dataclass(eq=False)
 class Buffer:
-    """What a worker has to give away in a shuffle: bytes by receiver, and how many messages are under way."""
+    """What a worker has to give away in a shuffle: by receiver the bytes, and the messages under way."""
 
     shuffle: str
     source: Process
     shards: dict[str, int] = field(default_factory=dict)
-    under_way: int = 0
+    under_way: Counter[str] = field(default_factory=Counter)
 
 
 class Shuffle:
@@ -70,9 +70,12 @@ class Shuffle:
             begin()
 
     def kill(self, machine: str) -> None:
-        """A worker's process is gone, and what it had not given away."""
-        for buffer in [one for one in self._buffers.values() if one.source.name == machine]:
-            self._over(buffer)
+        """A worker's process is gone, and what it had not given away; nobody waits for its answers."""
+        for buffer in list(self._buffers.values()):
+            if buffer.source.name == machine:
+                self._over(buffer)
+            elif buffer.under_way.pop(machine, 0):
+                buffer.source.loop.call_soon(self._send, buffer)
 
     def _buffer(self, shuffle: str, source: str) -> Buffer:
         if (shuffle, source) not in self._buffers:
@@ -91,17 +94,20 @@ class Shuffle:
     # --- in the source's process, in the receiver's, and in the source's again ------------------------------
 
     def _send(self, buffer: Buffer) -> None:
-        while buffer.shards and buffer.under_way < self._at_once:
+        """As much as may be under way; the buffer's end is that nothing is."""
+        while buffer.shards and buffer.under_way.total() < self._at_once:
             receiver = next(iter(buffer.shards))
             left = buffer.shards[receiver]
             if left > self._most:
                 buffer.shards[receiver] = left - self._most
             else:
                 del buffer.shards[receiver]
-            buffer.under_way += 1
+            buffer.under_way[receiver] += 1
             there = self._world.processes_by_name[receiver]
             arrived = partial(self._arrived, buffer, there)
             self._post(buffer.source, there, min(left, self._most), arrived)
+        if not buffer.under_way.total() and self._buffers.get((buffer.shuffle, buffer.source.name)) is buffer:
+            self._over(buffer)
 
     def _arrived(self, buffer: Buffer, there: Process) -> None:
         """Of a process that is gone its kernel answers at once."""
@@ -111,19 +117,18 @@ class Shuffle:
             self._post(there, buffer.source, ANSWER_BYTES, answered)
 
         def answered() -> None:
-            buffer.source.loop.call_soon(self._answered, buffer)
+            buffer.source.loop.call_soon(self._answered, buffer, there.name)
 
         if there.loop.is_closed():
             answered()
         else:
             there.loop.call_soon(received)
 
-    def _answered(self, buffer: Buffer) -> None:
+    def _answered(self, buffer: Buffer, receiver: str) -> None:
         self._world.charge(buffer.source, NO_OPERATION, 0)
-        buffer.under_way -= 1
-        self._send(buffer)
-        if not buffer.under_way:
-            self._over(buffer)
+        if buffer.under_way[receiver]:  # it may have died meanwhile
+            buffer.under_way[receiver] -= 1
+            self._send(buffer)
 
     def _post(self, here: Process, there: Process, nbytes: int, arrived: Go) -> None:
         """Over a connection of its own, as requests have that are under way at once."""

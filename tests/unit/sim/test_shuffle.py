@@ -114,6 +114,16 @@ def test_what_a_dead_worker_had_to_give_or_to_get_holds_nobody_up() -> None:
     assert told.run(1)[0] == pytest.approx(0.2, rel=1e-2)
 
 
+def test_who_dies_with_a_message_unread_answers_none_and_holds_nobody_up() -> None:
+    told = Told(300_000, Costs(op_s=10.0))  # whoever has sent or read a message is busy for 3 s
+    told.shuffle.ended("transfer", "a")
+    told.world.processes_by_name["b"].loop.call_soon(told.world.processes_by_name["b"].loop.charge, 30.0)
+    told.due(BARRIER)
+    told.kernel.at(20.0, told.world.kill, "b")  # what a sent has lain there for long
+    told.kernel.at(20.0, told.shuffle.kill, "b")
+    assert told.run(1)[0] >= 20.0
+
+
 def test_a_shuffle_that_is_over_keeps_no_barrier() -> None:
     told = Told(300_000)
     told.shuffle.ended("add", "a")
