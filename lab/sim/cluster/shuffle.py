@@ -126,8 +126,8 @@ class Shuffle:
 
     def _answered(self, buffer: Buffer, receiver: str) -> None:
         self._world.charge(buffer.source, NO_OPERATION, 0)
-        if buffer.under_way[receiver]:  # it may have died meanwhile
-            buffer.under_way[receiver] -= 1
+        if receiver in buffer.under_way:  # else it has died meanwhile
+            buffer.under_way -= Counter([receiver])
             self._send(buffer)
 
     def _post(self, here: Process, there: Process, nbytes: int, arrived: Go) -> None:
