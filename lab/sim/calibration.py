@@ -32,9 +32,9 @@ class Calibration(Document):
     they had one, ``driver_s`` what the client took before the scheduler had a run's graph and after its last
     task, ``free_mbit`` what links without a cap delivered (0: not measured). ``shuffled_bytes`` each transfer
     task of a peer-to-peer shuffle gave away. ``behind``: of what was computed before the runs each worker,
-    by name, holds so many results fewer than the one that has most. ``workers`` it was measured with; 0 was
-    not written down. ``queue_bytes`` stand before a full link;
-    they are measured where pings under load say so.
+    by name, holds so many results fewer than the one that has most. It was measured with so many ``workers``
+    (0: not written down). ``queue_bytes`` stand before a full link; they are measured where pings under load
+    say so.
     """
 
     FILE: ClassVar[str] = "calibration.json"

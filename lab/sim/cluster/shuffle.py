@@ -46,8 +46,8 @@ class Shuffle:
 
     def __init__(self, world: World, places: Places, nbytes: float) -> None:
         self._world, self._places, self._nbytes = world, places, nbytes
-        self._buffers: dict[tuple[str, str], Buffer] = {}  # those with something in them, or under way
-        self._shuffling: Counter[str] = Counter()  # how many of them a shuffle has
+        # By shuffle and source, those with something in them or under way: what has none of them is over.
+        self._buffers: defaultdict[str, dict[str, Buffer]] = defaultdict(dict)
         self._waiting: defaultdict[str, list[Go]] = defaultdict(list)
         asked = {name: dask.config.get(name, default) for name, default in DEFAULTS.items()}
         self._at_once, self._most = asked[CONCURRENCY], parse_bytes(asked[MESSAGE_BYTES])
@@ -64,24 +64,24 @@ class Shuffle:
     def when_due(self, key: Any, begin: Go) -> None:
         """Call ``begin`` when a task may compute: at once, or, for a barrier, when its shards are there."""
         shuffle = barred(key)
-        if shuffle is not None and self._shuffling[shuffle]:
+        if shuffle is not None and self._buffers[shuffle]:
             self._waiting[shuffle].append(begin)
         else:
             begin()
 
     def kill(self, machine: str) -> None:
         """A worker's process is gone, and what it had not given away; nobody waits for its answers."""
-        for buffer in list(self._buffers.values()):
+        for buffer in [buffer for held in self._buffers.values() for buffer in held.values()]:
             if buffer.source.name == machine:
                 self._over(buffer)
             elif buffer.under_way.pop(machine, 0):
                 buffer.source.loop.call_soon(self._send, buffer)
 
     def _buffer(self, shuffle: str, source: str) -> Buffer:
-        if (shuffle, source) not in self._buffers:
-            self._buffers[shuffle, source] = Buffer(shuffle, self._world.processes_by_name[source])
-            self._shuffling[shuffle] += 1
-        return self._buffers[shuffle, source]
+        held = self._buffers[shuffle]
+        if source not in held:
+            held[source] = Buffer(shuffle, self._world.processes_by_name[source])
+        return held[source]
 
     def _give(self, buffer: Buffer, counts: Counter[str], nbytes: float) -> None:
         """Dask sends the most first. Shards are not of one size, as here: who comes first is chance."""
@@ -106,7 +106,7 @@ class Shuffle:
             there = self._world.processes_by_name[receiver]
             arrived = partial(self._arrived, buffer, there)
             self._post(buffer.source, there, min(left, self._most), arrived)
-        if not buffer.under_way.total() and self._buffers.get((buffer.shuffle, buffer.source.name)) is buffer:
+        if not buffer.under_way and self._buffers[buffer.shuffle].get(buffer.source.name) is buffer:
             self._over(buffer)
 
     def _arrived(self, buffer: Buffer, there: Process) -> None:
@@ -137,11 +137,10 @@ class Shuffle:
         channel.send(begun, nbytes, arrived, here.pace)
 
     def _over(self, buffer: Buffer) -> None:
-        shuffle = buffer.shuffle
-        del self._buffers[shuffle, buffer.source.name]
-        self._shuffling[shuffle] -= 1
-        if not self._shuffling[shuffle]:
-            for begin in self._waiting.pop(shuffle, ()):
+        held = self._buffers[buffer.shuffle]
+        del held[buffer.source.name]
+        if not held:
+            for begin in self._waiting.pop(buffer.shuffle, ()):
                 begin()
 
 
