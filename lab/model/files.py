@@ -442,7 +442,8 @@ class Outcome(Strict):
     `costs.operations` counts them, ``unknown`` are prefixes of tasks that the calibration had not seen.
     ``failed`` is why it did not get through its runs, ``hung`` whether that is because they never ended;
     ``seen`` is what went wrong as asked, ``workers`` how many the scheduler had at the end. ``computed``
-    tasks the workers took on during the runs, and ``scheduler_busy_s`` its event loop was busy. ``cpu_s`` and
+    tasks the workers took on during the runs, which passed ``handoff_s`` each between a loop and its thread,
+    and ``scheduler_busy_s`` its event loop was busy. ``cpu_s`` and
     ``memory_mb`` the simulation took.
     """
 
@@ -454,6 +455,7 @@ class Outcome(Strict):
     ops: dict[str, float]
     unknown: tuple[str, ...]
     computed: int = 0
+    handoff_s: float = 0.0
     scheduler_busy_s: float = 0.0
     cpu_s: float
     memory_mb: float = 0.0

@@ -36,7 +36,8 @@ def calibrate(directory: Path) -> Calibration:
     """What a trial tells of its tasks, processes and network.
 
     Simulations count the operations that its event loops were busy with: one without costs, then with those
-    that were found, for what takes longer has more heartbeats and is told in other portions.
+    that were found, for what takes longer has more heartbeats and is told in other portions. What tasks wait
+    for their loops and cores in them is taken off what passed between loops and threads in the trial.
 
     Raises:
         LabError: the trial lacks what is needed.
@@ -50,13 +51,15 @@ def calibrate(directory: Path) -> Calibration:
     frames = inside.load(directory)
     found = _without_costs(directory, trial, runs, frames)
     few = {"runs": min(COUNTED_RUNS, trial.runs)}
+    handoff_s = recorded.handoff_s(frames)
     for _ in range(ROUNDS):
-        counted = farm.simulate(scenario(trial, found, few, seed=0)).ops
+        counted = farm.simulate(scenario(trial, found, few, seed=0))
         ops: dict[Role, float] = {"scheduler": 1.0, "worker": 1.0}
-        for name, count in counted.items():
+        for name, count in counted.ops.items():
             role = _role(name)
             ops[role] = ops.get(role, 0.0) + count / (few["runs"] + trial.warmups)
-        found = found.model_copy(update={"costs": recorded.costs(runs, ops)})
+        missing_s = max(0.0, found.handoff_s + handoff_s - counted.handoff_s)
+        found = found.model_copy(update={"costs": recorded.costs(runs, ops), "handoff_s": missing_s})
     return found
 
 

@@ -32,9 +32,10 @@ class Calibration(Document):
     they had one, ``driver_s`` what the client took before the scheduler had a run's graph and after its last
     task, ``free_mbit`` what links without a cap delivered (0: not measured). ``shuffled_bytes`` each transfer
     task of a peer-to-peer shuffle gave away. ``behind``: of what was computed before the runs each worker,
-    by name, holds so many results fewer than the one that has most. It was measured with so many ``workers``
-    (0: not written down). ``queue_bytes`` stand before a full link; they are measured where pings under load
-    say so.
+    by name, holds so many results fewer than the one that has most. ``handoff_s`` passes between a worker's
+    loop and the thread of a task, there and back, beyond what simulations find themselves. It was measured
+    with so many ``workers`` (0: not written down). ``queue_bytes`` stand before a full link; they are
+    measured where pings under load say so.
     """
 
     FILE: ClassVar[str] = "calibration.json"
@@ -52,6 +53,7 @@ class Calibration(Document):
     loop_cpu: dict[Role, float] = {}
     cores: float | None = Field(default=None, gt=0)
     driver_s: float
+    handoff_s: float = 0.0
     workers: int = 0
     threads: int
     rtt_ms: float

@@ -125,12 +125,13 @@ def starved(frames: Frames, given: float = 1.0) -> float:
 def cores_had(frames: Frames, runs: Sequence[Run], cores: int, given: float = 1.0) -> float:
     """Of a machine's cores those that the lab's processes had when they wanted all; others had the rest.
 
-    How many processes wanted one is known on average only: it is taken to vary as if each came by itself
-    (Poisson). Where on average fewer wanted one than there are, nothing is told: then it is all.
+    They want none while the client builds a graph alone. How many processes wanted one else is known on
+    average only: it is taken to vary as if each came by itself (Poisson). Where on average fewer wanted one
+    than there are, nothing is told: then it is all.
     """
     metrics = _timed(frames, "metrics")
     values = metrics.groupby("metric").value.sum()
-    lasted_s = sum(run.stop - run.start for run in runs)
+    lasted_s = sum(run.stop - run.start for run in runs) - len(runs) * driver_s(runs)
     counted = float(values.get(CPU, 0.0)) / lasted_s
     had, wanting = counted * given, counted + float(values.get(WAITED, 0.0)) / lasted_s
     if wanting < cores:
@@ -144,6 +145,13 @@ def poisson(numbers: NDArray[np.int_], mean: float) -> NDArray[np.float64]:
     """How likely these numbers are."""
     likely: NDArray[np.float64] = np.exp(numbers * np.log(mean) - mean - gammaln(numbers + 1))
     return likely
+
+
+def handoff_s(frames: Frames) -> float:
+    """What passes from a worker's loop to its task's thread and back, for each task: the mean."""
+    done = _timed(frames, "tasks")
+    passed = (done.start_s - done.executing_s) + (done.done_s - done.stop_s)
+    return max(0.0, float(passed.mean())) if passed.notna().any() else 0.0
 
 
 def loop_cpu(frames: Frames, runs: Sequence[Run], given: float = 1.0) -> dict[Role, float]:

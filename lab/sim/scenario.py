@@ -31,7 +31,8 @@ class Scenario(Strict):
     ``design``: workers are Dask's whole Worker, or only its state machine (for many).
     ``shuffled_bytes`` each task of a peer-to-peer shuffle gives away. ``late_s`` longer takes the first task
     of each worker; the last number is that of all that follow.
-    ``driver_s`` is what the client computes before a run's graph is with the scheduler. What is not done
+    ``driver_s`` is what the client computes before a run's graph is with the scheduler, ``handoff_s`` what
+    a task waits for its thread. What is not done
     after ``limit_s`` of virtual time hangs.
     """
 
@@ -53,6 +54,7 @@ class Scenario(Strict):
     cores_each: int | None = Field(default=None, ge=1)
     costs: dict[Role, Costs] = {}
     driver_s: float = Field(default=0, ge=0)
+    handoff_s: float = Field(default=0, ge=0)
     tasks: dict[str, tuple[Record, ...]]
     shuffled_bytes: float = Field(default=0, ge=0)
     late_s: tuple[float, ...] = ()

@@ -51,12 +51,14 @@ def simulate(scenario: Scenario) -> Outcome:
             scenario.design == "light",
             scenario.shuffled_bytes,
             build.late_s(scenario),
+            scenario.handoff_s,
         )
         choose = build.draw(scenario, unknown)
         with running(kernel, build.network(scenario, kernel), machines, choose, scenario.dask) as cluster:
             faults = Faults(cluster, scenario.faults)
             job = _job(scenario, cluster)
             computed, busy_s = cluster.computed, cluster.loops["scheduler"].busy_s
+            handed_s = cluster.handed_s
             runs: list[SimulatedRun] = []
             failed, hung = _attempt(scenario, cluster, job, faults, runs)
             workers = len(cluster.scheduler.workers)
@@ -72,6 +74,7 @@ def simulate(scenario: Scenario) -> Outcome:
         ops=cluster.world.ops,
         unknown=tuple(unknown),
         computed=cluster.computed - computed,
+        handoff_s=(cluster.handed_s - handed_s) / max(1, cluster.computed - computed),
         scheduler_busy_s=cluster.loops["scheduler"].busy_s - busy_s,
         cpu_s=time.process_time() - started,
         memory_mb=_most_memory_mb(),

@@ -115,6 +115,7 @@ def scenario(
         cores_each=ours.cores_each,
         costs=_costs(calibration, ours),
         driver_s=_driver_s(calibration, ours),
+        handoff_s=calibration.handoff_s / ours.worker_speed,
         tasks={prefix: _records(tasks, ours, calibration) for prefix, tasks in calibration.tasks.items()},
         shuffled_bytes=calibration.shuffled_bytes,
         late_s=tuple(count * PREPARED_S for count in calibration.behind),

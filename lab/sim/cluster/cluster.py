@@ -33,6 +33,7 @@ class Machines:
     light: bool = False  # workers are only state machines
     shuffled_bytes: float = 0.0  # that a task of a peer-to-peer shuffle gives away
     late_s: Mapping[str, float] = field(default_factory=dict)  # a worker's first task takes so much longer
+    handoff_s: float = 0.0  # a task waits for its thread
 
 
 class Cluster:
@@ -75,7 +76,8 @@ class Cluster:
     async def _worker(self, name: str, scheduler: str) -> Any:
         host, threads = self.machines.hosts[name], self.machines.threads
         late_s = self.machines.late_s.get(name, 0.0)
-        executor = SimExecutor(self.kernel, name, host, self._drawn, self._shuffle, late_s)
+        handoff_s = self.machines.handoff_s
+        executor = SimExecutor(self.kernel, name, host, self._drawn, self._shuffle, late_s, handoff_s)
         self._executors[name] = executor
         if self.machines.light:
             return await LightWorker(self.world, name, threads, executor, self._peers).start(self.scheduler)
@@ -108,6 +110,11 @@ class Cluster:
             self.workers[name] = await self._worker(name, self.scheduler.address)
 
         self._begin(name, worker())
+
+    @property
+    def handed_s(self) -> float:
+        """Of all tasks so far, what passed between their workers' loops and threads."""
+        return sum(executor.handed_s for executor in self._executors.values())
 
     def sent_bytes(self) -> dict[str, int]:
         """The data that each worker was asked for so far; one that died took its number along."""

@@ -32,16 +32,25 @@ Draw = Callable[[str, str], Work]  # a key and its prefix to what it does
 class SimExecutor:
     """Stands for a worker's threads; how many tasks come at once is the worker's own affair.
 
-    The first of them takes ``late_s`` longer.
+    The first of them takes ``late_s`` longer, and each waits ``handoff_s`` for its thread. ``handed_s`` is
+    what passed so far between the loop and its threads, there and, until the loop's turn comes, back.
     """
 
     _max_workers = 1  # asked by nobody but repr
 
     def __init__(
-        self, kernel: Kernel, machine: str, host: Host, draw: Draw, shuffle: Shuffle, late_s: float
+        self,
+        kernel: Kernel,
+        machine: str,
+        host: Host,
+        draw: Draw,
+        shuffle: Shuffle,
+        late_s: float = 0.0,
+        handoff_s: float = 0.0,
     ) -> None:
         self._kernel, self._machine, self._host = kernel, machine, host
-        self._draw, self._shuffle, self._late_s = draw, shuffle, late_s
+        self._draw, self._shuffle, self._late_s, self._handoff_s = draw, shuffle, late_s, handoff_s
+        self.handed_s = 0.0
         self._running: dict[Callable[[], None], None] = {}
         self._stopped = False
 
@@ -68,15 +77,20 @@ class SimExecutor:
                 "stop": _epoch(self._kernel.now) + delay_s,
                 "thread": 1,
             }
+            stop = self._kernel.now
+            future.add_done_callback(lambda _: self._handed(loop.clock() - stop))
             loop.call_soon(set_unless_done, future, message)
 
-        idle_s, self._late_s = work.idle_s + self._late_s, 0.0
+        idle_s, self._late_s = work.idle_s + self._late_s + self._handoff_s, 0.0
 
         def begin() -> None:
             self._kernel.at(max(start, self._kernel.now) + idle_s, self._compute, work.cpu_s, done)
 
         self._kernel.at(start, self._shuffle.when_due, task.key, begin)
         return future
+
+    def _handed(self, back_s: float) -> None:
+        self.handed_s += self._handoff_s + back_s
 
     def _compute(self, cpu_s: float, done: Callable[[], None]) -> None:
         if not self._stopped:

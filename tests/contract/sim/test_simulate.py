@@ -27,6 +27,7 @@ def ran() -> list[Outcome]:
         workers=1,
         tasks={"work": [(1.5, 0.5, 28)]},
         driver_s=1.0,
+        handoff_s=0.2,
     )
     light = scenario(seed=3, design="light")
     same = [scenario(seed=3), scenario(seed=3), scenario(seed=4)]
@@ -72,7 +73,8 @@ def test_a_slower_network_takes_longer(ran: list[Outcome]) -> None:
 
 
 def test_tasks_of_one_thread_follow_each_other_after_what_the_client_computes(ran: list[Outcome]) -> None:
-    assert 1 + 5 * 2 < ran[4].runs[0].duration_s < 1 + 5 * 2 + 0.1
+    assert 1 + 5 * 2.2 < ran[4].runs[0].duration_s < 1 + 5 * 2.2 + 0.1
+    assert ran[4].handoff_s == pytest.approx(0.2, abs=0.001)
     assert ran[4].unknown == ()
 
 

@@ -59,10 +59,21 @@ def test_of_what_an_emulated_machine_counts_as_work_its_node_gave_a_share() -> N
     assert recorded.starved(found, 0.5) == pytest.approx(4.0)
     calm, crowded = (recorded.loop_cpu(found, [run(1, 10**8, 2)], given) for given in (1.0, 0.5))
     assert crowded["worker"] == pytest.approx(calm["worker"] / 2)
-    rows = [(1, "worker-1", recorded.CPU, 30.0)]  # three wanted one, and had one and a half
+    rows = [(1, "worker-1", recorded.CPU, 21.0)]  # three wanted one for 7 s, and had one and a half
     busy = found | {"metrics": pd.DataFrame(rows, columns=["run", "node", "metric", "value"])}
     had = recorded.cores_had(busy, [run(1, 10, 2)], 2, 0.5)
     assert had == pytest.approx(2 * 1.5 / (2 - 5 * math.exp(-3)), rel=1e-3)
+
+
+def test_what_passes_between_a_loop_and_a_thread_is_the_mean_of_the_timed_runs_tasks() -> None:
+    found = frames()
+    assert (
+        recorded.handoff_s(found | {"tasks": found["tasks"].assign(executing_s=math.nan, done_s=math.nan)})
+        == 0
+    )
+    nan = math.nan
+    handed = found["tasks"].assign(executing_s=[0.0, 19.9, 20.5, nan], done_s=[99.0, 20.6, 22.7, nan])
+    assert recorded.handoff_s(found | {"tasks": handed}) == pytest.approx((0.1 + 0.1 + 0.5 + 0.2) / 2)
 
 
 def test_of_what_kept_loops_busy_a_core_computed_what_tasks_did_not() -> None:
@@ -119,13 +130,14 @@ def test_no_byte_takes_longer_than_a_byte_can() -> None:
 @pytest.mark.parametrize(
     ("had", "waited", "cores"),
     [
-        (20.0, 10_000.0, 2.0),  # both all the time
-        (15.0, 10_000.0, 1.5),  # many wanted one all the time, and had three quarters of two
-        (7.0, 12.9, 2.0),  # 1.99 wanted one on average: nothing is told
-        (10.0, 20.0, 2 * 10.0 / 20 / (1 - 2.5 * math.exp(-3))),  # of 3 on average at times none and one
+        (14.0, 10_000.0, 2.0),  # both all the time
+        (10.5, 10_000.0, 1.5),  # many wanted one all the time, and had three quarters of two
+        (4.9, 9.0, 2.0),  # 1.99 wanted one on average: nothing is told
+        (7.0, 14.0, 2 * 7.0 / 14 / (1 - 2.5 * math.exp(-3))),  # of 3 on average at times none and one
     ],
 )
 def test_cores_are_what_processes_had_when_they_wanted_all(had: float, waited: float, cores: float) -> None:
+    """Of a run of 10 s the client alone computes for 3."""
     rows = [(1, "worker-1", recorded.CPU, had), (1, "scheduler", recorded.WAITED, waited)]
     found = frames() | {"metrics": pd.DataFrame(rows, columns=["run", "node", "metric", "value"])}
     assert recorded.cores_had(found, [run(1, 10, 2)], 2) == pytest.approx(cores, rel=1e-3)
