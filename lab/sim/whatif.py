@@ -115,7 +115,7 @@ def scenario(
         cores_each=ours.cores_each,
         costs=_costs(calibration, ours),
         driver_s=_driver_s(calibration, ours),
-        handoff_s=calibration.handoff_s / ours.worker_speed,
+        handoff_s=_handoff_s(calibration, ours),
         tasks={prefix: _records(tasks, ours, calibration) for prefix, tasks in calibration.tasks.items()},
         shuffled_bytes=calibration.shuffled_bytes,
         late_s=tuple(count * PREPARED_S for count in calibration.behind),
@@ -179,11 +179,14 @@ def _times(link: Link, ours: Simulated) -> Link:
     )
 
 
+def _cores_said(ours: Simulated) -> bool:
+    """Is it asked for other cores, or for other waiting for them?"""
+    return ours.cores is not None or ours.cores_each is not None or ours.starved is not None
+
+
 def _cores(ours: Simulated, calibration: Calibration) -> float | None:
-    """Those under all machines: as many as there were, unless each has its own or waiting is said."""
-    if ours.cores is not None or ours.cores_each is not None or ours.starved is not None:
-        return ours.cores
-    return calibration.cores
+    """Those under all machines: as many as there were, unless others are asked for."""
+    return ours.cores if _cores_said(ours) else calibration.cores
 
 
 def _cores_left(ours: Simulated, calibration: Calibration, workers: int) -> float | None:
@@ -217,6 +220,12 @@ def _driver_s(calibration: Calibration, ours: Simulated) -> float:
     if ours.starved is None:
         return calibration.driver_s
     return calibration.driver_s * (1 + ours.starved) / (1 + calibration.starved)
+
+
+def _handoff_s(calibration: Calibration, ours: Simulated) -> float:
+    """As it was; with other cores, without the waiting for one that is in it, and with what is asked for."""
+    waiting = (1 + (ours.starved or 0.0)) / (1 + calibration.starved) if _cores_said(ours) else 1.0
+    return calibration.handoff_s * waiting / ours.worker_speed
 
 
 def _records(tasks: Tasks, ours: Simulated, calibration: Calibration) -> tuple[Record, ...]:

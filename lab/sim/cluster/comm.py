@@ -23,6 +23,7 @@ from lab.sim.kernel import Kernel, VirtualLoop, set_unless_done
 from lab.sim.network import Channel, Network
 
 HEADER_BYTES = 8  # per frame: its length
+ANSWER_BYTES = 30  # of a message that says no more than that another came
 Closed = None
 
 

@@ -39,7 +39,7 @@ from distributed.worker_state_machine import (
     WorkerState,
 )
 
-from lab.sim.cluster.comm import Listener, World
+from lab.sim.cluster.comm import ANSWER_BYTES, Listener, World
 from lab.sim.cluster.tasks import SimExecutor
 from lab.sim.kernel import set_unless_done
 from lab.sim.network import Channel
@@ -53,7 +53,7 @@ EVENTS: dict[str, type[StateMachineEvent]] = {
     "remove-replicas": RemoveReplicasEvent,
     "steal-request": StealRequestEvent,
 }
-REQUEST_BYTES, KEY_BYTES, THANKS_BYTES, HEARTBEAT_BYTES = 300, 80, 30, 1500  # about what A sends
+REQUEST_BYTES, KEY_BYTES, HEARTBEAT_BYTES = 300, 80, 1500  # about what A sends
 HEARTBEAT = ("heartbeat", "its answer")  # two operations
 BUSY_RETRY_S = 0.15
 LARGE_BYTES = 1_000_000  # from this size on a transfer tells Dask something of bandwidth
@@ -207,7 +207,7 @@ class LightWorker(BaseWorker):
             return GatherDepBusyEvent(worker=worker, total_nbytes=total_nbytes, stimulus_id=stimulus)
         nbytes = sum(value.nbytes_ for value in data.values())
         self._pay(nbytes)
-        self._send(peer.name, THANKS_BYTES, lambda: peer._process.loop.call_soon(peer._thanked))
+        self._send(peer.name, ANSWER_BYTES, lambda: peer._process.loop.call_soon(peer._thanked))
         self._learn(worker, nbytes, time() - start)
         return GatherDepSuccessEvent(
             worker=worker, total_nbytes=total_nbytes, data=data, stimulus_id=stimulus
@@ -216,7 +216,7 @@ class LightWorker(BaseWorker):
     def _serve(self, peer: LightWorker, keys: list[Any], answered: asyncio.Future[Any]) -> None:
         self._pay(REQUEST_BYTES)
         data = None
-        nbytes = THANKS_BYTES
+        nbytes = ANSWER_BYTES
         if self._outgoing < self._outgoing_limit:
             self._outgoing += 1
             held: Any = self.state.data
@@ -231,7 +231,7 @@ class LightWorker(BaseWorker):
         self._send(peer.name, nbytes, arrived)
 
     def _thanked(self) -> None:
-        self._pay(THANKS_BYTES)
+        self._pay(ANSWER_BYTES)
         self._outgoing -= 1
 
     def _learn(self, worker: str, nbytes: int, seconds: float) -> None:

@@ -17,11 +17,10 @@ from typing import Any
 import dask
 from dask.utils import parse_bytes
 
-from lab.sim.cluster.comm import Process, World
+from lab.sim.cluster.comm import ANSWER_BYTES, Process, World
 from lab.sim.network import Channel
 
 BARRIER = "shuffle-barrier"  # the prefix of such a task
-ANSWER_BYTES = 30
 NO_OPERATION = ()  # about a task: a message, no more. What shards' bytes cost is in the calibrated operations
 CONCURRENCY, MESSAGE_BYTES = "distributed.p2p.comm.concurrency", "distributed.p2p.comm.message-bytes-limit"
 DEFAULTS = {CONCURRENCY: 10, MESSAGE_BYTES: "2 MiB"}  # of versions that had no setting for it

@@ -6,7 +6,8 @@ import dask
 import pytest
 
 from lab.sim.cluster.comm import Process, World
-from lab.sim.cluster.shuffle import ANSWER_BYTES, Shuffle
+from lab.sim.cluster.comm import ANSWER_BYTES
+from lab.sim.cluster.shuffle import Shuffle
 from lab.sim.costs import MESSAGE, Costs
 from lab.sim.kernel import Host, Kernel, VirtualLoop
 from lab.sim.network import Network, Port

@@ -129,6 +129,10 @@ def test_under_another_load_all_that_needs_a_core_waits_for_it_as_much_as_is_sai
     ops = [found.costs["scheduler"].op_s for found in (calm, worse, changed("cores=2"), changed())]
     assert ops == pytest.approx([0.0005, 0.002, 0.0005, 0.001])
     assert (calm.driver_s, worse.driver_s) == (0.25, 1.0)
+    handed = CALIBRATION.model_copy(update={"handoff_s": 0.002})
+    asked = ({}, {"starved": 0}, {"starved": 3}, {"cores_each": 1}, {"worker_speed": 2})
+    waits = [scenario(TRIAL, handed, changes, seed=0).handoff_s for changes in asked]
+    assert waits == pytest.approx([0.002, 0.001, 0.004, 0.001, 0.001])
 
 
 def test_times_are_of_what_is_there_and_speeds_of_what_a_core_does() -> None:
