@@ -5,8 +5,7 @@ from __future__ import annotations
 import dask
 import pytest
 
-from lab.sim.cluster.comm import Process, World
-from lab.sim.cluster.comm import ANSWER_BYTES
+from lab.sim.cluster.comm import ANSWER_BYTES, Process, World
 from lab.sim.cluster.shuffle import Shuffle
 from lab.sim.costs import MESSAGE, Costs
 from lab.sim.kernel import Host, Kernel, VirtualLoop
