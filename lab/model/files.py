@@ -443,8 +443,7 @@ class Outcome(Strict):
     ``failed`` is why it did not get through its runs, ``hung`` whether that is because they never ended;
     ``seen`` is what went wrong as asked, ``workers`` how many the scheduler had at the end. ``computed``
     tasks the workers took on during the runs, which passed ``handoff_s`` each between a loop and its thread,
-    and ``scheduler_busy_s`` its event loop was busy. ``cpu_s`` and
-    ``memory_mb`` the simulation took.
+    and ``scheduler_busy_s`` its event loop was busy. ``cpu_s`` and ``memory_mb`` the simulation took.
     """
 
     seed: int

@@ -33,9 +33,9 @@ class Calibration(Document):
     task, ``free_mbit`` what links without a cap delivered (0: not measured). ``shuffled_bytes`` each transfer
     task of a peer-to-peer shuffle gave away. ``behind``: of what was computed before the runs each worker,
     by name, holds so many results fewer than the one that has most. ``handoff_s`` passes between a worker's
-    loop and the thread of a task, there and back, beyond what simulations find themselves. It was measured
-    with so many ``workers`` (0: not written down). ``queue_bytes`` stand before a full link; they are
-    measured where pings under load say so.
+    loop and the thread of a task, there and back, beyond what simulations find themselves. The trial had
+    so many ``workers`` (0: not written down). ``queue_bytes`` stand before a full link; they are measured
+    where pings under load say so.
     """
 
     FILE: ClassVar[str] = "calibration.json"

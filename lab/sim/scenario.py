@@ -32,8 +32,7 @@ class Scenario(Strict):
     ``shuffled_bytes`` each task of a peer-to-peer shuffle gives away. ``late_s`` longer takes the first task
     of each worker; the last number is that of all that follow.
     ``driver_s`` is what the client computes before a run's graph is with the scheduler, ``handoff_s`` what
-    a task waits for its thread. What is not done
-    after ``limit_s`` of virtual time hangs.
+    a task waits for its thread. What is not done after ``limit_s`` of virtual time hangs.
     """
 
     workload: Workload

@@ -205,7 +205,7 @@ def _cores_left(ours: Simulated, calibration: Calibration, workers: int) -> floa
 
 def _as_it_was(ours: Simulated, calibration: Calibration) -> bool:
     """Is waiting for a core left in times as it was recorded?"""
-    return _cores(ours, calibration) is None and ours.cores_each is None and ours.starved is None
+    return calibration.cores is None and not _cores_said(ours)
 
 
 def _starved(ours: Simulated, calibration: Calibration) -> float:
@@ -219,13 +219,18 @@ def _driver_s(calibration: Calibration, ours: Simulated) -> float:
     """As it was: others do nothing while the client builds a graph. But other load is there then, too."""
     if ours.starved is None:
         return calibration.driver_s
-    return calibration.driver_s * (1 + ours.starved) / (1 + calibration.starved)
+    return calibration.driver_s * _waiting(ours.starved, calibration)
 
 
 def _handoff_s(calibration: Calibration, ours: Simulated) -> float:
     """As it was; with other cores, without the waiting for one that is in it, and with what is asked for."""
-    waiting = (1 + (ours.starved or 0.0)) / (1 + calibration.starved) if _cores_said(ours) else 1.0
+    waiting = _waiting(ours.starved or 0.0, calibration) if _cores_said(ours) else 1.0
     return calibration.handoff_s * waiting / ours.worker_speed
+
+
+def _waiting(starved: float, calibration: Calibration) -> float:
+    """Times what it took, a core and the waiting for it together, with so much waiting instead."""
+    return (1 + starved) / (1 + calibration.starved)
 
 
 def _records(tasks: Tasks, ours: Simulated, calibration: Calibration) -> tuple[Record, ...]:

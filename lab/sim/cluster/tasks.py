@@ -45,8 +45,8 @@ class SimExecutor:
         host: Host,
         draw: Draw,
         shuffle: Shuffle,
-        late_s: float = 0.0,
-        handoff_s: float = 0.0,
+        late_s: float,
+        handoff_s: float,
     ) -> None:
         self._kernel, self._machine, self._host = kernel, machine, host
         self._draw, self._shuffle, self._late_s, self._handoff_s = draw, shuffle, late_s, handoff_s

@@ -66,12 +66,9 @@ def test_of_what_an_emulated_machine_counts_as_work_its_node_gave_a_share() -> N
 
 
 def test_what_passes_between_a_loop_and_a_thread_is_the_mean_of_the_timed_runs_tasks() -> None:
-    found = frames()
-    assert (
-        recorded.handoff_s(found | {"tasks": found["tasks"].assign(executing_s=math.nan, done_s=math.nan)})
-        == 0
-    )
-    nan = math.nan
+    found, nan = frames(), math.nan
+    unknown = found["tasks"].assign(executing_s=nan, done_s=nan)
+    assert recorded.handoff_s(found | {"tasks": unknown}) == 0
     handed = found["tasks"].assign(executing_s=[0.0, 19.9, 20.5, nan], done_s=[99.0, 20.6, 22.7, nan])
     assert recorded.handoff_s(found | {"tasks": handed}) == pytest.approx((0.1 + 0.1 + 0.5 + 0.2) / 2)
 
