@@ -62,7 +62,7 @@ class SimExecutor:
         prefix = str(key_split(task.key))
         work = self._draw(str(task.key), prefix)
         result = _aliased(task, data) or Placeholder(work.nbytes)
-        start = loop.clock()
+        start = loop.clock() + self._handoff_s  # as Dask counts it: in the thread
 
         def done() -> None:
             del self._running[done]
@@ -81,10 +81,10 @@ class SimExecutor:
             future.add_done_callback(lambda _: self._handed(loop.clock() - stop))
             loop.call_soon(set_unless_done, future, message)
 
-        idle_s, self._late_s = work.idle_s + self._late_s + self._handoff_s, 0.0
+        idle_s, self._late_s = work.idle_s + self._late_s, 0.0
 
         def begin() -> None:
-            self._kernel.at(max(start, self._kernel.now) + idle_s, self._compute, work.cpu_s, done)
+            self._kernel.at(self._kernel.now + idle_s, self._compute, work.cpu_s, done)
 
         self._kernel.at(start, self._shuffle.when_due, task.key, begin)
         return future
