@@ -111,12 +111,12 @@ def scenario(
         rtt_ms=rtt_ms * ours.rtt_times,
         queue_bytes=calibration.queue_bytes if ours.queue_bytes is None else ours.queue_bytes,
         burst_bytes=calibration.burst_bytes,
-        cores=_cores_left(ours, calibration, workers),
+        cores=_cores_left(calibration, ours, workers),
         cores_each=ours.cores_each,
         costs=_costs(calibration, ours),
         driver_s=_driver_s(calibration, ours),
         handoff_s=_handoff_s(calibration, ours),
-        tasks={prefix: _records(tasks, ours, calibration) for prefix, tasks in calibration.tasks.items()},
+        tasks={prefix: _records(calibration, ours, tasks) for prefix, tasks in calibration.tasks.items()},
         shuffled_bytes=calibration.shuffled_bytes,
         late_s=tuple(count * PREPARED_S for count in calibration.behind),
         dask=merge(merge(trial.dask, trial.seat.settings), asked.dask),
@@ -184,14 +184,14 @@ def _cores_said(ours: Simulated) -> bool:
     return ours.cores is not None or ours.cores_each is not None or ours.starved is not None
 
 
-def _cores(ours: Simulated, calibration: Calibration) -> float | None:
+def _cores(calibration: Calibration, ours: Simulated) -> float | None:
     """Those under all machines: as many as there were, unless others are asked for."""
     return ours.cores if _cores_said(ours) else calibration.cores
 
 
-def _cores_left(ours: Simulated, calibration: Calibration, workers: int) -> float | None:
+def _cores_left(calibration: Calibration, ours: Simulated, workers: int) -> float | None:
     """Less what workers take that were not there when it was measured, with nothing to do."""
-    cores = _cores(ours, calibration)
+    cores = _cores(calibration, ours)
     more = workers - calibration.workers if calibration.workers else 0
     if cores is None or more <= 0:
         return cores
@@ -203,14 +203,14 @@ def _cores_left(ours: Simulated, calibration: Calibration, workers: int) -> floa
     return cores - more * IDLE_WORKER
 
 
-def _as_it_was(ours: Simulated, calibration: Calibration) -> bool:
+def _as_it_was(calibration: Calibration, ours: Simulated) -> bool:
     """Is waiting for a core left in times as it was recorded?"""
     return calibration.cores is None and not _cores_said(ours)
 
 
-def _starved(ours: Simulated, calibration: Calibration) -> float:
+def _starved(calibration: Calibration, ours: Simulated) -> float:
     """Seconds of waiting for a core for each second on one; where cores are simulated, that finds itself."""
-    if _as_it_was(ours, calibration):
+    if _as_it_was(calibration, ours):
         return calibration.starved
     return ours.starved or 0.0
 
@@ -219,42 +219,42 @@ def _driver_s(calibration: Calibration, ours: Simulated) -> float:
     """As it was: others do nothing while the client builds a graph. But other load is there then, too."""
     if ours.starved is None:
         return calibration.driver_s
-    return calibration.driver_s * _waiting(ours.starved, calibration)
+    return calibration.driver_s * _waiting(calibration, ours.starved)
 
 
 def _handoff_s(calibration: Calibration, ours: Simulated) -> float:
     """As it was; with other cores, without the waiting for one that is in it, and with what is asked for."""
-    waiting = _waiting(ours.starved or 0.0, calibration) if _cores_said(ours) else 1.0
+    waiting = _waiting(calibration, ours.starved or 0.0) if _cores_said(ours) else 1.0
     return calibration.handoff_s * waiting / ours.worker_speed
 
 
-def _waiting(starved: float, calibration: Calibration) -> float:
+def _waiting(calibration: Calibration, starved: float) -> float:
     """Times what it took, a core and the waiting for it together, with so much waiting instead."""
     return (1 + starved) / (1 + calibration.starved)
 
 
-def _records(tasks: Tasks, ours: Simulated, calibration: Calibration) -> tuple[Record, ...]:
+def _records(calibration: Calibration, ours: Simulated, tasks: Tasks) -> tuple[Record, ...]:
     """As they were, waiting for a core included; or with that taken off and what is asked for put on."""
-    if _as_it_was(ours, calibration) and ours.worker_speed == 1:
+    if _as_it_was(calibration, ours) and ours.worker_speed == 1:
         return tuple((0.0, took, nbytes) for took, nbytes in tasks.seen)
     cpu = tasks.cpu_share / ours.worker_speed
     neither = max(0.0, 1 - tasks.cpu_share * (1 + calibration.starved))
-    idle = neither + cpu * _starved(ours, calibration)
+    idle = neither + cpu * _starved(calibration, ours)
     return tuple((took * cpu, took * idle, nbytes) for took, nbytes in tasks.seen)
 
 
 def _costs(calibration: Calibration, ours: Simulated) -> dict[Role, Costs]:
     speeds = {"scheduler": ours.scheduler_speed, "worker": ours.worker_speed}
-    times = {role: _load(calibration, role, ours) / speeds.get(role, 1.0) for role in calibration.costs}
+    times = {role: _load(calibration, ours, role) / speeds.get(role, 1.0) for role in calibration.costs}
     return {
         role: Costs(op_s=cost.op_s * times[role], byte_s=cost.byte_s * times[role])
         for role, cost in calibration.costs.items()
     }
 
 
-def _load(calibration: Calibration, role: Role, ours: Simulated) -> float:
+def _load(calibration: Calibration, ours: Simulated, role: Role) -> float:
     """Times what kept an event loop busy in the trial: its CPU, and the waiting that is asked for."""
-    if _as_it_was(ours, calibration):
+    if _as_it_was(calibration, ours):
         return 1.0
     cpu = calibration.loop_cpu.get(role, 1 / (1 + calibration.starved))
-    return cpu * (1 + _starved(ours, calibration))
+    return cpu * (1 + _starved(calibration, ours))
