@@ -19,7 +19,7 @@ from lab.model.metric import METRICS
 from lab.model.trial import Trial
 from lab.report import captures, figures, sentences
 from lab.report.captures.content import Content, TextTable
-from lab.results import compare, completeness, load, recording, slopes, store
+from lab.results import compare, completeness, load, recording, slopes, store, together
 from lab.results.measures import Answer, answer, interval, number
 
 Study = Mapping[str, Any]  # the study's figures, by name
@@ -101,7 +101,7 @@ def section(run: Path, study: Study, output: Path) -> Section:
             _picture(caption, figure, output / f"{stem}-{what}")
             for what, (caption, figure) in (_marked(drawn) if simulated else drawn).items()
         ],
-        tables=[*([] if simulated else _slopes(frame)), *captured.tables],
+        tables=[*([] if simulated else [*_together(answers, frame), *_slopes(frame)]), *captured.tables],
         trials=len(trials),
         invalid=_invalid(results),
         identity=compare.identity(run),
@@ -167,6 +167,20 @@ def _sentence(answers: Mapping[str, Answer], captured: Content) -> str:
     return " ".join(measured + captured.sentences)
 
 
+def _together(answers: Mapping[str, Answer], frame: pd.DataFrame) -> list[TextTable]:
+    """Of two factors: how much of what a cell adds to the first metric either level adds by itself."""
+    first = next(iter(answers.values()), None)
+    found = together.together(frame, first) if first else []
+    rows = [
+        [each.name, *map(interval, (each.added, *each.alone_pct.values(), each.both_pct))] for each in found
+    ]
+    if first is None or not rows:
+        return []
+    title = "What two levels add to the baseline together, and how much of it either adds by itself"
+    heads = [f"added, {METRICS[first.metric].unit}", *(f"{factor} alone, %" for factor in found[0].alone_pct)]
+    return [TextTable(title, ["cell", *heads, "only both, %"], rows)]
+
+
 def _slopes(frame: pd.DataFrame) -> list[TextTable]:
     """What each of the other cells waits for as the links get slower, where their rate is varied."""
     rows = [
@@ -207,6 +221,9 @@ def _notes(trials: list[Path]) -> Iterator[str]:
     methods = {c.rate_method for c in configured.values() if c.rate_method}
     if any(nic.rate_mbit for trial in asked.values() for nic in trial.nics.values()) and methods:
         yield f"What a capped guest sends was limited by: {', '.join(sorted(methods))}."
+    links = [each for c in configured.values() for host in c.hosts.values() for each in host.link]
+    if any(each.policer and each.by == "tbf" for each in links):
+        yield "A link's policer was a bucket with room for one super-frame: its kernel has no act_police."
     lossy = [
         (c, host) for t, c in configured.items() for host, link in asked[t].links.items() if link.loss_pct
     ]

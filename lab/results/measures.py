@@ -136,16 +136,13 @@ class Answer:
 
 
 def answer(frame: pd.DataFrame, metric: str, factors: Sequence[str]) -> Answer | None:
-    """Every cell of ``metric`` in ``frame``; None without a baseline.
-
-    Only valid trials count, without warm-ups and without probes of links that no trial changes.
-    """
-    valid = frame[(frame.metric == metric) & ~frame.warmup & frame.status.eq("ok") & frame.tested]
+    """Every cell of ``metric`` in ``frame``; None without a baseline."""
+    valid = counted(frame, metric)
     base = valid[valid.baseline]
     if base.empty:
         return None
     null_samples = valid[valid.null]
-    null = None if null_samples.empty else difference(_strata(null_samples), _strata(base))
+    null = None if null_samples.empty else difference(strata(null_samples), strata(base))
     floor = math.nan if null is None else null.reach
     tested = valid[~valid.null]
     names = [base.cell.iloc[0], *(name for name in tested.cell.unique() if name != base.cell.iloc[0])]
@@ -159,6 +156,11 @@ def answer(frame: pd.DataFrame, metric: str, factors: Sequence[str]) -> Answer |
         cells.append(_cell(name, mine, own, factors, noise, scaled))
     slopes = {factor: _slope(tested, base, factor, factors) for factor in factors}
     return Answer(metric, kinds, cells, null, {factor: found for factor, found in slopes.items() if found})
+
+
+def counted(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
+    """The samples that count: of valid trials, without warm-ups and probes of links that no trial changes."""
+    return frame[(frame.metric == metric) & ~frame.warmup & frame.status.eq("ok") & frame.tested]
 
 
 def _tells_kinds(tested: pd.DataFrame, factor: str) -> bool:
@@ -196,12 +198,12 @@ def by_node(frame: pd.DataFrame, metric: str) -> dict[str, tuple[int, Interval]]
 
 def median(values: Values) -> Interval:
     """The median with its interval."""
-    return _bootstrap([values], np.median)
+    return bootstrap([values], np.median)
 
 
 def mean(values: Values) -> Interval:
     """The mean with its interval."""
-    return _bootstrap([values], np.mean)
+    return bootstrap([values], np.mean)
 
 
 def difference(samples: Strata, base: Strata) -> Interval:
@@ -229,14 +231,14 @@ def _cell(
     values = mine.value.to_numpy(dtype=float)
     missed = float(mine.missed.max())
     unknown = Interval(math.nan)
-    change = difference(_strata(mine), _strata(base)) if len(base) else unknown
+    change = difference(strata(mine), strata(base)) if len(base) else unknown
     middle = median(values)
     below, above = middle.value * missed / (1 + missed), middle.value * missed
     change = Interval(change.value, change.low - below, change.high + above)
     is_base = bool(len(base)) and mine.cell.iloc[0] == base.cell.iloc[0]
     times = Interval(1.0) if scaled and is_base else unknown
     if scaled and len(base) and not is_base:
-        times = ratio(_strata(mine), _strata(base)).widened(missed)
+        times = ratio(strata(mine), strata(base)).widened(missed)
     return Cell(
         name=name,
         factors={factor: mine[factor].iloc[0] for factor in factors},
@@ -267,7 +269,7 @@ def _slope(tested: pd.DataFrame, base: pd.DataFrame, factor: str, factors: Seque
     return slope(here[factor].to_numpy(dtype=float), here.value.to_numpy(dtype=float))
 
 
-def _strata(samples: pd.DataFrame) -> Strata:
+def strata(samples: pd.DataFrame) -> Strata:
     """Samples by block and, for probes, by the pair of hosts between which they were taken."""
     keys = list(zip(samples.block, samples.src, samples.dst, strict=True))
     values = samples.value.to_numpy(dtype=float)
@@ -278,7 +280,7 @@ def _paired(samples: Strata, base: Strata, how: Callable[[Any, Any], Any]) -> In
     """``how`` of the two medians per stratum; without a common one all samples meet all of the baseline's."""
     common = sorted(set(samples) & set(base))
     if not common:
-        samples, base = ({0: np.concatenate(list(strata.values()))} for strata in (samples, base))
+        samples, base = ({0: np.concatenate(list(each.values()))} for each in (samples, base))
         common = [0]
     data = [array for block in common for array in (samples[block], base[block])]
 
@@ -287,10 +289,11 @@ def _paired(samples: Strata, base: Strata, how: Callable[[Any, Any], Any]) -> In
         pairs = zip(medians[::2], medians[1::2], strict=True)
         return np.mean([how(a, b) for a, b in pairs], axis=0)
 
-    return _bootstrap(data, statistic)
+    return bootstrap(data, statistic)
 
 
-def _bootstrap(data: list[Values], statistic: Callable[..., Any]) -> Interval:
+def bootstrap(data: list[Values], statistic: Callable[..., Any]) -> Interval:
+    """A statistic of samples with its interval, which it lacks where one of them has too few values."""
     value = float(statistic(*data))
     if min(len(sample) for sample in data) < 2 or not math.isfinite(value):
         return Interval(value)

@@ -7,6 +7,7 @@ import json
 import re
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -18,9 +19,11 @@ from lab.model import experiment
 from lab.report import captures, figures, page, sentences
 from lab.report.captures import counting
 from lab.report.captures.content import Content
+from lab.report.section import _together
 from lab.results import load, recording
 from lab.results.measures import Interval, answer, number
 from lab.results.recording import Recording
+from lab.results.together import together
 from lab.running import driver
 from tests.unit.experiments.conftest import SETUP, FakeLab, Json, capture_report
 
@@ -352,3 +355,23 @@ def test_two_factors_are_told_apart(tmp_path: Path) -> None:
         r"(2\.0\d|1\.9\d) \(.*\) times with 100 Mbit/s, (2\.0\d|1\.9\d) \(.*\) times with 50 Mbit/s\."
     )
     assert re.fullmatch(pattern, sentences.contrasts(found)[-1]), sentences.contrasts(found)
+    [table] = _together({"compute_s": found}, load(run.directory))
+    assert table.head == ["cell", "added, s", "rate_mbit alone, %", "bridge alone, %", "only both, %"]
+    rows = {name: [float(text.split()[0]) for text in row] for name, *row in table.rows}
+    assert sorted(rows) == ["rate_mbit=100,bridge=flooding", "rate_mbit=50,bridge=flooding"]
+    for row in rows.values():
+        assert row == pytest.approx([6, 100 / 3, 0, 200 / 3], abs=5)
+
+
+def test_what_no_two_levels_surely_add_is_not_divided(tmp_path: Path) -> None:
+    """Without a null trial nothing is above the noise; a single factor has nothing to be together with."""
+    name, content = experiment.load("bridge_rate", quick=True)
+    run = driver.start(tmp_path, name, content, SETUP, quick=True)
+    driver.execute(run, FakeLab(lambda trial: 2.0 + bool(trial["factors"]["rate_mbit"])), lambda *_: None)
+    frame = load(run.directory)
+    found = answer(frame, "compute_s", ["rate_mbit", "bridge"])
+    assert found is not None and len(together(frame, found)) == 2
+    hidden = [replace(cell, shown=False) for cell in found.cells]
+    assert together(frame, replace(found, cells=hidden)) == []
+    alone = answer(frame[frame.bridge == "learning"], "compute_s", ["rate_mbit"])
+    assert alone is not None and together(frame, alone) == []
