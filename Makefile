@@ -18,8 +18,10 @@ TEST_TOOLS := busybox:busybox tcpdump:tcpdump tshark:tshark chromium:chromium pi
 help: ## list what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
 
+# Debian's packages and Python's come side by side.
 .PHONY: lab
-lab: packages .venv/ready ## build the lab on this machine and measure a baseline; GUESTS=container for containers
+lab: ## build the lab on this machine and measure a baseline; GUESTS=container for containers
+	@$(MAKE) --no-print-directory -j2 packages .venv/ready
 	@$(BIN)/dasklab up $(if $(GUESTS),--guests $(GUESTS))
 
 .PHONY: destroy
@@ -33,7 +35,9 @@ SIDE_BY_SIDE := -n 2 --dist loadfile --no-loadscope-reorder
 # Modules side by side, as each has an endpoint of its own, the long ones first;
 # then, one by one, what wants the machine for itself.
 .PHONY: test
-test: packages test-packages lint ## every check: lint, types, unit, contract, end-to-end
+test: ## every check: lint, types, unit, contract, end-to-end
+	@$(MAKE) --no-print-directory -j2 test-packages .venv/ready
+	@$(MAKE) --no-print-directory lint
 	$(BIN)/pytest $(SIDE_BY_SIDE) tests/wire_e2e tests/e2e/test_image.py tests/contract tests/unit
 	$(BIN)/pytest tests/e2e/test_containers.py tests/e2e/test_lab.py
 
@@ -57,26 +61,33 @@ ansible-rules:
 clean: ## remove what was made in this folder (not results)
 	rm -rf .venv build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .ansible
 
-.PHONY: packages test-packages
-packages:
+.PHONY: python packages test-packages
+python:
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { $(call install,python3-venv); }
+packages: python
 	@$(call install-missing,$(TOOLS))
-test-packages:
+test-packages: packages
 	@$(call install-missing,$(TEST_TOOLS))
 
-.venv/ready: pyproject.toml constraints.txt
+# Ansible's collections are half of all modules, and hardly one is imported: they are not compiled.
+.venv/ready: pyproject.toml constraints.txt | python
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e '.[dev]'
+	@$(BIN)/python -m compileall -q -j 0 -x /ansible_collections/ .venv/lib >/dev/null || true # some templates are no Python
 	@touch $@
 
-# Install the packages of the commands that are missing; say so where that takes rights one has not.
+# Install the packages of the commands that are missing.
 define install-missing
 	set -e; PATH="$$PATH:/usr/sbin:/sbin"; missing=""; \
 	for pair in $(1); do command -v "$${pair%%:*}" >/dev/null || missing="$$missing $${pair#*:}"; done; \
-	if [ -n "$$missing" ]; then \
-	  echo "installing:$$missing"; \
-	  if [ "$$(id -u)" = 0 ]; then as=""; elif command -v sudo >/dev/null; then as=sudo; \
-	  else echo "missing packages, and no sudo; as root: apt-get install$$missing" >&2; exit 1; fi; \
-	  $$as apt-get update -qq; \
-	  DEBIAN_FRONTEND=noninteractive $$as apt-get install -y -qq --no-install-recommends $$missing >/dev/null; \
-	fi
+	if [ -n "$$missing" ]; then $(call install,$$missing); fi
+endef
+
+# Install packages; say so where that takes rights one has not.
+define install
+	set -e; echo "installing:" $(1); \
+	if [ "$$(id -u)" = 0 ]; then as=""; elif command -v sudo >/dev/null; then as=sudo; \
+	else echo "missing packages, and no sudo; as root: apt-get install" $(1) >&2; exit 1; fi; \
+	$$as apt-get update -qq; \
+	DEBIAN_FRONTEND=noninteractive $$as apt-get install -y -qq --no-install-recommends $(1) >/dev/null
 endef
