@@ -126,7 +126,7 @@ def apply(check: bool = False) -> Document:
     if capture:
         plan += plan_capture(capture)
         plan += plan_offloads(capture["ifname"], settings["capture_offloads"])
-    failed = {change["why"]: text for change in plan if not check and (text := attempt(change))}
+    failed = {change["why"]: text for change in plan if (text := attempt(change, check))}
     return {
         "schema": SCHEMA,
         "clock_s": time.time(),
@@ -137,10 +137,12 @@ def apply(check: bool = False) -> Document:
 
 def plan_sysctl(name: str, value: Any) -> list[Document]:
     """Plan to set a sysctl, if it has another value."""
-    now = " ".join(read("/proc/sys/" + name.replace(".", "/")).split())
+    file = "/proc/sys/" + name.replace(".", "/")
+    now = " ".join(read(file).split())
     if now == str(value):
         return []
-    return [{"why": f"{name}: {now} -> {value}", "argv": ["sysctl", "-q", "-w", f"{name}={value}"]}]
+    argv = ["sysctl", "-q", "-w", f"{name}={value}"]
+    return [{"why": f"{name}: {now} -> {value}", "argv": argv, "file": file}]
 
 
 def plan_offloads(name: str, wanted: dict[str, bool]) -> list[Document]:
@@ -171,8 +173,10 @@ def plan_capture(link: Document) -> list[Document]:
     return plan
 
 
-def attempt(change: Document) -> str | None:
-    """Carry out one change; returns why it cannot be done here, or None."""
+def attempt(change: Document, check: bool = False) -> str | None:
+    """Carry out one change, with ``check`` only look; returns why it cannot be done here, or None."""
+    if check:
+        return None if Path(change.get("file", "/")).exists() else f"{change['file']} is not there"
     try:
         run(change["argv"])
     except HostError as error:

@@ -243,6 +243,9 @@ def test_a_change_that_this_host_cannot_make_is_no_change(
     done = host.apply()
     assert done["changes"] == ["kernel.ostype: Linux -> Plan 9"]
     assert done["unsupported"] == ["sysctl: cannot stat /proc/sys/net/core/none"]
+    checked = host.apply(check=True)
+    assert checked["changes"] == done["changes"]
+    assert checked["unsupported"] == ["/proc/sys/net/core/none is not there"]
 
 
 def test_the_driver_of_what_software_makes_is_its_kind(common: ModuleType) -> None:
