@@ -195,13 +195,17 @@ class Queue(Strict):
 
 
 class Impaired(Strict):
-    """A netem or policer that the guest's kernel has; its amounts are those of ``lab.model.impairments``."""
+    """A queue or policer that the guest's kernel has; its amounts are those of ``lab.model.impairments``.
+
+    ``by`` is what the kernel does it with: netem, tbf or police.
+    """
 
     model_config = ConfigDict(extra="allow")
 
     direction: Literal["egress", "ingress"]
     peer: str | None
     policer: bool
+    by: str | None = None
 
     def amount(self, key: str) -> float:
         """The amount of one impairment."""

@@ -1,4 +1,4 @@
-"""What can be done to a link inside its guest: each impairment once, in netem's words.
+"""What can be done to a link inside its guest: each impairment once, in tc's words.
 
 ``IMPAIRMENTS`` is the one table: experiments take its keys, the guest's command makes tc's words of it and
 reads them back by it, the judge compares by it, in the table's order. To add one, add a row here and a field
@@ -10,12 +10,16 @@ Standard library only and few imports: the guests run this file too (role ``nete
 
 from __future__ import annotations
 
+import math
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
 LINE_RATE_MBIT = 10_000  # what a link without a cap is taken to carry
+SUPER_FRAME = 70_000  # bytes that offloads may hand over as one: 64 KiB and its frames' headers
+QUEUES = ("netem", "tbf")  # the kernel's queue disciplines that impair
 
 
 class Unit:
@@ -68,12 +72,11 @@ def sides(direction: str) -> tuple[str, ...]:
     return ("egress", "ingress") if direction == "both" else (direction,)
 
 
-def in_netem(link: Mapping[str, Any]) -> dict[str, float]:
-    """The amounts that a link's netem is given; all 0 where it needs none.
+def queued(link: Mapping[str, Any]) -> dict[str, float]:
+    """The amounts that a link's queue is given; all 0 where it needs none.
 
-    A policer has no queue, so its rate is no business of netem's. A rate makes netem keep frames in order;
-    without one jitter would also reorder them, and two factors would be one: so jitter without reordering
-    gets the line's rate.
+    A policer has no queue. A rate makes netem keep frames in order; without one jitter would also reorder
+    them, and two factors would be one: so jitter without reordering gets the line's rate.
     """
     amounts = {key: float(link[key]) for key in AMOUNTS}
     if link["policer"]:
@@ -83,9 +86,17 @@ def in_netem(link: Mapping[str, Any]) -> dict[str, float]:
     return amounts
 
 
-def words(amounts: Mapping[str, float]) -> list[str]:
-    """tc's words for a netem of these amounts."""
-    found: list[str] = []
+def needs_netem(amounts: Mapping[str, float]) -> bool:
+    """A rate by itself is the business of tbf, the plain shaper, which kernels have that lack netem."""
+    return any(value for key, value in amounts.items() if key != "rate_mbit")
+
+
+def words(amounts: Mapping[str, float], frames: int, mtu: int) -> list[str]:
+    """tc's words for a queue of these amounts with room for so many ``frames``."""
+    if not needs_netem(amounts):
+        rate_mbit = amounts["rate_mbit"]
+        return ["tbf", *bucket(rate_mbit), "limit", str(burst_bytes(rate_mbit) + frames * mtu)]
+    found = ["netem", "limit", str(frames)]
     for impairment in IMPAIRMENTS:
         if amounts[impairment.key]:
             value = f"{amounts[impairment.key] * impairment.unit.to_tc:.6f}".rstrip("0").rstrip(".")
@@ -93,10 +104,30 @@ def words(amounts: Mapping[str, float]) -> list[str]:
     return found
 
 
-def read(options: Mapping[str, Any]) -> dict[str, float]:
-    """The amounts that a netem has, from its options as ``tc -j qdisc show`` tells them."""
+def bucket(rate_mbit: float) -> list[str]:
+    """tc's words for a token bucket: 10 ms of the rate, and room for two 64 KiB super-frames."""
+    return ["rate", f"{round(rate_mbit * 1e6)}bit", "burst", f"{burst_bytes(rate_mbit)}b"]
+
+
+def burst_bytes(rate_mbit: float) -> int:
+    """What a token bucket of this rate holds."""
+    return max(131_072, math.ceil(rate_mbit * 1e6 / 8 * 0.01))
+
+
+def read(kind: str, options: Mapping[str, Any]) -> dict[str, float]:
+    """The amounts that one of QUEUES has, from its options as ``tc -j qdisc show`` tells them."""
+    if kind == "tbf":
+        return dict.fromkeys(AMOUNTS, 0.0) | {"rate_mbit": options["rate"] * UNITS["mbit"].from_tc}
     return {
         impairment.key: options.get(impairment.place[0], {}).get(impairment.place[1], 0)
         * impairment.unit.from_tc
         for impairment in IMPAIRMENTS
     }
+
+
+def drops_at_once(kind: str, options: Mapping[str, Any]) -> bool:
+    """Whether a queue has no room to wait in, and so does what a policer does.
+
+    tc tells the limit of a tbf's queue where that is less than the bucket, else how long a frame may wait.
+    """
+    return kind == "tbf" and "limit" in options

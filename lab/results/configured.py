@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from lab.model.files import Configured, ConfiguredHost, Impaired
-from lab.model.impairments import IMPAIRMENTS, in_netem, read, sides
+from lab.model.impairments import IMPAIRMENTS, QUEUES, drops_at_once, queued, read, sides
 from lab.model.link import Link
 from lab.model.nic import DRIVERS, Card, net_from_pve
 from lab.model.trial import Trial
@@ -58,7 +58,7 @@ def _offloads(host: str, asked: Mapping[str, bool], found: Mapping[str, bool]) -
 
 
 def _impairments(host: str, link: Link, found: ConfiguredHost) -> Iterator[str]:
-    """Each netem and policer that is asked is there with its amounts, and no other is."""
+    """Each queue and policer that is asked is there with its amounts, and no other is."""
     asked, there = _asked(link), {_scope(each): _amounts(each) for each in found.link}
     for scope, amounts in asked.items():
         if scope not in there:
@@ -76,7 +76,11 @@ def _impairments(host: str, link: Link, found: ConfiguredHost) -> Iterator[str]:
 def _lasting(host: str, found: ConfiguredHost) -> Iterator[str]:
     """What was there before the runs is there after them, and nothing else."""
     before = [_rounded(_amounts(each)) for each in found.link if not each.policer]
-    after = [_rounded(read(queue.options)) for queue in found.qdisc_after if queue.kind == "netem"]
+    after = [
+        _rounded(read(queue.kind, queue.options))
+        for queue in found.qdisc_after
+        if queue.kind in QUEUES and not drops_at_once(queue.kind, queue.options)
+    ]
     if before and not after:
         yield f"{host}: the impairment was gone when the runs ended"
     elif sorted(before) != sorted(after):
@@ -89,10 +93,10 @@ def _asked(link: Link) -> dict[Scope, Amounts]:
     plain = link.model_dump()
     asked: dict[Scope, Amounts] = {}
     for side in sides(link.direction):
-        if any(in_netem(plain).values()):
-            asked[side, link.peer, False] = in_netem(plain)
+        if any(queued(plain).values()):
+            asked[side, link.peer, False] = queued(plain)
         if link.policer and link.rate_mbit:
-            asked[side, link.peer, True] = dict.fromkeys(in_netem(plain), 0.0) | {"rate_mbit": link.rate_mbit}
+            asked[side, link.peer, True] = dict.fromkeys(queued(plain), 0.0) | {"rate_mbit": link.rate_mbit}
     return asked
 
 

@@ -24,6 +24,7 @@ from lab.model.files import (
     Result,
     Timings,
 )
+from lab.model.impairments import QUEUES
 from lab.model.trial import Setup, Trial
 from lab.results import store
 
@@ -183,7 +184,7 @@ def _ends(probe: Pair) -> Row:
 
 
 def _loss(configured: Configured, machines: Machines | None) -> Iterator[Row]:
-    """Drop events of all netem queues and segments sent again by all hosts, between the looks at the runs.
+    """Drop events of impaired links' queues and segments sent again by all hosts, between two looks.
 
     Drop events are of super-packets where offloads are on; segments are counted one by one.
     """
@@ -201,4 +202,4 @@ def _loss(configured: Configured, machines: Machines | None) -> Iterator[Row]:
 
 
 def _drops(queues: Iterable[Queue]) -> int:
-    return sum(queue.drops for queue in queues if queue.kind == "netem")
+    return sum(queue.drops for queue in queues if queue.kind in QUEUES)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from lab.errors import LabError
 from lab.model import experiment
+from lab.model.impairments import needs_netem, queued
 from lab.model.nic import GuestKind
 from lab.model.trial import Setup, Trial
 from lab.running.trials import plan
@@ -15,13 +16,13 @@ def able(setup: Setup, kind: GuestKind) -> list[str]:
     plans = {name: _trials(name, lab) for name in experiment.names()}
     whole = [name for name, trials in plans.items() if trials and not any(t.unsupported for t in trials)]
     parts = {name: trials for name, trials in plans.items() if any(t.unsupported for t in trials)}
-    impaired = [name for name, trials in plans.items() if any(trial.links for trial in trials)]
+    netem = [name for name, trials in plans.items() if any(_needs_netem(trial) for trial in trials)]
     told = [f"experiments on guests of kind {kind}: {len(whole)} of {len(plans)} as they are"]
     told += [_part(name, trials) for name, trials in parts.items()]
     told += [f"{name}: more workers than the inventory has" for name, trials in plans.items() if not trials]
     return [
         *told,
-        f"these need netem in the guests' kernel, a container's is its host's: {', '.join(impaired)}",
+        f"these need netem in the guests' kernel, a container's is its host's: {', '.join(netem)}",
     ]
 
 
@@ -29,6 +30,10 @@ def _part(name: str, trials: list[Trial]) -> str:
     cells = {trial.cell: trial.unsupported for trial in trials if not trial.null}
     lost = {cell: why for cell, why in cells.items() if why}
     return f"{name}: {len(cells) - len(lost)} of {len(cells)} cells; not {', '.join(sorted(lost))}"
+
+
+def _needs_netem(trial: Trial) -> bool:
+    return any(needs_netem(queued(link.model_dump())) for link in trial.links.values())
 
 
 def _trials(name: str, lab: Setup) -> list[Trial]:

@@ -111,6 +111,19 @@ run_s: 1
 """
 
 
+@pytest.mark.parametrize("policer", [False, True])
+def test_a_containers_link_is_shaped_and_policed_by_any_kernel(bench: Bench, policer: bool) -> None:
+    asked = json.dumps({"rate_mbit": 50, "direction": "both", "policer": policer})
+    try:
+        told = bench.ssh("worker-1", f"/opt/dasklab/bin/dasklab_link.py apply '{asked}' --ttl 60")
+    finally:
+        cleared = bench.ssh("worker-1", "/opt/dasklab/bin/dasklab_link.py clear")
+    found = [(each["direction"], each["rate_mbit"]) for each in json.loads(told)["configured"]]
+    assert found == [("egress", 50), ("ingress", 50)]
+    assert all(each["policer"] == policer for each in json.loads(told)["configured"])
+    assert json.loads(cleared)["configured"] == []
+
+
 def test_a_run_killed_in_mid_trial_loses_that_trial_only(bench: Bench, tmp_path: Path) -> None:
     file = tmp_path / "sweep.yml"
     file.write_text(SWEEP)

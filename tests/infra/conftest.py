@@ -30,6 +30,8 @@ QUESTIONS = {
     "apply": f"{BIN}/dasklab_host.py apply --check",
     "at_rest": f"{BIN}/dasklab_link.py show",
     "impaired": f'{BIN}/dasklab_link.py apply \'{{"delay_ms": 5, "loss_pct": 1}}\' --ttl 60',
+    "shaped": f'{BIN}/dasklab_link.py apply \'{{"rate_mbit": 100, "direction": "both"}}\' --ttl 60',
+    "policed": f'{BIN}/dasklab_link.py apply \'{{"rate_mbit": 100, "policer": true}}\' --ttl 60',
     "cleared": f"{BIN}/dasklab_link.py clear",
 }
 WORDS = {

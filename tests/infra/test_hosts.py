@@ -71,7 +71,13 @@ def test_netem_is_there_and_gone_again(lab: Lab) -> None:
     assert (done["delay_ms"], done["loss_pct"], done["direction"]) == (5, 1, "egress")
     assert 0 < lab.answers["impaired"]["expires_in_s"] <= 60
     assert lab.answers["cleared"]["asked"] == []
-    assert not [q for q in lab.answers["cleared"]["qdiscs"] if q["kind"] == "netem"]
+    assert not [q for q in lab.answers["cleared"]["qdiscs"] if q["kind"] in ("netem", "tbf", "clsact")]
+
+
+def test_a_rate_is_kept_by_a_shaper_or_a_policer(lab: Lab) -> None:
+    shaped, [policed] = (lab.answers[key]["configured"] for key in ("shaped", "policed"))
+    assert [(each["by"], each["policer"], each["rate_mbit"]) for each in shaped] == [("tbf", False, 100)] * 2
+    assert (policed["by"], policed["policer"], policed["rate_mbit"]) == ("police", True, 100)
 
 
 def test_only_the_client_captures_and_is_promiscuous_only_then(lab: Lab, host: Any) -> None:

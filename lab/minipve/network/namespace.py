@@ -125,8 +125,8 @@ def lost_impairments() -> str:
     qdisc = "tc qdisc add dev lo"
     tries = {
         "delay, jitter, loss, reordering (sch_netem)": f"{qdisc} root netem delay 1ms",
-        "policer (act_police)": f"{qdisc} ingress && tc filter add dev lo parent ffff: matchall "
-        "action police rate 1mbit burst 10k drop",
+        "policer (act_police; a bucket without a queue is in its place)": f"{qdisc} ingress && "
+        "tc filter add dev lo parent ffff: matchall action police rate 1mbit burst 10k drop",
     }
     user = ["--user", "--map-root-user"] if os.geteuid() != 0 else []
     lost = [

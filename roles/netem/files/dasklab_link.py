@@ -34,8 +34,12 @@ from dasklab_impairments import (
     DIRECTIONS,
     IMPAIRMENTS,
     LINE_RATE_MBIT,
-    in_netem,
+    QUEUES,
+    SUPER_FRAME,
+    bucket,
+    drops_at_once,
     mistake,
+    queued,
     read,
     words,
 )
@@ -52,6 +56,7 @@ if TYPE_CHECKING:
 STATE = Path("/run/dasklab/link.json")
 TIMER = "dasklab-link-expire"
 HANDLE = "da5c:"  # how a root qdisc is known to be ours
+POLICER = "55900"  # index of one that is made to see whether the kernel can
 QUEUE = 1000  # frames: the room of a queue beyond what the delay itself holds, as a plain interface has
 BANDS = 16  # of the kernel's prio qdisc: band 1 for the rest, one for each peer
 SCOPE = {"direction": "egress", "peer": None, "policer": False}  # what else a link says, and its defaults
@@ -104,39 +109,58 @@ def sides(link: Link) -> tuple[str, ...]:
 # --- from what is asked to commands (pure) -----------------------------------------------------------------
 
 
-def plan(links: Sequence[Link], device: str, mtu: int, hosts: Mapping[str, str]) -> list[Command]:
-    """Return the commands that impair ``device`` as asked, in their order."""
+def plan(
+    links: Sequence[Link], device: str, mtu: int, hosts: Mapping[str, str], polices: bool = True
+) -> list[Command]:
+    """Return the commands that impair ``device`` as asked, in their order.
+
+    Where the kernel has no policers, ``polices`` is false, a policer is a token bucket with a queue for one
+    super-frame: what finds that full is dropped.
+    """
     on = {side: [link for link in links if side in sides(link)] for side in FIELDS}
-    queued = {side: [link for link in on[side] if any(in_netem(link).values())] for side in FIELDS}
-    commands = list(queues(device, queued["egress"], mtu, hosts, "egress"))
-    if queued["ingress"] or any(link["policer"] for link in links):
+    queues = {side: [link for link in on[side] if needs_queue(link, polices)] for side in FIELDS}
+    commands = list(queue(device, queues["egress"], mtu, hosts, "egress"))
+    if queues["ingress"] or (polices and any(link["policer"] for link in links)):
         commands.append(["tc", "qdisc", "add", "dev", device, "clsact"])
-    for side in FIELDS:
-        commands += police(device, on[side], hosts, side)
-    if queued["ingress"]:
-        commands += [*redirect(device), *queues(IFB, queued["ingress"], mtu, hosts, "ingress")]
+    if polices:
+        for side in FIELDS:
+            commands += police(device, on[side], hosts, side)
+    if queues["ingress"]:
+        commands += [*redirect(device), *queue(IFB, queues["ingress"], mtu, hosts, "ingress")]
     return commands
 
 
-def queues(
+def needs_queue(link: Link, polices: bool) -> bool:
+    """Whether a link needs a queue: for what waits or is lost, or in a policer's place."""
+    waits = any(queued(link).values())
+    drops = bool(link["policer"] and link["rate_mbit"]) and not polices
+    if waits and drops:
+        raise UnsupportedError("no queue both delays and polices, and this kernel has no act_police")
+    return waits or drops
+
+
+def queue(
     device: str, links: Sequence[Link], mtu: int, hosts: Mapping[str, str], side: str
 ) -> Iterator[Command]:
-    """Yield the commands for netem on ``device``: at its root, or in a band for each peer."""
+    """Yield the commands for queues on ``device``: at its root, or in a band for each peer."""
     places = places_of(links)
     if any(parent != "root" for parent in places):
         bands = ["bands", str(max(2, len(places) + 1)), "priomap", *["0"] * 16]
         yield ["tc", "qdisc", "add", "dev", device, "root", "handle", HANDLE, "prio", *bands]
     for parent, link in places.items():
         place = ["root", "handle", HANDLE] if parent == "root" else ["parent", parent]
-        netem = ["netem", "limit", str(limit(link, mtu)), *words(in_netem(link))]
-        yield ["tc", "qdisc", "add", "dev", device, *place, *netem]
+        if any(queued(link).values()):
+            does = words(queued(link), limit(link, mtu), mtu)
+        else:
+            does = ["tbf", *bucket(link["rate_mbit"]), "limit", str(SUPER_FRAME)]
+        yield ["tc", "qdisc", "add", "dev", device, *place, *does]
         if link["peer"] is not None:
             match = [*selector(link, hosts, side), "flowid", parent]
             yield ["tc", "filter", "add", "dev", device, "parent", HANDLE, "prio", "1", *match]
 
 
 def places_of(links: Sequence[Link]) -> dict[str, Link]:
-    """Return where each link's netem goes: the root if it is for all, else bands; band 1 is for the rest."""
+    """Return where each link's queue goes: the root if it is for all, else bands; band 1 is for the rest."""
     if all(link["peer"] is None for link in links):
         return {"root": links[0]} if links else {}
     ordered = sorted(links, key=lambda link: link["peer"] is not None)
@@ -147,7 +171,7 @@ def places_of(links: Sequence[Link]) -> dict[str, Link]:
 
 
 def limit(link: Link, mtu: int) -> int:
-    """Return the frames that netem's queue must hold: twice the bandwidth-delay product, and a queue."""
+    """Return the frames that a queue must hold: twice the bandwidth-delay product, and a queue."""
     held_s = (link["delay_ms"] + link["jitter_ms"]) / 1000
     product_bytes: float = (link["rate_mbit"] or LINE_RATE_MBIT) * 1e6 / 8 * held_s
     return QUEUE + math.ceil(2 * product_bytes / mtu)
@@ -156,11 +180,9 @@ def limit(link: Link, mtu: int) -> int:
 def police(device: str, links: Sequence[Link], hosts: Mapping[str, str], side: str) -> Iterator[Command]:
     """Yield the commands for policers: a frame above the rate is dropped, any other goes on."""
     for order, link in enumerate([link for link in links if link["policer"] and link["rate_mbit"]], start=1):
-        # 10 ms of the rate, and room for two 64 KiB super-frames
-        burst_bytes = max(131_072, math.ceil(link["rate_mbit"] * 1e6 / 8 * 0.01))
-        bucket = ["rate", f"{round(link['rate_mbit'] * 1e6)}bit", "burst", f"{burst_bytes}b", "mtu", "65536b"]
         place = ["tc", "filter", "add", "dev", device, side, "prio", str(order)]
-        action = ["action", "police", *bucket, "conform-exceed", "drop/continue"]
+        limits = [*bucket(link["rate_mbit"]), "mtu", "65536b"]
+        action = ["action", "police", *limits, "conform-exceed", "drop/continue"]
         yield [*place, *selector(link, hosts, side), *action]
 
 
@@ -185,10 +207,10 @@ def selector(link: Link, hosts: Mapping[str, str], side: str) -> list[str]:
 # --- from the kernel's answer to what is configured (pure) --------------------------------------------------
 
 
-def netems(
+def impairing(
     qdiscs: Sequence[Mapping[str, Any]], filters: str, hosts: Mapping[str, str], side: str
 ) -> list[Link]:
-    """Return what each netem of a device does, in the words of ``apply``, with its queue and counters.
+    """Return what each queue of a device does, in the words of ``apply``, with its counters.
 
     ``qdiscs`` is what ``tc -s -j qdisc show`` says, ``filters`` what ``tc filter show`` says of the root.
     """
@@ -200,13 +222,13 @@ def netems(
         {
             "direction": side,
             "peer": peers.get(queue.get("parent", "root")),
-            "policer": False,
-            **read(queue["options"]),
-            "limit": queue["options"]["limit"],
+            "by": queue["kind"],
+            "policer": drops_at_once(queue["kind"], queue["options"]),
+            **read(queue["kind"], queue["options"]),
             **{key: queue[key] for key in ("packets", "bytes", "drops")},
         }
         for queue in qdiscs
-        if queue["kind"] == "netem"
+        if queue["kind"] in QUEUES
     ]
 
 
@@ -218,7 +240,7 @@ def policers(filters: str, hosts: Mapping[str, str], side: str) -> list[Link]:
         if rate:
             rate_mbit = float(rate[1]) * BIT_RATES[rate[2]] / 1e6
             nothing = dict.fromkeys(AMOUNTS, 0)
-            scope = {"direction": side, "peer": peer, "policer": True}
+            scope = {"direction": side, "peer": peer, "by": "police", "policer": True}
             told = {**scope, **nothing, "rate_mbit": rate_mbit}
             found += [told] if told not in found else []
     return found
@@ -261,12 +283,22 @@ def apply(text: str, ttl_s: int) -> dict[str, Any]:
         # The timer comes first: from here on the link clears itself even if this process dies.
         timer = ["--quiet", "--collect", f"--unit={TIMER}", "--timer-property=AccuracySec=1s"]
         run(["systemd-run", *timer, f"--on-active={ttl_s}s", str(Path(__file__).resolve()), "clear"])
-        for command in plan(links, link["ifname"], link["mtu"], settings["hosts"]):
+        polices = not any(link["policer"] for link in links) or has_policers()
+        for command in plan(links, link["ifname"], link["mtu"], settings["hosts"], polices):
             execute(command)
     except HostError:
         clear()
         raise
     return show()
+
+
+def has_policers() -> bool:
+    """Whether this kernel has policers, found by making one that no filter uses."""
+    policer = ["tc", "actions", "add", "action", "police", *bucket(1), "drop", "index", POLICER]
+    if subprocess.run(policer, capture_output=True, check=False).returncode:
+        return False
+    run(["tc", "actions", "del", "action", "police", "index", POLICER])
+    return True
 
 
 def execute(command: Command) -> None:
@@ -323,9 +355,9 @@ def show() -> dict[str, Any]:
         there["ingress"] = IFB
     qdiscs = {side: qdiscs_of(name) for side, name in there.items()}
     found = [
-        netem
+        queue
         for side, name in there.items()
-        for netem in of_device(name, qdiscs[side], settings["hosts"], side)
+        for queue in of_device(name, qdiscs[side], settings["hosts"], side)
     ]
     if any(queue["kind"] == "clsact" for queue in qdiscs["egress"]):
         for side in FIELDS:
@@ -342,10 +374,10 @@ def show() -> dict[str, Any]:
 def of_device(
     device: str, qdiscs: Sequence[Mapping[str, Any]], hosts: Mapping[str, str], side: str
 ) -> list[Link]:
-    """Return what the netems of a device do; who their peers are is told by the filters of its bands."""
+    """Return what the queues of a device do; who their peers are is told by the filters of its bands."""
     banded = any(queue["kind"] == "prio" and queue["handle"] == HANDLE for queue in qdiscs)
     filters = run(["tc", "filter", "show", "dev", device, "parent", HANDLE]) if banded else ""
-    return netems(qdiscs, filters, hosts, side)
+    return impairing(qdiscs, filters, hosts, side)
 
 
 def answer(argv: Sequence[str]) -> dict[str, Any]:

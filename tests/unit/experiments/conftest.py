@@ -16,6 +16,7 @@ import pytest
 
 from lab.model import files
 from lab.model.experiment import Experiment
+from lab.model.impairments import needs_netem
 from lab.model.trial import Setup
 from lab.report import figures
 from lab.running import driver
@@ -161,7 +162,7 @@ def configured(trial: Json, host: str) -> Json:
 
 
 def kernel(link: Json) -> Iterator[Json]:
-    """The netems and policers of a link."""
+    """The queues and policers of a link."""
     amounts = {key: link[key] for key in AMOUNTS}
     nothing = dict.fromkeys(AMOUNTS, 0)
     for side in ("egress", "ingress") if link["direction"] == "both" else (link["direction"],):
@@ -173,17 +174,25 @@ def kernel(link: Json) -> Iterator[Json]:
             yield {**scope, "policer": True, **nothing, "rate_mbit": link["rate_mbit"]}
 
 
-def queue(netem: Json, drops: int = 0, packets: int = 5000) -> Json:
-    """A netem as ``tc -s -j qdisc show`` tells it: seconds, shares, bytes per second."""
-    options = {
+def queue(amounts: Json, drops: int = 0, packets: int = 5000) -> Json:
+    """A link's queue as ``tc -s -j qdisc show`` tells it: seconds, shares, bytes per second."""
+    netem = {
         "limit": 1000,
-        "delay": {"delay": netem["delay_ms"] / 1e3, "jitter": netem["jitter_ms"] / 1e3, "correlation": 0},
-        "loss-random": {"loss": netem["loss_pct"] / 100, "correlation": 0},
-        "reorder": {"reorder": netem["reorder_pct"] / 100, "correlation": 0},
-        "rate": {"rate": netem["rate_mbit"] * 125000},
+        "delay": {"delay": amounts["delay_ms"] / 1e3, "jitter": amounts["jitter_ms"] / 1e3, "correlation": 0},
+        "loss-random": {"loss": amounts["loss_pct"] / 100, "correlation": 0},
+        "reorder": {"reorder": amounts["reorder_pct"] / 100, "correlation": 0},
+        "rate": {"rate": amounts["rate_mbit"] * 125000},
     }
     counted = {"drops": drops, "packets": packets, "bytes": 0}
-    return {"kind": "netem", "handle": "da5c:", "root": True, "dev": "eth1", "options": options, **counted}
+    place = {"handle": "da5c:", "root": True, "dev": "eth1"}
+    if needs_netem({key: amounts[key] for key in AMOUNTS}):
+        return {"kind": "netem", **place, "options": netem, **counted}
+    return {"kind": "tbf", **place, "options": bucket(amounts["rate_mbit"], lat=12_000), **counted}
+
+
+def bucket(rate_mbit: float, **room: int) -> Json:
+    """A token bucket's options as tc tells them."""
+    return {"rate": rate_mbit * 125000, "burst": 131072, **room}
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ from lab.results.configured import differences
 from lab.results.measures import Interval, answer, by_node, difference, median, ratio, slope
 from lab.running import driver
 from lab.running.trials import plan
-from tests.unit.experiments.conftest import SETUP, FakeLab, Json, answers, queue
+from tests.unit.experiments.conftest import SETUP, FakeLab, Json, answers, bucket, queue
 
 
 def sloped(trial: Json) -> float:
@@ -140,12 +140,21 @@ IMPAIRED = {
         }
     }
 }
+SHAPED = {"links": {"worker-1": {"rate_mbit": 100}}}
 POLICED = {"links": {"worker-1": {"rate_mbit": 100, "policer": True, "direction": "both"}}}
 
 
 def host(**facts: object) -> Callable[[Json], object]:
     """Another answer of worker-1."""
     return lambda files: of("worker-1", files).update(facts)
+
+
+def without_policers(files: Json) -> None:
+    """A kernel without policers: buckets that have no room to wait in are there as queues."""
+    found = of("worker-1", files)
+    tbf = {"kind": "tbf", "options": bucket(100, limit=70_000), "drops": 5, "packets": 500}
+    found["link"] = [{**each, "by": "tbf"} for each in found["link"]]
+    found["qdisc_before"] = found["qdisc_after"] = [tbf, tbf]
 
 
 def netem(**amounts: object) -> Callable[[Json], object]:
@@ -198,6 +207,13 @@ def netem(**amounts: object) -> Callable[[Json], object]:
                 " reorder_pct 25 %, rate_mbit 100 Mbit/s is configured, nothing was asked there",
             ],
         ),
+        (SHAPED, netem(), []),
+        (
+            SHAPED,
+            netem(rate_mbit=125),
+            ["worker-1, egress: rate_mbit: 100 Mbit/s was asked, 125 Mbit/s is configured"],
+        ),
+        (POLICED, without_policers, []),
         (
             POLICED,
             netem(rate_mbit=125),

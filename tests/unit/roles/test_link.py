@@ -11,9 +11,9 @@ import pytest
 HOSTS = {"client": "10.77.1.11", "worker-1": "10.77.1.13", "worker-2": "10.77.1.14"}
 
 
-def commands(link: ModuleType, *asked: dict[str, Any]) -> list[str]:
+def commands(link: ModuleType, *asked: dict[str, Any], polices: bool = True) -> list[str]:
     links = link.parse(json.dumps(list(asked)), HOSTS)
-    return [" ".join(command) for command in link.plan(links, "eth1", 1500, HOSTS)]
+    return [" ".join(command) for command in link.plan(links, "eth1", 1500, HOSTS, polices)]
 
 
 def test_a_delay_for_all_is_one_netem_at_the_root(link: ModuleType) -> None:
@@ -74,6 +74,36 @@ def test_a_policer_has_no_queue(link: ModuleType) -> None:
 def test_a_policer_with_a_delay_leaves_the_rate_out_of_netem(link: ModuleType) -> None:
     told = commands(link, {"rate_mbit": 100, "policer": True, "delay_ms": 10})
     assert told[0] == "tc qdisc add dev eth1 root handle da5c: netem limit 1167 delay 10ms"
+
+
+def test_a_rate_by_itself_needs_no_netem(link: ModuleType) -> None:
+    assert commands(link, {"rate_mbit": 1000, "direction": "both"}) == [
+        "tc qdisc add dev eth1 root handle da5c: tbf rate 1000000000bit burst 1250000b limit 2750000",
+        "tc qdisc add dev eth1 clsact",
+        "ip link add dasklab-in type ifb",
+        "ip link set dev dasklab-in up",
+        "tc filter add dev eth1 ingress prio 100 protocol all u32 match u32 0 0 "
+        "action mirred egress redirect dev dasklab-in",
+        "tc qdisc add dev dasklab-in root handle da5c: tbf rate 1000000000bit burst 1250000b limit 2750000",
+    ]
+
+
+def test_without_policers_in_the_kernel_a_bucket_has_no_room_to_wait_in(link: ModuleType) -> None:
+    assert commands(link, {"rate_mbit": 100, "policer": True, "peer": "worker-2"}, polices=False)[1:] == [
+        "tc qdisc add dev eth1 parent da5c:2 tbf rate 100000000bit burst 131072b limit 70000",
+        "tc filter add dev eth1 parent da5c: prio 1 protocol ip u32 match ip dst 10.77.1.14/32 flowid da5c:2",
+    ]
+    with pytest.raises(link.UnsupportedError, match="act_police"):
+        commands(link, {"rate_mbit": 100, "policer": True, "delay_ms": 10}, polices=False)
+
+
+@pytest.mark.parametrize(("room", "policer"), [({"limit": 70_000}, True), ({"lat": 12_000}, False)])
+def test_a_bucket_is_read_back_as_what_it_does(link: ModuleType, room: dict[str, int], policer: bool) -> None:
+    """The answer of iproute2 6.1 on Linux 6.18."""
+    options = {"rate": 12_500_000, "burst": 131_072, **room}
+    tbf = {"kind": "tbf", "root": True, "options": options, "packets": 5, "bytes": 500, "drops": 1}
+    [found] = link.impairing([tbf], "", HOSTS, "egress")
+    assert (found["by"], found["policer"], found["rate_mbit"], found["delay_ms"]) == ("tbf", policer, 100, 0)
 
 
 @pytest.mark.parametrize("asked", [[], {}, {"delay_ms": 0}, {"direction": "both"}, {"peer": "worker-1"}])
@@ -142,14 +172,14 @@ def test_what_tc_says_is_told_in_the_words_of_what_was_asked(link: ModuleType) -
         "not_in_hw \n"
         "  match 0a4d010e/ffffffff at 16\n"
     )
-    found = link.netems(egress, filters, HOSTS, "egress")
+    found = link.impairing(egress, filters, HOSTS, "egress")
     assert [(each["peer"], each["delay_ms"], each["loss_pct"], each["rate_mbit"]) for each in found] == [
         (None, 0, 2.5, 0),
         ("worker-2", 50, 0, 100),
     ]
-    assert [(each["direction"], each["policer"], each["limit"]) for each in found] == [
-        ("egress", False, 1000),
-        ("egress", False, 84334),
+    assert [(each["direction"], each["by"], each["policer"]) for each in found] == [
+        ("egress", "netem", False),
+        ("egress", "netem", False),
     ]
 
 
@@ -179,11 +209,11 @@ def test_a_filter_on_something_else_is_no_peer_of_the_lab(link: ModuleType) -> N
         "bytes": 0,
         "drops": 0,
     }
-    assert link.netems([netem], told, HOSTS, "egress")[0]["peer"] == "0a4d010d/ffffff00 at 12"
+    assert link.impairing([netem], told, HOSTS, "egress")[0]["peer"] == "0a4d010d/ffffff00 at 12"
 
 
 def test_an_impairment_that_is_gone_is_not_told(link: ModuleType) -> None:
-    assert link.netems([{"kind": "fq_codel", "handle": "0:", "root": True}], "", HOSTS, "egress") == []
+    assert link.impairing([{"kind": "fq_codel", "handle": "0:", "root": True}], "", HOSTS, "egress") == []
 
 
 def test_what_a_kernel_cannot_do_is_told_apart_from_a_failure(
