@@ -34,7 +34,12 @@ QUESTIONS = {
     "policed": f'{BIN}/dasklab_link.py apply \'{{"rate_mbit": 100, "policer": true}}\' --ttl 60',
     "cleared": f"{BIN}/dasklab_link.py clear",
 }
+FORKED = "import sys; print('distributed' in sys.modules, open('/proc/self/cgroup').read().split())"
+ASKS = f"{BIN}/dasklab_forkserver.py /run/dasklab/infra.py >/run/dasklab/infra.said"
 WORDS = {
+    "forked": f'cd /run/dasklab; rm -f infra.said; echo "{FORKED}" >infra.py; '
+    f"systemctl start dasklab-forkserver.socket; systemd-run --quiet --unit=dasklab-infra sh -c '{ASKS}'; "
+    "timeout 60 sh -c 'until test -s infra.said; do sleep 0.1; done'; cat infra.said",
     "sshd": "sshd -T | grep -E '^(passwordauthentication|kbdinteractiveauthentication|permitrootlogin) '",
     "units": f"systemctl show -p Id,LoadState,ActiveState,UnitFileState,TimeoutStopUSec {UNITS}",
     "timers": "systemctl list-timers --all --no-legend 'dask*'",

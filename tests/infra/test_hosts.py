@@ -33,6 +33,13 @@ def test_services_are_installed_and_wait_for_a_trial(lab: Lab) -> None:
     assert units["dasklab-host.service"]["UnitFileState"] == "enabled"
 
 
+def test_a_fork_has_dask_imported_and_is_in_the_service_that_asked_for_it(lab: Lab) -> None:
+    imported, groups = lab.answers["forked"].split(" ", 1)
+    assert imported == "True"
+    assert "/dasklab-infra.service" in groups
+    assert "/dasklab-forkserver.service" not in groups
+
+
 def test_no_password_opens_the_door(lab: Lab) -> None:
     settings = dict(line.split(" ", 1) for line in lab.answers["sshd"].splitlines())
     assert settings["passwordauthentication"] == "no"

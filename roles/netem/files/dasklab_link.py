@@ -272,7 +272,8 @@ def apply(text: str, ttl_s: int) -> dict[str, Any]:
     """Replace the impairments of the lab link; on any failure nothing is left behind."""
     settings = config()
     links = parse(text, settings["hosts"])
-    clear()
+    if links or STATE.exists():
+        clear()
     if not links:
         return show()
     link = lab_link(settings, addresses())
