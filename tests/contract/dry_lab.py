@@ -107,11 +107,11 @@ ANSWERS: dict[str, Any] = {
     "dasklab_fault.py end": {"at_s": 2.0, "lasted_s": None, "found": "failed"},
     "dasklab_capture.py start": {},
     "dasklab_capture.py stop": CAPTURE,
-    "python array_study.py": TIMINGS,
+    "dasklab_forkserver.py array_study.py": TIMINGS,
     "python _spark_join.py": TIMINGS,
 }
 PROGRAM = """#!/bin/sh
-here=$(dirname "$0")/..
+here=@FOLDER@
 name="$(basename "$0") $(basename "$1")"
 echo "$name" >> "$here/calls"
 echo "$*" >> "$here/words"
@@ -220,11 +220,13 @@ class DryLab:
         return json.loads((self.trial / name).read_text())
 
     def _make_host(self, folder: Path) -> None:
+        program = PROGRAM.replace("@FOLDER@", str(folder))
         for call, answer in ANSWERS.items():
-            executable(folder / "bin" / call.split()[0], PROGRAM)
+            executable(folder / "bin" / call.split()[0], program)
             (folder / "answers").mkdir(exist_ok=True)
             (folder / "answers" / call).write_text(json.dumps(answer))
-        executable(folder / "reset.d" / "all", PROGRAM)
+        executable(folder / "dask" / "bin" / "python", program)
+        executable(folder / "reset.d" / "all", program)
 
     def _inventory(self) -> dict[str, Any]:
         roles = {"dask_client": "client", "dask_scheduler": "scheduler", "dask_workers": "worker"}
@@ -246,7 +248,6 @@ class DryLab:
             "base_dask": f"{here}/dask",
             "spark_directory": f"{here}/spark",
             "base_dask_settings": f"{here}/run/dask",
-            "workload_python": f"{here}/bin/python",
             "workload_log": f"{here}/workload.log",
             "scheduler_address": "10.9.0.12",
             "profile_path": f"{here}/profile/profile-{{{{ inventory_hostname }}}}",

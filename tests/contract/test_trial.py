@@ -71,6 +71,7 @@ def test_the_cluster_is_started_as_the_trial_asks(tried: DryLab) -> None:
         "DASKLAB_THREADS=1",
         "DASKLAB_WORKER=dask",
         f"DASKLAB_DASK={lab.folder / 'scheduler' / 'dask'}",
+        f"DASKLAB_PYTHON={bin_}/dasklab_forkserver.py",
     ]
     asked = next(
         line for line in (lab.folder / "client" / "words").read_text().splitlines() if "array" in line
@@ -91,6 +92,7 @@ def test_the_cluster_is_started_as_the_trial_asks(tried: DryLab) -> None:
         "DASKLAB_THREADS=0",
         "DASKLAB_WORKER=zero",
         f"DASKLAB_DASK={lab.folder / 'scheduler' / 'dask'}",
+        f"DASKLAB_PYTHON={bin_}/dasklab_forkserver.py",
     ]
 
 
@@ -127,14 +129,16 @@ def test_each_process_is_looked_at_in_runs_of_their_own_and_what_was_seen_is_fet
     lab.ask({**TRIAL, "py_spy": True, "capture": False, "environment": {}, "layout": None})
     played = lab.play("trial.yml")
     assert played.returncode == 0, played.stdout
+    started = (lab.folder / "worker-1" / "run" / "cluster.env").read_text()
+    assert f"DASKLAB_PYTHON={lab.folder}/worker-1/dask/bin/python" in started, "forks are no service's children"
     assert {path.name for path in lab.trial.glob("profile-*.json")} == {
         f"profile-{host}.json" for host in ("scheduler", "worker-1", "worker-2", "worker-3")
     }
-    assert lab.calls("client").count("python array_study.py") == 2
+    assert lab.calls("client").count("dasklab_forkserver.py array_study.py") == 2
 
 
 def test_a_workload_that_hangs_is_said_to_hang(lab: DryLab) -> None:
-    lab.say("client", "python array_study.py", "", status=124)
+    lab.say("client", "dasklab_forkserver.py array_study.py", "", status=124)
     assert lab.play("trial.yml").returncode != 0
     [reason] = lab.written("failed.json")["reasons"]
     assert reason == "client: Run the workload: it hung, it was not done within 60 s"
@@ -142,7 +146,7 @@ def test_a_workload_that_hangs_is_said_to_hang(lab: DryLab) -> None:
 
 
 def test_an_answer_that_is_no_json_fails_the_trial_in_one_line(lab: DryLab) -> None:
-    lab.say("client", "python array_study.py", json.dumps(TIMINGS)[:30])
+    lab.say("client", "dasklab_forkserver.py array_study.py", json.dumps(TIMINGS)[:30])
     done = lab.play("trial.yml")
     assert done.returncode != 0
     assert [line.split(" (")[0] for line in failures(done)] == [

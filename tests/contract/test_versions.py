@@ -64,11 +64,11 @@ def said(
     (folder / "settings").mkdir()
     (folder / "settings" / "trial.yaml").write_text(json.dumps({"distributed": settings}))
     host = Host(folder)
-    seat = {"DASKLAB_DASK": str(overlay), "DASKLAB_SEAT": "dasklab_seat"}
+    seat = {"DASKLAB_PYTHON": f"{overlay}/bin/python", "DASKLAB_SEAT": "dasklab_seat"}
     layout = {"DASKLAB_PROCESSES": "2", "DASKLAB_THREADS": "1", "DASKLAB_WORKER": "dask"}
     with (
         host.running("seat.sh.j2", str(host.port), str(folder / "scheduler.json"), **seat),
-        host.running("workers.sh.j2", **layout, DASKLAB_DASK=str(overlay)),
+        host.running("workers.sh.j2", **layout, DASKLAB_PYTHON=seat["DASKLAB_PYTHON"]),
     ):
         python = str(overlay / "bin" / "python")
         more = ["--packages", "dask,distributed"]
@@ -106,7 +106,7 @@ def test_a_client_of_another_version_is_no_part_of_it(overlay: Path, tmp_path: P
     """Why a version is the whole cluster's: another scheduler does not understand what it is sent."""
     (tmp_path / "settings").mkdir()
     host = Host(tmp_path)
-    seat = {"DASKLAB_DASK": str(overlay), "DASKLAB_SEAT": "dasklab_seat"}
+    seat = {"DASKLAB_PYTHON": f"{overlay}/bin/python", "DASKLAB_SEAT": "dasklab_seat"}
     layout = {"DASKLAB_PROCESSES": "1", "DASKLAB_THREADS": "1", "DASKLAB_WORKER": "dask"}
     with (
         host.running("seat.sh.j2", str(host.port), str(tmp_path / "scheduler.json"), **seat),

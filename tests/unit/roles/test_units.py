@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import subprocess
 from pathlib import Path
 from types import ModuleType
@@ -87,3 +88,34 @@ def test_a_host_starts_the_workers_of_its_layout(
     )
     lines = sorted(done.stdout.splitlines())
     assert [re.findall(r"--(?:name|nthreads) (\S+)", line) for line in lines] == started
+
+
+def test_what_forks_are_of_ends_when_what_it_has_read_is_another(tmp_path: Path) -> None:
+    """A trial with the settings of the one before finds Dask imported; any other imports it with its own."""
+    (tmp_path / "systemctl").write_text(f'#!/bin/sh\necho "$*" >>{tmp_path}/said\n')
+    (tmp_path / "systemctl").chmod(0o755)
+    [task] = yaml.safe_load((DASK / "tasks" / "restart.yml").read_text())
+    environment = Environment(undefined=StrictUndefined, autoescape=False)
+    environment.filters |= {"to_json": json.dumps, "quote": shlex.quote}
+    line = environment.from_string(task["ansible.builtin.raw"])
+
+    def restarted(**settings: object) -> list[str]:
+        (tmp_path / "said").unlink(missing_ok=True)
+        told = line.render(
+            base_dask_settings=tmp_path / "dask",
+            dask_own_settings=settings,
+            dask_cluster="",
+            dask_cluster_file=tmp_path / "cluster.env",
+            dask_fork=True,
+            dask_imports=f"cat {tmp_path}/dask/*.yaml",
+            dask_forkserver_of=tmp_path / "of",
+            dask_service="",
+        )
+        found = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+        subprocess.run(["sh", "-c", told], check=True, env=found, timeout=20)
+        return (tmp_path / "said").read_text().splitlines()
+
+    stops, listens = "stop dasklab-forkserver.service", "start dasklab-forkserver.socket"
+    assert restarted(compression="lz4") == [stops, listens]
+    assert restarted(compression="lz4") == [listens]
+    assert restarted(compression=None) == [stops, listens]
