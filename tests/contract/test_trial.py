@@ -130,7 +130,7 @@ def test_each_process_is_looked_at_in_runs_of_their_own_and_what_was_seen_is_fet
     played = lab.play("trial.yml")
     assert played.returncode == 0, played.stdout
     started = (lab.folder / "worker-1" / "run" / "cluster.env").read_text()
-    assert f"DASKLAB_PYTHON={lab.folder}/worker-1/dask/bin/python" in started, "forks are no service's children"
+    assert f"DASKLAB_PYTHON={lab.folder}/worker-1/dask/bin/python" in started
     assert {path.name for path in lab.trial.glob("profile-*.json")} == {
         f"profile-{host}.json" for host in ("scheduler", "worker-1", "worker-2", "worker-3")
     }
