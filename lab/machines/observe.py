@@ -202,6 +202,7 @@ def _seen_guest(pve: Pve, record: Record) -> SeenGuest:
         config=config,
         pending=any("pending" in row or "delete" in row for row in rows or ()),
         kind=BY_API[record["type"]],
+        uptime_s=int(record.get("uptime", 0)),
     )
 
 

@@ -22,6 +22,7 @@ class SeenGuest:
     config: Mapping[str, str] | None
     pending: bool = False
     kind: GuestKind = "vm"
+    uptime_s: int = 0
 
     @property
     def lock(self) -> str | None:

@@ -8,12 +8,14 @@ from typing import Any
 
 from lab.machines.change import Step, render
 from lab.machines.observe import observe
-from lab.machines.observed import SeenGuest
+from lab.machines.observed import Observed, SeenGuest
 from lab.machines.plan import plan, plan_removal
 from lab.machines.proxmox import Endpoint, Pve
 from lab.machines.topology import Guest, Lab
 from lab.model.nic import GuestOverride, NicOverride, nets
 from lab.model.strict import validate
+
+BOOT_S = 60  # in which a machine that was started may not answer yet
 
 
 @dataclass(frozen=True)
@@ -47,12 +49,13 @@ class Request:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What was (or in check mode would be) done."""
+    """What was (or in check mode would be) done. ``starting``: up so short that they may not answer yet."""
 
     calls: list[str]
     text: str
     created: list[str]
     started: list[str]
+    starting: list[str]
     guests: dict[str, dict[str, Any]]
     warnings: list[str] = field(default_factory=list)
 
@@ -74,9 +77,17 @@ def provision(request: Request, *, apply: bool) -> Outcome:
         text=render(steps),
         created=_created(steps, request.lab),
         started=_started(steps, request.lab),
+        starting=starting(seen, request.lab),
         guests={guest.name: _told(seen.guests.get(guest.vmid), guest) for guest in request.lab.guests},
         warnings=pve.warnings,
     )
+
+
+def starting(seen: Observed, lab: Lab) -> list[str]:
+    """Names of machines that run, but so short that they may not answer yet, whoever started them."""
+    found = {guest.name: seen.guests.get(guest.vmid) for guest in lab.guests}
+    up = {name: guest.uptime_s for name, guest in found.items() if guest and guest.status == "running"}
+    return [name for name, uptime_s in up.items() if uptime_s < BOOT_S]
 
 
 def _created(steps: list[Step], lab: Lab) -> list[str]:

@@ -6,7 +6,6 @@ import json
 import os
 import re
 import signal
-import time
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +37,10 @@ def machines(bench: Bench) -> dict[str, dict[str, Any]]:
     return {vm["name"]: vm for vm in api(bench).nodes("pve").qemu.get()}
 
 
+def running(bench: Bench) -> int:
+    return [machine["status"] for machine in machines(bench).values()].count("running")
+
+
 def test_check_on_a_clean_host_plans_all_and_makes_nothing(bench: Bench) -> None:
     told = bench.good(*PROVISION, "--check", "--diff", "--tags", "endpoint,key,machines")
     assert "POST /nodes/pve/qemu/9100/clone newid=9105 name=worker-3" in told
@@ -67,8 +70,9 @@ def test_an_endpoint_that_dies_in_mid_task_is_said_and_the_next_run_goes_on(benc
 
 
 def test_ctrl_c_loses_nothing(bench: Bench) -> None:
+    """The machines run then, but none answers yet: the next command has to wait for them."""
     child = bench.start("dasklab", "up", "--only", "provision")
-    time.sleep(3)
+    until(lambda: running(bench) == 5, 120, "all machines to be started")
     told = bench.interrupt(child)
     assert child.returncode != 0
     assert "Traceback" not in told

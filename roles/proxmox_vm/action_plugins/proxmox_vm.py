@@ -45,6 +45,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             "calls": outcome.calls,
             "created": outcome.created,
             "started": [] if self._task.check_mode else outcome.started,
+            "starting": outcome.starting,
             "guests": outcome.guests,
             "diff": {"prepared": outcome.text},
             "warnings": outcome.warnings,

@@ -13,6 +13,7 @@ from lab.machines.change import Step, render
 from lab.machines.kinds import BY_API
 from lab.machines.observed import Observed, SeenBridge, SeenGuest, SeenNode
 from lab.machines.plan import plan, plan_removal
+from lab.machines.provision import starting
 from lab.machines.topology import Guest, Lab
 from lab.model.nic import NicOverride
 from tests.unit.samples import LAB, vm
@@ -128,6 +129,19 @@ def test_a_rate_changes_live_and_a_model_by_stop_change_start(
     override: NicOverride, expected: list[str]
 ) -> None:
     assert calls(plan(BUILT, LAB.with_nics({"worker-1": override}))) == expected
+
+
+def test_machines_that_a_run_before_started_are_waited_for() -> None:
+    """A run that was cut off leaves machines that are up, as wanted, and do not answer yet."""
+    whole = converge(CLEAN, LAB)
+    for uptime_s, names in ((3, ["client", "worker-1"]), (59, ["client", "worker-1"]), (60, ["client"])):
+        up = {
+            9101: replace(whole.guests[9101], uptime_s=0),
+            9103: replace(whole.guests[9103], uptime_s=uptime_s),
+        }
+        assert starting(replace(whole, guests=up), LAB) == names
+        gone = {**up, 9103: replace(up[9103], status="stopped")}
+        assert starting(replace(whole, guests=gone), LAB) == ["client"]
 
 
 def test_a_machine_that_died_is_started_and_nothing_else() -> None:
