@@ -1,9 +1,10 @@
-"""One lab of its own for the end-to-end run: own state, own results; the caches are shared."""
+"""Each file of end-to-end tests has a lab of its own: inventory, state, results; the caches are shared."""
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from lab.machines.inventory import DEFAULT
 from lab.minipve import launch, process
 from lab.minipve.paths import Paths
 from lab.paths import ROOT
@@ -31,13 +33,24 @@ class Bench:
     started: list[subprocess.Popen[str]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
+        shutil.copytree(DEFAULT.parent, self.folder / "inventory")
         self.environment = {
             **os.environ,
+            "DASKLAB_INVENTORY": str(self.inventory),
             "DASKLAB_STATE": str(self.folder / "state"),
             "DASKLAB_RESULTS": str(self.folder / "results"),
             "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
             "COLUMNS": "200",
         }
+
+    @property
+    def inventory(self) -> Path:
+        """The lab's inventory: the default one, copied, as one run at a time works on an inventory's lab."""
+        return self.folder / "inventory" / DEFAULT.name
+
+    def playbook(self, name: str, *options: str) -> list[str]:
+        """The command line of a playbook on the lab's inventory."""
+        return ["ansible-playbook", "-i", str(self.inventory), f"playbooks/{name}.yml", *options]
 
     def run(self, *argv: str, timeout: float = 900) -> subprocess.CompletedProcess[str]:
         """Run a program of the project's environment; the output of both streams in ``stdout``."""
@@ -77,6 +90,12 @@ class Bench:
         """Press Ctrl-C; what the command printed."""
         os.killpg(child.pid, signal.SIGINT)
         return child.communicate(timeout=120)[0]
+
+    def examine(self, *options: str) -> str:
+        """Run the testinfra checks that a user runs too; how many passed and so on."""
+        argv = ["pytest", "-q", "-p", "no:cacheprovider", "tests/infra", "--hosts=ansible://lab", *options]
+        told = self.good(*argv, f"--ansible-inventory={self.inventory}", "--force-ansible")
+        return told.strip().splitlines()[-1]
 
     def ssh(self, host: str, command: str) -> str:
         """What ``command`` printed on a machine."""
@@ -135,7 +154,7 @@ def until(condition: Callable[[], bool], timeout_s: float, what: str) -> None:
         time.sleep(0.1)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
     """The bench; whatever a failed test leaves is removed by the project's own command."""
     bench = Bench(tmp_path_factory.mktemp("lab"))

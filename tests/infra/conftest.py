@@ -19,6 +19,8 @@ import testinfra
 import yaml
 
 from lab.machines.inventory import Inventory
+from lab.machines.topology import Guest
+from lab.model.strict import validate
 from lab.paths import ROOT
 
 os.environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"  # testinfra starts ansible by name
@@ -60,6 +62,17 @@ class Lab:
     def wanted(self, variable: str) -> Any:
         """The inventory's value of a variable for this host; None if it has none."""
         return self.inventory.optional(self.name, variable)
+
+    @property
+    def guest(self) -> Guest | None:
+        """What the lab makes; None of a machine that exists already."""
+        wanted = self.wanted("guest") if self.inventory.has(self.name, "guest") else None
+        return wanted and validate(Guest, wanted, self.name)
+
+    @property
+    def is_container(self) -> bool:
+        """Whether its kernel is the node's."""
+        return self.guest is not None and self.guest.kind == "container"
 
 
 def raw(host: Any, command: str) -> str:
