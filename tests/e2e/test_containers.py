@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import signal
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -72,39 +73,6 @@ def foreign_frames(bench: Bench) -> int:
     return int(child.communicate(timeout=60)[0].strip().splitlines()[-1])
 
 
-def test_a_containers_link_takes_a_cap_and_no_other_nic(bench: Bench, tmp_path: Path) -> None:
-    file = tmp_path / "caps.yml"
-    file.write_text(EXPERIMENT)
-    told = bench.good("dasklab", "run", str(file))
-    assert re.search(r"unsupported +\S*e1000", told), told
-    assert "NIC e1000 of worker-1: it is a container, which has veth" in told
-    # A busy machine may send less than the cap lets through, never more.
-    [trial] = (bench.folder / "results" / "caps").rglob("*cap=50M")
-    probes = json.loads((trial / "delivered.json").read_text())["throughput"]
-    capped = [probe["mbit"] for probe in probes if "worker-1" in (probe["src"], probe["dst"])]
-    assert len(capped) == 4 and max(capped) < 52, told
-    assert "rate=5.9604645" in json.loads((trial / "configured.json").read_text())["hosts"]["worker-1"]["net"]
-
-
-EXPERIMENT = """
-title: Caps
-question: Does a container's link keep its cap?
-metrics: {throughput_mbit: ~}
-factors:
-  cap:
-    levels:
-      50M: {nics: {worker-1: {rate_mbit: 50}}}
-      e1000: {nics: {worker-1: {model: e1000}}}
-workers: 1
-workload: {name: array_study, params: {size: 400, chunk: 200}}
-runs: 1
-blocks: 1
-warmups: 0
-probes: {pings: 3, iperf_runs: 1, iperf_s: 2} # in one second a busy machine sends too little
-run_s: 1
-"""
-
-
 @pytest.mark.parametrize("policer", [False, True])
 def test_a_containers_link_is_shaped_and_policed_by_any_kernel(bench: Bench, policer: bool) -> None:
     asked = json.dumps({"rate_mbit": 50, "direction": "both", "policer": policer})
@@ -118,67 +86,83 @@ def test_a_containers_link_is_shaped_and_policed_by_any_kernel(bench: Bench, pol
     assert json.loads(cleared)["configured"] == []
 
 
-def test_a_run_killed_in_mid_trial_loses_that_trial_only(bench: Bench, tmp_path: Path) -> None:
-    file = tmp_path / "sweep.yml"
-    file.write_text(SWEEP)
+@dataclass(frozen=True)
+class Swept:
+    """An experiment whose run was killed in its second trial, and what the run that went on printed."""
+
+    run: Path
+    finished: dict[Path, int]
+    told: str
+
+
+@pytest.fixture(scope="module")
+def swept(bench: Bench, tmp_path_factory: pytest.TempPathFactory) -> Swept:
+    file = tmp_path_factory.mktemp("experiment") / "links.yml"
+    file.write_text(LINKS)
     child = bench.start("dasklab", "run", str(file))
-    results = bench.folder / "results" / "sweep"
+    results = bench.folder / "results" / "links"
     until(lambda: len(list(results.glob("*/*/attempt.json"))) == 1, 200, "the first trial")
     until(lambda: len(list(results.glob("*/*/trial.json"))) == 2, 60, "the second trial's start")
     os.kill(child.pid, signal.SIGKILL)
     child.wait()  # its playbook goes on: the next run must end it
     [run] = results.iterdir()
-    done = {path: path.stat().st_mtime_ns for path in run.glob("*/attempt.json")}
-    told = bench.good("dasklab", "run", str(run))
-    assert {path: path.stat().st_mtime_ns for path in done} == done, "a finished trial was run again"
-    verdicts = [json.loads(path.read_text()) for path in run.glob("*/result.json")]
-    assert [(v["status"], v["reasons"]) for v in verdicts] == [("ok", [])] * 3, told[-3000:]
-    nets = [api(bench).nodes("pve").lxc(vmid).config.get()["net1"] for vmid in range(9101, 9106)]
-    assert not [net for net in nets if "rate=" in net], "the links have their cap no longer"
-    page = bench.good("dasklab", "report", str(run)).strip().splitlines()[-1]
-    assert "80 Mbit/s" in Path(page).read_text()
+    finished = {path: path.stat().st_mtime_ns for path in run.glob("*/attempt.json")}
+    return Swept(run, finished, bench.good("dasklab", "run", str(run)))
 
 
-SWEEP = """
-title: A short sweep
-question: Does a run that was killed go on where it was?
-metrics: {compute_s: ~}
-factors: {rate_mbit: {sets: nics.worker-1.rate_mbit, levels: [0, 80]}}
-workload: {name: array_study, params: {size: 200, chunk: 100}}
+LINKS = """
+title: Links
+question: What does a link of a lab of containers take, and is its run resumed?
+metrics: {compute_s: ~, throughput_mbit: ~}
+factors:
+  link:
+    levels:
+      50M: {nics: {worker-1: {rate_mbit: 50}}}
+      e1000: {nics: {worker-1: {model: e1000}}}
+      vm: {guests: {worker-1: {kind: vm}}, nics: {worker-1: {rate_mbit: 50}}}
+seed: 25 # the machine comes last, after the trial that is killed
+workers: 1
+workload: {name: array_study, params: {size: 400, chunk: 200}}
 runs: 1
 blocks: 1
-probes: {pings: 3, iperf_runs: 0}
+warmups: 0
+probes: {pings: 3, iperf_runs: 1, iperf_s: 2} # in one second a busy machine sends too little
+run_s: 1
 """
 
 
+def test_a_run_killed_in_mid_trial_loses_that_trial_only(bench: Bench, swept: Swept) -> None:
+    again = {path: path.stat().st_mtime_ns for path in swept.finished}
+    assert again == swept.finished, "a finished trial was run again"
+    verdicts = [json.loads(path.read_text()) for path in swept.run.glob("*/result.json")]
+    ran = [verdict["reasons"] for verdict in verdicts if verdict["status"] == "ok"]
+    assert ran == [[]] * 3, swept.told[-3000:]
+    page = bench.good("dasklab", "report", str(swept.run)).strip().splitlines()[-1]
+    assert "a container, which has veth" in Path(page).read_text()
+
+
+def test_a_containers_link_takes_a_cap_and_no_other_nic(bench: Bench, swept: Swept) -> None:
+    assert re.search(r"unsupported +\S*e1000", swept.told), swept.told
+    assert "NIC e1000 of worker-1: it is a container, which has veth" in swept.told
+    # A busy machine may send less than the cap lets through, never more.
+    [trial] = swept.run.glob("*link=50M")
+    probes = json.loads((trial / "delivered.json").read_text())["throughput"]
+    capped = [probe["mbit"] for probe in probes if "worker-1" in (probe["src"], probe["dst"])]
+    assert len(capped) == 4 and max(capped) < 52, swept.told
+    assert "rate=5.9604645" in json.loads((trial / "configured.json").read_text())["hosts"]["worker-1"]["net"]
+    nets = [api(bench).nodes("pve").lxc(vmid).config.get()["net1"] for vmid in range(9101, 9106)]
+    assert not [net for net in nets if "rate=" in net], "the links have their cap no longer"
+
+
 def test_a_trial_has_a_machine_among_containers_and_the_lab_is_then_as_it_was(
-    bench: Bench, tmp_path: Path
+    bench: Bench, swept: Swept
 ) -> None:
-    file = tmp_path / "kinds.yml"
-    file.write_text(KINDS)
-    told = bench.good("dasklab", "run", str(file))
-    assert len(re.findall(r"^ok +1-0\d-(?:kind=|null)", told, re.M)) == 3, told
-    [trial] = (bench.folder / "results" / "kinds").rglob("*kind=vm")
+    [trial] = swept.run.glob("*link=vm")
     configured = json.loads((trial / "configured.json").read_text())
     drivers = {name: host["driver"] for name, host in configured["hosts"].items()}
     assert drivers == {**dict.fromkeys(NAMES, "veth"), "worker-1": "virtio_net"}
     assert guests(bench, "lxc") == dict.fromkeys(NAMES, "running")
     assert guests(bench, "qemu") == {"dasklab-template": "stopped"}
-
-
-KINDS = """
-title: Kinds
-question: Does a lab of containers have a machine for a trial?
-metrics: {compute_s: ~}
-factors: {kind: {sets: guests.worker-1.kind, levels: [container, vm]}}
-workers: 2
-workload: {name: array_study, params: {size: 400, chunk: 200}}
-runs: 1
-blocks: 1
-warmups: 0
-probes: {pings: 3, iperf_runs: 0}
-run_s: 1
-"""
 
 
 def test_containers_give_way_to_machines(bench: Bench) -> None:

@@ -10,7 +10,6 @@ from pathlib import Path
 from lab.minipve.image import work
 from lab.minipve.paths import Paths
 from lab.minipve.progress import silent
-from lab.wheels import pip_words
 
 REQUIREMENTS = Path(__file__).parents[3] / "roles" / "dask" / "files" / "requirements.txt"
 
@@ -25,6 +24,8 @@ def fetch(paths: Paths) -> Path:
     there = house(paths)
     if there.exists():
         return there
+    from lab.wheels import pip_words  # it knows the trials' packages, which an endpoint starts without
+
     paths.wheels.mkdir(parents=True, exist_ok=True)
     with work.scratch_directory(paths.wheels) as scratch:
         chosen = ["--no-deps", "--dest", str(scratch / "new"), "--requirement", str(REQUIREMENTS)]
