@@ -30,19 +30,20 @@ destroy: .venv/ready ## remove the lab again; results and caches are kept
 
 # Tests start hundreds of Pythons: what these import is compiled once, also where the environment says never.
 test quick: export PYTHONDONTWRITEBYTECODE :=
-# Files side by side, as each has an endpoint of its own, the long ones first; more than there are cores, as half of
-# what the end-to-end tests do is waiting.
-SIDE_BY_SIDE := -n 3 --dist loadfile --no-loadscope-reorder
+SIDE_BY_SIDE := --dist loadfile --no-loadscope-reorder -n
 
+# Files side by side, as each has an endpoint of its own, the long ones first: more than there are cores where each waits
+# now and then. Two labs of five guests are as much as two cores bear: with other tests beside them all take longer.
 .PHONY: test
 test: ## every check: lint, types, unit, contract, end-to-end
 	@$(MAKE) --no-print-directory -j2 test-packages .venv/ready
 	@$(MAKE) --no-print-directory lint
-	$(BIN)/pytest $(SIDE_BY_SIDE) tests/e2e tests/wire_e2e tests/contract tests/unit
+	$(BIN)/pytest $(SIDE_BY_SIDE) 3 tests/wire_e2e tests/contract tests/unit
+	$(BIN)/pytest $(SIDE_BY_SIDE) 2 tests/e2e/test_lab.py tests/e2e/test_containers.py tests/e2e/test_image.py
 
 .PHONY: quick
 quick: .venv/ready ## the tests that take seconds
-	$(BIN)/pytest $(SIDE_BY_SIDE) tests/unit
+	$(BIN)/pytest $(SIDE_BY_SIDE) 3 tests/unit
 
 .PHONY: lint
 lint: .venv/ready ## ruff, mypy, ansible-lint
