@@ -33,13 +33,15 @@ test quick: export PYTHONDONTWRITEBYTECODE :=
 SIDE_BY_SIDE := --dist loadfile --no-loadscope-reorder -n
 
 # Files side by side, as each has an endpoint of its own, the long ones first: more than there are cores where each waits
-# now and then. Two labs of five guests are as much as two cores bear: with other tests beside them all take longer.
+# now and then. Two labs of five guests are as much as two cores bear, and that of machines takes longest: what waits for
+# nobody comes beside it when that of containers is done.
 .PHONY: test
 test: ## every check: lint, types, unit, contract, end-to-end
 	@$(MAKE) --no-print-directory -j2 test-packages .venv/ready
 	@$(MAKE) --no-print-directory lint
-	$(BIN)/pytest $(SIDE_BY_SIDE) 3 tests/wire_e2e tests/contract tests/unit
-	$(BIN)/pytest $(SIDE_BY_SIDE) 2 tests/e2e/test_lab.py tests/e2e/test_containers.py tests/e2e/test_image.py
+	$(BIN)/pytest $(SIDE_BY_SIDE) 3 --ignore tests/contract/sim tests/contract tests/unit
+	$(BIN)/pytest $(SIDE_BY_SIDE) 2 tests/e2e/test_lab.py tests/e2e/test_containers.py tests/e2e/test_image.py \
+		tests/wire_e2e tests/contract/sim
 
 .PHONY: quick
 quick: .venv/ready ## the tests that take seconds

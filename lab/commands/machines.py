@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ from lab.machines.guests import choose_guests
 from lab.machines.inventory import Inventory
 from lab.model.nic import MODELS
 from lab.running import playbook
+from lab.running.ansible_lab import alone
 
 if TYPE_CHECKING:
     from lab.machines.preflight import Finding
@@ -63,6 +65,13 @@ def up(inventory: Path, root: Path, check: bool, diff: bool, only: str | None, g
     When all of it is there, a baseline is measured, once.
     """
     lab = Inventory(inventory)
+    with nullcontext() if check else alone(inventory):
+        _build(lab, check, diff, only, guests)
+    if not only and not check:
+        _baseline(lab, root)
+
+
+def _build(lab: Inventory, check: bool, diff: bool, only: str | None, guests: str | None) -> None:
     options = [flag for flag, on in (("--check", check), ("--diff", diff)) if on]
     if not check and (guests or only != "configure"):
         if guests == "vm" or (guests is None and _has_machines(lab)):
@@ -77,8 +86,6 @@ def up(inventory: Path, root: Path, check: bool, diff: bool, only: str | None, g
     elif not check:
         _image_ready(lab)
     _play(f"{only or 'lab'}.yml", lab, [*options, "--skip-tags", "baseline"])
-    if not only and not check:
-        _baseline(lab, root)
 
 
 @click.command()
@@ -123,7 +130,8 @@ def destroy(inventory: Path, yes: bool) -> None:
     name = lab.optional(lab.hosts()[0], "lab_name")
     if not yes and sys.stdin.isatty():
         click.confirm(f"Remove the machines of lab {name!r}? Results are kept", abort=True)
-    _play("destroy.yml", lab)
+    with alone(inventory):
+        _play("destroy.yml", lab)
 
 
 def _baseline(lab: Inventory, root: Path) -> None:

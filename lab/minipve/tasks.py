@@ -97,6 +97,8 @@ class Tasks:
         self._unwritten: dict[str, str] = {}
         """How tasks ended whose log could not take its last line (a full disk)."""
         self._lock = threading.Lock()
+        self._latest = 0
+        """When the latest task began, in ticks of a hundredth of a second since the node did."""
         directory.mkdir(parents=True, exist_ok=True)
         self._forget_old()
 
@@ -130,11 +132,8 @@ class Tasks:
         ticks = int(Path(f"/proc/self/task/{thread}/stat").read_text().rpartition(")")[2].split()[19])
         with self._lock:
             now = int(time.time())
-            while True:
-                upid = f"UPID:{self.node}:{thread:08X}:{ticks:08X}:{now:08X}:{kind}:{name}:{authid}:"
-                if not (self.directory / upid).exists():
-                    break
-                ticks += 1
+            self._latest = ticks = max(ticks, self._latest + 1)  # tasks of one tick have an order too
+            upid = f"UPID:{self.node}:{thread:08X}:{ticks:08X}:{now:08X}:{kind}:{name}:{authid}:"
             task = Task(upid, self.directory / upid)
             task.file.touch(mode=0o640)
             self._running[upid] = task

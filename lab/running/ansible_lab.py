@@ -46,17 +46,17 @@ class AnsibleLab:
 
 @contextmanager
 def alone(inventory: Path) -> Iterator[None]:
-    """Keep other drivers away from an inventory's lab: they would undo each other's links.
+    """Keep other commands that change an inventory's lab away from it: they would undo each other's links.
 
     Raises:
-        LabError: another driver is at work there.
+        LabError: another one is at work there.
     """
     handle = os.open(inventory, os.O_RDONLY)
     try:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            busy = f"another run is at work on the lab of {inventory}"
+            busy = f"another command is at work on the lab of {inventory}"
             raise LabError(busy, "wait for it, or end it by Ctrl-C") from None
         yield
     finally:

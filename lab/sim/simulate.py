@@ -38,6 +38,7 @@ def simulate(scenario: Scenario) -> Outcome:
     started = time.process_time()
     kernel = Kernel(scenario.seed, scenario.limit_s)
     unknown: dict[str, None] = {}
+    sys.modules["scipy"] = None  # type: ignore[assignment] # hosts have none; dask.array would import half of it
     gc.disable()  # when it runs depends on the process, and it ends what Dask still waits for
     with virtual_time(kernel, scenario.seed):
         from lab.sim.cluster.cluster import Machines, running

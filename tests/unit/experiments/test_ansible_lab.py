@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -9,8 +10,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from lab.commands.run import run as run_command
+from lab.cli import main
 from lab.errors import LabError
+from lab.machines.inventory import DEFAULT
 from lab.running import ansible_lab, playbook
 
 
@@ -60,14 +62,14 @@ def test_what_ansible_says_is_the_reason(tmp_path: Path, monkeypatch: pytest.Mon
         ansible_lab.AnsibleLab(tmp_path).run_trial(tmp_path)
 
 
-def test_two_drivers_do_not_share_a_lab(tmp_path: Path) -> None:
-    inventory = tmp_path / "hosts.yml"
-    inventory.write_text("all: {}\n")
-    asked = ["delay_worker", "--quick", "-i", str(inventory), "--results", str(tmp_path / "results")]
+@pytest.mark.parametrize("words", [("run", "delay_worker", "--quick"), ("up",), ("destroy", "--yes")])
+def test_two_commands_do_not_change_a_lab_at_once(words: tuple[str, ...], tmp_path: Path) -> None:
+    inventory = shutil.copytree(DEFAULT.parent, tmp_path / "inventory") / DEFAULT.name
+    results = ["--results", str(tmp_path / "results")] if words[0] != "destroy" else []
     with ansible_lab.alone(inventory):
-        refused = CliRunner().invoke(run_command, asked)
-    assert isinstance(refused.exception, LabError)
-    assert f"another run is at work on the lab of {inventory}" in str(refused.exception)
+        refused = CliRunner().invoke(main, [*words, "-i", str(inventory), *results])
+    assert refused.exit_code == 1
+    assert f"dasklab: another command is at work on the lab of {inventory}" in refused.output
     assert not (tmp_path / "results").exists()
     with ansible_lab.alone(inventory):
         pass

@@ -111,3 +111,9 @@ def test_many_at_once_get_names_of_their_own(tasks: Tasks) -> None:
     assert len(set(upids)) == 50
     tasks.settle(5)
     assert len(tasks.overview()) == 50
+
+
+def test_those_that_begin_in_one_tick_are_listed_in_their_order(tasks: Tasks) -> None:
+    upids = [tasks.start("qmtest", "100", "a@pve", lambda task: None) for _ in range(30)]
+    tasks.settle(5)
+    assert [row["upid"] for row in tasks.overview()] == upids[::-1]
