@@ -26,6 +26,8 @@ def lengthen(pid: int) -> None:
         return
     with suppress(OSError):  # it has just ended, or one of its threads
         for thread in [int(path.name) for path in Path(f"/proc/{pid}/task").iterdir()]:
-            nice = os.getpriority(os.PRIO_PROCESS, thread)
-            wish = SCHED_ATTR.pack(SCHED_ATTR.size, os.SCHED_OTHER, 0, nice, 0, int(SLICE_S * 1e9), 0, 0)
+            policy, nice = os.sched_getscheduler(thread), os.getpriority(os.PRIO_PROCESS, thread)
+            if policy != os.SCHED_OTHER:  # somebody chose another: it stays
+                continue
+            wish = SCHED_ATTR.pack(SCHED_ATTR.size, policy, 0, nice, 0, int(SLICE_S * 1e9), 0, 0)
             ctypes.CDLL(None).syscall(SCHED_SETATTR, thread, wish, 0)
