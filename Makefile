@@ -33,21 +33,13 @@ test quick: export PYTHONDONTWRITEBYTECODE :=
 SIDE_BY_SIDE := --dist loadfile --no-loadscope-reorder -n
 
 # Files side by side, as each has an endpoint of its own, the long ones first: more than there are cores where each waits
-# now and then. Five emulated machines come by themselves, as others beside them make them take half as long again: but
-# for what takes only the time that they leave.
+# now and then. Two labs of five guests are as much as two cores bear: with other tests beside them all take longer.
 .PHONY: test
 test: ## every check: lint, types, unit, contract, end-to-end
 	@$(MAKE) --no-print-directory -j2 test-packages .venv/ready
 	@$(MAKE) --no-print-directory lint
-	$(BIN)/pytest $(SIDE_BY_SIDE) 4 tests/e2e/test_containers.py tests/e2e/test_image.py tests/wire_e2e \
-		--ignore tests/contract/sim tests/contract
-	@$(MAKE) --no-print-directory -j2 test-machines test-beside
-
-.PHONY: test-machines test-beside
-test-machines: .venv/ready
-	$(BIN)/pytest tests/e2e/test_lab.py
-test-beside: .venv/ready
-	nice -n 19 $(BIN)/pytest -q tests/unit tests/contract/sim
+	$(BIN)/pytest $(SIDE_BY_SIDE) 4 tests/wire_e2e tests/contract tests/unit
+	$(BIN)/pytest $(SIDE_BY_SIDE) 2 tests/e2e/test_lab.py tests/e2e/test_containers.py tests/e2e/test_image.py
 
 .PHONY: quick
 quick: .venv/ready ## the tests that take seconds

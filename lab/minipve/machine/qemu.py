@@ -12,7 +12,7 @@ from lab.minipve.config.values import Config
 from lab.minipve.image import disks
 from lab.minipve.image.disks import Boot
 from lab.minipve.image.storage import Storage
-from lab.minipve.machine import accel, devices, qmp, seed, slices, tsc
+from lab.minipve.machine import accel, devices, qmp, seed, tsc
 from lab.minipve.machine.accel import Accel
 from lab.minipve.machine.running import clean, has_agent, locks, reap, running_pid
 from lab.minipve.network.taps import Log, plug, vhost_works
@@ -47,9 +47,7 @@ def start(vmid: int, config: Config, paths: Paths, log: Log) -> None:
             _check(config)
             for index, nic in nics.of_config(config).items():
                 plug(vmid, index, nic, log)
-            pid = _launch(vmid, command_line(vmid, config, paths, accelerator), paths, log)
-            if accelerator.name == "tcg":
-                slices.lengthen(pid)
+            _launch(vmid, command_line(vmid, config, paths, accelerator), paths, log)
             for index, nic in nics.of_config(config).items():
                 if nic.link_down:
                     qmp.Qmp(vmid, paths).execute("set_link", {"name": f"net{index}", "up": False})
@@ -73,8 +71,8 @@ def _seed(vmid: int, config: Config, paths: Paths, log: Log) -> None:
         seed.build(vmid, config, paths)
 
 
-def _launch(vmid: int, words: list[str], paths: Paths, log: Log) -> int:
-    """Run QEMU until it is a daemon; returns its pid. Its words of warning or despair go to the log."""
+def _launch(vmid: int, words: list[str], paths: Paths, log: Log) -> None:
+    """Run QEMU until it has become a daemon; its words of warning or despair go to the log."""
     try:
         said = process.run(words, timeout_s=60)
     except MachineError as error:
@@ -83,10 +81,8 @@ def _launch(vmid: int, words: list[str], paths: Paths, log: Log) -> int:
     for line in said.splitlines():
         log(line)
     (paths.log / f"{vmid}.command").write_text("\n".join(words) + "\n")
-    pid = running_pid(vmid, paths)
-    if pid is None:
+    if running_pid(vmid, paths) is None:
         raise MachineError("start failed: QEMU exited")
-    return pid
 
 
 def _abandon(vmid: int, paths: Paths) -> None:
