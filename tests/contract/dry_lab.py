@@ -112,7 +112,7 @@ ANSWERS: dict[str, Any] = {
 }
 PROGRAM = """#!/bin/sh
 here=@FOLDER@
-name="$(basename "$0") $(basename "$1")"
+name="${0##*/} ${1##*/}"
 echo "$name" >> "$here/calls"
 echo "$*" >> "$here/words"
 cat "$here/answers/$name" 2>/dev/null
