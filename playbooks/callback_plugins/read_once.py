@@ -1,10 +1,11 @@
-"""Does once, before the forks of Ansible's tasks, what each of them would do anew; and spares them what is in vain.
+"""Does once, before the forks of Ansible's tasks, what each would do anew; spares them what is in vain.
 
 Ansible runs a task on a host in a fork of itself. There it reads a plugin that is used for the first time,
 and works out the host's variables from the inventory's expressions; then the fork ends. The filters of this
 project with what they import took a fork a quarter of a second of CPU, and the way to its host, a dozen
 expressions that lead to each other, half of what was left; a trial has two hundred forks. Whose garbage is
-collected with the fork: to look for it touches, and so copies, all that a fork shares, a quarter of a trial's CPU.
+collected with the fork: to look for it touches, and so copies, all that a fork shares, a quarter of a
+trial's CPU.
 """
 
 from __future__ import annotations
