@@ -104,20 +104,22 @@ def test_only_the_client_captures_and_is_promiscuous_only_then(lab: Lab, host: A
     assert before["up"]
     assert before["promiscuity"] == 0
     asked = '{"ttl_s": 60, "snaplen_bytes": 512, "buffer_mib": 4, "file_max_mb": 10}'
-    command = f"{BIN}/dasklab_capture.py start '{asked}' >/dev/null && {BIN}/dasklab_capture.py stop"
-    report = json.loads(raw(host, command))
+    command = (
+        f"{BIN}/dasklab_capture.py start '{asked}' >/dev/null && {BIN}/dasklab_capture.py stop"
+        f" && echo @@ && {BIN}/dasklab_host.py show"
+    )
+    report, after = (json.loads(answer) for answer in raw(host, command).split("@@"))
     assert report["promiscuity"] >= 1
     assert report["frames"] is not None
     assert report["dropped_kernel"] == report["dropped_interface"] == 0
-    after = json.loads(raw(host, f"{BIN}/dasklab_host.py show"))
     assert after["capture"]["promiscuity"] == 0
 
 
 def test_the_bridge_is_the_lab_s_own_and_at_rest(lab: Lab, node: Any) -> None:
     bridge = lab.wanted("lab_bridge")
-    [link] = json.loads(node.check_output(f"ip -d -j link show dev {bridge}"))
+    command = f"ip -d -j link show dev {bridge}; ip -d -j link show master {bridge}"
+    [link], ports = map(json.loads, node.check_output(command).splitlines())
     assert link["linkinfo"]["info_kind"] == "bridge"
     mode = lab.inventory.optional(node.backend.host, "proxmox_bridge_mode") or "flooding"
     assert link["linkinfo"]["info_data"]["ageing_time"] == {"flooding": 0, "learning": 30000}[mode]
-    ports = json.loads(node.check_output(f"ip -d -j link show master {bridge}"))
     assert {port.get("linkinfo", {}).get("info_kind") for port in ports} <= {"tun", "veth"}
