@@ -40,6 +40,8 @@ class Bench:
             "DASKLAB_STATE": str(self.folder / "state"),
             "DASKLAB_RESULTS": str(self.folder / "results"),
             "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
+            # Two labs are at work side by side: more hosts at once than cores cost each other's caches.
+            "ANSIBLE_FORKS": str(os.cpu_count()),
             "COLUMNS": "200",
         }
 

@@ -59,6 +59,7 @@ def serve(modules: Sequence[str]) -> Sequence[str]:
     for name in modules:
         importlib.import_module(name)
     gc.freeze()
+    say_ready()
     listener = socket.socket(fileno=LISTENING)
     forks: dict[int, Fork] = {}
     poll = select.epoll()
@@ -88,6 +89,13 @@ def serve(modules: Sequence[str]) -> Sequence[str]:
             else:
                 end(forks, fd)
     return sys.exit(0)
+
+
+def say_ready() -> None:
+    """Tell systemd, which has who starts the service wait for it, in the words of sd_notify(3)."""
+    if address := os.environ.get("NOTIFY_SOCKET"):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+            systemd.sendto(b"READY=1", address.replace("@", "\0", 1))
 
 
 def reap(connection: socket.socket, pid: int) -> None:

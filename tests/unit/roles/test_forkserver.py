@@ -30,7 +30,7 @@ import beside
 Ask = Callable[..., "subprocess.Popen[str]"]
 
 
-def started(path: Path, idle_s: float = 60) -> subprocess.Popen[bytes]:
+def started(path: Path, idle_s: float = 60, **more: str) -> subprocess.Popen[bytes]:
     """The process, with its socket where systemd hands it over."""
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(str(path))
@@ -38,7 +38,7 @@ def started(path: Path, idle_s: float = 60) -> subprocess.Popen[bytes]:
     with listener:
         argv = ["bash", "-c", f'exec "$0" "$@" 3<&{listener.fileno()}', sys.executable, "-c"]
         served = [*argv, SERVE.format(idle_s=idle_s)]
-        return subprocess.Popen(served, pass_fds=[listener.fileno()], env=environment())
+        return subprocess.Popen(served, pass_fds=[listener.fileno()], env=environment(**more))
 
 
 def environment(**more: str) -> dict[str, str]:
@@ -126,3 +126,11 @@ def test_a_process_that_ends_without_a_word_is_a_failure(
 
 def test_left_alone_it_ends(tmp_path: Path) -> None:
     assert started(tmp_path / "socket", idle_s=0.1).wait(20) == 0
+
+
+def test_it_says_when_it_has_imported(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+        systemd.settimeout(20)
+        systemd.bind(str(tmp_path / "notify"))
+        started(tmp_path / "socket", idle_s=0.1, NOTIFY_SOCKET=str(tmp_path / "notify")).wait(20)
+        assert systemd.recv(64) == b"READY=1"

@@ -109,13 +109,14 @@ def test_what_forks_are_of_ends_when_what_it_has_read_is_another(tmp_path: Path)
             dask_fork=True,
             dask_imports=f"cat {tmp_path}/dask/*.yaml",
             dask_forkserver_of=tmp_path / "of",
+            dask_role="client",
             dask_service="",
         )
         found = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
         subprocess.run(["sh", "-c", told], check=True, env=found, timeout=20)
         return (tmp_path / "said").read_text().splitlines()
 
-    stops, listens = "stop dasklab-forkserver.service", "start dasklab-forkserver.socket"
-    assert restarted(compression="lz4") == [stops, listens]
-    assert restarted(compression="lz4") == [listens]
-    assert restarted(compression=None) == [stops, listens]
+    stops, starts = "stop dasklab-forkserver.service", "start dasklab-forkserver.service"
+    assert restarted(compression="lz4") == [stops, starts]
+    assert restarted(compression="lz4") == [starts]
+    assert restarted(compression=None) == [stops, starts]
