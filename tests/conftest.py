@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 import signal
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 gc.disable()
@@ -17,6 +18,7 @@ settings.register_profile("lab", deadline=None, suppress_health_check=[HealthChe
 settings.load_profile("lab")
 
 
-def pytest_collection_finish() -> None:
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop() -> None:
     gc.freeze()
     gc.enable()

@@ -116,8 +116,8 @@ def told(
     tree = tmp_path_factory.mktemp("told")
     questions = "; ".join(f"echo @@{key}; {command}" for key, command in (QUESTIONS | WORDS).items())
     argv = ["ansible", ",".join(urlsplit(each).netloc for each in asked_for), "-i", str(inventory.path)]
-    asked = time.time()
     argv += ["-m", "ansible.builtin.raw", "-a", questions, "--tree", str(tree), "-f", str(os.cpu_count())]
+    asked = time.time()
     # How it went is in each host's result.
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     results = {path.name: json.loads(path.read_text()) for path in tree.iterdir()}

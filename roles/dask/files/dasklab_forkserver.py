@@ -5,7 +5,7 @@
     dasklab_forkserver.py FILE ...                    as `python FILE ...` does
     PYTHON dasklab_forkserver.py --serve MODULE ...   the process itself, which systemd starts with its socket
 
-To import Dask takes an emulated machine three seconds of its core, and each trial would do it anew on five at
+To import Dask takes an emulated machine five seconds of its core, and each trial would do it anew on five at
 once. A fork takes over the environment, directory, open files and control groups of who asks for it: its
 service owns, ends and accounts for it as if it had started it. It ends with who asked, who ends with its
 status. Dask reads settings while it is imported: who changes those, or anything that was imported, ends the

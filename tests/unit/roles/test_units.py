@@ -109,7 +109,7 @@ def test_what_forks_are_of_ends_when_what_it_has_read_is_another(tmp_path: Path)
             dask_fork=True,
             dask_imports=f"cat {tmp_path}/dask/*.yaml",
             dask_forkserver_of=tmp_path / "of",
-            dask_role="client",
+            dask_takes_part=True,
             dask_service="",
         )
         found = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
