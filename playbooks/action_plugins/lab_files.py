@@ -52,6 +52,11 @@ def wanted_lines(file: File) -> set[str]:
     return {f"{file.mode}  {file.path}", f"{hashlib.sha256(file.data).hexdigest()}  {file.path}"}
 
 
+def told_of(lines: set[str]) -> set[str]:
+    """Return the paths of the files that are there, of what the command above prints."""
+    return {line.partition("  ")[2] for line in lines}
+
+
 def archive(files: list[File]) -> bytes:
     """Return a tar archive of the files, to be unpacked in the root directory."""
     stream = io.BytesIO()
@@ -90,7 +95,9 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             result["diff"] = [self._difference(file) for file in differing]
         if differing and not self._task.check_mode:
             self._shell("tar -x --no-same-owner -C /", archive(differing))
-        return {**result, "changed": bool(differing), "written": [file.path for file in differing]}
+        written = [file.path for file in differing]
+        replaced = [path for path in written if path in told_of(there)]
+        return {**result, "changed": bool(written), "written": written, "replaced": replaced}
 
     def _data(self, file: dict[str, str | None]) -> bytes:
         """Return the wanted content; a file is looked for where ``copy`` and ``template`` would look."""

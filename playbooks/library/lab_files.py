@@ -41,4 +41,5 @@ EXAMPLES = r"""
 
 RETURN = r"""
 written: {description: Paths of the files that were not as wanted., type: list, returned: always}
+replaced: {description: Those of them that were there before., type: list, returned: always}
 """

@@ -47,6 +47,15 @@ def test_the_second_run_changes_nothing_and_status_finds_all(bench: Bench) -> No
     )
 
 
+def test_a_unit_that_somebody_changed_is_as_it_was_and_read_again(bench: Bench) -> None:
+    unit = "/etc/systemd/system/dask-worker.service"
+    bench.good("dasklab", "ssh", "worker-1", "--", f"echo '# not the lab' >> {unit}; systemctl daemon-reload")
+    told = bench.good("dasklab", "up", "--only", "configure", "--diff")
+    assert "-# not the lab" in told
+    asked = f"grep -c 'not the lab' {unit}; systemctl show -p NeedDaemonReload dask-worker"
+    assert bench.good("dasklab", "ssh", "worker-1", "--", asked).split() == ["0", "NeedDaemonReload=no"]
+
+
 def test_the_containers_are_what_they_should_be(bench: Bench) -> None:
     """All but netem, where the kernel has none."""
     assert re.search(r"passed, (4|9) skipped", bench.examine())

@@ -33,6 +33,7 @@ def test_services_are_installed_and_wait_for_a_trial(lab: Lab) -> None:
         assert units[name]["ActiveState"] == "inactive"
         assert units[name]["LoadState"] == "not-found" or units[name]["TimeoutStopUSec"] == "3s"
     assert units["dasklab-host.service"]["UnitFileState"] == "enabled"
+    assert [name for name, unit in units.items() if unit["NeedDaemonReload"] != "no"] == []
 
 
 def test_a_fork_has_dask_imported_and_is_in_the_service_that_asked_for_it(lab: Lab) -> None:

@@ -61,11 +61,12 @@ def test_files_are_seen_written_and_seen_again(lab_files: ModuleType, tmp_path: 
         command = lab_files.look_command(files)
         return set(subprocess.run(["sh", "-c", command], capture_output=True, text=True).stdout.splitlines())
 
-    assert look() == set()
+    assert lab_files.told_of(look()) == set()
     subprocess.run(["tar", "-x", "-C", "/"], input=lab_files.archive(files), check=True)
     assert look() == set().union(*map(lab_files.wanted_lines, files))
     (tmp_path / "a" / "one").chmod(0o644)
     assert not lab_files.wanted_lines(files[0]) <= look()
+    assert lab_files.told_of(look()) == {file.path for file in files}
 
 
 def test_the_archive_holds_no_absolute_path(lab_files: ModuleType) -> None:
