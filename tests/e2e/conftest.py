@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -134,7 +135,9 @@ class Bench:
         return pid
 
     def processes(self) -> list[str]:
-        """Command lines of all processes that belong to this lab: they name its state folder."""
+        """Command lines of all processes of this lab: they name its state folder, or a hash of it."""
+        state = self.folder / "state"
+        names = (str(self.folder), hashlib.sha1(str(state).encode()).hexdigest()[:8])
         found = []
         for entry in Path("/proc").iterdir():
             if entry.name.isdigit() and int(entry.name) != os.getpid():
@@ -142,7 +145,7 @@ class Bench:
                     line = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
                 except OSError:
                     continue
-                if str(self.folder) in line and "pytest" not in line:
+                if any(name in line for name in names) and "pytest" not in line:
                     found.append(f"{entry.name}: {line[:200]}")
         return found
 

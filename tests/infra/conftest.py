@@ -45,7 +45,7 @@ WORDS = {
     f"systemd-run --quiet --collect --unit=dasklab-infra sh -c '{ASKS}'; "
     "timeout 60 sh -c 'until test -s infra.said; do sleep 0.1; done'; cat infra.said",
     "sshd": "sshd -T | grep -E '^(passwordauthentication|kbdinteractiveauthentication|permitrootlogin) '",
-    "units": f"systemctl show -p Id,LoadState,ActiveState,UnitFileState,NeedDaemonReload,TimeoutStopUSec"
+    "units": "systemctl show -p Id,LoadState,ActiveState,UnitFileState,NeedDaemonReload,TimeoutStopUSec"
     f" {UNITS}",
     "timers": "systemctl list-timers --all --no-legend 'dask*'",
     "leftovers": "pgrep -a 'tcpdump|iperf3'; true",
