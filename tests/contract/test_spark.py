@@ -46,7 +46,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     lines = (f"spark.{name} {value}\n" for name, value in own.items())
     (folder / "conf" / "spark-defaults.conf").write_text("".join(lines))
     told = {"PYTHONPATH": str(folder / "packages"), "SPARK_CONF_DIR": str(folder / "conf")}
-    told["JDK_JAVA_OPTIONS"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # to compile well costs more than it spares
+    # For so short a run to compile well costs more than it spares.
+    told["JDK_JAVA_OPTIONS"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
     def workload(name: str, params: Any, *more: str, **environment: str) -> subprocess.CompletedProcess[str]:
         words = ["--scheduler", "local[2]", "--params", json.dumps(params), "--workers", "0", *more]
