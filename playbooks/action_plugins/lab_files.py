@@ -95,8 +95,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             result["diff"] = [self._difference(file) for file in differing]
         if differing and not self._task.check_mode:
             self._shell("tar -x --no-same-owner -C /", archive(differing))
-        written = [file.path for file in differing]
-        replaced = [path for path in written if path in told_of(there)]
+        written, found = [file.path for file in differing], told_of(there)
+        replaced = [path for path in written if path in found]
         return {**result, "changed": bool(written), "written": written, "replaced": replaced}
 
     def _data(self, file: dict[str, str | None]) -> bytes:

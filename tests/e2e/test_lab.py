@@ -167,7 +167,7 @@ def test_a_machine_that_dies_is_said_and_brought_back_as_the_inventory_has_it(be
     assert re.search(r"worker-2 +9104 +pve +stopped", bench.good("dasklab", "status"))
     bench.good("dasklab", "up", "--only", "provision")
     assert machines(bench)["worker-2"]["status"] == "running"
-    dask = "/opt/dask/bin/python -c 'from importlib.metadata import version; print(version(\"distributed\"))'"
+    dask = "/opt/dask/bin/python -c 'import distributed; print(distributed.__version__)'"
     assert "2026" in bench.ssh("worker-2", dask)
     seen = bench.ssh_each(("worker-1", "worker-2"), DRIVERS)
     assert [drivers.split() for drivers in seen.values()] == [["virtio_net"] * 2] * 2
@@ -175,6 +175,7 @@ def test_a_machine_that_dies_is_said_and_brought_back_as_the_inventory_has_it(be
 
 def test_destroy_leaves_nothing(bench: Bench) -> None:
     before = {p.name for p in Path("/sys/class/net").iterdir()}
+    assert [line for line in bench.processes() if "[mux]" in line], "no shared connection is seen"
     bench.good("dasklab", "destroy", "--yes")
     assert bench.processes() == []
     assert not (bench.folder / "state").exists()
