@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from lab.commands.options import INVENTORY
-from lab.terminal import Group, terminate_as_ctrl_c
+from lab.terminal import Group, print_warnings, terminate_as_ctrl_c
 
 COMMANDS = {  # name: where it is, what it does
     "doctor": (
@@ -97,6 +97,7 @@ def main(context: click.Context, inventory: Path | None) -> None:
     dasklab destroy         leave nothing behind
     """
     terminate_as_ctrl_c()
+    print_warnings()
     command = main.get_command(context, context.invoked_subcommand or "")
     if inventory and command and "inventory" not in [option.name for option in command.params]:
         raise click.UsageError(f"'{command.name}' takes no inventory.", context)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import signal
 import sys
 from collections.abc import Iterable, Iterator
@@ -11,6 +12,7 @@ from typing import IO, TYPE_CHECKING, Any
 import click
 
 from lab.errors import LabError
+from lab.notices import LOGGER
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -36,7 +38,22 @@ def one_line(*mistakes: type[Exception]) -> Iterator[None]:
     except BrokenPipeError:  # nobody reads any more: click ends quietly
         raise
     except OSError as error:
-        raise Failure(f"{error.filename}: {error.strerror}" if error.filename else str(error)) from None
+        why = error.strerror or str(error)
+        raise Failure(f"{error.filename}: {why}" if error.filename else why) from None
+
+
+class _Warnings(logging.Handler):
+    """Prints what was left out on stderr, a line each."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print one warning."""
+        click.secho(f"dasklab: {record.getMessage()}", fg="yellow", err=True)
+
+
+def print_warnings() -> None:
+    """Print warnings (`lab.notices`) on stderr from now on."""
+    if not LOGGER.handlers:
+        LOGGER.addHandler(_Warnings())
 
 
 class Group(click.Group):

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from lab import atomic
 from lab.account.causes import COMPUTE, WORDS, Part
 from lab.account.partition import account
 from lab.account.path import critical_path
@@ -28,7 +29,8 @@ def write(found: Explained, path: Path) -> None:
     if capture := recording.read(found.directory) if found.captured else None:
         events += _wire(capture, zero)
     _from_zero(events)
-    path.write_text(json.dumps({"traceEvents": events, "displayTimeUnit": "ms"}, allow_nan=False))
+    content = {"traceEvents": events, "displayTimeUnit": "ms"}
+    atomic.write_text(path, json.dumps(content, allow_nan=False))
 
 
 def _from_zero(events: list[Event]) -> None:

@@ -22,6 +22,7 @@ from lab.model.files import Campaign, Delivered, Result
 from lab.model.impairments import sides
 from lab.model.seats import Layout
 from lab.model.trial import Trial
+from lab.notices import warn
 from lab.results import recording, store
 from lab.results.recording import Recording
 
@@ -63,8 +64,9 @@ def explain(directory: Path, captured: bool = False) -> Explained:
     """Account for a trial's runs.
 
     Raises:
-        LabError: nothing was recorded of them.
+        LabError: nothing was recorded of them, or a file of the trial is damaged.
     """
+    store.check(directory)
     frames = inside.load(directory, captured)
     trial = store.read(Trial, directory)
     delays = _delays(trial) if trial else {}
@@ -113,7 +115,12 @@ def cells(run: Path, captured: bool = False) -> dict[str, Summary]:
         if valid and inside.recorded(directory, captured):
             trial = store.need(Trial, directory)
             name = "null trial" if trial.null else trial.cell
-            found.setdefault(name, []).extend(explain(directory, captured).timed)
+            try:
+                timed = explain(directory, captured).timed
+            except LabError as error:
+                warn(f"{error.message}; the trial's time is not explained")
+                continue
+            found.setdefault(name, []).extend(timed)
     base = names(store.experiment(store.read_run(run)))[0]
     order = [base, *(name for name in found if name != base)] if base in found else []
     return {name: summarise(found[name]) for name in order}

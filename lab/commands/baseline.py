@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from lab import atomic
 from lab.commands.progress import execute
 from lab.errors import LabError
 from lab.machines.inventory import Inventory
@@ -70,7 +71,7 @@ def _pointer(lab: Inventory) -> Path:
 def _begun(lab: Inventory, setup: Setup) -> driver.Ongoing | None:
     """The run that was begun for this lab; with another inventory it is another lab."""
     pointer = _pointer(lab)
-    directory = Path(pointer.read_text().strip()) if pointer.exists() else None
+    directory = Path(pointer.read_text(errors="replace").strip()) if pointer.exists() else None
     if directory is None or not (directory / Campaign.FILE).exists():
         return None
     if store.read_run(directory).setup != setup or _bad(directory):
@@ -83,8 +84,7 @@ def _begin(lab: Inventory, setup: Setup, root: Path) -> driver.Ongoing:
     name, content = experiment.load("baseline", quick)
     run = driver.start(root, name, content, setup, quick=quick)
     pointer = _pointer(lab)
-    pointer.parent.mkdir(parents=True, exist_ok=True)
-    pointer.write_text(f"{run.directory.resolve()}\n")
+    atomic.write_text(pointer, f"{run.directory.resolve()}\n")
     return run
 
 

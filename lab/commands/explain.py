@@ -144,7 +144,7 @@ def _trace(found: Explained, path: Path) -> None:
 
 
 def _profile(found: Explained, path: Path) -> None:
-    from lab import inside
+    from lab import atomic, inside
     from lab.inside.speedscope import speedscope
 
     every = inside.load(found.directory, found.captured)["profiles"]
@@ -152,7 +152,7 @@ def _profile(found: Explained, path: Path) -> None:
     if counted.empty:
         setting = "dask: {distributed: {worker: {profile: {enabled: true}}}}"
         raise LabError(f"{found.directory}: Dask's profile was off", f"in the experiment: {setting}")
-    path.write_text(json.dumps(speedscope(counted, found.directory.name)))
+    atomic.write_text(path, json.dumps(speedscope(counted, found.directory.name)))
     click.echo(f"For speedscope.app: {path}")
 
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import click
 
-from lab.errors import LabError
 from lab.model.files import Result
 from lab.results import compare, load, store
 from lab.results.measures import Answer, Interval, answer, by_node, interval, number
+from lab.results.table import write_table
 from lab.terminal import print_table
 
 
@@ -68,13 +68,7 @@ def show_changes(old: Path, new: Path, anyway: bool) -> None:
 
 def export_table(path: Path, output: Path) -> None:
     """Write the tidy table of a run, or of all runs below a directory, to a file."""
-    frame = load(path)
-    if output.suffix == ".csv":
-        frame.to_csv(output, index=False)
-    elif output.suffix == ".parquet":
-        frame.to_parquet(output, index=False)
-    else:
-        raise LabError(f"{output}: the table is written as .csv or .parquet")
+    write_table(load(path), output)
 
 
 def _print_cells(found: Answer, mark: str) -> None:

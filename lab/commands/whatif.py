@@ -107,7 +107,6 @@ def whatif(path: Path, changes: tuple[str, ...], seeds: int, file: Path | None, 
 
 def calibrations_of(directories: list[Path], file: Path | None = None) -> tuple[Calibration, ...]:
     """Trials' own calibrations, each written beside the trial's files; or that of a file."""
-    from lab.model.strict import validate
     from lab.results import store
     from lab.sim.calibrate import calibrate
     from lab.sim.calibration import Calibration
@@ -117,10 +116,10 @@ def calibrations_of(directories: list[Path], file: Path | None = None) -> tuple[
         for directory, calibration in found.items():
             store.write(directory, calibration)
         return tuple(found.values())
-    try:
-        return (validate(Calibration, json.loads(file.read_text()), str(file)),)
-    except ValueError as error:
-        raise LabError(f"{file}: not JSON: {error}") from None
+    calibration = store.read_file(Calibration, file)
+    if calibration is None:
+        raise LabError(f"{file}: no such file")
+    return (calibration,)
 
 
 def _tell(rows: list[Row], outside: list[str], as_json: bool) -> None:

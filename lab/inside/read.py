@@ -5,16 +5,21 @@ from __future__ import annotations
 import base64
 import json
 import zlib
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyarrow.lib import ArrowException
 
+from lab import atomic
 from lab.errors import LabError
 from lab.inside.schema import TABLES
 from lab.inside.tables import other_form, tables
 from lab.model.files import CapturedInside, CaptureReport, Inside, Timings
+from lab.notices import warn
 from lab.results import store
 
 Frames = dict[str, pd.DataFrame]
@@ -31,9 +36,20 @@ def load(trial: str | Path, captured: bool = False) -> Frames:
     trial = Path(trial)
     kind = CapturedInside if captured else Inside
     folder = trial / kind.FILE.removesuffix(".json")
-    if not _fresh(folder, trial / kind.FILE):
-        _unpack(trial, kind, folder)
-    return {name: pd.read_parquet(folder / f"{name}.parquet") for name in TABLES}
+    try:
+        if _fresh(folder, trial / kind.FILE):
+            return _read(folder)
+    except (OSError, ValueError, ArrowException) as error:
+        warn(f"{folder}: its tables are damaged ({str(error).splitlines()[0]}); they are made again")
+    _unpack(trial, kind, folder)
+    return _read(folder)
+
+
+def _read(folder: Path) -> Frames:
+    return {
+        name: pq.read_table(folder / f"{name}.parquet", page_checksum_verification=True).to_pandas()
+        for name in TABLES
+    }
 
 
 def recorded(trial: Path, captured: bool = False) -> bool:
@@ -58,16 +74,27 @@ def _unpack(trial: Path, kind: type[Inside], folder: Path) -> None:
         store.need(CaptureReport, trial).timings if kind is CapturedInside else store.need(Timings, trial)
     )
     try:
-        taken = json.loads(zlib.decompress(base64.b64decode(found.records)))
-    except (ValueError, zlib.error) as error:
+        taken = json.loads(zlib.decompress(base64.b64decode(found.records, validate=True)))
+    except (ValueError, zlib.error, RecursionError) as error:
         raise LabError(f"{trial / kind.FILE}: its records cannot be unpacked: {error}") from error
-    if other_form(taken):
+    try:
+        other = other_form(taken)
+        made = {} if other else tables(taken, timings.samples)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        why = f"{type(error).__name__}: {error}"
+        raise LabError(f"{trial / kind.FILE}: its records are not of the expected form ({why})") from error
+    if other:
         raise LabError(f"{trial / kind.FILE}: it was recorded by another version of the lab")
-    folder.mkdir(exist_ok=True)
-    for name, rows in tables(taken, timings.samples).items():
+    with atomic.filled(folder) as draft:
+        _write(made, draft)
+
+
+def _write(made: Mapping[str, list[dict[str, Any]]], folder: Path) -> None:
+    for name, rows in made.items():
         columns = {column: pa.array([row.get(column) for row in rows]) for column in TABLES[name]}
         fields = [
             pa.field(column, array.type, metadata={"description": TABLES[name][column]})
             for column, array in columns.items()
         ]
-        pq.write_table(pa.table(list(columns.values()), pa.schema(fields)), folder / f"{name}.parquet")
+        table = pa.table(list(columns.values()), pa.schema(fields))
+        pq.write_table(table, folder / f"{name}.parquet", write_page_checksum=True)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from lab import atomic
 from lab.errors import LabError
 from lab.machines.inventory import Inventory
 
@@ -21,13 +22,12 @@ def choose_guests(inventory: Inventory, kind: str) -> None:
     """
     hosts = inventory.hosts()
     folder = Path(inventory.value(hosts[0], "lab_state_dir"))
-    folder.mkdir(parents=True, exist_ok=True)
     file = folder / FILE
     before = file.read_text() if file.exists() else None
-    file.write_text(kind)
+    atomic.write_text(file, kind)
     fixed = [host for host in hosts if inventory.optional(host, "lab_guests") != kind]
     if fixed:
-        file.unlink() if before is None else file.write_text(before)
+        file.unlink() if before is None else atomic.write_text(file, before)
         told = inventory.optional(fixed[0], "lab_guests") or "nothing, so that it is a vm"
         raise LabError(
             f"{', '.join(fixed)}: the inventory says lab_guests: {told}, so --guests {kind} cannot choose",

@@ -3,30 +3,21 @@
 from __future__ import annotations
 
 import fcntl
-import os
 import shutil
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-UNFINISHED = ".tmp-"
+from lab.atomic import PREFIX, write_text
+
+UNFINISHED = PREFIX
 """How the name of everything begins that is to get its own name once it is whole."""
 
 
 def write_atomic(path: Path, text: str, mode: int = 0o640) -> None:
     """Replace ``path`` by ``text`` in one step: a reader or a crash sees the old file or the new one."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f"{UNFINISHED}{path.name}-")
-    try:
-        os.fchmod(handle, mode)
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            stream.write(text)
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+    write_text(path, text, mode)
 
 
 def sweep(*folders: Path) -> None:

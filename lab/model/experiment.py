@@ -9,7 +9,7 @@ what is allowed.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -288,7 +288,11 @@ class _Loader(yaml.CSafeLoader):
 def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Any, Any]:
     seen: set[Any] = set()
     for key_node, _ in node.value:
-        key = loader.construct_object(key_node)
+        key = loader.construct_object(key_node, deep=True)
+        if not isinstance(key, Hashable):
+            raise yaml.constructor.ConstructorError(
+                None, None, "a key must be a text or a number", key_node.start_mark
+            )
         if key in seen:
             raise yaml.constructor.ConstructorError(
                 None, None, f"key {key!r} is given twice", key_node.start_mark
@@ -302,9 +306,17 @@ _Loader.add_constructor("tag:yaml.org,2002:map", _mapping)
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        raw = yaml.load(path.read_text(), Loader=_Loader)
+        raw = yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader)
     except OSError as error:
         raise LabError(f"{path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise LabError(
+            f"{path.name}: not UTF-8: byte {error.object[error.start]:#04x} at {error.start}"
+        ) from error
+    except yaml.reader.ReaderError as error:
+        raise LabError(f"{path.name}: not YAML: {error.reason} at {error.position}") from error
+    except RecursionError as error:
+        raise LabError(f"{path.name}: it is nested too deeply") from error
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else "?"
         raise LabError(f"{path.name}, line {line}: {error.problem}") from error

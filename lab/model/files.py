@@ -6,9 +6,9 @@ what nobody told is null. ``trial.json`` is ``lab.model.trial.Trial``.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import ConfigDict
+from pydantic import ConfigDict, Field, model_validator
 
 from lab.model.document import Document
 from lab.model.strict import Strict
@@ -16,6 +16,8 @@ from lab.model.trial import Setup
 
 Phase = Literal["before", "after"]
 Counters = dict[str, float]
+Amount = Annotated[float, Field(ge=0)]  # seconds, bytes, shares: a negative one was never measured
+Count = Annotated[int, Field(ge=0)]
 Status = Literal["ok", "invalid", "unsupported", "failed"]
 AGAIN = "again: "  # so begins, among a failed trial's reasons, the command that does it once more
 
@@ -44,15 +46,21 @@ class Sample(Strict):
     A simulated one computes nothing, so it has ``got`` no answer; its seconds are virtual ones.
     """
 
-    run: int
+    run: Count
     warmup: bool
-    start: float
-    stop: float
-    duration_s: float
-    transfer_bytes: int | None = None
-    scheduler_cpu_s: float | None = None
+    start: Amount
+    stop: Amount
+    duration_s: Amount
+    transfer_bytes: Count | None = None
+    scheduler_cpu_s: Amount | None = None
     got: float | None = None
     ok: bool
+
+    @model_validator(mode="after")
+    def _ends_after_its_start(self) -> Self:
+        if self.stop < self.start:
+            raise ValueError(f"it stops at {self.stop}, before it starts at {self.start}")
+        return self
 
 
 class Check(Strict):
@@ -60,7 +68,7 @@ class Check(Strict):
 
     expected: float
     got: float
-    tolerance: float
+    tolerance: Amount
     ok: bool
 
 
@@ -68,8 +76,8 @@ class Process(Strict):
     """A worker as it runs. A host's share its address, and zero workers, which compute nothing, a process."""
 
     host: str
-    pid: int
-    threads: int
+    pid: Count
+    threads: Count
     zero: bool = False
 
 
@@ -84,8 +92,8 @@ class Seated(Strict):
 class Cluster(Strict):
     """Who computed."""
 
-    workers: int
-    threads: int
+    workers: Count
+    threads: Count
     addresses: dict[str, str]
     processes: dict[str, Process] = {}
     scheduler: Seated | None = None
@@ -117,7 +125,7 @@ class Timings(Document):
 
     workload: str
     params: dict[str, Any]
-    tasks: int | None
+    tasks: Count | None
     samples: tuple[Sample, ...]
     check: Check | None = None
     cluster: Cluster
@@ -145,20 +153,20 @@ class Pair(Strict):
 class Rtt(Pair):
     """Pings; the lost ones are missing in the samples."""
 
-    sent: int
-    samples_ms: tuple[float, ...]
+    sent: Count
+    samples_ms: tuple[Amount, ...]
 
 
 class Throughput(Pair):
     """One run of iperf3, as its receiver saw it; ``rtt_ms``: pings on the same way meanwhile, with TCP."""
 
     proto: Literal["tcp", "udp"]
-    mbit: float
-    seconds: float
-    retransmits: int | None = None
-    lost_pct: float | None = None
-    frames: int | None = None
-    rtt_ms: tuple[float, ...] = ()
+    mbit: Amount
+    seconds: Amount
+    retransmits: Count | None = None
+    lost_pct: Amount | None = None
+    frames: Count | None = None
+    rtt_ms: tuple[Amount, ...] = ()
 
 
 class ProbeError(Pair):
@@ -189,8 +197,8 @@ class Queue(Strict):
     kind: str
     dev: str | None = None
     parent: str = "root"
-    packets: int = 0
-    drops: int = 0
+    packets: Count = 0
+    drops: Count = 0
     options: dict[str, Any] = {}
 
 
@@ -217,7 +225,7 @@ class ConfiguredHost(Strict):
 
     interface: str
     driver: str
-    mtu: int
+    mtu: Count
     offloads: dict[str, bool]
     congestion_control: str
     link: tuple[Impaired, ...] = ()
@@ -231,7 +239,7 @@ class Bridge(Strict):
     """The lab bridge on its node."""
 
     name: str
-    ageing_s: float
+    ageing_s: Amount
 
 
 class Configured(Document):
@@ -253,8 +261,8 @@ class Seen(Strict):
     ``found`` is what the link or the service was meanwhile.
     """
 
-    at_s: float | None
-    lasted_s: float | None
+    at_s: Amount | None
+    lasted_s: Amount | None
     found: str
 
 
@@ -275,12 +283,12 @@ class Machine(Strict):
     kernel: str
     os: str
     virtualization: str
-    cpus: int
-    memory_mb: int
+    cpus: Count
+    memory_mb: Count
     congestion_control: str
     versions: dict[str, str]
     clock_ahead_at_most_s: float | None
-    seconds: float
+    seconds: Amount
     cpu: Counters
     tcp: Counters
     softnet_dropped: float
@@ -293,6 +301,14 @@ class Hypervisor(Strict):
     name: str | None
     accel: str
     cpu: Counters | None = None
+
+    @model_validator(mode="after")
+    def _cpu_time_passed(self) -> Self:
+        if self.cpu is not None and not (
+            {"idle_s", "steal_s"} <= set(self.cpu) and sum(self.cpu.values()) > 0
+        ):
+            raise ValueError("cpu needs idle_s and steal_s, and a sum above 0")
+        return self
 
     def share_pct(self, field: str) -> float | None:
         """The share of the node's CPU time during the runs in this field of /proc/stat, if it is known."""
@@ -317,13 +333,13 @@ class Tier(Strict):
     name: str
     file: str
     filter: str
-    snaplen_bytes: int
-    frames: int | None
-    received: int | None
-    dropped_kernel: int | None
-    dropped_interface: int | None
+    snaplen_bytes: Count
+    frames: Count | None
+    received: Count | None
+    dropped_kernel: Count | None
+    dropped_interface: Count | None
     left_behind: int | None
-    bytes: int
+    bytes: Count
 
 
 class CaptureReport(Document):
@@ -333,17 +349,17 @@ class CaptureReport(Document):
 
     interface: str
     driver: str
-    promiscuity: int
-    start: float
-    stop: float
+    promiscuity: Count
+    start: Amount
+    stop: Amount
     expired: bool
-    snaplen: int
+    snaplen: Count
     filter: str
-    frames: int | None
-    dropped_kernel: int | None
-    dropped_interface: int | None
+    frames: Count | None
+    dropped_kernel: Count | None
+    dropped_interface: Count | None
     left_behind: int | None
-    softnet_dropped: int
+    softnet_dropped: Count
     nic_statistics: Counters
     tiers: tuple[Tier, ...]
     timings: Timings
@@ -356,18 +372,18 @@ class Completeness(Document):
 
     verdict: Literal["complete", "lost", "blind"]
     reasons: tuple[str, ...]
-    frames: int | None
-    received: int | None
-    dropped_kernel: int | None
-    dropped_interface: int | None
-    softnet_dropped: int
+    frames: Count | None
+    received: Count | None
+    dropped_kernel: Count | None
+    dropped_interface: Count | None
+    softnet_dropped: Count
     left_behind: int | None
-    stream_seen: float | None
-    lost_bytes: int | None
-    messages: int
-    decoded: float | None
+    stream_seen: Amount | None
+    lost_bytes: Count | None
+    messages: Count
+    decoded: Amount | None
     sent_bytes: int | None = None
-    seen_bytes: int | None = None
+    seen_bytes: Count | None = None
 
 
 # --- inside.json: what Dask recorded ------------------------------------------------------------------------
@@ -402,15 +418,20 @@ class Failed(Document):
 
 
 class Attempt(Document):
-    """What the driver saw of a trial: seconds since the epoch, the playbook's exit status, seconds spent."""
+    """What the driver saw of a trial: seconds since the epoch, the playbook's exit status, seconds spent.
+
+    ``files`` are the documents that the trial left, so that a removed one is missed; runs of earlier versions
+    have none of these names.
+    """
 
     FILE: ClassVar[str] = "attempt.json"
 
-    started: float
+    started: Amount
     exit_status: int
-    wall_s: float
-    measuring_s: float
+    wall_s: Amount
+    measuring_s: Amount
     error: str | None
+    files: tuple[str, ...] = ()
 
 
 class Result(Document):
@@ -423,8 +444,8 @@ class Result(Document):
     cell: str
     status: Status
     reasons: tuple[str, ...]
-    wall_s: float
-    measuring_s: float
+    wall_s: Amount
+    measuring_s: Amount
 
 
 # --- simulation.json: what came of a trial in virtual time -------------------------------------------------
@@ -434,8 +455,8 @@ class SimulatedRun(Strict):
     """One run of the workload, in virtual time."""
 
     warmup: bool
-    duration_s: float
-    transfer_bytes: int
+    duration_s: Amount
+    transfer_bytes: Count
 
 
 class Outcome(Strict):
@@ -452,16 +473,16 @@ class Outcome(Strict):
 
     seed: int
     runs: tuple[SimulatedRun, ...]
-    tasks: int | None = None
+    tasks: Count | None = None
     digest: str
-    messages: int
-    ops: dict[str, float]
+    messages: Count
+    ops: dict[str, Amount]
     unknown: tuple[str, ...]
-    computed: int = 0
+    computed: Count = 0
     handoff_s: float = 0.0
-    scheduler_busy_s: float = 0.0
-    cpu_s: float
-    memory_mb: float = 0.0
+    scheduler_busy_s: Amount = 0.0
+    cpu_s: Amount
+    memory_mb: Amount = 0.0
     failed: str | None = None
     hung: bool = False
     seen: dict[str, Seen] = {}

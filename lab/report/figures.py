@@ -18,6 +18,7 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
+from lab import atomic
 from lab.model.metric import METRICS
 from lab.report.sentences import level_name
 from lab.results.measures import Answer, Cell, Interval, number
@@ -76,7 +77,7 @@ def mark(figure: Figure, word: str) -> None:
 
 def save(figure: Figure, stem: Path) -> str:
     """Write ``stem``.svg and .png; returns the SVG's text."""
-    text = io.StringIO()
+    text, png = io.StringIO(), io.BytesIO()
     with mpl.rc_context(STYLE):  # its salt makes the same figure the same file
         figure.draw_without_rendering()
         figure.set_layout_engine("none")  # it is laid out: each kind of file would do that anew, twice
@@ -84,8 +85,10 @@ def save(figure: Figure, stem: Path) -> str:
         canvas.print_svg(text, metadata={"Date": None})
         figure.set_dpi(144)
         canvas = FigureCanvasAgg(figure)
-        canvas.print_png(stem.with_suffix(".png"))
-    stem.with_suffix(".svg").write_text(text.getvalue())
+        canvas.print_png(png)
+    with atomic.replaced(stem.with_suffix(".png")) as draft:
+        draft.write_bytes(png.getvalue())
+    atomic.write_text(stem.with_suffix(".svg"), text.getvalue())
     return text.getvalue()
 
 

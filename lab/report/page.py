@@ -7,9 +7,11 @@ from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 
+from lab import atomic
 from lab.model.metric import METRICS
 from lab.report import sentences
 from lab.report.section import section
+from lab.results import store
 from lab.results.measures import interval, number
 
 HERE = Path(__file__).parent
@@ -17,10 +19,20 @@ STUDY = HERE.parent / "study_2019.json"
 
 
 def write(runs: list[Path], output: Path) -> Path:
-    """Write ``output``/report.html, report.md and the figures; returns the page's path."""
-    output.mkdir(parents=True, exist_ok=True)
+    """Write ``output``/report.html, report.md and the figures, all or nothing; returns the page's path.
+
+    Raises:
+        LabError: no run has anything to report.
+        OSError: the folder cannot be written.
+    """
+    with atomic.filled(output) as draft:
+        _write(runs, draft)
+    return output / "report.html"
+
+
+def _write(runs: list[Path], output: Path) -> None:
     study = json.loads(STUDY.read_text())
-    sections = [section(run, study["figures"], output) for run in runs]
+    sections = [each for _, each in store.of_each(runs, lambda run: section(run, study["figures"], output))]
     answers = {section.name: section.answers for section in sections if not section.simulated}
     page = {
         "sections": sections,
@@ -30,8 +42,7 @@ def write(runs: list[Path], output: Path) -> Path:
         "contrasts": sentences.contrasts,
     }
     for name in ("report.html", "report.md"):
-        (output / name).write_text(_templates().get_template(f"{name}.j2").render(page))
-    return output / "report.html"
+        (output / name).write_text(_templates().get_template(f"{name}.j2").render(page), encoding="utf-8")
 
 
 def _templates() -> Environment:

@@ -14,13 +14,17 @@ from matplotlib.figure import Figure
 from lab.account import pictures, words
 from lab.account.summary import Difference
 from lab.account.trial import cells
+from lab.errors import LabError
 from lab.model.files import Attempt, Campaign, Configured, Machines, Result
 from lab.model.metric import METRICS
 from lab.model.trial import Trial
+from lab.notices import warn
 from lab.report import captures, figures, sentences
 from lab.report.captures.content import Content, TextTable
-from lab.results import compare, completeness, load, recording, slopes, store, together
+from lab.results import compare, completeness, recording, slopes, store, together
+from lab.results.damage import damage
 from lab.results.measures import Answer, answer, interval, number
+from lab.results.table import table
 
 Study = Mapping[str, Any]  # the study's figures, by name
 
@@ -79,7 +83,11 @@ def section(run: Path, study: Study, output: Path) -> Section:
 
     What was simulated is told as such, and never beside the study, which was measured.
     """
-    document, frame, trials = store.read_run(run), load(run), store.finished(run)
+    document, frame, trials = store.read_run(run), table(run), store.finished(run)
+    if not trials:
+        raise LabError(
+            f"{run}: none of its trials is finished and whole", f"dasklab run {run} goes on with it"
+        )
     simulated = compare.simulated_from(run)
     study = {} if simulated else study
     metrics = sorted(document.experiment["metrics"], key=list(METRICS).index)  # time comes first
@@ -106,7 +114,7 @@ def section(run: Path, study: Study, output: Path) -> Section:
         invalid=_invalid(results),
         identity=compare.identity(run),
         machines=_machines(trials),
-        notes=list(_notes(trials)),
+        notes=[*_damaged(run), *_notes(trials)],
         share_pct=100 * measuring_s / wall_s if wall_s else 0,
         overhead_s=(wall_s - measuring_s) / max(1, len(trials)),
     )
@@ -117,7 +125,10 @@ def _captured(trials: list[Path], study: Study) -> Content:
     for trial in trials:
         verdict, found = completeness.read(trial), recording.read(trial)
         if found and verdict and verdict.verdict != "blind":
-            return captures.describe(found, study)
+            try:
+                return captures.describe(found, study)
+            except LabError as error:
+                warn(f"{error.message}; the trial's capture is not reported")
     return Content()
 
 
@@ -208,6 +219,13 @@ def _invalid(results: list[Result]) -> list[Invalid]:
             cause = (result.status, *result.reasons)
             found.setdefault(cause, Invalid([], result.status, result.reasons)).trials.append(result.trial)
     return list(found.values())
+
+
+def _damaged(run: Path) -> Iterator[str]:
+    """Which trials were left out because a file of theirs is damaged or missing."""
+    for directory in store.having(run, Attempt, Result):
+        if why := damage(directory):
+            yield f"{directory.name} was left out, its files are damaged: {why}."
 
 
 def _notes(trials: list[Path]) -> Iterator[str]:

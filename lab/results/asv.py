@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from lab import atomic
 from lab.model.metric import METRICS
 from lab.model.packages import order
 from lab.results.measures import Interval, median
@@ -166,5 +167,4 @@ def _combinations(params: dict[str, list[Any]]) -> Iterator[dict[str, Any]]:
 
 
 def _put(path: Path, content: dict[str, Any]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(content, indent=1) + "\n")
+    atomic.write_text(path, json.dumps(content, indent=1) + "\n")

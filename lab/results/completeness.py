@@ -27,8 +27,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from lab.errors import LabError
 from lab.model.files import CaptureReport, Completeness, Machines, Timings
+from lab.notices import warn
 from lab.results import recording, store
+from lab.results.damage import capture_gaps
 from lab.results.measures import number
 from lab.results.recording import Recording
 
@@ -56,7 +59,12 @@ def write(directory: Path) -> None:
 
 def read(directory: Path) -> Completeness | None:
     """The verdict on a trial's capture, judged now if it was never stored; None without a capture."""
-    return store.read(Completeness, directory) or _examine(directory)
+    try:
+        stored = store.read(Completeness, directory) or _examine(directory)
+    except LabError as error:
+        warn(f"{error.message}; the capture is judged again")
+        stored = _examine(directory)
+    return _with_gaps(directory, stored) if stored else None
 
 
 def line(found: Completeness | None) -> str:
@@ -67,6 +75,15 @@ def line(found: Completeness | None) -> str:
     if found.verdict == "blind":
         return f"The capture is blind: {reasons}. What to do: {MEND}"
     return f"The capture is incomplete: {reasons}"
+
+
+def _with_gaps(directory: Path, stored: Completeness) -> Completeness:
+    """The verdict as it is after files of the capture were lost."""
+    gaps = capture_gaps(directory)
+    if not gaps:
+        return stored
+    verdict = "blind" if stored.verdict == "blind" else "lost"
+    return stored.model_copy(update={"verdict": verdict, "reasons": (*stored.reasons, *gaps)})
 
 
 def examine(capture: Recording, timed: Timings | None, machines: Machines | None) -> Completeness:

@@ -9,16 +9,19 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
+from pyarrow.lib import ArrowException
+from pyarrow.parquet import ParquetFile
 
 from lab import wire
 from lab.errors import LabError
 from lab.model.document import Document
 from lab.model.files import CaptureReport
 from lab.model.strict import Strict
+from lab.notices import warn
 from lab.results import store
 from lab.wire.tables import exchange, study
 
@@ -73,6 +76,11 @@ class Summary(Document):
     heartbeat: Heartbeat | None = None
     traffic: tuple[Traffic, ...] = ()
 
+    @property
+    def decodable(self) -> bool:
+        """Could the captures be read at all, so that there are tables?"""
+        return bool(self.completeness)
+
 
 def summary(directory: Path, report: CaptureReport) -> Summary:
     """What is kept of a trial's captures; they are decoded now if they never were.
@@ -80,12 +88,47 @@ def summary(directory: Path, report: CaptureReport) -> Summary:
     Raises:
         LabError: what was decoded cannot be written.
     """
-    found = store.read(Summary, directory)
-    if found is None:
-        found = _decode(directory, report)
-        (directory / FOLDER).mkdir(exist_ok=True)
-        store.write(directory, found)  # last: without it the tables count for nothing
-    return found
+    kept = _kept(directory)
+    return kept if kept is not None else _decode(directory, report)
+
+
+def rows(directory: Path, report: CaptureReport, kept: Summary, name: str) -> list[dict[str, Any]]:
+    """Return a table of ``lab.wire``, row by row; empty where the captures could not be read.
+
+    A table that is damaged or missing is decoded again from the captures.
+
+    Raises:
+        LabError: it is damaged or missing, and so are the captures.
+    """
+    if not kept.decodable:
+        return []
+    path = directory / FOLDER / f"{name}.parquet"
+    try:
+        return _read_rows(path)
+    except (OSError, ValueError, ArrowException) as error:
+        why = "missing" if isinstance(error, FileNotFoundError) else f"damaged ({_first_line(error)})"
+    warn(f"{path}: {why}; the captures are decoded again")
+    made = _decode(directory, report)
+    if not made.decodable:
+        raise LabError(f"{path}: {why}, and it cannot be made again: {'; '.join(made.problems)}")
+    return _read_rows(path)
+
+
+def _kept(directory: Path) -> Summary | None:
+    """The summary that was kept, if it and its tables are whole."""
+    try:
+        return store.read(Summary, directory)
+    except LabError as error:
+        warn(f"{error.message}; the captures are decoded again")
+        return None
+
+
+def _read_rows(path: Path) -> list[dict[str, Any]]:
+    return wire.rows(ParquetFile(path, page_checksum_verification=True).read().to_pydict())
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]
 
 
 def window_ns(report: CaptureReport, first_ns: int, last_ns: int) -> Window:
@@ -97,6 +140,7 @@ def window_ns(report: CaptureReport, first_ns: int, last_ns: int) -> Window:
 
 
 def _decode(directory: Path, report: CaptureReport) -> Summary:
+    """Decode the captures and keep the tables and the summary; what cannot be read is not kept."""
     files = sorted(directory.glob("capture*.pcap"))
     if not files:
         return Summary(problems=("its files are missing",))
@@ -108,7 +152,9 @@ def _decode(directory: Path, report: CaptureReport) -> Summary:
         wire.write_parquet(capture, directory / FOLDER)
     except wire.WireError as error:
         raise LabError(str(error)) from error
-    return _summarise(capture, report)
+    made = _summarise(capture, report)
+    store.write(directory, made)  # last: without it the tables count for nothing
+    return made
 
 
 def _summarise(capture: wire.Capture, report: CaptureReport) -> Summary:

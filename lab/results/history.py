@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from lab import atomic
 from lab.errors import LabError
 from lab.model.experiment import Experiment
 from lab.model.files import Timings
@@ -38,6 +39,7 @@ COLUMNS = {
     "null": "a sample of the null trial: how much the same differs from itself",
     "value": "the sample",
 }
+NUMBERS = {"block": int, "null": bool, "value": float}  # of these columns; all others are texts
 KEY = ["machine", "benchmark", "params"]
 
 
@@ -74,14 +76,29 @@ def read(file: Path) -> pd.DataFrame:
     """What is kept; nothing if there is no file yet.
 
     Raises:
-        LabError: it is no such table.
+        LabError: it is damaged, or no such table.
     """
     if not file.exists():
         return pd.DataFrame(columns=list(COLUMNS))
-    frame = pd.read_csv(file, dtype={name: str for name in COLUMNS if name not in ("null", "value", "block")})
+    texts = {name: str for name in COLUMNS if name not in NUMBERS}
+    try:
+        frame = pd.read_csv(file, dtype=texts | NUMBERS, keep_default_na=False)
+    except (OSError, ValueError) as error:  # pandas' own errors are ValueErrors
+        raise LabError(f"{file}: damaged, it cannot be read: {str(error).splitlines()[0]}") from error
     if list(frame) != list(COLUMNS):
         raise LabError(f"{file}: this is no history, its columns are {', '.join(map(str, frame))}")
+    if wrong := [row for row, text in enumerate(frame.params, start=2) if not _is_object(text)]:
+        raise LabError(f"{file}, line {wrong[0]}: damaged, params is no JSON object")
+    if wrong := [row for row, value in enumerate(frame.value, start=2) if not 0 <= value < math.inf]:
+        raise LabError(f"{file}, line {wrong[0]}: damaged, value must be 0 or more")
     return frame
+
+
+def _is_object(text: str) -> bool:
+    try:
+        return isinstance(json.loads(text), dict)
+    except ValueError:
+        return False
 
 
 def need(file: Path) -> pd.DataFrame:
@@ -107,10 +124,8 @@ def keep(file: Path, run: Path) -> int:
         raise LabError(f"{run}: no valid sample of a metric that its experiment names")
     old = read(file)
     kept = [frame for frame in (old[old.run != rows.run.iloc[0]], rows) if not frame.empty]
-    file.parent.mkdir(parents=True, exist_ok=True)
-    draft = file.with_suffix(".draft")
-    pd.concat(kept).to_csv(draft, index=False)
-    draft.replace(file)
+    with atomic.replaced(file) as draft:
+        pd.concat(kept).to_csv(draft, index=False)
     return len(rows)
 
 

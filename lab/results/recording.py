@@ -7,9 +7,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from pyarrow.parquet import ParquetFile
-
-from lab import wire
 from lab.model.files import CaptureReport
 from lab.results import decode, store
 
@@ -52,8 +49,7 @@ class Recording:
     def rows(self, name: str) -> Rows:
         """A table of ``lab.wire``, row by row; empty where the files could not be read."""
         if name not in self._tables:
-            path = self.directory / decode.FOLDER / f"{name}.parquet"
-            self._tables[name] = wire.rows(ParquetFile(path).read().to_pydict()) if path.exists() else []
+            self._tables[name] = decode.rows(self.directory, self.report, self.summary, name)
         return self._tables[name]
 
 

@@ -1,65 +1,66 @@
-"""Where a run's files are, and how each is read and written: typed, whole, or refused in one line.
+"""Where a run's files are, and which of its trials are whole enough to be read.
 
 ``results/<experiment>/<time>/`` holds ``experiment.json``, one directory per trial and ``samples.parquet``.
 """
 
 from __future__ import annotations
 
-import json
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
 from lab.errors import LabError
-from lab.model.document import SCHEMA, Document
+from lab.model.document import Document
 from lab.model.experiment import Experiment
 from lab.model.files import Attempt, Campaign, Delivered, Result, Timings
 from lab.model.strict import validate
 from lab.model.trial import Trial
+from lab.notices import warn
+from lab.results.damage import damage, gaps
+from lab.results.documents import need, read, read_file, write
 
-D = TypeVar("D", bound=Document)
+__all__ = ["need", "read", "read_file", "write"]
 
-
-def read(kind: type[D], directory: Path) -> D | None:
-    """The document of this kind in a directory; None if there is none.
-
-    Raises:
-        LabError: the file is not JSON, of another version of the lab, or not what it should be.
-    """
-    path = directory / kind.FILE
-    if not path.exists():
-        return None
-    try:
-        found = json.loads(path.read_text())
-    except ValueError as error:
-        raise LabError(f"{path}: not JSON: {error}") from error
-    version = found.get("schema") if isinstance(found, dict) else None
-    if version != SCHEMA:
-        raise LabError(f"{path}: schema {version}, this version of the lab reads {SCHEMA}")
-    return validate(kind, found, str(path))
-
-
-def need(kind: type[D], directory: Path) -> D:
-    """The document of this kind, which must be there."""
-    document = read(kind, directory)
-    if document is None:
-        raise LabError(f"{directory}: it has no {kind.FILE}")
-    return document
-
-
-def write(directory: Path, document: Document) -> None:
-    """Write at once or not at all, so that a killed driver leaves no half file."""
-    path = directory / document.FILE
-    draft = path.with_suffix(".draft")
-    draft.write_text(document.text())
-    draft.replace(path)
+T = TypeVar("T")
 
 
 def find(path: Path) -> list[Path]:
-    """The runs at or below ``path``, oldest first."""
+    """Return the runs at or below ``path``, oldest first. One that cannot be read is named and left out.
+
+    Raises:
+        LabError: there is none that can be read.
+    """
     runs = sorted((p.parent for p in path.glob(f"**/{Campaign.FILE}")), key=lambda run: run.name)
+    for lost in sorted({p.parent.parent for p in path.glob(f"*/**/{Trial.FILE}")} - set(runs)):
+        warn(f"{lost / Campaign.FILE}: the file is missing; the run is left out")
+    runs = [run for run, _ in of_each(runs, read_run)]
     if not runs:
         raise LabError(f"{path}: no results there", "`dasklab run` makes some, `--results DIR` finds others")
     return runs
+
+
+def of_each(
+    runs: Iterable[Path], what: Callable[[Path], T], *, strict: bool = True
+) -> Iterator[tuple[Path, T]]:
+    """Yield each run with ``what`` of it. A run for which that fails is named and left out.
+
+    Raises:
+        LabError: ``strict``, and it fails for all of them; the first failure is raised.
+    """
+    failures: list[LabError] = []
+    successes = 0
+    for run in runs:
+        try:
+            result = what(run)
+        except LabError as error:
+            failures.append(error)
+            continue
+        successes += 1
+        yield run, result
+    if strict and failures and not successes:
+        raise failures[0]
+    for failure in failures:
+        warn(f"{failure.message}; the run is left out")
 
 
 def read_run(run: Path) -> Campaign:
@@ -76,13 +77,36 @@ def experiment(run: Campaign) -> Experiment:
 
 
 def finished(run: Path) -> list[Path]:
-    """The directories of the trials that were attempted to the end and judged, in the order they ran."""
-    return having(run, Result)
+    """Return the directories of the trials that were judged and are undamaged, in the order they ran.
+
+    A damaged trial is named and left out; so is, by its name, what an undamaged one lacks.
+    """
+    whole = []
+    for directory in having(run, Attempt, Result):
+        if why := damage(directory):
+            warn(f"{why}; the trial is left out")
+            continue
+        for gap in gaps(directory):
+            warn(gap)
+        whole.append(directory)
+    return whole
 
 
-def having(run: Path, kind: type[Document]) -> list[Path]:
-    """The directories of the trials that have a document of this kind, in the order they ran."""
-    return [run / name for name in read_run(run).order if (run / name / kind.FILE).exists()]
+def check(directory: Path) -> None:
+    """Refuse a damaged trial that the user named. Of an unfinished one nothing is expected.
+
+    Raises:
+        LabError: names the file.
+    """
+    finished = (directory / Attempt.FILE).exists() or (directory / Result.FILE).exists()
+    if finished and (why := damage(directory)):
+        raise LabError(why)
+
+
+def having(run: Path, *kinds: type[Document]) -> list[Path]:
+    """Return the directories of the trials with a document of one of these kinds, in the order they ran."""
+    directories = [run / name for name in read_run(run).order]
+    return [path for path in directories if any((path / kind.FILE).exists() for kind in kinds)]
 
 
 def attempts(run: Path) -> list[Attempt]:

@@ -5,12 +5,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
+from lab import atomic
 from lab.errors import LabError
 from lab.model import cells
 from lab.model.columns import COLUMNS
@@ -26,9 +28,14 @@ from lab.model.files import (
 )
 from lab.model.impairments import QUEUES
 from lab.model.trial import Setup, Trial
+from lab.notices import warn
 from lab.results import store
 
 Row = dict[str, Any]
+FILES: dict[str, tuple[Callable[[Path], pd.DataFrame], Callable[[pd.DataFrame, Path], Any]]] = {
+    ".csv": (pd.read_csv, partial(pd.DataFrame.to_csv, index=False)),
+    ".parquet": (pd.read_parquet, partial(pd.DataFrame.to_parquet, index=False)),
+}
 SAMPLE: Row = {
     "metric": "",
     "value": 0.0,
@@ -51,17 +58,15 @@ def load(path: str | Path) -> pd.DataFrame:
         LabError: there are no results at ``path``, or measured and simulated ones.
     """
     path = Path(path)
-    if path.suffix == ".parquet":
-        return pd.read_parquet(path)
-    if path.suffix == ".csv":
-        return pd.read_csv(path)
+    if path.suffix in FILES:
+        return read_table(path)
     runs = store.find(path)
     if len({store.read_run(run).setup.simulated is None for run in runs}) > 1:
         raise LabError(
             f"{path}: there are measured and simulated runs, which are never one table",
             "name a folder with runs of one kind: simulated ones are kept in `simulated`",
         )
-    frames = [table(run) for run in runs]
+    frames = [frame for _, frame in store.of_each(runs, table)]
     joined = pd.concat(frames, ignore_index=True) if len(frames) > 1 else frames[0]
     joined.attrs["factors"] = list(dict.fromkeys(f for frame in frames for f in frame.attrs["factors"]))
     return joined
@@ -70,8 +75,38 @@ def load(path: str | Path) -> pd.DataFrame:
 def write(run: Path) -> Path:
     """Write the run's table to samples.parquet beside its trials."""
     path = run / "samples.parquet"
-    table(run).to_parquet(path, index=False)
+    write_table(table(run), path)
     return path
+
+
+def read_table(path: Path) -> pd.DataFrame:
+    """Read a table file, .csv or .parquet.
+
+    Raises:
+        LabError: the file is missing, damaged, or holds no such table.
+    """
+    try:
+        frame = FILES[path.suffix][0](path)
+    except FileNotFoundError:
+        raise LabError(f"{path}: no such file") from None
+    except (OSError, ValueError) as error:  # pandas' and pyarrow's own errors are ValueErrors
+        raise LabError(f"{path}: it cannot be read as a table: {str(error).splitlines()[0]}") from error
+    if missing := [name for name in COLUMNS if name not in frame]:
+        raise LabError(f"{path}: this is no table of samples, it has no column {missing[0]}")
+    return frame
+
+
+def write_table(frame: pd.DataFrame, path: Path) -> None:
+    """Write a table to a file, .csv or .parquet, at once or not at all.
+
+    Raises:
+        LabError: the name ends otherwise.
+        OSError: the file cannot be written.
+    """
+    if path.suffix not in FILES:
+        raise LabError(f"{path}: the table is written as {' or '.join(FILES)}")
+    with atomic.replaced(path) as draft:
+        FILES[path.suffix][1](frame, draft)
 
 
 def table(run: Path) -> pd.DataFrame:
@@ -79,7 +114,7 @@ def table(run: Path) -> pd.DataFrame:
     begun = store.read_run(run)
     experiment = store.experiment(begun)
     order = cells.names(experiment)
-    trials = {directory: store.need(Trial, directory) for directory in store.finished(run)}
+    trials = dict(_trials(run, order))
     changed = {ends for trial in trials.values() for ends in _changed(trial, begun.setup)}
     rows: list[Row] = []
     for directory, trial in sorted(trials.items(), key=lambda d: (d[1].block, order.index(d[1].cell))):
@@ -100,6 +135,18 @@ def table(run: Path) -> pd.DataFrame:
             frame[factor] = frame[factor].astype(str)
     frame.attrs["factors"] = factors
     return frame
+
+
+def _trials(run: Path, names: list[str]) -> Iterator[tuple[Path, Trial]]:
+    """The undamaged trials of a run that are of its experiment."""
+    for directory in store.finished(run):
+        trial = store.need(Trial, directory)
+        if trial.cell in names:
+            yield directory, trial
+        else:
+            warn(
+                f"{directory / Trial.FILE}: the experiment has no cell {trial.cell!r}; the trial is left out"
+            )
 
 
 def _place(run: Path, directory: Path, trial: Trial) -> Row:

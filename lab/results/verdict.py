@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
+from lab.errors import LabError
 from lab.model.experiment import Tolerances
 from lab.model.files import (
     Attempt,
@@ -17,6 +19,7 @@ from lab.model.files import (
     Timings,
 )
 from lab.model.trial import Trial
+from lab.notices import warn
 from lab.results import cluster, faults, store, validity
 from lab.results.validity import Baseline
 
@@ -24,8 +27,11 @@ Verdict = tuple[Status, list[str]]
 
 
 def assess(run: Path) -> dict[str, Result]:
-    """Judge every attempted trial of a run against its baselines and write each result.json."""
-    trials = {directory: store.need(Trial, directory) for directory in store.having(run, Attempt)}
+    """Judge every attempted trial of a run against its baselines and write each result.json.
+
+    A trial whose files cannot be read is named and left as it is.
+    """
+    trials = {directory: store.need(Trial, directory) for directory in _readable(run)}
     begun = store.read_run(run)
     allowed, simulated = store.experiment(begun).tolerances, begun.setup.simulated is not None
     failures = {
@@ -38,6 +44,20 @@ def assess(run: Path) -> dict[str, Result]:
         base = validity.baseline(trials[bases[0]], delivered)
     verdicts = {d: failures[d] or _judged(d, trial, base, allowed) for d, trial in trials.items()}
     return {trial.trial: _write(d, trial, verdicts[d]) for d, trial in trials.items()}
+
+
+def _readable(run: Path) -> Iterator[Path]:
+    """The attempted trials whose files a verdict can be based on."""
+    for directory in store.having(run, Attempt):
+        try:
+            for kind in (Trial, Attempt):
+                store.need(kind, directory)
+            for kind in (Timings, Failed, Faults, Configured, Delivered, Machines):
+                store.read(kind, directory)
+        except LabError as error:
+            warn(f"{error.message}; the trial is not judged")
+        else:
+            yield directory
 
 
 def _judged(directory: Path, trial: Trial, base: Baseline | None, allowed: Tolerances) -> Verdict:

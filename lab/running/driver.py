@@ -22,8 +22,9 @@ from lab.errors import LabError
 from lab.model.experiment import Experiment
 from lab.model.files import Attempt, Campaign, Result, Status
 from lab.model.trial import Setup, Trial
+from lab.notices import warn
 from lab.paths import ROOT
-from lab.results import completeness, store, table, verdict
+from lab.results import completeness, damage, store, table, verdict
 from lab.running.trials import estimate_s, plan
 
 
@@ -145,14 +146,20 @@ def _attempt(directory: Path, trial: Trial, lab: Lab) -> None:
     store.write(directory, trial)
     started, clock = time.time(), time.monotonic()
     status, error = _run(directory, trial, lab)
+    wall_s, measuring_s = time.monotonic() - clock, 0.0
+    try:
+        measuring_s = store.measuring_s(directory)
+        completeness.write(directory)
+    except LabError as mistake:  # a file that the trial left cannot be read
+        status, error = status or 1, error or mistake.message
     attempt = Attempt(
         started=started,
         exit_status=status,
-        wall_s=time.monotonic() - clock,
-        measuring_s=store.measuring_s(directory),
+        wall_s=wall_s,
+        measuring_s=measuring_s,
         error=error,
+        files=damage.left(directory),
     )
-    completeness.write(directory)
     store.write(directory, attempt)
 
 
@@ -167,7 +174,11 @@ def _run(directory: Path, trial: Trial, lab: Lab) -> tuple[int, str | None]:
 
 
 def _status(directory: Path) -> Status | None:
-    result = store.read(Result, directory)
+    try:
+        result = store.read(Result, directory)
+    except LabError as error:
+        warn(f"{error.message}; the trial is run again")
+        return None
     return result.status if result else None
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import pandas as pd
 import yaml
 
+from lab import atomic
 from lab.errors import LabError
 from lab.model.experiment import Experiment, check, merge
 from lab.model.files import Campaign
@@ -94,7 +95,7 @@ def write(directory: Path, asked: Experiment) -> Path:
     """As a file that `dasklab run` takes."""
     path = directory / f"{NAME}.yml"
     plain = asked.model_dump(mode="json", exclude_unset=True)
-    path.write_text(yaml.safe_dump(plain, sort_keys=False, allow_unicode=True))
+    atomic.write_text(path, yaml.safe_dump(plain, sort_keys=False, allow_unicode=True))
     return path
 
 
@@ -102,7 +103,8 @@ def begun(root: Path, asked: Experiment) -> Path | None:
     """The newest run of just this experiment, if there is one."""
     plain = asked.model_dump(mode="json", exclude_unset=True)
     runs = sorted((path.parent for path in (root / NAME).glob(f"*/{Campaign.FILE}")), reverse=True)
-    return next((run for run in runs if store.read_run(run).experiment == plain), None)
+    begun = ((run, campaign) for run, campaign in store.of_each(runs, store.read_run, strict=False))
+    return next((run for run, campaign in begun if campaign.experiment == plain), None)
 
 
 def judge(frame: pd.DataFrame, candidates: Sequence[Candidate]) -> Verdicts:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
+from lab.atomic import replaced
 from lab.errors import LabError
 from lab.minipve import process
 from lab.minipve.image import bootable, debian, disks, template, wheels, work
@@ -88,14 +89,11 @@ def export(image: Path, target: Path) -> Path:
         raise LabError(f"{file}: a Proxmox VE takes this image only under a name that ends in {suffix}")
     if not file.parent.is_dir():
         raise LabError(f"{file.parent} is no directory")
-    fresh = file.with_name(f".{file.name}.part")
     convert = ["qemu-img", "convert", "-c", "-W", "-O", "qcow2", "-o", "compression_type=zstd"]
     words = convert if suffix == ".qcow2" else ["cp"]
     try:
-        process.run([*words, image, fresh], timeout_s=1800)
-        fresh.replace(file)
+        with replaced(file) as draft:
+            process.run([*words, image, draft], timeout_s=1800)
     except process.MachineError as error:
         raise LabError(f"{file} was not written: {error}") from error
-    finally:
-        fresh.unlink(missing_ok=True)
     return file

@@ -9,6 +9,7 @@ from pathlib import Path
 from lab.minipve import process
 from lab.minipve.config import drives, nics, values
 from lab.minipve.config.values import Config
+from lab.minipve.files import write_atomic
 from lab.minipve.image import disks
 from lab.minipve.image.disks import Boot
 from lab.minipve.image.storage import Storage
@@ -80,7 +81,7 @@ def _launch(vmid: int, words: list[str], paths: Paths, log: Log) -> None:
         raise MachineError("start failed: QEMU exited with code 1") from error
     for line in said.splitlines():
         log(line)
-    (paths.log / f"{vmid}.command").write_text("\n".join(words) + "\n")
+    write_atomic(paths.log / f"{vmid}.command", "\n".join(words) + "\n")
     if running_pid(vmid, paths) is None:
         raise MachineError("start failed: QEMU exited")
 

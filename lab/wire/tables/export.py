@@ -7,6 +7,7 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lab.atomic import filled
 from lab.wire.errors import WireError
 from lab.wire.schema import TABLES, Table
 
@@ -39,22 +40,25 @@ def write_parquet(capture: Capture, folder: Path, names: list[str] | None = None
 
     Raises WireError when pyarrow is not installed or the folder cannot be written.
     """
-    arrow, parquet = _need("pyarrow"), _need("pyarrow.parquet")
-    written = []
+    chosen = names or list(TABLES)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for name in names or list(TABLES):
-            columns = {column: arrow.array(_same_type(v)) for column, v in capture.table(name).items()}
-            fields = [
-                arrow.field(column, array.type, metadata={"description": TABLES[name][column]})
-                for column, array in columns.items()
-            ]
-            path = folder / f"{name}.parquet"
-            parquet.write_table(arrow.table(list(columns.values()), arrow.schema(fields)), path)
-            written.append(path)
+        with filled(folder) as draft:
+            _write_tables(capture, draft, chosen)
     except OSError as error:
-        raise WireError(f"{folder}: {error.strerror or error}") from error
-    return written
+        raise WireError(f"{error.filename or folder}: {error.strerror or error}") from error
+    return [folder / f"{name}.parquet" for name in chosen]
+
+
+def _write_tables(capture: Capture, folder: Path, names: list[str]) -> None:
+    arrow, parquet = _need("pyarrow"), _need("pyarrow.parquet")
+    for name in names:
+        columns = {column: arrow.array(_same_type(v)) for column, v in capture.table(name).items()}
+        fields = [
+            arrow.field(column, array.type, metadata={"description": TABLES[name][column]})
+            for column, array in columns.items()
+        ]
+        table = arrow.table(list(columns.values()), arrow.schema(fields))
+        parquet.write_table(table, folder / f"{name}.parquet", write_page_checksum=True)
 
 
 def _same_type(values: list[Any]) -> list[Any]:

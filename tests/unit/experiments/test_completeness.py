@@ -29,7 +29,7 @@ STREAMS = {"stream_seen": 1.0, "lost_by_capture_bytes": 0, "decoded": 1.0}
 def judge(streams: Json, **counted: Any) -> Completeness:
     report = CaptureReport.model_validate(capture_report(**counted))
     summary = Summary(problems=(), messages=9, completeness=streams)
-    return completeness.examine(Recording(Path("nowhere"), report, summary), None, None)
+    return completeness.examine(Recording(Path("nowhere"), report, summary, {"matrix": []}), None, None)
 
 
 def test_a_capture_that_lost_nothing_is_complete() -> None:
