@@ -3,8 +3,8 @@
 A file is written under a temporary name in its own folder and renamed when it is whole. A folder is filled
 under a temporary name, and its files are renamed into place only when all of them are whole. If the writing
 fails (a full disk, Ctrl-C, a bug), what was there before stays, the temporary files are removed, and an
-OSError names the file that was to be written. The module uses the standard library alone, so that every package
-may import it.
+OSError names the file that was to be written. The module uses the standard library alone, so that every
+package may import it.
 """
 
 from __future__ import annotations

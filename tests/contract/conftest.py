@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from tests.contract.endpoint import Endpoint
+from tests.waiting import PATIENCE_S
 
 pytest.register_assert_rewrite("tests.contract.recorded")
 INSTANCE = "contract"
@@ -29,7 +30,7 @@ def minipve(*words: str, state: Path) -> subprocess.CompletedProcess[str]:
     cache = str(state.with_name("cache"))  # without a guest's kernel in it: no probe of KVM takes its seconds
     environment = os.environ | {"DASKLAB_STATE": str(state), "DASKLAB_CACHE": cache, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-m", "lab.minipve", *words]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=PATIENCE_S)
 
 
 def serve(state: Path, *options: str) -> Endpoint:

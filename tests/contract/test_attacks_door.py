@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from tests.contract.endpoint import Endpoint
+from tests.waiting import PATIENCE_S
 
 PYTHON = ("Traceback", "Errno", "got itself in trouble", "object has no", "NoneType", "codec can't", ".py")
 TICKET = "/api2/json/access/ticket"
@@ -141,13 +142,13 @@ def half_sent(ours: Endpoint) -> Iterator[list[ssl.SSLSocket]]:
     links = []
     context = ssl.create_default_context(cafile=str(ours.ca_file))
     for number in range(512):
-        plain = socket.create_connection((ours.host, ours.port), timeout=20)
+        plain = socket.create_connection((ours.host, ours.port), timeout=PATIENCE_S)
         plain.setblocking(False)
         link = context.wrap_socket(plain, server_hostname=ours.host, do_handshake_on_connect=False)
         links.append(link)
         if number >= 250:
             continue  # these do not even shake hands
-        link.settimeout(20)
+        link.settimeout(PATIENCE_S)
         link.do_handshake()
         link.sendall(head("GET", "/api2/json/version")[:-2] + b"X: " + b"y" * 3000)
     yield links
@@ -162,7 +163,7 @@ def test_half_sent_requests_are_ended_and_others_answered(
     assert ours.request("GET", "/version").status_code == 200
     assert time.monotonic() - began < 30  # 10 s for the slow, on a busy machine more
     for link in half_sent[:250]:
-        link.settimeout(30)
+        link.settimeout(PATIENCE_S)
         assert link.recv(1) == b""
     assert memory_mib(ours) < 400
 

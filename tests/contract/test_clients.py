@@ -13,6 +13,7 @@ import pytest
 
 from tests.contract.conftest import Allow
 from tests.contract.endpoint import Endpoint
+from tests.waiting import PATIENCE_S
 
 BIN = Path(sys.executable).parent
 
@@ -38,7 +39,9 @@ def _ansible(endpoint: Endpoint, command: str, *words: str) -> str:
     program = BIN / command
     if not program.exists():
         pytest.skip(f"{command} is not installed beside {sys.executable}")
-    done = subprocess.run([program, *words], env=environment, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [program, *words], env=environment, capture_output=True, text=True, timeout=PATIENCE_S
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 

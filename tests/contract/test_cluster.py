@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
+import signal
 import subprocess
 import time
 from collections.abc import Callable
@@ -18,6 +20,7 @@ from tests.contract import tiny
 from tests.contract.conftest import INSTANCE, minipve, serve
 from tests.contract.endpoint import Endpoint, refused
 from tests.contract.test_containers import create, ct, groups, inside, upload
+from tests.waiting import PATIENCE_S
 
 NODES = ("pve", "pve2", "pve3")
 PEERS = "10.77.0.1,10.77.0.2,10.77.0.3"
@@ -46,7 +49,7 @@ def shell(cluster: Endpoint, node: str, line: str) -> str:
 def applied(cluster: Endpoint) -> None:
     """Apply the zones with the lab's token, and wait until every node has done it."""
     cluster.done(cluster.api().cluster.sdn.put())
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + PATIENCE_S
     for node in NODES:
         tasks = cluster.root().nodes(node).tasks
         while any(row["status"] == "RUNNING" for row in tasks.get(source="all", typefilter="srvreload")):
@@ -165,12 +168,15 @@ def test_frames_of_the_link_have_room_for_the_tunnels_headers(lab: Endpoint) -> 
 def _seen_at_the_client(lab: Endpoint, source: int, target: int) -> int:
     """How many of three requests come by the NIC of the host on the first node."""
     device, words = "veth301i1", f"icmp and icmp[0] == 8 and dst 10.78.0.{target - 200}"
-    line = f"timeout 4 tcpdump -l -n -i {device} '{words}' 2>/dev/null"
-    home = lab.state / "enter-shell"
-    with subprocess.Popen([home, "-c", line], stdout=subprocess.PIPE, text=True) as tcpdump:
-        time.sleep(1)
-        said = inside(ct(at(lab, PLACES[source]), source), f"ping -c 3 -W 2 10.78.0.{target - 200}")
+    line = f"exec tcpdump -l -n --immediate-mode -i {device} '{words}' 2>&1"
+    command = [lab.state / "enter-shell", "-c", line]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as tcpdump:
+        assert tcpdump.stdout is not None
+        while "listening on" not in (said := tcpdump.stdout.readline()):
+            assert said, "tcpdump ended"
+        said = inside(ct(at(lab, PLACES[source]), source), f"ping -c 3 -W 20 10.78.0.{target - 200}")
         assert "3 packets received" in said
+        os.killpg(tcpdump.pid, signal.SIGINT)
         captured = tcpdump.communicate()[0]
     return len(re.findall("ICMP echo request", captured))
 

@@ -19,6 +19,7 @@ from tests.contract import tiny
 from tests.contract.conftest import minipve, serve
 from tests.contract.endpoint import Endpoint, refused
 from tests.contract.test_containers import NET, create, ct, groups, inside, link, rate_of, traces, upload
+from tests.waiting import PATIENCE_S
 
 
 @pytest.fixture
@@ -59,7 +60,7 @@ def test_killed_in_mid_creation(node: Endpoint, begins: str) -> None:
     upid = api.post(
         vmid=300, ostemplate="local:vztmpl/tiny.tar.gz", rootfs="local:1", pool=node.pool, start=1
     )
-    log, deadline = node.state / "log/tasks" / upid, time.monotonic() + 5
+    log, deadline = node.state / "log/tasks" / upid, time.monotonic() + PATIENCE_S
     while begins not in log.read_text():
         assert time.monotonic() < deadline
     again = kill_endpoint(node)
@@ -84,7 +85,7 @@ def test_killed_in_mid_start_and_in_mid_destruction(node: Endpoint) -> None:
     node.done(ct(node, 300).status.start.post())
     ct(node, 300).delete(force=1)
     node = kill_endpoint(node)
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + PATIENCE_S
     while traces(node, 300) and node.api().nodes("pve").lxc.get() == []:
         assert time.monotonic() < deadline, traces(node, 300)
         time.sleep(0.05)
@@ -96,7 +97,7 @@ def test_a_killed_monitor_takes_its_container_along(node: Endpoint) -> None:
     node.done(ct(node, 300).status.start.post())
     pid = ct(node, 300).status.current.get()["pid"]
     os.kill(int((node.state / "run/300.monitor").read_text()), signal.SIGKILL)
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + PATIENCE_S
     while Path(f"/proc/{pid}/root/etc").exists() or groups(node, 300) or link(node, "veth300i0"):
         assert time.monotonic() < deadline
         time.sleep(0.05)

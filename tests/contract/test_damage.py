@@ -13,6 +13,7 @@ import pytest
 
 from tests.contract.conftest import INSTANCE, minipve, serve
 from tests.contract.endpoint import Endpoint, refused
+from tests.waiting import PATIENCE_S
 
 GARBAGE = b"\x00\xff\xfe not what it was"
 
@@ -25,7 +26,7 @@ def end(endpoint: Endpoint, number: signal.Signals = signal.SIGKILL) -> None:
 
 
 def gone(pid: int) -> None:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + PATIENCE_S
     while Path(f"/proc/{pid}/stat").exists() and " Z " not in Path(f"/proc/{pid}/stat").read_text():
         assert time.monotonic() < deadline
         time.sleep(0.02)

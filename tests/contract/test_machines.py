@@ -16,6 +16,7 @@ import pytest
 
 from tests.contract.conftest import Allow
 from tests.contract.endpoint import Endpoint, refused
+from tests.waiting import PATIENCE_S
 
 MAC = "02:DA:5C:00:00:07"
 
@@ -93,11 +94,12 @@ def test_without_hotplug_another_model_waits_for_the_next_start(endpoint: Endpoi
 def test_only_what_a_change_names_is_tried(endpoint: Endpoint, running: int) -> None:
     """A NIC that its guest does not let go stays pending; other changes do not ask for it again."""
     config = endpoint.vm(running).config
+    began = time.monotonic()
     error = refused(config.put, net0=f"e1000={MAC},bridge={endpoint.bridge}")
     assert "error on hot-unplugging device 'net0'" in error.errors["net0"]
-    began = time.monotonic()
+    tried = time.monotonic()
     config.put(memory=48)
-    assert time.monotonic() - began < 3  # to unplug would take six seconds
+    assert time.monotonic() - tried < tried - began  # no second try, whose patience alone is six seconds
     waiting = {row["key"] for row in endpoint.vm(running).pending.get() if "pending" in row}
     assert waiting == {"net0", "memory"}
 
@@ -220,7 +222,7 @@ def test_a_locked_machine(ours: Endpoint, running: int) -> None:
 def test_qemu_killed_from_outside_is_noticed_and_said(ours: Endpoint, running: int) -> None:
     assert ours.state is not None
     os.kill(ours.vm(running).status.current.get()["pid"], signal.SIGKILL)
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + PATIENCE_S
     log = ours.state / "log/endpoint.log"
     while f"VM {running}: QEMU was killed" not in log.read_text():
         assert time.monotonic() < deadline

@@ -14,6 +14,7 @@ import pytest
 from lab.machines.inventory import DEFAULT, Inventory
 from lab.paths import PLAYBOOKS, ROOT
 from lab.running.playbook import command
+from tests.waiting import PATIENCE_S
 
 BOOK = """
 - name: A play
@@ -111,7 +112,7 @@ def test_ctrl_c_ends_ansible_and_all_that_it_started(signum: signal.Signals, tmp
     )
     argv = [sys.executable, "-c", script]
     child = subprocess.Popen(argv, cwd=ROOT, start_new_session=True, stderr=subprocess.PIPE)
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + PATIENCE_S
     while not begun.exists() and time.monotonic() < deadline:
         time.sleep(0.05)
     os.kill(child.pid, signum)

@@ -17,6 +17,7 @@ import pytest
 from tests.contract import tiny
 from tests.contract.endpoint import Endpoint
 from tests.contract.recorded import Recorder, check
+from tests.waiting import PATIENCE_S
 
 DATA = Path(__file__).parents[1] / "data/pve/recorded_containers.json"
 PAIRS: list[dict[str, Any]] = json.loads(DATA.read_text())
@@ -57,7 +58,7 @@ def prepare(pair: dict[str, Any], recorder: Recorder) -> None:
 
 
 def _await_address(container: Any) -> None:
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + PATIENCE_S
     while sum("inet" in row and "inet6" in row for row in container.interfaces.get()) < 3:
         assert time.monotonic() < deadline, "the container has no addresses"
         time.sleep(0.02)

@@ -17,6 +17,7 @@ import pytest
 from tests.contract import tiny
 from tests.contract.endpoint import Endpoint
 from tests.contract.recorded import Recorder, check
+from tests.waiting import PATIENCE_S
 
 DATA = Path(__file__).parents[1] / "data/pve/recorded_sdn.json"
 PAIRS: list[dict[str, Any]] = json.loads(DATA.read_text())
@@ -48,7 +49,7 @@ def prepare(pair: dict[str, Any], recorder: Recorder) -> None:
 
 
 def _await_reloads(endpoint: Endpoint, node: Any) -> None:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + PATIENCE_S
     while any(row["status"] == "RUNNING" for row in node.tasks.get(typefilter="srvreload", source="all")):
         assert time.monotonic() < deadline, "the network is not reloaded"
         time.sleep(0.02)

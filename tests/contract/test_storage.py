@@ -19,6 +19,7 @@ import pytest
 
 from tests.contract.conftest import Allow, minipve, serve
 from tests.contract.endpoint import Endpoint, refused
+from tests.waiting import PATIENCE_S
 
 
 @pytest.fixture(scope="module")
@@ -224,7 +225,7 @@ def test_a_task_ends_on_a_disk_without_a_byte_left(full: Endpoint) -> None:
     with (full.state / "filler").open("wb", buffering=0) as stream, suppress(OSError):
         while True:
             stream.write(b"\1" * 2**16)
-    deadline = time.monotonic() + 15
+    deadline = time.monotonic() + PATIENCE_S
     status = full.api().nodes(full.node).tasks(begun).status
     while (found := status.get())["status"] == "running":
         assert time.monotonic() < deadline

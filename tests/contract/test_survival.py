@@ -15,6 +15,7 @@ import pytest
 
 from tests.contract.conftest import INSTANCE, minipve, serve
 from tests.contract.endpoint import Endpoint, refused
+from tests.waiting import PATIENCE_S
 
 
 def _pid(endpoint: Endpoint) -> int:
@@ -23,7 +24,7 @@ def _pid(endpoint: Endpoint) -> int:
 
 
 def _gone(pid: int) -> None:
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + PATIENCE_S
     while Path(f"/proc/{pid}/stat").exists() and " Z " not in Path(f"/proc/{pid}/stat").read_text():
         assert time.monotonic() < deadline
         time.sleep(0.02)
@@ -32,11 +33,10 @@ def _gone(pid: int) -> None:
 def test_serve_again_finds_the_one_that_runs_and_is_quick(own: Endpoint) -> None:
     assert own.state is not None
     before = (own.state / "endpoint.json").read_text()
-    began, spent = time.monotonic(), resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
+    spent = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
     done = minipve("serve", "--detach", "--instance", INSTANCE, state=own.state)
-    # 0.2 s of both on an idle machine; the clock runs on while others have the CPU
+    # 0.2 s on an idle machine; of the CPU, as the clock runs on while others have it
     assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - spent < 1
-    assert time.monotonic() - began < 10
     assert done.stdout.startswith("running: https://127.0.0.1:")
     assert (own.state / "endpoint.json").read_text() == before
     assert (own.state / "endpoint.json").stat().st_mode & 0o777 == 0o600
@@ -73,7 +73,7 @@ def test_killed_in_mid_clone(own: Endpoint) -> None:
     own.create(100, scsi0="local:0,import-from=local:import/big.raw")
     upid = own.vm(100).clone.post(newid=101, pool=own.pool)
     target = own.state / "storage/images/101/vm-101-disk-0.qcow2"
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + PATIENCE_S
     while not target.exists():
         assert time.monotonic() < deadline
         time.sleep(0.005)
@@ -126,9 +126,7 @@ def test_stop_leaves_nothing(own: Endpoint) -> None:
     machine = own.vm(100).status.current.get()["pid"]
     holder = int((own.state / "run/namespace.pid").read_text().split()[0])
     endpoint = _pid(own)
-    began = time.monotonic()
     assert minipve("stop", "--purge", state=own.state).stdout == "stopped\n"
-    assert time.monotonic() - began < 5
     for pid in (machine, holder, endpoint):
         _gone(pid)
     assert not own.state.exists()
@@ -154,7 +152,7 @@ def test_ctrl_c_in_the_foreground_ends_the_endpoint_only(own: Endpoint) -> None:
         again = Endpoint.of_state(own.state, own.pool)
         assert json.dumps(again.vm(100).status.current.get())
         os.killpg(child.pid, signal.SIGINT)
-        assert child.wait(timeout=10) == 0
+        assert child.wait(timeout=PATIENCE_S) == 0
     assert Path(f"/proc/{machine}").exists()
     serve(own.state)
 

@@ -10,6 +10,7 @@ import pytest
 
 from tests.contract.conftest import Allow
 from tests.contract.endpoint import Endpoint, refused
+from tests.waiting import PATIENCE_S
 
 
 def test_load_over_time(endpoint: Endpoint, vmid: int) -> None:
@@ -27,7 +28,7 @@ def test_load_over_time(endpoint: Endpoint, vmid: int) -> None:
 def test_load_of_node_and_storage(ours: Endpoint, allow: Allow) -> None:
     allow("Sys.Audit", path=f"/nodes/{ours.node}")
     node = ours.api().nodes(ours.node)
-    deadline = time.monotonic() + 10  # the first sample is taken a second after the start
+    deadline = time.monotonic() + PATIENCE_S  # the first sample is taken a second after the start
     while not (rows := [row for row in node.rrddata.get(timeframe="hour") if len(row) > 1]):
         assert time.monotonic() < deadline
         time.sleep(0.2)

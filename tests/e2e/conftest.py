@@ -9,8 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -148,15 +147,6 @@ class Bench:
                 if any(name in line for name in names) and "pytest" not in line:
                     found.append(f"{entry.name}: {line[:200]}")
         return found
-
-
-def until(condition: Callable[[], bool], timeout_s: float, what: str) -> None:
-    """Wait for a condition."""
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        if time.monotonic() > deadline:
-            pytest.fail(f"waited {timeout_s} s for {what}")
-        time.sleep(0.1)
 
 
 @pytest.fixture(scope="module")

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.conftest import Bench, until
+from tests.e2e.conftest import Bench
 from tests.e2e.test_lab import api
+from tests.waiting import PATIENCE_S, until
 
 pytestmark = [
     pytest.mark.timeout(900),
@@ -74,12 +75,12 @@ def foreign_frames(bench: Bench) -> int:
     """How many of 20 pings between two workers the client's capture NIC sees."""
     bench.ssh("worker-1", "ping -c 2 10.77.1.14 >/dev/null")
     find = "nic=$(grep -li 02:da:5c:23:8d:02 /sys/class/net/*/address | cut -d/ -f5)"
-    capture = "timeout 60 tcpdump -i $nic -nn 'icmp and host 10.77.1.13' 2>/dev/null | wc -l"
+    capture = "timeout 600 tcpdump -i $nic -nn 'icmp and host 10.77.1.13' 2>/dev/null | wc -l"
     child = bench.start("dasklab", "ssh", "client", "--", f"{find}; ip link set $nic up; {capture}")
-    until(lambda: bench.ssh("client", "pgrep -c tcpdump; true") != "0", 5, "the capture")
+    until(lambda: bench.ssh("client", "pgrep -c tcpdump; true") != "0", "the capture")
     bench.ssh("worker-1", "ping -i 0.1 -c 20 10.77.1.14 >/dev/null")
     bench.ssh("client", "pkill tcpdump")
-    return int(child.communicate(timeout=60)[0].strip().splitlines()[-1])
+    return int(child.communicate(timeout=PATIENCE_S)[0].strip().splitlines()[-1])
 
 
 @pytest.mark.parametrize("policer", [False, True])
@@ -110,8 +111,8 @@ def swept(bench: Bench, tmp_path_factory: pytest.TempPathFactory) -> Swept:
     file.write_text(LINKS)
     child = bench.start("dasklab", "run", str(file))
     results = bench.folder / "results" / "links"
-    until(lambda: len(list(results.glob("*/*/attempt.json"))) == 1, 200, "the first trial")
-    until(lambda: len(list(results.glob("*/*/trial.json"))) == 2, 60, "the second trial's start")
+    until(lambda: len(list(results.glob("*/*/attempt.json"))) == 1, "the first trial", PATIENCE_S * 5)
+    until(lambda: len(list(results.glob("*/*/trial.json"))) == 2, "the second trial's start")
     os.kill(child.pid, signal.SIGKILL)
     child.wait()  # its playbook goes on: the next run must end it
     [run] = results.iterdir()

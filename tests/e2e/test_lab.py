@@ -13,7 +13,8 @@ import pytest
 import requests
 from proxmoxer import ProxmoxAPI
 
-from tests.e2e.conftest import Bench, until
+from tests.e2e.conftest import Bench
+from tests.waiting import PATIENCE_S, until
 
 pytestmark = [pytest.mark.timeout(2700)]
 
@@ -54,17 +55,17 @@ def test_check_on_a_clean_host_plans_all_and_makes_nothing(bench: Bench) -> None
 def test_a_foreign_machine_is_refused_by_name_and_left_alone(bench: Bench) -> None:
     nodes = api(bench).nodes("pve")
     nodes.qemu.post(vmid=9103, name="mailserver", memory=64, pool="dasklab")
-    until(lambda: "mailserver" in machines(bench), 10, "the foreign machine")
+    until(lambda: "mailserver" in machines(bench), "the foreign machine")
     told = bench.bad("dasklab", "up", "--only", "provision")
     assert "VMID 9103 is wanted for worker-1, but belongs to 'mailserver' on node pve" in told
     assert list(machines(bench)) == ["mailserver"]
     nodes.qemu(9103).delete()
-    until(lambda: machines(bench) == {}, 10, "the foreign machine's removal")
+    until(lambda: machines(bench) == {}, "the foreign machine's removal")
 
 
 def test_an_endpoint_that_dies_in_mid_task_is_said_and_the_next_run_goes_on(bench: Bench) -> None:
     child = bench.start("dasklab", "up", "--only", "provision")
-    until(lambda: "client" in machines(bench), 120, "the first clone")
+    until(lambda: "client" in machines(bench), "the first clone")
     os.kill(bench.endpoint_pid(), signal.SIGKILL)
     told = child.communicate(timeout=300)[0]
     assert child.returncode != 0
@@ -75,7 +76,7 @@ def test_an_endpoint_that_dies_in_mid_task_is_said_and_the_next_run_goes_on(benc
 def test_ctrl_c_loses_nothing(bench: Bench) -> None:
     """The machines run then, but none answers yet: the next command has to wait for them."""
     child = bench.start("dasklab", "up", "--only", "provision")
-    until(lambda: running(bench) == 5, 120, "all machines to be started")
+    until(lambda: running(bench) == 5, "all machines to be started")
     told = bench.interrupt(child)
     assert child.returncode != 0
     assert "Traceback" not in told
@@ -131,7 +132,11 @@ def test_a_trial_that_was_killed_is_run_again_and_leaves_no_impairment(bench: Be
     child = bench.start("dasklab", "run", str(file))
     results = bench.folder / "results" / "slow"
     done = "netem : Impair the lab link: "
-    until(lambda: any(done in log.read_text() for log in results.glob("*/*/ansible.log")), 400, "the trial")
+    until(
+        lambda: any(done in log.read_text() for log in results.glob("*/*/ansible.log")),
+        "the trial",
+        PATIENCE_S * 5,
+    )
     impaired = "tc qdisc show | grep netem; true"
     assert "delay 80ms" in bench.ssh("worker-1", impaired)
     os.kill(child.pid, signal.SIGKILL)
@@ -163,7 +168,7 @@ def test_a_machine_that_dies_is_said_and_brought_back_as_the_inventory_has_it(be
     """It had another NIC than the inventory's, as has its neighbour still."""
     pid = api(bench).nodes("pve").qemu(9104).status.current.get()["pid"]
     os.kill(pid, signal.SIGKILL)
-    until(lambda: not Path(f"/proc/{pid}").exists(), 10, "QEMU to end")
+    until(lambda: not Path(f"/proc/{pid}").exists(), "QEMU to end")
     assert re.search(r"worker-2 +9104 +pve +stopped", bench.good("dasklab", "status"))
     bench.good("dasklab", "up", "--only", "provision")
     assert machines(bench)["worker-2"]["status"] == "running"

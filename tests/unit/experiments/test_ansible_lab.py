@@ -14,6 +14,7 @@ from lab.cli import main
 from lab.errors import LabError
 from lab.machines.inventory import DEFAULT
 from lab.running import ansible_lab, playbook
+from tests.waiting import PATIENCE_S
 
 
 def test_leftover_playbook_is_ended_and_its_files_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -34,7 +35,7 @@ def test_leftover_playbook_is_ended_and_its_files_go(tmp_path: Path, monkeypatch
         started = []
 
         def run(book: str, inventory: Path, extra: dict | None = None, **options: object) -> int:
-            started.append((book, options.get("options", []), left.wait(5)))
+            started.append((book, options.get("options", []), left.wait(PATIENCE_S)))
             return 0
 
         monkeypatch.setattr(playbook, "run", run)

@@ -21,6 +21,7 @@ from lab.inside.speedscope import speedscope
 from lab.inside.tables import other_form, tables
 from lab.model.files import Sample
 from lab.paths import ROOT
+from tests.waiting import PATIENCE_S
 
 ONE, TWO = "tcp://10.0.0.1:1", "tcp://10.0.0.2:2"
 SAMPLE = Sample(run=1, warmup=False, start=0.0, stop=20.0, duration_s=20.0, got=1.0, ok=True)
@@ -184,7 +185,7 @@ def test_a_loop_was_busy_since_data_came_that_it_was_kept_from_taking() -> None:
 
     thread = threading.Thread(target=asyncio.run, args=(serve(),))
     thread.start()
-    waiting.wait(10)
+    waiting.wait(PATIENCE_S)
     time.sleep(0.05)  # it waits for data now
     held = time.time()
     libc.send(far.fileno(), b"x", 1, 0)

@@ -12,6 +12,7 @@ from lab.minipve import process
 from lab.minipve.network import namespace
 from lab.minipve.paths import Paths
 from lab.minipve.process import MachineError
+from tests.waiting import PATIENCE_S
 
 needs_tun = pytest.mark.skipif(
     not os.access("/dev/net/tun", os.W_OK), reason="/dev/net/tun cannot be opened: no lab on this machine"
@@ -71,7 +72,7 @@ def test_connect_is_a_proxy_command_into_it(paths: Paths) -> None:
                 break
             time.sleep(0.1)
         assert said == "hello\n"
-        server.wait(timeout=10)
+        server.wait(timeout=PATIENCE_S)
     finally:
         made.destroy()
 

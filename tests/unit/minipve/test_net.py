@@ -8,6 +8,7 @@ import pytest
 
 from lab.minipve.network import interfaces, net, rate
 from lab.minipve.network.interfaces import Iface
+from tests.waiting import PATIENCE_S
 
 NODE = """\
 auto lo
@@ -157,6 +158,9 @@ def test_bridges_taps_and_rates_in_a_namespace(tmp_path: Path) -> None:
     user = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
     code = INSIDE.format(state=str(tmp_path))
     done = subprocess.run(
-        ["unshare", *user, "--net", sys.executable, "-c", code], capture_output=True, text=True, timeout=60
+        ["unshare", *user, "--net", sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
     )
     assert (done.returncode, done.stdout) == (0, "fine\n"), done.stderr

@@ -14,6 +14,7 @@ import pytest
 from lab.minipve.machine import qmp
 from lab.minipve.paths import Paths
 from lab.minipve.process import MachineError
+from tests.waiting import PATIENCE_S
 
 Answer = Callable[[dict[str, Any]], list[dict[str, Any]]]
 
@@ -40,7 +41,7 @@ def serve(paths: Paths) -> Iterator[Callable[[str, Answer, bool], None]]:
 
     yield begin
     for server, thread in servers:
-        thread.join(timeout=10)
+        thread.join(timeout=PATIENCE_S)
         server.close()
 
 

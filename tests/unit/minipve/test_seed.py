@@ -11,6 +11,7 @@ from lab.minipve.image.debian import GUEST
 from lab.minipve.machine import seed
 from lab.minipve.paths import Paths
 from lab.minipve.process import MachineError
+from tests.waiting import PATIENCE_S
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ3MqMvC4Z1NVPTQTxokttiyWq8BqiHar5IfobkrOR03 me@here"
 # The config and the texts of the recorded pairs of a Proxmox VE 9.2 (start_and_tasks.json, VM 100).
@@ -86,7 +87,10 @@ def test_keys_are_percent_encoded_lines() -> None:
 def test_the_disc_carries_the_label_and_the_four_files(tmp_path: Path) -> None:
     iso = seed.build(100, RECORDED, Paths(tmp_path / "state", tmp_path / "cache"))
     said = subprocess.run(
-        ["xorriso", "-indev", str(iso), "-pvd_info", "-find", "/"], capture_output=True, text=True, timeout=30
+        ["xorriso", "-indev", str(iso), "-pvd_info", "-find", "/"],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
     )
     assert "Volume Id    : cidata" in said.stdout
     assert all(

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from lab.minipve.config.store import GuestConfig, GuestStore, typed
 from lab.minipve.errors import ApiError
 from lab.minipve.files import write_atomic
+from tests.waiting import PATIENCE_S
 
 FULL = """#two lines%3A 50 %25
 #and another
@@ -115,11 +116,11 @@ def test_the_file_lock(store: GuestStore) -> None:
     def hold() -> None:
         with store.locked(100):
             held.set()
-            release.wait(5)
+            release.wait(PATIENCE_S)
 
     holder = threading.Thread(target=hold)
     holder.start()
-    held.wait(5)
+    held.wait(PATIENCE_S)
     text = r"can't lock file '/var/lock/qemu-server/lock-100.conf' - got timeout"
     with pytest.raises(ApiError, match=text), store.locked(100, 0.05):
         raise AssertionError

@@ -11,6 +11,7 @@ import pytest
 from lab.minipve.errors import ApiError, denied
 from lab.minipve.process import MachineError
 from lab.minipve.tasks import Task, Tasks, Work, parse_upid
+from tests.waiting import PATIENCE_S
 
 
 @pytest.fixture
@@ -20,7 +21,7 @@ def tasks(tmp_path: Path) -> Tasks:
 
 def _finished(tasks: Tasks, work: Work) -> tuple[str, list[str]]:
     upid = tasks.start("qmtest", "100", "a@pve!tt", work)
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + PATIENCE_S
     while tasks.status(upid)["status"] == "running":
         assert time.monotonic() < deadline
         time.sleep(0.005)
@@ -61,7 +62,7 @@ def test_even_a_mistake_of_ours_ends_the_task(tasks: Tasks, monkeypatch: pytest.
     seen: list[str] = []
     monkeypatch.setattr(threading, "excepthook", lambda args: seen.append(args.exc_type.__name__))
     assert _finished(tasks, _raise(ZeroDivisionError("ours")))[0] == "worker died"
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + PATIENCE_S
     while not seen:
         assert time.monotonic() < deadline
         time.sleep(0.005)
@@ -88,10 +89,10 @@ def test_stopping(tasks: Tasks) -> None:
 
     def work(task: Task) -> None:
         begun.set()
-        task.wait(30)
+        task.wait(PATIENCE_S)
 
     upid = tasks.start("qmtest", "100", "a@pve", work)
-    begun.wait(5)
+    begun.wait(PATIENCE_S)
     assert tasks.running("qmtest", "100") == [upid]
     assert tasks.overview()[0]["status"] == "RUNNING"
     tasks.interrupt(upid)

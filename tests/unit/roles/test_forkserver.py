@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from lab.paths import ROOT
+from tests.waiting import PATIENCE_S
 
 FOLDER = ROOT / "roles" / "dask" / "files"
 ASK = "import sys, dasklab_forkserver as f; sys.exit(f.ask(sys.argv[2:], sys.argv[1]))"
@@ -81,7 +82,7 @@ def test_a_program_has_who_asked_s_arguments_files_and_status(
     ask: Ask, server: subprocess.Popen[bytes], tmp_path: Path
 ) -> None:
     process = ask(str(tmp_path / "tells.py"), "--size", "3 x 3", WORD="blüte")
-    printed, errors = process.communicate(timeout=20)
+    printed, errors = process.communicate(timeout=PATIENCE_S)
     argv, cwd, word, name, imported, parent, session, pid = json.loads(printed)
     assert (argv, cwd, word) == ([str(tmp_path / "tells.py"), "--size", "3 x 3"], str(tmp_path), "blüte")
     assert (name, imported, parent, session) == ("__main__", True, server.pid, pid)
@@ -89,7 +90,7 @@ def test_a_program_has_who_asked_s_arguments_files_and_status(
 
 
 def test_a_module_is_run_as_python_does_it(ask: Ask) -> None:
-    printed, _ = ask("-m", "calendar", "2026", "11").communicate(timeout=20)
+    printed, _ = ask("-m", "calendar", "2026", "11").communicate(timeout=PATIENCE_S)
     assert printed.splitlines()[0].strip() == "November 2026"
 
 
@@ -105,7 +106,7 @@ def test_who_asked_ends_and_so_does_what_was_asked_for(ask: Ask, tmp_path: Path)
     assert not Path(f"/proc/{pid}").exists()
     assert Path(f"/proc/{others}").exists() and other.poll() is None
     os.kill(others, signal.SIGKILL)
-    assert other.wait(20) == 128 + signal.SIGKILL
+    assert other.wait(PATIENCE_S) == 128 + signal.SIGKILL
 
 
 def test_a_process_that_ends_without_a_word_is_a_failure(
@@ -116,7 +117,7 @@ def test_a_process_that_ends_without_a_word_is_a_failure(
     assert process.stdout is not None
     process.stdout.readline()
     server.kill()
-    assert process.wait(20) == 1
+    assert process.wait(PATIENCE_S) == 1
     _, errors = process.communicate()
     assert (
         errors
@@ -125,12 +126,12 @@ def test_a_process_that_ends_without_a_word_is_a_failure(
 
 
 def test_left_alone_it_ends(tmp_path: Path) -> None:
-    assert started(tmp_path / "socket", idle_s=0.1).wait(20) == 0
+    assert started(tmp_path / "socket", idle_s=0.1).wait(PATIENCE_S) == 0
 
 
 def test_it_says_when_it_has_imported(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
-        systemd.settimeout(20)
+        systemd.settimeout(PATIENCE_S)
         systemd.bind(str(tmp_path / "notify"))
-        started(tmp_path / "socket", idle_s=0.1, NOTIFY_SOCKET=str(tmp_path / "notify")).wait(20)
+        started(tmp_path / "socket", idle_s=0.1, NOTIFY_SOCKET=str(tmp_path / "notify")).wait(PATIENCE_S)
         assert systemd.recv(64) == b"READY=1"

@@ -15,6 +15,7 @@ import yaml
 from jinja2 import Environment, StrictUndefined
 
 from lab.paths import ROOT
+from tests.waiting import PATIENCE_S
 
 STAGES = 4  # stop-sigterm, stop-sigkill, final-sigterm, final-sigkill: each may take TimeoutStopSec
 DASK = ROOT / "roles" / "dask"
@@ -84,7 +85,7 @@ def test_a_host_starts_the_workers_of_its_layout(
     layout = {"DASKLAB_PROCESSES": processes, "DASKLAB_THREADS": threads}
     environment = {"PATH": "/usr/bin:/bin", **layout}
     done = subprocess.run(
-        ["sh", "-c", program], env=environment, capture_output=True, text=True, check=True, timeout=20
+        ["sh", "-c", program], env=environment, capture_output=True, text=True, check=True, timeout=PATIENCE_S
     )
     lines = sorted(done.stdout.splitlines())
     assert [re.findall(r"--(?:name|nthreads) (\S+)", line) for line in lines] == started
@@ -113,7 +114,7 @@ def test_what_forks_are_of_ends_when_what_it_has_read_is_another(tmp_path: Path)
             dask_service="",
         )
         found = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
-        subprocess.run(["sh", "-c", told], check=True, env=found, timeout=20)
+        subprocess.run(["sh", "-c", told], check=True, env=found, timeout=PATIENCE_S)
         return (tmp_path / "said").read_text().splitlines()
 
     stops, starts = "stop dasklab-forkserver.service", "start dasklab-forkserver.service"

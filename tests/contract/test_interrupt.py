@@ -1,0 +1,87 @@
+"""A test session that is ended leaves nothing running, however it is ended."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from lab.paths import ROOT
+from tests.waiting import PATIENCE_S, until
+
+SESSION = """
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.contract.conftest import serve
+
+
+@pytest.fixture
+def running(tmp_path):
+    endpoint = serve(tmp_path)
+    yield endpoint
+    Path({ready!r}).with_suffix(".ending").touch()
+    time.sleep(600)  # as long as it takes to destroy a lab of five machines: longer than anybody waits
+
+
+@pytest.mark.parametrize("number", range(2))
+def test_with_a_guest(running, number):
+    running.create(100)
+    running.done(running.vm(100).status.start.post())
+    Path({ready!r}).with_suffix(f".{{number}}").touch()
+    time.sleep(600)
+"""
+
+
+def running(folder: Path) -> dict[int, str]:
+    """The processes that name a folder in their command line or environment: pid -> command line."""
+    named = {}
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            line = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            environment = (entry / "environ").read_bytes().decode(errors="replace")
+        except OSError:
+            continue
+        if line and (str(folder) in line or str(folder) in environment):
+            named[int(entry.name)] = line[:200]
+    return named
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=lambda s: s.name)
+@pytest.mark.parametrize("workers", [0, 2])
+def test_nothing_is_left(real: bool, tmp_path: Path, workers: int, number: signal.Signals) -> None:
+    if real:
+        pytest.skip("it starts an endpoint of its own; the environment names a real Proxmox VE")
+    file, ready = tmp_path / "test_session.py", tmp_path / "ready"
+    file.write_text(SESSION.format(ready=str(ready)))
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.conftest", "-p", "tests.contract.conftest"]
+    command += ["-p", "no:cacheprovider", f"--basetemp={tmp_path / 'inner'}", f"--rootdir={ROOT}"]
+    command += [f"-n{workers}", str(file)]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    log = (tmp_path / "log").open("w+")
+    session = subprocess.Popen(
+        command, cwd=ROOT, env=environment, stdout=log, stderr=log, text=True, start_new_session=True
+    )
+    try:
+        expected = [ready.with_suffix(f".{each}") for each in range(max(1, workers))]
+        until(lambda: all(path.exists() for path in expected) or session.poll() is not None, "the guests")
+        assert session.poll() is None, (tmp_path / "log").read_text()
+        guests = [line for line in running(tmp_path).values() if "qemu-system" in line]
+        assert len(guests) == len(expected)
+        os.killpg(session.pid, number)  # as a terminal sends Ctrl-C: to all of the foreground
+        if number == signal.SIGINT and not workers:
+            until(ready.with_suffix(".ending").exists, "the fixture's end")
+            os.killpg(session.pid, number)  # again, as users do when a fixture takes long
+        session.wait(PATIENCE_S)
+        until(lambda: not running(tmp_path), "all processes to end")
+    finally:
+        log.close()
+        for pid in running(tmp_path):
+            os.kill(pid, signal.SIGKILL)
+        session.wait()
