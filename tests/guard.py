@@ -1,10 +1,10 @@
 """Ends what a test session leaves running when it is ended itself: by Ctrl-C, by SIGTERM, by SIGKILL.
 
 Fixtures stop what they started, but they get no time to: xdist kills its workers ten seconds after Ctrl-C,
-and `dasklab destroy` of five machines takes longer. So each pytest process starts a guard, in a session of its
-own that no terminal's Ctrl-C reaches. It waits until its pytest process is gone, then ends all processes that
-this one started, directly or not: they carry a mark in their environment. Endpoints among them are then purged,
-which removes their networks, containers and mounts.
+and `dasklab destroy` of five machines takes longer. So each pytest process starts a guard, in a session of
+its own that no terminal's Ctrl-C reaches. It waits until its pytest process is gone, then ends all processes
+that this one started, directly or not: they carry a mark in their environment. Endpoints among them are then
+purged, which removes their networks, containers and mounts.
 
 What ended in time leaves the guard nothing to do.
 """

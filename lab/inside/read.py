@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -39,17 +39,28 @@ def load(trial: str | Path, captured: bool = False) -> Frames:
     try:
         if _fresh(folder, trial / kind.FILE):
             return _read(folder)
-    except (OSError, ValueError, ArrowException) as error:
-        warn(f"{folder}: its tables are damaged ({str(error).splitlines()[0]}); they are made again")
+    except LabError as error:
+        warn(f"{error.message}; the tables are made again")
     _unpack(trial, kind, folder)
     return _read(folder)
 
 
 def _read(folder: Path) -> Frames:
-    return {
-        name: pq.read_table(folder / f"{name}.parquet", page_checksum_verification=True).to_pandas()
-        for name in TABLES
-    }
+    options = {"page_checksum_verification": True}
+    tables = {name: _whole(pq.read_table, folder / f"{name}.parquet", **options) for name in TABLES}
+    return {name: table.to_pandas() for name, table in tables.items()}
+
+
+def _whole(read: Callable[..., Any], file: Path, **options: Any) -> Any:
+    """What ``read`` makes of a file.
+
+    Raises:
+        LabError: the file is damaged.
+    """
+    try:
+        return read(file, **options)
+    except (OSError, ValueError, ArrowException) as error:
+        raise LabError(f"{file}: damaged: {str(error).splitlines()[0]}") from error
 
 
 def recorded(trial: Path, captured: bool = False) -> bool:
@@ -63,7 +74,7 @@ def _fresh(folder: Path, records: Path) -> bool:
     made = [file.stat().st_mtime for file in files.values() if file.exists()]
     if len(made) < len(files) or (records.exists() and records.stat().st_mtime > min(made)):
         return False
-    return all(pq.read_schema(file).names == list(TABLES[name]) for name, file in files.items())
+    return all(_whole(pq.read_schema, file).names == list(TABLES[name]) for name, file in files.items())
 
 
 def _unpack(trial: Path, kind: type[Inside], folder: Path) -> None:

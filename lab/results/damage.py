@@ -78,15 +78,13 @@ def gaps(directory: Path) -> list[str]:
 def capture_gaps(directory: Path) -> list[str]:
     """Return which files of a trial's capture are missing or not of the size that they were captured with."""
     report = read(CaptureReport, directory)
-    return [
-        line for tier in (report.tiers if report else ()) if (line := _gap(directory / tier.file, tier.bytes))
-    ]
+    tiers = [tier for tier in report.tiers if tier.file] if report else []
+    lines = (_gap(directory / tier.file, tier.bytes) for tier in tiers)
+    return [line for line in lines if line]
 
 
 def _gap(path: Path, size: int) -> str | None:
-    if not path.name or path.is_dir():  # the tier has no file of its own
-        return None
-    if not path.exists():
+    if not path.is_file():
         return f"{path}: the file is missing"
     now = path.stat().st_size
     return f"{path}: {now:,} bytes are left of {size:,}" if now != size else None
@@ -117,9 +115,10 @@ def _missing(directory: Path, documents: dict[type[Document], Document | None]) 
     if isinstance(result, Result) and result.status in MEASURED:
         named.add(Timings.FILE)
         if isinstance(attempt, Attempt) and not attempt.files and documents[Simulation] is None:
-            named |= {
-                kind.FILE for kind in (Delivered, Configured, Machines)
-            }  # of an earlier version: all had them
+            # an earlier version, which did not write the names down
+            named |= {kind.FILE for kind in (Delivered, Configured, Machines)}
+            if isinstance(trial, Trial) and trial.capture:
+                named.add(CaptureReport.FILE)
         if isinstance(timings, Timings) and not timings.timed:
             yield f"{directory / Timings.FILE}: it holds no timed run, though the trial is {result.status}"
     for kind, document in documents.items():

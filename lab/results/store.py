@@ -99,8 +99,12 @@ def check(directory: Path) -> None:
         LabError: names the file.
     """
     finished = (directory / Attempt.FILE).exists() or (directory / Result.FILE).exists()
-    if finished and (why := damage(directory)):
+    if not finished:
+        return
+    if why := damage(directory):
         raise LabError(why)
+    for gap in gaps(directory):
+        warn(gap)
 
 
 def having(run: Path, *kinds: type[Document]) -> list[Path]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import signal
@@ -16,7 +17,7 @@ import pytest
 
 from tests.contract.conftest import Allow
 from tests.contract.endpoint import Endpoint, refused
-from tests.waiting import PATIENCE_S
+from tests.waiting import PATIENCE_S, until
 
 MAC = "02:DA:5C:00:00:07"
 
@@ -197,10 +198,26 @@ def test_stop_overrules_a_shutdown_and_a_task_can_be_stopped(endpoint: Endpoint,
     assert vm.status.current.get()["status"] == "running"
 
 
+def _is_locked(file: Path) -> bool:
+    """Is a lock file held by anybody?"""
+    if not file.exists():
+        return False
+    with file.open("a") as stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
+
+
 def test_a_held_file_lock(endpoint: Endpoint, deaf: int) -> None:
     vm = endpoint.vm(deaf)
     slow = vm.status.shutdown.post(timeout=20)
-    time.sleep(0.3)
+    if endpoint.state is None:
+        time.sleep(1)
+    else:
+        lock = endpoint.state / f"run/lock/lock-{deaf}.conf"
+        until(lambda: _is_locked(lock), "the shutdown to hold the lock")
     upid = vm.clone.post(newid=deaf + 1, pool=endpoint.pool)  # waits one second, where a change waits ten
     path = f"/var/lock/qemu-server/lock-{deaf}.conf"
     assert endpoint.failed(upid) == f"can't lock file '{path}' - got timeout"
