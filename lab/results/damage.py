@@ -64,15 +64,20 @@ def damage(directory: Path) -> str | None:
 
 def gaps(directory: Path) -> list[str]:
     """Return what an undamaged trial lacks beside its documents, a line for each file."""
-    attempt = need(Attempt, directory)
+    had = need(Attempt, directory).files
     lost = [
-        kind.FILE for kind in RECORDS if kind.FILE in attempt.files and not (directory / kind.FILE).exists()
+        kind.FILE for kind in RECORDS if not (directory / kind.FILE).exists() and _had(directory, kind, had)
     ]
     records = [f"{directory / name}: the file is missing; no time is explained by it" for name in lost]
     captures = [
         f"{line}; the trial's timings are used, its capture is not whole" for line in capture_gaps(directory)
     ]
     return records + captures
+
+
+def _had(directory: Path, kind: type[Document], files: tuple[str, ...]) -> bool:
+    """Did a trial have records of this kind? The tables that are made of them tell, too."""
+    return kind.FILE in files or (directory / kind.FILE.removesuffix(".json")).is_dir()
 
 
 def capture_gaps(directory: Path) -> list[str]:

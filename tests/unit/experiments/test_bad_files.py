@@ -27,6 +27,26 @@ def test_one_clear_line(case: dict[str, str], tmp_path: Path) -> None:
     assert "\n" not in case["said"]
 
 
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"title: \xff\n", "mine.yml: not UTF-8: byte 0xff at 7"),
+        ("title: ü\n".encode("utf-16"), "mine.yml: not UTF-8: byte 0xff at 0"),
+        (b"title: \x00\n", "mine.yml: not YAML: control characters are not allowed"),
+        (b"[" * 20_000, "mine.yml"),
+        (b"? [a, b]\n: c\n", "mine.yml, line 1: a key must be a text or a number"),
+        (b"? {a: b}\n: c\n", "mine.yml, line 1: a key must be a text or a number"),
+        (b"", "mine.yml: an experiment is a mapping of keys to values, this is not"),
+    ],
+)
+def test_what_is_no_text_is_told_in_one_line(content: bytes, said: str, tmp_path: Path) -> None:
+    path = tmp_path / "mine.yml"
+    path.write_bytes(content)
+    with pytest.raises(LabError) as error:
+        experiment.load(str(path))
+    assert error.value.message.startswith(said) and "\n" not in error.value.message
+
+
 def test_good_file_is_good(tmp_path: Path) -> None:
     path = tmp_path / "mine.yml"
     path.write_text(GOOD)
