@@ -108,18 +108,18 @@ def whatif(path: Path, changes: tuple[str, ...], seeds: int, file: Path | None, 
 def calibrations_of(directories: list[Path], file: Path | None = None) -> tuple[Calibration, ...]:
     """Trials' own calibrations, each written beside the trial's files; or that of a file."""
     from lab.results import store
-    from lab.sim.calibrate import calibrate
+    from lab.sim.calibrate import calibrate_each
     from lab.sim.calibration import Calibration
 
     if file is None:
-        found = {directory: calibrate(directory) for directory in directories}
+        found = calibrate_each(directories)
         for directory, calibration in found.items():
             store.write(directory, calibration)
         return tuple(found.values())
-    calibration = store.read_file(Calibration, file)
-    if calibration is None:
+    given = store.read_file(Calibration, file)
+    if given is None:
         raise LabError(f"{file}: no such file")
-    return (calibration,)
+    return (given,)
 
 
 def _tell(rows: list[Row], outside: list[str], as_json: bool) -> None:

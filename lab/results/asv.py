@@ -18,6 +18,7 @@ import numpy as np
 import pandas as pd
 
 from lab import atomic
+from lab.errors import LabError
 from lab.model.metric import METRICS
 from lab.model.packages import order
 from lab.results.measures import Interval, median
@@ -32,7 +33,17 @@ COLUMNS = (
 
 
 def write(history: pd.DataFrame, folder: Path) -> None:
-    """Write all that ``asv publish`` reads into a folder, beside what else is there."""
+    """Write all that ``asv publish`` reads into a folder, beside what else is there.
+
+    Raises:
+        LabError: git fails.
+        OSError: the folder cannot be written.
+    """
+    with atomic.filled(folder) as draft:
+        _write(history, draft)
+
+
+def _write(history: pd.DataFrame, folder: Path) -> None:
     samples = history[~history.null]
     versions = sorted(samples.dask.unique(), key=order)
     commits = dict(zip(versions, _repository(folder / "dask", versions), strict=True))
@@ -77,8 +88,10 @@ def _git(folder: Path, *words: str, date: str = "") -> str:
         env={**os.environ, **who, **when},
         capture_output=True,
         text=True,
-        check=True,
+        check=False,
     )
+    if done.returncode:
+        raise LabError(f"git {words[0]} failed: {done.stderr.strip() or done.returncode}")
     return done.stdout.strip()
 
 

@@ -39,7 +39,11 @@ COLUMNS = {
     "null": "a sample of the null trial: how much the same differs from itself",
     "value": "the sample",
 }
-NUMBERS = {"block": int, "null": bool, "value": float}  # of these columns; all others are texts
+NUMBERS: dict[str, type] = {
+    "block": int,
+    "null": bool,
+    "value": float,
+}  # of these columns; all others are texts
 KEY = ["machine", "benchmark", "params"]
 
 
@@ -80,9 +84,9 @@ def read(file: Path) -> pd.DataFrame:
     """
     if not file.exists():
         return pd.DataFrame(columns=list(COLUMNS))
-    texts = {name: str for name in COLUMNS if name not in NUMBERS}
+    types: dict[str, type] = {name: NUMBERS.get(name, str) for name in COLUMNS}
     try:
-        frame = pd.read_csv(file, dtype=texts | NUMBERS, keep_default_na=False)
+        frame = pd.read_csv(file, dtype=types, keep_default_na=False)
     except (OSError, ValueError) as error:  # pandas' own errors are ValueErrors
         raise LabError(f"{file}: damaged, it cannot be read: {str(error).splitlines()[0]}") from error
     if list(frame) != list(COLUMNS):

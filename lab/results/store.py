@@ -84,7 +84,7 @@ def finished(run: Path) -> list[Path]:
     whole = []
     for directory in having(run, Attempt, Result):
         if why := damage(directory):
-            warn(f"{why}; the trial is left out")
+            warn(f"{why}; the trial is left out (to run it again: dasklab run {run} --again)")
             continue
         for gap in gaps(directory):
             warn(gap)

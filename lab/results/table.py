@@ -195,7 +195,8 @@ def samples(directory: Path) -> Iterator[Row]:
         yield {"metric": "frames", "value": capture.frames}
     if machines and (idle := machines.hypervisor.share_pct("idle_s")) is not None:
         yield {"metric": "node_busy_pct", "value": 100 - idle}
-        yield {"metric": "node_stolen_pct", "value": machines.hypervisor.share_pct("steal_s")}
+    if machines and (stolen := machines.hypervisor.share_pct("steal_s")) is not None:
+        yield {"metric": "node_stolen_pct", "value": stolen}
 
 
 def _timed(timings: Timings | None) -> Iterator[Row]:
@@ -242,8 +243,9 @@ def _loss(configured: Configured, machines: Machines | None) -> Iterator[Row]:
             for looks in ([link.qdisc_before for link in links], [link.qdisc_after for link in links])
         )
         yield {"metric": "drop_events", "value": after - before}
-    counters = [host.tcp for host in machines.hosts.values()] if machines else []
-    if sent := sum(counted["OutSegs"] for counted in counters):
+    hosts = machines.hosts.values() if machines else ()
+    counters = [host.tcp for host in hosts if {"OutSegs", "RetransSegs"} <= set(host.tcp)]
+    if len(counters) == len(hosts) and (sent := sum(counted["OutSegs"] for counted in counters)):
         resent = sum(counted["RetransSegs"] for counted in counters)
         yield {"metric": "resent_pct", "value": 100 * resent / sent}
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 from lab.errors import LabError
+from lab.model.document import Document
 from lab.model.experiment import Tolerances
 from lab.model.files import (
     Attempt,
@@ -24,14 +24,16 @@ from lab.results import cluster, faults, store, validity
 from lab.results.validity import Baseline
 
 Verdict = tuple[Status, list[str]]
+READ: tuple[type[Document], ...] = (Timings, Failed, Faults, Configured, Delivered, Machines)
 
 
 def assess(run: Path) -> dict[str, Result]:
     """Judge every attempted trial of a run against its baselines and write each result.json.
 
-    A trial whose files cannot be read is named and left as it is.
+    A trial that leaves a file which cannot be read has failed; one that was damaged later is left as it is.
     """
-    trials = {directory: store.need(Trial, directory) for directory in _readable(run)}
+    attempted = {directory: _unreadable(directory) for directory in store.having(run, Attempt)}
+    trials = {d: store.need(Trial, d) for d, why in attempted.items() if why is None}
     begun = store.read_run(run)
     allowed, simulated = store.experiment(begun).tolerances, begun.setup.simulated is not None
     failures = {
@@ -43,21 +45,32 @@ def assess(run: Path) -> dict[str, Result]:
         delivered = [found for d in bases if (found := store.read(Delivered, d))]
         base = validity.baseline(trials[bases[0]], delivered)
     verdicts = {d: failures[d] or _judged(d, trial, base, allowed) for d, trial in trials.items()}
-    return {trial.trial: _write(d, trial, verdicts[d]) for d, trial in trials.items()}
+    results = [_write(d, trial, verdicts[d]) for d, trial in trials.items()]
+    results += [result for d, why in attempted.items() if why and (result := _fail(d, why))]
+    return {result.trial: result for result in results}
 
 
-def _readable(run: Path) -> Iterator[Path]:
-    """The attempted trials whose files a verdict can be based on."""
-    for directory in store.having(run, Attempt):
-        try:
-            for kind in (Trial, Attempt):
-                store.need(kind, directory)
-            for kind in (Timings, Failed, Faults, Configured, Delivered, Machines):
-                store.read(kind, directory)
-        except LabError as error:
-            warn(f"{error.message}; the trial is not judged")
-        else:
-            yield directory
+def _unreadable(directory: Path) -> str | None:
+    """Why no verdict can be based on a trial's files; None if one can."""
+    try:
+        store.need(Trial, directory), store.need(Attempt, directory)
+        for kind in READ:
+            store.read(kind, directory)
+    except LabError as error:
+        return error.message
+    return None
+
+
+def _fail(directory: Path, why: str) -> Result | None:
+    """The verdict on a trial that left files which cannot be read; one that was judged before stays as it is."""
+    try:
+        trial = store.need(Trial, directory)
+        if not (directory / Result.FILE).exists():
+            return _write(directory, trial, ("failed", [why]))
+    except LabError:  # it is not even known which trial that is
+        pass
+    warn(f"{why}; the trial is not judged")
+    return None
 
 
 def _judged(directory: Path, trial: Trial, base: Baseline | None, allowed: Tolerances) -> Verdict:

@@ -50,9 +50,8 @@ class Ongoing:
     again: bool = False
 
     def pending(self) -> list[Trial]:
-        """Trials that have not been attempted to the end, or failed; with ``again`` invalid ones too."""
-        undone = ("failed", "invalid") if self.again else ("failed",)
-        return [trial for trial in self.trials if _status(self.directory / trial.trial) in (None, *undone)]
+        """Trials that were not attempted to the end, or failed; with ``again`` invalid and damaged ones too."""
+        return [trial for trial in self.trials if _undone(self.directory / trial.trial, self.again)]
 
     def remaining_s(self) -> float:
         """Estimate of the time that the pending trials will take: as those done so far, or as planned."""
@@ -171,6 +170,13 @@ def _run(directory: Path, trial: Trial, lab: Lab) -> tuple[int, str | None]:
         return lab.run_trial(directory), None
     except LabError as mistake:
         return 1, mistake.message
+
+
+def _undone(directory: Path, again: bool) -> bool:
+    status = _status(directory)
+    if not again or status is None:
+        return status in (None, "failed")
+    return status in ("failed", "invalid") or damage.damage(directory) is not None
 
 
 def _status(directory: Path) -> Status | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -14,6 +15,7 @@ from lab.inside import Frames
 from lab.model.files import Configured, Counters, Delivered, Machines, Pair, Timings
 from lab.model.nic import MIB, POLICED
 from lab.model.trial import Trial
+from lab.notices import warn
 from lab.results import store
 from lab.results.validity import cap_mbit
 from lab.sim import build, farm, recorded
@@ -30,6 +32,25 @@ NO_WORK = ("idle_s", "iowait_s", "steal_s")  # of what a kernel counts of its CP
 SHORT = 0.95  # machines that were given less of what they count lacked cores
 ROUNDS, COUNTED_RUNS = 3, 2  # to costs that fit the operations that they make, counted in so many timed runs
 MEASURED: dict[str, Any] = {"queue_origin": "measured"}
+
+
+def calibrate_each(directories: Sequence[Path]) -> dict[Path, Calibration]:
+    """Return the calibrations of like trials; one that cannot be calibrated on is named and left out.
+
+    Raises:
+        LabError: none can; the first one's reason is told.
+    """
+    calibrations, failures = {}, []
+    for directory in directories:
+        try:
+            calibrations[directory] = calibrate(directory)
+        except LabError as error:
+            failures.append(error)
+    if not calibrations:
+        raise failures[0]
+    for failure in failures:
+        warn(f"{failure.message}; no costs are taken from the trial")
+    return calibrations
 
 
 def calibrate(directory: Path) -> Calibration:

@@ -9,6 +9,7 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from lab.model.document import Document
+from lab.model.files import Amount, Count
 from lab.model.strict import Strict
 from lab.sim.costs import Costs, Role
 
@@ -19,7 +20,7 @@ class Tasks(Strict):
     ``cpu_share`` of these seconds a core computed; the rest was waiting, also for a core.
     """
 
-    seen: tuple[tuple[float, int], ...]
+    seen: tuple[tuple[Amount, Count], ...]
     cpu_share: float = Field(ge=0, le=1)
 
 
@@ -46,20 +47,20 @@ class Calibration(Document):
     machine: str
     versions: dict[str, str]
     tasks: dict[str, Tasks]
-    shuffled_bytes: float = 0.0
-    behind: tuple[int, ...] = ()
-    starved: float
+    shuffled_bytes: Amount = 0.0
+    behind: tuple[Count, ...] = ()
+    starved: Amount
     costs: dict[Role, Costs]
     loop_cpu: dict[Role, float] = {}
     cores: float | None = Field(default=None, gt=0)
     driver_s: float
     handoff_s: float = 0.0
-    workers: int = 0
-    threads: int
-    rtt_ms: float
-    free_mbit: float
-    burst_bytes: float
-    queue_bytes: float
+    workers: Count = 0
+    threads: Count
+    rtt_ms: Amount
+    free_mbit: Amount
+    burst_bytes: Amount
+    queue_bytes: Amount
     queue_origin: Literal["measured", "assumed"] = "assumed"
 
 

@@ -34,7 +34,7 @@ from lab.model.trial import Setup, Trial
 from lab.results import store
 from lab.running.trials import asked_of
 from lab.sim import farm
-from lab.sim.calibrate import calibrate
+from lab.sim.calibrate import calibrate_each
 from lab.sim.calibration import Calibration, dealt
 from lab.sim.scenario import Scenario
 from lab.sim.sources import sources
@@ -73,7 +73,7 @@ class Calibrations(Document):
             if workload in asked:
                 told(f"calibrating {workload.name} on {', '.join(map(str, directories))}")
                 try:
-                    found = tuple(calibrate(directory) for directory in directories)
+                    found = tuple(calibrate_each(directories).values())
                 except LabError as why:
                     told(why.message)
                     continue

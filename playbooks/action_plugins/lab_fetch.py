@@ -8,6 +8,8 @@ from typing import Any
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
+from lab import atomic
+
 SPEC = {
     "src": {"type": "str", "required": True},
     "sizes": {"type": "dict", "required": True},
@@ -26,7 +28,9 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         _, arguments = self.validate_argument_spec(SPEC)
         for name, size in arguments["sizes"].items():
             copy = Path(arguments["dest"]) / name
-            self._connection.fetch_file(f"{arguments['src']}/{name}", str(copy))
-            if copy.stat().st_size != size:
-                raise AnsibleActionFail(f"{copy} has {copy.stat().st_size} bytes; on the host it had {size}")
+            with atomic.replaced(copy) as draft:
+                self._connection.fetch_file(f"{arguments['src']}/{name}", str(draft))
+                fetched = draft.stat().st_size
+                if fetched != size:
+                    raise AnsibleActionFail(f"{copy} has {fetched} bytes; on the host it had {size}")
         return {**result, "changed": bool(arguments["sizes"])}

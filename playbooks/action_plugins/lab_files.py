@@ -14,6 +14,8 @@ from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible.template import trust_as_template
 
+from lab import atomic
+
 SPEC = {
     "files": {
         "type": "list",
@@ -94,10 +96,22 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         if self._task.diff:
             result["diff"] = [self._difference(file) for file in differing]
         if differing and not self._task.check_mode:
-            self._shell("tar -x --no-same-owner -C /", archive(differing))
+            self._write(differing)
         written, found = [file.path for file in differing], told_of(there)
         replaced = [path for path in written if path in found]
         return {**result, "changed": bool(written), "written": written, "replaced": replaced}
+
+    def _write(self, files: list[File]) -> None:
+        """Write all files: on the controller itself, where results are, each at once or not at all."""
+        if self._connection.transport != "local" or self._play_context.become:
+            self._shell("tar -x --no-same-owner -C /", archive(files))
+            return
+        for file in files:
+            try:
+                with atomic.replaced(Path(file.path), int(file.mode, 8)) as draft:
+                    draft.write_bytes(file.data)
+            except OSError as error:
+                raise AnsibleActionFail(f"{error.filename}: {error.strerror}") from error
 
     def _data(self, file: dict[str, str | None]) -> bytes:
         """Return the wanted content; a file is looked for where ``copy`` and ``template`` would look."""

@@ -25,7 +25,9 @@ def test_files_are_fetched_and_a_file_cut_short_is_told(tmp_path: Path) -> None:
 
     assert "changed" in fetch(5)
     assert (tmp_path / "here" / "capture.pcap").read_bytes() == b"12345"
-    assert "capture.pcap has 5 bytes; on the host it had 7" in fetch(7)
+    (tmp_path / "there" / "capture.pcap").write_bytes(b"1234")
+    assert "capture.pcap has 4 bytes; on the host it had 7" in fetch(7)
+    assert [file.read_bytes() for file in (tmp_path / "here").iterdir()] == [b"12345"]
 
 
 def test_a_template_is_written_below_the_directory_once_and_a_difference_is_shown(tmp_path: Path) -> None:

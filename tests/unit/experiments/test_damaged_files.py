@@ -17,7 +17,8 @@ from click.testing import CliRunner, Result
 from lab import notices
 from lab.cli import main
 from lab.results import damage as damages
-from tests.unit.experiments.conftest import capture_report
+from lab.running import driver
+from tests.unit.experiments.conftest import FakeLab, capture_report
 
 DATA = Path(__file__).parents[2] / "data"
 RUN = DATA / "run" / "baseline.tar.xz"
@@ -53,13 +54,18 @@ def halved(path: Path) -> None:
     path.write_bytes(content[: len(content) // 2])
 
 
+def foldered(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
 DAMAGES: dict[str, Damage] = {
     "removed": Path.unlink,
     "emptied": lambda path: path.write_bytes(b""),
     "truncated": halved,
     "garbage": lambda path: path.write_bytes(bytes(range(256))),
     "zeros": lambda path: path.write_bytes(bytes(path.stat().st_size)),
-    "a folder": lambda path: (path.unlink(), path.mkdir()),
+    "a folder": foldered,
     "nested": lambda path: path.write_text("[" * 200_000),
     "a list": lambda path: path.write_text("[]"),
     "null": lambda path: path.write_text("null"),
@@ -130,7 +136,7 @@ def test_a_damaged_document_takes_out_its_own_trial_alone(
     done = dasklab("results", "--results", results)
     assert done.exit_code == 0
     assert str(file) in done.stderr and done.stderr.count("\n") == 1
-    assert f"{file}: " in done.stderr and done.stderr.endswith("; the trial is left out\n")
+    assert f"{file}: " in done.stderr and "; the trial is left out (to run it again: " in done.stderr
     assert [line.split()[2:4] for line in done.stdout.splitlines()[1:]] == [["1/2", "1"], ["2/2", "2"]]
     assert dasklab("results", "export", run, tmp_path / "table.csv").exit_code == 0
     assert set(pd.read_csv(tmp_path / "table.csv").trial) == {GOOD}
@@ -270,3 +276,44 @@ def test_a_damaged_table_file_is_named(tmp_path: Path, name: str, content: bytes
     (tmp_path / name).write_bytes(content)
     with pytest.raises(LabError, match=f"{name}: "):
         load(tmp_path / name)
+
+
+def test_the_files_that_a_trial_left_are_written_down(measured: Callable[..., driver.Ongoing]) -> None:
+    run = measured(FakeLab())
+    directory = run.directory / run.trials[0].trial
+    files = json.loads((directory / "attempt.json").read_text())["files"]
+    assert set(files) == {"trial.json", "timings.json", "delivered.json", "configured.json", "hosts.json"}
+    for name in files:
+        kept = (directory / name).read_text()
+        (directory / name).unlink()
+        assert damages.damage(directory) == f"{directory / name}: the file is missing"
+        (directory / name).write_text(kept)
+    assert damages.damage(directory) is None
+
+
+def test_a_run_goes_on_beside_a_damaged_trial(measured: Callable[..., driver.Ongoing]) -> None:
+    run = measured(FakeLab())
+    damaged, undone, *_ = [run.directory / trial.trial for trial in run.trials]
+    halved(damaged / "timings.json")
+    (undone / "result.json").unlink()
+    lab = FakeLab()
+    driver.execute(driver.resume(run.directory), lab, lambda trial, state: None)
+    assert lab.ran == [undone.name]
+    assert damages.damage(undone) is None
+    again = FakeLab()
+    driver.execute(driver.resume(run.directory, again=True), again, lambda trial, state: None)
+    assert again.ran == [damaged.name] and damages.damage(damaged) is None
+
+
+@pytest.mark.parametrize("document", ["timings.json", "delivered.json"])
+def test_a_trial_that_leaves_a_damaged_file_has_failed(
+    measured: Callable[..., driver.Ongoing], document: str
+) -> None:
+    def spoil(trial: dict[str, Any], files: dict[str, Any]) -> int:
+        if trial["cell"] == "delay_ms=50":
+            files[document] = {"schema": 2, "rtt": 5}
+        return 0
+
+    run = measured(FakeLab(spoil=spoil))
+    frame = pd.read_parquet(run.directory / "samples.parquet")
+    assert set(frame.cell) == {"delay_ms=0", "delay_ms=200"}

@@ -162,7 +162,10 @@ def test_trials_that_differ_in_one_thing_alone_were_measured(tmp_path: Path) -> 
         store.write(tmp_path / name, found)
         store.write(tmp_path / name, Timings.model_validate(timings | {"versions": {}}))
         result = {"schema": 2, "experiment": "e", "trial": name, "cell": "c", "status": "ok", "reasons": []}
-        (tmp_path / name / "result.json").write_text(json.dumps(result | {"wall_s": 1, "measuring_s": 1}))
+        spent = {"wall_s": 1, "measuring_s": 1}
+        (tmp_path / name / "result.json").write_text(json.dumps(result | spent))
+        attempt = {"schema": 2, "started": 0, "exit_status": 0, "error": None, "files": ["timings.json"]}
+        (tmp_path / name / "attempt.json").write_text(json.dumps(attempt | spent))
 
     trial("a", 4.0, 100)
     trial("b", 2.0, 300)

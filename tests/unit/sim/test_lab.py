@@ -269,7 +269,7 @@ def test_a_run_is_calibrated_on_all_trials_of_the_baselines_setting(
         taken.append(folder)
         return CALIBRATION.model_copy(update={"trial": folder.name})
 
-    monkeypatch.setattr(lab, "calibrate", calibrate)
+    monkeypatch.setattr("lab.sim.calibrate.calibrate", calibrate)
     told: list[str] = []
     found = Calibrations.on(measured, Experiment.model_validate(CAPS), told.append)
     trials = [store.need(Trial, folder) for folder in taken]
@@ -285,11 +285,29 @@ def test_a_workload_that_cannot_be_simulated_is_told_and_left_out(
         raise LabError(f"{folder.name}: of no timed run anything was recorded")
 
     monkeypatch.setattr(inside, "recorded", lambda folder: True)
-    monkeypatch.setattr(lab, "calibrate", calibrate)
+    monkeypatch.setattr("lab.sim.calibrate.calibrate", calibrate)
     told: list[str] = []
     with pytest.raises(LabError, match="no measured trial tells what array_study"):
         Calibrations.on(measured, Experiment.model_validate(CAPS), told.append)
     assert told[1].endswith("of no timed run anything was recorded")
+
+
+def test_a_trial_that_cannot_be_calibrated_on_leaves_the_others(
+    measured: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    asked: list[Path] = []
+
+    def calibrate(folder: Path) -> Calibration:
+        asked.append(folder)
+        if len(asked) == 1:
+            raise LabError(f"{folder}/inside.json: its records cannot be unpacked")
+        return CALIBRATION
+
+    monkeypatch.setattr(inside, "recorded", lambda folder: True)
+    monkeypatch.setattr("lab.sim.calibrate.calibrate", calibrate)
+    calibrations = Calibrations.on(measured, Experiment.model_validate(CAPS), lambda text: None)
+    assert len(calibrations.known[0].calibrations) == len(asked) - 1 > 0
+    assert f"{asked[0]}/inside.json: its records cannot be unpacked" in caplog.text
 
 
 def test_seeds_are_dealt_to_the_calibrations_in_turn(measured: Path, simulations: list[Scenario]) -> None:
