@@ -39,11 +39,7 @@ COLUMNS = {
     "null": "a sample of the null trial: how much the same differs from itself",
     "value": "the sample",
 }
-NUMBERS: dict[str, type] = {
-    "block": int,
-    "null": bool,
-    "value": float,
-}  # of these columns; all others are texts
+NUMBERS: dict[str, type] = {"block": int, "null": bool, "value": float}  # all other columns are texts
 KEY = ["machine", "benchmark", "params"]
 
 

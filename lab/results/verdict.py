@@ -62,7 +62,7 @@ def _unreadable(directory: Path) -> str | None:
 
 
 def _fail(directory: Path, why: str) -> Result | None:
-    """The verdict on a trial that left files which cannot be read; one that was judged before stays as it is."""
+    """The verdict on a trial that left files which cannot be read; one that was judged before stays."""
     try:
         trial = store.need(Trial, directory)
         if not (directory / Result.FILE).exists():

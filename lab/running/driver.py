@@ -50,7 +50,7 @@ class Ongoing:
     again: bool = False
 
     def pending(self) -> list[Trial]:
-        """Trials that were not attempted to the end, or failed; with ``again`` invalid and damaged ones too."""
+        """Trials not attempted to the end, or failed; with ``again`` invalid and damaged ones too."""
         return [trial for trial in self.trials if _undone(self.directory / trial.trial, self.again)]
 
     def remaining_s(self) -> float:

@@ -147,7 +147,7 @@ def test_links_modes_and_streams(tmp_path: Path) -> None:
 
 def test_an_error_names_the_file_and_not_the_temporary_one(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(OSError, match="below|file") as error:
+    with pytest.raises(OSError, match="file") as error:
         atomic.write_text(tmp_path / "file" / "below", "x")
     assert atomic.PREFIX not in str(error.value)
     (tmp_path / "folder").mkdir()
