@@ -22,7 +22,7 @@ class UserPath(click.Path):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
         """Check the path's limits and make it absolute."""
-        return Path(super().convert(value, param, ctx)).absolute()
+        return Path(os.fsdecode(super().convert(value, param, ctx))).absolute()
 
 
 class OutputFile(UserPath):

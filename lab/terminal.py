@@ -22,13 +22,15 @@ ENDLESS = 100_000  # columns when no terminal reads along: a row is a line, what
 class Failure(click.ClickException):
     """A mistake on its way to the terminal: the line and, indented below it, what to do."""
 
-    def __init__(self, message: str, exit_code: int = 1) -> None:
-        super().__init__(message)
-        self.exit_code = exit_code
-
     def show(self, file: IO[Any] | None = None) -> None:
         """Print it on stderr."""
         click.secho(f"dasklab: {self.message}", fg="red", err=True, color=colour())
+
+
+class Misuse(Failure):
+    """A command line that cannot be understood."""
+
+    exit_code = click.UsageError.exit_code
 
 
 def colour() -> bool | None:
@@ -48,7 +50,7 @@ def one_line(*mistakes: type[Exception]) -> Iterator[None]:
         raise
     except click.UsageError as error:
         command = f"\n  {error.ctx.command_path} --help" if error.ctx else ""
-        raise Failure(f"{error.format_message()}{command}", error.exit_code) from None
+        raise Misuse(f"{error.format_message()}{command}") from None
     except mistakes as error:
         raise Failure(str(error)) from None
     except BrokenPipeError:  # nobody reads any more: click ends quietly

@@ -125,9 +125,10 @@ def _build(lab: Inventory, check: bool, diff: bool, only: str | None, guests: st
 @click.command()
 @inventory_option
 @new_results_option
-def baseline(inventory: Path, root: Path) -> None:
+@click.option("--again", is_flag=True, help="Measure it even if that was done.")
+def baseline(inventory: Path, root: Path, again: bool) -> None:
     """Measure the lab as it is, once; say what was measured."""
-    _baseline(open_running(inventory), root)
+    _baseline(open_running(inventory), root, again=again)
 
 
 @click.command()
@@ -173,10 +174,10 @@ def destroy(inventory: Path, yes: bool) -> None:
         _play("destroy.yml", lab)
 
 
-def _baseline(lab: Inventory, root: Path) -> None:
+def _baseline(lab: Inventory, root: Path, *, again: bool = False) -> None:
     from lab.commands.baseline import measure
 
-    measure(lab, root)
+    measure(lab, root, again=again)
 
 
 def _play(book: str, lab: Inventory, options: list[str] | None = None) -> None:

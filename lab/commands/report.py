@@ -22,4 +22,4 @@ def report(runs: tuple[Path, ...], output: Path | None) -> None:
     from lab.results import store
 
     directories = [run for path in runs for run in store.find(path)]
-    click.echo(write(directories, output or (runs[0] / "report")))
+    click.echo(write(directories, output or OutputFolder().convert(runs[0] / "report", None, None)))

@@ -1,10 +1,10 @@
 """The lab's own variables in an inventory: which exist, and which values they take.
 
-An unknown name is refused if it begins as the lab's own names do: with ``lab_``, ``vm_`` or ``endpoint_``, or
-with the name of a role (``dask_``, ``proxmox_``, ``guest_`` ...; names and types of the roles' variables come
-from their ``meta/argument_specs.yml``, ``defaults`` and ``vars``). Ansible would ignore a misspelt one silently.
-All other names, such as ``ansible_user`` or a user's own ``site``, are left alone, unless they are a near miss
-of a variable without such a beginning (``scheduler_adress``).
+An unknown name is refused if it begins as the lab's own names do: with ``lab_``, ``vm_``, ``endpoint_``, or
+the name of a role (``dask_``, ``proxmox_``, ``guest_`` ...). Ansible would ignore a misspelt one. The
+roles' names and types come from their ``meta/argument_specs.yml``, ``defaults`` and ``vars``. All other
+names, such as ``ansible_user`` or a user's own ``site``, are left alone, unless they are a near miss of a
+variable without such a beginning (``scheduler_adress``).
 
 Values are checked by host before anything starts. A role's variable is not checked here if it follows from
 what does not exist yet (the endpoint's facts); the playbook checks those.
@@ -156,7 +156,7 @@ def _values(inventory: Inventory, host: str, names: Iterable[str]) -> dict[str, 
 
 
 def _resolvable(inventory: Inventory, host: str) -> dict[str, Any]:
-    values = {}
+    values: dict[str, Any] = {}
     for name in _role_variables().model_fields:
         try:
             values |= _values(inventory, host, [name])

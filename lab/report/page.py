@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
@@ -10,6 +11,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoes
 from lab.model.metric import METRICS
 from lab.report import sentences
 from lab.report.section import section
+from lab.results import store
 from lab.results.measures import interval, number
 
 HERE = Path(__file__).parent
@@ -20,7 +22,7 @@ def write(runs: list[Path], output: Path) -> Path:
     """Write ``output``/report.html, report.md and the figures; returns the page's path."""
     output.mkdir(parents=True, exist_ok=True)
     study = json.loads(STUDY.read_text())
-    sections = [section(run, study["figures"], output) for run in runs]
+    sections = [store.read_steadily(run, partial(section, run, study["figures"], output)) for run in runs]
     answers = {section.name: section.answers for section in sections if not section.simulated}
     page = {
         "sections": sections,

@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 import json
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
@@ -17,6 +19,7 @@ from lab.model.strict import validate
 from lab.model.trial import Trial
 
 D = TypeVar("D", bound=Document)
+T = TypeVar("T")
 
 
 def read(kind: type[D], directory: Path) -> D | None:
@@ -78,6 +81,18 @@ def experiment(run: Campaign) -> Experiment:
 def finished(run: Path) -> list[Path]:
     """The directories of the trials that were attempted to the end and judged, in the order they ran."""
     return having(run, Result)
+
+
+def read_steadily(run: Path, read: Callable[[], T], pause_s: float = 0.5) -> T:
+    """Return ``read()`` of a run's files; repeated if `dasklab run RUN` replaced a trial meanwhile."""
+    while True:
+        before = finished(run)
+        try:
+            return read()
+        except (LabError, OSError):
+            time.sleep(pause_s)  # a trial's folder is removed file by file
+            if finished(run) == before:
+                raise
 
 
 def having(run: Path, kind: type[Document]) -> list[Path]:

@@ -139,7 +139,8 @@ def test_no_color_is_honoured_by_mistakes_and_findings(no_color: str, coloured: 
     environment = os.environ | {"NO_COLOR": no_color, "PYTHONPATH": str(ROOT)}
     subprocess.run(words, stderr=follower, stdout=follower, env=environment, check=False)
     shown = os.read(leader, 10_000).decode()
-    os.close(leader), os.close(follower)
+    os.close(leader)
+    os.close(follower)
     assert "dasklab: inventory /nowhere.yml does not exist" in shown
     assert ("\x1b[" in shown) is coloured
 

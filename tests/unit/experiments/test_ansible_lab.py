@@ -63,7 +63,9 @@ def test_what_ansible_says_is_the_reason(tmp_path: Path, monkeypatch: pytest.Mon
         ansible_lab.AnsibleLab(tmp_path).run_trial(tmp_path)
 
 
-@pytest.mark.parametrize("words", [("run", "delay_worker", "--quick"), ("up",), ("destroy", "--yes")])
+@pytest.mark.parametrize(
+    "words", [("run", "delay_worker", "--quick"), ("up",), ("baseline",), ("destroy", "--yes")]
+)
 def test_two_commands_do_not_change_a_lab_at_once(
     words: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -74,6 +76,7 @@ def test_two_commands_do_not_change_a_lab_at_once(
         refused = CliRunner().invoke(main, [*words, "-i", str(inventory), *results])
     assert refused.exit_code == 1
     assert f"dasklab: another command is at work on the lab of {inventory}" in refused.output
+    assert refused.stderr.startswith(f"Inventory {inventory}, endpoint local, not started yet, lab dasklab\n")
     assert not (tmp_path / "results").exists()
     with ansible_lab.alone(inventory):
         pass
