@@ -125,7 +125,7 @@ def test_a_state_folder_with_a_space_reaches_the_node(user: User) -> None:
     play = user.folder / "node.yml"
     play.write_text(
         "- hosts: hypervisors\n  gather_facts: false\n  tasks:\n"
-        f"    - {{name: Look, ansible.builtin.raw: 'test $(readlink /proc/self/ns/net) != {own}'}}\n"
+        f"    - {{name: Look, lab_command: {{cmd: 'test $(readlink /proc/self/ns/net) != {own}'}}}}\n"
     )
     done = user.run("ansible-playbook", "-i", "inventory/hosts.yml", str(play),
                     ANSIBLE_CONFIG=str(ROOT / "ansible.cfg"))  # fmt: skip
