@@ -11,7 +11,7 @@ def command(inventory: Inventory, host: str, *options: str) -> list[str]:
     """Return ``ssh`` with the inventory's options, key and user, up to the address.
 
     The user's ``~/.ssh/config`` does not count: it could lead elsewhere. An inventory that wants it says so
-    in ``ansible_ssh_common_args`` (``-F ~/.ssh/config``), for Ansible too.
+    in ``ansible_ssh_common_args`` (``-F /home/me/.ssh/config``), for Ansible too.
 
     Raises:
         LabError: there is no such host, or it has no address.

@@ -123,9 +123,10 @@ def test_a_state_folder_with_a_space_reaches_the_node(user: User) -> None:
     """The node's shell is a program in that folder; it is in a network namespace of its own."""
     own = Path("/proc/self/ns/net").readlink()
     play = user.folder / "node.yml"
+    command = f"test $(readlink /proc/self/ns/net) != {own}"
     play.write_text(
         "- hosts: hypervisors\n  gather_facts: false\n  tasks:\n"
-        f"    - {{name: Look, lab_command: {{cmd: 'test $(readlink /proc/self/ns/net) != {own}'}}}}\n"
+        f"    - {{name: Look, lab_command: {{cmd: '{command}', answer: lines}}}}\n"
     )
     done = user.run("ansible-playbook", "-i", "inventory/hosts.yml", str(play),
                     ANSIBLE_CONFIG=str(ROOT / "ansible.cfg"))  # fmt: skip
