@@ -11,6 +11,8 @@ from pathlib import Path
 import click
 
 from lab.commands.options import INVENTORY
+from lab.path_types import UserPath
+from lab.paths import anchor_environment
 from lab.terminal import Group, print_warnings, terminate_as_ctrl_c
 
 COMMANDS = {  # name: where it is, what it does
@@ -78,9 +80,7 @@ class Commands(Group):
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.option(
-    *INVENTORY, type=click.Path(path_type=Path), help="The inventory, as after a command that has one."
-)
+@click.option(*INVENTORY, type=UserPath(), help="The inventory, as after a command that has one.")
 @click.version_option(package_name="dasklab", prog_name="dasklab")
 @click.pass_context
 def main(context: click.Context, inventory: Path | None) -> None:
@@ -98,6 +98,7 @@ def main(context: click.Context, inventory: Path | None) -> None:
     """
     terminate_as_ctrl_c()
     print_warnings()
+    anchor_environment()
     command = main.get_command(context, context.invoked_subcommand or "")
     if inventory and command and "inventory" not in [option.name for option in command.params]:
         raise click.UsageError(f"'{command.name}' takes no inventory.", context)

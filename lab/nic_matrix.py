@@ -16,7 +16,8 @@ import click
 from lab.commands.options import inventory_option
 from lab.commands.run import run
 from lab.errors import LabError
-from lab.paths import ROOT
+from lab.path_types import UserPath
+from lab.paths import ROOT, anchor_environment
 from lab.terminal import one_line
 
 
@@ -26,10 +27,10 @@ from lab.terminal import one_line
 @click.option("--only", metavar="CELL", help="Only this NIC, with baseline and null trial: 'nic=E1000'")
 @click.option("--seed", type=int, help="Shuffle the trials by this number.")
 @click.option(
-    "--resume", type=click.Path(path_type=Path, exists=True), help="Go on with the run of this directory."
+    "--resume", type=UserPath(exists=True, file_okay=False), help="Go on with the run of this directory."
 )
 @click.option(
-    "--results", "root", type=click.Path(path_type=Path), default=ROOT / "results", show_default=True
+    "--results", "root", type=UserPath(file_okay=False), default=ROOT / "results", show_default=True
 )
 @inventory_option
 @click.pass_context
@@ -40,6 +41,7 @@ def main(context: click.Context, /, resume: Path | None, **options: object) -> N
     The lab must be up (`dasklab up`). Every block has the baseline (VirtIO) and its null trial; the order is
     shuffled. Then: dasklab report RESULTS/nic_matrix/<time>
     """
+    anchor_environment()
     with one_line(LabError):
         context.invoke(run, what=str(resume) if resume else "nic_matrix", **options)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import sys
 from collections.abc import Iterable, Iterator
@@ -11,7 +12,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import click
 
-from lab.errors import LabError
+from lab.errors import LabError, did_you_mean
 from lab.notices import LOGGER
 
 if TYPE_CHECKING:
@@ -21,18 +22,37 @@ ENDLESS = 100_000  # columns when no terminal reads along: a row is a line, what
 
 
 class Failure(click.ClickException):
-    """A mistake on its way to the terminal: the line and, indented below it, what to do. Exit status 1."""
+    """A mistake on its way to the terminal: the line and, indented below it, what to do."""
 
     def show(self, file: IO[Any] | None = None) -> None:
         """Print it on stderr."""
-        click.secho(f"dasklab: {self.message}", fg="red", err=True)
+        click.secho(f"dasklab: {self.message}", fg="red", err=True, color=colour())
+
+
+class Misuse(Failure):
+    """A command line that cannot be understood."""
+
+    exit_code = click.UsageError.exit_code
+
+
+def colour() -> bool | None:
+    """False where the environment asks for none (no-color.org), else None: a terminal gets colours."""
+    return False if os.environ.get("NO_COLOR") else None
 
 
 @contextmanager
 def one_line(*mistakes: type[Exception]) -> Iterator[None]:
-    """Show what the user can mend as one line, never as a traceback: ``mistakes``, and files that fail."""
+    """Show what the user can mend as one line, never as a traceback: ``mistakes``, and files that fail.
+
+    A command line that cannot be understood ends with status 2, as everywhere.
+    """
     try:
         yield
+    except click.exceptions.NoArgsIsHelpError:  # its text is the help
+        raise
+    except click.UsageError as error:
+        command = f"\n  {error.ctx.command_path} --help" if error.ctx else ""
+        raise Misuse(f"{error.format_message()}{command}") from None
     except mistakes as error:
         raise Failure(str(error)) from None
     except BrokenPipeError:  # nobody reads any more: click ends quietly
@@ -58,6 +78,22 @@ def print_warnings() -> None:
 
 class Group(click.Group):
     """A group of commands whose mistakes are told in one line."""
+
+    def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
+        """Parse the group's own options."""
+        with one_line():
+            context = super().make_context(*args, **kwargs)
+        context.color = colour()
+        return context
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command that was named, or suggest another."""
+        name = args[0]
+        if self.get_command(ctx, name) is None and (meant := did_you_mean(name, self.list_commands(ctx))):
+            ctx.fail(f"No such command {name!r}{meant}")
+        return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command that was named."""

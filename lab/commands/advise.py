@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lab.commands.options import SEEDS, inventory_option, results_option
+from lab.commands.options import SEEDS, inventory_option, new_results_option
 from lab.errors import LabError
+from lab.path_types import UserPath
 from lab.terminal import clock, print_table
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("path", metavar="TRIAL|RUN", type=click.Path(path_type=Path, exists=True, file_okay=False))
+@click.argument("path", metavar="TRIAL|RUN", type=UserPath(exists=True, file_okay=False))
 @click.option(
     "--seeds", type=click.IntRange(2, 1000), default=SEEDS, show_default=True, help="Simulations of each."
 )
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 @click.option("--runs", type=click.IntRange(2, 10_000), help="Of each trial there, instead of as it was.")
 @click.option("--blocks", type=click.IntRange(1, 100), help="Of that experiment, instead of as it was.")
 @click.option("--json", "as_json", is_flag=True, help="For programs.")
-@results_option
+@new_results_option
 @inventory_option
 def advise(
     path: Path,
@@ -93,10 +94,10 @@ def advise(
 
 def _same_lab(run: Campaign, inventory: Path, directory: Path) -> None:
     """Other machines have other costs and another network: what helps there was not searched."""
-    from lab.machines.inventory import Inventory
+    from lab.commands.target import open_running
     from lab.running.setup import setup_of
 
-    if setup_of(Inventory(inventory)) != run.setup:
+    if setup_of(open_running(inventory)) != run.setup:
         raise LabError(
             f"{directory}: the lab of {inventory} is not as the one that measured it",
             "measure there first: dasklab run EXPERIMENT, then advise that run",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from shlex import quote
 
 import click
 
@@ -20,20 +21,22 @@ from lab.running.setup import setup_of
 from lab.terminal import print_table
 
 
-def measure(lab: Inventory, root: Path) -> None:
-    """Measure the lab's baseline unless that was done, and show it; one that was no good is measured anew.
+def measure(lab: Inventory, root: Path, *, again: bool = False) -> None:
+    """Measure the lab's baseline unless that was done, and show it. One that was no good is measured anew.
 
     Raises:
         LabError: the trial failed or was found invalid; its reasons are in the message.
     """
     setup = setup_of(lab)
-    run = _begun(lab, setup) or _begin(lab, setup, root)
-    fresh = bool(run.pending())
-    if fresh:
+    run = None if again else _begun(lab, setup)
+    if run and not run.pending():
+        click.echo("baseline: found; to measure it again: dasklab baseline --again")
+    else:
         with alone(lab.path):
+            run = run or _begin(lab, setup, root)
             execute(run, AnsibleLab(lab.path))
-    _refuse_failed(run.directory)
-    click.echo("baseline: measured" if fresh else "baseline: found")
+        _refuse_failed(run.directory)
+        click.echo("baseline: measured")
     show(run.directory)
 
 
@@ -58,7 +61,7 @@ def _show_capture(trial: Path) -> None:
         return
     if found.messages:
         size = sum(capture.stat().st_size for capture in captures) / 1e6
-        click.echo(f"\nWhat Dask said ({size:.1f} MB): dasklab wire {trial}/capture*.pcap")
+        click.echo(f"\nWhat Dask said ({size:.1f} MB): dasklab wire {quote(str(trial))}/capture*.pcap")
     if missing := completeness.line(found):
         click.secho(missing, fg="red", bold=True)
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from lab.commands.options import SEEDS
+from lab.path_types import UserPath
 from lab.terminal import print_table
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("path", metavar="TRIAL|RUN", type=click.Path(path_type=Path, exists=True, file_okay=False))
+@click.argument("path", metavar="TRIAL|RUN", type=UserPath(exists=True, file_okay=False))
 @click.option(
     "--seeds",
     type=click.IntRange(2, 1000),

@@ -11,23 +11,22 @@ from typing import TYPE_CHECKING
 import click
 
 from lab.errors import LabError
+from lab.path_types import OutputFile, UserPath
 from lab.terminal import print_table
 
 if TYPE_CHECKING:
     from lab.account.summary import Difference, Summary
     from lab.account.trial import Explained
 
-FOLDER = click.Path(path_type=Path, exists=True, file_okay=False)
+FOLDER = UserPath(exists=True, file_okay=False)
 
 
 @click.command()
 @click.argument("first", metavar="TRIAL|RUN", type=FOLDER)
 @click.argument("second", metavar="[TRIAL]", required=False, type=FOLDER)
 @click.option("--captured", is_flag=True, help="The runs that were captured, instead of the timed ones.")
-@click.option("--trace", type=click.Path(path_type=Path), help="Write TRIAL as a trace for ui.perfetto.dev.")
-@click.option(
-    "--profile", type=click.Path(path_type=Path), help="Write Dask's profile of TRIAL for speedscope."
-)
+@click.option("--trace", type=OutputFile(), help="Write TRIAL as a trace for ui.perfetto.dev.")
+@click.option("--profile", type=OutputFile(), help="Write Dask's profile of TRIAL for speedscope.")
 @click.option("--json", "as_json", is_flag=True, help="For programs: a line per account.")
 def explain(
     first: Path, second: Path | None, captured: bool, trace: Path | None, profile: Path | None, as_json: bool

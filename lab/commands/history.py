@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from lab.commands.options import results_option
+from lab.path_types import OutputFolder, UserPath
 
 FILE = "history.csv"  # beside the runs
 
@@ -28,9 +29,7 @@ def history(context: click.Context, root: Path) -> None:
 
 
 @history.command()
-@click.argument(
-    "runs", metavar="RUN...", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True)
-)
+@click.argument("runs", metavar="RUN...", nargs=-1, required=True, type=UserPath(exists=True))
 @click.pass_obj
 def add(file: Path, runs: tuple[Path, ...]) -> None:
     """Keep the valid samples of one or more RUNs, each by the version of Dask that it ran with."""
@@ -42,7 +41,7 @@ def add(file: Path, runs: tuple[Path, ...]) -> None:
 
 
 @history.command()
-@click.argument("directory", type=click.Path(path_type=Path, file_okay=False))
+@click.argument("directory", type=OutputFolder())
 @click.pass_obj
 def publish(file: Path, directory: Path) -> None:
     """Write the files that `asv publish` makes pages of into DIRECTORY."""

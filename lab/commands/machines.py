@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import subprocess
 import sys
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from lab.commands.options import inventory_option, results_option
+from lab.commands.options import inventory_option, new_results_option
+from lab.commands.target import announce, open_running, open_target
 from lab.errors import LabError
+from lab.machines import presence
 from lab.machines import ssh as ssh_to
 from lab.machines.guests import choose_guests
 from lab.machines.inventory import Inventory
+from lab.machines.variables import open_lab
 from lab.model.nic import MODELS
 from lab.running import playbook
 from lab.running.ansible_lab import alone
@@ -32,7 +36,7 @@ def doctor(inventory: Path) -> None:
     """Say what is missing here or on the Proxmox VE, and the line that mends it."""
     from lab.machines.doctor import examine
 
-    lab = Inventory(inventory)
+    lab = open_lab(inventory)
     bad = 0
     if check := lab.optional(lab.hosts()[0], "endpoint_check"):
         bad += subprocess.run(check, check=False).returncode != 0
@@ -48,13 +52,38 @@ def doctor(inventory: Path) -> None:
 @inventory_option
 def plan(inventory: Path) -> None:
     """Show what `up` would do to the machines; change nothing."""
-    options = ["--check", "--diff", "--tags", "endpoint,key,machines"]
-    _play("provision.yml", Inventory(inventory), options)
+    _plan(open_lab(inventory))
+
+
+def _plan(lab: Inventory) -> None:
+    """Show the plan. An endpoint that was never started is not started for it: there is nothing on it yet."""
+    options = ["--check", "--diff", "--tags", "key,machines"]
+    if presence.never_started(lab):
+        click.echo("The local endpoint has never been started: this is the plan for a new one.", err=True)
+        options += ["-e", json.dumps({"endpoint_facts": _future_facts(lab), "proxmox_vm_fresh": True})]
+    else:
+        presence.require_endpoint(lab)
+    _play("provision.yml", lab, options)
+
+
+def _future_facts(lab: Inventory) -> dict[str, Any]:
+    """What a plan needs of the facts of an endpoint that was never started."""
+    build = lab.optional(lab.hosts()[0], "endpoint_image_build") or []
+    images = {"image_file": ["--path"], "template_file": ["--container", "--path"]}
+    return {
+        "host": "not-started", "port": 8006, "user": "lab@pve", "token_id": "none", "token_secret": "none",
+        "ca_file": "", "shell": "/bin/sh", "interfaces_file": "",
+        **{key: _output([*build, *words]) for key, words in images.items() if build},
+    }  # fmt: skip
+
+
+def _output(argv: list[str]) -> str:
+    return subprocess.run(argv, capture_output=True, text=True, check=True).stdout.strip()
 
 
 @click.command()
 @inventory_option
-@results_option
+@new_results_option
 @click.option("--check", is_flag=True, help="Only say what would be done, on the machines too.")
 @click.option("--diff", is_flag=True, help="Show each difference.")
 @click.option("--only", type=click.Choice(["provision", "configure"]), help="Only this part.")
@@ -64,7 +93,12 @@ def up(inventory: Path, root: Path, check: bool, diff: bool, only: str | None, g
 
     When all of it is there, a baseline is measured, once.
     """
-    lab = Inventory(inventory)
+    lab = open_lab(inventory)
+    if check and presence.never_started(lab):
+        _plan(lab)
+        return
+    if not check:
+        announce(lab)
     with nullcontext() if check else alone(inventory):
         _build(lab, check, diff, only, guests)
     if not only and not check:
@@ -90,17 +124,20 @@ def _build(lab: Inventory, check: bool, diff: bool, only: str | None, guests: st
 
 @click.command()
 @inventory_option
-@results_option
-def baseline(inventory: Path, root: Path) -> None:
+@new_results_option
+@click.option("--again", is_flag=True, help="Measure it even if that was done.")
+def baseline(inventory: Path, root: Path, again: bool) -> None:
     """Measure the lab as it is, once; say what was measured."""
-    _baseline(Inventory(inventory), root)
+    _baseline(open_running(inventory), root, again=again)
 
 
 @click.command()
 @inventory_option
 def status(inventory: Path) -> None:
     """Say what is there: machines, links, cluster, captures."""
-    _play("status.yml", Inventory(inventory))
+    lab = open_lab(inventory)
+    presence.require_endpoint(lab)
+    _play("status.yml", lab)
 
 
 @click.command(context_settings={"ignore_unknown_options": True})
@@ -114,7 +151,10 @@ def ssh(host: str, command: tuple[str, ...], inventory: Path) -> None:
     dasklab ssh scheduler
     dasklab ssh worker-1 -- tc -s qdisc show
     """
-    argv = ssh_to.command(Inventory(inventory), host)
+    lab = open_lab(inventory)
+    if host in lab.hosts():
+        presence.require_machines(lab, host)
+    argv = ssh_to.command(lab, host)
     sys.exit(subprocess.run([*argv, *command], check=False).returncode)
 
 
@@ -126,7 +166,7 @@ def destroy(inventory: Path, yes: bool) -> None:
 
     The endpoint that was started for it ends too; results are kept.
     """
-    lab = Inventory(inventory)
+    lab = open_target(inventory)
     name = lab.optional(lab.hosts()[0], "lab_name")
     if not yes and sys.stdin.isatty():
         click.confirm(f"Remove the machines of lab {name!r}? Results are kept", abort=True)
@@ -134,10 +174,10 @@ def destroy(inventory: Path, yes: bool) -> None:
         _play("destroy.yml", lab)
 
 
-def _baseline(lab: Inventory, root: Path) -> None:
+def _baseline(lab: Inventory, root: Path, *, again: bool = False) -> None:
     from lab.commands.baseline import measure
 
-    measure(lab, root)
+    measure(lab, root, again=again)
 
 
 def _play(book: str, lab: Inventory, options: list[str] | None = None) -> None:
@@ -152,7 +192,8 @@ def _why_unreachable(book: str, lab: Inventory) -> str:
     """What to look at, given that machines were asked that should have been there."""
     host = lab.hosts()[0]
     if not lab.has(host, "proxmox"):
-        return f"`ssh {ssh_to.login(lab, host)}` must work from here, and so for each; see {lab.path}"
+        line = shlex.join(ssh_to.command(lab, host))
+        return f"`{line}` must work from here, and so for each; see {lab.path}"
     if book == "status.yml":
         return "`dasklab up` makes and starts what is missing"
     return "`dasklab status` shows which machines run, `dasklab doctor` what is missing here or on the node"
@@ -164,31 +205,16 @@ def _refuse_absent(lab: Inventory) -> None:
     Raises:
         LabError: naming them.
     """
-    hosts = lab.hosts()
+    hosts = tuple(lab.hosts())
     if not lab.has(hosts[0], "proxmox"):
         return
-    running = _running(lab)
-    absent = [host for host in hosts if lab.value(host, "guest")["vmid"] not in running]
-    if absent:
-        which = "none of this lab's machines runs" if absent == hosts else f"not running: {', '.join(absent)}"
-        raise LabError(f"nothing to configure, {which}", "run `dasklab up` first: it makes and starts them")
-
-
-def _running(lab: Inventory) -> set[int]:
-    """VMIDs of what runs on the lab's nodes; none where the lab's own endpoint was never started."""
-    from lab.machines.kinds import BY_API
-    from lab.machines.proxmox import Endpoint, Pve
-
-    if lab.has(lab.hosts()[0], "endpoint_start"):
-        try:
-            lab.value(lab.hosts()[0], "endpoint_facts")
-        except LabError:
-            return set()
+    if lab.has(hosts[0], "endpoint_start") and not presence.never_started(lab):
         _command(lab, "endpoint_start")
-    pve = Pve(Endpoint.of(lab.value(lab.hosts()[0], "proxmox")))
-    nodes = {lab.value(host, "guest")["node"] for host in lab.hosts()}
-    records = [record for node in nodes for api in BY_API for record in pve.get(f"nodes/{node}/{api}")]
-    return {int(record["vmid"]) for record in records if record.get("status") == "running"}
+    missing = list(hosts) if presence.never_started(lab) else presence.absent(lab, hosts)
+    if missing:
+        all_of_them = missing == list(hosts)
+        which = "none of this lab's machines runs" if all_of_them else f"not running: {', '.join(missing)}"
+        raise LabError(f"nothing to configure, {which}", presence.NO_LAB.hint)
 
 
 def _show(finding: Finding) -> None:

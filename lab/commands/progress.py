@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from pathlib import Path
+from shlex import quote
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn
 from rich.text import Text
@@ -58,6 +59,7 @@ def execute(begun: driver.Ongoing, lab: driver.Lab) -> None:
     screen.print(
         f"{len(begun.pending())} trials, about {clock(begun.remaining_s())}; results in {begun.directory}",
         markup=False,
+        soft_wrap=True,
     )
     with Progress(*columns, console=screen, transient=True) as progress:
         watch = Watch(begun, progress)
@@ -65,7 +67,11 @@ def execute(begun: driver.Ongoing, lab: driver.Lab) -> None:
             driver.execute(begun, lab, watch)
         except KeyboardInterrupt:
             clean = "" if begun.setup.simulated else "; the lab is clean"
-            screen.print(f"stopped{clean}. To go on: dasklab run {begun.directory}", markup=False)
+            screen.print(
+                f"stopped{clean}. To go on: dasklab run {quote(str(begun.directory))}",
+                markup=False,
+                soft_wrap=True,
+            )
             sys.exit(130)
 
 
@@ -106,4 +112,4 @@ class Watch:
 def conclude(begun: driver.Ongoing) -> None:
     """Print the cells of a run that has ended, and how to get the page."""
     show_run(begun.directory)
-    print(f"\nThe report: dasklab report {begun.directory}")
+    print(f"\nThe report: dasklab report {quote(str(begun.directory))}")

@@ -6,14 +6,12 @@ from pathlib import Path
 
 import click
 
+from lab.path_types import OutputFolder, UserPath
+
 
 @click.command()
-@click.argument(
-    "runs", metavar="RUN...", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True)
-)
-@click.option(
-    "-o", "--output", type=click.Path(path_type=Path), help="A directory; default: report/ in the run."
-)
+@click.argument("runs", metavar="RUN...", nargs=-1, required=True, type=UserPath(exists=True))
+@click.option("-o", "--output", type=OutputFolder(), help="A directory; default: report/ in the run.")
 def report(runs: tuple[Path, ...], output: Path | None) -> None:
     """Write the report of one or more runs as one HTML page.
 
@@ -24,4 +22,4 @@ def report(runs: tuple[Path, ...], output: Path | None) -> None:
     from lab.results import store
 
     directories = [run for path in runs for run in store.find(path)]
-    click.echo(write(directories, output or (runs[0] / "report")))
+    click.echo(write(directories, output or OutputFolder().convert(runs[0] / "report", None, None)))

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lab.commands.options import SEEDS, inventory_option, results_option
-from lab.errors import LabError
+from lab.commands.options import SEEDS, inventory_option, new_results_option
+from lab.errors import LabError, did_you_mean
+from lab.path_types import UserPath
 from lab.terminal import print_table
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ HEAD = ("trial", "what", "old", "new", "")
 
 
 @click.command()
-@click.argument("old", metavar="RUN", type=click.Path(path_type=Path, exists=True, file_okay=False))
+@click.argument("old", metavar="RUN", type=UserPath(exists=True, file_okay=False))
 @click.argument("cell", metavar="CELL")
 @click.option(
     "--simulate/--measure",
@@ -26,7 +27,7 @@ HEAD = ("trial", "what", "old", "new", "")
     default=None,
     help="In virtual time, or in the lab; as the run was if not said.",
 )
-@results_option
+@new_results_option
 @inventory_option
 def reproduce(old: Path, cell: str, simulate: bool | None, root: Path, inventory: Path) -> None:
     """Run a cell of a stored run once more, from its seed; tell old beside new.
@@ -44,7 +45,8 @@ def reproduce(old: Path, cell: str, simulate: bool | None, root: Path, inventory
     begun = store.read_run(old)
     done = dict.fromkeys(store.need(Result, trial).cell for trial in store.finished(old))
     if cell not in done:
-        raise LabError(f"{old}: no trial of a cell {cell!r} was done; allowed: {'; '.join(done) or 'none'}")
+        allowed = f"{'; '.join(done) or 'none'}{did_you_mean(cell, done)}"
+        raise LabError(f"{old}: no trial of a cell {cell!r} was done; allowed: {allowed}")
     foretold = begun.setup.simulated is not None
     if foretold if simulate is None else simulate:
         new = _simulated(old, begun, cell, root)
@@ -55,8 +57,10 @@ def reproduce(old: Path, cell: str, simulate: bool | None, root: Path, inventory
 
 def _measured(begun: Campaign, cell: str, root: Path, inventory: Path) -> Path:
     from lab.commands import progress
+    from lab.commands.target import open_running
     from lab.results import store
 
+    open_running(inventory)
     content = store.experiment(begun)
     return progress.start(inventory, root, begun.name, content, quick=begun.quick, seed=begun.seed, only=cell)
 

@@ -7,8 +7,9 @@ from pathlib import Path
 import click
 
 from lab.commands.options import results_option
+from lab.path_types import OutputFile, UserPath
 
-RUN = click.Path(path_type=Path, exists=True)
+RUN = UserPath(exists=True)
 
 
 @click.group(invoke_without_command=True)
@@ -51,7 +52,7 @@ def compare(old: Path, new: Path, anyway: bool) -> None:
 
 @results.command()
 @click.argument("run", type=RUN)
-@click.argument("output", type=click.Path(path_type=Path))
+@click.argument("output", type=OutputFile())
 def export(run: Path, output: Path) -> None:
     """Write the tidy table of RUN (or of all runs below it) to OUTPUT: .csv or .parquet."""
     from lab.commands import tables

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, TypedDict
 
 import click
 
-from lab.commands.options import SEEDS, inventory_option, results_option
+from lab.commands.options import SEEDS, inventory_option, new_results_option
+from lab.path_types import UserPath
 from lab.terminal import clock, print_table
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     "--from",
     "source",
     metavar="RUN|TRIAL",
-    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    type=UserPath(exists=True, file_okay=False),
     help="What a simulation takes its costs from: measured before.",
 )
 @click.option(
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="Simulations that a simulated trial's runs are dealt to.",
 )
-@results_option
+@new_results_option
 @inventory_option
 def run(
     what: str | None,
@@ -66,14 +67,15 @@ def run(
     dasklab run delay_worker --only delay_ms=50   one cell again; of a run: dasklab reproduce RUN CELL
     dasklab run delay_worker --simulate --from RUN    foretold, with the costs that RUN measured
     """
+    place = Path(what or "").absolute()
     if what is None:
         _print_experiments()
-    elif (Path(what) / "experiment.json").exists():
+    elif (place / "experiment.json").exists():
         if quick or only or seed is not None or simulate or source:
             raise click.UsageError(
                 "a run goes on as it began: --quick, --only, --seed, --simulate and --from are for new ones"
             )
-        _go_on(Path(what), inventory, again=again, dry_run=dry_run)
+        _go_on(place, inventory, again=again, dry_run=dry_run)
     elif again:
         raise click.UsageError("--again is for a run that there is: dasklab run RUN --again")
     elif simulate != (source is not None):
@@ -83,7 +85,7 @@ def run(
     else:
         from lab.model import experiment
 
-        name, content = experiment.load(what, quick)
+        name, content = experiment.load(str(place) if experiment.is_file(what) else what, quick)
         order: Order = {"quick": quick, "seed": seed, "only": only}
         if source:
             _simulate(source, seeds, root, name, content, dry_run, order)
@@ -101,13 +103,14 @@ class Order(TypedDict):
 
 def _go_on(directory: Path, inventory: Path, *, again: bool, dry_run: bool) -> None:
     from lab.commands import progress, simulated
-    from lab.machines.inventory import Inventory
+    from lab.commands.target import open_running
+    from lab.machines.variables import open_lab
     from lab.results import store
     from lab.running import driver
     from lab.running.setup import setup_of
 
     foretold = store.read_run(directory).setup.simulated
-    setup = None if foretold else setup_of(Inventory(inventory))
+    setup = None if foretold else setup_of((open_lab if dry_run else open_running)(inventory))
     begun = driver.resume(directory, setup, again=again)
     if dry_run:
         _print_trials(begun.pending(), begun.experiment.run_s, begun.setup)
@@ -121,12 +124,14 @@ def _measure(
     inventory: Path, root: Path, name: str, content: Experiment, dry_run: bool, order: Order
 ) -> None:
     from lab.commands import progress
-    from lab.machines.inventory import Inventory
+    from lab.commands.target import open_running
+    from lab.machines.variables import open_lab
     from lab.running.setup import setup_of
 
     if dry_run:
-        _dry_run(name, content, setup_of(Inventory(inventory)), order)
+        _dry_run(name, content, setup_of(open_lab(inventory)), order)
     else:
+        open_running(inventory)
         progress.start(inventory, root, name, content, **order)
 
 

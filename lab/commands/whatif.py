@@ -13,6 +13,7 @@ import click
 
 from lab.commands.options import SEEDS
 from lab.errors import LabError
+from lab.path_types import UserPath
 from lab.terminal import print_table
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ HEAD = ("what", "runs", "mean", "nine tenths of the runs", "may be", "moved betw
 
 
 @click.command()
-@click.argument("path", metavar="TRIAL|RUN", type=click.Path(path_type=Path, exists=True, file_okay=False))
+@click.argument("path", metavar="TRIAL|RUN", type=UserPath(exists=True, file_okay=False))
 @click.option(
     "--set", "changes", metavar="SETTING=VALUE", multiple=True, help="A change; may be given again."
 )
@@ -34,7 +35,7 @@ HEAD = ("what", "runs", "mean", "nine tenths of the runs", "may be", "moved betw
 @click.option(
     "--calibration",
     "file",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    type=UserPath(exists=True, dir_okay=False),
     help="That of another trial or machine, instead of this trial's own.",
 )
 @click.option("--json", "as_json", is_flag=True, help="For programs: a line per row.")
@@ -61,13 +62,13 @@ def whatif(path: Path, changes: tuple[str, ...], seeds: int, file: Path | None, 
     from lab.sim import foretell
     from lab.sim.sources import baseline
     from lab.sim.validated import Validated
-    from lab.sim.whatif import parse, scenario
+    from lab.sim.whatif import check, parse, scenario
 
     directories = baseline(path)
     trial, asked = store.need(Trial, directories[0]), parse(changes)
+    check(trial, asked)  # before the calibration, which takes long
     calibrations = calibrations_of(directories, file)
     calibration = calibrations[0]
-    # what is wrong with it is told before anything takes long
     wanted = scenario(trial, calibration, asked, seed=0)
     outside = list(Validated.read().outside(wanted))
     rows, unknown = [foretell.measured(directories)], dict[str, None]()

@@ -6,12 +6,16 @@ expressions unresolved; here each value is resolved when it is asked for.
 
 from __future__ import annotations
 
+import os
 import sys
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from lab.errors import LabError
+import yaml
+
+from lab.errors import LabError, did_you_mean
+from lab.machines.groups import REQUIRED, missing_group
 from lab.model.strict import plain
 from lab.paths import PLAYBOOKS, ROOT
 
@@ -26,6 +30,7 @@ class Inventory:
     """
 
     def __init__(self, path: Path = DEFAULT) -> None:
+        os.environ["ANSIBLE_CONFIG"] = str(ROOT / "ansible.cfg")  # as for the playbooks
         from ansible.errors import AnsibleError
         from ansible.inventory.manager import InventoryManager
         from ansible.parsing.dataloader import DataLoader
@@ -34,6 +39,7 @@ class Inventory:
 
         if not path.exists():
             raise LabError(f"inventory {path} does not exist", f"the default one is {DEFAULT}")
+        _refuse_broken_yaml(path)
         self.path = path
         _load_plugins()
         self._loader = DataLoader()
@@ -44,16 +50,36 @@ class Inventory:
             raise LabError(f"inventory {path}: {_first_line(error)}") from None
         self._variables = VariableManager(loader=self._loader, inventory=self._manager)
         self._hostvars = HostVars(self._manager, self._variables, self._loader)
-        if not self.hosts("lab"):
-            raise LabError(
-                f"inventory {path} has no hosts in group 'lab'", "see inventory/hosts.yml for the groups"
-            )
+        self._host_variables: dict[str, dict[str, Any]] = {}
+        if missing := missing_group({name: self.hosts(name) for name in REQUIRED}) or self._missing_groups():
+            raise LabError(f"inventory {path} {missing}", f"{DEFAULT} shows the groups that a lab has")
 
     def hosts(self, group: str = "lab") -> list[str]:
         """Names of the hosts in ``group``, in the inventory's order."""
         if group not in self._manager.groups:
             return []
         return [host.name for host in self._manager.groups[group].get_hosts()]
+
+    def _missing_groups(self) -> str | None:
+        """Say which group machines that the lab makes lack."""
+        names = self.hosts("lab")
+        if not self.has(names[0], "proxmox"):
+            return None
+        strangers = [name for name in names if name not in self.hosts("virtual_machines")]
+        if strangers:
+            return f"has {', '.join(strangers)} in group 'lab' but not in group 'virtual_machines'"
+        if not self.hosts("hypervisors") and "groups['hypervisors']" in str(self._raw(names[0])["proxmox"]):
+            return "has no hosts in group 'hypervisors' (the nodes), and proxmox.node is the first of them"
+        return None
+
+    def names(self, host: str) -> set[str]:
+        """The names of all variables of ``host``."""
+        return set(self._raw(host))
+
+    def keys(self, host: str, name: str) -> set[str]:
+        """The keys of a variable that is a mapping, unresolved; none where it is another or missing."""
+        raw = self._raw(host).get(name)
+        return set(raw) if isinstance(raw, dict) else set()
 
     def has(self, host: str, name: str) -> bool:
         """Whether ``host`` has a variable ``name`` (resolved or not)."""
@@ -81,13 +107,18 @@ class Inventory:
         return self.value(host, name) if self.has(host, name) else None
 
     def _raw(self, host: str) -> dict[str, Any]:
+        if host in self._host_variables:
+            return self._host_variables[host]
         found = self._manager.get_host(host)
         if found is None:
-            known = ", ".join(self.hosts("lab"))
-            raise LabError(f"no host {host!r} in inventory {self.path}; there are {known}")
+            known = self.hosts("lab")
+            hint = did_you_mean(host, known)
+            raise LabError(f"no host {host!r} in inventory {self.path}; there are {', '.join(known)}{hint}")
         variables: dict[str, Any] = self._variables.get_vars(host=found)
         # ansible-playbook sets these itself; expressions of the inventory may use them
-        return {**variables, "ansible_playbook_python": sys.executable, "hostvars": self._hostvars}
+        itself = {"ansible_playbook_python": sys.executable, "hostvars": self._hostvars}
+        self._host_variables[host] = variables | itself
+        return self._host_variables[host]
 
 
 @cache
@@ -96,6 +127,18 @@ def _load_plugins() -> None:
 
     init_plugin_loader([])
     add_all_plugin_dirs(str(PLAYBOOKS))
+
+
+def _refuse_broken_yaml(path: Path) -> None:
+    """Name the line of a syntax error; Ansible would say what each of its readers thinks of the file."""
+    if path.suffix not in {".yml", ".yaml"}:
+        return
+    try:
+        for _ in yaml.parse(path.read_text(), yaml.CSafeLoader):
+            pass
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else "?"
+        raise LabError(f"inventory {path}, line {line}: {error.problem}") from None
 
 
 def _first_line(error: Exception) -> str:

@@ -86,6 +86,21 @@ class Observed:
     taken: frozenset[int] = frozenset()
 
 
+def fresh(lab: Lab) -> Observed:
+    """What an endpoint has that nobody has used: what the inventory names but for the lab's own bridge."""
+    names = {nic.bridge for guest in lab.guests for nic in guest.nics} - set(lab.bridges)
+    kept = frozenset({"images", "import", "rootdir", "vztmpl"})
+    nodes = {
+        node: SeenNode(
+            bridges={name: SeenBridge("") for name in sorted(names)},
+            storages=dict.fromkeys((lab.storage, lab.image_storage), kept),
+            address=node,
+        )
+        for node in lab.nodes
+    }
+    return Observed(version=(9, 0), guests={}, nodes=nodes)
+
+
 def is_ours(guest: SeenGuest, lab: Lab) -> bool:
     """Does it carry the lab's mark? A guest has it in its description before it may have tags."""
     return lab.name in guest.tags or guest.description.startswith(mark(lab))

@@ -73,6 +73,17 @@ def machine(host: Variables, place: int, node: str) -> dict[str, Any]:
     }
 
 
+def ignored_models(names: Sequence[str], hostvars: Mapping[str, Variables]) -> dict[str, list[str]]:
+    """Return the NIC models that were chosen for containers, which have none: model -> hosts."""
+    ignored: dict[str, list[str]] = {}
+    for name in names:
+        host = hostvars[name]
+        model = host.get("lab_nic_model")
+        if host.get("lab_guests", "vm") == "container" and model not in (None, *PLAIN.values()):
+            ignored.setdefault(model, []).append(name)
+    return ignored
+
+
 def _needed(host: Variables, variable: str) -> Any:
     if (value := host.get(variable)) is None:
         raise LabError(f"inventory: {host['inventory_hostname']} has no variable {variable!r}")

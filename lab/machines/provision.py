@@ -8,7 +8,7 @@ from typing import Any
 
 from lab.machines.change import Step, render
 from lab.machines.observe import observe
-from lab.machines.observed import Observed, SeenGuest
+from lab.machines.observed import Observed, SeenGuest, fresh
 from lab.machines.plan import plan, plan_removal
 from lab.machines.proxmox import Endpoint, Pve
 from lab.machines.topology import Guest, Lab
@@ -72,14 +72,24 @@ def provision(request: Request, *, apply: bool) -> Outcome:
     if apply and steps:
         pve.apply(steps, request.parallel)
         seen = observe(pve, request.lab)
+    return _outcome(steps, seen, request.lab, pve.warnings)
+
+
+def provision_fresh(request: Request) -> Outcome:
+    """Say what would be done on an endpoint that does not exist yet."""
+    seen = fresh(request.lab)
+    return _outcome(plan(seen, request.lab), seen, request.lab, [])
+
+
+def _outcome(steps: list[Step], seen: Observed, lab: Lab, warnings: list[str]) -> Outcome:
     return Outcome(
         calls=[str(change) for step in steps for chain in step.chains for change in chain],
         text=render(steps),
-        created=_created(steps, request.lab),
-        started=_started(steps, request.lab),
-        starting=starting(seen, request.lab),
-        guests={guest.name: _told(seen.guests.get(guest.vmid), guest) for guest in request.lab.guests},
-        warnings=pve.warnings,
+        created=_created(steps, lab),
+        started=_started(steps, lab),
+        starting=starting(seen, lab),
+        guests={guest.name: _told(seen.guests.get(guest.vmid), guest) for guest in lab.guests},
+        warnings=warnings,
     )
 
 

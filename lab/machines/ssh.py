@@ -10,10 +10,14 @@ from lab.machines.inventory import Inventory
 def command(inventory: Inventory, host: str, *options: str) -> list[str]:
     """Return ``ssh`` with the inventory's options, key and user, up to the address.
 
+    The user's ``~/.ssh/config`` does not count: it could lead elsewhere. An inventory that wants it says so
+    in ``ansible_ssh_common_args`` (``-F /home/me/.ssh/config``), for Ansible too.
+
     Raises:
         LabError: there is no such host, or it has no address.
     """
-    argv = ["ssh", *options, *shlex.split(inventory.optional(host, "ansible_ssh_common_args") or "")]
+    common = shlex.split(inventory.optional(host, "ansible_ssh_common_args") or "")
+    argv = ["ssh", "-F", "/dev/null", *options, *common]
     if key := inventory.optional(host, "ansible_ssh_private_key_file"):
         argv += ["-i", str(key)]
     return [*argv, login(inventory, host)]

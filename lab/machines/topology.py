@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from lab.errors import LabError
+from lab.errors import LabError, did_you_mean
 from lab.model.nic import LAB_SLOT, MODELS, GuestKind, Nic, NicOverride
 from lab.model.strict import Strict
 
@@ -146,7 +146,8 @@ class Lab(Strict):
         known = {guest.name for guest in self.guests}
         for name in set(names) - known:
             raise LabError(
-                f"{what}: no machine {name!r} in the inventory; there are {', '.join(sorted(known))}"
+                f"{what}: no machine {name!r} in the inventory; "
+                f"there are {', '.join(sorted(known))}{did_you_mean(name, known)}"
             )
 
 

@@ -10,6 +10,8 @@ import click
 from lab.minipve import folder, launch
 from lab.minipve import nodes as cluster
 from lab.minipve.paths import Paths
+from lab.path_types import OutputFile
+from lab.paths import anchor_environment
 from lab.terminal import Group
 
 MANAGEMENT = "10.77.0.1/24"
@@ -47,6 +49,7 @@ def minipve() -> None:
     dasklab minipve status             where it is, what runs
     dasklab minipve stop --purge       end machines, endpoint and network; forget the state
     """
+    anchor_environment()
 
 
 def _options(instance: str, pool: str | None, management: str, delay: float) -> list[str]:
@@ -168,7 +171,7 @@ def stop(instance: str, purge: bool) -> None:
 @click.option("--container", is_flag=True, help="The containers' template, in place of the machines' disk.")
 @click.option("--path", "only_path", is_flag=True, help="Only print where the image is or will be.")
 @click.option(
-    "--output", type=click.Path(path_type=Path), help="Also write it to a file, or into a directory."
+    "--output", type=OutputFile(in_folder=True), help="Also write it to a file, or into a directory."
 )
 def image(instance: str, container: bool, only_path: bool, output: Path | None) -> None:
     """Build the guests' images (one for machines, one for containers) unless they are there; print a path.

@@ -17,7 +17,7 @@ from typing import Any, Literal, TypeVar
 import yaml
 from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
 
-from lab.errors import LabError
+from lab.errors import LabError, did_you_mean
 from lab.model import dask_settings, engines, faults
 from lab.model.columns import COLUMNS
 from lab.model.engines import Engine, SparkSettings
@@ -47,11 +47,14 @@ class Workload(Strict):
     @model_validator(mode="after")
     def _known(self) -> Workload:
         if self.name not in _workloads():
-            raise ValueError(f"no workload {self.name!r}; allowed: {', '.join(_workloads())}")
+            known = _workloads()
+            hint = did_you_mean(self.name, known)
+            raise ValueError(f"no workload {self.name!r}; allowed: {', '.join(known)}{hint}")
         allowed = allowed_parameters(WORKLOADS / f"{self.name}.py")
         for key in self.params:
             if key not in allowed:
-                raise ValueError(f"{self.name} has no parameter {key!r}; allowed: {', '.join(allowed)}")
+                names = f"{', '.join(allowed)}{did_you_mean(key, allowed)}"
+                raise ValueError(f"{self.name} has no parameter {key!r}; allowed: {names}")
         return self
 
 
@@ -177,16 +180,23 @@ def load(name: str, quick: bool = False) -> tuple[str, Experiment]:
     Both the full and the quick form are checked, whichever is asked for, down to every level's settings.
     """
     path = Path(name)
-    if path.suffix not in {".yml", ".yaml"}:
+    if not is_file(name):
         path = EXPERIMENTS / f"{name}.yml"
         if not path.exists():
-            raise LabError(f"no experiment {name!r}; there are: {', '.join(names())}")
+            known = names()
+            hint = did_you_mean(name, known)
+            raise LabError(f"no experiment {name!r}; there are: {', '.join(known)}{hint}")
     raw = _read(path)
     full = check(raw, path.name)
     short = check(
         merge({k: v for k, v in raw.items() if k != "quick"}, full.quick), f"{path.name}, with quick"
     )
     return path.stem, short if quick else full
+
+
+def is_file(name: str) -> bool:
+    """Whether an experiment is named by its file rather than as one that comes with the lab."""
+    return Path(name).suffix in {".yml", ".yaml"}
 
 
 def names() -> list[str]:
@@ -226,7 +236,8 @@ def settings(experiment: Experiment, overrides: list[dict[str, Any]], where: str
         raise LabError(f"{where}: {wrong}")
     for name, link in links.items():
         if link.peer is not None and link.peer not in hosts(result.workers):
-            allowed = ", ".join(hosts(result.workers))
+            known = hosts(result.workers)
+            allowed = f"{', '.join(known)}{did_you_mean(link.peer, known)}"
             raise LabError(f"{where}: links.{name}.peer: no host {link.peer!r}; allowed: {allowed}")
     return result.model_copy(update={"links": links, "guests": guests, "nics": nics})
 
@@ -248,7 +259,9 @@ def expand(by_host: Mapping[str, S], workers: int, where: str) -> dict[str, S]:
     aliases = {"cluster": every[1:], "workers": every[2:]}
     for name in by_host:
         if name not in aliases and name not in every:
-            raise LabError(f"{where}.{name}: no such host; allowed: {', '.join([*every, *aliases])}")
+            known = [*every, *aliases]
+            hint = did_you_mean(name, known)
+            raise LabError(f"{where}.{name}: no such host; allowed: {', '.join(known)}{hint}")
     order = ["cluster", "workers", *every]
     expanded: dict[str, S] = {}
     for name in sorted(by_host, key=order.index):

@@ -48,6 +48,7 @@ DEFAULTS = {"firewall": "0", "link_down": "0"}
 
 Mac = Annotated[str, Field(pattern=r"^[0-9A-Fa-f][02468ACEace](:[0-9A-Fa-f]{2}){5}$")]
 RateMbit = Annotated[float, Field(ge=0)]
+BridgeName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_.-]{0,14}$")]
 
 
 class Card(Strict):
@@ -65,7 +66,7 @@ class Nic(Card):
     """One virtual network card as the inventory has it; the cap is one in both directions."""
 
     mac: Mac
-    bridge: Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_.-]{0,14}$")]
+    bridge: BridgeName
     address: IPv4Interface | None = None
     gateway: IPv4Address | None = None
 

@@ -13,6 +13,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, WithJsonSchema
 
+from lab.errors import did_you_mean
 from lab.model.engines import VERSION as SPARK
 from lab.model.engines import Engine
 from lab.paths import ROOT
@@ -62,7 +63,7 @@ def _known(asked: dict[str, str]) -> dict[str, str]:
             raise ValueError("distributed is of dask's version; give dask's")
         if name not in pins():
             allowed = ", ".join(pin for pin in pins() if pin != "distributed")
-            raise ValueError(f"no package {name!r}; allowed: {allowed}")
+            raise ValueError(f"no package {name!r}; allowed: {allowed}{did_you_mean(name, pins())}")
         if not re.fullmatch(VERSION, version):
             raise ValueError(f"{name}: a version is as 2024.8.0, got {version!r}")
     return asked

@@ -11,7 +11,7 @@ from typing import Any, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from lab.errors import LabError
+from lab.errors import LabError, did_you_mean
 
 
 class Strict(BaseModel):
@@ -69,7 +69,10 @@ def allowed_parameters(workload: Path) -> tuple[str, ...]:
 def _sentence(mistake: Any, model: type[BaseModel]) -> str:
     kind, path, got = mistake["type"], _path(mistake["loc"], model), mistake.get("input")
     if kind == "extra_forbidden":
-        return f"{path}: unknown key; allowed: {', '.join(_keys(mistake['loc'][:-1], model))}"
+        allowed = _keys(mistake["loc"][:-1], model)
+        return (
+            f"{path}: unknown key; allowed: {', '.join(allowed)}{did_you_mean(mistake['loc'][-1], allowed)}"
+        )
     if kind == "missing":
         return f"{path}: missing"
     if kind == "too_short":
@@ -78,9 +81,10 @@ def _sentence(mistake: Any, model: type[BaseModel]) -> str:
         return f"{path}: {mistake['ctx']['error']}"
     if kind == "literal_error":
         allowed = mistake["ctx"]["expected"].replace("'", "").replace(" or ", ", ")
+        near = did_you_mean(got, allowed.split(", "))
         if path.endswith("[key]"):
-            return f"{path.removesuffix('.[key]')}: unknown key; allowed: {allowed}"
-        return f"{path}: {got!r} is not allowed; allowed: {allowed}"
+            return f"{path.removesuffix('.[key]')}: unknown key; allowed: {allowed}{near}"
+        return f"{path}: {got!r} is not allowed; allowed: {allowed}{near}"
     words = mistake["msg"][0].lower() + mistake["msg"][1:].replace("Input ", "")
     return f"{path}: {words.removeprefix('input ')}, got {got!r}"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
@@ -10,7 +11,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoes
 from lab import atomic
 from lab.model.metric import METRICS
 from lab.report import sentences
-from lab.report.section import section
+from lab.report.section import Section, section
 from lab.results import store
 from lab.results.measures import interval, number
 
@@ -32,7 +33,11 @@ def write(runs: list[Path], output: Path) -> Path:
 
 def _write(runs: list[Path], output: Path) -> None:
     study = json.loads(STUDY.read_text())
-    sections = [each for _, each in store.of_each(runs, lambda run: section(run, study["figures"], output))]
+
+    def read(run: Path) -> Section:
+        return store.read_steadily(run, partial(section, run, study["figures"], output))
+
+    sections = [content for _, content in store.of_each(runs, read)]
     answers = {section.name: section.answers for section in sections if not section.simulated}
     page = {
         "sections": sections,

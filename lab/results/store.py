@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TypeVar
@@ -111,6 +112,18 @@ def having(run: Path, *kinds: type[Document]) -> list[Path]:
     """Return the directories of the trials with a document of one of these kinds, in the order they ran."""
     directories = [run / name for name in read_run(run).order]
     return [path for path in directories if any((path / kind.FILE).exists() for kind in kinds)]
+
+
+def read_steadily(run: Path, read: Callable[[], T], pause_s: float = 0.5) -> T:
+    """Return ``read()`` of a run's files; repeated if `dasklab run RUN` replaced a trial meanwhile."""
+    while True:
+        before = having(run, Result)
+        try:
+            return read()
+        except (LabError, OSError):
+            time.sleep(pause_s)  # a trial's folder is removed file by file
+            if having(run, Result) == before:
+                raise
 
 
 def attempts(run: Path) -> list[Attempt]:

@@ -47,7 +47,8 @@ def run(
     argv = command(playbook, inventory, extra_vars, options)
     if not Path(argv[0]).exists():
         raise LabError(f"{argv[0]} does not exist", "install the project: pip install -e .")
-    environment = {**os.environ, "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg")}
+    # Ansible refuses a locale that is not UTF-8, whatever the user's is.
+    environment = {**os.environ, "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"), "LC_ALL": "C.UTF-8"}
     output = subprocess.DEVNULL if quiet else None
     # In a group of its own: a terminal's Ctrl-C comes to us alone, and Ansible is ended without a traceback.
     with subprocess.Popen(argv, cwd=ROOT, env=environment, stdout=output, process_group=0) as process:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from lab.errors import LabError
+from lab.errors import LabError, did_you_mean
 from lab.model import packages
 from lab.model.cells import Cell, cell_name, cells, factors, names
 from lab.model.experiment import Experiment, Settings, Shared, hosts, settings
@@ -115,5 +115,5 @@ def estimate_s(trial: Trial, run_s: float, simulated: bool = False) -> float:
 def _named(experiment: Experiment, only: str) -> Cell:
     named = dict(zip(names(experiment), cells(experiment), strict=True))
     if only not in named:
-        raise LabError(f"no cell {only!r}; allowed: {'; '.join(named)}")
+        raise LabError(f"no cell {only!r}; allowed: {'; '.join(named)}{did_you_mean(only, named)}")
     return named[only]

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import yaml
 from pydantic import Field
 
-from lab.errors import LabError
+from lab.errors import LabError, did_you_mean
 from lab.model import faults
 from lab.model.experiment import Settings, expand, hosts, merge
 from lab.model.link import Link
@@ -81,22 +81,10 @@ def scenario(
         LabError: a change is unknown or impossible.
     """
     changes = changes or {}
-    for reason in unmodelled(trial, trial.seat):
-        raise LabError(f"{trial.trial}: {reason}")
-    extra = {key: value for key, value in changes.items() if key in Simulated.model_fields}
-    ours = validate(Simulated, extra, "--set")
+    ours, asked = check(trial, changes)
     workers = ours.workers or trial.workers
-    asked = _asked({key: value for key, value in changes.items() if key not in extra})
-    for reason in unmodelled(asked, Seat()):
-        raise LabError(f"--set {reason}")
     links = _over(trial.links, expand(asked.links, workers, "--set links"), Link())
     rates = _rates(trial, expand(asked.nics, workers, "--set nics"), workers, calibration.free_mbit)
-    design = ours.design or ("light" if workers > MANY else "whole")
-    _, scheduler, *others = hosts(workers)
-    if wrong := faults.mistake(trial.faults, scheduler, others):
-        raise LabError(f"--set workers: {wrong}")
-    if trial.faults and design == "light":
-        raise LabError("faults: workers that are only state machines have no connections that could break")
     rtt_ms = calibration.rtt_ms if ours.rtt_ms is None else ours.rtt_ms
     return Scenario(
         workload=trial.workload,
@@ -120,11 +108,42 @@ def scenario(
         shuffled_bytes=calibration.shuffled_bytes,
         late_s=tuple(count * PREPARED_S for count in calibration.behind),
         dask=merge(merge(trial.dask, trial.seat.settings), asked.dask),
-        design=design,
+        design=_design(ours, workers),
         faults=trial.faults,
         limit_s=trial.ttl_s if trial.faults else Scenario.model_fields["limit_s"].default,
         seed=seed,
     )
+
+
+def check(trial: Trial, changes: dict[str, Any]) -> tuple[Simulated, Settings]:
+    """Validate changes, as far as that goes without a calibration: before the work that one takes.
+
+    Returns:
+        The changes that only a simulation can make, and those of settings.
+
+    Raises:
+        LabError: a change is unknown or impossible.
+    """
+    for reason in unmodelled(trial, trial.seat):
+        raise LabError(f"{trial.trial}: {reason}")
+    extra = {key: value for key, value in changes.items() if key in Simulated.model_fields}
+    ours = validate(Simulated, extra, "--set")
+    workers = ours.workers or trial.workers
+    asked = _asked({key: value for key, value in changes.items() if key not in extra})
+    for reason in unmodelled(asked, Seat()):
+        raise LabError(f"--set {reason}")
+    _over(trial.links, expand(asked.links, workers, "--set links"), Link())
+    expand(asked.nics, workers, "--set nics")
+    _, scheduler, *others = hosts(workers)
+    if wrong := faults.mistake(trial.faults, scheduler, others):
+        raise LabError(f"--set workers: {wrong}")
+    if trial.faults and _design(ours, workers) == "light":
+        raise LabError("faults: workers that are only state machines have no connections that could break")
+    return ours, asked
+
+
+def _design(ours: Simulated, workers: int) -> Literal["whole", "light"]:
+    return ours.design or ("light" if workers > MANY else "whole")
 
 
 def threads(trial: Trial, calibration: Calibration) -> int:
@@ -140,7 +159,8 @@ def _asked(changes: dict[str, Any]) -> Settings:
     for key in changes:
         if key not in allowed:
             every = sorted({*allowed, *Simulated.model_fields, *SHORT})
-            raise LabError(f"--set {key}: unknown setting; allowed: {', '.join(every)}")
+            hint = did_you_mean(key, every)
+            raise LabError(f"--set {key}: unknown setting; allowed: {', '.join(every)}{hint}")
     return validate(Settings, changes, "--set")
 
 

@@ -22,6 +22,11 @@ DOCUMENTATION = """
 name: dasklab
 type: stdout
 short_description: one line a task, with progress and an estimate of the time left
+version_added: "0.1"
+description:
+  - Prints a line for each task when it ends, with the number of hosts by state. A failure is printed once
+    for all hosts that share it.
+  - The estimate is what the same tasks took the last time.
 extends_documentation_fragment: [default_callback]
 """
 

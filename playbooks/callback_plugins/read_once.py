@@ -24,6 +24,10 @@ DOCUMENTATION = """
 name: read_once
 type: aggregate
 short_description: do once, before the forks of tasks, what each would do anew
+version_added: "0.1"
+description:
+  - Loads plugins when a playbook starts, and resolves the variables that no task changes when a play does.
+    Each task is a fork for each host, which would do both again.
 """
 
 PLUGINS = (

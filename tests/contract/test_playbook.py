@@ -44,7 +44,8 @@ def play(
 ) -> subprocess.CompletedProcess[str]:
     book = folder / "book.yml"
     book.write_text(text.replace("DEST", str(folder / "file")))
-    return run(str(book), folder, *options, inventory=inventory)
+    here = ["-c", "local"] if inventory == "localhost," else []
+    return run(str(book), folder, *here, *options, inventory=inventory)
 
 
 def run(book: str, cache: Path, *options: str, inventory: str) -> subprocess.CompletedProcess[str]:
@@ -105,10 +106,11 @@ def test_the_second_run_knows_how_long_it_takes(tmp_path: Path) -> None:
 def test_ctrl_c_ends_ansible_and_all_that_it_started(signum: signal.Signals, tmp_path: Path) -> None:
     begun = tmp_path / "begun"
     (tmp_path / "book.yml").write_text(BOOK.replace('"true"', f"sh -c 'touch {begun}; sleep 60'"))
+    inventory = "pathlib.Path('localhost,'), options=['-c', 'local']"
     script = (
         "import pathlib, lab.running.playbook as p, lab.terminal as t\n"
         "t.terminate_as_ctrl_c()\n"
-        f"p.run({str(tmp_path / 'book.yml')!r}, pathlib.Path('localhost,'), quiet=True)\n"
+        f"p.run({str(tmp_path / 'book.yml')!r}, {inventory}, quiet=True)\n"
     )
     argv = [sys.executable, "-c", script]
     child = subprocess.Popen(argv, cwd=ROOT, start_new_session=True, stderr=subprocess.PIPE)

@@ -19,7 +19,18 @@ def test_files_are_fetched_and_a_file_cut_short_is_told(tmp_path: Path) -> None:
     def fetch(size: int) -> str:
         asked = {"src": f"{tmp_path}/there", "sizes": {"capture.pcap": size}, "dest": f"{tmp_path}/here"}
         program = Path(sys.executable).with_name("ansible")
-        argv = [program, "localhost", "-i", "localhost,", "-m", "lab_fetch", "-a", json.dumps(asked)]
+        argv = [
+            program,
+            "localhost",
+            "-i",
+            "localhost,",
+            "-c",
+            "local",
+            "-m",
+            "lab_fetch",
+            "-a",
+            json.dumps(asked),
+        ]
         environment = {**os.environ, "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg")}
         return subprocess.run(argv, cwd=ROOT, env=environment, capture_output=True, text=True).stdout
 
@@ -42,6 +53,8 @@ def test_a_template_is_written_below_the_directory_once_and_a_difference_is_show
             "localhost",
             "-i",
             "localhost,",
+            "-c",
+            "local",
             "-m",
             "lab_files",
             "-a",

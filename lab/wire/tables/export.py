@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 import math
+import os
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -59,6 +61,15 @@ def _write_tables(capture: Capture, folder: Path, names: list[str]) -> None:
         ]
         table = arrow.table(list(columns.values()), arrow.schema(fields))
         parquet.write_table(table, folder / f"{name}.parquet", write_page_checksum=True)
+
+
+def refuse_unwritable(folder: Path) -> None:
+    """Raise WireError when nothing can be written into a folder, which need not exist yet."""
+    nearest = next(path for path in (folder.absolute(), *folder.absolute().parents) if os.path.lexists(path))
+    try:
+        tempfile.TemporaryFile(dir=nearest).close()
+    except OSError as error:
+        raise WireError(f"{folder}: {error.strerror}") from error
 
 
 def _same_type(values: list[Any]) -> list[Any]:

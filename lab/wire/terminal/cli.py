@@ -13,7 +13,7 @@ from lab.wire.capture import Capture
 from lab.wire.errors import WireError
 from lab.wire.schema import TABLES
 from lab.wire.tables.exchange import exchange
-from lab.wire.tables.export import rows, write_parquet
+from lab.wire.tables.export import refuse_unwritable, rows, write_parquet
 from lab.wire.tables.problems import slowest
 from lab.wire.tables.summary import summarise
 from lab.wire.terminal.arguments import Asked, arguments, open_asked
@@ -27,7 +27,7 @@ class MistakeError(click.ClickException):
 
     def show(self, file: Any = None) -> None:
         """Write the line on stderr."""
-        say(f"Error: {self.message}", err=True)
+        say(f"dasklab: {self.message}", err=True)
 
 
 class Commands(click.Group):
@@ -62,6 +62,8 @@ def wire() -> None:
 
 def _answer(asked: Asked, name: str, show: Callable[[Capture], None]) -> None:
     """Parquet where it was asked for, else what the command shows."""
+    if asked.parquet:
+        refuse_unwritable(asked.parquet)
     capture = open_asked(asked)
     if not asked.parquet:
         show(capture)

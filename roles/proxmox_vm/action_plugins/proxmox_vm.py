@@ -11,7 +11,7 @@ from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
 from lab.errors import LabError
-from lab.machines.provision import Request, provision
+from lab.machines.provision import Request, provision, provision_fresh
 from lab.model.strict import plain
 
 SPEC = {
@@ -22,6 +22,7 @@ SPEC = {
     "nics": {"type": "dict", "default": {}},
     "state": {"choices": ["started", "absent"], "default": "started"},
     "parallel": {"type": "int", "default": 4},
+    "fresh": {"type": "bool", "default": False},
 }
 
 
@@ -36,7 +37,11 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         result: dict[str, Any] = super().run(tmp, task_vars)
         _, arguments = self.validate_argument_spec(SPEC)
         try:
-            outcome = provision(Request.from_params(plain(arguments)), apply=not self._task.check_mode)
+            request = Request.from_params(plain(arguments))
+            if arguments["fresh"] and self._task.check_mode:
+                outcome = provision_fresh(request)
+            else:
+                outcome = provision(request, apply=not self._task.check_mode)
         except LabError as error:
             raise AnsibleActionFail(str(error)) from None
         return {

@@ -30,6 +30,10 @@ options:
     description: Per machine, another model or rate_mbit for its lab link.
     type: dict
     default: {}
+  fresh:
+    description: In check mode, plan for an endpoint that does not exist yet. Nothing is asked of it.
+    type: bool
+    default: false
   state:
     description: Whether the lab is there and running, or gone.
     choices: [started, absent]

@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from lab.cli import main
+from lab.commands import target
 from lab.errors import LabError
 from lab.machines.inventory import DEFAULT
 from lab.running import ansible_lab, playbook
@@ -63,14 +64,20 @@ def test_what_ansible_says_is_the_reason(tmp_path: Path, monkeypatch: pytest.Mon
         ansible_lab.AnsibleLab(tmp_path).run_trial(tmp_path)
 
 
-@pytest.mark.parametrize("words", [("run", "delay_worker", "--quick"), ("up",), ("destroy", "--yes")])
-def test_two_commands_do_not_change_a_lab_at_once(words: tuple[str, ...], tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "words", [("run", "delay_worker", "--quick"), ("up",), ("baseline",), ("destroy", "--yes")]
+)
+def test_two_commands_do_not_change_a_lab_at_once(
+    words: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(target, "require_machines", lambda *_: None)
     inventory = shutil.copytree(DEFAULT.parent, tmp_path / "inventory") / DEFAULT.name
     results = ["--results", str(tmp_path / "results")] if words[0] != "destroy" else []
     with ansible_lab.alone(inventory):
         refused = CliRunner().invoke(main, [*words, "-i", str(inventory), *results])
     assert refused.exit_code == 1
     assert f"dasklab: another command is at work on the lab of {inventory}" in refused.output
+    assert refused.stderr.startswith(f"Inventory {inventory}, endpoint local, not started yet, lab dasklab\n")
     assert not (tmp_path / "results").exists()
     with ansible_lab.alone(inventory):
         pass

@@ -20,7 +20,7 @@ from lab.report import captures, figures, page, sentences
 from lab.report.captures import counting
 from lab.report.captures.content import Content
 from lab.report.section import _together
-from lab.results import load, recording
+from lab.results import compare, load, recording, store
 from lab.results.measures import Interval, answer, number
 from lab.results.recording import Recording
 from lab.results.together import together
@@ -162,6 +162,30 @@ def test_trials_that_one_cause_took_are_told_together(
     page = (tmp_path / "report" / "report.html").read_text()
     assert "4 of 8 trials left the statistics" in page
     assert f"<li><code>{order[0]}</code>, <code>{order[1]}</code> <strong>failed</strong>:" in page
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_a_trial_that_is_being_replaced_is_left_out(
+    measured: Callable[..., driver.Ongoing], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`dasklab run RUN --again` removes a trial's folder while the report is being read."""
+    run = measured(FakeLab()).directory
+    replaced, trials, simulated_from = (
+        store.finished(run)[1],
+        len(store.finished(run)),
+        compare.simulated_from,
+    )
+
+    def replace(directory: Path) -> str | None:
+        if (replaced / "result.json").exists():
+            shutil.rmtree(replaced)
+            replaced.mkdir()
+        return simulated_from(directory)
+
+    monkeypatch.setattr(compare, "simulated_from", replace)
+    page.write([run], tmp_path / "report")
+    assert len(store.finished(run)) == trials - 1
+    assert (tmp_path / "report" / "report.html").exists()
 
 
 def test_figure_shows_the_study_as_ratios(measured: Callable[..., driver.Ongoing]) -> None:

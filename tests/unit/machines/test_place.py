@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from lab.errors import LabError
-from lab.machines.place import machine, machines
+from lab.machines.place import ignored_models, machine, machines
 
 HOST: dict[str, Any] = {
     "inventory_hostname": "worker-1",
@@ -84,3 +84,13 @@ def test_a_variable_that_is_missing_is_named() -> None:
     lacking = {name: value for name, value in HOST.items() if name != "vm_cores"}
     with pytest.raises(LabError, match="inventory: worker-1 has no variable 'vm_cores'"):
         machine(lacking, 0, "pve")
+
+
+def test_a_nic_model_that_a_container_cannot_have_is_reported() -> None:
+    hosts = {
+        "one": {"lab_guests": "container", "lab_nic_model": "e1000"},
+        "two": {"lab_guests": "container", "lab_nic_model": "virtio"},  # the default of all
+        "three": {"lab_guests": "vm", "lab_nic_model": "e1000"},
+        "four": {"lab_guests": "container", "lab_nic_model": "e1000"},
+    }
+    assert ignored_models(list(hosts), hosts) == {"e1000": ["one", "four"]}

@@ -15,8 +15,11 @@ import pytest
 
 ROOT = Path(__file__).parents[3]
 HOUSE = "lab.minipve"
-# What `doctor` grants on a node is granted here; how commands tell mistakes; where caches and wheels are.
-OUTSIDE = {"lab.errors", "lab.terminal", "lab.machines.privileges", "lab.paths", "lab.wheels", "lab.atomic"}
+# What `doctor` grants on a node is granted here; how commands report errors; paths, caches, files and wheels.
+OUTSIDE = {
+    *("lab.errors", "lab.terminal", "lab.machines.privileges", "lab.path_types", "lab.paths", "lab.wheels"),
+    "lab.atomic",
+}
 Graph = dict[str, set[str]]
 
 

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from lab import inside
 from lab.cli import main
-from lab.commands import progress, whatif
+from lab.commands import progress, target, whatif
 from lab.model.dask_settings import flat
 from lab.model.experiment import Experiment
 from lab.model.files import Campaign
@@ -51,6 +51,7 @@ def ask(measured: Path, monkeypatch: pytest.MonkeyPatch) -> Ask:
 
     stand_in(monkeypatch, saves)
     monkeypatch.setattr(progress, "alone", lambda _: nullcontext())
+    monkeypatch.setattr(target, "require_machines", lambda *_: None)
     monkeypatch.setattr(inside, "recorded", lambda _: True)
     monkeypatch.setattr(whatif, "calibrations_of", lambda _: (CALIBRATION,))
     return run

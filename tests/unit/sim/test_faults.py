@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from lab.cli import main
-from lab.commands import progress
+from lab.commands import progress, target
 from lab.commands.simulated import Calibrated
 from lab.errors import LabError
 from lab.model.experiment import Experiment, Workload
@@ -189,6 +189,7 @@ def test_a_measured_cell_is_reproduced_in_the_lab(
         ("AnsibleLab", lambda path: fake),
     ):
         monkeypatch.setattr(progress, name, stand_in)
+    monkeypatch.setattr(target, "require_machines", lambda lab: None)
     told = ask("reproduce", measured, "fault=none", "--results", tmp_path / "again")
     [line] = [line for line in told.splitlines() if line.startswith("compute_s: ")]
     assert line.startswith("compute_s: 4.0") and line.endswith(verdict)

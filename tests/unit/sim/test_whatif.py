@@ -213,6 +213,15 @@ def test_a_folder_that_is_no_trial_is_told_in_one_line(tmp_path: Path) -> None:
     assert (said.exit_code, said.output) == (1, f"dasklab: {tmp_path}: it has no trial.json\n")
 
 
+@pytest.mark.parametrize("change", ["lab_nic_rate=100", "workers=0", "nics.worker-9.rate_mbit=1"])
+def test_a_wrong_change_is_refused_before_the_calibration(change: str, tmp_path: Path) -> None:
+    """The trial has no records, so that a calibration would fail."""
+    store.write(tmp_path, TRIAL)
+    said = CliRunner().invoke(main, ["whatif", str(tmp_path), "--set", change])
+    assert (said.exit_code, said.output.startswith("dasklab: --set")) == (1, True), said.output
+    assert [path.name for path in tmp_path.iterdir()] == ["trial.json"]
+
+
 def test_a_trial_without_records_is_told_in_one_line(tmp_path: Path) -> None:
     store.write(tmp_path, TRIAL)
     said = CliRunner().invoke(main, ["whatif", str(tmp_path)])

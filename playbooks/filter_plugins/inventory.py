@@ -1,0 +1,24 @@
+"""Refuses an inventory without a lab, which Ansible by itself would pass with `changed=0`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ansible.errors import AnsibleError
+
+from lab.machines.groups import missing_group
+
+
+def require_lab(hosts: str, groups: dict[str, list[str]]) -> str:
+    """Return ``hosts``, the pattern of a play, if the inventory has the groups of a lab."""
+    if missing := missing_group(groups):
+        raise AnsibleError(f"the inventory {missing}; inventory/hosts.yml shows the groups that a lab has")
+    return hosts
+
+
+class FilterModule:
+    """Ansible's way to the function above."""
+
+    def filters(self) -> dict[str, Callable[..., str]]:
+        """Return the filters by name."""
+        return {"require_lab": require_lab}

@@ -1,0 +1,164 @@
+"""Commands act on the lab that the user named, from whatever folder, and say so before they act."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from lab.machines.inventory import DEFAULT
+from lab.paths import PLAYBOOKS, ROOT
+
+BIN = Path(sys.executable).parent
+VERBS = ["provision", "configure", "status", "destroy", "bridge", "reset", "trial", "lab"]
+
+
+class User:
+    """Somebody with an inventory of two workers in a folder of their own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        inventory = shutil.copytree(DEFAULT.parent, folder / "inventory")
+        hosts = inventory / "hosts.yml"
+        hosts.write_text(hosts.read_text().replace("worker-[1:3]", "worker-[1:2]").replace("pve:", "mynode:"))
+        self.state = folder / "state of mine"
+        self.environment = os.environ | {
+            "DASKLAB_STATE": str(self.state),
+            "DASKLAB_CACHE": str(folder / "cache"),
+            "PYTHONPATH": str(ROOT),
+        }
+        for name in ("DASKLAB_INVENTORY", "DASKLAB_RESULTS", "ANSIBLE_CONFIG"):
+            self.environment.pop(name, None)
+
+    def run(self, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        """Run a program of the project in the user's folder."""
+        argv = [str(BIN / words[0]), *words[1:]]
+        return subprocess.run(
+            argv,
+            cwd=self.folder,
+            env=self.environment | environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+
+@pytest.fixture(scope="module")
+def user(tmp_path_factory: pytest.TempPathFactory) -> Iterator[User]:
+    user = User(tmp_path_factory.mktemp("user"))
+    yield user
+    user.run("dasklab", "minipve", "stop", "--purge")
+
+
+def planned(printed: str) -> list[str]:
+    """The machines that a plan makes, and on which node."""
+    return re.findall(r"POST /nodes/(mynode|pve)/\S+/clone newid=\d+ name=(\S+)", printed)
+
+
+MINE = [("mynode", name) for name in ("client", "scheduler", "worker-1", "worker-2")]
+
+
+@pytest.mark.parametrize("locale", ["C.UTF-8", "C", "POSIX"])
+def test_a_relative_inventory_is_the_callers_in_any_locale(user: User, locale: str) -> None:
+    done = user.run("dasklab", "plan", "-i", "inventory/hosts.yml", LC_ALL=locale, LANG=locale)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert planned(done.stdout) == MINE
+    by_environment = user.run("dasklab", "plan", DASKLAB_INVENTORY="inventory/hosts.yml")
+    assert planned(by_environment.stdout) == MINE
+
+
+def test_a_plan_or_a_look_starts_no_endpoint(user: User) -> None:
+    user.run("dasklab", "plan", "-i", "inventory/hosts.yml")
+    assert user.run("dasklab", "up", "--check", "-i", "inventory/hosts.yml").returncode == 0
+    assert user.run("dasklab", "status", "-i", "inventory/hosts.yml").returncode == 1
+    by_hand = user.run("ansible-playbook", "-i", "inventory/hosts.yml", str(PLAYBOOKS / "status.yml"),
+                       ANSIBLE_CONFIG=str(ROOT / "ansible.cfg"))  # fmt: skip
+    assert "there is no lab yet" in by_hand.stdout
+    assert not user.state.exists()
+
+
+@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("inventory", ["nowhere.yml", "nolab.yml"])
+def test_a_playbook_by_hand_refuses_an_inventory_without_a_lab(user: User, inventory: str, verb: str) -> None:
+    (user.folder / "nolab.yml").write_text("all: {hosts: {one: {ansible_connection: local}}}\n")
+    config = str(ROOT / "ansible.cfg")
+    done = user.run(
+        "ansible-playbook", "-i", inventory, str(PLAYBOOKS / f"{verb}.yml"), ANSIBLE_CONFIG=config
+    )
+    assert done.returncode != 0
+    assert "changed=0" not in done.stdout
+    reason = "has no hosts in group 'lab'" if inventory == "nolab.yml" else f"inventory source {user.folder}"
+    assert reason in done.stdout + done.stderr
+
+
+# From here on the user's endpoint runs.
+
+
+def lines(printed: str) -> list[str]:
+    """The calls of a plan."""
+    return re.findall(r"^  (?:POST|PUT|UPLOAD|DELETE) .*", printed, re.MULTILINE)
+
+
+def test_the_plan_without_an_endpoint_is_the_plan_on_a_new_one(user: User) -> None:
+    before = user.run("dasklab", "plan", "-i", "inventory/hosts.yml")
+    assert "this is the plan for a new one" in before.stderr
+    started = user.run("dasklab", "minipve", "serve", "--detach")
+    assert started.returncode == 0, started.stderr
+    facts = user.run("dasklab", "plan", "-i", "inventory/hosts.yml")
+    assert facts.returncode != 0 or lines(facts.stdout)  # the node's name is the user's own
+    own = user.folder / "inventory" / "hosts.yml"
+    own.write_text(own.read_text().replace("mynode:", "pve:"))
+    after = user.run("dasklab", "plan", "-i", "inventory/hosts.yml")
+    assert after.returncode == 0, after.stdout + after.stderr
+    assert lines(after.stdout) == [line.replace("mynode", "pve") for line in lines(before.stdout)]
+
+
+def test_a_state_folder_with_a_space_reaches_the_node(user: User) -> None:
+    """The node's shell is a program in that folder; it is in a network namespace of its own."""
+    own = Path("/proc/self/ns/net").readlink()
+    play = user.folder / "node.yml"
+    command = f"test $(readlink /proc/self/ns/net) != {own}"
+    play.write_text(
+        "- hosts: hypervisors\n  gather_facts: false\n  tasks:\n"
+        f"    - {{name: Look, lab_command: {{cmd: '{command}', answer: lines}}}}\n"
+    )
+    done = user.run("ansible-playbook", "-i", "inventory/hosts.yml", str(play),
+                    ANSIBLE_CONFIG=str(ROOT / "ansible.cfg"))  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_lab_without_machines_says_so_and_leaves_no_run(user: User) -> None:
+    for words in (["run", "baseline", "--quick"], ["baseline"], ["ssh", "worker-1"]):
+        done = user.run("dasklab", *words, "-i", "inventory/hosts.yml")
+        assert done.returncode == 1
+        assert re.match(r"dasklab: (none of this lab's machines runs|worker-1 does not run)\n", done.stderr)
+    assert not (user.folder / "results").exists()
+
+
+def test_an_endpoint_that_was_stopped_is_left_so(user: User) -> None:
+    user.run("dasklab", "minipve", "stop")
+    for words in (["plan"], ["status"], ["run", "baseline", "--quick"]):
+        done = user.run("dasklab", *words, "-i", "inventory/hosts.yml")
+        assert (done.returncode, done.stdout) == (1, "")
+        assert done.stderr.startswith("dasklab: the endpoint of lab 'dasklab' does not run\n")
+    assert user.run("dasklab", "minipve", "status").returncode == 1
+
+
+def test_a_command_names_its_lab_before_it_acts(user: User) -> None:
+    done = user.run("dasklab", "destroy", "--yes", "-i", "inventory/hosts.yml")
+    assert done.returncode == 0, done.stdout + done.stderr
+    path = user.folder / "inventory" / "hosts.yml"
+    first = done.stderr.splitlines()[0]
+    assert re.fullmatch(rf"Inventory {path}, endpoint https://127\.0\.0\.1:\d+, lab dasklab", first)
+
+
+def test_documentation_of_the_callbacks_can_be_read(user: User) -> None:
+    for name in ("dasklab", "read_once"):
+        shown = user.run("ansible-doc", "-t", "callback", name, ANSIBLE_CONFIG=str(ROOT / "ansible.cfg"))
+        assert shown.returncode == 0, shown.stderr
