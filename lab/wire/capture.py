@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -60,6 +61,16 @@ class Capture:
             address, port, _, _ = self.connections.endpoints(flow)
             names[flow] = self.nodes.name(address, port)
         return names
+
+    @property
+    def packets(self) -> int:
+        """All packets of the files, those outside of the span that was asked for left out."""
+        return self.tally.packets + sum(sum(file.progress.skipped.values()) for file in self.files)
+
+    @property
+    def skipped(self) -> Counter[str]:
+        """Packets that were not looked into, by reason; all others are TCP segments."""
+        return +sum((file.progress.skipped for file in self.files), self.tally.skipped)
 
     @cached_property
     def generation(self) -> str:

@@ -13,8 +13,9 @@ from typing import Any
 from lab.wire.capture import Capture
 from lab.wire.dask.content import Kind
 from lab.wire.net.health import Connect, connects
+from lab.wire.net.skipped import FRAGMENTS
 from lab.wire.schema import Table, add_row, empty
-from lab.wire.tables.summary import likely_tunnels, snaplen
+from lab.wire.tables.summary import likely_tunnels, not_looked_into, snaplen
 
 LATE = 2.0  # times the interval that the scheduler asked for, from which a heartbeat is late
 SLOW_MS = 1000.0  # that long a connect, a handshake or the answer to a heartbeat is slow
@@ -69,8 +70,10 @@ def _covered(capture: Capture) -> Rows:
     closed = Counter(capture.other_protocols.values())
     for protocol in sorted({"tls", "ws"} & set(closed)):
         yield "covered", None, "", "", closed[protocol], None, f"connections that speak {protocol}"
-    if fragments := capture.tally.other["fragments"]:
+    if fragments := capture.skipped[FRAGMENTS]:
         yield "fragments", None, "", "", fragments, None, "IP fragments, which are not put together"
+    for reason, number in not_looked_into(capture).items():
+        yield "not looked into", None, "", "", number, None, f"packets: {reason}"
 
 
 def _connects(capture: Capture) -> Rows:

@@ -9,8 +9,10 @@ import numpy as np
 
 from lab.wire.capture import Capture
 from lab.wire.dask.content import Kind
+from lab.wire.net.skipped import FRAGMENTS, ORDINARY
 from lab.wire.net.tunnels import UDP_PORT
 
+NOTABLE = 0.01  # share of all packets from which it matters that some were not looked into
 LIKELY = 0.1  # share of all packets from which a UDP port may be a tunnel's
 
 
@@ -27,12 +29,12 @@ def summarise(capture: Capture) -> dict[str, Any]:
             }
             for file in capture.files
         ],
-        "packets": tally.packets,
+        "packets": capture.packets,
         "wire_bytes": tally.bytes,
         "seconds": max(tally.last_ns - tally.first_ns, 0) / 1e9 if tally.packets else 0.0,
         "first_ns": tally.first_ns if tally.packets else None,
         "tcp_segments": len(capture.segments),
-        "other_packets": {name: count for name, count in sorted(tally.other.items()) if count},
+        "skipped_packets": dict(capture.skipped.most_common()),
         "tunnels": dict(tally.tunnels.most_common()),
         "likely_tunnels": likely_tunnels(capture),
         "generation": capture.generation,
@@ -58,6 +60,15 @@ def likely_tunnels(capture: Capture) -> dict[str, int]:
     enough = LIKELY * tally.packets if not capture.dialogues else tally.packets + 1
     found = tally.opaque.most_common()
     return {name: n for name, n in found if n and (not name.startswith(UDP_PORT) or n >= enough)}
+
+
+def not_looked_into(capture: Capture) -> dict[str, int]:
+    """Packets that may hold what is looked for, by the reason why they were skipped; few do not matter where
+    Dask was found.
+    """
+    named = {*likely_tunnels(capture), *ORDINARY, FRAGMENTS}
+    enough = NOTABLE * capture.packets if capture.dialogues else 1
+    return {name: n for name, n in capture.skipped.most_common() if n >= enough and name not in named}
 
 
 def completeness(capture: Capture) -> dict[str, Any]:

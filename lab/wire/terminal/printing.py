@@ -123,6 +123,9 @@ def headlines(said: dict[str, Any]) -> list[str]:
     ]
     for name, number in said["likely_tunnels"].items():
         lines.append(f"{number:,} packets were not looked into: {name}, which may be a tunnel")
+    if skipped := said["skipped_packets"]:
+        reasons = ", ".join(f"{reason} {number:,}" for reason, number in skipped.items())
+        lines.append(f"{sum(skipped.values()):,} packets were not looked into: {reasons}")
     for protocol, number in said["covered_connections"].items():
         lines.append(f"{number} connections speak {protocol}: only their sizes and times are known")
     return lines
