@@ -10,8 +10,9 @@ from lab.wire.capture import Capture
 from lab.wire.errors import WireError
 from lab.wire.opening import open_capture
 from lab.wire.schema import TABLES
+from lab.wire.tables.completeness import completeness
 from lab.wire.tables.export import rows, to_pandas, write_parquet
-from lab.wire.tables.summary import completeness, summarise
+from lab.wire.tables.summary import summarise
 
 __all__ = [
     "TABLES",

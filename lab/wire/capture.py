@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -11,7 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from lab.wire.arrays import Flags
+from lab.wire.dask.clusters import title
 from lab.wire.dask.dialogues import Dialogue
+from lab.wire.dask.evidence import Endpoint
 from lab.wire.dask.framing import Generation, generation_of
 from lab.wire.dask.messagepack import UndecodableError
 from lab.wire.dask.messages import Messages, build, content
@@ -19,9 +22,11 @@ from lab.wire.dask.nodes import Nodes, recognise_nodes
 from lab.wire.file.memory import Memory
 from lab.wire.file.reading import File
 from lab.wire.net.connections import Connections
+from lab.wire.net.extent import Extent, Lives, extents, lives
 from lab.wire.net.health import RoundTrips, copies, round_trips
 from lab.wire.net.segments import Lanes, Segments, Tally, lanes
 from lab.wire.net.tcp import Disorder, Pieces
+from lab.wire.net.translation import translations
 from lab.wire.schema import Table
 
 
@@ -50,16 +55,52 @@ class Capture:
     @cached_property
     def nodes(self) -> Nodes:
         """Who is who."""
-        return recognise_nodes(self.messages, self.dialogues, self.connections, self.names)
+        return recognise_nodes(self.messages, self.dialogues, self.connections, self.names, self.translations)
 
     @cached_property
     def sources(self) -> npt.NDArray[np.object_]:
         """Name of the sending node of each flow; the receiver's is that of ``flow ^ 1``."""
-        names = np.empty(2 * len(self.connections), object)
-        for flow in range(len(names)):
-            address, port, _, _ = self.connections.endpoints(flow)
-            names[flow] = self.nodes.name(address, port)
-        return names
+        return np.array([self.nodes.name(*sender) for sender in self.senders], object)
+
+    @cached_property
+    def clusters(self) -> npt.NDArray[np.object_]:
+        """Cluster of each flow: its scheduler's address, empty where that is not known."""
+        return np.repeat(np.array([*map(title, self.nodes.clusters)], object), 2)
+
+    @cached_property
+    def scheduler_names(self) -> dict[str, str]:
+        """Name of the scheduler of each cluster."""
+        return {title(head): self.nodes.name(*head) for head in self.nodes.schedulers.values()}
+
+    @cached_property
+    def senders(self) -> list[Endpoint]:
+        """Endpoint that sends each flow."""
+        return [self.connections.endpoints(flow)[:2] for flow in range(2 * len(self.connections))]
+
+    @cached_property
+    def from_scheduler(self) -> list[bool]:
+        """Whether a scheduler sends each flow."""
+        return [sender in self.nodes.schedulers for sender in self.senders]
+
+    @cached_property
+    def processes(self) -> list[Endpoint]:
+        """Process that sends each flow, identified by the address that it serves on, else by its endpoint."""
+        return [self.nodes.processes.get(sender, sender) for sender in self.senders]
+
+    @property
+    def packets(self) -> int:
+        """All packets of the files, those outside of the span that was asked for left out."""
+        return self.tally.packets + sum(sum(file.progress.skipped.values()) for file in self.files)
+
+    @property
+    def skipped(self) -> Counter[str]:
+        """Packets that were not looked into, by reason; all others are TCP segments."""
+        return +sum((file.progress.skipped for file in self.files), self.tally.skipped)
+
+    @cached_property
+    def translations(self) -> list[tuple[int, int]]:
+        """Flows that are in the capture on both sides of a NAT: pairs of flows."""
+        return translations(self.segments, self.lanes)
 
     @cached_property
     def generation(self) -> str:
@@ -99,6 +140,16 @@ class Capture:
     def lanes(self) -> Lanes:
         """Rows of the segments by flow."""
         return lanes(self.segments, 2 * len(self.connections))
+
+    @cached_property
+    def extents(self) -> Extent:
+        """How much of each flow's stream was sent, and is missing."""
+        return extents(self.segments, self.lanes, self.pieces)
+
+    @cached_property
+    def lives(self) -> Lives:
+        """Which connections began and ended while the capture ran."""
+        return lives(self.segments, len(self.connections))
 
     @cached_property
     def round_trips(self) -> RoundTrips:

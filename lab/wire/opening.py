@@ -76,7 +76,7 @@ def _decode(
 ) -> Capture:
     """From segments to messages."""
     opening = np.flatnonzero(together.flags & (SYN | ACK) == SYN)
-    split_reused(together.flow, opening, together.seq, table)
+    split_reused(together.flow, opening, together.seq, together.ack, table)
     pieces, upset = reassemble(together)
     dialogues, others = find_dialogues(memory, together, pieces, secrets)
     return Capture(files, memory, table, tally, together, pieces, upset, dialogues, others, names, make)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 Table = dict[str, list[Any]]
+CLUSTER = "the cluster: its scheduler's address; empty where it is not known"
 
 TABLES: dict[str, dict[str, str]] = {
     "messages": {
@@ -26,6 +27,7 @@ TABLES: dict[str, dict[str, str]] = {
         "body_bytes": "size of the frame that holds the message itself",
         "seen_bytes": "bytes of it that are in the capture (as lengths, whatever the snaplen)",
         "answer": "row of the reply to a request, of the request to a reply, -1 without",
+        "cluster": CLUSTER,
     },
     "ops": {
         "time_ns": "first byte of its message",
@@ -34,6 +36,7 @@ TABLES: dict[str, dict[str, str]] = {
         "op": "name",
         "key": "task key, where the op has one",
         "message": "row in messages",
+        "cluster": CLUSTER,
     },
     "tasks": {
         "key": "task key",
@@ -51,6 +54,7 @@ TABLES: dict[str, dict[str, str]] = {
         "nbytes": "size of the result in memory, bytes",
         "type": "type of the result",
         "outcome": "finished, erred, rescheduled, stolen, cancelled (freed before a report) or open",
+        "cluster": CLUSTER,
     },
     "transfers": {
         "kind": "get_data, shuffle_receive, scatter, update_data or gather",
@@ -68,6 +72,7 @@ TABLES: dict[str, dict[str, str]] = {
         "status": "OK, busy or what was answered",
         "mb_s": "bytes by wire_ms, in MB/s (empty when it came in one packet)",
         "rtt_min_ms": "smallest round trip of its connection, capture point to receiver",
+        "cluster": CLUSTER,
     },
     "parts": {
         "transfer": "row in transfers",
@@ -93,6 +98,7 @@ TABLES: dict[str, dict[str, str]] = {
         "memory_bytes": "worker's memory",
         "executing": "tasks executing",
         "latency_ms": "round trip that the worker itself measured (both event loops and the network)",
+        "cluster": CLUSTER,
     },
     "matrix": {
         "source": "sending node",
@@ -103,6 +109,7 @@ TABLES: dict[str, dict[str, str]] = {
         "payload_bytes": "TCP payload, retransmissions included",
         "messages": "Dask messages",
         "message_bytes": "their size",
+        "cluster": CLUSTER,
     },
     "series": {
         "second": "seconds since 1970, whole",
@@ -111,6 +118,7 @@ TABLES: dict[str, dict[str, str]] = {
         "packets": "TCP packets in this second",
         "ip_bytes": "sum of IP lengths",
         "payload_bytes": "TCP payload",
+        "cluster": CLUSTER,
     },
     "composition": {
         "source": "sending node",
@@ -118,6 +126,7 @@ TABLES: dict[str, dict[str, str]] = {
         "ops": "how many",
         "messages": "messages that held at least one",
         "bytes": "their bytes; a batch's bytes are shared equally by its ops",
+        "cluster": CLUSTER,
     },
     "gaps": {
         "worker": "worker",
@@ -126,6 +135,7 @@ TABLES: dict[str, dict[str, str]] = {
         "key": "task that began next",
         "stop_s": "when the first ended, worker's clock",
         "gap_ms": "until the next began",
+        "cluster": CLUSTER,
     },
     "problems": {
         "problem": "what it is, see README.md",
@@ -135,6 +145,7 @@ TABLES: dict[str, dict[str, str]] = {
         "number": "how many",
         "worst_ms": "the longest of them",
         "what": "in words",
+        "cluster": CLUSTER,
     },
     "packets": {
         "source": "sending node",
@@ -145,6 +156,7 @@ TABLES: dict[str, dict[str, str]] = {
         "super_packets": "payload larger than an Ethernet frame can carry",
         "mean_bytes": "mean payload of data packets",
         "offload": "on when super-packets were captured (GSO/GRO): packet counts then say little",
+        "cluster": CLUSTER,
     },
     "flows": {
         "source": "sending node",
@@ -159,6 +171,9 @@ TABLES: dict[str, dict[str, str]] = {
         "stream_bytes": "length of the stream",
         "missing_bytes": "stream bytes that are not in the capture",
         "lost_bytes": "of these, acknowledged by the receiver: the capture lost them",
+        "missing_messages": "about how many Dask messages are not in the capture at all",
+        "began_before": "1 when the connection began before the capture (no SYN), else 0",
+        "open_at_end": "1 when the connection was open when the capture ended (no FIN, no RST), else 0",
         "unframed_bytes": "seen bytes that could not be assigned to a message",
         "resyncs": "times the framing was lost and found again",
         "retransmitted": "segments sent again",
@@ -166,12 +181,14 @@ TABLES: dict[str, dict[str, str]] = {
         "spurious": "retransmissions that the receiver called needless (D-SACK)",
         "out_of_order": "segments that came late, into a hole",
         "zero_windows": "times the sender of this flow could not take more",
-        "resets": "RST packets",
+        "rst_packets": "RST packets",
+        "resets": "1 when its sender broke the connection off, by the first RST of it",
         "attempts": "SYNs of the connection",
         "handshake_ms": "SYN until ACK of the SYN-ACK: network round trip at connect",
         "rtt_min_ms": "smallest round trip, capture point to receiver",
         "rtt_p5_ms": "its 5th percentile (above it, delayed ACKs dominate)",
         "rtt_samples": "round trips measured",
+        "cluster": CLUSTER,
     },
 }
 

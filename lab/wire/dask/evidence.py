@@ -23,8 +23,18 @@ SCHEDULER_SAYS = frozenset({  # to a worker or nanny; nobody else says these to 
 })  # fmt: skip
 SPEAKING = CLIENT_SAYS | SCHEDULER_SAYS | {
     "register-worker", "heartbeat_worker", "register-client", "heartbeat-client", "register_nanny",
-    "unregister", "get_data",
+    "unregister", "get_data", "identity",
 }  # fmt: skip
+FROM_SCHEDULER = frozenset({  # on the streams to workers and clients, which those open to the scheduler
+    "acquire-replicas", "cancel-compute", "cancelled-keys", "compute-task", "delete-data", "free-keys",
+    "key-in-memory", "lost-data", "refresh-who-has", "release-task", "remove-replicas", "steal-request",
+    "stream-start", "task-retried",
+})  # fmt: skip
+TO_SCHEDULER = frozenset({
+    "add-keys", "client-desires-keys", "client-releases-keys", "close-client", "heartbeat-client",
+    "long-running", "missing-data", "release-worker-data", "request-refresh-who-has", "reschedule",
+    "steal-response", "task-finished", "update-graph", "update-graph-hlg",
+})  # fmt: skip
 Endpoint = tuple[str, int]
 
 
@@ -39,9 +49,11 @@ class Evidence:
     workers: dict[Endpoint, str | None] = field(default_factory=dict)  # listens on: its own name
     nannies: dict[Endpoint, Endpoint] = field(default_factory=dict)  # worker: its nanny
     schedulers: Counter[Endpoint] = field(default_factory=Counter)
-    registered: dict[Endpoint, Endpoint] = field(default_factory=dict)  # worker: with which scheduler
+    registered: dict[Endpoint, Endpoint] = field(default_factory=dict)  # worker or nanny: its scheduler
     speaks: dict[Endpoint, Endpoint] = field(default_factory=dict)  # here: the worker or nanny that it is of
     clients: list[Endpoint] = field(default_factory=list)
+    owner: dict[str, Endpoint] = field(default_factory=dict)  # client or scheduler identifier: scheduler
+    same: list[tuple[Endpoint, Endpoint]] = field(default_factory=list)  # addresses of one scheduler
     says: dict[Endpoint, tuple[Endpoint, set[str]]] = field(default_factory=dict)  # here: to whom, which ops
     asked: set[str] = field(default_factory=set)  # keys that clients asked the scheduler to gather
     fetched: dict[Endpoint, set[str]] = field(default_factory=dict)  # here: keys fetched without a name
@@ -53,14 +65,36 @@ class Evidence:
         elif op in ("register-client", "heartbeat-client"):
             self.clients.append(here)
             self.schedulers[there] += 1
+            self._belongs(said.get("client"), there)
         elif op in ("register_nanny", "unregister"):
             self.speaks[here] = parse_address(said.get("address")) or here
         elif op == "get_data":
             self._fetch(here, there, said)
-        else:
+        elif op != "identity":
             self.says.setdefault(here, (there, set()))[1].add(op)
         if op == "gather":
             self.asked |= _keys(said)
+
+    def carry(self, op: str, here: Endpoint, there: Endpoint) -> None:
+        """A connection carried an op, whatever stood in it."""
+        if op in FROM_SCHEDULER:
+            self.schedulers[here] += 1
+        elif op in TO_SCHEDULER:
+            self.schedulers[there] += 1
+
+    def identify(self, there: Endpoint, reply: Any) -> None:
+        """A reply to ``identity``: a scheduler gives its identifier and the address that it announces."""
+        if not isinstance(reply, dict) or reply.get("type") != "Scheduler":
+            return
+        self.schedulers[there] += 1
+        self._belongs(reply.get("id"), there)
+        if announced := parse_address(reply.get("address")):
+            self.same.append((there, announced))
+
+    def _belongs(self, identifier: Any, scheduler: Endpoint) -> None:
+        """Unite the addresses that one identifier was used with: clients and schedulers have unique ones."""
+        if isinstance(identifier, str) and identifier:
+            self.same.append((self.owner.setdefault(identifier, scheduler), scheduler))
 
     def _worker(self, here: Endpoint, there: Endpoint, said: dict[Any, Any]) -> None:
         listens = parse_address(said.get("address")) or here
@@ -72,6 +106,7 @@ class Evidence:
         self.registered[listens] = there
         if nanny:
             self.nannies[listens] = nanny
+            self.registered[nanny] = there
 
     def _fetch(self, here: Endpoint, there: Endpoint, said: dict[Any, Any]) -> None:
         """Workers say who asks; a scheduler that gathers for a client does not."""
@@ -90,10 +125,19 @@ def _keys(said: dict[Any, Any]) -> set[str]:
     return set(map(text, keys)) if isinstance(keys, tuple) else set()
 
 
+def carried(messages: Messages) -> set[tuple[int, str]]:
+    """The ops of each flow that tell on which side the scheduler is."""
+    ops = set(zip(messages.flow[messages.op_message].tolist(), messages.op_name, strict=True))
+    return {(flow, op) for flow, op in ops if op in FROM_SCHEDULER or op in TO_SCHEDULER}
+
+
 def telling(
     messages: Messages, dialogues: Mapping[int, Dialogue]
-) -> Iterator[tuple[str, int, dict[Any, Any]]]:
-    """One message of each telling kind per flow, all of those that name keys to gather: op, flow, content."""
+) -> Iterator[tuple[str, int, int, dict[Any, Any]]]:
+    """One message of each telling kind per flow, all of those that name keys to gather.
+
+    Yields op, flow, row of messages, content.
+    """
     done: set[tuple[int, str]] = set()
     for message, op in zip(messages.op_message.tolist(), messages.op_name, strict=True):
         if op not in SPEAKING or (int(messages.flow[message]), op) in done:
@@ -106,7 +150,7 @@ def telling(
             done.add((int(messages.flow[message]), op))
         for item in said if isinstance(said, tuple) else (said,):
             if isinstance(item, dict) and item.get("op") == op:
-                yield op, int(messages.flow[message]), item
+                yield op, int(messages.flow[message]), message, item
 
 
 def parse_address(text: object) -> Endpoint | None:

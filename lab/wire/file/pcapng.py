@@ -26,6 +26,7 @@ SMALLEST = 12  # bytes of a block without a body
 HEADER, SIMPLE_HEADER = 28, 12  # bytes of a packet block before the packet
 IF_TSRESOL, IF_TSOFFSET, ISB_IFDROP, ISB_OSDROP = 9, 14, 5, 7
 TLS_KEY_LOG = 0x544C534B
+NO_INTERFACE, TOO_SHORT = "unknown pcapng interface", "damaged pcapng block"
 NEW_SECTION = b"\x0a\x0d\x0d\x0a"  # the same in either byte order
 
 
@@ -147,7 +148,7 @@ def _packets(
     begin = 0
     for other in [*np.flatnonzero(~packet).tolist(), len(kind)]:
         if other > begin:
-            yield from _run(position[begin:other], head[begin:other], section)
+            yield from _run(position[begin:other], head[begin:other], section, progress)
         if other < len(kind):
             _describe(view, int(position[other]), int(kind[other]), section, progress)
         begin = other + 1
@@ -169,6 +170,8 @@ def _describe(view: memoryview, position: int, kind: int, section: Section, prog
     elif kind == SECRETS and len(body) >= 8:
         which, size = struct.unpack_from(section.order + "2I", body)
         progress.secrets += body[8 : 8 + size] if which == TLS_KEY_LOG else b""
+    elif kind in (ENHANCED, SIMPLE, OLD_PACKET):
+        progress.skipped[TOO_SHORT] += 1
 
 
 def _interface(body: bytes, order: str) -> Interface:
@@ -193,8 +196,11 @@ def _options(body: bytes, order: str) -> dict[int, bytes]:
     return found
 
 
-def _run(positions: Ints, head: Array, section: Section) -> Iterator[Records]:
-    """A run of packet blocks in batches of one interface and kind (simple blocks belong to the first)."""
+def _run(positions: Ints, head: Array, section: Section, progress: Progress) -> Iterator[Records]:
+    """A run of packet blocks in batches of one interface and kind (simple blocks belong to the first).
+
+    Without its interface a packet has neither a link type nor a time.
+    """
     kind, interface = head["words"][:, TYPE], head["words"][:, 2].astype(np.int64)
     interface[kind == OLD_PACKET] &= 0xFFFF
     interface[kind == SIMPLE] = 0
@@ -203,6 +209,8 @@ def _run(positions: Ints, head: Array, section: Section) -> Iterator[Records]:
         which = int(interface[group][0])
         if which < len(section.interfaces):
             yield _batch(positions[group], head[group], section.interfaces[which])
+        else:
+            progress.skipped[NO_INTERFACE] += len(positions[group])
 
 
 def _batch(positions: Ints, head: Array, interface: Interface) -> Records:

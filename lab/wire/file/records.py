@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
 
@@ -50,6 +51,7 @@ class Progress:
     damaged: bool = False  # the problem is not that the end is missing: more bytes will not mend it
     disordered: int = 0  # packets that are older than the one before them
     secrets: bytes = b""  # TLS key log found in the file (pcapng only)
+    skipped: Counter[str] = field(default_factory=Counter)  # packets without time or link type, by reason
     section: object = None  # pcapng's own state between calls
     last_ns: int = 0  # time of the last packet
 

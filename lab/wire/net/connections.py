@@ -17,6 +17,8 @@ import numpy.typing as npt
 from lab.wire.arrays import U8, U32, U64, Flags, Ints
 
 SLOTS = 1 << 16
+REORDERED = 64  # packets by which a SYN may be overtaken
+REACH = 1 << 20  # bytes that a connection may have sent by then
 MIX_A, MIX_B = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F)
 IPV6_CODES = 1 << 32  # codes below are IPv4 addresses, from here on places in the list of IPv6 addresses
 
@@ -101,7 +103,7 @@ class Connections:
         return str(ip_address(self._listed[code - IPV6_CODES]))
 
 
-def split_reused(flow: npt.NDArray[np.int32], syn: Ints, seq: U32, table: Connections) -> None:
+def split_reused(flow: npt.NDArray[np.int32], syn: Ints, seq: U32, ack: U32, table: Connections) -> None:
     """Give segments after a SYN that opens the same ports again connection numbers of their own, in place.
 
     ``syn``: rows of segments with SYN and without ACK. A repeated SYN has the sequence number of the first.
@@ -119,6 +121,9 @@ def split_reused(flow: npt.NDArray[np.int32], syn: Ints, seq: U32, table: Connec
     first = _first_rows(flow, owner)
     again = first[owner] < rows
     rows, owner = rows[again], owner[again]
+    rows = np.array([_overtaken(flow, row, seq, ack) for row in rows.tolist()], np.int64)
+    again = first[owner] < rows
+    rows, owner = rows[again], owner[again]
     if not len(rows):
         return
     numbers = np.array([table.reopen_at(table.low[c], table.high[c]) for c in owner.tolist()], np.int64)
@@ -130,6 +135,20 @@ def split_reused(flow: npt.NDArray[np.int32], syn: Ints, seq: U32, table: Connec
     moved = (place >= 0) & (owner[np.maximum(place, 0)] == flow[mine] // 2)
     target = mine[moved]
     flow[target] = (numbers[place[moved]] * 2 + flow[target] % 2).astype(np.int32)
+
+
+def _overtaken(flow: npt.NDArray[np.int32], row: int, seq: U32, ack: U32) -> int:
+    """First row of the connection that a SYN opens: packets that follow it may have been captured before it
+    (several queues of a card). Their numbers lie just above the SYN's; those of a connection that used the
+    ports earlier lie below (RFC 6528).
+    """
+    begin = max(row - REORDERED, 0)
+    near = begin + np.flatnonzero(flow[begin:row] >> 1 == flow[row] >> 1)
+    number = np.where(flow[near] == flow[row], seq[near], ack[near])
+    step = (number - (seq[row] + np.uint32(1))).astype(np.uint32)
+    foreign = np.flatnonzero(step >= REACH)
+    mine = near[foreign[-1] + 1 :] if len(foreign) else near
+    return int(mine[0]) if len(mine) else row
 
 
 def _first_rows(flow: npt.NDArray[np.int32], wanted: npt.NDArray[np.int32]) -> Ints:

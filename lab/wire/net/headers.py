@@ -18,6 +18,16 @@ from lab.wire.file.records import PEEK, Records
 from lab.wire.net.connections import Connections
 from lab.wire.net.layers import Batch, Internet, Layer, gather, some, u8, u16
 from lab.wire.net.segments import Segments, Tally
+from lab.wire.net.skipped import (
+    BAD_IP,
+    CUT_IP,
+    CUT_TCP,
+    FRAGMENTS,
+    NO_IP,
+    TOO_DEEP,
+    ethertype_reasons,
+    link_reason,
+)
 from lab.wire.net.tcp_options import read_options
 from lab.wire.net.tunnels import inside
 
@@ -28,6 +38,9 @@ VLAN = (0x8100, 0x88A8, 0x9100)
 ETHERNET_HEADER, IPV4_HEADER, IPV6_HEADER, TCP_HEADER = 14, 20, 40, 20
 ETHERNET, NULL, LOOP, SLL, SLL2 = 1, 0, 108, 113, 276
 RAW = {12: 0, 14: 0, 101: 0, 228: 0, 229: 0, NULL: 4, LOOP: 4}  # link type: where the IP header begins
+LINKS = {  # link type: bytes up to the end of the field that says what the frame carries
+    ETHERNET: ETHERNET_HEADER, SLL: 16, SLL2: 2, **{link: at + 1 for link, at in RAW.items()}
+}  # fmt: skip
 EXTENSIONS = (0, 43, 60, 135)  # IPv6 headers that may stand before TCP
 
 IPV4_FIELDS = header_type(
@@ -103,20 +116,44 @@ def _layer(records: Records) -> Layer:
 def _frames(batch: Batch, layer: Layer, link: int, depth: int = 0) -> Iterator[Segments]:
     """Packets of one link type, whatever is in them."""
     above, kind = _network_layer(batch.view, layer, link)
+    whole = above.at + IPV4_HEADER <= above.end
+    _count_others(batch.tally, layer, kind, whole, link)
+    kind = kind * whole
     for ethertype, parse in ((IPV4, _ipv4), (IPV6, _ipv6)):
         chosen = kind == ethertype
         if chosen.any():
             packets = parse(batch, some(above, chosen))
             tcp = packets.protocol == TCP
             yield from _tcp(batch, some(packets, tcp))
-            if depth < DEEPEST and not tcp.all():
-                for inner, within in inside(batch, some(packets, ~tcp)):
-                    yield from _frames(batch, within, inner, depth + 1)
-    batch.tally.other["not IP"] += int(((kind != IPV4) & (kind != IPV6)).sum())
+            if tcp.all():
+                continue
+            if depth == DEEPEST:
+                batch.tally.skipped[TOO_DEEP] += int((~tcp).sum())
+                continue
+            for inner, within in inside(batch, some(packets, ~tcp)):
+                yield from _frames(batch, within, inner, depth + 1)
+
+
+def _count_others(tally: Tally, layer: Layer, kind: U16, whole: Flags, link: int) -> None:
+    """Count the packets that carry no IP, and those that were cut before the end of its header."""
+    if link not in LINKS:
+        tally.skipped[link_reason(link)] += len(kind)
+        return
+    ip = (kind == IPV4) | (kind == IPV6)
+    if (ip & whole).all():
+        return
+    typed = layer.at + LINKS[link] <= layer.end  # false where the type was read beyond the packet
+    tally.skipped[CUT_IP] += int((~typed | (ip & ~whole)).sum())
+    others = typed & ~ip
+    if others.any():
+        tally.skipped.update({NO_IP: int(others.sum())} if link in RAW else ethertype_reasons(kind[others]))
 
 
 def _network_layer(view: memoryview, layer: Layer, link: int) -> tuple[Layer, U16]:
-    """Where IP begins, and the EtherType; 0 where not captured or of an unknown link type."""
+    """Where IP begins, and the EtherType; 0 for an unknown link type.
+
+    Where a packet was cut before its type, the bytes that follow are taken for it: see ``_count_others``.
+    """
     if link == ETHERNET:
         at, type_at = layer.at + ETHERNET_HEADER, layer.at + 12
     elif link in (SLL, SLL2):
@@ -125,7 +162,7 @@ def _network_layer(view: memoryview, layer: Layer, link: int) -> tuple[Layer, U1
         at = layer.at + RAW[link]
         version = u8(view, at) >> 4
         kind = np.where(version == 4, IPV4, np.where(version == 6, IPV6, 0)).astype(np.uint16)
-        return layer.moved(at), np.where(at + IPV4_HEADER <= layer.end, kind, 0).astype(np.uint16)
+        return layer.moved(at), kind
     else:
         return layer, np.zeros(len(layer.at), np.uint16)
     kind = u16(view, type_at)
@@ -135,7 +172,7 @@ def _network_layer(view: memoryview, layer: Layer, link: int) -> tuple[Layer, U1
             break
         at = at + 4 * tagged
         kind = np.where(tagged, u16(view, at - 2), kind)
-    return layer.moved(at), np.where(at + IPV4_HEADER <= layer.end, kind, 0).astype(np.uint16)
+    return layer.moved(at), kind
 
 
 def _whole(ip: Array) -> Flags:
@@ -147,8 +184,10 @@ def _ipv4(batch: Batch, layer: Layer) -> Internet:
     ip = gather(batch.view, layer.at, IPV4_FIELDS)
     header = (ip["version_size"] & 15).astype(np.int64) * 4
     whole = _whole(ip)
-    batch.tally.other["fragments"] += int((~whole).sum())
     good = whole & (header >= IPV4_HEADER)
+    if not good.all():
+        batch.tally.skipped[FRAGMENTS] += int((~whole).sum())
+        batch.tally.skipped[BAD_IP] += int((whole & ~good).sum())
     return _internet(ip[good], some(layer, good), header[good])
 
 
@@ -172,7 +211,10 @@ def _internet(ip: Array, layer: Layer, header: Ints | int) -> Internet:
 
 
 def _ipv6(batch: Batch, layer: Layer) -> Internet:
-    view, layer = batch.view, some(layer, layer.at + IPV6_HEADER <= layer.end)
+    view, whole = batch.view, layer.at + IPV6_HEADER <= layer.end
+    if not whole.all():
+        batch.tally.skipped[CUT_IP] += int((~whole).sum())
+        layer = some(layer, whole)
     raw = overlapping(view, 0, IPV6_HEADER)[layer.at].view(np.uint8).reshape(-1, IPV6_HEADER)
     payload = raw[:, 4].astype(np.int64) << 8 | raw[:, 5]
     length = np.where(payload == 0, layer.wire_end - layer.at, payload + IPV6_HEADER)
@@ -201,7 +243,7 @@ def _ipv6(batch: Batch, layer: Layer) -> Internet:
 def _tcp(batch: Batch, packets: Internet) -> Iterator[Segments]:
     whole = packets.at + TCP_HEADER <= packets.end
     if not whole.all():
-        batch.tally.other["TCP header not captured"] += int((~whole).sum())
+        batch.tally.skipped[CUT_TCP] += int((~whole).sum())
         packets = some(packets, whole)
     if len(packets.at):
         yield _segments(batch, packets, gather(batch.view, packets.at, TCP_FIELDS))

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lab.wire.arrays import U32, Flags, Floats, Ints
-from lab.wire.net.segments import ACK, FIN, RST, SYN, Lanes, Segments, by_flow
+from lab.wire.net.segments import ACK, FIN, RST, SYN, Lanes, Segments
 from lab.wire.net.tcp import BAND_BITS, Disorder, Pieces
 from lab.wire.net.tcp_options import DSACK, STAMPED
 
@@ -106,35 +106,13 @@ def zero_windows(segments: Segments, copied: Flags, flows: int) -> Ints:
     return count(segments, (segments.window == 0) & (opening == 0) & ~copied, flows)
 
 
-def acked_but_unseen(segments: Segments, pieces: Pieces) -> dict[int, tuple[int, int, int]]:
-    """Flows with holes: flow -> (holes, missing bytes, of these acknowledged by the receiver: lost by the
-    capture).
+def resets(segments: Segments, flows: int) -> Ints:
+    """Per flow: 1 when its sender broke the connection off. The first RST of a connection counts; what still
+    arrives behind it is answered with another one each.
     """
-    result: dict[int, tuple[int, int, int]] = {}
-    acks = np.flatnonzero(segments.flags & (ACK | RST) == ACK)
-    acks = acks[by_flow(segments.flow[acks])]
-    owner = segments.flow[acks]
-    for index, flow in enumerate(pieces.flow.tolist()):
-        part = slice(int(pieces.begin[index]), int(pieces.begin[index + 1]))
-        start, end = pieces.start[part], pieces.start[part] + pieces.length[part]
-        before = np.concatenate([[0 if pieces.opened[index] else start[0]], end[:-1]])
-        hole = np.flatnonzero(start > before)
-        if len(hole):
-            mine = acks[slice(*np.searchsorted(owner, [flow ^ 1, (flow ^ 1) + 1]).tolist())]
-            top = _acknowledged(segments, mine, int(pieces.row[part][0]), int(start[0]))
-            lost = np.clip(np.minimum(start[hole], top) - before[hole], 0, None)
-            result[flow] = (len(hole), int((start - before)[hole].sum()), int(lost.sum()))
-    return result
-
-
-def _acknowledged(segments: Segments, rows: Ints, row: int, start: int) -> int:
-    """Highest stream position that ACKs in some rows reach; segment ``row`` begins at position ``start``."""
-    if not len(rows):
-        return 0
-    ack = segments.ack[rows]
-    steps = np.diff(ack, prepend=ack[:1]).view(np.int32).astype(np.int64)
-    first = int((ack[:1] - segments.seq[row : row + 1]).view(np.int32)[0]) + start
-    return first + int(np.cumsum(steps).max())
+    rows = np.flatnonzero(segments.flags & RST)
+    _, first = np.unique(segments.flow[rows] // 2, return_index=True)
+    return np.bincount(segments.flow[rows[first]], minlength=flows).astype(np.int64)
 
 
 def round_trips(segments: Segments, lanes: Lanes, pieces: Pieces, disorder: Disorder) -> RoundTrips:
@@ -254,5 +232,7 @@ def _first_ack_ms(segments: Segments, rows: Ints, opening: int) -> float | None:
     """From a SYN until its sender's first ACK."""
     for row in rows[:FIRST_ACK_WITHIN].tolist():
         if segments.flags[row] & (SYN | ACK | RST) == ACK:
+            if row < opening:  # captured in another order than it was sent
+                return None
             return int(segments.time_ns[row] - segments.time_ns[opening]) / 1e6
     return None

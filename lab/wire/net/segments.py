@@ -104,11 +104,11 @@ def concatenate(parts: Iterable[Segments]) -> Segments:
 
 @dataclass
 class Tally:
-    """What was in the capture besides whole TCP segments; ``other`` by why it is none."""
+    """What was in the capture besides whole TCP segments: ``skipped``, by reason."""
 
     packets: int = 0
     bytes: int = 0
-    other: Counter[str] = field(default_factory=Counter)
+    skipped: Counter[str] = field(default_factory=Counter)
     tunnels: Counter[str] = field(default_factory=Counter)  # packets that were looked into, by kind
     opaque: Counter[str] = field(default_factory=Counter)  # packets that may be tunnels, by kind or port
     first_ns: int = 1 << 62

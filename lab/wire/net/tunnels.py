@@ -12,12 +12,14 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from lab.wire.arrays import Flags, Ints
+from lab.wire.net import skipped
 from lab.wire.net.layers import Batch, Internet, Layer, some, u8, u16
+from lab.wire.net.skipped import protocol_reasons
 
 ETHERNET, RAW = 1, 101  # pcap link types of what is inside
 IP, BRIDGED, ERSPAN_2, ERSPAN_3 = (0x0800, 0x86DD), 0x6558, 0x88BE, 0x22EB
 IP_IN_IP, UDP, GRE = (4, 41), 17, 47
-UDP_HEADER = 8
+UDP_HEADER, VXLAN_HEADER, ETHERNET_HEADER = 8, 8, 14
 VXLAN_PORTS, GENEVE_PORTS = (4789, 8472), (6081,)
 OPAQUE_PROTOCOLS = {50: "IPsec (ESP)", 51: "IPsec (AH)", 115: "L2TP"}
 OPAQUE_PORTS = {
@@ -30,7 +32,10 @@ Found = tuple[Flags, Ints]  # which packets are such a tunnel, and where what is
 
 def inside(batch: Batch, packets: Internet) -> Iterator[tuple[int, Layer]]:
     """What tunnels carry among IP packets that are not TCP: link type, and where it begins."""
-    packets = some(packets, packets.at + UDP_HEADER <= packets.end)
+    long = packets.at + UDP_HEADER <= packets.end
+    if not long.all():
+        batch.tally.skipped.update(protocol_reasons(packets.protocol[~long]))
+        packets = some(packets, long)
     for name, link, parse in TUNNELS:
         if not len(packets.at):
             return
@@ -75,7 +80,7 @@ def _erspan(batch: Batch, packets: Internet) -> Found:
 def _vxlan(batch: Batch, packets: Internet) -> Found:
     at = packets.at + UDP_HEADER
     says_so = u8(batch.view, at) & 0x08 != 0
-    return _to_port(batch, packets, VXLAN_PORTS) & says_so, at + 8
+    return _to_port(batch, packets, VXLAN_PORTS) & says_so, at + VXLAN_HEADER
 
 
 def _geneve(batch: Batch, packets: Internet) -> Found:
@@ -102,10 +107,37 @@ TUNNELS: tuple[tuple[str, int, Callable[[Batch, Internet], Found]], ...] = (
 def _count(batch: Batch, packets: Internet) -> None:
     """Count what is neither TCP nor a tunnel that can be looked into."""
     tally = batch.tally
-    tally.other["other IP"] += len(packets.at)
     for protocol, name in OPAQUE_PROTOCOLS.items():
         tally.opaque[name] += int((packets.protocol == protocol).sum())
-    udp = some(packets, packets.protocol == UDP)
-    port, number = np.unique(u16(batch.view, udp.at + 2), return_counts=True)
-    for to, count in zip(port.tolist(), number.tolist(), strict=True):
-        tally.opaque[OPAQUE_PORTS.get(to, f"{UDP_PORT} {to}")] += count
+    is_udp = packets.protocol == UDP
+    tally.skipped.update(protocol_reasons(packets.protocol[~is_udp]))
+    _count_udp(batch, some(packets, is_udp))
+
+
+def _count_udp(batch: Batch, packets: Internet) -> None:
+    vxlan, tally = _looks_like_vxlan(batch, packets), batch.tally
+    for port, number in _ports(batch, some(packets, vxlan)):
+        name = f"VXLAN on {UDP_PORT} {port}"
+        tally.opaque[name] += number
+        tally.skipped[name] += number
+    for port, number in _ports(batch, some(packets, ~vxlan)):
+        known = OPAQUE_PORTS.get(port)
+        tally.opaque[known or f"{UDP_PORT} {port}"] += number
+        tally.skipped[known or skipped.UDP] += number
+
+
+def _ports(batch: Batch, packets: Internet) -> Iterator[tuple[int, int]]:
+    """Destination ports, and how many packets go to each."""
+    ports, numbers = np.unique(u16(batch.view, packets.at + 2), return_counts=True)
+    return zip(ports.tolist(), numbers.tolist(), strict=True)
+
+
+def _looks_like_vxlan(batch: Batch, packets: Internet) -> Flags:
+    """Recognise VXLAN on another port by its flags, its reserved bytes and a frame that carries IP."""
+    at = packets.at + UDP_HEADER
+    mine: Flags = at + VXLAN_HEADER + ETHERNET_HEADER <= packets.end
+    for place, value in ((0, 0x0800), (2, 0)):
+        mine[mine] &= u16(batch.view, at[mine] + place) == value
+    mine[mine] &= u8(batch.view, at[mine] + 7) == 0
+    mine[mine] &= np.isin(u16(batch.view, at[mine] + VXLAN_HEADER + 12), IP)
+    return mine

@@ -11,17 +11,18 @@ from lab.wire.capture import Capture
 from lab.wire.net import health
 from lab.wire.net.segments import RST
 from lab.wire.schema import TABLES, Table
+from lab.wire.tables.completeness import PLAIN, missing_messages
 
 DESCRIBED = (
     "source", "source_port", "destination", "destination_port", "protocol", "generation", "unframed_bytes",
-    "resyncs",
+    "resyncs", "cluster",
 )  # fmt: skip
 
 
 def flows(capture: Capture) -> Table:
-    """One row per flow that had a packet."""
+    """One row per flow that had a packet, or of which the other side acknowledged some."""
     columns = _traffic(capture) | _losses(capture) | _times(capture)
-    present = np.flatnonzero(columns["packets"])
+    present = np.flatnonzero(columns["packets"] + columns["missing_bytes"])
     described = _described(capture, present)
     return {
         name: described[name] if name in described else _plain(columns[name][present])
@@ -42,7 +43,8 @@ def _described(capture: Capture, present: Ints) -> dict[str, list[Any]]:
         _, port, _, peer_port = capture.connections.endpoints(flow)
         protocol, generation, unframed, resyncs = _framing(capture, flow)
         source, destination = str(capture.sources[flow]), str(capture.sources[flow ^ 1])
-        rows.append((source, port, destination, peer_port, protocol, generation, unframed, resyncs))
+        described = (source, port, destination, peer_port, protocol, generation, unframed, resyncs)
+        rows.append((*described, str(capture.clusters[flow])))
     return {name: [row[i] for row in rows] for i, name in enumerate(DESCRIBED)}
 
 
@@ -50,28 +52,27 @@ def _framing(capture: Capture, flow: int) -> tuple[str, str, int, int]:
     dialogue = capture.dialogues.get(flow // 2)
     if dialogue is None:
         return capture.other_protocols.get(flow // 2, ""), "", 0, 0
-    framed = dialogue.framed.get(flow % 2)
+    framed, extent = dialogue.framed.get(flow % 2), capture.extents
     if framed is None:
-        return dialogue.protocol, "", 0, 0
-    return dialogue.protocol, capture.generation, framed.unframed, framed.resyncs
+        spoken = "" if flow in capture.pieces.flow else capture.generation  # none of it was captured
+        return dialogue.protocol, spoken, 0, 0
+    unframed = framed.unframed
+    if dialogue.protocol != PLAIN:  # behind a hole it was not opened
+        unframed += max(int(extent.end[flow] - extent.hole[flow] - extent.missing[flow]), 0)
+    return dialogue.protocol, capture.generation, unframed, framed.resyncs
 
 
 def _traffic(capture: Capture) -> dict[str, Ints]:
-    segments, number = capture.segments, len(capture.connections) * 2
-    stream, missing, lost = (np.zeros(number, np.int64) for _ in range(3))
-    pieces = capture.pieces
-    for index, flow in enumerate(pieces.flow.tolist()):
-        first, last = int(pieces.begin[index]), int(pieces.begin[index + 1]) - 1
-        start = 0 if pieces.opened[index] else int(pieces.start[first])
-        stream[flow] = int(pieces.start[last] + pieces.length[last]) - start
-    for flow, (_, missed, acknowledged) in health.acked_but_unseen(segments, pieces).items():
-        missing[flow], lost[flow] = missed, acknowledged
+    segments, number, extent = capture.segments, len(capture.connections) * 2, capture.extents
     return {
         "packets": np.bincount(segments.flow, minlength=number),
         "payload_bytes": health.total(segments, segments.length, number),
-        "stream_bytes": stream,
-        "missing_bytes": missing,
-        "lost_bytes": lost,
+        "stream_bytes": extent.end - extent.begin,
+        "missing_bytes": extent.missing,
+        "lost_bytes": extent.lost,
+        "missing_messages": missing_messages(capture),
+        "began_before": np.repeat(~capture.lives.opened, 2).astype(np.int64),
+        "open_at_end": np.repeat(~capture.lives.closed, 2).astype(np.int64),
     }
 
 
@@ -86,7 +87,8 @@ def _losses(capture: Capture) -> dict[str, Ints]:
         "spurious": health.spurious(segments, copied, number),
         "out_of_order": late,
         "zero_windows": health.zero_windows(segments, copied, number),
-        "resets": health.count(segments, (segments.flags & RST != 0) & ~copied, number),
+        "rst_packets": health.count(segments, (segments.flags & RST != 0) & ~copied, number),
+        "resets": health.resets(segments, number),
     }
 
 

@@ -13,10 +13,11 @@ from lab.wire.tables.exchange import dialogue_rows
 def heartbeats(capture: Capture) -> Table:
     """One row per heartbeat of a worker, with its reply."""
     found, table = capture.messages, empty("heartbeats")
-    last: dict[tuple[str, str], int] = {}  # by address too: a restarted worker begins anew
+    last: dict[tuple[str, str], int] = {}  # by cluster and address: a restarted worker begins anew
     for message, _, said in capture.decoded("heartbeat_worker"):
         worker, begun = str(capture.sources[found.flow[message]]), int(found.time_ns[message])
-        process = worker, text(said.get("address"))
+        cluster = str(capture.clusters[found.flow[message]])
+        process = cluster, text(said.get("address") or worker)
         answer = int(found.answer[message])
         reply = _reply(capture, answer)
         announced = number(reply.get("heartbeat-interval"))
@@ -36,6 +37,7 @@ def heartbeats(capture: Capture) -> Table:
             number(metrics.get("memory")),
             _executing(metrics),
             _latency(metrics),
+            cluster,
         )
         last[process] = begun
     return table

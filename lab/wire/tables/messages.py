@@ -56,6 +56,7 @@ def messages(capture: Capture) -> Table:
         "body_bytes": found.body_size.tolist(),
         "seen_bytes": found.seen.tolist(),
         "answer": found.answer.tolist(),
+        "cluster": capture.clusters[found.flow].tolist(),
     }
 
 
@@ -70,6 +71,7 @@ def ops(capture: Capture) -> Table:
         "op": list(found.op_name),
         "key": [None if key is None else text(key) for key in found.op_key],
         "message": found.op_message.tolist(),
+        "cluster": capture.clusters[flow].tolist(),
     }
 
 
@@ -77,24 +79,24 @@ def composition(capture: Capture) -> Table:
     """What each node says: ops by sender."""
     found = capture.messages
     names = message_ops(capture)
-    count: Counter[tuple[str, str]] = Counter()
-    held: Counter[tuple[str, str]] = Counter()
-    size: defaultdict[tuple[str, str], float] = defaultdict(float)
-    sender = capture.sources[found.flow].tolist()
+    count: Counter[tuple[str, str, str]] = Counter()
+    held: Counter[tuple[str, str, str]] = Counter()
+    size: defaultdict[tuple[str, str, str], float] = defaultdict(float)
+    sender, cluster = capture.sources[found.flow].tolist(), capture.clusters[found.flow].tolist()
     per_message = np.bincount(found.op_message, minlength=len(found))
     last: tuple[int, str] = (-1, "")
     for message, op in sorted(zip(found.op_message.tolist(), found.op_name, strict=True)):
-        row = (sender[message], op)
+        row = (cluster[message], sender[message], op)
         count[row] += 1
         held[row] += (message, op) != last
         size[row] += int(found.size[message]) / int(per_message[message])
         last = (message, op)
     for index in np.flatnonzero(~np.isin(found.kind, (Kind.BATCH, Kind.REQUEST))).tolist():
-        row = (sender[index], names[index] or KINDS[found.kind[index]])
+        row = (cluster[index], sender[index], names[index] or KINDS[found.kind[index]])
         count[row] += 1
         held[row] += 1
         size[row] += int(found.size[index])
     table = empty("composition")
-    for row in sorted(count, key=lambda r: (r[0], -count[r], r[1])):
-        add_row(table, row[0], row[1], count[row], held[row], round(size[row]))
+    for row in sorted(count, key=lambda r: (r[0], r[1], -count[r], r[2])):
+        add_row(table, row[1], row[2], count[row], held[row], round(size[row]), row[0])
     return table

@@ -10,12 +10,10 @@ from lab.wire.tables import flows, heartbeats, messages, problems, tasks, traffi
 MAKERS = {
     "messages": messages.messages,
     "ops": messages.ops,
-    "tasks": tasks.tasks,
     "heartbeats": heartbeats.heartbeats,
     "matrix": traffic.matrix,
     "series": traffic.series,
     "composition": messages.composition,
-    "gaps": tasks.gaps,
     "packets": traffic.packets,
     "flows": flows.flows,
     "problems": problems.problems,
@@ -24,8 +22,9 @@ MAKERS = {
 
 def make(capture: Capture, name: str) -> dict[str, Table]:
     """The table asked for, and any that comes with it."""
-    if name in ("transfers", "parts"):
-        return dict(zip(("transfers", "parts"), transfers.transfers(capture), strict=True))
+    for names, maker in ((("transfers", "parts"), transfers.transfers), (("tasks", "gaps"), tasks.tasks)):
+        if name in names:
+            return dict(zip(names, maker(capture), strict=True))
     if name not in MAKERS:
         raise WireError(f"no table {name!r}; there are {', '.join(TABLES)}")
     return {name: MAKERS[name](capture)}

@@ -9,8 +9,11 @@ import numpy as np
 
 from lab.wire.capture import Capture
 from lab.wire.dask.content import Kind
+from lab.wire.net.skipped import FRAGMENTS, ORDINARY
 from lab.wire.net.tunnels import UDP_PORT
+from lab.wire.tables.completeness import completeness, is_complete
 
+NOTABLE = 0.01  # share of all packets from which it matters that some were not looked into
 LIKELY = 0.1  # share of all packets from which a UDP port may be a tunnel's
 
 
@@ -27,22 +30,25 @@ def summarise(capture: Capture) -> dict[str, Any]:
             }
             for file in capture.files
         ],
-        "packets": tally.packets,
+        "packets": capture.packets,
         "wire_bytes": tally.bytes,
         "seconds": max(tally.last_ns - tally.first_ns, 0) / 1e9 if tally.packets else 0.0,
         "first_ns": tally.first_ns if tally.packets else None,
         "tcp_segments": len(capture.segments),
-        "other_packets": {name: count for name, count in sorted(tally.other.items()) if count},
+        "skipped_packets": dict(capture.skipped.most_common()),
         "tunnels": dict(tally.tunnels.most_common()),
         "likely_tunnels": likely_tunnels(capture),
         "generation": capture.generation,
         "distributed": sorted(capture.nodes.versions),
+        "clusters": list(capture.scheduler_names),
         "connections": len(capture.connections),
+        "translated_connections": len(capture.translations),
         "dask_connections": len(capture.dialogues),
         "covered_connections": dict(Counter(capture.other_protocols.values())),
         "messages": len(found),
         "message_bytes": int(found.size.sum()),
         "ops": dict(Counter(found.op_name).most_common()),
+        "complete": is_complete(capture),
         "completeness": completeness(capture),
         "snaplen": snaplen(capture),
         "network": network(capture),
@@ -60,23 +66,13 @@ def likely_tunnels(capture: Capture) -> dict[str, int]:
     return {name: n for name, n in found if n and (not name.startswith(UDP_PORT) or n >= enough)}
 
 
-def completeness(capture: Capture) -> dict[str, Any]:
-    """How much of what was said is in the capture and was understood."""
-    flows, found = capture.table("flows"), capture.messages
-    dask = [i for i, generation in enumerate(flows["generation"]) if generation]
-    stream, missing, lost, unframed, resyncs = (
-        sum(flows[name][i] for i in dask)
-        for name in ("stream_bytes", "missing_bytes", "lost_bytes", "unframed_bytes", "resyncs")
-    )
-    decoded = int((~np.isin(found.kind, (Kind.CUT, Kind.UNDECODED))).sum())
-    return {
-        "stream_seen": _share(stream - missing, stream),
-        "lost_by_capture_bytes": lost,
-        "framed": _share(stream - missing - unframed, stream - missing),
-        "resyncs": resyncs,
-        "decoded": _share(decoded, len(found)),
-        "whole": _share(int(found.complete.sum()), len(found)),
-    }
+def not_looked_into(capture: Capture) -> dict[str, int]:
+    """Packets that may hold what is looked for, by the reason why they were skipped; few do not matter where
+    Dask was found.
+    """
+    named = {*likely_tunnels(capture), *ORDINARY, FRAGMENTS}
+    enough = NOTABLE * capture.packets if capture.dialogues else 1
+    return {name: n for name, n in capture.skipped.most_common() if n >= enough and name not in named}
 
 
 def snaplen(capture: Capture) -> dict[str, int]:
@@ -92,10 +88,6 @@ def snaplen(capture: Capture) -> dict[str, int]:
     kept = segments.frame_bytes[cut].astype(np.int64) - segments.length[cut] + segments.captured[cut]
     of_cut = {"packets": len(cut), "kept_bytes": int(kept.max())}
     return of_cut | {"messages": messages, "unframed_bytes": unframed}
-
-
-def _share(part: int, whole: int) -> float | None:
-    return round(part / whole, 6) if whole else None
 
 
 def network(capture: Capture) -> dict[str, Any]:

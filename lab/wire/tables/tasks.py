@@ -22,18 +22,17 @@ CANCELS = ("free-keys", "cancel-compute", "release-task")  # of today, of 2021 a
 LATEST_S = 1e11  # a time in seconds since 1970 beyond which it is none
 
 
-def tasks(capture: Capture) -> Table:
-    """One row per compute-task, joined with what its worker said of it last."""
+def tasks(capture: Capture) -> tuple[Table, Table]:
+    """One row per compute-task, joined with what its worker said of it last; and the gaps between them."""
     book = _Book(capture)
     for message, op, said in capture.decoded("compute-task", *OUTCOMES, *CANCELS):
-        from_scheduler = capture.sources[capture.messages.flow[message]] == "scheduler"
         if op == "compute-task":
             book.send(message, said)
-        elif op in CANCELS and from_scheduler:
+        elif op in CANCELS:
             book.cancel(message, said)
-        elif op in OUTCOMES and not from_scheduler and _ends(op, said):  # it also tells a client task-erred
+        elif _ends(op, said) and _is_report(capture, int(capture.messages.flow[message]), op, said):
             book.end(message, op, said)
-    return book.table
+    return book.table, _gaps(book)
 
 
 def _ends(op: str, said: dict[Any, Any]) -> bool:
@@ -41,31 +40,46 @@ def _ends(op: str, said: dict[Any, Any]) -> bool:
     return op != "steal-response" or said.get("state") in ("ready", "constrained", "waiting")
 
 
+def _is_report(capture: Capture, flow: int, op: str, said: dict[Any, Any]) -> bool:
+    """Whether a worker says this to its scheduler. A scheduler also tells its clients of a task-erred, then
+    without the thread.
+    """
+    if capture.from_scheduler[flow ^ 1]:
+        return True
+    return not capture.from_scheduler[flow] and (op != "task-erred" or "thread" in said)
+
+
 @dataclass
 class _Book:
     """Which rows of the table still wait for what their worker says, by connection and key.
 
     A worker is told of its tasks, and reports them, on one connection: the name would not do, since a worker
-    that its nanny started anew has the name of the one before.
+    that its nanny started anew has the name of the one before. ``waiting`` knows a connection by its flow to
+    the worker; ``process`` is the worker of each row.
     """
 
     capture: Capture
     table: Table = field(default_factory=lambda: empty("tasks"))
+    process: list[tuple[str, int]] = field(default_factory=list)
     waiting: defaultdict[tuple[int, str], list[int]] = field(default_factory=lambda: defaultdict(list))
 
     def send(self, message: int, said: dict[Any, Any]) -> None:
         """The scheduler sends a task to a worker."""
-        found, key = self.capture.messages, text(said.get("key"))
-        flow = int(found.flow[message])
-        self.waiting[flow // 2, key].append(len(self.table["key"]))
-        worker = str(self.capture.sources[flow ^ 1])
-        add_row(self.table, key, worker, None, int(found.time_ns[message]), *[None] * 10, "open")
+        flow = int(self.capture.messages.flow[message])
+        self._add(flow, text(said.get("key")), int(self.capture.messages.time_ns[message]))
+
+    def _add(self, flow: int, key: str, sent_ns: int | None) -> None:
+        """A row more, for a task on the flow from a scheduler to a worker."""
+        self.waiting[flow, key].append(len(self.table["key"]))
+        self.process.append(self.capture.processes[flow ^ 1])
+        worker, cluster = str(self.capture.sources[flow ^ 1]), str(self.capture.clusters[flow])
+        add_row(self.table, key, worker, None, sent_ns, *[None] * 10, "open", cluster)
 
     def cancel(self, message: int, said: dict[Any, Any]) -> None:
         """The scheduler wants tasks no more; a worker that had begun with one may still report it."""
         found, keys = self.capture.messages, said.get("keys", (said.get("key"),))
         for key in keys if isinstance(keys, tuple) else ():
-            for row in self.waiting.get((int(found.flow[message]) // 2, text(key)), ()):
+            for row in self.waiting.get((int(found.flow[message]), text(key)), ()):
                 if self.table["outcome"][row] == "open":
                     self.table["outcome"][row] = "cancelled"
                     self.table["finished_ns"][row] = int(found.end_ns[message])
@@ -73,11 +87,10 @@ class _Book:
     def end(self, message: int, op: str, said: dict[Any, Any]) -> None:
         """A worker reports what became of a task."""
         found, key = self.capture.messages, text(said.get("key"))
-        flow = int(found.flow[message])
-        rows = self.waiting[flow // 2, key]
+        flow = int(found.flow[message]) ^ 1
+        rows = self.waiting[flow, key]
         if not rows:  # its compute-task was not captured
-            rows.append(len(self.table["key"]))
-            add_row(self.table, key, str(self.capture.sources[flow]), *[None] * 12, "open")
+            self._add(flow, key, None)
         # of a task that was cancelled and sent again the first is silent
         row = next((r for r in rows if self.table["outcome"][r] == "open"), rows[0])
         rows.remove(row)
@@ -121,16 +134,18 @@ def _steps(startstops: Any) -> Iterator[tuple[str, float, float]]:
             yield text(step[0]), float(start), float(stop)
 
 
-def gaps(capture: Capture) -> Table:
-    """Idle time between successive tasks of each worker thread."""
-    done, table = capture.table("tasks"), empty("gaps")
-    threads: defaultdict[tuple[str, Any], list[tuple[float, float, str]]] = defaultdict(list)
+def _gaps(book: _Book) -> Table:
+    """Idle time between successive tasks of each worker thread; threads of two processes are two."""
+    done, table = book.table, empty("gaps")
+    threads: defaultdict[tuple[Any, ...], list[tuple[float, float, str]]] = defaultdict(list)
     for row, start in enumerate(done["start_s"]):
         if start is not None:
-            key = (done["worker"][row], done["thread"][row])
-            threads[key].append((start, done["stop_s"][row], done["key"][row]))
-    for (worker, thread), runs in sorted(threads.items(), key=lambda item: (item[0][0], str(item[0][1]))):
+            thread = (done["worker"][row], done["thread"][row], done["cluster"][row], book.process[row])
+            threads[thread].append((start, done["stop_s"][row], done["key"][row]))
+    ordered = sorted(threads.items(), key=lambda item: (item[0][0], str(item[0][1]), *item[0][2:]))
+    for (worker, thread, cluster, _), runs in ordered:
         runs.sort()
         for (_, stop, before), (start, _, after) in pairwise(runs):
-            add_row(table, worker, thread, before, after, stop, round((start - stop) * 1e3, 3))
+            gap_ms = round((start - stop) * 1e3, 3)
+            add_row(table, worker, thread, before, after, stop, gap_ms, cluster)
     return table

@@ -28,16 +28,16 @@ def matrix(capture: Capture) -> Table:
         np.bincount(found.flow, found.size, minlength=flows),
     ]
     table = empty("matrix")
-    for (source, destination), rows in _pairs(capture).items():
-        add_row(table, source, destination, *(int(column[rows].sum()) for column in columns))
+    for (cluster, source, destination), rows in _pairs(capture).items():
+        add_row(table, source, destination, *(int(column[rows].sum()) for column in columns), cluster)
     return table
 
 
-def _pairs(capture: Capture) -> dict[tuple[str, str], Ints]:
-    """Flows of each pair of nodes, sorted by name."""
-    pairs: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
+def _pairs(capture: Capture) -> dict[tuple[str, str, str], Ints]:
+    """Flows of each pair of nodes, sorted by cluster and name."""
+    pairs: defaultdict[tuple[str, str, str], list[int]] = defaultdict(list)
     for flow, source in enumerate(capture.sources.tolist()):
-        pairs[source, str(capture.sources[flow ^ 1])].append(flow)
+        pairs[str(capture.clusters[flow]), source, str(capture.sources[flow ^ 1])].append(flow)
     return {pair: np.array(pairs[pair], np.int64) for pair in sorted(pairs)}
 
 
@@ -60,8 +60,9 @@ def series(capture: Capture) -> Table:
     names = list(pairs)
     for index, value in enumerate(used.tolist()):
         when, pair = divmod(value, len(pairs))
-        row = (first + when, *names[pair], int(packets[index]), int(ip_bytes[index]), int(payload[index]))
-        add_row(table, *row)
+        cluster, source, destination = names[pair]
+        sums = (int(packets[index]), int(ip_bytes[index]), int(payload[index]))
+        add_row(table, first + when, source, destination, *sums, cluster)
     return table
 
 
@@ -69,17 +70,18 @@ def packets(capture: Capture) -> Table:
     """What packets looked like by sender, and whether offloads shaped them."""
     segments = capture.segments
     table = empty("packets")
-    names = sorted(set(capture.sources.tolist()))
-    number_of = {source: number for number, source in enumerate(names)}
-    sender = np.array([number_of[source] for source in capture.sources], np.int32)[segments.flow]
-    for number, source in enumerate(names):
+    owners = list(zip(capture.clusters.tolist(), capture.sources.tolist(), strict=True))
+    names = sorted(set(owners))
+    number_of = {owner: number for number, owner in enumerate(names)}
+    sender = np.array([number_of[owner] for owner in owners], np.int32)[segments.flow]
+    for number, (cluster, source) in enumerate(names):
         length = segments.length[sender == number]
         if len(length):
-            _packet_row(table, source, length)
+            _packet_row(table, source, length, cluster)
     return table
 
 
-def _packet_row(table: Table, source: str, length: npt.NDArray[np.uint32]) -> None:
+def _packet_row(table: Table, source: str, length: npt.NDArray[np.uint32], cluster: str) -> None:
     data = length[length > 0]
     large = int((data > ETHERNET_PAYLOAD).sum())
     mean = round(float(data.mean()), 1) if len(data) else 0.0
@@ -94,4 +96,5 @@ def _packet_row(table: Table, source: str, length: npt.NDArray[np.uint32]) -> No
         large,
         mean,
         "on" if large else "off",
+        cluster,
     )

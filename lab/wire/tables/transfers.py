@@ -63,6 +63,7 @@ def _transfer(
         "+".join(sorted({part.compression for part in objects} - {""})),
         status,
         *_speed(capture, data),
+        str(capture.clusters[flow]),
     )
     for part in objects:
         add_row(

@@ -103,29 +103,60 @@ def headlines(said: dict[str, Any]) -> list[str]:
         f"{said['packets']:,} packets, {said['wire_bytes'] / 1e6:,.1f} MB, {said['seconds']:.3f} s",
         f"{said['messages']:,} Dask messages ({spoken}) "
         f"in {said['dask_connections']} of {said['connections']} connections",
-        f"complete: {_percent(whole['stream_seen'])} of stream bytes seen, "
-        f"{_percent(whole['framed'])} framed, {_percent(whole['decoded'])} of messages decoded",
+        *_completeness(said),
         f"network: {net['retransmitted']} retransmissions ({net['spurious']} needless), "
         f"{net['out_of_order']} out of order, {net['copies']} packets captured twice, "
-        f"{net['zero_windows']} zero windows, {net['resets']} resets",
+        f"{net['zero_windows']} zero windows, {net['resets']} connections reset",
         f"         RTT from {_ms(net['rtt_min_ms'])}, handshake {_ms(net['handshake_median_ms'])} (median); "
         f"offloads {net['offload']}" + (": packets are super-packets" if net["offload"] == "on" else ""),
     ]
+    at = len(lines) - 2
     if _costly(cut := said["snaplen"], said):
         lines.insert(
-            3, f"SNAPLEN TOO SMALL: {cut['packets']:,} packets were cut after {cut['kept_bytes']:,} bytes, "
+            at, f"SNAPLEN TOO SMALL: {cut['packets']:,} packets were cut after {cut['kept_bytes']:,} bytes, "
             f"{cut['messages']:,} messages lost what they say; record with tcpdump -s 0, or at least -s 1024",
         )  # fmt: skip
     if whole["lost_by_capture_bytes"]:
-        lines.insert(3, f"LOST: {whole['lost_by_capture_bytes']:,} bytes were acknowledged but not captured")
+        lines.insert(at, f"LOST: {whole['lost_by_capture_bytes']:,} bytes were acknowledged but not captured")
     lines += [
         f"{number:,} packets came in {name} and were looked into" for name, number in said["tunnels"].items()
     ]
     for name, number in said["likely_tunnels"].items():
         lines.append(f"{number:,} packets were not looked into: {name}, which may be a tunnel")
+    if number := said["translated_connections"]:
+        lines.append(f"TWICE: {number} connections were captured on both sides of a NAT, counts include both")
+    if skipped := said["skipped_packets"]:
+        reasons = ", ".join(f"{reason} {number:,}" for reason, number in skipped.items())
+        lines.append(f"{sum(skipped.values()):,} packets were not looked into: {reasons}")
+    if len(said["clusters"]) > 1:
+        lines.append(f"{len(said['clusters'])} clusters, by their schedulers: {', '.join(said['clusters'])}")
     for protocol, number in said["covered_connections"].items():
         lines.append(f"{number} connections speak {protocol}: only their sizes and times are known")
     return lines
+
+
+def _completeness(said: dict[str, Any]) -> list[str]:
+    """Of bytes, of messages and of connections: none of them alone says that a capture is complete."""
+    whole, connections = said["completeness"], said["dask_connections"]
+    messages, missing = said["messages"], whole["messages_missing"]
+    ends = [f"{name} of {connections:,} Dask connections {what}" for name, what in (
+        (f"{whole['began_before']:,}", "began before the capture"),
+        (f"{whole['open_at_end']:,}", "were open when it ended"),
+    ) if name != "0"]  # fmt: skip
+    if whole["unrecognised"]:
+        ends.append(f"{whole['unrecognised']:,} others began before the capture and were not recognised")
+    ends += [f"{file['path']} is {file['problem']}" for file in said["files"] if file["problem"]]
+    show = _of_a_part if ends else _percent
+    shares = (
+        f"{messages:,} of {'about ' if missing else ''}{messages + missing:,} messages seen "
+        f"({show(whole['messages_seen'])}), {show(whole['stream_seen'])} of stream bytes seen, "
+        f"{show(whole['framed'])} framed, {show(whole['decoded'])} of messages decoded"
+    )
+    if not messages:
+        return ["nothing of Dask was found", *(f"incomplete: {end}" for end in ends)]
+    if ends:
+        return [f"incomplete: {'; '.join(ends)}", f"            while it ran: {shares}"]
+    return [f"{'complete' if said['complete'] else 'incomplete'}: {shares}"]
 
 
 def _costly(cut: dict[str, int], said: dict[str, Any]) -> bool:
@@ -137,7 +168,13 @@ def _costly(cut: dict[str, int], said: dict[str, Any]) -> bool:
 
 
 def _percent(share: float | None) -> str:
-    return "-" if share is None else f"{share * 100:.2f} %"
+    """100.00 % is all of it: what is nearly all is not rounded up."""
+    return "-" if share is None else f"{int(share * 10_000) / 100 if share < 1 else 100:.2f} %"
+
+
+def _of_a_part(share: float | None) -> str:
+    """All of what passed while a capture ran is not 100 % of what was said."""
+    return "all" if share == 1 else _percent(share)
 
 
 def _ms(value: float | None) -> str:

@@ -91,7 +91,7 @@ def test_link_layers(read: Read, expected: tuple[object, ...], name: str) -> Non
 
 def test_unknown_link_layer_is_counted_not_guessed(read: Read) -> None:
     capture = read(pcap(PACKETS, link=147))
-    assert len(capture.messages) == 0 and capture.tally.other["not IP"] == len(PACKETS)
+    assert len(capture.messages) == 0 and capture.skipped == {"link type 147": len(PACKETS)}
 
 
 @pytest.mark.parametrize("extension", [b"", bytes([6, 0, 1, 4, 0, 0, 0, 0]), bytes([6, 1]) + bytes(14)])

@@ -135,7 +135,7 @@ def test_ports_used_again_make_a_new_connection() -> None:
     together = concatenate(
         [s for r in blocks(view, Progress()) for s in segments(view, base, r, table, Tally())]
     )
-    split_reused(together.flow, np.flatnonzero(together.flags & 18 == 2), together.seq, table)
+    split_reused(together.flow, np.flatnonzero(together.flags & 18 == 2), together.seq, together.ack, table)
     pieces, _ = reassemble(together)
     assert [bytes(stream_of(memory, together, pieces, i).read(0, 3) or b"") for i in (0, 1)] == [
         b"one",

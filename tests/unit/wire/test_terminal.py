@@ -112,7 +112,7 @@ def test_in_a_pipe_names_are_whole_and_columns_stable(tmp_path: Path) -> None:
     path = tmp_path / "long.pcap"
     path.write_bytes(pcap(talk.packets))
     lines = CliRunner().invoke(wire, ["ops", str(path)], catch_exceptions=False).stdout.splitlines()
-    assert lines[1].split() == ["time_s", "source", "destination", "op", "key", "message"]
+    assert lines[1].split() == ["time_s", "source", "destination", "op", "key", "message", "cluster"]
     assert len(lines) == 4 and long in lines[2] and "…" not in "".join(lines)
     assert {line.index("compute-task") for line in lines[2:]} == {lines[1].index("op ")}
     assert lines[2].index(long) == lines[3].index(f"{short} ") == lines[1].index("key")
