@@ -190,6 +190,16 @@ def test_limits(node: Endpoint, make: Callable[..., Any]) -> None:
         assert container.status.current.get()["maxmem"] == memory * 2**20
 
 
+def test_a_container_runs_out_of_processes_before_the_host_does(
+    node: Endpoint, make: Callable[..., Any]
+) -> None:
+    make(memory=64)
+    limits = [file for group in groups(node, 300) for file in group.glob("pids.max")]
+    if not limits:
+        pytest.skip("this kernel does not count the processes of a control group")
+    assert {file.read_text() for file in limits} == {"4096\n"}
+
+
 def test_live_changes_of_a_nic(node: Endpoint, make: Callable[..., Any]) -> None:
     """The table of LXC-FACTS, as a real node showed it."""
     mac = "02:00:00:00:00:01"
