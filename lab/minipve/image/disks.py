@@ -8,7 +8,6 @@ boot loader and unpacking. A clone boots the kernel of its template: the copy is
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
@@ -54,9 +53,7 @@ def _format(path: Path) -> list[str | Path]:
 
 def info(path: Path) -> DiskInfo:
     """Format, virtual and actual size of an image, also while a machine uses it."""
-    said: dict[str, Any] = json.loads(
-        process.run(["qemu-img", "info", "-U", *_format(path), "--output=json", path])
-    )
+    said: dict[str, Any] = process.run_json(["qemu-img", "info", "-U", *_format(path), "--output=json", path])
     named = said.get("full-backing-filename")
     backing = Path(named).resolve() if named else None
     return DiskInfo(said["format"], said["virtual-size"], said["actual-size"], backing)
