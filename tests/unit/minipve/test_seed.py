@@ -87,7 +87,11 @@ def test_no_value_changes_the_shape_of_the_yaml(value: str) -> None:
     key = f"{KEY} {value}"
     options = {"ciuser": value, "cipassword": value, "sshkeys": quote(key, safe="")}
     user = yaml.safe_load(seed.dump(100, RECORDED | options, "user"))
-    assert [user[name] for name in ("user", "password", "ssh_authorized_keys")] == [value, value, [key.strip()]]
+    assert [user[name] for name in ("user", "password", "ssh_authorized_keys")] == [
+        value,
+        value,
+        [key.strip()],
+    ]
     assert user["chpasswd"] == {"expire": False}
     named = yaml.safe_load(seed.dump(100, {"name": "n", "searchdomain": value}, "user"))
     assert named["fqdn"] == f"n.{value}"
