@@ -46,7 +46,9 @@ class Connection(web.RequestHandler):
 
     __slots__ = ("_deadline", "_on_wait", "gone", "is_cut", "was_answered", "waiting_since")
 
-    def __init__(self, server: web.Server, loop: asyncio.AbstractEventLoop, on_wait: Callable[[], None]) -> None:
+    def __init__(
+        self, server: web.Server, loop: asyncio.AbstractEventLoop, on_wait: Callable[[], None]
+    ) -> None:
         super().__init__(server, loop=loop, **_LIMITS)
         self.gone = loop.create_future()
         self.was_answered = self.is_cut = False

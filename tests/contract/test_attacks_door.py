@@ -224,7 +224,9 @@ def test_nobody_waits_for_a_client_that_says_nothing(
             assert time.monotonic() - began < 2
 
 
-def test_an_idle_client_keeps_its_connection_while_strangers_keep_the_endpoint_waiting(ours: Endpoint) -> None:
+def test_an_idle_client_keeps_its_connection_while_strangers_keep_the_endpoint_waiting(
+    ours: Endpoint,
+) -> None:
     request = head("GET", "/api2/json/version", f"Authorization: {ours.token['Authorization']}")
     with connect(ours) as idle, contextlib.ExitStack() as links:
         idle.sendall(request)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from lab.errors import LabError
 from lab.minipve import process
-from lab.minipve.image import bootable, debian, disks, template, wheels, work
+from lab.minipve.image import bootable, bootfiles, debian, template, wheels, work
 from lab.minipve.paths import Paths
 from lab.minipve.progress import Progress, Steps
 
@@ -75,7 +75,8 @@ def _build(paths: Paths, image: Path, progress: Progress) -> None:
             raw = scratch / "disk.raw"
             bootable.write(tree, raw)
         with step("kernel", "taking out the kernel"):
-            disks.extract_boot(raw, paths)
+            with bootfiles.using(paths):
+                bootfiles.extract(raw, paths)
         with step("convert", "writing the image"):
             process.run(["qemu-img", "convert", "-W", "-O", "qcow2", raw, fresh], timeout_s=600)
         fresh.parent.rename(image.parent)

@@ -14,7 +14,7 @@ from pathlib import Path
 from lab.minipve.config import drives, nics, values
 from lab.minipve.config.nics import Nic
 from lab.minipve.config.values import Config
-from lab.minipve.image.disks import Boot
+from lab.minipve.image.bootfiles import Boot
 from lab.minipve.machine.accel import Accel
 from lab.minipve.paths import Paths
 

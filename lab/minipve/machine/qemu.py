@@ -9,8 +9,8 @@ from pathlib import Path
 from lab.minipve import process
 from lab.minipve.config import drives, nics, values
 from lab.minipve.config.values import Config
-from lab.minipve.image import disks
-from lab.minipve.image.disks import Boot
+from lab.minipve.image import bootfiles
+from lab.minipve.image.bootfiles import Boot
 from lab.minipve.image.storage import Storage
 from lab.minipve.machine import accel, agent, devices, qmp, sandbox, seed, spawn, tsc
 from lab.minipve.machine.accel import Accel
@@ -48,7 +48,8 @@ def start(vmid: int, config: Config, paths: Paths, log: Log) -> None:
             _check(config)
             for index, nic in nics.of_config(config).items():
                 plug(vmid, index, nic, log)
-            _launch(vmid, command_line(vmid, config, paths, accelerator), paths, log)
+            with bootfiles.using(paths):
+                _launch(vmid, command_line(vmid, config, paths, accelerator), paths, log)
             for index, nic in nics.of_config(config).items():
                 if nic.link_down:
                     qmp.Qmp(vmid, paths).execute("set_link", {"name": f"net{index}", "up": False})
@@ -99,7 +100,7 @@ def _boot(config: Config, paths: Paths) -> Boot | None:
     """The kernel of the first disk to boot from, when that disk has no boot loader of its own."""
     found = {slot: drive for slot, drive in drives.of(config) if not drives.is_cdrom(drive)}
     first = next((slot for slot in devices.boot_order(config) if slot in found), next(iter(found), None))
-    return None if first is None else disks.extract_boot(_volume(found[first]["file"], paths), paths)
+    return None if first is None else bootfiles.extract(_volume(found[first]["file"], paths), paths)
 
 
 def _locate(vmid: int, drive: drives.Drive, paths: Paths) -> Path | None:

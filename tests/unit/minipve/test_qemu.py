@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from lab.minipve.config import nics, values
-from lab.minipve.image.disks import Boot
+from lab.minipve.image.bootfiles import Boot
 from lab.minipve.machine import devices, qemu, running, sandbox
 from lab.minipve.machine.accel import Accel
 from lab.minipve.paths import Paths
@@ -37,7 +37,7 @@ def paths(tmp_path: Path) -> Paths:
 
 
 def line(paths: Paths, monkeypatch: pytest.MonkeyPatch, accel: Accel = TCG, boot: Boot | None = None) -> str:
-    monkeypatch.setattr(qemu.disks, "extract_boot", lambda _image, _paths: boot)
+    monkeypatch.setattr(qemu.bootfiles, "extract", lambda _image, _paths: boot)
     monkeypatch.setattr(qemu, "vhost_works", lambda: False)
     monkeypatch.setattr(qemu.sandbox, "words", lambda: ("-sandbox", sandbox.FILTER))
     return " ".join(qemu.command_line(9103, CONFIG, paths, accel))
