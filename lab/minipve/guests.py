@@ -103,8 +103,8 @@ def recover(node: Node, kind: Kind, forget: Forget | None = None) -> list[int]:
     """Remove the guests that a killed endpoint left half-made or half-removed; returns their VMIDs.
 
     While a guest is not in the pool of those who made it, its configuration holds one of these locks: nobody
-    is left with a VMID that is taken by a guest they may not see. A lock that the journal does not know of was
-    set by root, and such a guest is left alone.
+    is left with a VMID that is taken by a guest they may not see. A lock that the journal does not know of
+    was set by root, and such a guest is left alone.
     """
     half = node.store(kind).unfinished(UNFINISHED)
     for vmid in half:

@@ -1,15 +1,15 @@
 """The door: how many connections there may be, and how long a client may take to say what it wants.
 
-What is bounded here is bounded for everybody, before anybody has said who they are (figures: README). A client that
-keeps the endpoint waiting never keeps another client waiting:
+What is bounded here is bounded for everybody, before anybody has said who they are (figures: README). A
+client that keeps the endpoint waiting never keeps another client waiting:
 
     accepted --first byte--> handshake, head --whole request--> at work --answer--> idle --> ...
     (silent)                 (has a place)                      (has a place)       (has a place)
 
-A silent connection costs a descriptor and nothing else; the oldest one is closed when there are too many. A place is
-taken with the first byte. When all are taken, the client that has kept the endpoint waiting longest loses its own:
-first among those that were never answered, then among the idle ones. Only when a request is at work in every place
-does a new client wait.
+A silent connection costs a descriptor and nothing else; the oldest one is closed when there are too many. A
+place is taken with the first byte. When all are taken, the client that has kept the endpoint waiting longest
+loses its own: first among those that were never answered, then among the idle ones. Only when a request is at
+work in every place does a new client wait.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _LIMITS: dict[str, Any] = {
 class Connection(web.RequestHandler):
     """One client; it is cut off when it keeps us waiting. ``on_wait`` is called when it begins to."""
 
-    __slots__ = ("_deadline", "_on_wait", "gone", "is_cut", "was_answered", "waiting_since")
+    __slots__ = ("_deadline", "_on_wait", "gone", "is_cut", "waiting_since", "was_answered")
 
     def __init__(
         self, server: web.Server, loop: asyncio.AbstractEventLoop, on_wait: Callable[[], None]

@@ -84,7 +84,7 @@ def run(argv: Sequence[str | Path], *, stdin: str | None = None, timeout_s: floa
 
 
 def run_json(argv: Sequence[str | Path], *, timeout_s: float = 60) -> Any:
-    """Run a program that prints JSON and return the value, None for no output; MachineError for anything else."""
+    """Run a program that prints JSON; return the value, or None if it prints nothing."""
     output = run(argv, timeout_s=timeout_s)
     try:
         return strict_json.loads(output) if output.strip() else None

@@ -21,7 +21,8 @@ def loads(text: str | bytes, numbers_as_text: bool = False) -> Any:
     """Parse a text.
 
     Raises:
-        ValueError: it is not JSON (``json.JSONDecodeError``), it is nested too deep (``NestingError``), or it has
+        ValueError: it is not JSON (``json.JSONDecodeError``), it is nested too deep (``NestingError``), or it
+        has
             a number that no JSON can have or half of a surrogate pair.
     """
     integer, real = (str, str) if numbers_as_text else (int, _finite)

@@ -325,6 +325,7 @@ def test_csrf_tokens_and_secrets_in_no_alphabet(ours: Endpoint) -> None:
         ("{", 500),
         ("3", 500),
         ('{"vmid": true, "memory": 0.1}', 400),
+        ('{"vmid": 100, "tags": [null]}', 400),
     ],
 )
 def test_strange_json(ours: Endpoint, body: str, expected: int) -> None:

@@ -1,4 +1,4 @@
-"""A guest's agent answers what it likes: every request still gets PVE's kind of answer, and a shutdown goes on."""
+"""A guest's agent answers what it likes: requests get PVE's kind of answer, and a shutdown goes on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which guests the endpoint is working on: one empty file per guest, made before the work and removed after it.
+"""Which guests the endpoint is working on: an empty file for each, made before the work, removed after it.
 
 A file that outlives the endpoint marks work that nobody will finish. The configuration cannot tell that: its
 option ``lock`` may have been set by root, for a reason of root's own.

@@ -1,12 +1,12 @@
 """The kernel inside a disk image, for QEMU to boot directly, as Xen's pygrub does it.
 
-An image that is one whole-disk ext4 file system has no boot loader. Which kernel it boots is written in the image
-itself, in an entry of the Boot Loader Specification (/boot/loader/entries/*.conf). That saves an emulated machine
-seconds of firmware, boot loader and unpacking.
+An image that is one whole-disk ext4 file system has no boot loader. Which kernel it boots is written in the
+image itself, in an entry of the Boot Loader Specification (/boot/loader/entries/*.conf). That saves an
+emulated machine seconds of firmware, boot loader and unpacking.
 
-The disk is read at every start, so a machine boots what its disk holds now. Copies are kept in a cache that all
-instances of a user share, under the digest of what they hold: nobody can put a kernel where another machine's is
-looked for. What has not been used longest is removed when the cache is too large.
+The disk is read at every start, so a machine boots what its disk holds now. Copies are kept in a cache that
+all instances of a user share, under the digest of what they hold: nobody can put a kernel where another
+machine's is looked for. What has not been used longest is removed when the cache is too large.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ def _keep(system: FileSystem, files: dict[str, Inode], kept: Path) -> None:
 
 @contextlib.contextmanager
 def using(paths: Paths) -> Iterator[None]:
-    """Keep what is extracted in the block until its end; after it the cache is swept, unless others use it."""
+    """Keep what the block extracts until its end; then sweep the cache, unless others are using it."""
     paths.boot.mkdir(parents=True, exist_ok=True)
     with (paths.boot / ".lock").open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_SH)
@@ -136,7 +136,7 @@ def using(paths: Paths) -> Iterator[None]:
 
 
 def _sweep(folder: Path) -> None:
-    """Remove what has not been used longest, until the rest is small enough, and all that is not a copy of ours."""
+    """Remove what was not used longest, until the rest is small enough, and whatever is no copy of ours."""
     kept = 0
     for copy in sorted(folder.iterdir(), key=lambda path: path.stat().st_mtime, reverse=True):
         if not copy.is_dir():

@@ -1,10 +1,10 @@
 """Read files out of an ext4 file system, given its disk (Linux, Documentation/filesystems/ext4).
 
-The file system may be hostile. Nothing is mounted, no link is followed, and every loop is bounded by a size that is
-checked first, so that the worst it can do is to be refused.
+The file system may be hostile. Nothing is mounted, no link is followed, and every loop is bounded by a size
+that is checked first, so that the worst it can do is to be refused.
 
-Only what mke2fs makes of a whole disk is understood: extents, directories that can be read from one end to the
-other (hashed ones can), 32- and 64-bit block numbers.
+Only what mke2fs makes of a whole disk is understood: extents, directories that can be read from one end to
+the other (hashed ones can), 32- and 64-bit block numbers.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SUPERBLOCK, SUPERBLOCK_BYTES = 1024, 1024
 MAGIC, EXTENT_MAGIC = 0xEF53, 0xF30A
 ROOT = 2  # inode
 _EXTENTS, _64BIT = 0x40, 0x80
-# filetype, recover, extents, 64bit, flex_bg, csum_seed, largedir, casefold: what does not change where things lie
+# filetype, recover, extents, 64bit, flex_bg, csum_seed, largedir, casefold: none changes where things are
 _KNOWN = 0x2 | 0x4 | _EXTENTS | _64BIT | 0x200 | 0x2000 | 0x4000 | 0x20000
 _USES_EXTENTS = 0x80000
 _MAX_DIRECTORY_BYTES, _MAX_NODES, _MAX_DEPTH = 2**22, 512, 5

@@ -74,9 +74,8 @@ def _build(paths: Paths, image: Path, progress: Progress) -> None:
         with step("file_system", "writing the file system"):
             raw = scratch / "disk.raw"
             bootable.write(tree, raw)
-        with step("kernel", "taking out the kernel"):
-            with bootfiles.using(paths):
-                bootfiles.extract(raw, paths)
+        with step("kernel", "taking out the kernel"), bootfiles.using(paths):
+            bootfiles.extract(raw, paths)
         with step("convert", "writing the image"):
             process.run(["qemu-img", "convert", "-W", "-O", "qcow2", raw, fresh], timeout_s=600)
         fresh.parent.rename(image.parent)

@@ -1,4 +1,4 @@
-"""Read any disk image as the guest would, without converting it: a reader of files, or a client of ``qemu-nbd``.
+"""Read any disk image as the guest would, without converting it: as a file, or through ``qemu-nbd``.
 
 The protocol is NBD's "fixed newstyle" with one command, read (NetworkBlockDevice/nbd, doc/proto.md).
 """

@@ -61,7 +61,7 @@ def _remembered(file: Path) -> dict[str, str]:
 
 
 def _probe(paths: Paths) -> Accel | None:
-    """Try the kernel of the newest golden image, never one that somebody uploaded; None when there is no image."""
+    """Try the newest golden image's kernel, never an uploaded one; None when there is no golden image."""
     images = sorted(paths.images.glob("*/dasklab-*.qcow2"), key=lambda file: file.stat().st_mtime)
     with bootfiles.using(paths):
         boot = bootfiles.extract(images[-1], paths) if images else None

@@ -1,8 +1,8 @@
 """A conversation in JSON, one object a line, with QEMU's monitor or with the agent inside a guest.
 
-The other end may be hostile: a guest chooses every byte of its agent's answers. So all that can go wrong here is
-one of three errors, whatever is sent: ``TimeoutError``, ``OSError`` (nobody is there) or ``MalformedError``. The
-time and the size of an answer are bounded, and so is its depth.
+The other end may be hostile: a guest chooses every byte of its agent's answers. So all that can go wrong here
+is one of three errors, whatever is sent: ``TimeoutError``, ``OSError`` (nobody is there) or
+``MalformedError``. The time and the size of an answer are bounded, and so is its depth.
 
 A socket takes one client at a time; a lock for each keeps the endpoint's own threads in a queue.
 """

@@ -184,7 +184,7 @@ def _scalar(text: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    """A text in YAML in single quotes, as Proxmox VE writes it; in double quotes where those cannot (pure)."""
+    """A text in YAML in single quotes, as Proxmox VE writes it, or double ones if need be (pure)."""
     return _dumped(text, style="'")
 
 

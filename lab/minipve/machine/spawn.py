@@ -1,8 +1,8 @@
 """Start a program that outlives the endpoint, and wait until it is ready or has ended.
 
 QEMU could become a daemon by itself, but only in a sandbox that lets it fork. So ``setsid`` forks before QEMU
-begins, and QEMU's output is a pipe: its end is the end of QEMU. Once we close our side, what a running QEMU has to
-say goes nowhere, so that no guest can fill the disk with it.
+begins, and QEMU's output is a pipe: its end is the end of QEMU. Once we close our side, what a running QEMU
+has to say goes nowhere, so that no guest can fill the disk with it.
 """
 
 from __future__ import annotations

@@ -11,9 +11,8 @@ from functools import cache
 from typing import Any
 
 from lab.minipve import process
-from lab.minipve.machine import accel
+from lab.minipve.machine import accel, hotplug, qemu, qmp, running
 from lab.minipve.machine import agent as guest_agent
-from lab.minipve.machine import hotplug, qemu, qmp, running
 from lab.minipve.machine.running import MachineState
 from lab.minipve.node import Node
 from lab.minipve.process import MachineError

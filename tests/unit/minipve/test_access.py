@@ -167,7 +167,7 @@ def test_tickets_and_csrf(issued: Tickets) -> None:
 def test_every_refused_login_hashes_once(
     issued: Tickets, access: Access, monkeypatch: pytest.MonkeyPatch, userid: str
 ) -> None:
-    """The hash takes nearly all the time of a login: without it, a refusal tells that there is no such user."""
+    """The hash takes nearly all the time of a login: without it, a refusal reveals that there is no user."""
     with access.change() as data:
         data["users"]["off@pve"] = {"enable": 0, "tokens": {}, "password": hash_secret("word")}
     calls = []

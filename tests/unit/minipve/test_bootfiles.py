@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import shutil
 import struct
 import subprocess
@@ -189,8 +190,6 @@ def test_files_come_out_whole(tmp_path: Path, options: tuple[str, ...]) -> None:
 @pytest.mark.parametrize("seed", range(60))
 def test_a_damaged_file_system_is_refused_or_read(tmp_path: Path, paths: Paths, seed: int) -> None:
     """Bytes of the superblock, the descriptors, the inodes and the extents are changed at random."""
-    import random
-
     chance = random.Random(seed)
     raw = tmp_path / "a.raw"
     image(tree(tmp_path / "a"), "-b", "1024")
@@ -224,6 +223,8 @@ def test_an_extent_tree_without_end_is_refused(tmp_path: Path) -> None:
 
 def test_an_image_that_qemu_cannot_read(tmp_path: Path) -> None:
     (tmp_path / "no.qcow2").write_bytes(b"no image")
-    with pytest.raises(MachineError, match="the image cannot be read: .*not in qcow2 format"):
-        with nbd.opened(tmp_path / "no.qcow2", "qcow2") as read:
-            read(0, 1)
+    with (
+        pytest.raises(MachineError, match=r"the image cannot be read: .*not in qcow2 format"),
+        nbd.opened(tmp_path / "no.qcow2", "qcow2") as read,
+    ):
+        read(0, 1)

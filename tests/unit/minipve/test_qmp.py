@@ -115,7 +115,7 @@ def test_no_agent_at_all(paths: Paths) -> None:
 
 @pytest.fixture
 def hostile(paths: Paths) -> Iterator[Callable[[str, bytes], None]]:
-    """Serve conversations whose last answer is these bytes; the handshakes before it are as they should be."""
+    """Serve conversations whose last answer is these bytes, after handshakes as they should be."""
     servers = []
 
     def begin(kind: str, data: bytes) -> None:

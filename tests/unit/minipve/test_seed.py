@@ -77,8 +77,8 @@ def test_subnets(addressing: str, lines: list[str]) -> None:
 
 
 HOSTILE = [
-    "a'b", 'a"b', "a: b", "a #b", "- a", "no", "123", "1.5", "null", "~", "{a}", "[a]", "&a", "*a", "!a", "|", "@a",
-    "%a", "`a", "a\\b", "\ttab", "é", "\U0001f600", "\x80", "\ufeff", "a'\"\\: #", "x" * 300,
+    "a'b", 'a"b', "a: b", "a #b", "- a", "no", "123", "1.5", "null", "~", "{a}", "[a]", "&a", "*a", "!a", "|",
+    "@a", "%a", "`a", "a\\b", "\ttab", "é", "\U0001f600", "\x80", "\ufeff", "a'\"\\: #", "x" * 300,
 ]  # fmt: skip
 
 
