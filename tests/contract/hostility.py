@@ -49,7 +49,7 @@ def hostile_guest(endpoint: Endpoint, chance: random.Random) -> Iterator[int]:
     machines = root.nodes("pve").qemu
     endpoint.done(machines.post(vmid=VICTIM, memory=16, kvm=0, agent=1), root)
     endpoint.done(machines(VICTIM).status.start.post(), root)
-    polite = chance.random() < 0.9
+    polite = chance.random() < 0.98  # it costs three seconds to find out that one is not
     agent = HostileAgent(endpoint.state / f"run/{VICTIM}.qga", lambda _: chance.choice(ANSWERS), polite)
     try:
         yield VICTIM
