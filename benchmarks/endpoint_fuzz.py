@@ -3,15 +3,20 @@
     .venv/bin/python benchmarks/endpoint_fuzz.py                     # 50,000 requests, an endpoint of its own
     .venv/bin/python benchmarks/endpoint_fuzz.py --requests 5000 --seed 7
 
-Callers: root by ticket and token, the lab's token, one with hardly any rights, nobody, and a liar. A fault
-is an answer with a word of Python's in it, or none that is HTTP; a traceback in the endpoint's log; memory
-that grows in the second half, when caches are full. Prints each kind of fault once, and one line of figures;
-exit status 1 when there is a fault.
+Callers: root by ticket and token, the lab's token, one with hardly any rights, nobody, and a liar. Meanwhile
+hundreds of connections say nothing, a guest agent answers at random, some JSON is nested deeply, and images
+that share a UUID are booted.
+
+A fault is an answer with a word of Python's in it, or none that is HTTP; a traceback in the endpoint's log;
+memory that grows in the second half, when caches are full; a machine that is given another's kernel; a
+process or a file that is left at the end. Prints each kind of fault once, and one line of figures; exit
+status 1 when there is a fault.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import random
 import subprocess
@@ -25,12 +30,15 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[0] = str(ROOT)
 
-from tests.contract import fuzzing  # noqa: E402
+from lab.minipve import process  # noqa: E402
+from tests.contract import fuzzing, hostility  # noqa: E402
 from tests.contract.endpoint import Endpoint  # noqa: E402
 
 STEP = 500  # requests between two clearings-up
 GROWTH_MIB = 8
 UNANSWERED_S = 0.5
+SILENT, AGENT_REQUESTS = 400, 40  # in each step
+STEPS_TO_TWINS = 5
 
 
 def minipve(*words: str) -> None:
@@ -88,21 +96,42 @@ def several(fuzzer: fuzzing.Fuzzer, requests: int) -> None:
         fuzzer.once()
 
 
-def fuzz(endpoint: Endpoint, requests: int, seed: int, side_by_side: int) -> list[str]:
+def step(endpoint: Endpoint, fuzzers: list[fuzzing.Fuzzer], asking: fuzzing.Fuzzer, requests: int) -> None:
+    """Requests from all sides, with silent connections beside them and a hostile agent in a guest."""
+    with (
+        hostility.hostile_guest(endpoint, asking.random) as vmid,
+        hostility.silent_clients(endpoint, SILENT),
+    ):
+        agent = threading.Thread(
+            target=hostility.ask_agent, args=(asking, asking.callers[1], vmid, AGENT_REQUESTS)
+        )
+        agent.start()
+        traffic(fuzzers, requests)
+        agent.join()
+
+
+def fuzz(endpoint: Endpoint, requests: int, seed: int, side_by_side: int, images: list[Path]) -> list[str]:
     """Send them all; print the figures and return the faults."""
     known = fuzzing.callers(endpoint)
-    fuzzers = [fuzzing.Fuzzer(endpoint, known, random.Random(seed * 1000 + n)) for n in range(side_by_side)]
-    began, early = time.monotonic(), 0.0
-    while (sent := sum(fuzzer.sent for fuzzer in fuzzers)) < requests:
+    *fuzzers, asking = [
+        fuzzing.Fuzzer(endpoint, known, random.Random(seed * 1000 + n)) for n in range(side_by_side + 1)
+    ]
+    began, early, faults = time.monotonic(), 0.0, list[str]()
+    for number in itertools.count():
+        if (sent := sum(fuzzer.sent for fuzzer in (*fuzzers, asking))) >= requests:
+            break
         if sent >= requests // 2 and not early:
             early = memory_mib(endpoint)
         fuzzing.prepare(endpoint)
-        traffic(fuzzers, min(STEP, requests - sent))
+        step(endpoint, fuzzers, asking, min(STEP, requests - sent))
         clear_up(endpoint)
+        if number % STEPS_TO_TWINS == 0:
+            faults += hostility.twins_planted(endpoint, images)
+            remove_machines(endpoint)
         print(f"{sent} of {requests}, {memory_mib(endpoint):.0f} MiB", end="\r", file=sys.stderr, flush=True)
     late = memory_mib(endpoint)
-    statuses = sum((fuzzer.statuses for fuzzer in fuzzers), Counter[int]())
-    faults = [fault for fuzzer in fuzzers for fault in fuzzer.faults]
+    statuses = sum((fuzzer.statuses for fuzzer in (*fuzzers, asking)), Counter[int]())
+    faults += [fault for fuzzer in (*fuzzers, asking) for fault in fuzzer.faults]
     faults += [f"memory: {early:.0f} MiB at half time, {late:.0f} MiB at the end"] * (
         early + GROWTH_MIB < late
     )
@@ -126,6 +155,19 @@ def log_faults(endpoint: Endpoint) -> list[str]:
     return found
 
 
+def left_behind(state: Path) -> list[str]:
+    """What is still there of an endpoint that has been purged."""
+    pids = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+    words = {pid: " ".join(process.command(pid)) for pid in pids if pid != os.getpid()}
+    faults = [f"left: process {line[:200]}" for line in words.values() if str(state) in line]
+    faults += [
+        f"left: {path}"
+        for path in (state, *Path(tempfile.gettempdir()).glob("minipve-nbd-*"))
+        if path.exists()
+    ]
+    return faults
+
+
 def main() -> None:
     """Start an endpoint, fuzz it, remove it."""
     parser = argparse.ArgumentParser(
@@ -141,9 +183,12 @@ def main() -> None:
         minipve("serve", "--detach", "--unauthorized-delay", "0")
         try:
             endpoint = Endpoint.of_state(state, pool="fuzz")
-            faults = fuzz(endpoint, args.requests, args.seed, args.side_by_side) + log_faults(endpoint)
+            images = hostility.twin_images(Path(name))
+            faults = fuzz(endpoint, args.requests, args.seed, args.side_by_side, images)
+            faults += log_faults(endpoint)
         finally:
             minipve("stop", "--purge")
+        faults += left_behind(state)
     for fault, count in Counter(faults).most_common(40):
         print(f"{count} x {fault}")
     raise SystemExit(1 if faults else 0)

@@ -10,12 +10,13 @@ import json
 import secrets
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 from urllib.parse import parse_qsl
 
 from aiohttp import BodyPartReader, web
 from aiohttp.http_exceptions import HttpProcessingError
 
+from lab.minipve import strict_json
 from lab.minipve.errors import ApiError
 
 MAX_BYTES = 512 * 1024
@@ -72,21 +73,16 @@ def _form(text: str) -> Given:
 def _json(text: str) -> Given:
     """Numbers stay text, as everything that a form has; booleans become 0 and 1."""
     try:
-        given = json.loads(text, parse_int=str, parse_float=str, parse_constant=_no_constant)
-        json.dumps(given, ensure_ascii=False).encode()
+        given = strict_json.loads(text, numbers_as_text=True)
     except json.JSONDecodeError as error:
         raise ApiError(f"malformed JSON string, at character offset {error.pos}") from None
-    except RecursionError:
-        raise ApiError("json text or perl structure exceeds maximum nesting level") from None
+    except strict_json.NestingError:
+        raise ApiError("json text or perl structure exceeds maximum nesting level", 400) from None
     except ValueError:  # half a surrogate pair, NaN
         raise ApiError("malformed JSON string, neither tag, array, object, number, string or atom") from None
     if not isinstance(given, dict):
         raise ApiError("malformed JSON string, parameters must be an object")
     return {key: _plain(value) for key, value in given.items() if value is not None}
-
-
-def _no_constant(name: str) -> NoReturn:
-    raise ValueError(name)
 
 
 def _plain(value: Any) -> Any:

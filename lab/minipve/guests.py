@@ -91,6 +91,7 @@ def or_nothing(node: Node, kind: Kind, vmid: int, forget: Forget | None = None) 
     before = node.storage.of_vm(vmid)
     try:
         yield
+        node.store(kind).journal.end(vmid)
     except BaseException:
         if forget:
             forget(node, vmid)
@@ -102,9 +103,10 @@ def recover(node: Node, kind: Kind, forget: Forget | None = None) -> list[int]:
     """Remove the guests that a killed endpoint left half-made or half-removed; returns their VMIDs.
 
     While a guest is not in the pool of those who made it, its configuration holds one of these locks: nobody
-    is left with a VMID that is taken by a guest they may not see.
+    is left with a VMID that is taken by a guest they may not see. A lock that the journal does not know of
+    was set by root, and such a guest is left alone.
     """
-    half = [vmid for vmid, config in node.store(kind).all() if config.options.get("lock") in UNFINISHED]
+    half = node.store(kind).unfinished(UNFINISHED)
     for vmid in half:
         if forget:
             forget(node, vmid)

@@ -128,7 +128,7 @@ def _bind(paths: Paths) -> socket.socket:
         listener.bind(("127.0.0.1", remembered))
     except OSError:  # somebody took it while we were away
         listener.bind(("127.0.0.1", 0))
-    listener.listen(128)
+    listener.listen(1024)  # what comes at once, before the endpoint looks at it
     return listener
 
 

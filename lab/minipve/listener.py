@@ -1,6 +1,15 @@
 """The door: how many connections there may be, and how long a client may take to say what it wants.
 
-What is bounded here is bounded for everybody, before anybody has said who he is (figures: README).
+What is bounded here is bounded for everybody, before anybody has said who they are (figures: README). A
+client that keeps the endpoint waiting never keeps another client waiting:
+
+    accepted --first byte--> handshake, head --whole request--> at work --answer--> idle --> ...
+    (silent)                 (has a place)                      (has a place)       (has a place)
+
+A silent connection costs a descriptor and nothing else; the oldest one is closed when there are too many. A
+place is taken with the first byte. When all are taken, the client that has kept the endpoint waiting longest
+loses its own: first among those that were never answered, then among the idle ones. Only when a request is at
+work in every place does a new client wait.
 """
 
 from __future__ import annotations
@@ -9,13 +18,17 @@ import asyncio
 import contextlib
 import socket
 import ssl
+from collections import deque
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from aiohttp import web
 
 MAX_CONNECTIONS = 256
+MAX_SILENT = 128  # connections of which no byte has come
+MAX_QUEUED = 128  # connections that wait until a request is done
 MAX_AHEAD = 8  # requests that wait in one connection
-HEAD_S = 10.0  # for the TLS handshake, and then for the whole head of the first request
+HEAD_S = 10.0  # for the first byte, for the TLS handshake, and then for the whole head of the first request
 IDLE_S = 60.0  # for the whole head of each further request, and for taking the answer
 _LIMITS: dict[str, Any] = {
     "max_line_size": 8190,
@@ -29,14 +42,19 @@ _LIMITS: dict[str, Any] = {
 
 
 class Connection(web.RequestHandler):
-    """One client; it is cut off when it keeps us waiting."""
+    """One client; it is cut off when it keeps us waiting. ``on_wait`` is called when it begins to."""
 
-    __slots__ = ("_deadline", "answered", "gone", "idle_since")
+    __slots__ = ("_deadline", "_on_wait", "gone", "is_cut", "waiting_since", "was_answered")
 
-    def __init__(self, server: web.Server, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self, server: web.Server, loop: asyncio.AbstractEventLoop, on_wait: Callable[[], None]
+    ) -> None:
         super().__init__(server, loop=loop, **_LIMITS)
         self.gone = loop.create_future()
-        self.idle_since: float | None = None
+        self.was_answered = self.is_cut = False
+        self.waiting_since: float | None = loop.time()
+        """Since when the client owes us something; None while its request is at work."""
+        self._on_wait = on_wait
         self._deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -60,18 +78,35 @@ class Connection(web.RequestHandler):
     def begin(self) -> None:
         """A request is here."""
         self._relax()
-        self.idle_since = None
+        self.waiting_since = None
 
     def end(self) -> None:
         """It is answered; the next may come."""
         if self.transport is not None:
-            self.idle_since = self._loop.time()
+            self.was_answered = True
+            self._wait()
             self._expect(IDLE_S)
+
+    @contextlib.contextmanager
+    def owing(self) -> Iterator[None]:
+        """While a stranger sends a body, or is made to wait for a refusal, others have the better claim."""
+        self._wait()
+        try:
+            yield
+        finally:
+            self.waiting_since = None
 
     def cut(self) -> None:
         """End the connection at once, without waiting for what the client has to say to that."""
+        self.is_cut = True
         if self.transport is not None:
             self.transport.abort()
+        elif not self.gone.done():
+            self.gone.cancel()  # there is no transport before the end of the handshake
+
+    def _wait(self) -> None:
+        self.waiting_since = self._loop.time()
+        self._on_wait()
 
     def _expect(self, seconds: float) -> None:
         self._deadline = self._loop.call_later(seconds, self.cut)
@@ -101,45 +136,96 @@ def _plain(status: int, reason: str) -> web.Response:
 
 
 class Listener:
-    """Accepts connections for ``server``, never more than `MAX_CONNECTIONS` at a time: the rest wait in the
-    kernel's queue, and who idles longest makes room.
-    """
+    """Accepts connections for ``server``, and gives the places to those who use them."""
 
     def __init__(self, server: web.Server, accepting: socket.socket, context: ssl.SSLContext) -> None:
         accepting.setblocking(False)
         self.server, self.accepting, self.context = server, accepting, context
-        self.open: dict[asyncio.Task[None], Connection] = {}
+        self._silent: dict[socket.socket, asyncio.TimerHandle] = {}  # the oldest first
+        self._queue: deque[socket.socket] = deque()
+        self._places: dict[asyncio.Task[None], Connection] = {}
 
     async def serve(self) -> None:
         """Accept until cancelled."""
         loop = asyncio.get_running_loop()
         while True:
-            await self._room()
             try:
                 client, _ = await loop.sock_accept(self.accepting)
             except OSError:  # out of descriptors, or the client has gone again
                 await asyncio.sleep(0.1)
                 continue
-            connection = Connection(self.server, loop)
-            task = loop.create_task(self._converse(connection, client))
-            self.open[task] = connection
-            task.add_done_callback(self.open.pop)
+            if len(self._silent) >= MAX_SILENT:
+                self._drop(next(iter(self._silent)))
+            self._silent[client] = loop.call_later(HEAD_S, self._drop, client)
+            loop.add_reader(client, self._spoke, client)
+            await asyncio.sleep(0)  # a flood of new clients must not keep the others from being served
 
-    async def _room(self) -> None:
-        while len(self.open) >= MAX_CONNECTIONS:
-            idle = [c for c in self.open.values() if c.idle_since is not None]
-            if idle:
-                min(idle, key=lambda c: c.idle_since or 0.0).cut()
-            await asyncio.wait(self.open, return_when=asyncio.FIRST_COMPLETED)
+    def _drop(self, client: socket.socket) -> None:
+        """Close a connection of which no byte has come."""
+        self._hear(client)
+        client.close()
+
+    def _hear(self, client: socket.socket) -> None:
+        self._silent.pop(client).cancel()
+        asyncio.get_running_loop().remove_reader(client)
+
+    def _spoke(self, client: socket.socket) -> None:
+        """The first byte of a client has come, or its end."""
+        self._hear(client)
+        if _has_ended(client) or len(self._queue) >= MAX_QUEUED:
+            client.close()
+        else:
+            self._queue.append(client)
+            self._fill()
+
+    def _fill(self) -> None:
+        """Give places to the clients in the queue, as far as there are any."""
+        while self._queue and self._has_room():
+            loop = asyncio.get_running_loop()
+            connection = Connection(self.server, loop, self._fill)
+            task = loop.create_task(self._converse(connection, self._queue.popleft()))
+            self._places[task] = connection
+            task.add_done_callback(self._leave)
+
+    def _leave(self, task: asyncio.Task[None]) -> None:
+        del self._places[task]
+        self._fill()
+
+    def _has_room(self) -> bool:
+        """Whether there is a place, made if need be by cutting off who keeps us waiting longest."""
+        here = [connection for connection in self._places.values() if not connection.is_cut]
+        if len(here) < MAX_CONNECTIONS:
+            return True
+        waiting = [(c.was_answered, c.waiting_since, c) for c in here if c.waiting_since is not None]
+        if waiting:
+            min(waiting, key=lambda row: row[:2])[2].cut()
+        return bool(waiting)
 
     async def _converse(self, connection: Connection, client: socket.socket) -> None:
         loop = asyncio.get_running_loop()
-        with contextlib.suppress(OSError):  # no TLS, or none in time
-            await loop.connect_accepted_socket(
+        shaking = loop.create_task(
+            loop.connect_accepted_socket(
                 lambda: connection,
                 client,
                 ssl=self.context,
                 ssl_handshake_timeout=HEAD_S,
                 ssl_shutdown_timeout=1.0,
             )
-            await connection.gone
+        )
+        connection.gone.add_done_callback(lambda _: shaking.cancel())
+        try:
+            with contextlib.suppress(OSError):  # no TLS, or none in time
+                await shaking
+                await connection.gone
+        except asyncio.CancelledError:  # cut off during the handshake
+            if not connection.is_cut:
+                raise
+        finally:
+            client.close()
+
+
+def _has_ended(client: socket.socket) -> bool:
+    try:
+        return not client.recv(1, socket.MSG_PEEK)
+    except OSError:
+        return True

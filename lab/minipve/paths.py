@@ -65,7 +65,7 @@ class Paths:
 
     @property
     def boot(self) -> Path:
-        """Kernels taken out of disk images, by file system UUID."""
+        """Kernels taken out of disk images, by the digest of what is kept."""
         return self.cache / "boot"
 
     @property

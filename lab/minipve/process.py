@@ -14,8 +14,10 @@ import subprocess
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from lab.errors import LabError
+from lab.minipve import strict_json
 
 
 class MachineError(Exception):
@@ -34,7 +36,9 @@ PACKAGES = {
     "newuidmap": "uidmap",
     "nsenter": "util-linux",
     "qemu-img": "qemu-utils",
+    "qemu-nbd": "qemu-utils",
     "qemu-system-x86_64": "qemu-system-x86",
+    "setsid": "util-linux",
     "tar": "tar",
     "tc": "iproute2",
     "unshare": "util-linux",
@@ -77,6 +81,15 @@ def run(argv: Sequence[str | Path], *, stdin: str | None = None, timeout_s: floa
         said = (done.stderr.strip() or done.stdout.strip() or "no message").splitlines()[-1]
         raise MachineError(f"command '{_text(argv)}' failed: exit code {done.returncode} ({said})")
     return done.stdout
+
+
+def run_json(argv: Sequence[str | Path], *, timeout_s: float = 60) -> Any:
+    """Run a program that prints JSON; return the value, or None if it prints nothing."""
+    output = run(argv, timeout_s=timeout_s)
+    try:
+        return strict_json.loads(output) if output.strip() else None
+    except ValueError as error:
+        raise MachineError(f"command '{_text(argv)}' failed: its output is not JSON") from error
 
 
 def _text(argv: Sequence[str | Path]) -> str:

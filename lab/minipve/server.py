@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from email.utils import formatdate
 from pathlib import Path
 from typing import Any
@@ -41,8 +42,7 @@ class Front:
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """The answer to one request."""
-        connection = request.protocol
-        assert isinstance(connection, Connection)
+        connection = _connection(request)
         connection.begin()
         try:
             return await self._answer(request)
@@ -53,7 +53,7 @@ class Front:
         try:
             return await self._handle(request)
         except UnauthorizedError as refused:
-            await asyncio.sleep(self.delay_s)
+            await self._delay(request)
             return _response(refused.status, str(refused))
         except UnreachedError as silent:
             return _response(silent.status, silent.reason)
@@ -63,8 +63,12 @@ class Front:
             return _failure(ApiError(text_of(failed)))
         except ApiError as failed:
             if failed.status == 401:
-                await asyncio.sleep(self.delay_s)
+                await self._delay(request)
             return _failure(failed)
+
+    async def _delay(self, request: web.BaseRequest) -> None:
+        with _connection(request).owing():
+            await asyncio.sleep(self.delay_s)
 
     async def _handle(self, request: web.BaseRequest) -> web.Response:
         verb = request.method
@@ -109,13 +113,21 @@ class Front:
         if uploading:
             self._admit(verb, path, authid)  # before gigabytes are taken in
             return await body.upload(request, self.node.storage.received, received) | query
-        return await body.parameters(request, (verb, path) in dispatch.PUBLIC) | query
+        public = (verb, path) in dispatch.PUBLIC
+        with _connection(request).owing() if public else nullcontext():
+            return await body.parameters(request, public) | query
 
     def _admit(self, verb: str, path: str, authid: str) -> None:
         try:
             dispatch.permitted(self.node, verb, path, authid)
         except ApiError as refused:
             raise UnauthorizedError(refused.reason, refused.status) from None
+
+
+def _connection(request: web.BaseRequest) -> Connection:
+    connection = request.protocol
+    assert isinstance(connection, Connection)
+    return connection
 
 
 def _failure(failed: ApiError) -> web.Response:

@@ -243,6 +243,8 @@ class Fuzzer:
         )
         if style == "json":
             body, headers["Content-Type"] = json.dumps(given).encode(), "application/json"
+            if self.random.random() < 0.1:
+                body = self.deep(body)
         elif style == "upload" and self.random.random() < 0.5:
             body, headers["Content-Type"] = self.parts(given), "multipart/form-data; boundary=b"
         else:
@@ -256,6 +258,13 @@ class Fuzzer:
         first = f"{verb} {target} HTTP/1.1"
         lines = [first, *(f"{key}: {value}" for key, value in headers.items()), "", ""]
         return "\r\n".join(lines).encode("utf-8", "surrogateescape") + body, first
+
+    def deep(self, body: bytes) -> bytes:
+        """The JSON object with one member more, which is nested deeply."""
+        depth = self.random.choice([10, 63, 64, 65, 300, 900, 980, 1000, 3000, 50_000])
+        begin, end = self.random.choice([(b"[", b"]"), (b'{"a":', b"}")])
+        whole = self.random.random() < 0.9
+        return b'{"password": ' + begin * depth + b"1" + end * depth * whole + b", " + body[1:]
 
     def parts(self, given: dict[str, Any]) -> bytes:
         """Fields, and a file that may be no image."""

@@ -61,6 +61,7 @@ def test_a_bridge_needs_sdn_use(endpoint: Endpoint, vmid: int) -> None:
         ({"serial0": "/dev/ttyS0"}, "only root can set 'serial0' config for real devices"),
         ({"vmgenid": "1"}, "only root can set 'vmgenid' config"),
         ({"hugepages": "any"}, "only root can set 'hugepages' config"),
+        ({"lock": "create"}, "only root can set 'lock' config"),
     ],
 )
 def test_root_only_options(endpoint: Endpoint, vmid: int, options: dict[str, Any], message: str) -> None:

@@ -8,10 +8,11 @@ from __future__ import annotations
 import contextlib
 import gzip
 import json
+import resource
 import socket
 import ssl
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -156,6 +157,89 @@ def half_sent(ours: Endpoint) -> Iterator[list[ssl.SSLSocket]]:
         link.close()
 
 
+HELLO = b"\x16\x03\x01\x02\x00\x01"  # the first bytes of a TLS handshake
+MANY = 2000
+
+
+def _say_nothing(_endpoint: Endpoint, plain: socket.socket) -> socket.socket:
+    return plain
+
+
+def _begin_a_handshake(_endpoint: Endpoint, plain: socket.socket) -> socket.socket:
+    plain.sendall(HELLO)
+    return plain
+
+
+def _say_nothing_after_the_handshake(endpoint: Endpoint, plain: socket.socket) -> socket.socket:
+    context = ssl.create_default_context(cafile=str(endpoint.ca_file))
+    return context.wrap_socket(plain, server_hostname=endpoint.host)
+
+
+def _begin_a_head(endpoint: Endpoint, plain: socket.socket) -> socket.socket:
+    link = _say_nothing_after_the_handshake(endpoint, plain)
+    link.sendall(head("GET", "/api2/json/version")[:-2])
+    return link
+
+
+def _begin_a_body(endpoint: Endpoint, plain: socket.socket) -> socket.socket:
+    link = _say_nothing_after_the_handshake(endpoint, plain)
+    link.sendall(head("POST", TICKET, "Content-Type: application/json", "Content-Length: 100") + b"{")
+    return link
+
+
+@pytest.fixture
+def descriptors() -> Iterator[None]:
+    """Room for as many connections at this end."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < MANY + 1000:
+        pytest.skip(f"only {hard} open files are allowed")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, MANY + 1000), hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.mark.parametrize(
+    ("keep_waiting", "many"),
+    [
+        (_say_nothing, MANY),
+        (_begin_a_handshake, MANY),
+        (_say_nothing_after_the_handshake, 600),
+        (_begin_a_head, 600),
+        (_begin_a_body, 600),
+    ],
+)
+def test_nobody_waits_for_a_client_that_says_nothing(
+    ours: Endpoint,
+    descriptors: None,
+    keep_waiting: Callable[[Endpoint, socket.socket], socket.socket],
+    many: int,
+) -> None:
+    with contextlib.ExitStack() as links:
+        for _ in range(many):
+            with contextlib.suppress(OSError):  # it has been closed already
+                plain = links.enter_context(socket.create_connection((ours.host, ours.port), timeout=20))
+                links.enter_context(keep_waiting(ours, plain))
+        for _ in range(5):
+            began = time.monotonic()
+            assert ours.request("GET", "/version").status_code == 200
+            assert time.monotonic() - began < 2
+
+
+def test_an_idle_client_keeps_its_connection_while_strangers_keep_the_endpoint_waiting(
+    ours: Endpoint,
+) -> None:
+    request = head("GET", "/api2/json/version", f"Authorization: {ours.token['Authorization']}")
+    with connect(ours) as idle, contextlib.ExitStack() as links:
+        idle.sendall(request)
+        assert status(receive(idle)) == 200
+        for _ in range(600):
+            plain = links.enter_context(socket.create_connection((ours.host, ours.port), timeout=20))
+            with contextlib.suppress(OSError):
+                plain.sendall(HELLO)
+        idle.sendall(request)
+        assert status(receive(idle)) == 200
+
+
 def test_half_sent_requests_are_ended_and_others_answered(
     ours: Endpoint, half_sent: list[ssl.SSLSocket]
 ) -> None:
@@ -230,8 +314,11 @@ def test_csrf_tokens_and_secrets_in_no_alphabet(ours: Endpoint) -> None:
         ('{"vmid": ' + "9" * 5000 + "}", 400),
         ('{"vmid": 100, "cores": 1e999}', 400),
         ('{"vmid": NaN}', 500),
-        ("[" * 100_000, 500),
-        ('{"vmid": ' + "[" * 20_000 + "]" * 20_000 + "}", 500),
+        ("[" * 100_000, 400),
+        ('{"vmid": ' + "[" * 20_000 + "]" * 20_000 + "}", 400),
+        ('{"vmid": ' + "[" * 900 + "]" * 900 + "}", 400),
+        ('{"vmid": ' + '{"a":' * 900 + "1" + "}" * 900 + "}", 400),
+        ('{"vmid": ' + "[" * 65 + "]" * 65 + "}", 400),
         ('{"vmid": {"a": {"b": 1}}}', 400),
         ('{"vmid": [[100]]}', 400),
         ('{"vmid": "\\ud800"}', 500),
@@ -239,6 +326,7 @@ def test_csrf_tokens_and_secrets_in_no_alphabet(ours: Endpoint) -> None:
         ("{", 500),
         ("3", 500),
         ('{"vmid": true, "memory": 0.1}', 400),
+        ('{"vmid": 100, "tags": [null]}', 400),
     ],
 )
 def test_strange_json(ours: Endpoint, body: str, expected: int) -> None:
@@ -247,6 +335,16 @@ def test_strange_json(ours: Endpoint, body: str, expected: int) -> None:
     assert answer.status_code == expected, answer.text
     words = (*PYTHON, "line 1 column", "Exceeds the limit", "recursion")
     assert not any(word in answer.text for word in words)
+
+
+@pytest.mark.parametrize("depth", [65, 300, 900, 1000, 3000])
+def test_deep_json_before_login(ours: Endpoint, depth: int) -> None:
+    body = '{"username": "root@pam", "password": ' + "[" * depth + "]" * depth + "}"
+    answer = ours.request("POST", "/access/ticket", {"Content-Type": "application/json"}, data=body)
+    assert (answer.status_code, answer.reason) == (
+        400,
+        "json text or perl structure exceeds maximum nesting level",
+    )
 
 
 @pytest.mark.parametrize(

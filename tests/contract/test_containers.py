@@ -155,6 +155,27 @@ def test_an_unprivileged_container_is_root_of_nothing(node: Endpoint, make: Call
     assert container.config.get()["unprivileged"] == 1
 
 
+def test_only_root_sets_the_lock(node: Endpoint, make: Callable[..., Any]) -> None:
+    container = make(start=False)
+    for change in ({"lock": "destroyed"}, {"lock": "create"}, {"delete": "lock"}, {"revert": "lock"}):
+        assert refused(container.config.put, **change).content == "only root can set 'lock' config"
+    post = node.api().nodes(node.node).lxc.post
+    given = {"ostemplate": "local:vztmpl/tiny.tar.gz", "pool": node.pool, "rootfs": "local:1"}
+    assert refused(post, vmid=301, lock="create", **given).content == "only root can set 'lock' config"
+    node.root().nodes(node.node).lxc(300).config.put(lock="backup")
+    assert container.config.get()["lock"] == "backup"
+    assert node.failed(container.status.start.post()) == "CT is locked (backup)"
+    unlock(node, 300)
+
+
+def unlock(endpoint: Endpoint, vmid: int) -> None:
+    """What ``pct unlock`` does on a node: the API has no way to take the lock of a container away."""
+    assert endpoint.state is not None
+    file = endpoint.state / f"etc/pve/lxc/{vmid}.conf"
+    lines = file.read_text().splitlines(keepends=True)
+    file.write_text("".join(line for line in lines if not line.startswith("lock:")))
+
+
 def test_limits(node: Endpoint, make: Callable[..., Any]) -> None:
     container = make(memory=64, swap=0, cores=1)
 
@@ -168,6 +189,16 @@ def test_limits(node: Endpoint, make: Callable[..., Any]) -> None:
         container.config.put(memory=memory, cores=2 if memory == 128 else 1)
         assert limit() == {str(memory * 2**20)}
         assert container.status.current.get()["maxmem"] == memory * 2**20
+
+
+def test_a_container_runs_out_of_processes_before_the_host_does(
+    node: Endpoint, make: Callable[..., Any]
+) -> None:
+    make(memory=64)
+    limits = [file for group in groups(node, 300) for file in group.glob("pids.max")]
+    if not limits:
+        pytest.skip("this kernel does not count the processes of a control group")
+    assert {file.read_text() for file in limits} == {"4096\n"}
 
 
 def test_live_changes_of_a_nic(node: Endpoint, make: Callable[..., Any]) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from lab.minipve.machine import sandbox
 from tests.contract.conftest import Allow
 from tests.contract.endpoint import Endpoint, refused
 from tests.waiting import PATIENCE_S, until
@@ -45,6 +46,17 @@ def test_state_and_counters_of_a_running_machine(endpoint: Endpoint, running: in
     rows = endpoint.api().nodes(endpoint.node).qemu.get()
     row = next(row for row in rows if int(row["vmid"]) == running)
     assert (row["status"], row["pid"]) == ("running", status["pid"])
+
+
+def test_qemu_runs_in_its_sandbox_and_is_no_child_of_the_endpoint(ours: Endpoint, running: int) -> None:
+    if not sandbox.words():
+        pytest.skip("this QEMU, or this kernel, has no seccomp")
+    rows = Path(f"/proc/{ours.vm(running).status.current.get()['pid']}/status").read_text().splitlines()
+    status = dict(line.split(":", 1) for line in rows)
+    assert status["Seccomp"].strip() == "2"
+    assert ours.state is not None
+    endpoint = (ours.state / "run/endpoint.lock").read_text().split()[0]
+    assert status["PPid"].strip() != endpoint  # which may end before it, and would have to reap it after it
 
 
 def test_suspend_resume_reset(endpoint: Endpoint, running: int) -> None:

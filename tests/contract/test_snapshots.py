@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from lab.minipve.config.journal import Journal
 from tests.contract.conftest import Allow, serve
 from tests.contract.endpoint import Endpoint, refused
 
@@ -180,6 +181,7 @@ def test_what_a_killed_endpoint_left_is_put_right(
     file = own.state / "etc/pve/qemu-server/100.conf"
     text = f"lock: {lock}\n" + file.read_text()
     file.write_text(text + (f"snapstate: {state}\n" if state else ""))
+    Journal(own.state / "etc/pve/unfinished/qemu").begin(100)
     again = serve(own.state)
     assert "lock" not in again.vm(100).config.get()
     assert [row["name"] for row in again.vm(100).snapshot.get()] == [*names, "current"]

@@ -85,6 +85,19 @@ def test_killed_in_mid_clone(own: Endpoint) -> None:
     again.done(again.vm(100).clone.post(newid=101, pool=own.pool))
 
 
+@pytest.mark.parametrize("lock", ["create", "clone", "destroyed", "rollback"])
+@pytest.mark.parametrize("folder", ["qemu-server", "lxc"])
+def test_a_restart_leaves_guests_alone_that_somebody_locked(own: Endpoint, folder: str, lock: str) -> None:
+    """Only the journal says what the endpoint itself left unfinished, never the option ``lock``."""
+    assert own.state is not None
+    file = own.state / "etc/pve" / folder / "101.conf"
+    file.write_text(f"lock: {lock}\nmemory: 64\n")
+    os.kill(_pid(own), signal.SIGKILL)
+    _gone(_pid(own))
+    serve(own.state)
+    assert file.read_text() == f"lock: {lock}\nmemory: 64\n"
+
+
 def test_root_removes_a_half_made_clone_without_unlocking(own: Endpoint) -> None:
     assert own.state is not None
     (own.state / "etc/pve/qemu-server/101.conf").write_text("lock: clone\n")

@@ -6,12 +6,16 @@ Bytes travel as code points U+0000..U+00FF both ways, as PVE's do.
 from __future__ import annotations
 
 import base64
+import time
 from typing import Any
 
 from lab.minipve.api import VM, route
 from lab.minipve.config import values
 from lab.minipve.errors import ApiError
+from lab.minipve.machine import agent, channel
+from lab.minipve.machine.channel import MalformedError
 from lab.minipve.node import Call
+from lab.minipve.process import MachineError
 from lab.minipve.vm import machines
 
 _PLAIN = {  # command -> (verb, its name in qemu-ga)
@@ -32,6 +36,8 @@ _PLAIN = {  # command -> (verb, its name in qemu-ga)
     "shutdown": ("POST", "guest-shutdown"),
 }
 _COMMAND_S = 5.0
+_READ_S = 60.0  # for a whole file, of which the agent may give little at a time
+_STREAMS = ("out-data", "err-data")
 _READ_MAX_BYTES, _CHUNK_BYTES = 16 * 2**20, 2**20
 
 
@@ -66,10 +72,6 @@ def _to_bytes(text: str) -> bytes:
         raise ApiError(f"Wide character in subroutine entry at {place}") from None
 
 
-def _from_base64(text: str) -> str:
-    return base64.b64decode(text).decode("latin-1")
-
-
 @route("POST", f"{VM}/agent/exec")
 def execute(call: Call) -> dict[str, Any]:
     """Start a program in the guest; returns its pid."""
@@ -78,18 +80,29 @@ def execute(call: Call) -> dict[str, Any]:
     if "input-data" in call.given:
         given["input-data"] = base64.b64encode(_to_bytes(call["input-data"])).decode()
     _ready(call)
-    return {"pid": _ask(call, "guest-exec", **given)["pid"]}
+    with agent.understanding(call.vmid, "guest-exec"):
+        return {"pid": channel.member(_ask(call, "guest-exec", **given), "pid", int)}
 
 
 @route("GET", f"{VM}/agent/exec-status")
 def execution(call: Call) -> dict[str, Any]:
     """What became of a program; after its end it can be asked once."""
     _ready(call)
-    answer = dict(_ask(call, "guest-exec-status", pid=call["pid"]))
-    for key in ("out-data", "err-data"):
-        if key in answer:
-            answer[key] = _from_base64(answer[key])
-    return {key: int(value) if isinstance(value, bool) else value for key, value in answer.items()}
+    answer = _ask(call, "guest-exec-status", pid=call["pid"])
+    with agent.understanding(call.vmid, "guest-exec-status"):
+        channel.member(answer, "exited", bool)
+        streams = {key: agent.content(answer, key).decode("latin-1") for key in _STREAMS if key in answer}
+    shown = {**answer, **streams}
+    return {key: int(value) if isinstance(value, bool) else value for key, value in shown.items()}
+
+
+def _open(call: Call, mode: str) -> int:
+    handle = _ask(call, "guest-file-open", path=call["file"], mode=mode)
+    if type(handle) is not int:
+        raise MachineError(
+            f"VM {call.vmid} qga command 'guest-file-open' failed - the answer is not a number"
+        )
+    return handle
 
 
 @route("POST", f"{VM}/agent/file-write")
@@ -99,25 +112,38 @@ def write(call: Call) -> None:
     if call.get("encode", 1):
         encoded = base64.b64encode(_to_bytes(encoded)).decode()
     _ready(call)
-    handle = _ask(call, "guest-file-open", path=call["file"], mode="wb")
+    handle = _open(call, "wb")
     try:
         _ask(call, "guest-file-write", handle=handle, **{"buf-b64": encoded})
     finally:
         _ask(call, "guest-file-close", handle=handle)
 
 
+def _content(call: Call, handle: int, limit: int) -> tuple[bytes, bool]:
+    """A file of the guest up to ``limit`` bytes, and whether there is more of it."""
+    data, more, deadline = b"", True, time.monotonic() + _READ_S
+    while more and len(data) < limit:
+        wanted = min(_CHUNK_BYTES, limit - len(data))
+        answer = _ask(call, "guest-file-read", handle=handle, count=wanted)
+        with agent.understanding(call.vmid, "guest-file-read"):
+            part = agent.content(answer, "buf-b64")[:wanted]
+            more = not channel.member(answer, "eof", bool)
+            if more and not part:
+                raise MalformedError("the answer is empty")
+            if time.monotonic() > deadline:
+                raise MalformedError("got timeout")
+        data += part
+    return data, more
+
+
 @route("GET", f"{VM}/agent/file-read")
 def read(call: Call) -> dict[str, Any]:
     """A file of the guest, up to 16 MiB."""
     _ready(call)
-    handle = _ask(call, "guest-file-open", path=call["file"], mode="r")
-    data, more = b"", True
+    handle = _open(call, "r")
     limit = min(call.get("count", _READ_MAX_BYTES), _READ_MAX_BYTES)
     try:
-        while more and len(data) < limit:
-            part = _ask(call, "guest-file-read", handle=handle, count=min(_CHUNK_BYTES, limit - len(data)))
-            data += base64.b64decode(part["buf-b64"])
-            more = not part["eof"]
+        data, more = _content(call, handle, limit)
     finally:
         _ask(call, "guest-file-close", handle=handle)
     plain = call.get("decode", 1)

@@ -50,7 +50,7 @@ def _reshape(facts: dict[str, Any], value: Any) -> Any:
     if facts.get("type") == "array" and not isinstance(value, list):
         return [value]
     if isinstance(value, list) and str(facts.get("format", "")).endswith("-list"):
-        return value if any(isinstance(item, list | dict) for item in value) else ",".join(value)
+        return ",".join(value) if all(isinstance(item, str) for item in value) else value
     return value
 
 

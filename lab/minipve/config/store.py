@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -18,6 +18,7 @@ from pathlib import Path
 from urllib.parse import quote, unquote
 
 from lab.minipve.config import schema
+from lab.minipve.config.journal import Journal
 from lab.minipve.config.kinds import LXC, QEMU, Kind
 from lab.minipve.config.validate import Errors, check_value
 from lab.minipve.errors import ApiError, text_of
@@ -183,6 +184,7 @@ class GuestStore:
     def __init__(self, homes: Mapping[str, Path], locks: Path, node: str, kind: Kind = QEMU) -> None:
         self.kind = kind
         self.directory = homes[node] / kind.folder
+        self.journal = Journal(homes[node] / "unfinished" / kind.name)
         self.locks = locks
         self.node = node
         self._told: set[str] = set()
@@ -247,20 +249,39 @@ class GuestStore:
             log.warning("%s", text)
 
     def save(self, vmid: int, config: GuestConfig) -> None:
-        """Store a configuration in one step."""
+        """Store a configuration in one step. Without a lock, no work on the guest is unfinished."""
         write_atomic(self._file(vmid), config.text())
+        if "lock" not in config.options:
+            self.journal.end(vmid)
 
     def create(self, vmid: int, lock: str) -> None:
-        """Take a free VMID by a configuration that holds nothing but its lock."""
+        """Take a free VMID by a configuration that holds nothing but its lock; the journal notes it too."""
         with self.locked(vmid, SHORT_LOCK_WAIT_S):
             for (node, home), kind in product(self._homes.items(), (QEMU, LXC)):
                 if (home / kind.folder / f"{vmid}.conf").exists():
                     raise ApiError(f"{kind.word} {vmid} already exists on node '{node}'")
-            self.save(vmid, GuestConfig({"lock": lock}, kind=self.kind))
+            self.mark(vmid, GuestConfig(kind=self.kind), lock)
 
     def remove(self, vmid: int) -> None:
         """Give the VMID free again."""
         self._file(vmid).unlink(missing_ok=True)
+        self.journal.end(vmid)
+
+    def mark(self, vmid: int, config: GuestConfig, lock: str) -> None:
+        """Set the config lock for work that a later endpoint must undo or finish if this one is killed."""
+        self.journal.begin(vmid)
+        config.options["lock"] = lock
+        self.save(vmid, config)
+
+    def unfinished(self, locks: Collection[str]) -> list[int]:
+        """The guests that an earlier endpoint left with one of these locks, which it had set itself."""
+        found = {vmid: self._lock_of(vmid) for vmid in self.journal.vmids()}
+        for vmid in [vmid for vmid, lock in found.items() if lock is None]:  # killed just before the end
+            self.journal.end(vmid)
+        return [vmid for vmid, lock in found.items() if lock in locks]
+
+    def _lock_of(self, vmid: int) -> str | None:
+        return self.remains(vmid).options.get("lock") if self.exists(vmid) else None
 
     @contextmanager
     def locked(self, vmid: int, timeout_s: float = LOCK_WAIT_S, shared: bool = False) -> Iterator[None]:

@@ -17,6 +17,7 @@ from lab.minipve.config import values
 from lab.minipve.paths import Paths
 
 ROOT = Path("/sys/fs/cgroup")
+_MAX_PROCESSES = 4096  # with threads; an eighth of what Linux has ids for by default
 _PERIOD_US = 20_000  # who has used up its time waits for the rest of one
 _DEFAULT_SHARES = {1: 1024, 2: 100}
 
@@ -67,7 +68,7 @@ def limits(options: Mapping[str, str], level: int) -> dict[str, str]:
             "cpu.max": f"{quota or 'max'} {_PERIOD_US}",
             "cpu.weight": str(min(shares, 10_000)),
         }
-    return found
+    return found | {"pids.max": str(_MAX_PROCESSES)}
 
 
 def _quota_us(options: Mapping[str, str]) -> int:

@@ -216,7 +216,7 @@ def destroy(node: Node, task: Task, vmid: int, force: bool, purge: bool) -> None
             task.log(f"forced to stop CT {vmid} before destroying!")
         if purge:
             task.log(f"purging CT {vmid} from related configurations..")
-        node.containers.save(vmid, GuestConfig({"lock": "destroyed"}, kind=LXC))
+        node.containers.mark(vmid, GuestConfig(kind=LXC), "destroyed")
         forget(node, vmid)
         guests.forget_rights(node, vmid)
         guests.remove(node, LXC, vmid)

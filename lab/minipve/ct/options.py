@@ -35,7 +35,10 @@ def check(
     """
     _refuse(given)
     for name, value in given.items():
-        if name == "features":
+        if name == "lock":
+            if not permit.is_root:
+                raise ApiError("only root can set 'lock' config")
+        elif name == "features":
             _check_features(permit, vmid, pool, value, now)
         elif name != "tags" or pool is None:
             privilege = "VM.Config.Network" if _is_net(name) else _PRIVILEGES.get(name, "VM.Config.Options")

@@ -1,31 +1,14 @@
-"""Disk images: qemu-img's few verbs, and the kernel inside an image.
-
-An image that is one whole-disk ext4 file system has no boot loader; its kernel is read out of its /boot
-and handed to QEMU, as Xen's pygrub does it. Which one is said by the image itself, by an entry of the Boot
-Loader Specification (/boot/loader/entries/*.conf). That saves an emulated machine seconds of firmware,
-boot loader and unpacking. A clone boots the kernel of its template: the copy is kept by file system UUID.
-"""
+"""Disk images: qemu-img's few verbs."""
 
 from __future__ import annotations
 
-import json
 import os
-import re
-import shutil
-import tempfile
-import uuid
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from lab.minipve import process
-from lab.minipve.paths import Paths
 from lab.minipve.process import MachineError
-
-SUPERBLOCK_BYTES = 4096
-_ENTRY_FILE = re.compile(r"^/(\d+)/100\d{3}/\d+/\d+/([\w.@+-]+\.conf)/(\d+)/$", re.MULTILINE)
-_ENTRY_BYTES, _BOOT_FILE_BYTES = 64 * 1024, 512 * 2**20
-_INSIDE = re.compile(r"(?:/[\w.@+~-]+)+", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -38,15 +21,6 @@ class DiskInfo:
     backing: Path | None
 
 
-@dataclass(frozen=True)
-class Boot:
-    """What QEMU boots directly: two files and a command line (without ``root=``)."""
-
-    kernel: Path
-    initrd: Path
-    cmdline: str
-
-
 def _format(path: Path) -> list[str | Path]:
     """The format as an option: told by the name, never left to a guess at what a guest may have written."""
     return ["-f", path.suffix.removeprefix(".") or "raw"]
@@ -54,9 +28,7 @@ def _format(path: Path) -> list[str | Path]:
 
 def info(path: Path) -> DiskInfo:
     """Format, virtual and actual size of an image, also while a machine uses it."""
-    said: dict[str, Any] = json.loads(
-        process.run(["qemu-img", "info", "-U", *_format(path), "--output=json", path])
-    )
+    said: dict[str, Any] = process.run_json(["qemu-img", "info", "-U", *_format(path), "--output=json", path])
     named = said.get("full-backing-filename")
     backing = Path(named).resolve() if named else None
     return DiskInfo(said["format"], said["virtual-size"], said["actual-size"], backing)
@@ -119,95 +91,6 @@ def roll_back(path: Path, name: str) -> None:
 def drop_snapshot(path: Path, name: str) -> None:
     """Forget a snapshot."""
     process.run(["qemu-img", "snapshot", "-q", "-d", name, path], timeout_s=600)
-
-
-def extract_boot(image: Path, paths: Paths) -> Boot | None:
-    """Kernel, initramfs and command line of an image; None when it has its own boot loader."""
-    identity = _file_system_id(image)
-    if identity is None:
-        return None
-    kept = paths.boot / identity
-    if not kept.exists() and not _take_out(image, kept):
-        return None
-    return Boot(kept / "kernel", kept / "initrd", (kept / "cmdline").read_text())
-
-
-def _file_system_id(image: Path) -> str | None:
-    """The UUID of the ext4 file system that an image starts with, read through all its backing images."""
-    with tempfile.TemporaryDirectory() as scratch:
-        start = Path(scratch) / "start"
-        source, target = f"if={image}", f"of={start}"
-        size = [f"bs={SUPERBLOCK_BYTES}", "count=1"]
-        process.run(["qemu-img", "dd", "-U", *_format(image), "-O", "raw", *size, source, target])
-        return ext4_uuid(start.read_bytes())
-
-
-def ext4_uuid(start: bytes) -> str | None:
-    """The UUID in an ext4 superblock, 1024 bytes into the file system (kernel's fs/ext4/ext4.h; pure)."""
-    if start[1024 + 0x38 : 1024 + 0x3A] != b"\x53\xef":
-        return None
-    return str(uuid.UUID(bytes=start[1024 + 0x68 : 1024 + 0x78]))
-
-
-def _take_out(image: Path, kept: Path) -> bool:
-    """Copy the boot files of an image into ``kept``, which appears complete or not at all."""
-    kept.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".boot-", dir=kept.parent) as name:
-        scratch = Path(name)
-        raw = image
-        if info(image).format != "raw":
-            raw = scratch / "raw"
-            _convert(["-U", "-O", "raw"], image, raw, timeout_s=600)
-        entry = _entry(raw)
-        if entry is None:
-            return False
-        fresh = scratch / "new"
-        fresh.mkdir()
-        _dump(raw, entry["linux"], fresh / "kernel")
-        _dump(raw, entry["initrd"], fresh / "initrd")
-        (fresh / "cmdline").write_text(entry.get("options", ""))
-        _publish(fresh, kept)
-    return True
-
-
-def _publish(fresh: Path, kept: Path) -> None:
-    """Rename into place; another process may have been quicker with the same files."""
-    try:
-        fresh.rename(kept)
-    except OSError:
-        if not kept.exists():
-            raise
-        shutil.rmtree(fresh)
-
-
-def _entry(raw: Path) -> dict[str, str] | None:
-    """The first boot loader entry of a file system, by name.
-
-    It is read as text and never laid down as a tree: a file system made to that end has links in it, through
-    which files of this machine would be read or written.
-    """
-    found = _ENTRY_FILE.findall(process.run(["debugfs", "-R", "ls -p /boot/loader/entries", raw]))
-    small = sorted((name, inode) for inode, name, size in found if int(size) <= _ENTRY_BYTES)
-    return boot_entry(process.run(["debugfs", "-R", f"cat <{small[0][1]}>", raw])) if small else None
-
-
-def boot_entry(text: str) -> dict[str, str]:
-    """Keys and values of a Boot Loader Specification entry (pure)."""
-    lines = [line.strip() for line in text.splitlines()]
-    pairs = [line.split(None, 1) for line in lines if line and not line.startswith("#")]
-    return {pair[0]: pair[1] for pair in pairs if len(pair) == 2}
-
-
-def _dump(raw: Path, inside: str, target: Path) -> None:
-    """One file out of a file system; debugfs's exit code says nothing, the file does."""
-    if not _INSIDE.fullmatch(inside):
-        raise MachineError(f"no {inside} can be taken out of {raw.name}: strange name")
-    size = re.search(r"\bSize: (\d+)", process.run(["debugfs", "-R", f"stat {inside}", raw]))
-    if size and int(size[1]) > _BOOT_FILE_BYTES:
-        raise MachineError(f"{inside} in the file system of {raw.name} is too large to be booted")
-    process.run(["debugfs", "-R", f"dump {inside} {target}", raw], timeout_s=120)
-    if not target.exists() or target.stat().st_size == 0:
-        raise MachineError(f"no {inside} in the file system of {raw.name}")
 
 
 def _prepare(target: Path) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from lab.atomic import replaced
 from lab.errors import LabError
 from lab.minipve import process
-from lab.minipve.image import bootable, debian, disks, template, wheels, work
+from lab.minipve.image import bootable, bootfiles, debian, template, wheels, work
 from lab.minipve.paths import Paths
 from lab.minipve.progress import Progress, Steps
 
@@ -75,8 +75,8 @@ def _build(paths: Paths, image: Path, progress: Progress) -> None:
         with step("file_system", "writing the file system"):
             raw = scratch / "disk.raw"
             bootable.write(tree, raw)
-        with step("kernel", "taking out the kernel"):
-            disks.extract_boot(raw, paths)
+        with step("kernel", "taking out the kernel"), bootfiles.using(paths):
+            bootfiles.extract(raw, paths)
         with step("convert", "writing the image"):
             process.run(["qemu-img", "convert", "-W", "-O", "qcow2", raw, fresh], timeout_s=600)
         fresh.parent.rename(image.parent)

@@ -8,7 +8,6 @@ left to guess.
 
 from __future__ import annotations
 
-import json
 import struct
 from pathlib import Path
 from typing import Any
@@ -32,8 +31,8 @@ def check(file: Path, fmt: str) -> int:
     if fmt not in _FORMATS:
         raise ApiError(f"images of format '{fmt}' are not supported here, only {', '.join(_FORMATS)}")
     {"raw": _nothing, "qcow2": _qcow2, "vmdk": _vmdk}[fmt](file)
-    said = process.run(["qemu-img", "info", "-f", fmt, "--output=json", file], timeout_s=_LOOK_S)
-    return _judge(file, json.loads(said))
+    info = process.run_json(["qemu-img", "info", "-f", fmt, "--output=json", file], timeout_s=_LOOK_S)
+    return _judge(file, info)
 
 
 def _judge(file: Path, info: dict[str, Any]) -> int:

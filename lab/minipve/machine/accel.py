@@ -18,6 +18,7 @@ from pathlib import Path
 
 from lab.minipve import process
 from lab.minipve.files import write_atomic
+from lab.minipve.image import bootfiles
 from lab.minipve.paths import Paths
 
 DEVICE = Path("/dev/kvm")
@@ -60,9 +61,11 @@ def _remembered(file: Path) -> dict[str, str]:
 
 
 def _probe(paths: Paths) -> Accel | None:
-    """None when nothing can be said yet: no kernel has been taken out of an image."""
-    kernels = sorted(paths.boot.glob("*/kernel"), key=lambda file: file.stat().st_mtime)
-    return _boots(kernels[-1]) if kernels else None
+    """Try the newest golden image's kernel, never an uploaded one; None when there is no golden image."""
+    images = sorted(paths.images.glob("*/dasklab-*.qcow2"), key=lambda file: file.stat().st_mtime)
+    with bootfiles.using(paths):
+        boot = bootfiles.extract(images[-1], paths) if images else None
+        return _boots(boot.kernel) if boot else None
 
 
 def _opens() -> str | None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from lab.minipve.config import drives, nics, values
 from lab.minipve.config.nics import Nic
 from lab.minipve.config.values import Config
-from lab.minipve.image.disks import Boot
+from lab.minipve.image.bootfiles import Boot
 from lab.minipve.machine.accel import Accel
 from lab.minipve.paths import Paths
 
@@ -35,7 +35,7 @@ def machine_words(vmid: int, config: Config, paths: Paths, accel: Accel) -> Iter
     yield from ("qemu-system-x86_64", "-name", f"{quoted(config.get('name', f'VM{vmid}'))},debug-threads=on")
     yield from ("-chardev", f"socket,id=qmp,path={quoted(paths.runtime(vmid, 'qmp'))},server=on,wait=off")
     yield from ("-mon", "chardev=qmp,mode=control")
-    yield from ("-pidfile", str(paths.runtime(vmid, "pid")), "-daemonize", "-nodefaults")
+    yield from ("-pidfile", str(paths.runtime(vmid, "pid")), "-nodefaults")
     if smbios := values.smbios(config):
         yield from ("-smbios", _joined("type", {"type": "1"} | smbios))
     yield from ("-smp", _smp(config), "-m", str(values.memory_mib(config)))

@@ -10,7 +10,7 @@ import time
 
 from lab.minipve.config import nics
 from lab.minipve.config.nics import Nic
-from lab.minipve.machine import devices, running
+from lab.minipve.machine import channel, devices, running
 from lab.minipve.machine.qmp import Qmp
 from lab.minipve.network import net, taps
 from lab.minipve.network.taps import Log
@@ -62,7 +62,8 @@ def _unplug(vmid: int, index: int, paths: Paths) -> None:
 
 
 def _plugged(monitor: Qmp) -> set[str]:
-    return {row["name"] for row in monitor.execute("qom-list", {"path": "/machine/peripheral"})}
+    rows = monitor.execute("qom-list", {"path": "/machine/peripheral"})
+    return {channel.member(row, "name", str) for row in (rows if isinstance(rows, list) else [])}
 
 
 def _plug(vmid: int, index: int, nic: Nic, paths: Paths, log: Log) -> None:

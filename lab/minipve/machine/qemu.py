@@ -10,23 +10,24 @@ from lab.minipve import process
 from lab.minipve.config import drives, nics, values
 from lab.minipve.config.values import Config
 from lab.minipve.files import write_atomic
-from lab.minipve.image import disks
-from lab.minipve.image.disks import Boot
+from lab.minipve.image import bootfiles
+from lab.minipve.image.bootfiles import Boot
 from lab.minipve.image.storage import Storage
-from lab.minipve.machine import accel, devices, qmp, seed, tsc
+from lab.minipve.machine import accel, agent, devices, qmp, sandbox, seed, spawn, tsc
 from lab.minipve.machine.accel import Accel
 from lab.minipve.machine.running import clean, has_agent, locks, reap, running_pid
 from lab.minipve.network.taps import Log, plug, vhost_works
 from lab.minipve.paths import Paths
 from lab.minipve.process import MachineError
 
-STOP_TIMEOUT_S = 10.0
+START_TIMEOUT_S, STOP_TIMEOUT_S = 60.0, 10.0
 
 
 def command_line(vmid: int, config: Config, paths: Paths, accelerator: Accel) -> list[str]:
     """QEMU's command line for a machine as it is now configured (looks at files, changes nothing)."""
     return [
         *devices.machine_words(vmid, config, paths, accelerator),
+        *sandbox.words(),
         *devices.boot_words(_boot(config, paths), tsc.khz() if accelerator.name == "tcg" else None),
         *devices.drive_words(config, lambda _slot, drive: _locate(vmid, drive, paths)),
         *devices.nic_words(vmid, config, vhost_works()),
@@ -48,7 +49,8 @@ def start(vmid: int, config: Config, paths: Paths, log: Log) -> None:
             _check(config)
             for index, nic in nics.of_config(config).items():
                 plug(vmid, index, nic, log)
-            _launch(vmid, command_line(vmid, config, paths, accelerator), paths, log)
+            with bootfiles.using(paths):
+                _launch(vmid, command_line(vmid, config, paths, accelerator), paths, log)
             for index, nic in nics.of_config(config).items():
                 if nic.link_down:
                     qmp.Qmp(vmid, paths).execute("set_link", {"name": f"net{index}", "up": False})
@@ -73,13 +75,15 @@ def _seed(vmid: int, config: Config, paths: Paths, log: Log) -> None:
 
 
 def _launch(vmid: int, words: list[str], paths: Paths, log: Log) -> None:
-    """Run QEMU until it has become a daemon; its words of warning or despair go to the log."""
+    """Start QEMU and wait until its monitor answers; what it prints until then goes to the log."""
+    monitor = qmp.Qmp(vmid, paths)
     try:
-        said = process.run(words, timeout_s=60)
-    except MachineError as error:
-        log(str(error).rpartition("failed: ")[2])
+        lines = spawn.start(words, monitor.answers, START_TIMEOUT_S)
+    except spawn.EndedError as error:
+        for line in error.lines:
+            log(line)
         raise MachineError("start failed: QEMU exited with code 1") from error
-    for line in said.splitlines():
+    for line in lines:
         log(line)
     write_atomic(paths.log / f"{vmid}.command", "\n".join(words) + "\n")
     if running_pid(vmid, paths) is None:
@@ -97,7 +101,7 @@ def _boot(config: Config, paths: Paths) -> Boot | None:
     """The kernel of the first disk to boot from, when that disk has no boot loader of its own."""
     found = {slot: drive for slot, drive in drives.of(config) if not drives.is_cdrom(drive)}
     first = next((slot for slot in devices.boot_order(config) if slot in found), next(iter(found), None))
-    return None if first is None else disks.extract_boot(_volume(found[first]["file"], paths), paths)
+    return None if first is None else bootfiles.extract(_volume(found[first]["file"], paths), paths)
 
 
 def _locate(vmid: int, drive: drives.Drive, paths: Paths) -> Path | None:
@@ -121,9 +125,7 @@ def stop(vmid: int, paths: Paths) -> None:
 
 def ask_to_power_off(vmid: int, paths: Paths) -> None:
     """Ask the guest by its agent if that answers, else by the power button; does not wait."""
-    if has_agent(vmid, paths) and qmp.agent_answers(vmid, paths):
-        qmp.agent_tell(vmid, paths, "guest-shutdown")
-    else:
+    if not (has_agent(vmid, paths) and agent.shut_down(vmid, paths)):
         qmp.Qmp(vmid, paths).execute("system_powerdown")
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from lab.minipve import load, process
-from lab.minipve.machine import qmp
+from lab.minipve.machine import channel, qmp
 from lab.minipve.network import net
 from lab.minipve.paths import Paths
 from lab.minipve.process import MachineError
@@ -121,7 +121,7 @@ def state(vmid: int, paths: Paths) -> MachineState:
     if pid is None:
         return MachineState("stopped")
     try:
-        qmpstatus = str(qmp.Qmp(vmid, paths).execute("query-status", timeout_s=1)["status"])
+        qmpstatus = channel.member(qmp.Qmp(vmid, paths).execute("query-status", timeout_s=1), "status", str)
     except MachineError:
         qmpstatus = "unknown"
     uptime_s = process.age_s(pid)

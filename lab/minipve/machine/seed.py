@@ -1,7 +1,8 @@
 """The NoCloud seed: what Proxmox VE tells a machine about itself, on a disc labelled ``cidata``.
 
 The four texts are those of Proxmox VE's Cloudinit.pm, so that any image with cloud-init understands them
-and `GET .../cloudinit/dump` answers alike. The instance id is the hash of what is said: another name, key
+and `GET .../cloudinit/dump` answers alike. Every value of a user's is written by the YAML library: no value
+can become a key, a list item or another type. The instance id is the hash of what is said: another name, key
 or address is another instance, while a NIC's model, rate or link state is not.
 """
 
@@ -10,10 +11,13 @@ from __future__ import annotations
 import hashlib
 import ipaddress
 import re
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import unquote
+
+import yaml
 
 from lab.minipve import process
 from lab.minipve.config import nics, schema
@@ -73,7 +77,7 @@ def dump(vmid: int, config: Config, kind: str) -> str:
 def user_data(vmid: int, config: Config) -> str:
     """The ``#cloud-config`` of a machine: name, user, keys, whether to upgrade packages (pure)."""
     fqdn = _name(vmid, config)
-    lines = [f"hostname: {fqdn.split('.')[0]}", "manage_etc_hosts: true", f"fqdn: {fqdn}"]
+    lines = [f"hostname: {_scalar(fqdn.split('.')[0])}", "manage_etc_hosts: true", f"fqdn: {_scalar(fqdn)}"]
     lines += _user_lines(config)
     lines += ["chpasswd:", "  expire: False"]
     if config.get("ciuser") != "root":
@@ -91,14 +95,14 @@ def _name(vmid: int, config: Config) -> str:
 
 def _user_lines(config: Config) -> Iterator[str]:
     if user := config.get("ciuser"):
-        yield f"user: {user}"
+        yield f"user: {_scalar(user)}"
         if user == "root":
             yield "disable_root: False"
     if password := config.get("cipassword"):
-        yield f"password: {password}"
+        yield f"password: {_scalar(password)}"
     if keys := ssh_keys(config):
         yield "ssh_authorized_keys:"
-        yield from (f"  - {key}" for key in keys)
+        yield from (f"  - {_scalar(key)}" for key in keys)
 
 
 def ssh_keys(config: Config) -> list[str]:
@@ -118,7 +122,7 @@ def network_config(config: Config) -> str:
             lines += [
                 "    - type: physical",
                 f"      name: eth{index}",
-                f"      mac_address: '{nic.mac.lower()}'",
+                f"      mac_address: {_quoted(nic.mac.lower())}",
                 "      subnets:",
                 *(f"      {line}" for line in _subnets(addressing)),
             ]
@@ -143,10 +147,10 @@ def _subnet4(ip: str, gateway: str | None) -> Iterator[str]:
         return
     interface = ipaddress.IPv4Interface(ip)
     yield "- type: static"
-    yield f"  address: '{interface.ip}'"
-    yield f"  netmask: '{interface.netmask}'"
+    yield f"  address: {_quoted(str(interface.ip))}"
+    yield f"  netmask: {_quoted(str(interface.netmask))}"
     if gateway:
-        yield f"  gateway: '{gateway}'"
+        yield f"  gateway: {_quoted(gateway)}"
 
 
 def _subnet6(ip: str, gateway: str | None) -> Iterator[str]:
@@ -154,9 +158,9 @@ def _subnet6(ip: str, gateway: str | None) -> Iterator[str]:
         yield "- type: " + {"dhcp": "dhcp6", "auto": "ipv6_slaac"}[ip]
         return
     yield "- type: static6"
-    yield f"  address: '{ip}'"
+    yield f"  address: {_quoted(ip)}"
     if gateway:
-        yield f"  gateway: '{gateway}'"
+        yield f"  gateway: {_quoted(gateway)}"
 
 
 def _name_servers(config: Config) -> list[str]:
@@ -164,14 +168,29 @@ def _name_servers(config: Config) -> list[str]:
     servers, domains = (_words(config.get(key)) for key in ("nameserver", "searchdomain"))
     lines = ["    - type: nameserver"] if servers or domains else []
     if servers:
-        lines += ["      address:", *(f"      - '{server}'" for server in servers)]
+        lines += ["      address:", *(f"      - {_quoted(server)}" for server in servers)]
     if domains:
-        lines += ["      search:", *(f"      - '{domain}'" for domain in domains)]
+        lines += ["      search:", *(f"      - {_quoted(domain)}" for domain in domains)]
     return lines
 
 
 def _words(value: str | None) -> list[str]:
     return re.split(r"[ ,;]+", value.strip()) if value else []
+
+
+def _scalar(text: str) -> str:
+    """A text in YAML: plain where that reads back as the same text, else quoted (pure)."""
+    return _dumped(text, style=None)
+
+
+def _quoted(text: str) -> str:
+    """A text in YAML in single quotes, as Proxmox VE writes it, or double ones if need be (pure)."""
+    return _dumped(text, style="'")
+
+
+def _dumped(text: str, style: str | None) -> str:
+    dumped: str = yaml.safe_dump(text, default_style=style, width=sys.maxsize)
+    return dumped.removesuffix("\n").removesuffix("\n...")  # the end of a document
 
 
 def meta_data(user: str, network: str) -> str:

@@ -7,7 +7,6 @@ there already is left alone: a reload never takes a link down.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -34,7 +33,7 @@ def reload(paths: Paths, node: str = "") -> None:
 
 
 def _peers(tunnel: str) -> list[str]:
-    rows = json.loads(process.run(["bridge", "-j", "fdb", "show", "dev", tunnel]) or "[]")
+    rows = process.run_json(["bridge", "-j", "fdb", "show", "dev", tunnel]) or []
     return [row["dst"] for row in rows if row.get("mac") == tunnels.EVERYWHERE and "dst" in row]
 
 
@@ -162,5 +161,5 @@ def _statistics() -> dict[str, tuple[int, int]]:
 
 
 def _ip(*words: str) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = json.loads(process.run(["ip", "-j", *words]) or "[]")
+    rows: list[dict[str, Any]] = process.run_json(["ip", "-j", *words]) or []
     return [row for row in rows if row]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -85,7 +84,8 @@ def address(pid: int, old: Veth | None, new: Veth) -> None:
 
 def addresses(pid: int) -> list[dict[str, object]]:
     """The interfaces of a container as PVE tells them: old names beside the new, prefixes as text."""
-    return [_told(row) for row in json.loads(inside(pid, ["ip", "-j", "address"]) or "[]") if row]
+    rows = process.run_json(_entering(pid, ["ip", "-j", "address"])) or []
+    return [_told(row) for row in rows if row]
 
 
 def _told(row: dict[str, Any]) -> dict[str, object]:
@@ -102,4 +102,8 @@ def _told(row: dict[str, Any]) -> dict[str, object]:
 
 def inside(pid: int, words: list[str]) -> str:
     """Run a program of the host in the network of a container's process."""
-    return process.run(["nsenter", f"--net=/proc/{pid}/ns/net", *words])
+    return process.run(_entering(pid, words))
+
+
+def _entering(pid: int, words: list[str]) -> list[str]:
+    return ["nsenter", f"--net=/proc/{pid}/ns/net", *words]

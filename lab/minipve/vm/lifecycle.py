@@ -25,10 +25,9 @@ from lab.minipve.vm import changes, machines, options, snapshots, volumes
 def recover(node: Node) -> list[int]:
     """Remove what a killed endpoint left half-made or half-removed, finish snapshots; returns the VMIDs."""
     half = guests.recover(node, QEMU)
-    for vmid, config in node.vms.all():
-        if config.options.get("lock") in snapshots.LOCKS:
-            with suppress(ApiError, *FAILURES):  # it stays locked, for its owner to look at
-                snapshots.recover(node, vmid)
+    for vmid in node.vms.unfinished(snapshots.LOCKS):
+        with suppress(ApiError, *FAILURES):  # it stays locked, for its owner to look at
+            snapshots.recover(node, vmid)
     return half
 
 
@@ -164,6 +163,6 @@ def destroy(node: Node, task: Task, vmid: int, skiplock: bool, unreferenced: boo
             node.storage.remove(volid)
             task.log(f"removed volume '{volid}'")
         machines.forget(node, vmid)
-        node.vms.save(vmid, GuestConfig({"lock": "destroyed"}))
+        node.vms.mark(vmid, GuestConfig(), "destroyed")
         guests.forget_rights(node, vmid)
         node.vms.remove(vmid)

@@ -12,6 +12,7 @@ from typing import Any
 
 from lab.minipve import process
 from lab.minipve.machine import accel, hotplug, qemu, qmp, running
+from lab.minipve.machine import agent as guest_agent
 from lab.minipve.machine.running import MachineState
 from lab.minipve.node import Node
 from lab.minipve.process import MachineError
@@ -102,15 +103,14 @@ def drop_snapshot(node: Node, vmid: int, name: str, slot: str) -> None:
 
 def agent(node: Node, vmid: int, command: str, arguments: dict[str, Any], timeout_s: float) -> Any:
     """Ask the guest agent; it is pinged first."""
-    return qmp.agent(vmid, node.paths, command, arguments or None, timeout_s)
+    return guest_agent.execute(vmid, node.paths, command, arguments or None, timeout_s)
 
 
 def monitor(node: Node, vmid: int, command: str) -> str:
     """What QEMU's human monitor says."""
     if not running_pid(node, vmid):
         raise MachineError(f"VM {vmid} not running")
-    said: str = qmp.Qmp(vmid, node.paths).execute("human-monitor-command", {"command-line": command})
-    return said
+    return str(qmp.Qmp(vmid, node.paths).execute("human-monitor-command", {"command-line": command}))
 
 
 def accelerator(node: Node) -> accel.Accel:

@@ -36,7 +36,7 @@ def create(node: Node, say: Log, vmid: int, name: str, description: str) -> None
             raise ApiError(f"snapshot name '{name}' already used")
         made = _copied(config.options) | {"snapstate": "prepare", "snaptime": str(int(time.time()))}
         config.snapshots[name] = made | ({"description": description} if description else {})
-        _mark(node, vmid, config, "snapshot")
+        node.vms.mark(vmid, config, "snapshot")
         try:
             for slot, volid in _disks(made):
                 say(f"snapshotting 'drive-{slot}' ({volid})")
@@ -62,7 +62,7 @@ def rollback(node: Node, say: Log, vmid: int, name: str) -> None:
         config.check_lock()
         machines.stop(node, vmid)
         config.options["parent"] = name  # where an interrupted rollback was bound for
-        _mark(node, vmid, config, "rollback")
+        node.vms.mark(vmid, config, "rollback")
         _roll_back(node, say, vmid, config, name)
 
 
@@ -75,7 +75,7 @@ def delete(node: Node, say: Log, vmid: int, name: str, force: bool) -> None:
         if config.is_template:
             raise ApiError("you can't delete a snapshot if vm is a template")
         snapshot["snapstate"] = "delete"
-        _mark(node, vmid, config, "snapshot-delete")
+        node.vms.mark(vmid, config, "snapshot-delete")
         for slot, volid in _disks(snapshot):
             try:
                 _drop(node, vmid, name, slot, volid)
@@ -112,11 +112,6 @@ def _copied(found: Mapping[str, str]) -> dict[str, str]:
 def _disks(snapshot: Mapping[str, str]) -> Disks:
     """(slot, volume id) of what is snapshotted: the hard disks."""
     return [(slot, drive["file"]) for slot, drive in drives.of(snapshot) if not drives.is_cdrom(drive)]
-
-
-def _mark(node: Node, vmid: int, config: GuestConfig, lock: str) -> None:
-    config.options["lock"] = lock
-    node.vms.save(vmid, config)
 
 
 def _done(node: Node, vmid: int, config: GuestConfig) -> None:

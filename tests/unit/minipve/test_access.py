@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 from pathlib import Path
 from typing import Any
@@ -160,6 +161,25 @@ def test_tickets_and_csrf(issued: Tickets) -> None:
     assert issued.login("a@pve", ticket)
     assert not issued.login("root@pam", ticket)
     assert not issued.login("nobody@pve", "word")
+
+
+@pytest.mark.parametrize("userid", ["a@pve", "b@pve", "nobody@pve", "root@pam", "off@pve"])
+def test_every_refused_login_hashes_once(
+    issued: Tickets, access: Access, monkeypatch: pytest.MonkeyPatch, userid: str
+) -> None:
+    """The hash takes nearly all the time of a login: without it, a refusal reveals that there is no user."""
+    with access.change() as data:
+        data["users"]["off@pve"] = {"enable": 0, "tokens": {}, "password": hash_secret("word")}
+    calls = []
+
+    def counted(*arguments: Any, **options: Any) -> bytes:
+        calls.append(arguments)
+        return scrypt(*arguments, **options)
+
+    scrypt = hashlib.scrypt
+    monkeypatch.setattr(hashlib, "scrypt", counted)
+    assert not issued.login(userid, "wrong")
+    assert len(calls) == 1
 
 
 @pytest.mark.parametrize("age_s", [tickets.LIFETIME_S + 1, -400])

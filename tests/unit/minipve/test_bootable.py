@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from lab.minipve import process
-from lab.minipve.image import bootable, disks
+from lab.minipve.image import bootable, ext4, nbd
 from lab.minipve.process import MachineError
 
 needs_mke2fs = pytest.mark.skipif(
@@ -55,7 +55,10 @@ def test_a_bios_finds_all_of_the_boot_loader(tmp_path: Path, monkeypatch: pytest
     whole = b"".join(part for _, part in loaded(disk))
     assert whole[:LIST_START] == core[:LIST_START]
     assert whole[512 : len(core)] == core[512:]
-    assert disks.ext4_uuid(disk) is not None, "the local endpoint still finds the file system"
+    with nbd.opened(raw, "raw") as read:
+        system = ext4.opened(read)
+        assert system is not None, "the local endpoint still finds the file system"
+        assert b"".join(system.content(system.file("/boot/grub/core.img")))[512:] == core[512:]
     process.run(["e2fsck", "-fn", raw])
 
 

@@ -76,6 +76,7 @@ def test_limits_of_both_versions_of_control_groups(monkeypatch: pytest.MonkeyPat
     assert first["cpu.shares"] == "1024"
     assert (second["memory.max"], second["memory.swap.max"]) == ("268435456", str(64 * 2**20))
     assert (second["cpu.max"], second["cpu.weight"]) == ("30000 20000", "100")
+    assert first["pids.max"] == second["pids.max"] == "4096"
 
 
 @pytest.mark.parametrize(

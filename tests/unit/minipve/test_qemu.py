@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from lab.minipve.config import nics, values
-from lab.minipve.image.disks import Boot
-from lab.minipve.machine import devices, qemu, running
+from lab.minipve.image.bootfiles import Boot
+from lab.minipve.machine import devices, qemu, running, sandbox
 from lab.minipve.machine.accel import Accel
 from lab.minipve.paths import Paths
 from lab.minipve.process import MachineError
@@ -37,8 +37,9 @@ def paths(tmp_path: Path) -> Paths:
 
 
 def line(paths: Paths, monkeypatch: pytest.MonkeyPatch, accel: Accel = TCG, boot: Boot | None = None) -> str:
-    monkeypatch.setattr(qemu.disks, "extract_boot", lambda _image, _paths: boot)
+    monkeypatch.setattr(qemu.bootfiles, "extract", lambda _image, _paths: boot)
     monkeypatch.setattr(qemu, "vhost_works", lambda: False)
+    monkeypatch.setattr(qemu.sandbox, "words", lambda: ("-sandbox", sandbox.FILTER))
     return " ".join(qemu.command_line(9103, CONFIG, paths, accel))
 
 
@@ -47,7 +48,8 @@ def line(paths: Paths, monkeypatch: pytest.MonkeyPatch, accel: Accel = TCG, boot
     [
         "qemu-system-x86_64 -name worker-1,debug-threads=on",
         "-chardev socket,id=qmp,path={run}/9103.qmp,server=on,wait=off -mon chardev=qmp,mode=control",
-        "-pidfile {run}/9103.pid -daemonize",
+        "-pidfile {run}/9103.pid -nodefaults",
+        "-sandbox on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny",
         "-smp 2,sockets=1,cores=2,maxcpus=2 -m 2048",
         "-machine type=pc -accel tcg,thread=multi -cpu qemu64,+ssse3,+sse4.1,+sse4.2,+popcnt",
         "-device virtserialport,chardev=qga0,name=org.qemu.guest_agent.0",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 import threading
@@ -11,9 +12,10 @@ from typing import Any
 
 import pytest
 
-from lab.minipve.machine import qmp
+from lab.minipve.machine import agent, channel, qemu, qmp
 from lab.minipve.paths import Paths
 from lab.minipve.process import MachineError
+from tests.hostile_agent import RAW
 from tests.waiting import PATIENCE_S
 
 Answer = Callable[[dict[str, Any]], list[dict[str, Any]]]
@@ -90,7 +92,7 @@ def guest(message: dict[str, Any]) -> list[dict[str, Any]]:
 
 def test_the_agent_is_synchronised_first(paths: Paths, serve: Any) -> None:
     serve("qga", guest, False)
-    assert qmp.agent(100, paths, "guest-info") == "guest-info"
+    assert agent.execute(100, paths, "guest-info") == "guest-info"
 
 
 @pytest.mark.parametrize(
@@ -103,10 +105,95 @@ def test_the_agent_is_synchronised_first(paths: Paths, serve: Any) -> None:
 def test_agent_failures(command: str, text: str, paths: Paths, serve: Any) -> None:
     serve("qga", guest, False)
     with pytest.raises(MachineError, match=text):
-        qmp.agent(100, paths, command, timeout_s=0.1)
+        agent.execute(100, paths, command, timeout_s=0.1)
 
 
 def test_no_agent_at_all(paths: Paths) -> None:
     with pytest.raises(MachineError, match="QEMU guest agent is not running"):
-        qmp.agent(100, paths, "guest-ping")
-    assert not qmp.agent_answers(100, paths)
+        agent.execute(100, paths, "guest-ping")
+    assert not agent.shut_down(100, paths)
+
+
+@pytest.fixture
+def hostile(paths: Paths) -> Iterator[Callable[[str, bytes], None]]:
+    """Serve conversations whose last answer is these bytes, after handshakes as they should be."""
+    servers = []
+
+    def begin(kind: str, data: bytes) -> None:
+        server = socket.socket(socket.AF_UNIX)
+        server.bind(str(paths.runtime(100, kind)))
+        server.listen()
+        thread = threading.Thread(target=_mislead, args=(server, kind, data))
+        thread.start()
+        servers.append((server, thread))
+
+    yield begin
+    for server, thread in servers:
+        server.shutdown(socket.SHUT_RDWR)
+        thread.join(timeout=10)
+        server.close()
+
+
+def _mislead(server: socket.socket, kind: str, data: bytes) -> None:
+    while True:
+        try:
+            connection, _ = server.accept()
+        except OSError:  # the test is over
+            return
+        with contextlib.suppress(OSError), connection, connection.makefile("rwb") as file:
+            if kind == "qmp":
+                file.write(b'{"QMP": {}}\n')
+                file.flush()
+            for line in file:
+                message = json.loads(line)
+                known = {"guest-sync": message.get("arguments", {}).get("id"), "qmp_capabilities": {}}
+                good = json.dumps({"return": known.get(message["execute"])}).encode()
+                file.write((good if message["execute"] in known else data) + b"\n")
+                file.flush()
+
+
+@pytest.mark.parametrize("data", RAW, ids=range(len(RAW)))
+def test_every_malformed_answer_is_one_kind_of_error(paths: Paths, hostile: Any, data: bytes) -> None:
+    for kind in ("qga", "qmp"):
+        hostile(kind, data)
+    with pytest.raises(MachineError, match=r"VM 100 qga command 'guest-info' failed - "):
+        agent.execute(100, paths, "guest-info", timeout_s=0.3)
+    with pytest.raises(MachineError, match=r"VM 100 qmp command 'query-status' failed - "):
+        qmp.Qmp(100, paths).execute("query-status", timeout_s=0.3)
+
+
+def test_an_answer_without_end_is_given_up(
+    paths: Paths, hostile: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(channel, "MAX_ANSWER_BYTES", 2**16)
+    hostile("qga", b"x" * 2**20)
+    with pytest.raises(MachineError, match="the answer is larger than"):
+        agent.execute(100, paths, "guest-info")
+
+
+@pytest.mark.parametrize("data", [*RAW, b'{"return": -1}'], ids=range(len(RAW) + 1))
+def test_a_guest_that_cannot_be_asked_by_its_agent_gets_the_power_button(
+    paths: Paths, monkeypatch: pytest.MonkeyPatch, data: bytes
+) -> None:
+    """The bytes come already in place of the answer to the first command, ``guest-sync``."""
+    server = socket.socket(socket.AF_UNIX)
+    server.bind(str(paths.runtime(100, "qga")))
+    server.listen()
+    pressed: list[str] = []
+    monkeypatch.setattr(qemu, "has_agent", lambda *_: True)
+    monkeypatch.setattr(qemu.qmp.Qmp, "execute", lambda _self, command: pressed.append(command))
+    monkeypatch.setattr(agent, "PING_TIMEOUT_S", 0.5)
+
+    def answer() -> None:
+        connection, _ = server.accept()
+        with contextlib.suppress(OSError), connection:
+            connection.recv(1000)
+            connection.sendall(data + b"\n")
+            connection.recv(1000)
+
+    thread = threading.Thread(target=answer)
+    thread.start()
+    with server:
+        qemu.ask_to_power_off(100, paths)
+        thread.join(timeout=10)
+    assert pressed == ["system_powerdown"]

@@ -6,6 +6,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
+import yaml
 
 from lab.minipve.image.debian import GUEST
 from lab.minipve.machine import seed
@@ -74,6 +75,34 @@ def test_what_makes_another_instance(change: dict[str, str], another: bool) -> N
 )
 def test_subnets(addressing: str, lines: list[str]) -> None:
     assert list(seed._subnets(addressing)) == lines
+
+
+HOSTILE = [
+    "a'b", 'a"b', "a: b", "a #b", "- a", "no", "123", "1.5", "null", "~", "{a}", "[a]", "&a", "*a", "!a", "|",
+    "@a", "%a", "`a", "a\\b", "\ttab", "é", "\U0001f600", "\x80", "\ufeff", "a'\"\\: #", "x" * 300,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("value", HOSTILE)
+def test_no_value_changes_the_shape_of_the_yaml(value: str) -> None:
+    key = f"{KEY} {value}"
+    options = {"ciuser": value, "cipassword": value, "sshkeys": quote(key, safe="")}
+    user = yaml.safe_load(seed.dump(100, RECORDED | options, "user"))
+    assert [user[name] for name in ("user", "password", "ssh_authorized_keys")] == [
+        value,
+        value,
+        [key.strip()],
+    ]
+    assert user["chpasswd"] == {"expire": False}
+    named = yaml.safe_load(seed.dump(100, {"name": "n", "searchdomain": value}, "user"))
+    assert named["fqdn"] == f"n.{value}"
+
+
+@pytest.mark.parametrize("value", [value for value in HOSTILE if " " not in value and value.strip() == value])
+def test_no_name_server_changes_the_shape_of_the_yaml(value: str) -> None:
+    options = {"nameserver": value, "searchdomain": value}
+    network = yaml.safe_load(seed.dump(100, RECORDED | options, "network"))
+    assert network["config"][-1] == {"type": "nameserver", "address": [value], "search": [value]}
 
 
 def test_keys_are_percent_encoded_lines() -> None:

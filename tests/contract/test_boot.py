@@ -1,0 +1,18 @@
+"""Machines of two labs on one endpoint: neither boots what the other's image holds."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.contract import hostility
+from tests.contract.endpoint import Endpoint
+
+
+@pytest.mark.skipif(
+    shutil.which("mke2fs", path="/usr/sbin:/sbin:/usr/bin") is None, reason="mke2fs is not installed"
+)
+def test_images_that_share_a_uuid_boot_their_own_kernels(own: Endpoint, tmp_path: Path) -> None:
+    assert hostility.twins_planted(own, hostility.twin_images(tmp_path)) == []

@@ -1,0 +1,230 @@
+"""What a machine boots is what its own disk holds, whatever other disks call themselves."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import struct
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from lab.minipve.image import bootfiles, disks, ext4, nbd
+from lab.minipve.paths import Paths
+from lab.minipve.process import MachineError
+
+SYSTEM_PATH = "/usr/sbin:/sbin:/usr/bin:/bin"
+pytestmark = pytest.mark.skipif(
+    any(shutil.which(tool, path=SYSTEM_PATH) is None for tool in ("qemu-nbd", "mke2fs")),
+    reason="qemu-nbd and mke2fs are needed",
+)
+ENTRY = "title A system\nversion 6\nlinux /boot/vmlinux\ninitrd /boot/initrd\noptions quiet console=ttyS0\n"
+KERNEL, INITRD = b"\x7fELF the kernel", b"070701 the initramfs"
+UUID = "00010203-0405-0607-0809-0a0b0c0d0e0f"
+
+
+@pytest.fixture
+def paths(tmp_path: Path) -> Paths:
+    return Paths(tmp_path / "state", tmp_path / "cache")
+
+
+def tree(folder: Path, entry: str | None = ENTRY, kernel: bytes = KERNEL) -> Path:
+    (folder / "boot/loader/entries").mkdir(parents=True)
+    (folder / "boot/vmlinux").write_bytes(kernel)
+    (folder / "boot/initrd").write_bytes(INITRD)
+    if entry is not None:
+        (folder / "boot/loader/entries/one.conf").write_text(entry)
+    return folder
+
+
+def image(folder: Path, *options: str, size: str = "8M") -> Path:
+    """A whole-disk ext4 image of a folder, as qcow2."""
+    raw, made = folder.with_suffix(".raw"), folder.with_suffix(".qcow2")
+    words = ["mke2fs", "-q", "-t", "ext4", "-U", UUID, *options, "-d", folder, raw, size]
+    subprocess.run(words, check=True, env={"PATH": SYSTEM_PATH})
+    disks.import_image(raw, made)
+    return made
+
+
+def copies(paths: Paths) -> set[str]:
+    return {path.name for path in paths.boot.iterdir() if path.name != ".lock"}
+
+
+def test_the_kernel_comes_out_of_a_clone_as_out_of_its_base(tmp_path: Path, paths: Paths) -> None:
+    base, clone = image(tree(tmp_path / "a")), tmp_path / "9101" / "clone.qcow2"
+    disks.linked_clone(base, clone)
+    for disk in (base, clone):
+        boot = bootfiles.extract(disk, paths)
+        assert boot is not None and boot.cmdline == "quiet console=ttyS0"
+        assert (boot.kernel.read_bytes(), boot.initrd.read_bytes()) == (KERNEL, INITRD)
+    assert len(copies(paths)) == 1
+
+
+@pytest.mark.parametrize("attacker_first", [True, False])
+def test_an_image_that_takes_anothers_uuid_boots_only_itself(
+    tmp_path: Path, paths: Paths, attacker_first: bool
+) -> None:
+    evil = image(tree(tmp_path / "evil", ENTRY.replace("quiet", "init=/bin/evil"), b"\x7fELF evil"))
+    good = image(tree(tmp_path / "good"))
+    for disk in (evil, good) if attacker_first else (good, evil):
+        boot = bootfiles.extract(disk, paths)
+        assert boot is not None
+        assert ("evil" in boot.cmdline, b"evil" in boot.kernel.read_bytes()) == (disk == evil, disk == evil)
+
+
+@pytest.mark.parametrize("change", ["kernel", "options"])
+def test_a_changed_kernel_or_command_line_is_booted(tmp_path: Path, paths: Paths, change: str) -> None:
+    before = bootfiles.extract(image(tree(tmp_path / "a")), paths)
+    kernel, entry = (
+        (b"\x7fELF newer", ENTRY) if change == "kernel" else (KERNEL, ENTRY + "# \noptions loud\n")
+    )
+    after = bootfiles.extract(image(tree(tmp_path / "b", entry, kernel)), paths)
+    assert before is not None and after is not None
+    assert after.kernel.read_bytes() == kernel
+    assert after.cmdline == ("loud" if change == "options" else "quiet console=ttyS0")
+
+
+def test_the_cache_is_bounded_and_swept(
+    tmp_path: Path, paths: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (paths.boot / UUID).mkdir(parents=True)  # from before copies were named by their digest
+    monkeypatch.setattr(bootfiles, "MAX_CACHE_BYTES", 3 * (len(KERNEL) + len(INITRD)))
+    found = []
+    for number in range(6):
+        with bootfiles.using(paths):
+            kernel = KERNEL.replace(b"the", f"{number:03}".encode())
+            boot = bootfiles.extract(image(tree(tmp_path / f"disk{number}", kernel=kernel)), paths)
+            assert boot is not None
+            os.utime(boot.kernel.parent, (number, number))
+            found.append(boot.kernel.parent.name)
+    assert copies(paths) == set(found[-3:])
+
+
+def test_nothing_is_swept_that_is_used(tmp_path: Path, paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bootfiles, "MAX_CACHE_BYTES", 0)
+    with bootfiles.using(paths):
+        boot = bootfiles.extract(image(tree(tmp_path / "a")), paths)
+        assert boot is not None
+        with bootfiles.using(paths):
+            pass
+        assert boot.kernel.read_bytes() == KERNEL
+    assert copies(paths) == set()
+
+
+def test_a_disk_with_its_own_boot_loader_is_left_to_it(tmp_path: Path, paths: Paths) -> None:
+    disks.create(tmp_path / "empty.qcow2", 2**20)
+    assert bootfiles.extract(tmp_path / "empty.qcow2", paths) is None
+    assert bootfiles.extract(image(tree(tmp_path / "none", None)), paths) is None
+    assert bootfiles.extract(image(tree(tmp_path / "old"), "-O", "^extent,^64bit"), paths) is None
+
+
+@pytest.mark.parametrize(
+    ("entry", "complaint"),
+    [
+        (ENTRY.replace("vmlinux", "nothing"), "no /boot/nothing in the file system"),
+        (ENTRY.replace("/boot/vmlinux", "/boot"), "no /boot in the file system"),
+        (ENTRY.replace("/boot/vmlinux", "/boot/vmlinux /etc/cron.d/evil"), "a file that cannot be"),
+        (ENTRY.replace("linux ", "efi "), "a file that cannot be"),
+        (ENTRY.replace("vmlinux", "empty"), "/boot/empty in the file system is empty"),
+        (ENTRY.replace("vmlinux", "huge"), "/boot/huge in the file system is too large"),
+        (ENTRY.replace("vmlinux", "link"), "no /boot/link in the file system"),
+    ],
+)
+def test_an_entry_that_names_no_kernel_is_an_error(
+    tmp_path: Path, paths: Paths, entry: str, complaint: str
+) -> None:
+    folder = tree(tmp_path / "a", entry)
+    (folder / "boot/empty").touch()
+    (folder / "boot/link").symlink_to("/etc/passwd")
+    with (folder / "boot/huge").open("wb") as stream:
+        stream.truncate(257 * 2**20)
+    with pytest.raises(MachineError, match=complaint):
+        bootfiles.extract(image(folder), paths)
+    assert not paths.boot.exists()
+
+
+def test_a_boot_entry_that_is_a_link_is_not_followed(tmp_path: Path, paths: Paths) -> None:
+    """Neither to a file of this machine, nor is anything of the guest's tree laid down here."""
+    secret = tmp_path / "secret.conf"
+    secret.write_text(ENTRY)
+    folder = tree(tmp_path / "a", None)
+    (folder / "boot/loader/entries/a.conf").symlink_to(secret)
+    assert bootfiles.extract(image(folder), paths) is None
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("-b", "1024"),
+        ("-b", "4096"),
+        ("-O", "64bit"),
+        ("-O", "^64bit"),
+        ("-I", "128"),
+        ("-O", "metadata_csum"),
+    ],
+)
+def test_files_come_out_whole(tmp_path: Path, options: tuple[str, ...]) -> None:
+    """A long file with holes, and the last of a thousand names."""
+    folder = tmp_path / "a"
+    (folder / "many").mkdir(parents=True)
+    for number in range(1000):
+        (folder / f"many/{number:04}-{'x' * 100}").touch()
+    last = folder / f"many/0999-{'x' * 100}"
+    with last.open("wb") as stream:
+        for megabyte in range(0, 24, 2):
+            stream.seek(megabyte * 2**20)
+            stream.write(os.urandom(2**20 - 7))
+        stream.truncate(25 * 2**20 + 3)
+    made = image(folder, *options, size="64M")
+    for disk, fmt in ((made, "qcow2"), (made.with_suffix(".raw"), "raw")):
+        with nbd.opened(disk, fmt) as read:
+            system = ext4.opened(read)
+            assert system is not None
+            inode = system.file(f"/many/{last.name}")
+            assert b"".join(system.content(inode)) == last.read_bytes()
+            assert system.find("/many/none") is system.find("/none/many") is None
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_a_damaged_file_system_is_refused_or_read(tmp_path: Path, paths: Paths, seed: int) -> None:
+    """Bytes of the superblock, the descriptors, the inodes and the extents are changed at random."""
+    chance = random.Random(seed)
+    raw = tmp_path / "a.raw"
+    image(tree(tmp_path / "a"), "-b", "1024")
+    data = bytearray(raw.read_bytes())
+    used = [at for at in range(1024, len(data)) if data[at]]
+    for at in chance.sample(used, min(len(used), 40)):
+        data[at] = chance.choice([0, 1, 0x7F, 0xFF, data[at] ^ (1 << chance.randrange(8))])
+    raw.write_bytes(data)
+    try:
+        bootfiles.extract(raw, paths)
+    except MachineError as error:
+        assert str(error)
+
+
+def test_an_extent_tree_without_end_is_refused(tmp_path: Path) -> None:
+    """Each node of the tree names a whole block of others, all of them itself."""
+    block = 4096
+    disk = bytearray(64 * block)
+    node = struct.pack("<HHHHI", ext4.EXTENT_MAGIC, 340, 340, 5, 0)
+    node += struct.pack("<IIHH", 0, 9, 0, 0) * 340
+    disk[9 * block : 9 * block + len(node)] = node
+
+    def read(offset: int, length: int) -> bytes:
+        return bytes(disk[offset : offset + length]).ljust(length, b"\0")
+
+    system = ext4.FileSystem(read, block, 10, 10, 128, block, 32)
+    root = struct.pack("<HHHHI", ext4.EXTENT_MAGIC, 1, 4, 5, 0) + struct.pack("<IIHH", 0, 9, 0, 0)
+    with pytest.raises(MachineError, match="damaged"):
+        list(system.content(ext4.Inode(0o100644, 2**20, root.ljust(60, b"\0"))))
+
+
+def test_an_image_that_qemu_cannot_read(tmp_path: Path) -> None:
+    (tmp_path / "no.qcow2").write_bytes(b"no image")
+    with (
+        pytest.raises(MachineError, match=r"the image cannot be read: .*not in qcow2 format"),
+        nbd.opened(tmp_path / "no.qcow2", "qcow2") as read,
+    ):
+        read(0, 1)
