@@ -116,7 +116,7 @@ class GuestConfig:
     def check_digest(self, expected: str | None) -> None:
         """500 when the caller saw another version of the file."""
         if expected and expected != self.digest:
-            raise ApiError("checksum mismatch (file change by other user?)")
+            raise ApiError(self.kind.modified)
 
 
 def _sound(kind: Kind, key: str, value: str) -> bool:
@@ -250,12 +250,16 @@ class GuestStore:
         """Store a configuration in one step."""
         write_atomic(self._file(vmid), config.text())
 
+    def check_free(self, vmid: int) -> None:
+        """500 when a guest of either kind, on any node, has the VMID."""
+        for (node, home), kind in product(self._homes.items(), (QEMU, LXC)):
+            if (home / kind.folder / f"{vmid}.conf").exists():
+                raise ApiError(f"{kind.word} {vmid} already exists on node '{node}'")
+
     def create(self, vmid: int, lock: str) -> None:
         """Take a free VMID by a configuration that holds nothing but its lock."""
         with self.locked(vmid, SHORT_LOCK_WAIT_S):
-            for (node, home), kind in product(self._homes.items(), (QEMU, LXC)):
-                if (home / kind.folder / f"{vmid}.conf").exists():
-                    raise ApiError(f"{kind.word} {vmid} already exists on node '{node}'")
+            self.check_free(vmid)
             self.save(vmid, GuestConfig({"lock": lock}, kind=self.kind))
 
     def remove(self, vmid: int) -> None:
