@@ -97,10 +97,15 @@ class Pve:
                 f"CA file {endpoint.ca_file} does not exist", "copy /etc/pve/pve-root-ca.pem from the node"
             )
         self.endpoint = endpoint
-        self.warnings: list[str] = []
+        self._warnings: list[tuple[str, str]] = []  # what is general in each, and its own words
         self._local = threading.local()
         self._known = False  # whether this endpoint has ever answered
         self._readers = ThreadPoolExecutor(SIDE_BY_SIDE)
+
+    @property
+    def warnings(self) -> list[str]:
+        """What tasks that succeeded warned of, each cause once."""
+        return _each_once(self._warnings)
 
     def get(self, path: str, /, **params: Any) -> Any:
         """GET ``path`` (below ``/api2/json``) and return its data.
@@ -244,7 +249,8 @@ class Pve:
         if not TASK_OK.match(outcome):
             raise CallError(change.why, f"{outcome}{self._log_tail(path)}")
         if outcome != "OK":
-            self.warnings.append(f"{change.why}: {outcome}{self._log_tail(path)}")
+            text = f"{outcome}{self._log_tail(path)}"
+            self._warnings.append((_general(text, _own_words((change,))), f"{change.why}: {text}"))
 
     def _log_tail(self, path: str) -> str:
         lines = [entry["t"] for entry in self.get(f"{path}/log", limit=0)]
@@ -289,16 +295,24 @@ def _general(cause: str, own: set[str]) -> str:
     return re.sub(r"(?<![\w.:])/[^\s'\",;|()]+", "PATH", text)
 
 
+def _each_once(texts: Iterable[tuple[str, str]]) -> list[str]:
+    """One of the texts that have what is general in common, with how many more there are (pure)."""
+    by_cause: dict[str, list[str]] = {}
+    for general, text in texts:
+        by_cause.setdefault(general, []).append(text)
+    more = (len(same) - 1 for same in by_cause.values())
+    return [
+        same[0] + (f" (and {count} more for the same cause)" if count else "")
+        for same, count in zip(by_cause.values(), more, strict=True)
+    ]
+
+
 def _together(step: str, failures: list[tuple[set[str], LabError]]) -> LabError:
     """One error of several: each cause once, with how many it struck.
 
     ``failures`` are errors, each with the words that are only its machine's own.
     """
-    by_cause: dict[str, list[LabError]] = {}
-    for own, error in failures:
-        by_cause.setdefault(_general(getattr(error, "cause", error.message), own), []).append(error)
-    told = [
-        errors[0].message + (f" (and {len(errors) - 1} more for the same cause)" if len(errors) > 1 else "")
-        for errors in by_cause.values()
-    ]
+    told = _each_once(
+        (_general(getattr(error, "cause", error.message), own), error.message) for own, error in failures
+    )
     return LabError(f"{step}: {'; '.join(told)}", next((e.hint for _, e in failures if e.hint), None))

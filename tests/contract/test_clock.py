@@ -43,7 +43,8 @@ def lab(tmp_path: Path) -> DryLab:
         )
         set_ahead(lab, host, 0)
     [play, *_] = yaml.safe_load((ROOT / "playbooks" / "configure.yml").read_text())
-    chosen = {"guest_set_clock": play["vars"]["guest_set_clock"], "base_written": {"changed": False}}
+    chosen = {key: value for key, value in play["vars"].items() if key.startswith("guest_")}
+    chosen |= {"base_written": {"changed": False}}
     role = {"import_role": {"name": "guest", "tasks_from": "apply.yml"}}
     book = [{"hosts": "lab", "gather_facts": False, "vars": chosen, "tasks": [role]}]
     (tmp_path / "playbooks" / "clock.yml").write_text(yaml.safe_dump(book))

@@ -208,6 +208,23 @@ def test_causes_that_differ_in_more_are_told_apart(tmp_path: Path) -> None:
         Pve(fake.endpoint()).apply([Step("machines", chains)])
 
 
+def test_a_warning_that_several_machines_have_is_told_once(tmp_path: Path) -> None:
+    answers: dict[str, Any] = {}
+    chains = []
+    for vmid in (9101, 9102):
+        upid = f"UPID:pve:0000{vmid}:00000000:00000000:qmstart:{vmid}:lab@pve!t:"
+        task = f"nodes/pve/tasks/{upid}"
+        answers[f"nodes/pve/qemu/{vmid}/status/start"] = upid
+        answers[f"{task}/status"] = {"status": "stopped", "exitstatus": "WARNINGS: 1"}
+        answers[f"{task}/log?limit=0"] = [{"n": 1, "t": f"WARN: tap{vmid}i0 has no vhost"}]
+        chains.append((Change("POST", f"/nodes/pve/qemu/{vmid}/status/start", "start"),))
+    with serving(answers, tmp_path) as fake:
+        pve = Pve(fake.endpoint())
+        pve.apply([Step("machines", tuple(chains))])
+    [warning] = pve.warnings
+    assert "has no vhost" in warning and warning.endswith("(and 1 more for the same cause)")
+
+
 FAULTS = {
     "no connection": requests.exceptions.ConnectTimeout("connect"),
     "no route": requests.exceptions.ConnectionError("NewConnectionError: no route to host"),
