@@ -35,7 +35,23 @@ class CallError(LabError):
 
 
 class TransientError(CallError):
-    """The answer got lost, or a gateway had none: a read is worth another try."""
+    """The answer got lost, or nobody took the call: worth another try.
+
+    ``sent`` is whether the endpoint may have got the call: a read is repeated all the same, a change is not.
+    ``known_only`` says that another try is worth it only where there were answers before: else the address is
+    wrong, and whoever wrote it waits for the message.
+    """
+
+    def __init__(
+        self, where: str, cause: str, hint: str | None, *, sent: bool = True, known_only: bool = False
+    ) -> None:
+        super().__init__(where, cause, hint)
+        self.sent = sent
+        self.known_only = known_only
+
+    def is_worth_another_try(self, *, read: bool, known: bool) -> bool:
+        """Whether to make the call again: a ``read`` or not, an endpoint ``known`` to answer or not."""
+        return (read or not self.sent) and (known or not self.known_only)
 
 
 class ForbiddenError(CallError):
@@ -91,13 +107,19 @@ def silence(error: requests.RequestException, call: str, url: str) -> CallError:
     if "WRONG_VERSION_NUMBER" in str(error):
         return CallError(url, "what listens there does not speak TLS", PORT_HINT)
     if isinstance(error, requests.exceptions.ConnectTimeout):
-        return CallError(url, "nothing answers there, the time to connect ran out", REACH_HINT)
+        text = "nothing answers there, the time to connect ran out"
+        return TransientError(url, text, REACH_HINT, sent=False, known_only=True)
+    hint = GATEWAY_HINT if read else AGAIN_HINT
     if isinstance(error, requests.exceptions.ReadTimeout):
-        return CallError(f"{url}: {call}", "no answer in time", GATEWAY_HINT if read else AGAIN_HINT)
+        return TransientError(f"{url}: {call}", "no answer in time", hint, known_only=True)
     if isinstance(cause, ConnectionRefusedError):
-        return TransientError(url, "nothing listens there (connection refused)", REACH_HINT)
-    if isinstance(error, requests.ConnectionError) and not _never_connected(error):
-        hint = GATEWAY_HINT if read else AGAIN_HINT
+        return TransientError(url, "nothing listens there (connection refused)", REACH_HINT, sent=False)
+    if isinstance(error, requests.exceptions.ChunkedEncodingError):
+        return TransientError(f"{url}: {call}", f"the answer broke off ({_words(cause)})", hint)
+    if isinstance(error, requests.ConnectionError):
+        if _never_connected(error):
+            text = f"it cannot be reached ({_words(cause)})"
+            return TransientError(url, text, REACH_HINT, sent=False, known_only=True)
         return TransientError(f"{url}: {call}", f"the connection was cut ({_words(cause)})", hint)
     return CallError(url, f"it cannot be reached ({_words(cause)})", REACH_HINT)
 

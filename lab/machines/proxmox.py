@@ -30,7 +30,7 @@ LOCK_WAIT_S = 120.0
 TASK_WAIT_S = 1800.0
 EFFECT_WAIT_S = 60.0
 CONNECT_S = 10.0
-READ_PAUSES_S = (0.2, 0.6, 1.8)  # before a read is repeated
+PAUSES_S = (0.2, 0.6, 1.8)  # before a call is repeated
 SIDE_BY_SIDE = 8  # reads at once: pveproxy and pvedaemon have three workers each
 
 T = TypeVar("T")
@@ -97,9 +97,15 @@ class Pve:
                 f"CA file {endpoint.ca_file} does not exist", "copy /etc/pve/pve-root-ca.pem from the node"
             )
         self.endpoint = endpoint
-        self.warnings: list[str] = []
+        self._warnings: list[tuple[str, str]] = []  # what is general in each, and its own words
         self._local = threading.local()
+        self._known = False  # whether this endpoint has ever answered
         self._readers = ThreadPoolExecutor(SIDE_BY_SIDE)
+
+    @property
+    def warnings(self) -> list[str]:
+        """What tasks that succeeded warned of, each cause once."""
+        return _each_once(self._warnings)
 
     def get(self, path: str, /, **params: Any) -> Any:
         """GET ``path`` (below ``/api2/json``) and return its data.
@@ -115,12 +121,7 @@ class Pve:
         Raises:
             LabError: the endpoint cannot be reached or refuses.
         """
-        for pause in READ_PAUSES_S:
-            try:
-                return self._request("GET", path, params=params)
-            except TransientError:
-                time.sleep(pause)
-        return self._request("GET", path, params=params)
+        return self._patiently(lambda: self._request("GET", path, params=params), read=True)
 
     def side_by_side(self, ask: Callable[[T], U], about: Iterable[T]) -> list[U]:
         """Ask several things at once, on connections that are kept; answers in the order of ``about``."""
@@ -145,7 +146,11 @@ class Pve:
         for step in steps:
             with ThreadPoolExecutor(max_workers=parallel) as pool:
                 outcomes = [pool.submit(self._run_chain, chain) for chain in step.chains]
-            failures = [error for outcome in outcomes for error in _failure(outcome)]
+            failures = [
+                (_own_words(chain), error)
+                for chain, outcome in zip(step.chains, outcomes, strict=True)
+                for error in _failure(outcome)
+            ]
             if failures:
                 raise _together(step.name, failures)
 
@@ -171,7 +176,7 @@ class Pve:
             self.call(change)
 
     def _call_once(self, change: Change) -> None:
-        answer = self._send(change)["data"]
+        answer = self._patiently(lambda: self._send(change), read=False)["data"]
         if isinstance(answer, str) and answer.startswith("UPID:"):
             self._wait(answer, change)
         for awaited in change.until:
@@ -184,6 +189,17 @@ class Pve:
                 told = " ".join(f"{key} {value}" for key, value in awaited.row.items())
                 raise CallError(change.why, f"{awaited.path} has no {told} after {EFFECT_WAIT_S:.0f} s")
             time.sleep(0.1)
+
+    def _patiently(self, make: Callable[[], dict[str, Any]], *, read: bool) -> dict[str, Any]:
+        """Make a call, and again where it got lost; a change only if it was never sent."""
+        for pause in PAUSES_S:
+            try:
+                return make()
+            except TransientError as error:
+                if not error.is_worth_another_try(read=read, known=self._known):
+                    raise
+                time.sleep(pause)
+        return make()
 
     def _send(self, change: Change) -> dict[str, Any]:
         if change.method == "UPLOAD":
@@ -200,6 +216,7 @@ class Pve:
             answer = session.request(method, f"{base}/{path.lstrip('/')}", **content)
         except requests.RequestException as error:
             raise silence(error, call, self.endpoint.url) from None
+        self._known = True
         return document(answer, call, self.endpoint.url, self.endpoint.token)
 
     def _session(self) -> tuple[requests.Session, str]:
@@ -232,7 +249,8 @@ class Pve:
         if not TASK_OK.match(outcome):
             raise CallError(change.why, f"{outcome}{self._log_tail(path)}")
         if outcome != "OK":
-            self.warnings.append(f"{change.why}: {outcome}{self._log_tail(path)}")
+            text = f"{outcome}{self._log_tail(path)}"
+            self._warnings.append((_general(text, _own_words((change,))), f"{change.why}: {text}"))
 
     def _log_tail(self, path: str) -> str:
         lines = [entry["t"] for entry in self.get(f"{path}/log", limit=0)]
@@ -261,13 +279,40 @@ def _failure(outcome: Future[None]) -> list[LabError]:
     return []
 
 
-def _together(step: str, failures: list[LabError]) -> LabError:
-    """One error of several: each cause once, with how many it struck."""
-    by_cause: dict[str, list[LabError]] = {}
-    for error in failures:
-        by_cause.setdefault(getattr(error, "cause", error.message), []).append(error)
-    told = [
-        errors[0].message + (f" (and {len(errors) - 1} more for the same cause)" if len(errors) > 1 else "")
-        for errors in by_cause.values()
+def _own_words(chain: Chain) -> set[str]:
+    """What only this chain's machine is called by in a text: its VMID, its name, its node (pure)."""
+    places = [re.match(r"/?nodes/([^/]+)(?:/(?:qemu|lxc)/([0-9]+))?", change.path) for change in chain]
+    values = [change.params.get(key) for change in chain for key in ("vmid", "newid", "name", "hostname")]
+    found = {word for place in places if place for word in place.groups() if word}
+    return found | {str(value) for value in values if value}
+
+
+def _general(cause: str, own: set[str]) -> str:
+    """A cause as it is the same of several machines: without their names, numbers, paths and tasks (pure)."""
+    text = re.sub(r"UPID:\S+", "UPID", cause)
+    for word in sorted(own, key=len, reverse=True):
+        text = re.sub(rf"(?<![0-9]){re.escape(word)}(?![0-9])", "OWN", text)
+    return re.sub(r"(?<![\w.:])/[^\s'\",;|()]+", "PATH", text)
+
+
+def _each_once(texts: Iterable[tuple[str, str]]) -> list[str]:
+    """One of the texts that have what is general in common, with how many more there are (pure)."""
+    by_cause: dict[str, list[str]] = {}
+    for general, text in texts:
+        by_cause.setdefault(general, []).append(text)
+    more = (len(same) - 1 for same in by_cause.values())
+    return [
+        same[0] + (f" (and {count} more for the same cause)" if count else "")
+        for same, count in zip(by_cause.values(), more, strict=True)
     ]
-    return LabError(f"{step}: {'; '.join(told)}", next((e.hint for e in failures if e.hint), None))
+
+
+def _together(step: str, failures: list[tuple[set[str], LabError]]) -> LabError:
+    """One error of several: each cause once, with how many it struck.
+
+    ``failures`` are errors, each with the words that are only its machine's own.
+    """
+    told = _each_once(
+        (_general(getattr(error, "cause", error.message), own), error.message) for own, error in failures
+    )
+    return LabError(f"{step}: {'; '.join(told)}", next((e.hint for _, e in failures if e.hint), None))

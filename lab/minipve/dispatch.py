@@ -11,7 +11,7 @@ from lab.minipve import api, volume_access
 from lab.minipve.access.permit import Permit
 from lab.minipve.config import schema
 from lab.minipve.config.validate import FormatError
-from lab.minipve.errors import FAILURES, ApiError, UnreachedError, denied, text_of
+from lab.minipve.errors import FAILURES, ApiError, UnreachedError, denied, parameter_error, text_of
 from lab.minipve.node import Call, Node, Reply
 
 PUBLIC = {("GET", "/access/ticket"), ("POST", "/access/ticket"), ("GET", "/access/domains")}
@@ -34,12 +34,22 @@ def permitted(
     if found is None:
         raise ApiError(f"Method '{verb} {path}' not implemented", 501)
     method = schema.method(verb, found[0])
+    _refuse_conflicts(given or {}, found[1])
     values = (given or {}) | found[1]
     permit = Permit(node.access, authid, node.sdn.zone_of)
     if "!" in authid and not method.allow_token:
         raise denied(f"URI '{path}' not available with API token, need proper ticket.\n")
     permit.rule(method.permissions, values)
     return method, permit, values
+
+
+def _refuse_conflicts(given: dict[str, Any], in_path: dict[str, str]) -> None:
+    """400, before anybody's rights are looked at, for a parameter that contradicts the path."""
+    for name in sorted(given.keys() & in_path.keys()):
+        if given[name] != in_path[name]:
+            raise parameter_error(
+                **{name: "duplicate parameter (already defined in URI) with conflicting values!"}
+            )
 
 
 def call(node: Node, verb: str, path: str, authid: str, given: dict[str, Any]) -> Reply:
@@ -49,6 +59,8 @@ def call(node: Node, verb: str, path: str, authid: str, given: dict[str, Any]) -
     meant.enter()
     checked = Call(meant, permit, method.check(values))
     try:
+        if check_first := api.checks().get((verb, method.path)):
+            check_first(checked)
         volume_access.check(checked, method)
         answer = api.load()[verb, method.path](checked)
     except (FormatError, *FAILURES) as failed:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
+from lab.minipve import firewall
 from lab.minipve.access.permit import Permit
 from lab.minipve.config.formats import split_list
 from lab.minipve.config.kinds import Kind
@@ -21,13 +22,13 @@ def check_pool(node: Node, pool: str | None) -> None:
         raise denied(f"pool '{pool}' does not exist")
 
 
-def check_target(node: Node, target: str | None, refusal: str) -> None:
-    """500, in PVE's words of ``refusal``, for a clone that is to go to another node than its disks are on."""
+def is_elsewhere(node: Node, target: str | None) -> bool:
+    """Whether a clone is to go to another node than its source is on; 500 for one that there is not."""
     if target in (None, node.name, "localhost"):
-        return
+        return False
     if target not in node.nodes:
         raise ApiError(f"no such cluster node '{target}'")
-    raise ApiError(refusal.format(target))
+    return True
 
 
 def check_allocate(permit: Permit, vmid: int, pool: str | None) -> None:
@@ -47,8 +48,7 @@ def check_bridge(permit: Permit, bridge: str | None, tag: int | None) -> None:
 
 def check_tags(permit: Permit, vmid: int) -> None:
     """403 unless the caller may set tags: asked of the guest itself, never of the pool of a new one."""
-    if not permit.has(f"/vms/{vmid}", ["VM.Config.Options"]):
-        raise denied(f"/vms/{vmid}, VM.Config.Options")
+    permit.need(f"/vms/{vmid}", ["VM.Config.Options"])
 
 
 def tags(text: str) -> str:
@@ -77,11 +77,12 @@ def forget_rights(node: Node, vmid: int) -> None:
 
 
 def remove(node: Node, kind: Kind, vmid: int, kept: Sequence[str] = ()) -> None:
-    """Remove a guest's volumes (but those ``kept``) and its configuration."""
+    """Remove a guest's volumes (but those ``kept``), its firewall options and its configuration."""
     for volid in node.storage.of_vm(vmid):
         if volid not in kept:
             node.storage.remove(volid)
     node.storage.tidy(vmid)
+    firewall.forget(node, vmid)
     node.store(kind).remove(vmid)
 
 

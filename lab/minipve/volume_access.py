@@ -8,6 +8,7 @@ image that it has uploaded, opens no disk of another's VM here. Two labs may sha
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +20,7 @@ from lab.minipve.image import storage
 from lab.minipve.node import Call
 
 _FORMATS = {"pve-volume-id", "pve-volume-id-or-qm-path", "pve-volume-id-or-absolute-path"}
+_MOUNT = re.compile(r"rootfs|mp\d+")
 _PERL_PATH_ERROR = (
     "Only root can pass arbitrary filesystem paths. at /usr/share/perl5/PVE/Storage.pm line 651."
 )
@@ -40,16 +42,14 @@ def check(call: Call, method: schema.Method) -> None:
     for named in volumes(method, call.given):
         if named.volid in ("none", "cdrom"):
             _empty(permit, named)
-        elif named.parameter == "rootfs":
-            _rootfs(call, named.volid, vmid)
+        elif named.part == "volume" and _MOUNT.fullmatch(named.parameter):
+            _mount(call, named.volid, vmid)
         elif named.parameter == "ostemplate":
             _archive(call, named.volid)
         elif named.volid.startswith("/"):
             raise ApiError("absolute paths are not supported here" if permit.is_root else _PERL_PATH_ERROR)
         elif named.part == "file" and drives.is_new({"file": named.volid}):
-            store = named.volid.partition(":")[0]
-            storage.known(store)
-            permit.need(f"/storage/{store}", ["Datastore.AllocateSpace"])
+            _new(permit, named.volid)
         elif named.part == "import-from":
             _source(call, named)
         else:
@@ -65,7 +65,7 @@ def volumes(method: schema.Method, given: dict[str, Any]) -> Iterator[Named]:
         fmt = schema.property_format(method.properties[name])
         if fmt is not None:
             for part, text in validate.parse(fmt, str(value)).items():
-                if fmt[part].get("format") in _FORMATS or (name, part) == ("rootfs", "volume"):
+                if fmt[part].get("format") in _FORMATS or (part == "volume" and _MOUNT.fullmatch(name)):
                     yield Named(name, part, text)
         elif method.properties[name].get("format") in _FORMATS:
             yield Named(name, "", str(value))
@@ -101,14 +101,24 @@ def _archive(call: Call, volid: str) -> None:
     _need(call, volid, None)
 
 
-def _rootfs(call: Call, volid: str, vmid: int | None) -> None:
-    """A container's tree: to be made, or the one that it has. What else can stand there is refused later."""
+def _mount(call: Call, volid: str, vmid: int | None) -> None:
+    """What a container has for a tree or a mount point: a volume to be made, or one that is there."""
     if drives.is_new({"file": volid}):
-        store = volid.partition(":")[0]
-        storage.known(store)
-        call.permit.need(f"/storage/{store}", ["Datastore.AllocateSpace"])
+        _new(call.permit, volid)
     elif ":" in volid:
+        content = storage.parse(volid).content
+        if content not in ("images", "rootdir"):
+            raise ApiError(f"unable to use volume {volid} - content type needs to be 'rootdir'")
         _need(call, volid, vmid)
+    elif not call.permit.is_root:
+        raise ApiError(_PERL_PATH_ERROR)
+
+
+def _new(permit: Permit, volid: str) -> None:
+    """The caller's right to a storage comes first: who has none is not told which storages there are."""
+    store = volid.partition(":")[0]
+    permit.need(f"/storage/{store}", ["Datastore.AllocateSpace"])
+    storage.known(store)
 
 
 def _source(call: Call, named: Named) -> None:

@@ -60,5 +60,6 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         return {
             **result,
             "asked_s": asked_s,
+            "answered_s": time.time(),
             **outcome(done["rc"], done["stdout"], done["stderr"], arguments["answer"]),
         }

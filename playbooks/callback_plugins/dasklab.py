@@ -38,6 +38,15 @@ UNSUPPORTED = "unsupported: "  # how lab_command begins where a host cannot do w
 WORDLESS = "non-zero return code"  # what Ansible says of a command that had more to say itself
 
 
+OWN = {  # what is only a host's own in a cause that several have
+    r"\b\d+(\.\d+){3}\b": "ADDRESS",
+    r"UPID:\S+": "TASK",
+    r"(?<![\w.:])/[^\s'\",;|()]+": "PATH",
+    r"(?i)\b(vm|ct|vmid|tap|veth|lock|base|qemu|lxc)([ /-]?)[1-9]\d{2,8}": r"\1\2VMID",
+    r":[1-9]\d{2,8}/": ":VMID/",  # of a volume
+}
+
+
 def history_file() -> Path:
     """Where the last run's durations are kept."""
     cache = os.environ.get("DASKLAB_CACHE")
@@ -69,9 +78,11 @@ def reason(result: dict[str, Any]) -> list[str]:
 
 
 def alike(host: str, lines: list[str]) -> str:
-    """Return what two hosts say alike of one cause: all but their names and addresses (pure)."""
+    """Return what two hosts say alike of one cause: all but names, addresses, VMIDs and paths (pure)."""
     text = re.sub(rf"\b{re.escape(host)}\b", "HOST", "\n".join(lines))
-    return re.sub(r"\b\d+(\.\d+){3}\b", "ADDRESS", text)
+    for pattern, name in OWN.items():
+        text = re.sub(pattern, name, text)
+    return text
 
 
 def repeats(line: str, known: list[str]) -> bool:

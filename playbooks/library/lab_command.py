@@ -34,6 +34,7 @@ EXAMPLES = r"""
 RETURN = r"""
 answer: {description: What the command said, type: raw, returned: success}
 asked_s: {description: When it was sent; seconds by the controller's clock, type: float, returned: always}
+answered_s: {description: When its answer was there; seconds by the same clock, type: float, returned: always}
 rc: {description: Its exit status, type: int, returned: always}
 said: {description: What a command that failed said before its last line, type: list, returned: failure}
 """

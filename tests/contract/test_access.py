@@ -15,9 +15,11 @@ from lab.minipve.access.tickets import LIFETIME_S, Tickets
 from tests.contract.endpoint import Endpoint, refused
 
 
-def test_the_token_has_what_the_lab_needs(endpoint: Endpoint, disks: str, imports: str) -> None:
+def test_the_token_has_what_the_lab_needs(endpoint: Endpoint, real: bool, disks: str, imports: str) -> None:
+    """On a real node what ``doctor`` asks for with a local image, which the node need not download."""
     get = endpoint.api().access.permissions.get
-    for need in privileges.needed(endpoint.pool, [endpoint.node], disks, imports, [endpoint.bridge]):
+    place = endpoint.pool, [endpoint.node], disks, imports, [endpoint.bridge]
+    for need in privileges.needed(*place, download=not real):
         assert privileges.lacking(need, get(path=need.path)[need.path]) == [], need
 
 

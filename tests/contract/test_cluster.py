@@ -128,7 +128,7 @@ def test_a_template_is_on_the_node_that_it_was_sent_to(lab: Endpoint) -> None:
 
 def test_a_clone_stays_on_the_node_of_its_disks(lab: Endpoint) -> None:
     clone = ct(at(lab, "pve2"), 302).clone.post
-    moved = refused(clone, newid=390, full=1, pool=INSTANCE, target="pve3")
+    moved = refused(clone, newid=390, full=1, pool=INSTANCE, target="pve3", storage="local")
     assert "can't clone to non-shared storage 'local'" in moved.content
     nowhere = refused(clone, newid=390, full=1, pool=INSTANCE, target="pve9")
     assert "no such cluster node 'pve9'" in nowhere.content

@@ -25,6 +25,7 @@ from tests.contract.endpoint import Endpoint, refused
 from tests.waiting import PATIENCE_S, until
 
 ROOT = Path("/sys/fs/cgroup")
+MODIFIED = "detected modified configuration - file changed by other user? Try again."
 NET = "name=eth0,bridge=vmbr0,ip=10.77.0.{}/24"
 
 
@@ -236,8 +237,14 @@ def test_nics_come_and_go(node: Endpoint, make: Callable[..., Any]) -> None:
     assert link(node, "veth300i1") == {} and "net1" not in container.config.get()
     root = node.root().nodes("pve").lxc(300)  # the lab's token may not even try
     error = refused(root.config.put, net1="name=eth1,bridge=nosuch0")
-    assert error.errors == {"net1": "unable to hotplug net1: interface nosuch0 does not exist"}
+    assert error.errors == {"net1": "unable to hotplug net1: bridge 'nosuch0' does not exist\n"}
     assert "net1" not in container.config.get()
+    error = refused(root.config.put, net0=NET.format(11).replace("vmbr0", "nosuch0"))
+    moved = "unable to hotplug net0: {} does not exist\n"
+    assert error.errors["net0"] in (
+        moved.format("bridge 'nosuch0'"),
+        moved.format("interface nosuch0") + "\n",
+    )
     assert refused(container.config.put, net1="name=eth1,bridge=vmbr1,mtu=9000").status_code == 500
     node.done(container.status.stop.post())
     error = refused(root.config.put, net1="name=eth1,bridge=nosuch0")
@@ -258,7 +265,7 @@ def test_other_changes(node: Endpoint, make: Callable[..., Any]) -> None:
         ({}, "no options specified"),
         ({"delete": "memory"}, "unable to delete required option 'memory'"),
         ({"unprivileged": 0}, "unable to modify read-only option: 'unprivileged'"),
-        ({"hostname": "c", "digest": "0" * 40}, "checksum mismatch (file change by other user?)"),
+        ({"hostname": "c", "digest": "0" * 40}, MODIFIED),
     ):
         error = refused(container.config.put, **given)
         assert (error.status_code, error.content) == (500, text)

@@ -51,8 +51,13 @@ def test_bodies_of_other_kinds(endpoint: Endpoint, kind: str, status: int) -> No
     assert answer.status_code == status
 
 
-def test_too_large_a_body(endpoint: Endpoint) -> None:
-    answer = endpoint.request("POST", f"/nodes/{endpoint.node}/qemu", data={"description": "x" * 600_000})
+def test_too_large_a_body(endpoint: Endpoint, real: bool) -> None:
+    """pveproxy closes the connection while the body is on its way, and its answer may be lost by that."""
+    try:
+        answer = endpoint.request("POST", f"/nodes/{endpoint.node}/qemu", data={"description": "x" * 600_000})
+    except requests.ConnectionError:
+        assert real, "the endpoint closed the connection without an answer"
+        return
     assert answer.status_code == 501
 
 

@@ -43,7 +43,8 @@ def prepare(pair: dict[str, Any], recorder: Recorder) -> None:
     node, number = recorder.root.nodes("pve"), pair["id"].partition("/")[2]
     there = {row["vmid"] for row in node.lxc.get()}
     made = pair.get("data", {}).get("vmid") if pair["path"] == "/nodes/pve/lxc" else None
-    for vmid in there & ({made} if pair["status"] == 200 else set()) | (there if number == "96" else set()):
+    free = {made} if "already exists" not in pair.get("reason", "") else set()
+    for vmid in there & free | (there if number == "96" else set()):
         recorder.endpoint.done(node.lxc(vmid).delete(force=1), recorder.root)
     if number == "123":
         recorder.endpoint.done(node.lxc(120).delete(), recorder.root)

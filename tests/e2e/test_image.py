@@ -54,7 +54,7 @@ def agent(tmp_path: Path) -> Iterator[Path]:
         machine.terminate()
 
 
-def ask(agent: Path, command: str) -> Any:
+def ask(agent: Path, command: str, **arguments: Any) -> Any:
     """What the guest agent answers, as soon as it does."""
     until = time.monotonic() + PATIENCE_S
     while time.monotonic() < until:
@@ -62,7 +62,8 @@ def ask(agent: Path, command: str) -> Any:
             with socket.socket(socket.AF_UNIX) as link, link.makefile("rw") as stream:
                 link.settimeout(5)
                 link.connect(str(agent))
-                stream.write(json.dumps({"execute": command, "id": command}) + "\n")
+                call = {"execute": command, "id": command} | ({"arguments": arguments} if arguments else {})
+                stream.write(json.dumps(call) + "\n")
                 stream.flush()
                 return next(found["return"] for found in map(json.loads, stream) if found["id"] == command)
         except (OSError, ValueError):
@@ -79,3 +80,16 @@ def test_the_image_boots_as_on_a_real_node(agent: Path) -> None:
         if nic["name"] != "lo"
     }
     assert found == {NICS["e1000"]: ["192.168.1.17/24"], NICS["rtl8139"]: ["10.77.1.17/24"]}
+    keeps_time = ["is-active", "--quiet", "systemd-timesyncd.service"]
+    until = time.monotonic() + PATIENCE_S
+    while not succeeds(agent, "/bin/systemctl", keeps_time):
+        assert time.monotonic() < until, "no time service, although there is a gateway"
+        time.sleep(5)
+
+
+def succeeds(agent: Path, program: str, words: list[str]) -> bool:
+    """Whether a program in the guest does."""
+    pid = ask(agent, "guest-exec", path=program, arg=words)["pid"]
+    while not (status := ask(agent, "guest-exec-status", pid=pid))["exited"]:
+        time.sleep(0.5)
+    return bool(status["exitcode"] == 0)

@@ -12,13 +12,14 @@ from lab.minipve.node import Call
 
 Handler = Callable[[Call], Any]
 MODULES = (
-    "absent", "access", "agent", "cluster", "config", "lxc", "lxc_config", "lxc_status", "monitor", "network",
-    "nodes", "pools", "qemu", "rrd", "sdn", "sdn_running", "snapshots", "status", "storage", "tasks",
-    "tokens",
+    "absent", "access", "agent", "cluster", "config", "firewall", "lxc", "lxc_config", "lxc_status",
+    "monitor", "network", "nodes", "pools", "qemu", "rrd", "sdn", "sdn_running", "snapshots", "status",
+    "storage", "tasks", "tokens",
 )  # fmt: skip
 VM, CT = QEMU.path, LXC.path
 _ANY, _HERE = "/*", "/"  # no segment of a path has a slash
 _HANDLERS: dict[tuple[str, str], Handler] = {}
+_CHECKS: dict[tuple[str, str], Callable[[Call], None]] = {}
 
 
 def route(verb: str, path: str) -> Callable[[Handler], Handler]:
@@ -29,6 +30,22 @@ def route(verb: str, path: str) -> Callable[[Handler], Handler]:
         return function
 
     return declare
+
+
+def check_first(verb: str, path: str) -> Callable[[Callable[[Call], None]], Callable[[Call], None]]:
+    """Declare what PVE checks of a call before it looks at the volumes that the call names."""
+
+    def declare(function: Callable[[Call], None]) -> Callable[[Call], None]:
+        _CHECKS[verb, path] = function
+        return function
+
+    return declare
+
+
+def checks() -> dict[tuple[str, str], Callable[[Call], None]]:
+    """(verb, path) -> what was declared by ``check_first``."""
+    load()
+    return _CHECKS
 
 
 @cache

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from lab.minipve import guests
-from lab.minipve.api import CT, route
+from lab.minipve.api import CT, check_first, route
 from lab.minipve.config import veths
 from lab.minipve.config.store import GuestConfig
+from lab.minipve.config.validate import MISSING
 from lab.minipve.container import ids, lxc, running
 from lab.minipve.ct import lifecycle, options, summary
 from lab.minipve.errors import ApiError, parameter_error
@@ -19,7 +20,7 @@ from lab.minipve.tasks import Task
 
 _CONTROL = {
     "bwlimit", "force", "ha-managed", "ignore-unpack-errors", "ostemplate", "password", "pool", "restore",
-    "rootfs", "ssh-public-keys", "start", "storage", "unique",
+    "ssh-public-keys", "start", "storage", "unique", "unprivileged",
 }  # fmt: skip
 
 
@@ -37,52 +38,62 @@ def directory(call: Call) -> list[dict[str, str]]:
     return [{"subdir": name} for name in names]
 
 
+@check_first("POST", "/nodes/{node}/lxc")
+def check_create(call: Call) -> None:
+    """May the caller make such a container? What is asked of volumes comes after it."""
+    vmid, pool, permit = call.vmid, call.get("pool"), call.permit
+    if not call.get("unprivileged", 1):
+        permit.need("/", ["Sys.Modify"])
+    if call.get("ha-managed"):
+        permit.need("/", ["Sys.Console"])
+    call.node.containers.check_free(vmid)
+    seed.check_key_lines(str(call.get("ssh-public-keys", "")))
+    guests.check_pool(call.node, pool)
+    guests.check_allocate(permit, vmid, pool)
+    given = {key: str(value) for key, value in call.options.items() if key not in _CONTROL}
+    options.check(permit, vmid, pool, given, {"unprivileged": str(call.get("unprivileged", 1))})
+
+
 @route("POST", "/nodes/{node}/lxc")
 def create(call: Call) -> str:
     """A new container (task ``vzcreate``); the VMID is taken at once, its tree is made by the task."""
-    vmid, pool = call.vmid, call.get("pool")
-    for name in ("restore", "force"):
+    vmid = call.vmid
+    for name in ("restore", "force", "ha-managed"):
         if call.get(name):
             raise parameter_error(**{name: "not supported here"})
-    given = {key: value for key, value in call.options.items() if key not in _CONTROL}
-    unprivileged = call.get("unprivileged", 1)
-    if not unprivileged:
-        call.permit.need("/", ["Sys.Modify"])
-    guests.check_pool(call.node, pool)
-    guests.check_allocate(call.permit, vmid, pool)
-    rootfs = call.get("rootfs", f"{call.get('storage', storage.NAME)}:{options.DEFAULT_ROOTFS_GIB}")
-    basis = {"unprivileged": "1"} if unprivileged else {}
-    asked = {key: str(value) for key, value in given.items() if key != "unprivileged"} | {"rootfs": rootfs}
-    options.check(call.permit, vmid, pool, asked, basis)
+    given = {key: str(value) for key, value in call.options.items() if key not in _CONTROL}
+    options.refuse(given)
+    rootfs = given.pop("rootfs", None) or _default_rootfs(call)
     new = lifecycle.New(
-        call["ostemplate"], options.wanted_size(rootfs), call.get("password", ""), _keys(call), pool
+        archive=call["ostemplate"],
+        size=options.wanted_size(rootfs),
+        password=call.get("password", ""),
+        keys=str(call.get("ssh-public-keys", "")),
+        pool=call.get("pool"),
     )
-    wanted = options.normalise({key: value for key, value in asked.items() if key != "rootfs"}) | basis
-    wanted = {"hostname": f"CT{vmid}", "memory": "512", "swap": "512"} | wanted
-    _require(call, wanted)
+    basis = {"unprivileged": "1"} if call.get("unprivileged", 1) else {}
+    wanted = {"hostname": f"CT{vmid}", "memory": "512", "swap": "512"} | options.normalise(given) | basis
+    for index, nic in veths.of_config(wanted).items():
+        plugs.check_mtu(index, nic)
+    lxc.require()
+    if basis:
+        ids.require()
     call.node.containers.create(vmid, "create")
 
     def work(task: Task) -> None:
-        lifecycle.create(call.node, call.permit, task, vmid, wanted, new)
+        lifecycle.create(call.node, task, vmid, wanted, new)
         if call.get("start"):
             lifecycle.start(call.node, task, vmid)
 
     return call.start("vzcreate", vmid, work)
 
 
-def _keys(call: Call) -> str:
-    keys = str(call.get("ssh-public-keys", ""))
-    seed.check_key_lines(keys)
-    return keys
-
-
-def _require(call: Call, wanted: dict[str, str]) -> None:
-    """500, with what mends it, where this machine has no such containers; for an MTU above the bridge's."""
-    lxc.require()
-    if wanted.get("unprivileged") == "1":
-        ids.require()
-    for index, nic in veths.of_config(wanted).items():
-        plugs.check_mtu(index, nic)
+def _default_rootfs(call: Call) -> str:
+    """Where the tree goes when the caller does not say."""
+    store = call.get("storage", storage.NAME)
+    storage.known(store)
+    call.permit.need(f"/storage/{store}", ["Datastore.AllocateSpace"])
+    return f"{store}:{options.DEFAULT_ROOTFS_GIB}"
 
 
 @route("DELETE", CT)
@@ -102,35 +113,39 @@ def destroy(call: Call) -> str:
 @route("POST", f"{CT}/clone")
 def clone(call: Call) -> str:
     """Copy a stopped container completely (task ``vzclone``)."""
+    guests.check_pool(call.node, call.get("pool"))
+    if store := call.get("storage"):
+        storage.known(store)
+    away = guests.is_elsewhere(call.node, call.get("target"))
+    if away and store:
+        raise ApiError(f"can't clone to non-shared storage '{store}'")
     source = call.node.containers.load(call.vmid)
     source.check_lock()
-    guests.check_pool(call.node, call.get("pool"))
-    if "snapname" in call.given:
-        raise ApiError(f"snapshot '{call['snapname']}' does not exist")
-    _check_clone(call, source)
-    try:
-        call.node.containers.create(call["newid"], "clone")
-    except ApiError as refused:
-        exists = "already exists" in refused.message
-        text = "config file already exists" if exists else refused.message
-        raise ApiError(f"unable to create CT {call['newid']}: {text}") from None
+    call.node.containers.check_free(call["newid"])
+    _check_copy(call, source)
+    if away:
+        raise ApiError(f"can't clone CT to node '{call['target']}' (CT uses local storage)")
+    call.node.containers.create(call["newid"], "clone")
     named = {key: call.get(key) for key in ("hostname", "description", "pool")}
     wanted = lifecycle.Clone(call.vmid, call["newid"], **named)
     return call.start("vzclone", call.vmid, lambda task: lifecycle.clone(call.node, task, wanted))
 
 
-def _check_clone(call: Call, source: GuestConfig) -> None:
-    guests.check_target(call.node, call.get("target"), f"can't clone to non-shared storage '{storage.NAME}'")
-    if not call.get("full", not source.is_template):
+def _check_copy(call: Call, source: GuestConfig) -> None:
+    """Whether the container as it is can be copied, in PVE's order: names, NICs, then the tree."""
+    full = call.get("full", not source.is_template)
+    if "storage" in call.given and not full:
+        raise ApiError("parameter 'storage' not allowed for linked clones")
+    if "snapname" in call.given:
+        raise ApiError(f"snapshot '{call['snapname']}' does not exist")
+    for nic in veths.of_config(source.options).values():
+        guests.check_bridge(call.permit, nic.bridge, nic.tag)
+    call.permit.need(f"/storage/{storage.NAME}", ["Datastore.AllocateSpace"])
+    if not full:
         volid = options.rootfs_volume(source.options)
         raise ApiError(f"Linked clone feature for '{volid}' is not available")
     if running.init_pid(call.vmid, call.node.paths):
-        raise ApiError("Cannot do full clones on a running container without snapshots")
-    for nic in veths.of_config(source.options).values():
-        guests.check_bridge(call.permit, nic.bridge, nic.tag)
-    target = call.get("storage", storage.NAME)
-    storage.known(target)
-    call.permit.need(f"/storage/{target}", ["Datastore.AllocateSpace"])
+        raise ApiError("Full clone of a running container is only possible from a snapshot")
 
 
 @route("POST", f"{CT}/template")
@@ -142,18 +157,20 @@ def template(call: Call) -> None:
 @route("PUT", f"{CT}/resize")
 def resize(call: Call) -> str:
     """Grow the tree (task ``resize``)."""
-    call.permit.need(f"/vms/{call.vmid}", ["VM.Config.Options"])
-    call.permit.need(f"/storage/{storage.NAME}", ["Datastore.AllocateSpace"])
+    digest, disk = call.get("digest"), call["disk"]
     config = call.node.containers.load(call.vmid)
-    config.check_digest(call.get("digest"))
-    if call["disk"] != "rootfs":
-        raise ApiError(f"disk '{call['disk']}' does not exist")
+    config.check_lock()
+    call.permit.need(f"/vms/{call.vmid}", ["VM.Config.Options"])
+    config.check_digest(digest)
+    if disk not in config.options:  # a node takes it for one of an empty text
+        raise ApiError("format error", errors={"mp": MISSING, "volume": MISSING})
+    call.permit.need(f"/storage/{storage.NAME}", ["Datastore.AllocateSpace"])
     now, size = options.rootfs_bytes(config.options), str(call["size"])
-    wanted = storage.size_bytes(size.lstrip("+")) + (now if size.startswith("+") else 0)
-    wanted = storage.sane((wanted + 511) // 512 * 512)
+    wanted = storage.sane(storage.size_bytes(size.lstrip("+")) + (now if size.startswith("+") else 0))
     if wanted < now:
         raise ApiError("unable to shrink disk size")
-    digest = call.get("digest")
+    if wanted == now:
+        raise ApiError("disk is already at specified size")
     return call.start(
         "resize", call.vmid, lambda task: lifecycle.resize(call.node, task, call.vmid, wanted, digest)
     )

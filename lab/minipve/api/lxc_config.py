@@ -6,13 +6,14 @@ import os
 from pathlib import Path
 from typing import Any
 
-from lab.minipve import guests
-from lab.minipve.api import CT, route
+from lab.minipve.api import CT, check_first, route
 from lab.minipve.config import pending as waiting
+from lab.minipve.config import veths
 from lab.minipve.config.formats import split_list
 from lab.minipve.config.kinds import LXC
 from lab.minipve.ct import changes, options
-from lab.minipve.errors import ApiError
+from lab.minipve.errors import ApiError, parameter_error
+from lab.minipve.network import veths as plugs
 from lab.minipve.node import Call
 from lab.minipve.tasks import Task
 
@@ -35,39 +36,52 @@ def pending(call: Call) -> list[dict[str, Any]]:
     return waiting.rows(call.node.containers.load(call.vmid))
 
 
+@check_first("PUT", f"{CT}/config")
+def check_update(call: Call) -> None:
+    """Everything that is refused before volumes are looked at and the lock is taken."""
+    deleted, reverted, given = _asked(call)
+    if not given and not deleted and not reverted:
+        raise ApiError("no options specified")
+    config = call.node.containers.load(call.vmid)
+    config.check_lock()
+    config.check_digest(call.get("digest"))
+    options.check(call.permit, call.vmid, None, {}, config.options, [*deleted, *reverted])
+    for name in reverted:
+        waiting.check_exists(name, LXC, "revert")
+        if name in given:
+            raise parameter_error(revert=f"you can't use '-{name}' and '-revert {name}' at the same time")
+    for name in deleted:
+        waiting.check_exists(name, LXC, "delete")
+        if name in given:  # the odd quote is the node's
+            raise parameter_error(delete=f"you can't use '-{name}' and -delete {name}' at the same time")
+        if name in reverted:
+            text = f"you can't use '-delete {name}' and '-revert {name}' at the same time"
+            raise parameter_error(delete=text)
+    options.check(call.permit, call.vmid, None, given, config.options)
+
+
+def _asked(call: Call) -> tuple[list[str], list[str], dict[str, str]]:
+    """The names to delete, the names to revert, the options to set."""
+    deleted, reverted = (split_list(call.get(name, "")) for name in ("delete", "revert"))
+    return deleted, reverted, {k: str(v) for k, v in call.options.items() if k not in _CONTROL}
+
+
 @route("PUT", f"{CT}/config")
 def update(call: Call) -> None:
     """Change options; waits for the container's lock, and for the container."""
-    deleted, reverted = (split_list(call.get(name, "")) for name in ("delete", "revert"))
-    given = {key: str(value) for key, value in call.options.items() if key not in _CONTROL}
-    _check(call, given, deleted, reverted)
+    deleted, reverted, given = _asked(call)
+    options.refuse(given)
     vmid, store = call.vmid, call.node.containers
     with store.locked(vmid):
         config = store.load(vmid)
         config.check_digest(call.get("digest"))
         config.check_lock()
-        if "rootfs" in given:
-            options.check_same_rootfs(given["rootfs"], config.options)
+        options.check_deletions(deleted, config)
+        options.check_changes(given, config.options)
         changes.stage(config, options.normalise(given), deleted, reverted)
         errors = changes.apply(call.node, vmid, config, Task("", Path(os.devnull)).log)
         store.save(vmid, config)
     if errors:
         raise ApiError("Parameter verification failed.", 400, errors)
-
-
-def _check(call: Call, given: dict[str, str], deleted: list[str], reverted: list[str]) -> None:
-    """Everything that is refused before the lock is taken."""
-    if not given and not deleted and not reverted:
-        raise ApiError("no options specified")
-    for names in (deleted, reverted):
-        waiting.check_deletable(names, LXC)
-    for name in set(given) & set(deleted):
-        text = f"Cannot use '-{name}' and '-delete {name}' at the same time"
-        raise ApiError("Parameter verification failed.", 400, {"delete": text})
-    options.check_deletions(deleted)
-    if "unprivileged" in given:
-        raise ApiError("unable to modify read-only option: 'unprivileged'")
-    now = call.node.containers.load(call.vmid).options
-    options.check(call.permit, call.vmid, None, dict.fromkeys([*deleted, *reverted], "") | given, now)
-    if "tags" in {*given, *deleted}:
-        guests.check_tags(call.permit, call.vmid)
+    for index, nic in veths.of_config(config.options).items():
+        plugs.check_start(index, nic)

@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from lab.minipve import guests
-from lab.minipve.api import VM, route
+from lab.minipve.api import VM, check_first, route
 from lab.minipve.config import drives, nics
 from lab.minipve.config.store import GuestConfig
 from lab.minipve.config.validate import MISSING
@@ -47,20 +47,30 @@ def directory(call: Call) -> list[dict[str, str]]:
     return [{"subdir": name} for name in names]
 
 
+@check_first("POST", "/nodes/{node}/qemu")
+def check_create(call: Call) -> None:
+    """May the caller make a VM at all? What is asked of its volumes and options comes after it."""
+    vmid, pool, permit = call.vmid, call.get("pool"), call.permit
+    guests.check_pool(call.node, pool)
+    if store := call.get("storage"):
+        permit.need(f"/storage/{store}", ["Datastore.AllocateSpace"])
+    if call.get("ha-managed"):
+        permit.need("/", ["Sys.Console"])
+    if call.get("start"):
+        permit.need_vm(vmid, pool, ["VM.PowerMgmt"])
+    guests.check_allocate(permit, vmid, pool)
+
+
 @route("POST", "/nodes/{node}/qemu")
 def create(call: Call) -> str:
     """A new VM (task ``qmcreate``); the VMID is taken at once, disks are made by the task."""
     vmid, pool = call.vmid, call.get("pool")
     if "archive" in call.given:
         raise ApiError("restoring from an archive is not supported by this endpoint")
-    guests.check_pool(call.node, pool)
-    if store := call.get("storage"):
-        call.permit.need(f"/storage/{store}", ["Datastore.AllocateSpace"])
-    guests.check_allocate(call.permit, vmid, pool)
     given = {key: value for key, value in call.options.items() if key not in _NOT_OPTIONS}
     options.check(call.permit, vmid, pool, given)
-    if call.get("start"):
-        call.permit.need_vm(vmid, pool, ["VM.PowerMgmt"])
+    if call.get("ha-managed"):
+        raise parameter_error(ha_managed="not supported here")
     wanted = options.normalise(given)
     options.check_values(call.permit, vmid, pool, wanted)
     try:
@@ -160,8 +170,9 @@ def clone(call: Call) -> str:
 
 
 def _check_clone(call: Call, source: GuestConfig, full: bool) -> None:
-    guests.check_target(call.node, call.get("target"), "can't clone VM to node '{}' (VM uses local storage)")
     guests.check_pool(call.node, call.get("pool"))
+    if guests.is_elsewhere(call.node, call.get("target")):
+        raise ApiError(f"can't clone VM to node '{call['target']}' (VM uses local storage)")
     found = snapshots.existing(source, call["snapname"]) if "snapname" in call.given else source.options
     if not full:
         for name in ("storage", "format"):

@@ -28,6 +28,11 @@ def _matches(pattern: str, complaint: str, flags: int = 0) -> Check:
     return lambda text: None if compiled.fullmatch(text) else complaint.format(text)
 
 
+def _lacks(pattern: str, complaint: str) -> Check:
+    compiled = re.compile(pattern, re.ASCII)
+    return lambda text: complaint.format(text) if compiled.search(text) else None
+
+
 def _parses(parse: Callable[[str], object], complaint: str) -> Check:
     def check(text: str) -> str | None:
         try:
@@ -156,8 +161,8 @@ CHECKS: dict[str, Check] = {
     ),
     "pve-task-status-type": _matches(r"ok|error|warning|unknown", "invalid status type '{}'"),
     "pve-command-batch": lambda text: None,
-    "pve-lxc-mp-string": _matches(r"[^,\s]+", "invalid mount point '{}'"),
-    "pve-lxc-dev-string": _matches(r"/dev/[^,\s]+", "invalid device path '{}'"),
+    "pve-lxc-mp-string": _lacks(r"/\.\.?(?:/|\n?\Z)|\A\.\./", "{} contains illegal character sequences"),
+    "pve-lxc-dev-string": _lacks(r"/\.\.?(?:/|\n?\Z)|\A(?!/dev/)", "{} is not a valid device path"),
     "pve-ct-timezone": _matches(r"host|[\w+\-]+(?:/[\w+\-]+){0,2}", "invalid time zone '{}'"),
     "lxc-ip-with-ll-iface": _either(
         "value does not look like a valid IP address", _ipv4, _ipv6, _matches(r"fe80:[0-9a-f:]+%\w+", "")

@@ -16,6 +16,8 @@ class Kind:
     lock: str
     damaging: str
     """The options that are worked with as they are: a guest with a damaged one is left alone."""
+    modified: str
+    """What a change of an outdated configuration is refused with."""
 
     @property
     def path(self) -> str:
@@ -30,7 +32,14 @@ QEMU = Kind(
     "qemu-server",
     "/var/lock/qemu-server/lock-{}.conf",
     r"(?:net|unused|ide|sata|scsi|virtio)[0-9]+|memory|agent|cpu",
+    "checksum mismatch (file change by other user?)",
 )
 LXC = Kind(
-    "lxc", "CT", "vz", "lxc", "/run/lock/lxc/pve-config-{}.lock", r"net[0-9]+|rootfs|memory|swap|features"
+    "lxc",
+    "CT",
+    "vz",
+    "lxc",
+    "/run/lock/lxc/pve-config-{}.lock",
+    r"net[0-9]+|rootfs|memory|swap|features",
+    "detected modified configuration - file changed by other user? Try again.",
 )

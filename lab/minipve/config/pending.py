@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from lab.minipve.config import schema
 from lab.minipve.config.kinds import LXC, QEMU, Kind
 from lab.minipve.config.store import GuestConfig, typed
-from lab.minipve.errors import ApiError
+from lab.minipve.errors import parameter_error
 
 
 def rows(config: GuestConfig) -> list[dict[str, object]]:
@@ -35,9 +35,12 @@ def shown(key: str, value: str, kind: Kind = QEMU) -> str | int:
 def check_deletable(names: Iterable[str], kind: Kind = QEMU) -> None:
     """400 for names that are no options."""
     for name in names:
-        try:
-            schema.option(name, kind)
-        except KeyError:
-            raise ApiError(
-                "Parameter verification failed.", 400, {"delete": f"unknown option '{name}'"}
-            ) from None
+        check_exists(name, kind, "delete")
+
+
+def check_exists(name: str, kind: Kind, parameter: str) -> None:
+    """400 for a name in ``parameter`` that is no option."""
+    try:
+        schema.option(name, kind)
+    except KeyError:
+        raise parameter_error(**{parameter: f"unknown option '{name}'"}) from None

@@ -117,7 +117,7 @@ class GuestConfig:
     def check_digest(self, expected: str | None) -> None:
         """500 when the caller saw another version of the file."""
         if expected and expected != self.digest:
-            raise ApiError("checksum mismatch (file change by other user?)")
+            raise ApiError(self.kind.modified)
 
 
 def _sound(kind: Kind, key: str, value: str) -> bool:
@@ -254,12 +254,16 @@ class GuestStore:
         if "lock" not in config.options:
             self.journal.end(vmid)
 
+    def check_free(self, vmid: int) -> None:
+        """500 when a guest of either kind, on any node, has the VMID."""
+        for (node, home), kind in product(self._homes.items(), (QEMU, LXC)):
+            if (home / kind.folder / f"{vmid}.conf").exists():
+                raise ApiError(f"{kind.word} {vmid} already exists on node '{node}'")
+
     def create(self, vmid: int, lock: str) -> None:
         """Take a free VMID by a configuration that holds nothing but its lock; the journal notes it too."""
         with self.locked(vmid, SHORT_LOCK_WAIT_S):
-            for (node, home), kind in product(self._homes.items(), (QEMU, LXC)):
-                if (home / kind.folder / f"{vmid}.conf").exists():
-                    raise ApiError(f"{kind.word} {vmid} already exists on node '{node}'")
+            self.check_free(vmid)
             self.mark(vmid, GuestConfig(kind=self.kind), lock)
 
     def remove(self, vmid: int) -> None:

@@ -34,11 +34,8 @@ def stage(
     config.pending |= {name: value for name, value in wanted.items() if config.options.get(name) != value}
 
 
-def apply_stopped(config: GuestConfig, check: bool = False) -> None:
-    """Everything pending comes into force; with ``check`` NICs must find their bridge."""
-    for name, value in config.pending.items():
-        if check and _is_net(name):
-            plugs.check(int(name[3:]), veths.parse(value))
+def apply_stopped(config: GuestConfig) -> None:
+    """Everything pending comes into force; whether it can work is seen at the next start."""
     for name in config.deleted:
         config.options.pop(name, None)
     config.options |= config.pending
@@ -64,7 +61,7 @@ class Live:
             new = config.pending.get(name)
             if _is_net(name):
                 text = self._net(int(name[3:]), before.get(name), new)
-                errors |= {name: text} if text else {}
+                errors |= {name: f"unable to hotplug {name}: {text}"} if text else {}
             if name not in errors:
                 config.options.pop(name, None)
                 config.options |= {} if new is None else {name: new}
@@ -79,15 +76,14 @@ class Live:
         return errors
 
     def _net(self, index: int, old: str | None, new: str | None) -> str | None:
-        """Carry a NIC's change to the container; the complaint about a bridge that is not there."""
+        """Carry a NIC's change to the container; a complaint, with its line breaks, when it cannot be."""
         was, wanted = (None if text is None else veths.parse(text) for text in (old, new))
         device = veths.host_name(self.vmid, index)
         if wanted is None:
             net.unplug([device])
             return None
-        if wanted.bridge and not net.exists(wanted.bridge):
-            return f"unable to hotplug net{index}: interface {wanted.bridge} does not exist"
-        plugs.check(index, wanted)
+        if text := _complaint(was, wanted):
+            return text
         with running.locks[self.node.paths.run, self.vmid]:
             self._plug(index, device, was, wanted)
         return None
@@ -106,6 +102,31 @@ class Live:
             plugs.address(self.pid, was, wanted)
 
 
+def _complaint(was: Veth | None, wanted: Veth) -> str | None:
+    """What a node says of a bridge that a NIC cannot be plugged into.
+
+    A device that is moved is put back first when that fails, and the text has gone through one more ``die``.
+    """
+    if not wanted.bridge:
+        return None
+    moved = was is not None and not veths.is_another(was, wanted)
+    if (
+        was
+        and moved
+        and (was.bridge, was.tag, was.link_down) == (wanted.bridge, wanted.tag, wanted.link_down)
+    ):
+        return None
+    if not net.exists(wanted.bridge) and not moved:
+        return f"bridge '{wanted.bridge}' does not exist\n"
+    if wanted.link_down:
+        return None
+    if not net.exists(wanted.bridge):
+        return f"interface {wanted.bridge} does not exist\n\n"
+    if wanted.tag:
+        return plugs.no_vlans(wanted.bridge) + ("\n\n" if moved else "\n")
+    return None
+
+
 def _is_net(name: str) -> bool:
     return re.fullmatch(r"net\d+", name) is not None
 
@@ -114,6 +135,6 @@ def apply(node: Node, vmid: int, config: GuestConfig, log: Log) -> dict[str, str
     """Bring into force what the container's state allows."""
     pid = running.init_pid(vmid, node.paths)
     if pid is None:
-        apply_stopped(config, check=True)
+        apply_stopped(config)
         return {}
     return Live(node, vmid, pid, log).apply(config)

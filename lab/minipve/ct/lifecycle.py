@@ -9,8 +9,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from lab.minipve import guests, process
-from lab.minipve.access.permit import Permit
+from lab.minipve import firewall, guests, process
 from lab.minipve.config import veths
 from lab.minipve.config.kinds import LXC
 from lab.minipve.config.store import GuestConfig
@@ -56,7 +55,7 @@ class New:
     pool: str | None = None
 
 
-def create(node: Node, permit: Permit, task: Task, vmid: int, given: dict[str, str], new: New) -> None:
+def create(node: Node, task: Task, vmid: int, given: dict[str, str], new: New) -> None:
     """Fill the configuration that holds the lock ``create``."""
     with (
         node.containers.locked(vmid),
@@ -70,8 +69,6 @@ def create(node: Node, permit: Permit, task: Task, vmid: int, given: dict[str, s
         trees.make(vmid, archive, first_id, node.paths)
         made = given | {"rootfs": options.rootfs_text(volid, new.size)}
         made |= _first_look(node, task, vmid, made, new)
-        if "tags" in given:
-            guests.check_tags(permit, vmid)
         guests.add_to_pool(node, new.pool, vmid)
         node.containers.save(vmid, GuestConfig(made, kind=LXC))
 
@@ -170,6 +167,7 @@ def clone(node: Node, task: Task, wanted: Clone) -> None:
             first_id, key = lxc.owner(made, node.paths), setup.host_key(made["hostname"])
             lxc.within(newid, node.paths, lambda: setup.renew(key, first_id))
             guests.add_to_pool(node, wanted.pool, newid)
+            firewall.copy(node, wanted.source, newid)
             node.containers.save(newid, GuestConfig(made, kind=LXC))
 
 

@@ -10,62 +10,98 @@ from lab.minipve import guests
 from lab.minipve.access.permit import Permit
 from lab.minipve.config import schema, values, veths
 from lab.minipve.config.kinds import LXC
-from lab.minipve.config.store import check_line
+from lab.minipve.config.store import GuestConfig, check_line
 from lab.minipve.errors import ApiError, denied, parameter_error
 from lab.minipve.image import storage
+from lab.minipve.network import veths as plugs
 
 _GROUPS = {
     "VM.Config.CPU": "cores cpulimit cpuunits",
     "VM.Config.Memory": "memory swap",
-    "VM.Config.Disk": "rootfs",
     "VM.Config.Network": "hostname nameserver searchdomain",
 }
 _PRIVILEGES = {option: privilege for privilege, names in _GROUPS.items() for option in names.split()}
+_ROOT_ONLY = (
+    (re.compile(r"dev\d+"), "configuring device passthrough"),
+    (re.compile(r"hookscript"), "changing the hookscript"),
+)
 _NEVER = re.compile(r"(?:mp|dev|unused)\d+|env|hookscript")
 _ROOTFS = {"volume", "size", "replicate"}
 DEFAULT_ROOTFS_GIB = 4
 
 
 def check(
-    permit: Permit, vmid: int, pool: str | None, given: Mapping[str, str], now: Mapping[str, str]
+    permit: Permit,
+    vmid: int,
+    pool: str | None,
+    given: Mapping[str, str],
+    now: Mapping[str, str],
+    deleted: Iterable[str] = (),
 ) -> None:
-    """403 unless the caller may set these options of a container with those ``now``; 400 for unsupported.
+    """403 unless the caller may set the options ``given`` of a container, and delete those ``deleted``.
 
-    ``tags`` of a new container are asked for elsewhere, since a pool gives no right to them.
+    ``now`` is what the container has. Volumes are the affair of ``volume_access``.
     """
-    _refuse(given)
-    for name, value in given.items():
+    if permit.is_root:
+        return
+    for name, value in [*given.items(), *dict.fromkeys(deleted, "").items()]:
         if name == "lock":
-            if not permit.is_root:
-                raise ApiError("only root can set 'lock' config")
-        elif name == "features":
+            raise ApiError("only root can set 'lock' config")
+        if name == "features":
             _check_features(permit, vmid, pool, value, now)
-        elif name != "tags" or pool is None:
-            privilege = "VM.Config.Network" if _is_net(name) else _PRIVILEGES.get(name, "VM.Config.Options")
-            permit.need_vm(vmid, pool, [privilege])
-        if _is_net(name) and value:
-            nic = veths.parse(value)
-            guests.check_bridge(permit, nic.bridge, nic.tag)
+        elif name == "tags":  # asked of the container itself: the pool of a new one gives no right to them
+            permit.need(f"/vms/{vmid}", ["VM.Config.Options"])
+        elif refusal := next((text for pattern, text in _ROOT_ONLY if pattern.fullmatch(name)), None):
+            raise denied(f"{refusal} is only allowed for root@pam")
+        else:
+            permit.need_vm(vmid, pool, [privilege(name)])
+        if _is_net(name):
+            _check_bridges(permit, value, now.get(name, ""))
+        elif _is_mount(name) and value:
+            _check_mount(name, value)
+
+
+def privilege(name: str) -> str:
+    """The privilege that an option takes, where it takes only one."""
+    if _is_net(name):
+        return "VM.Config.Network"
+    return "VM.Config.Disk" if _is_mount(name) else _PRIVILEGES.get(name, "VM.Config.Options")
 
 
 def _is_net(name: str) -> bool:
     return re.fullmatch(r"net\d+", name) is not None
 
 
+def _is_mount(name: str) -> bool:
+    return re.fullmatch(r"rootfs|mp\d+", name) is not None
+
+
+def _check_bridges(permit: Permit, *nics: str) -> None:
+    for nic in map(veths.parse, filter(None, nics)):
+        guests.check_bridge(permit, nic.bridge, nic.tag)
+
+
+def _check_mount(name: str, value: str) -> None:
+    """403 for anything but a volume: a folder of the host, a device."""
+    volume = schema.parse_option(name, value, LXC)["volume"]
+    if volume.startswith("/"):
+        kind = "device" if volume.startswith("/dev/") else "bind"
+        raise denied(f"mount point type {kind} is only allowed for root@pam")
+
+
 def _check_features(permit: Permit, vmid: int, pool: str | None, text: str, now: Mapping[str, str]) -> None:
     """Nesting of an unprivileged container takes VM.Allocate; all else is for root@pam."""
-    if permit.is_root:
-        return
     if now.get("unprivileged") != "1":
         raise denied("changing feature flags for privileged container is only allowed for root@pam")
     old, new = values.features(now), schema.parse_option("features", text, LXC) if text else {}
-    changed = {key for key in {*old, *new} if old.get(key, "0") != new.get(key, "0")}
+    changed = {key for key in {*old, *new} if old.get(key) != new.get(key)}
     if changed - {"nesting"}:
         raise denied("changing feature flags (except nesting) is only allowed for root@pam")
-    permit.need_vm(vmid, pool, ["VM.Allocate"])
+    if changed:
+        permit.need_vm(vmid, pool, ["VM.Allocate"])
 
 
-def _refuse(given: Mapping[str, str]) -> None:
+def refuse(given: Mapping[str, str]) -> None:
     """400, with what is supported, for the options that would be ignored."""
     errors = {name: text for name, value in given.items() if (text := _complaint(name, value))}
     if errors:
@@ -131,16 +167,21 @@ def rootfs_bytes(options: Mapping[str, str]) -> int:
     return storage.size_bytes(schema.parse_option("rootfs", text, LXC).get("size", "0")) if text else 0
 
 
-def check_same_rootfs(text: str, options: Mapping[str, str]) -> None:
-    """500 for a change of the volume itself."""
-    if schema.parse_option("rootfs", text, LXC)["volume"] != rootfs_volume(options):
-        raise ApiError("rootfs: another volume is not supported here")
+def check_changes(given: Mapping[str, str], options: Mapping[str, str]) -> None:
+    """500 for what a container cannot change, with PVE's texts where it has some."""
+    for name, value in sorted(given.items()):
+        if name == "rootfs" and schema.parse_option(name, value, LXC)["volume"] != rootfs_volume(options):
+            raise ApiError("rootfs: another volume is not supported here")
+        if name == "unprivileged":
+            raise ApiError("unable to modify read-only option: 'unprivileged'")
+        if _is_net(name):
+            plugs.check_mtu(int(name[3:]), veths.parse(value))
 
 
-def check_deletions(names: Iterable[str]) -> None:
+def check_deletions(names: Iterable[str], config: GuestConfig) -> None:
     """500, with PVE's texts, for what every container has."""
-    for name in names:
-        if name in ("memory", "rootfs"):
+    for name in {*config.options, *config.pending} & set(names):
+        if name in ("memory", "ostype", "rootfs"):
             raise ApiError(f"unable to delete required option '{name}'")
         if name == "unprivileged":
             raise ApiError(f"unable to delete read-only option: '{name}'")

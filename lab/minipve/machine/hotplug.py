@@ -40,7 +40,8 @@ def _adjust(vmid: int, index: int, old: Nic, new: Nic, paths: Paths, log: Log) -
     """What can be changed under a living NIC; moving to another bridge shows the guest a pulled cable."""
     tap, monitor = nics.tap_name(vmid, index), Qmp(vmid, paths)
     if new.bridge is not None and new.bridge != old.bridge:
-        net.bridge_mtu(new.bridge)  # refuses a bridge that does not exist before anything is touched
+        if not net.exists(new.bridge):
+            raise MachineError(f"interface {new.bridge} does not exist")
         monitor.execute("set_link", {"name": f"net{index}", "up": False})
         net.plug(tap, new.bridge)
     if new.bridge is not None and new.rate_mib != old.rate_mib:
@@ -55,7 +56,7 @@ def _unplug(vmid: int, index: int, paths: Paths) -> None:
     deadline = time.monotonic() + UNPLUG_TIMEOUT_S
     while name in _plugged(monitor):
         if time.monotonic() > deadline:
-            raise MachineError(f"error on hot-unplugging device '{name}' - still busy in guest?\n")
+            raise MachineError(f"error on hot-unplugging device '{name}' - still busy in guest?")
         time.sleep(0.1)
     monitor.execute("netdev_del", {"id": name})
     net.unplug([nics.tap_name(vmid, index)])

@@ -11,6 +11,7 @@ from lab.minipve.network import net, rate
 from lab.minipve.process import MachineError
 
 Log = Callable[[str], None]
+LEAST_MTU = 576  # of IP
 
 
 def plug(vmid: int, index: int, nic: Nic, log: Log) -> None:
@@ -21,11 +22,25 @@ def plug(vmid: int, index: int, nic: Nic, log: Log) -> None:
     if nic.tag:
         raise MachineError(f"no physical interface on bridge '{nic.bridge}'")  # PVE's text for such bridges
     tap, bridge_mtu = nics.tap_name(vmid, index), net.bridge_mtu(nic.bridge)
-    if nic.mtu > bridge_mtu:
-        told = f"MTU '{nic.mtu}' is bigger than the bridge MTU '{bridge_mtu}'"
-        raise MachineError(f"netdev net{index}: {told}")
-    net.plug(tap, nic.bridge, nic.mtu if nic.mtu > 1 else bridge_mtu)
+    net.plug(tap, nic.bridge, _mtu(index, nic, bridge_mtu, log) or bridge_mtu)
     set_rate(tap, index, nic, log)
+
+
+def _mtu(index: int, nic: Nic, bridge_mtu: int, log: Log) -> int:
+    """The MTU that a NIC has been given, 0 for the bridge's; PVE's text for one that it cannot have."""
+    netdev = f"netdev net{index}"
+    if nic.mtu and nic.model != "virtio":
+        log(f"WARN: {netdev}: ignoring MTU '{nic.mtu}', not using VirtIO")
+        return 0
+    if nic.mtu > bridge_mtu:
+        raise MachineError(
+            f"{netdev}: MTU '{nic.mtu}' is bigger than the bridge MTU '{bridge_mtu}' - adjust the MTU for"
+            " the network device in the VM configuration, while ensuring that the bridge is configured"
+            " as desired."
+        )
+    if 1 < nic.mtu < LEAST_MTU:
+        raise MachineError(f"{netdev}: MTU '{nic.mtu}' is smaller than the IP minimum MTU '{LEAST_MTU}'")
+    return nic.mtu if nic.mtu > 1 else 0
 
 
 def set_rate(tap: str, index: int, nic: Nic, log: Log) -> None:

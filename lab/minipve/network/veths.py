@@ -15,18 +15,27 @@ Log = Callable[[str], None]
 
 def check(index: int, nic: Veth) -> None:
     """PVE's text for a NIC that cannot be plugged: no such bridge, a VLAN or MTU that it does not carry."""
-    if nic.bridge is None:
-        return
-    net.bridge_mtu(nic.bridge)
-    if nic.tag:
-        raise MachineError(f"no physical interface on bridge '{nic.bridge}'")
-    check_mtu(index, nic)
+    check_start(index, nic)
+    if nic.bridge and nic.tag:
+        raise MachineError(no_vlans(nic.bridge))
+
+
+def check_start(index: int, nic: Veth) -> None:
+    """PVE's text for a NIC that no configuration for LXC can be written for."""
+    if nic.bridge:
+        net.bridge_mtu(nic.bridge)
+        check_mtu(index, nic)
 
 
 def check_mtu(index: int, nic: Veth) -> None:
-    """500 for an MTU that its bridge, where that is there, does not carry."""
-    if nic.mtu and nic.bridge and net.exists(nic.bridge) and nic.mtu > (most := net.bridge_mtu(nic.bridge)):
+    """PVE's text for an MTU that the NIC's bridge does not carry, or has no bridge to carry it."""
+    if nic.mtu and nic.mtu > (most := net.bridge_mtu(nic.bridge or "")):
         raise MachineError(f"net{index}: MTU size '{nic.mtu}' is bigger than bridge MTU '{most}'")
+
+
+def no_vlans(bridge: str) -> str:
+    """PVE's text for a VLAN on a bridge without a port to the outside."""
+    return f"no physical interface on bridge '{bridge}'"
 
 
 def settle(vmid: int, nics: Mapping[int, Veth], log: Log) -> None:

@@ -105,7 +105,7 @@ def apply_running(node: Node, vmid: int, config: GuestConfig, changed: Collectio
                 if _plug(node, vmid, config, name):
                     _settle(node, vmid, config, name)
             except MachineError as failed:
-                errors[name] = f"hotplug problem - {failed}"
+                errors[name] = f"hotplug problem - {failed}\n"
     return errors
 
 

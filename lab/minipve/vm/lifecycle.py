@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
-from lab.minipve import guests
+from lab.minipve import firewall, guests
 from lab.minipve.access.permit import Permit
 from lab.minipve.config import drives, nics
 from lab.minipve.config.kinds import QEMU
@@ -74,6 +74,7 @@ def clone(node: Node, task: Task, wanted: Clone) -> None:
                 full = wanted.full or not _is_base(drive)
                 made[slot] = volumes.clone(node, task, newid, slot, drive, full, wanted.snapname)
             guests.add_to_pool(node, wanted.pool, newid)
+            firewall.copy(node, wanted.source, newid)
             node.vms.save(newid, GuestConfig(made))
 
 
@@ -165,4 +166,5 @@ def destroy(node: Node, task: Task, vmid: int, skiplock: bool, unreferenced: boo
         machines.forget(node, vmid)
         node.vms.mark(vmid, GuestConfig(), "destroyed")
         guests.forget_rights(node, vmid)
+        firewall.forget(node, vmid)
         node.vms.remove(vmid)

@@ -26,10 +26,11 @@ _GROUPS = {
     "VM.Config.Options": "agent autostart bios description keyboard localtime migrate_downtime migrate_speed "
     "name onboot ostype protection reboot startdate startup tdf template",
     "VM.PowerMgmt": "freeze",
-    "VM.Config.Disk": "boot bootdisk efidisk0 tpmstate0 vmstatestorage",
+    "VM.Config.Disk": "boot bootdisk vmstatestorage",
     "VM.Config.Cloudinit VM.Config.Network": "cicustom cipassword citype ciuser ciupgrade nameserver "
     "searchdomain sshkeys",
 }
+_BY_VALUE = re.compile(r"(?:efidisk|tpmstate|unused|serial|usb|hostpci|virtiofs)\d+")
 _PRIVILEGES = {option: privs.split() for privs, names in _GROUPS.items() for option in names.split()}
 
 
@@ -41,7 +42,7 @@ def check(permit: Permit, vmid: int, pool: str | None, names: Iterable[str]) -> 
     if permit.is_root:
         return
     for name in names:
-        if drives.is_slot(name) or name == "tags" or re.fullmatch(r"(?:unused|serial)\d+", name):
+        if drives.is_slot(name) or name == "tags" or _BY_VALUE.fullmatch(name):
             continue
         if privs := _privileges(name):
             permit.need_vm(vmid, pool, privs, any_of=True)
@@ -66,6 +67,8 @@ def check_values(
 
     ``verb`` is PVE's word for what is done to a real serial port: ``set`` at creation, else ``modify``.
     """
+    if not permit.is_root:
+        unsupported.check(permit, vmid, pool, options)
     unsupported.refuse(options)
     for name, value in options.items():
         if re.fullmatch(r"net\d+", name):

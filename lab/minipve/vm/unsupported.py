@@ -5,13 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from lab.minipve.access.permit import Permit
 from lab.minipve.config import schema
-from lab.minipve.errors import parameter_error
+from lab.minipve.errors import ApiError, parameter_error
 
 _NEVER = re.compile(
     r"(?:hostpci|numa|parallel|usb|virtiofs)\d+|amd-sev|args|audio0|efidisk0|hookscript|hugepages|intel-tdx"
     r"|ivshmem|tpmstate0|vmstatestorage|watchdog"
 )
+_MAPPINGS = {"usb": "usb", "hostpci": "pci", "virtiofs": "dir"}
 _ONLY = {"arch": ("x86_64",), "bios": ("seabios",), "citype": ("nocloud",)}
 _MACHINES = ("pc", "q35")
 
@@ -21,6 +23,33 @@ def refuse(options: Mapping[str, str]) -> None:
     errors = {name: text for name, value in options.items() if (text := _complaint(name, value))}
     if errors:
         raise parameter_error(**errors)
+
+
+def check(permit: Permit, vmid: int, pool: str | None, options: Mapping[str, str]) -> None:
+    """403, or PVE's words for what only root may do, before anybody reads what is not supported here.
+
+    Devices of the node itself are for root@pam; those that an administrator has mapped take Mapping.Use.
+    """
+    for name, value in options.items():
+        kind = name.rstrip("0123456789")
+        device = _parts(value)
+        if kind == "usb":
+            permit.need_vm(vmid, pool, ["VM.Config.HWType"])
+            if device.get("host", "spice").lower() != "spice":
+                raise ApiError(f"only root can set '{name}' config for real devices")
+        elif kind == "hostpci" and "host" in device:
+            raise ApiError(f"only root can set '{name}' config for non-mapped devices")
+        elif kind == "virtiofs":
+            permit.need_vm(vmid, pool, ["VM.Config.Disk"])
+        mapping = device.get("host" if kind == "virtiofs" else "mapping")
+        if kind in _MAPPINGS and mapping:
+            permit.need(f"/mapping/{_MAPPINGS[kind]}/{mapping}", ["Mapping.Use"])
+
+
+def _parts(text: str) -> dict[str, str]:
+    """A device's property string; what has no name is the device itself, or a folder's mapping."""
+    pairs = (part.rpartition("=") for part in text.split(","))
+    return {key or "host": value for key, _, value in pairs}
 
 
 def _complaint(name: str, value: str) -> str | None:

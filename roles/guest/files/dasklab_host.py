@@ -4,6 +4,7 @@
     dasklab_host.py show                               counters and settings: cheap, before and after a run
     dasklab_host.py describe [CONTROLLER_TIME]         everything, also what does not change while it runs
     dasklab_host.py apply [--check]                    sysctls, offloads, capture NIC; says what changed
+    dasklab_host.py shift-clock SECONDS [--check]      puts the clock forward, or back by a negative number
 
 CONTROLLER_TIME, seconds since the epoch, is what the clock is compared with. What the settings should be:
 ``/etc/dasklab/settings.json``.
@@ -135,6 +136,18 @@ def apply(check: bool = False) -> Document:
     }
 
 
+def shift_clock(seconds: float, check: bool = False) -> Document:
+    """Put the clock forward; returns what was changed, or why it cannot be (a container has none)."""
+    answer: Document = {"schema": SCHEMA, "changes": [f"clock: {seconds:+.1f} s"], "unsupported": []}
+    if check:
+        return answer
+    try:
+        time.clock_settime(time.CLOCK_REALTIME, time.time() + seconds)
+    except OSError as error:
+        return {**answer, "changes": [], "unsupported": [f"the clock cannot be set here: {error.strerror}"]}
+    return answer
+
+
 def plan_sysctl(name: str, value: Any) -> list[Document]:
     """Plan to set a sysctl, if it has another value."""
     file = "/proc/sys/" + name.replace(".", "/")
@@ -187,6 +200,8 @@ def attempt(change: Document, check: bool = False) -> str | None:
 def answer(argv: list[str]) -> Document:
     """Do what the command line says and return the answer."""
     words = [word for word in argv if word != "--check"]
+    if words[:1] == ["shift-clock"] and len(words) == 2:
+        return shift_clock(float(words[1]), check="--check" in argv)
     controller_time = float(words[1]) if len(words) == 2 else None
     if words[:1] == ["describe"]:
         return describe(controller_time)

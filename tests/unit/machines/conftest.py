@@ -9,4 +9,4 @@ from lab.machines import proxmox
 
 @pytest.fixture(autouse=True)
 def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(proxmox, "READ_PAUSES_S", (0.0,) * len(proxmox.READ_PAUSES_S))
+    monkeypatch.setattr(proxmox, "PAUSES_S", (0.0,) * len(proxmox.PAUSES_S))

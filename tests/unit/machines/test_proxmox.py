@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import requests
 
 from lab.errors import LabError
 from lab.machines import proxmox
@@ -173,6 +174,124 @@ def test_a_cause_that_several_machines_have_is_told_once(tmp_path: Path) -> None
     assert caught.value.message.count("vmbr77") == 1
     assert "(and 3 more for the same cause)" in caught.value.message
     assert "no memory" in caught.value.message
+
+
+@pytest.mark.parametrize(
+    "cause",
+    [
+        "cannot open '/etc/pve/nodes/pve/qemu-server/{}.conf' - no quorum",
+        "unable to create VM {} - volume 'local:{}/vm-{}-disk-0.qcow2' does not exist",
+        "clone failed: /mnt/x{}/images: no space left, tap{}i0 stays",
+        "the task UPID:pve:0000{}:0009:6B0:qmstart:{}:lab@pve!t: is gone",
+    ],
+)
+def test_a_cause_with_a_vmid_or_a_path_in_its_text_is_told_once(cause: str, tmp_path: Path) -> None:
+    vmids = range(9101, 9104)
+    paths = {vmid: f"nodes/pve/qemu/{vmid}/status/start" for vmid in vmids}
+    chains = tuple((Change("POST", f"/{path}", "start"),) for path in paths.values())
+    answers = {path: Status(500, cause.replace("{}", str(vmid))) for vmid, path in paths.items()}
+    with serving(answers, tmp_path) as fake, pytest.raises(LabError) as caught:
+        Pve(fake.endpoint()).apply([Step("machines", chains)])
+    assert caught.value.message.count("500 ") == 1
+    assert "(and 2 more for the same cause)" in caught.value.message
+
+
+def test_causes_that_differ_in_more_are_told_apart(tmp_path: Path) -> None:
+    """A number that is no machine's own, such as the memory that is lacking, makes a difference."""
+    paths = [f"nodes/pve/qemu/{vmid}/status/start" for vmid in (9101, 9102)]
+    chains = tuple((Change("POST", f"/{path}", "start"),) for path in paths)
+    answers = {
+        path: Status(500, f"{lacking} MiB are lacking")
+        for path, lacking in zip(paths, (64, 512), strict=True)
+    }
+    with serving(answers, tmp_path) as fake, pytest.raises(LabError, match=r"64 MiB.*512 MiB"):
+        Pve(fake.endpoint()).apply([Step("machines", chains)])
+
+
+def test_a_warning_that_several_machines_have_is_told_once(tmp_path: Path) -> None:
+    answers: dict[str, Any] = {}
+    chains = []
+    for vmid in (9101, 9102):
+        upid = f"UPID:pve:0000{vmid}:00000000:00000000:qmstart:{vmid}:lab@pve!t:"
+        task = f"nodes/pve/tasks/{upid}"
+        answers[f"nodes/pve/qemu/{vmid}/status/start"] = upid
+        answers[f"{task}/status"] = {"status": "stopped", "exitstatus": "WARNINGS: 1"}
+        answers[f"{task}/log?limit=0"] = [{"n": 1, "t": f"WARN: tap{vmid}i0 has no vhost"}]
+        chains.append((Change("POST", f"/nodes/pve/qemu/{vmid}/status/start", "start"),))
+    with serving(answers, tmp_path) as fake:
+        pve = Pve(fake.endpoint())
+        pve.apply([Step("machines", tuple(chains))])
+    [warning] = pve.warnings
+    assert "has no vhost" in warning and warning.endswith("(and 1 more for the same cause)")
+
+
+FAULTS = {
+    "no connection": requests.exceptions.ConnectTimeout("connect"),
+    "no route": requests.exceptions.ConnectionError("NewConnectionError: no route to host"),
+    "no name": requests.exceptions.ConnectionError("NameResolutionError: try again"),
+    "no answer": requests.exceptions.ReadTimeout("read"),
+    "cut": requests.exceptions.ChunkedEncodingError("IncompleteRead"),
+}
+UNSENT = ("no connection", "no route", "no name")
+
+
+class Unsteady:
+    """A client whose connection has the faults that a test gives it, before its request is sent."""
+
+    def __init__(self, fake: FakePve, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.faults: list[Exception] = []
+        self.sent: list[str] = []
+        self.pve = Pve(fake.endpoint())
+        session, _ = self.pve._session()
+        send = session.request
+
+        def request(method: str, url: str, **content: Any) -> Any:
+            self.sent.append(method)
+            if self.faults:
+                raise self.faults.pop(0)
+            return send(method, url, **content)
+
+        monkeypatch.setattr(session, "request", request)
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_read_goes_on_where_the_endpoint_has_answered_before(
+    fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with serving({"version": VERSION}, tmp_path) as fake:
+        client = Unsteady(fake, monkeypatch)
+        assert client.pve.version() == (9, 2)
+        client.faults = [FAULTS[fault]] * 3
+        assert client.pve.version() == (9, 2)
+    assert client.sent == ["GET"] * 5
+
+
+@pytest.mark.parametrize("fault", ["no connection", "no route", "no name", "no answer"])
+def test_a_wrong_address_is_told_at_once(fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with serving({"version": VERSION}, tmp_path) as fake:
+        client = Unsteady(fake, monkeypatch)
+        client.faults = [FAULTS[fault]] * 4
+        with pytest.raises(LabError):
+            client.pve.version()
+    assert client.sent == ["GET"]
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_change_is_made_again_only_if_it_was_never_sent(
+    fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = "nodes/pve/qemu/9101/status/start"
+    with serving({"version": VERSION, start: None}, tmp_path) as fake:
+        client = Unsteady(fake, monkeypatch)
+        client.pve.version()
+        client.faults = [FAULTS[fault]]
+        if fault in UNSENT:
+            client.pve.call(Change("POST", f"/{start}", "start"))
+        else:
+            with pytest.raises(LabError) as caught:
+                client.pve.call(Change("POST", f"/{start}", "start"))
+            assert "run the same command again" in (caught.value.hint or "")
+    assert client.sent == ["GET"] + ["POST"] * (2 if fault in UNSENT else 1)
 
 
 ZONES = "nodes/pve2/sdn/zones"

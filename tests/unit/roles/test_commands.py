@@ -251,3 +251,25 @@ def test_a_change_that_this_host_cannot_make_is_no_change(
 def test_the_driver_of_what_software_makes_is_its_kind(common: ModuleType) -> None:
     assert common.driver({"ifname": "nosuch0", "linkinfo": {"info_kind": "veth"}}) == "veth"
     assert common.driver({"ifname": "nosuch0"}) == ""
+
+
+def test_a_clock_is_shifted_and_a_container_s_is_not(
+    host: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept: list[tuple[int, float]] = []
+    monkeypatch.setattr(host.time, "clock_settime", lambda clock, value: kept.append((clock, value)))
+    monkeypatch.setattr(host.time, "time", lambda: 1000.0)
+    assert host.answer(["shift-clock", "-7.25", "--check"])["changes"] == ["clock: -7.2 s"]
+    assert kept == []
+    assert host.answer(["shift-clock", "-7.25"])["changes"] == ["clock: -7.2 s"]
+    assert kept == [(host.time.CLOCK_REALTIME, 992.75)]
+
+    def refuse(clock: int, value: float) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(host.time, "clock_settime", refuse)
+    refused = host.answer(["shift-clock", "60"])
+    assert (refused["changes"], refused["unsupported"]) == (
+        [],
+        ["the clock cannot be set here: Operation not permitted"],
+    )

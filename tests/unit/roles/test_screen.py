@@ -48,6 +48,21 @@ def test_one_cause_on_two_hosts_is_alike_but_for_names_and_addresses(screen: Mod
     one, two = (text.format(f"worker-{n}", f"10.77.0.{n}") for n in (1, 12))
     assert screen.alike("worker-1", [one]) == screen.alike("worker-12", [two])
     assert screen.alike("worker-1", ["exit status 3"]) != screen.alike("worker-1", ["exit status 4"])
+    assert screen.alike("worker-1", ["exit status 126"]) != screen.alike("worker-1", ["exit status 127"])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "VM 9101 is locked (backup)",
+        "volume 'local:9101/vm-9101-disk-0.qcow2' does not exist",
+        "can't lock file '/var/lock/qemu-server/lock-9101.conf' - got timeout",
+        "UPID:pve:00001234:0000ABCD:66AABBCC:qmstart:9101:lab@pve!t: failed",
+        "no space left on /mnt/9101/x, tap9101i0 is down",
+    ],
+)
+def test_one_cause_with_a_vmid_or_a_path_in_its_text_is_alike(screen: ModuleType, text: str) -> None:
+    assert screen.alike("worker-1", [text]) == screen.alike("worker-2", [text.replace("9101", "9102")])
 
 
 def test_hosts_are_named_in_their_order_and_of_many_the_first(screen: ModuleType) -> None:

@@ -20,6 +20,9 @@ mkdir -p /etc/systemd/system-generators
 for generator in /lib/systemd/system-generators/*; do
     ln -s /dev/null "/etc/systemd/system-generators/${generator##*/}"
 done
+# The time service is for machines with a way to one, and no boot waits for it.
+rm /etc/systemd/system/sysinit.target.wants/systemd-timesyncd.service
+systemctl enable --quiet lab-time.timer
 rm /sbin/shutdown
 install -m 755 shutdown /sbin/shutdown
 ln -sf multi-user.target /lib/systemd/system/default.target

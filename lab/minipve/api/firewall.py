@@ -1,0 +1,59 @@
+"""A guest's firewall options: clients that make guests switch the firewall off by them."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from lab.minipve import firewall
+from lab.minipve.api import CT, VM, route
+from lab.minipve.config import schema
+from lab.minipve.config.formats import split_list
+from lab.minipve.config.kinds import LXC
+from lab.minipve.errors import ApiError, parameter_error
+from lab.minipve.node import Call
+
+_CONTROL = {"delete", "digest"}
+_lock = threading.Lock()
+
+
+@route("GET", f"{CT}/firewall")
+@route("GET", f"{VM}/firewall")
+def directory(call: Call) -> list[dict[str, str]]:
+    """The names below it that there are here."""
+    return [{"name": "options"}]
+
+
+@route("GET", f"{CT}/firewall/options")
+@route("GET", f"{VM}/firewall/options")
+def read(call: Call) -> dict[str, Any]:
+    """What has been set, and its digest; also of a VMID that nobody has."""
+    options = firewall.load(call.node, call.vmid)
+    return {key: _typed(key, value) for key, value in options.items()} | {"digest": firewall.digest(options)}
+
+
+@route("PUT", f"{CT}/firewall/options")
+@route("PUT", f"{VM}/firewall/options")
+def update(call: Call) -> None:
+    """Set and delete options; the firewall itself cannot be switched on."""
+    if call.get("enable"):
+        raise parameter_error(enable="not supported here, only 0: there is no firewall")
+    with _lock:
+        options = firewall.load(call.node, call.vmid)
+        if call.get("digest") not in (None, "", firewall.digest(options)):
+            raise ApiError(LXC.modified)
+        for name in split_list(call.get("delete", "")):
+            if name in _CONTROL or name not in _properties():
+                raise parameter_error(delete=f"no such option '{name}'")
+            options.pop(name, None)
+        given = {key: str(value) for key, value in call.options.items() if key not in _CONTROL}
+        firewall.save(call.node, call.vmid, options | given)
+
+
+def _properties() -> dict[str, dict[str, Any]]:
+    properties = schema.method("PUT", f"{CT}/firewall/options").properties
+    return {key: facts for key, facts in properties.items() if key not in ("node", "vmid")}
+
+
+def _typed(key: str, value: str) -> str | int:
+    return int(value) if _properties()[key].get("type") == "boolean" else value
