@@ -1,0 +1,216 @@
+"""Compare cells of an experiment when the trial, not the run, is the unit.
+
+Theory of operation
+-------------------
+Runs of one trial share its cluster, its placement and its minute. Ten of them are not ten independent measurements:
+what they have in common varies from trial to trial. So each trial is reduced to one value (the median of its runs,
+as a logarithm where ratios make sense), and the variance of these values is estimated from the trials themselves::
+
+    value = cell + block + noise        noise ~ Normal(0, s)
+
+A block is a stretch of time in which every cell was measured once; its term removes the machine's drift. The null
+trial is an exact copy of the baseline, so it belongs to the baseline's cell: each block has two baseline trials.
+
+With two to four blocks, no cell alone could tell how much it varies. ``s`` is therefore one number for all cells,
+pooled over them: K cells in B blocks leave K (B - 1) + 1 degrees of freedom. Intervals are Student's. A cell whose
+own trials vary significantly more than the others (``SUSPICIOUS``) does not lend them its noise, nor borrow their
+calm: it is judged by its own variance and its own few degrees of freedom.
+
+A single interval covers the truth in 95 % of cases. An experiment compares several cells with one baseline, so a
+difference is shown only if it also exceeds the quantile of the largest of all these comparisons under "no
+difference" (Dunnett's test, for any design: the quantile is computed from the comparisons' correlations). One
+experiment in 20 at most then shows any difference that is not there.
+
+Cells that share no block (two runs, two days) are compared by their means, with the variance between blocks added
+(Satterthwaite's degrees of freedom). How much one day differs from the next cannot be estimated from two days.
+
+``benchmarks/statistics_simulated.py`` checks the coverage, the rate of false differences and the power.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import fdtrc, stdtr, stdtrit  # scipy.stats takes a second to import
+
+CONFIDENCE = 0.95
+ALPHA = 1 - CONFIDENCE  # of an experiment in which nothing differs: the chance that something is shown
+SUSPICIOUS = 0.05  # a cell's variance is its own if chance makes it this much larger no more often
+DRAWS, SEED = 100_000, 1
+EXACT = 1e-9  # what never varies still has rounding errors
+Values = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A difference with its standard error and degrees of freedom; NaN error where the design gives none."""
+
+    value: float
+    error: float = math.nan
+    df: float = 0.0
+
+    @property
+    def known(self) -> bool:
+        """Is there a standard error?"""
+        return math.isfinite(self.error) and self.df > 0
+
+    @property
+    def margin(self) -> float:
+        """Half of the 95 % interval's width; NaN where it is not known."""
+        return self.error * float(stdtrit(self.df, 1 - ALPHA / 2)) if self.known else math.nan
+
+    @property
+    def p_value(self) -> float:
+        """How often chance alone makes a difference this large; 1 where nobody can know."""
+        if not self.known or abs(self.value) <= EXACT:
+            return 1.0
+        if self.error <= EXACT:
+            return 0.0
+        return 2 * float(stdtr(self.df, -abs(self.value) / self.error))
+
+
+class Fit:
+    """The additive model of cells and blocks, fitted to one value per trial by least squares."""
+
+    def __init__(self, cells: Sequence[Hashable], blocks: Sequence[Hashable], values: Values) -> None:
+        self.cells = list(dict.fromkeys(cells))
+        self._blocks = list(dict.fromkeys(blocks))
+        self._cell = np.array([self.cells.index(cell) for cell in cells])
+        self._block = np.array([self._blocks.index(block) for block in blocks])
+        self._values = np.asarray(values, dtype=float)
+        self._design = np.hstack(
+            [np.eye(len(self.cells))[self._cell], np.eye(len(self._blocks))[self._block]]
+        )
+        self._inverse = np.linalg.pinv(self._design.T @ self._design)
+        self.df = len(self._values) - int(np.linalg.matrix_rank(self._design))
+
+    def difference(self, new: Hashable, old: Hashable) -> Estimate:
+        """``new`` minus ``old``: inside blocks where they share some, else between them."""
+        weights = self._weights(new, old)
+        if self._compares(weights):
+            return self._inside(weights, new, old)
+        return self._between(new, old)
+
+    def mean(self, cell: Hashable) -> Estimate:
+        """A cell's mean over its trials, with what varies between blocks and between trials."""
+        mine = self._values[self._cell == self.cells.index(cell)]
+        variance, df = self._total_variance
+        return Estimate(float(mine.mean()), math.sqrt(variance / len(mine)) if df > 0 else math.nan, df)
+
+    def critical(self, pairs: Sequence[tuple[Hashable, Hashable]], alpha: float = ALPHA) -> float:
+        """How many standard errors the largest of these differences exceeds in ``alpha`` of all cases by chance."""
+        weights = [self._weights(new, old) for new, old in pairs]
+        inside = np.array([w for w in weights if self._compares(w)])
+        if not len(inside) or self.df < 1:
+            return math.nan
+        covariance = inside @ self._inverse @ inside.T
+        spread = np.sqrt(np.diag(covariance))
+        correlation = np.round(covariance / np.outer(spread, spread), 6)
+        return _critical(self.df, alpha, len(inside), correlation.tobytes())
+
+    def draws(self, pairs: Sequence[tuple[Hashable, Hashable]], count: int = DRAWS // 10) -> Values:
+        """What these differences may be, with their correlations: a row per draw."""
+        weights = np.array([self._weights(new, old) for new, old in pairs])
+        effects = self._inverse @ self._design.T @ self._values
+        random = np.random.default_rng(SEED)
+        covariance = self._pooled * (weights @ self._inverse @ weights.T)
+        scale = np.sqrt(random.chisquare(self.df, count) / self.df)[:, None]
+        normal = random.multivariate_normal(np.zeros(len(pairs)), covariance, count, method="svd")
+        return np.asarray(weights @ effects + normal / scale)
+
+    @cached_property
+    def _residuals(self) -> Values:
+        return np.asarray(
+            self._values - self._design @ (self._inverse @ (self._design.T @ self._values)), dtype=float
+        )
+
+    @cached_property
+    def _pooled(self) -> float:
+        return float(self._residuals @ self._residuals) / self.df if self.df > 0 else math.nan
+
+    def _weights(self, new: Hashable, old: Hashable) -> Values:
+        weights = np.zeros(self._design.shape[1])
+        weights[self.cells.index(new)] += 1
+        weights[self.cells.index(old)] -= 1
+        return weights
+
+    def _compares(self, weights: Values) -> bool:
+        """Do blocks connect the two cells, so that their difference is free of the blocks'?"""
+        again = weights @ self._inverse @ self._design.T @ self._design
+        return bool(np.allclose(again, weights, atol=1e-6))
+
+    def _inside(self, weights: Values, new: Hashable, old: Hashable) -> Estimate:
+        value = float(weights @ self._inverse @ (self._design.T @ self._values))
+        share = float(weights @ self._inverse @ weights)
+        pooled = Estimate(value, math.sqrt(self._pooled * share) if self.df > 0 else math.nan, self.df)
+        wide = [own for cell in (new, old) if (own := self._own_variance(cell)) is not None]
+        if not wide or not pooled.known:
+            return pooled
+        variance, df = max(wide)
+        error = math.sqrt(variance * share)
+        return Estimate(value, error, df) if error > pooled.error else pooled
+
+    def _own_variance(self, cell: Hashable) -> tuple[float, float] | None:
+        """The variance of one cell's trials and its degrees of freedom, if it is significantly larger."""
+        mine = self._cell == self.cells.index(cell)
+        own_df = int(mine.sum()) - 1
+        # of a cell's squares, the fit of the block terms takes a part that is shared among its trials
+        leverage = np.einsum("ij,jk,ik->i", self._design, self._inverse, self._design)
+        own_expected = float((1 - leverage)[mine].sum())
+        rest_expected = float((1 - leverage)[~mine].sum())
+        if own_df < 1 or own_expected <= EXACT or rest_expected < 1:
+            return None
+        own = float((self._residuals[mine] ** 2).sum()) / own_expected
+        rest = float((self._residuals[~mine] ** 2).sum()) / rest_expected
+        if own <= EXACT or (rest > 0 and fdtrc(own_expected, rest_expected, own / rest) > SUSPICIOUS):
+            return None
+        return own, float(own_df)
+
+    @cached_property
+    def _total_variance(self) -> tuple[float, float]:
+        """Of one trial's value, blocks' variance included: what cells of different blocks are compared by."""
+        sizes = np.bincount(self._cell)
+        means = np.bincount(self._cell, self._values) / sizes
+        deviations = self._values - means[self._cell]
+        df_all = len(self._values) - len(self.cells)
+        if df_all < 1:
+            return math.nan, 0.0
+        total = float(deviations @ deviations)
+        noise = float(self._residuals @ self._residuals)
+        df_noise = max(self.df, 0)
+        df_block = df_all - df_noise
+        variance = total / df_all
+        # the sum of the two mean squares, each with its own degrees of freedom (Satterthwaite)
+        parts = [(total - noise, df_block), (noise, df_noise)]
+        lost = sum((squares / df_all) ** 2 / df for squares, df in parts if df > 0)
+        return variance, variance**2 / lost if lost > 0 else float(df_all)
+
+    def _between(self, new: Hashable, old: Hashable) -> Estimate:
+        fresh, before = self.mean(new), self.mean(old)
+        return Estimate(fresh.value - before.value, math.hypot(fresh.error, before.error), fresh.df)
+
+
+@cache
+def _critical(df: int, alpha: float, count: int, correlation: bytes) -> float:
+    matrix = np.frombuffer(correlation).reshape(count, count)
+    if count == 1:
+        return float(stdtrit(df, 1 - alpha / 2))
+    random = np.random.default_rng(SEED)
+    normal = random.multivariate_normal(np.zeros(count), matrix, DRAWS, method="svd")
+    largest = np.abs(normal).max(axis=1) / np.sqrt(random.chisquare(df, DRAWS) / df)
+    return float(np.quantile(largest, 1 - alpha))
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """P-values corrected for their number (Holm): at most 5 % of such lists have one below 0.05 by chance."""
+    ranked = sorted(range(len(p_values)), key=p_values.__getitem__)
+    corrected, highest = [1.0] * len(p_values), 0.0
+    for rank, index in enumerate(ranked):
+        highest = max(highest, min(1.0, (len(p_values) - rank) * p_values[index]))
+        corrected[index] = highest
+    return corrected
