@@ -10,6 +10,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoes
 from lab.model.metric import METRICS
 from lab.report import sentences
 from lab.report.section import section
+from lab.results import reasons
 from lab.results.measures import interval, number
 
 HERE = Path(__file__).parent
@@ -28,6 +29,7 @@ def write(runs: list[Path], output: Path) -> Path:
         "study": study,
         "metrics": METRICS,
         "contrasts": sentences.contrasts,
+        "hidden": reasons.hidden,
     }
     for name in ("report.html", "report.md"):
         (output / name).write_text(_templates().get_template(f"{name}.j2").render(page))

@@ -2,27 +2,30 @@
 
 Theory of operation
 -------------------
-Runs of one trial share its cluster, its placement and its minute. Ten of them are not ten independent measurements:
-what they have in common varies from trial to trial. So each trial is reduced to one value (the median of its runs,
-as a logarithm where ratios make sense), and the variance of these values is estimated from the trials themselves::
+Runs of one trial share its cluster, its placement and its minute. Ten of them are not ten independent
+measurements: what they have in common varies from trial to trial. So each trial is reduced to one value (the
+median of its runs, as a logarithm where ratios make sense), and the variance of these values is estimated
+from the trials themselves::
 
     value = cell + block + noise        noise ~ Normal(0, s)
 
-A block is a stretch of time in which every cell was measured once; its term removes the machine's drift. The null
-trial is an exact copy of the baseline, so it belongs to the baseline's cell: each block has two baseline trials.
+A block is a stretch of time in which every cell was measured once; its term removes the machine's drift. The
+null trial is an exact copy of the baseline, so it belongs to the baseline's cell: each block has two baseline
+trials.
 
-With two to four blocks, no cell alone could tell how much it varies. ``s`` is therefore one number for all cells,
-pooled over them: K cells in B blocks leave K (B - 1) + 1 degrees of freedom. Intervals are Student's. A cell whose
-own trials vary significantly more than the others (``SUSPICIOUS``) does not lend them its noise, nor borrow their
-calm: it is judged by its own variance and its own few degrees of freedom.
+With two to four blocks, no cell alone could tell how much it varies. ``s`` is therefore one number for all
+cells, pooled over them: K cells in B blocks leave K (B - 1) + 1 degrees of freedom. Intervals are Student's.
+A cell whose own trials vary significantly more than the others (``SUSPICIOUS``) does not lend them its noise,
+nor borrow their calm: it is judged by its own variance and its own few degrees of freedom.
 
-A single interval covers the truth in 95 % of cases. An experiment compares several cells with one baseline, so a
-difference is shown only if it also exceeds the quantile of the largest of all these comparisons under "no
-difference" (Dunnett's test, for any design: the quantile is computed from the comparisons' correlations). One
-experiment in 20 at most then shows any difference that is not there.
+A single interval covers the truth in 95 % of cases. An experiment compares several cells with one baseline,
+so a difference is shown only if it also exceeds the quantile of the largest of all these comparisons under
+"no difference" (Dunnett's test, for any design: the quantile is computed from the comparisons' correlations).
+One experiment in 20 at most then shows any difference that is not there.
 
-Cells that share no block (two runs, two days) are compared by their means, with the variance between blocks added
-(Satterthwaite's degrees of freedom). How much one day differs from the next cannot be estimated from two days.
+Cells that share no block (two runs, two days) are compared by their means, with the variance between blocks
+added (Satterthwaite's degrees of freedom). How much one day differs from the next cannot be estimated from
+two days.
 
 ``benchmarks/statistics_simulated.py`` checks the coverage, the rate of false differences and the power.
 """
@@ -42,8 +45,10 @@ CONFIDENCE = 0.95
 ALPHA = 1 - CONFIDENCE  # of an experiment in which nothing differs: the chance that something is shown
 SUSPICIOUS = 0.05  # a cell's variance is its own if chance makes it this much larger no more often
 DRAWS, SEED = 100_000, 1
+LEAST_DF = 2  # one block leaves a single degree of freedom: whatever it says is no evidence
 EXACT = 1e-9  # what never varies still has rounding errors
 Values = NDArray[np.float64]
+Pair = tuple[Hashable, Hashable]  # a cell and what it is compared with
 
 
 @dataclass(frozen=True)
@@ -74,6 +79,15 @@ class Estimate:
         return 2 * float(stdtr(self.df, -abs(self.value) / self.error))
 
 
+@dataclass(frozen=True)
+class _Spread:
+    """The variance of single trials in any block (``total``) and inside one block (``noise``)."""
+
+    total: float
+    noise: float
+    df: float
+
+
 class Fit:
     """The additive model of cells and blocks, fitted to one value per trial by least squares."""
 
@@ -87,7 +101,15 @@ class Fit:
             [np.eye(len(self.cells))[self._cell], np.eye(len(self._blocks))[self._block]]
         )
         self._inverse = np.linalg.pinv(self._design.T @ self._design)
-        self.df = len(self._values) - int(np.linalg.matrix_rank(self._design))
+        self._effects = self._inverse @ (self._design.T @ self._values)
+        self._residuals = self._values - self._design @ self._effects
+        left = len(self._values) - int(np.linalg.matrix_rank(self._design))
+        self.df = left if left >= LEAST_DF else 0
+
+    @property
+    def drift(self) -> Values:
+        """The term of each trial's block."""
+        return np.asarray(self._effects[len(self.cells) :][self._block])
 
     def difference(self, new: Hashable, old: Hashable) -> Estimate:
         """``new`` minus ``old``: inside blocks where they share some, else between them."""
@@ -98,40 +120,54 @@ class Fit:
 
     def mean(self, cell: Hashable) -> Estimate:
         """A cell's mean over its trials, with what varies between blocks and between trials."""
-        mine = self._values[self._cell == self.cells.index(cell)]
-        variance, df = self._total_variance
-        return Estimate(float(mine.mean()), math.sqrt(variance / len(mine)) if df > 0 else math.nan, df)
+        mine = self._cell == self.cells.index(cell)
+        value, spread = float(self._values[mine].mean()), self._total_variance
+        if spread is None:
+            return Estimate(value)
+        blocks, noise = len(set(self._block[mine])), min(spread.noise, spread.total)
+        variance = (spread.total - noise) / blocks + noise / int(mine.sum())
+        return Estimate(value, math.sqrt(variance), spread.df)
 
-    def critical(self, pairs: Sequence[tuple[Hashable, Hashable]], alpha: float = ALPHA) -> float:
-        """How many standard errors the largest of these differences exceeds in ``alpha`` of all cases by chance."""
+    def thresholds(self, pairs: Sequence[Pair], alpha: float = ALPHA) -> list[float]:
+        """The size that each of these differences must exceed to be shown; NaN where none could be.
+
+        If none of them is real, any of them exceeds its threshold in ``alpha`` of all cases.
+        """
+        estimates = [self.difference(new, old) for new, old in pairs]
+        largest = self._critical(pairs, alpha)
+        return [
+            estimate.error
+            * (largest if estimate.df == self.df else quantile_of_one(estimate.df, alpha, len(pairs)))
+            if estimate.known
+            else math.nan
+            for estimate in estimates
+        ]
+
+    def _critical(self, pairs: Sequence[Pair], alpha: float) -> float:
+        """How many standard errors the largest of the differences inside blocks exceeds by chance."""
         weights = [self._weights(new, old) for new, old in pairs]
         inside = np.array([w for w in weights if self._compares(w)])
-        if not len(inside) or self.df < 1:
+        if not len(inside) or not self.df:
             return math.nan
         covariance = inside @ self._inverse @ inside.T
         spread = np.sqrt(np.diag(covariance))
         correlation = np.round(covariance / np.outer(spread, spread), 6)
-        return _critical(self.df, alpha, len(inside), correlation.tobytes())
+        between = len(pairs) - len(inside)  # compared by other means: they have their share of the error rate
+        rate = alpha * len(inside) / len(pairs) if between else alpha
+        return _largest(self.df, rate, len(inside), correlation.tobytes())
 
-    def draws(self, pairs: Sequence[tuple[Hashable, Hashable]], count: int = DRAWS // 10) -> Values:
+    def draws(self, pairs: Sequence[Pair], count: int = DRAWS // 10) -> Values:
         """What these differences may be, with their correlations: a row per draw."""
         weights = np.array([self._weights(new, old) for new, old in pairs])
-        effects = self._inverse @ self._design.T @ self._values
         random = np.random.default_rng(SEED)
         covariance = self._pooled * (weights @ self._inverse @ weights.T)
         scale = np.sqrt(random.chisquare(self.df, count) / self.df)[:, None]
         normal = random.multivariate_normal(np.zeros(len(pairs)), covariance, count, method="svd")
-        return np.asarray(weights @ effects + normal / scale)
-
-    @cached_property
-    def _residuals(self) -> Values:
-        return np.asarray(
-            self._values - self._design @ (self._inverse @ (self._design.T @ self._values)), dtype=float
-        )
+        return np.asarray(weights @ self._effects + normal / scale)
 
     @cached_property
     def _pooled(self) -> float:
-        return float(self._residuals @ self._residuals) / self.df if self.df > 0 else math.nan
+        return float(self._residuals @ self._residuals) / self.df if self.df else math.nan
 
     def _weights(self, new: Hashable, old: Hashable) -> Values:
         weights = np.zeros(self._design.shape[1])
@@ -145,9 +181,9 @@ class Fit:
         return bool(np.allclose(again, weights, atol=1e-6))
 
     def _inside(self, weights: Values, new: Hashable, old: Hashable) -> Estimate:
-        value = float(weights @ self._inverse @ (self._design.T @ self._values))
+        value = float(weights @ self._effects)
         share = float(weights @ self._inverse @ weights)
-        pooled = Estimate(value, math.sqrt(self._pooled * share) if self.df > 0 else math.nan, self.df)
+        pooled = Estimate(value, math.sqrt(self._pooled * share) if self.df else math.nan, self.df)
         wide = [own for cell in (new, old) if (own := self._own_variance(cell)) is not None]
         if not wide or not pooled.known:
             return pooled
@@ -172,31 +208,34 @@ class Fit:
         return own, float(own_df)
 
     @cached_property
-    def _total_variance(self) -> tuple[float, float]:
-        """Of one trial's value, blocks' variance included: what cells of different blocks are compared by."""
+    def _total_variance(self) -> _Spread | None:
+        """The variance of one trial's value, blocks' variance included; None where blocks are too few to tell."""
         sizes = np.bincount(self._cell)
         means = np.bincount(self._cell, self._values) / sizes
         deviations = self._values - means[self._cell]
         df_all = len(self._values) - len(self.cells)
-        if df_all < 1:
-            return math.nan, 0.0
-        total = float(deviations @ deviations)
-        noise = float(self._residuals @ self._residuals)
-        df_noise = max(self.df, 0)
-        df_block = df_all - df_noise
+        df_blocks = df_all - self.df
+        if df_all < LEAST_DF or df_blocks < 1 or len(self._blocks) < 2:
+            return None
+        total, noise = float(deviations @ deviations), float(self._residuals @ self._residuals)
         variance = total / df_all
-        # the sum of the two mean squares, each with its own degrees of freedom (Satterthwaite)
-        parts = [(total - noise, df_block), (noise, df_noise)]
-        lost = sum((squares / df_all) ** 2 / df for squares, df in parts if df > 0)
-        return variance, variance**2 / lost if lost > 0 else float(df_all)
+        # a sum of mean squares, each with its own degrees of freedom (Satterthwaite)
+        parts = [((total - noise) / df_all, df_blocks), (noise / df_all, self.df)]
+        lost = sum(part**2 / df for part, df in parts if df)
+        return _Spread(variance, noise / self.df if self.df else 0.0, variance**2 / lost if lost else df_all)
 
     def _between(self, new: Hashable, old: Hashable) -> Estimate:
         fresh, before = self.mean(new), self.mean(old)
         return Estimate(fresh.value - before.value, math.hypot(fresh.error, before.error), fresh.df)
 
 
+def quantile_of_one(df: float, alpha: float, count: int) -> float:
+    """How many standard errors one of so many differences may exceed, whatever their correlations."""
+    return float(stdtrit(df, 1 - alpha / 2 / count))
+
+
 @cache
-def _critical(df: int, alpha: float, count: int, correlation: bytes) -> float:
+def _largest(df: int, alpha: float, count: int, correlation: bytes) -> float:
     matrix = np.frombuffer(correlation).reshape(count, count)
     if count == 1:
         return float(stdtrit(df, 1 - alpha / 2))
