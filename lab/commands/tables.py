@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import click
@@ -11,7 +12,7 @@ from lab.model.files import Result
 from lab.model.trial import Trial
 from lab.results import compare, load, reasons, store
 from lab.results.measures import Answer, Interval, answers, by_node, interval, number
-from lab.terminal import clock, print_table
+from lab.terminal import clock, console, print_table
 
 
 def list_runs(root: Path) -> None:
@@ -39,7 +40,7 @@ def show_run(run: Path) -> None:
             continue
         _print_cells(found, compare.mark(run))
         for line in reasons.hidden(found):
-            click.echo(line)
+            _print(line)
         _print_nodes(metric, by_node(frame, metric))
     _print_left_out(run)
     main = next(iter(found_by_metric.values()))
@@ -53,18 +54,18 @@ def _print_left_out(run: Path) -> None:
         trial, result = store.need(Trial, directory), store.need(Result, directory)
         statuses.setdefault("null trial" if trial.null else trial.cell, []).append(result.status)
     for line in reasons.unmeasured(statuses):
-        click.echo(line)
+        _print(line)
 
 
 def _print_blocks(run: Path, answer: Answer, blocks: int) -> None:
     """How many more blocks would show a difference worth showing, and how long they take."""
     attempts = store.attempts(run)
     block_s = sum(attempt.wall_s for attempt in attempts) / max(1, answer.blocks)
-    click.echo(
+    _print(
         f"{reasons.count(answer.blocks).capitalize()} too few to tell a difference of "
         f"x {reasons.WORTH_SHOWING} from noise; add `--blocks {blocks}`"
         f" (about {clock(block_s * (blocks - answer.blocks))}):"
-        f" dasklab run {run} --blocks {blocks}"
+        f" dasklab run {run} --blocks {blocks}",
     )
 
 
@@ -99,6 +100,11 @@ def show_changes(old: Path, new: Path, anyway: bool) -> None:
         for change in compare.compare(old, new, anyway)
     ]
     print_table(("metric", "cell", f"old{old_is}", f"new{new_is}", "new / old", "difference"), rows)
+
+
+def _print(line: str) -> None:
+    """Print a line that may be wider than the terminal."""
+    console(sys.stdout).print(line, markup=False, highlight=False)
 
 
 def _verdict(change: compare.Change) -> str:

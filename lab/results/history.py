@@ -112,7 +112,7 @@ def keep(file: Path, run: Path) -> int:
 
 
 def steps(history: pd.DataFrame) -> list[Step]:
-    """Each benchmark from each version to the next, oldest first; null trials tell how much a trial varies."""
+    """Each benchmark from each version to the next, oldest first; null trials tell about chance."""
     pairs = [pair for _, samples in history.groupby(KEY[:2], sort=False) for pair in _steps(samples)]
     corrected = holm([estimate.p_value for _, estimate in pairs])
     return [replace(step, shown=p_value < ALPHA) for (step, _), p_value in zip(pairs, corrected, strict=True)]

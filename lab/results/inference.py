@@ -43,9 +43,11 @@ from scipy.special import fdtrc, stdtr, stdtrit  # scipy.stats takes a second to
 
 CONFIDENCE = 0.95
 ALPHA = 1 - CONFIDENCE  # of an experiment in which nothing differs: the chance that something is shown
-SUSPICIOUS = 0.05  # a cell's variance is its own if chance makes it this much larger no more often
+SUSPICIOUS = (
+    0.05  # chance makes any cell's variance so much larger in this share of experiments: it is its own
+)
+LEAST_OWN = 2  # degrees of freedom of a cell by itself: with one, nothing is significant
 DRAWS, SEED = 100_000, 1
-LEAST_DF = 2  # one block leaves a single degree of freedom: whatever it says is no evidence
 EXACT = 1e-9  # what never varies still has rounding errors
 Values = NDArray[np.float64]
 Pair = tuple[Hashable, Hashable]  # a cell and what it is compared with
@@ -104,7 +106,12 @@ class Fit:
         self._effects = self._inverse @ (self._design.T @ self._values)
         self._residuals = self._values - self._design @ self._effects
         left = len(self._values) - int(np.linalg.matrix_rank(self._design))
-        self.df = left if left >= LEAST_DF else 0
+        self.df = left if self._is_repeated else 0
+
+    @property
+    def _is_repeated(self) -> bool:
+        """Was any cell measured in two blocks? One block, null trial or not, is no evidence of what trials do."""
+        return len(set(zip(self._cell, self._block, strict=True))) > len(self.cells)
 
     @property
     def drift(self) -> Values:
@@ -199,23 +206,25 @@ class Fit:
         leverage = np.einsum("ij,jk,ik->i", self._design, self._inverse, self._design)
         own_expected = float((1 - leverage)[mine].sum())
         rest_expected = float((1 - leverage)[~mine].sum())
-        if own_df < 1 or own_expected <= EXACT or rest_expected < 1:
+        if own_df < LEAST_OWN or own_expected <= EXACT or rest_expected < 1:
             return None
         own = float((self._residuals[mine] ** 2).sum()) / own_expected
         rest = float((self._residuals[~mine] ** 2).sum()) / rest_expected
-        if own <= EXACT or (rest > 0 and fdtrc(own_expected, rest_expected, own / rest) > SUSPICIOUS):
+        if own <= EXACT or (
+            rest > 0 and fdtrc(own_expected, rest_expected, own / rest) > SUSPICIOUS / len(self.cells)
+        ):
             return None
         return own, float(own_df)
 
     @cached_property
     def _total_variance(self) -> _Spread | None:
-        """The variance of one trial's value, blocks' variance included; None where blocks are too few to tell."""
+        """The variance of one trial's value, blocks' included; None where blocks are too few to tell."""
         sizes = np.bincount(self._cell)
         means = np.bincount(self._cell, self._values) / sizes
         deviations = self._values - means[self._cell]
         df_all = len(self._values) - len(self.cells)
         df_blocks = df_all - self.df
-        if df_all < LEAST_DF or df_blocks < 1 or len(self._blocks) < 2:
+        if df_blocks < 1 or not self._is_repeated:
             return None
         total, noise = float(deviations @ deviations), float(self._residuals @ self._residuals)
         variance = total / df_all

@@ -81,9 +81,9 @@ def less(gain_pct: Interval) -> str:
 class Cell:
     """One cell's samples against those of the baseline of its kind, which it may be itself (``baseline``).
 
-    ``n`` counts samples, ``trials`` the trials that they are from. ``least`` is the smallest difference that would
-    be shown, in the metric's unit. ``shown`` is the verdict: a difference larger than what chance makes of as
-    many comparisons as the experiment has.
+    ``n`` counts samples, ``trials`` the trials that they are from. ``least`` is the smallest difference that
+    would be shown, in the metric's unit. ``shown`` is the verdict: a difference larger than what chance makes of
+    as many comparisons as the experiment has.
     """
 
     name: str
@@ -152,7 +152,7 @@ def error_rates(metrics: Sequence[str]) -> dict[str, float]:
 
 
 def answers(frame: pd.DataFrame, metrics: Sequence[str]) -> dict[str, Answer | None]:
-    """The answer of each of an experiment's metrics, the first being its main one; None without a baseline."""
+    """The answer of each of an experiment's metrics, the main one first; None without a baseline."""
     factors = frame.attrs["factors"]
     return {metric: answer(frame, metric, factors, rate) for metric, rate in error_rates(metrics).items()}
 

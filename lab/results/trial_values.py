@@ -32,7 +32,7 @@ class Scale:
         return cls(log, values.groupby(PAIR).mean())
 
     def values(self, samples: pd.DataFrame) -> pd.DataFrame:
-        """A row per trial: its place, its ``value`` relative to the reference, and the ``reference`` itself."""
+        """A row per trial: its place, its ``value`` relative to the ``reference``, and that."""
         medians = _medians(samples)
         rows = (np.log(medians) if self.log else medians).reset_index(name="value")
         known = rows.merge(self.reference.rename("reference").reset_index(), on=PAIR, how="left")
