@@ -15,8 +15,9 @@ from lab.model.experiment import Experiment
 from lab.model.files import Result
 from lab.model.trial import Trial
 from lab.results import completeness, store
-from lab.running import driver
+from lab.running import driver, more_blocks
 from lab.running.ansible_lab import AnsibleLab, alone
+from lab.running.more_blocks import Until
 from lab.running.setup import setup_of
 from lab.terminal import clock, console
 
@@ -33,21 +34,36 @@ def start(
     quick: bool,
     seed: int | None,
     only: str | None,
+    until: Until | None = None,
 ) -> Path:
     """Begin a run of an experiment and see it through; return where it is."""
     with alone(inventory):
         setup = setup_of(Inventory(inventory))
         begun = driver.start(root, name, content, setup, quick=quick, seed=seed, only=only)
-        execute(begun, AnsibleLab(inventory))
+        execute_until(begun, AnsibleLab(inventory), until)
     conclude(begun)
     return begun.directory
 
 
-def go_on(begun: driver.Ongoing, inventory: Path) -> None:
+def go_on(begun: driver.Ongoing, inventory: Path, until: Until | None = None) -> None:
     """See a run through that was interrupted."""
     with alone(inventory):
-        execute(begun, AnsibleLab(inventory))
+        execute_until(begun, AnsibleLab(inventory), until)
     conclude(begun)
+
+
+def execute_until(begun: driver.Ongoing, lab: driver.Lab, until: Until | None) -> None:
+    """Run the pending trials, and with ``until`` as many blocks more as narrow intervals take."""
+    execute(begun, lab)
+    while until and (longer := more_blocks.next_block(begun, until)):
+        more_blocks.record(longer)
+        console(sys.stderr).print(
+            f"The intervals are wider than {until.share:.0%}: block {longer.experiment.blocks} of at most"
+            f" {until.most}.",
+            markup=False,
+        )
+        begun = longer
+        execute(begun, lab)
 
 
 def execute(begun: driver.Ongoing, lab: driver.Lab) -> None:
