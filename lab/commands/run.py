@@ -40,6 +40,7 @@ def _share(context: click.Context, parameter: click.Parameter, text: str | None)
     callback=_share,
     help="Add blocks until the main metric's intervals are within 10%, say; at most 12, or --blocks.",
 )
+@click.option("--wait/--no-wait", default=True, help="Wait a while for a quiet node before each trial.")
 @click.option("--dry-run", is_flag=True, help="Print the trials in their order and an estimate of the time.")
 @click.option("--simulate", is_flag=True, help="In virtual time instead of in the lab; needs --from.")
 @click.option(
@@ -66,6 +67,7 @@ def run(
     again: bool,
     blocks: int | None,
     until: float | None,
+    wait: bool,
     dry_run: bool,
     simulate: bool,
     source: Path | None,
@@ -96,7 +98,7 @@ def run(
             raise click.UsageError(
                 "a run goes on as it began: --quick, --only, --seed, --simulate and --from are for new ones"
             )
-        _go_on(Path(what), inventory, again=again, blocks=blocks, until=until, dry_run=dry_run)
+        _go_on(Path(what), inventory, again=again, blocks=blocks, until=until, waits=wait, dry_run=dry_run)
     elif again:
         raise click.UsageError("--again is for a run that there is: dasklab run RUN --again")
     elif simulate and until is not None:
@@ -115,7 +117,7 @@ def run(
         if source:
             _simulate(source, seeds, root, name, content, dry_run, order)
         else:
-            _measure(inventory, root, name, content, dry_run, order, _until(until, blocks))
+            _measure(inventory, root, name, content, dry_run, order, _until(until, blocks), wait)
 
 
 def _until(share: float | None, blocks: int | None) -> Until | None:
@@ -133,7 +135,14 @@ class Order(TypedDict):
 
 
 def _go_on(
-    directory: Path, inventory: Path, *, again: bool, blocks: int | None, until: float | None, dry_run: bool
+    directory: Path,
+    inventory: Path,
+    *,
+    again: bool,
+    blocks: int | None,
+    until: float | None,
+    waits: bool,
+    dry_run: bool,
 ) -> None:
     from lab.commands import progress, simulated
     from lab.machines.inventory import Inventory
@@ -155,7 +164,7 @@ def _go_on(
     elif foretold:
         simulated.go_on(begun)
     else:
-        progress.go_on(begun, inventory, _until(until, blocks))
+        progress.go_on(begun, inventory, _until(until, blocks), waits=waits)
 
 
 def _measure(
@@ -166,6 +175,7 @@ def _measure(
     dry_run: bool,
     order: Order,
     until: Until | None,
+    waits: bool,
 ) -> None:
     from lab.commands import progress
     from lab.machines.inventory import Inventory
@@ -174,7 +184,7 @@ def _measure(
     if dry_run:
         _dry_run(name, content, setup_of(Inventory(inventory)), order)
     else:
-        progress.start(inventory, root, name, content, until=until, **order)
+        progress.start(inventory, root, name, content, until=until, waits=waits, **order)
 
 
 def _simulate(

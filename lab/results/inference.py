@@ -42,7 +42,7 @@ from numpy.typing import NDArray
 from scipy.special import fdtrc, stdtr, stdtrit  # scipy.stats takes a second to import
 
 CONFIDENCE = 0.95
-ALPHA = 1 - CONFIDENCE  # of an experiment in which nothing differs: the chance that something is shown
+ALPHA = 0.04  # the chance that an experiment in which nothing differs shows something; 0.05 is the promise
 SUSPICIOUS = (
     0.05  # chance makes any cell's variance so much larger in this share of experiments: it is its own
 )
@@ -69,7 +69,7 @@ class Estimate:
     @property
     def margin(self) -> float:
         """Half of the 95 % interval's width; NaN where it is not known."""
-        return self.error * float(stdtrit(self.df, 1 - ALPHA / 2)) if self.known else math.nan
+        return self.error * float(stdtrit(self.df, (1 + CONFIDENCE) / 2)) if self.known else math.nan
 
     @property
     def p_value(self) -> float:

@@ -149,6 +149,10 @@ def samples(directory: Path) -> Iterator[Row]:
     if machines and (idle := machines.hypervisor.share_pct("idle_s")) is not None:
         yield {"metric": "node_busy_pct", "value": 100 - idle}
         yield {"metric": "node_stolen_pct", "value": machines.hypervisor.share_pct("steal_s")}
+    if machines and (foreign := machines.hypervisor.foreign_pct) is not None:
+        yield {"metric": "node_foreign_pct", "value": foreign}
+    for what, share in machines.hypervisor.waited_pct.items() if machines else ():
+        yield {"metric": f"node_{what}_waited_pct", "value": share}
 
 
 def _timed(timings: Timings | None) -> Iterator[Row]:
