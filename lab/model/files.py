@@ -290,8 +290,8 @@ class Machine(Strict):
 class Hypervisor(Strict):
     """Who carries the machines: ``accel`` is kvm or tcg, or what else the guests call it.
 
-    ``lab_cpu_s`` is what the lab's own guests and processes took of ``cpu``, ``waited_pct`` the share of the time in
-    which anything on the node waited for memory or a disk.
+    ``lab_cpu_s`` is what the lab's own guests and processes took of ``cpu``, ``waited_pct`` the share of the
+    time in which anything on the node waited for memory or a disk.
     """
 
     name: str | None

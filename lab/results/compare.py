@@ -22,7 +22,7 @@ from lab.model.metric import METRICS
 from lab.model.trial import Trial
 from lab.results import store
 from lab.results.inference import ALPHA, Estimate, Fit, holm
-from lab.results.measures import Interval, level
+from lab.results.measures import Interval, exp, level
 from lab.results.table import load
 from lab.results.trial_values import Scale, is_scaled
 
@@ -143,5 +143,5 @@ def _ratio(estimate: Estimate, before: float, log: bool) -> Interval:
     """New over old; not finite over nothing."""
     ends = (estimate.value, estimate.value - estimate.margin, estimate.value + estimate.margin)
     if log:
-        return Interval(*map(math.exp, ends))
+        return Interval(*map(exp, ends))
     return Interval(*(1 + end / before for end in ends)) if before else Interval(math.nan)

@@ -15,8 +15,8 @@ trials.
 
 With two to four blocks, no cell alone could tell how much it varies. ``s`` is therefore one number for all
 cells, pooled over them: K cells in B blocks leave K (B - 1) + 1 degrees of freedom. Intervals are Student's.
-A cell whose own trials vary significantly more than the others (``SUSPICIOUS``) does not lend them its noise,
-nor borrow their calm: it is judged by its own variance and its own few degrees of freedom.
+A cell whose own trials vary significantly more than the others (``SUSPICIOUS``) does not borrow their calm:
+it is judged by its own variance and its own few degrees of freedom.
 
 A single interval covers the truth in 95 % of cases. An experiment compares several cells with one baseline,
 so a difference is shown only if it also exceeds the quantile of the largest of all these comparisons under
@@ -143,7 +143,8 @@ class Fit:
         estimates = [self.difference(new, old) for new, old in pairs]
         largest = self._critical(pairs, alpha)
         return [
-            estimate.error
+            EXACT
+            + estimate.error
             * (largest if estimate.df == self.df else quantile_of_one(estimate.df, alpha, len(pairs)))
             if estimate.known
             else math.nan
@@ -231,7 +232,8 @@ class Fit:
         # a sum of mean squares, each with its own degrees of freedom (Satterthwaite)
         parts = [((total - noise) / df_all, df_blocks), (noise / df_all, self.df)]
         lost = sum(part**2 / df for part, df in parts if df)
-        return _Spread(variance, noise / self.df if self.df else 0.0, variance**2 / lost if lost else df_all)
+        df = max(1.0, variance**2 / lost) if variance > EXACT**2 else float(df_all)
+        return _Spread(variance, noise / self.df if self.df else 0.0, df)
 
     def _between(self, new: Hashable, old: Hashable) -> Estimate:
         fresh, before = self.mean(new), self.mean(old)

@@ -25,6 +25,7 @@ MAIN_SHARE = (
     0.8  # of the error rate goes to an experiment's first metric, its answer; the others share the rest
 )
 NULL = "null trial"
+LARGEST = 700.0  # whose exponential is still a number
 Values = NDArray[np.float64]
 
 
@@ -107,8 +108,7 @@ class Answer:
 
     ``kinds`` are the factors that decide what is computed, or by which engine. Only like is compared with
     like: each kind's baseline has the other factors at the baseline's levels. ``null`` is what the null trial
-    differs by from the baseline, ``blocks`` how many blocks the trials are from, ``fit`` the model of all
-    trials.
+    differs by from the baseline, ``blocks`` how many blocks the trials are from, ``fit`` the model of all trials.
     """
 
     metric: str
@@ -321,17 +321,22 @@ def _cell(
     )
 
 
+def exp(value: float) -> float:
+    """The exponential; of what is too large for a number, infinity."""
+    return math.exp(value) if value < LARGEST or math.isnan(value) else math.inf
+
+
 def level(estimate: Estimate, reference: float, log: bool) -> Interval:
     """A cell's own level, in the metric's unit."""
     value = reference + estimate.value
     ends = (value, value - estimate.margin, value + estimate.margin)
-    return Interval(*map(math.exp, ends)) if log else Interval(*ends)
+    return Interval(*map(exp, ends)) if log else Interval(*ends)
 
 
 def _change(estimate: Estimate, level: float, log: bool) -> Interval:
     """A difference in the metric's unit, from a baseline of this level."""
     ends = (estimate.value, estimate.value - estimate.margin, estimate.value + estimate.margin)
-    return Interval(*(level * math.expm1(end) for end in ends)) if log else Interval(*ends)
+    return Interval(*(level * (exp(end) - 1) for end in ends)) if log else Interval(*ends)
 
 
 def _slope(

@@ -26,7 +26,6 @@ from lab.paths import ROOT
 from lab.results import completeness, store, table, validity, verdict
 from lab.running.trials import estimate_s, plan
 
-
 REPEATS = 2  # of a trial that others disturbed
 
 

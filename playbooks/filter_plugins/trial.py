@@ -54,11 +54,13 @@ def _found(said: Mapping[str, Any], machine: Mapping[str, Any]) -> Answer:
 
 
 def lab_words(names: list[str], hostvars: Mapping[str, Mapping[str, Any]], directory: str) -> list[str]:
-    """Return what the command lines of a lab's own processes on its node contain: MACs of guests, the trial."""
+    """Return what a lab's own processes on its node name: MACs of guests, namespaces of containers, the trial."""
     guests = ((hostvars.get("localhost") or {}).get("proxmox_vm_result") or {}).get("guests") or {}
     nets = [str(guests.get(name, {}).get("nets", {}).get(net_key(LAB_SLOT), "")) for name in names]
     macs = [found.group() for net in nets if (found := MAC.search(net))]
-    return [*macs, *([directory] if directory else [])]
+    described = [(hostvars.get(name) or {}).get("guest_described") or {} for name in names]
+    spaces = [(found.get("answer") or {}).get("pid_namespace") for found in described]
+    return [*macs, *filter(None, spaces), *([directory] if directory else [])]
 
 
 def trial_files(
@@ -222,6 +224,14 @@ def _counters(look: list[str]) -> dict[str, float]:
     return {pair[0]: float(pair[1]) for pair in pairs if len(pair) == 2 and pair[0] in NODE_COUNTERS}
 
 
+def _is_counted(each: Answer) -> bool:
+    """Can the node tell this guest's processes? Of a container whose program is an older one it cannot."""
+    before = each["before"]
+    return "pid_namespace" in before and (
+        before["virtualization"] in ACCELERATORS or bool(before["pid_namespace"])
+    )
+
+
 def _shared(hosts: Mapping[str, Answer], before: dict[str, float], after: dict[str, float]) -> Answer:
     """What the lab itself took of its node meanwhile, and how long anything waited there.
 
@@ -229,10 +239,9 @@ def _shared(hosts: Mapping[str, Answer], before: dict[str, float], after: dict[s
     """
     grown = {key: after[key] - before[key] for key in after if key in before}
     seen: Answer = {}
-    if "lab_ticks" in grown and len({each.get("node") for each in hosts.values()}) == 1:
-        groups = [each[when].get("group_cpu_s") for each in hosts.values() for when in ("before", "after")]
-        containers = sum(after or 0 for after in groups[1::2]) - sum(before or 0 for before in groups[::2])
-        seen["lab_cpu_s"] = round(max(grown["lab_ticks"], 0) / TICKS_PER_S + containers, 2)
+    if "lab_ticks" in grown and all(map(_is_counted, hosts.values())):
+        on_one_node = len({each.get("node") for each in hosts.values()}) == 1
+        seen["lab_cpu_s"] = round(max(grown["lab_ticks"], 0) / TICKS_PER_S, 2) if on_one_node else None
     if grown.get("uptime_s"):
         waits = {"memory": "memory_stall_us", "disk": "disk_stall_us"}
         seen["waited_pct"] = {

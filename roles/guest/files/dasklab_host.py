@@ -42,10 +42,6 @@ if TYPE_CHECKING:
 
 SETTINGS = "/etc/dasklab/settings.json"
 CPU_FIELDS = ("user_s", "nice_s", "system_s", "idle_s", "iowait_s", "irq_s", "softirq_s", "steal_s")
-GROUP_CPU = {  # a container's own counter, by the version of control groups -> its units per second
-    "/sys/fs/cgroup/cpu.stat": 1e6,
-    "/sys/fs/cgroup/cpuacct/cpuacct.usage": 1e9,
-}
 TCP_FIELDS = ("InSegs", "OutSegs", "RetransSegs", "OutRsts")  # those that tell of loss
 PACKAGES = ("python3", "iproute2", "iputils-ping", "iperf3", "tcpdump", "ethtool")
 
@@ -57,14 +53,11 @@ def cpu() -> dict[str, float]:
     return {name: int(value) / per_s for name, value in zip(CPU_FIELDS, ticks, strict=False)}
 
 
-def group_cpu_s() -> float | None:
-    """Return the CPU seconds that this container used since it was started; None of a machine that is none."""
+def pid_namespace() -> str | None:
+    """Return by what a container's node knows its processes; None of a machine that is no container."""
     if subprocess.run(["systemd-detect-virt", "--quiet", "--container"], check=False).returncode:
         return None
-    for file, per_s in GROUP_CPU.items():
-        if Path(file).exists():
-            return int(read(file).split("usage_usec")[-1].split()[0]) / per_s
-    return None
+    return os.readlink("/proc/self/ns/pid")
 
 
 def tcp() -> dict[str, int]:
@@ -84,7 +77,7 @@ def show() -> Document:
         "name": settings["name"],
         "time": time.time(),
         "cpu": cpu(),
-        "group_cpu_s": group_cpu_s(),
+        "pid_namespace": pid_namespace(),
         "tcp": tcp(),
         "softnet_dropped": softnet_dropped(),
         "congestion_control": read("/proc/sys/net/ipv4/tcp_congestion_control").strip(),

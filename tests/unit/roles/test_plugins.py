@@ -177,7 +177,13 @@ def test_what_dask_recorded_is_a_file_of_its_own(trial: ModuleType) -> None:
 def test_without_a_hypervisor_there_is_no_bridge(trial: ModuleType) -> None:
     files = documents(trial, [])
     assert files["/r/configured.json"]["bridge"] is None
-    assert files["/r/hosts.json"]["hypervisor"] == {"name": None, "accel": "tcg", "cpu": None}
+    assert files["/r/hosts.json"]["hypervisor"] == {
+        "name": None,
+        "accel": "tcg",
+        "cpu": None,
+        "lab_cpu_s": None,
+        "waited_pct": {},
+    }
 
 
 def test_an_answer_that_this_version_does_not_know_is_one_line(trial: ModuleType) -> None:
