@@ -302,7 +302,7 @@ class Hypervisor(Strict):
 
     @property
     def foreign_pct(self) -> float | None:
-        """The share of the node's CPU time that processes outside the lab used during the runs, if it is known."""
+        """The share of the node's CPU time that others than the lab used during the runs, if it is known."""
         if not self.cpu or self.lab_cpu_s is None:
             return None
         used = sum(self.cpu[field] for field in ("user_s", "nice_s", "system_s"))

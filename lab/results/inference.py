@@ -110,7 +110,7 @@ class Fit:
 
     @property
     def _is_repeated(self) -> bool:
-        """Was any cell measured in two blocks? One block, null trial or not, is no evidence of what trials do."""
+        """Was any cell measured in two blocks? One block, null trial or not, says nothing of the next."""
         return len(set(zip(self._cell, self._block, strict=True))) > len(self.cells)
 
     @property

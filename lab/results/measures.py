@@ -83,8 +83,8 @@ class Cell:
     """One cell's samples against those of the baseline of its kind, which it may be itself (``baseline``).
 
     ``n`` counts samples, ``trials`` the trials that they are from. ``least`` is the smallest difference that
-    would be shown, in the metric's unit. ``shown`` is the verdict: a difference larger than what chance makes of
-    as many comparisons as the experiment has.
+    would be shown, in the metric's unit. ``shown`` is the verdict: a difference larger than what chance makes
+    of as many comparisons as the experiment has.
     """
 
     name: str
@@ -108,7 +108,7 @@ class Answer:
 
     ``kinds`` are the factors that decide what is computed, or by which engine. Only like is compared with
     like: each kind's baseline has the other factors at the baseline's levels. ``null`` is what the null trial
-    differs by from the baseline, ``blocks`` how many blocks the trials are from, ``fit`` the model of all trials.
+    differs by from the baseline, ``blocks`` how many blocks the trials are from, ``fit`` the model of all.
     """
 
     metric: str

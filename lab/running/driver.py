@@ -124,8 +124,8 @@ def execute(
 ) -> None:
     """Run all pending trials. A failed trial is recorded and the rest goes on.
 
-    ``wait()`` comes before each trial and returns when the node is quiet. A trial that is invalid only because
-    others used its node is repeated when the others are through, at most REPEATS times.
+    ``wait()`` comes before each trial and returns when the node is quiet. A trial that is invalid only
+    because others used its node is repeated when the others are through, at most REPEATS times.
 
     A trial leaves NICs as it had them, because another model costs a machine a restart; whether the run ends
     or is stopped by Ctrl-C, the lab is then as the inventory has it.

@@ -78,7 +78,7 @@ def is_narrow(directory: Path, blocks: int, share: float) -> bool:
 
 
 def width(frame: pd.DataFrame, metrics: list[str]) -> float:
-    """The farthest that any ratio to the baseline (without factors, the median) may be off, as a share of it."""
+    """How far any ratio to the baseline (without factors, the median) may be off, as a share of it."""
     found = answers(frame, metrics)[metrics[0]]
     return max(map(_reach, _intervals(found))) if found else math.inf
 

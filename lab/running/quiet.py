@@ -1,4 +1,4 @@
-"""Wait until a lab's node has nothing else to do: what a neighbour takes from a trial is taken for its network.
+"""Wait until a lab's node has nothing else to do: what a neighbour takes would be blamed on the network.
 
 Between trials the lab itself is idle, so what the endpoint says of a node's CPU, less that of the lab's
 guests, is what others use. Waiting is bounded: a node that never becomes quiet is measured as it is, and its
@@ -65,7 +65,7 @@ class Waiter:
 
 
 def foreign_pct(inventory: Path) -> Callable[[], float | None]:
-    """What asks the endpoint of an inventory for the share of CPU that others use on the lab's busiest node."""
+    """What asks an inventory's endpoint for the share of CPU that others use on the lab's busiest node."""
     lab = Inventory(inventory)
     if not lab.hosts("hypervisors"):
         return lambda: None

@@ -54,7 +54,7 @@ def _found(said: Mapping[str, Any], machine: Mapping[str, Any]) -> Answer:
 
 
 def lab_words(names: list[str], hostvars: Mapping[str, Mapping[str, Any]], directory: str) -> list[str]:
-    """Return what a lab's own processes on its node name: MACs of guests, namespaces of containers, the trial."""
+    """Return what a lab's own processes on its node name: guests' MACs, containers' namespaces, the trial."""
     guests = ((hostvars.get("localhost") or {}).get("proxmox_vm_result") or {}).get("guests") or {}
     nets = [str(guests.get(name, {}).get("nets", {}).get(net_key(LAB_SLOT), "")) for name in names]
     macs = [found.group() for net in nets if (found := MAC.search(net))]

@@ -57,7 +57,7 @@ def pid_namespace() -> str | None:
     """Return by what a container's node knows its processes; None of a machine that is no container."""
     if subprocess.run(["systemd-detect-virt", "--quiet", "--container"], check=False).returncode:
         return None
-    return os.readlink("/proc/self/ns/pid")
+    return str(Path("/proc/self/ns/pid").readlink())
 
 
 def tcp() -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""Statistics on experiments whose truth is known: coverage, false differences, power, and when nothing can be said."""
+"""Statistics on experiments whose truth is known: coverage, false differences, power, and silence."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def frame(
     effect: float = 0.0,
     between: float = BETWEEN,
 ) -> pd.DataFrame:
-    """The table of an experiment whose runs share what their trial adds, and whose level 1 takes exp(effect)."""
+    """An experiment's table: runs share what their trial adds, level 1 takes exp(effect)."""
     rows = []
     for block in range(blocks):
         drift = dice.normal(0, DRIFT)
@@ -50,13 +50,13 @@ def experiments(count: int, **design: float) -> list[Answer]:
 
 def test_intervals_cover_the_truth_though_runs_share_their_trial() -> None:
     """Two blocks of three runs: drawn anew run by run, 29 % of the intervals missed it."""
-    cells = [each.cells[1] for each in experiments(120)]
+    cells = [each.cells[1] for each in experiments(60)]
     missed = sum(cell.ratio.excludes(1) for cell in cells) / len(cells)
     assert missed <= 0.12
 
 
 def test_no_difference_is_shown_where_there_is_none() -> None:
-    found = experiments(100, levels=5, between=0.1)
+    found = experiments(50, levels=5, between=0.1)
     assert sum(any(cell.shown for cell in each.cells) for each in found) / len(found) <= 0.1
 
 

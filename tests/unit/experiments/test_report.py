@@ -187,7 +187,8 @@ def test_what_a_link_at_rest_has_none_of_is_told_without_ratios(
     found = answer(counted, "resent_pct", ["delay_ms"])
     assert found is not None and not found.scaled
     assert sentences.sentence(found) == (
-        f"One block is too few to tell noise from differences, so without intervals: {number(rest)} % at the baseline,"
+        "One block is too few to tell noise from differences, so without intervals:"
+        f" {number(rest)} % at the baseline,"
         f" {number(200 + rest)} % with 200 ms of delay."
     )
     axes = figures.draw(found, counted, STUDY["figures"]["fig14"]).axes[0]
