@@ -1,4 +1,4 @@
-"""Run real A/A experiments in containers: levels that are identical, on a quiet node and beside a noisy neighbour.
+"""Run real A/A experiments in containers: identical levels, on a quiet node and beside a noisy neighbour.
 
     python benchmarks/aa_experiments.py FOLDER [--comparisons 40] [--levels 10] [--blocks 3] [--runs 2]
                                         [--only quiet|neighbour] [--report]

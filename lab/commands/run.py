@@ -40,7 +40,7 @@ def _share(context: click.Context, parameter: click.Parameter, text: str | None)
     callback=_share,
     help="Add blocks until the main metric's intervals are within 10%, say; at most 12, or --blocks.",
 )
-@click.option("--wait/--no-wait", default=True, help="Wait a while for a quiet node before each trial.")
+@click.option("--no-wait", is_flag=True, help="Measure on a busy node instead of waiting until it is quiet.")
 @click.option("--dry-run", is_flag=True, help="Print the trials in their order and an estimate of the time.")
 @click.option("--simulate", is_flag=True, help="In virtual time instead of in the lab; needs --from.")
 @click.option(
@@ -67,7 +67,7 @@ def run(
     again: bool,
     blocks: int | None,
     until: float | None,
-    wait: bool,
+    no_wait: bool,
     dry_run: bool,
     simulate: bool,
     source: Path | None,
@@ -98,7 +98,9 @@ def run(
             raise click.UsageError(
                 "a run goes on as it began: --quick, --only, --seed, --simulate and --from are for new ones"
             )
-        _go_on(Path(what), inventory, again=again, blocks=blocks, until=until, waits=wait, dry_run=dry_run)
+        _go_on(
+            Path(what), inventory, again=again, blocks=blocks, until=until, waits=not no_wait, dry_run=dry_run
+        )
     elif again:
         raise click.UsageError("--again is for a run that there is: dasklab run RUN --again")
     elif simulate and until is not None:
@@ -117,7 +119,7 @@ def run(
         if source:
             _simulate(source, seeds, root, name, content, dry_run, order)
         else:
-            _measure(inventory, root, name, content, dry_run, order, _until(until, blocks), wait)
+            _measure(inventory, root, name, content, dry_run, order, _until(until, blocks), not no_wait)
 
 
 def _until(share: float | None, blocks: int | None) -> Until | None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from lab.model.metric import METRICS
 from lab.results.inference import ALPHA, quantile_of_one
-from lab.results.measures import Answer, Cell, number
+from lab.results.measures import Answer, Cell, interval, number
 
 WORTH_SHOWING = 1.3  # blocks are recommended until a difference of this factor would be shown
 FIRST_BLOCKS, MOST_BLOCKS = 4, 20
@@ -21,6 +21,19 @@ def hidden(answer: Answer) -> list[str]:
         if not cell.baseline and not cell.shown:
             cells.setdefault(why(answer, cell), []).append(cell.name)
     return [f"Not shown ({', '.join(names)}): {reason}." for reason, names in cells.items()]
+
+
+def verdict(answer: Answer | None, name: str) -> str | None:
+    """What a run says of one cell's difference from the baseline, in a sentence; None of a cell that it lacks."""
+    cell = answer.cell(name) if answer else None
+    if answer is None or cell is None or cell.baseline:
+        return None
+    metric = METRICS[answer.metric]
+    if answer.scaled:
+        differs = f"The {metric.title} is {interval(cell.ratio)} times the baseline's"
+    else:
+        differs = f"The {metric.title} differs by {interval(cell.difference, metric.unit)}"
+    return f"{differs}: shown." if cell.shown else f"{differs}, not shown: {why(answer, cell)}."
 
 
 def why(answer: Answer, cell: Cell) -> str:

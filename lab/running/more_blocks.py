@@ -5,7 +5,7 @@ four.
 
 Stopping as soon as an interval is narrow would stop too early: it is narrowest when its noise is
 underestimated. So the interval has to be narrow enough twice in a row, with the last block and without it,
-and three blocks are the least.
+and four blocks are the least.
 ``benchmarks/statistics_simulated.py`` checks that coverage and error rate survive this.
 """
 
@@ -25,7 +25,7 @@ from lab.results.table import load
 from lab.running.driver import Ongoing
 from lab.running.trials import plan
 
-LEAST_BLOCKS, MOST_BLOCKS = 3, 12
+LEAST_BLOCKS, MOST_BLOCKS = 4, 12
 
 
 @dataclass(frozen=True)

@@ -89,6 +89,14 @@ def test_why_a_difference_is_not_shown() -> None:
     ]
 
 
+def test_a_verdict_in_a_sentence() -> None:
+    [clear] = experiments(1, blocks=4, effect=math.log(2))
+    assert (reasons.verdict(clear, "level=1") or "").endswith("times the baseline's: shown.")
+    assert reasons.verdict(clear, "level=0") is None and reasons.verdict(None, "level=1") is None
+    [single] = experiments(1, blocks=1)
+    assert (reasons.verdict(single, "level=1") or "").endswith("not shown: one block is too few to tell.")
+
+
 def test_the_first_metric_has_most_of_the_error_rate_and_all_have_no_more_than_it() -> None:
     rates = error_rates(["compute_s", "transfer_mb", "rtt_ms"])
     assert sum(rates.values()) == pytest.approx(ALPHA)

@@ -43,12 +43,12 @@ def noisy(spread: float) -> Callable[[Json], float]:
     return lambda trial: 4.0 * random.Random(trial["trial"]).uniform(1 - spread, 1 + spread)
 
 
-@pytest.mark.parametrize(("spread", "blocks"), [(0.0, 3), (0.3, 5)])
+@pytest.mark.parametrize(("spread", "blocks"), [(0.0, 4), (0.3, 6)])
 def test_blocks_are_added_until_intervals_are_narrow_or_there_are_enough(
     tmp_path: Path, sweep: Experiment, spread: float, blocks: int
 ) -> None:
     run = driver.start(tmp_path, "x", sweep, SETUP, quick=False)
-    progress.execute_until(run, FakeLab(noisy(spread)), more_blocks.Until(0.1, most=5))
+    progress.execute_until(run, FakeLab(noisy(spread)), more_blocks.Until(0.1, most=6))
     assert store.read_run(run.directory).experiment["blocks"] == blocks
     assert set(load(run.directory).block) == set(range(1, blocks + 1))
 
