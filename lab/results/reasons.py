@@ -24,7 +24,7 @@ def hidden(answer: Answer) -> list[str]:
 
 
 def verdict(answer: Answer | None, name: str) -> str | None:
-    """What a run says of one cell's difference from the baseline, in a sentence; None of a cell that it lacks."""
+    """What a run says of one cell's difference, in a sentence; None of a cell that it lacks."""
     cell = answer.cell(name) if answer else None
     if answer is None or cell is None or cell.baseline:
         return None
