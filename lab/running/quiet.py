@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -69,13 +70,16 @@ def foreign_pct(inventory: Path) -> Callable[[], float | None]:
     lab = Inventory(inventory)
     if not lab.hosts("hypervisors"):
         return lambda: None
-    pve = Pve(Endpoint.of(lab.value(lab.hosts()[0], "proxmox")))
-    guests = [lab.value(host, "guest") for host in lab.hosts()]
-    nodes, mine = {guest["node"] for guest in guests}, {int(guest["vmid"]) for guest in guests}
+
+    @cache
+    def endpoint() -> Pve:
+        return Pve(Endpoint.of(lab.value(lab.hosts()[0], "proxmox")))
 
     def ask() -> float | None:
-        with suppress(LabError):  # an endpoint that does not say: the trial will, or fail
-            return max(_foreign_pct(pve, node, mine) for node in nodes)
+        with suppress(LabError):  # an endpoint that does not answer: the trial says so, with its reason
+            guests = [lab.value(host, "guest") for host in lab.hosts()]
+            mine = {int(guest["vmid"]) for guest in guests}
+            return max(_foreign_pct(endpoint(), node, mine) for node in {guest["node"] for guest in guests})
         return None
 
     return ask
