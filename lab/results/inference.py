@@ -227,13 +227,16 @@ class Fit:
         df_blocks = df_all - self.df
         if df_blocks < 1 or not self._is_repeated:
             return None
-        total, noise = float(deviations @ deviations), float(self._residuals @ self._residuals)
-        variance = total / df_all
+        noise = float(self._residuals @ self._residuals)
+        between = (float(deviations @ deviations) - noise) / df_blocks
+        inside = noise / self.df if self.df else 0.0
+        share = len(self._blocks) / len(self._values)  # a block's mean square has its variance once per trial
         # a sum of mean squares, each with its own degrees of freedom (Satterthwaite)
-        parts = [((total - noise) / df_all, df_blocks), (noise / df_all, self.df)]
+        parts = [(share * between, df_blocks), ((1 - share) * inside, self.df)]
+        variance = sum(part for part, _ in parts)
         lost = sum(part**2 / df for part, df in parts if df)
         df = max(1.0, variance**2 / lost) if variance > EXACT**2 else float(df_all)
-        return _Spread(variance, noise / self.df if self.df else 0.0, df)
+        return _Spread(variance, inside, df)
 
     def _between(self, new: Hashable, old: Hashable) -> Estimate:
         fresh, before = self.mean(new), self.mean(old)
