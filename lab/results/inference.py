@@ -228,7 +228,7 @@ class Fit:
         if df_blocks < 1 or not self._is_repeated:
             return None
         noise = float(self._residuals @ self._residuals)
-        between = (float(deviations @ deviations) - noise) / df_blocks
+        between = max(0.0, (float(deviations @ deviations) - noise) / df_blocks)
         inside = noise / self.df if self.df else 0.0
         share = len(self._blocks) / len(self._values)  # a block's mean square has its variance once per trial
         # a sum of mean squares, each with its own degrees of freedom (Satterthwaite)
