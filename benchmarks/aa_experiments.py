@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import random
 import shutil
@@ -160,9 +161,16 @@ def tally(folder: Path, condition: str) -> Tally:
     return counted
 
 
-def measure(lab: Lab, condition: str, comparisons: int) -> None:
-    """Run experiments until there are as many comparisons, the unfinished one first."""
+def measure(lab: Lab, condition: str, comparisons: int, levels: int) -> None:
+    """Run experiments until there are as many comparisons, the unfinished one first.
+
+    Trials that others disturbed are left out, and comparisons with them: there are at most twice the runs.
+    """
+    most = 2 * math.ceil(comparisons / ((levels - 1) * len(METRICS)))
     while (counted := tally(lab.folder, condition)).comparisons < comparisons:
+        if sum(map(is_done, runs(lab.folder, condition))) >= most:
+            print(f"{condition}: too many trials were disturbed; {most} runs are enough", flush=True)
+            return
         print(f"{time.strftime('%H:%M:%S')} {condition}: {counted.line()}", flush=True)
         unfinished = [run for run in runs(lab.folder, condition) if not is_done(run)]
         what = str(unfinished[0] if unfinished else lab.folder / "aa.yml")
@@ -189,10 +197,10 @@ def main() -> int:
         lab.build()
         for condition in conditions:
             if condition == "quiet":
-                measure(lab, condition, asked.comparisons)
+                measure(lab, condition, asked.comparisons, asked.levels)
             else:
                 with neighbour(seed=1):
-                    measure(lab, condition, asked.comparisons)
+                    measure(lab, condition, asked.comparisons, asked.levels)
     tallies = {condition: tally(lab.folder, condition) for condition in conditions}
     for condition, counted in tallies.items():
         print(f"{condition}: {counted.line()}")
