@@ -6,7 +6,7 @@
 Calibrations are taken as `dasklab whatif` takes them: of a run from all trials of one setting of each
 workload; ``--fit`` names another run or a trial for all. All other trials of these workloads are foretold,
 with the settings that they had and nothing else of them. Printed is a row per cell, as Markdown: the mean
-of what its trials measured and its bootstrap interval, the simulated mean with nine tenths of the simulated
+of what its trials measured and its interval over trials, the simulated mean with nine tenths of the simulated
 runs, the errors of the mean and of the bytes moved. That interval is meant for a run of a new trial; inside
 tells whether the measured mean lies in it, which is the goal, and how many of the measured runs do, which
 should be nine of ten. `whatif` tells wider ones; the summary says how many means lie in those, each cell's
@@ -37,9 +37,9 @@ from lab.errors import LabError
 from lab.model.files import Campaign, Result, Timings
 from lab.model.nic import BYTES_PER_MBIT
 from lab.model.trial import Trial
-from lab.results import measures, store
-from lab.results.measures import Interval
-from lab.sim import foretell
+from lab.results import store
+from lab.results.measures import Interval, Values
+from lab.sim import card, foretell
 from lab.sim.calibrate import calibrate
 from lab.sim.calibration import Calibration
 from lab.sim.scenario import Scenario
@@ -142,7 +142,7 @@ def foretell_cell(name: str, directories: list[Path], fit: Fit, seeds: int) -> C
     found, _ = foretell.foretold(trial.cell, trial, fit.calibrations, {}, range(seeds))
     asked = scenario(trial, fit.calibrations[0], seed=0)
     runs = np.concatenate([durations(directory) for directory in directories])
-    took = measures.mean(runs)
+    took = card.spread([float(durations(directory).mean()) for directory in directories])
     return Cell(
         trial.experiment,
         name,
@@ -162,7 +162,7 @@ def foretell_cell(name: str, directories: list[Path], fit: Fit, seeds: int) -> C
     )
 
 
-def durations(directory: Path) -> measures.Values:
+def durations(directory: Path) -> Values:
     """Seconds of a trial's timed runs."""
     return np.array([run.duration_s for run in store.need(Timings, directory).timed])
 

@@ -166,7 +166,10 @@ def _tell_advice(verdicts: Verdicts) -> None:
         (one.name, _measured(one), "confirmed" if one.confirmed else "not confirmed") for one in verdicts.of
     ]
     print_table(("setting of Dask", "time", "in the lab"), rows, title="measured")
-    click.echo(f"\nThe null trial differs by up to {verdicts.floor:.1%}.")
+    if verdicts.floor == verdicts.floor:
+        click.echo(f"\nDifferences of less than {verdicts.floor:.1%} could be chance.")
+    else:
+        click.echo("\nOne block is too few to tell what chance does: add --blocks 4.")
     confirmed = [one for one in verdicts.of if one.confirmed]
     for one in confirmed[:1]:
         click.echo(f"Advice, {_words(one.gain)} time than as it was:\n{_lines(one)}")
@@ -212,7 +215,11 @@ def _plain(found: Search, verdicts: Verdicts | None) -> dict[str, Any]:
             {"settings": dict(one.settings), "gain": _ends(one.gain), "confirmed": one.confirmed}
             for one in verdicts.of
         ]
-    return {"candidates": candidates, "measured": measured, "noise": verdicts.floor if verdicts else None}
+    return {
+        "candidates": candidates,
+        "measured": measured,
+        "noise": verdicts.floor if verdicts and verdicts.floor == verdicts.floor else None,
+    }
 
 
 def _ends(gain: Interval) -> list[float | None]:

@@ -41,15 +41,7 @@ def explain(
     from lab.account import trial
 
     if trial.is_run(first):
-        found = trial.cells(first, captured)
-        if not found:
-            raise LabError(f"{first}: of its baseline nothing was recorded inside Dask")
-        base, *others = found
-        _tell(found[base], base, as_json)
-        for name in others:
-            _compare(found[base], found[name], name, as_json)
-        if not as_json:
-            _growth(found)
+        _explain_run(first, captured, as_json)
         return
     one = trial.explain(first, captured)
     if second is not None:
@@ -66,6 +58,24 @@ def explain(
         _trace(one, trace)
     if profile:
         _profile(one, profile)
+
+
+def _explain_run(run: Path, captured: bool, as_json: bool) -> None:
+    """The baseline's account, and of each other cell what it spends more and whether its time differs."""
+    from lab.account import trial
+
+    found = trial.cells(run, captured)
+    if not found:
+        raise LabError(f"{run}: of its baseline nothing was recorded inside Dask")
+    base, *others = found
+    _tell(found[base], base, as_json)
+    verdicts = {} if as_json else _verdicts(run, others)
+    for name in others:
+        _compare(found[base], found[name], name, as_json)
+        if sentence := verdicts.get(name):
+            click.echo(sentence)
+    if not as_json:
+        _growth(found)
 
 
 def _tell(found: Summary, name: str, as_json: bool) -> None:
@@ -88,6 +98,17 @@ def _compare(old: Summary, new: Summary, name: str, as_json: bool) -> None:
         return
     click.echo(f"\n{name}: {words.difference(found)}\n")
     print_table(words.DIFFERENCE_HEAD, words.difference_rows(found))
+
+
+def _verdicts(run: Path, cells: list[str]) -> dict[str, str]:
+    """Whether each cell's time differs from the baseline's by more than chance makes, in a sentence."""
+    from lab.results import load, reasons, store
+    from lab.results.measures import answers
+
+    metrics = list(store.read_run(run).experiment["metrics"])
+    time = answers(load(run), metrics).get("compute_s")
+    sentences = {name: reasons.verdict(time, name) for name in cells}
+    return {name: sentence for name, sentence in sentences.items() if sentence}
 
 
 def _more(found: Explained) -> None:

@@ -58,7 +58,7 @@ def _tell(file: Path) -> None:
     from lab.results.measures import interval
     from lab.terminal import print_table
 
-    steps = list(kept.steps(kept.need(file)))
+    steps = kept.steps(kept.need(file))
     rank = ("regression", "improvement", "not shown")
     heads = ("benchmark", "cell", "from", "to", "median before", "median after", "after / before", "verdict")
     rows = [
@@ -76,4 +76,6 @@ def _tell(file: Path) -> None:
     ]
     print_table(heads, rows)
     count = sum(step.verdict == "regression" for step in steps)
-    click.echo(f"{count} regressions in {len(steps)} steps; by chance alone one in 40 may be called so")
+    click.echo(
+        f"{count} regressions in {len(steps)} steps; chance alone makes any in at most one of 20 such tables"
+    )

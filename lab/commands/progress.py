@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from shlex import quote
 
@@ -16,8 +17,9 @@ from lab.model.experiment import Experiment
 from lab.model.files import Result
 from lab.model.trial import Trial
 from lab.results import completeness, store
-from lab.running import driver
+from lab.running import driver, more_blocks, quiet
 from lab.running.ansible_lab import AnsibleLab, alone
+from lab.running.more_blocks import Until
 from lab.running.setup import setup_of
 from lab.terminal import clock, console
 
@@ -34,24 +36,54 @@ def start(
     quick: bool,
     seed: int | None,
     only: str | None,
+    until: Until | None = None,
+    waits: bool = True,
 ) -> Path:
     """Begin a run of an experiment and see it through; return where it is."""
     with alone(inventory):
         setup = setup_of(Inventory(inventory))
         begun = driver.start(root, name, content, setup, quick=quick, seed=seed, only=only)
-        execute(begun, AnsibleLab(inventory))
+        execute_until(begun, AnsibleLab(inventory), until, _waiter(begun, inventory, waits))
     conclude(begun)
     return begun.directory
 
 
-def go_on(begun: driver.Ongoing, inventory: Path) -> None:
+def go_on(begun: driver.Ongoing, inventory: Path, until: Until | None = None, *, waits: bool = True) -> None:
     """See a run through that was interrupted."""
     with alone(inventory):
-        execute(begun, AnsibleLab(inventory))
+        execute_until(begun, AnsibleLab(inventory), until, _waiter(begun, inventory, waits))
     conclude(begun)
 
 
-def execute(begun: driver.Ongoing, lab: driver.Lab) -> None:
+def _waiter(begun: driver.Ongoing, inventory: Path, waits: bool) -> Callable[[], None]:
+    """What waits for a quiet node before each trial, and says so."""
+    if not waits:
+        return lambda: None
+    screen = console(sys.stderr)
+    return quiet.Waiter(
+        quiet.foreign_pct(inventory),
+        begun.experiment.tolerances.foreign_pct,
+        lambda line: screen.print(line, markup=False, highlight=False),
+    )
+
+
+def execute_until(
+    begun: driver.Ongoing, lab: driver.Lab, until: Until | None, wait: Callable[[], None] = lambda: None
+) -> None:
+    """Run the pending trials, and with ``until`` as many blocks more as narrow intervals take."""
+    execute(begun, lab, wait)
+    while until and (longer := more_blocks.next_block(begun, until)):
+        more_blocks.record(longer)
+        console(sys.stderr).print(
+            f"The intervals are wider than {until.share:.0%}: block {longer.experiment.blocks} of at most"
+            f" {until.most}.",
+            markup=False,
+        )
+        begun = longer
+        execute(begun, lab, wait)
+
+
+def execute(begun: driver.Ongoing, lab: driver.Lab, wait: Callable[[], None] = lambda: None) -> None:
     """Run the pending trials with progress on the screen; Ctrl-C ends with a line that says how to go on."""
     screen = console(sys.stderr)
     columns = [MofNCompleteColumn(), BarColumn(24), TextColumn("{task.description}"), Remaining()]
@@ -64,7 +96,7 @@ def execute(begun: driver.Ongoing, lab: driver.Lab) -> None:
     with Progress(*columns, console=screen, transient=True) as progress:
         watch = Watch(begun, progress)
         try:
-            driver.execute(begun, lab, watch)
+            driver.execute(begun, lab, watch, wait)
         except KeyboardInterrupt:
             clean = "" if begun.setup.simulated else "; the lab is clean"
             screen.print(
@@ -89,6 +121,7 @@ class Watch:
     def __init__(self, begun: driver.Ongoing, progress: Progress) -> None:
         self._run, self._progress = begun, progress
         self._reasons: list[str] = []
+        self._seen: dict[str, str] = {}
         done = len(begun.trials) - len(begun.pending())
         self._task = progress.add_task("", total=len(begun.trials), completed=done, until=time.monotonic())
 
@@ -98,7 +131,11 @@ class Watch:
             until = time.monotonic() + self._run.remaining_s()
             self._progress.update(self._task, description=trial.trial, until=until)
             return
-        self._progress.advance(self._task)
+        if self._seen.get(trial.trial):  # repeated: others had used the node
+            self._progress.update(self._task, total=len(self._run.trials))
+        else:
+            self._progress.advance(self._task)
+        self._seen[trial.trial] = state
         directory = self._run.directory / trial.trial
         result, captured = store.need(Result, directory), completeness.line(completeness.read(directory))
         name = f" {trial.trial} ({result.wall_s:.0f} s)"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
@@ -14,6 +15,17 @@ from lab.terminal import clock, print_table
 if TYPE_CHECKING:
     from lab.model.experiment import Experiment
     from lab.model.trial import Setup, Trial
+    from lab.running.more_blocks import Until
+
+
+def _share(context: click.Context, parameter: click.Parameter, text: str | None) -> float | None:
+    """``10%`` or ``10`` -> 0.1."""
+    if text is None:
+        return None
+    with suppress(ValueError):
+        if 0 < (share := float(text.removesuffix("%")) / 100) < 1:
+            return share
+    raise click.BadParameter(f"{text!r} is no share like 10%", context, parameter)
 
 
 @click.command()
@@ -22,6 +34,14 @@ if TYPE_CHECKING:
 @click.option("--only", metavar="CELL", help="Only this cell, with baseline and null trial: delay_ms=50")
 @click.option("--seed", type=int, help="Shuffle the trials by this number instead of the file's.")
 @click.option("--again", is_flag=True, help="Of a RUN, measure the invalid trials anew as well.")
+@click.option("--blocks", type=click.IntRange(1, 100), help="Measure every cell in so many blocks.")
+@click.option(
+    "--until",
+    metavar="PERCENT",
+    callback=_share,
+    help="Add blocks until the main metric's intervals are within 10%, say; at most 12, or --blocks.",
+)
+@click.option("--no-wait", is_flag=True, help="Measure on a busy node instead of waiting until it is quiet.")
 @click.option("--dry-run", is_flag=True, help="Print the trials in their order and an estimate of the time.")
 @click.option("--simulate", is_flag=True, help="In virtual time instead of in the lab; needs --from.")
 @click.option(
@@ -46,6 +66,9 @@ def run(
     only: str | None,
     seed: int | None,
     again: bool,
+    blocks: int | None,
+    until: float | None,
+    no_wait: bool,
     dry_run: bool,
     simulate: bool,
     source: Path | None,
@@ -64,6 +87,8 @@ def run(
     dasklab run delay_worker --quick
     dasklab run results/delay_worker/20260101T120000Z
     dasklab run results/delay_worker/20260101T120000Z --again   its invalid trials too
+    dasklab run results/delay_worker/20260101T120000Z --blocks 6   more blocks: narrower intervals
+    dasklab run delay_worker --until 10%          as many blocks as that takes
     dasklab run delay_worker --only delay_ms=50   one cell again; of a run: dasklab reproduce RUN CELL
     dasklab run delay_worker --simulate --from RUN    foretold, with the costs that RUN measured
     """
@@ -75,9 +100,11 @@ def run(
             raise click.UsageError(
                 "a run goes on as it began: --quick, --only, --seed, --simulate and --from are for new ones"
             )
-        _go_on(place, inventory, again=again, dry_run=dry_run)
+        _go_on(place, inventory, again=again, blocks=blocks, until=until, waits=not no_wait, dry_run=dry_run)
     elif again:
         raise click.UsageError("--again is for a run that there is: dasklab run RUN --again")
+    elif simulate and until is not None:
+        raise click.UsageError("--until is for what is measured: a simulation takes --blocks")
     elif simulate != (source is not None):
         raise click.UsageError(
             "--simulate and --from go together: a simulation needs costs that were measured"
@@ -86,11 +113,19 @@ def run(
         from lab.model import experiment
 
         name, content = experiment.load(str(place) if experiment.is_file(what) else what, quick)
+        if blocks and until is None:
+            content = content.model_copy(update={"blocks": blocks})
         order: Order = {"quick": quick, "seed": seed, "only": only}
         if source:
             _simulate(source, seeds, root, name, content, dry_run, order)
         else:
-            _measure(inventory, root, name, content, dry_run, order)
+            _measure(inventory, root, name, content, dry_run, order, _until(until, blocks), not no_wait)
+
+
+def _until(share: float | None, blocks: int | None) -> Until | None:
+    from lab.running import more_blocks
+
+    return more_blocks.Until(share, blocks or more_blocks.MOST_BLOCKS) if share else None
 
 
 class Order(TypedDict):
@@ -101,27 +136,49 @@ class Order(TypedDict):
     only: str | None
 
 
-def _go_on(directory: Path, inventory: Path, *, again: bool, dry_run: bool) -> None:
+def _go_on(
+    directory: Path,
+    inventory: Path,
+    *,
+    again: bool,
+    blocks: int | None,
+    until: float | None,
+    waits: bool,
+    dry_run: bool,
+) -> None:
     from lab.commands import progress, simulated
     from lab.commands.target import open_running
     from lab.machines.variables import open_lab
     from lab.results import store
-    from lab.running import driver
+    from lab.running import driver, more_blocks
     from lab.running.setup import setup_of
 
     foretold = store.read_run(directory).setup.simulated
     setup = None if foretold else setup_of((open_lab if dry_run else open_running)(inventory))
+    if foretold and until is not None:
+        raise click.UsageError("--until is for what is measured: a simulation takes --blocks")
     begun = driver.resume(directory, setup, again=again)
+    if blocks and until is None:
+        begun = more_blocks.extended(begun, blocks)
+    if blocks and until is None and not dry_run:
+        more_blocks.record(begun)
     if dry_run:
         _print_trials(begun.pending(), begun.experiment.run_s, begun.setup)
     elif foretold:
         simulated.go_on(begun)
     else:
-        progress.go_on(begun, inventory)
+        progress.go_on(begun, inventory, _until(until, blocks), waits=waits)
 
 
 def _measure(
-    inventory: Path, root: Path, name: str, content: Experiment, dry_run: bool, order: Order
+    inventory: Path,
+    root: Path,
+    name: str,
+    content: Experiment,
+    dry_run: bool,
+    order: Order,
+    until: Until | None,
+    waits: bool,
 ) -> None:
     from lab.commands import progress
     from lab.commands.target import open_running
@@ -132,7 +189,7 @@ def _measure(
         _dry_run(name, content, setup_of(open_lab(inventory)), order)
     else:
         open_running(inventory)
-        progress.start(inventory, root, name, content, **order)
+        progress.start(inventory, root, name, content, until=until, waits=waits, **order)
 
 
 def _simulate(

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import click
 
 from lab.model.files import Result
-from lab.results import compare, load, store
-from lab.results.measures import Answer, Interval, answer, by_node, interval, number
+from lab.model.trial import Trial
+from lab.results import compare, load, reasons, store
+from lab.results.measures import Answer, Interval, answers, by_node, interval, number
 from lab.results.table import write_table
-from lab.terminal import print_table
+from lab.terminal import clock, console, print_table
 
 
 def list_runs(root: Path) -> None:
@@ -30,14 +32,41 @@ def show_run(run: Path) -> None:
     """Print the cells of a run, metric by metric."""
     frame = load(run)
     _warn(run)
-    for metric in store.read_run(run).experiment["metrics"]:
-        found = answer(frame, metric, frame.attrs["factors"])
+    found_by_metric = answers(frame, list(store.read_run(run).experiment["metrics"]))
+    for metric, found in found_by_metric.items():
         if found is None:
             unsaid = compare.simulated_from(run) and not frame.metric.eq(metric).any()
             click.echo(f"{metric}: {'not simulated' if unsaid else 'no valid baseline'}")
             continue
         _print_cells(found, compare.mark(run))
+        for line in reasons.hidden(found):
+            _print(line)
         _print_nodes(metric, by_node(frame, metric))
+    _print_left_out(run)
+    main = next(iter(found_by_metric.values()))
+    if main and (blocks := reasons.blocks_needed(main)):
+        _print_blocks(run, main, blocks)
+
+
+def _print_left_out(run: Path) -> None:
+    statuses: dict[str, list[str]] = {}
+    for directory in store.finished(run):
+        trial, result = store.need(Trial, directory), store.need(Result, directory)
+        statuses.setdefault("null trial" if trial.null else trial.cell, []).append(result.status)
+    for line in reasons.unmeasured(statuses):
+        _print(line)
+
+
+def _print_blocks(run: Path, answer: Answer, blocks: int) -> None:
+    """How many more blocks would show a difference worth showing, and how long they take."""
+    attempts = store.attempts(run)
+    block_s = sum(attempt.wall_s for attempt in attempts) / max(1, answer.blocks)
+    _print(
+        f"{reasons.count(answer.blocks).capitalize()} too few to tell a difference of "
+        f"x {reasons.WORTH_SHOWING} from noise; add `--blocks {blocks}`"
+        f" (about {clock(block_s * (blocks - answer.blocks))}):"
+        f" dasklab run {run} --blocks {blocks}",
+    )
 
 
 def _warn(run: Path) -> None:
@@ -60,10 +89,28 @@ def show_changes(old: Path, new: Path, anyway: bool) -> None:
     """Print the cells that two runs have in common, new against old."""
     old_is, new_is = map(compare.mark, (old, new))
     rows = [
-        (change.metric, change.cell, number(change.old), number(change.new), interval(change.ratio))
+        (
+            change.metric,
+            change.cell,
+            number(change.old),
+            number(change.new),
+            interval(change.ratio),
+            _verdict(change),
+        )
         for change in compare.compare(old, new, anyway)
     ]
-    print_table(("metric", "cell", f"old{old_is}", f"new{new_is}", "new / old"), rows)
+    print_table(("metric", "cell", f"old{old_is}", f"new{new_is}", "new / old", "difference"), rows)
+
+
+def _print(line: str) -> None:
+    """Print a line that may be wider than the terminal."""
+    console(sys.stdout).print(line, markup=False, highlight=False)
+
+
+def _verdict(change: compare.Change) -> str:
+    if change.ratio.low != change.ratio.low:
+        return "too few blocks"
+    return "shown" if change.shown else "not shown"
 
 
 def export_table(path: Path, output: Path) -> None:

@@ -151,6 +151,12 @@ class Tolerances(Strict):
     delay_ms: float = Field(default=0.2, gt=0)
     rate_pct: float = Field(default=3, gt=0)
     loss_confidence: float = Field(default=0.999, gt=0.5, lt=1)
+    foreign_pct: float = Field(
+        default=15, ge=0, le=100, description="of the node's CPU, used by other processes during the runs"
+    )
+    waited_pct: float = Field(
+        default=100, ge=0, le=100, description="of the time, in which the node waited for memory or a disk"
+    )
     stolen_pct: float = Field(
         default=100, ge=0, le=100, description="of the node's CPU, taken by others during the runs (steal)"
     )

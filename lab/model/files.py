@@ -296,11 +296,25 @@ class Machine(Strict):
 
 
 class Hypervisor(Strict):
-    """Who carries the machines: ``accel`` is kvm or tcg, or what else the guests call it."""
+    """Who carries the machines: ``accel`` is kvm or tcg, or what else the guests call it.
+
+    ``lab_cpu_s`` is what the lab's own guests and processes took of ``cpu``, ``waited_pct`` the share of the
+    time in which anything on the node waited for memory or a disk.
+    """
 
     name: str | None
     accel: str
     cpu: Counters | None = None
+    lab_cpu_s: float | None = None
+    waited_pct: Counters = {}
+
+    @property
+    def foreign_pct(self) -> float | None:
+        """The share of the node's CPU time that others than the lab used during the runs, if it is known."""
+        if not self.cpu or self.lab_cpu_s is None:
+            return None
+        used = sum(self.cpu[field] for field in ("user_s", "nice_s", "system_s"))
+        return 100 * max(0.0, used - self.lab_cpu_s) / sum(self.cpu.values())
 
     def share_pct(self, field: str) -> float | None:
         """The share of the node's CPU time during the runs in this field of /proc/stat, if it is known."""

@@ -55,6 +55,27 @@ def _registry() -> Iterator[Metric]:
         "hosts: steal on the node during the runs",
         True,
     )
+    yield Metric(
+        "node_foreign_pct",
+        "hypervisor's CPU that processes outside the lab used",
+        "%",
+        "hosts: the node during the runs, less the lab's guests and processes",
+        True,
+    )
+    yield Metric(
+        "node_memory_waited_pct",
+        "time in which anything on the hypervisor waited for memory",
+        "%",
+        "hosts: pressure on the node during the runs",
+        True,
+    )
+    yield Metric(
+        "node_disk_waited_pct",
+        "time in which anything on the hypervisor waited for a disk",
+        "%",
+        "hosts: pressure on the node during the runs",
+        True,
+    )
 
 
 METRICS = {metric.name: metric for metric in _registry()}

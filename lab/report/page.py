@@ -12,7 +12,7 @@ from lab import atomic
 from lab.model.metric import METRICS
 from lab.report import sentences
 from lab.report.section import Section, section
-from lab.results import store
+from lab.results import reasons, store
 from lab.results.measures import interval, number
 
 HERE = Path(__file__).parent
@@ -45,6 +45,7 @@ def _write(runs: list[Path], output: Path) -> None:
         "study": study,
         "metrics": METRICS,
         "contrasts": sentences.contrasts,
+        "hidden": reasons.hidden,
     }
     for name in ("report.html", "report.md"):
         (output / name).write_text(_templates().get_template(f"{name}.j2").render(page), encoding="utf-8")

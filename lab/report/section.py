@@ -23,7 +23,7 @@ from lab.report import captures, figures, sentences
 from lab.report.captures.content import Content, TextTable
 from lab.results import compare, completeness, recording, slopes, store, together
 from lab.results.damage import damage
-from lab.results.measures import Answer, answer, interval, number
+from lab.results.measures import Answer, answers, interval, number
 from lab.results.table import table
 
 Study = Mapping[str, Any]  # the study's figures, by name
@@ -90,10 +90,11 @@ def section(run: Path, study: Study, output: Path) -> Section:
         )
     simulated = compare.simulated_from(run)
     study = {} if simulated else study
-    metrics = sorted(document.experiment["metrics"], key=list(METRICS).index)  # time comes first
-    answers = {metric: a for metric in metrics if (a := answer(frame, metric, frame.attrs["factors"]))}
+    every = answers(frame, list(document.experiment["metrics"]))
+    told = {metric: every[metric] for metric in sorted(every, key=list(METRICS).index)}  # time comes first
+    found = {metric: each for metric, each in told.items() if each}
     captured = _captured(trials, study)
-    drawn = {**_drawn(answers, frame, document, study), **_accounts(run), **captured.figures}
+    drawn = {**_drawn(found, frame, document, study), **_accounts(run), **captured.figures}
     measuring_s, wall_s = _spent_s([store.need(Attempt, trial) for trial in trials])
     results = [store.need(Result, trial) for trial in trials]
     stem = _anchor(document.name, simulated)
@@ -103,13 +104,13 @@ def section(run: Path, study: Study, output: Path) -> Section:
         mark=compare.mark(run),
         run=run,
         document=document,
-        sentence=("Simulated: " if simulated else "") + _sentence(answers, captured),
-        answers=answers,
+        sentence=("Simulated: " if simulated else "") + _sentence(found, captured),
+        answers=found,
         pictures=[
             _picture(caption, figure, output / f"{stem}-{what}")
             for what, (caption, figure) in (_marked(drawn) if simulated else drawn).items()
         ],
-        tables=[*([] if simulated else [*_together(answers, frame), *_slopes(frame)]), *captured.tables],
+        tables=[*([] if simulated else [*_together(found), *_slopes(frame)]), *captured.tables],
         trials=len(trials),
         invalid=_invalid(results),
         identity=compare.identity(run),
@@ -178,10 +179,10 @@ def _sentence(answers: Mapping[str, Answer], captured: Content) -> str:
     return " ".join(measured + captured.sentences)
 
 
-def _together(answers: Mapping[str, Answer], frame: pd.DataFrame) -> list[TextTable]:
+def _together(answers: Mapping[str, Answer]) -> list[TextTable]:
     """Of two factors: how much of what a cell adds to the first metric either level adds by itself."""
     first = next(iter(answers.values()), None)
-    found = together.together(frame, first) if first else []
+    found = together.together(first) if first else []
     rows = [
         [each.name, *map(interval, (each.added, *each.alone_pct.values(), each.both_pct))] for each in found
     ]

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lab.model.metric import METRICS
+from lab.results import reasons
 from lab.results.measures import Answer, Cell, Interval, interval, number
 
 UNITS = {"ms": "ms", "pct": "%", "mbit": "Mbit/s"}  # by the ending of a factor's name
@@ -48,16 +49,17 @@ def sentence(answer: Answer | None) -> str:
     if len(answer.cells) == 1:
         return f"The {what} was {interval(base.median, unit)}."
     tested = [cell for cell in answer.cells if not cell.baseline]
-    if all(cell.n == 1 for cell in answer.cells):
+    if answer.fit is not None and not answer.fit.df:
         farthest = max(tested, key=lambda cell: abs(cell.difference.value))
         own = answer.baseline(farthest)
         return (
-            f"One sample a cell, so without intervals: {interval(own.median, unit)} at the baseline,"
+            f"{reasons.count(answer.blocks).capitalize()} too few to tell noise from differences,"
+            f" so without intervals: {interval(own.median, unit)} at the baseline,"
             f" {interval(farthest.median, unit)} with {_cell(farthest, base)}."
         )
     shown = [cell for cell in tested if cell.shown]
     if not shown:
-        noise = "" if math.isnan(answer.floor) else f" (noise floor {interval(Interval(answer.floor), unit)})"
+        noise = "" if math.isnan(answer.floor) else f" ({_floor(answer)} and less could be chance)"
         return f"No difference shown: no level changes the {what} by more than the noise{noise}."
     strongest = max(shown, key=lambda cell: abs(cell.difference.value))
     own = answer.baseline(strongest)
@@ -109,6 +111,12 @@ def quotient(over: Interval, under: Interval) -> Interval:
     low, high = (under.value if math.isnan(end) else end for end in (under.low, under.high))
     lowest, highest = (over.value if math.isnan(end) else end for end in (over.low, over.high))
     return Interval(over.value / under.value, lowest / high, highest / low)
+
+
+def _floor(answer: Answer) -> str:
+    """The smallest difference that would be shown: of a middling cell."""
+    compared = sorted((cell for cell in answer.cells if not cell.baseline), key=lambda cell: cell.least)
+    return reasons.size(answer, compared[len(compared) // 2])
 
 
 def _slopes(answer: Answer, unit: str) -> str:

@@ -21,7 +21,8 @@ from lab import atomic
 from lab.errors import LabError
 from lab.model.metric import METRICS
 from lab.model.packages import order
-from lab.results.measures import Interval, median
+from lab.results.history import typical
+from lab.results.measures import Interval
 
 ENVIRONMENT = "dasklab"
 FORM = 2  # asv's, of all its files but machine.json and asv.conf.json
@@ -154,9 +155,9 @@ def _results(
 
 def _row(samples: pd.DataFrame, params: dict[str, list[Any]]) -> list[Any]:
     """One benchmark's results: of each column a list with an entry for each combination of parameters."""
-    by_cell = {key: found.value.to_numpy(dtype=float) for key, found in samples.groupby("params")}
+    by_cell = dict(list(samples.groupby("params")))
     cells = [by_cell.get(json.dumps(each)) for each in _combinations(params)]
-    told = [None if values is None else (median(values), values) for values in cells]
+    told = [None if cell is None else (typical(cell), cell.value.to_numpy(dtype=float)) for cell in cells]
     listed = [[repr(value) for value in values] for values in params.values()]
     columns = zip(*(_stats(each) for each in told), strict=True)
     result, low, high, q25, q75, number = map(list, columns)

@@ -2,12 +2,15 @@
 
 Absolute times mean nothing across machines or versions: two runs are comparable when what computed was the
 same (workload and its size, versions, accelerator), and TCP's congestion control, which containers have from
-their host. The user may overrule that by name.
+their host. The user may overrule that by name. How much a trial varies is estimated from the trials of both
+runs (``lab.results.inference``); how much one day differs from another cannot be, from two of them.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,23 +18,30 @@ import pandas as pd
 
 from lab.errors import LabError
 from lab.model.files import Configured, Machines, Timings
+from lab.model.metric import METRICS
 from lab.model.trial import Trial
 from lab.results import store
-from lab.results.measures import Interval, ratio
+from lab.results.inference import ALPHA, Estimate, Fit, holm
+from lab.results.measures import Interval, exp, level
 from lab.results.table import load
+from lab.results.trial_values import Scale, is_scaled
 
 PACKAGES = ("python", "dask", "distributed", "numpy")
 
 
 @dataclass(frozen=True)
 class Change:
-    """One cell's metric in two runs: samples of each, and new over old with its interval."""
+    """One cell's metric in two runs, and new over old with its interval.
+
+    ``shown``: chance explains the difference in less than one of 20 tables as long as this one.
+    """
 
     metric: str
     cell: str
     old: float
     new: float
     ratio: Interval
+    shown: bool
 
 
 def identity(run: Path) -> dict[str, Any]:
@@ -95,17 +105,43 @@ def compare(old: Path, new: Path, anyway: bool = False) -> list[Change]:
     common = sorted(keys[0] & keys[1])
     if not common:
         raise LabError(f"{old} and {new} have no valid cell in common")
-    return [_change(frames[0], frames[1], metric, cell) for metric, cell in common]
+    rows = [
+        row for metric in dict.fromkeys(key[0] for key in common) for row in _rows(frames, metric, common)
+    ]
+    corrected = holm([estimate.p_value for _, estimate in rows])
+    return [
+        replace(change, shown=p_value < ALPHA) for (change, _), p_value in zip(rows, corrected, strict=True)
+    ]
 
 
 def _valid(frame: pd.DataFrame) -> pd.DataFrame:
-    return frame[frame.status.eq("ok") & ~frame.warmup & ~frame.null & frame.tested]
+    return frame[frame.status.eq("ok") & ~frame.warmup & frame.tested]
 
 
-def _change(old: pd.DataFrame, new: pd.DataFrame, metric: str, cell: str) -> Change:
-    samples = [
-        frame.value[(frame.metric == metric) & (frame.cell == cell)].to_numpy(dtype=float)
-        for frame in (old, new)
-    ]
-    medians = [float(pd.Series(values).median()) for values in samples]
-    return Change(metric, cell, medians[0], medians[1], ratio({0: samples[1]}, {0: samples[0]}))
+def _rows(
+    frames: Sequence[pd.DataFrame], metric: str, common: Sequence[tuple[str, str]]
+) -> Iterator[tuple[Change, Estimate]]:
+    """One metric's cells in both runs: all trials of both tell how much a trial varies."""
+    old, new = (frame[frame.metric == metric] for frame in frames)
+    log = is_scaled(pd.concat([old, new]), METRICS[metric].zero_based)
+    scale = Scale.of(old, log)
+    sides = [scale.values(side).assign(side=name) for name, side in (("old", old), ("new", new))]
+    trials = pd.concat(sides, ignore_index=True)
+    fit = Fit(
+        list(zip(trials.side, trials.cell, strict=True)),
+        list(zip(trials.side, trials.run, trials.block, strict=True)),
+        trials.value.to_numpy(),
+    )
+    for cell in (cell for of, cell in common if of == metric):
+        estimate = fit.difference(("new", cell), ("old", cell))
+        reference = float(trials.reference[trials.cell == cell].mean())
+        before, after = (level(fit.mean((side, cell)), reference, log).value for side in ("old", "new"))
+        yield Change(metric, cell, before, after, _ratio(estimate, before, log), shown=False), estimate
+
+
+def _ratio(estimate: Estimate, before: float, log: bool) -> Interval:
+    """New over old; not finite over nothing."""
+    ends = (estimate.value, estimate.value - estimate.margin, estimate.value + estimate.margin)
+    if log:
+        return Interval(*map(exp, ends))
+    return Interval(*(1 + end / before for end in ends)) if before else Interval(math.nan)

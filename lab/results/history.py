@@ -10,12 +10,11 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from lab import atomic
@@ -24,10 +23,12 @@ from lab.model.experiment import Experiment
 from lab.model.files import Timings
 from lab.model.metric import METRICS
 from lab.model.packages import order
-from lab.results import store
+from lab.results import measures, store
 from lab.results.compare import accelerator
-from lab.results.measures import Interval, Strata, median, ratio
+from lab.results.inference import ALPHA, Estimate, Fit, holm
+from lab.results.measures import Interval
 from lab.results.table import load
+from lab.results.trial_values import Scale
 
 COLUMNS = {
     "machine": "accelerator of the lab: what ran under another is not compared",
@@ -45,7 +46,10 @@ KEY = ["machine", "benchmark", "params"]
 
 @dataclass(frozen=True)
 class Step:
-    """From one version to the next that was measured; ``change`` is new over old."""
+    """From one version to the next that was measured; ``change`` is new over old.
+
+    ``shown``: chance explains it in less than one of 20 histories with as many steps.
+    """
 
     machine: str
     benchmark: str
@@ -56,13 +60,7 @@ class Step:
     before: Interval
     after: Interval
     change: Interval
-    floor: float
-    repeated: bool
-
-    @property
-    def shown(self) -> bool:
-        """Is there a difference, seen more than once and above what the null trial seems to differ by?"""
-        return self.repeated and self.change.excludes(1) and not abs(self.change.value - 1) <= self.floor
+    shown: bool
 
     @property
     def verdict(self) -> str:
@@ -129,28 +127,52 @@ def keep(file: Path, run: Path) -> int:
     return len(rows)
 
 
-def steps(history: pd.DataFrame) -> Iterator[Step]:
-    """Each benchmark from each version to the next, oldest first."""
-    for (machine, benchmark), about in history.groupby(KEY[:2], sort=False):
-        floor = _floor(about)
-        for params, samples in about[~about.null].groupby("params", sort=False):
-            versions = {str(version): found for version, found in samples.groupby("dask")}
-            named = sorted(versions, key=order)
-            for old, new in pairwise(named):
-                before, after = versions[old], versions[new]
-                yield Step(
-                    str(machine),
-                    str(benchmark),
-                    json.loads(str(params)),
-                    old,
-                    new,
-                    len(after),
-                    median(before.value.to_numpy(dtype=float)),
-                    median(after.value.to_numpy(dtype=float)),
-                    ratio(_strata(after), _strata(before)),
-                    floor,
-                    _repeated(_strata(before), _strata(after)),
-                )
+def steps(history: pd.DataFrame) -> list[Step]:
+    """Each benchmark from each version to the next, oldest first; null trials tell about chance."""
+    pairs = [pair for _, samples in history.groupby(KEY[:2], sort=False) for pair in _steps(samples)]
+    corrected = holm([estimate.p_value for _, estimate in pairs])
+    return [replace(step, shown=p_value < ALPHA) for (step, _), p_value in zip(pairs, corrected, strict=True)]
+
+
+def typical(samples: pd.DataFrame) -> Interval:
+    """What one version usually takes."""
+    return measures.typical(samples.assign(cell="", src="", dst=""))
+
+
+def _steps(samples: pd.DataFrame) -> Iterator[tuple[Step, Estimate]]:
+    """One benchmark on one machine: versions are compared inside a block where they share one."""
+    trials = Scale.of(_placed(samples), log=True).values(_placed(samples))
+    blocks = list(zip(trials.run, trials.block, strict=True))
+    fit = Fit(list(trials.cell), blocks, trials.value.to_numpy())
+    reference = float(trials.reference.mean())
+    for params, mine in samples[~samples.null].groupby("params", sort=False):
+        for old, new in pairwise(sorted(mine.dask.unique(), key=order)):
+            ends = (_cell(params, old), _cell(params, new))
+            estimate = fit.difference(ends[1], ends[0])
+            before, after = (measures.level(fit.mean(end), reference, log=True) for end in ends)
+            first = mine.iloc[0]
+            step = Step(
+                machine=str(first.machine),
+                benchmark=str(first.benchmark),
+                params=json.loads(str(params)),
+                old=str(old),
+                new=str(new),
+                n=int((mine.dask == new).sum()),
+                before=before,
+                after=after,
+                change=measures.level(estimate, 0.0, log=True),
+                shown=False,
+            )
+            yield step, estimate
+
+
+def _placed(samples: pd.DataFrame) -> pd.DataFrame:
+    cells = [_cell(params, dask) for params, dask in zip(samples.params, samples.dask, strict=True)]
+    return samples.assign(cell=cells, src="", dst="")
+
+
+def _cell(params: object, dask: object) -> str:
+    return f"{params} {dask}"
 
 
 def _rows(run: Path) -> Iterator[dict[str, Any]]:
@@ -188,29 +210,3 @@ def _sets_packages(experiment: Experiment, factor: str) -> bool:
 
 def _plain(level: Any) -> Any:
     return level.item() if hasattr(level, "item") else level
-
-
-def _floor(samples: pd.DataFrame) -> float:
-    """By how much the null trials seem to differ from what they are copies of; unknown without any."""
-    null = samples[samples.null]
-    ends = ["run", "params", "dask"]
-    same = samples[~samples.null].merge(null[ends].drop_duplicates(), on=ends)
-    if null.empty or same.empty:
-        return math.nan
-    found = ratio(_strata(null), _strata(same))
-    return Interval(found.value - 1, found.low - 1, found.high - 1).reach
-
-
-def _repeated(before: Strata, after: Strata) -> bool:
-    """Do two blocks or more all say the same? A trial's samples share what else the machine did then."""
-    old, new = ({key: float(np.median(found)) for key, found in side.items()} for side in (before, after))
-    pairs = [(old[key], new[key]) for key in old.keys() & new.keys()]
-    pairs = pairs or [(one, other) for one in old.values() for other in new.values()]
-    enough = min(len(old), len(new)) > 1 and len(pairs) > 1
-    return enough and (all(a < b for a, b in pairs) or all(a > b for a, b in pairs))
-
-
-def _strata(samples: pd.DataFrame) -> Strata:
-    return {
-        key: found.value.to_numpy(dtype=float) for key, found in samples.groupby(["run", "block"], sort=False)
-    }

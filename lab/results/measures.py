@@ -1,32 +1,32 @@
 """What the samples say, and how sure that is. Reads only the tidy table of ``lab.results.store.load``.
 
-Cells are compared with the baseline inside each block, because a machine drifts from block to block by more
-than most effects. The null trial, an exact copy of the baseline, is compared in the same way: what it seems
-to differ by is the noise floor, and a difference below that is not shown. Intervals are 95 % bootstrap
-intervals (scipy's percentile method, samples drawn anew inside each block); slopes are Theil-Sen's. What was
-simulated may be off besides by what simulations were missed by where they were compared: intervals of cells
-and of what they differ by are wider by that.
+Cells are compared with the baseline inside each block, one value per trial; ``lab.results.inference``
+explains the model, its intervals and when a difference is shown. Slopes are Theil-Sen's, over trials. What
+was simulated may be off besides by what simulations were missed by where they were compared: intervals of
+cells and of what they differ by are wider by that.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from lab.model.metric import METRICS
+from lab.results.inference import ALPHA, CONFIDENCE, Estimate, Fit
+from lab.results.trial_values import Scale, is_scaled
 
-CONFIDENCE = 0.95
-RESAMPLES = 2000
-SEED = 1
 ENGINE = "engine"  # the factor that says what computes
+MAIN_SHARE = (
+    0.8  # of the error rate goes to an experiment's first metric, its answer; the others share the rest
+)
+NULL = "null trial"
+LARGEST = 700.0  # whose exponential is still a number
 Values = NDArray[np.float64]
-Strata = dict[Any, Values]  # what is compared only with its like -> its samples
 
 
 @dataclass(frozen=True)
@@ -82,19 +82,23 @@ def less(gain_pct: Interval) -> str:
 class Cell:
     """One cell's samples against those of the baseline of its kind, which it may be itself (``baseline``).
 
-    ``shown`` is the verdict: a difference above the noise.
+    ``n`` counts samples, ``trials`` the trials that they are from. ``least`` is the smallest difference that
+    would be shown, in the metric's unit. ``shown`` is the verdict: a difference larger than what chance makes
+    of as many comparisons as the experiment has.
     """
 
     name: str
     factors: dict[str, object]
     baseline: bool
     n: int
+    trials: int
     median: Interval
-    mean: Interval
+    mean: float
     lowest: float
     highest: float
     difference: Interval
     ratio: Interval
+    least: float
     shown: bool
 
 
@@ -103,7 +107,8 @@ class Answer:
     """What one metric says over an experiment's cells; the first cell is the baseline.
 
     ``kinds`` are the factors that decide what is computed, or by which engine. Only like is compared with
-    like: each kind's baseline has the other factors at the baseline's levels.
+    like: each kind's baseline has the other factors at the baseline's levels. ``null`` is what the null trial
+    differs by from the baseline, ``blocks`` how many blocks the trials are from, ``fit`` the model of all.
     """
 
     metric: str
@@ -111,6 +116,8 @@ class Answer:
     cells: list[Cell]
     null: Interval | None
     slopes: dict[str, Interval]
+    blocks: int = 1
+    fit: Fit | None = field(default=None, repr=False, compare=False)
 
     @property
     def scaled(self) -> bool:
@@ -119,8 +126,9 @@ class Answer:
 
     @property
     def floor(self) -> float:
-        """Differences up to this are noise, in the metric's unit; NaN without a null trial."""
-        return math.nan if self.null is None else self.null.reach
+        """The smallest difference from the baseline that would be shown; NaN where none could be."""
+        least = [cell.least for cell in self.cells if not cell.baseline and math.isfinite(cell.least)]
+        return float(np.median(least)) if least else math.nan
 
     def cell(self, name: str) -> Cell | None:
         """The cell of that name, if it was measured."""
@@ -135,52 +143,58 @@ class Answer:
         return [cell.factors[factor] for factor in self.kinds]
 
 
-def answer(frame: pd.DataFrame, metric: str, factors: Sequence[str]) -> Answer | None:
-    """Every cell of ``metric`` in ``frame``; None without a baseline."""
+def error_rates(metrics: Sequence[str]) -> dict[str, float]:
+    """Each metric's share of the chance that an experiment in which nothing differs shows a difference."""
+    if len(metrics) < 2:
+        return dict.fromkeys(metrics, ALPHA)
+    rest = (1 - MAIN_SHARE) * ALPHA / (len(metrics) - 1)
+    return {metric: MAIN_SHARE * ALPHA if place == 0 else rest for place, metric in enumerate(metrics)}
+
+
+def answers(frame: pd.DataFrame, metrics: Sequence[str]) -> dict[str, Answer | None]:
+    """The answer of each of an experiment's metrics, the main one first; None without a baseline."""
+    factors = frame.attrs["factors"]
+    return {metric: answer(frame, metric, factors, rate) for metric, rate in error_rates(metrics).items()}
+
+
+def answer(frame: pd.DataFrame, metric: str, factors: Sequence[str], alpha: float = ALPHA) -> Answer | None:
+    """Every cell of ``metric`` in ``frame``; None without a baseline.
+
+    ``alpha`` is the chance that any difference is shown where there is none.
+    """
     valid = counted(frame, metric)
     base = valid[valid.baseline]
     if base.empty:
         return None
-    null_samples = valid[valid.null]
-    null = None if null_samples.empty else difference(strata(null_samples), strata(base))
-    floor = math.nan if null is None else null.reach
     tested = valid[~valid.null]
-    names = [base.cell.iloc[0], *(name for name in tested.cell.unique() if name != base.cell.iloc[0])]
-    scaled = not METRICS[metric].zero_based and base.value.median() != 0
+    first = base.cell.iloc[0]
+    names = [first, *(name for name in tested.cell.unique() if name != first)]
     kinds = tuple(factor for factor in factors if _tells_kinds(tested, factor))
-    cells = []
-    for name in names:
-        mine = tested[tested.cell == name]
-        own = _alike(tested, mine, base, kinds, factors)
-        noise = floor * own.value.median() / base.value.median() if scaled and len(own) else floor
-        cells.append(_cell(name, mine, own, factors, noise, scaled))
-    slopes = {factor: _slope(tested, base, factor, factors) for factor in factors}
-    return Answer(metric, kinds, cells, null, {factor: found for factor, found in slopes.items() if found})
+    bases = {name: _base_of(tested, name, base, kinds, factors) for name in names}
+    trials = _trials(valid, bases, metric)
+    fit = Fit(list(trials.frame.cell), list(trials.frame.stratum), trials.frame.value.to_numpy())
+    trials.frame["drift"] = fit.drift
+    pairs = [(name, own) for name, own in bases.items() if own not in (None, name)]
+    thresholds = dict(zip((name for name, _ in pairs), fit.thresholds(pairs, alpha), strict=True))
+    cells = [
+        _cell(tested[tested.cell == name], own, trials, fit, thresholds.get(name, math.nan), factors)
+        for name, own in bases.items()
+    ]
+    slopes = {factor: _slope(tested, trials, base, factor, factors) for factor in factors}
+    return Answer(
+        metric,
+        kinds,
+        cells,
+        _null(trials, first, cells[0].median.value),
+        {factor: slope for factor, slope in slopes.items() if slope},
+        trials.frame[["run", "block"]].drop_duplicates().shape[0],
+        fit,
+    )
 
 
 def counted(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
     """The samples that count: of valid trials, without warm-ups and probes of links that no trial changes."""
     return frame[(frame.metric == metric) & ~frame.warmup & frame.status.eq("ok") & frame.tested]
-
-
-def _tells_kinds(tested: pd.DataFrame, factor: str) -> bool:
-    """Does a factor decide what is computed, or by what?"""
-    computed = tested.groupby(factor).workload.nunique()
-    return factor == ENGINE or (tested.workload.nunique() > 1 and computed.max() == 1)
-
-
-def _alike(
-    tested: pd.DataFrame,
-    mine: pd.DataFrame,
-    base: pd.DataFrame,
-    kinds: Sequence[str],
-    factors: Sequence[str],
-) -> pd.DataFrame:
-    """The samples of a cell's kind with all other factors as the baseline has them; there may be none."""
-    found = tested
-    for factor in factors:
-        found = found[found[factor] == (mine if factor in kinds else base)[factor].iloc[0]]
-    return found
 
 
 def by_node(frame: pd.DataFrame, metric: str) -> dict[str, tuple[int, Interval]]:
@@ -190,31 +204,18 @@ def by_node(frame: pd.DataFrame, metric: str) -> dict[str, tuple[int, Interval]]
     """
     probes = frame[(frame.metric == metric) & frame.baseline & frame.status.eq("ok") & frame.dst.ne("")]
     found = {
-        str(node): (len(here), median(here.value.to_numpy(dtype=float)))
-        for node, here in probes[probes.node.ne("")].groupby("node")
+        str(node): (len(mine), typical(mine)) for node, mine in probes[probes.node.ne("")].groupby("node")
     }
     return found if len(found) > 1 else {}
 
 
-def median(values: Values) -> Interval:
-    """The median with its interval."""
-    return bootstrap([values], np.median)
-
-
-def mean(values: Values) -> Interval:
-    """The mean with its interval."""
-    return bootstrap([values], np.mean)
-
-
-def difference(samples: Strata, base: Strata) -> Interval:
-    """Median of ``samples`` minus that of ``base`` in each stratum, averaged over those of both."""
-    return _paired(samples, base, lambda a, b: a - b)
-
-
-def ratio(samples: Strata, base: Strata) -> Interval:
-    """Median of ``samples`` over that of ``base`` in each stratum, averaged; not finite over a base of 0."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return _paired(samples, base, lambda a, b: a / b)
+def typical(samples: pd.DataFrame) -> Interval:
+    """What samples of one cell are usually: their trials' medians averaged, with an interval over trials."""
+    scale = Scale.of(samples, is_scaled(samples, zero_based=False))
+    rows = scale.values(samples)
+    blocks = list(zip(rows.run, rows.block, strict=True))
+    fit = Fit(["cell"] * len(rows), blocks, rows.value.to_numpy())
+    return level(fit.mean("cell"), float(rows.reference.mean()), scale.log)
 
 
 def slope(x: Values, y: Values) -> Interval:
@@ -225,88 +226,135 @@ def slope(x: Values, y: Values) -> Interval:
     return Interval(float(fit.slope), float(fit.low_slope), float(fit.high_slope))
 
 
+@dataclass(frozen=True)
+class _Trials:
+    """One row per trial, with its stratum: the trials that it is compared with."""
+
+    metric: str
+    log: bool
+    frame: pd.DataFrame
+
+    def reference(self, cell: str) -> float:
+        """What the baseline measured between the pairs of hosts that this cell's trials probed."""
+        return float(self.frame[self.frame.cell == cell].reference.mean())
+
+
+def _tells_kinds(tested: pd.DataFrame, factor: str) -> bool:
+    """Does a factor decide what is computed, or by what?"""
+    computed = tested.groupby(factor).workload.nunique()
+    return factor == ENGINE or (tested.workload.nunique() > 1 and computed.max() == 1)
+
+
+def _base_of(
+    tested: pd.DataFrame, name: str, base: pd.DataFrame, kinds: Sequence[str], factors: Sequence[str]
+) -> str | None:
+    """The cell of this one's kind with all other factors as the baseline has them; there may be none."""
+    mine, alike = tested[tested.cell == name], tested
+    for factor in factors:
+        alike = alike[alike[factor] == (mine if factor in kinds else base)[factor].iloc[0]]
+    return None if alike.empty else str(alike.cell.iloc[0])
+
+
+def _trials(valid: pd.DataFrame, bases: Mapping[str, str | None], metric: str) -> _Trials:
+    """One value per trial, relative to the baseline of its kind."""
+    log = is_scaled(valid, METRICS[metric].zero_based)
+    parts = []
+    for own in dict.fromkeys(own or name for name, own in bases.items()):
+        names = [name for name, base in bases.items() if (base or name) == own]
+        samples = valid[valid.cell.isin(names)]
+        rows = Scale.of(samples[samples.cell == own], log).values(samples)
+        rows["stratum"] = list(zip([own] * len(rows), rows.run, rows.block, strict=True))
+        parts.append(rows)
+    return _Trials(metric, log, pd.concat(parts, ignore_index=True))
+
+
+def _null(trials: _Trials, first: str, level: float) -> Interval | None:
+    """What the null trial, taken for a cell of its own, differs by from the baseline."""
+    rows = trials.frame
+    if not rows.null.any():
+        return None
+    cells = [NULL if null else cell for null, cell in zip(rows.null, rows.cell, strict=True)]
+    if first not in cells:
+        return None
+    fit = Fit(cells, list(rows.stratum), rows.value.to_numpy())
+    return _change(fit.difference(NULL, first), level, trials.log)
+
+
 def _cell(
-    name: str, mine: pd.DataFrame, base: pd.DataFrame, factors: Sequence[str], floor: float, scaled: bool
+    mine: pd.DataFrame, own: str | None, trials: _Trials, fit: Fit, threshold: float, factors: Sequence[str]
 ) -> Cell:
-    values = mine.value.to_numpy(dtype=float)
-    missed = float(mine.missed.max())
-    unknown = Interval(math.nan)
-    change = difference(strata(mine), strata(base)) if len(base) else unknown
-    middle = median(values)
+    name = str(mine.cell.iloc[0])
+    values, missed = mine.value.to_numpy(dtype=float), float(mine.missed.max())
+    reference = trials.reference(name)
+    middle = level(fit.mean(name), reference, trials.log)
+    unknown, is_base = Interval(math.nan), name == own
+    change = times = unknown
+    least = math.nan
+    scaled = not METRICS[trials.metric].zero_based
+    if own is not None:
+        estimate = Estimate(0.0) if is_base else fit.difference(name, own)
+        usual = level(fit.mean(own), reference, trials.log).value
+        change = _change(estimate, usual, trials.log)
+        least = _change(Estimate(threshold), usual, trials.log).value
+        scaled = scaled and usual != 0
+        if scaled and is_base:
+            times = Interval(1.0)
+        elif scaled:
+            times = Interval(*(1 + end / usual for end in (change.value, change.low, change.high)))
     below, above = middle.value * missed / (1 + missed), middle.value * missed
     change = Interval(change.value, change.low - below, change.high + above)
-    is_base = bool(len(base)) and mine.cell.iloc[0] == base.cell.iloc[0]
-    times = Interval(1.0) if scaled and is_base else unknown
-    if scaled and len(base) and not is_base:
-        times = ratio(strata(mine), strata(base)).widened(missed)
+    beyond = not is_base and own is not None and abs(estimate.value) > threshold
     return Cell(
         name=name,
         factors={factor: mine[factor].iloc[0] for factor in factors},
         baseline=is_base,
         n=len(values),
+        trials=int(((trials.frame.cell == name) & ~trials.frame.null).sum()),
         median=middle.widened(missed),
-        mean=mean(values).widened(missed),
+        mean=float(values.mean()),
         lowest=float(values.min()),
         highest=float(values.max()),
         difference=change,
-        ratio=times,
-        shown=not is_base and change.excludes(0) and not abs(change.value) <= floor,
+        ratio=times if is_base else times.widened(missed),
+        least=least,
+        shown=beyond and change.excludes(0),
     )
 
 
-def _slope(tested: pd.DataFrame, base: pd.DataFrame, factor: str, factors: Sequence[str]) -> Interval | None:
+def exp(value: float) -> float:
+    """The exponential; of what is too large for a number, infinity."""
+    return math.exp(value) if value < LARGEST or math.isnan(value) else math.inf
+
+
+def level(estimate: Estimate, reference: float, log: bool) -> Interval:
+    """A cell's own level, in the metric's unit."""
+    value = reference + estimate.value
+    ends = (value, value - estimate.margin, value + estimate.margin)
+    return Interval(*map(exp, ends)) if log else Interval(*ends)
+
+
+def _change(estimate: Estimate, level: float, log: bool) -> Interval:
+    """A difference in the metric's unit, from a baseline of this level."""
+    ends = (estimate.value, estimate.value - estimate.margin, estimate.value + estimate.margin)
+    return Interval(*(level * (exp(end) - 1) for end in ends)) if log else Interval(*ends)
+
+
+def _slope(
+    tested: pd.DataFrame, trials: _Trials, base: pd.DataFrame, factor: str, factors: Sequence[str]
+) -> Interval | None:
     """The slope over a numeric factor of three or more levels, the other factors at the baseline.
 
     Not over rates: a rate of 0 is no cap at all, so rates are names of levels rather than amounts.
     """
-    here = tested
+    along = tested
     for other in factors:
         if other != factor:
-            here = here[here[other] == base[other].iloc[0]]
-    amounts = pd.api.types.is_numeric_dtype(here[factor]) and not factor.endswith("_mbit")
-    if not amounts or here[factor].nunique() < 3:
+            along = along[along[other] == base[other].iloc[0]]
+    amounts = pd.api.types.is_numeric_dtype(along[factor]) and not factor.endswith("_mbit")
+    if not amounts or along[factor].nunique() < 3:
         return None
-    return slope(here[factor].to_numpy(dtype=float), here.value.to_numpy(dtype=float))
-
-
-def strata(samples: pd.DataFrame) -> Strata:
-    """Samples by block and, for probes, by the pair of hosts between which they were taken."""
-    keys = list(zip(samples.block, samples.src, samples.dst, strict=True))
-    values = samples.value.to_numpy(dtype=float)
-    return {key: values[[other == key for other in keys]] for key in sorted(set(keys))}
-
-
-def _paired(samples: Strata, base: Strata, how: Callable[[Any, Any], Any]) -> Interval:
-    """``how`` of the two medians per stratum; without a common one all samples meet all of the baseline's."""
-    common = sorted(set(samples) & set(base))
-    if not common:
-        samples, base = ({0: np.concatenate(list(each.values()))} for each in (samples, base))
-        common = [0]
-    data = [array for block in common for array in (samples[block], base[block])]
-
-    def statistic(*drawn: Values, axis: int = -1) -> Any:
-        medians = [np.median(array, axis=axis) for array in drawn]
-        pairs = zip(medians[::2], medians[1::2], strict=True)
-        return np.mean([how(a, b) for a, b in pairs], axis=0)
-
-    return bootstrap(data, statistic)
-
-
-def bootstrap(data: list[Values], statistic: Callable[..., Any]) -> Interval:
-    """A statistic of samples with its interval, which it lacks where one of them has too few values."""
-    value = float(statistic(*data))
-    if min(len(sample) for sample in data) < 2 or not math.isfinite(value):
-        return Interval(value)
-    from scipy.stats import bootstrap  # a second of imports, which most commands do without
-
-    found = bootstrap(
-        data,
-        statistic,
-        vectorized=True,
-        method="percentile",
-        confidence_level=CONFIDENCE,
-        n_resamples=RESAMPLES,
-        rng=np.random.default_rng(SEED),
-    ).confidence_interval
-    # between equal samples the percentiles are interpolated, and rounded
-    return Interval(value, min(value, float(found.low)), max(value, float(found.high)))
+    levels = dict(zip(along.cell, along[factor].astype(float), strict=True))
+    rows = trials.frame[trials.frame.cell.isin(list(levels)) & ~trials.frame.null]
+    steady = rows.value + rows.reference - rows.drift + rows.drift.mean()
+    values = np.exp(steady) if trials.log else steady
+    return slope(rows.cell.map(levels).to_numpy(dtype=float), values.to_numpy(dtype=float))

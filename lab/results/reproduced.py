@@ -91,8 +91,7 @@ def verdicts(old: Path, new: Path, cell: str) -> Iterator[str]:
 
 
 def chance(change: compare.Change) -> str:
-    """May chance have made it? One sample each tells nothing of that, unless they are equal."""
-    low, high = change.ratio.low, change.ratio.high
-    if math.isnan(low):
-        return "the same" if change.old == change.new else "of chance one sample each says nothing"
-    return "within what chance does" if low <= 1 <= high else "more than chance does"
+    """May chance have made it? One block each tells nothing of that, unless they are equal."""
+    if math.isnan(change.ratio.low):
+        return "the same" if change.old == change.new else "too few blocks to tell what chance does"
+    return "more than chance does" if change.shown else "within what chance does"

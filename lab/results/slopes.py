@@ -2,7 +2,8 @@
 
 A run that waits for its links takes ``t = a + b / rate``. What ``b`` is, seconds times bits a second, are
 bits: as if so much had to pass the slowest link while nothing else goes on. Unlike seconds, that may be set
-side by side for programs that compute at different speeds. No cap counts as a rate of infinity.
+side by side for programs that compute at different speeds. No cap counts as a rate of infinity. A trial is
+one point, without what its block adds.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from lab.results.inference import Fit
 from lab.results.measures import Interval, slope
+from lab.results.trial_values import Scale
 
 RATE = "_mbit"  # what the name of a factor of rates ends with
 BITS = 8
@@ -44,10 +47,15 @@ def _slopes(runs: pd.DataFrame, rate: str, others: list[str]) -> Iterator[Slope]
             lambda row: ",".join(f"{key}={level}" for key, level in row.items()), axis=1
         )
     for name in names.unique():
-        here = runs[names == name]
-        rates = here[rate].to_numpy(dtype=float)
+        samples = runs[names == name]
+        rate_of = dict(zip(samples.cell, samples[rate].astype(float), strict=True))
+        trials = Scale.of(samples, log=True).values(samples)
+        rates = trials.cell.map(rate_of).to_numpy(dtype=float)
         if len(set(rates)) > 1:
             per = np.divide(1.0, rates, out=np.zeros_like(rates), where=rates > 0)
-            found = slope(per, here.value.to_numpy(dtype=float))  # s over 1/(Mbit/s), which is Mbit
+            blocks = list(zip(trials.run, trials.block, strict=True))
+            drift = Fit(list(trials.cell), blocks, trials.value.to_numpy()).drift
+            seconds = np.exp((trials.value + trials.reference).to_numpy() - drift + drift.mean())
+            found = slope(per, seconds)  # s over 1/(Mbit/s), which is Mbit
             waited = Interval(found.value / BITS, found.low / BITS, found.high / BITS)
             yield Slope(name, tuple(sorted(set(rates))), waited)

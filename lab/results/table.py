@@ -197,6 +197,10 @@ def samples(directory: Path) -> Iterator[Row]:
         yield {"metric": "node_busy_pct", "value": 100 - idle}
     if machines and (stolen := machines.hypervisor.share_pct("steal_s")) is not None:
         yield {"metric": "node_stolen_pct", "value": stolen}
+    if machines and (foreign := machines.hypervisor.foreign_pct) is not None:
+        yield {"metric": "node_foreign_pct", "value": foreign}
+    for what, share in machines.hypervisor.waited_pct.items() if machines else ():
+        yield {"metric": f"node_{what}_waited_pct", "value": share}
 
 
 def _timed(timings: Timings | None) -> Iterator[Row]:

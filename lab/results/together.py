@@ -2,19 +2,19 @@
 
 A cap and a flooded bridge may each cost little, and the two a lot. Of what their cell takes more than the
 baseline each has the share that it adds while the other is at the baseline's level; the rest takes both.
-Compared as in ``lab.results.measures``: medians inside each block, averaged over blocks, drawn anew.
+Intervals are those of the model of ``lab.results.inference``: what its estimates may be, drawn with their
+correlations.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import pandas as pd
 
-from lab.results.measures import Answer, Interval, Values, bootstrap, counted, strata
+from lab.results.inference import CONFIDENCE, Fit
+from lab.results.measures import Answer, Cell, Interval, Values
 
 
 @dataclass(frozen=True)
@@ -27,49 +27,43 @@ class Together:
     both_pct: Interval
 
 
-def together(frame: pd.DataFrame, answer: Answer) -> list[Together]:
+def together(answer: Answer) -> list[Together]:
     """Of each cell of ``answer`` in which both factors differ from the baseline, and that differs from it.
 
     Empty where there are not two factors, or one of them decides what is computed.
     """
     factors = list(answer.cells[0].factors)
-    if len(factors) != 2 or answer.kinds:
+    if len(factors) != 2 or answer.kinds or answer.fit is None or not answer.scaled:
         return []
-    valid = counted(frame, answer.metric)
-    tested, base = valid[~valid.null], valid[valid.baseline]
-    shown = [cell.name for cell in answer.cells if cell.shown]
-    return list(_together(tested[tested.cell.isin(shown)], tested, base, *factors))
+    return list(_together(answer, answer.fit, *factors))
 
 
-def _together(
-    shown: pd.DataFrame, tested: pd.DataFrame, base: pd.DataFrame, one: str, other: str
-) -> Iterator[Together]:
-    usual = base.iloc[0]
-    apart = shown[(shown[one] != usual[one]) & (shown[other] != usual[other])]
-    for name, cell in apart.groupby("cell", sort=False):
-        one_alone = tested[(tested[one] == cell[one].iloc[0]) & (tested[other] == usual[other])]
-        other_alone = tested[(tested[one] == usual[one]) & (tested[other] == cell[other].iloc[0])]
-        samples = [strata(part) for part in (cell, one_alone, other_alone, base)]
-        common = sorted(set.intersection(*map(set, samples)))
-        data = [part[key] for key in common for part in samples]
-        if data:
-            yield Together(
-                name=str(name),
-                added=_of(data, lambda both, first, second: both),
-                alone_pct={
-                    one: _of(data, lambda both, first, second: 100 * first / both),
-                    other: _of(data, lambda both, first, second: 100 * second / both),
-                },
-                both_pct=_of(data, lambda both, first, second: 100 * (both - first - second) / both),
-            )
+def _together(answer: Answer, fit: Fit, one: str, other: str) -> Iterator[Together]:
+    base = answer.cells[0]
+    by_levels = {(cell.factors[one], cell.factors[other]): cell for cell in answer.cells}
+    for cell in answer.cells:
+        one_alone = by_levels.get((cell.factors[one], base.factors[other]))
+        other_alone = by_levels.get((base.factors[one], cell.factors[other]))
+        if not cell.shown or one_alone is None or other_alone is None or cell in (one_alone, other_alone):
+            continue
+        both, first, second = _added(fit, base, [cell, one_alone, other_alone])
+        yield Together(
+            name=cell.name,
+            added=cell.difference,
+            alone_pct={one: _interval(100 * first / both), other: _interval(100 * second / both)},
+            both_pct=_interval(100 * (both - first - second) / both),
+        )
 
 
-def _of(data: list[Values], how: Callable[[Any, Any, Any], Any]) -> Interval:
-    """``how`` of what both levels add and of what each does; ``data`` has four cells' samples by block."""
+def _added(fit: Fit, base: Cell, cells: list[Cell]) -> Values:
+    """What each cell adds, as shares of the baseline: a row per cell, the estimate first, then the draws."""
+    drawn = fit.draws([(cell.name, base.name) for cell in cells])
+    estimates = [[fit.difference(cell.name, base.name).value for cell in cells]]
+    return np.asarray(np.expm1(np.vstack([estimates, drawn])).T)
 
-    def statistic(*drawn: Values, axis: int = -1) -> Any:
-        medians = [np.median(samples, axis=axis) for samples in drawn]
-        both, first, second, base = (np.mean(medians[cell::4], axis=0) for cell in range(4))
-        return how(both - base, first - base, second - base)
 
-    return bootstrap(data, statistic)
+def _interval(values: Values) -> Interval:
+    """The first value, and where the others are."""
+    tail = (1 - CONFIDENCE) / 2
+    low, high = np.quantile(values[1:], (tail, 1 - tail))
+    return Interval(float(values[0]), float(low), float(high))

@@ -9,7 +9,7 @@ scatters more than the tolerance (emulated guests do), its own spread is the tol
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 from statistics import median
@@ -26,6 +26,7 @@ from lab.results.configured import differences
 
 GOODPUT = 1448 / 1514  # TCP payload of a full frame over what a rate limiter counts of it
 MOST_SPREAD = 0.5  # a baseline may scatter more, but half of a cap is no longer that cap
+DISTURBED = "the node: "  # a reason that begins so may be gone when the trial is repeated
 CLOCK_S, CLOCK_SHARE = 10, 0.1  # machines are looked at within seconds of each other, not at once
 
 
@@ -91,7 +92,25 @@ def stolen(machines: Machines, allowed: Tolerances) -> list[str]:
     if share is None or share <= allowed.stolen_pct:
         return []
     limit = f"at most {allowed.stolen_pct:g} may be"
-    return [f"the node: others took {share:.0f} % of its CPU during the runs (steal), {limit}"]
+    return [f"{DISTURBED}others took {share:.0f} % of its CPU during the runs (steal), {limit}"]
+
+
+def foreign(machines: Machines, allowed: Tolerances) -> list[str]:
+    """Other processes on the lab's node: they took CPU that the lab could have had, or made it wait."""
+    node, reasons = machines.hypervisor, []
+    if node.foreign_pct is not None and node.foreign_pct > allowed.foreign_pct:
+        used = f"{node.foreign_pct:.0f} % of this node's CPU during the runs"
+        reasons.append(f"{DISTURBED}other processes used {used}, at most {allowed.foreign_pct:g} may be")
+    for what, share in node.waited_pct.items():
+        if share > allowed.waited_pct:
+            limit = f"at most {allowed.waited_pct:g} may be"
+            reasons.append(f"{DISTURBED}processes waited for {what} in {share:.0f} % of the time, {limit}")
+    return reasons
+
+
+def is_disturbed(reasons: Sequence[str]) -> bool:
+    """Is a trial invalid only because others used its node? Then it is worth a repetition."""
+    return bool(reasons) and all(reason.startswith(DISTURBED) for reason in reasons)
 
 
 def added_delay_ms(trial: Trial, src: str, dst: str) -> float:

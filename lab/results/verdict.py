@@ -84,6 +84,7 @@ def _judged(directory: Path, trial: Trial, base: Baseline | None, allowed: Toler
     reasons += [*cluster.differences(trial, timings), *wrong]
     if machines := store.read(Machines, directory):
         reasons += [*validity.clocks(machines), *validity.stolen(machines, allowed)]
+        reasons += validity.foreign(machines, allowed)
     return ("invalid" if reasons else "ok"), reasons
 
 

@@ -24,8 +24,10 @@ from lab.model.files import Attempt, Campaign, Result, Status
 from lab.model.trial import Setup, Trial
 from lab.notices import warn
 from lab.paths import ROOT
-from lab.results import completeness, damage, store, table, verdict
+from lab.results import completeness, damage, store, table, validity, verdict
 from lab.running.trials import estimate_s, plan
+
+REPEATS = 2  # of a trial that others disturbed
 
 
 class Lab(Protocol):
@@ -117,8 +119,13 @@ def resume(directory: Path, setup: Setup | None = None, *, again: bool = False) 
     return Ongoing(directory, begun.name, experiment, trials, setup, again)
 
 
-def execute(run: Ongoing, lab: Lab, watch: Callable[[Trial, str], None]) -> None:
+def execute(
+    run: Ongoing, lab: Lab, watch: Callable[[Trial, str], None], wait: Callable[[], None] = lambda: None
+) -> None:
     """Run all pending trials. A failed trial is recorded and the rest goes on.
+
+    ``wait()`` comes before each trial and returns when the node is quiet. A trial that is invalid only
+    because others used its node is repeated when the others are through, at most REPEATS times.
 
     A trial leaves NICs as it had them, because another model costs a machine a restart; whether the run ends
     or is stopped by Ctrl-C, the lab is then as the inventory has it.
@@ -127,15 +134,35 @@ def execute(run: Ongoing, lab: Lab, watch: Callable[[Trial, str], None]) -> None
     pending = run.pending()
     try:
         for trial in pending:
-            watch(trial, "running")
-            _attempt(run.directory / trial.trial, trial, lab)
-            watch(trial, verdict.assess(run.directory)[trial.trial].status)
+            _measure(run, trial, lab, watch, wait)
+        for _ in range(REPEATS):
+            for trial in _disturbed(run, pending):
+                _measure(run, trial, lab, watch, wait)
     except KeyboardInterrupt:
         lab.reset()
         raise
     table.write(run.directory)
     if any(trial.nics != run.setup.nics and not trial.unsupported for trial in pending):
         lab.reset()
+
+
+def _measure(
+    run: Ongoing,
+    trial: Trial,
+    lab: Lab,
+    watch: Callable[[Trial, str], None],
+    wait: Callable[[], None],
+) -> None:
+    wait()
+    watch(trial, "running")
+    _attempt(run.directory / trial.trial, trial, lab)
+    watch(trial, verdict.assess(run.directory)[trial.trial].status)
+
+
+def _disturbed(run: Ongoing, trials: list[Trial]) -> list[Trial]:
+    """The trials that are invalid only because of what others did on their node."""
+    results = [(trial, store.read(Result, run.directory / trial.trial)) for trial in trials]
+    return [trial for trial, result in results if result and validity.is_disturbed(result.reasons)]
 
 
 def _attempt(directory: Path, trial: Trial, lab: Lab) -> None:

@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import fmean, stdev
+from statistics import fmean, median, stdev
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,8 @@ from scipy.special import stdtrit  # Student's; scipy.stats takes a second to im
 from lab.model.files import Campaign, Outcome, Result, Timings
 from lab.model.trial import Trial
 from lab.results import store
-from lab.results.measures import CONFIDENCE, Interval, ratio
+from lab.results.inference import CONFIDENCE, Fit
+from lab.results.measures import Interval, level
 from lab.sim import farm
 from lab.sim.calibration import Calibration, dealt
 from lab.sim.sources import settings
@@ -30,7 +31,8 @@ from lab.sim.validated import Validated
 from lab.sim.whatif import PAYLOAD, scenario
 
 Changes = dict[str, Any]  # settings, as `dasklab whatif` has them
-Measured = dict[str, dict[float, list[float]]]  # thing -> its amount -> seconds of runs
+Timed = tuple[int, float]  # a trial: its block, the median of its runs in seconds
+Measured = dict[str, dict[float, list[Timed]]]  # thing -> its amount -> trials
 RATES = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
 LITTLE = 0.05  # faster links that take less of the time off than this bring nothing
 MOST_RUNS = 3  # of a seed: more seeds tell more than more runs
@@ -118,7 +120,7 @@ def card(
     measured: Measured,
     told: Callable[[Outcome], None] = lambda _: None,
 ) -> Card:
-    """Simulate all that the card tells; ``measured`` are seconds of the run's trials, by what they differ in.
+    """Simulate all that the card tells; ``measured`` are the run's trials, by what they differ in.
 
     Raises:
         LabError: the trial cannot be simulated.
@@ -147,7 +149,10 @@ def card(
         lines=(*(_line(thing, of, missed) for thing in things(trial, calibrations)), *_measured(measured)),
         rates={now * times: at(times) for times in RATES},
         now_mbit=now,
-        measured={rate: spread(seconds) for rate, seconds in measured.get(RATE, {}).items()},
+        measured={
+            rate: spread([seconds for _, seconds in trials])
+            for rate, trials in measured.get(RATE, {}).items()
+        },
     )
 
 
@@ -162,7 +167,7 @@ def spread(values: Sequence[float]) -> Interval:
 
 
 def measured(run: Path, trial: Trial) -> Measured:
-    """Of a run's valid trials that are as ``trial`` but for one thing: their runs' seconds by its amount.
+    """Of a run's valid trials that are as ``trial`` but for one thing: their seconds by its amount.
 
     Rates are caps of all the cluster's links; links without one have no rate that could be compared.
     """
@@ -175,20 +180,26 @@ def measured(run: Path, trial: Trial) -> Measured:
         differs = {name for name, value in settings(other).items() if value != mine[name]}
         if store.need(Result, directory).status != "ok":
             continue
-        took = [sample.duration_s for sample in store.need(Timings, directory).timed]
+        runs = [sample.duration_s for sample in store.need(Timings, directory).timed]
+        if not runs:
+            continue
+        timed = (other.block, median(runs))
         caps = {card.rate_mbit for host, card in other.nics.items() if host != "client"}
         if differs <= {"nics"} and len(caps) == 1 and min(caps):
-            found[RATE].setdefault(min(caps), []).extend(took)
+            found[RATE].setdefault(min(caps), []).append(timed)
         if differs <= {"workers"}:
-            found[WORKERS].setdefault(other.workers, []).extend(took)
+            found[WORKERS].setdefault(other.workers, []).append(timed)
     return {name: dict(sorted(by_amount.items())) for name, by_amount in found.items()}
 
 
 def _measured(found: Measured) -> Iterator[Line]:
     """The sensitivity between each two neighbours of those amounts that were measured."""
     for name, by_amount in found.items():
+        trials = [(amount, *timed) for amount, timeds in by_amount.items() for timed in timeds]
+        amounts, blocks, seconds = zip(*trials, strict=True) if trials else ((), (), ())
         for less, more in itertools.pairwise(by_amount):
-            times = ratio({0: np.array(by_amount[less])}, {0: np.array(by_amount[more])})
+            fit = Fit(amounts, blocks, np.log(seconds))
+            times = level(fit.difference(less, more), 0.0, log=True)
             apart = math.log(more / less)
             gain = Interval(*(math.log(value) / apart for value in (times.value, times.low, times.high)))
             yield Line(name, f"{less:g} to {more:g}{UNITS[name]}", True, gain, simulated=False)

@@ -1,7 +1,6 @@
 """What simulations say may help, asked of the lab: an experiment of the trial as it was, and of candidates.
 
-Only what the lab confirms is advice: less time, by an interval that holds no 0 and by more than the null
-trial's noise.
+Only what the lab confirms is advice: less time, by more than chance makes among as many candidates.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Verdicts:
-    """Of all candidates, the best first; ``floor``: by which share of the time the null trial differs."""
+    """Of all candidates, the best first; ``floor``: the smallest share of the time that would be shown."""
 
     of: tuple[Verdict, ...]
     floor: float

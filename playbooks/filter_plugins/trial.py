@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -28,6 +29,8 @@ from lab.model.strict import plain, validate
 
 Answer = dict[str, Any]
 NODE_CPU_FIELDS = ("user_s", "nice_s", "system_s", "idle_s", "iowait_s", "irq_s", "softirq_s", "steal_s")
+NODE_COUNTERS = ("lab_ticks", "memory_stall_us", "disk_stall_us", "uptime_s")
+MAC = re.compile(r"(?:[0-9A-Fa-f]{2}:){5}[0-9A-Fa-f]{2}")
 TICKS_PER_S = 100  # of /proc/stat: the same on every Linux of today
 ACCELERATORS = {"kvm": "kvm", "qemu": "tcg"}
 
@@ -48,6 +51,16 @@ def _found(said: Mapping[str, Any], machine: Mapping[str, Any]) -> Answer:
         "net": machine.get("nets", {}).get(net_key(LAB_SLOT), ""),
         "node": machine.get("node", ""),
     }
+
+
+def lab_words(names: list[str], hostvars: Mapping[str, Mapping[str, Any]], directory: str) -> list[str]:
+    """Return what a lab's own processes on its node name: guests' MACs, containers' namespaces, the trial."""
+    guests = ((hostvars.get("localhost") or {}).get("proxmox_vm_result") or {}).get("guests") or {}
+    nets = [str(guests.get(name, {}).get("nets", {}).get(net_key(LAB_SLOT), "")) for name in names]
+    macs = [found.group() for net in nets if (found := MAC.search(net))]
+    described = [(hostvars.get(name) or {}).get("guest_described") or {} for name in names]
+    spaces = [(found.get("answer") or {}).get("pid_namespace") for found in described]
+    return [*macs, *filter(None, spaces), *([directory] if directory else [])]
 
 
 def trial_files(
@@ -145,6 +158,7 @@ def machines(hosts: Mapping[str, Answer], node: list[list[str]], name: str) -> M
     if node:
         before, after = (_node_cpu(look[1]) for look in (node[0], node[-1]))
         hypervisor["cpu"] = _minus(after, before)
+        hypervisor |= _shared(hosts, *(_counters(look) for look in (node[0], node[-1])))
     document = {"hosts": {host: _machine(each) for host, each in hosts.items()}, "hypervisor": hypervisor}
     return validate(Machines, document, "what the machines are")
 
@@ -204,6 +218,40 @@ def _node_cpu(line: str) -> dict[str, float]:
     return {key: int(value) / TICKS_PER_S for key, value in zip(NODE_CPU_FIELDS, ticks, strict=False)}
 
 
+def _counters(look: list[str]) -> dict[str, float]:
+    """The lines of a look at the node that are a name and a number."""
+    pairs = [line.split() for line in look[2:]]
+    return {pair[0]: float(pair[1]) for pair in pairs if len(pair) == 2 and pair[0] in NODE_COUNTERS}
+
+
+def _is_counted(each: Answer) -> bool:
+    """Can the node tell this guest's processes? Of a container whose program is an older one it cannot."""
+    before = each["before"]
+    return "pid_namespace" in before and (
+        before["virtualization"] in ACCELERATORS or bool(before["pid_namespace"])
+    )
+
+
+def _shared(hosts: Mapping[str, Answer], before: dict[str, float], after: dict[str, float]) -> Answer:
+    """What the lab itself took of its node meanwhile, and how long anything waited there.
+
+    Of guests on several nodes it is not known: one node is looked at.
+    """
+    grown = {key: after[key] - before[key] for key in after if key in before}
+    seen: Answer = {}
+    if "lab_ticks" in grown and all(map(_is_counted, hosts.values())):
+        on_one_node = len({each.get("node") for each in hosts.values()}) == 1
+        seen["lab_cpu_s"] = round(max(grown["lab_ticks"], 0) / TICKS_PER_S, 2) if on_one_node else None
+    if grown.get("uptime_s"):
+        waits = {"memory": "memory_stall_us", "disk": "disk_stall_us"}
+        seen["waited_pct"] = {
+            what: round(min(100.0, grown[key] / 1e4 / grown["uptime_s"]), 2)
+            for what, key in waits.items()
+            if key in grown
+        }
+    return seen
+
+
 def _rate_method(words: str) -> str | None:
     """How the hypervisor caps what comes from a guest: it drops frames, or queues them on a second device."""
     if "police" in words:
@@ -216,5 +264,5 @@ class FilterModule:
 
     def filters(self) -> dict[str, Callable[..., Any]]:
         """Return the filters by name."""
-        found = (trial_found, trial_files, capture_file, trial_failure, setting_names)
+        found = (lab_words, trial_found, trial_files, capture_file, trial_failure, setting_names)
         return {function.__name__: function for function in found}

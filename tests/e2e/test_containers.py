@@ -138,6 +138,7 @@ blocks: 1
 warmups: 0
 probes: {pings: 3, iperf_runs: 1, iperf_s: 2} # in one second a busy machine sends too little
 run_s: 1
+tolerances: {foreign_pct: 100} # other tests are at work on this machine
 """
 
 

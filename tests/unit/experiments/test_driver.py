@@ -286,4 +286,4 @@ def test_the_baseline_is_the_first_cell_that_the_lab_can_do() -> None:
     for block in {trial.block for trial in trials}:
         ends = {(t.cell, t.baseline) for t in trials if t.block == block and (t.baseline or t.null)}
         assert ends == {("nic=veth", True), ("nic=veth", False)}
-    assert [trial.unsupported for trial in trials if trial.cell == "nic=veth"] == [()] * 4
+    assert [trial.unsupported for trial in trials if trial.cell == "nic=veth"] == [()] * 8

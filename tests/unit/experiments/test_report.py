@@ -211,7 +211,8 @@ def test_what_a_link_at_rest_has_none_of_is_told_without_ratios(
     found = answer(counted, "resent_pct", ["delay_ms"])
     assert found is not None and not found.scaled
     assert sentences.sentence(found) == (
-        f"One sample a cell, so without intervals: {number(rest)} % at the baseline,"
+        "One block is too few to tell noise from differences, so without intervals:"
+        f" {number(rest)} % at the baseline,"
         f" {number(200 + rest)} % with 200 ms of delay."
     )
     axes = figures.draw(found, counted, STUDY["figures"]["fig14"]).axes[0]
@@ -379,7 +380,7 @@ def test_two_factors_are_told_apart(tmp_path: Path) -> None:
         r"(2\.0\d|1\.9\d) \(.*\) times with 100 Mbit/s, (2\.0\d|1\.9\d) \(.*\) times with 50 Mbit/s\."
     )
     assert re.fullmatch(pattern, sentences.contrasts(found)[-1]), sentences.contrasts(found)
-    [table] = _together({"compute_s": found}, load(run.directory))
+    [table] = _together({"compute_s": found})
     assert table.head == ["cell", "added, s", "rate_mbit alone, %", "bridge alone, %", "only both, %"]
     rows = {name: [float(text.split()[0]) for text in row] for name, *row in table.rows}
     assert sorted(rows) == ["rate_mbit=100,bridge=flooding", "rate_mbit=50,bridge=flooding"]
@@ -394,8 +395,8 @@ def test_what_no_two_levels_surely_add_is_not_divided(tmp_path: Path) -> None:
     driver.execute(run, FakeLab(lambda trial: 2.0 + bool(trial["factors"]["rate_mbit"])), lambda *_: None)
     frame = load(run.directory)
     found = answer(frame, "compute_s", ["rate_mbit", "bridge"])
-    assert found is not None and len(together(frame, found)) == 2
+    assert found is not None and len(together(found)) == 2
     hidden = [replace(cell, shown=False) for cell in found.cells]
-    assert together(frame, replace(found, cells=hidden)) == []
+    assert together(replace(found, cells=hidden)) == []
     alone = answer(frame[frame.bridge == "learning"], "compute_s", ["rate_mbit"])
-    assert alone is not None and together(frame, alone) == []
+    assert alone is not None and together(alone) == []

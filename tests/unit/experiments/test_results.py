@@ -21,7 +21,7 @@ from lab.model.files import Configured, Delivered, Machines
 from lab.report import sentences
 from lab.results import compare, load, reproduced, store, table, validity, verdict
 from lab.results.configured import differences
-from lab.results.measures import Interval, answer, by_node, difference, median, ratio, slope
+from lab.results.measures import Interval, answer, by_node, slope, typical
 from lab.running import driver
 from lab.running.trials import plan
 from tests.unit.experiments.conftest import SETUP, FakeLab, Json, answers, bucket, queue
@@ -511,16 +511,17 @@ def two_kinds() -> pd.DataFrame:
     """Three samples of each cell; capped, the one work takes twice as long, the other half as long again."""
     took = {("merge", 0): 1.0, ("merge", 50): 2.0, ("groupby", 0): 10.0, ("groupby", 50): 15.0}
     rows = [
-        (work, rate, work == "merge" and not rate, null, value * jitter)
+        (block, work, rate, work == "merge" and not rate, null, value * jitter * shift)
         for (work, rate), value in took.items()
+        for block, shift in ((1, 1.0), (2, 1.003 if rate else 0.997), (3, 1.001))
         for jitter in (0.99, 1.0, 1.01)
         for null in ((False, True) if (work, rate) == ("merge", 0) else (False,))
     ]
-    frame = pd.DataFrame(rows, columns=["workload", "rate_mbit", "baseline", "null", "value"])
-    frame.loc[frame.null, "value"] += 0.1
+    frame = pd.DataFrame(rows, columns=["block", "workload", "rate_mbit", "baseline", "null", "value"])
+    frame.loc[frame.null, "value"] += 0.05
     frame["baseline"] &= ~frame.null
     cell = "work=" + frame.workload + ",rate_mbit=" + frame.rate_mbit.astype(str)
-    same = {"metric": "compute_s", "warmup": False, "status": "ok", "tested": True, "block": 1, "missed": 0.0}
+    same = {"metric": "compute_s", "warmup": False, "status": "ok", "tested": True, "missed": 0.0}
     return frame.assign(work=frame.workload, cell=cell, src="", dst="", **same)
 
 
@@ -530,9 +531,9 @@ def test_like_is_compared_with_like() -> None:
     by_cell = {cell.name: (cell.baseline, cell.ratio.value, cell.shown) for cell in found.cells}
     assert by_cell == {
         "work=merge,rate_mbit=0": (True, 1.0, False),
-        "work=merge,rate_mbit=50": (False, pytest.approx(2.0), True),
+        "work=merge,rate_mbit=50": (False, pytest.approx(2.0, rel=0.03), True),
         "work=groupby,rate_mbit=0": (True, 1.0, False),
-        "work=groupby,rate_mbit=50": (False, pytest.approx(1.5), True),
+        "work=groupby,rate_mbit=50": (False, pytest.approx(1.5, rel=0.01), True),
     }
     assert found.baseline(found.cells[3]) is found.cells[2]
     told = sentences.sentence(found)
@@ -541,7 +542,9 @@ def test_like_is_compared_with_like() -> None:
 
 def test_noise_is_as_large_a_share_of_another_kinds_baseline() -> None:
     frame = two_kinds()
-    frame.loc[frame.cell == "work=groupby,rate_mbit=50", "value"] = [10.8, 10.9, 11.0]  # 10 % are noise
+    frame.loc[frame.null, "value"] *= frame.block.map({1: 1.1, 2: 0.9, 3: 1.0})[frame.null]
+    slow = frame.cell == "work=groupby,rate_mbit=50"
+    frame.loc[slow, "value"] *= 10.5 / 15  # 5 %, of which the null trial's 10 % are noise
     found = answer(frame, "compute_s", ["work", "rate_mbit"])
     assert found is not None and not found.cells[3].shown
 
@@ -551,7 +554,11 @@ def test_a_kind_without_a_baseline_is_compared_with_nothing() -> None:
     found = answer(frame[frame.cell != "work=groupby,rate_mbit=0"], "compute_s", ["work", "rate_mbit"])
     assert found is not None
     alone = found.cells[2]
-    assert math.isnan(alone.ratio.value) and not alone.shown and alone.median.value == 15.0
+    assert (
+        math.isnan(alone.ratio.value)
+        and not alone.shown
+        and alone.median.value == pytest.approx(15.0, rel=0.01)
+    )
 
 
 def test_no_difference_is_not_shown(measured: Callable[..., driver.Ongoing]) -> None:
@@ -570,26 +577,17 @@ def test_invalid_trials_leave_the_statistics(measured: Callable[..., driver.Ongo
 
 
 @settings(max_examples=20, deadline=None)
-@example([33.66226779186736] * 2)
+@example([33.66227779186736] * 2)
 @given(st.lists(st.floats(0.1, 100), min_size=2, max_size=20))
 def test_interval_holds_the_estimate(values: list[float]) -> None:
-    found = median(np.array(values))
+    found = typical(samples_of_trials(values))
     assert found.low <= found.value <= found.high
 
 
-def test_drift_between_blocks_is_no_difference() -> None:
-    noise = np.random.default_rng(2)
-    base = {1: noise.normal(4, 0.05, 10), 2: noise.normal(8, 0.05, 10)}
-    same = {1: noise.normal(4, 0.05, 10), 2: noise.normal(8, 0.05, 10)}
-    assert not difference(same, base).excludes(0)
-    assert difference(same, base).high < 0.1
-    twice = {block: 2 * values for block, values in base.items()}
-    assert ratio(twice, base).value == pytest.approx(2, rel=0.02)
-
-
-def test_nothing_is_so_many_times_zero() -> None:
-    found = ratio({1: np.array([1.0, 2.0])}, {1: np.zeros(2)})
-    assert not np.isfinite(found.value) and np.isnan(found.low)
+def samples_of_trials(values: list[float], **same: object) -> pd.DataFrame:
+    """A sample per trial, each in a block of its own."""
+    place: Json = {"run": "r", "cell": "x", "null": False, "src": "", "dst": ""}
+    return pd.DataFrame({"value": values, "block": range(len(values))}).assign(**place | same)
 
 
 def test_slope_of_a_line() -> None:
@@ -597,10 +595,10 @@ def test_slope_of_a_line() -> None:
     assert slope(x, 1 + 3 * x).value == pytest.approx(3)
 
 
-def test_one_sample_has_no_interval() -> None:
-    found = median(np.array([1.0]))
-    assert np.isnan(found.low) and not found.excludes(0)
-    assert Interval(1.0, -2.0, 1.5).reach == 2
+def test_one_trial_has_no_interval_however_many_runs_it_has() -> None:
+    """Runs of one trial share its cluster, placement and minute: they say nothing of the next trial."""
+    found = typical(samples_of_trials([1.0, 1.1, 0.9, 1.0, 1.05]).assign(block=1))
+    assert found.value == 1.0 and np.isnan(found.low) and not found.excludes(0)
 
 
 def test_compare_refuses_what_differs(measured: Callable[..., driver.Ongoing]) -> None:
@@ -639,9 +637,9 @@ def test_files_of_another_schema_are_refused(tmp_path: Path) -> None:
     [
         (2.1, Interval(1.05, 0.9, 1.2), "within what chance does"),
         (3.0, Interval(1.5, 1.2, 1.8), "more than chance does"),
-        (3.0, Interval(1.5), "of chance one sample each says nothing"),
+        (3.0, Interval(1.5), "too few blocks to tell what chance does"),
         (2.0, Interval(1.0), "the same"),
     ],
 )
 def test_what_chance_may_have_done_between_two_runs(new: float, ratio: Interval, told: str) -> None:
-    assert reproduced.chance(compare.Change("compute_s", "x=1", 2.0, new, ratio)) == told
+    assert reproduced.chance(compare.Change("compute_s", "x=1", 2.0, new, ratio, shown=ratio.low > 1)) == told

@@ -95,13 +95,21 @@ def test_a_fresh_cluster_s_first_run_is_told_by_itself(tmp_path: Path) -> None:
 def frame(seconds: dict[str, tuple[float, float]]) -> pd.DataFrame:
     """Runs that take a + b/rate, by engine (a, b in s and Mbit), and things that are not to be counted."""
     rows = [
-        {"engine": engine, "work": "join", "rate_mbit": rate, "value": a + (b / rate if rate else 0)}
+        {
+            "engine": engine,
+            "work": "join",
+            "rate_mbit": rate,
+            "value": a + (b / rate if rate else 0),
+            "block": block,
+            "cell": f"engine={engine},rate_mbit={rate}",
+        }
         for engine, (a, b) in seconds.items()
         for rate in (0, 100, 50)
-        for _ in range(3)
+        for block in (1, 2, 3)
     ]
     plain = {"metric": "compute_s", "warmup": False, "null": False, "status": "ok"}
-    wrong = {"engine": "dask", "work": "join", "rate_mbit": 50, "value": 1e6}
+    plain |= {"src": "", "dst": ""}
+    wrong = {"engine": "dask", "work": "join", "rate_mbit": 50, "value": 1e6, "block": 1, "cell": "x"}
     spoilt: list[Json] = [{"warmup": True}, {"null": True}, {"status": "invalid"}, {"metric": "rtt_ms"}]
     found = pd.DataFrame([row | plain for row in rows] + [wrong | plain | each for each in spoilt])
     found.attrs["factors"] = ["engine", "work", "rate_mbit"]
@@ -180,7 +188,21 @@ def test_no_sentence_sets_the_seconds_of_two_engines_beside_each_other() -> None
         ratio, factors = Interval(times, times - 0.1, times + 0.1), {"engine": engine, "rate_mbit": rate}
         name = f"engine={engine}, rate_mbit={rate}"
         change = Interval(times - 1)
-        return Cell(name, factors, not rate, 3, ratio, ratio, times, times, change, ratio, times != 1)
+        return Cell(
+            name=name,
+            factors=factors,
+            baseline=not rate,
+            n=3,
+            trials=3,
+            median=ratio,
+            mean=times,
+            lowest=times,
+            highest=times,
+            difference=change,
+            ratio=ratio,
+            least=0.1,
+            shown=times != 1,
+        )
 
     cells = [cell("dask", 0, 1), cell("dask", 100, 2), cell("spark", 0, 1), cell("spark", 100, 1.25)]
     found = Answer("compute_s", ("engine",), cells, Interval(0, -0.1, 0.1), {})

@@ -177,7 +177,13 @@ def test_what_dask_recorded_is_a_file_of_its_own(trial: ModuleType) -> None:
 def test_without_a_hypervisor_there_is_no_bridge(trial: ModuleType) -> None:
     files = documents(trial, [])
     assert files["/r/configured.json"]["bridge"] is None
-    assert files["/r/hosts.json"]["hypervisor"] == {"name": None, "accel": "tcg", "cpu": None}
+    assert files["/r/hosts.json"]["hypervisor"] == {
+        "name": None,
+        "accel": "tcg",
+        "cpu": None,
+        "lab_cpu_s": None,
+        "waited_pct": {},
+    }
 
 
 def test_an_answer_that_this_version_does_not_know_is_one_line(trial: ModuleType) -> None:
@@ -218,3 +224,52 @@ def test_what_a_machine_cannot_do_is_unsupported(trial: ModuleType) -> None:
 def test_a_guest_and_the_node_tell_the_times_of_their_cpus_alike(trial: ModuleType, host: ModuleType) -> None:
     """The guest's program stands alone, so it has a list of its own."""
     assert trial.NODE_CPU_FIELDS == host.CPU_FIELDS
+
+
+def shared(trial: ModuleType, namespace: str | None = "pid:[5]", **after: float) -> dict[str, Any]:
+    """The hypervisor of a trial in which the lab used 4 s of CPU, unless more is said."""
+    host = found()["scheduler"]
+    host["before"] |= {"virtualization": "lxc"} | ({"pid_namespace": namespace} if namespace != "old" else {})
+    counters = {"lab_ticks": 500.0, "memory_stall_us": 1e6, "disk_stall_us": 0.0, "uptime_s": 20.0} | after
+    node = [
+        [bridge(0), "cpu 100 0 0 50", *words({"lab_ticks": 100, "memory_stall_us": 0, "uptime_s": 10})],
+        [bridge(0), "cpu 900 0 0 250", *words(counters)],
+    ]
+    [hosts] = [
+        file for file in trial.trial_files({"scheduler": host}, "/r", TIMINGS, node, "pve")
+        if file["path"] == "/r/hosts.json"
+    ]  # fmt: skip
+    return dict(json.loads(hosts["content"])["hypervisor"])
+
+
+def words(counters: dict[str, float]) -> list[str]:
+    return [f"{name} {value:g}" for name, value in counters.items()]
+
+
+def test_what_the_lab_itself_used_of_its_node_is_told_apart(trial: ModuleType) -> None:
+    hypervisor = shared(trial)
+    assert hypervisor["cpu"]["user_s"] == 8 and hypervisor["lab_cpu_s"] == 4
+    assert hypervisor["waited_pct"] == {"memory": 10.0}
+    assert shared(trial, lab_ticks=0.0)["lab_cpu_s"] == 0
+
+
+@pytest.mark.parametrize("namespace", [None, "old"])
+def test_of_a_container_that_its_node_cannot_tell_nothing_is_said(
+    trial: ModuleType, namespace: str | None
+) -> None:
+    """Its program may be older than this: all that it used would be taken for others'."""
+    assert shared(trial, namespace)["lab_cpu_s"] is None
+
+
+def test_a_labs_processes_name_a_guests_mac_a_namespace_or_the_trial(trial: ModuleType) -> None:
+    guests = {"w": {"nets": {"net1": "virtio=02:DA:5C:00:00:01,bridge=vmbr1"}}}
+    hostvars = {
+        "localhost": {"proxmox_vm_result": {"guests": guests}},
+        "w": {},
+        "c": {"guest_described": {"answer": {"pid_namespace": "pid:[7]"}}},
+    }
+    assert trial.lab_words(["w", "c"], hostvars, "/results/1-01-x") == [
+        "02:DA:5C:00:00:01",
+        "pid:[7]",
+        "/results/1-01-x",
+    ]

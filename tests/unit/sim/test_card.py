@@ -128,10 +128,13 @@ def test_what_was_measured_stands_beside_it(monkeypatch: pytest.MonkeyPatch) -> 
     found = told(
         monkeypatch,
         law,
-        {card.RATE: {100.0: [4.0, 4.0], 400.0: [2.0, 2.0]}, card.WORKERS: {2: [3.0], 4: [3.0]}},
+        {
+            card.RATE: {100.0: [(1, 4.0), (2, 4.0)], 400.0: [(1, 2.0), (2, 2.0)]},
+            card.WORKERS: {2: [(1, 3.0)], 4: [(1, 3.0)]},
+        },
     )
     line, workers = found.lines[-2:]
-    assert (workers.name, workers.now, workers.gain_pct.value) == ("workers", "2 to 4", 0)
+    assert (workers.name, workers.now, round(workers.gain_pct.value, 9)) == ("workers", "2 to 4", 0)
     assert (line.name, line.now, line.simulated) == ("rate of all links", "100 to 400 Mbit/s", False)
     assert line.gain_pct.value == pytest.approx(0.5)
     assert [point.value for point in found.measured.values()] == [4, 2]
@@ -178,14 +181,17 @@ def test_trials_that_differ_in_one_thing_alone_were_measured(tmp_path: Path) -> 
     (tmp_path / "experiment.json").write_text(json.dumps(begun))
     like_a = store.need(Trial, tmp_path / "a")
     found = card.measured(tmp_path, like_a)
-    assert found == {card.RATE: {100.0: [4.0, 3.0], 300.0: [2.0]}, card.WORKERS: {2: [4.0, 3.0], 3: [1.5]}}
+    assert found == {
+        card.RATE: {100.0: [(1, 4.0), (1, 3.0)], 300.0: [(1, 2.0)]},
+        card.WORKERS: {2: [(1, 4.0), (1, 3.0)], 3: [(1, 1.5)]},
+    }
     assert card.measured(tmp_path / "a", TRIAL) == {card.RATE: {}, card.WORKERS: {}}
 
 
 def test_the_picture_says_that_it_is_simulated(monkeypatch: pytest.MonkeyPatch) -> None:
     for measured, said in (
         ({}, "simulated"),
-        ({card.RATE: {100.0: [4.0, 3.0]}}, "simulated, where not said otherwise"),
+        ({card.RATE: {100.0: [(1, 4.0), (2, 3.0)]}}, "simulated, where not said otherwise"),
     ):
         figure = pictures.draw(told(monkeypatch, law, measured))
         assert [text.get_text() for text in figure.texts] == [said]

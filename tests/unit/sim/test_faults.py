@@ -179,21 +179,25 @@ def test_a_hang_is_reproduced(measured: Path, simulations: Simulations, tmp_path
     ("seconds", "verdict"), [(4.0, "within what chance does"), (8.0, "more than chance does")]
 )
 def test_a_measured_cell_is_reproduced_in_the_lab(
-    measured: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, seconds: float, verdict: str
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, seconds: float, verdict: str
 ) -> None:
+    content = Experiment.model_validate(FILE | {"blocks": 2})
+    begun = driver.start(tmp_path / "results", "f", content, SETUP, quick=False)
+    driver.execute(begun, FakeLab(), lambda trial, state: None)
     fake = FakeLab(seconds=lambda trial: seconds)
     for name, stand_in in (
         ("alone", lambda path: nullcontext()),
         ("setup_of", lambda inventory: SETUP),
         ("Inventory", lambda path: path),
         ("AnsibleLab", lambda path: fake),
+        ("_waiter", lambda *_: lambda: None),
     ):
         monkeypatch.setattr(progress, name, stand_in)
     monkeypatch.setattr(target, "require_machines", lambda lab: None)
-    told = ask("reproduce", measured, "fault=none", "--results", tmp_path / "again")
+    told = ask("reproduce", begun.directory, "fault=none", "--results", tmp_path / "again")
     [line] = [line for line in told.splitlines() if line.startswith("compute_s: ")]
     assert line.startswith("compute_s: 4.0") and line.endswith(verdict)
-    assert len(fake.ran) == 2  # the cell, and its null trial
+    assert len(fake.ran) == 4  # the cell, and its null trial, in each block
 
 
 def test_a_cell_that_was_not_done_is_one_line(measured: Path) -> None:

@@ -116,7 +116,7 @@ def test_intervals_allow_for_what_simulations_were_missed_by(
     measured: Path, simulations: list[Scenario], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Validated, "missed", 0.25)
-    content = Experiment.model_validate(CAPS)
+    content = Experiment.model_validate(CAPS | {"blocks": 2})
     root = measured.parents[1]
     calibrated(measured, content).start(root, "caps", content, quick=False, seed=None, only=None)
     frame = load(next((root / "simulated" / "caps").iterdir()))

@@ -1,0 +1,217 @@
+"""Run real A/A experiments in containers: identical levels, on a quiet node and beside a noisy neighbour.
+
+    python benchmarks/aa_experiments.py FOLDER [--comparisons 40] [--levels 10] [--blocks 3] [--runs 2]
+                                        [--only quiet|neighbour] [--report]
+
+An experiment has ten levels of ``array_study`` that differ in nothing that matters (each sets another
+``ttl_s``), so every difference that is shown is false, and every interval that excludes x 1 is one of the 5 %
+that may. A comparison is one level's ``compute_s`` or ``transfer_mb`` against the baseline's. Promised are at
+most 2 false differences in 40 comparisons, in either condition. The neighbour is a process that computes for
+10 to 45 s and then pauses for as long: what it disturbs is to be noticed, left out and repeated, not called a
+difference.
+
+FOLDER has a lab of its own (a copy of the inventory, state, results), built when it is missing. The script
+can be stopped at any time; the same command goes on with the run it was in. ``--report`` only prints what
+there is.
+``dasklab destroy`` with the folder's inventory and state removes the lab; the last line says how.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import random
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from lab.machines.inventory import DEFAULT
+from lab.model.files import Campaign, Result
+from lab.paths import ROOT
+from lab.results import load, store
+from lab.results.measures import answers
+
+METRICS = ("compute_s", "transfer_mb")
+CONDITIONS = ("quiet", "neighbour")
+BUSY_S = (10.0, 45.0)
+LOOP = "while True: pass"
+DASKLAB = str(Path(sys.executable).with_name("dasklab"))
+
+
+@dataclass(frozen=True)
+class Lab:
+    """The folder's own lab."""
+
+    folder: Path
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What its commands are run with."""
+        own = {
+            "DASKLAB_INVENTORY": str(self.folder / "inventory" / DEFAULT.name),
+            "DASKLAB_STATE": str(self.folder / "state"),
+            "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
+        }
+        return {**os.environ, **own}
+
+    def command(self, *words: str, results: str) -> None:
+        """Run a command of the lab; its output is this terminal's."""
+        environment = {**self.environment, "DASKLAB_RESULTS": str(self.folder / results)}
+        subprocess.run([DASKLAB, *words], env=environment, cwd=ROOT, check=True)
+
+    def build(self) -> None:
+        """Make the lab of containers, or find it as it is."""
+        if not (self.folder / "inventory").exists():
+            shutil.copytree(DEFAULT.parent, self.folder / "inventory")
+        self.command("up", "--guests", "container", results="baseline")
+
+
+def document(levels: int, blocks: int, runs: int) -> dict[str, object]:
+    """The experiment: levels that differ in how long a hung trial would live."""
+    named = {f"same {number}": {"ttl_s": 3600 + number} for number in range(levels)}
+    return {
+        "title": "A/A",
+        "question": "Is a difference shown where there is none?",
+        "metrics": dict.fromkeys(METRICS),
+        "factors": {"level": {"levels": named}},
+        "workload": {"name": "array_study", "params": {"size": 2000, "chunk": 250}},
+        "runs": runs,
+        "blocks": blocks,
+        "probes": {"pings": 5, "iperf_runs": 0},
+        "run_s": 5,
+    }
+
+
+@contextmanager
+def neighbour(seed: int) -> Iterator[None]:
+    """A program that computes on one core for a while, pauses for as long, and so on."""
+    done, dice = threading.Event(), random.Random(seed)
+
+    def come_and_go() -> None:
+        while not done.is_set():
+            with subprocess.Popen([sys.executable, "-c", LOOP]) as process:
+                done.wait(dice.uniform(*BUSY_S))
+                process.kill()
+            done.wait(dice.uniform(*BUSY_S))
+
+    thread = threading.Thread(target=come_and_go)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+
+
+@dataclass
+class Tally:
+    """What came of all comparisons of one condition."""
+
+    comparisons: int = 0
+    excluded: int = 0
+    shown: int = 0
+    trials: int = 0
+    invalid: int = 0
+
+    def add(self, run: Path) -> None:
+        """Count a run's comparisons."""
+        statuses = [store.need(Result, trial).status for trial in store.finished(run)]
+        self.trials += len(statuses)
+        self.invalid += sum(status != "ok" for status in statuses)
+        for answer in answers(load(run), METRICS).values():
+            cells = [cell for cell in answer.cells if not cell.baseline] if answer else []
+            self.comparisons += len(cells)
+            self.excluded += sum(cell.difference.excludes(0) for cell in cells)
+            self.shown += sum(cell.shown for cell in cells)
+
+    def line(self) -> str:
+        """In words."""
+        return (
+            f"{self.comparisons} comparisons: {self.shown} shown, {self.excluded} intervals exclude x 1;"
+            f" {self.invalid} of {self.trials} trials left out"
+        )
+
+
+def runs(folder: Path, condition: str) -> list[Path]:
+    """The condition's runs, oldest first."""
+    return sorted(path.parent for path in (folder / condition).glob(f"aa/*/{Campaign.FILE}"))
+
+
+def is_done(run: Path) -> bool:
+    """Are all trials of a run through?"""
+    return len(store.finished(run)) == len(store.read_run(run).order)
+
+
+def tally(folder: Path, condition: str) -> Tally:
+    """What came of the condition's finished runs."""
+    counted = Tally()
+    for run in runs(folder, condition):
+        if is_done(run):
+            counted.add(run)
+    return counted
+
+
+def measure(lab: Lab, condition: str, comparisons: int, levels: int) -> None:
+    """Run experiments until there are as many comparisons, the unfinished one first.
+
+    Trials that others disturbed are left out, and comparisons with them: there are at most twice the runs.
+    """
+    most = 2 * math.ceil(comparisons / ((levels - 1) * len(METRICS)))
+    while (counted := tally(lab.folder, condition)).comparisons < comparisons:
+        if sum(map(is_done, runs(lab.folder, condition))) >= most:
+            print(f"{condition}: too many trials were disturbed; {most} runs are enough", flush=True)
+            return
+        print(f"{time.strftime('%H:%M:%S')} {condition}: {counted.line()}", flush=True)
+        unfinished = [run for run in runs(lab.folder, condition) if not is_done(run)]
+        what = str(unfinished[0] if unfinished else lab.folder / "aa.yml")
+        lab.command("run", what, *([] if unfinished else ["--seed", str(counted.trials)]), results=condition)
+
+
+def main() -> int:
+    """Measure what is missing and print what came of it; 1 if more was shown than is promised."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--comparisons", type=int, default=40)
+    parser.add_argument("--levels", type=int, default=10)
+    parser.add_argument("--blocks", type=int, default=3)
+    parser.add_argument("--runs", type=int, default=2)
+    parser.add_argument("--only", choices=CONDITIONS)
+    parser.add_argument("--report", action="store_true")
+    asked = parser.parse_args()
+    lab = Lab(asked.folder.resolve())
+    lab.folder.mkdir(parents=True, exist_ok=True)
+    conditions = [asked.only] if asked.only else list(CONDITIONS)
+    if not asked.report:
+        content = document(asked.levels, asked.blocks, asked.runs)
+        (lab.folder / "aa.yml").write_text(yaml.safe_dump(content, sort_keys=False))
+        lab.build()
+        for condition in conditions:
+            if condition == "quiet":
+                measure(lab, condition, asked.comparisons, asked.levels)
+            else:
+                with neighbour(seed=1):
+                    measure(lab, condition, asked.comparisons, asked.levels)
+    tallies = {condition: tally(lab.folder, condition) for condition in conditions}
+    for condition, counted in tallies.items():
+        print(f"{condition}: {counted.line()}")
+    facts = {key: value for key, value in lab.environment.items() if key.startswith("DASKLAB_")}
+    print(
+        "To remove the lab:",
+        *(f"{key}={json.dumps(value)}" for key, value in facts.items()),
+        "dasklab destroy",
+    )
+    return int(any(counted.shown > max(2, counted.comparisons // 20) for counted in tallies.values()))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
