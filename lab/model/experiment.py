@@ -148,6 +148,9 @@ class Tolerances(Strict):
     delay_ms: float = Field(default=0.2, gt=0)
     rate_pct: float = Field(default=3, gt=0)
     loss_confidence: float = Field(default=0.999, gt=0.5, lt=1)
+    paused_s: float = Field(
+        default=2, gt=0, description="for which a process may stand still in a run, stopped or suspended"
+    )
     stolen_pct: float = Field(
         default=100, ge=0, le=100, description="of the node's CPU, taken by others during the runs (steal)"
     )

@@ -38,6 +38,20 @@ class Campaign(Document):
 # --- timings.json: written by a workload -------------------------------------------------------------------
 
 
+class Pause(Strict):
+    """A process of the cluster, or the client, did not run for a while: see ``lab/workloads/_pulse.py``.
+
+    ``cpu_s`` and ``waited_s`` are the CPU seconds that it used and waited for meanwhile, ``suspended_s``
+    for how long its machine was suspended.
+    """
+
+    process: str
+    lasted_s: float
+    cpu_s: float
+    waited_s: float
+    suspended_s: float
+
+
 class Sample(Strict):
     """One run of the workload; ``transfer_bytes``: data that workers were asked for meanwhile.
 
@@ -53,6 +67,7 @@ class Sample(Strict):
     scheduler_cpu_s: float | None = None
     got: float | None = None
     ok: bool
+    pauses: tuple[Pause, ...] = ()
 
 
 class Check(Strict):
@@ -402,7 +417,10 @@ class Failed(Document):
 
 
 class Attempt(Document):
-    """What the driver saw of a trial: seconds since the epoch, the playbook's exit status, seconds spent."""
+    """What the driver saw of a trial: seconds since the epoch, the playbook's exit status, seconds spent.
+
+    ``suspended_s``: for how long the driver's machine was suspended meanwhile.
+    """
 
     FILE: ClassVar[str] = "attempt.json"
 
@@ -411,6 +429,7 @@ class Attempt(Document):
     wall_s: float
     measuring_s: float
     error: str | None
+    suspended_s: float = 0.0
 
 
 class Result(Document):

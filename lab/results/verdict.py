@@ -17,7 +17,7 @@ from lab.model.files import (
     Timings,
 )
 from lab.model.trial import Trial
-from lab.results import cluster, faults, store, validity
+from lab.results import cluster, faults, pauses, store, validity
 from lab.results.validity import Baseline
 
 Verdict = tuple[Status, list[str]]
@@ -43,7 +43,10 @@ def assess(run: Path) -> dict[str, Result]:
 def _judged(directory: Path, trial: Trial, base: Baseline | None, allowed: Tolerances) -> Verdict:
     """The verdict on a trial that got through; without a baseline there is nothing to judge it by yet."""
     timings = store.need(Timings, directory)
-    wrong = list(faults.differences(trial, store.read(Faults, directory), timings))
+    wrong = [
+        *faults.differences(trial, store.read(Faults, directory), timings),
+        *pauses.differences(timings, store.need(Attempt, directory), allowed),
+    ]
     if base is None:
         return ("invalid" if wrong else "ok"), wrong
     configured, delivered = store.read(Configured, directory), store.read(Delivered, directory)

@@ -143,7 +143,7 @@ def _attempt(directory: Path, trial: Trial, lab: Lab) -> None:
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True)
     store.write(directory, trial)
-    started, clock = time.time(), time.monotonic()
+    started, clock, suspended_s = time.time(), time.monotonic(), _suspended_s()
     status, error = _run(directory, trial, lab)
     attempt = Attempt(
         started=started,
@@ -151,6 +151,7 @@ def _attempt(directory: Path, trial: Trial, lab: Lab) -> None:
         wall_s=time.monotonic() - clock,
         measuring_s=store.measuring_s(directory),
         error=error,
+        suspended_s=round(_suspended_s() - suspended_s, 3),
     )
     completeness.write(directory)
     store.write(directory, attempt)
@@ -162,13 +163,18 @@ def _run(directory: Path, trial: Trial, lab: Lab) -> tuple[int, str | None]:
         return 0, None
     try:
         return lab.run_trial(directory), None
-    except LabError as mistake:
-        return 1, mistake.message
+    except LabError as error:
+        return 1, str(error).replace("\n  ", "; ")
 
 
 def _status(directory: Path) -> Status | None:
     result = store.read(Result, directory)
     return result.status if result else None
+
+
+def _suspended_s() -> float:
+    """For how long this machine has been suspended since it was booted."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - time.monotonic()
 
 
 def _git_revision() -> str | None:
