@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from lab.commands.locking import locked
 from lab.commands.progress import execute
 from lab.errors import LabError
 from lab.machines.inventory import Inventory
@@ -14,7 +15,7 @@ from lab.model.files import Campaign, Result
 from lab.model.trial import Setup
 from lab.results import completeness, load, store
 from lab.running import driver
-from lab.running.ansible_lab import AnsibleLab, alone
+from lab.running.ansible_lab import AnsibleLab
 from lab.running.setup import setup_of
 from lab.terminal import print_table
 
@@ -26,10 +27,11 @@ def measure(lab: Inventory, root: Path) -> None:
         LabError: the trial failed or was found invalid; its reasons are in the message.
     """
     setup = setup_of(lab)
-    run = _begun(lab, setup) or _begin(lab, setup, root)
-    fresh = bool(run.pending())
-    if fresh:
-        with alone(lab.path):
+    run = _begun(lab, setup)
+    fresh = run is None or bool(run.pending())
+    if run is None or fresh:
+        with locked(lab, reset=True):
+            run = _begun(lab, setup) or _begin(lab, setup, root)
             execute(run, AnsibleLab(lab.path))
     _refuse_failed(run.directory)
     click.echo("baseline: measured" if fresh else "baseline: found")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from lab.commands.locking import locked
 from lab.commands.options import inventory_option, results_option
 from lab.errors import LabError
 from lab.machines import ssh as ssh_to
@@ -18,7 +19,6 @@ from lab.machines.guests import choose_guests
 from lab.machines.inventory import Inventory
 from lab.model.nic import MODELS
 from lab.running import playbook
-from lab.running.ansible_lab import alone
 
 if TYPE_CHECKING:
     from lab.machines.preflight import Finding
@@ -65,7 +65,7 @@ def up(inventory: Path, root: Path, check: bool, diff: bool, only: str | None, g
     When all of it is there, a baseline is measured, once.
     """
     lab = Inventory(inventory)
-    with nullcontext() if check else alone(inventory):
+    with nullcontext() if check else locked(lab, reset=False):
         _build(lab, check, diff, only, guests)
     if not only and not check:
         _baseline(lab, root)
@@ -130,7 +130,7 @@ def destroy(inventory: Path, yes: bool) -> None:
     name = lab.optional(lab.hosts()[0], "lab_name")
     if not yes and sys.stdin.isatty():
         click.confirm(f"Remove the machines of lab {name!r}? Results are kept", abort=True)
-    with alone(inventory):
+    with locked(lab, reset=False):
         _play("destroy.yml", lab)
 
 

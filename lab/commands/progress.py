@@ -6,17 +6,22 @@ import sys
 import time
 from pathlib import Path
 
+import click
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn
 from rich.text import Text
 
+from lab.commands.exits import Exit
+from lab.commands.locking import locked
+from lab.commands.outcome import exit_status, explain_failures
 from lab.commands.tables import show_run
+from lab.errors import LabError
 from lab.machines.inventory import Inventory
 from lab.model.experiment import Experiment
 from lab.model.files import Result
 from lab.model.trial import Trial
 from lab.results import completeness, store
 from lab.running import driver
-from lab.running.ansible_lab import AnsibleLab, alone
+from lab.running.ansible_lab import AnsibleLab
 from lab.running.setup import setup_of
 from lab.terminal import clock, console
 
@@ -35,19 +40,36 @@ def start(
     only: str | None,
 ) -> Path:
     """Begin a run of an experiment and see it through; return where it is."""
-    with alone(inventory):
-        setup = setup_of(Inventory(inventory))
+    lab = Inventory(inventory)
+    with locked(lab, reset=True):
+        setup = setup_of(lab)
         begun = driver.start(root, name, content, setup, quick=quick, seed=seed, only=only)
-        execute(begun, AnsibleLab(inventory))
-    conclude(begun)
+        _see_through(begun, AnsibleLab(inventory))
     return begun.directory
 
 
 def go_on(begun: driver.Ongoing, inventory: Path) -> None:
     """See a run through that was interrupted."""
-    with alone(inventory):
-        execute(begun, AnsibleLab(inventory))
+    with locked(Inventory(inventory), reset=True):
+        _see_through(begun, AnsibleLab(inventory))
+
+
+def _see_through(begun: driver.Ongoing, lab: driver.Lab) -> None:
+    """Run the pending trials and print the results, also if the lab could not be reset in the end.
+
+    Raises:
+        LabError: it could not be reset, though no trial failed.
+    """
+    trouble = None
+    try:
+        execute(begun, lab)
+    except LabError as error:
+        trouble = error
     conclude(begun)
+    if trouble and exit_status(begun.directory) != Exit.FAILED:
+        raise trouble
+    if trouble:
+        click.secho(f"dasklab: {trouble.message}", fg="red", err=True)
 
 
 def execute(begun: driver.Ongoing, lab: driver.Lab) -> None:
@@ -66,7 +88,7 @@ def execute(begun: driver.Ongoing, lab: driver.Lab) -> None:
         except KeyboardInterrupt:
             clean = "" if begun.setup.simulated else "; the lab is clean"
             screen.print(f"stopped{clean}. To go on: dasklab run {begun.directory}", markup=False)
-            sys.exit(130)
+            sys.exit(Exit.INTERRUPTED)
 
 
 class Remaining(ProgressColumn):
@@ -104,6 +126,7 @@ class Watch:
 
 
 def conclude(begun: driver.Ongoing) -> None:
-    """Print the cells of a run that has ended, and how to get the page."""
+    """Print the cells of a run that has ended, how to get the page, and what to do about failed trials."""
     show_run(begun.directory)
     print(f"\nThe report: dasklab report {begun.directory}")
+    explain_failures(begun.directory)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
 import click
 
+from lab.commands.exits import HELP
 from lab.commands.options import SEEDS, inventory_option, results_option
 from lab.terminal import clock, print_table
 
@@ -15,7 +17,7 @@ if TYPE_CHECKING:
     from lab.model.trial import Setup, Trial
 
 
-@click.command()
+@click.command(epilog=HELP)
 @click.argument("what", metavar="EXPERIMENT|FILE|RUN", required=False)
 @click.option("--quick", is_flag=True, help="The short form, for a lab of emulated machines.")
 @click.option("--only", metavar="CELL", help="Only this cell, with baseline and null trial: delay_ms=50")
@@ -66,6 +68,7 @@ def run(
     dasklab run delay_worker --only delay_ms=50   one cell again; of a run: dasklab reproduce RUN CELL
     dasklab run delay_worker --simulate --from RUN    foretold, with the costs that RUN measured
     """
+    directory: Path | None = None
     if what is None:
         _print_experiments()
     elif (Path(what) / "experiment.json").exists():
@@ -73,7 +76,7 @@ def run(
             raise click.UsageError(
                 "a run goes on as it began: --quick, --only, --seed, --simulate and --from are for new ones"
             )
-        _go_on(Path(what), inventory, again=again, dry_run=dry_run)
+        directory = _go_on(Path(what), inventory, again=again, dry_run=dry_run)
     elif again:
         raise click.UsageError("--again is for a run that there is: dasklab run RUN --again")
     elif simulate != (source is not None):
@@ -86,9 +89,13 @@ def run(
         name, content = experiment.load(what, quick)
         order: Order = {"quick": quick, "seed": seed, "only": only}
         if source:
-            _simulate(source, seeds, root, name, content, dry_run, order)
+            directory = _simulate(source, seeds, root, name, content, dry_run, order)
         else:
-            _measure(inventory, root, name, content, dry_run, order)
+            directory = _measure(inventory, root, name, content, dry_run, order)
+    if directory:
+        from lab.commands.outcome import exit_status
+
+        sys.exit(exit_status(directory))
 
 
 class Order(TypedDict):
@@ -99,7 +106,7 @@ class Order(TypedDict):
     only: str | None
 
 
-def _go_on(directory: Path, inventory: Path, *, again: bool, dry_run: bool) -> None:
+def _go_on(directory: Path, inventory: Path, *, again: bool, dry_run: bool) -> Path | None:
     from lab.commands import progress, simulated
     from lab.machines.inventory import Inventory
     from lab.results import store
@@ -111,35 +118,37 @@ def _go_on(directory: Path, inventory: Path, *, again: bool, dry_run: bool) -> N
     begun = driver.resume(directory, setup, again=again)
     if dry_run:
         _print_trials(begun.pending(), begun.experiment.run_s, begun.setup)
-    elif foretold:
+        return None
+    if foretold:
         simulated.go_on(begun)
     else:
         progress.go_on(begun, inventory)
+    return begun.directory
 
 
 def _measure(
     inventory: Path, root: Path, name: str, content: Experiment, dry_run: bool, order: Order
-) -> None:
+) -> Path | None:
     from lab.commands import progress
     from lab.machines.inventory import Inventory
     from lab.running.setup import setup_of
 
     if dry_run:
         _dry_run(name, content, setup_of(Inventory(inventory)), order)
-    else:
-        progress.start(inventory, root, name, content, **order)
+        return None
+    return progress.start(inventory, root, name, content, **order)
 
 
 def _simulate(
     source: Path, seeds: int, root: Path, name: str, content: Experiment, dry_run: bool, order: Order
-) -> None:
+) -> Path | None:
     from lab.commands.simulated import Calibrated
 
     calibrated = Calibrated.on(source, content, seeds)
     if dry_run:
         _dry_run(name, content, calibrated.setup, order)
-    else:
-        calibrated.start(root, name, content, **order)
+        return None
+    return calibrated.start(root, name, content, **order)
 
 
 def _dry_run(name: str, content: Experiment, setup: Setup, order: Order) -> None:

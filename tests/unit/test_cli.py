@@ -117,7 +117,7 @@ MISTAKES = [
     (("ssh", "worker-9"), "no host 'worker-9' in inventory"),
     (("up", "-i", "nowhere.yml"), "inventory nowhere.yml does not exist"),
     (("run", "nix"), "no experiment 'nix'; there are: baseline"),
-    (("run", "baseline", "-i", "nowhere.yml"), "nowhere.yml: No such file or directory"),
+    (("run", "baseline", "-i", "nowhere.yml"), "inventory nowhere.yml does not exist"),
     (("run", "baseline", "--results", "/proc/nowhere"), "/proc/nowhere: No such file or directory"),
 ]
 
