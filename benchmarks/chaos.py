@@ -94,7 +94,7 @@ class Bench:
         return Paths(self.folder / "state", self.folder)
 
     def start(self, log: str, *words: str) -> subprocess.Popen[bytes]:
-        """Start ``dasklab WORDS``; what it prints goes to a log."""
+        """Start dasklab with these arguments; what it prints goes to a log."""
         environment = {
             **os.environ,
             "DASKLAB_INVENTORY": str(self.inventory),
@@ -116,7 +116,7 @@ class Bench:
             )
 
     def run(self, log: str, *words: str) -> int | None:
-        """Run ``dasklab WORDS`` to its end; the exit status, None if it did not end in time."""
+        """Run dasklab with these arguments to its end; the exit status, None if it did not end in time."""
         began = time.monotonic()
         child = self.start(log, *words)
         status = wait(child, LIMIT_S)
