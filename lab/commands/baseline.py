@@ -8,6 +8,7 @@ from shlex import quote
 import click
 
 from lab import atomic
+from lab.commands.locking import locked
 from lab.commands.progress import execute
 from lab.errors import LabError
 from lab.machines.inventory import Inventory
@@ -16,7 +17,7 @@ from lab.model.files import Campaign, Result
 from lab.model.trial import Setup
 from lab.results import completeness, load, store
 from lab.running import driver
-from lab.running.ansible_lab import AnsibleLab, alone
+from lab.running.ansible_lab import AnsibleLab
 from lab.running.setup import setup_of
 from lab.terminal import print_table
 
@@ -32,8 +33,8 @@ def measure(lab: Inventory, root: Path, *, again: bool = False) -> None:
     if run and not run.pending():
         click.echo("baseline: found; to measure it again: dasklab baseline --again")
     else:
-        with alone(lab.path):
-            run = run or _begin(lab, setup, root)
+        with locked(lab, reset=True):
+            run = (None if again else _begun(lab, setup)) or _begin(lab, setup, root)
             execute(run, AnsibleLab(lab.path))
         _refuse_failed(run.directory)
         click.echo("baseline: measured")

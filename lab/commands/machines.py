@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from lab.commands.locking import locked
 from lab.commands.options import inventory_option, new_results_option
 from lab.commands.target import announce, open_running, open_target
 from lab.errors import LabError
@@ -22,7 +23,6 @@ from lab.machines.inventory import Inventory
 from lab.machines.variables import open_lab
 from lab.model.nic import MODELS
 from lab.running import playbook
-from lab.running.ansible_lab import alone
 
 if TYPE_CHECKING:
     from lab.machines.preflight import Finding
@@ -99,7 +99,7 @@ def up(inventory: Path, root: Path, check: bool, diff: bool, only: str | None, g
         return
     if not check:
         announce(lab)
-    with nullcontext() if check else alone(inventory):
+    with nullcontext() if check else locked(lab, reset=False):
         _build(lab, check, diff, only, guests)
     if not only and not check:
         _baseline(lab, root)
@@ -170,7 +170,7 @@ def destroy(inventory: Path, yes: bool) -> None:
     name = lab.optional(lab.hosts()[0], "lab_name")
     if not yes and sys.stdin.isatty():
         click.confirm(f"Remove the machines of lab {name!r}? Results are kept", abort=True)
-    with alone(inventory):
+    with locked(lab, reset=False):
         _play("destroy.yml", lab)
 
 

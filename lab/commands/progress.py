@@ -8,17 +8,22 @@ from collections.abc import Callable
 from pathlib import Path
 from shlex import quote
 
+import click
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn
 from rich.text import Text
 
+from lab.commands.exits import Exit
+from lab.commands.locking import locked
+from lab.commands.outcome import exit_status, explain_failures
 from lab.commands.tables import show_run
+from lab.errors import LabError
 from lab.machines.inventory import Inventory
 from lab.model.experiment import Experiment
 from lab.model.files import Result
 from lab.model.trial import Trial
 from lab.results import completeness, store
 from lab.running import driver, more_blocks, quiet
-from lab.running.ansible_lab import AnsibleLab, alone
+from lab.running.ansible_lab import AnsibleLab
 from lab.running.more_blocks import Until
 from lab.running.setup import setup_of
 from lab.terminal import clock, console
@@ -40,19 +45,38 @@ def start(
     waits: bool = True,
 ) -> Path:
     """Begin a run of an experiment and see it through; return where it is."""
-    with alone(inventory):
-        setup = setup_of(Inventory(inventory))
+    lab = Inventory(inventory)
+    with locked(lab, reset=True):
+        setup = setup_of(lab)
         begun = driver.start(root, name, content, setup, quick=quick, seed=seed, only=only)
-        execute_until(begun, AnsibleLab(inventory), until, _waiter(begun, inventory, waits))
-    conclude(begun)
+        _see_through(begun, AnsibleLab(inventory), until, _waiter(begun, inventory, waits))
     return begun.directory
 
 
 def go_on(begun: driver.Ongoing, inventory: Path, until: Until | None = None, *, waits: bool = True) -> None:
     """See a run through that was interrupted."""
-    with alone(inventory):
-        execute_until(begun, AnsibleLab(inventory), until, _waiter(begun, inventory, waits))
+    with locked(Inventory(inventory), reset=True):
+        _see_through(begun, AnsibleLab(inventory), until, _waiter(begun, inventory, waits))
+
+
+def _see_through(
+    begun: driver.Ongoing, lab: driver.Lab, until: Until | None, wait: Callable[[], None]
+) -> None:
+    """Run the pending trials and print the results, also if the lab could not be reset in the end.
+
+    Raises:
+        LabError: it could not be reset, though no trial failed.
+    """
+    trouble = None
+    try:
+        execute_until(begun, lab, until, wait)
+    except LabError as error:
+        trouble = error
     conclude(begun)
+    if trouble and exit_status(begun.directory) != Exit.FAILED:
+        raise trouble
+    if trouble:
+        click.secho(f"dasklab: {trouble.message}", fg="red", err=True)
 
 
 def _waiter(begun: driver.Ongoing, inventory: Path, waits: bool) -> Callable[[], None]:
@@ -104,7 +128,7 @@ def execute(begun: driver.Ongoing, lab: driver.Lab, wait: Callable[[], None] = l
                 markup=False,
                 soft_wrap=True,
             )
-            sys.exit(130)
+            sys.exit(Exit.INTERRUPTED)
 
 
 class Remaining(ProgressColumn):
@@ -147,6 +171,7 @@ class Watch:
 
 
 def conclude(begun: driver.Ongoing) -> None:
-    """Print the cells of a run that has ended, and how to get the page."""
+    """Print the cells of a run that has ended, how to get the page, and what to do about failed trials."""
     show_run(begun.directory)
     print(f"\nThe report: dasklab report {quote(str(begun.directory))}")
+    explain_failures(begun.directory)

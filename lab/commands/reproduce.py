@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from lab.commands.exits import HELP
 from lab.commands.options import SEEDS, inventory_option, new_results_option
 from lab.errors import LabError, did_you_mean
 from lab.path_types import UserPath
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
 HEAD = ("trial", "what", "old", "new", "")
 
 
-@click.command()
+@click.command(epilog=HELP)
 @click.argument("old", metavar="RUN", type=UserPath(exists=True, file_okay=False))
 @click.argument("cell", metavar="CELL")
 @click.option(
@@ -39,6 +41,7 @@ def reproduce(old: Path, cell: str, simulate: bool | None, root: Path, inventory
     dasklab reproduce RUN fault=kill               as it was, simulated or in the lab
     dasklab reproduce RUN fault=kill --simulate    a measured cell with the costs that RUN measured
     """
+    from lab.commands.outcome import exit_status
     from lab.model.files import Result
     from lab.results import store
 
@@ -53,6 +56,7 @@ def reproduce(old: Path, cell: str, simulate: bool | None, root: Path, inventory
     else:
         new = _measured(begun, cell, root, inventory)
     _tell(old, new, cell)
+    sys.exit(exit_status(new))
 
 
 def _measured(begun: Campaign, cell: str, root: Path, inventory: Path) -> Path:

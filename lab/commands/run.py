@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
 import click
 
+from lab.commands.exits import HELP
 from lab.commands.options import SEEDS, inventory_option, new_results_option
 from lab.path_types import UserPath
 from lab.terminal import clock, print_table
@@ -28,7 +30,7 @@ def _share(context: click.Context, parameter: click.Parameter, text: str | None)
     raise click.BadParameter(f"{text!r} is no share like 10%", context, parameter)
 
 
-@click.command()
+@click.command(epilog=HELP)
 @click.argument("what", metavar="EXPERIMENT|FILE|RUN", required=False)
 @click.option("--quick", is_flag=True, help="The short form, for a lab of emulated machines.")
 @click.option("--only", metavar="CELL", help="Only this cell, with baseline and null trial: delay_ms=50")
@@ -93,6 +95,7 @@ def run(
     dasklab run delay_worker --simulate --from RUN    foretold, with the costs that RUN measured
     """
     place = Path(what or "").absolute()
+    directory: Path | None = None
     if what is None:
         _print_experiments()
     elif (place / "experiment.json").exists():
@@ -100,7 +103,9 @@ def run(
             raise click.UsageError(
                 "a run goes on as it began: --quick, --only, --seed, --simulate and --from are for new ones"
             )
-        _go_on(place, inventory, again=again, blocks=blocks, until=until, waits=not no_wait, dry_run=dry_run)
+        directory = _go_on(
+            place, inventory, again=again, blocks=blocks, until=until, waits=not no_wait, dry_run=dry_run
+        )
     elif again:
         raise click.UsageError("--again is for a run that there is: dasklab run RUN --again")
     elif simulate and until is not None:
@@ -117,9 +122,14 @@ def run(
             content = content.model_copy(update={"blocks": blocks})
         order: Order = {"quick": quick, "seed": seed, "only": only}
         if source:
-            _simulate(source, seeds, root, name, content, dry_run, order)
+            directory = _simulate(source, seeds, root, name, content, dry_run, order)
         else:
-            _measure(inventory, root, name, content, dry_run, order, _until(until, blocks), not no_wait)
+            stop = _until(until, blocks)
+            directory = _measure(inventory, root, name, content, dry_run, order, stop, not no_wait)
+    if directory:
+        from lab.commands.outcome import exit_status
+
+        sys.exit(exit_status(directory))
 
 
 def _until(share: float | None, blocks: int | None) -> Until | None:
@@ -145,7 +155,7 @@ def _go_on(
     until: float | None,
     waits: bool,
     dry_run: bool,
-) -> None:
+) -> Path | None:
     from lab.commands import progress, simulated
     from lab.commands.target import open_running
     from lab.machines.variables import open_lab
@@ -164,10 +174,12 @@ def _go_on(
         more_blocks.record(begun)
     if dry_run:
         _print_trials(begun.pending(), begun.experiment.run_s, begun.setup)
-    elif foretold:
+        return None
+    if foretold:
         simulated.go_on(begun)
     else:
         progress.go_on(begun, inventory, _until(until, blocks), waits=waits)
+    return begun.directory
 
 
 def _measure(
@@ -179,7 +191,7 @@ def _measure(
     order: Order,
     until: Until | None,
     waits: bool,
-) -> None:
+) -> Path | None:
     from lab.commands import progress
     from lab.commands.target import open_running
     from lab.machines.variables import open_lab
@@ -187,21 +199,21 @@ def _measure(
 
     if dry_run:
         _dry_run(name, content, setup_of(open_lab(inventory)), order)
-    else:
-        open_running(inventory)
-        progress.start(inventory, root, name, content, until=until, waits=waits, **order)
+        return None
+    open_running(inventory)
+    return progress.start(inventory, root, name, content, until=until, waits=waits, **order)
 
 
 def _simulate(
     source: Path, seeds: int, root: Path, name: str, content: Experiment, dry_run: bool, order: Order
-) -> None:
+) -> Path | None:
     from lab.commands.simulated import Calibrated
 
     calibrated = Calibrated.on(source, content, seeds)
     if dry_run:
         _dry_run(name, content, calibrated.setup, order)
-    else:
-        calibrated.start(root, name, content, **order)
+        return None
+    return calibrated.start(root, name, content, **order)
 
 
 def _dry_run(name: str, content: Experiment, setup: Setup, order: Order) -> None:

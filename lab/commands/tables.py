@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from pathlib import Path
 
 import click
 
+from lab.model import cells
 from lab.model.files import Result
 from lab.model.trial import Trial
 from lab.results import compare, load, reasons, store
@@ -38,7 +40,7 @@ def show_run(run: Path) -> None:
             unsaid = compare.simulated_from(run) and not frame.metric.eq(metric).any()
             click.echo(f"{metric}: {'not simulated' if unsaid else 'no valid baseline'}")
             continue
-        _print_cells(found, compare.mark(run))
+        _print_cells(found, compare.mark(run), _missing(run, {cell.name for cell in found.cells}))
         for line in reasons.hidden(found):
             _print(line)
         _print_nodes(metric, by_node(frame, metric))
@@ -118,7 +120,28 @@ def export_table(path: Path, output: Path) -> None:
     write_table(load(path), output)
 
 
-def _print_cells(found: Answer, mark: str) -> None:
+def _missing(run: Path, shown: set[str]) -> list[tuple[str, ...]]:
+    """Rows for the planned cells that have no valid trial: their levels, and what became of their trials."""
+    begun = store.read_run(run)
+    experiment = store.experiment(begun)
+    states: dict[str, Counter[str]] = {}
+    for trial in store.finished(run):
+        result = store.need(Result, trial)
+        states.setdefault(result.cell, Counter())[result.status] += 1
+    rows = []
+    for cell in cells.cells(experiment):
+        levels = cells.factors(experiment, cell)
+        name = cells.cell_name(levels)
+        if name not in shown and begun.only in (None, name):
+            counts = ", ".join(
+                f"{count} {state}" for state, count in states.get(name, {}).items() if state != "ok"
+            )
+            heads = [str(level) for level in levels.values()] or [name]
+            rows.append((*heads, "0", f"missing: {counts or 'not measured'}", "", ""))
+    return rows
+
+
+def _print_cells(found: Answer, mark: str, missing: list[tuple[str, ...]]) -> None:
     """A column for each factor, so that what sets cells apart is seen however narrow the terminal is."""
     factors = list(found.cells[0].factors)
     rows = []
@@ -127,5 +150,6 @@ def _print_cells(found: Answer, mark: str) -> None:
         ratio = "baseline" if cell.baseline else interval(cell.ratio)
         verdict = "" if cell.baseline else "shown" if cell.shown else "not shown"
         rows.append((*levels, str(cell.n), interval(cell.median), ratio, verdict))
+    rows += missing
     heads = (*(factors or ["cell"]), "n", "median", "x baseline", "difference")
     print_table(heads, rows, title=f"{found.metric}{mark}")

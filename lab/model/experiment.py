@@ -157,6 +157,9 @@ class Tolerances(Strict):
     waited_pct: float = Field(
         default=100, ge=0, le=100, description="of the time, in which the node waited for memory or a disk"
     )
+    paused_s: float = Field(
+        default=2, gt=0, description="for which a process may stand still in a run, stopped or suspended"
+    )
     stolen_pct: float = Field(
         default=100, ge=0, le=100, description="of the node's CPU, taken by others during the runs (steal)"
     )

@@ -40,6 +40,20 @@ class Campaign(Document):
 # --- timings.json: written by a workload -------------------------------------------------------------------
 
 
+class Pause(Strict):
+    """A process of the cluster, or the client, did not run for a while: see ``lab/workloads/_pulse.py``.
+
+    ``cpu_s`` and ``waited_s`` are the CPU seconds that it used and waited for meanwhile, ``suspended_s``
+    for how long its machine was suspended.
+    """
+
+    process: str
+    lasted_s: float
+    cpu_s: float
+    waited_s: float
+    suspended_s: float
+
+
 class Sample(Strict):
     """One run of the workload; ``transfer_bytes``: data that workers were asked for meanwhile.
 
@@ -55,6 +69,7 @@ class Sample(Strict):
     scheduler_cpu_s: Amount | None = None
     got: float | None = None
     ok: bool
+    pauses: tuple[Pause, ...] = ()
 
     @model_validator(mode="after")
     def _ends_after_its_start(self) -> Self:
@@ -428,7 +443,7 @@ class Attempt(Document):
     """What the driver saw of a trial: seconds since the epoch, the playbook's exit status, seconds spent.
 
     ``files`` are the documents that the trial left, so that a removed one is missed; runs of earlier versions
-    have none of these names.
+    have none of these names. ``suspended_s``: for how long the driver's machine was suspended meanwhile.
     """
 
     FILE: ClassVar[str] = "attempt.json"
@@ -439,6 +454,7 @@ class Attempt(Document):
     measuring_s: Amount
     error: str | None
     files: tuple[str, ...] = ()
+    suspended_s: float = 0.0
 
 
 class Result(Document):

@@ -20,7 +20,7 @@ from lab.model.files import (
 )
 from lab.model.trial import Trial
 from lab.notices import warn
-from lab.results import cluster, faults, store, validity
+from lab.results import cluster, faults, pauses, store, validity
 from lab.results.validity import Baseline
 
 Verdict = tuple[Status, list[str]]
@@ -76,7 +76,10 @@ def _fail(directory: Path, why: str) -> Result | None:
 def _judged(directory: Path, trial: Trial, base: Baseline | None, allowed: Tolerances) -> Verdict:
     """The verdict on a trial that got through; without a baseline there is nothing to judge it by yet."""
     timings = store.need(Timings, directory)
-    wrong = list(faults.differences(trial, store.read(Faults, directory), timings))
+    wrong = [
+        *faults.differences(trial, store.read(Faults, directory), timings),
+        *pauses.differences(timings, store.need(Attempt, directory), allowed),
+    ]
     if base is None:
         return ("invalid" if wrong else "ok"), wrong
     configured, delivered = store.read(Configured, directory), store.read(Delivered, directory)

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
-import signal
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 
 from lab.errors import LabError
+from lab.model.files import Failed
+from lab.model.trial import Trial
+from lab.results import store
 from lab.running import playbook
+from lab.running.trials import deadline_s
+
+LOG = "ansible.log"  # beside the trial
+RESET_LIMIT_S = 1800.0  # machines that have to be made anew take minutes where they are emulated
+INDENT = " " * 10  # of the lines below a FAILED one in the log: playbooks/callback_plugins/dasklab.py
 
 
 @dataclass(frozen=True)
@@ -22,14 +28,22 @@ class AnsibleLab:
     inventory: Path
 
     def run_trial(self, directory: Path) -> int:
-        """Run ``directory/trial.json``; the playbook leaves the trial's files beside it."""
-        if _end_leftover(directory):
+        """Run ``directory/trial.json``; the playbook leaves the trial's files beside it.
+
+        Raises:
+            LabError: the playbook did not get far enough to write failed.json, or it was ended, for
+            instance because the trial's deadline passed. Then the lab has been reset.
+        """
+        limit_s = deadline_s(store.need(Trial, directory))
+        variables = {"trial_directory": str(directory.resolve())}
+        try:
+            with _log_to(directory / LOG):
+                status = playbook.run("trial.yml", self.inventory, variables, quiet=True, limit_s=limit_s)
+        except playbook.PlaybookEndedError:
             self.reset()
-        with _log_to(directory / "ansible.log"):
-            asked = {"trial_directory": str(directory.resolve())}
-            status = playbook.run("trial.yml", self.inventory, asked, quiet=True)
-        if status and not (directory / "failed.json").exists():
-            raise LabError(_first_error(directory / "ansible.log") or f"ansible-playbook ended with {status}")
+            raise
+        if status and not (directory / Failed.FILE).exists():
+            raise LabError(_cause(directory / LOG) or f"ansible-playbook ended with {status}")
         return status
 
     def reset(self) -> None:
@@ -38,60 +52,29 @@ class AnsibleLab:
         Raises:
             LabError: it could not be brought back.
         """
-        if playbook.run("reset.yml", self.inventory, quiet=True):
-            raise LabError(
-                "the lab is not as the inventory has it", "dasklab up mends it, and says what fails"
-            )
+        if playbook.run("reset.yml", self.inventory, quiet=True, limit_s=RESET_LIMIT_S):
+            raise LabError("the lab could not be reset to what its inventory says", "dasklab up")
 
 
-@contextmanager
-def alone(inventory: Path) -> Iterator[None]:
-    """Keep other commands that change an inventory's lab away from it: they would undo each other's links.
+def _cause(log: Path) -> str | None:
+    """The first trouble in Ansible's log, as ``host: task: what``; None if the log has none.
 
-    Raises:
-        LabError: another one is at work there.
+    A line there is ``<time> p=1 u=root n=ansible ERROR| [ERROR]: what``, or ``FAILED  <host>: <task>`` with
+    the words of the module below it. Of many words the first and the last line are kept.
     """
-    handle = os.open(inventory, os.O_RDONLY)
-    try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            busy = f"another command is at work on the lab of {inventory}"
-            raise LabError(busy, "wait for it, or end it by Ctrl-C") from None
-        yield
-    finally:
-        os.close(handle)
-
-
-def _first_error(log: Path) -> str | None:
-    """The line with which Ansible's trouble began: ``<time> p=1 u=root n=ansible ERROR| [ERROR]: what``."""
-    lines = (line.partition("| ")[2].strip() for line in _read(log).decode(errors="replace").splitlines())
-    return next((line for line in lines if line.startswith(("[ERROR]", "FAILED"))), None)
-
-
-def _end_leftover(directory: Path, patience_s: float = 10) -> bool:
-    """End the playbook that a killed driver left running in this trial's run; tells whether there was one."""
-    mine = str(directory.resolve().parent).encode()
-    every = Path("/proc").glob("[0-9]*/cmdline")
-    left = [path for path in every if mine in (words := _read(path)) and b"ansible-playbook" in words]
-    for signum in (signal.SIGTERM, signal.SIGKILL):
-        for path in (path for path in left if mine in _read(path)):
-            with suppress(ProcessLookupError):  # it leads a group of its own, with all that it started
-                os.killpg(os.getpgid(int(path.parent.name)), signum)
-        until = time.monotonic() + patience_s
-        while any(mine in _read(path) for path in left) and time.monotonic() < until:
-            time.sleep(0.1)
-    for path in directory.iterdir() if left else ():
-        if path.name != "trial.json":
-            path.unlink()
-    return bool(left)
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError:  # the process is gone
-        return b""
+    if not log.exists():
+        return None
+    lines = [line.partition("| ")[2].rstrip() for line in log.read_text(errors="replace").splitlines()]
+    for number, line in enumerate(lines):
+        if line.startswith("[ERROR]"):
+            return line
+        if line.lstrip().startswith("FAILED  "):
+            words = [
+                text.strip() for text in takewhile(lambda text: text.startswith(INDENT), lines[number + 1 :])
+            ]
+            place = line.lstrip().removeprefix("FAILED  ")
+            return ": ".join([place, "; ".join(dict.fromkeys([*words[:1], *words[-1:]]))]) if words else place
+    return None
 
 
 @contextmanager

@@ -170,7 +170,7 @@ def _attempt(directory: Path, trial: Trial, lab: Lab) -> None:
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True)
     store.write(directory, trial)
-    started, clock = time.time(), time.monotonic()
+    started, clock, suspended_s = time.time(), time.monotonic(), _suspended_s()
     status, error = _run(directory, trial, lab)
     wall_s, measuring_s = time.monotonic() - clock, 0.0
     try:
@@ -185,6 +185,7 @@ def _attempt(directory: Path, trial: Trial, lab: Lab) -> None:
         measuring_s=measuring_s,
         error=error,
         files=damage.left(directory),
+        suspended_s=round(_suspended_s() - suspended_s, 3),
     )
     store.write(directory, attempt)
 
@@ -195,8 +196,8 @@ def _run(directory: Path, trial: Trial, lab: Lab) -> tuple[int, str | None]:
         return 0, None
     try:
         return lab.run_trial(directory), None
-    except LabError as mistake:
-        return 1, mistake.message
+    except LabError as error:
+        return 1, str(error).replace("\n  ", "; ")
 
 
 def _undone(directory: Path, again: bool) -> bool:
@@ -213,6 +214,11 @@ def _status(directory: Path) -> Status | None:
         warn(f"{error.message}; the trial is run again")
         return None
     return result.status if result else None
+
+
+def _suspended_s() -> float:
+    """For how long this machine has been suspended since it was booted."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - time.monotonic()
 
 
 def _git_revision() -> str | None:

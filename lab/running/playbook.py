@@ -14,6 +14,14 @@ from typing import Any
 
 from lab.errors import LabError
 from lab.paths import ROOT
+from lab.running import lock
+from lab.running.watchdog import Watchdog
+
+POLL_S = 0.5
+
+
+class PlaybookEndedError(LabError):
+    """Ansible did not get to its end: it was killed, or had to be. Its ``always`` blocks did not run."""
 
 
 def command(
@@ -34,6 +42,7 @@ def run(
     extra_vars: Mapping[str, Any] | None = None,
     options: Sequence[str] = (),
     quiet: bool = False,
+    limit_s: float | None = None,
 ) -> int:
     """Run a playbook with its output on this terminal (or none, when ``quiet``) and return its exit code.
 
@@ -42,6 +51,8 @@ def run(
 
     Raises:
         LabError: ansible-playbook is not installed.
+        PlaybookEndedError: it was killed, took longer than ``limit_s`` or would have waited for ever.
+            Nothing of it is left at work.
         KeyboardInterrupt: the user stopped it; Ansible has ended by then.
     """
     argv = command(playbook, inventory, extra_vars, options)
@@ -51,12 +62,33 @@ def run(
     environment = {**os.environ, "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"), "LC_ALL": "C.UTF-8"}
     output = subprocess.DEVNULL if quiet else None
     # In a group of its own: a terminal's Ctrl-C comes to us alone, and Ansible is ended without a traceback.
-    with subprocess.Popen(argv, cwd=ROOT, env=environment, stdout=output, process_group=0) as process:
+    with subprocess.Popen(
+        argv, cwd=ROOT, env=environment, stdout=output, process_group=0, pass_fds=lock.inheritable()
+    ) as process:
         try:
-            return process.wait()
+            trouble = _wait(process, Watchdog(process.pid, limit_s))
         except KeyboardInterrupt:
             _end(process)
             raise
+        if trouble:
+            _end(process)
+            raise PlaybookEndedError(f"{playbook} was ended: {trouble}")
+    if process.returncode < 0:
+        lock.end_heirs()  # workers outlive an Ansible that was killed
+        name = signal.Signals(-process.returncode).name
+        hint = "for want of memory? dmesg shows it: out of memory, killed process"
+        raise PlaybookEndedError(f"{playbook}: ansible-playbook was killed by {name}", hint)
+    return process.returncode
+
+
+def _wait(process: subprocess.Popen[bytes], watchdog: Watchdog) -> str | None:
+    """Wait until Ansible has ended; return why it has to be ended if it will not by itself."""
+    while True:
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(POLL_S)
+            return None
+        if trouble := watchdog.verdict():
+            return trouble
 
 
 def _end(process: subprocess.Popen[bytes], patience_s: float = 10) -> None:
@@ -70,3 +102,4 @@ def _end(process: subprocess.Popen[bytes], patience_s: float = 10) -> None:
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
+    lock.end_heirs()

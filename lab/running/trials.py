@@ -22,6 +22,7 @@ from lab.model.trial import Setup, Trial
 # another cluster, and the files. Of machines when they are emulated.
 OVERHEAD_S: Mapping[GuestKind, float] = {"vm": 55.0, "container": 13.0}
 CAPTURE_S: Mapping[GuestKind, float] = {"vm": 55.0, "container": 9.0}
+PREPARING_S = 1800.0  # at most: machines made anew and configured, probes, reset, all on emulated machines
 SIMULATED_S = 10.0  # a few seeds on two cores
 
 
@@ -110,6 +111,15 @@ def estimate_s(trial: Trial, run_s: float, simulated: bool = False) -> float:
     probes = asked.pings * asked.interval_s + links * asked.iperf_runs * asked.iperf_s
     capture_s = CAPTURE_S[kind] + trial.captured_runs * run_s if trial.capture else 0
     return OVERHEAD_S[kind] + (trial.runs + trial.warmups) * run_s + 2 * probes + capture_s
+
+
+def deadline_s(trial: Trial) -> float:
+    """Seconds after which a trial will not end by itself any more.
+
+    Each cluster that it starts, for the runs and for whatever is a run of its own, lives for ``ttl_s``.
+    """
+    clusters = 1 + sum((trial.capture, trial.performance_report, trial.py_spy))
+    return PREPARING_S + clusters * trial.ttl_s
 
 
 def _named(experiment: Experiment, only: str) -> Cell:

@@ -36,6 +36,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import _inside
+import _pulse
 import cloudpickle
 from distributed import Client, performance_report
 
@@ -68,6 +69,7 @@ def main(prepare: Callable[..., Job], argv: list[str] | None = None) -> None:
     # The workers have neither this file nor the workload's: ship functions by value.
     cloudpickle.register_pickle_by_value(sys.modules[__name__])
     cloudpickle.register_pickle_by_value(_inside)
+    cloudpickle.register_pickle_by_value(_pulse)
     cloudpickle.register_pickle_by_value(sys.modules[prepare.__module__])
     with Client(args.scheduler, timeout=args.timeout_s) as client:
         _wait(client, args.workers, args.timeout_s)
@@ -141,12 +143,17 @@ def _samples(client: Client, job: Job, args: argparse.Namespace) -> tuple[list[A
     sent = _inside.watch(client)
     if args.report is None:
         _inside.take(client, sent)  # what came before the first run is of none
+    _pulse.watch(client)
+    names = {address: name for name, address in _addresses(workers_of(client)).items()}
     for run in range(args.warmups + args.runs):
         if args.told and run == args.warmups:
             client.run(_touch, args.told)
             client.run_on_scheduler(_touch, args.told)
-        samples.append(_sample(client, job, run, run < args.warmups))
+        _pulse.take(client, names)
+        sample = _sample(client, job, run, run < args.warmups)
+        samples.append(sample | {"pauses": _pulse.take(client, names)})
         taken.append(None if args.report else _inside.take(client, sent))
+    _pulse.end(client)
     return samples, taken
 
 

@@ -264,7 +264,7 @@ class DryLab:
             "vm_memory_mb": 64,
             "lab_ssh_key": f"{self.folder}/ssh/key",
             "proxmox": {
-                "host": "h",
+                "host": f"node of {self.folder}",  # two dry labs are two labs, each with a lock of its own
                 "user": "u",
                 "token_id": "t",
                 "token_secret": "s",

@@ -49,7 +49,12 @@ def play(
 
 
 def run(book: str, cache: Path, *options: str, inventory: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"), "DASKLAB_CACHE": str(cache)}
+    environment = {
+        **os.environ,
+        "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
+        "DASKLAB_CACHE": str(cache),
+        "HOME": str(cache),  # its locks as well: the user's own lab may be at work
+    }
     program = Path(sys.executable).with_name("ansible-playbook")
     argv = [str(program), "-i", inventory, book, *options]
     return subprocess.run(argv, env=environment, cwd=ROOT, capture_output=True, text=True, check=False)

@@ -50,7 +50,7 @@ def ask(measured: Path, monkeypatch: pytest.MonkeyPatch) -> Ask:
         return f"{done.exit_code} {done.stdout} {done.stderr}"
 
     stand_in(monkeypatch, saves)
-    monkeypatch.setattr(progress, "alone", lambda _: nullcontext())
+    monkeypatch.setattr(progress, "locked", lambda *_, **__: nullcontext())
     monkeypatch.setattr(target, "require_machines", lambda *_: None)
     monkeypatch.setattr(inside, "recorded", lambda _: True)
     monkeypatch.setattr(whatif, "calibrations_of", lambda _: (CALIBRATION,))
