@@ -6,6 +6,8 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -53,35 +55,42 @@ def running(folder: Path) -> dict[int, str]:
     return named
 
 
+@pytest.fixture
+def short() -> Iterator[Path]:
+    """A folder with a short name: the sockets of guests in it may have 107 characters."""
+    with tempfile.TemporaryDirectory(prefix="left-", ignore_cleanup_errors=True) as folder:
+        yield Path(folder)
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=lambda s: s.name)
 @pytest.mark.parametrize("workers", [0, 2])
-def test_nothing_is_left(real: bool, tmp_path: Path, workers: int, number: signal.Signals) -> None:
+def test_nothing_is_left(real: bool, short: Path, workers: int, number: signal.Signals) -> None:
     if real:
         pytest.skip("it starts an endpoint of its own; the environment names a real Proxmox VE")
-    file, ready = tmp_path / "test_session.py", tmp_path / "ready"
+    file, ready = short / "test_session.py", short / "ready"
     file.write_text(SESSION.format(ready=str(ready)))
     command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.conftest", "-p", "tests.contract.conftest"]
-    command += ["-p", "no:cacheprovider", f"--basetemp={tmp_path / 'inner'}", f"--rootdir={ROOT}"]
+    command += ["-p", "no:cacheprovider", f"--basetemp={short / 'inner'}", f"--rootdir={ROOT}"]
     command += [f"-n{workers}", str(file)]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
-    log = (tmp_path / "log").open("w+")
+    log = (short / "log").open("w+")
     session = subprocess.Popen(
         command, cwd=ROOT, env=environment, stdout=log, stderr=log, text=True, start_new_session=True
     )
     try:
         expected = [ready.with_suffix(f".{each}") for each in range(max(1, workers))]
         until(lambda: all(path.exists() for path in expected) or session.poll() is not None, "the guests")
-        assert session.poll() is None, (tmp_path / "log").read_text()
-        guests = [line for line in running(tmp_path).values() if "qemu-system" in line]
+        assert session.poll() is None, (short / "log").read_text()
+        guests = [line for line in running(short).values() if "qemu-system" in line]
         assert len(guests) == len(expected)
         os.killpg(session.pid, number)  # as a terminal sends Ctrl-C: to all of the foreground
         if number == signal.SIGINT and not workers:
             until(ready.with_suffix(".ending").exists, "the fixture's end")
             os.killpg(session.pid, number)  # again, as users do when a fixture takes long
         session.wait(PATIENCE_S)
-        until(lambda: not running(tmp_path), "all processes to end")
+        until(lambda: not running(short), "all processes to end")
     finally:
         log.close()
-        for pid in running(tmp_path):
+        for pid in running(short):
             os.kill(pid, signal.SIGKILL)
         session.wait()

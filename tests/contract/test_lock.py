@@ -46,9 +46,10 @@ class Place:
         self.started: list[subprocess.Popen[str]] = []
 
     def write_inventory(self, name: str) -> Path:
-        hosts = {name: {} for name in "abc"}
+        groups = {"dask_client": "a", "dask_scheduler": "b", "dask_workers": "c"}
         variables = {"ansible_connection": "local", "lab_state_dir": str(self.folder / "state")}
-        document = {"all": {"children": {"lab": {"hosts": hosts, "vars": variables}}}}
+        children = {group: {"hosts": {host: {}}} for group, host in groups.items()}
+        document = {"all": {"children": {"lab": {"children": children, "vars": variables}}}}
         path = self.folder / name
         path.write_text(yaml.safe_dump(document))
         return path

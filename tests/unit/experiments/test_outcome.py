@@ -12,7 +12,7 @@ import yaml
 from click.testing import CliRunner, Result
 
 from lab.cli import main
-from lab.commands import progress
+from lab.commands import progress, target
 from lab.commands.exits import MEANINGS
 from lab.errors import LabError
 from lab.machines.inventory import DEFAULT
@@ -29,6 +29,8 @@ def dasklab_run(tmp_path: Path, sweep: Experiment, monkeypatch: pytest.MonkeyPat
     file = tmp_path / "sweep.yml"
     file.write_text(yaml.safe_dump(sweep.model_dump(mode="json", exclude_unset=True)))
     monkeypatch.setattr(progress, "locked", lambda *_, **__: nullcontext())
+    monkeypatch.setattr(progress, "_waiter", lambda *_: lambda: None)
+    monkeypatch.setattr(target, "require_machines", lambda *_: None)
 
     def run(lab: FakeLab) -> Result:
         monkeypatch.setattr(progress, "AnsibleLab", lambda _: lab)
@@ -144,8 +146,8 @@ def test_a_lab_that_cannot_be_reset_is_an_error(dasklab_run: Run, monkeypatch: p
 def _executed(execute: Callable[..., None]) -> Callable[..., None]:
     """The driver's, with a reset at the end."""
 
-    def run(begun: object, lab: FakeLab, watch: object) -> None:
-        execute(begun, lab, watch)
+    def run(begun: object, lab: FakeLab, *others: object) -> None:
+        execute(begun, lab, *others)
         lab.reset()
 
     return run

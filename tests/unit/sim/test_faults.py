@@ -186,7 +186,7 @@ def test_a_measured_cell_is_reproduced_in_the_lab(
     driver.execute(begun, FakeLab(), lambda trial, state: None)
     fake = FakeLab(seconds=lambda trial: seconds)
     for name, stand_in in (
-        ("alone", lambda path: nullcontext()),
+        ("locked", lambda *_, **__: nullcontext()),
         ("setup_of", lambda inventory: SETUP),
         ("Inventory", lambda path: path),
         ("AnsibleLab", lambda path: fake),
