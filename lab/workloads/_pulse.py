@@ -36,12 +36,13 @@ class Pulse(threading.Thread):
         super().__init__(name=NAME, daemon=True)
         self.ended = threading.Event()
         self.pauses: list[Pause] = []
+        self._hurry, self._looked = threading.Event(), threading.Event()
 
     def run(self) -> None:
         """Wake again and again until told to end."""
         before = _look()
         while not self.ended.is_set():
-            time.sleep(PULSE_S)  # an Event's wait would be one more thing that may be late
+            self._hurry.wait(PULSE_S)
             after = _look()
             awake_s, running_s, cpu_s, waited_s = (new - old for new, old in zip(after, before, strict=True))
             lasted_s, suspended_s = awake_s - PULSE_S, max(0.0, awake_s - running_s)
@@ -54,9 +55,18 @@ class Pulse(threading.Thread):
                 }
                 self.pauses.append({key: round(value, 3) for key, value in pause.items()})
             before = after
+            if self._hurry.is_set():
+                self._hurry.clear()
+                self._looked.set()
 
     def take(self) -> list[Pause]:
-        """Return the pauses since the last call."""
+        """Return the pauses since the last call, also one that ends with this call.
+
+        A process that was just continued may answer before this thread has looked at the clocks.
+        """
+        self._looked.clear()
+        self._hurry.set()
+        self._looked.wait(1)
         pauses, self.pauses = self.pauses, []
         return pauses
 
