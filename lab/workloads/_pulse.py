@@ -44,7 +44,8 @@ class Pulse(threading.Thread):
         while not self.ended.is_set():
             self._hurry.wait(PULSE_S)
             after = _look()
-            awake_s, running_s, cpu_s, waited_s = (new - old for new, old in zip(after, before, strict=True))
+            changes = (max(0.0, new - old) for new, old in zip(after, before, strict=True))
+            awake_s, running_s, cpu_s, waited_s = changes  # waits of a thread that ended are gone
             lasted_s, suspended_s = awake_s - PULSE_S, max(0.0, awake_s - running_s)
             if lasted_s > LATE_S:
                 pause = {
@@ -119,8 +120,9 @@ def _end() -> None:
 
 
 def _look() -> tuple[float, float, float, float]:
-    """The clocks with and without suspension, the process's CPU time, this thread's wait for a CPU."""
+    """The clocks with and without suspension, the process's CPU time, its threads' waits for a CPU."""
     waited_s = 0.0
-    with suppress(OSError, ValueError):  # a kernel without these statistics
-        waited_s = int(Path("/proc/thread-self/schedstat").read_text().split()[1]) / 1e9
+    for thread in Path("/proc/self/task").iterdir():  # whichever holds the interpreter
+        with suppress(OSError, ValueError):  # it has just ended, or a kernel without these statistics
+            waited_s += int((thread / "schedstat").read_text().split()[1]) / 1e9
     return time.clock_gettime(time.CLOCK_BOOTTIME), time.monotonic(), time.process_time(), waited_s
