@@ -34,12 +34,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
-
-from lab.machines.inventory import DEFAULT
-from lab.model.files import Campaign, Result
-from lab.paths import ROOT
-from lab.results import load, store
-from lab.results.measures import answers
+from dasklab.machines.inventory import DEFAULT
+from dasklab.model.files import Campaign, Result
+from dasklab.paths import ROOT
+from dasklab.results import load
+from dasklab.results.statistics.measures import answers
+from dasklab.results.storage import store
 
 METRICS = ("compute_s", "transfer_mb")
 CONDITIONS = ("quiet", "neighbour")

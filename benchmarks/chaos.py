@@ -34,11 +34,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
-from lab.machines.inventory import DEFAULT
-from lab.minipve import launch, process
-from lab.minipve.container import groups
-from lab.minipve.paths import Paths
-from lab.paths import ROOT
+from dasklab.machines.inventory import DEFAULT
+from dasklab.paths import ROOT
+from minipve import launch, process
+from minipve.lxc import groups
+from minipve.paths import Paths
 
 VICTIMS = ("driver", "playbook", "worker", "endpoint")
 COMMANDS = ("up", "run", "run", "destroy")  # a run has most to lose

@@ -26,7 +26,7 @@ FIRST, STORE = 200, "local"
 
 def minipve(*words: str) -> str:
     """What ``dasklab minipve`` says; the benchmark ends when it fails."""
-    command = [sys.executable, "-m", "lab.minipve", *words, "--instance", "bench"]
+    command = [sys.executable, "-m", "minipve", *words, "--instance", "bench"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     if done.returncode:
         sys.exit(f"dasklab minipve {' '.join(words)} failed:\n{done.stderr}")

@@ -30,7 +30,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[0] = str(ROOT)
 
-from lab.minipve import process  # noqa: E402
+from minipve import process  # noqa: E402
+
 from tests.contract import fuzzing, hostility  # noqa: E402
 from tests.contract.endpoint import Endpoint  # noqa: E402
 
@@ -43,7 +44,7 @@ STEPS_TO_TWINS = 5
 
 def minipve(*words: str) -> None:
     """One verb of the endpoint, on the instance that the environment names."""
-    subprocess.run([sys.executable, "-m", "lab.minipve", *words, "--instance", "fuzz"], check=True, cwd=ROOT)
+    subprocess.run([sys.executable, "-m", "minipve", *words, "--instance", "fuzz"], check=True, cwd=ROOT)
 
 
 def memory_mib(endpoint: Endpoint) -> float:

@@ -18,11 +18,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from dasklab.breakdown.bottlenecks import LATE, LINK, PLACEMENT, SCHEDULING, SLOW
+from dasklab.breakdown.explain import explain
+from dasklab.breakdown.summary import Difference
 from inside_cluster import Cluster, cluster, keep
-
-from lab.account.culprits import LATE, LINK, PLACEMENT, SCHEDULING, SLOW
-from lab.account.summary import Difference
-from lab.account.trial import explain
 
 SLOW_WORKER = """
 import time

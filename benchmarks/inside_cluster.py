@@ -24,7 +24,7 @@ from typing import Any
 from wire_cluster import hosts, network, sh, start, stop
 
 ROOT = Path(__file__).parents[1]
-PRELOAD = ROOT / "lab" / "inside" / "preload.py"
+PRELOAD = ROOT / "lab" / "dasklab" / "record" / "preload.py"
 QUIET = {
     "DASK_DISTRIBUTED__WORKER__PROFILE__ENABLED": "False",
     "DASK_DISTRIBUTED__ADMIN__SYSTEM_MONITOR__INTERVAL": "5s",
@@ -45,7 +45,7 @@ class Cluster:
 
     def workload(self, name: str, params: dict[str, Any], runs: int, warmups: int = 1) -> dict[str, Any]:
         """Run one of the lab's workloads on the client; gives what it said."""
-        program = [sys.executable, str(ROOT / "lab" / "workloads" / f"{name}.py")]
+        program = [sys.executable, str(ROOT / "lab" / "dasklab" / "workloads" / f"{name}.py")]
         workers = sum(node.startswith("worker") for node in self.nodes)
         argv = ["--scheduler", f"tcp://{self.nodes['scheduler']}:8786", "--params", json.dumps(params)]
         argv += ["--runs", str(runs), "--warmups", str(warmups), "--workers", str(workers)]

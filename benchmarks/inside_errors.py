@@ -15,8 +15,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
-
-from lab.account.trial import explain
+from dasklab.breakdown.explain import explain
 
 
 def clocks(trials: Iterable[Path]) -> None:

@@ -22,13 +22,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from lab.machines import topology
-from lab.machines.change import Change, Step
-from lab.machines.inventory import DEFAULT, ROOT, Inventory
-from lab.machines.observe import observe
-from lab.machines.observed import Observed, SeenNode
-from lab.machines.plan import plan
-from lab.machines.proxmox import Endpoint, Pve
+from dasklab.machines import topology
+from dasklab.machines.change import Change, Step
+from dasklab.machines.inventory import DEFAULT, ROOT, Inventory
+from dasklab.machines.observe import observe
+from dasklab.machines.observed import Observed, SeenNode
+from dasklab.machines.plan import plan
+from dasklab.machines.proxmox import Endpoint, Pve
 
 TICKS = os.sysconf("SC_CLK_TCK")
 CHILDREN = resource.RUSAGE_CHILDREN

@@ -25,12 +25,11 @@ from statistics import median
 from typing import Any
 
 import numpy as np
-
-from lab.errors import LabError
-from lab.model.faults import Fault
-from lab.model.files import Outcome
-from lab.sim import farm
-from lab.sim.scenario import Scenario
+from dasklab.errors import LabError
+from dasklab.model.faults import Fault
+from dasklab.model.files import Outcome
+from dasklab.predict import farm
+from dasklab.sim.scenario import Scenario
 
 KINDS = ("kill", "restart", "cut")
 WORKERS, WITHOUT = 4, 8  # machines; seeds without a fault

@@ -6,7 +6,7 @@ Weak scaling: work grows with the workers, so a cluster that scales takes the sa
 the tasks per second on ten times the workers. All that was measured is of ``--fit``'s trial: what an
 operation costs the scheduler's and a worker's event loop, and its workload's tasks; other workloads' tasks
 are assumed, as ``ASSUMED`` says. Each cell is a file in DIR: what is there is not simulated again. Printed is
-a row per cell and where each workload stops scaling; ``--keep`` writes that to ``lab/sim/README.md`` and the
+a row per cell and where each workload stops scaling; ``--keep`` writes that to ``lab/dasklab/sim/README.md`` and the
 picture beside it. ``--measured RUN`` takes a measured run over numbers of workers (``many_workers``): fitted
 on its fewest workers, its other trials are foretold, and the picture is solid up to its most workers.
 """
@@ -22,23 +22,22 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import matplotlib as mpl
+from dasklab import record
+from dasklab.errors import LabError
+from dasklab.model.experiment import Workload
+from dasklab.model.files import Outcome, Result
+from dasklab.model.trial import Trial
+from dasklab.predict import farm, prediction
+from dasklab.predict.calibrate import calibrate
+from dasklab.predict.calibration import Calibration
+from dasklab.predict.validation import HERE, kept
+from dasklab.predict.whatif import PAYLOAD, scenario
+from dasklab.report.figures import MORE, STYLE, mark, save
+from dasklab.results.statistics.measures import number
+from dasklab.results.storage import store
+from dasklab.sim.scenario import Record, Scenario
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-
-from lab import inside
-from lab.errors import LabError
-from lab.model.experiment import Workload
-from lab.model.files import Outcome, Result
-from lab.model.trial import Trial
-from lab.report.figures import MORE, STYLE, mark, save
-from lab.results import store
-from lab.results.measures import number
-from lab.sim import farm, foretell
-from lab.sim.calibrate import calibrate
-from lab.sim.calibration import Calibration
-from lab.sim.scenario import Record, Scenario
-from lab.sim.validated import HERE, kept
-from lab.sim.whatif import PAYLOAD, scenario
 
 README = HERE / "README.md"
 PICTURE = HERE / "scale"
@@ -241,15 +240,15 @@ def checked(run: Path, seeds: int) -> list[Checked]:
     plain = sorted(
         (folder for folder in plain if not trials[folder].null), key=lambda one: trials[one].workers
     )
-    fit = next((folder for folder in plain if inside.recorded(folder)), None)
+    fit = next((folder for folder in plain if record.recorded(folder)), None)
     if fit is None:
         raise LabError(f"{run}: of no valid trial anything was recorded inside Dask")
     calibrations, once = (calibrate(fit),), {"design": "light", "runs": 1, "warmups": 0}
     found = []
     for folder in plain:
         trial = trials[folder]
-        row, _ = foretell.foretold("", trial, calibrations, once, range(seeds))
-        mean_s = foretell.measured([folder]).mean_s
+        row, _ = prediction.foretold("", trial, calibrations, once, range(seeds))
+        mean_s = prediction.measured([folder]).mean_s
         found.append(Checked(trial.workload.name, trial.workers, mean_s, row.mean_s, folder == fit))
     return found
 
@@ -350,7 +349,9 @@ def main() -> None:
         "--measured", type=Path, metavar="RUN", help="over numbers of workers, to compare with"
     )
     parser.add_argument("--seeds", type=int, default=4, help="of the comparison")
-    parser.add_argument("--keep", action="store_true", help="table and picture into lab/sim/README.md")
+    parser.add_argument(
+        "--keep", action="store_true", help="table and picture into lab/dasklab/sim/README.md"
+    )
     args = parser.parse_args()
     args.cells.mkdir(parents=True, exist_ok=True)
     trial, calibration = store.need(Trial, args.fit), calibrate(args.fit)

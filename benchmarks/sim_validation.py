@@ -14,8 +14,8 @@ widened by what the others were missed by. Beside it stand two simpler predictor
 ``bytes``: computing and bytes over the rate, one after the other; ``replay``: the fit's time with what its
 critical path spent on the wire scaled by the rate. A cell that cannot be foretold is in the table all the
 same. ``--own`` foretells the fits' own trials instead, each from its likes: what is wrong there is no cap's
-doing. ``--keep`` writes what was foretold to ``lab/sim/validated.json``, by which ``whatif`` widens its
-intervals, and the table to ``lab/sim/README.md``; both take the place of what was there.
+doing. ``--keep`` writes what was foretold to ``lab/dasklab/predict/validated.json``, by which ``whatif`` widens its
+intervals, and the table to ``lab/dasklab/sim/README.md``; both take the place of what was there.
 """
 
 from __future__ import annotations
@@ -29,23 +29,22 @@ from pathlib import Path
 from statistics import mean, median
 
 import numpy as np
-
-from lab.account.causes import MESSAGE, WIRE
-from lab.account.trial import explain
-from lab.commands.options import SEEDS
-from lab.errors import LabError
-from lab.model.files import Campaign, Result, Timings
-from lab.model.nic import BYTES_PER_MBIT
-from lab.model.trial import Trial
-from lab.results import store
-from lab.results.measures import Interval, Values
-from lab.sim import card, foretell
-from lab.sim.calibrate import calibrate
-from lab.sim.calibration import Calibration
-from lab.sim.scenario import Scenario
-from lab.sim.sources import key, settings, sources
-from lab.sim.validated import HERE, Case, Validated, kept
-from lab.sim.whatif import scenario
+from dasklab.breakdown.causes import MESSAGE, WIRE
+from dasklab.breakdown.explain import explain
+from dasklab.commands.options import SEEDS
+from dasklab.errors import LabError
+from dasklab.model.files import Campaign, Result, Timings
+from dasklab.model.nic import BYTES_PER_MBIT
+from dasklab.model.trial import Trial
+from dasklab.predict import prediction, sensitivity
+from dasklab.predict.calibrate import calibrate
+from dasklab.predict.calibration import Calibration
+from dasklab.predict.sources import key, settings, sources
+from dasklab.predict.validation import HERE, Case, Validated, kept
+from dasklab.predict.whatif import scenario
+from dasklab.results.statistics.measures import Interval, Values
+from dasklab.results.storage import store
+from dasklab.sim.scenario import Scenario
 
 README = HERE / "README.md"
 RULE = "|---|---|---|---|---|---|---|---|"
@@ -80,7 +79,7 @@ class Fit:
             mean(one.summary.makespan_s for one in found),
             computed / threads,
             mean(on_wire),
-            foretell.measured(directories).transfer_bytes,
+            prediction.measured(directories).transfer_bytes,
         )
 
     def without(self, directory: Path) -> Fit:
@@ -128,7 +127,7 @@ class Cell:
     bytes_error: float
     by_bytes_error: float
     by_replay_error: float
-    case: Case  # for lab/sim/validated.json
+    case: Case  # for lab/dasklab/predict/validated.json
 
     @property
     def inside(self) -> bool:
@@ -138,11 +137,11 @@ class Cell:
 
 def foretell_cell(name: str, directories: list[Path], fit: Fit, seeds: int) -> Cell:
     """Foretell what trials of one setting took."""
-    trial, truth = store.need(Trial, directories[0]), foretell.measured(directories)
-    found, _ = foretell.foretold(trial.cell, trial, fit.calibrations, {}, range(seeds))
+    trial, truth = store.need(Trial, directories[0]), prediction.measured(directories)
+    found, _ = prediction.foretold(trial.cell, trial, fit.calibrations, {}, range(seeds))
     asked = scenario(trial, fit.calibrations[0], seed=0)
     runs = np.concatenate([durations(directory) for directory in directories])
-    took = card.spread([float(durations(directory).mean()) for directory in directories])
+    took = sensitivity.spread([float(durations(directory).mean()) for directory in directories])
     return Cell(
         trial.experiment,
         name,
@@ -270,7 +269,7 @@ def foretold(fit: list[Path], paths: list[Path], seeds: int, own: bool) -> Itera
             else:
                 yield foretell_cell(trial.cell, folders, found, seeds)
         except LabError as why:
-            mean_s = foretell.measured(folders).mean_s
+            mean_s = prediction.measured(folders).mean_s
             yield f"| {trial.cell} | {mean_s:.2f} | not foretold: {why.message} ||||||"
 
 

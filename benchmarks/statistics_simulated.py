@@ -6,7 +6,7 @@ An experiment is drawn from the variance components that were measured on contai
 of 22 trials): ``compute_s`` varies by 5.9 % within a trial and by 6.7 % between trials, ``transfer_mb`` by
 11.5 % and not at all; a third, rougher lab has 10 % between trials. Blocks drift by 10 %. Each design in use
 is drawn thousands of times, with two independent metrics as most presets have, and judged by
-``lab.results.inference`` as `dasklab` does. Printed are
+``dasklab.results.statistics.inference`` as `dasklab` does. Printed are
 
     coverage    of the 95 % intervals of single comparisons: 93 to 97 % is what they promise
     false       experiments in which any metric of any level is called different, though none is: at most 5 %
@@ -26,10 +26,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-
-from lab.results.inference import ALPHA, Estimate, Fit
-from lab.results.measures import error_rates
-from lab.running.more_blocks import LEAST_BLOCKS
+from dasklab.results.statistics.inference import ALPHA, Estimate, Fit
+from dasklab.results.statistics.measures import error_rates
+from dasklab.running.more_blocks import LEAST_BLOCKS
 
 DRIFT = 0.1
 EFFECT = math.log(1.3)

@@ -43,7 +43,7 @@ HEADER, RECORD = 24, 16
 
 WIRE = """
 import sys, json, collections
-from lab.wire import open_capture, summarise
+from daskwire import open_capture, summarise
 capture = open_capture(sys.argv[1])
 messages = capture.messages
 if len(sys.argv) > 2: summarise(capture)
@@ -244,10 +244,9 @@ def _row(
 def grow(path: Path, copies: int, out: Path) -> None:
     """A larger capture: copies whose addresses and times differ, so that all their connections are new."""
     import numpy as np
-
-    from lab.wire.file import pcap
-    from lab.wire.file.records import Progress
-    from lab.wire.file.source import map_file
+    from daskwire.file import pcap
+    from daskwire.file.records import Progress
+    from daskwire.file.source import map_file
 
     view = map_file(path)
     records = list(pcap.blocks(view, Progress()))

@@ -21,8 +21,8 @@ import atheris
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[0] = str(ROOT)  # not this folder: its lab.py is another thing
-with atheris.instrument_imports(include=["lab.wire"]):
-    from lab.wire import TABLES, WireError, open_capture
+with atheris.instrument_imports(include=["daskwire"]):
+    from daskwire import TABLES, WireError, open_capture
 
 SLOWEST_S = 5.0
 STATE = {"inputs": 0, "slowest_s": 0.0, "begun": time.monotonic()}
@@ -59,7 +59,7 @@ def seeds(folder: Path) -> None:
         raw = gzip.decompress(path.read_bytes())
         for size in (400, 3000, 12_000):
             (folder / f"{path.name}-{size}").write_bytes(raw[:size])
-    from tests.unit.wire.build import pcap, pcapng, small_talk
+    from tests.unit.daskwire.build import pcap, pcapng, small_talk
 
     talk = small_talk(2).packets
     for number, raw in enumerate(

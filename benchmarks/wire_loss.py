@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 sys.path[0] = str(Path(__file__).resolve().parents[1])  # not this folder: its lab.py is another thing
-from lab.wire import Capture, WireError, open_capture  # noqa: E402
+from daskwire import Capture, WireError, open_capture  # noqa: E402
 
 HEADER, RECORD = 24, 16
 Known = dict[tuple[object, ...], tuple[int, str]]

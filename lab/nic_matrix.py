@@ -12,13 +12,12 @@ if __name__ == "__main__":  # run as a file: the project, not this directory, is
     sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
 import click
-
-from lab.commands.options import inventory_option
-from lab.commands.run import run
-from lab.errors import LabError
-from lab.path_types import UserPath
-from lab.paths import ROOT, anchor_environment
-from lab.terminal import one_line
+from dasklab.commands.options import inventory_option
+from dasklab.commands.run import run
+from dasklab.errors import LabError
+from dasklab.path_types import UserPath
+from dasklab.paths import ROOT, anchor_environment
+from dasklab.terminal import one_line
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})

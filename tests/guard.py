@@ -48,7 +48,7 @@ def main(pid: int, mark: str) -> None:
         states |= {state for state in left.values() if state and state != os.environ.get(STATE)}
         _end(list(left))
     for state in sorted(states):
-        command = [sys.executable, "-m", "lab.minipve", "stop", "--purge"]
+        command = [sys.executable, "-m", "minipve", "stop", "--purge"]
         subprocess.run(command, cwd=ROOT, env={**os.environ, STATE: state}, check=False)
 
 

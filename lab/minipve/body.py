@@ -16,8 +16,8 @@ from urllib.parse import parse_qsl
 from aiohttp import BodyPartReader, web
 from aiohttp.http_exceptions import HttpProcessingError
 
-from lab.minipve import strict_json
-from lab.minipve.errors import ApiError
+from minipve import strict_json
+from minipve.errors import ApiError
 
 MAX_BYTES = 512 * 1024
 MAX_PUBLIC_BYTES = 16 * 1024  # of a request that says who one is only in its body

@@ -1,4 +1,4 @@
-"""``dasklab minipve``: the local endpoint's verbs. Also ``python -m lab.minipve``."""
+"""``dasklab minipve``: the local endpoint's verbs. Also ``python -m minipve``."""
 
 from __future__ import annotations
 
@@ -6,13 +6,12 @@ import os
 from pathlib import Path
 
 import click
+from dasklab.path_types import OutputFile
+from dasklab.paths import anchor_environment
+from dasklab.terminal import Group
 
-from lab.minipve import folder, launch
-from lab.minipve import nodes as cluster
-from lab.minipve.paths import Paths
-from lab.path_types import OutputFile
-from lab.paths import anchor_environment
-from lab.terminal import Group
+from minipve import cluster, launch, state_folder
+from minipve.paths import Paths
 
 MANAGEMENT = "10.77.0.1/24"
 
@@ -76,7 +75,7 @@ def serve(
 ) -> None:
     """Start the endpoint, or find it running already. Ctrl-C ends the endpoint, never its machines."""
     paths, options = Paths.of(instance), _options(instance, pool, management, unauthorized_delay)
-    folder.claim(paths)
+    state_folder.claim(paths)
     cluster.choose(paths, nodes)
     if not detach:
         launch.serve(paths, options, ready_fd)
@@ -110,7 +109,7 @@ def run(
     unauthorized_delay: float,
 ) -> None:
     """Serve, inside the namespace: what ``serve`` becomes."""
-    from lab.minipve import daemon
+    from minipve import daemon
 
     os.set_inheritable(fd, False)
     os.set_inheritable(lock_fd, False)
@@ -121,7 +120,7 @@ def run(
 @instance_option
 def status(instance: str) -> None:
     """Say where the endpoint is, and which machines run. Exit code 1 when it does not answer."""
-    from lab.minipve.network import namespace
+    from minipve.network import namespace
 
     paths = Paths.of(instance)
     found = launch.facts(paths)
@@ -179,8 +178,8 @@ def image(instance: str, container: bool, only_path: bool, output: Path | None) 
     Both do on any Proxmox VE too: name the file of --output in the inventory's proxmox_image, and
     `dasklab up` uploads it.
     """
-    from lab.minipve import progress
-    from lab.minipve.image import golden as images
+    from minipve import progress
+    from minipve.image import golden as images
 
     paths = Paths.of(instance)
     path: Path = (images.template_path if container else images.image_path)(paths)
@@ -193,11 +192,11 @@ def image(instance: str, container: bool, only_path: bool, output: Path | None) 
 @instance_option
 def check(instance: str) -> None:
     """Say what this machine lacks for the endpoint, and the line that mends it."""
-    from lab.minipve import process
-    from lab.minipve.container import lxc
-    from lab.minipve.image import golden
-    from lab.minipve.machine import accel
-    from lab.minipve.network import namespace
+    from minipve import process
+    from minipve.image import golden
+    from minipve.lxc import commands
+    from minipve.network import namespace
+    from minipve.qemu import accel
 
     paths = Paths.of(instance)
     process.need(*sorted(process.PACKAGES))
@@ -213,7 +212,7 @@ def check(instance: str) -> None:
         )
     if lost := namespace.lost_impairments():
         click.echo(f"--    containers: {lost}")
-    lacking = lxc.lacking()
+    lacking = commands.lacking()
     click.echo(
         f"{'--' if lacking else 'ok'}    containers: {lacking or 'they can run here, unprivileged too'}"
     )

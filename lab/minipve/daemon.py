@@ -11,18 +11,18 @@ import sys
 
 from aiohttp import web
 
-from lab.errors import LabError
-from lab.minipve import files, instance, nodes, process, tls
-from lab.minipve.config.kinds import LXC, QEMU
-from lab.minipve.ct import lifecycle as containers
-from lab.minipve.listener import Listener
-from lab.minipve.network import cables, interfaces, namespace, net
-from lab.minipve.node import Node
-from lab.minipve.paths import Paths
-from lab.minipve.process import MachineError
-from lab.minipve.server import Front
-from lab.minipve.vm import lifecycle as machines
-from lab.minipve.watch import Watch
+from minipve import atomic, cluster, instance, process, tls
+from minipve.config.kinds import LXC, QEMU
+from minipve.container import lifecycle as containers
+from minipve.listener import Listener
+from minipve.network import cables, interfaces, namespace, net
+from minipve.node import Node
+from minipve.paths import Paths
+from minipve.process import MachineError
+from minipve.server import Front
+from minipve.user_error import UserError
+from minipve.vm import lifecycle as machines
+from minipve.watch import Watch
 
 _LAST_ANSWERS_S = 8.0  # after ten seconds the endpoint is killed
 log = logging.getLogger("minipve")
@@ -36,11 +36,11 @@ def run(paths: Paths, fd: int, ready_fd: int | None, pool: str, management: str,
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", stream=sys.stderr)
     first = instance.load(paths)
     for node in first.nodes.values():
-        files.sweep(node.cluster, node.storage.root, node.paths.seeds, node.paths.interfaces.parent)
+        atomic.sweep(node.cluster, node.storage.root, node.paths.seeds, node.paths.interfaces.parent)
     instance.set_up(first, pool, management)
     for number, node in enumerate(first.visit()):
         _recover(node)
-        _bring_up(node, nodes.management(management, number))
+        _bring_up(node, cluster.management(management, number))
     _join(first)
     with socket.socket(fileno=fd) as listener:
         asyncio.run(_serve(first, listener, ready_fd, delay_s))
@@ -59,7 +59,7 @@ def _bring_up(node: Node, management: str) -> None:
     """The node's network as it is configured; where that cannot be read, its management bridge alone."""
     try:
         net.reload(node.paths, node.name)
-    except (LabError, MachineError) as failed:
+    except (UserError, MachineError) as failed:
         log.warning("bridges stay as they are: %s", str(failed).replace("\n ", ";"))
         net.provide(interfaces.default(management), node.name)
 

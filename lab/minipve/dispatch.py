@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from lab.minipve import api, volume_access
-from lab.minipve.access.permit import Permit
-from lab.minipve.config import schema
-from lab.minipve.config.validate import FormatError
-from lab.minipve.errors import FAILURES, ApiError, UnreachedError, denied, parameter_error, text_of
-from lab.minipve.node import Call, Node, Reply
+from minipve import api, volume_access
+from minipve.access.permit import Permit
+from minipve.config import schema
+from minipve.config.validate import FormatError
+from minipve.errors import FAILURES, ApiError, UnreachedError, denied, parameter_error, text_of
+from minipve.node import Call, Node, Reply
 
 PUBLIC = {("GET", "/access/ticket"), ("POST", "/access/ticket"), ("GET", "/access/domains")}
 

@@ -6,10 +6,10 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from lab.errors import LabError
-from lab.minipve.process import MachineError
+from minipve.process import MachineError
+from minipve.user_error import UserError
 
-FAILURES = (MachineError, LabError, OSError, subprocess.SubprocessError)
+FAILURES = (MachineError, UserError, OSError, subprocess.SubprocessError)
 """What an operation may fail with beside an ApiError; its text is told to the caller."""
 
 

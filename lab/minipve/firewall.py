@@ -8,8 +8,8 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from lab.minipve.files import write_atomic
-from lab.minipve.node import Node
+from minipve.atomic import write_atomic
+from minipve.node import Node
 
 _HEAD = "[OPTIONS]"
 Options = dict[str, str]

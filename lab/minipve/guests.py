@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from lab.minipve import firewall
-from lab.minipve.access.permit import Permit
-from lab.minipve.config.formats import split_list
-from lab.minipve.config.kinds import Kind
-from lab.minipve.errors import ApiError, denied
-from lab.minipve.node import Node
+from minipve import firewall
+from minipve.access.permit import Permit
+from minipve.config.formats import split_list
+from minipve.config.kinds import Kind
+from minipve.errors import ApiError, denied
+from minipve.node import Node
 
 UNFINISHED = ("create", "clone", "destroyed")  # config locks of a guest that is not yet, or no longer, whole
 Forget = Callable[[Node, int], None]

@@ -8,15 +8,16 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-from lab.machines import privileges
-from lab.minipve import launch, nodes, tls
-from lab.minipve.access.accounts import ROOT, grant
-from lab.minipve.access.tickets import hash_secret, token_digest
-from lab.minipve.files import write_atomic
-from lab.minipve.image import golden, storage
-from lab.minipve.network import interfaces, namespace
-from lab.minipve.node import Node
-from lab.minipve.paths import Paths
+from dasklab.machines import privileges
+
+from minipve import cluster, launch, tls
+from minipve.access.accounts import ROOT, grant
+from minipve.access.tickets import hash_secret, token_digest
+from minipve.atomic import write_atomic
+from minipve.image import golden, storage
+from minipve.network import interfaces, namespace
+from minipve.node import Node
+from minipve.paths import Paths
 
 USER, TOKEN = "lab@pve", "dasklab"
 BRIDGES = ("vmbr0", "vmbr1")
@@ -39,7 +40,7 @@ def set_up(node: Node, pool: str, management: str) -> None:
     for number, each in enumerate(node.nodes.values()):
         each.storage.set_up()
         if not each.paths.interfaces.exists():
-            text = interfaces.write_interfaces(interfaces.default(nodes.management(management, number)))
+            text = interfaces.write_interfaces(interfaces.default(cluster.management(management, number)))
             write_atomic(each.paths.interfaces, text, 0o644)
     if USER not in node.access.data["users"]:
         _users(node, pool)

@@ -21,14 +21,14 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NoReturn
 
-from lab.errors import LabError
-from lab.minipve import folder, process
-from lab.minipve.network import namespace
-from lab.minipve.paths import Paths
+from minipve import process, state_folder
+from minipve.network import namespace
+from minipve.paths import Paths
+from minipve.user_error import UserError
 
 START_S = 60.0
 _MISTAKE = "dasklab: "  # how a command tells one
-_MODULE = [sys.executable, "-m", "lab.minipve"]
+_MODULE = [sys.executable, "-m", "minipve"]
 
 
 def lock_file(paths: Paths) -> Path:
@@ -57,7 +57,7 @@ def facts(paths: Paths) -> dict[str, Any]:
 
 def _claim(paths: Paths) -> int | None:
     """Take the instance for this process; returns the lock's descriptor, or None when another has it."""
-    folder.claim(paths)
+    state_folder.claim(paths)
     paths.run.mkdir(parents=True, exist_ok=True)
     handle = os.open(lock_file(paths), os.O_RDWR | os.O_CREAT, 0o600)
     try:
@@ -97,14 +97,14 @@ def outdated(paths: Paths) -> bool:
 
 
 def serve(paths: Paths, options: list[str], ready: int | None = None) -> NoReturn:
-    """Become the endpoint: bind outside, enter the namespace, go on as ``python -m lab.minipve run``.
+    """Become the endpoint: bind outside, enter the namespace, go on as ``python -m minipve run``.
 
     The socket stays in the network namespace where it was made: the host's loopback reaches the endpoint,
     while every ``ip``, ``tc`` and ``qemu`` that it starts is inside the lab's own.
     """
     lock = _claim(paths)
     if lock is None:
-        raise LabError(f"another endpoint runs in {paths.state}", "dasklab minipve status")
+        raise UserError(f"another endpoint runs in {paths.state}", "dasklab minipve status")
     listener = _bind(paths)
     inside = namespace.ensure(paths, _guests(paths))
     for node in map(paths.of_node, paths.further):
@@ -138,7 +138,7 @@ def detach(paths: Paths, options: list[str]) -> bool:
         _await_answer(paths)
         namespace.ensure(paths, _inside(paths))
         return False
-    folder.claim(paths)
+    state_folder.claim(paths)
     paths.log.mkdir(parents=True, exist_ok=True)
     reader, writer = os.pipe()
     with log_file(paths).open("a") as log, os.fdopen(reader) as said:
@@ -155,7 +155,7 @@ def detach(paths: Paths, options: list[str]) -> bool:
         os.close(writer)
         if said.readline() != "ready\n":
             child.wait(timeout=5)
-            raise LabError(f"the endpoint did not start: {_last_words(paths)}")
+            raise UserError(f"the endpoint did not start: {_last_words(paths)}")
     child.returncode = 0  # it outlives us on purpose: no ResourceWarning when the handle goes
     return True
 
@@ -174,7 +174,7 @@ def _await_answer(paths: Paths) -> None:
     deadline = time.monotonic() + START_S
     while not answers(paths):
         if time.monotonic() > deadline or not is_running(paths):
-            raise LabError(f"the endpoint does not answer: {_last_words(paths)}")
+            raise UserError(f"the endpoint does not answer: {_last_words(paths)}")
         time.sleep(0.05)
 
 
@@ -189,14 +189,14 @@ def _last_words(paths: Paths) -> str:
 
 def machines(paths: Paths) -> dict[int, int]:
     """VMID -> process id of the machines that run."""
-    from lab.minipve.machine import running
+    from minipve.qemu import running
 
     return running.find_all(paths)
 
 
 def containers(paths: Paths) -> dict[int, int]:
     """VMID -> process id (of LXC's monitor) of the containers that run."""
-    from lab.minipve.container import running
+    from minipve.lxc import running
 
     return running.find_all(paths)
 
@@ -219,13 +219,13 @@ def _everywhere(paths: Paths) -> list[Paths]:
 def stop(paths: Paths, purge: bool) -> bool:
     """End machines, endpoint and namespace; with ``purge`` remove the state too. True if anything ran."""
     if purge:
-        folder.require_own(paths)
+        state_folder.require_own(paths)
     began = is_running(paths)
     if began:
         _end_endpoint(paths)
     ran = [_end_node(node) for node in _everywhere(paths)]
     if purge:
-        folder.remove(paths)
+        state_folder.remove(paths)
     return began or any(ran)
 
 
@@ -253,10 +253,10 @@ def end_guests(paths: Paths) -> bool:
 
 def _end_containers(paths: Paths, found: dict[int, int]) -> None:
     """End containers; their NICs go with the instance's network."""
-    from lab.minipve.container import groups, lxc, running
+    from minipve.lxc import commands, groups, running
 
     with ThreadPoolExecutor(8) as many:
-        list(many.map(lambda vmid: lxc.end(vmid, paths), found.keys() | running.running(paths)))
+        list(many.map(lambda vmid: commands.end(vmid, paths), found.keys() | running.running(paths)))
     for _ in range(20):  # the last process of a group counts a moment longer than it lives
         groups.remove(paths)
         if not groups.exist(paths):

@@ -1,4 +1,4 @@
-"""``python -m lab.minipve.make_schema APIDATA.json``: the facts of ``config/schema.json``, made anew.
+"""``python -m minipve.make_schema APIDATA.json``: the facts of ``config/schema.json``, made anew.
 
 They are taken from the schema that PVE publishes, for the methods that have a handler here.
 """
@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from lab.minipve import api
-from lab.minipve.config import schema
+from minipve import api
+from minipve.config import schema
 
 _KEEP = (
     "type", "optional", "enum", "minimum", "maximum", "minLength", "maxLength", "pattern", "format",
@@ -93,7 +93,7 @@ def implemented() -> set[tuple[str, str]]:
 def main(argv: list[str]) -> None:
     """Write ``schema.json`` from the apidata file that ``argv`` names."""
     if len(argv) != 1:
-        raise SystemExit("usage: python -m lab.minipve.make_schema APIDATA.json")
+        raise SystemExit("usage: python -m minipve.make_schema APIDATA.json")
     wanted = implemented()
     document = generate(json.loads(Path(argv[0]).read_text()), wanted, Path(argv[0]).stem)
     missing = wanted - {(verb, path) for path, verbs in document["methods"].items() for verb in verbs}

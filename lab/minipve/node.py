@@ -8,18 +8,18 @@ from dataclasses import dataclass
 from ipaddress import ip_interface
 from typing import Any
 
-from lab.minipve.access.accounts import Access
-from lab.minipve.access.permit import Permit
-from lab.minipve.access.tickets import Tickets
-from lab.minipve.config.kinds import LXC, QEMU, Kind
-from lab.minipve.config.store import GuestConfig, GuestStore
-from lab.minipve.errors import ApiError
-from lab.minipve.history import History
-from lab.minipve.image.storage import Storage
-from lab.minipve.network import interfaces, namespace
-from lab.minipve.network.sdn import Sdn
-from lab.minipve.paths import Paths
-from lab.minipve.tasks import Tasks, Work
+from minipve.access.accounts import Access
+from minipve.access.permit import Permit
+from minipve.access.tickets import Tickets
+from minipve.config.kinds import LXC, QEMU, Kind
+from minipve.config.store import GuestConfig, GuestStore
+from minipve.errors import ApiError
+from minipve.history import History
+from minipve.image.storage import Storage
+from minipve.network import interfaces, namespace
+from minipve.network.sdn import Sdn
+from minipve.paths import Paths
+from minipve.tasks import Tasks, Work
 
 NAME = "pve"
 VERSION = {"version": "9.1.2", "release": "9.1", "repoid": "minipve"}

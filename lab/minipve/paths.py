@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab.paths import cache, directory
+from dasklab.paths import cache, directory
 
 
 @dataclass(frozen=True)

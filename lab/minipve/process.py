@@ -16,8 +16,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from lab.errors import LabError
-from lab.minipve import strict_json
+from minipve import strict_json
+from minipve.user_error import UserError
 
 
 class MachineError(Exception):
@@ -52,7 +52,7 @@ def need(*tools: str) -> None:
     missing = [tool for tool in tools if which(tool) is None]
     if missing:
         packages = " ".join(sorted({PACKAGES.get(tool, tool) for tool in missing}))
-        raise LabError(f"not installed: {', '.join(missing)}", f"apt install {packages}")
+        raise UserError(f"not installed: {', '.join(missing)}", f"apt install {packages}")
 
 
 def which(tool: str) -> str | None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 
-from lab.minipve import host
-from lab.minipve.node import Node
-from lab.minipve.summaries import guest_row
+from minipve import host
+from minipve.node import Node
+from minipve.summaries import guest_row
 
 _GUEST = ("maxmem", "maxdisk", "disk")
 _RUNNING = ("cpu", "mem", "memhost", *host.PRESSURES)

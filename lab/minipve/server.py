@@ -18,10 +18,10 @@ from typing import Any
 
 from aiohttp import web
 
-from lab.minipve import body, dispatch
-from lab.minipve.errors import ApiError, UnauthorizedError, UnreachedError, text_of
-from lab.minipve.listener import Connection
-from lab.minipve.node import Node
+from minipve import body, dispatch
+from minipve.errors import ApiError, UnauthorizedError, UnreachedError, text_of
+from minipve.listener import Connection
+from minipve.node import Node
 
 PREFIX = "/api2/json"
 THREADS = 16

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from lab.minipve.config.kinds import LXC
-from lab.minipve.config.store import GuestConfig
-from lab.minipve.ct import summary as containers
-from lab.minipve.node import Node
-from lab.minipve.vm import summary as machines
+from minipve.config.kinds import LXC
+from minipve.config.store import GuestConfig
+from minipve.container import summary as containers
+from minipve.node import Node
+from minipve.vm import summary as machines
 
 
 def guest_row(node: Node, vmid: int, config: GuestConfig) -> dict[str, Any]:

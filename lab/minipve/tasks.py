@@ -18,7 +18,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from lab.minipve.errors import FAILURES, ApiError, parameter_error, text_of
+from minipve.errors import FAILURES, ApiError, parameter_error, text_of
 
 KEPT = 500
 _NAME_MAX = 255  # of a file

@@ -14,8 +14,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from lab.errors import LabError
-from lab.minipve.files import write_atomic
+from minipve.atomic import write_atomic
+from minipve.user_error import UserError
 
 _AUTHORITY_DAYS, _NODE_DAYS = 3650, 730
 
@@ -108,7 +108,7 @@ def context(directory: Path) -> ssl.SSLContext:
         made.load_cert_chain(directory / "pve-ssl.pem", directory / "pve-ssl.key")
     except (ssl.SSLError, OSError) as error:
         hint = f"rm {directory}/pve-*   (new ones are made; clients need the new pve-root-ca.pem)"
-        raise LabError(f"{directory / 'pve-ssl.pem'} or its key is damaged: {error}", hint) from error
+        raise UserError(f"{directory / 'pve-ssl.pem'} or its key is damaged: {error}", hint) from error
     return made
 
 

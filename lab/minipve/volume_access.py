@@ -13,11 +13,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from lab.minipve.access.permit import Permit
-from lab.minipve.config import drives, schema, validate
-from lab.minipve.errors import ApiError, parameter_error
-from lab.minipve.image import storage
-from lab.minipve.node import Call
+from minipve.access.permit import Permit
+from minipve.config import drives, schema, validate
+from minipve.errors import ApiError, parameter_error
+from minipve.image import storage
+from minipve.node import Call
 
 _FORMATS = {"pve-volume-id", "pve-volume-id-or-qm-path", "pve-volume-id-or-absolute-path"}
 _MOUNT = re.compile(r"rootfs|mp\d+")

@@ -6,11 +6,11 @@ import logging
 import threading
 import time
 
-from lab.minipve import history, sampling
-from lab.minipve.container import running as containers
-from lab.minipve.errors import FAILURES, ApiError, text_of
-from lab.minipve.node import Node
-from lab.minipve.vm import machines
+from minipve import history, sampling
+from minipve.errors import FAILURES, ApiError, text_of
+from minipve.lxc import running as containers
+from minipve.node import Node
+from minipve.vm import machines
 
 _PERIOD_S = 1.0
 log = logging.getLogger(__name__)

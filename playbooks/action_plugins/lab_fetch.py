@@ -7,8 +7,7 @@ from typing import Any
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
-
-from lab import atomic
+from dasklab import atomic
 
 SPEC = {
     "src": {"type": "str", "required": True},

@@ -13,8 +13,7 @@ from typing import Any, NamedTuple
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible.template import trust_as_template
-
-from lab import atomic
+from dasklab import atomic
 
 SPEC = {
     "files": {

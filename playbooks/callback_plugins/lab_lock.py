@@ -16,9 +16,8 @@ from typing import Any
 from ansible import context
 from ansible.plugins.callback import CallbackBase
 from ansible.template import Templar
-
-from lab.errors import LabError
-from lab.running.lock import LabLock, lock_names
+from dasklab.errors import LabError
+from dasklab.running.lock import LabLock, lock_names
 
 DOCUMENTATION = """
 name: lab_lock

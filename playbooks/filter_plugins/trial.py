@@ -8,11 +8,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ansible.errors import AnsibleFilterError
-
-from lab.errors import LabError
-from lab.model.dask_settings import flat
-from lab.model.document import Document
-from lab.model.files import (
+from dasklab.errors import LabError
+from dasklab.model.dask_settings import flat
+from dasklab.model.document import Document
+from dasklab.model.files import (
     CapturedInside,
     CaptureReport,
     Configured,
@@ -24,8 +23,8 @@ from lab.model.files import (
     Machines,
     Timings,
 )
-from lab.model.nic import LAB_SLOT, POLICED, net_key
-from lab.model.strict import plain, validate
+from dasklab.model.nic import LAB_SLOT, POLICED, net_key
+from dasklab.model.strict import plain, validate
 
 Answer = dict[str, Any]
 NODE_CPU_FIELDS = ("user_s", "nice_s", "system_s", "idle_s", "iowait_s", "irq_s", "softirq_s", "steal_s")

@@ -26,10 +26,10 @@ ROOT = Path(__file__).parents[2]
 
 
 def minipve(*words: str, state: Path) -> subprocess.CompletedProcess[str]:
-    """Run ``python -m lab.minipve`` on the instance in ``state``."""
+    """Run ``python -m minipve`` on the instance in ``state``."""
     cache = str(state.with_name("cache"))  # without a guest's kernel in it: no probe of KVM takes its seconds
     environment = os.environ | {"DASKLAB_STATE": str(state), "DASKLAB_CACHE": cache, "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-m", "lab.minipve", *words]
+    command = [sys.executable, "-m", "minipve", *words]
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=PATIENCE_S)
 
 
@@ -82,7 +82,7 @@ def own_for_all(start: Callable[..., Endpoint]) -> Endpoint:
 @pytest.fixture(scope="session")
 def lxc(real: bool) -> None:
     """Skips, with the reason, where this machine cannot run containers."""
-    from lab.minipve.container import lxc as containers
+    from minipve.lxc import commands as containers
 
     if not real and (lacking := containers.lacking()):
         pytest.skip(lacking)

@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-
-from lab.paths import ROOT
+from dasklab.paths import ROOT
 
 HOSTS = ("client", "scheduler", "worker-1", "worker-2", "worker-3")
 TRIAL = {

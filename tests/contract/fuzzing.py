@@ -19,8 +19,9 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from lab.minipve import make_schema
-from lab.minipve.config import schema
+from minipve import make_schema
+from minipve.config import schema
+
 from tests.contract.endpoint import Endpoint
 
 PYTHON = re.compile(

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from lab.minipve import process
+from minipve import process
+
 from tests.contract.endpoint import Endpoint
 from tests.contract.fuzzing import ANSWER_S, Caller, Fuzzer
 from tests.hostile_agent import ANSWERS, HostileAgent

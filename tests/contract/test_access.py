@@ -6,12 +6,12 @@ import time
 from typing import Any
 
 import pytest
+from dasklab.machines import privileges
+from minipve.access.accounts import Access
+from minipve.access.tickets import LIFETIME_S, Tickets
 from proxmoxer import ProxmoxAPI
 from proxmoxer.core import AuthenticationError
 
-from lab.machines import privileges
-from lab.minipve.access.accounts import Access
-from lab.minipve.access.tickets import LIFETIME_S, Tickets
 from tests.contract.endpoint import Endpoint, refused
 
 

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from lab.paths import ROOT
+from dasklab.paths import ROOT
 
 HOSTS = """
 all:

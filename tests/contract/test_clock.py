@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 import yaml
+from dasklab.paths import ROOT
 
-from lab.paths import ROOT
 from tests.contract.dry_lab import HOSTS, DryLab, executable
 
 PROGRAM = """#!{python}

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from minipve.atomic import UNFINISHED
+from minipve.image import golden
+from minipve.lxc import trees
+from minipve.paths import Paths
 
-from lab.minipve.container import trees
-from lab.minipve.files import UNFINISHED
-from lab.minipve.image import golden
-from lab.minipve.paths import Paths
 from tests.contract import tiny
 from tests.contract.endpoint import Endpoint, refused
 from tests.waiting import PATIENCE_S, until

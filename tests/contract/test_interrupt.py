@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from dasklab.paths import ROOT
 
-from lab.paths import ROOT
 from tests.waiting import PATIENCE_S, until
 
 SESSION = """

@@ -15,20 +15,19 @@ from pathlib import Path
 
 import pytest
 import yaml
-
-from lab.errors import LabError
-from lab.paths import PLAYBOOKS, ROOT
-from lab.running import playbook
-from lab.running.holders import holders
-from lab.running.lock import LabLock, lock_lab, lock_names
-from lab.running.watchdog import Watchdog
+from dasklab.errors import LabError
+from dasklab.paths import PLAYBOOKS, ROOT
+from dasklab.running import playbook
+from dasklab.running.holders import holders
+from dasklab.running.lock import LabLock, lock_lab, lock_names
+from dasklab.running.watchdog import Watchdog
 
 DRIVER = """
 import sys
 from pathlib import Path
-from lab.machines.inventory import Inventory
-from lab.running import playbook
-from lab.running.lock import lock_lab, lock_names
+from dasklab.machines.inventory import Inventory
+from dasklab.running import playbook
+from dasklab.running.lock import lock_lab, lock_names
 lab = Inventory(Path(sys.argv[1]))
 with lock_lab(lock_names(lab.hosts(), lab.optional)):
     playbook.run(sys.argv[2], lab.path, quiet=True)

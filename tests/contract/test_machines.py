@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from minipve.qemu import sandbox
 
-from lab.minipve.machine import sandbox
 from tests.contract.conftest import Allow
 from tests.contract.endpoint import Endpoint, refused
 from tests.waiting import PATIENCE_S, until

@@ -10,10 +10,10 @@ import time
 from pathlib import Path
 
 import pytest
+from dasklab.machines.inventory import DEFAULT, Inventory
+from dasklab.paths import PLAYBOOKS, ROOT
+from dasklab.running.playbook import command
 
-from lab.machines.inventory import DEFAULT, Inventory
-from lab.paths import PLAYBOOKS, ROOT
-from lab.running.playbook import command
 from tests.waiting import PATIENCE_S
 
 BOOK = """
@@ -113,7 +113,7 @@ def test_ctrl_c_ends_ansible_and_all_that_it_started(signum: signal.Signals, tmp
     (tmp_path / "book.yml").write_text(BOOK.replace('"true"', f"sh -c 'touch {begun}; sleep 60'"))
     inventory = "pathlib.Path('localhost,'), options=['-c', 'local']"
     script = (
-        "import pathlib, lab.running.playbook as p, lab.terminal as t\n"
+        "import pathlib, dasklab.running.playbook as p, dasklab.terminal as t\n"
         "t.terminate_as_ctrl_c()\n"
         f"p.run({str(tmp_path / 'book.yml')!r}, {inventory}, quiet=True)\n"
     )

@@ -10,15 +10,15 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import pytest
+from dasklab.errors import LabError
+from dasklab.machines import provision as module
+from dasklab.machines.change import Change
+from dasklab.machines.privileges import ROLES, needed
+from dasklab.machines.provision import Request, provision
+from dasklab.machines.proxmox import Endpoint as Client
+from dasklab.machines.proxmox import Pve
+from dasklab.machines.topology import Lab
 
-from lab.errors import LabError
-from lab.machines import provision as module
-from lab.machines.change import Change
-from lab.machines.privileges import ROLES, needed
-from lab.machines.provision import Request, provision
-from lab.machines.proxmox import Endpoint as Client
-from lab.machines.proxmox import Pve
-from lab.machines.topology import Lab
 from tests.contract.conftest import INSTANCE
 from tests.contract.endpoint import Endpoint
 

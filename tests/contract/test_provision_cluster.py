@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from dasklab.errors import LabError
+from dasklab.machines import preflight
+from dasklab.machines import provision as module
+from dasklab.machines.preflight import Wanted
+from dasklab.machines.provision import Outcome, Request, provision
+from dasklab.machines.topology import Lab
 
-from lab.errors import LabError
-from lab.machines import preflight
-from lab.machines import provision as module
-from lab.machines.preflight import Wanted
-from lab.machines.provision import Outcome, Request, provision
-from lab.machines.topology import Lab
 from tests.contract.conftest import INSTANCE, minipve
 from tests.contract.endpoint import Endpoint
 from tests.contract.test_provision import FIRST, CutOffError, Scissors, _client

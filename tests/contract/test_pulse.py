@@ -12,12 +12,11 @@ from typing import Any
 
 import cloudpickle  # type: ignore[import-untyped]
 import pytest
+from dasklab.model.experiment import Tolerances
+from dasklab.model.files import Attempt, Timings
+from dasklab.paths import WORKLOADS
+from dasklab.results.validity import pauses
 from distributed import Client, LocalCluster
-
-from lab.model.experiment import Tolerances
-from lab.model.files import Attempt, Timings
-from lab.paths import WORKLOADS
-from lab.results import pauses
 
 STOPPED_S = 4.0
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from minipve.config.journal import Journal
 
-from lab.minipve.config.journal import Journal
 from tests.contract.conftest import Allow, serve
 from tests.contract.endpoint import Endpoint, refused
 

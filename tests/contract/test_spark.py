@@ -15,11 +15,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-
-from lab import wheels
-from lab.model.engines import VERSION, on_spark
-from lab.model.files import Timings
-from lab.paths import WORKLOADS
+from dasklab import wheels
+from dasklab.model.engines import VERSION, on_spark
+from dasklab.model.files import Timings
+from dasklab.paths import WORKLOADS
 
 SMALL = {
     "groupby": ({"rows": 1000, "partitions": 3, "groups": 10}, sum(i % 10 for i in range(999))),

@@ -154,7 +154,7 @@ def test_ctrl_c_in_the_foreground_ends_the_endpoint_only(own: Endpoint) -> None:
     machine = own.vm(100).status.current.get()["pid"]
     os.kill(_pid(own), signal.SIGTERM)
     _gone(_pid(own))
-    words = [sys.executable, "-m", "lab.minipve", "serve", "--instance", INSTANCE]
+    words = [sys.executable, "-m", "minipve", "serve", "--instance", INSTANCE]
     environment = os.environ | {"DASKLAB_STATE": str(own.state), "PYTHONPATH": str(Path(__file__).parents[2])}
     child = subprocess.Popen(
         words, env=environment, stderr=subprocess.PIPE, text=True, start_new_session=True
@@ -221,7 +221,7 @@ def test_a_read_only_state_is_said_when_it_cannot_be_purged(own: Endpoint) -> No
     """In a mount namespace of the test's own, where the state is read-only."""
     assert own.state is not None
     words = f"mount --bind {own.state} {own.state} && mount -o remount,ro,bind {own.state} && exec "
-    purge = f"{sys.executable} -m lab.minipve stop --purge --instance {INSTANCE}"
+    purge = f"{sys.executable} -m minipve stop --purge --instance {INSTANCE}"
     private = ["unshare", "--mount", "sh", "-c", words + purge]
     environment = os.environ | {"DASKLAB_STATE": str(own.state), "PYTHONPATH": str(Path(__file__).parents[2])}
     done = subprocess.run(private, env=environment, capture_output=True, text=True)

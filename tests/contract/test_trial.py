@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 import yaml
+from dasklab.paths import ROOT
 
-from lab.paths import ROOT
 from tests.contract.dry_lab import HOSTS, TIMINGS, TRIAL, DryLab, executable
 
 

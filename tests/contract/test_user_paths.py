@@ -11,9 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-from lab.machines.inventory import DEFAULT
-from lab.paths import PLAYBOOKS, ROOT
+from dasklab.machines.inventory import DEFAULT
+from dasklab.paths import PLAYBOOKS, ROOT
 
 BIN = Path(sys.executable).parent
 VERBS = ["provision", "configure", "status", "destroy", "bridge", "reset", "trial", "lab"]

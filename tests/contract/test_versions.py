@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 import yaml
+from dasklab import record, wheels
+from dasklab.breakdown.explain import explain
+from dasklab.errors import LabError
+from dasklab.model.files import Inside, Timings
+from dasklab.model.packages import OLDEST
+from dasklab.results.storage import store
 from jinja2 import Environment, StrictUndefined
 
-from lab import inside, wheels
-from lab.account.trial import explain
-from lab.errors import LabError
-from lab.model.files import Inside, Timings
-from lab.model.packages import OLDEST
-from lab.results import store
 from tests.contract.test_seats import DASK, PATIENCE_S, Host
 
 BOTH = {"dask": OLDEST, "distributed": OLDEST}
@@ -59,7 +59,7 @@ def said(
 ) -> Iterator[tuple[Path, dict[str, dict[str, Any]]]]:
     """What workloads of every kind say of a cluster of that version, started by the role's programs."""
     folder = tmp_path_factory.mktemp("cluster")
-    preload = [str(DASK.parents[1] / "lab" / "inside" / "preload.py")]
+    preload = [str(DASK.parents[1] / "lab" / "dasklab" / "record" / "preload.py")]
     settings = {"scheduler": {"preload": preload}, "worker": {"preload": preload}}
     (folder / "settings").mkdir()
     (folder / "settings" / "trial.yaml").write_text(json.dumps({"distributed": settings}))
@@ -90,7 +90,7 @@ def test_what_it_recorded_is_read_and_explained(said: Any) -> None:
     told = dict(documents["array_study"])
     store.write(folder, Inside(records=told.pop("inside")))
     store.write(folder, Timings.model_validate(told))
-    frames = inside.load(folder)
+    frames = record.load(folder)
     tasks = frames["tasks"]
     stages = ["decided_s", "sent_s", "arrived_s", "executing_s", "start_s", "stop_s", "done_s", "reported_s"]
     assert len(tasks) > 20

@@ -11,7 +11,7 @@ ITEMS = (
 SIZES = (1 << 20, 7_000_000)  # bytes of values that are few enough, and of too many of every item
 DECODE = """
 import struct
-from lab.wire.dask.messagepack import UndecodableError, unpack
+from daskwire.dask.messagepack import UndecodableError, unpack
 def peak():
     lines = open("/proc/self/status").read().splitlines()
     return next(int(line.split()[1]) / 1e3 for line in lines if line.startswith("VmHWM"))

@@ -13,11 +13,10 @@ from pathlib import Path
 
 import dask
 import pytest
+from dasklab.model.files import Timings
 from distributed import LocalCluster
 
-from lab.model.files import Timings
-
-WORKLOADS = Path(__file__).parents[2] / "lab" / "workloads"
+WORKLOADS = Path(__file__).parents[2] / "lab" / "dasklab" / "workloads"
 SMALL = {
     "idle": {"seconds": 0.01},
     "array_study": {"size": 200, "chunk": 100},

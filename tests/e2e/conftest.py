@@ -15,11 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from lab.machines.inventory import DEFAULT
-from lab.minipve import launch, process
-from lab.minipve.paths import Paths
-from lab.paths import ROOT
+from dasklab.machines.inventory import DEFAULT
+from dasklab.paths import ROOT
+from minipve import launch, process
+from minipve.paths import Paths
 
 BIN = Path(sys.executable).parent
 

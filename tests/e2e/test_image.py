@@ -11,11 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from lab.minipve import progress
-from lab.minipve.image import disks, golden
-from lab.minipve.machine import seed
-from lab.minipve.paths import Paths
+from minipve import progress
+from minipve.image import disks, golden
+from minipve.paths import Paths
+from minipve.qemu import seed
 
 PATIENCE_S = 600  # other tests run beside it
 NICS = {"e1000": "BC:24:11:00:00:01", "rtl8139": "BC:24:11:00:00:02"}

@@ -18,11 +18,10 @@ from urllib.parse import urlsplit
 import pytest
 import testinfra
 import yaml
-
-from lab.machines.inventory import Inventory
-from lab.machines.topology import Guest
-from lab.model.strict import validate
-from lab.paths import ROOT
+from dasklab.machines.inventory import Inventory
+from dasklab.machines.topology import Guest
+from dasklab.model.strict import validate
+from dasklab.paths import ROOT
 
 os.environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"  # testinfra starts ansible by name
 BASE = yaml.safe_load((ROOT / "roles" / "base" / "defaults" / "main.yml").read_text())

@@ -7,9 +7,9 @@ import re
 from typing import Any
 
 import pytest
+from dasklab.model.nic import DRIVERS, LAB_SLOT
+from dasklab.paths import ROOT
 
-from lab.model.nic import DRIVERS, LAB_SLOT
-from lab.paths import ROOT
 from tests.infra.conftest import BIN, Lab, raw
 
 PINS = ROOT / "roles" / "dask" / "files" / "requirements.txt"

@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from lab.wire import Capture, open_capture
+from daskwire import Capture, open_capture
 
 ROOT = Path(__file__).parents[2]
 SIZE = os.environ.get("WIRE_E2E_SIZE", "4000:400")

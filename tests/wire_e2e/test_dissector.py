@@ -9,13 +9,13 @@ import subprocess
 from collections import Counter
 from pathlib import Path
 
+import daskwire
 import pytest
 
-import lab.wire
-from tests.unit.wire.build import DATA, GOLDEN
-from tests.unit.wire.conftest import golden_capture
+from tests.unit.daskwire.build import DATA, GOLDEN
+from tests.unit.daskwire.conftest import golden_capture
 
-LUA = Path(lab.wire.__file__).with_name("dask.lua")
+LUA = Path(daskwire.__file__).with_name("dask.lua")
 PLAIN = [name for name in GOLDEN if not name.startswith(("tls", "ws"))]
 pytestmark = pytest.mark.skipif(shutil.which("tshark") is None, reason="tshark is not installed")
 

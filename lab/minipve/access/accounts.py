@@ -11,10 +11,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from lab.errors import LabError
-from lab.minipve.access.privileges import BUILTIN_ROLES, PRIVILEGES
-from lab.minipve.errors import ApiError
-from lab.minipve.files import write_atomic
+from minipve.access.privileges import BUILTIN_ROLES, PRIVILEGES
+from minipve.atomic import write_atomic
+from minipve.errors import ApiError
+from minipve.user_error import UserError
 
 ROOT = "root@pam"
 log = logging.getLogger(__name__)
@@ -70,7 +70,7 @@ class Access:
         self.data: dict[str, Any] = self._stored()
 
     def _stored(self) -> dict[str, Any]:
-        """The document, or its copy when it is damaged; LabError when nobody can say who may do what."""
+        """The document, or its copy when it is damaged; UserError when nobody can say who may do what."""
         damaged = []
         for place in (self.file, self._copy):
             try:
@@ -87,7 +87,7 @@ class Access:
             return dict(found)
         if damaged:
             hint = f"mend one of them, or begin with root@pam and the lab's user alone: rm {self.file}*"
-            raise LabError("; ".join(damaged), hint)
+            raise UserError("; ".join(damaged), hint)
         return dict(json.loads(json.dumps(_EMPTY)))
 
     @contextmanager

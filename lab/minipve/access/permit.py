@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from lab.minipve.access.accounts import ROOT, Access, normalise_path
-from lab.minipve.errors import ApiError, denied, parameter_error
+from minipve.access.accounts import ROOT, Access, normalise_path
+from minipve.errors import ApiError, denied, parameter_error
 
 _MODIFY = {"storage": "Datastore.Allocate", "vms": "VM.Allocate", "pool": "Pool.Allocate"}
 

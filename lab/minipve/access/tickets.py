@@ -12,9 +12,9 @@ import time
 from pathlib import Path
 from urllib.parse import unquote
 
-from lab.minipve.access.accounts import Access, owner
-from lab.minipve.errors import UnauthorizedError
-from lab.minipve.files import write_atomic
+from minipve.access.accounts import Access, owner
+from minipve.atomic import write_atomic
+from minipve.errors import UnauthorizedError
 
 LIFETIME_S = 2 * 3600
 _GRACE_S = 300

@@ -7,8 +7,8 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
-from lab.minipve.config.kinds import LXC, QEMU
-from lab.minipve.node import Call
+from minipve.config.kinds import LXC, QEMU
+from minipve.node import Call
 
 Handler = Callable[[Call], Any]
 MODULES = (

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from lab.minipve.api import route
-from lab.minipve.node import Call
+from minipve.api import route
+from minipve.node import Call
 
 
 @route("GET", "/access/groups")

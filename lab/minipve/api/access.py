@@ -6,13 +6,13 @@ import re
 import time
 from typing import Any
 
-from lab.minipve.access.accounts import ROOT, grant, known_path, owner, revoke
-from lab.minipve.access.privileges import BUILTIN_ROLES
-from lab.minipve.access.tickets import hash_secret
-from lab.minipve.api import route
-from lab.minipve.config.formats import split_list
-from lab.minipve.errors import ApiError, denied, doing, parameter_error
-from lab.minipve.node import Call
+from minipve.access.accounts import ROOT, grant, known_path, owner, revoke
+from minipve.access.privileges import BUILTIN_ROLES
+from minipve.access.tickets import hash_secret
+from minipve.api import route
+from minipve.config.formats import split_list
+from minipve.errors import ApiError, denied, doing, parameter_error
+from minipve.node import Call
 
 _REALMS: list[dict[str, Any]] = [
     {"realm": "pam", "type": "pam", "comment": "Linux PAM standard authentication"},

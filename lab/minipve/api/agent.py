@@ -9,14 +9,14 @@ import base64
 import time
 from typing import Any
 
-from lab.minipve.api import VM, route
-from lab.minipve.config import values
-from lab.minipve.errors import ApiError
-from lab.minipve.machine import agent, channel
-from lab.minipve.machine.channel import MalformedError
-from lab.minipve.node import Call
-from lab.minipve.process import MachineError
-from lab.minipve.vm import machines
+from minipve.api import VM, route
+from minipve.config import values
+from minipve.errors import ApiError
+from minipve.node import Call
+from minipve.process import MachineError
+from minipve.qemu import agent, channel
+from minipve.qemu.channel import MalformedError
+from minipve.vm import machines
 
 _PLAIN = {  # command -> (verb, its name in qemu-ga)
     "ping": ("POST", "guest-ping"),

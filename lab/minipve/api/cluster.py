@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from lab.minipve import node as node_module
-from lab.minipve.api import route
-from lab.minipve.errors import parameter_error
-from lab.minipve.image import storage
-from lab.minipve.node import Call, Node
-from lab.minipve.summaries import guest_resource
-from lab.minipve.vm import summary
+from minipve import node as node_module
+from minipve.api import route
+from minipve.errors import parameter_error
+from minipve.image import storage
+from minipve.node import Call, Node
+from minipve.summaries import guest_resource
+from minipve.vm import summary
 
 _FIRST, _LAST = 100, 1_000_000
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-from lab.minipve import firewall
-from lab.minipve.api import CT, VM, route
-from lab.minipve.config import schema
-from lab.minipve.config.formats import split_list
-from lab.minipve.config.kinds import LXC
-from lab.minipve.errors import ApiError, parameter_error
-from lab.minipve.node import Call
+from minipve import firewall
+from minipve.api import CT, VM, route
+from minipve.config import schema
+from minipve.config.formats import split_list
+from minipve.config.kinds import LXC
+from minipve.errors import ApiError, parameter_error
+from minipve.node import Call
 
 _CONTROL = {"delete", "digest"}
 _lock = threading.Lock()

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from lab.minipve import guests
-from lab.minipve.api import CT, check_first, route
-from lab.minipve.config import veths
-from lab.minipve.config.store import GuestConfig
-from lab.minipve.config.validate import MISSING
-from lab.minipve.container import ids, lxc, running
-from lab.minipve.ct import lifecycle, options, summary
-from lab.minipve.errors import ApiError, parameter_error
-from lab.minipve.image import storage
-from lab.minipve.machine import seed
-from lab.minipve.network import veths as plugs
-from lab.minipve.node import Call
-from lab.minipve.tasks import Task
+from minipve import guests
+from minipve.api import CT, check_first, route
+from minipve.config import veths
+from minipve.config.store import GuestConfig
+from minipve.config.validate import MISSING
+from minipve.container import lifecycle, options, summary
+from minipve.errors import ApiError, parameter_error
+from minipve.image import storage
+from minipve.lxc import commands, ids, running
+from minipve.network import veths as plugs
+from minipve.node import Call
+from minipve.qemu import seed
+from minipve.tasks import Task
 
 _CONTROL = {
     "bwlimit", "force", "ha-managed", "ignore-unpack-errors", "ostemplate", "password", "pool", "restore",
@@ -75,7 +75,7 @@ def create(call: Call) -> str:
     wanted = {"hostname": f"CT{vmid}", "memory": "512", "swap": "512"} | options.normalise(given) | basis
     for index, nic in veths.of_config(wanted).items():
         plugs.check_mtu(index, nic)
-    lxc.require()
+    commands.require()
     if basis:
         ids.require()
     call.node.containers.create(vmid, "create")

@@ -6,16 +6,16 @@ import os
 from pathlib import Path
 from typing import Any
 
-from lab.minipve.api import CT, check_first, route
-from lab.minipve.config import pending as waiting
-from lab.minipve.config import veths
-from lab.minipve.config.formats import split_list
-from lab.minipve.config.kinds import LXC
-from lab.minipve.ct import changes, options
-from lab.minipve.errors import ApiError, parameter_error
-from lab.minipve.network import veths as plugs
-from lab.minipve.node import Call
-from lab.minipve.tasks import Task
+from minipve.api import CT, check_first, route
+from minipve.config import pending as waiting
+from minipve.config import veths
+from minipve.config.formats import split_list
+from minipve.config.kinds import LXC
+from minipve.container import changes, options
+from minipve.errors import ApiError, parameter_error
+from minipve.network import veths as plugs
+from minipve.node import Call
+from minipve.tasks import Task
 
 _CONTROL = {"delete", "revert", "digest"}
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from lab.minipve.api import CT, route
-from lab.minipve.container import running
-from lab.minipve.ct import lifecycle, summary
-from lab.minipve.errors import ApiError
-from lab.minipve.node import Call
-from lab.minipve.tasks import Task
+from minipve.api import CT, route
+from minipve.container import lifecycle, summary
+from minipve.errors import ApiError
+from minipve.lxc import running
+from minipve.node import Call
+from minipve.tasks import Task
 
 _SHUTDOWN_S = 60
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from lab.minipve.api import VM, route
-from lab.minipve.errors import ApiError
-from lab.minipve.node import Call
-from lab.minipve.process import MachineError
-from lab.minipve.vm import machines
+from minipve.api import VM, route
+from minipve.errors import ApiError
+from minipve.node import Call
+from minipve.process import MachineError
+from minipve.vm import machines
 
 _LOOKS = ("help", "?", "info")
 

@@ -8,13 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from lab.minipve.api import route
-from lab.minipve.errors import parameter_error
-from lab.minipve.files import write_atomic
-from lab.minipve.network import net, sdn, vnets
-from lab.minipve.network.interfaces import Iface, bridge, load, write_interfaces
-from lab.minipve.node import Call, Node, Reply
-from lab.minipve.tasks import Task, Work
+from minipve.api import route
+from minipve.atomic import write_atomic
+from minipve.errors import parameter_error
+from minipve.network import net, sdn, vnets
+from minipve.network.interfaces import Iface, bridge, load, write_interfaces
+from minipve.node import Call, Node, Reply
+from minipve.tasks import Task, Work
 
 _NETWORK = "/nodes/{node}/network"
 _WITH_VNETS = ("any_bridge", "include_sdn", "vnet")

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from lab.minipve import host, tls
-from lab.minipve import node as node_module
-from lab.minipve.api import route
-from lab.minipve.node import Call
-from lab.minipve.vm import summary
+from minipve import host, tls
+from minipve import node as node_module
+from minipve.api import route
+from minipve.node import Call
+from minipve.vm import summary
 
 
 @route("GET", "/nodes")

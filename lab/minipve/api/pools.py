@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from lab.minipve.api import route
-from lab.minipve.config.formats import split_list
-from lab.minipve.errors import ApiError, doing
-from lab.minipve.image import storage
-from lab.minipve.node import Call
-from lab.minipve.summaries import guest_resource
-from lab.minipve.vm import summary
+from minipve.api import route
+from minipve.config.formats import split_list
+from minipve.errors import ApiError, doing
+from minipve.image import storage
+from minipve.node import Call
+from minipve.summaries import guest_resource
+from minipve.vm import summary
 
 
 def _pool(data: dict[str, Any], name: str) -> dict[str, Any]:

@@ -5,16 +5,16 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from lab.minipve import guests
-from lab.minipve.api import VM, check_first, route
-from lab.minipve.config import drives, nics
-from lab.minipve.config.store import GuestConfig
-from lab.minipve.config.validate import MISSING
-from lab.minipve.errors import ApiError, parameter_error
-from lab.minipve.image import storage
-from lab.minipve.node import Call
-from lab.minipve.tasks import Task
-from lab.minipve.vm import lifecycle, machines, options, snapshots, summary
+from minipve import guests
+from minipve.api import VM, check_first, route
+from minipve.config import drives, nics
+from minipve.config.store import GuestConfig
+from minipve.config.validate import MISSING
+from minipve.errors import ApiError, parameter_error
+from minipve.image import storage
+from minipve.node import Call
+from minipve.tasks import Task
+from minipve.vm import lifecycle, machines, options, snapshots, summary
 
 _NOT_OPTIONS = {
     "archive",

@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from lab.minipve.api import CT, VM, route
-from lab.minipve.image import storage
-from lab.minipve.node import Call
+from minipve.api import CT, VM, route
+from minipve.image import storage
+from minipve.node import Call
 
 
 def _rows(call: Call, name: str) -> list[dict[str, Any]]:

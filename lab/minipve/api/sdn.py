@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from lab.minipve.access.accounts import ROOT
-from lab.minipve.api import network, route
-from lab.minipve.config.formats import split_list
-from lab.minipve.errors import ApiError, UnreachedError, doing
-from lab.minipve.network.sdn import VNETS, ZONES, Document, Options
-from lab.minipve.node import Call
-from lab.minipve.tasks import Task
+from minipve.access.accounts import ROOT
+from minipve.api import network, route
+from minipve.config.formats import split_list
+from minipve.errors import ApiError, UnreachedError, doing
+from minipve.network.sdn import VNETS, ZONES, Document, Options
+from minipve.node import Call
+from minipve.tasks import Task
 
 _SDN = "/cluster/sdn"
 _ZONE, _VNET = f"{_SDN}/zones/{{zone}}", f"{_SDN}/vnets/{{vnet}}"

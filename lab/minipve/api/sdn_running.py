@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from lab.minipve.api import route
-from lab.minipve.errors import ApiError
-from lab.minipve.network import net, sdn
-from lab.minipve.node import Call
+from minipve.api import route
+from minipve.errors import ApiError
+from minipve.network import net, sdn
+from minipve.node import Call
 
 _ZONES = "/nodes/{node}/sdn/zones"
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from lab.minipve.api import VM, route
-from lab.minipve.config import pending
-from lab.minipve.errors import ApiError, parameter_error
-from lab.minipve.node import Call
-from lab.minipve.tasks import Task
-from lab.minipve.vm import lifecycle, machines, snapshots
+from minipve.api import VM, route
+from minipve.config import pending
+from minipve.errors import ApiError, parameter_error
+from minipve.node import Call
+from minipve.tasks import Task
+from minipve.vm import lifecycle, machines, snapshots
 
 _ALL = f"{VM}/snapshot"
 _ONE = _ALL + "/{snapname}"

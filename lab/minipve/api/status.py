@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from lab.minipve.api import VM, route
-from lab.minipve.errors import ApiError
-from lab.minipve.node import Call
-from lab.minipve.tasks import Task
-from lab.minipve.vm import lifecycle, machines, summary
+from minipve.api import VM, route
+from minipve.errors import ApiError
+from minipve.node import Call
+from minipve.tasks import Task
+from minipve.vm import lifecycle, machines, summary
 
 _ROOT_ONLY = (
     "skiplock", "stateuri", "migratedfrom", "migration_type", "migration_network", "targetstorage",

@@ -11,16 +11,16 @@ from pathlib import Path
 from typing import Any, BinaryIO
 from urllib.error import URLError
 
-from lab.minipve.api import route
-from lab.minipve.config import drives
-from lab.minipve.config.validate import MISSING
-from lab.minipve.ct import lifecycle as containers
-from lab.minipve.errors import ApiError, parameter_error, text_of
-from lab.minipve.files import UNFINISHED
-from lab.minipve.image import disks, storage, untrusted
-from lab.minipve.node import Call
-from lab.minipve.tasks import Task
-from lab.minipve.vm import summary
+from minipve.api import route
+from minipve.atomic import UNFINISHED
+from minipve.config import drives
+from minipve.config.validate import MISSING
+from minipve.container import lifecycle as containers
+from minipve.errors import ApiError, parameter_error, text_of
+from minipve.image import disks, storage, untrusted
+from minipve.node import Call
+from minipve.tasks import Task
+from minipve.vm import summary
 
 _BLOCK_BYTES = 2**20
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from lab.minipve.api import route
-from lab.minipve.config.formats import split_list
-from lab.minipve.node import Call, Reply
-from lab.minipve.tasks import parse_upid
+from minipve.api import route
+from minipve.config.formats import split_list
+from minipve.node import Call, Reply
+from minipve.tasks import parse_upid
 
 _DEFAULT_LIMIT = 50
 

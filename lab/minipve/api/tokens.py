@@ -5,12 +5,12 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
-from lab.minipve.access.accounts import revoke
-from lab.minipve.access.tickets import token_digest
-from lab.minipve.api import route
-from lab.minipve.api.access import token_row
-from lab.minipve.errors import ApiError
-from lab.minipve.node import Call
+from minipve.access.accounts import revoke
+from minipve.access.tickets import token_digest
+from minipve.api import route
+from minipve.api.access import token_row
+from minipve.errors import ApiError
+from minipve.node import Call
 
 _TOKEN = "/access/users/{userid}/token/{tokenid}"
 

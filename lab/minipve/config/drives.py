@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from lab.minipve.config import schema
-from lab.minipve.image import storage
+from minipve.config import schema
+from minipve.image import storage
 
 Drive = dict[str, str]
 _SLOT = re.compile(r"(?:ide|sata|scsi|virtio)\d+")

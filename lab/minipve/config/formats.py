@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from lab.minipve.access.privileges import PRIVILEGES
+from minipve.access.privileges import PRIVILEGES
 
 Check = Callable[[str], str | None]
 _STORE = r"[a-z][a-z0-9\-_.]*[a-z0-9]"

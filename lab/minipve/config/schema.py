@@ -1,7 +1,7 @@
 """The API's own rules: for each implemented method its parameters and the permissions it asks for.
 
 ``schema.json`` holds the facts only (types, limits, formats, permissions), taken from the schema that PVE
-publishes, for the methods that have a handler; ``lab.minipve.make_schema`` makes it.
+publishes, for the methods that have a handler; ``minipve.make_schema`` makes it.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
-from lab.minipve.config.formats import PROPERTY_FORMATS
-from lab.minipve.config.kinds import QEMU, Kind
-from lab.minipve.config.validate import Errors, check_object, parse, to_text
-from lab.minipve.errors import ApiError
+from minipve.config.formats import PROPERTY_FORMATS
+from minipve.config.kinds import QEMU, Kind
+from minipve.config.validate import Errors, check_object, parse, to_text
+from minipve.errors import ApiError
 
 FILE = Path(__file__).with_name("schema.json")
 _COUNTS = {

@@ -17,12 +17,12 @@ from itertools import product
 from pathlib import Path
 from urllib.parse import quote, unquote
 
-from lab.minipve.config import schema
-from lab.minipve.config.journal import Journal
-from lab.minipve.config.kinds import LXC, QEMU, Kind
-from lab.minipve.config.validate import Errors, check_value
-from lab.minipve.errors import ApiError, text_of
-from lab.minipve.files import flocked, write_atomic
+from minipve.atomic import flocked, write_atomic
+from minipve.config import schema
+from minipve.config.journal import Journal
+from minipve.config.kinds import LXC, QEMU, Kind
+from minipve.config.validate import Errors, check_value
+from minipve.errors import ApiError, text_of
 
 LOCK_WAIT_S = 10.0
 SHORT_LOCK_WAIT_S = 1.0

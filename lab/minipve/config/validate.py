@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
-from lab.minipve.config.formats import LIMITS, PROPERTY_FORMATS, check_format
+from minipve.config.formats import LIMITS, PROPERTY_FORMATS, check_format
 
 Facts = Mapping[str, Any]
 Errors = dict[str, str]

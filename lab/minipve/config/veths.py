@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from lab.minipve.config import nics, schema
-from lab.minipve.config.kinds import LXC
+from minipve.config import nics, schema
+from minipve.config.kinds import LXC
 
 
 @dataclass(frozen=True)

@@ -1,1 +1,1 @@
-"""A container's processes and files: LXC, mounts, control groups, the tree over its template."""
+"""What is done to a container as a whole: paper (config), tree and process (container) brought together."""

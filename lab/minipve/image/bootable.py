@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from lab.minipve import process
-from lab.minipve.image import debian
-from lab.minipve.process import MachineError
+from minipve import process
+from minipve.image import debian
+from minipve.process import MachineError
 
 SIZE_GIB = 8
 BOOT_IMAGE, CORE_IMAGE = "/boot/grub/boot.img", "/boot/grub/core.img"

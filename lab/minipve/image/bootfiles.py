@@ -23,10 +23,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab.minipve.image import ext4, nbd
-from lab.minipve.image.ext4 import FileSystem, Inode
-from lab.minipve.paths import Paths
-from lab.minipve.process import MachineError
+from minipve.image import ext4, nbd
+from minipve.image.ext4 import FileSystem, Inode
+from minipve.paths import Paths
+from minipve.process import MachineError
 
 ENTRIES = "/boot/loader/entries"
 MAX_CACHE_BYTES = 2**30

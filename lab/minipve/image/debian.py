@@ -12,9 +12,9 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from lab.minipve import process
-from lab.minipve.image import sources, wheels, work
-from lab.minipve.progress import Progress
+from minipve import process
+from minipve.image import sources, wheels, work
+from minipve.progress import Progress
 
 SUITE = "bookworm"
 GUEST = Path(__file__).with_name("guest")

@@ -1,6 +1,6 @@
 """Debian packages that a guest lacks, downloaded once: a guest without network installs from them.
 
-    python -m lab.minipve.image.debs STATUS PACKAGE...      an archive of them and all that they need besides
+    python -m minipve.image.debs STATUS PACKAGE...      an archive of them and all that they need besides
 
 STATUS is a copy of the guest's /var/lib/dpkg/status: what it has already is not downloaded. Everything comes
 from this host's own package sources for the guests' Debian, as the golden image does.
@@ -14,11 +14,12 @@ import sys
 import tarfile
 from pathlib import Path
 
-from lab.errors import LabError
-from lab.minipve.image import debian, sources, work
-from lab.minipve.process import need
-from lab.minipve.progress import silent
-from lab.paths import cache
+from dasklab.paths import cache
+
+from minipve.image import debian, sources, work
+from minipve.process import need
+from minipve.progress import silent
+from minipve.user_error import UserError
 
 
 def archive_path(status: Path, packages: list[str]) -> Path:
@@ -31,7 +32,7 @@ def fetch(status: Path, packages: list[str]) -> Path:
     """The archive, downloaded by apt unless it is there already.
 
     Raises:
-        LabError: this host has no sources for the guests' Debian, or apt could not download.
+        UserError: this host has no sources for the guests' Debian, or apt could not download.
     """
     there = archive_path(status, packages)
     there.parent.mkdir(parents=True, exist_ok=True)
@@ -45,7 +46,7 @@ def _download(there: Path, status: Path, packages: list[str]) -> None:
     need("apt-get")
     mirrors = sources.mirrors(debian.SUITE)
     if not mirrors:
-        raise LabError(
+        raise UserError(
             f"this host has no package sources for {debian.SUITE}, which the guests are",
             "add them below /etc/apt, or give the guests a network and `spark_jre_command: ''`",
         )
@@ -81,7 +82,7 @@ def main() -> None:
     """Print the archive's path."""
     try:
         print(fetch(Path(sys.argv[1]), sys.argv[2:]))
-    except LabError as error:
+    except UserError as error:
         sys.exit(error.message)
 
 

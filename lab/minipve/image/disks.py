@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lab.minipve import process
-from lab.minipve.process import MachineError
+from minipve import process
+from minipve.process import MachineError
 
 
 @dataclass(frozen=True)

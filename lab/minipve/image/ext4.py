@@ -14,8 +14,8 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from lab.minipve.image.nbd import MAX_READ_BYTES, Read
-from lab.minipve.process import MachineError
+from minipve.image.nbd import MAX_READ_BYTES, Read
+from minipve.process import MachineError
 
 SUPERBLOCK, SUPERBLOCK_BYTES = 1024, 1024
 MAGIC, EXTENT_MAGIC = 0xEF53, 0xF30A

@@ -10,12 +10,13 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from lab.atomic import replaced
-from lab.errors import LabError
-from lab.minipve import process
-from lab.minipve.image import bootable, bootfiles, debian, template, wheels, work
-from lab.minipve.paths import Paths
-from lab.minipve.progress import Progress, Steps
+from dasklab.atomic import replaced
+
+from minipve import process
+from minipve.image import bootable, bootfiles, debian, template, wheels, work
+from minipve.paths import Paths
+from minipve.progress import Progress, Steps
+from minipve.user_error import UserError
 
 # Seconds of each step on two 2.5 GHz cores: they only serve to say how long it will take.
 STEPS = Steps(wheels=4, debian=30, template=4, file_system=4, kernel=1, convert=3)
@@ -57,7 +58,7 @@ def build(paths: Paths, progress: Progress) -> Path:
                 work.require_space(paths.images)
                 _build(paths, image, progress)
     except process.MachineError as error:
-        raise LabError(f"the golden image was not built: {error}") from error
+        raise UserError(f"the golden image was not built: {error}") from error
     return image
 
 
@@ -86,14 +87,14 @@ def export(image: Path, target: Path) -> Path:
     """A compressed copy to carry elsewhere; in a directory it keeps the image's name."""
     file, suffix = target / image.name if target.is_dir() else target, "".join(image.suffixes)
     if not file.name.endswith(suffix):
-        raise LabError(f"{file}: a Proxmox VE takes this image only under a name that ends in {suffix}")
+        raise UserError(f"{file}: a Proxmox VE takes this image only under a name that ends in {suffix}")
     if not file.parent.is_dir():
-        raise LabError(f"{file.parent} is no directory")
+        raise UserError(f"{file.parent} is no directory")
     convert = ["qemu-img", "convert", "-c", "-W", "-O", "qcow2", "-o", "compression_type=zstd"]
     words = convert if suffix == ".qcow2" else ["cp"]
     try:
         with replaced(file) as draft:
             process.run([*words, image, draft], timeout_s=1800)
     except process.MachineError as error:
-        raise LabError(f"{file} was not written: {error}") from error
+        raise UserError(f"{file} was not written: {error}") from error
     return file

@@ -15,8 +15,8 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from lab.minipve import process
-from lab.minipve.process import MachineError
+from minipve import process
+from minipve.process import MachineError
 
 Read = Callable[[int, int], bytes]
 """The bytes of a disk from an offset on, as many as asked for; what lies behind the end reads as zeros."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from lab.minipve import process
+from minipve import process
 
 APT = Path("/etc/apt")
 PASSED_ON = re.compile(

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lab.minipve.errors import ApiError
-from lab.minipve.files import UNFINISHED
+from minipve.atomic import UNFINISHED
+from minipve.errors import ApiError
 
 NAME = "local"
 MAX_DISK_BYTES = 64 * 2**40

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lab.minipve import process
-from lab.minipve.image import debian
+from minipve import process
+from minipve.image import debian
 
 SUFFIX = ".tar.zst"
 LEFT_OUT = (

@@ -12,9 +12,9 @@ import struct
 from pathlib import Path
 from typing import Any
 
-from lab.minipve import process
-from lab.minipve.errors import ApiError
-from lab.minipve.image import storage
+from minipve import process
+from minipve.errors import ApiError
+from minipve.image import storage
 
 _FORMATS = ("raw", "qcow2", "vmdk")
 _EXTERNAL_DATA = 1 << 2  # qcow2's incompatible feature: the data lies in another file

@@ -7,9 +7,9 @@ import shutil
 import sys
 from pathlib import Path
 
-from lab.minipve.image import work
-from lab.minipve.paths import Paths
-from lab.minipve.progress import silent
+from minipve.image import work
+from minipve.paths import Paths
+from minipve.progress import silent
 
 REQUIREMENTS = Path(__file__).parents[3] / "roles" / "dask" / "files" / "requirements.txt"
 
@@ -24,7 +24,7 @@ def fetch(paths: Paths) -> Path:
     there = house(paths)
     if there.exists():
         return there
-    from lab.wheels import pip_words  # it knows the trials' packages, which an endpoint starts without
+    from dasklab.wheels import pip_words  # it knows the trials' packages, which an endpoint starts without
 
     paths.wheels.mkdir(parents=True, exist_ok=True)
     with work.scratch_directory(paths.wheels) as scratch:

@@ -11,9 +11,9 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from lab.errors import LabError
-from lab.minipve import process
-from lab.minipve.progress import Progress
+from minipve import process
+from minipve.progress import Progress
+from minipve.user_error import UserError
 
 SPACE_GIB = 5
 
@@ -49,7 +49,7 @@ def run_logged(
             child.terminate()  # mmdebstrap then unmounts and cleans up by itself
             raise
     if child.returncode != 0:
-        raise LabError(f"{Path(words[0]).name} failed: {_complaint(lines)}", "\n  ".join(lines[-8:]))
+        raise UserError(f"{Path(words[0]).name} failed: {_complaint(lines)}", "\n  ".join(lines[-8:]))
 
 
 def _complaint(lines: list[str]) -> str:
@@ -85,7 +85,7 @@ def require_space(directory: Path) -> None:
     """Refuse before anything is written to a disk that will not hold it."""
     free_gib = shutil.disk_usage(directory).free / 2**30
     if free_gib < SPACE_GIB:
-        raise LabError(
+        raise UserError(
             f"the golden image needs {SPACE_GIB} GiB below {directory}, {free_gib:.1f} GiB are free",
             "free some space or set DASKLAB_CACHE to a directory on a larger disk",
         )

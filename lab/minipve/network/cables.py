@@ -5,8 +5,8 @@ So there is one management network, as of machines on one switch, and tunnels be
 
 from __future__ import annotations
 
-from lab.minipve import process
-from lab.minipve.network import net
+from minipve import process
+from minipve.network import net
 
 BRIDGE, CARD = "vmbr0", "eno1"
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from lab.errors import LabError
+from minipve.user_error import UserError
 
 DEFAULT_AGEING_S = 300
 HEAD = "# Read by minipve as ifupdown2 reads /etc/network/interfaces; options it does not know are kept.\n"
@@ -132,7 +132,7 @@ def read_interfaces(text: str) -> dict[str, Iface]:
 
 
 def load(file: Path) -> dict[str, Iface]:
-    """All interfaces of a file; LabError, with the place and what mends it, when it is damaged."""
+    """All interfaces of a file; UserError, with the place and what mends it, when it is damaged."""
     try:
         data = file.read_bytes()
         if b"\0" in data:
@@ -140,7 +140,7 @@ def load(file: Path) -> dict[str, Iface]:
         return read_interfaces(data.decode())
     except ValueError as error:
         hint = f"mend it, or start afresh with vmbr0 alone: rm {file}; dasklab minipve stop"
-        raise LabError(f"{file} is damaged: {error}", hint) from error
+        raise UserError(f"{file} is damaged: {error}", hint) from error
 
 
 def write_interfaces(interfaces: Mapping[str, Iface]) -> str:

@@ -15,10 +15,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab.errors import LabError
-from lab.minipve import process
-from lab.minipve.files import write_atomic
-from lab.minipve.paths import Paths
+from minipve import process
+from minipve.atomic import write_atomic
+from minipve.paths import Paths
+from minipve.user_error import UserError
 
 _NEW_NETWORK = 0x40000000
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -142,9 +142,11 @@ def require_tun() -> None:
     try:
         os.close(os.open("/dev/net/tun", os.O_RDWR))
     except FileNotFoundError as error:
-        raise LabError("/dev/net/tun does not exist: the kernel has no tun driver", "modprobe tun") from error
+        raise UserError(
+            "/dev/net/tun does not exist: the kernel has no tun driver", "modprobe tun"
+        ) from error
     except OSError as error:
-        raise LabError(
+        raise UserError(
             f"/dev/net/tun cannot be opened: {error.strerror}",
             "chmod 0666 /dev/net/tun   (Debian's default), or run as root",
         ) from error
@@ -178,7 +180,7 @@ def _hold(paths: Paths, words: list[str], rootless: bool) -> int:
     assert holder.stdout is not None and holder.stderr is not None
     with holder.stdout as said, holder.stderr as complaint:
         if said.readline() != b"ready\n":
-            raise LabError(f"no network namespace: {_last_line(complaint.read())}", _remedy(rootless))
+            raise UserError(f"no network namespace: {_last_line(complaint.read())}", _remedy(rootless))
     process.remember(holder.pid, holder_file(paths))
     holder.returncode = 0  # it outlives us on purpose: no ResourceWarning when the handle goes
     return holder.pid

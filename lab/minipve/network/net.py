@@ -11,11 +11,11 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from lab.minipve import process
-from lab.minipve.network import interfaces, tunnels, vnets
-from lab.minipve.network.interfaces import Iface
-from lab.minipve.paths import Paths
-from lab.minipve.process import MachineError
+from minipve import process
+from minipve.network import interfaces, tunnels, vnets
+from minipve.network.interfaces import Iface
+from minipve.paths import Paths
+from minipve.process import MachineError
 
 Command = list[str]
 

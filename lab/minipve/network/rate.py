@@ -9,10 +9,10 @@ bucket: that one *shapes*, and so has another name in every result.
 
 from __future__ import annotations
 
-from lab.minipve import process
-from lab.minipve.network import net
-from lab.minipve.network.net import Command
-from lab.minipve.process import MachineError
+from minipve import process
+from minipve.network import net
+from minipve.network.net import Command
+from minipve.process import MachineError
 
 BURST = "1048576b"
 

@@ -14,9 +14,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from lab.errors import LabError
-from lab.minipve.config.formats import split_list
-from lab.minipve.files import write_atomic
+from minipve.atomic import write_atomic
+from minipve.config.formats import split_list
+from minipve.user_error import UserError
 
 LOCAL = "localnetwork"
 """The zone of all bridges that are no vnets."""
@@ -47,7 +47,7 @@ class Sdn:
             return empty
         except (ValueError, KeyError, TypeError) as error:
             hint = f"mend it, or begin without zones: rm {self.file}"
-            raise LabError(f"{self.file} is damaged: {error}", hint) from error
+            raise UserError(f"{self.file} is damaged: {error}", hint) from error
         return dict(found)
 
     @contextmanager

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
-from lab.minipve.config import nics
-from lab.minipve.config.nics import Nic
-from lab.minipve.network import net, rate
-from lab.minipve.process import MachineError
+from minipve.config import nics
+from minipve.config.nics import Nic
+from minipve.network import net, rate
+from minipve.process import MachineError
 
 Log = Callable[[str], None]
 LEAST_MTU = 576  # of IP

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from lab.minipve.network.interfaces import Iface
+from minipve.network.interfaces import Iface
 
 Command = list[str]
 PORT = "4789"

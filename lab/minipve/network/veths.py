@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from lab.minipve import process
-from lab.minipve.config.veths import Veth, host_name
-from lab.minipve.network import net, rate
-from lab.minipve.process import MachineError
+from minipve import process
+from minipve.config.veths import Veth, host_name
+from minipve.network import net, rate
+from minipve.process import MachineError
 
 Log = Callable[[str], None]
 

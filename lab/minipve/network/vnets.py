@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
-from lab.minipve.config.formats import split_list
-from lab.minipve.files import write_atomic
-from lab.minipve.network import interfaces, sdn
-from lab.minipve.network.interfaces import Iface
-from lab.minipve.network.sdn import Options, Rows
+from minipve.atomic import write_atomic
+from minipve.config.formats import split_list
+from minipve.network import interfaces, sdn
+from minipve.network.interfaces import Iface
+from minipve.network.sdn import Options, Rows
 
 
 def file(main: Path) -> Path:

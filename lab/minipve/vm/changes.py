@@ -9,15 +9,15 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable
 
-from lab.minipve.config import drives, nics
-from lab.minipve.config.formats import split_list
-from lab.minipve.config.store import GuestConfig
-from lab.minipve.errors import ApiError
-from lab.minipve.image import storage
-from lab.minipve.node import Node
-from lab.minipve.process import MachineError
-from lab.minipve.tasks import Task
-from lab.minipve.vm import machines, volumes
+from minipve.config import drives, nics
+from minipve.config.formats import split_list
+from minipve.config.store import GuestConfig
+from minipve.errors import ApiError
+from minipve.image import storage
+from minipve.node import Node
+from minipve.process import MachineError
+from minipve.tasks import Task
+from minipve.vm import machines, volumes
 
 _AT_ONCE = {
     "autostart", "description", "hookscript", "hotplug", "lock", "migrate_downtime", "migrate_speed", "name",

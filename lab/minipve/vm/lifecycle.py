@@ -10,16 +10,16 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
-from lab.minipve import firewall, guests
-from lab.minipve.access.permit import Permit
-from lab.minipve.config import drives, nics
-from lab.minipve.config.kinds import QEMU
-from lab.minipve.config.store import SHORT_LOCK_WAIT_S, GuestConfig
-from lab.minipve.errors import FAILURES, ApiError, doing
-from lab.minipve.image import disks, storage
-from lab.minipve.node import Node
-from lab.minipve.tasks import Task
-from lab.minipve.vm import changes, machines, options, snapshots, volumes
+from minipve import firewall, guests
+from minipve.access.permit import Permit
+from minipve.config import drives, nics
+from minipve.config.kinds import QEMU
+from minipve.config.store import SHORT_LOCK_WAIT_S, GuestConfig
+from minipve.errors import FAILURES, ApiError, doing
+from minipve.image import disks, storage
+from minipve.node import Node
+from minipve.tasks import Task
+from minipve.vm import changes, machines, options, snapshots, volumes
 
 
 def recover(node: Node) -> list[int]:

@@ -10,13 +10,13 @@ import time
 from functools import cache
 from typing import Any
 
-from lab.minipve import process
-from lab.minipve.machine import accel, hotplug, qemu, qmp, running
-from lab.minipve.machine import agent as guest_agent
-from lab.minipve.machine.running import MachineState
-from lab.minipve.node import Node
-from lab.minipve.process import MachineError
-from lab.minipve.tasks import Task
+from minipve import process
+from minipve.node import Node
+from minipve.process import MachineError
+from minipve.qemu import accel, hotplug, qemu, qmp, running
+from minipve.qemu import agent as guest_agent
+from minipve.qemu.running import MachineState
+from minipve.tasks import Task
 
 
 @cache

@@ -9,15 +9,15 @@ import uuid
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from lab.minipve import guests, process
-from lab.minipve.access.permit import Permit
-from lab.minipve.config import drives, nics, schema
-from lab.minipve.config.store import check_line
-from lab.minipve.errors import ApiError, parameter_error
-from lab.minipve.image.storage import Storage
-from lab.minipve.image.storage import parse as parse_volume
-from lab.minipve.machine import seed
-from lab.minipve.vm import unsupported
+from minipve import guests, process
+from minipve.access.permit import Permit
+from minipve.config import drives, nics, schema
+from minipve.config.store import check_line
+from minipve.errors import ApiError, parameter_error
+from minipve.image.storage import Storage
+from minipve.image.storage import parse as parse_volume
+from minipve.qemu import seed
+from minipve.vm import unsupported
 
 _GROUPS = {
     "VM.Config.CPU": "cores cpu cpulimit cpuunits numa smp sockets vcpus",

@@ -11,13 +11,13 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 
-from lab.minipve.config import drives
-from lab.minipve.config.store import GuestConfig
-from lab.minipve.errors import FAILURES, ApiError
-from lab.minipve.image import disks
-from lab.minipve.network.taps import Log
-from lab.minipve.node import Node
-from lab.minipve.vm import changes, machines, options
+from minipve.config import drives
+from minipve.config.store import GuestConfig
+from minipve.errors import FAILURES, ApiError
+from minipve.image import disks
+from minipve.network.taps import Log
+from minipve.node import Node
+from minipve.vm import changes, machines, options
 
 LOCKS = ("snapshot", "snapshot-delete", "rollback")
 _NOT_COPIED = ("lock", "description", "snapstate", "snaptime")

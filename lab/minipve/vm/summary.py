@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from lab.minipve import host
-from lab.minipve.config import drives, values
-from lab.minipve.config.formats import split_list
-from lab.minipve.config.store import GuestConfig
-from lab.minipve.image import storage
-from lab.minipve.machine.running import MachineState
-from lab.minipve.node import Node
-from lab.minipve.vm import machines
+from minipve import host
+from minipve.config import drives, values
+from minipve.config.formats import split_list
+from minipve.config.store import GuestConfig
+from minipve.image import storage
+from minipve.node import Node
+from minipve.qemu.running import MachineState
+from minipve.vm import machines
 
 _RESOURCE = (
     "vmid", "name", "status", "uptime", "cpu", "mem", "maxmem", "memhost", "disk", "maxdisk", "netin",

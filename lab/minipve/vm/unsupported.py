@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from lab.minipve.access.permit import Permit
-from lab.minipve.config import schema
-from lab.minipve.errors import ApiError, parameter_error
+from minipve.access.permit import Permit
+from minipve.config import schema
+from minipve.errors import ApiError, parameter_error
 
 _NEVER = re.compile(
     r"(?:hostpci|numa|parallel|usb|virtiofs)\d+|amd-sev|args|audio0|efidisk0|hookscript|hugepages|intel-tdx"

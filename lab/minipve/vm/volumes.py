@@ -5,11 +5,11 @@ The caller holds the VM's lock.
 
 from __future__ import annotations
 
-from lab.minipve.config import drives
-from lab.minipve.errors import ApiError
-from lab.minipve.image import disks, storage, untrusted
-from lab.minipve.node import Node
-from lab.minipve.tasks import Task
+from minipve.config import drives
+from minipve.errors import ApiError
+from minipve.image import disks, storage, untrusted
+from minipve.node import Node
+from minipve.tasks import Task
 
 _CLOUDINIT_BYTES = 4 * 2**20
 

@@ -1,1 +1,1 @@
-../../../lab/model/impairments.py
+../../../lab/dasklab/model/impairments.py

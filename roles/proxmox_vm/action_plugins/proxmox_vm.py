@@ -9,10 +9,9 @@ from typing import Any
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
-
-from lab.errors import LabError
-from lab.machines.provision import Request, provision, provision_fresh
-from lab.model.strict import plain
+from dasklab.errors import LabError
+from dasklab.machines.provision import Request, provision, provision_fresh
+from dasklab.model.strict import plain
 
 SPEC = {
     "endpoint": {"type": "dict", "required": True},

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from lab.model.engines import written
+from dasklab.model.engines import written
 
 
 class FilterModule:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from dasklab.model.files import Outcome, Seen
+from dasklab.predict import farm
+from dasklab.sim.scenario import Scenario
 
-from lab.model.files import Outcome, Seen
-from lab.sim import farm
-from lab.sim.scenario import Scenario
-from tests.unit.sim.samples import CUT, KILL, RESTART, scenario
+from tests.unit.dasklab.sim.samples import CUT, KILL, RESTART, scenario
 
 FOREVER = {"host": "scheduler", "does": "cut", "at_s": 0.05, "for_s": 100}
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from dasklab.model.experiment import merge
+from dasklab.predict import advice, farm
+from dasklab.predict.advice import Candidate
 
-from lab.model.experiment import merge
-from lab.sim import advice, farm
-from lab.sim.advice import Candidate
-from tests.unit.sim.samples import scenario
+from tests.unit.dasklab.sim.samples import scenario
 
 INCOMING = "distributed.worker.connections.incoming"
 OUTGOING = "distributed.worker.connections.outgoing"

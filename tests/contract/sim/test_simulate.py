@@ -9,13 +9,14 @@ import sys
 from pathlib import Path
 
 import pytest
+from dasklab.errors import LabError
+from dasklab.model.files import Outcome
+from dasklab.paths import ROOT
+from dasklab.predict import farm
+from dasklab.sim import simulate
+from dasklab.sim.scenario import Scenario
 
-from lab.errors import LabError
-from lab.model.files import Outcome
-from lab.paths import ROOT
-from lab.sim import farm, simulate
-from lab.sim.scenario import Scenario
-from tests.unit.sim.samples import MACHINES, scenario
+from tests.unit.dasklab.sim.samples import MACHINES, scenario
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +55,7 @@ def test_the_same_seed_does_the_same_in_every_process_another_does_not(ran: list
 def test_the_same_wherever_the_project_is(ran: list[Outcome], tmp_path: Path) -> None:
     shutil.copytree(ROOT / "lab", tmp_path / "lab", ignore=shutil.ignore_patterns("__pycache__"))
     done = subprocess.run(
-        [sys.executable, "-m", "lab.sim"],
+        [sys.executable, "-m", "dasklab.sim"],
         input=scenario(seed=3).model_dump_json(),
         env=os.environ | {"PYTHONHASHSEED": "3", "PYTHONPATH": str(tmp_path)},
         cwd=tmp_path,

@@ -4,10 +4,9 @@ import json
 from pathlib import Path
 
 import pytest
-
-from lab.minipve.machine import accel
-from lab.minipve.machine.accel import Accel
-from lab.minipve.paths import Paths
+from minipve.paths import Paths
+from minipve.qemu import accel
+from minipve.qemu.accel import Accel
 
 
 @pytest.mark.parametrize(

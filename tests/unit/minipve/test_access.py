@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from lab.minipve.access import tickets
-from lab.minipve.access.accounts import Access, grant, known_path, normalise_path, revoke
-from lab.minipve.access.permit import Permit
-from lab.minipve.access.privileges import BUILTIN_ROLES, PRIVILEGES
-from lab.minipve.access.tickets import Tickets, hash_secret, same_secret, token_digest
-from lab.minipve.errors import ApiError, UnauthorizedError
+from minipve.access import tickets
+from minipve.access.accounts import Access, grant, known_path, normalise_path, revoke
+from minipve.access.permit import Permit
+from minipve.access.privileges import BUILTIN_ROLES, PRIVILEGES
+from minipve.access.tickets import Tickets, hash_secret, same_secret, token_digest
+from minipve.errors import ApiError, UnauthorizedError
 
 
 @pytest.fixture

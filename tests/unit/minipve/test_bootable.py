@@ -9,10 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-from lab.minipve import process
-from lab.minipve.image import bootable, ext4, nbd
-from lab.minipve.process import MachineError
+from minipve import process
+from minipve.image import bootable, ext4, nbd
+from minipve.process import MachineError
 
 needs_mke2fs = pytest.mark.skipif(
     shutil.which("mke2fs", path="/usr/sbin:/sbin:/usr/bin") is None, reason="mke2fs and debugfs are needed"

@@ -10,10 +10,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
-
-from lab.minipve.image import bootfiles, disks, ext4, nbd
-from lab.minipve.paths import Paths
-from lab.minipve.process import MachineError
+from minipve.image import bootfiles, disks, ext4, nbd
+from minipve.paths import Paths
+from minipve.process import MachineError
 
 SYSTEM_PATH = "/usr/sbin:/sbin:/usr/bin:/bin"
 pytestmark = pytest.mark.skipif(

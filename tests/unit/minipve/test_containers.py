@@ -6,16 +6,15 @@ import importlib
 from pathlib import Path
 
 import pytest
-
-from lab.minipve import host
-from lab.minipve.config import veths
-from lab.minipve.config.kinds import LXC
-from lab.minipve.config.store import GuestConfig, GuestStore
-from lab.minipve.container import groups, ids, kernel, lxc, running, setup, trees
-from lab.minipve.ct import changes, options
-from lab.minipve.errors import ApiError
-from lab.minipve.paths import Paths
-from lab.minipve.process import MachineError
+from minipve import host
+from minipve.config import veths
+from minipve.config.kinds import LXC
+from minipve.config.store import GuestConfig, GuestStore
+from minipve.container import changes, options
+from minipve.errors import ApiError
+from minipve.lxc import commands, groups, ids, kernel, running, setup, trees
+from minipve.paths import Paths
+from minipve.process import MachineError
 
 NET = "name=eth1,bridge=vmbr1,hwaddr=02:DA:5C:00:00:12,ip=10.77.0.11/24,gw=10.77.0.1,rate=12.5"
 
@@ -51,7 +50,7 @@ def test_nics_by_their_number() -> None:
 
 def test_lxc_is_told_what_the_config_says(paths: Paths) -> None:
     given = {"hostname": "client.lab", "net1": NET, "features": "nesting=1"}
-    lines = lxc.configuration(100, given, paths, 100_000).splitlines()
+    lines = commands.configuration(100, given, paths, 100_000).splitlines()
     assert {
         "lxc.uts.name = client",
         "lxc.idmap = u 0 100000 65536",
@@ -59,10 +58,10 @@ def test_lxc_is_told_what_the_config_says(paths: Paths) -> None:
     } <= set(lines)
     assert "lxc.net.1.hwaddr = 02:DA:5C:00:00:12" in lines and "lxc.net.1.link = vmbr1" in lines
     assert not any(line.startswith("lxc.net.1.ipv4") for line in lines), "the container sets its address"
-    managed = lxc.configuration(100, {"net1": f"{NET},host-managed=1"}, paths, 0).splitlines()
+    managed = commands.configuration(100, {"net1": f"{NET},host-managed=1"}, paths, 0).splitlines()
     assert "lxc.net.1.ipv4.address = 10.77.0.11/24" in managed
     assert not any("idmap" in line for line in managed), "a privileged one"
-    down = lxc.configuration(100, {"net1": f"{NET},link_down=1"}, paths, 0)
+    down = commands.configuration(100, {"net1": f"{NET},link_down=1"}, paths, 0)
     assert "lxc.net.1.link" not in down
 
 

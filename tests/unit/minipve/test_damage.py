@@ -9,18 +9,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-from lab.errors import LabError
-from lab.minipve import launch, process
-from lab.minipve.access.accounts import Access
-from lab.minipve.access.tickets import Tickets
-from lab.minipve.config.store import GuestConfig, GuestStore
-from lab.minipve.errors import ApiError
-from lab.minipve.files import UNFINISHED, sweep, write_atomic
-from lab.minipve.machine import accel, running
-from lab.minipve.network import interfaces
-from lab.minipve.paths import Paths
-from lab.minipve.tasks import Tasks
+from minipve import launch, process
+from minipve.access.accounts import Access
+from minipve.access.tickets import Tickets
+from minipve.atomic import UNFINISHED, sweep, write_atomic
+from minipve.config.store import GuestConfig, GuestStore
+from minipve.errors import ApiError
+from minipve.network import interfaces
+from minipve.paths import Paths
+from minipve.qemu import accel, running
+from minipve.tasks import Tasks
+from minipve.user_error import UserError
 
 GARBAGE = b"\x00\xff\xfe not what it was"
 
@@ -97,7 +96,7 @@ def test_without_a_sound_copy_nobody_is_let_in(tmp_path: Path) -> None:
         data["pools"]["lab"] = {"vms": [], "storage": []}
     for place in tmp_path.iterdir():
         place.write_bytes(GARBAGE)
-    with pytest.raises(LabError, match=r"access\.json is damaged"):
+    with pytest.raises(UserError, match=r"access\.json is damaged"):
         Access(file)
 
 
@@ -120,7 +119,7 @@ def test_a_damaged_key_is_made_anew(tmp_path: Path) -> None:
 def test_damaged_interfaces_are_told_with_the_line(tmp_path: Path, text: bytes, where: str) -> None:
     file = tmp_path / "interfaces"
     file.write_bytes(text)
-    with pytest.raises(LabError, match=f"interfaces is damaged: .*{where}"):
+    with pytest.raises(UserError, match=f"interfaces is damaged: .*{where}"):
         interfaces.load(file)
 
 

@@ -4,9 +4,8 @@ import shutil
 from pathlib import Path
 
 import pytest
-
-from lab.minipve.image import disks
-from lab.minipve.process import MachineError
+from minipve.image import disks
+from minipve.process import MachineError
 
 pytestmark = pytest.mark.skipif(shutil.which("qemu-img") is None, reason="qemu-img is needed")
 

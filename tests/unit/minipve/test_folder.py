@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-
-from lab.errors import LabError
-from lab.minipve import folder
-from lab.minipve.cli import minipve
-from lab.minipve.paths import Paths
+from minipve import state_folder
+from minipve.cli import minipve
+from minipve.paths import Paths
+from minipve.user_error import UserError
 
 
 @pytest.fixture
@@ -22,15 +21,15 @@ def paths(tmp_path: Path) -> Paths:
 def purge(monkeypatch: pytest.MonkeyPatch, state: Path) -> tuple[int, str]:
     monkeypatch.setenv("DASKLAB_STATE", str(state))
     done = CliRunner().invoke(minipve, ["stop", "--purge"])
-    assert not isinstance(done.exception, OSError | LabError), done.exception
+    assert not isinstance(done.exception, OSError | UserError), done.exception
     return done.exit_code, done.output
 
 
 def test_a_new_folder_is_private_marked_and_removed_whole(
     paths: Paths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder.claim(paths)
-    folder.claim(paths)
+    state_folder.claim(paths)
+    state_folder.claim(paths)
     assert paths.state.stat().st_mode & 0o777 == 0o700
     (paths.state / "storage").mkdir()
     assert purge(monkeypatch, paths.state) == (0, "stopped\n")
@@ -40,8 +39,8 @@ def test_a_new_folder_is_private_marked_and_removed_whole(
 def test_a_foreign_folder_is_neither_used_nor_removed(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
     paths.state.mkdir()
     (paths.state / "thesis.txt").write_text("three years")
-    with pytest.raises(LabError, match="is not empty and no endpoint made it") as refused:
-        folder.claim(paths)
+    with pytest.raises(UserError, match="is not empty and no endpoint made it") as refused:
+        state_folder.claim(paths)
     assert "DASKLAB_STATE" in str(refused.value.hint)
     code, said = purge(monkeypatch, paths.state)
     assert (code, "no endpoint made" in said, "nothing is removed" in said) == (1, True, True)
@@ -49,7 +48,7 @@ def test_a_foreign_folder_is_neither_used_nor_removed(paths: Paths, monkeypatch:
 
 
 def test_what_a_link_stands_for_stays(paths: Paths, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    folder.claim(paths)
+    state_folder.claim(paths)
     (tmp_path / "link").symlink_to(paths.state)
     code, said = purge(monkeypatch, tmp_path / "link")
     assert (code, f"rm -r {paths.state}" in said) == (1, True)
@@ -62,7 +61,7 @@ def test_what_cannot_be_removed_is_said(paths: Paths, monkeypatch: pytest.Monkey
     def refuse(path: Path) -> None:
         raise OSError(30, "Read-only file system", str(path / "storage"))
 
-    folder.claim(paths)
+    state_folder.claim(paths)
     monkeypatch.setattr(shutil, "rmtree", lambda path, **given: None if given else refuse(path))
     code, said = purge(monkeypatch, paths.state)
     assert (code, said.count("\n")) == (1, 2)

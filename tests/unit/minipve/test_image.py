@@ -5,12 +5,11 @@ import subprocess
 from pathlib import Path
 
 import pytest
-
-from lab.errors import LabError
-from lab.minipve import process
-from lab.minipve.image import debian, disks, golden, sources, template, wheels, work
-from lab.minipve.paths import Paths
-from lab.minipve.progress import Steps, silent, terminal
+from minipve import process
+from minipve.image import debian, disks, golden, sources, template, wheels, work
+from minipve.paths import Paths
+from minipve.progress import Steps, silent, terminal
+from minipve.user_error import UserError
 
 
 def test_the_name_follows_the_recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -42,7 +41,7 @@ def test_an_image_that_is_there_is_not_built_again(tmp_path: Path, monkeypatch: 
 
 def test_a_missing_tool_is_one_line_with_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process, "which", lambda _tool: None)
-    with pytest.raises(LabError) as refused:
+    with pytest.raises(UserError) as refused:
         process.need("mke2fs", "mmdebstrap", "debugfs")
     assert refused.value.message == "not installed: mke2fs, mmdebstrap, debugfs"
     assert refused.value.hint == "apt install e2fsprogs mmdebstrap"
@@ -53,12 +52,12 @@ def test_a_full_disk_is_refused_before_anything_is_written(
 ) -> None:
     monkeypatch.setattr(work, "SPACE_GIB", 10**9)
     monkeypatch.setattr(golden.process, "need", lambda *_: None)
-    with pytest.raises(LabError, match="GiB are free"):
+    with pytest.raises(UserError, match="GiB are free"):
         golden.build(Paths(tmp_path, tmp_path), silent)
     assert [file.name for file in Paths(tmp_path, tmp_path).images.iterdir()] == [".lock"]
 
 
-@pytest.mark.parametrize("accident", [KeyboardInterrupt, LabError("mmdebstrap failed")])
+@pytest.mark.parametrize("accident", [KeyboardInterrupt, UserError("mmdebstrap failed")])
 def test_nothing_is_left_of_a_build_that_did_not_end(
     accident: BaseException, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -70,14 +69,14 @@ def test_nothing_is_left_of_a_build_that_did_not_end(
     monkeypatch.setattr(debian, "make", fail)
     monkeypatch.setattr(golden.process, "need", lambda *_: None)
     paths = Paths(tmp_path, tmp_path / "cache")
-    with pytest.raises((KeyboardInterrupt, LabError)):
+    with pytest.raises((KeyboardInterrupt, UserError)):
         golden.build(paths, silent)
     assert [file.name for file in paths.images.iterdir()] == [".lock"]
 
 
 def test_a_failing_command_tells_its_last_words(tmp_path: Path) -> None:
     words = ["sh", "-c", "echo one; echo 'E: no such package'; echo three; exit 3"]
-    with pytest.raises(LabError, match="sh failed: E: no such package") as refused:
+    with pytest.raises(UserError, match="sh failed: E: no such package") as refused:
         work.run_logged(words, tmp_path / "log", silent)
     assert "three" in str(refused.value.hint)
     assert (tmp_path / "log").read_text().startswith("one\n")
@@ -169,7 +168,7 @@ def test_a_copy_for_elsewhere_appears_whole_or_not_at_all(tmp_path: Path) -> Non
     assert golden.export(image, folder) == folder / image.name
     assert golden.export(image, folder / "mine.qcow2") == folder / "mine.qcow2"
     assert disks.info(folder / "mine.qcow2").virtual_bytes == 2**20
-    with pytest.raises(LabError, match=r"other\.qcow2 was not written"):
+    with pytest.raises(UserError, match=r"other\.qcow2 was not written"):
         golden.export(tmp_path / "gone", folder / "other.qcow2")
     assert sorted(file.name for file in folder.iterdir()) == ["dasklab-0123.qcow2", "mine.qcow2"]
 
@@ -178,7 +177,7 @@ def test_a_copy_for_elsewhere_appears_whole_or_not_at_all(tmp_path: Path) -> Non
     ("target", "why"), [("image.img", "ends in .qcow2"), ("no/image.qcow2", "is no directory")]
 )
 def test_a_copy_that_no_node_would_take_is_refused(target: str, why: str, tmp_path: Path) -> None:
-    with pytest.raises(LabError, match=why):
+    with pytest.raises(UserError, match=why):
         golden.export(tmp_path / "image.qcow2", tmp_path / target)
 
 
@@ -207,5 +206,5 @@ def test_a_copy_of_the_template_keeps_its_name(tmp_path: Path) -> None:
     folder = tmp_path / "stick"
     folder.mkdir()
     assert golden.export(tmp_path / "a.tar.zst", folder).read_bytes() == b"an archive"
-    with pytest.raises(LabError, match=r"ends in \.tar\.zst"):
+    with pytest.raises(UserError, match=r"ends in \.tar\.zst"):
         golden.export(tmp_path / "a.tar.zst", folder / "a.qcow2")

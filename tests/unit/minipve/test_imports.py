@@ -14,11 +14,18 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[3]
-HOUSE = "lab.minipve"
+HOUSE = "minipve"
 # What `doctor` grants on a node is granted here; how commands report errors; paths, caches, files and wheels.
 OUTSIDE = {
-    *("lab.errors", "lab.terminal", "lab.machines.privileges", "lab.path_types", "lab.paths", "lab.wheels"),
-    "lab.atomic",
+    *(
+        "dasklab.errors",
+        "dasklab.terminal",
+        "dasklab.machines.privileges",
+        "dasklab.path_types",
+        "dasklab.paths",
+        "dasklab.wheels",
+    ),
+    "dasklab.atomic",
 }
 Graph = dict[str, set[str]]
 
@@ -36,7 +43,7 @@ def imported(module: str) -> Iterator[str]:
         if isinstance(part, ast.ImportFrom) and part.module and part.module.startswith("lab"):
             for alias in part.names:
                 inner = f"{part.module}.{alias.name}"
-                yield inner if inner in MODULES or part.module == "lab.machines" else part.module
+                yield inner if inner in MODULES or part.module == "dasklab.machines" else part.module
         elif isinstance(part, ast.Import):
             yield from (alias.name for alias in part.names if alias.name.startswith("lab."))
 
@@ -67,8 +74,8 @@ def modules() -> Graph:
 
 
 def test_the_walk_sees_the_imports(modules: Graph) -> None:
-    assert "lab.minipve.config.schema" in modules["lab.minipve.config.store"]
-    assert "lab.minipve.daemon" in modules["lab.minipve.cli"], "an import inside a function"
+    assert "minipve.config.schema" in modules["minipve.config.store"]
+    assert "minipve.daemon" in modules["minipve.cli"], "an import inside a function"
     assert circle({"a": {"b"}, "b": {"c"}, "c": {"a"}}) != []
 
 
@@ -89,4 +96,4 @@ def test_nothing_outside_minipve_knows_minipve() -> None:
     """One road to a hypervisor: only the command line mounts it, only the embedded inventory names it."""
     ask = ["git", "grep", "-lIw", "minipve", "--", "lab", "roles", "playbooks"]
     found = subprocess.run(ask, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
-    assert [f for f in found if not f.startswith("lab/minipve/")] == ["lab/cli.py"]
+    assert [f for f in found if not f.startswith("lab/minipve/")] == ["lab/dasklab/cli.py"]

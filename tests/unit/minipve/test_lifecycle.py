@@ -7,13 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
-from lab.minipve.access.permit import Permit
-from lab.minipve.config.store import GuestConfig
-from lab.minipve.node import Node
-from lab.minipve.paths import Paths
-from lab.minipve.tasks import Task
-from lab.minipve.vm import lifecycle
+from minipve.access.permit import Permit
+from minipve.config.store import GuestConfig
+from minipve.node import Node
+from minipve.paths import Paths
+from minipve.tasks import Task
+from minipve.vm import lifecycle
 
 QUIET = Task("", Path("/dev/null"))
 

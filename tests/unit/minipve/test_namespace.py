@@ -6,12 +6,12 @@ import time
 from pathlib import Path
 
 import pytest
+from minipve import process
+from minipve.network import namespace
+from minipve.paths import Paths
+from minipve.process import MachineError
+from minipve.user_error import UserError
 
-from lab.errors import LabError
-from lab.minipve import process
-from lab.minipve.network import namespace
-from lab.minipve.paths import Paths
-from lab.minipve.process import MachineError
 from tests.waiting import PATIENCE_S
 
 needs_tun = pytest.mark.skipif(
@@ -82,7 +82,7 @@ def test_without_tun_one_line_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(os, "open", refuse)
-    with pytest.raises(LabError, match="/dev/net/tun cannot be opened: Permission denied") as refused:
+    with pytest.raises(UserError, match="/dev/net/tun cannot be opened: Permission denied") as refused:
         namespace.require_tun()
     assert "chmod 0666 /dev/net/tun" in str(refused.value.hint)
 

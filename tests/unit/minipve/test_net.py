@@ -5,9 +5,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from minipve.network import interfaces, net, rate
+from minipve.network.interfaces import Iface
 
-from lab.minipve.network import interfaces, net, rate
-from lab.minipve.network.interfaces import Iface
 from tests.waiting import PATIENCE_S
 
 NODE = """\
@@ -125,8 +125,8 @@ def test_rate_commands_are_those_of_proxmox_ve() -> None:
 
 INSIDE = """
 from pathlib import Path
-from lab.minipve.network import interfaces, net, rate
-from lab.minipve.paths import Paths
+from minipve.network import interfaces, net, rate
+from minipve.paths import Paths
 paths = Paths(Path({state!r}), Path({state!r}))
 paths.interfaces.parent.mkdir(parents=True)
 wanted = interfaces.default("10.9.0.1/24")

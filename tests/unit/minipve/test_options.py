@@ -6,16 +6,15 @@ import re
 from pathlib import Path
 
 import pytest
-
-from lab.minipve.access.accounts import Access, grant
-from lab.minipve.access.permit import Permit
-from lab.minipve.config import drives, nics, pending, schema
-from lab.minipve.config.store import GuestConfig
-from lab.minipve.errors import ApiError
-from lab.minipve.node import Node
-from lab.minipve.paths import Paths
-from lab.minipve.tasks import Task
-from lab.minipve.vm import changes, options
+from minipve.access.accounts import Access, grant
+from minipve.access.permit import Permit
+from minipve.config import drives, nics, pending, schema
+from minipve.config.store import GuestConfig
+from minipve.errors import ApiError
+from minipve.node import Node
+from minipve.paths import Paths
+from minipve.tasks import Task
+from minipve.vm import changes, options
 
 QUIET = Task("", Path("/dev/null"))
 

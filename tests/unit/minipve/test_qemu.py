@@ -3,13 +3,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-
-from lab.minipve.config import nics, values
-from lab.minipve.image.bootfiles import Boot
-from lab.minipve.machine import devices, qemu, running, sandbox
-from lab.minipve.machine.accel import Accel
-from lab.minipve.paths import Paths
-from lab.minipve.process import MachineError
+from minipve.config import nics, values
+from minipve.image.bootfiles import Boot
+from minipve.paths import Paths
+from minipve.process import MachineError
+from minipve.qemu import devices, qemu, running, sandbox
+from minipve.qemu.accel import Accel
 
 TCG, KVM = Accel("tcg", "a test"), Accel("kvm", "a test")
 CONFIG = {

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from minipve.paths import Paths
+from minipve.process import MachineError
+from minipve.qemu import agent, channel, qemu, qmp
 
-from lab.minipve.machine import agent, channel, qemu, qmp
-from lab.minipve.paths import Paths
-from lab.minipve.process import MachineError
 from tests.hostile_agent import RAW
 from tests.waiting import PATIENCE_S
 

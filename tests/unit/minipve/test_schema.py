@@ -6,10 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
-
-from lab.minipve import api, make_schema
-from lab.minipve.config import schema
-from lab.minipve.errors import ApiError
+from minipve import api, make_schema
+from minipve.config import schema
+from minipve.errors import ApiError
 
 PUBLISHED = Path(__file__).parents[4] / "shared/pve/pve-api-schema-9.1.json"
 

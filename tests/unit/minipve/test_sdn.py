@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from lab.errors import LabError
-from lab.minipve.network import interfaces, sdn, tunnels, vnets
-from lab.minipve.network.sdn import Sdn
+from minipve.network import interfaces, sdn, tunnels, vnets
+from minipve.network.sdn import Sdn
+from minipve.user_error import UserError
 
 PEERS = "10.0.0.1,10.0.0.2,10.0.0.3"
 ZONE: dict[str, Any] = {"type": "vxlan", "peers": PEERS}
@@ -46,7 +45,7 @@ def test_a_change_that_waits_is_told_beside_what_runs(running: Sdn) -> None:
 def test_it_is_there_after_a_restart_and_damage_is_told(running: Sdn) -> None:
     assert Sdn(running.file).data == running.data
     running.file.write_text('{"zones": []}')
-    with pytest.raises(LabError, match=r"sdn\.json is damaged"):
+    with pytest.raises(UserError, match=r"sdn\.json is damaged"):
         Sdn(running.file)
 
 

@@ -7,11 +7,11 @@ from urllib.parse import quote
 
 import pytest
 import yaml
+from minipve.image.debian import GUEST
+from minipve.paths import Paths
+from minipve.process import MachineError
+from minipve.qemu import seed
 
-from lab.minipve.image.debian import GUEST
-from lab.minipve.machine import seed
-from lab.minipve.paths import Paths
-from lab.minipve.process import MachineError
 from tests.waiting import PATIENCE_S
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ3MqMvC4Z1NVPTQTxokttiyWq8BqiHar5IfobkrOR03 me@here"

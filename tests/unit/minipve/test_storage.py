@@ -6,11 +6,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
-
-from lab.minipve.errors import ApiError
-from lab.minipve.files import sweep
-from lab.minipve.image import storage
-from lab.minipve.image.storage import Storage
+from minipve.atomic import sweep
+from minipve.errors import ApiError
+from minipve.image import storage
+from minipve.image.storage import Storage
 
 
 @pytest.fixture

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from minipve.atomic import write_atomic
+from minipve.config.store import GuestConfig, GuestStore, typed
+from minipve.errors import ApiError
 
-from lab.minipve.config.store import GuestConfig, GuestStore, typed
-from lab.minipve.errors import ApiError
-from lab.minipve.files import write_atomic
 from tests.waiting import PATIENCE_S
 
 FULL = """#two lines%3A 50 %25

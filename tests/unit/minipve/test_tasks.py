@@ -7,10 +7,10 @@ import time
 from pathlib import Path
 
 import pytest
+from minipve.errors import ApiError, denied
+from minipve.process import MachineError
+from minipve.tasks import Task, Tasks, Work, parse_upid
 
-from lab.minipve.errors import ApiError, denied
-from lab.minipve.process import MachineError
-from lab.minipve.tasks import Task, Tasks, Work, parse_upid
 from tests.waiting import PATIENCE_S
 
 

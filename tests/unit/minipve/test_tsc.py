@@ -3,8 +3,7 @@ from __future__ import annotations
 import platform
 
 import pytest
-
-from lab.minipve.machine import tsc
+from minipve.qemu import tsc
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="only x86 has this counter")

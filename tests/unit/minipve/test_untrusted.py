@@ -9,9 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
-from lab.minipve.errors import ApiError
-from lab.minipve.image import untrusted
+from minipve.errors import ApiError
+from minipve.image import untrusted
 
 pytestmark = pytest.mark.skipif(shutil.which("qemu-img") is None, reason="qemu-img is needed")
 

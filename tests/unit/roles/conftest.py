@@ -7,8 +7,7 @@ import sys
 from types import ModuleType
 
 import pytest
-
-from lab.paths import ROOT
+from dasklab.paths import ROOT
 
 
 def load(path: str) -> ModuleType:

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from dasklab.paths import ROOT
 
-from lab.paths import ROOT
 from tests.waiting import PATIENCE_S
 
 FOLDER = ROOT / "roles" / "dask" / "files"

@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 from ansible.errors import AnsibleFilterError
-
-from lab.paths import PLAYBOOKS, ROOT
+from dasklab.paths import PLAYBOOKS, ROOT
 
 FILE = """auto vmbr0
 iface vmbr0 inet static

@@ -12,9 +12,9 @@ from types import ModuleType
 
 import pytest
 import yaml
+from dasklab.paths import ROOT
 from jinja2 import Environment, StrictUndefined
 
-from lab.paths import ROOT
 from tests.waiting import PATIENCE_S
 
 STAGES = 4  # stop-sigterm, stop-sigkill, final-sigterm, final-sigkill: each may take TimeoutStopSec

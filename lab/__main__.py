@@ -1,5 +1,0 @@
-"""``python -m lab`` is ``dasklab``."""
-
-from lab.cli import main
-
-main()

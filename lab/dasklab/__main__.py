@@ -1,0 +1,5 @@
+"""``python -m lab`` is ``dasklab``."""
+
+from dasklab.cli import main
+
+main()

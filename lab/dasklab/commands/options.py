@@ -1,0 +1,47 @@
+"""Command-line options that several commands share."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from dasklab.machines.inventory import DEFAULT
+from dasklab.path_types import OutputFolder, UserPath
+
+INVENTORY = "-i", "--inventory"
+Command = TypeVar("Command", bound=Callable[..., Any])
+SEEDS = 4  # simulations of a trial, unless another number is asked for
+
+
+def chosen_inventory() -> Path:
+    """The inventory named before the command (``dasklab -i FILE doctor``), else by the environment."""
+    before: Path | None = click.get_current_context().find_root().params.get("inventory")
+    return before or Path(os.environ.get("DASKLAB_INVENTORY") or DEFAULT)
+
+
+inventory_option = click.option(
+    *INVENTORY,
+    type=UserPath(),
+    default=chosen_inventory,
+    show_default="inventory/hosts.yml, or $DASKLAB_INVENTORY",
+    help="The inventory: machines, sizes, NICs, addresses, endpoint.",
+)
+
+
+def _results(kind: UserPath) -> Callable[[Command], Command]:
+    return click.option(
+        "--results",
+        "root",
+        type=kind,
+        default=lambda: Path(os.environ.get("DASKLAB_RESULTS") or "results"),
+        show_default="./results, or $DASKLAB_RESULTS",
+        help="Where runs are kept.",
+    )
+
+
+results_option = _results(UserPath(file_okay=False))
+new_results_option = _results(OutputFolder())  # of commands that begin runs

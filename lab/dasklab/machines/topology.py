@@ -1,0 +1,177 @@
+"""What is wanted: the machines of the lab and their NICs, as the inventory says.
+
+Values come from a file that people write, so they are validated here, once; the rest of
+the code can trust them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from dasklab.errors import LabError, did_you_mean
+from dasklab.model.nic import LAB_SLOT, MODELS, GuestKind, Nic, NicOverride
+from dasklab.model.strict import Strict
+
+FILE_NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]*"
+MOST_GUESTS = 244  # addresses of a /24, without the node's and its neighbours'
+DnsName = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")]
+
+
+class Guest(Strict):
+    """One machine of the lab, of either kind that Proxmox VE has; ``nics[n]`` becomes ``net<n>``."""
+
+    name: DnsName
+    kind: GuestKind = "vm"
+    vmid: Annotated[int, Field(ge=100, le=999_999_999)]
+    node: str
+    cores: Annotated[int, Field(ge=1, le=512)]
+    memory_mb: Annotated[int, Field(ge=64)]
+    nics: Annotated[tuple[Nic, ...], Field(min_length=1, max_length=6)]
+
+    @model_validator(mode="after")
+    def _has_such_cards(self) -> Guest:
+        for slot, nic in enumerate(self.nics):
+            if nic.model not in MODELS[self.kind]:
+                allowed = ", ".join(sorted(MODELS[self.kind]))
+                raise ValueError(f"net{slot} cannot be {nic.model}: a {self.kind} has {allowed}")
+        return self
+
+    def of_kind(self, kind: GuestKind) -> Guest:
+        """Return the same machine as one of this kind, with NICs that it can have."""
+        nics = tuple(nic.of_kind(kind) for nic in self.nics)
+        return self.model_copy(update={"kind": kind, "nics": nics})
+
+    def with_lab_nic(self, override: NicOverride) -> Guest:
+        """Return the same machine with another model or rate cap on its lab link."""
+        nics = list(self.nics)
+        nics[LAB_SLOT] = override.on(nics[LAB_SLOT])
+        return self.model_copy(update={"nics": tuple(nics)})
+
+
+class Image(Strict):
+    """The disk that virtual machines are made of: a file to upload, or a URL for the node to fetch."""
+
+    file: str | None = None
+    url: str | None = None
+    name: Annotated[str | None, Field(pattern=rf"{FILE_NAME}\.(qcow2|raw|vmdk)$")] = None
+    checksum: str | None = None
+    checksum_algorithm: Literal["md5", "sha1", "sha224", "sha256", "sha384", "sha512"] | None = None
+
+    @property
+    def basename(self) -> str:
+        """The file's name without its folder."""
+        return self.name or (self.file or self.url or "").rstrip("/").rpartition("/")[2]
+
+
+class Archive(Image):
+    """What containers are unpacked from."""
+
+    name: Annotated[str | None, Field(pattern=rf"{FILE_NAME}\.tar(\.(gz|xz|zst))?$")] = None
+
+
+class Lab(Strict):
+    """Everything that the provisioning is asked for.
+
+    Virtual machines are linked clones of one template, made of ``image`` as ``template_vmid``; containers are
+    unpacked from ``container_image``, and root in one is nobody outside where they are ``unprivileged``.
+    """
+
+    name: DnsName
+    pool: str
+    node: str
+    storage: str
+    image_storage: str
+    image: Image
+    container_image: Archive | None = None
+    template_vmid: Annotated[int, Field(ge=100, le=999_999_999)]
+    disk_gb: Annotated[int, Field(ge=0)] = 0
+    cpu: str = "x86-64-v2-AES"
+    unprivileged: bool = True
+    ssh_public_key: str
+    bridges: tuple[str, ...] = ()
+    tunnel_mtu: Annotated[int, Field(ge=576, le=65_535)] = 1450  # between nodes: 50 go to VXLAN's headers
+    guests: tuple[Guest, ...]
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """The nodes that its guests are on, in the inventory's order."""
+        return tuple(dict.fromkeys(guest.node for guest in self.guests)) or (self.node,)
+
+    @property
+    def templates(self) -> dict[int, str]:
+        """VMID -> node of each template: a node's machines are clones of one on its own storage.
+
+        The first is ``template_vmid``; the others come after the last machine that there may be.
+        """
+        return {self.template_vmid + bool(k) * (MOST_GUESTS + k): node for k, node in enumerate(self.nodes)}
+
+    def template_of(self, node: str) -> int:
+        """The VMID of a node's template."""
+        return next(vmid for vmid, where in self.templates.items() if where == node)
+
+    @property
+    def image_mark(self) -> str:
+        """How the names of the lab's own images begin on the image storage; no name of a lab has a dot."""
+        return f"{self.name}."
+
+    def name_of(self, image: Image) -> str:
+        """An image's name on the image storage. Others' of the same file are neither used nor removed."""
+        return self.image_mark + image.basename
+
+    @property
+    def kinds(self) -> frozenset[GuestKind]:
+        """The kinds that its guests are of."""
+        return frozenset(guest.kind for guest in self.guests)
+
+    def with_kinds(self, kinds: Mapping[str, GuestKind]) -> Lab:
+        """Return the lab with machines of another kind, as a trial asks; keys are machine names."""
+        self._know("guests", kinds)
+        guests = tuple(guest.of_kind(kinds.get(guest.name, guest.kind)) for guest in self.guests)
+        return self.model_copy(update={"guests": guests})
+
+    def with_nics(self, overrides: Mapping[str, NicOverride]) -> Lab:
+        """Return the lab with a trial's NIC overrides; keys are machine names."""
+        self._know("nics", overrides)
+        guests = tuple(
+            guest.with_lab_nic(overrides[guest.name]) if guest.name in overrides else guest
+            for guest in self.guests
+        )
+        return self.model_copy(update={"guests": guests})
+
+    def _know(self, what: str, names: Iterable[str]) -> None:
+        known = {guest.name for guest in self.guests}
+        for name in set(names) - known:
+            raise LabError(
+                f"{what}: no machine {name!r} in the inventory; "
+                f"there are {', '.join(sorted(known))}{did_you_mean(name, known)}"
+            )
+
+
+def template_name(lab: Lab, vmid: int) -> str:
+    """What a template is called where people read it."""
+    return "the template" if len(lab.nodes) == 1 else f"the template of node {lab.templates[vmid]}"
+
+
+def check_unique(lab: Lab) -> None:
+    """Refuse a lab in which two machines share a VMID, name, MAC or address.
+
+    Raises:
+        LabError: naming what is shared and by whom.
+    """
+    guests = [(f"VMID {guest.vmid}", guest.name) for guest in lab.guests]
+    guests += [(f"VMID {vmid}", template_name(lab, vmid)) for vmid in lab.templates]
+    nics = [(guest.name, nic) for guest in lab.guests for nic in guest.nics]
+    macs = [(f"MAC {nic.mac.upper()}", name) for name, nic in nics]
+    addresses = [(f"address {nic.address.ip}", name) for name, nic in nics if nic.address]
+    for what, owners in _shared([*guests, *macs, *addresses]):
+        raise LabError(f"inventory: {what} is given to {' and '.join(owners)}; each needs its own")
+
+
+def _shared(pairs: Iterable[tuple[str, str]]) -> list[tuple[str, list[str]]]:
+    pairs = list(pairs)
+    counts = Counter(what for what, _ in pairs)
+    return [(what, [o for w, o in pairs if w == what]) for what, n in counts.items() if n > 1]

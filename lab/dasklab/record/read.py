@@ -1,0 +1,111 @@
+"""A trial's records as tables: unpacked once into Parquet files beside it, read from there by all who ask."""
+
+from __future__ import annotations
+
+import base64
+import json
+import zlib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow.lib import ArrowException
+
+from dasklab import atomic
+from dasklab.errors import LabError
+from dasklab.model.files import CapturedInside, CaptureReport, Inside, Timings
+from dasklab.notices import warn
+from dasklab.record.schema import TABLES
+from dasklab.record.tables import other_form, tables
+from dasklab.results.storage import store
+
+Frames = dict[str, pd.DataFrame]
+
+
+def load(trial: str | Path, captured: bool = False) -> Frames:
+    """What Dask recorded of a trial's runs: a frame for each of ``dasklab.record.schema.TABLES``.
+
+    ``captured``: of the runs that were captured instead of those that were timed.
+
+    Raises:
+        LabError: nothing was recorded there.
+    """
+    trial = Path(trial)
+    kind = CapturedInside if captured else Inside
+    folder = trial / kind.FILE.removesuffix(".json")
+    try:
+        if _fresh(folder, trial / kind.FILE):
+            return _read(folder)
+    except LabError as error:
+        warn(f"{error.message}; the tables are made again")
+    _unpack(trial, kind, folder)
+    return _read(folder)
+
+
+def _read(folder: Path) -> Frames:
+    options = {"page_checksum_verification": True}
+    tables = {name: _whole(pq.read_table, folder / f"{name}.parquet", **options) for name in TABLES}
+    return {name: table.to_pandas() for name, table in tables.items()}
+
+
+def _whole(read: Callable[..., Any], file: Path, **options: Any) -> Any:
+    """What ``read`` makes of a file.
+
+    Raises:
+        LabError: the file is damaged.
+    """
+    try:
+        return read(file, **options)
+    except (OSError, ValueError, ArrowException) as error:
+        raise LabError(f"{file}: damaged: {str(error).splitlines()[0]}") from error
+
+
+def recorded(trial: Path, captured: bool = False) -> bool:
+    """Is anything known of what Dask recorded of this trial?"""
+    return (trial / (CapturedInside if captured else Inside).FILE).exists()
+
+
+def _fresh(folder: Path, records: Path) -> bool:
+    """Are all tables there, of these records and as they are made today?"""
+    files = {name: folder / f"{name}.parquet" for name in TABLES}
+    made = [file.stat().st_mtime for file in files.values() if file.exists()]
+    if len(made) < len(files) or (records.exists() and records.stat().st_mtime > min(made)):
+        return False
+    return all(_whole(pq.read_schema, file).names == list(TABLES[name]) for name, file in files.items())
+
+
+def _unpack(trial: Path, kind: type[Inside], folder: Path) -> None:
+    found = store.read(kind, trial)
+    if found is None:
+        raise LabError(f"{trial}: nothing was recorded inside Dask, it has no {kind.FILE}")
+    timings = (
+        store.need(CaptureReport, trial).timings if kind is CapturedInside else store.need(Timings, trial)
+    )
+    try:
+        taken = json.loads(zlib.decompress(base64.b64decode(found.records, validate=True)))
+    except (ValueError, zlib.error, RecursionError) as error:
+        raise LabError(f"{trial / kind.FILE}: its records cannot be unpacked: {error}") from error
+    try:
+        other = other_form(taken)
+        made = {} if other else tables(taken, timings.samples)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        why = f"{type(error).__name__}: {error}"
+        raise LabError(f"{trial / kind.FILE}: its records are not of the expected form ({why})") from error
+    if other:
+        raise LabError(f"{trial / kind.FILE}: it was recorded by another version of the lab")
+    with atomic.filled(folder) as draft:
+        _write(made, draft)
+
+
+def _write(made: Mapping[str, list[dict[str, Any]]], folder: Path) -> None:
+    for name, rows in made.items():
+        columns = {column: pa.array([row.get(column) for row in rows]) for column in TABLES[name]}
+        fields = [
+            pa.field(column, array.type, metadata={"description": TABLES[name][column]})
+            for column, array in columns.items()
+        ]
+        table = pa.table(list(columns.values()), pa.schema(fields))
+        pq.write_table(table, folder / f"{name}.parquet", write_page_checksum=True)

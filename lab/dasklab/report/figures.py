@@ -1,0 +1,233 @@
+"""The figures: ours in colour with samples and intervals, the study's in grey; ratios to each baseline."""
+
+from __future__ import annotations
+
+import io
+import math
+import numbers
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+
+from dasklab import atomic
+from dasklab.model.metric import METRICS
+from dasklab.report.sentences import level_name
+from dasklab.results.statistics.measures import Answer, Cell, Interval, number
+
+OURS, STUDY, MORE = "#2563a8", "#9a9a94", ("#2563a8", "#c2571a", "#3d8a5f", "#8a4fa3", "#b39019")
+STYLE: dict[Any, Any] = {
+    "font.size": 10,
+    "font.family": "DejaVu Sans",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": "#666660",
+    "axes.grid": True,
+    "grid.color": "#e6e6e0",
+    "axes.axisbelow": True,
+    "svg.hashsalt": "dasklab",
+    "svg.fonttype": "path",
+}
+
+
+def draw(answer: Answer, frame: pd.DataFrame, study: Mapping[str, Any] | None) -> Figure:
+    """The figure of one metric: a line over a numeric factor, else bars."""
+    factors = list(answer.cells[0].factors)
+    study = study if answer.scaled else None  # it is drawn as ratios
+    with mpl.rc_context(STYLE):
+        numeric = [factor for factor in factors if _is_amount(factor, answer)]
+        if numeric and len(factors) <= 2:
+            return _lines(answer, frame, study, factor=numeric[-1])
+        return _cells(answer, study)
+
+
+@dataclass(frozen=True)
+class Line:
+    """Cells that differ in one factor only, in its order; ``base`` is what their values are divided by."""
+
+    cells: Sequence[Cell]
+    factor: str
+    base: float
+    colour: str
+
+    def place(self, cell: Cell) -> float:
+        """Where a cell is along the axis."""
+        return float(str(cell.factors[self.factor]))
+
+
+def _is_amount(factor: str, answer: Answer) -> bool:
+    """Can the factor be an axis? Numbers can; a rate of 0 is no cap, so rates are names of levels."""
+    return not factor.endswith("_mbit") and all(
+        isinstance(cell.factors[factor], numbers.Real) for cell in answer.cells
+    )
+
+
+def mark(figure: Figure, word: str) -> None:
+    """Write a word into the figure's upper right corner."""
+    figure.text(0.995, 0.99, word, ha="right", va="top", color="#b3261e", fontsize=10, fontweight="bold")
+
+
+def save(figure: Figure, stem: Path) -> str:
+    """Write ``stem``.svg and .png; returns the SVG's text."""
+    text, png = io.StringIO(), io.BytesIO()
+    with mpl.rc_context(STYLE):  # its salt makes the same figure the same file
+        figure.draw_without_rendering()
+        figure.set_layout_engine("none")  # it is laid out: each kind of file would do that anew, twice
+        canvas: Any = FigureCanvasSVG(figure)  # savefig would draw each twice
+        canvas.print_svg(text, metadata={"Date": None})
+        figure.set_dpi(144)
+        canvas = FigureCanvasAgg(figure)
+        canvas.print_png(png)
+    with atomic.replaced(stem.with_suffix(".png")) as draft:
+        draft.write_bytes(png.getvalue())
+    atomic.write_text(stem.with_suffix(".svg"), text.getvalue())
+    return text.getvalue()
+
+
+def shares(ours: Mapping[str, float], theirs: Mapping[str, float], xlabel: str) -> Figure:
+    """Bars of shares in per cent, the study's below ours where it has any."""
+    with mpl.rc_context(STYLE):
+        values = {name: Interval(share) for name, share in ours.items()}
+        return _bars(values, theirs, xlabel, lambda value: f"{number(value)} %")
+
+
+def _new(height: float) -> tuple[Figure, Axes]:
+    figure = Figure(figsize=(7.2, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure, figure.add_subplot()
+
+
+def _lines(answer: Answer, frame: pd.DataFrame, study: Mapping[str, Any] | None, *, factor: str) -> Figure:
+    figure, axes = _new(3.6)
+    for label, line in _lines_of(answer, factor):
+        _draw_line(axes, line, label)
+        _draw_samples(axes, line, _samples(frame, answer.metric))
+    if study is not None:
+        _study_line(axes, study)
+    axes.set_xticks(sorted({float(str(cell.factors[factor])) for cell in answer.cells}))
+    axes.xaxis.set_major_formatter("{x:g}")
+    axes.set_xlabel(factor.replace("_", ", "))
+    axes.set_ylabel(_scale(answer))
+    axes.axhline(float(answer.scaled), color="#666660", linewidth=0.8)
+    legend(axes)
+    return figure
+
+
+def _lines_of(answer: Answer, factor: str) -> Iterator[tuple[str, Line]]:
+    """A line for each combination of the other factors' levels, with its name."""
+    groups: dict[str, list[Cell]] = {}
+    for cell in answer.cells:
+        others = [level_name(name, level) for name, level in cell.factors.items() if name != factor]
+        groups.setdefault(", ".join(others) or "here", []).append(cell)
+    for colour, (label, cells) in zip(MORE * 3, groups.items(), strict=False):
+        base = answer.baseline(cells[0]).median.value if answer.scaled else 1.0
+        line = Line(cells, factor, base, colour)
+        yield label, replace(line, cells=sorted(cells, key=line.place))
+
+
+def _draw_line(axes: Axes, line: Line, label: str) -> None:
+    medians = [cell.median.value / line.base for cell in line.cells]
+    ends = [
+        [
+            abs(median - getattr(cell.median, side) / line.base)
+            for cell, median in zip(line.cells, medians, strict=True)
+        ]
+        for side in ("low", "high")
+    ]
+    look: dict[str, Any] = {"color": line.colour, "marker": "o", "capsize": 3, "linewidth": 1.8, "zorder": 3}
+    axes.errorbar([line.place(cell) for cell in line.cells], medians, yerr=ends, label=label, **look)
+
+
+def _samples(frame: pd.DataFrame, metric: str) -> pd.DataFrame:
+    """What counts of the raw samples."""
+    shown = ~frame.warmup & frame.status.eq("ok") & ~frame.null & frame.tested
+    return frame[(frame.metric == metric) & shown]
+
+
+def _draw_samples(axes: Axes, line: Line, samples: pd.DataFrame) -> None:
+    """The raw samples, faint, behind the medians."""
+    for cell in line.cells:
+        values = samples.value[samples.cell == cell.name] / line.base
+        places = [line.place(cell)] * len(values)
+        axes.plot(places, values, ".", color=line.colour, alpha=0.25, markersize=5)
+
+
+def _study_line(axes: Axes, study: Mapping[str, Any]) -> None:
+    points = sorted(study["points"], key=lambda point: float(point["level"]))
+    base = _study_base(study)
+    places, values = [p["level"] for p in points], [p["value"] / base for p in points]
+    axes.plot(
+        places, values, color=STUDY, marker="s", markersize=5, linewidth=1.4, label="2019 study (mean, range)"
+    )
+    if all("low" in point for point in points):
+        axes.vlines(
+            places, [p["low"] / base for p in points], [p["high"] / base for p in points], color=STUDY
+        )
+
+
+def _cells(answer: Answer, study: Mapping[str, Any] | None) -> Figure:
+    """Bars of a metric's cells, as ratios to the baseline or, where these say nothing, the medians."""
+    theirs = {str(p["level"]): p["value"] / _study_base(study) for p in study["points"]} if study else {}
+    ours = {_levels(cell): cell.ratio if answer.scaled else cell.median for cell in answer.cells}
+    sign = "\u00d7" if answer.scaled else ""
+    return _bars(ours, theirs, _scale(answer), lambda value: sign + number(value))
+
+
+def _scale(answer: Answer) -> str:
+    """What is along a figure's axis."""
+    metric = METRICS[answer.metric]
+    return f"{metric.title}, times the baseline" if answer.scaled else metric.heading
+
+
+def _levels(cell: Cell) -> str:
+    return ", ".join(level_name(factor, level) for factor, level in cell.factors.items()) or "baseline"
+
+
+def _bars(
+    ours: Mapping[str, Interval], theirs: Mapping[str, float], xlabel: str, text: Callable[[float], str]
+) -> Figure:
+    """Horizontal bars with their values beside them, the study's below ours."""
+    height = 0.38 if theirs else 0.6
+    figure, axes = _new(0.8 + (0.62 if theirs else 0.45) * len(ours))
+    for place, (name, value) in enumerate(ours.items()):
+        shift = height / 2 if name in theirs else 0
+        _bar(axes, value, text(value.value), at=place - shift, height=height, colour=OURS)
+        if name in theirs:
+            study = Interval(theirs[name])
+            _bar(axes, study, text(study.value), at=place + shift, height=height, colour=STUDY)
+    axes.set_yticks(range(len(ours)), list(ours))
+    axes.invert_yaxis()
+    axes.grid(visible=False, axis="y")
+    axes.margins(x=0.14)
+    axes.set_xlabel(xlabel)
+    if theirs:
+        handles = [Patch(color=OURS, label="here"), Patch(color=STUDY, label="2019 study")]
+        legend(axes, handles=handles)
+    return figure
+
+
+def _bar(axes: Axes, value: Interval, text: str, *, at: float, height: float, colour: str) -> None:
+    axes.barh(at, value.value, height, color=colour)
+    end = value.value
+    if not math.isnan(value.low):
+        axes.plot([value.low, value.high], [at, at], color="#333333", linewidth=1.2, marker="|", markersize=7)
+        end = max(end, value.high)
+    axes.annotate(text, (end, at), (5, 0), textcoords="offset points", va="center", fontsize=9)
+
+
+def legend(axes: Axes, **more: Any) -> None:
+    """A legend above the axes, on one line."""
+    axes.legend(frameon=False, loc="lower left", bbox_to_anchor=(0, 1), ncols=5, borderaxespad=0.2, **more)
+
+
+def _study_base(study: Mapping[str, Any]) -> float:
+    """The study's own baseline: its first point, as each experiment's baseline is its first level."""
+    return float(study["points"][0]["value"])

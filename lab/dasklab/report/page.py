@@ -1,0 +1,64 @@
+"""One self-contained HTML page, its figures as SVG and PNG, and the same as Markdown."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
+
+from dasklab import atomic
+from dasklab.model.metric import METRICS
+from dasklab.report import sentences
+from dasklab.report.section import Section, section
+from dasklab.results.statistics import reasons
+from dasklab.results.statistics.measures import interval, number
+from dasklab.results.storage import store
+
+HERE = Path(__file__).parent
+STUDY = HERE.parent / "study_2019.json"
+
+
+def write(runs: list[Path], output: Path) -> Path:
+    """Write ``output``/report.html, report.md and the figures, all or nothing; returns the page's path.
+
+    Raises:
+        LabError: no run has anything to report.
+        OSError: the folder cannot be written.
+    """
+    with atomic.filled(output) as draft:
+        _write(runs, draft)
+    return output / "report.html"
+
+
+def _write(runs: list[Path], output: Path) -> None:
+    study = json.loads(STUDY.read_text())
+
+    def read(run: Path) -> Section:
+        return store.read_steadily(run, partial(section, run, study["figures"], output))
+
+    sections = [content for _, content in store.of_each(runs, read)]
+    answers = {section.name: section.answers for section in sections if not section.simulated}
+    page = {
+        "sections": sections,
+        "verdicts": [sentences.verdict(finding, answers) for finding in study["findings"]],
+        "study": study,
+        "metrics": METRICS,
+        "contrasts": sentences.contrasts,
+        "hidden": reasons.hidden,
+    }
+    for name in ("report.html", "report.md"):
+        (output / name).write_text(_templates().get_template(f"{name}.j2").render(page), encoding="utf-8")
+
+
+def _templates() -> Environment:
+    environment = Environment(
+        loader=FileSystemLoader(HERE),
+        autoescape=select_autoescape(["html.j2"]),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {"number": number, "interval": interval, "facts": sentences.facts}
+    return environment

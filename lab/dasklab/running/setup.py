@@ -1,0 +1,41 @@
+"""The lab as its inventory has it, for experiments: what their settings are laid over."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from dasklab.machines.inventory import Inventory
+from dasklab.model.nic import LAB_SLOT, Card, GuestKind
+from dasklab.model.strict import validate
+from dasklab.model.trial import Setup
+
+IMAGES: Mapping[GuestKind, str] = {"vm": "proxmox_image", "container": "proxmox_container_image"}
+
+
+def setup_of(inventory: Inventory) -> Setup:
+    """Hosts, their lab NICs and offloads; machines that exist already have NICs that nobody here makes.
+
+    Raises:
+        LabError: a value of the inventory is missing or not allowed.
+    """
+    hosts = inventory.hosts()
+    made = bool(inventory.hosts("hypervisors"))
+    guests = {host: inventory.value(host, "guest") for host in hosts} if made else {}
+    return Setup(
+        hosts=tuple(hosts),
+        kinds=_kinds(inventory, hosts[0]) if made else (),
+        guests={host: guest["kind"] for host, guest in guests.items()},
+        nics={host: _card(guest, f"inventory {inventory.path}: {host}") for host, guest in guests.items()},
+        offloads={host: found for host in hosts if (found := inventory.optional(host, "guest_offloads"))},
+        bridge=made,
+    )
+
+
+def _kinds(inventory: Inventory, host: str) -> tuple[GuestKind, ...]:
+    return tuple(kind for kind, image in IMAGES.items() if inventory.has(host, image))
+
+
+def _card(guest: Mapping[str, Any], where: str) -> Card:
+    nic = guest["nics"][LAB_SLOT]
+    return validate(Card, {key: nic[key] for key in Card.model_fields if key in nic}, where)

@@ -1,0 +1,18 @@
+"""``python -m dasklab.sim``: a scenario comes in, its outcome goes out; a mistake is one line."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+from dasklab.errors import LabError
+from dasklab.model.strict import validate
+from dasklab.sim.scenario import Scenario
+from dasklab.sim.simulate import simulate
+
+if __name__ == "__main__":
+    try:
+        outcome = simulate(validate(Scenario, json.load(sys.stdin), "scenario"))
+    except LabError as mistake:
+        sys.exit(str(mistake))
+    sys.stdout.write(outcome.model_dump_json())

@@ -1,0 +1,223 @@
+-- Wireshark/tshark dissector for Dask over TCP: framing of all generations, ops in the Info column.
+--
+-- Use:  tshark -X lua_script:dask.lua -r capture.pcap -Y dask
+--       or put this file into Wireshark's personal plugin folder (Help > About > Folders).
+-- Fields: dask.generation dask.frames dask.length dask.op dask.ops dask.kind dask.key dask.status
+-- Port 8786 is Dask's by default; workers choose theirs, so every TCP stream is also looked at heuristically. The facts
+-- are those of lab/daskwire/framing.py: keep the two together.
+
+local dask = Proto("dask", "Dask Distributed")
+
+local f = {
+  generation = ProtoField.string("dask.generation", "Generation"),
+  frames = ProtoField.uint64("dask.frames", "Frames"),
+  length = ProtoField.uint64("dask.length", "Message bytes"),
+  kind = ProtoField.string("dask.kind", "Kind"),
+  op = ProtoField.string("dask.op", "Op"),
+  ops = ProtoField.uint32("dask.ops", "Number of ops"),
+  key = ProtoField.string("dask.key", "Key"),
+  status = ProtoField.string("dask.status", "Status"),
+}
+dask.fields = { f.generation, f.frames, f.length, f.kind, f.op, f.ops, f.key, f.status }
+
+local MAX_FRAMES, MAX_BYTES, MAX_DEPTH = 100000, 2 ^ 31, 64
+local HEADER = 24 -- the smallest header: three words
+
+-- A 64-bit little-endian word as a Lua number; nil when it is too large to be a size.
+local function word(buffer, at)
+  if buffer(at + 4, 4):le_uint() ~= 0 then return nil end
+  return buffer(at, 4):le_uint()
+end
+
+-- MessagePack, as far as the ops of a message need it. Returns value, position after it; errors are caught by the caller.
+local unpack
+
+local function text(buffer, at, size)
+  return buffer:raw(at, size), at + size
+end
+
+local function items(buffer, at, count, depth)
+  local list = {}
+  for i = 1, count do list[i], at = unpack(buffer, at, depth + 1) end
+  return list, at
+end
+
+local function map(buffer, at, count, depth)
+  local result = {}
+  for _ = 1, count do
+    local key, value
+    key, at = unpack(buffer, at, depth + 1)
+    value, at = unpack(buffer, at, depth + 1)
+    if type(key) == "string" then result[key] = value end
+  end
+  return { map = result }, at
+end
+
+local SKIP = { [0xca] = 4, [0xcb] = 8, [0xcc] = 1, [0xcd] = 2, [0xce] = 4, [0xcf] = 8, [0xd0] = 1, [0xd1] = 2,
+  [0xd2] = 4, [0xd3] = 8, [0xd4] = 2, [0xd5] = 3, [0xd6] = 5, [0xd7] = 9, [0xd8] = 17 }
+local SIZED = { [0xc4] = 1, [0xc5] = 2, [0xc6] = 4, [0xd9] = 1, [0xda] = 2, [0xdb] = 4 }
+
+unpack = function(buffer, at, depth)
+  if depth > MAX_DEPTH then error("too deep") end
+  local byte = buffer(at, 1):uint()
+  at = at + 1
+  if byte < 0x80 or byte >= 0xe0 then return byte, at end
+  if byte < 0x90 then return map(buffer, at, byte - 0x80, depth) end
+  if byte < 0xa0 then return items(buffer, at, byte - 0x90, depth) end
+  if byte < 0xc0 then return text(buffer, at, byte - 0xa0) end
+  if byte == 0xc0 then return nil, at end
+  if byte == 0xc2 or byte == 0xc3 then return byte == 0xc3, at end
+  if SKIP[byte] then return 0, at + SKIP[byte] + (buffer(at, SKIP[byte]):len() - SKIP[byte]) end
+  if SIZED[byte] then
+    local width = SIZED[byte]
+    return text(buffer, at + width, buffer(at, width):uint())
+  end
+  if byte == 0xdc then return items(buffer, at + 2, buffer(at, 2):uint(), depth) end
+  if byte == 0xdd then return items(buffer, at + 4, buffer(at, 4):uint(), depth) end
+  if byte == 0xde then return map(buffer, at + 2, buffer(at, 2):uint(), depth) end
+  if byte == 0xdf then return map(buffer, at + 4, buffer(at, 4):uint(), depth) end
+  error("not MessagePack of Dask")
+end
+
+-- The header of a message at the start of buffer(at): a table, "more" when bytes are missing, or nil when it is none.
+local function lengths(buffer, at, count)
+  if buffer:reported_len() < at + 8 * count then return "more" end
+  local list, total = {}, 0
+  for i = 1, count do
+    local length = word(buffer, at + 8 * (i - 1))
+    if length == nil then return nil end
+    list[i], total = length, total + length
+  end
+  if total > MAX_BYTES then return nil end
+  return list, total
+end
+
+local function header_g23(buffer, at)
+  local split, count = word(buffer, at), word(buffer, at + 8)
+  if not split or not count or count < 1 or count > MAX_FRAMES or split < 8 + 8 * count then return nil end
+  local list, total = lengths(buffer, at + 16, count)
+  if type(list) ~= "table" then return list end
+  local border = 8 + 8 * count
+  if split ~= border + total then
+    local i = 1
+    while border < split and i <= count do border, i = border + list[i], i + 1 end
+    if border ~= split then return nil end
+  end
+  return { generation = split == 8 + 8 * count + total and "G2/G3" or "G3", count = count,
+    size = 16 + 8 * count + total, body = 16 + 8 * count, body_size = list[1] }
+end
+
+local function header_g1(buffer, at)
+  local count = word(buffer, at)
+  if not count or count < 2 or count > MAX_FRAMES then return nil end
+  local list, total = lengths(buffer, at + 8, count)
+  if type(list) ~= "table" then return list end
+  if list[2] == 0 then return nil end
+  return { generation = "G1", count = count, size = 8 + 8 * count + total,
+    body = 8 + 8 * count + list[1], body_size = list[2], compressed = list[1] > 0 }
+end
+
+local function header(buffer, at)
+  local found = header_g23(buffer, at)
+  if found ~= nil then return found end
+  return header_g1(buffer, at)
+end
+
+-- What a message says: kind, list of ops, a key, a status.
+local function describe(value)
+  if type(value) == "string" then return "text", { value } end
+  if type(value) ~= "table" then return "reply", {} end
+  if value.map then
+    local map_ = value.map
+    if map_.op then return "request", { map_.op }, map_.key, nil end
+    if map_["pickle-protocol"] then return "handshake", { "handshake" } end
+    return "reply", { "reply" }, nil, map_.status
+  end
+  local ops = {}
+  for _, item in ipairs(value) do
+    if type(item) == "table" and item.map and type(item.map.op) == "string" then ops[#ops + 1] = item.map.op end
+  end
+  return #ops > 0 and "batch" or "reply", ops
+end
+
+-- "task-finished x3, add-keys"
+local function count_ops(ops)
+  local order, number = {}, {}
+  for _, op in ipairs(ops) do
+    if not number[op] then order[#order + 1] = op end
+    number[op] = (number[op] or 0) + 1
+  end
+  local parts = {}
+  for i, op in ipairs(order) do parts[i] = number[op] > 1 and (op .. " x" .. number[op]) or op end
+  return table.concat(parts, ", ")
+end
+
+local function add_message(buffer, at, head, tree)
+  local branch = tree:add(dask, buffer(at, head.size))
+  branch:add(f.generation, head.generation)
+  branch:add(f.frames, buffer(at + (head.generation == "G1" and 0 or 8), 8), UInt64(head.count))
+  branch:add(f.length, UInt64(head.size))
+  local ok, value = pcall(unpack, buffer, at + head.body, 0)
+  if not ok or head.compressed then
+    branch:add(f.kind, "undecoded")
+    return "undecoded"
+  end
+  local kind, ops, key, status = describe(value)
+  branch:add(f.kind, kind)
+  if kind == "batch" or kind == "request" then
+    for _, op in ipairs(ops) do branch:add(f.op, op) end
+    branch:add(f.ops, #ops)
+  end
+  if type(key) == "string" then branch:add(f.key, key) end
+  if type(status) == "string" then branch:add(f.status, status) end
+  local said = count_ops(ops)
+  branch:append_text(": " .. said)
+  return said
+end
+
+-- Wireshark calls this with stream bytes from a message's beginning on; we say when we need more to have it whole.
+function dask.dissector(buffer, pinfo, tree)
+  local at, total, said = 0, buffer:reported_len(), {}
+  while at < total do
+    local need
+    if total - at < HEADER then
+      need = DESEGMENT_ONE_MORE_SEGMENT
+    else
+      local head = header(buffer(at):tvb(), 0)
+      if head == nil then return at end
+      if head == "more" then
+        need = DESEGMENT_ONE_MORE_SEGMENT
+      elseif at + head.size > total then
+        need = at + head.size - total
+      else
+        if buffer:len() < at + head.size then return at end -- cut by the snaplen
+        said[#said + 1] = add_message(buffer, at, head, tree)
+        at = at + head.size
+      end
+    end
+    if need then
+      pinfo.desegment_offset, pinfo.desegment_len = at, need
+      break
+    end
+  end
+  if #said > 0 then
+    pinfo.cols.protocol = "Dask"
+    pinfo.cols.info = table.concat(said, " | ")
+  end
+  return total
+end
+
+-- A stream is Dask's when it begins with a message that proves itself: header and body agree, to the last byte.
+local function recognise(buffer, pinfo, tree)
+  if buffer:len() < HEADER then return false end
+  local head = header(buffer, 0)
+  if type(head) ~= "table" or head.compressed or buffer:len() < head.body + head.body_size then return false end
+  local ok, value, after = pcall(unpack, buffer, head.body, 0)
+  if not ok or after ~= head.body + head.body_size or (type(value) ~= "table" and value ~= "OK") then return false end
+  dask.dissector(buffer, pinfo, tree)
+  pinfo.conversation = dask
+  return true
+end
+
+dask:register_heuristic("tcp", recognise)
+DissectorTable.get("tcp.port"):add(8786, dask)

@@ -1,0 +1,81 @@
+"""What the messages of a capture say, in a few bytes each: kind, op names, task keys.
+
+Everything else that a message holds is decoded again when a product asks for it: a capture has few messages
+of each kind, and holding all of them decoded would cost far more memory than the capture's own bytes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any
+
+from daskwire.dask.messagepack import UndecodableError, name, text, unpack
+from daskwire.net.stream import Bytes
+
+
+class Kind(IntEnum):
+    """What a message is. CUT: its body is not in the capture. UNDECODED: it is, but does not decode."""
+
+    HANDSHAKE = 0
+    REQUEST = 1
+    REPLY = 2
+    BATCH = 3
+    TEXT = 4
+    CUT = 5
+    UNDECODED = 6
+
+
+@dataclass
+class Contents:
+    """Content of all messages of one flow, in order; ops point at their message by its index in the flow."""
+
+    kind: list[int] = field(default_factory=list)
+    op_message: list[int] = field(default_factory=list)
+    op_name: list[str] = field(default_factory=list)
+    op_key: list[Any] = field(default_factory=list)
+    op_reply: list[bool] = field(default_factory=list)  # whether the sender waits for an answer
+
+    def absent(self) -> None:
+        """The next message's body is not in the capture."""
+        self.kind.append(Kind.CUT)
+
+    def add(self, body: Bytes) -> None:
+        """The next message's body."""
+        try:
+            content = unpack(body)
+        except UndecodableError:
+            self.kind.append(Kind.UNDECODED)
+        else:
+            self.note(content)
+
+    def note(self, content: Any) -> None:
+        """The next message, decoded."""
+        if type(content) is tuple and content and all(type(d) is dict and "op" in d for d in content):
+            self._batch(content)
+        elif type(content) is dict:
+            self._single(content)
+        else:
+            self.kind.append(Kind.TEXT if type(content) is str else Kind.REPLY)
+
+    def _batch(self, batch: tuple[dict[Any, Any], ...]) -> None:
+        index = len(self.kind)
+        self.kind.append(Kind.BATCH)
+        for item in batch:
+            self.op_message.append(index)
+            self.op_name.append(text(item["op"]))
+            self.op_key.append(name(item.get("key")))
+            self.op_reply.append(False)
+
+    def _single(self, content: dict[Any, Any]) -> None:
+        op = content.get("op")
+        if type(op) is str:
+            self.op_message.append(len(self.kind))
+            self.op_name.append(op)
+            self.op_key.append(name(content.get("key")))
+            self.op_reply.append(content.get("reply", True) is not False)
+            self.kind.append(Kind.REQUEST)
+        elif "pickle-protocol" in content and "python" in content:
+            self.kind.append(Kind.HANDSHAKE)
+        else:
+            self.kind.append(Kind.REPLY)

@@ -1,0 +1,168 @@
+"""All messages of a capture as arrays, and which reply belongs to which request."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from daskwire.arrays import Ints
+from daskwire.dask.content import Kind
+from daskwire.dask.dialogues import Dialogue
+from daskwire.dask.framing import Generation, NotAHeaderError, decompress, read_header
+from daskwire.dask.messagepack import unpack
+from daskwire.net.stream import ByteStream, arrival, seen_before
+
+COLUMNS = ("position", "size", "frames", "body_at", "body_size")
+
+
+@dataclass(frozen=True)
+class Messages:
+    """Messages as arrays of one length, ordered by ``time_ns``.
+
+    ``flow``, ``position``: which stream and where in it; ``size``: bytes with header, of which ``seen``
+    were in the capture; ``frames``: their number; ``body_at`` (relative) and ``body_size``: the frame that
+    holds the message itself; ``time_ns``/``end_ns``: when its first/last byte passed the capture point;
+    ``kind``: see ``daskwire.dask.content.Kind``; ``answer``: index of the reply to a request, of the request
+    to a reply, -1 without. ``ops``: per op its message's index, name, task key (or None).
+    """
+
+    flow: Ints
+    position: Ints
+    size: Ints
+    frames: Ints
+    body_at: Ints
+    body_size: Ints
+    time_ns: Ints
+    end_ns: Ints
+    seen: Ints
+    kind: Ints
+    answer: Ints
+    op_message: Ints
+    op_name: list[str]
+    op_key: list[Any]
+
+    def __len__(self) -> int:
+        return len(self.flow)
+
+    @property
+    def complete(self) -> npt.NDArray[np.bool_]:
+        """Which messages were seen to the last byte."""
+        return np.equal(self.seen, self.size)
+
+
+def build(dialogues: Mapping[int, Dialogue]) -> Messages:
+    """Join the messages of all dialogues, in time order, and match replies to requests."""
+    parts = [_flow_part(dialogue, d) for dialogue in dialogues.values() for d in sorted(dialogue.framed)]
+    table = np.concatenate([p for p, _, _, _ in parts]) if parts else np.zeros((0, 10), np.int64)
+    base = np.cumsum([0, *(len(p) for p, _, _, _ in parts)])
+    order = np.argsort(table[:, 6], kind="stable")
+    place = np.empty(len(order), np.int64)
+    place[order] = np.arange(len(order))
+    message = (
+        np.concatenate([np.array(m, np.int64) + b for (_, m, _, _), b in zip(parts, base, strict=False)])
+        if parts
+        else np.zeros(0, np.int64)
+    )
+    names = [name for _, _, n, _ in parts for name in n]
+    keys = [key for _, _, _, k in parts for key in k]
+    position = place[message.astype(np.int64)]
+    sequence = np.argsort(position, kind="stable").tolist()
+    columns = {
+        name: table[order, i]
+        for i, name in enumerate(("flow", *COLUMNS, "time_ns", "end_ns", "seen", "kind"))
+    }
+    op_message = position[sequence]
+    op_name, op_key = [names[i] for i in sequence], [keys[i] for i in sequence]
+    waits = _waiting(dialogues, place, sequence)
+    answer = match(columns["flow"], columns["kind"], op_message, op_name, waits)
+    return Messages(**columns, answer=answer, op_message=op_message, op_name=op_name, op_key=op_key)
+
+
+def _flow_part(dialogue: Dialogue, direction: int) -> tuple[Ints, list[int], list[str], list[Any]]:
+    framed, stream = dialogue.framed[direction], dialogue.streams[direction]
+    rows = framed.table()
+    result = np.empty((len(rows), 10), np.int64)
+    result[:, 0] = 2 * dialogue.connection + direction
+    result[:, 1:6] = rows
+    begin, end = rows[:, 0], rows[:, 0] + rows[:, 1]
+    result[:, 6] = arrival(stream, begin)
+    result[:, 7] = arrival(stream, end - 1)
+    seen = seen_before(stream.start, stream.end, np.concatenate([begin, end]))
+    result[:, 8] = seen[len(rows) :] - seen[: len(rows)]
+    contents = framed.contents
+    result[:, 9] = contents.kind
+    return result, contents.op_message, contents.op_name, contents.op_key
+
+
+def _waiting(dialogues: Mapping[int, Dialogue], place: Ints, sequence: list[int]) -> list[bool]:
+    waits = [w for d in dialogues.values() for i in sorted(d.framed) for w in d.framed[i].contents.op_reply]
+    return [waits[i] for i in sequence]
+
+
+def match(flow: Ints, kind: Ints, op_message: Ints, op_name: list[str], waits: list[bool]) -> Ints:
+    """Pair requests with replies: on one connection one request is outstanding at a time (Dask's rpc).
+
+    A request that follows an unanswered one means that the answer was not captured. Registration says
+    ``reply: False`` and is answered all the same, by the first message of the stream that the connection
+    then becomes.
+    """
+    answer = np.full(len(flow), -1, np.int64)
+    expects = {
+        m
+        for m, name, wait in zip(op_message.tolist(), op_name, waits, strict=True)
+        if wait or name == "register-worker"
+    }
+    pending: dict[int, int] = {}
+    rows = np.flatnonzero(kind != Kind.BATCH)
+    for index, sender, what in zip(rows.tolist(), flow[rows].tolist(), kind[rows].tolist(), strict=True):
+        if what == Kind.REQUEST:
+            pending.pop(sender, None)
+            if index in expects:
+                pending[sender] = index
+        elif what != Kind.HANDSHAKE:
+            request = pending.pop(sender ^ 1, None)
+            if request is not None:
+                answer[request], answer[index] = index, request
+    return answer
+
+
+def frames(
+    messages: Messages, index: int, dialogues: Mapping[int, Dialogue]
+) -> tuple[ByteStream, Generation, list[int], list[int]]:
+    """Stream, generation, and positions and sizes of a message's frames. Raises KeyError when its header is
+    gone.
+    """
+    flow, position = int(messages.flow[index]), int(messages.position[index])
+    dialogue = dialogues[flow // 2]
+    stream, generation = dialogue.streams[flow % 2], dialogue.framed[flow % 2].generation or Generation.G23
+    try:
+        header = read_header(stream, position, generation)
+    except NotAHeaderError:
+        header = None
+    if header is None:
+        raise KeyError(index)
+    first = position + (8 if generation is Generation.G1 else 16) + 8 * len(header.lengths)
+    return (
+        stream,
+        generation,
+        [first, *(first + c for c in accumulate(header.lengths[:-1]))],
+        list(header.lengths),
+    )
+
+
+def content(messages: Messages, index: int, dialogues: Mapping[int, Dialogue]) -> Any:
+    """Decode a message's body again. Raises UndecodableError; KeyError when it is not in the capture."""
+    flow, position, at = (int(a[index]) for a in (messages.flow, messages.position, messages.body_at))
+    stream, framed = dialogues[flow // 2].streams[flow % 2], dialogues[flow // 2].framed[flow % 2]
+    body = stream.read(position + at, int(messages.body_size[index]))
+    if body is None:
+        raise KeyError(index)
+    if framed.generation is Generation.G1:  # the small header stands between the lengths and the message
+        small = 8 + 8 * int(messages.frames[index])
+        body = decompress(body, stream.read(position + small, at - small))
+    return unpack(body)

@@ -1,0 +1,90 @@
+"""Tables for other programs: rows for JSON, Parquet files, pandas frames."""
+
+from __future__ import annotations
+
+import importlib
+import math
+import os
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dasklab.atomic import filled
+
+from daskwire.errors import WireError
+from daskwire.schema import TABLES, Table
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from daskwire.capture import Capture
+
+
+def rows(table: Table, limit: int | None = None) -> list[dict[str, Any]]:
+    """A table as a list of dicts, ready for JSON (NaN becomes None)."""
+    names = list(table)
+    number = len(table[names[0]])
+    chosen = range(number if limit is None else min(limit, number))
+    return [{name: _plain(table[name][i]) for name in names} for i in chosen]
+
+
+def _plain(value: Any) -> Any:
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def to_pandas(table: Table) -> pd.DataFrame:
+    """A table as a pandas frame. Raises WireError when pandas is not installed."""
+    frame: pd.DataFrame = _need("pandas").DataFrame(table)
+    return frame
+
+
+def write_parquet(capture: Capture, folder: Path, names: list[str] | None = None) -> list[Path]:
+    """Write tables (all when none are named), one file each; column meanings go into the file's metadata.
+
+    Raises WireError when pyarrow is not installed or the folder cannot be written.
+    """
+    chosen = names or list(TABLES)
+    try:
+        with filled(folder) as draft:
+            _write_tables(capture, draft, chosen)
+    except OSError as error:
+        raise WireError(f"{error.filename or folder}: {error.strerror or error}") from error
+    return [folder / f"{name}.parquet" for name in chosen]
+
+
+def _write_tables(capture: Capture, folder: Path, names: list[str]) -> None:
+    arrow, parquet = _need("pyarrow"), _need("pyarrow.parquet")
+    for name in names:
+        columns = {column: arrow.array(_same_type(v)) for column, v in capture.table(name).items()}
+        fields = [
+            arrow.field(column, array.type, metadata={"description": TABLES[name][column]})
+            for column, array in columns.items()
+        ]
+        table = arrow.table(list(columns.values()), arrow.schema(fields))
+        parquet.write_table(table, folder / f"{name}.parquet", write_page_checksum=True)
+
+
+def refuse_unwritable(folder: Path) -> None:
+    """Raise WireError when nothing can be written into a folder, which need not exist yet."""
+    nearest = next(path for path in (folder.absolute(), *folder.absolute().parents) if os.path.lexists(path))
+    try:
+        tempfile.TemporaryFile(dir=nearest).close()
+    except OSError as error:
+        raise WireError(f"{folder}: {error.strerror}") from error
+
+
+def _same_type(values: list[Any]) -> list[Any]:
+    """Numbers stay numbers when all are; what strangers wrote in a number's place makes the column text."""
+    kinds = {type(value) for value in values if value is not None}
+    if kinds <= {int} and all(v is None or abs(v) < 1 << 63 for v in values):
+        return values
+    if kinds <= {int, float}:
+        return [None if value is None else float(value) for value in values]
+    return values if kinds <= {str} else [None if value is None else str(value) for value in values]
+
+
+def _need(module: str) -> Any:
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise WireError(f"this export needs the package {module.split('.')[0]}") from error

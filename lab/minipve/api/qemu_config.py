@@ -1,0 +1,196 @@
+"""A VM's configuration: read, change (at once or as a task), what is pending, the cloud-init data."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from minipve import guests
+from minipve.api import VM, route
+from minipve.config import drives
+from minipve.config import pending as waiting
+from minipve.config.formats import split_list
+from minipve.config.store import GuestConfig
+from minipve.errors import ApiError
+from minipve.image import storage
+from minipve.node import Call
+from minipve.qemu import seed
+from minipve.tasks import Task
+from minipve.vm import changes, machines, options, snapshots
+
+_CONTROL = {
+    "delete",
+    "revert",
+    "digest",
+    "force",
+    "skiplock",
+    "background_delay",
+    "bwlimit",
+    "import-working-storage",
+}
+_CLOUDINIT = (
+    "cicustom",
+    "cipassword",
+    "ciuser",
+    "ciupgrade",
+    "nameserver",
+    "searchdomain",
+    "sshkeys",
+    "name",
+)
+
+
+@route("GET", f"{VM}/config")
+def read(call: Call) -> dict[str, Any]:
+    """The configuration as it will be after the next start; with ``current`` as it is now."""
+    config = call.node.vms.load(call.vmid)
+    if "snapshot" in call.given:
+        chosen = snapshots.existing(config, call["snapshot"])
+    else:
+        chosen = config.options if call.get("current") else config.merged()
+    return {key: waiting.shown(key, value) for key, value in chosen.items()} | {"digest": config.digest}
+
+
+@route("GET", f"{VM}/pending")
+def pending(call: Call) -> list[dict[str, Any]]:
+    """Current and pending values side by side."""
+    return waiting.rows(call.node.vms.load(call.vmid))
+
+
+@route("PUT", f"{VM}/config")
+def update(call: Call) -> None:
+    """Change options now; waits for the VM's lock and for hotplug."""
+    _prepare(call)
+    _change(call, Task("", Path(os.devnull)))
+
+
+@route("POST", f"{VM}/config")
+def update_async(call: Call) -> str:
+    """Change options in a task (``qmconfig``)."""
+    _prepare(call)
+
+    def work(task: Task) -> None:
+        shown = " ".join(f"-{key} {_hidden(key, value)}" for key, value in sorted(call.options.items()))
+        task.log(f"update VM {call.vmid}: {shown}")
+        _change(call, task)
+
+    return call.start("qmconfig", call.vmid, work)
+
+
+def _hidden(key: str, value: Any) -> Any:
+    return "<hidden>" if key == "cipassword" else value
+
+
+def _wanted(call: Call) -> dict[str, str]:
+    given = {key: value for key, value in call.options.items() if key not in _CONTROL}
+    if "cipassword" in given:
+        given["cipassword"] = options.hash_password(str(given["cipassword"]))
+    return options.normalise(given)
+
+
+def _names(call: Call, parameter: str) -> list[str]:
+    """The options that ``delete`` or ``revert`` lists."""
+    return ["ide2" if name == "cdrom" else name for name in split_list(call.get(parameter, ""))]
+
+
+def _prepare(call: Call) -> None:
+    """Everything that PVE refuses before it takes the lock or starts a task."""
+    call.permit.need_root_option("skiplock", call.given)
+    named = _names(call, "delete"), _names(call, "revert")
+    given = [key for key in call.options if key not in _CONTROL]
+    if not given and not any(named):
+        raise ApiError("no options specified")
+    for names in named:
+        waiting.check_deletable(names)
+    for name in set(given) & set(named[0]):
+        text = f"Cannot use '-{name}' and '-delete {name}' at the same time"
+        raise ApiError("Parameter verification failed.", 400, {"delete": text})
+    options.check_hookscript(call.node.storage, call.get("hookscript"))
+    options.check(call.permit, call.vmid, None, [*given, *named[0], *named[1]])
+    options.check_values(call.permit, call.vmid, None, _wanted(call), verb="modify")
+    if "tags" in {*given, *named[0]}:
+        guests.check_tags(call.permit, call.vmid)
+    config = call.node.vms.load(call.vmid)
+    _check_dropped_drives(call, config, [*named[0], *named[1]])
+    config.check_digest(call.get("digest"))
+    if not call.get("skiplock"):
+        config.check_lock()
+
+
+def _check_dropped_drives(call: Call, config: GuestConfig, names: list[str]) -> None:
+    """403 unless the caller may take these drives out, or delete these unused disks."""
+    for name in names:
+        for value in (config.options.get(name), config.pending.get(name)):
+            if value is not None and (drives.is_slot(name) or name.startswith("unused")):
+                options.check_drive(call.permit, call.vmid, None, drives.parse(name, value))
+        if name.startswith("unused"):
+            call.permit.need(f"/storage/{storage.NAME}", ["Datastore.AllocateSpace"])
+
+
+def _change(call: Call, task: Task) -> None:
+    node, vmid = call.node, call.vmid
+    with node.vms.locked(vmid):
+        config = node.vms.load(vmid)
+        config.check_digest(call.get("digest"))
+        if not call.get("skiplock"):
+            config.check_lock()
+        changes.revert(node, vmid, config, _names(call, "revert"))
+        changes.stage_removal(node, vmid, config, _names(call, "delete"))
+        changes.stage(node, task, vmid, config, _wanted(call))
+        node.vms.save(vmid, config)
+        errors = _apply(call, vmid, config)
+        node.vms.save(vmid, config)
+    if errors:
+        raise ApiError("Parameter verification failed.", 400, errors)
+
+
+def _apply(call: Call, vmid: int, config: GuestConfig) -> dict[str, str]:
+    if machines.running_pid(call.node, vmid):
+        named = _names(call, "delete") + _names(call, "revert")
+        return changes.apply_running(call.node, vmid, config, {*call.options, *named})
+    changes.apply_stopped(call.node, vmid, config)
+    return {}
+
+
+@route("PUT", f"{VM}/unlink")
+def unlink(call: Call) -> None:
+    """Take drives out of their slots; with ``force`` delete their volumes too."""
+    names = split_list(call["idlist"])
+    waiting.check_deletable(names)
+    with call.node.vms.changing(call.vmid) as config:
+        config.check_lock()
+        _check_dropped_drives(call, config, names)
+        if machines.running_pid(call.node, call.vmid):
+            raise ApiError(f"VM {call.vmid} is running - unplug drives of a stopped VM")
+        owned = dict(drives.volumes(config.options, call.vmid))
+        changes.stage_removal(call.node, call.vmid, config, names)
+        changes.apply_stopped(call.node, call.vmid, config)
+        if call.get("force"):
+            gone = {owned[name] for name in names if name in owned}
+            unused = [k for k, v in config.options.items() if k.startswith("unused") and v in gone]
+            changes.stage_removal(call.node, call.vmid, config, unused)
+            changes.apply_stopped(call.node, call.vmid, config)
+
+
+@route("GET", f"{VM}/cloudinit")
+def cloudinit(call: Call) -> list[dict[str, Any]]:
+    """The cloud-init options; they are in force from the next start on."""
+    chosen = call.node.vms.load(call.vmid).options
+    keys = [k for k in sorted(chosen) if k in _CLOUDINIT or k.startswith("ipconfig")]
+    return [{"key": key, "value": waiting.shown(key, chosen[key])} for key in keys]
+
+
+@route("PUT", f"{VM}/cloudinit")
+def regenerate(call: Call) -> None:
+    """Write the cloud-init drive anew."""
+    with call.node.vms.locked(call.vmid):
+        config = call.node.vms.load(call.vmid)
+        config.check_lock()
+        seed.build(call.vmid, config.options, call.node.paths)
+
+
+@route("GET", f"{VM}/cloudinit/dump")
+def dump(call: Call) -> str:
+    """The generated user-data, network-config or meta-data."""
+    return seed.dump(call.vmid, call.node.vms.load(call.vmid).options, call["type"])

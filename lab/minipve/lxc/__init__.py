@@ -1,0 +1,1 @@
+"""A container's processes and files: LXC, mounts, control groups, the tree over its template."""

@@ -1,0 +1,180 @@
+"""QEMU's command line for a machine, as Proxmox VE writes it (qemu-server, QemuServer.pm), from its config.
+
+Pure text: nothing is looked up, started or changed. Where this differs from Proxmox VE there is a reason:
+taps are made before QEMU starts (no up-script); a disk without boot loader gets its kernel from outside;
+no PCI bridges, USB tablet or screen, which an emulated machine pays for at boot; a random number device and
+a logged serial console always.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+from minipve.config import drives, nics, values
+from minipve.config.nics import Nic
+from minipve.config.values import Config
+from minipve.image.bootfiles import Boot
+from minipve.paths import Paths
+from minipve.qemu.accel import Accel
+
+# x86-64-v2 is what NumPy's wheels need; QEMU 7.2 does not know Proxmox VE's names for it.
+V2 = "qemu64,+ssse3,+sse4.1,+sse4.2,+popcnt"
+NAMED_MODELS = {"x86-64-v2": V2, "x86-64-v2-AES": V2, "kvm32": "qemu32", "kvm64": "qemu64"}
+FIRST_NIC_SLOT = 0x12
+NICS_ON_ROOT_BUS = 6
+
+
+def quoted(value: object) -> str:
+    """A value inside of an option of QEMU's, in which a comma ends it and two stand for one."""
+    return str(value).replace(",", ",,")
+
+
+def machine_words(vmid: int, config: Config, paths: Paths, accel: Accel) -> Iterator[str]:
+    """Name, monitor, processor, memory: everything but drives and NICs."""
+    yield from ("qemu-system-x86_64", "-name", f"{quoted(config.get('name', f'VM{vmid}'))},debug-threads=on")
+    yield from ("-chardev", f"socket,id=qmp,path={quoted(paths.runtime(vmid, 'qmp'))},server=on,wait=off")
+    yield from ("-mon", "chardev=qmp,mode=control")
+    yield from ("-pidfile", str(paths.runtime(vmid, "pid")), "-nodefaults")
+    if smbios := values.smbios(config):
+        yield from ("-smbios", _joined("type", {"type": "1"} | smbios))
+    yield from ("-smp", _smp(config), "-m", str(values.memory_mib(config)))
+    machine = f"type={values.machine_type(config)}"
+    yield from ("-machine", machine, "-accel", _accel(accel), "-cpu", cpu_model(config, accel))
+    yield from ("-vga", "none", "-display", "none", "-boot", "strict=on")
+    if values.machine_type(config) == "q35":  # its root bus is PCI Express: behind a bridge all is as on a pc
+        yield from ("-device", "i82801b11-bridge,id=pcidmi,bus=pcie.0,addr=0x1e")
+        yield from ("-device", "pci-bridge,id=pci.0,bus=pcidmi,addr=0x1,chassis_nr=1")
+    yield from _fixed_devices(vmid, config, paths)
+
+
+def _fixed_devices(vmid: int, config: Config, paths: Paths) -> Iterator[str]:
+    if config.get("balloon") != "0":
+        yield from ("-device", "virtio-balloon-pci,id=balloon0,bus=pci.0,addr=0x3")
+    if values.agent_enabled(config):
+        qga = quoted(paths.runtime(vmid, "qga"))
+        yield from ("-chardev", f"socket,path={qga},server=on,wait=off,id=qga0")
+        yield from ("-device", "virtio-serial,id=qga0,bus=pci.0,addr=0x8")
+        yield from ("-device", "virtserialport,chardev=qga0,name=org.qemu.guest_agent.0")
+    log = quoted(paths.log / f"{vmid}.console.log")
+    console = f"path={quoted(paths.runtime(vmid, 'serial0'))},logfile={log}"
+    yield from ("-chardev", f"socket,id=serial0,{console},server=on,wait=off")
+    yield from ("-device", "isa-serial,chardev=serial0")
+    yield from ("-object", "rng-random,filename=/dev/urandom,id=rng0")
+    yield from ("-device", "virtio-rng-pci,rng=rng0,max-bytes=1024,period=1000,bus=pci.0,addr=0x1d")
+
+
+def _smp(config: Config) -> str:
+    sockets, cores = values.sockets_and_cores(config)
+    return f"{sockets * cores},sockets={sockets},cores={cores},maxcpus={sockets * cores}"
+
+
+def _accel(accel: Accel) -> str:
+    return "tcg,thread=multi" if accel.name == "tcg" else accel.name
+
+
+def cpu_model(config: Config, accel: Accel) -> str:
+    """QEMU's name for the config's ``cpu``: emulation cannot pass the host's own processor through."""
+    given = values.cpu_type(config)
+    if accel.name == "kvm":
+        return {**NAMED_MODELS, "x86-64-v2-AES": f"{V2},+aes", "": "kvm64", "kvm64": "kvm64"}.get(
+            given, given
+        )
+    return {**NAMED_MODELS, "": "qemu64", "host": "max"}.get(given, given)
+
+
+def boot_words(boot: Boot | None, tsc_khz: int | None) -> list[str]:
+    """A kernel from outside the disk, told the counter's frequency; the initramfs finds the disk itself."""
+    if boot is None:
+        return []
+    told = f" tsc_early_khz={tsc_khz}" if tsc_khz else ""
+    return ["-kernel", str(boot.kernel), "-initrd", str(boot.initrd), "-append", boot.cmdline + told]
+
+
+def drive_words(config: Config, locate: Callable[[str, drives.Drive], Path | None]) -> Iterator[str]:
+    """All drives; ``locate(slot, drive)`` gives a drive's file, None for an empty CD-ROM drive."""
+    found = list(drives.of(config))
+    if any(slot.startswith("scsi") for slot, _ in found):
+        model = "virtio-scsi-pci" if config.get("scsihw", "lsi").startswith("virtio") else "lsi"
+        yield from ("-device", f"{model},id=scsihw0,bus=pci.0,addr=0x5")
+    if any(slot.startswith("sata") for slot, _ in found):
+        yield from ("-device", "ahci,id=ahci0,bus=pci.0,addr=0x7")
+    order = boot_order(config)
+    for slot, drive in found:
+        index = f",bootindex={100 + order.index(slot)}" if slot in order else ""
+        yield from ("-drive", _backend(slot, drive, locate(slot, drive)))
+        yield from ("-device", _frontend(slot, drive, values.machine_type(config)) + index)
+
+
+def boot_order(config: Config) -> list[str]:
+    """The devices to boot from (``boot: order=scsi0;net0``), first to last."""
+    return config.get("boot", "").removeprefix("order=").split(";")
+
+
+def _backend(slot: str, drive: drives.Drive, file: Path | None) -> str:
+    """The host side. ``cache=unsafe`` unless asked otherwise: a lab's disks need not survive the host."""
+    words = [f"file={quoted(file)}"] if file else []
+    words += ["if=none", f"id=drive-{slot}"]
+    if drives.is_cdrom(drive):
+        return ",".join([*words, "media=cdrom", *(["format=raw"] if file else [])])
+    discard = "unmap" if drive.get("discard") == "on" else "ignore"
+    kind = file.suffix.removeprefix(".") if file else "qcow2"
+    return ",".join([*words, f"format={kind}", f"cache={drive.get('cache', 'unsafe')}", f"discard={discard}"])
+
+
+def _frontend(slot: str, drive: drives.Drive, machine: str) -> str:
+    """The guest side, by the name of the slot."""
+    bus, number = slot.rstrip("0123456789"), int(slot.lstrip("abcdefghijklmnopqrstuvwxyz"))
+    kind, tail = ("cd" if drives.is_cdrom(drive) else "hd"), f"drive=drive-{slot},id={slot}"
+    ssd = ",rotation_rate=1" if drive.get("ssd") == "1" and kind == "hd" and bus != "virtio" else ""
+    if bus == "virtio":
+        return f"virtio-blk-pci,{tail},bus=pci.0,addr={0xA + number:#x}"
+    if bus == "scsi":
+        return f"scsi-{kind},bus=scsihw0.0,scsi-id={number},{tail}{ssd}"
+    if bus == "sata":
+        return f"ide-{kind},bus=ahci0.{number},{tail}{ssd}"
+    place = f"bus=ide.{number},unit=0" if machine == "q35" else f"bus=ide.{number // 2},unit={number % 2}"
+    return f"ide-{kind},{place},{tail}{ssd}"
+
+
+def nic_words(vmid: int, config: Config, vhost: bool) -> Iterator[str]:
+    """All NICs; ``vhost`` says whether /dev/vhost-net opens."""
+    order = boot_order(config)
+    for index, nic in sorted(nics.of_config(config).items()):
+        netdev, device = netdev_options(vmid, index, nic, config, vhost), device_options(index, nic)
+        # The boot ROM of a NIC that is not booted from only takes time.
+        device |= (
+            {"bootindex": str(100 + order.index(f"net{index}"))}
+            if f"net{index}" in order
+            else {"romfile": ""}
+        )
+        yield from ("-netdev", _joined("type", netdev), "-device", _joined("driver", device))
+
+
+def _joined(first: str, options: Mapping[str, str]) -> str:
+    rest = [f"{key}={quoted(value)}" for key, value in options.items() if key != first]
+    return ",".join([f"{first}={options[first]}" if first == "type" else options[first], *rest])
+
+
+def netdev_options(vmid: int, index: int, nic: Nic, config: Config, vhost: bool) -> dict[str, str]:
+    """The host side of a NIC: a tap, or QEMU's own NAT when it has no bridge."""
+    if nic.bridge is None:
+        return {"type": "user", "id": f"net{index}", "hostname": config.get("name", "vm")}
+    tap = {"type": "tap", "id": f"net{index}", "ifname": nics.tap_name(vmid, index)}
+    tap |= {"script": "no", "downscript": "no"}
+    if nic.model == "virtio":
+        tap |= ({"vhost": "on"} if vhost else {}) | ({"queues": str(nic.queues)} if nic.queues > 1 else {})
+    return tap
+
+
+def device_options(index: int, nic: Nic) -> dict[str, str]:
+    """The guest side of a NIC: net0..net5 sit in the slots in which Proxmox VE puts them."""
+    driver = "virtio-net-pci" if nic.model == "virtio" else nic.model
+    device = {"driver": driver, "mac": nic.mac, "netdev": f"net{index}", "id": f"net{index}"}
+    if index < NICS_ON_ROOT_BUS:
+        device |= {"bus": "pci.0", "addr": f"{FIRST_NIC_SLOT + index:#x}"}
+    if nic.model == "virtio":
+        device |= {"rx_queue_size": "1024", "tx_queue_size": "256"}
+        device |= {"host_mtu": str(nic.mtu)} if nic.mtu > 1 else {}
+        device |= {"mq": "on", "vectors": str(2 * nic.queues + 2)} if nic.queues > 1 else {}
+    return device

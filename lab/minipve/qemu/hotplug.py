@@ -1,0 +1,93 @@
+"""Changing a NIC of a running machine, as Proxmox VE does it: what can be changed in place is.
+
+Rate, link state and bridge change without the guest's NIC going away; another model, MAC address or number of
+queues is another NIC: the old one is unplugged and the new one plugged in.
+"""
+
+from __future__ import annotations
+
+import time
+
+from minipve.config import nics
+from minipve.config.nics import Nic
+from minipve.network import net, taps
+from minipve.network.taps import Log
+from minipve.paths import Paths
+from minipve.process import MachineError
+from minipve.qemu import channel, devices, running
+from minipve.qemu.qmp import Qmp
+
+UNPLUG_TIMEOUT_S = 6.0
+
+
+def change_nic(
+    vmid: int, index: int, old: str | None, new: str | None, paths: Paths, log: Log = lambda _line: None
+) -> None:
+    """Bring ``net<index>`` of a running machine from config string ``old`` to ``new`` (None: no such NIC)."""
+    if running.running_pid(vmid, paths) is None:
+        raise MachineError(f"VM {vmid} not running")
+    before, after = (None if text is None else nics.parse(text) for text in (old, new))
+    if before is not None and after is not None and not nics.is_another(before, after):
+        _adjust(vmid, index, before, after, paths, log)
+        return
+    if before is not None:
+        _unplug(vmid, index, paths)
+    if after is not None:
+        _plug(vmid, index, after, paths, log)
+
+
+def _adjust(vmid: int, index: int, old: Nic, new: Nic, paths: Paths, log: Log) -> None:
+    """What can be changed under a living NIC; moving to another bridge shows the guest a pulled cable."""
+    tap, monitor = nics.tap_name(vmid, index), Qmp(vmid, paths)
+    if new.bridge is not None and new.bridge != old.bridge:
+        if not net.exists(new.bridge):
+            raise MachineError(f"interface {new.bridge} does not exist")
+        monitor.execute("set_link", {"name": f"net{index}", "up": False})
+        net.plug(tap, new.bridge)
+    if new.bridge is not None and new.rate_mib != old.rate_mib:
+        taps.set_rate(tap, index, new, log)
+    if (new.link_down, new.bridge) != (old.link_down, old.bridge):
+        monitor.execute("set_link", {"name": f"net{index}", "up": not new.link_down})
+
+
+def _unplug(vmid: int, index: int, paths: Paths) -> None:
+    name, monitor = f"net{index}", Qmp(vmid, paths)
+    monitor.execute("device_del", {"id": name})
+    deadline = time.monotonic() + UNPLUG_TIMEOUT_S
+    while name in _plugged(monitor):
+        if time.monotonic() > deadline:
+            raise MachineError(f"error on hot-unplugging device '{name}' - still busy in guest?")
+        time.sleep(0.1)
+    monitor.execute("netdev_del", {"id": name})
+    net.unplug([nics.tap_name(vmid, index)])
+
+
+def _plugged(monitor: Qmp) -> set[str]:
+    rows = monitor.execute("qom-list", {"path": "/machine/peripheral"})
+    return {channel.member(row, "name", str) for row in (rows if isinstance(rows, list) else [])}
+
+
+def _plug(vmid: int, index: int, nic: Nic, paths: Paths, log: Log) -> None:
+    monitor = Qmp(vmid, paths)
+    taps.plug(vmid, index, nic, log)
+    try:
+        host = devices.netdev_options(vmid, index, nic, {}, taps.vhost_works())
+        monitor.execute("netdev_add", _typed(host))
+        try:
+            monitor.execute("device_add", devices.device_options(index, nic))
+        except MachineError:
+            monitor.execute("netdev_del", {"id": f"net{index}"})
+            raise
+    except MachineError:
+        net.unplug([nics.tap_name(vmid, index)])
+        raise
+    if nic.link_down:
+        monitor.execute("set_link", {"name": f"net{index}", "up": False})
+
+
+def _typed(options: dict[str, str]) -> dict[str, object]:
+    """netdev_add checks types: switches are booleans, numbers numbers."""
+    switches = {"on": True, "off": False}
+    return {
+        key: switches.get(value, int(value) if value.isdigit() else value) for key, value in options.items()
+    }

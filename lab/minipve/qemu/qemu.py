@@ -1,0 +1,150 @@
+"""A machine's life: start, stop, shut down, pause. QEMU is a daemon that outlives the endpoint."""
+
+from __future__ import annotations
+
+import math
+import os
+from pathlib import Path
+
+from minipve import process
+from minipve.atomic import write_atomic
+from minipve.config import drives, nics, values
+from minipve.config.values import Config
+from minipve.image import bootfiles
+from minipve.image.bootfiles import Boot
+from minipve.image.storage import Storage
+from minipve.network.taps import Log, plug, vhost_works
+from minipve.paths import Paths
+from minipve.process import MachineError
+from minipve.qemu import accel, agent, devices, qmp, sandbox, seed, spawn, tsc
+from minipve.qemu.accel import Accel
+from minipve.qemu.running import clean, has_agent, locks, reap, running_pid
+
+START_TIMEOUT_S, STOP_TIMEOUT_S = 60.0, 10.0
+
+
+def command_line(vmid: int, config: Config, paths: Paths, accelerator: Accel) -> list[str]:
+    """QEMU's command line for a machine as it is now configured (looks at files, changes nothing)."""
+    return [
+        *devices.machine_words(vmid, config, paths, accelerator),
+        *sandbox.words(),
+        *devices.boot_words(_boot(config, paths), tsc.khz() if accelerator.name == "tcg" else None),
+        *devices.drive_words(config, lambda _slot, drive: _locate(vmid, drive, paths)),
+        *devices.nic_words(vmid, config, vhost_works()),
+    ]
+
+
+def start(vmid: int, config: Config, paths: Paths, log: Log) -> None:
+    """Start a machine: seed, taps, QEMU. All or nothing."""
+    with locks[paths.run, vmid]:
+        if running_pid(vmid, paths) is not None:
+            raise MachineError(f"VM {vmid} already running")
+        reap(vmid, paths)
+        for directory in (paths.run, paths.log):
+            directory.mkdir(parents=True, exist_ok=True)
+        accelerator = accel.Accel("tcg", "kvm: 0") if config.get("kvm") == "0" else accel.probe(paths)
+        log(f"accelerator: {accelerator.name} ({accelerator.reason})")
+        try:
+            _seed(vmid, config, paths, log)
+            _check(config)
+            for index, nic in nics.of_config(config).items():
+                plug(vmid, index, nic, log)
+            with bootfiles.using(paths):
+                _launch(vmid, command_line(vmid, config, paths, accelerator), paths, log)
+            for index, nic in nics.of_config(config).items():
+                if nic.link_down:
+                    qmp.Qmp(vmid, paths).execute("set_link", {"name": f"net{index}", "up": False})
+        except BaseException:
+            _abandon(vmid, paths)
+            raise
+
+
+def _check(config: Config) -> None:
+    if config.get("template") == "1":
+        raise MachineError("you can't start a vm if it's a template")
+    wanted = math.prod(values.sockets_and_cores(config))
+    here = os.cpu_count() or 1
+    if wanted > here:
+        raise MachineError(f"MAX {here} vcpus allowed per VM on this node")
+
+
+def _seed(vmid: int, config: Config, paths: Paths, log: Log) -> None:
+    if any(drives.is_cloudinit(drive) for _, drive in drives.of(config)):
+        log("generating cloud-init ISO")
+        seed.build(vmid, config, paths)
+
+
+def _launch(vmid: int, words: list[str], paths: Paths, log: Log) -> None:
+    """Start QEMU and wait until its monitor answers; what it prints until then goes to the log."""
+    monitor = qmp.Qmp(vmid, paths)
+    try:
+        lines = spawn.start(words, monitor.answers, START_TIMEOUT_S)
+    except spawn.EndedError as error:
+        for line in error.lines:
+            log(line)
+        raise MachineError("start failed: QEMU exited with code 1") from error
+    for line in lines:
+        log(line)
+    write_atomic(paths.log / f"{vmid}.command", "\n".join(words) + "\n")
+    if running_pid(vmid, paths) is None:
+        raise MachineError("start failed: QEMU exited")
+
+
+def _abandon(vmid: int, paths: Paths) -> None:
+    pid = running_pid(vmid, paths)
+    if pid is not None:
+        process.end(pid)
+    clean(vmid, paths)
+
+
+def _boot(config: Config, paths: Paths) -> Boot | None:
+    """The kernel of the first disk to boot from, when that disk has no boot loader of its own."""
+    found = {slot: drive for slot, drive in drives.of(config) if not drives.is_cdrom(drive)}
+    first = next((slot for slot in devices.boot_order(config) if slot in found), next(iter(found), None))
+    return None if first is None else bootfiles.extract(_volume(found[first]["file"], paths), paths)
+
+
+def _locate(vmid: int, drive: drives.Drive, paths: Paths) -> Path | None:
+    if drives.is_cloudinit(drive):
+        return seed.iso_path(vmid, paths)
+    return None if drive["file"] in ("none", "cdrom") else _volume(drive["file"], paths)
+
+
+def _volume(volid: str, paths: Paths) -> Path:
+    return Storage(paths.state / "storage").existing(volid)
+
+
+def stop(vmid: int, paths: Paths) -> None:
+    """Pull the plug: SIGTERM, after ten seconds SIGKILL. Does nothing for a stopped machine."""
+    with locks[paths.run, vmid]:
+        pid = running_pid(vmid, paths)
+        if pid is not None:
+            process.end(pid, STOP_TIMEOUT_S)
+        clean(vmid, paths)
+
+
+def ask_to_power_off(vmid: int, paths: Paths) -> None:
+    """Ask the guest by its agent if that answers, else by the power button; does not wait."""
+    if not (has_agent(vmid, paths) and agent.shut_down(vmid, paths)):
+        qmp.Qmp(vmid, paths).execute("system_powerdown")
+
+
+def reset(vmid: int, paths: Paths) -> None:
+    """The reset button."""
+    _command(vmid, paths, "system_reset")
+
+
+def suspend(vmid: int, paths: Paths) -> None:
+    """Pause the machine's processors."""
+    _command(vmid, paths, "stop")
+
+
+def resume(vmid: int, paths: Paths) -> None:
+    """Let a paused machine go on."""
+    _command(vmid, paths, "cont")
+
+
+def _command(vmid: int, paths: Paths, command: str) -> None:
+    if running_pid(vmid, paths) is None:
+        raise MachineError(f"VM {vmid} not running")
+    qmp.Qmp(vmid, paths).execute(command)

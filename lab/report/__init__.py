@@ -1,5 +1,0 @@
-"""The report of one or more runs, from the results' directories alone: nothing is measured for it."""
-
-from lab.report.page import write
-
-__all__ = ["write"]

@@ -1,5 +1,0 @@
-"""The files of a run: kept, judged, gathered into one table, compared. ``load`` is the way in."""
-
-from lab.results.table import load
-
-__all__ = ["load"]

@@ -1,6 +1,0 @@
-"""What a network does to messages: shared rates, delay, standing queues, loss. Knows no Dask."""
-
-from lab.sim.network.channel import Channel
-from lab.sim.network.network import Network, Port, Rack
-
-__all__ = ["Channel", "Network", "Port", "Rack"]

@@ -1,0 +1,228 @@
+"""A lab that answers at once: it writes a trial's files as the playbook does, from a model of its own.
+
+Its numbers come from the plain content of trial.json and from nothing of the code under test; the files'
+types are the project's, so that a file that the playbook could not write fails here too.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from dasklab.model import files
+from dasklab.model.experiment import Experiment
+from dasklab.model.impairments import needs_netem
+from dasklab.model.trial import Setup
+from dasklab.report import figures
+from dasklab.running import driver
+
+BASE_RTT_MS, BASE_MBIT = 1.0, 9000.0
+PAIR = ("scheduler", "worker-1")
+DRIVERS = {"virtio": "virtio_net", "e1000": "e1000", "rtl8139": "8139cp"}
+AMOUNTS = ("delay_ms", "jitter_ms", "loss_pct", "reorder_pct", "rate_mbit")
+HOSTS = ("client", "scheduler", "worker-1", "worker-2", "worker-3")
+SETUP = Setup.model_validate(
+    {
+        "hosts": HOSTS,
+        "kinds": ["vm", "container"],
+        "guests": dict.fromkeys(HOSTS, "vm"),
+        "nics": {host: {} for host in HOSTS},
+    }
+)
+Json = dict[str, Any]
+
+
+class FakeLab:
+    """``seconds(trial)`` is what a run takes, give or take 2 %; ``spoil`` may change a trial's files."""
+
+    def __init__(
+        self,
+        seconds: Callable[[Json], float] = lambda trial: 4.0,
+        spoil: Callable[[Json, Json], int] = lambda trial, files: 0,
+    ) -> None:
+        self.seconds, self.spoil, self.ran, self.resets = seconds, spoil, [], 0
+
+    def run_trial(self, directory: Path) -> int:
+        trial = json.loads((directory / "trial.json").read_text())
+        self.ran.append(trial["trial"])
+        answered = answers(trial, self.seconds(trial), random.Random(trial["trial"]))
+        status = self.spoil(trial, answered)
+        for name, document in answered.items():
+            (directory / name).write_text(json.dumps(document))
+        return status
+
+    def reset(self) -> None:
+        self.resets += 1
+
+
+def answers(trial: Json, seconds: float, noise: random.Random) -> Json:
+    """A trial's files by name, as plain data."""
+    src, dst = PAIR
+    rtt = BASE_RTT_MS + sum(link["delay_ms"] for way in (PAIR, PAIR[::-1]) for link in passed(trial, *way))
+    caps = [link["rate_mbit"] for link in passed(trial, *PAIR)]
+    caps += [trial["nics"][host]["rate_mbit"] for host in PAIR]
+    mbit = min([cap * 0.956 for cap in caps if cap], default=BASE_MBIT)
+    documents = (
+        files.Timings.model_validate({
+            "workload": trial["workload"]["name"],
+            "params": {},
+            "tasks": None,
+            "samples": [
+                {"run": i, "warmup": i < trial["warmups"], "start": 100.0 + i, "stop": 101.0 + i, "got": 16.0,
+                 "duration_s": seconds * noise.uniform(0.98, 1.02), "transfer_bytes": 1000, "ok": True}
+                for i in range(trial["runs"] + trial["warmups"])
+            ],
+            "check": {"expected": 16.0, "got": 16.0, "tolerance": 0.1, "ok": True},
+            "cluster": {"workers": trial["workers"], "threads": trial["workers"], "addresses": {}},
+            "versions": {"dask": "2026.8.0", "distributed": "2026.8.0", "python": "3.11.2", "numpy": "2.4.6"},
+        }),
+        files.Delivered.model_validate({
+            "rtt": [
+                {"src": src, "dst": dst, "phase": phase, "sent": 10,
+                 "samples_ms": [rtt * noise.uniform(0.999, 1.001) for _ in range(10)]}
+                for phase in ("before", "after")
+            ],
+            "throughput": [
+                {"src": src, "dst": dst, "phase": phase, "proto": "tcp", "seconds": 2.0, "retransmits": 0,
+                 "rtt_ms": [9.0, 10.0, 11.0], "mbit": mbit * noise.uniform(0.999, 1.001)}
+                for phase in ("before", "after")
+            ],
+        }),
+        files.Configured.model_validate({
+            "bridge": {"name": "vmbr1", "ageing_s": 0 if trial["bridge"] == "flooding" else 300},
+            "hosts": {host: configured(trial, host) for host in trial["nics"]},
+        }),
+        files.Machines.model_validate({"hypervisor": {"name": "pve", "accel": "tcg"}}),
+    )  # fmt: skip
+    return {document.FILE: json.loads(document.text()) for document in documents}
+
+
+def capture_report(workload: str = "array_study", **counted: Any) -> Json:
+    """A capture.json in which nothing was lost, but for what is given."""
+    none = dict.fromkeys(("dropped_kernel", "dropped_interface", "left_behind", "softnet_dropped"), 0)
+    tier = {"name": "", "file": "", "filter": "", "snaplen_bytes": 512, "bytes": 0, "frames": 0} | none
+    del tier["softnet_dropped"]
+    timings = {
+        "schema": 2,
+        "workload": workload,
+        "params": {},
+        "tasks": None,
+        "samples": [],
+        "check": {"expected": 0, "got": 0, "tolerance": 0, "ok": True},
+        "cluster": {"workers": 3, "threads": 3, "addresses": {}},
+        "versions": {},
+    }
+    return {
+        "schema": 2,
+        "interface": "eth2",
+        "driver": "virtio_net",
+        "promiscuity": 1,
+        "start": 100.0,
+        "stop": 200.0,
+        "expired": False,
+        "snaplen": 512,
+        "filter": "",
+        "frames": 100,
+        **none,
+        "nic_statistics": {"rx_packets": 103, "rx_bytes": 40000},
+        "tiers": [tier | {"received": 30}, tier | {"received": 70}],
+        "timings": timings,
+    } | counted
+
+
+def passed(trial: Json, src: str, dst: str) -> Iterator[Json]:
+    """The impairments that a frame from ``src`` to ``dst`` passes."""
+    for host, way, peer in ((src, "egress", dst), (dst, "ingress", src)):
+        link = trial["links"].get(host)
+        if link and link["direction"] in (way, "both") and link["peer"] in (None, peer):
+            yield link
+
+
+def configured(trial: Json, host: str) -> Json:
+    """What is read back of one host: as a kernel and a hypervisor say it that did what they were told."""
+    nic, link = trial["nics"][host], trial["links"].get(host)
+    rate = f",rate={nic['rate_mbit'] * 125000 / 1048576:.7f}" if nic["rate_mbit"] else ""
+    there = list(kernel(link)) if link else []
+    return {
+        "interface": "eth1",
+        "driver": DRIVERS[nic["model"]],
+        "mtu": 1500,
+        "offloads": {"tso": False, "gso": False},
+        "congestion_control": "cubic",
+        "link": there,
+        "qdisc_before": [],
+        "qdisc_after": [queue(each) for each in there if not each["policer"]],
+        "net": f"{nic['model']}=02:DA:5C:00:00:01,bridge=vmbr1,firewall=0{rate}",
+    }
+
+
+def kernel(link: Json) -> Iterator[Json]:
+    """The queues and policers of a link."""
+    amounts = {key: link[key] for key in AMOUNTS}
+    nothing = dict.fromkeys(AMOUNTS, 0)
+    for side in ("egress", "ingress") if link["direction"] == "both" else (link["direction"],):
+        scope = {"direction": side, "peer": link["peer"]}
+        queued = amounts | ({"rate_mbit": 0} if link["policer"] else {})
+        if any(queued.values()):
+            yield {**scope, "policer": False, **queued}
+        if link["policer"]:
+            yield {**scope, "policer": True, **nothing, "rate_mbit": link["rate_mbit"]}
+
+
+def queue(amounts: Json, drops: int = 0, packets: int = 5000) -> Json:
+    """A link's queue as ``tc -s -j qdisc show`` tells it: seconds, shares, bytes per second."""
+    netem = {
+        "limit": 1000,
+        "delay": {"delay": amounts["delay_ms"] / 1e3, "jitter": amounts["jitter_ms"] / 1e3, "correlation": 0},
+        "loss-random": {"loss": amounts["loss_pct"] / 100, "correlation": 0},
+        "reorder": {"reorder": amounts["reorder_pct"] / 100, "correlation": 0},
+        "rate": {"rate": amounts["rate_mbit"] * 125000},
+    }
+    counted = {"drops": drops, "packets": packets, "bytes": 0}
+    place = {"handle": "da5c:", "root": True, "dev": "eth1"}
+    if needs_netem({key: amounts[key] for key in AMOUNTS}):
+        return {"kind": "netem", **place, "options": netem, **counted}
+    return {"kind": "tbf", **place, "options": bucket(amounts["rate_mbit"], lat=12_000), **counted}
+
+
+def bucket(rate_mbit: float, **room: int) -> Json:
+    """A token bucket's options as tc tells them."""
+    return {"rate": rate_mbit * 125000, "burst": 131072, **room}
+
+
+@pytest.fixture
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page's figures are made, not drawn: for tests of its words."""
+    monkeypatch.setattr(figures, "save", lambda figure, stem: "<svg/>")
+
+
+@pytest.fixture
+def sweep() -> Experiment:
+    """A small delay sweep on the scheduler."""
+    return Experiment.model_validate(
+        {
+            "title": "T",
+            "question": "Q?",
+            "metrics": {"compute_s": "fig14", "rtt_ms": None},
+            "factors": {"delay_ms": {"sets": "links.scheduler.delay_ms", "levels": [0, 50, 200]}},
+            "runs": 5,
+            "blocks": 2,
+            "run_s": 4,
+        }
+    )
+
+
+@pytest.fixture
+def measured(tmp_path: Path, sweep: Experiment) -> Callable[..., driver.Ongoing]:
+    """Run the sweep on a fake lab; returns the run."""
+
+    def run(lab: FakeLab, name: str = "delay_scheduler") -> driver.Ongoing:
+        begun = driver.start(tmp_path / "results", name, sweep, SETUP, quick=False)
+        driver.execute(begun, lab, lambda trial, state: None)
+        return begun
+
+    return run

@@ -1,0 +1,11 @@
+"""No test of this room waits between the reads that are repeated."""
+
+from __future__ import annotations
+
+import pytest
+from dasklab.machines import proxmox
+
+
+@pytest.fixture(autouse=True)
+def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(proxmox, "PAUSES_S", (0.0,) * len(proxmox.PAUSES_S))

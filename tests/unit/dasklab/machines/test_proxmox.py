@@ -1,0 +1,315 @@
+"""The client against a server that fails as networks do: what is asked again, and what is told."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+from dasklab.errors import LabError
+from dasklab.machines import proxmox
+from dasklab.machines.change import Await, Change, Step
+from dasklab.machines.proxmox import Endpoint, Pve
+
+from tests.unit.dasklab.machines.fake_pve import HANG_UP, FakePve, Said, Status, serving
+
+VERSION = {"version": "9.2.11"}
+SECRET = "3f1c7a80-secret"
+
+
+def told(answers: dict[str, Any], folder: Path, path: str = "version", **changes: Any) -> LabError:
+    """The error that a read ends with."""
+    with serving(answers, folder) as fake, pytest.raises(LabError) as caught:
+        Pve(fake.endpoint(**changes)).get(path)
+    assert "\n" not in caught.value.message
+    return caught.value
+
+
+@pytest.mark.parametrize("fault", [HANG_UP, *(Status(code, "Broken pipe") for code in (502, 596, 597, 599))])
+def test_a_read_that_got_lost_is_asked_again(fault: Any, tmp_path: Path) -> None:
+    with serving({"version": Said([fault, fault, VERSION])}, tmp_path) as fake:
+        assert Pve(fake.endpoint()).version() == (9, 2)
+    assert fake.asked == ["GET version"] * 3
+
+
+def test_a_read_is_not_asked_again_for_ever(tmp_path: Path) -> None:
+    with (
+        serving({"version": Status(596, "Broken pipe")}, tmp_path) as fake,
+        pytest.raises(LabError) as caught,
+    ):
+        Pve(fake.endpoint()).get("version")
+    assert len(fake.asked) == 4
+    assert f"https://127.0.0.1:{fake.port}: GET /version: 596 Broken pipe" in caught.value.message
+    assert "systemctl status pveproxy pvedaemon" in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize("fault", [HANG_UP, Status(596, "Broken pipe")])
+def test_a_change_is_made_once_and_its_fate_is_not_guessed(fault: Any, tmp_path: Path) -> None:
+    with serving({"nodes/pve/qemu": fault}, tmp_path) as fake, pytest.raises(LabError) as caught:
+        Pve(fake.endpoint()).call(Change("POST", "/nodes/pve/qemu", "a machine"))
+    assert fake.asked == ["POST nodes/pve/qemu"]
+    assert "run the same command again" in (caught.value.hint or "")
+
+
+def test_an_error_of_the_api_is_not_asked_again(tmp_path: Path) -> None:
+    refused = pytest.raises(LabError, match="GET /version: 500 no such thing")
+    with serving({"version": Status(500, "no such thing")}, tmp_path) as fake, refused:
+        Pve(fake.endpoint()).get("version")
+    assert len(fake.asked) == 1
+
+
+def test_parameter_errors_are_named(tmp_path: Path) -> None:
+    error = told({"x": Status(400, "Parameter verification failed.", {"vmid": "too small"})}, tmp_path, "x")
+    assert "400 Parameter verification failed. (vmid: too small)" in error.message
+
+
+def test_an_upload_that_is_cut_is_no_question_of_certificates(tmp_path: Path) -> None:
+    image = tmp_path / "image.qcow2"
+    image.write_bytes(bytes(30 * 2**20))
+    params = {"content": "import", "filename": "lab.image.qcow2"}
+    upload = Change("UPLOAD", "/upload", "the image", params, str(image))
+    with serving({"upload": HANG_UP}, tmp_path) as fake, pytest.raises(LabError) as caught:
+        Pve(fake.endpoint()).call(upload)
+    assert "POST /upload: the connection was cut" in caught.value.message
+    assert "certificate" not in str(caught.value)
+    assert "run the same command again" in (caught.value.hint or "")
+
+
+def test_an_upload_goes_under_the_name_that_it_shall_have(tmp_path: Path) -> None:
+    image = tmp_path / "image.qcow2"
+    image.write_bytes(b"x")
+    with proxmox._Upload(str(image), "lab.image.qcow2") as file:
+        assert (file.name, file.read()) == ("lab.image.qcow2", b"x")
+
+
+def test_plain_http_is_said(tmp_path: Path) -> None:
+    with serving({"version": VERSION}, tmp_path, plain=True) as fake, pytest.raises(LabError) as caught:
+        Pve(fake.endpoint()).get("version")
+    assert "does not speak TLS" in caught.value.message
+    assert "8006" in (caught.value.hint or "")
+
+
+def test_a_certificate_of_nobody_is_said_with_its_reason(tmp_path: Path) -> None:
+    error = told({"version": VERSION}, tmp_path, ca_file=None)
+    assert "its certificate cannot be verified (unable to get local issuer certificate)" in error.message
+    assert "pve-root-ca.pem" in (error.hint or "")
+
+
+def test_an_address_that_the_certificate_does_not_name_is_said(tmp_path: Path) -> None:
+    elsewhere = serving({"version": VERSION}, tmp_path, host="127.0.0.2")
+    with elsewhere as fake, pytest.raises(LabError) as caught:
+        Pve(fake.endpoint()).get("version")
+    assert "its certificate cannot be verified (IP address mismatch" in caught.value.message
+    assert "PROXMOX_HOST" in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize("page", [b"<html><title>Login</title></html>", b"[1, 2]", b'{"ok": 1}'])
+def test_a_page_is_no_answer(page: bytes, tmp_path: Path) -> None:
+    error = told({"version": page}, tmp_path)
+    assert "GET /version: this is no answer of a Proxmox VE API" in error.message
+    assert "8006" in (error.hint or "")
+
+
+def test_a_version_that_is_none_is_said(tmp_path: Path) -> None:
+    with serving({"version": None}, tmp_path) as fake, pytest.raises(LabError, match="this is no version"):
+        Pve(fake.endpoint()).version()
+
+
+def test_nothing_that_listens(tmp_path: Path) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    fake = FakePve({}, port=port)
+    with pytest.raises(LabError, match="nothing listens there") as caught:
+        Pve(fake.endpoint(ca_file=None)).get("version")
+    assert "doctor" not in str(caught.value)
+
+
+def test_an_address_that_swallows_packets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(proxmox, "CONNECT_S", 0.2)
+    with socket.socket() as full:  # a queue without room lets nobody in, and says nothing
+        full.bind(("127.0.0.1", 0))
+        full.listen(0)
+        with socket.create_connection(full.getsockname()), pytest.raises(LabError) as caught:
+            for _ in range(8):
+                fake = FakePve({}, port=full.getsockname()[1])
+                Pve(fake.endpoint(ca_file=None, timeout_s=0.3)).get("version")
+    assert "Max retries" not in caught.value.message
+    assert "time" in caught.value.message
+
+
+def test_a_name_that_is_none() -> None:
+    with pytest.raises(LabError, match="it cannot be reached") as caught:
+        Pve(FakePve({}, port=1).endpoint(ca_file=None, host="no-such-host.invalid")).get("version")
+    assert "firewall" in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize("secret", [f"{SECRET}\n", f"{SECRET} ", f"{SECRET}ä"])
+def test_a_secret_that_no_header_can_hold_is_one_line_without_the_secret(secret: str) -> None:
+    with pytest.raises(LabError) as caught:
+        FakePve({}, port=1).endpoint(token_secret=secret)
+    assert caught.value.message.startswith("inventory: proxmox: token_secret: has a line break")
+    assert SECRET not in str(caught.value)
+    assert "\n" not in caught.value.message
+
+
+def test_all_that_is_missing_of_an_endpoint_is_named_with_what_it_is() -> None:
+    with pytest.raises(LabError) as caught:
+        Endpoint.of({"host": "", "user": None, "port": 8006})
+    for name in ("PROXMOX_HOST", "PROXMOX_USER", "PROXMOX_TOKEN_ID", "PROXMOX_TOKEN_SECRET", "lab@pve"):
+        assert name in caught.value.message
+    assert "more)" not in caught.value.message
+    assert "\n" not in caught.value.message
+
+
+def test_a_cause_that_several_machines_have_is_told_once(tmp_path: Path) -> None:
+    cause = Status(500, "bridge 'vmbr77' does not exist")
+    paths = [f"nodes/pve/qemu/{vmid}/status/start" for vmid in range(9101, 9106)]
+    chains = tuple((Change("POST", f"/{path}", "start"),) for path in paths)
+    answers = {**dict.fromkeys(paths, cause), paths[4]: Status(500, "no memory")}
+    with serving(answers, tmp_path) as fake, pytest.raises(LabError) as caught:
+        Pve(fake.endpoint()).apply([Step("machines", chains)])
+    assert caught.value.message.count("vmbr77") == 1
+    assert "(and 3 more for the same cause)" in caught.value.message
+    assert "no memory" in caught.value.message
+
+
+@pytest.mark.parametrize(
+    "cause",
+    [
+        "cannot open '/etc/pve/nodes/pve/qemu-server/{}.conf' - no quorum",
+        "unable to create VM {} - volume 'local:{}/vm-{}-disk-0.qcow2' does not exist",
+        "clone failed: /mnt/x{}/images: no space left, tap{}i0 stays",
+        "the task UPID:pve:0000{}:0009:6B0:qmstart:{}:lab@pve!t: is gone",
+    ],
+)
+def test_a_cause_with_a_vmid_or_a_path_in_its_text_is_told_once(cause: str, tmp_path: Path) -> None:
+    vmids = range(9101, 9104)
+    paths = {vmid: f"nodes/pve/qemu/{vmid}/status/start" for vmid in vmids}
+    chains = tuple((Change("POST", f"/{path}", "start"),) for path in paths.values())
+    answers = {path: Status(500, cause.replace("{}", str(vmid))) for vmid, path in paths.items()}
+    with serving(answers, tmp_path) as fake, pytest.raises(LabError) as caught:
+        Pve(fake.endpoint()).apply([Step("machines", chains)])
+    assert caught.value.message.count("500 ") == 1
+    assert "(and 2 more for the same cause)" in caught.value.message
+
+
+def test_causes_that_differ_in_more_are_told_apart(tmp_path: Path) -> None:
+    """A number that is no machine's own, such as the memory that is lacking, makes a difference."""
+    paths = [f"nodes/pve/qemu/{vmid}/status/start" for vmid in (9101, 9102)]
+    chains = tuple((Change("POST", f"/{path}", "start"),) for path in paths)
+    answers = {
+        path: Status(500, f"{lacking} MiB are lacking")
+        for path, lacking in zip(paths, (64, 512), strict=True)
+    }
+    with serving(answers, tmp_path) as fake, pytest.raises(LabError, match=r"64 MiB.*512 MiB"):
+        Pve(fake.endpoint()).apply([Step("machines", chains)])
+
+
+def test_a_warning_that_several_machines_have_is_told_once(tmp_path: Path) -> None:
+    answers: dict[str, Any] = {}
+    chains = []
+    for vmid in (9101, 9102):
+        upid = f"UPID:pve:0000{vmid}:00000000:00000000:qmstart:{vmid}:lab@pve!t:"
+        task = f"nodes/pve/tasks/{upid}"
+        answers[f"nodes/pve/qemu/{vmid}/status/start"] = upid
+        answers[f"{task}/status"] = {"status": "stopped", "exitstatus": "WARNINGS: 1"}
+        answers[f"{task}/log?limit=0"] = [{"n": 1, "t": f"WARN: tap{vmid}i0 has no vhost"}]
+        chains.append((Change("POST", f"/nodes/pve/qemu/{vmid}/status/start", "start"),))
+    with serving(answers, tmp_path) as fake:
+        pve = Pve(fake.endpoint())
+        pve.apply([Step("machines", tuple(chains))])
+    [warning] = pve.warnings
+    assert "has no vhost" in warning and warning.endswith("(and 1 more for the same cause)")
+
+
+FAULTS = {
+    "no connection": requests.exceptions.ConnectTimeout("connect"),
+    "no route": requests.exceptions.ConnectionError("NewConnectionError: no route to host"),
+    "no name": requests.exceptions.ConnectionError("NameResolutionError: try again"),
+    "no answer": requests.exceptions.ReadTimeout("read"),
+    "cut": requests.exceptions.ChunkedEncodingError("IncompleteRead"),
+}
+UNSENT = ("no connection", "no route", "no name")
+
+
+class Unsteady:
+    """A client whose connection has the faults that a test gives it, before its request is sent."""
+
+    def __init__(self, fake: FakePve, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.faults: list[Exception] = []
+        self.sent: list[str] = []
+        self.pve = Pve(fake.endpoint())
+        session, _ = self.pve._session()
+        send = session.request
+
+        def request(method: str, url: str, **content: Any) -> Any:
+            self.sent.append(method)
+            if self.faults:
+                raise self.faults.pop(0)
+            return send(method, url, **content)
+
+        monkeypatch.setattr(session, "request", request)
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_read_goes_on_where_the_endpoint_has_answered_before(
+    fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with serving({"version": VERSION}, tmp_path) as fake:
+        client = Unsteady(fake, monkeypatch)
+        assert client.pve.version() == (9, 2)
+        client.faults = [FAULTS[fault]] * 3
+        assert client.pve.version() == (9, 2)
+    assert client.sent == ["GET"] * 5
+
+
+@pytest.mark.parametrize("fault", ["no connection", "no route", "no name", "no answer"])
+def test_a_wrong_address_is_told_at_once(fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with serving({"version": VERSION}, tmp_path) as fake:
+        client = Unsteady(fake, monkeypatch)
+        client.faults = [FAULTS[fault]] * 4
+        with pytest.raises(LabError):
+            client.pve.version()
+    assert client.sent == ["GET"]
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_change_is_made_again_only_if_it_was_never_sent(
+    fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = "nodes/pve/qemu/9101/status/start"
+    with serving({"version": VERSION, start: None}, tmp_path) as fake:
+        client = Unsteady(fake, monkeypatch)
+        client.pve.version()
+        client.faults = [FAULTS[fault]]
+        if fault in UNSENT:
+            client.pve.call(Change("POST", f"/{start}", "start"))
+        else:
+            with pytest.raises(LabError) as caught:
+                client.pve.call(Change("POST", f"/{start}", "start"))
+            assert "run the same command again" in (caught.value.hint or "")
+    assert client.sent == ["GET"] + ["POST"] * (2 if fault in UNSENT else 1)
+
+
+ZONES = "nodes/pve2/sdn/zones"
+UP = Await(ZONES, {"zone": "lab", "status": "available"})
+APPLY = Change("PUT", "/cluster/sdn", "bring it up", until=(UP,))
+
+
+def test_an_apply_is_done_when_the_node_has_done_it(tmp_path: Path) -> None:
+    rows = Said([[], [{"zone": "lab", "status": "error"}], [{"zone": "lab", "status": "available"}]])
+    with serving({"cluster/sdn": None, ZONES: rows}, tmp_path) as fake:
+        Pve(fake.endpoint()).call(APPLY)
+    assert fake.asked.count(f"GET {ZONES}") == 3
+
+
+def test_an_apply_that_a_node_does_not_follow_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(proxmox, "EFFECT_WAIT_S", 0.2)
+    with serving({"cluster/sdn": None, ZONES: []}, tmp_path) as fake, pytest.raises(LabError) as late:
+        Pve(fake.endpoint()).call(APPLY)
+    assert late.value.message == f"bring it up: {ZONES} has no zone lab status available after 0 s"

@@ -1,0 +1,54 @@
+"""How ssh reaches the lab: never by way of the user's own configuration, whatever its folder is called."""
+
+from __future__ import annotations
+
+import configparser
+import json
+import shlex
+import shutil
+from pathlib import Path
+
+import pytest
+from dasklab.machines import ssh
+from dasklab.machines.inventory import DEFAULT, Inventory
+from dasklab.paths import ROOT
+
+EXAMPLES = DEFAULT.parent / "examples"
+
+
+def test_the_users_configuration_does_not_count() -> None:
+    argv = ssh.command(Inventory(EXAMPLES / "existing" / "hosts.yml"), "worker-1", "-v")
+    assert argv == ["ssh", "-F", "/dev/null", "-v", "root@192.0.2.13"]
+    config = configparser.ConfigParser(interpolation=None)
+    config.read(ROOT / "ansible.cfg")
+    assert config["ssh_connection"]["ssh_args"].startswith("-F /dev/null ")
+
+
+@pytest.fixture
+def spaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The state folder of an endpoint that was started."""
+    state = tmp_path / "my state"
+    state.mkdir()
+    (state / "endpoint.json").write_text(json.dumps({"connect": str(state / "connect")}))
+    monkeypatch.setenv("DASKLAB_STATE", str(state))
+    return state
+
+
+def test_a_state_folder_with_a_space_is_one_word_to_ssh(spaced: Path) -> None:
+    argv = ssh.command(Inventory(), "worker-1")
+    options = [argv[place + 1] for place, word in enumerate(argv) if word == "-o"]
+    proxy = next(option for option in options if option.startswith("ProxyCommand="))
+    assert shlex.split(proxy.removeprefix("ProxyCommand=")) == [str(spaced / "connect"), "%h", "%p"]
+    assert f'UserKnownHostsFile="{spaced}/ssh/known_hosts"' in options
+    assert argv[argv.index("-i") + 1] == f"{spaced}/ssh/id_ed25519"
+    assert argv[1:3] == ["-F", "/dev/null"]
+
+
+@pytest.mark.skipif(shutil.which("ssh") is None, reason="needs ssh")
+def test_ssh_understands_it(spaced: Path) -> None:
+    import subprocess
+
+    argv = ssh.command(Inventory(), "worker-1", "-G")
+    done = subprocess.run(argv, capture_output=True, text=True, check=True)
+    assert f"userknownhostsfile {spaced}/ssh/known_hosts\n" in done.stdout
+    assert f"proxycommand '{spaced}/connect' %h %p\n" in done.stdout

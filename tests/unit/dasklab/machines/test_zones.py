@@ -1,0 +1,228 @@
+"""A lab on several nodes: its vnet, templates and images on each, what is foreign, what is removed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from dasklab.errors import LabError
+from dasklab.machines import privileges, zones
+from dasklab.machines.change import Change
+from dasklab.machines.observed import Observed, SeenBridge, SeenGuest, SeenNode, SeenSdn
+from dasklab.machines.plan import plan, plan_removal
+from dasklab.machines.topology import Lab
+
+from tests.unit.dasklab.machines.test_plan import calls, converge
+from tests.unit.dasklab.samples import LAB, vm
+
+STORAGES = {"local": frozenset({"images", "import", "rootdir", "vztmpl"})}
+NODES = ("pve", "pve2")
+SPREAD = LAB.model_validate(
+    LAB.model_dump(exclude_defaults=True)
+    | {"guests": [vm("client", 9101), vm("worker-1", 9103) | {"node": "pve2"}], "bridges": ["labnet"]}
+)
+MARK = "bridge of lab dasklab"
+
+
+def node(number: int, **more: Any) -> SeenNode:
+    given = {"bridges": {"vmbr0": SeenBridge("")}, "storages": STORAGES, "address": f"10.0.0.{number}"}
+    return SeenNode(**(given | more))
+
+
+CLEAN = Observed(version=(9, 2), guests={}, nodes={"pve": node(1), "pve2": node(2)})
+
+
+def after(changes: list[Change], seen: Observed) -> Observed:
+    """What a cluster has after these calls: what is configured, and, once applied, what runs."""
+    found = {"zones": dict(seen.sdn.zones), "vnets": dict(seen.sdn.vnets)}
+    waiting, up = set(seen.sdn.waiting), set(seen.nodes["pve"].zones)
+    for change in changes:
+        area, _, name = change.path.removeprefix("/cluster/sdn").strip("/").partition("/")
+        if change.path == "/cluster/sdn":
+            waiting, up = set(), set(found["zones"])
+            continue
+        if change.method == "DELETE":
+            del found[area][name]
+        else:
+            given = {key: value for key, value in change.params.items() if key != area.removesuffix("s")}
+            key = name or str(change.params[area.removesuffix("s")])
+            found[area][key] = found[area].get(key, {}) | given
+        waiting.add(privileges.zone("dasklab"))
+    nodes = {name: replace(each, zones=frozenset(up)) for name, each in seen.nodes.items()}
+    return replace(seen, nodes=nodes, sdn=SeenSdn(found["zones"], found["vnets"], frozenset(waiting)))
+
+
+MADE = list(zones.make(CLEAN, SPREAD))
+UP = after(MADE, CLEAN)
+
+
+def test_the_bridge_of_several_nodes_is_a_vnet() -> None:
+    zone, vnet, apply = MADE
+    assert zone.params == {
+        "zone": "dasklab",
+        "type": "vxlan",
+        "peers": "10.0.0.1,10.0.0.2",
+        "nodes": "pve,pve2",
+        "mtu": 1450,
+    }
+    assert (vnet.params["vnet"], vnet.params["zone"], vnet.params["alias"]) == ("labnet", "dasklab", MARK)
+    assert (apply.method, apply.path) == ("PUT", "/cluster/sdn")
+    assert [wait.path for wait in apply.until] == ["nodes/pve/sdn/zones", "nodes/pve2/sdn/zones"]
+
+
+def test_it_is_made_once_and_removed_whole() -> None:
+    assert list(zones.make(UP, SPREAD)) == []
+    gone = list(zones.remove(UP, SPREAD))
+    assert [f"{c.method} {c.path}" for c in gone] == [
+        "DELETE /cluster/sdn/vnets/labnet",
+        "DELETE /cluster/sdn/zones/dasklab",
+        "PUT /cluster/sdn",
+    ]
+    assert list(zones.remove(after(gone, UP), SPREAD)) == []
+
+
+@pytest.mark.parametrize("done", range(len(MADE)))
+def test_a_run_that_was_cut_off_is_taken_up_or_undone(done: int) -> None:
+    half = after(MADE[:done], CLEAN)
+    assert list(zones.make(after(list(zones.make(half, SPREAD)), half), SPREAD)) == []
+    left = after(list(zones.remove(half, SPREAD)), half)
+    assert (left.sdn.zones, left.sdn.vnets, left.sdn.waiting) == ({}, {}, frozenset())
+
+
+@pytest.mark.parametrize("done", range(3))
+def test_a_removal_that_was_cut_off_is_finished(done: int) -> None:
+    half = after(list(zones.remove(UP, SPREAD))[:done], UP)
+    left = after(list(zones.remove(half, SPREAD)), half)
+    assert (left.sdn.zones, left.sdn.vnets, left.sdn.waiting) == ({}, {}, frozenset())
+
+
+def test_another_node_joins_the_zone() -> None:
+    grown = SPREAD.model_copy(
+        update={"guests": (*SPREAD.guests, SPREAD.guests[0].model_copy(update={"node": "pve3"}))}
+    )
+    seen = replace(UP, nodes={**UP.nodes, "pve3": node(3)})
+    change, apply = zones.make(seen, grown)
+    assert (change.method, change.path) == ("PUT", "/cluster/sdn/zones/dasklab")
+    assert change.params == {"peers": "10.0.0.1,10.0.0.2,10.0.0.3", "nodes": "pve,pve2,pve3"}
+    assert apply.path == "/cluster/sdn"
+
+
+def test_a_node_that_was_down_at_the_apply_gets_another() -> None:
+    lagging = replace(UP, nodes={**UP.nodes, "pve2": replace(UP.nodes["pve2"], zones=frozenset())})
+    assert [c.path for c in zones.make(lagging, SPREAD)] == ["/cluster/sdn"]
+
+
+ZONE = dict(UP.sdn.zones["dasklab"])
+OFFICE = {"zone": "dasklab", "tag": 5, "alias": "office"}
+FOREIGN = [
+    (SeenSdn({"dasklab": ZONE}, {"office": OFFICE}), "there is a zone 'dasklab' that is not"),
+    (SeenSdn({"dasklab": {"type": "simple"}}, {}), "there is a zone 'dasklab' that is not"),
+    (SeenSdn({"other": ZONE}, {"labnet": OFFICE | {"zone": "other"}}), "there is a vnet 'labnet' that"),
+]
+
+
+@pytest.mark.parametrize(("sdn", "told"), FOREIGN)
+def test_what_is_foreign_is_refused_and_never_removed(sdn: SeenSdn, told: str) -> None:
+    seen = replace(CLEAN, sdn=sdn)
+    with pytest.raises(LabError, match=told):
+        list(zones.make(seen, SPREAD))
+    assert list(zones.remove(seen, SPREAD)) == []
+
+
+def test_the_lab_s_vnet_goes_from_a_zone_in_which_somebody_else_has_one() -> None:
+    seen = replace(UP, sdn=replace(UP.sdn, vnets={**UP.sdn.vnets, "office": OFFICE}))
+    assert [c.path for c in zones.remove(seen, SPREAD)] == ["/cluster/sdn/vnets/labnet", "/cluster/sdn"]
+
+
+def test_others_changes_are_never_applied_along() -> None:
+    waiting = replace(CLEAN, sdn=SeenSdn(waiting=frozenset({"office"})))
+    with pytest.raises(LabError, match=r"nobody has applied yet \(zone office\)"):
+        list(zones.make(waiting, SPREAD))
+    pending = {"pve": CLEAN.nodes["pve"], "pve9": node(9, pending={"vmbr4": ("+auto vmbr4",)})}
+    with pytest.raises(LabError, match=r"nobody has applied yet \(vmbr4 on node pve9\)"):
+        list(zones.make(replace(CLEAN, nodes={**CLEAN.nodes, **pending}), SPREAD))
+
+
+def test_a_bridge_of_that_name_and_a_name_that_is_none_are_refused() -> None:
+    bridges = {"labnet": SeenBridge(MARK)}
+    seen = replace(CLEAN, nodes={**CLEAN.nodes, "pve2": node(2, bridges=bridges)})
+    with pytest.raises(LabError, match="node pve2 has a bridge 'labnet'") as refused:
+        list(zones.make(seen, SPREAD))
+    assert "dasklab destroy" in str(refused.value.hint)
+    with pytest.raises(LabError, match="'lab-bridge' is to be a vnet: two to eight letters"):
+        list(zones.make(CLEAN, SPREAD.model_copy(update={"bridges": ("lab-bridge",)})))
+
+
+def test_a_node_without_an_address_is_told() -> None:
+    seen = replace(CLEAN, nodes={**CLEAN.nodes, "pve2": node(2, address="")})
+    with pytest.raises(LabError, match="node pve2 tells no address"):
+        list(zones.make(seen, SPREAD))
+
+
+def test_each_node_has_its_image_and_its_template() -> None:
+    made = calls(plan(CLEAN, SPREAD))
+    assert made[3:11] == [
+        "UPLOAD /nodes/pve/storage/local/upload",
+        "UPLOAD /nodes/pve2/storage/local/upload",
+        "POST /nodes/pve/qemu",
+        "PUT /nodes/pve/qemu/9100/config",
+        "POST /nodes/pve/qemu/9100/template",
+        "POST /nodes/pve2/qemu",
+        "PUT /nodes/pve2/qemu/9345/config",
+        "POST /nodes/pve2/qemu/9345/template",
+    ]
+    assert made[-3] == "POST /nodes/pve2/qemu/9345/clone"
+
+
+def test_an_image_on_a_shared_storage_is_sent_once() -> None:
+    shared = {"shared": frozenset({"local"})}
+    seen = replace(CLEAN, nodes={"pve": node(1, **shared), "pve2": node(2, **shared)})
+    sent = [call for call in calls(plan(seen, SPREAD)) if "UPLOAD" in call]
+    assert sent == ["UPLOAD /nodes/pve/storage/local/upload"]
+
+
+def _built(lab: Lab) -> Observed:
+    """The cluster with the lab's vnet up, and the effect of all other calls."""
+    return converge(UP, lab)
+
+
+def test_what_is_built_needs_nothing_and_goes_from_all_nodes() -> None:
+    built = _built(SPREAD)
+    assert plan(built, SPREAD) == []
+    removed = calls(plan_removal(built, SPREAD))
+    assert {"DELETE /nodes/pve/qemu/9100", "DELETE /nodes/pve2/qemu/9345"} <= set(removed)
+    name = "content/local:import/dasklab.dasklab-1.qcow2"
+    assert removed[-2:] == [
+        f"DELETE /nodes/pve/storage/local/{name}",
+        f"DELETE /nodes/pve2/storage/local/{name}",
+    ]
+
+
+def test_a_host_that_is_to_be_on_another_node_is_made_anew_there_and_no_other() -> None:
+    third = replace(_built(SPREAD), nodes={**_built(SPREAD).nodes, "pve3": node(3)})
+    guests = (SPREAD.guests[0], SPREAD.guests[1].model_copy(update={"node": "pve"}))
+    moved = calls(plan(replace(third, sdn=SeenSdn()), SPREAD.model_copy(update={"guests": guests})))
+    assert "DELETE /nodes/pve2/qemu/9103" in moved and "POST /nodes/pve/qemu/9100/clone" in moved
+    assert not [call for call in moved if "/9101" in call]
+
+
+def test_a_lab_that_is_on_one_node_again_is_destroyed_first() -> None:
+    one = SPREAD.model_copy(update={"guests": (SPREAD.guests[0],)})
+    with pytest.raises(LabError, match="was on several nodes") as refused:
+        plan(_built(SPREAD), one)
+    assert "dasklab destroy" in str(refused.value.hint)
+
+
+def test_a_foreign_guest_on_a_further_template_s_vmid_is_refused() -> None:
+    foreign = SeenGuest(9345, "pve2", "mailserver", "running", frozenset({"prod"}), {})
+    with pytest.raises(LabError, match="VMID 9345 is wanted for the template of node pve2, but belongs to"):
+        plan(replace(CLEAN, guests={9345: foreign}), SPREAD)
+
+
+@pytest.mark.parametrize("lab", ["dasklab", "my-lab-of-many-nodes", "1st", "x"])
+def test_a_zone_s_name_is_one(lab: str) -> None:
+    name = privileges.zone(lab)
+    assert name.isalnum() and name[0].isalpha() and 2 <= len(name) <= 8
+    assert 1 <= zones.vxlan_id(lab) < 2**24
+    assert (name == lab) == (lab == "dasklab")

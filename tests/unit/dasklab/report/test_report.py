@@ -1,0 +1,405 @@
+"""Sentences and verdicts follow from the numbers; the page needs nothing but itself."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import daskwire
+import numpy as np
+import pytest
+from dasklab import report
+from dasklab.model import experiment
+from dasklab.report import captures, figures, page, sentences
+from dasklab.report.captures import counting
+from dasklab.report.captures.content import Content
+from dasklab.report.section import _together
+from dasklab.results import load
+from dasklab.results.statistics import compare
+from dasklab.results.statistics.interaction import together
+from dasklab.results.statistics.measures import Interval, answer, number
+from dasklab.results.storage import recording, store
+from dasklab.results.storage.recording import Recording
+from dasklab.running import driver
+
+from tests.unit.dasklab.conftest import SETUP, FakeLab, Json, capture_report
+
+STUDY = json.loads(page.STUDY.read_text())
+
+
+def sloped(trial: Json) -> float:
+    return 4.0 + 0.02 * float(trial["factors"]["delay_ms"])
+
+
+def answered(run: driver.Ongoing) -> sentences.Answers:
+    frame = load(run.directory)
+    found = answer(frame, "compute_s", ["delay_ms"])
+    assert found is not None
+    return {run.name: {"compute_s": found}}
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (4.158, "4.16"),
+        (0.3936, "0.394"),
+        (15.04, "15.0"),
+        (9900, "9,900"),
+        (7e-7, "7.0e-07"),
+        (0, "0"),
+        (-2.5, "-2.50"),
+        (0.9999, "1.00"),
+    ],
+)
+def test_numbers_have_three_digits(value: float, text: str) -> None:
+    assert number(value) == text
+
+
+def test_sentence_says_how_much_and_per_what(measured: Callable[..., driver.Ongoing]) -> None:
+    text = sentences.sentence(answered(measured(FakeLab(sloped)))["delay_scheduler"]["compute_s"])
+    pattern = r"With 200 ms of delay the time to compute is (2\.0\d|1\.9\d) \(.*\) times the baseline's"
+    assert re.match(pattern, text), text
+    assert "each ms of delay adds 0.0" in text
+
+
+def test_no_difference_is_an_answer(measured: Callable[..., driver.Ongoing]) -> None:
+    text = sentences.sentence(answered(measured(FakeLab()))["delay_scheduler"]["compute_s"])
+    assert text.startswith("No difference shown: no level changes the time to compute by more than the noise")
+    assert sentences.sentence(None) == "No answer: there is no valid baseline."
+
+
+@pytest.mark.parametrize(
+    ("seconds", "state"),
+    [
+        (sloped, "holds"),
+        (lambda trial: 4.0, "not shown"),
+        (lambda trial: 8.0 - sloped(trial) / 2, "does not hold"),
+    ],
+)
+def test_verdict_on_a_finding(
+    measured: Callable[..., driver.Ongoing], seconds: Callable[[Json], float], state: str
+) -> None:
+    finding = next(f for f in STUDY["findings"] if f["id"] == "delay-scheduler")
+    assert sentences.verdict(finding, answered(measured(FakeLab(seconds)))).state == state
+
+
+def test_verdict_without_measurement() -> None:
+    assert sentences.verdict(STUDY["findings"][0], {}).state == "not measured"
+
+
+def test_quotient_is_as_wide_as_both_allow() -> None:
+    assert sentences.quotient(Interval(4, 3, 6), Interval(2, 1, 3)) == Interval(2, 1, 6)
+    ours = sentences.quotient(Interval(4, 3, 6), Interval(1.0))
+    assert (ours.low, ours.high) == (3, 6)
+
+
+def test_the_studys_ratios_follow_from_its_figures() -> None:
+    figures = STUDY["figures"]
+    by_experiment = {
+        "delay_worker": "fig15",
+        "loss_worker": "fig17",
+        "slow_links": "links",
+        "workers": "fig12",
+    }
+    by_experiment |= {"delay_scheduler": "fig14", "loss_scheduler": "fig16", "nic_matrix": "fig13"}
+    for finding in STUDY["findings"]:
+        values = []
+        for side in ("slower", "than"):
+            points = figures[by_experiment[finding[side]["experiment"]]]["points"]
+            level = finding[side]["cell"].partition("=")[2]
+            values.append(next(point["value"] for point in points if str(point["level"]) == level))
+        assert finding["study_ratio"] == pytest.approx(values[0] / values[1], rel=1e-3)
+
+
+def test_every_number_of_the_study_says_where_it_is_from() -> None:
+    assert all(point["provenance"] for figure in STUDY["figures"].values() for point in figure["points"])
+
+
+class Links(HTMLParser):
+    """Collects all that the page would load from elsewhere."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loaded: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag in ("img", "script", "link"):
+            self.loaded += [value or "" for key, value in attrs if key in ("src", "href")]
+
+
+def test_page_is_self_contained(measured: Callable[..., driver.Ongoing], tmp_path: Path) -> None:
+    def spoil(trial: Json, files: Json) -> int:
+        return 2 if trial["cell"] == "delay_ms=50" and trial["block"] == 1 else 0
+
+    run = measured(FakeLab(sloped, spoil))
+    page = report.write([run.directory], tmp_path / "report").read_text()
+    links = Links()
+    links.feed(page)
+    assert len(links.loaded) == 2 and all(link.startswith("data:image/svg+xml") for link in links.loaded)
+    assert "1 of 8 trials left the statistics" in page and "ended with status 2" in page
+    assert 'dasklab run delay_scheduler --only "delay_ms=50"' in page
+    names = {path.name for path in (tmp_path / "report").iterdir()}
+    stems = ("delay_scheduler-compute_s", "delay_scheduler-rtt_ms")
+    assert names == {"report.html", "report.md", *(f"{s}.{kind}" for s in stems for kind in ("svg", "png"))}
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_trials_that_one_cause_took_are_told_together(
+    measured: Callable[..., driver.Ongoing], tmp_path: Path
+) -> None:
+    def spoil(trial: Json, files: Json) -> int:
+        return {"delay_ms=50": 2, "delay_ms=200": 4}.get(trial["cell"], 0)
+
+    run = measured(FakeLab(sloped, spoil))
+    text = report.write([run.directory], tmp_path / "report").with_name("report.md").read_text()
+    named = {code: re.findall(rf"^- (.*) failed: ended with status {code}$", text, re.M) for code in (2, 4)}
+    order = [trial.trial for trial in run.trials if trial.cell == "delay_ms=50"]
+    assert named[2] == [", ".join(f"`{name}`" for name in order)]
+    assert len(named[4]) == 1
+    page = (tmp_path / "report" / "report.html").read_text()
+    assert "4 of 8 trials left the statistics" in page
+    assert f"<li><code>{order[0]}</code>, <code>{order[1]}</code> <strong>failed</strong>:" in page
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_a_trial_that_is_being_replaced_is_left_out(
+    measured: Callable[..., driver.Ongoing], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`dasklab run RUN --again` removes a trial's folder while the report is being read."""
+    run = measured(FakeLab()).directory
+    replaced, trials, simulated_from = (
+        store.finished(run)[1],
+        len(store.finished(run)),
+        compare.simulated_from,
+    )
+
+    def replace(directory: Path) -> str | None:
+        if (replaced / "result.json").exists():
+            shutil.rmtree(replaced)
+            replaced.mkdir()
+        return simulated_from(directory)
+
+    monkeypatch.setattr(compare, "simulated_from", replace)
+    page.write([run], tmp_path / "report")
+    assert len(store.finished(run)) == trials - 1
+    assert (tmp_path / "report" / "report.html").exists()
+
+
+def test_figure_shows_the_study_as_ratios(measured: Callable[..., driver.Ongoing]) -> None:
+    frame = load(measured(FakeLab(sloped)).directory)
+    found = answer(frame, "compute_s", ["delay_ms"])
+    assert found is not None
+    axes = figures.draw(found, frame, STUDY["figures"]["fig14"]).axes[0]
+    study = next(line for line in axes.lines if str(line.get_label()).startswith("2019"))
+    assert study.get_ydata()[0] == 1
+    assert study.get_ydata()[-1] == pytest.approx(8.211 / 4.158)
+    assert list(np.asarray(study.get_xdata())) == [0, 5, 10, 50, 100, 150, 200]
+
+
+@pytest.mark.parametrize("rest", [0.0, 0.02])
+def test_what_a_link_at_rest_has_none_of_is_told_without_ratios(
+    measured: Callable[..., driver.Ongoing], rest: float
+) -> None:
+    frame = load(measured(FakeLab()).directory)
+    counted = frame[~frame.warmup].groupby("trial").head(1)
+    counted = counted[counted.block == 1].assign(
+        metric="resent_pct", value=lambda f: rest + f.delay_ms.astype(float)
+    )
+    found = answer(counted, "resent_pct", ["delay_ms"])
+    assert found is not None and not found.scaled
+    assert sentences.sentence(found) == (
+        "One block is too few to tell noise from differences, so without intervals:"
+        f" {number(rest)} % at the baseline,"
+        f" {number(200 + rest)} % with 200 ms of delay."
+    )
+    axes = figures.draw(found, counted, STUDY["figures"]["fig14"]).axes[0]
+    assert axes.get_ylabel() == "TCP segments sent again during the runs, %"
+    assert not [line for line in axes.lines if str(line.get_label()).startswith("2019")]
+
+
+CAPTURE = Path(__file__).parents[3] / "data" / "wire" / "g3-2026.8.0.pcap.gz"
+
+
+def record(directory: Path, workload: str = "array_study", frames: int = 300) -> Path:
+    """Put a capture of a real cluster into a trial's directory."""
+    (directory / "capture.pcap").write_bytes(gzip.decompress(CAPTURE.read_bytes()))
+    (directory / "capture.json").write_text(json.dumps(capture_report(workload, frames=frames)))
+    return directory
+
+
+def described(directory: Path) -> Content:
+    found = recording.read(directory)
+    assert found is not None
+    return captures.describe(found, STUDY["figures"])
+
+
+def test_a_capture_is_told_in_sentences_and_figures(tmp_path: Path) -> None:
+    content = described(record(tmp_path))
+    # 63,725 + 63,662 of the bytes between workers and scheduler, as `dasklab wire matrix` says
+    assert content.sentences == [
+        "Workers sent each other 0.127 MB, 51.3 % of the cluster's bytes (the study: 99.7 %).",
+        "Counted the study's way 25.0 % of the scheduler's packets are compute-task (the study: 47.9 %);"
+        " of what it says, each op in a batch counted, 27.7 % are.",
+        "That way add-keys would be 2 instead of 19, 0.105 times the truth.",
+        "Its “data” depends on offload: the same bytes between workers are 28 packets as captured,"
+        " 102 if cut for the wire, 3.64 times as many as if joined.",
+    ]
+    stems = {"traffic", "series", "ops", "composition", "counting", "heartbeat", "intervals"}
+    assert set(content.figures) == stems
+    for _, figure in content.figures.values():
+        figure.draw_without_rendering()
+    assert recording.read(tmp_path / "nowhere") is None
+
+
+def test_the_studys_error_is_a_factor_by_op(tmp_path: Path) -> None:
+    capture = recording.read(record(tmp_path))
+    assert capture is not None
+    found = counting.count(capture)
+    key = ("scheduler", "compute-task")
+    sent = sum(row["op"] == "compute-task" for row in capture.rows("ops"))
+    assert found.true[key] == sent
+    assert found.factor(key, "as captured") == found.packets["as captured"][key] / sent
+    table = counting.describe(capture, STUDY["figures"]["fig20"]).tables[0]
+    rows = {row[0]: row[1:] for row in table.rows}
+    assert rows["workers to scheduler: add-keys"][:2] == ["19", "2 (\u00d70.105)"]
+
+
+def test_an_idle_cluster_answers_with_its_heartbeats(tmp_path: Path) -> None:
+    content = described(record(tmp_path, "idle"))
+    assert set(content.figures) == {"idle", "heartbeat", "intervals"}
+    assert content.sentences[0].startswith(
+        "When nobody asks for anything, each worker sends the scheduler a heartbeat every 500 ms"
+        " (nine in ten within 497 to 501): 607 bytes, answered by 77;"
+    )
+    assert content.sentences[1] == (
+        "The scheduler asks for 500 ms; the study printed 1,022 ms for that field, wrongly:"
+        " its bytes say 500."
+    )
+    fields = {row[0]: row[1:] for row in content.tables[-1].rows}
+    assert fields["reply: heartbeat-interval"] == ["0.5", "0.5"]
+    assert fields["request: metrics.bandwidth.total"] == ["100000000", "263611757.62409046"]
+
+
+def test_only_what_was_said_during_the_runs_is_idle(tmp_path: Path) -> None:
+    whole = recording.read(record(tmp_path, "idle"))
+    assert whole is not None
+    middle_s = sum(whole.window_ns) / 2e9
+    told = json.loads((tmp_path / "capture.json").read_text())
+    run = {"run": 0, "warmup": False, "start": middle_s, "stop": middle_s + 60, "duration_s": 60}
+    told["timings"]["samples"] = [run | {"got": 0, "ok": True}]
+    (tmp_path / "capture.json").write_text(json.dumps(told))
+    part = recording.read(tmp_path)
+    assert part is not None and part.runs == [(middle_s, middle_s + 60)]
+
+    def said(capture: Recording) -> int:
+        return sum(capture.during(row["time_ns"]) for row in capture.rows("messages"))
+
+    assert 0 < said(part) < said(whole) == 133
+
+
+class Capturing(FakeLab):
+    """Its captures are of an idle cluster; six frames were lost."""
+
+    def run_trial(self, directory: Path) -> int:
+        status = super().run_trial(directory)
+        told = json.loads((record(directory, "idle") / "capture.json").read_text())
+        (directory / "capture.json").write_text(json.dumps(told | {"left_behind": 6}))
+        return status
+
+
+def captured(tmp_path: Path) -> driver.Ongoing:
+    name, content = experiment.load("idle_capture", quick=True)
+    run = driver.start(tmp_path, name, content, SETUP, quick=True)
+    driver.execute(run, Capturing(), lambda trial, state: None)
+    return run
+
+
+def test_a_capture_is_decoded_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """When the trial ends; report and terminal read what was kept, also without the capture's files."""
+    opened = []
+
+    def counted(*args: object, **options: object) -> daskwire.Capture:
+        opened.append(args)
+        return open_capture(*args, **options)
+
+    open_capture = daskwire.open_capture
+    monkeypatch.setattr(daskwire, "open_capture", counted)
+    run = captured(tmp_path)
+    trial = run.directory / "1-01-baseline"
+    first = report.write([run.directory], tmp_path / "first").read_text()
+    assert len(opened) == 1
+    shutil.rmtree(trial / "decoded")
+    again = report.write([run.directory], tmp_path / "again").read_text()
+    assert len(opened) == 2 and (trial / "decoded" / "messages.parquet").exists()
+    (trial / "capture.pcap").unlink()
+    alone = report.write([run.directory], tmp_path / "alone").read_text()
+    assert first == again == alone and len(opened) == 2
+
+
+def test_the_page_has_the_capture_and_warns_of_lost_frames(tmp_path: Path) -> None:
+    run = captured(tmp_path)
+    page = report.write([run.directory], tmp_path / "report").read_text()
+    assert "The capture is incomplete: tcpdump left 6 received frames behind when it was stopped." in page
+    assert '<p class="answer">When nobody asks for anything' in page
+    assert "What a heartbeat says, field by field" in page
+    assert "| request: op | 'heartbeat_worker' |" in (tmp_path / "report" / "report.md").read_text()
+    stems = {path.stem for path in (tmp_path / "report").glob("*.svg")}
+    assert stems == {"idle_capture-idle", "idle_capture-heartbeat", "idle_capture-intervals"}
+
+
+LEVELS = {
+    ("delay_ms", 5): "5 ms",
+    ("loss_pct", 1): "1 %",
+    ("rate_mbit", 0): "no cap",
+    ("nic", "E1000"): "E1000",
+}
+
+
+@pytest.mark.parametrize(("level", "name"), LEVELS.items())
+def test_levels_have_units(level: tuple[str, object], name: str) -> None:
+    assert sentences.level_name(*level) == name
+
+
+def test_two_factors_are_told_apart(tmp_path: Path) -> None:
+    """Flooding costs twice as much, but only where the link is capped."""
+
+    def seconds(trial: Json) -> float:
+        capped = 4.0 if trial["factors"]["rate_mbit"] else 2.0
+        return capped * (2 if capped == 4 and trial["factors"]["bridge"] == "flooding" else 1)
+
+    name, content = experiment.load("bridge_rate", quick=True)
+    run = driver.start(tmp_path, name, content, SETUP, quick=True)
+    driver.execute(run, FakeLab(seconds), lambda trial, state: None)
+    found = answer(load(run.directory), "compute_s", ["rate_mbit", "bridge"])
+    assert found is not None
+    pattern = (
+        r"flooding against learning: (1\.0\d|0\.9\d\d) \(.*\) times with no cap, "
+        r"(2\.0\d|1\.9\d) \(.*\) times with 100 Mbit/s, (2\.0\d|1\.9\d) \(.*\) times with 50 Mbit/s\."
+    )
+    assert re.fullmatch(pattern, sentences.contrasts(found)[-1]), sentences.contrasts(found)
+    [table] = _together({"compute_s": found})
+    assert table.head == ["cell", "added, s", "rate_mbit alone, %", "bridge alone, %", "only both, %"]
+    rows = {name: [float(text.split()[0]) for text in row] for name, *row in table.rows}
+    assert sorted(rows) == ["rate_mbit=100,bridge=flooding", "rate_mbit=50,bridge=flooding"]
+    for row in rows.values():
+        assert row == pytest.approx([6, 100 / 3, 0, 200 / 3], abs=5)
+
+
+def test_what_no_two_levels_surely_add_is_not_divided(tmp_path: Path) -> None:
+    """Without a null trial nothing is above the noise; a single factor has nothing to be together with."""
+    name, content = experiment.load("bridge_rate", quick=True)
+    run = driver.start(tmp_path, name, content, SETUP, quick=True)
+    driver.execute(run, FakeLab(lambda trial: 2.0 + bool(trial["factors"]["rate_mbit"])), lambda *_: None)
+    frame = load(run.directory)
+    found = answer(frame, "compute_s", ["rate_mbit", "bridge"])
+    assert found is not None and len(together(found)) == 2
+    hidden = [replace(cell, shown=False) for cell in found.cells]
+    assert together(replace(found, cells=hidden)) == []
+    alone = answer(frame[frame.bridge == "learning"], "compute_s", ["rate_mbit"])
+    assert alone is not None and together(alone) == []

@@ -1,0 +1,237 @@
+"""A capture is complete only if it holds what had to be there, and the reader hears it if not."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any
+
+import pytest
+from dasklab import report as page
+from dasklab.commands import baseline
+from dasklab.commands.progress import execute
+from dasklab.model import experiment
+from dasklab.model.files import CaptureReport, Completeness
+from dasklab.results.storage import store
+from dasklab.results.storage.decode import Summary
+from dasklab.results.storage.recording import Recording
+from dasklab.results.validity import completeness
+from dasklab.running import driver
+
+from tests.unit.dasklab.conftest import SETUP, FakeLab, Json, capture_report
+from tests.unit.daskwire.build import Packet, golden_bytes, packets_of, pcap
+
+GOLDEN = golden_bytes("g3-2026.8.0")
+STREAMS = {"stream_seen": 1.0, "lost_by_capture_bytes": 0, "decoded": 1.0}
+
+
+def judge(streams: Json, **counted: Any) -> Completeness:
+    report = CaptureReport.model_validate(capture_report(**counted))
+    summary = Summary(problems=(), messages=9, completeness=streams)
+    return completeness.examine(Recording(Path("nowhere"), report, summary, {"matrix": []}), None, None)
+
+
+def test_a_capture_that_lost_nothing_is_complete() -> None:
+    found = judge(STREAMS)
+    assert (found.verdict, found.reasons, found.received) == ("complete", (), 100)
+    assert completeness.line(found) == completeness.line(None) == ""
+
+
+LOSSES = [
+    ({"dropped_kernel": 3}, {}, "the kernel dropped 3 frames, tcpdump's buffer was full"),
+    ({"dropped_interface": 4}, {}, "the capture interface dropped 4 frames"),
+    ({"softnet_dropped": 5000}, {}, "the capturing machine's backlog dropped 5,000 frames"),
+    ({"left_behind": 6}, {}, "tcpdump left 6 received frames behind when it was stopped"),
+    ({"nic_statistics": {"rx_missed_errors": 7}}, {}, "the capture interface counted 7 rx_missed_errors"),
+    ({"expired": True}, {}, "tcpdump ended before the runs did"),
+    ({"frames": None, "left_behind": None}, {}, "tcpdump did not say what it captured"),
+    ({}, {"lost_by_capture_bytes": 1448}, "1,448 bytes were acknowledged but are not in the files"),
+]
+
+
+@pytest.mark.parametrize(("report", "streams", "reason"), LOSSES)
+def test_each_loss_is_told(report: dict[str, Any], streams: dict[str, Any], reason: str) -> None:
+    found = judge(STREAMS | streams, **report)
+    assert (found.verdict, found.reasons) == ("lost", (reason,))
+    assert completeness.line(found) == f"The capture is incomplete: {reason}"
+
+
+def write(directory: Path, raw: bytes, **told: Any) -> Path:
+    (directory / "capture.pcap").write_bytes(raw)
+    (directory / "capture.json").write_text(json.dumps(capture_report(**told)))
+    return directory
+
+
+def test_it_is_judged_from_the_files_and_stored(tmp_path: Path) -> None:
+    completeness.write(tmp_path)
+    assert completeness.read(tmp_path) is None and not list(tmp_path.iterdir())
+    fresh = completeness.read(write(tmp_path, GOLDEN))
+    assert fresh is not None
+    assert (fresh.verdict, fresh.messages, fresh.stream_seen) == ("complete", 133, 1.0)
+    completeness.write(tmp_path)
+    (tmp_path / "capture.pcap").unlink()
+    assert completeness.read(tmp_path) == fresh
+
+
+@pytest.mark.parametrize("raw", [b"", GOLDEN[:100_003]])
+def test_a_broken_file_is_a_loss(tmp_path: Path, raw: bytes) -> None:
+    found = completeness.read(write(tmp_path, raw))
+    assert found is not None and found.verdict == "lost" and "capture.pcap: " in found.reasons[-1]
+
+
+SCHEDULER, WORKERS = "10.99.7.116", {"worker-1": "10.99.7.117", "worker-2": "10.99.7.118"}
+FRAMES = packets_of(GOLDEN)
+
+
+def ends(frame: Packet) -> set[str]:
+    """Source and destination of a frame, as nothing but this test reads them."""
+    data = frame[1]
+    return {str(ip_address(data[at : at + 4])) for at in (26, 30)} if data[12:14] == b"\x08\x00" else set()
+
+
+def sent_by(address: str) -> list[int]:
+    """The lengths of the frames that a node sent."""
+    return [length for _, data, length in FRAMES if data[26:30] == ip_address(address).packed]
+
+
+MACHINE = {"kernel": "", "os": "", "virtualization": "", "cpus": 1, "memory_mb": 1, "versions": {}, "cpu": {}}
+MACHINE |= {"congestion_control": "", "clock_ahead_at_most_s": 0, "seconds": 1, "softnet_dropped": 0}
+
+
+def trial(
+    directory: Path, frames: list[Packet], *, timed_runs: int = 1, hosts: bool = True, **told: Any
+) -> Path:
+    """A trial whose capture, of one run, has these frames of what the cluster really said."""
+    run = {"run": 0, "warmup": False, "start": 1.0, "stop": 2.0, "duration_s": 1.0, "got": 0.0, "ok": True}
+    addresses = {name: f"tcp://{address}:40000" for name, address in WORKERS.items()}
+    timings = capture_report()["timings"] | {"cluster": {"workers": 2, "threads": 2, "addresses": addresses}}
+    write(directory, pcap(frames), frames=len(frames), timings=timings | {"samples": [run]}, **told)
+    (directory / "timings.json").write_text(json.dumps(timings | {"samples": [run] * timed_runs}))
+    counted = {
+        name: MACHINE | {"tcp": {}, "lab_statistics": {"tx_bytes": timed_runs * sum(sent_by(address))}}
+        for name, address in WORKERS.items()
+    }
+    if hosts:
+        document = {"schema": 2, "hypervisor": {"name": None, "accel": "tcg"}, "hosts": counted}
+        (directory / "hosts.json").write_text(json.dumps(document))
+    return directory
+
+
+def verdict(*args: Any, **told: Any) -> Completeness:
+    found = completeness.read(trial(*args, **told))
+    assert found is not None
+    return found
+
+
+OF_SCHEDULER = [frame for frame in FRAMES if SCHEDULER in ends(frame)]
+OF_OTHERS = [frame for frame in FRAMES if SCHEDULER not in ends(frame)]
+WITHOUT_ONE = [frame for frame in FRAMES if WORKERS["worker-2"] not in ends(frame)]
+NOT_DASK = [frame for frame in FRAMES if not ends(frame)]
+CUT = [(time_ns, data if frame in OF_SCHEDULER else data[:512], length)
+       for frame in FRAMES for time_ns, data, length in [frame]]  # fmt: skip
+BLIND = [
+    (NOT_DASK, {}, "none of its 28 frames is Dask's, though the workers send about 0.165 MB in 1 run"),
+    (NOT_DASK, {"hosts": False}, "none of its 28 frames is Dask's"),
+    ([], {}, "none of its 0 frames is Dask's, though the workers send about 0.165 MB in 1 run"),
+    (OF_SCHEDULER, {}, "it holds 0.0353 MB of about 0.165 MB that the workers send in 1 run"),
+    (OF_OTHERS, {}, "it does not hold what the scheduler and worker-1, worker-2 said to each other"),
+    (WITHOUT_ONE, {"hosts": False}, "it does not hold what the scheduler and worker-2 said to each other"),
+]
+
+
+@pytest.mark.parametrize(("frames", "told", "reason"), BLIND)
+def test_what_never_reached_the_capturing_host_is_missed(
+    tmp_path: Path, frames: list[Packet], told: Json, reason: str
+) -> None:
+    found = verdict(tmp_path, frames, **told)
+    assert (found.verdict, found.reasons) == ("blind", (reason,))
+    line = completeness.line(found)
+    assert line.startswith(
+        f"The capture is blind: {reason}. What to do: let the capturing host see all frames"
+    )
+    assert "mirror port" in line and "flooding bridge" in line and "capture on each host" in line
+
+
+@pytest.mark.parametrize(
+    ("frames", "told"),
+    [(FRAMES, {}), (CUT, {}), (FRAMES, {"timed_runs": 7}), (FRAMES, {"hosts": False}), (FRAMES + FRAMES, {})],
+    ids=["all", "snaplen", "more timed runs", "no counters", "all twice"],
+)
+def test_what_holds_all_is_complete(tmp_path: Path, frames: list[Packet], told: Json) -> None:
+    found = verdict(tmp_path, frames, **told)
+    assert (found.verdict, found.reasons) == ("complete", ())
+    ip_bytes = sum(length - 14 for address in WORKERS.values() for length in sent_by(address))
+    assert found.seen_bytes == ip_bytes * (len(frames) // len(FRAMES))
+
+
+def test_blind_and_lost_are_both_told_but_a_capture_cut_short_is_not_blind(tmp_path: Path) -> None:
+    both = verdict(tmp_path, NOT_DASK, dropped_kernel=3)
+    assert both.verdict == "blind" and "the kernel dropped 3 frames" in completeness.line(both)
+    short = verdict(tmp_path, OF_SCHEDULER[:9], expired=True)
+    assert (short.verdict, short.reasons) == ("lost", ("tcpdump ended before the runs did",))
+
+
+def test_run_and_baseline_say_it_loudly(
+    measured: Callable[..., driver.Ongoing], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The fake lab's captures have no files: nothing of what was said is there."""
+
+    def spoil(trial: Json, files: Json) -> int:
+        files["capture.json"] = capture_report()
+        return 0
+
+    run = measured(FakeLab(spoil=spoil))
+    first = run.directory / run.trials[0].trial
+    assert store.need(Completeness, first).reasons == ("its files are missing",)
+    (first / "result.json").unlink()
+    execute(driver.resume(run.directory, SETUP), FakeLab(spoil=spoil))
+    assert "The capture is incomplete: its files are missing" in capsys.readouterr().err
+    write(first, b"")
+    baseline.show(run.directory)
+    assert "The capture is incomplete: its files are missing" in capsys.readouterr().out
+
+
+class Mirrored(FakeLab):
+    """Its capturing host is given these frames only."""
+
+    def __init__(self, frames: list[Packet]) -> None:
+        super().__init__()
+        self.frames = frames
+
+    def run_trial(self, directory: Path) -> int:
+        status = super().run_trial(directory)
+        kept = {name: (directory / name).read_text() for name in ("timings.json", "hosts.json")}
+        trial(directory, self.frames)
+        for name, text in kept.items():
+            (directory / name).write_text(text)
+        return status
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_a_report_claims_nothing_from_a_blind_capture(tmp_path: Path) -> None:
+    """Where one worker was not heard, the shares of the others would be wrong."""
+    name, content = experiment.load("traffic_capture", quick=True)
+    texts = []
+    for frames in (FRAMES, WITHOUT_ONE):
+        run = driver.start(tmp_path / f"{len(frames)}", name, content, SETUP, quick=True)
+        driver.execute(run, Mirrored(frames), lambda trial, state: None)
+        texts.append(page.write([run.directory], run.directory / "page").with_name("report.md").read_text())
+    assert ["Workers sent each other" in text for text in texts] == [True, False]
+    assert ["The capture is blind" in text for text in texts] == [False, True]
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_run_baseline_and_report_say_that_a_capture_is_blind(
+    tmp_path: Path, sweep: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = driver.start(tmp_path, "x", sweep, SETUP, quick=False)
+    execute(run, Mirrored(NOT_DASK[:7]))
+    blind = "The capture is blind: none of its 7 frames is Dask's. What to do: "
+    assert capsys.readouterr().err.count(blind) == 1
+    baseline.show(run.directory)
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last.startswith(blind)
+    text = page.write([run.directory], tmp_path / "page").with_name("report.md").read_text()
+    assert text.count(blind) == 1

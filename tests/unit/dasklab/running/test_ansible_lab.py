@@ -1,0 +1,126 @@
+"""The driver's seam to Ansible: deadlines, the cause of a failure, and one command at a time."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from dasklab.cli import main
+from dasklab.commands import machines, target
+from dasklab.errors import LabError
+from dasklab.machines.inventory import DEFAULT, Inventory
+from dasklab.model.experiment import Experiment
+from dasklab.model.trial import Trial
+from dasklab.results.storage import store
+from dasklab.running import ansible_lab, playbook
+from dasklab.running.ansible_lab import AnsibleLab
+from dasklab.running.lock import LabLock, lock_names
+from dasklab.running.trials import deadline_s, plan
+
+from tests.unit.dasklab.conftest import SETUP
+
+LOG = "2026-01-01 00:00:00,000 p=1 u=root n=ansible"
+
+
+@pytest.fixture
+def trial(tmp_path: Path, sweep: Experiment) -> Trial:
+    """A planned trial, whose trial.json is in the test's folder."""
+    trial = plan("x", sweep, SETUP)[0]
+    store.write(tmp_path, trial)
+    return trial
+
+
+def log_of(*lines: str) -> str:
+    return "".join(f"{LOG} INFO| {line}\n" for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("log", "cause"),
+    [
+        (f"{LOG} INFO| Measure\n{LOG} ERROR| [ERROR]: YAML parsing failed: colons\nOrigin: x.yml\n",
+         "[ERROR]: YAML parsing failed: colons"),
+        (log_of("  FAILED  client: workload : Run the workload",
+                "          Data could not be sent to remote host: Shared connection to 10.77.0.11 closed.",
+                "   33.4s  workload : Run the workload: unreachable 1"),
+         "client: workload : Run the workload: Data could not be sent to remote host: "
+         "Shared connection to 10.77.0.11 closed."),
+        (log_of("  FAILED  localhost: proxmox_vm : Bring", "          https://h: nothing listens there",
+                "            is it running?", "    2.8s  proxmox_vm : Bring: failed 1"),
+         "localhost: proxmox_vm : Bring: https://h: nothing listens there; is it running?"),
+        (log_of("  FAILED  a: Reset", "    0.1s  Reset: failed 1"), "a: Reset"),
+        ("", "ansible-playbook ended with 4"),
+    ],
+)  # fmt: skip
+def test_the_cause_of_a_failure_is_ansibles(
+    log: str, cause: str, tmp_path: Path, trial: Trial, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / ansible_lab.LOG).write_text(log)
+    monkeypatch.setattr(playbook, "run", lambda *args, **options: 4)
+    with pytest.raises(LabError) as raised:
+        AnsibleLab(tmp_path).run_trial(tmp_path)
+    assert raised.value.message == cause
+
+
+def test_a_trial_that_wrote_its_failure_is_left_to_it(
+    tmp_path: Path, trial: Trial, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "failed.json").write_text("{}")
+    monkeypatch.setattr(playbook, "run", lambda *args, **options: 2)
+    assert AnsibleLab(tmp_path).run_trial(tmp_path) == 2
+
+
+def test_a_trial_that_does_not_end_is_ended_and_the_lab_reset(
+    tmp_path: Path, trial: Trial, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits = {}
+
+    def run(book: str, *args: object, limit_s: float, **options: object) -> int:
+        limits[book] = limit_s
+        if book == "trial.yml":
+            raise playbook.PlaybookEndedError("trial.yml was ended")
+        return 0
+
+    monkeypatch.setattr(playbook, "run", run)
+    with pytest.raises(LabError, match=r"trial\.yml was ended"):
+        AnsibleLab(tmp_path).run_trial(tmp_path)
+    assert list(limits) == ["trial.yml", "reset.yml"]
+    assert limits["trial.yml"] == deadline_s(trial) > trial.ttl_s
+
+
+def test_the_deadline_follows_from_the_time_to_live(trial: Trial) -> None:
+    """Each run of its own may take that long: the capture, Dask's report, py-spy."""
+    shorter = trial.model_copy(update={"ttl_s": trial.ttl_s - 100})
+    captured = trial.model_copy(update={"capture": True, "py_spy": True})
+    assert deadline_s(trial) - deadline_s(shorter) == 100
+    assert deadline_s(captured) - deadline_s(trial) == 2 * trial.ttl_s
+
+
+@pytest.mark.parametrize(
+    "words", [("run", "delay_worker", "--quick"), ("up",), ("baseline",), ("destroy", "--yes")]
+)
+def test_two_commands_do_not_change_a_lab_at_once(
+    words: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whichever inventory file of that lab they name."""
+    monkeypatch.setattr(target, "require_machines", lambda *_: None)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("DASKLAB_STATE", str(tmp_path / "state"))
+    first, second = (
+        shutil.copytree(DEFAULT.parent, tmp_path / name) / DEFAULT.name for name in ("first", "second")
+    )
+    results = ["--results", str(tmp_path / "results")] if words[0] != "destroy" else []
+    lab = Inventory(first)
+    lock = LabLock(lock_names(lab.hosts(), lab.optional))
+    lock.acquire()
+    monkeypatch.setattr(playbook, "run", lambda *args, **options: pytest.fail("a playbook was started"))
+    monkeypatch.setattr(machines, "_command", lambda *args: pytest.fail("a command was started"))
+    refused = CliRunner().invoke(main, [*words, "-i", str(second), *results])
+    lock.release()
+    assert refused.exit_code == 1
+    assert "dasklab: another command is at work on this lab: " in refused.output
+    assert refused.stderr.startswith(f"Inventory {second}, endpoint local, not started yet, lab dasklab\n")
+    assert not (tmp_path / "results").exists()
+    assert not lock.acquire()
+    lock.release()

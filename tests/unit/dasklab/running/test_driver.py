@@ -1,0 +1,289 @@
+"""The plan is reproducible and blocked; a run survives failures, kills and Ctrl-C."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from dasklab.errors import LabError
+from dasklab.model import cells, experiment
+from dasklab.model.link import Link
+from dasklab.model.nic import Card
+from dasklab.model.trial import Setup, Trial
+from dasklab.results.validity import verdict
+from dasklab.running import driver
+from dasklab.running.trials import estimate_s, plan
+
+from tests.unit.dasklab.conftest import SETUP, FakeLab, Json
+
+
+def test_every_block_has_each_cell_once_and_the_null_trial(sweep: experiment.Experiment) -> None:
+    trials = plan("x", sweep, SETUP)
+    for block in (1, 2):
+        mine = [trial for trial in trials if trial.block == block]
+        assert sorted(trial.cell for trial in mine if not trial.null) == sorted(cells.names(sweep))
+        assert [trial.factors for trial in mine if trial.null] == [{"delay_ms": 0}]
+        assert sum(trial.baseline for trial in mine) == 1
+
+
+def test_order_comes_from_the_seed(sweep: experiment.Experiment) -> None:
+    orders = {seed: [t.trial for t in plan("x", sweep, SETUP, seed=seed)] for seed in (1, 2)}
+    assert orders[1] == [t.trial for t in plan("x", sweep, SETUP, seed=1)]
+    assert orders[1] != orders[2]
+
+
+def test_null_trial_asks_exactly_what_the_baseline_asks(sweep: experiment.Experiment) -> None:
+    trials = plan("x", sweep, SETUP)
+    base, null = (next(t for t in trials if getattr(t, kind)) for kind in ("baseline", "null"))
+    names = {"trial", "baseline", "null"}
+    assert base.model_dump(exclude=names) == null.model_dump(exclude=names)
+
+
+def test_only_keeps_what_the_cell_is_compared_with(sweep: experiment.Experiment) -> None:
+    trials = plan("x", sweep, SETUP, only="delay_ms=50")
+    assert {trial.cell for trial in trials} == {"delay_ms=0", "delay_ms=50"}
+    assert sum(trial.null for trial in trials) == 2
+    with pytest.raises(
+        LabError, match="no cell 'delay_ms=51'; allowed: delay_ms=0; delay_ms=50; delay_ms=200"
+    ):
+        plan("x", sweep, SETUP, only="delay_ms=51")
+
+
+def test_aliases_become_hosts_and_clear_links_vanish() -> None:
+    _, content = experiment.load("rate_delay")
+    trials = {trial.cell: trial for trial in plan("rate_delay", content, SETUP) if not trial.null}
+    base, both = trials["rate_mbit=0,delay_ms=0"], trials["rate_mbit=1000,delay_ms=10"]
+    assert base.links == {} and base.baseline
+    assert set(both.links) == set(both.tested) == {"scheduler", "worker-1", "worker-2", "worker-3"}
+    assert both.nics["worker-2"].rate_mbit == 1000
+
+
+def test_named_host_wins_over_alias() -> None:
+    said = {"worker-2": {"delay_ms": 3}, "workers": {"delay_ms": 2}}
+    said["cluster"] = {"delay_ms": 1, "loss_pct": 5}
+    links = {name: Link.model_validate(link) for name, link in said.items()}
+    found = experiment.expand(links, 3, "")
+    assert {host: link.delay_ms for host, link in found.items()} == {
+        "scheduler": 1, "worker-1": 2, "worker-2": 3, "worker-3": 2
+    }  # fmt: skip
+    assert {link.loss_pct for link in found.values()} == {5}  # what is not said more closely stays
+
+
+def test_quick_replaces_levels_and_keeps_the_rest() -> None:
+    full, quick = (experiment.load("delay_scheduler", form)[1] for form in (False, True))
+    assert full.factors["delay_ms"].levels == [0, 5, 10, 50, 100, 150, 200]
+    assert quick.factors["delay_ms"].levels == [0, 50, 100, 200]
+    assert quick.factors["delay_ms"].sets == "links.scheduler.delay_ms"
+    assert quick.workload.name == "array_study" and quick.workload.params["size"] == 1000
+
+
+def test_another_workload_does_not_inherit_parameters() -> None:
+    base = {"workload": {"name": "array_study", "params": {"size": 1}}}
+    assert experiment.merge(base, {"workload": {"name": "merge"}}) == {"workload": {"name": "merge"}}
+
+
+def test_estimate_counts_runs_and_probes(sweep: experiment.Experiment) -> None:
+    trial = plan("x", sweep, SETUP)[0]
+    assert estimate_s(trial, 4) == 55 + 6 * 4 + 2 * (30 * 0.2 + 4 * 1 * 3)
+    captured = trial.model_copy(update={"capture": True, "captured_runs": 3})
+    assert estimate_s(captured, 4) == estimate_s(trial, 4) + 55 + 3 * 4
+    containers = plan("x", sweep, SETUP.of_kind("container"))[0]
+    assert estimate_s(containers, 4) == estimate_s(trial, 4) - 42
+
+
+def test_remaining_time_follows_the_trials_done(tmp_path: Path, sweep: experiment.Experiment) -> None:
+    begun = driver.start(tmp_path, "x", sweep, SETUP, quick=False)
+    assert begun.remaining_s() == 8 * estimate_s(begun.trials[0], 4)
+    left = []
+    driver.execute(begun, FakeLab(), lambda trial, state: left.append(begun.remaining_s()))
+    assert 0 < left[2] < 8 and left[-1] == 0
+
+
+def failed(status: str, reason: str) -> Json:
+    return {"schema": 2, "status": status, "host": "worker-1", "task": "Start", "reasons": [reason]}
+
+
+def test_a_failed_trial_is_recorded_and_the_rest_goes_on(measured: Callable[..., driver.Ongoing]) -> None:
+    def fail(trial: Json, files: Json) -> int:
+        if trial["cell"] != "delay_ms=50":
+            return 0
+        files.clear()
+        files["failed.json"] = failed("failed", "worker-1: Start: no memory")
+        return 2
+
+    run = measured(FakeLab(spoil=fail))
+    verdicts = verdict.assess(run.directory)
+    lost = [found for found in verdicts.values() if found.status == "failed"]
+    assert len(verdicts) == 8 and [found.cell for found in lost] == ["delay_ms=50"] * 2
+    assert lost[0].reasons == ("worker-1: Start: no memory",)
+
+
+def test_what_cannot_be_done_is_unsupported_and_not_tried_again(
+    measured: Callable[..., driver.Ongoing],
+) -> None:
+    def refuse(trial: Json, files: Json) -> int:
+        if trial["links"]:
+            files["failed.json"] = failed("unsupported", "no netem")
+        return 2 if trial["links"] else 0
+
+    run = measured(FakeLab(spoil=refuse))
+    assert {v.status for v in verdict.assess(run.directory).values()} == {"ok", "unsupported"}
+    assert run.pending() == []
+
+
+def test_a_trial_on_a_node_whose_cpu_others_took_is_measured_again(
+    tmp_path: Path, sweep: experiment.Experiment
+) -> None:
+    def taken(trial: Json, files: Json) -> int:
+        busy = trial["trial"] == begun.trials[1].trial
+        files["hosts.json"]["hypervisor"]["cpu"] = {"idle_s": 60.0, "steal_s": 40.0 if busy else 4.0}
+        return 0
+
+    allowed = sweep.tolerances.model_copy(update={"stolen_pct": 10.0})
+    begun = driver.start(tmp_path, "x", sweep.model_copy(update={"tolerances": allowed}), SETUP, quick=False)
+    driver.execute(begun, FakeLab(spoil=taken), lambda trial, state: None)
+    found = {name: result for name, result in verdict.assess(begun.directory).items() if result.reasons}
+    text = "the node: others took 40 % of its CPU during the runs (steal), at most 10 may be"
+    assert {name: result.reasons for name, result in found.items()} == {begun.trials[1].trial: (text,)}
+    assert begun.pending() == [] == driver.resume(begun.directory, SETUP).pending()
+    second = FakeLab()
+    driver.execute(driver.resume(begun.directory, SETUP, again=True), second, lambda trial, state: None)
+    assert second.ran == [begun.trials[1].trial]
+    assert {result.status for result in verdict.assess(begun.directory).values()} == {"ok"}
+
+
+def test_wrong_answer_is_a_failure(measured: Callable[..., driver.Ongoing]) -> None:
+    def lie(trial: Json, files: Json) -> int:
+        files["timings.json"]["check"] |= {"got": 15.0, "ok": False}
+        return 0
+
+    verdicts = verdict.assess(measured(FakeLab(spoil=lie)).directory).values()
+    assert {tuple(v.reasons) for v in verdicts} == {("wrong answer: 15.0, expected 16.0 +- 0.1",)}
+
+
+class Killed(BaseException):
+    """Stands for SIGKILL: nothing of the driver runs after it."""
+
+
+def test_killed_in_the_middle_loses_one_trial(tmp_path: Path, sweep: experiment.Experiment) -> None:
+    def kill(trial: Json, files: Json) -> int:
+        if len(first.ran) == 3:
+            raise Killed
+        return 0
+
+    first = FakeLab(spoil=kill)
+    begun = driver.start(tmp_path, "x", sweep, SETUP, quick=False)
+    with pytest.raises(Killed):
+        driver.execute(begun, first, lambda trial, state: None)
+    (begun.directory / first.ran[-1] / "half.json").write_text("{")
+    second = FakeLab()
+    driver.execute(driver.resume(begun.directory, SETUP), second, lambda trial, state: None)
+    assert second.ran == first.ran[2:] + [t.trial for t in begun.trials[3:]]
+    assert not (begun.directory / first.ran[-1] / "half.json").exists()
+    assert begun.pending() == []
+
+
+def test_ctrl_c_cleans_the_lab(tmp_path: Path, sweep: experiment.Experiment) -> None:
+    def interrupt(trial: Json, files: Json) -> int:
+        raise KeyboardInterrupt
+
+    lab = FakeLab(spoil=interrupt)
+    begun = driver.start(tmp_path, "x", sweep, SETUP, quick=False)
+    with pytest.raises(KeyboardInterrupt):
+        driver.execute(begun, lab, lambda trial, state: None)
+    assert lab.resets == 1 and len(begun.pending()) == 8
+
+
+def test_resume_refuses_another_plan(tmp_path: Path, sweep: experiment.Experiment) -> None:
+    begun = driver.start(tmp_path, "x", sweep, SETUP, quick=False)
+    path = begun.directory / "experiment.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"seed": 5}))
+    with pytest.raises(LabError, match="plans other trials"):
+        driver.resume(begun.directory, SETUP)
+
+
+def test_an_override_leaves_the_rest_as_the_inventory_has_it() -> None:
+    """A cap of 100 Mbit/s on a lab of E1000 cards is one on E1000 cards."""
+    document = {"title": "T", "question": "Q?", "metrics": {"compute_s": None}}
+    rate = {"rate_mbit": {"sets": "nics.cluster.rate_mbit", "levels": [0, 100]}}
+    content = experiment.Experiment.model_validate(document | {"factors": rate})
+    cards = {host: Card(model="e1000", rate_mbit=500) for host in SETUP.hosts}
+    lab = SETUP.model_copy(update={"nics": cards})
+    capped = next(trial for trial in plan("x", content, lab) if trial.cell == "rate_mbit=100")
+    assert capped.nics["worker-1"] == Card(model="e1000", rate_mbit=100)
+    assert capped.nics["client"] == Card(model="e1000", rate_mbit=500)
+    assert capped.tested == ("scheduler", "worker-1", "worker-2", "worker-3")
+
+
+def kinds_of(lab: Setup, *, model: str | None = None) -> list[Trial]:
+    """The trials of an experiment whose workers have a cap: as the inventory has them, and as containers."""
+    nic = {"rate_mbit": 100} | ({"model": model} if model else {})
+    levels = {"as they are": {}, "containers": {"guests": {"workers": {"kind": "container"}}}}
+    document = {"title": "T", "question": "Q?", "metrics": {"compute_s": None}, "nics": {"workers": nic}}
+    content = experiment.Experiment.model_validate(document | {"factors": {"kind": {"levels": levels}}})
+    return plan("x", content, lab)
+
+
+def test_machines_of_another_kind_have_its_nic_and_keep_what_is_asked_of_it() -> None:
+    trials = {trial.cell: trial for trial in kinds_of(SETUP)}
+    made = trials["kind=containers"]
+    assert made.guests == dict.fromkeys(SETUP.hosts, "vm") | dict.fromkeys(SETUP.hosts[2:], "container")
+    assert made.nics["worker-1"] == Card(model="veth", rate_mbit=100)
+    assert made.nics["scheduler"] == SETUP.nics["scheduler"]
+    assert made.tested == ("worker-1", "worker-2", "worker-3") and made.unsupported == ()
+    assert trials["kind=as they are"].guests == SETUP.guests
+    emulated = {trial.cell: trial.unsupported for trial in kinds_of(SETUP, model="e1000")}
+    assert emulated["kind=as they are"] == ()
+    assert emulated["kind=containers"][0] == "NIC e1000 of worker-1: it is a container, which has veth"
+
+
+def test_a_kind_without_an_image_is_unsupported() -> None:
+    lab = SETUP.model_copy(update={"kinds": ("vm",)})
+    trials = {trial.cell: trial.unsupported for trial in kinds_of(lab)}
+    assert trials["kind=containers"] == (
+        "guests of kind container: the inventory names no image to make them of",
+    )
+
+
+def test_what_a_lab_cannot_do_is_known_before_it_is_tried(tmp_path: Path) -> None:
+    name, content = experiment.load("bridge_rate", quick=True)
+    made_by_hand = SETUP.model_copy(update={"guests": {}, "nics": {}, "bridge": False})
+    lab = FakeLab()
+    begun = driver.start(tmp_path, name, content, made_by_hand, quick=True)
+    driver.execute(begun, lab, lambda trial, state: None)
+    found = verdict.assess(begun.directory)
+    assert {v.status for v in found.values()} == {"unsupported"} and lab.ran == []
+    assert "no hypervisor makes these machines" in found[begun.trials[0].trial].reasons[0]
+
+
+def test_a_run_is_not_continued_on_another_lab(tmp_path: Path, sweep: experiment.Experiment) -> None:
+    begun = driver.start(tmp_path, "x", sweep, SETUP, quick=False)
+    other = SETUP.model_copy(update={"nics": {host: Card(model="e1000") for host in SETUP.hosts}})
+    with pytest.raises(LabError, match="the inventory is not as it was when the run began"):
+        driver.resume(begun.directory, other)
+
+
+def test_too_few_workers_are_told_before_anything_runs(sweep: experiment.Experiment) -> None:
+    more = experiment.Experiment.model_validate(sweep.model_dump(exclude_unset=True) | {"workers": 5})
+    with pytest.raises(LabError, match="5 workers are asked, the inventory has no worker-4, worker-5"):
+        plan("x", more, SETUP)
+
+
+@pytest.mark.parametrize(("name", "resets"), [("slow_links", 1), ("delay_worker", 0)])
+def test_after_a_run_the_nics_are_as_the_inventory_has_them(tmp_path: Path, name: str, resets: int) -> None:
+    """Seen for real: four machines kept the last trial's cap. Without a change of NICs nothing is asked."""
+    lab = FakeLab()
+    begun = driver.start(tmp_path, *experiment.load(name, quick=True), SETUP, quick=True)
+    driver.execute(begun, lab, lambda trial, state: None)
+    assert lab.resets == resets
+
+
+def test_the_baseline_is_the_first_cell_that_the_lab_can_do() -> None:
+    name, content = experiment.load("nic_matrix")
+    trials = plan(name, content, SETUP.of_kind("container").model_copy(update={"kinds": ("container",)}))
+    for block in {trial.block for trial in trials}:
+        ends = {(t.cell, t.baseline) for t in trials if t.block == block and (t.baseline or t.null)}
+        assert ends == {("nic=veth", True), ("nic=veth", False)}
+    assert [trial.unsupported for trial in trials if trial.cell == "nic=veth"] == [()] * 8

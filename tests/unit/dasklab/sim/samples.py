@@ -1,0 +1,26 @@
+"""A small scenario, and changes to it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dasklab.sim.scenario import Scenario
+
+MACHINES = ("scheduler", "worker-1", "worker-2", "worker-3")
+KILL = {"host": "worker-2", "does": "kill", "at_s": 0.05}
+RESTART = {"host": "worker-2", "does": "restart", "at_s": 0.05, "for_s": 0.1}
+CUT = {"host": "worker-1", "does": "cut", "at_s": 0.05, "for_s": 0.5}
+
+
+def scenario(**changes: Any) -> Scenario:
+    """Three workers on 1 Gbit/s, 1 ms and 200 kB a task."""
+    asked: dict[str, Any] = {
+        "workload": {"name": "array_study", "params": {"size": 1000, "chunk": 500}},
+        "workers": 3,
+        "threads": 1,
+        "runs": 1,
+        "warmups": 0,
+        "rates_mbit": dict.fromkeys(MACHINES, 1000.0),
+        "tasks": {"add": [(0.001, 0.0, 200_000)], "random_sample": [(0.001, 0.0, 200_000)]},
+    }
+    return Scenario.model_validate(asked | changes)

@@ -1,0 +1,156 @@
+"""What cannot be written as a whole is not written at all; the error names the file."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import resource
+import shutil
+import stat
+import subprocess
+import sys
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from dasklab import atomic
+from dasklab.paths import ROOT
+
+from tests.waiting import PATIENCE_S
+
+DATA = ROOT / "tests" / "data"
+LIMIT = 64  # bytes: less than any of the files that are written
+COMMANDS: dict[str, Callable[[Path, Path], list[str | Path]]] = {  # of a run and an output
+    "out.csv": lambda run, out: ["results", "export", run, out],
+    "out.parquet": lambda run, out: ["results", "export", run, out],
+    "report": lambda run, out: ["report", run, "-o", out],
+    "trace.json": lambda run, out: ["explain", run / "1-01-baseline", "--json", "--trace", out],
+    "wire": lambda run, out: ["wire", "messages", run / "capture.pcap", "--parquet", out],
+    "kept": lambda run, out: ["history", "--results", out, "add", run],
+}
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """A stored run, and a capture beside it."""
+    folder = tmp_path / "results" / "baseline" / "20260101T000000Z"
+    with tarfile.open(DATA / "run" / "baseline.tar.xz") as archive:
+        archive.extractall(folder, filter="data")
+    (folder / "capture.pcap").write_bytes(gzip.decompress((DATA / "wire/g3-2026.8.0.pcap.gz").read_bytes()))
+    capture = folder / "1-01-baseline" / "trial.json"
+    capture.write_text(capture.read_text().replace('"capture": true', '"capture": false'))
+    return folder
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
+
+
+def dasklab(*words: str | Path, limit: int | None = None) -> subprocess.CompletedProcess[str]:
+    """Run the command; no file of more than ``limit`` bytes can be written then, as if the disk were full."""
+    command = [sys.executable, "-m", "lab", *map(str, words)]
+
+    def small() -> None:
+        if limit is not None:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+
+    return subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_S, preexec_fn=small
+    )
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_what_cannot_be_written_leaves_what_was_there(run: Path, tmp_path: Path, name: str) -> None:
+    out = tmp_path / "out" / name
+    out.parent.mkdir()
+    words = COMMANDS[name](run, out)
+    done = dasklab(*words)
+    assert done.returncode == 0, done.stderr
+    before = contents(out.parent)
+    assert before and not any(atomic.PREFIX in path for path in before)
+    failed = dasklab(*words, limit=LIMIT)
+    assert failed.returncode == 1
+    assert failed.stderr.count("\n") == 1 and "Traceback" not in failed.stderr
+    assert f"{out}" in failed.stderr and failed.stderr.endswith(": File too large\n")
+    assert contents(out.parent) == before
+    shutil.rmtree(out.parent)
+    out.parent.mkdir()
+    assert dasklab(*words, limit=LIMIT).returncode == 1
+    assert contents(out.parent) == {} and list(out.parent.iterdir()) in ([], [out])
+
+
+def test_a_full_disk_keeps_the_old_export(run: Path, tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    script = (
+        f"mount -t tmpfs -o size=64k none {disk} || exit; cd {disk};"
+        " echo old >table.csv; head -c 40k /dev/zero >f;"
+        f" {sys.executable} -m lab results export {run} {disk}/table.csv; echo $?; cat table.csv; ls -A"
+    )
+    done = subprocess.run(
+        ["unshare", "--map-root-user", "--mount", "sh", "-c", script],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+    )
+    if "unshare" in done.stderr or "mount:" in done.stderr:
+        pytest.skip(f"no namespaces here: {done.stderr}")
+    assert done.stderr == f"dasklab: {disk}/table.csv: No space left on device\n"
+    assert done.stdout.split() == ["1", "old", "f", "table.csv"]
+
+
+def test_a_failure_in_the_middle_leaves_nothing_new(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("old")
+    with pytest.raises(KeyboardInterrupt), atomic.replaced(tmp_path / "file") as draft:
+        draft.write_text("half")
+        raise KeyboardInterrupt
+    with pytest.raises(ValueError, match="bug"), atomic.filled(tmp_path / "folder") as draft:
+        (draft / "half").write_text("half")
+        raise ValueError("bug")
+    assert contents(tmp_path) == {"file": b"old"} and not (tmp_path / "folder").exists()
+
+
+def test_a_folder_keeps_what_is_not_replaced(tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    (folder / "below").mkdir(parents=True)
+    (folder / "mine").write_text("mine")
+    (folder / "below" / "page").write_text("old")
+    with atomic.filled(folder) as draft:
+        (draft / "below").mkdir()
+        (draft / "below" / "page").write_text("new")
+    assert contents(folder) == {"mine": b"mine", "below/page": b"new"}
+
+
+def test_links_modes_and_streams(tmp_path: Path) -> None:
+    target, link = tmp_path / "target", tmp_path / "link"
+    target.write_text("old")
+    target.chmod(0o600)
+    link.symlink_to(target)
+    atomic.write_text(link, "new")
+    assert link.is_symlink() and target.read_text() == "new"
+    assert stat.S_IMODE(target.stat().st_mode) == 0o600
+    mask = os.umask(0o027)
+    try:
+        atomic.write_text(tmp_path / "fresh", "x")
+    finally:
+        os.umask(mask)
+    assert stat.S_IMODE((tmp_path / "fresh").stat().st_mode) == 0o640
+    atomic.write_text(Path("/dev/null"), "gone")
+    assert not Path("/dev/null").is_file()
+    os.mkfifo(tmp_path / "pipe")
+    with subprocess.Popen(["cat", tmp_path / "pipe"], stdout=subprocess.PIPE, text=True) as reader:
+        atomic.write_text(tmp_path / "pipe", "streamed")
+        assert reader.communicate()[0] == "streamed"
+
+
+def test_an_error_names_the_file_and_not_the_temporary_one(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OSError, match="file") as error:
+        atomic.write_text(tmp_path / "file" / "below", "x")
+    assert atomic.PREFIX not in str(error.value)
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(OSError, match="directory") as error:
+        atomic.write_text(tmp_path / "folder", "x")
+    assert error.value.filename == str(tmp_path / "folder")

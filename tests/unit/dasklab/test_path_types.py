@@ -1,0 +1,151 @@
+"""Paths mean what the caller's shell means; an output that cannot be written is refused before any work."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+from dasklab.cli import main
+from dasklab.commands import explain as explaining
+from dasklab.commands.options import inventory_option, results_option
+from dasklab.path_types import OutputFile, OutputFolder, UserPath
+from dasklab.paths import ROOT, anchor_environment
+
+from tests.unit.dasklab.test_cli import EVERY, run
+
+
+@click.command()
+@inventory_option
+@results_option
+@click.option("--file", type=UserPath())
+def show(inventory: Path, root: Path, file: Path) -> None:
+    print(json.dumps([str(inventory), str(root), str(file)]))
+
+
+@pytest.mark.parametrize("by_environment", [False, True])
+def test_relative_paths_belong_to_the_callers_folder(
+    by_environment: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    if by_environment:
+        monkeypatch.setenv("DASKLAB_INVENTORY", "i/hosts.yml")
+        monkeypatch.setenv("DASKLAB_RESULTS", "r")
+        words = []
+    else:
+        words = ["-i", "i/hosts.yml", "--results", "r"]
+    shown = json.loads(CliRunner().invoke(show, [*words, "--file", "f"]).stdout)
+    assert shown == [str(tmp_path / name) for name in ("i/hosts.yml", "r", "f")]
+
+
+def test_every_path_option_is_one_of_these() -> None:
+    """A plain click.Path would be relative to whatever folder its reader runs in."""
+    plain = [
+        f"{' '.join(words)} {option.name}"
+        for words, command in EVERY.items()
+        for option in command.params
+        if isinstance(option.type, click.Path)
+        and not isinstance(option.type, UserPath)
+        and words[0] != "wire"
+    ]
+    assert plain == []
+
+
+def test_paths_of_the_environment_are_made_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("DASKLAB_STATE", "PROXMOX_CA_FILE"):
+        monkeypatch.setenv(name, "here")
+    monkeypatch.delenv("DASKLAB_CACHE", raising=False)
+    anchor_environment()
+    assert [os.environ.get(name) for name in ("DASKLAB_STATE", "PROXMOX_CA_FILE", "DASKLAB_CACHE")] == [
+        str(tmp_path / "here"),
+        str(tmp_path / "here"),
+        None,
+    ]
+
+
+@pytest.mark.parametrize("kind", [OutputFile(), OutputFolder()])
+@pytest.mark.parametrize("place", ["/proc/nowhere/out", "file/out"])
+def test_an_output_that_cannot_be_written_is_refused(
+    kind: UserPath, place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").touch()
+    with pytest.raises(click.BadParameter, match="cannot be written"):
+        kind.convert(place, None, None)
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_outputs_that_can_be_written_are_taken_and_not_made(tmp_path: Path) -> None:
+    assert OutputFile().convert(str(tmp_path / "new.json"), None, None) == tmp_path / "new.json"
+    assert OutputFolder().convert(str(tmp_path / "a" / "b"), None, None) == tmp_path / "a" / "b"
+    assert list(tmp_path.iterdir()) == []
+
+
+OUTPUTS = [
+    ("explain", "{tmp}", "--trace", "/proc/nowhere/t.json"),
+    ("explain", "{tmp}", "--profile", "{tmp}"),
+    ("report", "{tmp}", "-o", "/proc/nowhere"),
+    ("results", "export", "{tmp}", "/proc/nowhere/a.csv"),
+    ("history", "publish", "/proc/nowhere"),
+    ("run", "baseline", "--results", "/proc/nowhere"),
+    ("minipve", "image", "--output", "/proc/nowhere/image.qcow2"),
+    ("wire", "{capture}", "--parquet", "/proc/nowhere"),
+]
+
+
+@pytest.mark.parametrize("words", OUTPUTS, ids=" ".join)
+def test_an_unwritable_output_is_refused_before_the_work(
+    words: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def worked(*_: object, **__: object) -> None:
+        raise AssertionError("the work began")
+
+    capture = ROOT / "tests" / "data" / "wire" / "g3-2026.8.0.pcap.gz"
+    monkeypatch.setattr("daskwire.terminal.cli.open_asked", worked)
+    monkeypatch.setattr(explaining, "_tell", worked)
+    done = run(*(word.format(tmp=tmp_path, capture=capture) for word in words))
+    assert isinstance(done.exception, SystemExit), done.exception
+    assert done.stderr.startswith("dasklab: ")
+    assert words[-1].format(tmp=tmp_path) in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["--nix"], "dasklab: No such option '--nix'."),
+        (["pln"], "dasklab: No such command 'pln'. Did you mean plan?"),
+        (["run", "--seed", "x"], "dasklab: Invalid value for '--seed': 'x' is not a valid integer."),
+        (["results", "show"], "dasklab: Missing argument 'RUN'."),
+        (["minipve", "sreve"], "dasklab: No such command 'sreve'. Did you mean serve?"),
+        (["wire", "summry"], "dasklab: summry: no such file, and no such command; did you mean summary?"),
+    ],
+)
+def test_all_mistakes_begin_alike(words: list[str], line: str) -> None:
+    assert run(*words).stderr.splitlines()[0] == line
+
+
+@pytest.mark.parametrize(("no_color", "coloured"), [("", True), ("1", False)])
+def test_no_color_is_honoured_by_mistakes_and_findings(no_color: str, coloured: bool) -> None:
+    """On a terminal; click has no word of NO_COLOR."""
+    words = [sys.executable, "-m", "lab", "plan", "-i", "/nowhere.yml"]
+    leader, follower = os.openpty()
+    environment = os.environ | {"NO_COLOR": no_color, "PYTHONPATH": str(ROOT)}
+    subprocess.run(words, stderr=follower, stdout=follower, env=environment, check=False)
+    shown = os.read(leader, 10_000).decode()
+    os.close(leader)
+    os.close(follower)
+    assert "dasklab: inventory /nowhere.yml does not exist" in shown
+    assert ("\x1b[" in shown) is coloured
+
+
+def test_no_color_reaches_every_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    with main.make_context("dasklab", ["status"]) as context:
+        assert click.Context(EVERY[("status",)], parent=context).color is False

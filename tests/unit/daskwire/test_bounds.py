@@ -1,0 +1,114 @@
+"""What a file may cost at most, whatever it claims: disk, memory, time."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgpack
+import pyarrow
+import pytest
+from daskwire import Capture, WireError, open_capture
+from daskwire.dask import lz4, messagepack
+from daskwire.dask.messagepack import UndecodableError, name, unpack
+from daskwire.file import packed
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.unit.daskwire.build import HELLO, Talk, g3, pcap, small_talk
+
+
+def test_a_large_message_with_much_in_it_is_still_decoded() -> None:
+    large = {"op": "update-graph", "tasks": {f"key-{i}": b"x" * 300 for i in range(100_000)}}
+    assert unpack(msgpack.packb(large)) == large
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats() | st.text() | st.binary()
+    | st.builds(msgpack.ExtType, st.integers(0, 127), st.binary(max_size=20)),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text() | st.integers(0, 9), inner), max_leaves=30,
+)  # fmt: skip
+
+
+def values_in(item: Any) -> int:
+    if isinstance(item, dict):
+        return 1 + sum(1 + values_in(value) for value in item.values())
+    return 1 + sum(map(values_in, item)) if isinstance(item, list) else 1
+
+
+@settings(deadline=None)
+@given(VALUES, st.sampled_from([0, 40, 300, 70_000]))
+def test_values_are_counted_right(value: Any, pad: int) -> None:
+    item = [value, "x" * pad, b"x" * pad, msgpack.ExtType(1, b"x" * pad), [0] * pad]
+    body, number = msgpack.packb(item), values_in([value, 0, 0, 0, []]) + pad
+    assert messagepack._has_at_most(body, number) and not messagepack._has_at_most(body, number - 1)
+
+
+def test_keys_that_are_kept_are_bounded(read: Callable[..., Capture]) -> None:
+    """A task key may be anything; only text and plain tuples stay as they are."""
+    deep: Any = "x"
+    for _ in range(900):
+        deep = (deep,)
+    keys = ["plain", ["tuple", 1, 2], [{}] * 50_000, {"a": 1}, deep]
+    talk = Talk().open().say(0, g3(HELLO)).say(1, g3(HELLO))
+    talk.say(1, g3([{"op": "free-keys", "key": key} for key in keys]), mtu=60_000)
+    found = read(talk.packets).messages.op_key
+    assert found[:2] == ["plain", ("tuple", 1, 2)] and all(isinstance(key, str) for key in found[2:])
+    assert all(len(str(key)) <= 4096 for key in found)
+    assert name(("a", ("b", 1))) == "('a', ('b', 1))"
+
+
+def test_lz4_that_claims_too_much_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = b"\x80\x00\x00\x00\x8fabcdefgh\x08\x00\x5d\x80abcdefgh"
+    assert len(lz4.lz4_block(data)) == 128
+    monkeypatch.setattr(lz4, "LARGEST", 127)
+    with pytest.raises(UndecodableError, match="impossible size"):
+        lz4.lz4_block(data)
+
+
+PACKERS = {"gz": gzip.compress, "zst": lambda raw: pyarrow.compress(raw, "zstd", asbytes=True)}
+
+
+@pytest.mark.parametrize("kind", PACKERS)
+def test_a_small_file_does_not_fill_the_disk(
+    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The bound is 1 GB or 100 times the file; here the first is lowered, so that it can be seen."""
+    assert (packed.ALWAYS, packed.TIMES) == (1 << 30, 100)
+    monkeypatch.setattr(packed, "ALWAYS", 1 << 20)
+    path = tmp_path / f"bomb.pcap.{kind}"
+    path.write_bytes(PACKERS[kind](pcap(small_talk().packets) + bytes(50_000_000)))
+    assert path.stat().st_size < 200_000
+    written: list[int] = []
+    with open(path, "rb") as file, open(tmp_path / "plain", "w+b") as plain:  # noqa: PTH123
+        with pytest.raises(WireError, match="unpacks to more than"):
+            packed.unpack(file, plain, str(path))
+        written.append(plain.tell())
+    assert written[0] <= max(1 << 20, 100 * path.stat().st_size) + packed.AT_A_TIME
+    with pytest.raises(WireError) as caught:
+        open_capture(path)
+    assert str(caught.value).startswith(f"{path}: unpacks to more than") and "gzip -dk" in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", PACKERS)
+def test_what_packs_well_but_is_small_is_read(tmp_path: Path, kind: str) -> None:
+    talk = small_talk(3)
+    for _ in range(20):
+        talk.say(0, g3({"op": "x", "pad": "y" * 100_000}), mtu=60_000)
+    path = tmp_path / f"good.pcap.{kind}"
+    path.write_bytes(PACKERS[kind](pcap(talk.packets)))
+    assert path.stat().st_size * 100 < len(pcap(talk.packets))
+    assert open_capture(path).tally.packets == len(talk.packets)
+
+
+def test_a_full_disk_is_said_by_its_name(tmp_path: Path) -> None:
+    class Full:
+        def write(self, part: bytes) -> int:
+            raise OSError(28, "No space left on device")
+
+    path = tmp_path / "a.pcap.gz"
+    path.write_bytes(gzip.compress(pcap(small_talk().packets)))
+    with path.open("rb") as file, pytest.raises(WireError, match=r"unpacking it into .*: No space left"):
+        packed.unpack(file, Full(), str(path))

@@ -1,0 +1,88 @@
+"""``--follow`` on files that will never go on: the reason is said, and nothing is done again and again."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from daskwire import WireError
+from daskwire.follow import Follower
+from daskwire.terminal.cli import wire
+
+from tests.unit.daskwire.build import DATA, block, golden_bytes, packets_of, pcap, pcapng
+
+RAW = golden_bytes("g3-2026.8.0")
+PACKETS = packets_of(RAW)
+
+
+def follow(path: Path) -> Result:
+    return CliRunner().invoke(wire, ["--follow", str(path)], catch_exceptions=False)
+
+
+def damaged(form: str) -> tuple[bytes, int]:
+    """A file with something in its middle that is no record, and where."""
+    if form == "pcap":
+        whole, at = pcap(PACKETS), len(pcap(PACKETS[:100]))
+    else:
+        whole, at = pcapng(PACKETS), len(pcapng(PACKETS[:100]))
+    return whole[:at] + b"\xff" * 16 + whole[at:], at
+
+
+@pytest.mark.parametrize("form", ["pcap", "pcapng"])
+def test_damage_ends_it_with_a_line(tmp_path: Path, form: str) -> None:
+    path = tmp_path / "growing"
+    raw, at = damaged(form)
+    path.write_bytes(raw)
+    result = follow(path)  # ends by itself
+    assert result.exit_code == 1 and len(result.stdout.splitlines()) == 1  # what came before is counted
+    assert result.stderr.startswith(f"dasklab: {path}: damaged at byte {at}: no ")
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_a_record_that_is_not_whole_yet_is_waited_for(tmp_path: Path) -> None:
+    path = tmp_path / "growing.pcap"
+    path.write_bytes(RAW[:-7])
+    follower = Follower(path)
+    said = follower.poll()
+    follower.check()
+    path.write_bytes(RAW)
+    assert len(said) > 100 and len(follower.poll()) >= 0
+    follower.check()
+
+
+def test_polling_what_does_not_grow_costs_nothing(tmp_path: Path) -> None:
+    """Eight megabytes that look like the beginning of one record."""
+    path = tmp_path / "growing.pcap"
+    path.write_bytes(RAW + RAW[24:32] + (15_000_000).to_bytes(4, "little") * 2 + bytes(8_000_000))
+    follower = Follower(path)
+    follower.poll()
+    begin = time.process_time()
+    for _ in range(100):
+        assert follower.poll() == []
+    assert time.process_time() - begin < 0.5
+
+
+def test_another_file_in_its_place_is_noticed(tmp_path: Path) -> None:
+    path = tmp_path / "growing.pcap"
+    path.write_bytes(RAW)
+    follower = Follower(path)
+    follower.poll()
+    path.write_bytes(RAW[:1000])
+    with pytest.raises(WireError, match="became shorter"):
+        follower.poll()
+
+
+def test_what_cannot_be_followed_is_said() -> None:
+    packed = DATA / "g3-2026.8.0.pcap.gz"
+    assert "a compressed file cannot be followed" in follow(packed).stderr
+    result = CliRunner().invoke(wire, ["--follow", "--json", str(packed)])
+    assert result.stderr == "dasklab: --follow goes with no other option\n"
+
+
+def test_a_pcapng_section_without_magic_is_damage_not_the_end_of_all(tmp_path: Path) -> None:
+    path = tmp_path / "two.pcapng"
+    path.write_bytes(pcapng(PACKETS[:100]) + block("<", 0x0A0D0D0A, bytes(16)) + pcapng(PACKETS[100:]))
+    result = CliRunner().invoke(wire, [str(path)])
+    assert result.exit_code == 0 and "damaged at byte" in result.stderr and "100 packets" in result.stdout

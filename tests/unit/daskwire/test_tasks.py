@@ -1,0 +1,77 @@
+"""What became of tasks: cancelled ones, and those of workers that were started anew."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from daskwire import Capture
+
+from tests.unit.daskwire.build import HELLO, Talk, g3
+
+Read = Callable[..., Capture]
+
+
+def stream(port: int = 40000, **options: Any) -> Talk:
+    """A worker's connection with the scheduler."""
+    talk = Talk(client=("10.0.0.2", port), **options).open().say(0, g3(HELLO)).say(1, g3(HELLO))
+    return talk.say(0, g3({"op": "register-worker", "address": f"tcp://10.0.0.2:{port + 1}", "name": "w"}))
+
+
+def send(talk: Talk, *keys: str) -> None:
+    talk.say(1, g3([{"op": "compute-task", "key": key} for key in keys]))
+
+
+def finish(talk: Talk, key: str) -> None:
+    talk.say(0, g3([{"op": "task-finished", "key": key, "nbytes": 8}]))
+
+
+def outcomes(capture: Capture) -> list[tuple[str, str]]:
+    table = capture.table("tasks")
+    return list(zip(table["key"], table["outcome"], strict=True))
+
+
+@pytest.mark.parametrize("cancel", [
+    {"op": "free-keys", "keys": ["b", "c"]},
+    {"op": "cancel-compute", "key": "b"},
+    {"op": "release-task", "key": "b"},
+])  # fmt: skip
+def test_a_task_that_is_freed_before_its_report_was_cancelled(read: Read, cancel: dict[str, Any]) -> None:
+    talk = stream()
+    send(talk, "a", "b")
+    finish(talk, "a")
+    talk.say(1, g3([cancel, {"op": "free-keys", "keys": ["a"]}]))
+    capture = read(talk.packets)
+    assert outcomes(capture) == [("a", "finished"), ("b", "cancelled")]
+    sent, freed = (capture.table("tasks")[name][1] for name in ("sent_ns", "finished_ns"))
+    assert freed > sent
+
+
+def test_a_worker_may_still_report_what_was_cancelled(read: Read) -> None:
+    talk = stream()
+    send(talk, "a")
+    talk.say(1, g3([{"op": "free-keys", "keys": ["a"]}]))
+    finish(talk, "a")
+    assert outcomes(read(talk.packets)) == [("a", "finished")]
+
+
+def test_a_task_cancelled_and_sent_again(read: Read) -> None:
+    talk = stream()
+    send(talk, "a")
+    talk.say(1, g3([{"op": "free-keys", "keys": ["a"]}]))
+    send(talk, "a")
+    finish(talk, "a")
+    assert outcomes(read(talk.packets)) == [("a", "cancelled"), ("a", "finished")]
+
+
+def test_a_task_sent_again_after_its_workers_death_is_the_new_ones(read: Read) -> None:
+    """Both processes have one name; the report belongs to the connection that it came on."""
+    first = stream()
+    send(first, "a")
+    second = stream(41000, time_ns=first.time_ns)
+    send(second, "a")
+    finish(second, "a")
+    capture = read(first.packets + second.packets)
+    assert outcomes(capture) == [("a", "open"), ("a", "finished")]
+    assert capture.table("tasks")["worker"] == ["w", "w"]

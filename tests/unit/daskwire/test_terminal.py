@@ -1,0 +1,118 @@
+"""What strangers wrote into a capture reaches a terminal only as text."""
+
+from __future__ import annotations
+
+import ast
+import json
+import unicodedata
+from pathlib import Path
+
+import daskwire.terminal
+import pytest
+from click.testing import CliRunner
+from daskwire.terminal import text
+from daskwire.terminal.cli import wire
+from daskwire.terminal.text import plain
+from daskwire.terminal.watch import watch
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+from tests.unit.daskwire.build import HELLO, Talk, g3, pcap
+
+MARKUP = "load[/data/x][/red][bold red]b[/]"
+ESCAPES = "a\x1b[2Jb\x1b]0;t\x07c\x9b2Jd\x08\re\x7f"
+BIDI = "f\u202eg\u2066h\u200fi\u2028j\u200bk"
+HOSTILE = f"{MARKUP} {ESCAPES} {BIDI}"
+
+
+@pytest.fixture
+def hostile(tmp_path: Path) -> Path:
+    """A cluster whose names, ops, keys and versions are meant to do harm."""
+    talk = Talk().open().say(0, g3(HELLO)).say(1, g3(HELLO))
+    register = {"op": "register-worker", "address": "tcp://10.0.0.2:3333", "name": HOSTILE, "reply": False}
+    versions = {"packages": {"distributed": f"2026.8.0{HOSTILE}"}}
+    talk.say(0, g3({**register, "versions": versions}))
+    talk.say(0, g3({"op": "heartbeat_worker", "address": "tcp://10.0.0.2:3333", HOSTILE: {HOSTILE: HOSTILE}}))
+    talk.say(1, g3({"status": "OK"}))
+    talk.say(1, g3([{"op": "compute-task", "key": HOSTILE}, {"op": HOSTILE, "key": HOSTILE}]))
+    steps = [{"action": "compute", "start": 1.7e9, "stop": 1.7e9 + 1}] * 2
+    done = {"op": "task-finished", "key": HOSTILE, "typename": HOSTILE, "startstops": steps}
+    done |= {"thread": HOSTILE}
+    talk.say(0, g3([done, {**done, "key": f"{HOSTILE}2"}]))
+    talk.say(0, g3({"op": "get_data", "keys": [HOSTILE], "who": "tcp://10.0.0.9:1"}))
+    talk.say(1, g3({"status": HOSTILE, "data": {HOSTILE: {"__Serialized__": 1}}}, g3({"type": HOSTILE})[24:]))
+    path = tmp_path / "hostile.pcap"
+    path.write_bytes(pcap(talk.packets))
+    return path
+
+
+def harmless(said: str) -> bool:
+    return all(line.isprintable() for line in said.split("\n"))
+
+
+@pytest.mark.parametrize("name", sorted(wire.commands))
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_every_command_shows_it_as_text(hostile: Path, name: str, form: str) -> None:
+    arguments = [name, str(hostile), "--limit", "0", *(["--json"] if form == "json" else [])]
+    result = CliRunner().invoke(wire, arguments, catch_exceptions=False)
+    assert result.exit_code == 0 and harmless(result.stdout) and harmless(result.stderr)
+    if form == "json":
+        assert json.loads(result.stdout)
+    elif name in ("ops", "tasks", "messages", "gaps", "composition", "summary", "parts", "heartbeats"):
+        assert MARKUP in result.stdout and r"a\x1b[2Jb\x1b]0;t\x07c\x9b2Jd\x08\re\x7f" in result.stdout
+
+
+@pytest.mark.parametrize("name", ["ops", "tasks", "summary"])
+def test_on_a_terminal_too(hostile: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Drawn tables: what is left when the escapes that bold heads are made of are taken away is text."""
+    drawn: list[str] = []
+
+    def draw(what: object) -> None:
+        console = Console(width=2000, force_terminal=True, color_system="truecolor")
+        with console.capture() as got:
+            console.print(what)
+        drawn.append(got.get().replace("\x1b[1m", "").replace("\x1b[0m", ""))
+
+    monkeypatch.setattr("daskwire.terminal.printing.on_terminal", lambda: True)
+    monkeypatch.setattr("daskwire.terminal.printing.draw", draw)
+    result = CliRunner().invoke(wire, [name, str(hostile), "--limit", "0"], catch_exceptions=False)
+    assert result.exit_code == 0 and drawn and all(map(harmless, drawn))
+    assert any(MARKUP in said for said in drawn)
+
+
+def test_following_too(hostile: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    watch(hostile, interval_s=0, rounds=1)
+    said = capsys.readouterr().out
+    assert MARKUP in said and harmless(said)
+
+
+@given(st.text())
+def test_plain_keeps_what_can_be_seen_and_nothing_else(said: str) -> None:
+    shown = plain(said)
+    assert not {unicodedata.category(c) for c in shown} & {"Cc", "Cf", "Cs", "Zl", "Zp"}
+    assert shown == said or any(not c.isprintable() for c in said)
+
+
+def test_nothing_else_in_the_room_writes() -> None:
+    room = Path(daskwire.terminal.__file__).parent
+    found = set()
+    for path in room.glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            call = ast.unparse(node.func) if isinstance(node, ast.Call) else ""
+            if call in ("print", "Console") or call.split(".")[-1] in ("echo", "secho", "write", "print"):
+                found.add(path.name)
+    assert found == {Path(text.__file__).name}
+
+
+def test_in_a_pipe_names_are_whole_and_columns_stable(tmp_path: Path) -> None:
+    long, short = "('a-very-long-name', 1)" * 40, "x"
+    talk = Talk().open().say(0, g3(HELLO)).say(1, g3(HELLO))
+    talk.say(1, g3([{"op": "compute-task", "key": long}, {"op": "compute-task", "key": short}]))
+    path = tmp_path / "long.pcap"
+    path.write_bytes(pcap(talk.packets))
+    lines = CliRunner().invoke(wire, ["ops", str(path)], catch_exceptions=False).stdout.splitlines()
+    assert lines[1].split() == ["time_s", "source", "destination", "op", "key", "message", "cluster"]
+    assert len(lines) == 4 and long in lines[2] and "…" not in "".join(lines)
+    assert {line.index("compute-task") for line in lines[2:]} == {lines[1].index("op ")}
+    assert lines[2].index(long) == lines[3].index(f"{short} ") == lines[1].index("key")

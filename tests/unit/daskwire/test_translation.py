@@ -1,0 +1,134 @@
+"""Connections that a capture shows otherwise than they were: before and behind a NAT, or in another order."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from daskwire import Capture, rows, summarise
+from daskwire.terminal.cli import wire
+
+from tests.unit.daskwire.build import SYN, Packet, Talk, golden_bytes, packets_of, small_talk
+
+Read = Callable[..., Capture]
+DELAY_NS = 3_000
+PACKETS = packets_of(golden_bytes("g3-2026.8.0"))
+IPV4_ONLY = [p for p in PACKETS if p[1][12:14] == b"\x08\x00"]
+
+
+def translated(packets: list[Packet], addresses: dict[str, str], ports: dict[int, int]) -> list[Packet]:
+    """What a router between two networks sends on: other addresses and ports, all else the same."""
+    result = []
+    for time_ns, data, length in packets:
+        new = bytearray(data)
+        for at in (26, 30):
+            address = str(ip_address(data[at : at + 4]))
+            new[at : at + 4] = ip_address(addresses.get(address, address)).packed
+        for at in (34, 36):
+            port = int.from_bytes(data[at : at + 2], "big")
+            new[at : at + 2] = ports.get(port, port).to_bytes(2, "big")
+        result.append((time_ns + DELAY_NS, bytes(new), length))
+    return result
+
+
+def both_sides(packets: list[Packet], addresses: dict[str, str], ports: dict[int, int]) -> list[Packet]:
+    return sorted(packets + translated(packets, addresses, ports), key=lambda p: p[0])
+
+
+def problem_rows(capture: Capture, problem: str) -> list[dict[str, Any]]:
+    return [row for row in rows(capture.table("problems")) if row["problem"] == problem]
+
+
+@pytest.mark.parametrize(("addresses", "ports"), [
+    ({"10.0.0.2": "172.17.0.1"}, {40000: 61000}), ({"10.0.0.2": "172.17.0.1"}, {}),
+    ({"10.0.0.1": "172.17.0.9"}, {8786: 30786}), ({"10.0.0.1": "172.17.0.9", "10.0.0.2": "172.17.0.1"}, {}),
+])  # fmt: skip
+@pytest.mark.parametrize("skipped", [0, 9])
+def test_both_sides_of_a_nat_are_named_and_counted(
+    read: Read, tmp_path: Path, addresses: dict[str, str], ports: dict[int, int], skipped: int
+) -> None:
+    capture = read(both_sides(small_talk().packets[skipped:], addresses, ports))
+    assert summarise(capture)["translated_connections"] == 1
+    (row,) = problem_rows(capture, "seen twice (NAT)")
+    assert row["number"] == 1 and "10.0.0.2:40000" in row["what"] and "172.17.0." in row["what"]
+    assert len(capture.scheduler_names) == 1 and row["cluster"] in capture.scheduler_names
+    shown = CliRunner().invoke(wire, [str(tmp_path / "capture.pcap")], catch_exceptions=False).stdout
+    assert "TWICE: 1 connections were captured on both sides of a NAT" in shown
+
+
+def test_a_whole_cluster_behind_a_nat(read: Read) -> None:
+    """All connections of the workers go through; whatever is lost or comes twice."""
+    hosts = {f"10.99.7.{n}": f"192.168.9.{n}" for n in (117, 118, 119)}
+    chance = random.Random(4)
+    packets = [p for p in both_sides(IPV4_ONLY, hosts, {}) if chance.random() > 0.03]
+    capture = read(packets)
+    pairs = capture.translations
+    ends = [[capture.connections.endpoints(flow) for flow in pair] for pair in pairs]
+    assert len(pairs) == len(set(pairs)) >= 5
+    for before, behind in ends:
+        assert (before[1], before[3]) == (behind[1], behind[3])
+        assert {hosts.get(before[0], before[0]), hosts.get(before[2], before[2])} == {behind[0], behind[2]}
+    assert list(capture.scheduler_names) == ["10.99.7.116:8786"]
+
+
+def test_connections_of_their_own_are_no_translations(read: Read) -> None:
+    assert read(PACKETS).translations == []
+    ports = range(40000, 40030)
+    talks = [small_talk(client=("10.0.0.2", port), isn=(port * 99991, port * 77773)) for port in ports]
+    packets = sorted((p for talk in talks for p in talk.packets), key=lambda p: p[0])
+    assert read(packets).translations == []
+
+
+def test_ports_used_again_with_the_same_numbers_are_no_translation(read: Read) -> None:
+    first = small_talk()
+    second = small_talk(client=("10.0.0.3", 40000), time_ns=first.time_ns)
+    assert read(first.packets + second.packets).translations == []
+
+
+OVERTAKEN = {"SYN-ACK": (1, 0, 2), "SYN-ACK and ACK": (1, 2, 0), "all but the data": (2, 1, 0)}
+
+
+@pytest.mark.parametrize("order", OVERTAKEN.values(), ids=OVERTAKEN)
+@pytest.mark.parametrize("again", [False, True])
+def test_a_syn_that_was_overtaken_is_answered(read: Read, order: tuple[int, ...], again: bool) -> None:
+    """Two queues of a card: the SYN-ACK stands before its SYN. That was a connect without an answer."""
+    talk = small_talk(isn=(70_000, 90_000))
+    times = [packet[0] for packet in talk.packets]
+    turned = [talk.packets[i] for i in order] + talk.packets[len(order) :]
+    packets = [(time, *packet[1:]) for time, packet in zip(times, turned, strict=True)]
+    earlier = small_talk(isn=(10, 20), time_ns=times[0] - 10**9).packets if again else []
+    capture = read(earlier + packets)
+    assert len(capture.connections) == 1 + again
+    assert not problem_rows(capture, "unanswered connect") and not problem_rows(capture, "slow connect")
+    assert len(capture.messages) == 12 * (1 + again)
+    assert all(ms is None or ms >= 0 for ms in capture.table("flows")["handshake_ms"])
+
+
+def test_a_syn_that_data_overtook_is_answered(read: Read) -> None:
+    talk = small_talk()
+    packets = talk.packets[1:8] + talk.packets[:1] + talk.packets[8:]
+    capture = read([(talk.packets[i][0], *packet[1:]) for i, packet in enumerate(packets)])
+    assert len(capture.connections) == 1 and not problem_rows(capture, "unanswered connect")
+    assert len(capture.messages) == 12
+
+
+def test_ports_used_again_are_still_two_connections(read: Read) -> None:
+    first = small_talk(isn=(1000, 5000))
+    second = small_talk(isn=(9_000_000, 9_500_000), time_ns=first.time_ns)
+    capture = read(first.packets + second.packets)
+    assert len(capture.connections) == 2 and len(capture.messages) == 24
+
+
+def test_a_syn_without_an_answer_still_is_one(read: Read) -> None:
+    """Packets of the connection that used the ports before are no answer."""
+    first = small_talk(isn=(1000, 5000))
+    lost = Talk(isn=(8_000_000, 0), time_ns=first.time_ns)
+    for _ in range(3):
+        lost.add(0, SYN, seq=lost.isn[0])
+    (row,) = problem_rows(read(first.packets + lost.packets), "unanswered connect")
+    assert row["what"].endswith("with 3 SYNs")
