@@ -36,7 +36,7 @@ from pathlib import Path
 import yaml
 from dasklab.machines.inventory import DEFAULT
 from dasklab.model.files import Campaign, Result
-from dasklab.paths import ROOT
+from dasklab.paths import SHARE as ROOT
 from dasklab.results import load
 from dasklab.results.statistics.measures import answers
 from dasklab.results.storage import store

@@ -35,7 +35,7 @@ from pathlib import Path
 from random import Random
 
 from dasklab.machines.inventory import DEFAULT
-from dasklab.paths import ROOT
+from dasklab.paths import SHARE as ROOT
 from minipve import launch, process
 from minipve.lxc import groups
 from minipve.paths import Paths

@@ -91,7 +91,7 @@ def main(counts: list[int]) -> None:
     """Print the figures; nothing is left behind."""
     template = Path(minipve("image", "--container").splitlines()[-1])
     with tempfile.TemporaryDirectory(prefix="dasklab-bench-") as folder:
-        os.environ["DASKLAB_STATE"] = state = f"{folder}/state"
+        os.environ["MINIPVE_STATE"] = state = f"{folder}/state"
         minipve("serve", "--detach")
         try:
             node = Node(json.loads(Path(state, "endpoint.json").read_text()), template)

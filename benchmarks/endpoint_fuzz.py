@@ -180,7 +180,7 @@ def main() -> None:
     args = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="endpoint-fuzz-") as name:
         state = Path(name) / "state"
-        os.environ |= {"DASKLAB_STATE": str(state), "DASKLAB_CACHE": f"{name}/cache"}
+        os.environ |= {"MINIPVE_STATE": str(state), "MINIPVE_CACHE": f"{name}/cache"}
         minipve("serve", "--detach", "--unauthorized-delay", "0")
         try:
             endpoint = Endpoint.of_state(state, pool="fuzz")

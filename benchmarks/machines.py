@@ -49,7 +49,9 @@ class Lab:
     def command(self, *argv: str) -> float:
         """Run ``dasklab`` and return the seconds that it took."""
         began = time.monotonic()
-        done = subprocess.run([sys.executable, "-m", "lab", *argv], cwd=ROOT, capture_output=True, text=True)
+        done = subprocess.run(
+            [sys.executable, "-m", "dasklab", *argv], cwd=ROOT, capture_output=True, text=True
+        )
         if done.returncode:
             sys.exit(f"dasklab {' '.join(argv)} failed:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
         return time.monotonic() - began
@@ -118,7 +120,7 @@ def log_in(name: str, connect: str, address: str) -> None:
             if (error.stdout or b"").startswith(b"SSH-2.0"):
                 break
         time.sleep(0.2)
-    argv = [sys.executable, "-m", "lab", "ssh", name, "--", "true"]
+    argv = [sys.executable, "-m", "dasklab", "ssh", name, "--", "true"]
     deadline = time.monotonic() + 60
     while (done := subprocess.run(argv, cwd=ROOT, check=False, capture_output=True, text=True)).returncode:
         if time.monotonic() > deadline:
@@ -138,7 +140,7 @@ def plans() -> None:
         with tempfile.TemporaryDirectory() as folder:
             lab = Lab(Path(folder), workers)
             try:
-                lab.command("minipve", "serve", "--detach", "--instance", "dasklab")
+                lab.command("minipve", "serve", "--detach")
                 print(f"plan for {workers} workers, nothing there: {lab.cost('plan')}", flush=True)
                 if workers == 200:
                     made = make(lab)

@@ -6,9 +6,10 @@ Weak scaling: work grows with the workers, so a cluster that scales takes the sa
 the tasks per second on ten times the workers. All that was measured is of ``--fit``'s trial: what an
 operation costs the scheduler's and a worker's event loop, and its workload's tasks; other workloads' tasks
 are assumed, as ``ASSUMED`` says. Each cell is a file in DIR: what is there is not simulated again. Printed is
-a row per cell and where each workload stops scaling; ``--keep`` writes that to ``lab/dasklab/sim/README.md`` and the
-picture beside it. ``--measured RUN`` takes a measured run over numbers of workers (``many_workers``): fitted
-on its fewest workers, its other trials are foretold, and the picture is solid up to its most workers.
+a row per cell and where each workload stops scaling; ``--keep`` writes that to
+``lab/dasklab/sim/README.md`` and the picture beside it. ``--measured RUN`` takes a measured run over
+numbers of workers (``many_workers``): fitted on its fewest workers, its other trials are foretold, and the
+picture is solid up to its most workers.
 """
 
 from __future__ import annotations
@@ -27,12 +28,12 @@ from dasklab.errors import LabError
 from dasklab.model.experiment import Workload
 from dasklab.model.files import Outcome, Result
 from dasklab.model.trial import Trial
+from dasklab.plotting import MORE, STYLE, mark, save
 from dasklab.predict import farm, prediction
 from dasklab.predict.calibrate import calibrate
 from dasklab.predict.calibration import Calibration
 from dasklab.predict.validation import HERE, kept
 from dasklab.predict.whatif import PAYLOAD, scenario
-from dasklab.report.figures import MORE, STYLE, mark, save
 from dasklab.results.statistics.measures import number
 from dasklab.results.storage import store
 from dasklab.sim.scenario import Record, Scenario

@@ -14,8 +14,9 @@ widened by what the others were missed by. Beside it stand two simpler predictor
 ``bytes``: computing and bytes over the rate, one after the other; ``replay``: the fit's time with what its
 critical path spent on the wire scaled by the rate. A cell that cannot be foretold is in the table all the
 same. ``--own`` foretells the fits' own trials instead, each from its likes: what is wrong there is no cap's
-doing. ``--keep`` writes what was foretold to ``lab/dasklab/predict/validated.json``, by which ``whatif`` widens its
-intervals, and the table to ``lab/dasklab/sim/README.md``; both take the place of what was there.
+doing. ``--keep`` writes what was foretold to ``lab/dasklab/predict/validated.json``, by which
+``whatif`` widens its intervals, and the table to ``lab/dasklab/sim/README.md``; both take the place of what
+was there.
 """
 
 from __future__ import annotations

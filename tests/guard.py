@@ -22,7 +22,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 MARK = "DASKLAB_TEST_SESSION"
-STATE = "DASKLAB_STATE"
+STATE = "MINIPVE_STATE"
 PATIENCE_S = 10.0  # from SIGTERM to SIGKILL
 
 

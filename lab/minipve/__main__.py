@@ -1,5 +1,12 @@
-"""``python -m minipve``: the endpoint's verbs without the rest of the toolkit."""
+"""The command ``minipve``, also as ``python -m minipve``."""
 
 from minipve.cli import minipve
 
-minipve(prog_name="minipve")
+
+def main() -> None:
+    """Run the command."""
+    minipve(prog_name="minipve")
+
+
+if __name__ == "__main__":
+    main()

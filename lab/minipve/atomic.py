@@ -3,21 +3,44 @@
 from __future__ import annotations
 
 import fcntl
+import os
+import secrets
 import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from dasklab.atomic import PREFIX, write_text
-
-UNFINISHED = PREFIX
+UNFINISHED = ".tmp-"
 """How the name of everything begins that is to get its own name once it is whole."""
+
+
+@contextmanager
+def replaced(path: Path, mode: int) -> Iterator[Path]:
+    """Yield a temporary path to write to; it becomes ``path`` when the block ends without an exception.
+
+    Raises:
+        OSError: the file cannot be written; ``filename`` is ``path``.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f"{UNFINISHED}{secrets.token_hex(6)}{path.suffix}")
+    try:
+        os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, mode))
+        draft.chmod(mode)
+        yield draft
+        draft.replace(path)
+    except OSError as error:
+        if error.filename == str(draft):
+            raise OSError(error.errno, error.strerror, str(path)) from error
+        raise
+    finally:
+        draft.unlink(missing_ok=True)
 
 
 def write_atomic(path: Path, text: str, mode: int = 0o640) -> None:
     """Replace ``path`` by ``text`` in one step: a reader or a crash sees the old file or the new one."""
-    write_text(path, text, mode)
+    with replaced(path, mode) as draft:
+        draft.write_text(text, encoding="utf-8")
 
 
 def sweep(*folders: Path) -> None:

@@ -1,28 +1,28 @@
-"""``dasklab minipve``: the local endpoint's verbs. Also ``python -m minipve``."""
+"""The command ``minipve``: start, inspect and stop a local endpoint, and build its guests' image."""
 
 from __future__ import annotations
 
+import importlib.util
 import os
+import sys
 from pathlib import Path
 
 import click
-from dasklab.path_types import OutputFile
-from dasklab.paths import anchor_environment
-from dasklab.terminal import Group
 
 from minipve import cluster, launch, state_folder
-from minipve.paths import Paths
+from minipve.paths import INSTANCE, Paths
+from minipve.terminal import Group
+from minipve.user_error import UserError
 
 MANAGEMENT = "10.77.0.1/24"
 
 
 instance_option = click.option(
     "--instance",
-    default="dasklab",
+    default=INSTANCE,
     show_default=True,
     help="Which instance; each has its own state and network.",
 )
-pool_option = click.option("--pool", help="The pool of the lab's token.  [default: the instance's name]")
 management_option = click.option(
     "--management",
     default=MANAGEMENT,
@@ -39,27 +39,56 @@ delay_option = click.option(
 )
 
 
-@click.group(cls=Group)
-def minipve() -> None:
-    """The local endpoint: speaks the Proxmox VE API and runs QEMU, in a network of its own.
+def _require_packages() -> None:
+    """Refuse to start half of the endpoint.
+
+    Raises:
+        UserError: Python is too old, or a package is missing.
+    """
+    if sys.version_info < (3, 11):
+        raise UserError("minipve needs Python 3.11 or newer")
+    if lacking := [
+        name for name in ("aiohttp", "cryptography", "trustme") if importlib.util.find_spec(name) is None
+    ]:
+        raise UserError(f"not installed: {', '.join(lacking)}", "pip install 'dasklab[minipve]'")
+
+
+@click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.option(
+    "--state",
+    type=click.Path(path_type=Path, file_okay=False),
+    envvar="MINIPVE_STATE",
+    help="Folder of the instance's state.  [default: the instance's name below the XDG state folder]",
+)
+@click.option(
+    "--requirements",
+    type=click.Path(path_type=Path, dir_okay=False),
+    envvar="MINIPVE_REQUIREMENTS",
+    help="pip requirements file: the guests' image carries these packages, in /opt/dask.",
+)
+def minipve(state: Path | None, requirements: Path | None) -> None:
+    """A Proxmox VE API on this machine, with real QEMU and LXC guests in a network of their own.
 
     \b
-    dasklab minipve serve --detach     start it (again: no harm)
-    dasklab minipve status             where it is, what runs
-    dasklab minipve stop --purge       end machines, endpoint and network; forget the state
+    minipve serve --detach     start an endpoint; harmless if one is running
+    minipve status             where it is, and which guests run
+    minipve stop --purge       end guests, endpoint and network, and remove the state
     """
-    anchor_environment()
+    _require_packages()
+    for name, path in (("MINIPVE_STATE", state), ("MINIPVE_REQUIREMENTS", requirements)):
+        if path:
+            os.environ[name] = str(path.absolute())  # also for the processes that serve the endpoint
+    if cache := os.environ.get("MINIPVE_CACHE"):
+        os.environ["MINIPVE_CACHE"] = str(Path(cache).absolute())
 
 
-def _options(instance: str, pool: str | None, management: str, delay: float) -> list[str]:
-    words = ["--instance", instance, "--management", management, "--unauthorized-delay", str(delay)]
-    return [*words, "--pool", pool or instance]
+def _options(instance: str, management: str, delay: float) -> list[str]:
+    return ["--instance", instance, "--management", management, "--unauthorized-delay", str(delay)]
 
 
 @minipve.command()
 @click.option("--detach", is_flag=True, help="Go to the background once the endpoint answers.")
 @instance_option
-@pool_option
 @management_option
 @delay_option
 @nodes_option
@@ -67,14 +96,13 @@ def _options(instance: str, pool: str | None, management: str, delay: float) -> 
 def serve(
     detach: bool,
     instance: str,
-    pool: str | None,
     management: str,
     unauthorized_delay: float,
     nodes: int | None,
     ready_fd: int | None,
 ) -> None:
     """Start the endpoint, or find it running already. Ctrl-C ends the endpoint, never its machines."""
-    paths, options = Paths.of(instance), _options(instance, pool, management, unauthorized_delay)
+    paths, options = Paths.of(instance), _options(instance, management, unauthorized_delay)
     state_folder.claim(paths)
     cluster.choose(paths, nodes)
     if not detach:
@@ -87,7 +115,7 @@ def serve(
     if not started and launch.outdated(paths):
         click.echo(
             f"  it runs code from before the last update; to take that up, while all guests run on:\n"
-            f"  dasklab minipve stop --instance {instance}"
+            f"  minipve --state {paths.state} stop"
         )
 
 
@@ -96,7 +124,6 @@ def serve(
 @click.option("--lock-fd", type=int, required=True)
 @click.option("--ready-fd", type=int)
 @instance_option
-@pool_option
 @management_option
 @delay_option
 def run(
@@ -104,7 +131,6 @@ def run(
     lock_fd: int,
     ready_fd: int | None,
     instance: str,
-    pool: str | None,
     management: str,
     unauthorized_delay: float,
 ) -> None:
@@ -113,7 +139,7 @@ def run(
 
     os.set_inheritable(fd, False)
     os.set_inheritable(lock_fd, False)
-    daemon.run(Paths.of(instance), fd, ready_fd, pool or instance, management, unauthorized_delay)
+    daemon.run(Paths.of(instance), fd, ready_fd, management, unauthorized_delay)
 
 
 @minipve.command()
@@ -136,7 +162,7 @@ def status(instance: str) -> None:
     for further in paths.further:
         click.echo(f"node      {further}: {'off' if paths.of_node(further).down.exists() else 'on'}")
     if not held:
-        click.echo("network   nobody holds it: dasklab minipve serve --detach")
+        click.echo("network   nobody holds it: minipve serve --detach")
     click.echo(f"state     {paths.state}")
     click.echo(f"log       {launch.log_file(paths)}")
     if not (up and held):
@@ -170,19 +196,22 @@ def stop(instance: str, purge: bool) -> None:
 @click.option("--container", is_flag=True, help="The containers' template, in place of the machines' disk.")
 @click.option("--path", "only_path", is_flag=True, help="Only print where the image is or will be.")
 @click.option(
-    "--output", type=OutputFile(in_folder=True), help="Also write it to a file, or into a directory."
+    "--output",
+    type=click.Path(path_type=Path, writable=True),
+    help="Also write it to a file, or into a directory.",
 )
 def image(instance: str, container: bool, only_path: bool, output: Path | None) -> None:
     """Build the guests' images (one for machines, one for containers) unless they are there; print a path.
 
-    Both do on any Proxmox VE too: name the file of --output in the inventory's proxmox_image, and
-    `dasklab up` uploads it.
+    Both work on a real Proxmox VE too.
     """
     from minipve import progress
     from minipve.image import golden as images
 
     paths = Paths.of(instance)
     path: Path = (images.template_path if container else images.image_path)(paths)
+    if output:
+        images.export_file(path, output)  # refuse it before the minutes of work, not after them
     if not only_path and not path.exists():
         images.build(paths, progress.terminal())
     click.echo(str(images.export(path, output) if output else path))
@@ -208,7 +237,7 @@ def check(instance: str) -> None:
     click.echo(f"ok    accelerator {found.name}: {found.reason}")
     if found.name == "tcg":
         click.echo(
-            "--    machines are emulated: a tenth of native speed; not so: dasklab up --guests container"
+            "--    machines are emulated, at about a tenth of native speed; containers run at full speed"
         )
     if lost := namespace.lost_impairments():
         click.echo(f"--    containers: {lost}")

@@ -25,7 +25,7 @@ def choose(paths: Paths, count: int | None) -> None:
     if (paths.state / "etc" / "pve").exists():
         raise UserError(
             f"the instance in {paths.state} has {there} node{'s' * (there > 1)}, and keeps them: not {count}",
-            "'dasklab destroy' the lab (or 'dasklab minipve stop --purge'), then start it anew",
+            "minipve stop --purge, then start it again",
         )
     for name in names(count):
         paths.of_node(name).state.mkdir(parents=True)
@@ -62,5 +62,5 @@ def switch_on(paths: Paths, name: str) -> None:
 def _cable(paths: Paths, name: str, state: str) -> None:
     held = namespace.find(paths)
     if held is None or not launch.is_running(paths):
-        raise UserError(f"no endpoint runs in {paths.state}", "dasklab minipve serve --detach")
+        raise UserError(f"no endpoint runs in {paths.state}", "minipve serve --detach")
     process.run(held.argv(cables.switch(name, state)))

@@ -28,7 +28,7 @@ _LAST_ANSWERS_S = 8.0  # after ten seconds the endpoint is killed
 log = logging.getLogger("minipve")
 
 
-def run(paths: Paths, fd: int, ready_fd: int | None, pool: str, management: str, delay_s: float) -> None:
+def run(paths: Paths, fd: int, ready_fd: int | None, management: str, delay_s: float) -> None:
     """Serve on the inherited socket ``fd`` until SIGTERM or SIGINT; running machines are left alone.
 
     Every 401 waits ``delay_s`` first. ``ready_fd`` is told when the endpoint answers.
@@ -37,7 +37,7 @@ def run(paths: Paths, fd: int, ready_fd: int | None, pool: str, management: str,
     first = instance.load(paths)
     for node in first.nodes.values():
         atomic.sweep(node.cluster, node.storage.root, node.paths.seeds, node.paths.interfaces.parent)
-    instance.set_up(first, pool, management)
+    instance.set_up(first, management)
     for number, node in enumerate(first.visit()):
         _recover(node)
         _bring_up(node, cluster.management(management, number))

@@ -1,4 +1,4 @@
-"""What a fresh instance holds: root@pam with a random password, the lab's user with its small token."""
+"""What a fresh instance holds: a node, and root@pam with a random password and an API token."""
 
 from __future__ import annotations
 
@@ -6,21 +6,17 @@ import json
 import secrets
 import uuid
 from pathlib import Path
-from typing import Any
-
-from dasklab.machines import privileges
 
 from minipve import cluster, launch, tls
-from minipve.access.accounts import ROOT, grant
+from minipve.access.accounts import ROOT
 from minipve.access.tickets import hash_secret, token_digest
 from minipve.atomic import write_atomic
-from minipve.image import golden, storage
+from minipve.image import golden
 from minipve.network import interfaces, namespace
 from minipve.node import Node
 from minipve.paths import Paths
 
-USER, TOKEN = "lab@pve", "dasklab"
-BRIDGES = ("vmbr0", "vmbr1")
+TOKEN = "minipve"  # of root@pam, without privilege separation
 
 
 def load(paths: Paths) -> Node:
@@ -34,37 +30,26 @@ def load(paths: Paths) -> Node:
     return first
 
 
-def set_up(node: Node, pool: str, management: str) -> None:
-    """Make what a fresh instance lacks: certificate, network configuration, users, roles, the lab's pool."""
+def set_up(node: Node, management: str) -> None:
+    """Make what a fresh instance lacks: certificate, network configuration, root's password and token."""
     tls.ensure(node.cluster, node.name)
     for number, each in enumerate(node.nodes.values()):
         each.storage.set_up()
         if not each.paths.interfaces.exists():
             text = interfaces.write_interfaces(interfaces.default(cluster.management(management, number)))
             write_atomic(each.paths.interfaces, text, 0o644)
-    if USER not in node.access.data["users"]:
-        _users(node, pool)
+    if TOKEN not in node.access.data["users"][ROOT]["tokens"]:
+        _credentials(node)
 
 
-def _users(node: Node, pool: str) -> None:
+def _credentials(node: Node) -> None:
     password, secret = secrets.token_urlsafe(24), str(uuid.uuid4())
     write_atomic(root_password_file(node.paths), password + "\n", 0o600)
     write_atomic(_token_file(node.paths), secret + "\n", 0o600)
     with node.access.change() as data:
-        data["users"][ROOT]["password"] = hash_secret(password)
-        token = {"privsep": 1, "expire": 0, "secret": token_digest(secret)}
-        data["users"][USER] = {"enable": 1, "tokens": {TOKEN: token}}
-        data["pools"].setdefault(pool, {"comment": "the lab's machines", "vms": [], "storage": []})
-        _grant_needed(data, list(node.nodes), pool)
-
-
-def _grant_needed(data: dict[str, Any], names: list[str], pool: str) -> None:
-    """What ``pveum`` lines would give on a real node, to the user and to its token."""
-    zone = privileges.zone(pool) if len(names) > 1 else ""
-    for need in privileges.needed(pool, names, storage.NAME, storage.NAME, BRIDGES, zone=zone):
-        data["roles"][need.role] = list(need.privileges)
-        for ugid in (USER, f"{USER}!{TOKEN}"):
-            grant(data, need.path, need.role, ugid, int(need.propagate))
+        root = data["users"][ROOT]
+        root["password"] = hash_secret(password)
+        root["tokens"][TOKEN] = {"privsep": 0, "expire": 0, "secret": token_digest(secret)}
 
 
 def root_password_file(paths: Paths) -> Path:
@@ -83,7 +68,7 @@ def announce(node: Node, port: int) -> None:
         "host": "127.0.0.1",
         "port": port,
         "node": node.name,
-        "user": USER,
+        "user": ROOT,
         "token_id": TOKEN,
         "token_secret": _token_file(paths).read_text().strip(),
         "ca_file": str(node.cluster / "pve-root-ca.pem"),

@@ -24,10 +24,10 @@ from typing import Any, NoReturn
 from minipve import process, state_folder
 from minipve.network import namespace
 from minipve.paths import Paths
+from minipve.terminal import PREFIX
 from minipve.user_error import UserError
 
 START_S = 60.0
-_MISTAKE = "dasklab: "  # how a command tells one
 _MODULE = [sys.executable, "-m", "minipve"]
 
 
@@ -75,7 +75,7 @@ def is_running(paths: Paths) -> bool:
 
 
 def answers(paths: Paths, timeout_s: float = 5.0) -> bool:
-    """Whether the endpoint answers ``GET /version`` to the lab's token."""
+    """Whether the endpoint answers ``GET /version`` to root's token."""
     found = facts(paths)
     if not found:
         return False
@@ -104,7 +104,7 @@ def serve(paths: Paths, options: list[str], ready: int | None = None) -> NoRetur
     """
     lock = _claim(paths)
     if lock is None:
-        raise UserError(f"another endpoint runs in {paths.state}", "dasklab minipve status")
+        raise UserError(f"another endpoint runs in {paths.state}", "minipve status")
     listener = _bind(paths)
     inside = namespace.ensure(paths, _guests(paths))
     for node in map(paths.of_node, paths.further):
@@ -181,9 +181,9 @@ def _await_answer(paths: Paths) -> None:
 def _last_words(paths: Paths) -> str:
     """What the endpoint said last: its error and what mends it, or else its last line and the log."""
     lines = log_file(paths).read_text().splitlines() if log_file(paths).exists() else []
-    told = [number for number, line in enumerate(lines[-3:]) if line.startswith(_MISTAKE)]
+    told = [number for number, line in enumerate(lines[-3:]) if line.startswith(PREFIX)]
     if told:
-        return "\n".join(lines[-3:][told[-1] :]).removeprefix(_MISTAKE)
+        return "\n".join(lines[-3:][told[-1] :]).removeprefix(PREFIX)
     return f"{lines[-1] if lines else 'it said nothing'}\n  less {log_file(paths)}"
 
 

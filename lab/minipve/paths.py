@@ -1,31 +1,44 @@
-"""Where an instance of minipve keeps its files: one frozen value that every module is handed."""
+"""Where an instance of minipve keeps its files: one frozen value that every module receives."""
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from dasklab.paths import cache, directory
+from platformdirs import user_cache_path, user_state_path
+
+INSTANCE = "default"
 
 
 @dataclass(frozen=True)
 class Paths:
-    """``state`` belongs to one instance; ``cache`` (images, wheels) is shared by a user's instances."""
+    """``state`` belongs to one instance; ``cache`` (images, wheels) is shared by a user's instances.
+
+    ``requirements`` is a pip requirements file: the guests' image carries these packages. None: plain Debian.
+    """
 
     state: Path
     cache: Path
+    requirements: Path | None = None
 
     @classmethod
-    def of(cls, instance: str = "dasklab") -> Paths:
-        """The directories that DASKLAB_STATE, DASKLAB_CACHE and the XDG variables name."""
+    def of(cls, instance: str = INSTANCE) -> Paths:
+        """``$MINIPVE_STATE`` and ``$MINIPVE_CACHE``, else folders below the XDG state and cache folders.
+
+        ``$MINIPVE_REQUIREMENTS`` names the requirements file.
+        """
+        names = ("MINIPVE_STATE", "MINIPVE_CACHE", "MINIPVE_REQUIREMENTS")
+        state, cache, packages = map(os.environ.get, names)
         return cls(
-            state=directory("DASKLAB_STATE", "XDG_STATE_HOME", ".local/state", instance),
-            cache=cache(),
+            state=Path(state).absolute() if state else user_state_path("minipve") / instance,
+            cache=Path(cache).absolute() if cache else user_cache_path("minipve"),
+            requirements=Path(packages).absolute() if packages else None,
         )
 
     def of_node(self, name: str) -> Paths:
         """Those of a further node of the same cluster."""
-        return Paths(self.state / "nodes" / name, self.cache)
+        return Paths(self.state / "nodes" / name, self.cache, self.requirements)
 
     @property
     def further(self) -> list[str]:

@@ -1,6 +1,6 @@
 """The state folder of an instance: made here and marked, so that nothing else is ever removed.
 
-``DASKLAB_STATE`` names a folder, and a name can be wrong: a home, a link, somebody else's data. A folder
+``MINIPVE_STATE`` names a folder, and a name can be wrong: a home, a link, somebody else's data. A folder
 that was not there (or was empty) gets a mark; only one that carries the mark is written to and can be purged.
 """
 
@@ -13,8 +13,8 @@ from pathlib import Path
 from minipve.paths import Paths
 from minipve.user_error import UserError
 
-MARK = ".dasklab-minipve"
-_SAYS = "dasklab minipve made this folder; `dasklab minipve stop --purge` removes all of it\n"
+MARK = ".minipve"
+_SAYS = "minipve made this folder; `minipve stop --purge` removes all of it\n"
 
 
 def claim(paths: Paths) -> None:
@@ -25,12 +25,12 @@ def claim(paths: Paths) -> None:
         if strange := _not_ours(state):
             raise UserError(
                 f"{strange} belongs to another user (uid {strange.lstat().st_uid})",
-                "run this as that user, or set DASKLAB_STATE to a folder of your own",
+                "run this as that user, or set MINIPVE_STATE to a folder of your own",
             )
         if not (state / MARK).exists() and any(state.iterdir()):
             raise UserError(
                 f"{state} is not empty and no endpoint made it",
-                f"set DASKLAB_STATE to another folder, or, if it is an endpoint's: touch {state / MARK}",
+                f"set MINIPVE_STATE to another folder, or, if it is an endpoint's: touch {state / MARK}",
             )
         (state / MARK).write_text(_SAYS)
         state.chmod(0o700)

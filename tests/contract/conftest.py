@@ -21,24 +21,22 @@ from tests.contract.endpoint import Endpoint
 from tests.waiting import PATIENCE_S
 
 pytest.register_assert_rewrite("tests.contract.recorded")
-INSTANCE = "contract"
-ROOT = Path(__file__).parents[2]
+POOL = "contract"
 
 
 def minipve(*words: str, state: Path) -> subprocess.CompletedProcess[str]:
     """Run ``python -m minipve`` on the instance in ``state``."""
     cache = str(state.with_name("cache"))  # without a guest's kernel in it: no probe of KVM takes its seconds
-    environment = os.environ | {"DASKLAB_STATE": str(state), "DASKLAB_CACHE": cache, "PYTHONPATH": str(ROOT)}
+    environment = os.environ | {"MINIPVE_STATE": str(state), "MINIPVE_CACHE": cache}
     command = [sys.executable, "-m", "minipve", *words]
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=PATIENCE_S)
 
 
 def serve(state: Path, *options: str) -> Endpoint:
     """Start (or find) the endpoint in ``state``."""
-    words = ("--instance", INSTANCE, "--unauthorized-delay", "0.05", *options)
-    done = minipve("serve", "--detach", *words, state=state)
+    done = minipve("serve", "--detach", "--unauthorized-delay", "0.05", *options, state=state)
     assert done.returncode == 0, done.stderr
-    return Endpoint.of_state(state, pool=INSTANCE)
+    return Endpoint.of_state(state, pool=POOL)
 
 
 @pytest.fixture(scope="session")

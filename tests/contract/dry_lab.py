@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from dasklab.paths import ROOT
+from dasklab.paths import SHARE as ROOT
 
 HOSTS = ("client", "scheduler", "worker-1", "worker-2", "worker-3")
 TRIAL = {

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import requests
+from dasklab.machines import local_endpoint
 from proxmoxer import ProxmoxAPI
 from proxmoxer.core import ResourceException
 
@@ -32,9 +33,13 @@ class Endpoint:
 
     @classmethod
     def of_state(cls, state: Path, pool: str) -> Endpoint:
+        """A minipve, with the lab's account made on it as `dasklab up` makes it."""
         facts = json.loads((state / "endpoint.json").read_text())
-        kept = {k: facts[k] for k in ("host", "port", "node", "user", "token_id", "token_secret", "ca_file")}
-        return cls(**kept, pool=pool, bridge="vmbr0", state=state)
+        nodes = [facts["node"], *(name for name in sorted(facts["shells"]) if name != facts["node"])]
+        account = local_endpoint.account(facts, state / "account.json", pool, nodes)
+        place = {key: facts[key] for key in ("host", "port", "node", "ca_file")}
+        token = {key: account[key] for key in ("user", "token_id", "token_secret")}
+        return cls(**place, **token, pool=pool, bridge="vmbr0", state=state)
 
     @classmethod
     def of_environment(cls) -> Endpoint:

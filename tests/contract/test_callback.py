@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from dasklab.paths import ROOT
+from dasklab.paths import SHARE as ROOT
 
 HOSTS = """
 all:

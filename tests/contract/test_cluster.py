@@ -17,14 +17,14 @@ from typing import Any
 import pytest
 
 from tests.contract import tiny
-from tests.contract.conftest import INSTANCE, minipve, serve
+from tests.contract.conftest import POOL, minipve, serve
 from tests.contract.endpoint import Endpoint, refused
 from tests.contract.test_containers import create, ct, groups, inside, upload
 from tests.waiting import PATIENCE_S
 
 NODES = ("pve", "pve2", "pve3")
 PEERS = "10.77.0.1,10.77.0.2,10.77.0.3"
-ZONE = INSTANCE  # the zone that the lab of this pool has its rights on
+ZONE = POOL  # the zone that the lab of this pool has its rights on
 PLACES = {301: "pve", 302: "pve2", 303: "pve3", 304: "pve3"}
 
 
@@ -92,9 +92,9 @@ def test_all_nodes_are_told(cluster: Endpoint) -> None:
 
 def test_the_number_of_nodes_stays(cluster: Endpoint) -> None:
     assert cluster.state is not None
-    said = minipve("serve", "--detach", "--instance", INSTANCE, "--nodes", "2", state=cluster.state)
+    said = minipve("serve", "--detach", "--nodes", "2", state=cluster.state)
     assert said.returncode == 1 and "has 3 nodes, and keeps them: not 2" in said.stderr
-    again = minipve("serve", "--detach", "--instance", INSTANCE, state=cluster.state)
+    again = minipve("serve", "--detach", state=cluster.state)
     assert again.returncode == 0 and again.stdout.startswith("running")
 
 
@@ -103,14 +103,14 @@ def test_a_guest_is_on_the_node_that_was_named(lab: Endpoint) -> None:
     assert {row["vmid"]: row["node"] for row in rows} == PLACES
     listed = {node: [row["vmid"] for row in lab.api().nodes(node).lxc.get()] for node in NODES}
     assert {vmid: node for node, vmids in listed.items() for vmid in vmids} == PLACES
-    members = lab.api().pools.get(poolid=INSTANCE)[0]["members"]
+    members = lab.api().pools.get(poolid=POOL)[0]["members"]
     assert {row["vmid"]: row["node"] for row in members} == PLACES
     elsewhere = refused(ct(at(lab, "pve"), 303).config.get)
     assert "Configuration file 'nodes/pve/lxc/303.conf' does not exist" in elsewhere.content
 
 
 def test_a_vmid_is_taken_on_all_nodes(lab: Endpoint) -> None:
-    given = {"ostemplate": "local:vztmpl/tiny.tar.gz", "rootfs": "local:1", "pool": INSTANCE}
+    given = {"ostemplate": "local:vztmpl/tiny.tar.gz", "rootfs": "local:1", "pool": POOL}
     taken = refused(lab.api().nodes("pve").lxc.post, vmid=303, **given)
     assert "CT 303 already exists on node 'pve3'" in taken.content
     assert refused(lab.api().cluster.nextid.get, vmid=302).errors == {"vmid": "VM 302 already exists"}
@@ -128,9 +128,9 @@ def test_a_template_is_on_the_node_that_it_was_sent_to(lab: Endpoint) -> None:
 
 def test_a_clone_stays_on_the_node_of_its_disks(lab: Endpoint) -> None:
     clone = ct(at(lab, "pve2"), 302).clone.post
-    moved = refused(clone, newid=390, full=1, pool=INSTANCE, target="pve3", storage="local")
+    moved = refused(clone, newid=390, full=1, pool=POOL, target="pve3", storage="local")
     assert "can't clone to non-shared storage 'local'" in moved.content
-    nowhere = refused(clone, newid=390, full=1, pool=INSTANCE, target="pve9")
+    nowhere = refused(clone, newid=390, full=1, pool=POOL, target="pve9")
     assert "no such cluster node 'pve9'" in nowhere.content
 
 
@@ -208,13 +208,13 @@ def test_a_tunnel_that_learns_hides_frames_between_other_nodes(lab: Endpoint) ->
 
 def _groups(lab: Endpoint) -> list[Path]:
     """The control groups of 303 on the third node; another cluster may run beside this one."""
-    folder = f"dasklab-{hashlib.sha256(f'{lab.state}/nodes/pve3'.encode()).hexdigest()[:8]}"
+    folder = f"minipve-{hashlib.sha256(f'{lab.state}/nodes/pve3'.encode()).hexdigest()[:8]}"
     return [path for path in groups(lab, 303) if path.parent.name == folder]
 
 
 def test_a_dead_node_and_its_return(lab: Endpoint) -> None:
     assert lab.state is not None
-    switch = ("node", "--instance", INSTANCE, "pve3")
+    switch = ("node", "pve3")
     assert _groups(lab)
     assert minipve(*switch, "off", state=lab.state).returncode == 0
     try:
@@ -237,7 +237,7 @@ def test_a_dead_node_and_its_return(lab: Endpoint) -> None:
 
 def test_only_a_further_node_can_be_switched_off(lab: Endpoint) -> None:
     assert lab.state is not None
-    said = minipve("node", "--instance", INSTANCE, "pve", "off", state=lab.state)
+    said = minipve("node", "pve", "off", state=lab.state)
     assert said.returncode == 1
     assert "no node 'pve' that can be switched off; there are pve2, pve3" in said.stderr
 

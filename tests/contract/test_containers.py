@@ -107,7 +107,7 @@ def groups(endpoint: Endpoint, vmid: int) -> list[Path]:
     """The control groups of a container of this endpoint, in whatever hierarchy; each node has a folder."""
     assert endpoint.state is not None
     homes = [str(home).encode() for home in (endpoint.state, *endpoint.state.glob("nodes/*"))]
-    own = [f"dasklab-{hashlib.sha256(home).hexdigest()[:8]}/{vmid}" for home in homes]
+    own = [f"minipve-{hashlib.sha256(home).hexdigest()[:8]}/{vmid}" for home in homes]
     return [group for name in own for group in (*ROOT.glob(name), *ROOT.glob(f"*/{name}"))]
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract.conftest import INSTANCE, minipve, serve
+from tests.contract.conftest import minipve, serve
 from tests.contract.endpoint import Endpoint, refused
 from tests.waiting import PATIENCE_S
 
@@ -84,7 +84,7 @@ def test_no_machine_runs_on_after_a_purge(running: Endpoint, text: bytes | None)
     pid = running.vm(100).status.current.get()["pid"]
     file = state / "run/100.pid"
     file.unlink() if text is None else file.write_bytes(text)
-    done = minipve("stop", "--purge", "--instance", INSTANCE, state=state)
+    done = minipve("stop", "--purge", state=state)
     assert (done.returncode, done.stdout, state.exists()) == (0, "stopped\n", False)
     gone(pid)
 
@@ -94,7 +94,7 @@ def test_without_users_nobody_is_let_in(own: Endpoint) -> None:
     end(own)
     for name in ("access.json", "access.json.copy"):
         (own.state / "etc/pve" / name).write_bytes(GARBAGE)
-    done = minipve("serve", "--detach", "--instance", INSTANCE, state=own.state)
+    done = minipve("serve", "--detach", state=own.state)
     assert done.returncode == 1
     assert "access.json is damaged" in done.stderr and "Traceback" not in done.stderr
 
@@ -124,7 +124,7 @@ def test_root_follows_no_links_of_another_user(own: Endpoint, tmp_path_factory, 
         subprocess.run(["rm", "-r", own.state / what], check=True)
         (own.state / what).symlink_to(target)
         os.chown(own.state / what, 65534, 65534, follow_symlinks=False)
-    done = minipve("serve", "--detach", "--instance", INSTANCE, state=own.state)
+    done = minipve("serve", "--detach", state=own.state)
     assert done.returncode == 1
     assert "belongs to another user (uid 65534)" in done.stderr
     assert list(target.iterdir()) == []

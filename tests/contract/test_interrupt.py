@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from dasklab.paths import ROOT
+from dasklab.paths import SHARE as ROOT
 
 from tests.waiting import PATIENCE_S, until
 

@@ -16,7 +16,8 @@ from pathlib import Path
 import pytest
 import yaml
 from dasklab.errors import LabError
-from dasklab.paths import PLAYBOOKS, ROOT
+from dasklab.paths import PLAYBOOKS
+from dasklab.paths import SHARE as ROOT
 from dasklab.running import playbook
 from dasklab.running.holders import holders
 from dasklab.running.lock import LabLock, lock_lab, lock_names

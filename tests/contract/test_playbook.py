@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 from dasklab.machines.inventory import DEFAULT, Inventory
-from dasklab.paths import PLAYBOOKS, ROOT
+from dasklab.paths import PLAYBOOKS
+from dasklab.paths import SHARE as ROOT
 from dasklab.running.playbook import command
 
 from tests.waiting import PATIENCE_S

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from dasklab.paths import ROOT
+from dasklab.paths import SHARE as ROOT
 
 
 def test_files_are_fetched_and_a_file_cut_short_is_told(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from dasklab.machines.proxmox import Endpoint as Client
 from dasklab.machines.proxmox import Pve
 from dasklab.machines.topology import Lab
 
-from tests.contract.conftest import INSTANCE
+from tests.contract.conftest import POOL
 from tests.contract.endpoint import Endpoint
 
 UP = 9  # calls that make the lab of one machine: bridge 2, image, template 3, machine 3
@@ -58,8 +58,8 @@ def lab(place: Endpoint, tmp_path_factory: pytest.TempPathFactory) -> Lab:
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
     return Lab.model_validate(
         {
-            "name": INSTANCE,
-            "pool": INSTANCE,
+            "name": POOL,
+            "pool": POOL,
             "node": place.node,
             "cpu": "qemu64",
             "storage": "local",
@@ -126,7 +126,7 @@ def test_a_lab_comes_stays_and_goes(place: Endpoint, bring: Callable[[bool], lis
     assert bring(True) == []
     rows = place.api().nodes(place.node).qemu.get()
     assert [row["status"] for row in rows if "template" not in row] == ["running"]
-    assert f"local:import/{INSTANCE}.empty.qcow2" in left(place)
+    assert f"local:import/{POOL}.empty.qcow2" in left(place)
     bring(False)
     assert left(place) == []
     assert bring(False) == []
@@ -187,9 +187,9 @@ def test_an_image_that_one_may_not_remove_is_what_stays_and_is_said_each_time(
     _set(root, role, set(ROLES[role]) - {"Datastore.Allocate"})
     try:
         for _ in range(2):
-            with pytest.raises(LabError, match=f"DELETE .*{INSTANCE}.empty.qcow2: .*Datastore.Allocate"):
+            with pytest.raises(LabError, match=f"DELETE .*{POOL}.empty.qcow2: .*Datastore.Allocate"):
                 bring(False)
-            assert left(place) == [f"local:import/{INSTANCE}.empty.qcow2"]
+            assert left(place) == [f"local:import/{POOL}.empty.qcow2"]
     finally:
         _set(root, role, ROLES[role])
 
@@ -228,7 +228,7 @@ def test_the_rights_that_the_lab_asks_for_suffice_and_are_no_more(
     """The endpoint's own token has exactly what ``needed`` says; without any one of them the lab fails."""
     root = place.root()
     assert _comes_and_goes(place, bring)
-    for need in needed(INSTANCE, [place.node], "local", "local", ["vmbr1"], download=False):
+    for need in needed(POOL, [place.node], "local", "local", ["vmbr1"], download=False):
         others = [r for r in ROLES if r != need.role and need.path == "/storage/local"]
         shared = {p for role in others for p in ROLES[role]} | {"Sys.Audit"}  # Sys.Audit: for doctor only
         for privilege in sorted(set(need.privileges) - shared):

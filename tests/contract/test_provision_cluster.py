@@ -17,7 +17,7 @@ from dasklab.machines.preflight import Wanted
 from dasklab.machines.provision import Outcome, Request, provision
 from dasklab.machines.topology import Lab
 
-from tests.contract.conftest import INSTANCE, minipve
+from tests.contract.conftest import POOL, minipve
 from tests.contract.endpoint import Endpoint
 from tests.contract.test_provision import FIRST, CutOffError, Scissors, _client
 
@@ -34,7 +34,7 @@ def place(start: Callable[..., Endpoint]) -> Endpoint:
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
     image = tmp_path_factory.mktemp("image") / "empty.qcow2"
     subprocess.run(["qemu-img", "create", "-q", "-f", "qcow2", image, "1M"], check=True)
-    given: dict[str, Any] = {"name": INSTANCE, "pool": INSTANCE, "node": "pve", "cpu": "qemu64"}
+    given: dict[str, Any] = {"name": POOL, "pool": POOL, "node": "pve", "cpu": "qemu64"}
     given |= {"storage": "local", "image_storage": "local", "image": {"file": str(image)}}
     given |= {"template_vmid": FIRST, "bridges": ["labnet"], "ssh_public_key": "ssh-ed25519 AAAA test"}
     return Lab.model_validate(given | {"guests": [_vm(n, node) for n, node in enumerate(NODES, 1)]})
@@ -92,7 +92,7 @@ def test_each_machine_is_on_its_node_and_again_nothing_is_to_do(place: Endpoint,
         listed = place.root().nodes(node).network.get(type="any_bridge")
         assert [row["iface"] for row in listed if row["type"] == "vnet"] == ["labnet"]
         (template,) = (row for row in place.root().nodes(node).qemu.get() if row.get("template"))
-        assert template["name"] == f"{INSTANCE}-template"
+        assert template["name"] == f"{POOL}-template"
 
 
 @pytest.mark.parametrize("after", [1, 2, 3])
@@ -127,7 +127,7 @@ def test_what_others_have_is_left_alone(place: Endpoint, bring: Bring) -> None:
 def test_a_node_that_is_down_is_told_in_one_line(place: Endpoint, bring: Bring) -> None:
     assert place.state is not None
     bring(True)
-    switch = ("node", "--instance", INSTANCE, "pve2")
+    switch = ("node", "pve2")
     assert minipve(*switch, "off", state=place.state).returncode == 0
     try:
         with pytest.raises(LabError, match="node pve2 is down, and hosts of the lab are on it"):
@@ -141,8 +141,8 @@ def test_a_node_that_is_down_is_told_in_one_line(place: Endpoint, bring: Bring) 
 
 def test_the_token_of_a_cluster_has_all_that_doctor_asks_for(place: Endpoint) -> None:
     wanted = Wanted(
-        lab=INSTANCE,
-        pool=INSTANCE,
+        lab=POOL,
+        pool=POOL,
         nodes=NODES,
         storage="local",
         image_storage="local",

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract.conftest import INSTANCE, minipve, serve
+from tests.contract.conftest import minipve, serve
 from tests.contract.endpoint import Endpoint, refused
 from tests.waiting import PATIENCE_S
 
@@ -34,7 +34,7 @@ def test_serve_again_finds_the_one_that_runs_and_is_quick(own: Endpoint) -> None
     assert own.state is not None
     before = (own.state / "endpoint.json").read_text()
     spent = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
-    done = minipve("serve", "--detach", "--instance", INSTANCE, state=own.state)
+    done = minipve("serve", "--detach", state=own.state)
     # 0.2 s on an idle machine; of the CPU, as the clock runs on while others have it
     assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - spent < 1
     assert done.stdout.startswith("running: https://127.0.0.1:")
@@ -45,8 +45,8 @@ def test_serve_again_finds_the_one_that_runs_and_is_quick(own: Endpoint) -> None
 def test_an_endpoint_older_than_its_code_is_told(own: Endpoint) -> None:
     assert own.state is not None
     os.utime(own.state / "endpoint.json", (0, 0))
-    done = minipve("serve", "--detach", "--instance", INSTANCE, state=own.state)
-    assert f"dasklab minipve stop --instance {INSTANCE}" in done.stdout
+    done = minipve("serve", "--detach", state=own.state)
+    assert f"minipve --state {own.state} stop" in done.stdout
 
 
 def test_an_ended_endpoint_comes_back_with_everything(own: Endpoint) -> None:
@@ -154,8 +154,8 @@ def test_ctrl_c_in_the_foreground_ends_the_endpoint_only(own: Endpoint) -> None:
     machine = own.vm(100).status.current.get()["pid"]
     os.kill(_pid(own), signal.SIGTERM)
     _gone(_pid(own))
-    words = [sys.executable, "-m", "minipve", "serve", "--instance", INSTANCE]
-    environment = os.environ | {"DASKLAB_STATE": str(own.state), "PYTHONPATH": str(Path(__file__).parents[2])}
+    words = [sys.executable, "-m", "minipve", "serve"]
+    environment = os.environ | {"MINIPVE_STATE": str(own.state)}
     child = subprocess.Popen(
         words, env=environment, stderr=subprocess.PIPE, text=True, start_new_session=True
     )
@@ -172,7 +172,7 @@ def test_ctrl_c_in_the_foreground_ends_the_endpoint_only(own: Endpoint) -> None:
 
 def test_a_second_endpoint_in_one_state_is_refused(own: Endpoint) -> None:
     assert own.state is not None
-    done = minipve("serve", "--instance", INSTANCE, state=own.state)
+    done = minipve("serve", state=own.state)
     assert done.returncode == 1
     assert "another endpoint runs" in done.stderr
 
@@ -196,7 +196,7 @@ def test_a_network_whose_holder_died_is_held_again(own: Endpoint) -> None:
     before = _network(own)
     _kill_holder(own)
     said = minipve("status", state=own.state)
-    assert (said.returncode, "network   nobody holds it: dasklab minipve serve" in said.stdout) == (1, True)
+    assert (said.returncode, "network   nobody holds it: minipve serve" in said.stdout) == (1, True)
     serve(own.state)
     assert _network(own) == before
     assert minipve("status", state=own.state).returncode == 0
@@ -221,14 +221,14 @@ def test_a_read_only_state_is_said_when_it_cannot_be_purged(own: Endpoint) -> No
     """In a mount namespace of the test's own, where the state is read-only."""
     assert own.state is not None
     words = f"mount --bind {own.state} {own.state} && mount -o remount,ro,bind {own.state} && exec "
-    purge = f"{sys.executable} -m minipve stop --purge --instance {INSTANCE}"
+    purge = f"{sys.executable} -m minipve stop --purge"
     private = ["unshare", "--mount", "sh", "-c", words + purge]
-    environment = os.environ | {"DASKLAB_STATE": str(own.state), "PYTHONPATH": str(Path(__file__).parents[2])}
+    environment = os.environ | {"MINIPVE_STATE": str(own.state)}
     done = subprocess.run(private, env=environment, capture_output=True, text=True)
     if "mount:" in done.stderr or "unshare:" in done.stderr:
         pytest.skip(f"nothing can be mounted here: {done.stderr.strip()}")
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.startswith(f"dasklab: {own.state}")
+    assert done.stderr.startswith(f"minipve: {own.state}")
     assert done.stderr.endswith(": Read-only file system\n")
     assert done.stderr.count("\n") == 1
     assert own.state.exists()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from dasklab.paths import ROOT
+from dasklab.paths import SHARE as ROOT
 
 from tests.contract.dry_lab import HOSTS, TIMINGS, TRIAL, DryLab, executable
 

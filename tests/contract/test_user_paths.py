@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 from dasklab.machines.inventory import DEFAULT
-from dasklab.paths import PLAYBOOKS, ROOT
+from dasklab.paths import PLAYBOOKS
+from dasklab.paths import SHARE as ROOT
 
 BIN = Path(sys.executable).parent
 VERBS = ["provision", "configure", "status", "destroy", "bridge", "reset", "trial", "lab"]
@@ -107,7 +108,8 @@ def lines(printed: str) -> list[str]:
 def test_the_plan_without_an_endpoint_is_the_plan_on_a_new_one(user: User) -> None:
     before = user.run("dasklab", "plan", "-i", "inventory/hosts.yml")
     assert "this is the plan for a new one" in before.stderr
-    started = user.run("dasklab", "minipve", "serve", "--detach")
+    start = ["-m", "dasklab.machines.local_endpoint", "--lab", "dasklab", "--state", str(user.state)]
+    started = user.run("python", *start, "--management", "10.77.0.1/24")
     assert started.returncode == 0, started.stderr
     facts = user.run("dasklab", "plan", "-i", "inventory/hosts.yml")
     assert facts.returncode != 0 or lines(facts.stdout)  # the node's name is the user's own

@@ -7,10 +7,12 @@ import socket
 import subprocess
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from dasklab.model.packages import PINS
 from minipve import progress
 from minipve.image import disks, golden
 from minipve.paths import Paths
@@ -32,7 +34,8 @@ CONFIG = {
 def agent(tmp_path: Path) -> Iterator[Path]:
     """The guest agent's socket of a machine with the study's two emulated NICs, its disk on SCSI."""
     disk, socket_file = tmp_path / "disk.qcow2", tmp_path / "qga"
-    image = golden.build(Paths.of(), progress.silent)
+    lab = replace(Paths.of(), requirements=PINS)  # the lab's own image, which other tests use too
+    image = golden.build(lab, progress.silent)
     disks.linked_clone(golden.export(image, tmp_path), disk)
     iso = seed.build(9101, CONFIG, Paths(tmp_path / "state", tmp_path / "cache"))
     words = ["qemu-system-x86_64", "-nodefaults", "-display", "none", "-m", "512", "-accel", "tcg"]

@@ -60,7 +60,9 @@ def _plan(lab: Inventory) -> None:
     options = ["--check", "--diff", "--tags", "key,machines"]
     if presence.never_started(lab):
         click.echo("The local endpoint has never been started: this is the plan for a new one.", err=True)
-        options += ["-e", json.dumps({"endpoint_facts": _future_facts(lab), "proxmox_vm_fresh": True})]
+        account = {"user": "lab@pve", "token_id": "none", "token_secret": "none"}
+        facts = {"endpoint_facts": _future_facts(lab), "endpoint_account": account}
+        options += ["-e", json.dumps({**facts, "proxmox_vm_fresh": True})]
     else:
         presence.require_endpoint(lab)
     _play("provision.yml", lab, options)
@@ -71,8 +73,7 @@ def _future_facts(lab: Inventory) -> dict[str, Any]:
     build = lab.optional(lab.hosts()[0], "endpoint_image_build") or []
     images = {"image_file": ["--path"], "template_file": ["--container", "--path"]}
     return {
-        "host": "not-started", "port": 8006, "user": "lab@pve", "token_id": "none", "token_secret": "none",
-        "ca_file": "", "shell": "/bin/sh", "interfaces_file": "",
+        "host": "not-started", "port": 8006, "ca_file": "", "shell": "/bin/sh", "interfaces_file": "",
         **{key: _output([*build, *words]) for key, words in images.items() if build},
     }  # fmt: skip
 

@@ -16,7 +16,7 @@ def never_started(lab: Inventory) -> bool:
     if not lab.has(host, "endpoint_start"):
         return False
     try:
-        lab.value(host, "endpoint_facts")
+        lab.value(host, "endpoint_account")  # what starting it ends with
     except LabError:
         return True
     return False

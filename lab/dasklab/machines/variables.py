@@ -27,9 +27,8 @@ from dasklab.machines.inventory import Inventory
 from dasklab.machines.topology import Archive, DnsName, Image
 from dasklab.model.nic import MODELS, BridgeName, GuestKind, NicModel, RateMbit
 from dasklab.model.strict import Strict, validate
-from dasklab.paths import ROOT
+from dasklab.paths import ROLES
 
-ROLES = ROOT / "roles"
 Subnet = Annotated[str, Field(pattern=r"^\d{1,3}(\.\d{1,3}){2}$", description="three parts of a /24")]
 Vmid = Annotated[int, Field(ge=100, le=999_999_999)]
 Mtu = Annotated[int, Field(ge=576, le=65_535)]
@@ -77,7 +76,7 @@ OTHERS = (  # variables of an inventory that are neither checked above nor a rol
     "proxmox", "proxmox_image", "proxmox_container_image",
     "proxmox_disk_gb", "proxmox_cpu", "proxmox_unprivileged", "spark_jre_command",
     "endpoint_command", "endpoint_start", "endpoint_check", "endpoint_image_build", "endpoint_stop",
-    "endpoint_facts",
+    "endpoint_facts", "endpoint_account",
 )  # fmt: skip
 TYPES = {"int": int, "float": float, "bool": bool, "list": list, "dict": dict}  # all others: any text
 

@@ -40,7 +40,7 @@ def known_path(path: str) -> str | None:
 
 
 def owner(authid: str) -> str:
-    """The user of an id that may be a token's: ``lab@pve!dasklab`` -> ``lab@pve``."""
+    """The user of an id that may be a token's: ``ci@pve!token`` -> ``ci@pve``."""
     return authid.partition("!")[0]
 
 
@@ -86,7 +86,7 @@ class Access:
                 log.warning("%s; its copy is used", damaged[0])
             return dict(found)
         if damaged:
-            hint = f"mend one of them, or begin with root@pam and the lab's user alone: rm {self.file}*"
+            hint = f"mend one of them, or begin with root@pam alone: rm {self.file}*"
             raise UserError("; ".join(damaged), hint)
         return dict(json.loads(json.dumps(_EMPTY)))
 
@@ -109,7 +109,7 @@ class Access:
         return found
 
     def token(self, authid: str) -> dict[str, Any] | None:
-        """The entry of a token id such as ``lab@pve!dasklab``."""
+        """The entry of a token id such as ``ci@pve!token``."""
         user, _, name = authid.partition("!")
         found: dict[str, Any] | None = self.data["users"].get(user, {}).get("tokens", {}).get(name)
         return found

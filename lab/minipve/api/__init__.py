@@ -12,8 +12,8 @@ from minipve.node import Call
 
 Handler = Callable[[Call], Any]
 MODULES = (
-    "absent", "access", "agent", "cluster", "config", "firewall", "lxc", "lxc_config", "lxc_status",
-    "monitor", "network", "nodes", "pools", "qemu", "rrd", "sdn", "sdn_running", "snapshots", "status",
+    "absent", "access", "agent", "cluster", "firewall", "lxc", "lxc_config", "lxc_status", "monitor",
+    "network", "nodes", "pools", "qemu", "qemu_config", "rrd", "sdn", "sdn_running", "snapshots", "status",
     "storage", "tasks", "tokens",
 )  # fmt: skip
 VM, CT = QEMU.path, LXC.path

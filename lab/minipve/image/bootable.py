@@ -21,7 +21,7 @@ SIZE_GIB = 8
 BOOT_IMAGE, CORE_IMAGE = "/boot/grub/boot.img", "/boot/grub/core.img"
 # All of them named: a newer mke2fs has defaults that neither GRUB nor the guest's kernel can read.
 FEATURES = "none,64bit,dir_index,dir_nlink,extent,ext_attr,extra_isize,filetype,flex_bg,huge_file,large_file"
-FORMAT = ["-q", "-t", "ext4", "-O", f"{FEATURES},resize_inode,sparse_super", "-m", "0", "-L", "dasklab"]
+FORMAT = ["-q", "-t", "ext4", "-O", f"{FEATURES},resize_inode,sparse_super", "-m", "0", "-L", "guest"]
 SECTOR, BLOCK = 512, 4096
 
 # GRUB's boot sector and the first sector of its core: include/grub/i386/pc/boot.h.

@@ -1,4 +1,4 @@
-"""The tree of files that a guest is made of: one Debian with Dask, laid down on this machine.
+"""The tree of files that a guest is made of: one Debian, with the packages wanted, laid down on this machine.
 
 mmdebstrap lays Debian down and `guest/customize.sh` turns it into the lab's. Everything comes from the
 package sources of this host, so guests need no network. As root the tree is a directory; an ordinary user,
@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from minipve import process
-from minipve.image import sources, wheels, work
+from minipve.image import sources, work
 from minipve.progress import Progress
 
 SUITE = "bookworm"
@@ -31,16 +31,17 @@ def is_root() -> bool:
     return os.geteuid() == 0
 
 
-def ingredients() -> list[Path]:
+def ingredients(requirements: Path | None) -> list[Path]:
     """All files that the tree follows from."""
-    return [*sorted(file for file in GUEST.rglob("*") if file.is_file()), wheels.REQUIREMENTS]
+    return [*sorted(file for file in GUEST.rglob("*") if file.is_file()), *filter(None, [requirements])]
 
 
-def make(scratch: Path, house: Path, told: Progress) -> Path:
-    """The tree, below ``scratch``."""
+def make(scratch: Path, wheels: Path | None, told: Progress) -> Path:
+    """The tree, below ``scratch``; ``wheels`` is a folder with packages and their ``requirements.txt``."""
     stage, tree = scratch / "stage", scratch / "root"
     shutil.copytree(GUEST, stage)
-    shutil.copytree(house, stage / "wheels", copy_function=_link)
+    if wheels:
+        shutil.copytree(wheels, stage / "wheels", copy_function=_link)
     words = mmdebstrap_words(tree, stage, sources.mirrors(SUITE), sources.options())
     # INITRD=No: Debian's own initramfs would take as long as all else, and nobody boots it.
     work.run_logged(words, scratch / "mmdebstrap.log", told, {"INITRD": "No", "LC_ALL": "C"}, LINES)

@@ -14,9 +14,8 @@ import sys
 import tarfile
 from pathlib import Path
 
-from dasklab.paths import cache
-
 from minipve.image import debian, sources, work
+from minipve.paths import Paths
 from minipve.process import need
 from minipve.progress import silent
 from minipve.user_error import UserError
@@ -25,7 +24,7 @@ from minipve.user_error import UserError
 def archive_path(status: Path, packages: list[str]) -> Path:
     """Where the archive is or will be: guests that have the same share it."""
     named = " ".join(sorted(packages)).encode() + b"\0" + status.read_bytes()
-    return cache() / "debs" / f"{packages[0]}-{hashlib.sha256(named).hexdigest()[:12]}.tar"
+    return Paths.of().cache / "debs" / f"{packages[0]}-{hashlib.sha256(named).hexdigest()[:12]}.tar"
 
 
 def fetch(status: Path, packages: list[str]) -> Path:

@@ -8,11 +8,11 @@ or, with user namespaces, as an ordinary user.
 from __future__ import annotations
 
 import hashlib
+import os
 from pathlib import Path
 
-from dasklab.atomic import replaced
-
 from minipve import process
+from minipve.atomic import replaced
 from minipve.image import bootable, bootfiles, debian, template, wheels, work
 from minipve.paths import Paths
 from minipve.progress import Progress, Steps
@@ -22,18 +22,24 @@ from minipve.user_error import UserError
 STEPS = Steps(wheels=4, debian=30, template=4, file_system=4, kernel=1, convert=3)
 
 
-def recipe_hash() -> str:
-    """What the image is made of, in one word: suite, the tree's ingredients, the form of the disk."""
+def recipe_hash(requirements: Path | None) -> str:
+    """What the image is made of, in one word: suite, the tree's ingredients, the form of the disk.
+
+    Raises:
+        UserError: the requirements file cannot be read.
+    """
+    if requirements and not requirements.is_file():
+        raise UserError(f"requirements file {requirements} does not exist")
     digest = hashlib.sha256(debian.SUITE.encode())
-    for file in [*debian.ingredients(), Path(bootable.__file__), Path(template.__file__)]:
+    for file in [*debian.ingredients(requirements), Path(bootable.__file__), Path(template.__file__)]:
         digest.update(f"\0{file.name}\0".encode() + file.read_bytes())
     return digest.hexdigest()
 
 
 def image_path(paths: Paths) -> Path:
     """Where the image of the present recipe is or will be."""
-    recipe = recipe_hash()
-    return paths.images / recipe / f"dasklab-{recipe[:12]}.qcow2"
+    recipe = recipe_hash(paths.requirements)
+    return paths.images / recipe / f"debian-{recipe[:12]}.qcow2"
 
 
 def template_path(paths: Paths) -> Path:
@@ -65,10 +71,10 @@ def build(paths: Paths, progress: Progress) -> Path:
 def _build(paths: Paths, image: Path, progress: Progress) -> None:
     """Every step in a scratch directory, removed whatever happens; the result appears by a rename."""
     with STEPS.run(progress) as step, work.scratch_directory(paths.images) as scratch:
-        with step("wheels", "downloading Dask's wheels"):
-            house = wheels.fetch(paths)
-        with step("debian", "installing Debian and Dask") as told:
-            tree = debian.make(scratch, house, told)
+        with step("wheels", "downloading Python packages"):
+            packages = wheels.fetch(paths)
+        with step("debian", "installing Debian and the packages") as told:
+            tree = debian.make(scratch, packages, told)
         fresh = scratch / "done" / image.name
         fresh.parent.mkdir()
         with step("template", "writing the container template"):
@@ -83,17 +89,29 @@ def _build(paths: Paths, image: Path, progress: Progress) -> None:
         fresh.parent.rename(image.parent)
 
 
-def export(image: Path, target: Path) -> Path:
-    """A compressed copy to carry elsewhere; in a directory it keeps the image's name."""
+def export_file(image: Path, target: Path) -> Path:
+    """Return the file that a copy of the image goes to: ``target``, or in a folder the image's own name.
+
+    Raises:
+        UserError: the file cannot be written there, or no Proxmox VE takes it under that name.
+    """
     file, suffix = target / image.name if target.is_dir() else target, "".join(image.suffixes)
     if not file.name.endswith(suffix):
         raise UserError(f"{file}: a Proxmox VE takes this image only under a name that ends in {suffix}")
     if not file.parent.is_dir():
         raise UserError(f"{file.parent} is no directory")
+    if not os.access(file.parent, os.W_OK):
+        raise UserError(f"{file} cannot be written: no write access to {file.parent}")
+    return file
+
+
+def export(image: Path, target: Path) -> Path:
+    """Write a compressed copy to carry elsewhere; return its file."""
+    file, suffix = export_file(image, target), "".join(image.suffixes)
     convert = ["qemu-img", "convert", "-c", "-W", "-O", "qcow2", "-o", "compression_type=zstd"]
     words = convert if suffix == ".qcow2" else ["cp"]
     try:
-        with replaced(file) as draft:
+        with replaced(file, 0o644) as draft:
             process.run([*words, image, draft], timeout_s=1800)
     except process.MachineError as error:
         raise UserError(f"{file} was not written: {error}") from error

@@ -1,4 +1,4 @@
-"""Dask as wheels, downloaded once: guests install from them, and need no network."""
+"""The Python packages of the guests' image, downloaded once as wheels: guests need no network to install."""
 
 from __future__ import annotations
 
@@ -11,26 +11,32 @@ from minipve.image import work
 from minipve.paths import Paths
 from minipve.progress import silent
 
-REQUIREMENTS = Path(__file__).parents[3] / "roles" / "dask" / "files" / "requirements.txt"
+PYTHON = "3.11"  # of the guests' Debian
+_PLATFORMS = [f"manylinux_2_{minor}_x86_64" for minor in (36, 34, 31, 28, 27, 24, 17, 12, 5)]
 
 
-def house(paths: Paths) -> Path:
-    """Where the wheels of the present pins are or will be."""
-    return paths.wheels / hashlib.sha256(REQUIREMENTS.read_bytes()).hexdigest()[:12]
+def directory(requirements: Path, cache: Path) -> Path:
+    """Where the wheels for a requirements file are or will be."""
+    return cache / hashlib.sha256(requirements.read_bytes()).hexdigest()[:12]
 
 
-def fetch(paths: Paths) -> Path:
-    """The wheelhouse of the present pins, downloaded by pip unless it is there already."""
-    there = house(paths)
-    if there.exists():
-        return there
-    from dasklab.wheels import pip_words  # it knows the trials' packages, which an endpoint starts without
-
+def fetch(paths: Paths) -> Path | None:
+    """The folder with the wheels of ``paths.requirements``, downloaded once. None: no packages are wanted."""
+    if paths.requirements is None:
+        return None
+    target = directory(paths.requirements, paths.wheels)
+    if target.exists():
+        return target
     paths.wheels.mkdir(parents=True, exist_ok=True)
     with work.scratch_directory(paths.wheels) as scratch:
-        chosen = ["--no-deps", "--dest", str(scratch / "new"), "--requirement", str(REQUIREMENTS)]
-        words = [sys.executable, *pip_words("download", *chosen)]
-        work.run_logged(words, scratch / "pip.log", silent)
-        shutil.copy(REQUIREMENTS, scratch / "new" / "requirements.txt")
-        (scratch / "new").rename(there)
-    return there
+        work.run_logged(_download(paths.requirements, scratch / "new"), scratch / "pip.log", silent)
+        shutil.copy(paths.requirements, scratch / "new" / "requirements.txt")
+        (scratch / "new").rename(target)
+    return target
+
+
+def _download(requirements: Path, target: Path) -> list[str]:
+    platforms = [word for name in _PLATFORMS for word in ("--platform", name)]
+    chosen = ["--python-version", PYTHON, "--implementation", "cp", *platforms, "--only-binary=:all:"]
+    pip = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
+    return [*pip, *chosen, "--dest", str(target), "--requirement", str(requirements)]

@@ -87,5 +87,5 @@ def require_space(directory: Path) -> None:
     if free_gib < SPACE_GIB:
         raise UserError(
             f"the golden image needs {SPACE_GIB} GiB below {directory}, {free_gib:.1f} GiB are free",
-            "free some space or set DASKLAB_CACHE to a directory on a larger disk",
+            "free some space or set MINIPVE_CACHE to a directory on a larger disk",
         )

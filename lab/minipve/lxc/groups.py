@@ -29,7 +29,7 @@ def version() -> int:
 
 def folder(paths: Paths) -> str:
     """The instance's folder in each hierarchy (pure)."""
-    return f"dasklab-{hashlib.sha256(str(paths.state).encode()).hexdigest()[:8]}"
+    return f"minipve-{hashlib.sha256(str(paths.state).encode()).hexdigest()[:8]}"
 
 
 def lines(vmid: int, paths: Paths) -> list[str]:

@@ -65,4 +65,4 @@ def require() -> None:
 def require_root() -> None:
     """Refuse where the endpoint is not the machine's root: it cannot mount, nor own others' files."""
     if os.geteuid() != 0 or Path("/proc/self/uid_map").read_text().split()[2] == "1":
-        raise UserError("containers need an endpoint that was started as root: sudo dasklab minipve serve")
+        raise UserError("containers need an endpoint that was started as root: sudo minipve serve")

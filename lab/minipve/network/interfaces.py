@@ -139,7 +139,7 @@ def load(file: Path) -> dict[str, Iface]:
             raise ValueError("it is no text")
         return read_interfaces(data.decode())
     except ValueError as error:
-        hint = f"mend it, or start afresh with vmbr0 alone: rm {file}; dasklab minipve stop"
+        hint = f"mend it, or start afresh with vmbr0 alone: rm {file}; minipve stop"
         raise UserError(f"{file} is damaged: {error}", hint) from error
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from dasklab.errors import LabError
 from dasklab.model.files import Outcome
-from dasklab.paths import ROOT
+from dasklab.paths import SHARE as ROOT
 from dasklab.predict import farm
 from dasklab.sim import simulate
 from dasklab.sim.scenario import Scenario

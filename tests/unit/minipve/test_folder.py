@@ -19,7 +19,7 @@ def paths(tmp_path: Path) -> Paths:
 
 
 def purge(monkeypatch: pytest.MonkeyPatch, state: Path) -> tuple[int, str]:
-    monkeypatch.setenv("DASKLAB_STATE", str(state))
+    monkeypatch.setenv("MINIPVE_STATE", str(state))
     done = CliRunner().invoke(minipve, ["stop", "--purge"])
     assert not isinstance(done.exception, OSError | UserError), done.exception
     return done.exit_code, done.output
@@ -41,7 +41,7 @@ def test_a_foreign_folder_is_neither_used_nor_removed(paths: Paths, monkeypatch:
     (paths.state / "thesis.txt").write_text("three years")
     with pytest.raises(UserError, match="is not empty and no endpoint made it") as refused:
         state_folder.claim(paths)
-    assert "DASKLAB_STATE" in str(refused.value.hint)
+    assert "MINIPVE_STATE" in str(refused.value.hint)
     code, said = purge(monkeypatch, paths.state)
     assert (code, "no endpoint made" in said, "nothing is removed" in said) == (1, True, True)
     assert (paths.state / "thesis.txt").read_text() == "three years"

@@ -12,22 +12,28 @@ from minipve.progress import Steps, silent, terminal
 from minipve.user_error import UserError
 
 
-def test_the_name_follows_the_recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_name_follows_the_recipe(tmp_path: Path) -> None:
     pins = tmp_path / "requirements.txt"
     pins.write_text("dask==1\n")
-    monkeypatch.setattr(wheels, "REQUIREMENTS", pins)
-    paths = Paths(tmp_path / "state", tmp_path / "cache")
-    first, house = golden.image_path(paths), wheels.house(paths)
-    assert golden.image_path(paths) == first and golden.recipe_hash()[:12] in first.name
+    paths = Paths(tmp_path / "state", tmp_path / "cache", pins)
+    first, packages = golden.image_path(paths), wheels.directory(pins, paths.wheels)
+    assert golden.image_path(paths) == first and golden.recipe_hash(pins)[:12] in first.name
     pins.write_text("dask==2\n")
-    assert golden.image_path(paths) != first and wheels.house(paths) != house
+    assert golden.image_path(paths) != first and wheels.directory(pins, paths.wheels) != packages
 
 
-def test_every_pin_is_exact() -> None:
-    lines = [line.partition("#")[0].strip() for line in wheels.REQUIREMENTS.read_text().splitlines()]
-    pins = [line for line in lines if line]
-    assert {"dask==2026.8.0", "distributed==2026.8.0", "numpy==2.4.6"} <= set(pins)
-    assert all(line.count("==") == 1 for line in pins)
+def test_an_image_without_python_packages_has_a_recipe_of_its_own(tmp_path: Path) -> None:
+    pins = tmp_path / "requirements.txt"
+    pins.write_text("dask==1\n")
+    plain = Paths(tmp_path / "state", tmp_path / "cache")
+    assert golden.image_path(plain) != golden.image_path(Paths(plain.state, plain.cache, pins))
+    assert wheels.fetch(plain) is None
+
+
+def test_missing_requirements_are_named(tmp_path: Path) -> None:
+    paths = Paths(tmp_path, tmp_path, tmp_path / "none.txt")
+    with pytest.raises(UserError, match=r"requirements file .*none\.txt does not exist"):
+        golden.image_path(paths)
 
 
 def test_an_image_that_is_there_is_not_built_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -119,11 +119,11 @@ def test_failures_tell_their_last_words() -> None:
 
 
 def test_paths_follow_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for name in ("DASKLAB_STATE", "DASKLAB_CACHE", "XDG_STATE_HOME", "XDG_CACHE_HOME"):
+    for name in ("MINIPVE_STATE", "MINIPVE_CACHE", "XDG_STATE_HOME", "XDG_CACHE_HOME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", "/home/me")
-    assert Paths.of("lab1").state == Path("/home/me/.local/state/dasklab/lab1")
-    assert Paths.of("lab1").cache == Path("/home/me/.cache/dasklab")
+    assert Paths.of("lab1").state == Path("/home/me/.local/state/minipve/lab1")
+    assert Paths.of("lab1").cache == Path("/home/me/.cache/minipve")
     monkeypatch.setenv("XDG_CACHE_HOME", "/x")
-    monkeypatch.setenv("DASKLAB_STATE", str(tmp_path))
-    assert Paths.of("lab1") == Paths(tmp_path, Path("/x/dasklab"))
+    monkeypatch.setenv("MINIPVE_STATE", str(tmp_path))
+    assert Paths.of("lab1") == Paths(tmp_path, Path("/x/minipve"))

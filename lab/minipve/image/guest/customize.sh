@@ -1,15 +1,17 @@
 #!/bin/sh
-# Turn a plain Debian into the lab's golden image. Runs natively in the new root, as root, without network;
-# /stage holds this directory, Dask's wheels and their requirements.
+# Turn a plain Debian into the guests' image. Runs natively in the new root, as root, without network;
+# /stage holds this directory and, if Python packages are wanted, their wheels and requirements.
 set -eu
 cd /stage
 
-# Dask: exact versions, compiled to bytecode here because a guest would need minutes.
-python3 -m venv /opt/dask
-/opt/dask/bin/pip install --quiet --disable-pip-version-check --no-cache-dir --no-compile \
-    --no-index --no-deps --find-links wheels --requirement wheels/requirements.txt
-find /opt/dask -name tests -type d -prune -exec rm -rf {} +
-python3 -m compileall -q -j 0 /opt/dask/lib
+# Python packages: exact versions, compiled to bytecode here because an emulated guest would need minutes.
+if [ -d wheels ]; then
+    python3 -m venv /opt/dask
+    /opt/dask/bin/pip install --quiet --disable-pip-version-check --no-cache-dir --no-compile \
+        --no-index --no-deps --find-links wheels --requirement wheels/requirements.txt
+    find /opt/dask -name tests -type d -prune -exec rm -rf {} +
+    python3 -m compileall -q -j 0 /opt/dask/lib
+fi
 
 sh machine.sh
 

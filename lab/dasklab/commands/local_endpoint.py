@@ -1,0 +1,32 @@
+"""``dasklab minipve``: minipve on the state of the lab that the inventory describes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+
+from dasklab.commands.options import inventory_option
+from dasklab.machines.inventory import Inventory
+from dasklab.model.packages import PINS
+
+
+@click.command(
+    context_settings={"ignore_unknown_options": True, "help_option_names": []},
+    add_help_option=False,
+)
+@inventory_option
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def minipve(inventory: Path, arguments: tuple[str, ...]) -> None:
+    """Run minipve, the local endpoint, on this lab's state.
+
+    The arguments are minipve's own: dasklab minipve status, dasklab minipve --help.
+    """
+    lab = Inventory(inventory)
+    state = str(lab.value(lab.hosts()[0], "lab_state_dir"))
+    environment = {"MINIPVE_STATE": state, "MINIPVE_REQUIREMENTS": str(PINS)} | dict(os.environ)
+    command = [sys.executable, "-m", "minipve", *arguments]
+    sys.exit(subprocess.run(command, env=environment, check=False).returncode)

@@ -1,0 +1,73 @@
+"""How minipve's commands report an error: one line on stderr, and below it what to do."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from difflib import get_close_matches
+from typing import IO, Any
+
+import click
+
+from minipve.process import MachineError
+from minipve.user_error import UserError
+
+PREFIX = "minipve: "
+
+
+class Failure(click.ClickException):
+    """An error on its way to the terminal; the exit status is 1."""
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        """Print it on stderr."""
+        colour = False if os.environ.get("NO_COLOR") else None  # no-color.org; None: colours on a terminal
+        click.secho(f"{PREFIX}{self.message}", fg="red", err=True, color=colour)
+
+
+class Misuse(Failure):
+    """A command line that cannot be understood."""
+
+    exit_code = click.UsageError.exit_code
+
+
+@contextmanager
+def one_line() -> Iterator[None]:
+    """Report what a user can do something about as one line, never as a traceback."""
+    try:
+        yield
+    except click.exceptions.NoArgsIsHelpError:  # its text is the help
+        raise
+    except click.UsageError as error:
+        command = f"\n  {error.ctx.command_path} --help" if error.ctx else ""
+        raise Misuse(f"{error.format_message()}{command}") from None
+    except (UserError, MachineError) as error:
+        raise Failure(str(error)) from None
+    except BrokenPipeError:  # nobody reads the output any more; click ends quietly
+        raise
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise Failure(f"{error.filename}: {reason}" if error.filename else reason) from None
+
+
+class Group(click.Group):
+    """A group of commands that reports errors without tracebacks, and suggests the nearest command."""
+
+    def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
+        """Parse the group's own options."""
+        with one_line():
+            return super().make_context(*args, **kwargs)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command that was named."""
+        near = get_close_matches(args[0], self.list_commands(ctx), n=1)
+        if near and self.get_command(ctx, args[0]) is None:
+            ctx.fail(f"No such command {args[0]!r}. Did you mean {near[0]}?")
+        return super().resolve_command(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the chosen command."""
+        with one_line():
+            return super().invoke(ctx)
