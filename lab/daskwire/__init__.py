@@ -1,9 +1,9 @@
-"""From a capture file to what Dask said: file -> net -> dask -> tables. Knows nothing of labs.
+"""From a capture file to Dask messages: file -> net -> dask -> tables. Knows nothing of labs.
 
-from lab import wire
-capture = wire.open_capture("capture.pcap")
-print(wire.summarise(capture))
-tasks = wire.to_pandas(capture.table("tasks"))
+import daskwire
+capture = daskwire.open_capture("capture.pcap")
+print(daskwire.summarise(capture))
+tasks = daskwire.to_pandas(capture.table("tasks"))
 """
 
 from daskwire.capture import Capture

@@ -1,5 +1,12 @@
-"""``python -m daskwire``: the command without the rest of the toolkit."""
+"""The command ``daskwire``, also as ``python -m daskwire``."""
 
 from daskwire.terminal.cli import wire
 
-wire(prog_name="wire")
+
+def main() -> None:
+    """Run the command."""
+    wire(prog_name="daskwire")
+
+
+if __name__ == "__main__":
+    main()

@@ -70,7 +70,7 @@ def _has_at_most(data: Bytes, most: int) -> bool:
             at += fixed
         else:
             width, more = LENGTH[first]
-            at += 1 + width + more + int.from_bytes(data[at + 1 : at + 1 + width])
+            at += 1 + width + more + int.from_bytes(data[at + 1 : at + 1 + width], "big")
     return at >= end
 
 

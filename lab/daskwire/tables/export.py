@@ -5,11 +5,10 @@ from __future__ import annotations
 import importlib
 import math
 import os
+import shutil
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-from dasklab.atomic import filled
 
 from daskwire.errors import WireError
 from daskwire.schema import TABLES, Table
@@ -43,13 +42,20 @@ def write_parquet(capture: Capture, folder: Path, names: list[str] | None = None
 
     Raises WireError when pyarrow is not installed or the folder cannot be written.
     """
-    chosen = names or list(TABLES)
+    files = [f"{name}.parquet" for name in names or TABLES]
+    is_new = not folder.exists()
     try:
-        with filled(folder) as draft:
-            _write_tables(capture, draft, chosen)
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".tmp-", dir=folder) as draft:
+            _write_tables(capture, Path(draft), names or list(TABLES))
+            for file in files:
+                Path(draft, file).replace(folder / file)
     except OSError as error:
-        raise WireError(f"{error.filename or folder}: {error.strerror or error}") from error
-    return [folder / f"{name}.parquet" for name in chosen]
+        if is_new:
+            shutil.rmtree(folder, ignore_errors=True)
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        raise WireError(f"{folder}: {reason}") from error
+    return [folder / file for file in files]
 
 
 def _write_tables(capture: Capture, folder: Path, names: list[str]) -> None:

@@ -94,7 +94,7 @@ def _translated(capture: Capture) -> Rows:
     """Connections captured on both sides of a NAT, which every table counts on both sides."""
     groups: defaultdict[tuple[str, str, str], list[tuple[int, int]]] = defaultdict(list)
     for before, behind in capture.translations:
-        groups[str(capture.clusters[behind]), *_ends(capture, behind)].append((before, behind))
+        groups[(str(capture.clusters[behind]), *_ends(capture, behind))].append((before, behind))
     for (cluster, source, destination), pairs in sorted(groups.items()):
         outer, inner = (_endpoints(capture, flow) for flow in pairs[0])
         what = f"connections on both sides of a NAT, counted twice: {outer} is also {inner}"
@@ -144,7 +144,7 @@ def _handshakes(capture: Capture) -> Rows:
         if len(times) == 2 and (end - begin) / 1e6 > SLOW_MS:
             late = max(times, key=lambda direction: times[direction])
             flow = 2 * connection + late
-            slow[str(capture.clusters[flow]), *_ends(capture, flow)].append(((end - begin) / 1e6, begin))
+            slow[(str(capture.clusters[flow]), *_ends(capture, flow))].append(((end - begin) / 1e6, begin))
     for (cluster, source, destination), those in sorted(slow.items()):
         what = "Dask handshakes that the source sent so long after the destination"
         worst, time_ns = max(those)

@@ -27,7 +27,7 @@ class MistakeError(click.ClickException):
 
     def show(self, file: Any = None) -> None:
         """Write the line on stderr."""
-        say(f"dasklab: {self.message}", err=True)
+        say(f"daskwire: {self.message}", err=True)
 
 
 class Commands(click.Group):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from typing import Any
 
 from rich.cells import cell_len
@@ -33,7 +33,7 @@ def _title(title: str, table: Table, zero_ns: int) -> str:
     """The name of the table and, where it shows times, what they count from."""
     if not any(name.endswith("_ns") or name in SINCE_1970 for name in table):
         return title
-    zero = datetime.fromtimestamp(zero_ns // 1_000_000_000, UTC).replace(tzinfo=None)
+    zero = datetime.fromtimestamp(zero_ns // 1_000_000_000, timezone.utc).replace(tzinfo=None)
     clocks = "; start_s, stop_s: the workers' clocks" if WORKERS_CLOCK & set(table) else ""
     return f"{title} (0 s is {zero}.{zero_ns % 1_000_000_000:09} UTC{clocks})"
 

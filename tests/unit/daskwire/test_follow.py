@@ -37,7 +37,7 @@ def test_damage_ends_it_with_a_line(tmp_path: Path, form: str) -> None:
     path.write_bytes(raw)
     result = follow(path)  # ends by itself
     assert result.exit_code == 1 and len(result.stdout.splitlines()) == 1  # what came before is counted
-    assert result.stderr.startswith(f"dasklab: {path}: damaged at byte {at}: no ")
+    assert result.stderr.startswith(f"daskwire: {path}: damaged at byte {at}: no ")
     assert len(result.stderr.splitlines()) == 1
 
 
@@ -78,7 +78,7 @@ def test_what_cannot_be_followed_is_said() -> None:
     packed = DATA / "g3-2026.8.0.pcap.gz"
     assert "a compressed file cannot be followed" in follow(packed).stderr
     result = CliRunner().invoke(wire, ["--follow", "--json", str(packed)])
-    assert result.stderr == "dasklab: --follow goes with no other option\n"
+    assert result.stderr == "daskwire: --follow goes with no other option\n"
 
 
 def test_a_pcapng_section_without_magic_is_damage_not_the_end_of_all(tmp_path: Path) -> None:
