@@ -46,9 +46,10 @@ quick: .venv/ready ## the tests that take seconds
 	$(BIN)/pytest $(SIDE_BY_SIDE) 3 tests/unit
 
 .PHONY: lint
-lint: .venv/ready ## ruff, mypy, ansible-lint
+lint: .venv/ready ## ruff, contracts between packages, mypy, ansible-lint
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports --no-logo
 	@$(MAKE) --no-print-directory -j2 --output-sync=target types ansible-rules
 
 .PHONY: types ansible-rules

@@ -16,7 +16,7 @@ from dasklab.commands.options import inventory_option
 from dasklab.commands.run import run
 from dasklab.errors import LabError
 from dasklab.path_types import UserPath
-from dasklab.paths import ROOT, anchor_environment
+from dasklab.paths import SHARE, anchor_environment
 from dasklab.terminal import one_line
 
 
@@ -29,7 +29,7 @@ from dasklab.terminal import one_line
     "--resume", type=UserPath(exists=True, file_okay=False), help="Go on with the run of this directory."
 )
 @click.option(
-    "--results", "root", type=UserPath(file_okay=False), default=ROOT / "results", show_default=True
+    "--results", "root", type=UserPath(file_okay=False), default=SHARE / "results", show_default=True
 )
 @inventory_option
 @click.pass_context

@@ -1,27 +1,17 @@
 """Ctrl-C works in all tests as on a terminal and leaves nothing; no test fails because the machine is busy.
 
 A shell lets what it starts in the background ignore Ctrl-C, and all that is started from there inherits it.
-The thousands of tests stay until the end: no garbage is looked for among them, nor while they are collected.
 """
 
 from __future__ import annotations
 
-import gc
 import signal
 
-import pytest
 from hypothesis import HealthCheck, settings
 
 from tests import guard
 
-gc.disable()
 signal.signal(signal.SIGINT, signal.default_int_handler)
 guard.start()
 settings.register_profile("lab", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("lab")
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtestloop() -> None:
-    gc.freeze()
-    gc.enable()

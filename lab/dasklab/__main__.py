@@ -1,5 +1,6 @@
-"""``python -m lab`` is ``dasklab``."""
+"""The command ``dasklab``, also as ``python -m dasklab``."""
 
 from dasklab.cli import main
 
-main()
+if __name__ == "__main__":
+    main(prog_name="dasklab")

@@ -16,6 +16,7 @@ from dasklab.paths import anchor_environment
 from dasklab.terminal import Group, print_warnings, terminate_as_ctrl_c
 
 COMMANDS = {  # name: where it is, what it does
+    "init": ("dasklab.commands.init:init", "Write the inventory of a new lab into FOLDER, for you to edit."),
     "doctor": (
         "dasklab.commands.machines:doctor",
         "Say what is missing here or on the Proxmox VE, and the line that mends it.",
@@ -57,7 +58,10 @@ COMMANDS = {  # name: where it is, what it does
         "Say which of Dask's settings help this workload on this network.",
     ),
     "wire": ("daskwire.terminal.cli:wire", "What Dask said, from packets alone."),
-    "minipve": ("minipve.cli:minipve", "The local endpoint: speaks the Proxmox VE API and runs QEMU."),
+    "minipve": (
+        "dasklab.commands.local_endpoint:minipve",
+        "Run minipve, the local endpoint, on this lab's state.",
+    ),
 }
 
 

@@ -1,7 +1,7 @@
 """Warnings about what was left out and why, for the user to read while the rest goes on.
 
-They are records of the logger ``dasklab``: commands print them on stderr (`dasklab.terminal`), Python programs
-may handle or silence them as they like.
+They are records of the logger ``dasklab``: commands print them on stderr (`dasklab.terminal`), Python
+programs may handle or silence them as they like.
 """
 
 from __future__ import annotations

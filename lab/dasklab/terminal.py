@@ -12,6 +12,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import click
 
+from dasklab import extras
 from dasklab.errors import LabError, did_you_mean
 from dasklab.notices import LOGGER
 
@@ -98,7 +99,10 @@ class Group(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command that was named."""
         with one_line(LabError):
-            return super().invoke(ctx)
+            try:
+                return super().invoke(ctx)
+            except ModuleNotFoundError as error:
+                raise extras.missing(error) or error from None
 
 
 def terminate_as_ctrl_c() -> None:

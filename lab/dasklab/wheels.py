@@ -1,6 +1,6 @@
 """Packages as wheels, downloaded once on the controller: machines install from them, and need no network.
 
-    python -m dasklab.wheels '{"dask": "2024.8.0"}'       the directory of what an environment has beside the pins
+    python -m dasklab.wheels '{"dask": "2024.8.0"}'    the folder of what an environment has beside the pins
 
 pip resolves what is asked with the pins as constraints; only what differs from them is downloaded. Exit
 status 3 says that there is no such set of packages, as the lab's programs say what cannot be done.

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 from dasklab.machines.inventory import DEFAULT
-from dasklab.paths import ROOT
+from dasklab.paths import SHARE as ROOT
 from minipve import launch, process
 from minipve.paths import Paths
 

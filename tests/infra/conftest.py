@@ -21,7 +21,7 @@ import yaml
 from dasklab.machines.inventory import Inventory
 from dasklab.machines.topology import Guest
 from dasklab.model.strict import validate
-from dasklab.paths import ROOT
+from dasklab.paths import SHARE as ROOT
 
 os.environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"  # testinfra starts ansible by name
 BASE = yaml.safe_load((ROOT / "roles" / "base" / "defaults" / "main.yml").read_text())

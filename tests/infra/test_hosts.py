@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from dasklab.model.nic import DRIVERS, LAB_SLOT
-from dasklab.paths import ROOT
+from dasklab.paths import SHARE as ROOT
 
 from tests.infra.conftest import BIN, Lab, raw
 

@@ -10,7 +10,8 @@ import pytest
 @pytest.fixture(scope="session", autouse=True)
 def _no_lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("DASKLAB_STATE", str(tmp_path_factory.mktemp("state")))
+        for name in ("DASKLAB_STATE", "MINIPVE_STATE"):
+            patch.setenv(name, str(tmp_path_factory.mktemp("state")))
         for name in ("DASKLAB_INVENTORY", "DASKLAB_RESULTS"):
             patch.delenv(name, raising=False)
         yield

@@ -15,7 +15,7 @@ from dasklab.breakdown.causes import COLOURS, QUEUE, WORDS
 from dasklab.breakdown.partition import Thread, account
 from dasklab.breakdown.run import Run
 from dasklab.breakdown.summary import Summary
-from dasklab.report.figures import STYLE
+from dasklab.plotting import STYLE
 
 COLUMNS = 1200  # of the picture of threads: each shows the cause that took most of its time
 

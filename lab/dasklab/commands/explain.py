@@ -147,7 +147,7 @@ def _growth(found: Mapping[str, Summary]) -> None:
 def _draw(found: Explained, beside: Explained | None = None) -> None:
     """The picture of the run of middle length, below that of another trial on the same scale."""
     from dasklab.breakdown import pictures
-    from dasklab.report.figures import save
+    from dasklab.plotting import save
 
     shown = [one for one in (beside, found) if one and one.timed]
     if shown:

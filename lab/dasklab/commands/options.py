@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import click
 
-from dasklab.machines.inventory import DEFAULT
+from dasklab.machines.inventory import default_inventory
 from dasklab.path_types import OutputFolder, UserPath
 
 INVENTORY = "-i", "--inventory"
@@ -20,7 +20,7 @@ SEEDS = 4  # simulations of a trial, unless another number is asked for
 def chosen_inventory() -> Path:
     """The inventory named before the command (``dasklab -i FILE doctor``), else by the environment."""
     before: Path | None = click.get_current_context().find_root().params.get("inventory")
-    return before or Path(os.environ.get("DASKLAB_INVENTORY") or DEFAULT)
+    return before or Path(os.environ.get("DASKLAB_INVENTORY") or default_inventory())
 
 
 inventory_option = click.option(

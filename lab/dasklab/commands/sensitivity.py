@@ -39,10 +39,10 @@ def card(path: Path, seeds: int, as_json: bool) -> None:
     """
     from dasklab.commands.whatif import calibrations_of
     from dasklab.model.trial import Trial
+    from dasklab.plotting import save
     from dasklab.predict import pictures
     from dasklab.predict import sensitivity as cards
     from dasklab.predict.sources import baseline
-    from dasklab.report.figures import save
     from dasklab.results.storage import store
 
     directories = baseline(path)

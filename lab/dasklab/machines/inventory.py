@@ -17,9 +17,15 @@ import yaml
 from dasklab.errors import LabError, did_you_mean
 from dasklab.machines.groups import REQUIRED, missing_group
 from dasklab.model.strict import plain
-from dasklab.paths import PLAYBOOKS, ROOT
+from dasklab.paths import INVENTORIES, IS_CHECKOUT, PLAYBOOKS, ansible_settings
 
-DEFAULT = ROOT / "inventory" / "hosts.yml"
+DEFAULT = INVENTORIES / "hosts.yml"
+
+
+def default_inventory() -> Path:
+    """Return ``./inventory/hosts.yml``, which `dasklab init` writes; without it a checkout's own."""
+    own = Path("inventory/hosts.yml").absolute()
+    return own if own.exists() or not IS_CHECKOUT else DEFAULT
 
 
 class Inventory:
@@ -30,7 +36,7 @@ class Inventory:
     """
 
     def __init__(self, path: Path = DEFAULT) -> None:
-        os.environ["ANSIBLE_CONFIG"] = str(ROOT / "ansible.cfg")  # as for the playbooks
+        os.environ["ANSIBLE_CONFIG"] = ansible_settings(path)["ANSIBLE_CONFIG"]  # as for the playbooks
         from ansible.errors import AnsibleError
         from ansible.inventory.manager import InventoryManager
         from ansible.parsing.dataloader import DataLoader
@@ -38,7 +44,8 @@ class Inventory:
         from ansible.vars.manager import VariableManager
 
         if not path.exists():
-            raise LabError(f"inventory {path} does not exist", f"the default one is {DEFAULT}")
+            hint = f"the default one is {DEFAULT}" if IS_CHECKOUT else "make one: dasklab init mylab"
+            raise LabError(f"inventory {path} does not exist", hint)
         _refuse_broken_yaml(path)
         self.path = path
         _load_plugins()
@@ -49,6 +56,8 @@ class Inventory:
         except AnsibleError as error:
             raise LabError(f"inventory {path}: {_first_line(error)}") from None
         self._variables = VariableManager(loader=self._loader, inventory=self._manager)
+        # ansible-playbook sets these itself; expressions of the inventory may use them
+        self._playbook = {"ansible_playbook_python": sys.executable, "playbook_dir": str(PLAYBOOKS)}
         self._hostvars = HostVars(self._manager, self._variables, self._loader)
         self._host_variables: dict[str, dict[str, Any]] = {}
         if missing := missing_group({name: self.hosts(name) for name in REQUIRED}) or self._missing_groups():
@@ -115,9 +124,7 @@ class Inventory:
             hint = did_you_mean(host, known)
             raise LabError(f"no host {host!r} in inventory {self.path}; there are {', '.join(known)}{hint}")
         variables: dict[str, Any] = self._variables.get_vars(host=found)
-        # ansible-playbook sets these itself; expressions of the inventory may use them
-        itself = {"ansible_playbook_python": sys.executable, "hostvars": self._hostvars}
-        self._host_variables[host] = variables | itself
+        self._host_variables[host] = {**variables, "hostvars": self._hostvars, **self._playbook}
         return self._host_variables[host]
 
 

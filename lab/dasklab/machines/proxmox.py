@@ -123,6 +123,14 @@ class Pve:
         """
         return self._patiently(lambda: self._request("GET", path, params=params), read=True)
 
+    def post(self, path: str, /, **params: Any) -> Any:
+        """POST to ``path`` and return the answer's data. Never repeated: it may have been carried out.
+
+        Raises:
+            LabError: the endpoint cannot be reached or refuses.
+        """
+        return self._request("POST", path, data=params)["data"]
+
     def side_by_side(self, ask: Callable[[T], U], about: Iterable[T]) -> list[U]:
         """Ask several things at once, on connections that are kept; answers in the order of ``about``."""
         return list(self._readers.map(ask, about))

@@ -1,4 +1,7 @@
-"""The calls that make virtual machines: linked clones of one template. Pure; see ``dasklab.machines.kinds``."""
+"""The calls that make virtual machines: linked clones of one template. Pure.
+
+See ``dasklab.machines.kinds``.
+"""
 
 from __future__ import annotations
 

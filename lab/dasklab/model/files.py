@@ -41,7 +41,7 @@ class Campaign(Document):
 
 
 class Pause(Strict):
-    """A process of the cluster, or the client, did not run for a while: see ``lab/dasklab/workloads/_pulse.py``.
+    """A process of the cluster, or the client, did not run for a while: ``workloads/_pulse.py``.
 
     ``cpu_s`` and ``waited_s`` are the CPU seconds that it used and waited for meanwhile, ``suspended_s``
     for how long its machine was suspended.

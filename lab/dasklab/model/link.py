@@ -1,4 +1,7 @@
-"""What is done to a host's lab link inside its guest; the amounts are those of ``dasklab.model.impairments``."""
+"""What is done to a host's lab link inside its guest.
+
+The amounts are those of ``dasklab.model.impairments``.
+"""
 
 from __future__ import annotations
 

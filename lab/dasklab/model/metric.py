@@ -1,7 +1,7 @@
 """What is measured: each metric once, with its unit, its words and where its samples come from.
 
-To add one, add it here and yield its samples in ``dasklab.results.storage.table``; experiments, statistics, tables and
-the report iterate over this registry. Its order is the order in which they are told.
+To add one, add it here and yield its samples in ``dasklab.results.storage.table``; experiments, statistics,
+tables and the report iterate over this registry. Its order is the order in which they are told.
 """
 
 from __future__ import annotations

@@ -16,9 +16,9 @@ from pydantic import AfterValidator, WithJsonSchema
 from dasklab.errors import did_you_mean
 from dasklab.model.engines import VERSION as SPARK
 from dasklab.model.engines import Engine
-from dasklab.paths import ROOT
+from dasklab.paths import ROLES
 
-PINS = ROOT / "roles" / "dask" / "files" / "requirements.txt"
+PINS = ROLES / "dask" / "files" / "requirements.txt"
 VERSION = r"[0-9]+(\.[0-9]+)*"
 BOKEH = "3.9.2"  # what Dask's own report is drawn with; nowhere but where that is asked for
 PY_SPY = "0.4.3"  # what looks at processes; the same

@@ -9,8 +9,8 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from dasklab.plotting import MORE, OURS, STYLE, mark
 from dasklab.predict.sensitivity import LITTLE, Card
-from dasklab.report.figures import MORE, OURS, STYLE, mark
 from dasklab.results.statistics.measures import Interval, number
 
 GREY = "#666660"

@@ -10,9 +10,10 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import numpy as np
+from typing_extensions import Self
 
 from dasklab.model.document import Document
 from dasklab.model.strict import Strict

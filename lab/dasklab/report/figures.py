@@ -2,40 +2,23 @@
 
 from __future__ import annotations
 
-import io
 import math
 import numbers
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from dasklab import atomic
 from dasklab.model.metric import METRICS
+from dasklab.plotting import MORE, OURS, STUDY, STYLE
 from dasklab.report.sentences import level_name
 from dasklab.results.statistics.measures import Answer, Cell, Interval, number
-
-OURS, STUDY, MORE = "#2563a8", "#9a9a94", ("#2563a8", "#c2571a", "#3d8a5f", "#8a4fa3", "#b39019")
-STYLE: dict[Any, Any] = {
-    "font.size": 10,
-    "font.family": "DejaVu Sans",
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.edgecolor": "#666660",
-    "axes.grid": True,
-    "grid.color": "#e6e6e0",
-    "axes.axisbelow": True,
-    "svg.hashsalt": "dasklab",
-    "svg.fonttype": "path",
-}
 
 
 def draw(answer: Answer, frame: pd.DataFrame, study: Mapping[str, Any] | None) -> Figure:
@@ -68,28 +51,6 @@ def _is_amount(factor: str, answer: Answer) -> bool:
     return not factor.endswith("_mbit") and all(
         isinstance(cell.factors[factor], numbers.Real) for cell in answer.cells
     )
-
-
-def mark(figure: Figure, word: str) -> None:
-    """Write a word into the figure's upper right corner."""
-    figure.text(0.995, 0.99, word, ha="right", va="top", color="#b3261e", fontsize=10, fontweight="bold")
-
-
-def save(figure: Figure, stem: Path) -> str:
-    """Write ``stem``.svg and .png; returns the SVG's text."""
-    text, png = io.StringIO(), io.BytesIO()
-    with mpl.rc_context(STYLE):  # its salt makes the same figure the same file
-        figure.draw_without_rendering()
-        figure.set_layout_engine("none")  # it is laid out: each kind of file would do that anew, twice
-        canvas: Any = FigureCanvasSVG(figure)  # savefig would draw each twice
-        canvas.print_svg(text, metadata={"Date": None})
-        figure.set_dpi(144)
-        canvas = FigureCanvasAgg(figure)
-        canvas.print_png(png)
-    with atomic.replaced(stem.with_suffix(".png")) as draft:
-        draft.write_bytes(png.getvalue())
-    atomic.write_text(stem.with_suffix(".svg"), text.getvalue())
-    return text.getvalue()
 
 
 def shares(ours: Mapping[str, float], theirs: Mapping[str, float], xlabel: str) -> Figure:

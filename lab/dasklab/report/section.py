@@ -19,6 +19,7 @@ from dasklab.model.files import Attempt, Campaign, Configured, Machines, Result
 from dasklab.model.metric import METRICS
 from dasklab.model.trial import Trial
 from dasklab.notices import warn
+from dasklab.plotting import mark, save
 from dasklab.report import captures, figures, sentences
 from dasklab.report.captures.content import Content, TextTable
 from dasklab.results.statistics import compare, interaction, slopes
@@ -153,7 +154,7 @@ def _drawn(
 def _marked(drawn: Mapping[str, tuple[str, Figure]]) -> dict[str, tuple[str, Figure]]:
     """The same figures, each of which says that it was simulated, wherever it is taken to."""
     for _, figure in drawn.values():
-        figures.mark(figure, "simulated")
+        mark(figure, "simulated")
     return {what: (f"Simulated. {caption}", figure) for what, (caption, figure) in drawn.items()}
 
 
@@ -169,7 +170,7 @@ def _accounts(run: Path) -> dict[str, tuple[str, Figure]]:
 
 
 def _picture(caption: str, figure: Figure, stem: Path) -> Picture:
-    svg = figures.save(figure, stem)
+    svg = save(figure, stem)
     return Picture(caption, stem.name, "data:image/svg+xml;base64," + base64.b64encode(svg.encode()).decode())
 
 

@@ -13,7 +13,7 @@ import subprocess
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from pathlib import Path
 from statistics import median
 from typing import Protocol
@@ -23,7 +23,7 @@ from dasklab.model.experiment import Experiment
 from dasklab.model.files import Attempt, Campaign, Result, Status
 from dasklab.model.trial import Setup, Trial
 from dasklab.notices import warn
-from dasklab.paths import ROOT
+from dasklab.paths import SHARE
 from dasklab.results.storage import damage, store, table
 from dasklab.results.validity import completeness, measured, verdict
 from dasklab.running.trials import estimate_s, plan
@@ -79,7 +79,7 @@ def start(
     """Make the run's directory, ``root/<experiment>/<time>``, and write down what will be done there."""
     used = experiment.seed if seed is None else seed
     trials = plan(name, experiment, setup, seed=used, only=only)
-    directory = root / name / datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
+    directory = root / name / datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%SZ")
     directory.mkdir(parents=True)
     begun = Campaign(
         name=name,
@@ -223,7 +223,7 @@ def _suspended_s() -> float:
 
 
 def _git_revision() -> str | None:
-    command = ["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--abbrev=12"]
+    command = ["git", "-C", str(SHARE), "describe", "--always", "--dirty", "--abbrev=12"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     except FileNotFoundError:

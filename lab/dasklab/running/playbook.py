@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from dasklab.errors import LabError
-from dasklab.paths import ROOT
+from dasklab.paths import PLAYBOOKS, SHARE, ansible_settings
 from dasklab.running import lock
 from dasklab.running.watchdog import Watchdog
 
@@ -32,7 +32,7 @@ def command(
 ) -> list[str]:
     """Return the command line that runs ``playbooks/<playbook>`` (pure)."""
     program = Path(sys.executable).with_name("ansible-playbook")
-    argv = [str(program), "-i", str(inventory), str(ROOT / "playbooks" / playbook), *options]
+    argv = [str(program), "-i", str(inventory), str(PLAYBOOKS / playbook), *options]
     return [*argv, "-e", json.dumps(dict(extra_vars))] if extra_vars else argv
 
 
@@ -57,13 +57,13 @@ def run(
     """
     argv = command(playbook, inventory, extra_vars, options)
     if not Path(argv[0]).exists():
-        raise LabError(f"{argv[0]} does not exist", "install the project: pip install -e .")
+        raise LabError("this needs ansible, which is not installed", "pip install 'dasklab[lab]'")
     # Ansible refuses a locale that is not UTF-8, whatever the user's is.
-    environment = {**os.environ, "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"), "LC_ALL": "C.UTF-8"}
+    environment = {**os.environ, **ansible_settings(inventory), "LC_ALL": "C.UTF-8"}
     output = subprocess.DEVNULL if quiet else None
     # In a group of its own: a terminal's Ctrl-C comes to us alone, and Ansible is ended without a traceback.
     with subprocess.Popen(
-        argv, cwd=ROOT, env=environment, stdout=output, process_group=0, pass_fds=lock.inheritable()
+        argv, cwd=SHARE, env=environment, stdout=output, process_group=0, pass_fds=lock.inheritable()
     ) as process:
         try:
             trouble = _wait(process, Watchdog(process.pid, limit_s))

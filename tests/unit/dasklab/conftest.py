@@ -17,7 +17,7 @@ from dasklab.model import files
 from dasklab.model.experiment import Experiment
 from dasklab.model.impairments import needs_netem
 from dasklab.model.trial import Setup
-from dasklab.report import figures
+from dasklab.report import section
 from dasklab.running import driver
 
 BASE_RTT_MS, BASE_MBIT = 1.0, 9000.0
@@ -197,7 +197,7 @@ def bucket(rate_mbit: float, **room: int) -> Json:
 @pytest.fixture
 def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
     """A page's figures are made, not drawn: for tests of its words."""
-    monkeypatch.setattr(figures, "save", lambda figure, stem: "<svg/>")
+    monkeypatch.setattr(section, "save", lambda figure, stem: "<svg/>")
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from dasklab import atomic
-from dasklab.paths import ROOT
+from dasklab.paths import SHARE as ROOT
 
 from tests.waiting import PATIENCE_S
 
@@ -49,7 +49,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 def dasklab(*words: str | Path, limit: int | None = None) -> subprocess.CompletedProcess[str]:
     """Run the command; no file of more than ``limit`` bytes can be written then, as if the disk were full."""
-    command = [sys.executable, "-m", "lab", *map(str, words)]
+    command = [sys.executable, "-m", "dasklab", *map(str, words)]
 
     def small() -> None:
         if limit is not None:
@@ -86,7 +86,7 @@ def test_a_full_disk_keeps_the_old_export(run: Path, tmp_path: Path) -> None:
     script = (
         f"mount -t tmpfs -o size=64k none {disk} || exit; cd {disk};"
         " echo old >table.csv; head -c 40k /dev/zero >f;"
-        f" {sys.executable} -m lab results export {run} {disk}/table.csv; echo $?; cat table.csv; ls -A"
+        f" {sys.executable} -m dasklab results export {run} {disk}/table.csv; echo $?; cat table.csv; ls -A"
     )
     done = subprocess.run(
         ["unshare", "--map-root-user", "--mount", "sh", "-c", script],

@@ -17,16 +17,16 @@ import pytest
 from click.testing import CliRunner, Result
 from dasklab.cli import COMMANDS, main
 from dasklab.commands import machines
-from dasklab.errors import LabError
 from dasklab.machines import presence
 from dasklab.machines.inventory import Inventory
 from dasklab.machines.proxmox import Pve
 from dasklab.model import experiment
-from dasklab.paths import ROOT
+from dasklab.paths import SHARE as ROOT
 from dasklab.running import driver, playbook
 from dasklab.running.setup import setup_of
 from minipve import launch
 from minipve.cli import minipve
+from minipve.user_error import UserError
 
 EXAMPLES = ROOT / "inventory" / "examples"
 
@@ -36,7 +36,7 @@ def run(*argv: str) -> Result:
 
 
 def lab(*argv: str, cwd: Path = Path("/")) -> subprocess.CompletedProcess[str]:
-    argv = (sys.executable, "-m", "lab", *argv)
+    argv = (sys.executable, "-m", "dasklab", *argv)
     return subprocess.run(argv, capture_output=True, text=True, check=False, cwd=cwd)
 
 
@@ -84,7 +84,7 @@ def test_every_command_and_option_says_what_it_does(words: tuple[str, ...]) -> N
 HEAVY = {"pandas", "scipy", "matplotlib", "distributed", "ansible", "numpy"}
 QUICK = [
     ["--help"],
-    *([name, "--help"] for name in COMMANDS if name != "wire"),
+    *([name, "--help"] for name in COMMANDS if name not in ("wire", "minipve")),
 ]
 IMPORTED = f"""
 import sys, dasklab.cli
@@ -151,11 +151,11 @@ def test_other_ways_in_tell_mistakes_alike(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def full(*_: object) -> None:
-        raise LabError("the disk is full", "make room")
+        raise UserError("the disk is full", "make room")
 
     monkeypatch.setattr(launch, "facts", full)
     told = CliRunner().invoke(minipve, ["status"])
-    assert (told.exit_code, told.output) == (1, "dasklab: the disk is full\n  make room\n")
+    assert (told.exit_code, told.output) == (1, "minipve: the disk is full\n  make room\n")
     script = str(ROOT / "lab" / "nic_matrix.py")
     monkeypatch.setattr(sys, "path", [str(ROOT / "lab"), *sys.path])  # as Python has it for a file
     monkeypatch.setattr(sys, "argv", [script, "--dry-run", "--only", "nic=x"])
@@ -268,7 +268,7 @@ def test_the_tree_in_the_readme_has_every_room() -> None:
     tree = README.partition("## The tree")[2].partition("\n## ")[0]
     folders = {line.partition("/")[0] for line in listed.split() if "/" in line and line[0] != "."}
     rooms = {line.split("/")[1] for line in listed.split() if re.match("lab/[a-z_]+/", line)}
-    assert "lab" in folders and "wire" in rooms
+    assert "lab" in folders and "daskwire" in rooms
     assert [name for name in folders | rooms if f"{name}/ " not in tree] == []
 
 

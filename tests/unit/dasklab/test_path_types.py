@@ -15,7 +15,8 @@ from dasklab.cli import main
 from dasklab.commands import explain as explaining
 from dasklab.commands.options import inventory_option, results_option
 from dasklab.path_types import OutputFile, OutputFolder, UserPath
-from dasklab.paths import ROOT, anchor_environment
+from dasklab.paths import SHARE as ROOT
+from dasklab.paths import anchor_environment
 
 from tests.unit.dasklab.test_cli import EVERY, run
 
@@ -94,7 +95,6 @@ OUTPUTS = [
     ("results", "export", "{tmp}", "/proc/nowhere/a.csv"),
     ("history", "publish", "/proc/nowhere"),
     ("run", "baseline", "--results", "/proc/nowhere"),
-    ("minipve", "image", "--output", "/proc/nowhere/image.qcow2"),
     ("wire", "{capture}", "--parquet", "/proc/nowhere"),
 ]
 
@@ -111,7 +111,7 @@ def test_an_unwritable_output_is_refused_before_the_work(
     monkeypatch.setattr(explaining, "_tell", worked)
     done = run(*(word.format(tmp=tmp_path, capture=capture) for word in words))
     assert isinstance(done.exception, SystemExit), done.exception
-    assert done.stderr.startswith("dasklab: ")
+    assert done.stderr.startswith(("dasklab: ", "daskwire: "))
     assert words[-1].format(tmp=tmp_path) in done.stderr
     assert list(tmp_path.iterdir()) == []
 
@@ -123,8 +123,7 @@ def test_an_unwritable_output_is_refused_before_the_work(
         (["pln"], "dasklab: No such command 'pln'. Did you mean plan?"),
         (["run", "--seed", "x"], "dasklab: Invalid value for '--seed': 'x' is not a valid integer."),
         (["results", "show"], "dasklab: Missing argument 'RUN'."),
-        (["minipve", "sreve"], "dasklab: No such command 'sreve'. Did you mean serve?"),
-        (["wire", "summry"], "dasklab: summry: no such file, and no such command; did you mean summary?"),
+        (["wire", "summry"], "daskwire: summry: no such file, and no such command; did you mean summary?"),
     ],
 )
 def test_all_mistakes_begin_alike(words: list[str], line: str) -> None:
@@ -134,7 +133,7 @@ def test_all_mistakes_begin_alike(words: list[str], line: str) -> None:
 @pytest.mark.parametrize(("no_color", "coloured"), [("", True), ("1", False)])
 def test_no_color_is_honoured_by_mistakes_and_findings(no_color: str, coloured: bool) -> None:
     """On a terminal; click has no word of NO_COLOR."""
-    words = [sys.executable, "-m", "lab", "plan", "-i", "/nowhere.yml"]
+    words = [sys.executable, "-m", "dasklab", "plan", "-i", "/nowhere.yml"]
     leader, follower = os.openpty()
     environment = os.environ | {"NO_COLOR": no_color, "PYTHONPATH": str(ROOT)}
     subprocess.run(words, stderr=follower, stdout=follower, env=environment, check=False)

@@ -7,7 +7,7 @@ import sys
 from types import ModuleType
 
 import pytest
-from dasklab.paths import ROOT
+from dasklab.paths import SHARE as ROOT
 
 
 def load(path: str) -> ModuleType:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from dasklab.paths import ROOT
+from dasklab.paths import SHARE as ROOT
 
 from tests.waiting import PATIENCE_S
 

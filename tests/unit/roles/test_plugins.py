@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 from ansible.errors import AnsibleFilterError
-from dasklab.paths import PLAYBOOKS, ROOT
+from dasklab.paths import PLAYBOOKS
+from dasklab.paths import SHARE as ROOT
 
 FILE = """auto vmbr0
 iface vmbr0 inet static

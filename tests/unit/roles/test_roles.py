@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 import yaml
-from dasklab.paths import ROOT
+from dasklab.paths import SHARE as ROOT
 
 ROLES = sorted(path for path in (ROOT / "roles").iterdir() if path.is_dir())
 END = "...\n"  # that YAML writes after a bare value

@@ -12,7 +12,7 @@ from types import ModuleType
 
 import pytest
 import yaml
-from dasklab.paths import ROOT
+from dasklab.paths import SHARE as ROOT
 from jinja2 import Environment, StrictUndefined
 
 from tests.waiting import PATIENCE_S

@@ -16,7 +16,8 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
-from dasklab.report.figures import MORE, OURS, STUDY, STYLE, legend
+from dasklab.plotting import MORE, OURS, STUDY, STYLE
+from dasklab.report.figures import legend
 from dasklab.results.statistics.measures import number
 
 WIDTH = 7.2

@@ -1,0 +1,1 @@
+"""Chosen results per version of Dask, and the regressions between versions."""

@@ -10,7 +10,7 @@ import json
 import os
 import subprocess
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +63,7 @@ def _write(history: pd.DataFrame, folder: Path) -> None:
 def released(version: str) -> datetime:
     """About when a version appeared: Dask's versions are years and months, and a number."""
     year, month, *rest = (*order(version), 1, 0)
-    return datetime(year, min(max(month, 1), 12), 1, tzinfo=UTC) + timedelta(days=min(rest[0], 27))
+    return datetime(year, min(max(month, 1), 12), 1, tzinfo=timezone.utc) + timedelta(days=min(rest[0], 27))
 
 
 def _repository(folder: Path, versions: list[str]) -> list[str]:

@@ -1,0 +1,1 @@
+"""Estimates with intervals, comparisons of cells, runs and levels."""

@@ -3,7 +3,8 @@
 Absolute times mean nothing across machines or versions: two runs are comparable when what computed was the
 same (workload and its size, versions, accelerator), and TCP's congestion control, which containers have from
 their host. The user may overrule that by name. How much a trial varies is estimated from the trials of both
-runs (``dasklab.results.statistics.inference``); how much one day differs from another cannot be, from two of them.
+runs (``dasklab.results.statistics.inference``); how much one day differs from
+another cannot be, from two of them.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 A cap and a flooded bridge may each cost little, and the two a lot. Of what their cell takes more than the
 baseline each has the share that it adds while the other is at the baseline's level; the rest takes both.
-Intervals are those of the model of ``dasklab.results.statistics.inference``: what its estimates may be, drawn with their
-correlations.
+Intervals are those of the model of ``dasklab.results.statistics.inference``: what its estimates may
+be, drawn with their correlations.
 """
 
 from __future__ import annotations

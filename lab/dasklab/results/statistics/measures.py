@@ -1,9 +1,10 @@
-"""What the samples say, and how sure that is. Reads only the tidy table of ``dasklab.results.storage.store.load``.
+"""What the samples say, and how sure that is. It reads only the tidy table.
 
-Cells are compared with the baseline inside each block, one value per trial; ``dasklab.results.statistics.inference``
-explains the model, its intervals and when a difference is shown. Slopes are Theil-Sen's, over trials. What
-was simulated may be off besides by what simulations were missed by where they were compared: intervals of
-cells and of what they differ by are wider by that.
+Cells are compared with the baseline inside each block, one value per trial.
+``dasklab.results.statistics.inference`` explains the model, its intervals and when a
+difference is shown. Slopes are Theil-Sen's, over trials. What was simulated may be off besides by what
+simulations were missed by where they were compared: intervals of cells and of what they differ by are wider
+by that.
 """
 
 from __future__ import annotations

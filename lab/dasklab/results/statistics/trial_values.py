@@ -1,4 +1,4 @@
-"""Reduce samples to one value per trial, the unit of all statistics (see ``dasklab.results.statistics.inference``).
+"""Reduce samples to one value per trial, the unit of all statistics (see ``inference``).
 
 A trial's value is the median of its runs. A trial has probes between several pairs of hosts, and not each
 trial probes the same pairs; so each pair's median is taken relative to what the baseline measured between the

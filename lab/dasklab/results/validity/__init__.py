@@ -1,0 +1,1 @@
+"""The verdict on each trial: whether what was configured and measured is what was requested."""

@@ -138,7 +138,10 @@ class VirtualLoop(asyncio.AbstractEventLoop):
     def create_task(self, coro: Any, *, name: str | None = None, context: Any = None) -> asyncio.Task[Any]:
         """Run a coroutine from the next turn on."""
         task: Coroutine[Any, Any, Any] = coro
-        return asyncio.Task(task, loop=self, name=name, context=context)
+        if context is None:
+            return asyncio.Task(task, loop=self, name=name)
+        made: asyncio.Task[Any] = context.run(asyncio.Task, task, loop=self, name=name)
+        return made
 
     def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:
         """A simulated executor (it has ``simulate``) takes its time; any other runs at once, in the loop."""

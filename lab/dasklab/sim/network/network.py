@@ -4,15 +4,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from random import Random
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from dasklab.sim.kernel.kernel import Kernel
 from dasklab.sim.network.fluid import Fluid, Link
 
-if TYPE_CHECKING:
-    from dasklab.sim.network.channel import Channel
-
 NO_LIMIT = float("inf")
+
+
+class Transfer(Protocol):
+    """Bulk data on its way between two machines."""
+
+    @property
+    def ends(self) -> tuple[str, str]:
+        """The two machines."""
+
+    def cut(self) -> None:
+        """Lose what is on its way."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +98,7 @@ class Network:
         self.fluid = Fluid(self.kernel)
         self._paths: dict[tuple[str, str], Path] = {}
         self._up_at: dict[str, float] = {}
-        self.flowing: dict[Channel, None] = {}  # those whose bulk data is on its way
+        self.flowing: dict[Transfer, None] = {}  # in the order in which they began
 
     def path(self, source: str, target: str) -> Path:
         """The way from one machine to another."""

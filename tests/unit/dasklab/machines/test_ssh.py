@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from dasklab.machines import ssh
 from dasklab.machines.inventory import DEFAULT, Inventory
-from dasklab.paths import ROOT
+from dasklab.paths import SHARE as ROOT
 
 EXAMPLES = DEFAULT.parent / "examples"
 

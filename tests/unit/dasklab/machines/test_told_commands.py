@@ -10,7 +10,7 @@ import click
 import pytest
 from dasklab.cli import main
 from dasklab.machines.inventory import DEFAULT
-from dasklab.paths import ROOT
+from dasklab.paths import SHARE as ROOT
 
 COMMAND = re.compile(r"\s*(?:\.venv/bin/)?dasklab ([^#\n]+)")
 

@@ -58,7 +58,7 @@ def test_what_looks_at_processes_is_there_only_where_it_is_asked_for() -> None:
 @pytest.mark.parametrize("template", ["seat.sh.j2", "workers.sh.j2"])
 def test_nothing_but_python_is_looked_for_in_an_environment(template: str) -> None:
     """One that has other packages than Dask's has no program ``dask``."""
-    text = (packages.ROOT / "roles" / "dask" / "templates" / template).read_text()
+    text = (packages.ROLES / "dask" / "templates" / template).read_text()
     assert set(re.findall(r"/bin/(\w+)", text)) - {"sh"} == {"python"}
 
 
@@ -196,3 +196,10 @@ def test_no_such_version_is_the_exit_status_of_what_cannot_be_done(
         wheels.main()
     assert ended.value.code == 3
     assert capsys.readouterr().err == "No matching distribution found for dask==2024.8.9\n"
+
+
+def test_every_pin_is_exact() -> None:
+    lines = [line.partition("#")[0].strip() for line in packages.PINS.read_text().splitlines()]
+    pins = [line for line in lines if line]
+    assert {"dask==2026.8.0", "distributed==2026.8.0", "numpy==2.4.6"} <= set(pins)
+    assert all(line.count("==") == 1 for line in pins)

@@ -224,7 +224,7 @@ def test_the_report_marks_what_was_simulated_and_takes_no_verdict_from_it(
     measured: Path, foretold: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     marked: list[str] = []
-    monkeypatch.setattr(report.section.figures, "mark", lambda figure, word: marked.append(word))
+    monkeypatch.setattr(report.section, "mark", lambda figure, word: marked.append(word))
     page = report.write([measured, foretold], tmp_path / "page").read_text()
     assert page.count("<strong>Simulated, not measured</strong>") == 1
     assert page.count('<section id="caps">') == page.count('<section id="simulated-caps">') == 1

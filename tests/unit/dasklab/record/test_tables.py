@@ -13,7 +13,7 @@ from typing import Any
 import pandas as pd
 import pytest
 from dasklab.model.files import Sample
-from dasklab.paths import ROOT
+from dasklab.paths import SHARE as ROOT
 from dasklab.record.preload import Log, Loop, _stacks, _steal
 from dasklab.record.schema import TABLES
 from dasklab.record.speedscope import speedscope

@@ -159,7 +159,7 @@ def test_spark_is_made_a_wheel_of_once_and_found_when_the_rest_is_resolved(
 def test_packages_are_looked_for_as_on_the_guest_and_kept_by_what_it_has(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("DASKLAB_CACHE", str(tmp_path))
+    monkeypatch.setenv("MINIPVE_CACHE", str(tmp_path))
     monkeypatch.setattr(debs.sources, "mirrors", lambda suite: [f"deb http://mirror {suite} main"])
     monkeypatch.setattr(debs, "need", lambda *_: None)
     calls: list[list[str]] = []

@@ -1,0 +1,23 @@
+"""The extra of the distribution that brings each optional package."""
+
+from __future__ import annotations
+
+from dasklab.errors import LabError
+
+EXTRAS = {  # import name -> extra
+    "ansible": "lab",
+    "proxmoxer": "lab",
+    "requests": "lab",
+    "requests_toolbelt": "lab",
+    "jinja2": "report",
+    "matplotlib": "report",
+}
+
+
+def missing(error: ModuleNotFoundError) -> LabError | None:
+    """Return what to tell the user when an optional package is not installed; None for any other module."""
+    package = (error.name or "").partition(".")[0]
+    extra = EXTRAS.get(package)
+    if extra is None:
+        return None
+    return LabError(f"this needs {package}, which is not installed", f"pip install 'dasklab[{extra}]'")

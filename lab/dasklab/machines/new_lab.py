@@ -1,0 +1,61 @@
+"""Write the inventory of a new lab into a folder, for its user to edit."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+from dasklab.errors import LabError
+from dasklab.paths import INVENTORIES, SHARE
+
+EXAMPLES: Mapping[str, Path] = {
+    "machines": INVENTORIES,
+    "containers": INVENTORIES,
+    "proxmox": INVENTORIES / "examples" / "proxmox",
+    "existing": INVENTORIES / "examples" / "existing",
+}
+"""Kind of lab -> the folder whose inventory it starts from."""
+
+_FOLDERS = ("roles_path", "playbook_dir", "filter_plugins", "library", "action_plugins", "callback_plugins")
+_RELATIVE = re.compile(rf"^({'|'.join(_FOLDERS)}) = (.+)$", re.MULTILINE)
+
+
+def create(folder: Path, kind: str) -> Path:
+    """Write the files of a new lab into ``folder`` and return its inventory.
+
+    Args:
+        folder: new or empty; its name becomes the lab's name, so that two labs of a machine do not meet.
+        kind: one of ``EXAMPLES``.
+
+    Raises:
+        LabError: the folder holds something already, or its name cannot be a lab's.
+    """
+    if folder.exists() and any(folder.iterdir()):
+        raise LabError(f"{folder} is not empty", "name a new folder: dasklab init mylab")
+    name = folder.resolve().name
+    if not re.fullmatch(r"[a-z][a-z0-9-]{0,30}", name):
+        allowed = "a lower-case letter, then up to 30 lower-case letters, digits and hyphens"
+        raise LabError(f"{name!r} cannot be a lab's name; allowed: {allowed}", "name another folder")
+    source, target = EXAMPLES[kind], folder / "inventory"
+    draft = folder / ".inventory.part"
+    shutil.rmtree(draft, ignore_errors=True)
+    draft.mkdir(parents=True)
+    shutil.copy(source / "hosts.yml", draft)
+    if (source / "group_vars").is_dir():
+        shutil.copytree(source / "group_vars", draft / "group_vars")
+    for file in draft.rglob("*.yml"):
+        file.write_text(_adapt(file.read_text(), name, kind))
+    settings = (SHARE / "ansible.cfg").read_text()
+    (folder / "ansible.cfg").write_text(_RELATIVE.sub(rf"\1 = {SHARE}/\2", settings))
+    draft.rename(target)
+    return target / "hosts.yml"
+
+
+def _adapt(text: str, name: str, kind: str) -> str:
+    """Give an example's text the lab's name and, for a lab of containers, that kind of guest (pure)."""
+    text = re.sub(r"^( *lab_name:) *\S+", rf"\1 {name}", text, flags=re.MULTILINE)
+    if kind == "containers":
+        text = re.sub(r"^lab_guests: >-\n(?: +.*\n)+", "lab_guests: container\n", text, flags=re.MULTILINE)
+    return text
