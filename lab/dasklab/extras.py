@@ -17,7 +17,10 @@ EXTRAS = {  # import name -> extra
 def missing(error: ModuleNotFoundError) -> LabError | None:
     """Return what to tell the user when an optional package is not installed; None for any other module."""
     package = (error.name or "").partition(".")[0]
-    extra = EXTRAS.get(package)
-    if extra is None:
-        return None
-    return LabError(f"this needs {package}, which is not installed", f"pip install 'dasklab[{extra}]'")
+    return not_installed(package) if package in EXTRAS else None
+
+
+def not_installed(package: str) -> LabError:
+    """Return the error that names a package of ``EXTRAS`` and how to install it."""
+    hint = f"pip install 'dasklab[{EXTRAS[package]}]'"
+    return LabError(f"this needs {package}, which is not installed", hint)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,6 +19,7 @@ from typing import Any
 
 import click
 
+from dasklab import atomic
 from dasklab.errors import LabError
 from dasklab.machines import privileges
 from dasklab.machines.change import Change, Value
@@ -62,7 +62,7 @@ def account(facts: Mapping[str, Any], file: Path, lab: str, nodes: Sequence[str]
         root = Pve(Endpoint.of({key: facts[key] for key in ENDPOINT_FACTS}))
         secret = make_account(root, lab, needs)
         content = {"user": USER, "token_id": TOKEN, "token_secret": secret, "digest": digest}
-        _write_private(file, json.dumps(content, indent=1) + "\n")
+        atomic.write_text(file, json.dumps(content, indent=1) + "\n", 0o600)
     return content
 
 
@@ -103,13 +103,6 @@ def _read(file: Path) -> dict[str, Any]:
     except (FileNotFoundError, ValueError):
         return {}
     return content if isinstance(content, dict) else {}
-
-
-def _write_private(file: Path, text: str) -> None:
-    draft = file.with_name(f".{file.name}.part")
-    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as stream:
-        stream.write(text)
-    draft.replace(file)
 
 
 @click.command()

@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
+from dasklab import atomic
 from dasklab.errors import LabError
 from dasklab.paths import INVENTORIES, SHARE
 
@@ -38,19 +39,18 @@ def create(folder: Path, kind: str) -> Path:
     if not re.fullmatch(r"[a-z][a-z0-9-]{0,30}", name):
         allowed = "a lower-case letter, then up to 30 lower-case letters, digits and hyphens"
         raise LabError(f"{name!r} cannot be a lab's name; allowed: {allowed}", "name another folder")
-    source, target = EXAMPLES[kind], folder / "inventory"
-    draft = folder / ".inventory.part"
-    shutil.rmtree(draft, ignore_errors=True)
-    draft.mkdir(parents=True)
-    shutil.copy(source / "hosts.yml", draft)
-    if (source / "group_vars").is_dir():
-        shutil.copytree(source / "group_vars", draft / "group_vars")
-    for file in draft.rglob("*.yml"):
-        file.write_text(_adapt(file.read_text(), name, kind))
-    settings = (SHARE / "ansible.cfg").read_text()
-    (folder / "ansible.cfg").write_text(_RELATIVE.sub(rf"\1 = {SHARE}/\2", settings))
-    draft.rename(target)
-    return target / "hosts.yml"
+    source = EXAMPLES[kind]
+    with atomic.filled(folder) as draft:
+        inventory = draft / "inventory"
+        inventory.mkdir()
+        shutil.copy(source / "hosts.yml", inventory)
+        if (source / "group_vars").is_dir():
+            shutil.copytree(source / "group_vars", inventory / "group_vars")
+        for file in inventory.rglob("*.yml"):
+            file.write_text(_adapt(file.read_text(), name, kind))
+        settings = (SHARE / "ansible.cfg").read_text()
+        (draft / "ansible.cfg").write_text(_RELATIVE.sub(rf"\1 = {SHARE}/\2", settings))
+    return folder / "inventory" / "hosts.yml"
 
 
 def _adapt(text: str, name: str, kind: str) -> str:

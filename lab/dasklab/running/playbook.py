@@ -12,6 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from dasklab import extras
 from dasklab.errors import LabError
 from dasklab.paths import PLAYBOOKS, SHARE, ansible_settings
 from dasklab.running import lock
@@ -57,7 +58,7 @@ def run(
     """
     argv = command(playbook, inventory, extra_vars, options)
     if not Path(argv[0]).exists():
-        raise LabError("this needs ansible, which is not installed", "pip install 'dasklab[lab]'")
+        raise extras.not_installed("ansible")
     # Ansible refuses a locale that is not UTF-8, whatever the user's is.
     environment = {**os.environ, **ansible_settings(inventory), "LC_ALL": "C.UTF-8"}
     output = subprocess.DEVNULL if quiet else None
