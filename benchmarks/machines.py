@@ -24,11 +24,12 @@ from typing import Any
 
 from dasklab.machines import topology
 from dasklab.machines.change import Change, Step
-from dasklab.machines.inventory import DEFAULT, ROOT, Inventory
+from dasklab.machines.inventory import DEFAULT, Inventory
 from dasklab.machines.observe import observe
 from dasklab.machines.observed import Observed, SeenNode
 from dasklab.machines.plan import plan
 from dasklab.machines.proxmox import Endpoint, Pve
+from dasklab.paths import SHARE as ROOT
 
 TICKS = os.sysconf("SC_CLK_TCK")
 CHILDREN = resource.RUSAGE_CHILDREN
