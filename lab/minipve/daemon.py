@@ -19,7 +19,7 @@ from minipve.network import cables, interfaces, namespace, net
 from minipve.node import Node
 from minipve.paths import Paths
 from minipve.process import MachineError
-from minipve.server import Front
+from minipve.server import HttpApi
 from minipve.user_error import UserError
 from minipve.vm import lifecycle as machines
 from minipve.watch import Watch
@@ -83,7 +83,7 @@ async def _serve(node: Node, listener: socket.socket, ready_fd: int | None, dela
     ended = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, ended.set)
-    front = Front(node, delay_s)
+    front = HttpApi(node, delay_s)
     server = web.Server(front.handle)
     door = asyncio.create_task(Listener(server, listener, tls.context(node.cluster)).serve())
     port = listener.getsockname()[1]

@@ -31,19 +31,19 @@ class ApiError(Exception):
         return self.message.split("\n", 1)[0]
 
     @property
-    def told(self) -> str:
+    def detail(self) -> str:
         """The error as PVE tells it inside of another one, or as a task's last words: with its status."""
         lines = [self.message.rstrip("\n"), *(f"{key}: {text}" for key, text in (self.errors or {}).items())]
         return (f"{self.status} " if self.status != 500 else "") + "\n".join(lines)
 
 
 @contextmanager
-def doing(what: str) -> Iterator[None]:
+def error_prefix(what: str) -> Iterator[None]:
     """Put ``what`` before the text of an error of the block, which becomes a 500, as PVE does it."""
     try:
         yield
     except ApiError as refused:
-        raise ApiError(what + refused.told) from refused
+        raise ApiError(what + refused.detail) from refused
     except FAILURES as failed:
         raise ApiError(what + text_of(failed)) from failed
 

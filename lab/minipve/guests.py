@@ -87,7 +87,7 @@ def remove(node: Node, kind: Kind, vmid: int, kept: Sequence[str] = ()) -> None:
 
 
 @contextmanager
-def or_nothing(node: Node, kind: Kind, vmid: int, forget: Forget | None = None) -> Iterator[None]:
+def undo_on_failure(node: Node, kind: Kind, vmid: int, forget: Forget | None = None) -> Iterator[None]:
     """Remove what was made of a guest when the block fails, and only that."""
     before = node.storage.of_vm(vmid)
     try:

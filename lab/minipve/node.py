@@ -105,21 +105,21 @@ class Call:
     given: dict[str, Any]
 
     def __getitem__(self, name: str) -> Any:
-        return self.given[name]
+        return self.params[name]
 
     def get(self, name: str, default: Any = None) -> Any:
         """A parameter, or ``default`` when the caller left it out."""
-        return self.given.get(name, default)
+        return self.params.get(name, default)
 
     @property
     def vmid(self) -> int:
         """The VM that the path names."""
-        return int(self.given["vmid"])
+        return int(self.params["vmid"])
 
     @property
     def options(self) -> dict[str, Any]:
         """The parameters without those of the path; ``cdrom`` by its name in the configuration."""
-        found = {key: value for key, value in self.given.items() if key not in ("node", "vmid")}
+        found = {key: value for key, value in self.params.items() if key not in ("node", "vmid")}
         if "cdrom" in found:
             if "ide2" in found:
                 raise ApiError("option ide2 conflicts with cdrom")

@@ -156,7 +156,7 @@ def recall(file: Path) -> int | None:
     return pid if start_time(pid) == began else None
 
 
-def ended(pid: int, timeout_s: float) -> bool:
+def wait_for_exit(pid: int, timeout_s: float) -> bool:
     """Wait until a process is gone, reaping it when it is our own child."""
     deadline = time.monotonic() + timeout_s
     while True:
@@ -174,6 +174,6 @@ def end(pid: int, timeout_s: float = 10) -> None:
     for number in (signal.SIGTERM, signal.SIGKILL):
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, number)
-        if ended(pid, timeout_s):
+        if wait_for_exit(pid, timeout_s):
             return
     raise MachineError(f"process {pid} does not end")

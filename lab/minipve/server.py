@@ -28,7 +28,7 @@ THREADS = 16
 _CONTENT_TYPE = "application/json;charset=UTF-8"
 
 
-class Front:
+class HttpApi:
     """Answers the requests of one instance; every 401 waits ``unauthorized_delay_s`` first, as PVE's do."""
 
     def __init__(self, node: Node, unauthorized_delay_s: float = 3.0) -> None:

@@ -148,7 +148,7 @@ class Tasks:
             work(task)
             error = None
         except ApiError as refused:
-            error = refused.told
+            error = refused.detail
         except (InterruptedTaskError, *FAILURES) as failed:
             error = text_of(failed)
         finally:

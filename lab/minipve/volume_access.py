@@ -27,7 +27,7 @@ _PERL_PATH_ERROR = (
 
 
 @dataclass(frozen=True)
-class Named:
+class VolumeReference:
     """A volume that a request names: in which parameter, in which part of its property string."""
 
     parameter: str
@@ -38,8 +38,8 @@ class Named:
 def check(call: Call, method: schema.Method) -> None:
     """403 (or PVE's text for a path or a wrong kind of volume) unless the caller may use all of them."""
     permit = call.permit
-    vmid = call.vmid if "/content" not in method.path and "vmid" in call.given else None
-    for named in volumes(method, call.given):
+    vmid = call.vmid if "/content" not in method.path and "vmid" in call.params else None
+    for named in volumes(method, call.params):
         if named.volid in ("none", "cdrom"):
             _empty(permit, named)
         elif named.part == "volume" and _MOUNT.fullmatch(named.parameter):
@@ -59,30 +59,30 @@ def check(call: Call, method: schema.Method) -> None:
             _kind(named)
 
 
-def volumes(method: schema.Method, given: dict[str, Any]) -> Iterator[Named]:
+def volumes(method: schema.Method, given: dict[str, Any]) -> Iterator[VolumeReference]:
     """All volumes that the validated parameters of a call name."""
     for name, value in given.items():
         fmt = schema.property_format(method.properties[name])
         if fmt is not None:
             for part, text in validate.parse(fmt, str(value)).items():
                 if fmt[part].get("format") in _FORMATS or (part == "volume" and _MOUNT.fullmatch(name)):
-                    yield Named(name, part, text)
+                    yield VolumeReference(name, part, text)
         elif method.properties[name].get("format") in _FORMATS:
-            yield Named(name, "", str(value))
+            yield VolumeReference(name, "", str(value))
     if "ostemplate" in given:
-        yield Named("ostemplate", "", str(given["ostemplate"]))
+        yield VolumeReference("ostemplate", "", str(given["ostemplate"]))
     if "/content" in method.path and "volume" in given:
-        yield Named("volume", "", storage.full_id(given["storage"], given["volume"]))
+        yield VolumeReference("volume", "", storage.full_id(given["storage"], given["volume"]))
     elif "/content" in method.path and "filename" in given:
-        yield Named("filename", "", f"{given['storage']}:{given['vmid']}/{given['filename']}")
+        yield VolumeReference("filename", "", f"{given['storage']}:{given['vmid']}/{given['filename']}")
 
 
-def _empty(permit: Permit, named: Named) -> None:
+def _empty(permit: Permit, named: VolumeReference) -> None:
     if named.volid == "cdrom":  # the node's own drive
         permit.need("/", ["Sys.Console"])
 
 
-def _kind(named: Named) -> None:
+def _kind(named: VolumeReference) -> None:
     """Whether a drive can hold such a volume."""
     content = storage.parse(named.volid).content
     if named.parameter.startswith("unused") and content != "images":
@@ -121,7 +121,7 @@ def _new(permit: Permit, volid: str) -> None:
     storage.known(store)
 
 
-def _source(call: Call, named: Named) -> None:
+def _source(call: Call, named: VolumeReference) -> None:
     """What a disk is made from: the disk of a VM that the caller may clone, or a file."""
     volume = storage.parse(named.volid)
     if volume.content not in ("images", "import"):

@@ -33,7 +33,7 @@ def normalise_path(path: str) -> str:
     return clean if re.fullmatch(r"[A-Za-z0-9._/-]+", clean) else ""
 
 
-def known_path(path: str) -> str | None:
+def acl_path(path: str) -> str | None:
     """The normalised path; None when PVE knows no such path for its access-control list."""
     clean = normalise_path(path)
     return clean if path.startswith("/") and _PATH.fullmatch(clean) else None
@@ -174,7 +174,7 @@ class Access:
             return of_user
         return {priv: flag for priv, flag in self._own(authid, path).items() if priv in of_user}
 
-    def known_paths(self) -> list[str]:
+    def listed_paths(self) -> list[str]:
         """Paths that an overview lists: the top ones, those in the list, and the pools' members."""
         paths = {*TOP_PATHS, *(a["path"] for a in self.data["acl"])}
         for pool in self.data["pools"].values():
@@ -183,7 +183,7 @@ class Access:
 
     def overview(self, authid: str) -> dict[str, dict[str, int]]:
         """path -> privilege -> propagate, without the paths where there are none."""
-        all_paths = {path: self.privileges(authid, path) for path in self.known_paths()}
+        all_paths = {path: self.privileges(authid, path) for path in self.listed_paths()}
         return {path: privs for path, privs in all_paths.items() if privs}
 
 

@@ -6,12 +6,12 @@ import re
 import time
 from typing import Any
 
-from minipve.access.accounts import ROOT, grant, known_path, owner, revoke
+from minipve.access.accounts import ROOT, acl_path, grant, owner, revoke
 from minipve.access.privileges import BUILTIN_ROLES
 from minipve.access.tickets import hash_secret
 from minipve.api import route
 from minipve.config.formats import split_list
-from minipve.errors import ApiError, denied, doing, parameter_error
+from minipve.errors import ApiError, denied, error_prefix, parameter_error
 from minipve.node import Call
 
 _REALMS: list[dict[str, Any]] = [
@@ -73,9 +73,9 @@ def permissions(call: Call) -> dict[str, dict[str, int]]:
     authid = call.get("userid", call.permit.authid)
     if authid != call.permit.authid and owner(authid) != call.permit.authid:
         call.permit.need("/access", ["Sys.Audit"])
-    if "path" not in call.given:
+    if "path" not in call.params:
         return call.node.access.overview(authid)
-    path = known_path(call["path"])
+    path = acl_path(call["path"])
     if path is None:
         raise parameter_error(path=f"invalid ACL path '{call['path']}'")
     return {path: call.node.access.privileges(authid, path)}
@@ -91,7 +91,7 @@ def acl(call: Call) -> list[dict[str, Any]]:
 @route("PUT", "/access/acl")
 def update_acl(call: Call) -> None:
     """Give (or with ``delete`` take) roles on a path to users and tokens."""
-    path = known_path(call["path"])
+    path = acl_path(call["path"])
     if path is None:
         raise parameter_error(path=f"invalid ACL path '{call['path']}'")
     if call.get("groups"):
@@ -99,7 +99,7 @@ def update_acl(call: Call) -> None:
     holders = split_list(call.get("users", "")) + split_list(call.get("tokens", ""))
     if not holders:
         raise parameter_error(users="property is missing and it is not optional")
-    with doing("ACL update failed: "), call.node.access.change() as data:
+    with error_prefix("ACL update failed: "), call.node.access.change() as data:
         for roleid in split_list(call["roles"]):
             for ugid in holders:
                 _require(call, path, roleid, ugid)
@@ -155,7 +155,7 @@ def create_role(call: Call) -> None:
     if name.upper().startswith("PVE"):
         reserved = "cannot use role ID starting with the (case-insensitive) 'PVE' namespace"
         raise parameter_error(roleid=reserved)
-    with doing("create role failed: "), call.node.access.change() as data:
+    with error_prefix("create role failed: "), call.node.access.change() as data:
         if name in call.node.access.roles():
             raise ApiError(f"role '{name}' already exists")
         data["roles"][name] = sorted(set(split_list(call.get("privs", ""))))
@@ -167,7 +167,7 @@ def update_role(call: Call) -> None:
     name, privs = call["roleid"], set(split_list(call.get("privs", "")))
     if name in BUILTIN_ROLES:
         raise ApiError(f"auto-generated role '{name}' cannot be modified")
-    with doing("update role failed: "), call.node.access.change() as data:
+    with error_prefix("update role failed: "), call.node.access.change() as data:
         if name not in data["roles"]:
             raise ApiError(f"role '{name}' does not exist")
         data["roles"][name] = sorted(privs | set(data["roles"][name] if call.get("append") else ()))
@@ -179,7 +179,7 @@ def delete_role(call: Call) -> None:
     name = call["roleid"]
     if name in BUILTIN_ROLES:
         raise ApiError(f"auto-generated role '{name}' cannot be deleted")
-    with doing("delete role failed: "), call.node.access.change() as data:
+    with error_prefix("delete role failed: "), call.node.access.change() as data:
         if data["roles"].pop(name, None) is None:
             raise ApiError(f"role '{name}' does not exist")
         data["acl"] = [a for a in data["acl"] if a["roleid"] != name]
@@ -205,7 +205,7 @@ def users(call: Call) -> list[dict[str, Any]]:
         row = user_row(userid, entry)
         if not (everybody or userid == owner(call.permit.authid)):
             continue
-        if "enabled" in call.given and call["enabled"] != row.get("enable", 1):
+        if "enabled" in call.params and call["enabled"] != row.get("enable", 1):
             continue
         if call.get("full"):
             row |= {"groups": "", "tokens": [token_row(n, t) for n, t in sorted(entry["tokens"].items())]}
@@ -219,11 +219,11 @@ def create_user(call: Call) -> None:
     userid = call["userid"]
     if userid.rpartition("@")[2] not in ("pam", "pve"):
         raise ApiError(f"domain '{userid.rpartition('@')[2]}' does not exist")
-    with doing("create user failed: "), call.node.access.change() as data:
+    with error_prefix("create user failed: "), call.node.access.change() as data:
         if userid in data["users"]:
             raise ApiError(f"user '{userid}' already exists")
-        entry = {"enable": 1, "tokens": {}} | {key: call[key] for key in _USER_FIELDS if key in call.given}
-        if "password" in call.given:
+        entry = {"enable": 1, "tokens": {}} | {key: call[key] for key in _USER_FIELDS if key in call.params}
+        if "password" in call.params:
             entry["password"] = hash_secret(call["password"])
         data["users"][userid] = entry
 
@@ -242,7 +242,7 @@ def update_user(call: Call) -> None:
     """Change a user's particulars."""
     call.node.access.user(call["userid"])
     with call.node.access.change() as data:
-        data["users"][call["userid"]] |= {key: call[key] for key in _USER_FIELDS if key in call.given}
+        data["users"][call["userid"]] |= {key: call[key] for key in _USER_FIELDS if key in call.params}
 
 
 @route("DELETE", "/access/users/{userid}")

@@ -77,7 +77,7 @@ def execute(call: Call) -> dict[str, Any]:
     """Start a program in the guest; returns its pid."""
     program, *arguments = call["command"] or [None]  # the agent itself says what it takes
     given: dict[str, Any] = {"path": program, "arg": arguments, "capture-output": True}
-    if "input-data" in call.given:
+    if "input-data" in call.params:
         given["input-data"] = base64.b64encode(_to_bytes(call["input-data"])).decode()
     _ready(call)
     with agent.understanding(call.vmid, "guest-exec"):

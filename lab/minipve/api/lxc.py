@@ -6,7 +6,7 @@ from typing import Any
 
 from minipve import guests
 from minipve.api import CT, check_first, route
-from minipve.config import veths
+from minipve.config import container_nics
 from minipve.config.store import GuestConfig
 from minipve.config.validate import MISSING
 from minipve.container import lifecycle, options, summary
@@ -73,7 +73,7 @@ def create(call: Call) -> str:
     )
     basis = {"unprivileged": "1"} if call.get("unprivileged", 1) else {}
     wanted = {"hostname": f"CT{vmid}", "memory": "512", "swap": "512"} | options.normalise(given) | basis
-    for index, nic in veths.of_config(wanted).items():
+    for index, nic in container_nics.of_config(wanted).items():
         plugs.check_mtu(index, nic)
     commands.require()
     if basis:
@@ -100,7 +100,7 @@ def _default_rootfs(call: Call) -> str:
 def destroy(call: Call) -> str:
     """Remove a container with its tree (task ``vzdestroy``)."""
     vmid, force = call.vmid, bool(call.get("force"))
-    config = call.node.containers.remains(vmid)
+    config = call.node.containers.load_or_empty(vmid)
     if config.options.get("protection") == "1":
         raise ApiError(f"can't remove CT {vmid} - protection mode enabled")
     config.check_lock()
@@ -134,11 +134,11 @@ def clone(call: Call) -> str:
 def _check_copy(call: Call, source: GuestConfig) -> None:
     """Whether the container as it is can be copied, in PVE's order: names, NICs, then the tree."""
     full = call.get("full", not source.is_template)
-    if "storage" in call.given and not full:
+    if "storage" in call.params and not full:
         raise ApiError("parameter 'storage' not allowed for linked clones")
-    if "snapname" in call.given:
+    if "snapname" in call.params:
         raise ApiError(f"snapshot '{call['snapname']}' does not exist")
-    for nic in veths.of_config(source.options).values():
+    for nic in container_nics.of_config(source.options).values():
         guests.check_bridge(call.permit, nic.bridge, nic.tag)
     call.permit.need(f"/storage/{storage.NAME}", ["Datastore.AllocateSpace"])
     if not full:

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from minipve.api import CT, check_first, route
+from minipve.config import container_nics
 from minipve.config import pending as waiting
-from minipve.config import veths
 from minipve.config.formats import split_list
 from minipve.config.kinds import LXC
 from minipve.container import changes, options
@@ -24,10 +24,12 @@ _CONTROL = {"delete", "revert", "digest"}
 def read(call: Call) -> dict[str, Any]:
     """The configuration as it will be after the next start; with ``current`` as it is now."""
     config = call.node.containers.load(call.vmid)
-    if "snapshot" in call.given:
+    if "snapshot" in call.params:
         raise ApiError(f"snapshot '{call['snapshot']}' does not exist")
     chosen = config.options if call.get("current") else config.merged()
-    return {key: waiting.shown(key, value, LXC) for key, value in chosen.items()} | {"digest": config.digest}
+    return {key: waiting.api_value(key, value, LXC) for key, value in chosen.items()} | {
+        "digest": config.digest
+    }
 
 
 @route("GET", f"{CT}/pending")
@@ -83,5 +85,5 @@ def update(call: Call) -> None:
         store.save(vmid, config)
     if errors:
         raise ApiError("Parameter verification failed.", 400, errors)
-    for index, nic in veths.of_config(config.options).items():
+    for index, nic in container_nics.of_config(config.options).items():
         plugs.check_start(index, nic)

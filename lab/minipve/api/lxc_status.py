@@ -39,7 +39,7 @@ def _check_running(call: Call, word: str = "CT") -> None:
 @route("POST", f"{CT}/status/start")
 def start(call: Call) -> str:
     """Start the container (task ``vzstart``)."""
-    call.permit.need_root_option("skiplock", call.given)
+    call.permit.need_root_option("skiplock", call.params)
     if _runs(call):
         raise ApiError(f"CT {call.vmid} already running")
     skiplock = bool(call.get("skiplock"))
@@ -51,7 +51,7 @@ def start(call: Call) -> str:
 @route("POST", f"{CT}/status/stop")
 def stop(call: Call) -> str:
     """End the container at once (task ``vzstop``)."""
-    call.permit.need_root_option("skiplock", call.given)
+    call.permit.need_root_option("skiplock", call.params)
     _check_running(call)
 
     def work(task: Task) -> None:

@@ -123,7 +123,7 @@ def _from_call(call: Call, old: Iface | None) -> Iface:
     if call.get("bridge_ports"):
         raise parameter_error(bridge_ports="a bridge in this endpoint's own namespace has no physical ports")
     address = call.get("cidr", "")
-    if "address" in call.given:
+    if "address" in call.params:
         address = f"{call['address']}/{ipaddress.ip_network('0.0.0.0/' + call['netmask']).prefixlen}"
     comments = str(call.get("comments", "")).rstrip("\n")
     made = bridge(call["iface"], address, comments + "\n" if comments else "")

@@ -6,7 +6,7 @@ from typing import Any
 
 from minipve.api import route
 from minipve.config.formats import split_list
-from minipve.errors import ApiError, doing
+from minipve.errors import ApiError, error_prefix
 from minipve.image import storage
 from minipve.node import Call
 from minipve.summaries import guest_resource
@@ -54,7 +54,7 @@ def read(call: Call) -> dict[str, Any]:
 @route("POST", "/pools")
 def create(call: Call) -> None:
     """A new, empty pool."""
-    with doing("create pool failed: "), call.node.access.change() as data:
+    with error_prefix("create pool failed: "), call.node.access.change() as data:
         _check_name(data, call["poolid"])
         data["pools"][call["poolid"]] = {"comment": call.get("comment", ""), "vms": [], "storage": []}
 
@@ -73,9 +73,9 @@ def _check_name(data: dict[str, Any], name: str) -> None:
 @route("PUT", "/pools/{poolid}")
 def update(call: Call) -> None:
     """Change the comment; add members, or with ``delete`` remove them."""
-    with doing("update pools failed: "), call.node.access.change() as data:
+    with error_prefix("update pools failed: "), call.node.access.change() as data:
         pool = _pool(data, call["poolid"])
-        if "comment" in call.given:
+        if "comment" in call.params:
             pool["comment"] = call["comment"]
         for vmid in map(int, split_list(call.get("vms", ""))):
             call.permit.need(f"/vms/{vmid}", ["Permissions.Modify", "VM.Allocate"], any_of=True)
@@ -105,7 +105,7 @@ def _change_member(members: list[Any], member: Any, label: str, delete: bool) ->
 def delete(call: Call) -> None:
     """Remove an empty pool."""
     name = call["poolid"]
-    with doing("delete pool failed: "), call.node.access.change() as data:
+    with error_prefix("delete pool failed: "), call.node.access.change() as data:
         inside = [f"pool '{other}'" for other in sorted(data["pools"]) if other.startswith(f"{name}/")]
         inside += [f"VM {vmid}" for vmid in _pool(data, name)["vms"] if vmid in call.node.vmids()]
         inside += [f"storage '{store}'" for store in _pool(data, name)["storage"]]

@@ -65,7 +65,7 @@ def check_create(call: Call) -> None:
 def create(call: Call) -> str:
     """A new VM (task ``qmcreate``); the VMID is taken at once, disks are made by the task."""
     vmid, pool = call.vmid, call.get("pool")
-    if "archive" in call.given:
+    if "archive" in call.params:
         raise ApiError("restoring from an archive is not supported by this endpoint")
     given = {key: value for key, value in call.options.items() if key not in _NOT_OPTIONS}
     options.check(call.permit, vmid, pool, given)
@@ -90,8 +90,8 @@ def create(call: Call) -> str:
 def destroy(call: Call) -> str:
     """Remove a VM with its disks (task ``qmdestroy``)."""
     vmid = call.vmid
-    call.permit.need_root_option("skiplock", call.given)
-    config = call.node.vms.remains(vmid)
+    call.permit.need_root_option("skiplock", call.params)
+    config = call.node.vms.load_or_empty(vmid)
     if config.options.get("protection") == "1":
         raise ApiError(f"can't remove VM {vmid} - protection mode enabled")
     if machines.running_pid(call.node, vmid):
@@ -123,7 +123,7 @@ def template(call: Call) -> str:
 @route("PUT", f"{VM}/resize")
 def resize(call: Call) -> str:
     """Grow a disk (task ``resize``)."""
-    call.permit.need_root_option("skiplock", call.given)
+    call.permit.need_root_option("skiplock", call.params)
     call.node.vms.load(call.vmid)
     slot, size, digest = call["disk"], call["size"], call.get("digest")
     return call.start(
@@ -136,9 +136,9 @@ def move(call: Call) -> str:
     """Refused, in PVE's words where it has some: there is one storage, of one format."""
     config = call.node.vms.load(call.vmid)
     config.check_lock()
-    if "target-vmid" in call.given:
+    if "target-vmid" in call.params:
         raise parameter_error(target_vmid="moving a disk to another VM is not supported here")
-    if "storage" not in call.given:
+    if "storage" not in call.params:
         raise parameter_error(storage=MISSING)
     storage.known(call["storage"])
     call.permit.need(f"/storage/{storage.NAME}", ["Datastore.AllocateSpace"])
@@ -173,10 +173,10 @@ def _check_clone(call: Call, source: GuestConfig, full: bool) -> None:
     guests.check_pool(call.node, call.get("pool"))
     if guests.is_elsewhere(call.node, call.get("target")):
         raise ApiError(f"can't clone VM to node '{call['target']}' (VM uses local storage)")
-    found = snapshots.existing(source, call["snapname"]) if "snapname" in call.given else source.options
+    found = snapshots.existing(source, call["snapname"]) if "snapname" in call.params else source.options
     if not full:
         for name in ("storage", "format"):
-            if name in call.given:
+            if name in call.params:
                 raise ApiError(f"parameter '{name}' not allowed for linked clones")
         if not source.is_template:
             raise parameter_error(full="Linked clone feature is only possible for templates")

@@ -45,11 +45,11 @@ _CLOUDINIT = (
 def read(call: Call) -> dict[str, Any]:
     """The configuration as it will be after the next start; with ``current`` as it is now."""
     config = call.node.vms.load(call.vmid)
-    if "snapshot" in call.given:
+    if "snapshot" in call.params:
         chosen = snapshots.existing(config, call["snapshot"])
     else:
         chosen = config.options if call.get("current") else config.merged()
-    return {key: waiting.shown(key, value) for key, value in chosen.items()} | {"digest": config.digest}
+    return {key: waiting.api_value(key, value) for key, value in chosen.items()} | {"digest": config.digest}
 
 
 @route("GET", f"{VM}/pending")
@@ -96,7 +96,7 @@ def _names(call: Call, parameter: str) -> list[str]:
 
 def _prepare(call: Call) -> None:
     """Everything that PVE refuses before it takes the lock or starts a task."""
-    call.permit.need_root_option("skiplock", call.given)
+    call.permit.need_root_option("skiplock", call.params)
     named = _names(call, "delete"), _names(call, "revert")
     given = [key for key in call.options if key not in _CONTROL]
     if not given and not any(named):
@@ -178,7 +178,7 @@ def cloudinit(call: Call) -> list[dict[str, Any]]:
     """The cloud-init options; they are in force from the next start on."""
     chosen = call.node.vms.load(call.vmid).options
     keys = [k for k in sorted(chosen) if k in _CLOUDINIT or k.startswith("ipconfig")]
-    return [{"key": key, "value": waiting.shown(key, chosen[key])} for key in keys]
+    return [{"key": key, "value": waiting.api_value(key, chosen[key])} for key in keys]
 
 
 @route("PUT", f"{VM}/cloudinit")

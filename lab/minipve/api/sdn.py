@@ -8,7 +8,7 @@ from typing import Any
 from minipve.access.accounts import ROOT
 from minipve.api import network, route
 from minipve.config.formats import split_list
-from minipve.errors import ApiError, UnreachedError, doing
+from minipve.errors import ApiError, UnreachedError, error_prefix
 from minipve.network.sdn import VNETS, ZONES, Document, Options
 from minipve.node import Call
 from minipve.tasks import Task
@@ -84,7 +84,7 @@ def create_zone(call: Call) -> None:
     """A new zone; there once applied."""
     given = _given(call, "zone")
     _check_keys(given)
-    with doing("create sdn zone object failed: "), call.node.sdn.change() as draft:
+    with error_prefix("create sdn zone object failed: "), call.node.sdn.change() as draft:
         if call["zone"] in draft[ZONES]:
             raise ApiError(f"sdn zone object ID '{call['zone']}' already defined")
         _check_zone(given)
@@ -94,7 +94,7 @@ def create_zone(call: Call) -> None:
 @route("PUT", _ZONE)
 def change_zone(call: Call) -> None:
     """Change a zone; in force once applied."""
-    with doing("update sdn zone object failed: "), call.node.sdn.change() as draft:
+    with error_prefix("update sdn zone object failed: "), call.node.sdn.change() as draft:
         if call["zone"] not in draft[ZONES]:
             raise ApiError(f"sdn '{call['zone']}' does not exist")
         changed = _changed(call, ZONES, call["zone"], draft)
@@ -125,7 +125,7 @@ def _unfit(text: str, *names: str) -> ApiError:
 def delete_zone(call: Call) -> None:
     """Remove a zone without vnets; gone once applied."""
     name = call["zone"]
-    with doing("delete sdn zone object failed: "), call.node.sdn.change() as draft:
+    with error_prefix("delete sdn zone object failed: "), call.node.sdn.change() as draft:
         if name not in draft[ZONES]:
             raise ApiError(f"sdn '{name}' does not exist")
         for vnet, options in draft[VNETS].items():
@@ -138,7 +138,7 @@ def delete_zone(call: Call) -> None:
 def create_vnet(call: Call) -> None:
     """A new vnet, which is a bridge of its name on each node of its zone once applied."""
     given = {"type": "vnet", **_given(call, "vnet")}
-    with doing("create sdn vnet object failed: "), call.node.sdn.change() as draft:
+    with error_prefix("create sdn vnet object failed: "), call.node.sdn.change() as draft:
         if call["vnet"] in draft[VNETS]:
             raise ApiError(f"sdn vnet object ID '{call['vnet']}' already defined")
         _check_vnet(call["vnet"], given, draft)
@@ -148,7 +148,7 @@ def create_vnet(call: Call) -> None:
 @route("PUT", _VNET)
 def change_vnet(call: Call) -> None:
     """Change a vnet; in force once applied."""
-    with doing("update sdn vnet object failed: "), call.node.sdn.change() as draft:
+    with error_prefix("update sdn vnet object failed: "), call.node.sdn.change() as draft:
         _need_vnet(call, draft)
         _check_vnet(call["vnet"], _changed(call, VNETS, call["vnet"], draft), draft)
 
@@ -186,7 +186,7 @@ def _check_vnet(name: str, given: Options, draft: Mapping[str, Any]) -> None:
 
 
 def _given(call: Call, name: str) -> Options:
-    return {key: value for key, value in call.given.items() if key not in (*_CONTROL, name)}
+    return {key: value for key, value in call.params.items() if key not in (*_CONTROL, name)}
 
 
 def _changed(call: Call, area: str, name: str, draft: Document) -> Options:

@@ -67,13 +67,13 @@ def delete(call: Call) -> str:
 def read(call: Call) -> dict[str, Any]:
     """A snapshot's configuration."""
     found = snapshots.existing(call.node.vms.load(call.vmid), call["snapname"])
-    return {key: pending.shown(key, value) for key, value in found.items()}
+    return {key: pending.api_value(key, value) for key, value in found.items()}
 
 
 @route("PUT", f"{_ONE}/config")
 def describe(call: Call) -> None:
     """Change a snapshot's description."""
-    if "description" in call.given:
+    if "description" in call.params:
         with call.node.vms.changing(call.vmid) as config:
             config.check_lock()
             snapshots.existing(config, call["snapname"])["description"] = call["description"]

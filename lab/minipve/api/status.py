@@ -27,8 +27,8 @@ def current(call: Call) -> dict[str, Any]:
 
 def _check(call: Call, must_run: bool) -> None:
     for name in _ROOT_ONLY:
-        call.permit.need_root_option(name, call.given)
-    call.node.vms.remains(call.vmid)
+        call.permit.need_root_option(name, call.params)
+    call.node.vms.load_or_empty(call.vmid)
     if must_run and not machines.running_pid(call.node, call.vmid):
         raise ApiError(f"VM {call.vmid} not running")
 
@@ -36,7 +36,7 @@ def _check(call: Call, must_run: bool) -> None:
 def _locked(call: Call, action: Callable[[], None]) -> None:
     with call.node.vms.locked(call.vmid):
         if not call.get("skiplock"):
-            call.node.vms.remains(call.vmid).check_lock()
+            call.node.vms.load_or_empty(call.vmid).check_lock()
         action()
 
 

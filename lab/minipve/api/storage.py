@@ -177,7 +177,7 @@ def _target(call: Call) -> Path:
 def upload(call: Call) -> str:
     """Take over an uploaded file (task ``imgcopy``); an existing one is replaced, as PVE does."""
     target = _target(call)
-    if "tmpfilename" not in call.given:
+    if "tmpfilename" not in call.params:
         raise parameter_error(tmpfilename=MISSING)
     received = call.node.first.storage.received(call["tmpfilename"])
     mine = received.with_suffix(".task")  # the server removes the other name after the call

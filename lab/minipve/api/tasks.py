@@ -59,7 +59,7 @@ def _wanted(call: Call, row: dict[str, Any]) -> bool:
     return (
         (source == "all" or running == (source == "active"))
         and call.get("typefilter") in (None, row["type"])
-        and ("vmid" not in call.given or row["id"] == str(call["vmid"]))
+        and ("vmid" not in call.params or row["id"] == str(call["vmid"]))
         and call.get("userfilter", "") in row["user"]
         and call.get("since", 0) <= row["starttime"] <= call.get("until", 2**62)
         and not (call.get("errors") and _state(row) == "ok")

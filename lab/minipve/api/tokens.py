@@ -44,7 +44,7 @@ def create(call: Call) -> dict[str, Any]:
         raise ApiError("Parameter verification failed.", 400, {"tokenid": "Token already exists."})
     secret = str(uuid.uuid4())
     info: dict[str, Any] = {"privsep": call.get("privsep", 1), "expire": call.get("expire", 0)}
-    info |= {"comment": call["comment"]} if "comment" in call.given else {}
+    info |= {"comment": call["comment"]} if "comment" in call.params else {}
     with call.node.access.change() as data:
         entry = info | {"secret": token_digest(secret)}
         data["users"][call["userid"]]["tokens"][call["tokenid"]] = entry
@@ -57,7 +57,7 @@ def update(call: Call) -> dict[str, Any]:
     _existing(call)
     with call.node.access.change() as data:
         entry = data["users"][call["userid"]]["tokens"][call["tokenid"]]
-        entry |= {key: call[key] for key in ("privsep", "expire", "comment") if key in call.given}
+        entry |= {key: call[key] for key in ("privsep", "expire", "comment") if key in call.params}
     return token_row(call["tokenid"], _existing(call))
 
 

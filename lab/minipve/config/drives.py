@@ -29,14 +29,14 @@ def text(slot: str, drive: Mapping[str, str]) -> str:
     return schema.option_text(slot, drive)
 
 
-def wanted(drive: Mapping[str, str]) -> re.Match[str] | None:
+def new_volume(drive: Mapping[str, str]) -> re.Match[str] | None:
     """``store`` and ``gib`` or ``cloudinit`` of a string that asks for a volume to be made (``local:32``)."""
     return _NEW.fullmatch(drive["file"])
 
 
 def is_new(drive: Mapping[str, str]) -> bool:
     """True when the string asks for a volume to be made (``local:32``, ``local:cloudinit``)."""
-    return wanted(drive) is not None
+    return new_volume(drive) is not None
 
 
 def is_cloudinit(drive: Mapping[str, str]) -> bool:

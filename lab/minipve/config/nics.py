@@ -58,18 +58,18 @@ def of_config(config: Mapping[str, str]) -> dict[int, Nic]:
     return {int(match[1]): parse(value) for match, value in found if match}
 
 
-def is_another(old: Nic, new: Nic) -> bool:
+def needs_new_device(old: Nic, new: Nic) -> bool:
     """Whether the guest must get another NIC: model, MAC, queues, MTU, or bridge against NAT."""
     kept = [(nic.model, nic.mac, nic.queues, nic.mtu, nic.bridge is None) for nic in (old, new)]
     return kept[0] != kept[1]
 
 
-def completed(text: str) -> str:
+def canonical(text: str) -> str:
     """The canonical text, with a new MAC address where none is given."""
     return schema.option_text("net0", {"macaddr": new_mac()} | schema.parse_option("net0", text))
 
 
-def renewed(text: str) -> str:
+def with_new_mac(text: str) -> str:
     """A clone's NIC: the same but for a new MAC."""
     return schema.option_text("net0", schema.parse_option("net0", text) | {"macaddr": new_mac()})
 

@@ -16,16 +16,16 @@ def rows(config: GuestConfig) -> list[dict[str, object]]:
     for key in sorted({*config.options, *config.pending}):
         row: dict[str, object] = {"key": key}
         if key in config.options:
-            row["value"] = shown(key, config.options[key], config.kind)
+            row["value"] = api_value(key, config.options[key], config.kind)
         if key in config.pending:
-            row["pending"] = shown(key, config.pending[key], config.kind)
+            row["pending"] = api_value(key, config.pending[key], config.kind)
         if key in config.deleted:
             row["delete"] = 1
         found.append(row)
     return [*found, {"key": "digest", "value": config.digest}]
 
 
-def shown(key: str, value: str, kind: Kind = QEMU) -> str | int:
+def api_value(key: str, value: str, kind: Kind = QEMU) -> str | int:
     """A value as the API shows it: typed, and passwords hidden."""
     if key == "description" and kind is LXC:
         return value.removesuffix("\n") + "\n"

@@ -226,7 +226,7 @@ class GuestStore:
             raise DamagedError(file, str(error), self.kind) from None
         return known.copy()
 
-    def remains(self, vmid: int) -> GuestConfig:
+    def load_or_empty(self, vmid: int) -> GuestConfig:
         """As ``load``, for who only wants to be rid of the guest: a damaged configuration is an empty one."""
         try:
             return self.load(vmid)
@@ -285,7 +285,7 @@ class GuestStore:
         return [vmid for vmid, lock in found.items() if lock in locks]
 
     def _lock_of(self, vmid: int) -> str | None:
-        return self.remains(vmid).options.get("lock") if self.exists(vmid) else None
+        return self.load_or_empty(vmid).options.get("lock") if self.exists(vmid) else None
 
     @contextmanager
     def locked(self, vmid: int, timeout_s: float = LOCK_WAIT_S, shared: bool = False) -> Iterator[None]:

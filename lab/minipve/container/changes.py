@@ -10,9 +10,9 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from minipve.config import veths
+from minipve.config import container_nics
+from minipve.config.container_nics import ContainerNic
 from minipve.config.store import GuestConfig
-from minipve.config.veths import Veth
 from minipve.lxc import commands, groups, running, setup
 from minipve.network import net
 from minipve.network import veths as plugs
@@ -77,8 +77,8 @@ class Live:
 
     def _net(self, index: int, old: str | None, new: str | None) -> str | None:
         """Carry a NIC's change to the container; a complaint, with its line breaks, when it cannot be."""
-        was, wanted = (None if text is None else veths.parse(text) for text in (old, new))
-        device = veths.host_name(self.vmid, index)
+        was, wanted = (None if text is None else container_nics.parse(text) for text in (old, new))
+        device = container_nics.host_name(self.vmid, index)
         if wanted is None:
             net.unplug([device])
             return None
@@ -88,8 +88,8 @@ class Live:
             self._plug(index, device, was, wanted)
         return None
 
-    def _plug(self, index: int, device: str, was: Veth | None, wanted: Veth) -> None:
-        if was is None or veths.is_another(was, wanted) or not net.exists(device):
+    def _plug(self, index: int, device: str, was: ContainerNic | None, wanted: ContainerNic) -> None:
+        if was is None or container_nics.needs_new_device(was, wanted) or not net.exists(device):
             net.unplug([device])
             plugs.plug(self.vmid, index, wanted, self.pid, self.log)
             plugs.address(self.pid, None, wanted)
@@ -102,14 +102,14 @@ class Live:
             plugs.address(self.pid, was, wanted)
 
 
-def _complaint(was: Veth | None, wanted: Veth) -> str | None:
+def _complaint(was: ContainerNic | None, wanted: ContainerNic) -> str | None:
     """What a node says of a bridge that a NIC cannot be plugged into.
 
     A device that is moved is put back first when that fails, and the text has gone through one more ``die``.
     """
     if not wanted.bridge:
         return None
-    moved = was is not None and not veths.is_another(was, wanted)
+    moved = was is not None and not container_nics.needs_new_device(was, wanted)
     if (
         was
         and moved

@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from minipve import firewall, guests, process
-from minipve.config import veths
+from minipve.config import container_nics
 from minipve.config.kinds import LXC
 from minipve.config.store import GuestConfig
 from minipve.container import changes, options
-from minipve.errors import ApiError, doing
+from minipve.errors import ApiError, error_prefix
 from minipve.image import storage
 from minipve.lxc import commands, running, setup, trees
 from minipve.network import veths as plugs
@@ -59,8 +59,8 @@ def create(node: Node, task: Task, vmid: int, given: dict[str, str], new: New) -
     """Fill the configuration that holds the lock ``create``."""
     with (
         node.containers.locked(vmid),
-        guests.or_nothing(node, LXC, vmid, forget),
-        doing(f"unable to create CT {vmid} - "),
+        guests.undo_on_failure(node, LXC, vmid, forget),
+        error_prefix(f"unable to create CT {vmid} - "),
     ):
         archive = node.storage.existing(new.archive)
         volid = _volume(node, task, vmid, new.size)
@@ -119,14 +119,14 @@ def stop(node: Node, vmid: int, skiplock: bool = False) -> None:
     """End the container at once."""
     with node.containers.locked(vmid):
         if not skiplock:
-            node.containers.remains(vmid).check_lock()
+            node.containers.load_or_empty(vmid).check_lock()
         commands.stop(vmid, node.paths)
 
 
 def shutdown(node: Node, task: Task, vmid: int, timeout_s: float, force: bool) -> None:
     """Ask the container to end and wait; with ``force`` end it when it does not in time."""
     with node.containers.locked(vmid):
-        node.containers.remains(vmid).check_lock()
+        node.containers.load_or_empty(vmid).check_lock()
         commands.ask_to_shut_down(vmid, node.paths)
         deadline = time.monotonic() + timeout_s
         while running.init_pid(vmid, node.paths):
@@ -152,14 +152,14 @@ class Clone:
 def clone(node: Node, task: Task, wanted: Clone) -> None:
     """Make a full copy of a stopped container, with MAC addresses and a machine id of its own."""
     newid = wanted.newid
-    with guests.or_nothing(node, LXC, newid, forget), node.containers.locked(wanted.source, shared=True):
+    with guests.undo_on_failure(node, LXC, newid, forget), node.containers.locked(wanted.source, shared=True):
         source = node.containers.load(wanted.source)
         source.check_lock()
-        with node.containers.locked(newid), doing("clone failed: "):
+        with node.containers.locked(newid), error_prefix("clone failed: "):
             size = options.rootfs_bytes(source.options)
             task.log(f"create full clone of mountpoint rootfs ({options.rootfs_volume(source.options)})")
             made = {key: value for key, value in source.options.items() if key not in ("template", "lock")}
-            made |= {key: veths.renewed(made[key]) for key in made if key.startswith("net")}
+            made |= {key: container_nics.with_new_mac(made[key]) for key in made if key.startswith("net")}
             made["rootfs"] = options.rootfs_text(_volume(node, task, newid, size), size)
             made |= {"hostname": wanted.hostname} if wanted.hostname else {}
             made |= {"description": wanted.description} if wanted.description else {}
@@ -205,7 +205,7 @@ def resize(node: Node, task: Task, vmid: int, size: int, digest: str | None) -> 
 def destroy(node: Node, task: Task, vmid: int, force: bool, purge: bool) -> None:
     """Remove a container, its tree, its place in the pools and the rights given on it."""
     with node.containers.locked(vmid):
-        config = node.containers.remains(vmid)
+        config = node.containers.load_or_empty(vmid)
         if config.options.get("lock") not in guests.UNFINISHED:
             config.check_lock()
         if running.init_pid(vmid, node.paths):

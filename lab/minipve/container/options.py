@@ -8,7 +8,7 @@ from typing import Any
 
 from minipve import guests
 from minipve.access.permit import Permit
-from minipve.config import schema, values, veths
+from minipve.config import container_nics, schema, values
 from minipve.config.kinds import LXC
 from minipve.config.store import GuestConfig, check_line
 from minipve.errors import ApiError, denied, parameter_error
@@ -77,7 +77,7 @@ def _is_mount(name: str) -> bool:
 
 
 def _check_bridges(permit: Permit, *nics: str) -> None:
-    for nic in map(veths.parse, filter(None, nics)):
+    for nic in map(container_nics.parse, filter(None, nics)):
         guests.check_bridge(permit, nic.bridge, nic.tag)
 
 
@@ -128,7 +128,7 @@ def normalise(given: Mapping[str, Any]) -> dict[str, str]:
     for name, value in options.items():
         check_line(name, value)
         if _is_net(name):
-            options[name] = veths.completed(value)
+            options[name] = container_nics.canonical(value)
         elif name == "tags":
             options[name] = guests.tags(value)
     return options
@@ -175,7 +175,7 @@ def check_changes(given: Mapping[str, str], options: Mapping[str, str]) -> None:
         if name == "unprivileged":
             raise ApiError("unable to modify read-only option: 'unprivileged'")
         if _is_net(name):
-            plugs.check_mtu(int(name[3:]), veths.parse(value))
+            plugs.check_mtu(int(name[3:]), container_nics.parse(value))
 
 
 def check_deletions(names: Iterable[str], config: GuestConfig) -> None:

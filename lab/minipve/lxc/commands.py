@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from minipve import process
-from minipve.config import values, veths
+from minipve.config import container_nics, values
 from minipve.lxc import groups, ids, kernel, mounts, running, setup, trees
 from minipve.network import veths as plugs
 from minipve.paths import Paths
@@ -101,15 +101,15 @@ def configuration(vmid: int, options: Mapping[str, str], paths: Paths, first_id:
     ]
     if first_id:
         lines += [f"lxc.idmap = {kind} 0 {first_id} {trees.IDS}" for kind in "ug"]
-    for index, nic in veths.of_config(options).items():
+    for index, nic in container_nics.of_config(options).items():
         lines += _network(vmid, index, nic)
     return "\n".join([*lines, ""])
 
 
-def _network(vmid: int, index: int, nic: veths.Veth) -> list[str]:
+def _network(vmid: int, index: int, nic: container_nics.ContainerNic) -> list[str]:
     given = {
         "type": "veth",
-        "veth.pair": veths.host_name(vmid, index),
+        "veth.pair": container_nics.host_name(vmid, index),
         "link": "" if nic.link_down else nic.bridge,
         "name": nic.name,
         "hwaddr": nic.mac,
@@ -126,7 +126,7 @@ def _network(vmid: int, index: int, nic: veths.Veth) -> list[str]:
 def start(vmid: int, options: dict[str, str], paths: Paths, log: Log) -> None:
     """Start a container, with its NICs plugged and its limits set; MachineError when it does not start."""
     require()
-    nics = veths.of_config(options)
+    nics = container_nics.of_config(options)
     for index, nic in nics.items():
         plugs.check(index, nic)
     first_id = owner(options, paths)

@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from minipve import load, process
-from minipve.config import veths
+from minipve import cpu_usage, process
+from minipve.config import container_nics
 from minipve.lxc import groups
 from minipve.network import net, rate
 from minipve.paths import Paths
@@ -122,8 +122,8 @@ def reap(vmid: int, options: Mapping[str, str], paths: Paths) -> None:
         elif pid is not None and _booted.setdefault((paths.run, vmid), pid) != pid:
             log.info("CT %d: rebooted from inside", vmid)
             _booted[paths.run, vmid] = pid
-            for index, nic in veths.of_config(options).items():
-                rate.set_rate(veths.host_name(vmid, index), nic.rate_bytes)
+            for index, nic in container_nics.of_config(options).items():
+                rate.set_rate(container_nics.host_name(vmid, index), nic.rate_bytes)
     finally:
         lock.release()
 
@@ -158,7 +158,7 @@ def state(vmid: int, paths: Paths) -> ContainerState:
         status="running",
         pid=pid,
         uptime_s=int(uptime_s),
-        cpu=load.processors((paths.run, vmid), pid, uptime_s, groups.used_cpu_s(vmid, paths)),
+        cpu=cpu_usage.processors((paths.run, vmid), pid, uptime_s, groups.used_cpu_s(vmid, paths)),
         mem_bytes=groups.used_memory(vmid, paths),
         nics={name: {"netin": to_guest, "netout": out} for name, (to_guest, out) in traffic.items()},
     )

@@ -19,7 +19,7 @@ from typing import TypeVar
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from minipve.config import veths
+from minipve.config import container_nics
 from minipve.process import MachineError
 
 T = TypeVar("T")
@@ -137,7 +137,7 @@ def hosts(before: str, options: Mapping[str, str]) -> str:
     hostname, domain = options.get("hostname", "localhost"), options.get("searchdomain", "").split(" ")[0]
     short = hostname.partition(".")[0]
     full = hostname if "." in hostname else f"{hostname}.{domain}" if domain else ""
-    fixed = [address for nic in veths.of_config(options).values() for address in nic.addresses]
+    fixed = [address for nic in container_nics.of_config(options).values() for address in nic.addresses]
     address = str(ipaddress.ip_interface(fixed[0]).ip) if fixed else "127.0.1.1"
     own = " ".join(filter(None, [address, full, short]))
     local = "" if re.search(r"^127\.0\.0\.1\s", before, re.MULTILINE) else "127.0.0.1 localhost\n"
@@ -156,14 +156,14 @@ def resolver(options: Mapping[str, str]) -> str:
 def interfaces(options: Mapping[str, str]) -> str:
     """/etc/network/interfaces for ifupdown (pure)."""
     stanzas = ["auto lo\niface lo inet loopback"]
-    for nic in veths.of_config(options).values():
+    for nic in container_nics.of_config(options).values():
         stanzas.append("\n".join([f"auto {nic.name}", *_family(nic, "inet", nic.ip, nic.gateway)]))
         if nic.ip6:
             stanzas.append("\n".join(_family(nic, "inet6", nic.ip6, nic.gateway6)))
     return "\n\n".join(stanzas) + "\n"
 
 
-def _family(nic: veths.Veth, family: str, address: str, gateway: str) -> list[str]:
+def _family(nic: container_nics.ContainerNic, family: str, address: str, gateway: str) -> list[str]:
     if nic.host_managed or "/" not in address:
         method = address if address in ("dhcp", "auto") and not nic.host_managed else "manual"
         return [f"iface {nic.name} {family} {method}"]

@@ -6,28 +6,28 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from minipve import process
-from minipve.config.veths import Veth, host_name
+from minipve.config.container_nics import ContainerNic, host_name
 from minipve.network import net, rate
 from minipve.process import MachineError
 
 Log = Callable[[str], None]
 
 
-def check(index: int, nic: Veth) -> None:
+def check(index: int, nic: ContainerNic) -> None:
     """PVE's text for a NIC that cannot be plugged: no such bridge, a VLAN or MTU that it does not carry."""
     check_start(index, nic)
     if nic.bridge and nic.tag:
         raise MachineError(no_vlans(nic.bridge))
 
 
-def check_start(index: int, nic: Veth) -> None:
+def check_start(index: int, nic: ContainerNic) -> None:
     """PVE's text for a NIC that no configuration for LXC can be written for."""
     if nic.bridge:
         net.bridge_mtu(nic.bridge)
         check_mtu(index, nic)
 
 
-def check_mtu(index: int, nic: Veth) -> None:
+def check_mtu(index: int, nic: ContainerNic) -> None:
     """PVE's text for an MTU that the NIC's bridge does not carry, or has no bridge to carry it."""
     if nic.mtu and nic.mtu > (most := net.bridge_mtu(nic.bridge or "")):
         raise MachineError(f"net{index}: MTU size '{nic.mtu}' is bigger than bridge MTU '{most}'")
@@ -38,7 +38,7 @@ def no_vlans(bridge: str) -> str:
     return f"no physical interface on bridge '{bridge}'"
 
 
-def settle(vmid: int, nics: Mapping[int, Veth], log: Log) -> None:
+def settle(vmid: int, nics: Mapping[int, ContainerNic], log: Log) -> None:
     """What LXC does not do for a fresh container's NICs: their rate, a link that is to be down."""
     for index, nic in nics.items():
         device = host_name(vmid, index)
@@ -48,14 +48,14 @@ def settle(vmid: int, nics: Mapping[int, Veth], log: Log) -> None:
             set_rate(device, index, nic, log)
 
 
-def set_rate(device: str, index: int, nic: Veth, log: Log) -> None:
+def set_rate(device: str, index: int, nic: ContainerNic, log: Log) -> None:
     """Apply a NIC's rate and say how its container's own traffic is limited."""
     method = rate.set_rate(device, nic.rate_bytes)
     if method:
         log(f"net{index}: rate {nic.rate_mib} MiB/s to the container by htb, from it by {method}")
 
 
-def plug(vmid: int, index: int, nic: Veth, pid: int, log: Log) -> None:
+def plug(vmid: int, index: int, nic: ContainerNic, pid: int, log: Log) -> None:
     """Give a running container (its first process is ``pid``) another NIC."""
     device, peer = host_name(vmid, index), f"tmp{vmid}i{index}"
     mtu = str(nic.mtu or (net.bridge_mtu(nic.bridge) if nic.bridge else 1500))
@@ -71,7 +71,7 @@ def plug(vmid: int, index: int, nic: Veth, pid: int, log: Log) -> None:
         raise
 
 
-def connect(device: str, nic: Veth) -> None:
+def connect(device: str, nic: ContainerNic) -> None:
     """Hang the host's end on its bridge, or with ``link_down`` on none."""
     if nic.link_down or nic.bridge is None:
         process.run(["ip", "link", "set", "dev", device, "nomaster", "down"])
@@ -79,7 +79,7 @@ def connect(device: str, nic: Veth) -> None:
         process.run(["ip", "link", "set", "dev", device, "master", nic.bridge, "up"])
 
 
-def address(pid: int, old: Veth | None, new: Veth) -> None:
+def address(pid: int, old: ContainerNic | None, new: ContainerNic) -> None:
     """Change the fixed addresses of a running container's NIC to those of ``new``."""
     for gone in old.addresses if old else []:
         if gone not in new.addresses:

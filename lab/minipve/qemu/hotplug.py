@@ -27,7 +27,7 @@ def change_nic(
     if running.running_pid(vmid, paths) is None:
         raise MachineError(f"VM {vmid} not running")
     before, after = (None if text is None else nics.parse(text) for text in (old, new))
-    if before is not None and after is not None and not nics.is_another(before, after):
+    if before is not None and after is not None and not nics.needs_new_device(before, after):
         _adjust(vmid, index, before, after, paths, log)
         return
     if before is not None:

@@ -13,7 +13,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from minipve import load, process
+from minipve import cpu_usage, process
 from minipve.network import net
 from minipve.paths import Paths
 from minipve.process import MachineError
@@ -133,7 +133,7 @@ def state(vmid: int, paths: Paths) -> MachineState:
         pid=pid,
         uptime_s=int(uptime_s),
         qmpstatus=qmpstatus,
-        cpu=load.processors((paths.run, vmid), pid, uptime_s, process.cpu_s(pid)),
+        cpu=cpu_usage.processors((paths.run, vmid), pid, uptime_s, process.cpu_s(pid)),
         mem_bytes=process.memory_bytes(pid),
         nics={tap: {"netin": to_guest, "netout": out} for tap, (to_guest, out) in traffic.items()},
     )

@@ -177,7 +177,7 @@ def _plug(node: Node, vmid: int, config: GuestConfig, name: str) -> bool:
 
 
 def _plugs_anew(old: str | None, new: str | None) -> bool:
-    return old is None or new is None or nics.is_another(nics.parse(old), nics.parse(new))
+    return old is None or new is None or nics.needs_new_device(nics.parse(old), nics.parse(new))
 
 
 def _hotplugs_network(current: dict[str, str]) -> bool:

@@ -15,7 +15,7 @@ from minipve.access.permit import Permit
 from minipve.config import drives, nics
 from minipve.config.kinds import QEMU
 from minipve.config.store import SHORT_LOCK_WAIT_S, GuestConfig
-from minipve.errors import FAILURES, ApiError, doing
+from minipve.errors import FAILURES, ApiError, error_prefix
 from minipve.image import disks, storage
 from minipve.node import Node
 from minipve.tasks import Task
@@ -35,7 +35,11 @@ def create(
     node: Node, permit: Permit, task: Task, vmid: int, given: dict[str, str], pool: str | None
 ) -> None:
     """Fill the configuration that holds the lock ``create``."""
-    with node.vms.locked(vmid), guests.or_nothing(node, QEMU, vmid), doing(f"unable to create VM {vmid} - "):
+    with (
+        node.vms.locked(vmid),
+        guests.undo_on_failure(node, QEMU, vmid),
+        error_prefix(f"unable to create VM {vmid} - "),
+    ):
         made = dict(given)
         for slot, drive in drives.of(given):
             made[slot] = volumes.create(node, task, vmid, slot, drive)
@@ -64,10 +68,13 @@ class Clone:
 def clone(node: Node, task: Task, wanted: Clone) -> None:
     """Copy a VM; several linked clones of one template may run at once (its lock is shared)."""
     newid = wanted.newid
-    with guests.or_nothing(node, QEMU, newid), node.vms.locked(wanted.source, SHORT_LOCK_WAIT_S, shared=True):
+    with (
+        guests.undo_on_failure(node, QEMU, newid),
+        node.vms.locked(wanted.source, SHORT_LOCK_WAIT_S, shared=True),
+    ):
         source = node.vms.load(wanted.source)
         source.check_lock()
-        with node.vms.locked(newid), doing("clone failed: "):
+        with node.vms.locked(newid), error_prefix("clone failed: "):
             found = snapshots.existing(source, wanted.snapname) if wanted.snapname else source.options
             made = _copied_options(found, wanted)
             for slot, drive in drives.of(found):
@@ -86,7 +93,7 @@ def _copied_options(found: Mapping[str, str], wanted: Clone) -> dict[str, str]:
     dropped = ("template", "lock", "parent", "snaptime", "snapstate")
     made = {k: v for k, v in found.items() if k not in dropped and not k.startswith("unused")}
     for key in [k for k in made if k.startswith("net")]:
-        made[key] = nics.renewed(made[key])
+        made[key] = nics.with_new_mac(made[key])
     made["name"] = wanted.name or f"Copy-of-VM-{found.get('name', wanted.source)}"
     if wanted.description:
         made["description"] = wanted.description
@@ -147,7 +154,7 @@ def start(node: Node, task: Task, vmid: int, skiplock: bool = False) -> None:
 def destroy(node: Node, task: Task, vmid: int, skiplock: bool, unreferenced: bool) -> None:
     """Remove a VM, its volumes, its place in the pools and the rights given on it."""
     with node.vms.locked(vmid):
-        config = node.vms.remains(vmid)
+        config = node.vms.load_or_empty(vmid)
         if not skiplock:
             config.check_lock()
         if machines.running_pid(node, vmid):

@@ -110,7 +110,7 @@ def normalise(given: Mapping[str, Any]) -> dict[str, str]:
     for name, value in options.items():
         check_line(name, value)
         if re.fullmatch(r"net\d+", name):
-            options[name] = nics.completed(value)
+            options[name] = nics.canonical(value)
         elif drives.is_slot(name):
             options[name] = drives.text(name, drives.parse(name, value))
         elif name == "tags":

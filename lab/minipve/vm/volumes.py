@@ -16,7 +16,7 @@ _CLOUDINIT_BYTES = 4 * 2**20
 
 def create(node: Node, task: Task, vmid: int, slot: str, drive: drives.Drive) -> str:
     """Make the volume that ``drive`` asks for; returns the string to store. The caller has the VM's lock."""
-    wanted = drives.wanted(drive)
+    wanted = drives.new_volume(drive)
     if not wanted:
         return _adopt(node, slot, drive)
     storage.known(wanted["store"])

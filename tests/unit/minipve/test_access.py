@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from minipve.access import tickets
-from minipve.access.accounts import Access, grant, known_path, normalise_path, revoke
+from minipve.access.accounts import Access, acl_path, grant, normalise_path, revoke
 from minipve.access.permit import Permit
 from minipve.access.privileges import BUILTIN_ROLES, PRIVILEGES
 from minipve.access.tickets import Tickets, hash_secret, same_secret, token_digest
@@ -87,10 +87,10 @@ def test_a_failing_change_changes_nothing(access: Access) -> None:
 
 def test_paths() -> None:
     assert normalise_path("/vms//100/") == "/vms/100"
-    assert known_path("/") == "/"
-    assert known_path("/sdn/zones/localnetwork/vmbr1/5") == "/sdn/zones/localnetwork/vmbr1/5"
-    assert known_path("/nosuch") is None
-    assert known_path("vms") is None
+    assert acl_path("/") == "/"
+    assert acl_path("/sdn/zones/localnetwork/vmbr1/5") == "/sdn/zones/localnetwork/vmbr1/5"
+    assert acl_path("/nosuch") is None
+    assert acl_path("vms") is None
 
 
 RULES: list[tuple[list[Any], dict[str, Any], str | None]] = [

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from minipve import host
-from minipve.config import veths
+from minipve.config import container_nics
 from minipve.config.kinds import LXC
 from minipve.config.store import GuestConfig, GuestStore
 from minipve.container import changes, options
@@ -25,14 +25,14 @@ def paths(tmp_path: Path) -> Paths:
 
 
 def test_a_nic_as_the_node_stores_it() -> None:
-    stored = veths.completed(
+    stored = container_nics.canonical(
         "rate=12.5,ip=10.77.0.11/24,bridge=vmbr1,hwaddr=02:da:5c:00:00:12,name=eth1,mtu=1500"
     )
     assert stored == (
         "name=eth1,bridge=vmbr1,hwaddr=02:DA:5C:00:00:12,ip=10.77.0.11/24,mtu=1500,rate=12.5,type=veth"
     )
-    assert veths.completed("name=eth0").startswith("name=eth0,hwaddr=BC:24:11:")
-    assert veths.renewed(stored).partition("hwaddr=")[2][:8] == "BC:24:11"
+    assert container_nics.canonical("name=eth0").startswith("name=eth0,hwaddr=BC:24:11:")
+    assert container_nics.with_new_mac(stored).partition("hwaddr=")[2][:8] == "BC:24:11"
 
 
 @pytest.mark.parametrize(
@@ -40,12 +40,12 @@ def test_a_nic_as_the_node_stores_it() -> None:
 )
 def test_a_rate_is_in_mebibytes(rate: str, bytes_s: int | None) -> None:
     """LXC-FACTS: rate=1 -> 8388 kbit, 12.5 -> 104857 kbit, 0.03 -> 251656 bit; 0 and -1 are no cap."""
-    assert veths.parse(f"name=eth0,bridge=vmbr0,rate={rate}").rate_bytes == bytes_s
+    assert container_nics.parse(f"name=eth0,bridge=vmbr0,rate={rate}").rate_bytes == bytes_s
 
 
 def test_nics_by_their_number() -> None:
     config = {f"net{n}": f"name=eth{n}" for n in (10, 2, 0)}
-    assert list(veths.of_config(config)) == [0, 2, 10]
+    assert list(container_nics.of_config(config)) == [0, 2, 10]
 
 
 def test_lxc_is_told_what_the_config_says(paths: Paths) -> None:

@@ -55,7 +55,7 @@ def test_a_damaged_configuration_concerns_its_vm_only(
         assert [vmid for vmid, _ in store.all()] == [100]
     assert [record.message for record in caplog.records] == [refused.value.reason]
     assert store.vmids() == [100, 101], "nobody else gets its VMID"
-    assert store.remains(101) == GuestConfig()
+    assert store.load_or_empty(101) == GuestConfig()
 
 
 def test_a_folder_in_the_place_of_a_configuration(store: GuestStore) -> None:

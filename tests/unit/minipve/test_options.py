@@ -88,7 +88,7 @@ def test_normal_forms() -> None:
     assert stored["cores"] == "2"
     assert re.fullmatch(r"e1000=BC:24:11(:[0-9A-F]{2}){3},bridge=b", stored["net0"])
     assert stored["scsi0"] == "local:32,discard=on,ssd=1"
-    assert nics.renewed(stored["net0"]) != stored["net0"]
+    assert nics.with_new_mac(stored["net0"]) != stored["net0"]
 
 
 @pytest.mark.parametrize(
@@ -209,7 +209,7 @@ def test_of_two_new_drives_both_are_made_or_none(node: Node) -> None:
     ],
 )
 def test_what_needs_another_plug(old: str, new: str, replug: bool) -> None:
-    assert nics.is_another(nics.parse(old), nics.parse(new)) is replug
+    assert nics.needs_new_device(nics.parse(old), nics.parse(new)) is replug
 
 
 def test_pending_rows() -> None:

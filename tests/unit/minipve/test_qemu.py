@@ -195,7 +195,7 @@ def test_rate_is_mebibytes(rate: str, rate_bytes: int | None) -> None:
     ],
 )
 def test_what_is_another_nic(other: str, another: bool) -> None:
-    assert nics.is_another(nics.parse(NIC), nics.parse(other)) is another
+    assert nics.needs_new_device(nics.parse(NIC), nics.parse(other)) is another
 
 
 def test_what_does_not_run_says_so(paths: Paths) -> None:

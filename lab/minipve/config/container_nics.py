@@ -11,7 +11,7 @@ from minipve.config.kinds import LXC
 
 
 @dataclass(frozen=True)
-class Veth:
+class ContainerNic:
     """One ``netN``; ``mac`` in upper case, ``rate_mib`` in MiB/s, ``ip`` an address with prefix or a word."""
 
     name: str
@@ -38,10 +38,10 @@ class Veth:
         return [address for address in (self.ip, self.ip6) if "/" in address]
 
 
-def parse(text: str) -> Veth:
+def parse(text: str) -> ContainerNic:
     """A NIC from its config string; FormatError for what the schema refuses."""
     given = schema.parse_option("net0", text, LXC)
-    return Veth(
+    return ContainerNic(
         name=given["name"],
         mac=given.get("hwaddr", "").upper(),
         bridge=given.get("bridge"),
@@ -57,18 +57,18 @@ def parse(text: str) -> Veth:
     )
 
 
-def of_config(config: Mapping[str, str]) -> dict[int, Veth]:
+def of_config(config: Mapping[str, str]) -> dict[int, ContainerNic]:
     """All NICs of a config, by index."""
     found = ((re.fullmatch(r"net(\d+)", key), value) for key, value in config.items())
     return dict(sorted((int(match[1]), parse(value)) for match, value in found if match))
 
 
-def is_another(old: Veth, new: Veth) -> bool:
+def needs_new_device(old: ContainerNic, new: ContainerNic) -> bool:
     """Whether the container must get another device: its MAC address or its name."""
     return (old.mac, old.name) != (new.mac, new.name)
 
 
-def completed(text: str) -> str:
+def canonical(text: str) -> str:
     """The canonical text as PVE stores it: sorted, with a type, and a new MAC address where none is given."""
     given = schema.parse_option("net0", text, LXC)
     filled = {"hwaddr": nics.new_mac()} | given | {"type": "veth"}
@@ -76,7 +76,7 @@ def completed(text: str) -> str:
     return _text(filled)
 
 
-def renewed(text: str) -> str:
+def with_new_mac(text: str) -> str:
     """A clone's NIC: the same but for a new MAC."""
     return _text(schema.parse_option("net0", text, LXC) | {"hwaddr": nics.new_mac()})
 
