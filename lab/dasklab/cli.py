@@ -23,6 +23,7 @@ COMMANDS = {  # name: where it is, what it does
     ),
     "plan": ("dasklab.commands.machines:plan", "Show what `up` would do to the machines; change nothing."),
     "up": ("dasklab.commands.machines:up", "Build the lab, or bring it to what the inventory says."),
+    "graph": ("dasklab.commands.graph:graph", "Draw the topology of the lab: hosts, NICs, bridges."),
     "status": ("dasklab.commands.machines:status", "Say what is there: machines, links, cluster, captures."),
     "ssh": ("dasklab.commands.machines:ssh", "Open a shell on HOST, or run COMMAND there."),
     "destroy": ("dasklab.commands.machines:destroy", "Remove all that carries this lab's tag."),

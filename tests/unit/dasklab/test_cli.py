@@ -242,34 +242,36 @@ def test_a_run_goes_on_only_as_it_began(tmp_path: Path) -> None:
     assert not (begun.directory / "1-01-baseline").exists()
 
 
-README = (ROOT / "README.md").read_text()
-BOOKS = {  # where a command's sub-commands and options are told, if not in README.md
+DOCS = ROOT / "docs"
+COMMANDS_PAGE = (DOCS / "reference" / "commands.md").read_text()
+BOOKS = {  # pages of commands that have one of their own
     "wire": (ROOT / "lab" / "daskwire" / "README.md").read_text(),
     "minipve": (ROOT / "lab" / "minipve" / "README.md").read_text(),
 }
-SHARED = {"inventory", "root", "help"}  # told once for all
+SHARED = {"inventory", "root", "help"}  # described once for all commands
 
 
 @pytest.mark.parametrize("words", EVERY, ids=" ".join)
-def test_every_command_and_option_is_in_a_readme(words: tuple[str, ...]) -> None:
-    assert f"dasklab {words[0]}" in README
-    book = BOOKS.get(words[0]) or README.partition("## Commands")[2].partition("\n## ")[0]
-    told = set(re.findall(r"[\w-]+", book))
-    assert set(words[1:]) <= told
+def test_every_command_and_option_is_documented(words: tuple[str, ...]) -> None:
+    assert f"dasklab {words[0]}" in COMMANDS_PAGE
+    documented = set(re.findall(r"[\w-]+", BOOKS.get(words[0], COMMANDS_PAGE)))
+    assert set(words[1:]) <= documented
     options = [option for option in EVERY[words].params if isinstance(option, click.Option)]
     names = {
         max(option.opts, key=len) for option in options if not option.hidden and option.name not in SHARED
     }
-    assert names <= told
+    assert names <= documented
 
 
-def test_the_tree_in_the_readme_has_every_room() -> None:
+def test_the_source_tree_page_has_every_folder() -> None:
     listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    tree = README.partition("## The tree")[2].partition("\n## ")[0]
+    tree = (
+        (DOCS / "explanation" / "design.md").read_text().partition("## Source tree")[2].partition("\n## ")[0]
+    )
     folders = {line.partition("/")[0] for line in listed.split() if "/" in line and line[0] != "."}
-    rooms = {line.split("/")[1] for line in listed.split() if re.match("lab/[a-z_]+/", line)}
-    assert "lab" in folders and "daskwire" in rooms
-    assert [name for name in folders | rooms if f"{name}/ " not in tree] == []
+    packages = {line.split("/")[1] for line in listed.split() if re.match("lab/[a-z_]+/", line)}
+    assert "lab" in folders and "daskwire" in packages
+    assert [name for name in folders | packages if f"{name}/ " not in tree] == []
 
 
 def commands_told() -> Iterator[tuple[str, str]]:
@@ -316,3 +318,32 @@ def test_what_texts_tell_people_to_type_is_accepted(
         result = run(*argv)
         missing = "does not exist" in result.output  # a run or a file that stands for the reader's own
         assert result.exit_code == 0 or missing, f"{file}: {command}: {result.output}"
+
+
+def links(page: Path) -> Iterator[str]:
+    """Relative targets of a Markdown page's links and pictures."""
+    for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
+        if not re.match(r"https?://|#|mailto:", target):
+            yield target.partition("#")[0]
+
+
+PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md")), *sorted((ROOT / "lab").rglob("README.md"))]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_to_files(page: Path) -> None:
+    assert [target for target in links(page) if not (page.parent / target).exists()] == []
+
+
+def test_every_page_is_reachable_from_the_readme() -> None:
+    reachable, frontier = set[Path](), [ROOT / "README.md"]
+    while frontier:
+        page = frontier.pop()
+        if page.suffix == ".md" and page not in reachable:
+            reachable.add(page)
+            frontier += [(page.parent / target).resolve() for target in links(page)]
+    assert sorted(set(DOCS.rglob("*.md")) - reachable) == []
+
+
+def test_readme_is_short() -> None:
+    assert 60 <= len((ROOT / "README.md").read_text().splitlines()) <= 120

@@ -1,0 +1,25 @@
+"""``dasklab graph``: the topology of the lab as a picture."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from dasklab.commands.options import inventory_option
+from dasklab.machines.drawing import FORMATS, topology_of
+from dasklab.machines.variables import open_lab
+
+
+@click.command()
+@inventory_option
+@click.option(
+    "--format", "form", type=click.Choice(list(FORMATS)), default="svg", help="The form of the drawing."
+)
+def graph(inventory: Path, form: str) -> None:
+    """Draw the topology that the inventory requests: hosts, NICs, bridges.
+
+    \b
+    dasklab graph > lab.svg
+    """
+    click.echo(FORMATS[form](topology_of(open_lab(inventory))), nl=False)
