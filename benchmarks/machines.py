@@ -24,11 +24,12 @@ from typing import Any
 
 from dasklab.machines import topology
 from dasklab.machines.change import Change, Step
+from dasklab.machines.endpoint import Endpoint
 from dasklab.machines.inventory import DEFAULT, Inventory
 from dasklab.machines.observe import observe
 from dasklab.machines.observed import Observed, SeenNode
 from dasklab.machines.plan import plan
-from dasklab.machines.proxmox import Endpoint, Pve
+from dasklab.machines.proxmox import Pve
 from dasklab.paths import SHARE as ROOT
 
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -77,7 +78,7 @@ def reads(pve: Pve, n: int = 100) -> dict[str, float]:
         samples = []
         for _ in range(n):
             began = time.perf_counter()
-            pve.get(path)
+            pve.api(path).get()
             samples.append((time.perf_counter() - began) * 1e3)
         times[path] = statistics.median(samples)
     return times
@@ -96,7 +97,7 @@ def cold_start(lab: Lab) -> tuple[float, float]:
         list(pool.map(lambda vmid: pve.call(power(vmid, "start")), guests))
         list(pool.map(log_in, names, [connect] * len(names), addresses))
     spent = time.monotonic() - began
-    return spent, sum(cpu_s(pve.get(f"nodes/pve/qemu/{vmid}/status/current")["pid"]) for vmid in guests)
+    return spent, sum(cpu_s(pve.api.nodes("pve").qemu(vmid).status.current.get()["pid"]) for vmid in guests)
 
 
 def power(vmid: int, verb: str) -> Change:

@@ -13,9 +13,9 @@ import pytest
 from dasklab.errors import LabError
 from dasklab.machines import provision as module
 from dasklab.machines.change import Change
+from dasklab.machines.endpoint import Endpoint as Client
 from dasklab.machines.privileges import ROLES, needed
 from dasklab.machines.provision import Request, provision
-from dasklab.machines.proxmox import Endpoint as Client
 from dasklab.machines.proxmox import Pve
 from dasklab.machines.topology import Lab
 
@@ -36,7 +36,7 @@ class Scissors(Pve):
 
     after = 0
 
-    def _send(self, change: Change) -> dict[str, object]:
+    def _send(self, change: Change) -> object:
         answer = super()._send(change)
         type(self).after -= 1
         if type(self).after == 0:
@@ -83,7 +83,7 @@ def _vm(number: int, place: Endpoint) -> dict[str, object]:
 def _client(place: Endpoint) -> Client:
     """The endpoint as the lab's own client is given it."""
     fields = ("host", "port", "user", "token_id", "token_secret", "ca_file")
-    return Client.of({key: getattr(place, key) for key in fields})
+    return Client.from_inventory({key: getattr(place, key) for key in fields})
 
 
 @pytest.fixture

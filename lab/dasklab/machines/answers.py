@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from urllib.parse import urlsplit
 
 import requests
 
@@ -62,27 +62,38 @@ class RejectedError(CallError):
     """The token itself is not accepted."""
 
 
-def document(answer: requests.Response, call: str, url: str, token: str) -> dict[str, Any]:
-    """Return the JSON object of an answer.
+def complete(answer: requests.Response, url: str) -> None:
+    """Check an answer before proxmoxer reads it, and complete its reason.
+
+    proxmoxer takes an error's text from the status line, which has the first line only; the body has all.
 
     Raises:
-        CallError: it is a refusal, or no answer of a Proxmox VE at all.
+        CallError: this is no answer of a Proxmox VE API.
     """
+    is_error = answer.status_code >= 400
     try:
-        found = answer.json()
-    except ValueError:
-        found = None
-    if answer.status_code >= 400:
-        raise _refusal(answer, found if isinstance(found, dict) else {}, call, url, token)
-    if not isinstance(found, dict) or "data" not in found:
+        body = answer.json()
+    except ValueError:  # beside an error status, an empty body or a gateway's page
+        body = {} if is_error else None
+    if not isinstance(body, dict) or not (is_error or "data" in body):
         start = " ".join(answer.text[:60].split())
+        call = f"{answer.request.method} {urlsplit(answer.request.url or '').path.removeprefix('/api2/json')}"
         raise CallError(f"{url}: {call}", f"this is no answer of a Proxmox VE API: {start!r}", PORT_HINT)
-    return found
+    reason = str(body.get("message") or answer.reason or "no reason given")
+    answer.reason = "; ".join(reason.strip().splitlines())
 
 
-def _refusal(answer: requests.Response, found: dict[str, Any], call: str, url: str, token: str) -> CallError:
-    status = answer.status_code
-    reason = "; ".join(str(found.get("message") or answer.reason or "no reason given").strip().splitlines())
+def refusal(status: int, reason: str, errors: object, call: str, url: str, token: str) -> CallError:
+    """Return the error for a refused call.
+
+    Args:
+        status: HTTP status, or one of those that pveproxy adds.
+        reason: the endpoint's own words.
+        errors: the endpoint's words about single parameters, by name, if it has any.
+        call: method and path.
+        url: the endpoint's address.
+        token: the token's full name.
+    """
     if status == 401:
         hint = "check its id and its secret; 'dasklab doctor' prints the lines that make one"
         return RejectedError(f"{url}: token {token}", f"it is not accepted ({reason})", hint)
@@ -92,9 +103,9 @@ def _refusal(answer: requests.Response, found: dict[str, Any], call: str, url: s
     if status in GATEWAY:
         hint = GATEWAY_HINT if call.startswith("GET ") else AGAIN_HINT
         return TransientError(f"{url}: {call}", f"{status} {reason} ({GATEWAY[status]})", hint)
-    errors = found.get("errors")
-    named = "; ".join(f"{k}: {v}".strip() for k, v in errors.items()) if isinstance(errors, dict) else ""
-    cause = f"{status} {reason}{f' ({named})' if named else ''}"
+    by_parameter = errors if isinstance(errors, dict) else {}
+    details = "; ".join(f"{k}: {v}".strip() for k, v in by_parameter.items() if isinstance(v, str))
+    cause = f"{status} {reason}{f' ({details})' if details else ''}"
     return CallError(f"{url}: {call}", cause, LOCK_HINT if "is locked" in reason else None)
 
 

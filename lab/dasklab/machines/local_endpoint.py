@@ -22,9 +22,9 @@ import click
 from dasklab import atomic
 from dasklab.errors import LabError
 from dasklab.machines import privileges
-from dasklab.machines.change import Change, Value
+from dasklab.machines.endpoint import Endpoint
 from dasklab.machines.privileges import Need
-from dasklab.machines.proxmox import Endpoint, Pve
+from dasklab.machines.proxmox import Pve
 from dasklab.model.packages import PINS
 from dasklab.terminal import one_line
 
@@ -59,7 +59,7 @@ def account(facts: Mapping[str, Any], file: Path, lab: str, nodes: Sequence[str]
     digest = hashlib.sha256(repr((lab, grants)).encode()).hexdigest()
     content = _read(file)
     if content.get("digest") != digest:
-        root = Pve(Endpoint.of({key: facts[key] for key in ENDPOINT_FACTS}))
+        root = Pve(Endpoint.from_inventory({key: facts[key] for key in ENDPOINT_FACTS}))
         secret = make_account(root, lab, needs)
         content = {"user": USER, "token_id": TOKEN, "token_secret": secret, "digest": digest}
         atomic.write_text(file, json.dumps(content, indent=1) + "\n", 0o600)
@@ -73,27 +73,25 @@ def make_account(root: Pve, pool: str, needs: Iterable[Need]) -> str:
     token is made, so an existing token is replaced.
     """
     needs = list(needs)
-    users = {row["userid"]: row for row in root.get("access/users", full=1)}
+    access = root.api.access
+    users = {row["userid"]: row for row in access.users.get(full=1)}
     if USER not in users:
-        root.call(Change("POST", "access/users", "the lab's user", {"userid": USER}))
-    if pool not in {row["poolid"] for row in root.get("pools")}:
-        root.call(
-            Change("POST", "pools", "the lab's pool", {"poolid": pool, "comment": "the lab's machines"})
-        )
-    known = {row["roleid"] for row in root.get("access/roles")}
+        access.users.post(userid=USER)
+    if pool not in {row["poolid"] for row in root.api.pools.get()}:
+        root.api.pools.post(poolid=pool, comment="the lab's machines")
+    roles = {row["roleid"] for row in access.roles.get()}
     for role, privs in sorted({need.role: ",".join(need.privileges) for need in needs}.items()):
-        if role in known:
-            root.call(Change("PUT", f"access/roles/{role}", "the lab's role", {"privs": privs}))
+        if role in roles:
+            access.roles(role).put(privs=privs)
         else:
-            root.call(Change("POST", "access/roles", "the lab's role", {"roleid": role, "privs": privs}))
-    path = f"access/users/{USER}/token/{TOKEN}"
-    if TOKEN in {token["tokenid"] for token in users.get(USER, {}).get("tokens", [])}:
-        root.call(Change("DELETE", path, "the lab's old token", {}))
-    secret: str = root.post(path, privsep=1)["value"]
+            access.roles.post(roleid=role, privs=privs)
+    token = access.users(USER).token(TOKEN)
+    if TOKEN in {row["tokenid"] for row in users.get(USER, {}).get("tokens", [])}:
+        token.delete()
+    secret: str = token.post(privsep=1)["value"]
     for need in needs:
-        entry: dict[str, Value] = {"path": need.path, "roles": need.role, "propagate": int(need.propagate)}
-        entry |= {"users": USER, "tokens": f"{USER}!{TOKEN}"}
-        root.call(Change("PUT", "access/acl", "the lab's rights", entry))
+        grant = {"path": need.path, "roles": need.role, "propagate": int(need.propagate)}
+        access.acl.put(**grant, users=USER, tokens=f"{USER}!{TOKEN}")
     return secret
 
 

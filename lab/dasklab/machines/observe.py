@@ -13,7 +13,7 @@ from dasklab.machines.answers import CallError, ForbiddenError
 from dasklab.machines.bridges import pending_changes
 from dasklab.machines.kinds import BY_API, KINDS
 from dasklab.machines.observed import Observed, SeenBridge, SeenGuest, SeenNode, SeenSdn
-from dasklab.machines.proxmox import LOCK_WAIT_S, Pve
+from dasklab.machines.proxmox import LOCK_WAIT_S, Pve, Resource
 from dasklab.machines.topology import Lab
 
 # Tasks of this token that say no VMID: an image on its way, a reload of the network.
@@ -39,16 +39,14 @@ def observe(pve: Pve, lab: Lab, *, claim: bool = False) -> Observed:
         _settle(pve, node, wanted)
     relevant = [r for r in _records(pve, lab) if int(r["vmid"]) in wanted or lab.name in _tags(r)]
     _refuse_unreachable(relevant, online)
-    guests = {
-        guest.vmid: guest for guest in pve.side_by_side(lambda record: _seen_guest(pve, record), relevant)
-    }
+    guests = {guest.vmid: guest for guest in pve.map(lambda record: _seen_guest(pve, record), relevant)}
     free = sorted(wanted - guests.keys()) if claim else []
     if free and not has_pool(pve, lab.pool):
         hint = (
             f"as root on a node: pveum pool add {lab.pool}; 'dasklab doctor' looks for what else is missing"
         )
         raise LabError(f"{pve.endpoint.url} has no pool {lab.pool!r}", hint)
-    taken = pve.side_by_side(lambda vmid: _is_taken(pve, vmid), free)
+    taken = pve.map(lambda vmid: _is_taken(pve, vmid), free)
     sdn = _seen_sdn(pve)
     zone = privileges.zone(lab.name)
     several = len(lab.nodes) > 1 or zone in {*sdn.zones, *sdn.waiting}
@@ -67,7 +65,7 @@ def check_nodes(pve: Pve, nodes: Iterable[str]) -> list[str]:
     Raises:
         LabError: naming those that there are, or those that are down.
     """
-    states = {record["node"]: record.get("status", "unknown") for record in pve.get("nodes")}
+    states = {record["node"]: record.get("status", "unknown") for record in pve.api.nodes.get()}
     for node in nodes:
         if node not in states:
             raise LabError(
@@ -87,8 +85,8 @@ def _refuse_unreachable(records: list[Record], online: list[str]) -> None:
 
 
 def _seen_node(pve: Pve, lab: Lab, node: str) -> SeenNode:
-    network, zones = pve.document(f"nodes/{node}/network"), pve.get(f"nodes/{node}/sdn/zones")
-    rows = pve.get(f"nodes/{node}/storage")
+    api = pve.api.nodes(node)
+    network, zones, rows = api.network.document(), api.sdn.zones.get(), api.storage.get()
     storages = _contents(rows)
     return SeenNode(
         images=_images(pve, lab, node, storages.get(lab.image_storage, frozenset())),
@@ -112,7 +110,7 @@ def _address(network: list[Record], lab: Lab) -> str:
 def _seen_sdn(pve: Pve) -> SeenSdn:
     """The zones and vnets that the token may see: its own, and all of who may change everything."""
     areas = ("zones", "vnets")
-    zones, vnets = pve.side_by_side(lambda area: pve.get(f"cluster/sdn/{area}", pending=1), areas)
+    zones, vnets = pve.map(lambda area: pve.api.cluster.sdn(area).get(pending=1), areas)
     changing = [(row["zone"], row) for row in zones]
     changing += [(row.get("zone") or row["pending"]["zone"], row) for row in vnets]
     return SeenSdn(
@@ -130,7 +128,7 @@ def _configured(row: Record) -> dict[str, Any]:
 def has_pool(pve: Pve, pool: str) -> bool:
     """Is there a pool of that name? Where one may not look, the calls that need it will tell."""
     try:
-        pve.get("pools", poolid=pool)
+        pve.api.pools.get(poolid=pool)
     except ForbiddenError:
         return True
     except CallError as error:
@@ -142,7 +140,7 @@ def has_pool(pve: Pve, pool: str) -> bool:
 
 def seen_storages(pve: Pve, node: str) -> dict[str, frozenset[str]]:
     """The node's storages and the content that each keeps."""
-    return _contents(pve.get(f"nodes/{node}/storage"))
+    return _contents(pve.api.nodes(node).storage.get())
 
 
 def _contents(rows: list[Record]) -> dict[str, frozenset[str]]:
@@ -163,7 +161,8 @@ def _settle(pve: Pve, node: str, vmids: set[int]) -> None:
     ids = {str(vmid) for vmid in vmids}
     deadline = time.monotonic() + LOCK_WAIT_S
     while time.monotonic() < deadline:
-        active = [t for t in pve.get(f"nodes/{node}/tasks", source="active") if t.get("status") == "RUNNING"]
+        tasks = pve.api.nodes(node).tasks.get(source="active")
+        active = [t for t in tasks if t.get("status") == "RUNNING"]
         if not [t for t in active if t.get("id") in ids or _is_own(t, pve)]:
             return
         time.sleep(0.5)
@@ -177,10 +176,10 @@ def _is_own(task: Record, pve: Pve) -> bool:
 def _records(pve: Pve, lab: Lab) -> list[Record]:
     """Cluster resources lag by seconds; each node's own lists are live, so they are what counts."""
     nodes = sorted(lab.nodes)
-    everywhere = [r for r in pve.get("cluster/resources", type="vm") if r.get("type") in BY_API]
+    everywhere = [r for r in pve.api.cluster.resources.get(type="vm") if r.get("type") in BY_API]
     elsewhere = [r for r in everywhere if r["node"] not in nodes]
     lists = [(node, api) for node in nodes for api in BY_API]
-    answers = pve.side_by_side(lambda where: pve.get(f"nodes/{where[0]}/{where[1]}"), lists)
+    answers = pve.map(lambda where: pve.api.nodes(where[0])(where[1]).get(), lists)
     here = zip(lists, answers, strict=True)
     return elsewhere + [{**r, "node": node, "type": api} for (node, api), rows in here for r in rows]
 
@@ -191,7 +190,7 @@ def _tags(record: Record) -> frozenset[str]:
 
 def _seen_guest(pve: Pve, record: Record) -> SeenGuest:
     vmid, node = int(record["vmid"]), record["node"]
-    rows = _rows_unlocked(pve, f"nodes/{node}/{record['type']}/{vmid}/pending")
+    rows = _rows_unlocked(pve.api.nodes(node)(record["type"])(vmid).pending)
     config = None if rows is None else _config(rows)
     return SeenGuest(
         vmid=vmid,
@@ -212,12 +211,12 @@ def _config(rows: list[Record]) -> dict[str, str]:
     return {row["key"]: str(row.get("pending", row.get("value", ""))) for row in kept}
 
 
-def _rows_unlocked(pve: Pve, path: str) -> list[Record] | None:
+def _rows_unlocked(pending: Resource) -> list[Record] | None:
     """Return the VM's settings, present and pending, once no lock is on it; ``None``: no right to."""
     deadline = time.monotonic() + LOCK_WAIT_S / 4
     while True:
         try:
-            rows: list[Record] = pve.get(path)
+            rows: list[Record] = pending.get()
         except ForbiddenError:
             return None
         if not [row for row in rows if row["key"] == "lock"] or time.monotonic() > deadline:
@@ -227,7 +226,7 @@ def _rows_unlocked(pve: Pve, path: str) -> list[Record] | None:
 
 def _is_taken(pve: Pve, vmid: int) -> bool:
     try:
-        pve.get("cluster/nextid", vmid=vmid)
+        pve.api.cluster.nextid.get(vmid=vmid)
     except CallError as error:
         if "already exists" in error.cause:
             return True
@@ -236,7 +235,10 @@ def _is_taken(pve: Pve, vmid: int) -> bool:
 
 
 def _images(pve: Pve, lab: Lab, node: str, kept: frozenset[str]) -> dict[str, str]:
-    path, contents = f"nodes/{node}/storage/{lab.image_storage}/content", sorted(IMAGES & kept)
-    answers = pve.side_by_side(lambda content: pve.get(path, content=content), contents)
+    contents = sorted(IMAGES & kept)
+    storage = lab.image_storage
+    answers = pve.map(
+        lambda content: pve.api.nodes(node).storage(storage).content.get(content=content), contents
+    )
     found = zip(contents, answers, strict=True)
     return {volume["volid"].rpartition("/")[2]: content for content, rows in found for volume in rows}

@@ -12,11 +12,12 @@ from typing import Any
 from dasklab.errors import LabError
 from dasklab.machines import privileges
 from dasklab.machines.answers import CallError, RejectedError
+from dasklab.machines.endpoint import Endpoint
 from dasklab.machines.kinds import contents
 from dasklab.machines.observe import check_nodes, has_pool, seen_bridges, seen_storages
 from dasklab.machines.observed import is_own_bridge
 from dasklab.machines.privileges import Need
-from dasklab.machines.proxmox import Endpoint, Pve
+from dasklab.machines.proxmox import Pve
 from dasklab.model.nic import GuestKind
 
 AS_ROOT = "as root on a node (these lines may be pasted again):"
@@ -60,7 +61,7 @@ class Wanted:
 def endpoint(wanted: Wanted, said: Mapping[str, Any]) -> Iterator[Finding]:
     """Look at the API. Where the token gets nowhere that is all; what else is missing is told in one go."""
     try:
-        pve = Pve(Endpoint.of(said))
+        pve = Pve(Endpoint.from_inventory(said))
         version = ".".join(map(str, pve.version()))
     except LabError as error:
         helpless = isinstance(error, RejectedError) or not said.get("token_secret")
@@ -92,7 +93,7 @@ def _from_nothing(wanted: Wanted, said: Mapping[str, Any]) -> tuple[str, ...]:
 
 def _makes_bridge(pve: Pve, wanted: Wanted) -> bool:
     """Has the lab to make its bridge itself, or did it? One that somebody made by hand is used as it is."""
-    bridge = seen_bridges(pve.get(f"nodes/{wanted.nodes[0]}/network")).get(wanted.own_bridge)
+    bridge = seen_bridges(pve.api.nodes(wanted.nodes[0]).network.get()).get(wanted.own_bridge)
     return bridge is None or is_own_bridge(bridge, wanted.lab)
 
 
@@ -124,7 +125,7 @@ def _storages(pve: Pve, wanted: Wanted, node: str) -> Iterator[Finding]:
 
 def _privileges(pve: Pve, needs: list[Need]) -> Iterator[Finding]:
     paths = sorted({need.path for need in needs})
-    answers = pve.side_by_side(lambda path: pve.get("access/permissions", path=path).get(path, {}), paths)
+    answers = pve.map(lambda path: pve.api.access.permissions.get(path=path).get(path, {}), paths)
     granted = dict(zip(paths, answers, strict=True))
     lacking = {need: missing for need in needs if (missing := privileges.lacking(need, granted[need.path]))}
     if not lacking:
@@ -138,7 +139,7 @@ def _privileges(pve: Pve, needs: list[Need]) -> Iterator[Finding]:
 def _ifupdown2(pve: Pve, node: str) -> Iterator[Finding]:
     """A node applies changes of its network by ifupdown2 only; some have been upgraded without it."""
     try:
-        packages = pve.get(f"nodes/{node}/apt/versions")
+        packages = pve.api.nodes(node).apt.versions.get()
     except CallError:
         return  # the right to look is missing, which is told there, or it is no node with packages
     there = any(p["Package"] == "ifupdown2" and p.get("CurrentState") == "Installed" for p in packages)

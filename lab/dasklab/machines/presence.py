@@ -70,15 +70,16 @@ def running(lab: Inventory) -> set[int]:
         LabError: the endpoint was never started, or does not answer.
     """
     from dasklab.machines.answers import TransientError
+    from dasklab.machines.endpoint import Endpoint
     from dasklab.machines.kinds import BY_API
-    from dasklab.machines.proxmox import Endpoint, Pve
+    from dasklab.machines.proxmox import Pve
 
     if never_started(lab):
         raise NO_LAB
-    pve = Pve(Endpoint.of(lab.value(lab.hosts()[0], "proxmox")))
+    pve = Pve(Endpoint.from_inventory(lab.value(lab.hosts()[0], "proxmox")))
     nodes = {lab.value(host, "guest")["node"] for host in lab.hosts()}
     try:
-        records = [record for node in nodes for api in BY_API for record in pve.get(f"nodes/{node}/{api}")]
+        records = [record for node in nodes for api in BY_API for record in pve.api.nodes(node)(api).get()]
     except TransientError:
         if not lab.has(lab.hosts()[0], "endpoint_start"):
             raise

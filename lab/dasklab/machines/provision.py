@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dasklab.machines.change import Step, render
+from dasklab.machines.endpoint import Endpoint
 from dasklab.machines.observe import observe
 from dasklab.machines.observed import Observed, SeenGuest, fresh
 from dasklab.machines.plan import plan, plan_removal
-from dasklab.machines.proxmox import Endpoint, Pve
+from dasklab.machines.proxmox import Pve
 from dasklab.machines.topology import Guest, Lab
 from dasklab.model.nic import GuestOverride, NicOverride, nets
 from dasklab.model.strict import validate
@@ -40,7 +41,7 @@ class Request:
             for name, kind in params["guests"].items()
         }
         return cls(
-            endpoint=Endpoint.of({**params["endpoint"], "token_secret": params["token_secret"]}),
+            endpoint=Endpoint.from_inventory({**params["endpoint"], "token_secret": params["token_secret"]}),
             lab=validate(Lab, params["lab"], "inventory").with_kinds(kinds).with_nics(cards),
             present=params["state"] == "started",
             parallel=params["parallel"],

@@ -23,6 +23,7 @@ import yaml
 from pydantic import Field, create_model, model_validator
 
 from dasklab.errors import LabError, did_you_mean
+from dasklab.machines.endpoint import Endpoint
 from dasklab.machines.inventory import Inventory
 from dasklab.machines.topology import Archive, DnsName, Image
 from dasklab.model.nic import MODELS, BridgeName, GuestKind, NicModel, RateMbit
@@ -136,8 +137,6 @@ def _unknown_keys(inventory: Inventory, host: str) -> Iterator[str]:
 @cache
 def _mappings() -> dict[str, tuple[str, ...]]:
     """The mappings of an inventory and the keys that they may have."""
-    from dasklab.machines.proxmox import Endpoint  # its client takes a while to import
-
     return {
         "proxmox": (*Endpoint.model_fields, "node", "pool", "storage", "image_storage"),
         "proxmox_image": tuple(Image.model_fields),

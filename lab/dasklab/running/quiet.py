@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from dasklab.errors import LabError
+from dasklab.machines.endpoint import Endpoint
 from dasklab.machines.inventory import Inventory
-from dasklab.machines.proxmox import Endpoint, Pve
+from dasklab.machines.proxmox import Pve
 from dasklab.terminal import clock
 
 PATIENCE_S, ALL_PATIENCE_S = 120.0, 900.0  # before one trial, and in a whole run
@@ -73,7 +74,7 @@ def foreign_pct(inventory: Path) -> Callable[[], float | None]:
 
     @cache
     def endpoint() -> Pve:
-        return Pve(Endpoint.of(lab.value(lab.hosts()[0], "proxmox")))
+        return Pve(Endpoint.from_inventory(lab.value(lab.hosts()[0], "proxmox")))
 
     def ask() -> float | None:
         with suppress(LabError):  # an endpoint that does not answer: the trial says so, with its reason
@@ -86,8 +87,8 @@ def foreign_pct(inventory: Path) -> Callable[[], float | None]:
 
 
 def _foreign_pct(pve: Pve, node: str, mine: Iterable[int]) -> float:
-    status = pve.get(f"nodes/{node}/status")
-    records = [record for api in APIS for record in pve.get(f"nodes/{node}/{api}")]
+    status = pve.api.nodes(node).status.get()
+    records = [record for api in APIS for record in pve.api.nodes(node)(api).get()]
     return outside_pct(status, [record for record in records if int(record["vmid"]) in mine])
 
 

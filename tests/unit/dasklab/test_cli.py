@@ -19,7 +19,7 @@ from dasklab.cli import COMMANDS, main
 from dasklab.commands import machines
 from dasklab.machines import presence
 from dasklab.machines.inventory import Inventory
-from dasklab.machines.proxmox import Pve
+from dasklab.machines.proxmox import Resource
 from dasklab.model import experiment
 from dasklab.paths import SHARE as ROOT
 from dasklab.running import driver, playbook
@@ -226,7 +226,7 @@ def test_machines_that_do_not_run_are_not_configured(monkeypatch: pytest.MonkeyP
     seen = [{"vmid": 9100 + n, "status": "stopped" if n == 4 else "running"} for n in range(1, 5)]
     for name in ("HOST", "USER", "TOKEN_ID", "TOKEN_SECRET"):
         monkeypatch.setenv(f"PROXMOX_{name}", "lab@pve" if name == "USER" else "x")
-    monkeypatch.setattr(Pve, "get", lambda self, path, **_: seen if path == "nodes/pve/qemu" else [])
+    monkeypatch.setattr(Resource, "get", lambda self: seen if self._path == "/nodes/pve/qemu" else [])
     monkeypatch.setattr(playbook, "run", forbidden)
     told = run("-i", str(EXAMPLES / "proxmox" / "hosts.yml"), "up", "--only", "configure").stderr
     assert "\ndasklab: nothing to configure, not running: worker-2, worker-3\n" in told

@@ -13,7 +13,7 @@ from threading import Thread
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-from dasklab.machines.proxmox import Endpoint
+from dasklab.machines.endpoint import Endpoint
 from minipve import tls
 
 HANG_UP = "hang up"
@@ -21,11 +21,13 @@ HANG_UP = "hang up"
 
 @dataclass
 class Status:
-    """An answer that is none: a status with its reason, and perhaps parameter errors."""
+    """An error: status, reason and what the body has: parameter errors, a longer message, or a page."""
 
     code: int
     reason: str
     errors: dict[str, str] | None = None
+    message: str = ""
+    page: bytes | None = None
 
 
 @dataclass
@@ -44,7 +46,9 @@ class FakePve:
     def endpoint(self, **changes: Any) -> Endpoint:
         """The endpoint that a client is given."""
         fields = {"host": self.host, "port": self.port, "user": "lab@pve", "token_id": "dasklab"}
-        return Endpoint.of({**fields, "token_secret": "secret", "ca_file": self.ca_file, **changes})
+        return Endpoint.from_inventory(
+            {**fields, "token_secret": "secret", "ca_file": self.ca_file, **changes}
+        )
 
     def answer(self, method: str, target: str) -> Any:
         """What is said to a request."""
@@ -102,7 +106,9 @@ def _handler(fake: FakePve) -> type[BaseHTTPRequestHandler]:
             status, reason, body = 200, "OK", said
             if isinstance(said, Status):
                 status, reason = said.code, said.reason
-                body = b"" if said.code == 401 else {"data": None, "message": reason, "errors": said.errors}
+                text = said.message or reason
+                body = b"" if said.code == 401 else {"data": None, "message": text, "errors": said.errors}
+                body = body if said.page is None else said.page
             elif not isinstance(said, bytes):
                 body = {"data": said}
             content = body if isinstance(body, bytes) else json.dumps(body).encode()

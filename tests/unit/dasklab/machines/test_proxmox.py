@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 
 import pytest
@@ -11,7 +12,8 @@ import requests
 from dasklab.errors import LabError
 from dasklab.machines import proxmox
 from dasklab.machines.change import Await, Change, Step
-from dasklab.machines.proxmox import Endpoint, Pve
+from dasklab.machines.endpoint import Endpoint
+from dasklab.machines.proxmox import Pve
 
 from tests.unit.dasklab.machines.fake_pve import HANG_UP, FakePve, Said, Status, serving
 
@@ -22,7 +24,7 @@ SECRET = "3f1c7a80-secret"
 def told(answers: dict[str, Any], folder: Path, path: str = "version", **changes: Any) -> LabError:
     """The error that a read ends with."""
     with serving(answers, folder) as fake, pytest.raises(LabError) as caught:
-        Pve(fake.endpoint(**changes)).get(path)
+        Pve(fake.endpoint(**changes)).api(path).get()
     assert "\n" not in caught.value.message
     return caught.value
 
@@ -39,7 +41,7 @@ def test_a_read_is_not_asked_again_for_ever(tmp_path: Path) -> None:
         serving({"version": Status(596, "Broken pipe")}, tmp_path) as fake,
         pytest.raises(LabError) as caught,
     ):
-        Pve(fake.endpoint()).get("version")
+        Pve(fake.endpoint()).api.version.get()
     assert len(fake.asked) == 4
     assert f"https://127.0.0.1:{fake.port}: GET /version: 596 Broken pipe" in caught.value.message
     assert "systemctl status pveproxy pvedaemon" in (caught.value.hint or "")
@@ -56,13 +58,70 @@ def test_a_change_is_made_once_and_its_fate_is_not_guessed(fault: Any, tmp_path:
 def test_an_error_of_the_api_is_not_asked_again(tmp_path: Path) -> None:
     refused = pytest.raises(LabError, match="GET /version: 500 no such thing")
     with serving({"version": Status(500, "no such thing")}, tmp_path) as fake, refused:
-        Pve(fake.endpoint()).get("version")
+        Pve(fake.endpoint()).api.version.get()
     assert len(fake.asked) == 1
 
 
 def test_parameter_errors_are_named(tmp_path: Path) -> None:
     error = told({"x": Status(400, "Parameter verification failed.", {"vmid": "too small"})}, tmp_path, "x")
     assert "400 Parameter verification failed. (vmid: too small)" in error.message
+
+
+def test_the_whole_text_of_an_error_is_reported(tmp_path: Path) -> None:
+    """The status line has the first line only, and no character beyond Latin-1."""
+    error = told(
+        {"version": Status(500, "start failed", message="start failed:\nno memory → stopped\n")}, tmp_path
+    )
+    assert "GET /version: 500 start failed:; no memory → stopped" in error.message
+
+
+def test_error_page_of_a_gateway_is_not_quoted(tmp_path: Path) -> None:
+    error = told({"version": Status(400, "Bad Request", page=b"<html>nginx</html>")}, tmp_path)
+    assert error.message.endswith("GET /version: 400 Bad Request")
+
+
+@pytest.mark.parametrize("page", [b"[1, 2]", b"null"])
+def test_error_that_is_no_object_is_no_answer(page: bytes, tmp_path: Path) -> None:
+    error = told({"version": Status(400, "Bad Request", page=page)}, tmp_path)
+    assert "GET /version: this is no answer of a Proxmox VE API" in error.message
+
+
+def test_document_has_the_fields_beside_the_data(tmp_path: Path) -> None:
+    page = b'{"data": [], "changes": "--- a"}'
+    with serving({"nodes/pve/network": page}, tmp_path) as fake:
+        document = Pve(fake.endpoint()).api.nodes("pve").network.document()
+    assert document == {"data": [], "changes": "--- a"}
+
+
+def test_document_of_a_refused_call_raises(tmp_path: Path) -> None:
+    refused = pytest.raises(LabError, match="GET /nodes/pve/network: Permission check failed")
+    with serving({"nodes/pve/network": Status(403, "Permission check failed")}, tmp_path) as fake, refused:
+        Pve(fake.endpoint()).api.nodes("pve").network.document()
+
+
+def test_each_thread_has_a_session_of_its_own(tmp_path: Path) -> None:
+    with serving({"version": VERSION}, tmp_path) as fake:
+        pve = Pve(fake.endpoint())
+        meeting = Barrier(2)
+
+        def session(_: int) -> object:
+            meeting.wait(10)  # so that no thread serves both
+            return pve.api._resource._store["session"]
+
+        first, second = pve.map(session, range(2))
+    assert first is not second
+
+
+@pytest.mark.parametrize(
+    "message",
+    ["VM is locked (backup)", "CT is locked (snapshot)", "can't lock file '/var/lock/x' - got timeout"],
+)
+def test_lock_is_waited_for(message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(proxmox.time, "sleep", lambda _: None)
+    path = "nodes/pve/lxc/9101/status/start"
+    with serving({path: Said([Status(500, message), None])}, tmp_path) as fake:
+        Pve(fake.endpoint()).call(Change("POST", f"/{path}", "start"))
+    assert fake.asked == [f"POST {path}"] * 2
 
 
 def test_an_upload_that_is_cut_is_no_question_of_certificates(tmp_path: Path) -> None:
@@ -80,13 +139,13 @@ def test_an_upload_that_is_cut_is_no_question_of_certificates(tmp_path: Path) ->
 def test_an_upload_goes_under_the_name_that_it_shall_have(tmp_path: Path) -> None:
     image = tmp_path / "image.qcow2"
     image.write_bytes(b"x")
-    with proxmox._Upload(str(image), "lab.image.qcow2") as file:
+    with proxmox._RenamedFile(str(image), "lab.image.qcow2") as file:
         assert (file.name, file.read()) == ("lab.image.qcow2", b"x")
 
 
 def test_plain_http_is_said(tmp_path: Path) -> None:
     with serving({"version": VERSION}, tmp_path, plain=True) as fake, pytest.raises(LabError) as caught:
-        Pve(fake.endpoint()).get("version")
+        Pve(fake.endpoint()).api.version.get()
     assert "does not speak TLS" in caught.value.message
     assert "8006" in (caught.value.hint or "")
 
@@ -100,7 +159,7 @@ def test_a_certificate_of_nobody_is_said_with_its_reason(tmp_path: Path) -> None
 def test_an_address_that_the_certificate_does_not_name_is_said(tmp_path: Path) -> None:
     elsewhere = serving({"version": VERSION}, tmp_path, host="127.0.0.2")
     with elsewhere as fake, pytest.raises(LabError) as caught:
-        Pve(fake.endpoint()).get("version")
+        Pve(fake.endpoint()).api.version.get()
     assert "its certificate cannot be verified (IP address mismatch" in caught.value.message
     assert "PROXMOX_HOST" in (caught.value.hint or "")
 
@@ -123,7 +182,7 @@ def test_nothing_that_listens(tmp_path: Path) -> None:
         port = free.getsockname()[1]
     fake = FakePve({}, port=port)
     with pytest.raises(LabError, match="nothing listens there") as caught:
-        Pve(fake.endpoint(ca_file=None)).get("version")
+        Pve(fake.endpoint(ca_file=None)).api.version.get()
     assert "doctor" not in str(caught.value)
 
 
@@ -135,14 +194,14 @@ def test_an_address_that_swallows_packets(monkeypatch: pytest.MonkeyPatch) -> No
         with socket.create_connection(full.getsockname()), pytest.raises(LabError) as caught:
             for _ in range(8):
                 fake = FakePve({}, port=full.getsockname()[1])
-                Pve(fake.endpoint(ca_file=None, timeout_s=0.3)).get("version")
+                Pve(fake.endpoint(ca_file=None, timeout_s=0.3)).api.version.get()
     assert "Max retries" not in caught.value.message
     assert "time" in caught.value.message
 
 
 def test_a_name_that_is_none() -> None:
     with pytest.raises(LabError, match="it cannot be reached") as caught:
-        Pve(FakePve({}, port=1).endpoint(ca_file=None, host="no-such-host.invalid")).get("version")
+        Pve(FakePve({}, port=1).endpoint(ca_file=None, host="no-such-host.invalid")).api.version.get()
     assert "firewall" in (caught.value.hint or "")
 
 
@@ -157,7 +216,7 @@ def test_a_secret_that_no_header_can_hold_is_one_line_without_the_secret(secret:
 
 def test_all_that_is_missing_of_an_endpoint_is_named_with_what_it_is() -> None:
     with pytest.raises(LabError) as caught:
-        Endpoint.of({"host": "", "user": None, "port": 8006})
+        Endpoint.from_inventory({"host": "", "user": None, "port": 8006})
     for name in ("PROXMOX_HOST", "PROXMOX_USER", "PROXMOX_TOKEN_ID", "PROXMOX_TOKEN_SECRET", "lab@pve"):
         assert name in caught.value.message
     assert "more)" not in caught.value.message
@@ -242,7 +301,7 @@ class Unsteady:
         self.faults: list[Exception] = []
         self.sent: list[str] = []
         self.pve = Pve(fake.endpoint())
-        session, _ = self.pve._session()
+        session = self.pve.api._resource._store["session"]
         send = session.request
 
         def request(method: str, url: str, **content: Any) -> Any:
