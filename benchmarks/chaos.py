@@ -37,7 +37,7 @@ from random import Random
 from dasklab.machines.inventory import DEFAULT
 from dasklab.paths import SHARE as ROOT
 from minipve import launch, process
-from minipve.lxc import groups
+from minipve.lxc import cgroups
 from minipve.paths import Paths
 
 VICTIMS = ("driver", "playbook", "worker", "endpoint")
@@ -257,8 +257,8 @@ def leftovers(bench: Bench) -> Iterator[str]:
     yield from (f"process {pid}: {line[:150]}" for pid, line in bench.processes().items())
     mounts = Path("/proc/self/mountinfo").read_text().splitlines()
     yield from (f"mount {line.split()[4]}" for line in mounts if str(bench.folder) in line)
-    if groups.exist(bench.paths):
-        yield f"control groups {groups.folder(bench.paths)}"
+    if cgroups.exist(bench.paths):
+        yield f"control groups {cgroups.folder(bench.paths)}"
     if (bench.folder / "state").exists():
         yield f"state {bench.folder / 'state'}"
     yield from (f"lock {file}" for file in (bench.folder / ".local/state/dasklab-locks").glob("*"))

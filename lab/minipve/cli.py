@@ -239,7 +239,7 @@ def check(instance: str) -> None:
         click.echo(
             "--    machines are emulated, at about a tenth of native speed; containers run at full speed"
         )
-    if lost := namespace.lost_impairments():
+    if lost := namespace.missing_impairments():
         click.echo(f"--    containers: {lost}")
     lacking = commands.lacking()
     click.echo(

@@ -15,7 +15,7 @@ from minipve import atomic, cluster, instance, process, tls
 from minipve.config.kinds import LXC, QEMU
 from minipve.container import lifecycle as containers
 from minipve.listener import Listener
-from minipve.network import cables, interfaces, namespace, net
+from minipve.network import bridges, cables, interfaces, namespace
 from minipve.node import Node
 from minipve.paths import Paths
 from minipve.process import MachineError
@@ -58,10 +58,10 @@ def _recover(node: Node) -> None:
 def _bring_up(node: Node, management: str) -> None:
     """The node's network as it is configured; where that cannot be read, its management bridge alone."""
     try:
-        net.reload(node.paths, node.name)
+        bridges.reload(node.paths, node.name)
     except (UserError, MachineError) as failed:
         log.warning("bridges stay as they are: %s", str(failed).replace("\n ", ";"))
-        net.provide(interfaces.default(management), node.name)
+        bridges.create_missing(interfaces.default(management), node.name)
 
 
 def _join(first: Node) -> None:
@@ -70,10 +70,10 @@ def _join(first: Node) -> None:
     for node in further:
         held = namespace.find(node.paths)
         if held:
-            cables.lay(node.name, held.pid)
+            cables.connect_first_node(node.name, held.pid)
     for node in first.visit():
         if node is not first:
-            cables.plug()
+            cables.connect_further_node()
     for node in further:
         if not node.is_up:
             process.run(cables.switch(node.name, "down"))

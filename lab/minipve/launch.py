@@ -108,7 +108,7 @@ def serve(paths: Paths, options: list[str], ready: int | None = None) -> NoRetur
     listener = _bind(paths)
     inside = namespace.ensure(paths, _guests(paths))
     for node in map(paths.of_node, paths.further):
-        namespace.ensure_beside(node, _guests(node), inside)
+        namespace.ensure_further(node, _guests(node), inside)
     handles = {"--fd": listener.fileno(), "--lock-fd": lock} | (
         {} if ready is None else {"--ready-fd": ready}
     )
@@ -253,13 +253,13 @@ def end_guests(paths: Paths) -> bool:
 
 def _end_containers(paths: Paths, found: dict[int, int]) -> None:
     """End containers; their NICs go with the instance's network."""
-    from minipve.lxc import commands, groups, running
+    from minipve.lxc import cgroups, commands, running
 
     with ThreadPoolExecutor(8) as many:
         list(many.map(lambda vmid: commands.end(vmid, paths), found.keys() | running.running(paths)))
     for _ in range(20):  # the last process of a group counts a moment longer than it lives
-        groups.remove(paths)
-        if not groups.exist(paths):
+        cgroups.remove(paths)
+        if not cgroups.exist(paths):
             return
         time.sleep(0.05)
 

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from minipve.atomic import UNFINISHED
 from minipve.image import golden
-from minipve.lxc import trees
+from minipve.lxc import rootfs
 from minipve.paths import Paths
 
 from tests.contract import tiny
@@ -367,10 +367,10 @@ def test_the_lab_s_own_template_is_unpacked_once_for_all_instances(tmp_path: Pat
     other.write_bytes(tiny.template(systemd=True))
     for paths in (first, second):
         paths.state.mkdir()
-        trees.make(100, uploaded, 100_000, paths)
-    trees.make(101, other, 100_000, first)
+        rootfs.make(100, uploaded, 100_000, paths)
+    rootfs.make(101, other, 100_000, first)
     assert {path.name for path in kept.iterdir()} == {".lock", "100000"}, "a stranger's is not kept"
-    tops = [trees.layers(100, paths)[0] for paths in (first, second)]
+    tops = [rootfs.layers(100, paths)[0] for paths in (first, second)]
     shells = [(top / "usr/bin/busybox").stat() for top in (kept / "100000", *tops)]
     assert len({(shell.st_ino, shell.st_uid) for shell in shells}) == 1
     assert {(top.stat().st_uid, top.stat().st_mode & 0o777) for top in tops} == {(100_000, 0o755)}

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 from dasklab.model.packages import PINS
 from minipve import progress
-from minipve.image import disks, golden
+from minipve.image import golden, qemu_img
 from minipve.paths import Paths
-from minipve.qemu import seed
+from minipve.qemu import cloudinit
 
 PATIENCE_S = 600  # other tests run beside it
 NICS = {"e1000": "BC:24:11:00:00:01", "rtl8139": "BC:24:11:00:00:02"}
@@ -36,8 +36,8 @@ def agent(tmp_path: Path) -> Iterator[Path]:
     disk, socket_file = tmp_path / "disk.qcow2", tmp_path / "qga"
     lab = replace(Paths.of(), requirements=PINS)  # the lab's own image, which other tests use too
     image = golden.build(lab, progress.silent)
-    disks.linked_clone(golden.export(image, tmp_path), disk)
-    iso = seed.build(9101, CONFIG, Paths(tmp_path / "state", tmp_path / "cache"))
+    qemu_img.linked_clone(golden.export(image, tmp_path), disk)
+    iso = cloudinit.build(9101, CONFIG, Paths(tmp_path / "state", tmp_path / "cache"))
     words = ["qemu-system-x86_64", "-nodefaults", "-display", "none", "-m", "512", "-accel", "tcg"]
     words += ["-cpu", "qemu64,+ssse3,+sse4.1,+sse4.2,+popcnt", "-serial", f"file:{tmp_path / 'console'}"]
     words += [

@@ -12,10 +12,10 @@ from minipve.config.validate import MISSING
 from minipve.container import lifecycle, options, summary
 from minipve.errors import ApiError, parameter_error
 from minipve.image import storage
-from minipve.lxc import commands, ids, running
-from minipve.network import veths as plugs
+from minipve.lxc import commands, running, user_ids
+from minipve.network import veths
 from minipve.node import Call
-from minipve.qemu import seed
+from minipve.qemu import cloudinit
 from minipve.tasks import Task
 
 _CONTROL = {
@@ -47,7 +47,7 @@ def check_create(call: Call) -> None:
     if call.get("ha-managed"):
         permit.need("/", ["Sys.Console"])
     call.node.containers.check_free(vmid)
-    seed.check_key_lines(str(call.get("ssh-public-keys", "")))
+    cloudinit.check_key_lines(str(call.get("ssh-public-keys", "")))
     guests.check_pool(call.node, pool)
     guests.check_allocate(permit, vmid, pool)
     given = {key: str(value) for key, value in call.options.items() if key not in _CONTROL}
@@ -74,10 +74,10 @@ def create(call: Call) -> str:
     basis = {"unprivileged": "1"} if call.get("unprivileged", 1) else {}
     wanted = {"hostname": f"CT{vmid}", "memory": "512", "swap": "512"} | options.normalise(given) | basis
     for index, nic in container_nics.of_config(wanted).items():
-        plugs.check_mtu(index, nic)
+        veths.check_mtu(index, nic)
     commands.require()
     if basis:
-        ids.require()
+        user_ids.require()
     call.node.containers.create(vmid, "create")
 
     def work(task: Task) -> None:

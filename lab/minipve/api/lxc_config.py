@@ -13,7 +13,7 @@ from minipve.config.formats import split_list
 from minipve.config.kinds import LXC
 from minipve.container import changes, options
 from minipve.errors import ApiError, parameter_error
-from minipve.network import veths as plugs
+from minipve.network import veths
 from minipve.node import Call
 from minipve.tasks import Task
 
@@ -86,4 +86,4 @@ def update(call: Call) -> None:
     if errors:
         raise ApiError("Parameter verification failed.", 400, errors)
     for index, nic in container_nics.of_config(config.options).items():
-        plugs.check_start(index, nic)
+        veths.check_bridge(index, nic)

@@ -11,7 +11,7 @@ from typing import Any
 from minipve.api import route
 from minipve.atomic import write_atomic
 from minipve.errors import parameter_error
-from minipve.network import net, sdn, vnets
+from minipve.network import bridges, links, sdn, vnets
 from minipve.network.interfaces import Iface, bridge, load, write_interfaces
 from minipve.node import Call, Node, Reply
 from minipve.tasks import Task, Work
@@ -53,7 +53,7 @@ def _row(iface: Iface, priority: int) -> dict[str, Any]:
         "priority": priority,
     }
     row |= {"autostart": 1} if iface.auto else {}
-    row |= {"active": 1} if net.exists(iface.name) else {}
+    row |= {"active": 1} if links.exists(iface.name) else {}
     if iface.address:
         address = ipaddress.ip_interface(iface.address)
         row |= {"cidr": iface.address, "address": str(address.ip), "netmask": str(address.network.prefixlen)}
@@ -192,6 +192,6 @@ def reloading(node: Node) -> Work:
             if new.exists():
                 new.replace(node.paths.interfaces)
             vnets.write(node.paths.interfaces, node.sdn.running, node.name)
-            net.reload(node.paths, node.name)
+            bridges.reload(node.paths, node.name)
 
     return work

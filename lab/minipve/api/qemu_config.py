@@ -15,7 +15,7 @@ from minipve.config.store import GuestConfig
 from minipve.errors import ApiError
 from minipve.image import storage
 from minipve.node import Call
-from minipve.qemu import seed
+from minipve.qemu import cloudinit
 from minipve.tasks import Task
 from minipve.vm import changes, machines, options, snapshots
 
@@ -174,7 +174,7 @@ def unlink(call: Call) -> None:
 
 
 @route("GET", f"{VM}/cloudinit")
-def cloudinit(call: Call) -> list[dict[str, Any]]:
+def cloudinit_options(call: Call) -> list[dict[str, Any]]:
     """The cloud-init options; they are in force from the next start on."""
     chosen = call.node.vms.load(call.vmid).options
     keys = [k for k in sorted(chosen) if k in _CLOUDINIT or k.startswith("ipconfig")]
@@ -187,10 +187,10 @@ def regenerate(call: Call) -> None:
     with call.node.vms.locked(call.vmid):
         config = call.node.vms.load(call.vmid)
         config.check_lock()
-        seed.build(call.vmid, config.options, call.node.paths)
+        cloudinit.build(call.vmid, config.options, call.node.paths)
 
 
 @route("GET", f"{VM}/cloudinit/dump")
 def dump(call: Call) -> str:
     """The generated user-data, network-config or meta-data."""
-    return seed.dump(call.vmid, call.node.vms.load(call.vmid).options, call["type"])
+    return cloudinit.dump(call.vmid, call.node.vms.load(call.vmid).options, call["type"])

@@ -43,7 +43,7 @@ def vnets(call: Call) -> list[Options]:
 
 
 def _rows(call: Call, area: str) -> list[Options]:
-    return list(call.node.sdn.shown(area, _view(call)).values())
+    return list(call.node.sdn.rows(area, _view(call)).values())
 
 
 def _view(call: Call) -> str:
@@ -59,7 +59,7 @@ def _place(row: Options) -> str:
 @route("GET", _ZONE)
 def zone(call: Call) -> Options:
     """One zone."""
-    rows = call.node.sdn.shown(ZONES, _view(call))
+    rows = call.node.sdn.rows(ZONES, _view(call))
     if call["zone"] not in rows:
         raise ApiError(f"sdn '{call['zone']}' does not exist")
     return rows[call["zone"]]
@@ -68,7 +68,7 @@ def zone(call: Call) -> Options:
 @route("GET", _VNET)
 def vnet(call: Call) -> Options:
     """One vnet."""
-    rows = call.node.sdn.shown(VNETS, _view(call))
+    rows = call.node.sdn.rows(VNETS, _view(call))
     if call["vnet"] not in rows:
         raise _no_vnet(call)
     call.permit.need(_place(rows[call["vnet"]]), _SEE, any_of=True)

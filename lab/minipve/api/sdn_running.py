@@ -6,7 +6,7 @@ from typing import Any
 
 from minipve.api import route
 from minipve.errors import ApiError
-from minipve.network import net, sdn
+from minipve.network import links, sdn
 from minipve.node import Call
 
 _ZONES = "/nodes/{node}/sdn/zones"
@@ -25,7 +25,7 @@ def _on_node(call: Call) -> dict[str, list[str]]:
 def zones(call: Call) -> list[dict[str, str]]:
     """The zones that run, each with its state: available once all its vnets are there."""
     return [
-        {"zone": zone, "status": "available" if all(map(net.exists, vnets)) else "error"}
+        {"zone": zone, "status": "available" if all(map(links.exists, vnets)) else "error"}
         for zone, vnets in _on_node(call).items()
         if call.permit.has(f"/sdn/zones/{zone}", ["SDN.Audit", "SDN.Allocate"], any_of=True)
     ]
@@ -38,6 +38,6 @@ def content(call: Call) -> list[dict[str, Any]]:
     if call["zone"] not in found:
         raise ApiError(f"sdn '{call['zone']}' does not exist")
     return [
-        {"vnet": name, "status": "available" if net.exists(name) else "error", "statusmsg": None}
+        {"vnet": name, "status": "available" if links.exists(name) else "error", "statusmsg": None}
         for name in found[call["zone"]]
     ]

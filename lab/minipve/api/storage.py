@@ -17,7 +17,7 @@ from minipve.config import drives
 from minipve.config.validate import MISSING
 from minipve.container import lifecycle as containers
 from minipve.errors import ApiError, parameter_error, text_of
-from minipve.image import disks, storage, untrusted
+from minipve.image import qemu_img, storage, untrusted
 from minipve.node import Call
 from minipve.tasks import Task
 from minipve.vm import summary
@@ -140,7 +140,7 @@ def allocate(call: Call) -> str:
     size = storage.sane(storage.size_bytes(text) * (1 if text[-1] in "MG" else 1024))
     with call.node.vms.locked(call.vmid):
         volid = call.node.storage.free_name(call.vmid, name=stem)
-        disks.create(call.node.storage.path(volid), size)
+        qemu_img.create(call.node.storage.path(volid), size)
     return volid
 
 

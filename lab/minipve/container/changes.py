@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from minipve.config import container_nics
 from minipve.config.container_nics import ContainerNic
 from minipve.config.store import GuestConfig
-from minipve.lxc import commands, groups, running, setup
-from minipve.network import net
-from minipve.network import veths as plugs
+from minipve.lxc import cgroups, commands, running, setup
+from minipve.network import links, rate, veths
 from minipve.node import Node
 
 _WAITING = {"arch", "cmode", "console", "debug", "entrypoint", "features", "ostype", "timezone", "tty"}
@@ -69,7 +68,7 @@ class Live:
             config.deleted = [key for key in config.deleted if key != name]
         if any(config.options.get(name) != before.get(name) for name in _LIMITS):
             paths = self.node.paths
-            groups.apply(self.vmid, paths, groups.limits(config.options, groups.version()))
+            cgroups.apply(self.vmid, paths, cgroups.limits(config.options, cgroups.version()))
         if setup.interfaces(before) != setup.interfaces(config.options):
             first_id = commands.owner(config.options, self.node.paths)
             commands.within_running(self.pid, lambda: setup.networks(config.options, first_id))
@@ -80,7 +79,7 @@ class Live:
         was, wanted = (None if text is None else container_nics.parse(text) for text in (old, new))
         device = container_nics.host_name(self.vmid, index)
         if wanted is None:
-            net.unplug([device])
+            links.unplug([device])
             return None
         if text := _complaint(was, wanted):
             return text
@@ -89,17 +88,17 @@ class Live:
         return None
 
     def _plug(self, index: int, device: str, was: ContainerNic | None, wanted: ContainerNic) -> None:
-        if was is None or container_nics.needs_new_device(was, wanted) or not net.exists(device):
-            net.unplug([device])
-            plugs.plug(self.vmid, index, wanted, self.pid, self.log)
-            plugs.address(self.pid, None, wanted)
+        if was is None or container_nics.needs_new_device(was, wanted) or not links.exists(device):
+            links.unplug([device])
+            veths.plug(self.vmid, index, wanted, self.pid, self.log)
+            veths.change_addresses(self.pid, None, wanted)
             return
         if (was.bridge, was.link_down) != (wanted.bridge, wanted.link_down):
-            plugs.connect(device, wanted)
+            veths.connect(device, wanted)
         if was.rate_bytes != wanted.rate_bytes:
-            plugs.set_rate(device, index, wanted, self.log)
+            rate.apply(device, index, wanted, self.log)
         if (was.addresses, was.gateway, was.gateway6) != (wanted.addresses, wanted.gateway, wanted.gateway6):
-            plugs.address(self.pid, was, wanted)
+            veths.change_addresses(self.pid, was, wanted)
 
 
 def _complaint(was: ContainerNic | None, wanted: ContainerNic) -> str | None:
@@ -116,14 +115,14 @@ def _complaint(was: ContainerNic | None, wanted: ContainerNic) -> str | None:
         and (was.bridge, was.tag, was.link_down) == (wanted.bridge, wanted.tag, wanted.link_down)
     ):
         return None
-    if not net.exists(wanted.bridge) and not moved:
+    if not links.exists(wanted.bridge) and not moved:
         return f"bridge '{wanted.bridge}' does not exist\n"
     if wanted.link_down:
         return None
-    if not net.exists(wanted.bridge):
+    if not links.exists(wanted.bridge):
         return f"interface {wanted.bridge} does not exist\n\n"
     if wanted.tag:
-        return plugs.no_vlans(wanted.bridge) + ("\n\n" if moved else "\n")
+        return links.no_vlans(wanted.bridge) + ("\n\n" if moved else "\n")
     return None
 
 

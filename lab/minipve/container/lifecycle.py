@@ -16,8 +16,8 @@ from minipve.config.store import GuestConfig
 from minipve.container import changes, options
 from minipve.errors import ApiError, error_prefix
 from minipve.image import storage
-from minipve.lxc import commands, running, setup, trees
-from minipve.network import veths as plugs
+from minipve.lxc import commands, rootfs, running, setup
+from minipve.network import veths
 from minipve.node import Node
 from minipve.process import MachineError
 from minipve.tasks import Task
@@ -26,7 +26,7 @@ from minipve.tasks import Task
 def forget(node: Node, vmid: int) -> None:
     """Remove what a container has outside of the storage: its processes, its tree."""
     commands.stop(vmid, node.paths)
-    trees.forget(vmid, node.paths)
+    rootfs.forget(vmid, node.paths)
 
 
 def recover(node: Node) -> list[int]:
@@ -41,7 +41,7 @@ def recover(node: Node) -> list[int]:
 def sweep(node: Node) -> None:
     """Remove trees that nobody needs: of containers that are no more, of archives that are gone."""
     archives = [node.storage.path(str(row["volid"])) for row in node.storage.files("vztmpl")]
-    trees.sweep(node.paths, node.containers.exists, archives)
+    rootfs.sweep(node.paths, node.containers.exists, archives)
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ def create(node: Node, task: Task, vmid: int, given: dict[str, str], new: New) -
         volid = _volume(node, task, vmid, new.size)
         first_id = commands.owner(given, node.paths)
         task.log(f"extracting archive '{archive}'")
-        trees.make(vmid, archive, first_id, node.paths)
+        rootfs.make(vmid, archive, first_id, node.paths)
         made = given | {"rootfs": options.rootfs_text(volid, new.size)}
         made |= _first_look(node, task, vmid, made, new)
         guests.add_to_pool(node, new.pool, vmid)
@@ -163,7 +163,7 @@ def clone(node: Node, task: Task, wanted: Clone) -> None:
             made["rootfs"] = options.rootfs_text(_volume(node, task, newid, size), size)
             made |= {"hostname": wanted.hostname} if wanted.hostname else {}
             made |= {"description": wanted.description} if wanted.description else {}
-            trees.copy(wanted.source, newid, node.paths)
+            rootfs.copy(wanted.source, newid, node.paths)
             first_id, key = commands.owner(made, node.paths), setup.host_key(made["hostname"])
             commands.within(newid, node.paths, lambda: setup.renew(key, first_id))
             guests.add_to_pool(node, wanted.pool, newid)
@@ -223,4 +223,4 @@ def destroy(node: Node, task: Task, vmid: int, force: bool, purge: bool) -> None
 def interfaces(node: Node, vmid: int) -> list[dict[str, object]] | None:
     """The addresses inside a running container, None of a stopped one."""
     pid = running.init_pid(vmid, node.paths)
-    return None if pid is None else plugs.addresses(pid)
+    return None if pid is None else veths.interfaces(pid)

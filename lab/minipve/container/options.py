@@ -13,7 +13,7 @@ from minipve.config.kinds import LXC
 from minipve.config.store import GuestConfig, check_line
 from minipve.errors import ApiError, denied, parameter_error
 from minipve.image import storage
-from minipve.network import veths as plugs
+from minipve.network import veths
 
 _GROUPS = {
     "VM.Config.CPU": "cores cpulimit cpuunits",
@@ -175,7 +175,7 @@ def check_changes(given: Mapping[str, str], options: Mapping[str, str]) -> None:
         if name == "unprivileged":
             raise ApiError("unable to modify read-only option: 'unprivileged'")
         if _is_net(name):
-            plugs.check_mtu(int(name[3:]), container_nics.parse(value))
+            veths.check_mtu(int(name[3:]), container_nics.parse(value))
 
 
 def check_deletions(names: Iterable[str], config: GuestConfig) -> None:

@@ -8,7 +8,7 @@ from minipve import host
 from minipve.config import values
 from minipve.config.store import GuestConfig
 from minipve.container import options
-from minipve.lxc import running, trees
+from minipve.lxc import rootfs, running
 from minipve.node import Node
 
 _RESOURCE = (
@@ -31,7 +31,7 @@ def row(node: Node, vmid: int, config: GuestConfig) -> dict[str, Any]:
         "maxmem": memory * 2**20,
         "maxswap": swap * 2**20,
         "maxdisk": options.rootfs_bytes(given),
-        "disk": trees.used_bytes(vmid, node.paths) if state.pid else 0,
+        "disk": rootfs.used_bytes(vmid, node.paths) if state.pid else 0,
         "cpu": state.cpu / cpus,
         "mem": state.mem_bytes,
         "swap": 0,

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from minipve import process
-from minipve.image import sources, work
+from minipve.image import apt_sources, build_tools
 from minipve.progress import Progress
 
 SUITE = "bookworm"
@@ -42,9 +42,9 @@ def make(scratch: Path, wheels: Path | None, told: Progress) -> Path:
     shutil.copytree(GUEST, stage)
     if wheels:
         shutil.copytree(wheels, stage / "wheels", copy_function=_link)
-    words = mmdebstrap_words(tree, stage, sources.mirrors(SUITE), sources.options())
+    words = mmdebstrap_words(tree, stage, apt_sources.mirrors(SUITE), apt_sources.options())
     # INITRD=No: Debian's own initramfs would take as long as all else, and nobody boots it.
-    work.run_logged(words, scratch / "mmdebstrap.log", told, {"INITRD": "No", "LC_ALL": "C"}, LINES)
+    build_tools.run_logged(words, scratch / "mmdebstrap.log", told, {"INITRD": "No", "LC_ALL": "C"}, LINES)
     return tree
 
 

@@ -14,7 +14,7 @@ import sys
 import tarfile
 from pathlib import Path
 
-from minipve.image import debian, sources, work
+from minipve.image import apt_sources, build_tools, debian
 from minipve.paths import Paths
 from minipve.process import need
 from minipve.progress import silent
@@ -35,7 +35,7 @@ def fetch(status: Path, packages: list[str]) -> Path:
     """
     there = archive_path(status, packages)
     there.parent.mkdir(parents=True, exist_ok=True)
-    with work.alone(there.with_suffix(".lock"), silent):
+    with build_tools.alone(there.with_suffix(".lock"), silent):
         if not there.exists():
             _download(there, status, packages)
     return there
@@ -43,18 +43,20 @@ def fetch(status: Path, packages: list[str]) -> Path:
 
 def _download(there: Path, status: Path, packages: list[str]) -> None:
     need("apt-get")
-    mirrors = sources.mirrors(debian.SUITE)
+    mirrors = apt_sources.mirrors(debian.SUITE)
     if not mirrors:
         raise UserError(
             f"this host has no package sources for {debian.SUITE}, which the guests are",
             "add them below /etc/apt, or give the guests a network and `spark_jre_command: ''`",
         )
-    with work.scratch_directory(there.parent) as scratch:
+    with build_tools.scratch_directory(there.parent) as scratch:
         (scratch / "sources.list").write_text("\n".join(mirrors) + "\n")
         for folder in ("lists/partial", "archives/partial"):
             (scratch / folder).mkdir(parents=True)
         for verb in (["update"], ["install", "--download-only", "--no-install-recommends", *packages]):
-            work.run_logged(apt_words(scratch, status, verb), scratch / "apt.log", silent, {"LC_ALL": "C"})
+            build_tools.run_logged(
+                apt_words(scratch, status, verb), scratch / "apt.log", silent, {"LC_ALL": "C"}
+            )
         fresh = scratch / there.name
         with tarfile.open(fresh, "w") as tar:
             for deb in sorted((scratch / "archives").glob("*.deb")):

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from minipve import process
 from minipve.atomic import replaced
-from minipve.image import bootable, bootfiles, debian, template, wheels, work
+from minipve.image import bootable_disk, build_tools, container_template, debian, direct_boot, wheels
 from minipve.paths import Paths
 from minipve.progress import Progress, Steps
 from minipve.user_error import UserError
@@ -31,7 +31,11 @@ def recipe_hash(requirements: Path | None) -> str:
     if requirements and not requirements.is_file():
         raise UserError(f"requirements file {requirements} does not exist")
     digest = hashlib.sha256(debian.SUITE.encode())
-    for file in [*debian.ingredients(requirements), Path(bootable.__file__), Path(template.__file__)]:
+    for file in [
+        *debian.ingredients(requirements),
+        Path(bootable_disk.__file__),
+        Path(container_template.__file__),
+    ]:
         digest.update(f"\0{file.name}\0".encode() + file.read_bytes())
     return digest.hexdigest()
 
@@ -45,7 +49,7 @@ def image_path(paths: Paths) -> Path:
 def template_path(paths: Paths) -> Path:
     """Where the container template of the present recipe is or will be: beside the image."""
     image = image_path(paths)
-    return image.with_name(image.stem + template.SUFFIX)
+    return image.with_name(image.stem + container_template.SUFFIX)
 
 
 def build(paths: Paths, progress: Progress) -> Path:
@@ -59,9 +63,9 @@ def build(paths: Paths, progress: Progress) -> Path:
     process.need(*debian.tools(), "mke2fs", "debugfs", "qemu-img", "tar", "zstd")
     paths.images.mkdir(parents=True, exist_ok=True)
     try:
-        with work.alone(paths.images / ".lock", progress):
+        with build_tools.alone(paths.images / ".lock", progress):
             if not image.exists():
-                work.require_space(paths.images)
+                build_tools.require_space(paths.images)
                 _build(paths, image, progress)
     except process.MachineError as error:
         raise UserError(f"the golden image was not built: {error}") from error
@@ -70,7 +74,7 @@ def build(paths: Paths, progress: Progress) -> Path:
 
 def _build(paths: Paths, image: Path, progress: Progress) -> None:
     """Every step in a scratch directory, removed whatever happens; the result appears by a rename."""
-    with STEPS.run(progress) as step, work.scratch_directory(paths.images) as scratch:
+    with STEPS.run(progress) as step, build_tools.scratch_directory(paths.images) as scratch:
         with step("wheels", "downloading Python packages"):
             packages = wheels.fetch(paths)
         with step("debian", "installing Debian and the packages") as told:
@@ -78,12 +82,12 @@ def _build(paths: Paths, image: Path, progress: Progress) -> None:
         fresh = scratch / "done" / image.name
         fresh.parent.mkdir()
         with step("template", "writing the container template"):
-            template.write(tree, fresh.with_name(template_path(paths).name))
+            container_template.write(tree, fresh.with_name(template_path(paths).name))
         with step("file_system", "writing the file system"):
             raw = scratch / "disk.raw"
-            bootable.write(tree, raw)
-        with step("kernel", "taking out the kernel"), bootfiles.using(paths):
-            bootfiles.extract(raw, paths)
+            bootable_disk.write(tree, raw)
+        with step("kernel", "taking out the kernel"), direct_boot.using(paths):
+            direct_boot.extract(raw, paths)
         with step("convert", "writing the image"):
             process.run(["qemu-img", "convert", "-W", "-O", "qcow2", raw, fresh], timeout_s=600)
         fresh.parent.rename(image.parent)

@@ -7,7 +7,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from minipve.image import work
+from minipve.image import build_tools
 from minipve.paths import Paths
 from minipve.progress import silent
 
@@ -28,8 +28,8 @@ def fetch(paths: Paths) -> Path | None:
     if target.exists():
         return target
     paths.wheels.mkdir(parents=True, exist_ok=True)
-    with work.scratch_directory(paths.wheels) as scratch:
-        work.run_logged(_download(paths.requirements, scratch / "new"), scratch / "pip.log", silent)
+    with build_tools.scratch_directory(paths.wheels) as scratch:
+        build_tools.run_logged(_download(paths.requirements, scratch / "new"), scratch / "pip.log", silent)
         shutil.copy(paths.requirements, scratch / "new" / "requirements.txt")
         (scratch / "new").rename(target)
     return target

@@ -16,8 +16,8 @@ from typing import TypeVar
 
 from minipve import process
 from minipve.config import container_nics, values
-from minipve.lxc import groups, ids, kernel, mounts, running, setup, trees
-from minipve.network import veths as plugs
+from minipve.lxc import cgroups, inotify, mounts, rootfs, running, setup, user_ids
+from minipve.network import veths
 from minipve.paths import Paths
 from minipve.process import MachineError
 from minipve.user_error import UserError
@@ -34,9 +34,9 @@ _TIDY_S = 2.0
 
 def require() -> None:
     """Refuse, with the line that mends it, where this machine cannot run containers."""
-    ids.require_root()
+    user_ids.require_root()
     process.need("lxc-start", "lxc-usernsexec", "nsenter", "tar")
-    if not any(groups.ROOT.glob("*")):
+    if not any(cgroups.ROOT.glob("*")):
         raise MachineError("containers need control groups: mount -t cgroup2 none /sys/fs/cgroup")
 
 
@@ -44,7 +44,7 @@ def lacking() -> str:
     """Why this machine cannot run (unprivileged) containers, with what mends it; empty when it can."""
     try:
         require()
-        ids.require()
+        user_ids.require()
     except (UserError, MachineError) as told:
         return str(told)
     return ""
@@ -52,7 +52,7 @@ def lacking() -> str:
 
 def owner(options: Mapping[str, str], paths: Paths) -> int:
     """The user id that is root in the container; 0 for a privileged one."""
-    return ids.first(paths) if options.get("unprivileged") == "1" else 0
+    return user_ids.first(paths) if options.get("unprivileged") == "1" else 0
 
 
 def within(vmid: int, paths: Paths, work: Callable[[], T]) -> T:
@@ -72,7 +72,7 @@ def within_running(pid: int, work: Callable[[], None]) -> None:
 
 def _mount(vmid: int, paths: Paths) -> None:
     """LXC's own folder emptied, for it to leave nothing there, and the container's tree mounted in it."""
-    layers = trees.layers(vmid, paths)
+    layers = rootfs.layers(vmid, paths)
     mounts.bare_folder(_ROOT.parent)
     _ROOT.mkdir()
     mounts.overlay(*layers, _ROOT)
@@ -97,10 +97,10 @@ def configuration(vmid: int, options: Mapping[str, str], paths: Paths, first_id:
         "lxc.console.path = none",
         f"lxc.log.file = {_log_file(vmid, paths)}",
         "lxc.log.level = 5",
-        *groups.lines(vmid, paths),
+        *cgroups.lines(vmid, paths),
     ]
     if first_id:
-        lines += [f"lxc.idmap = {kind} 0 {first_id} {trees.IDS}" for kind in "ug"]
+        lines += [f"lxc.idmap = {kind} 0 {first_id} {rootfs.IDS}" for kind in "ug"]
     for index, nic in container_nics.of_config(options).items():
         lines += _network(vmid, index, nic)
     return "\n".join([*lines, ""])
@@ -128,9 +128,9 @@ def start(vmid: int, options: dict[str, str], paths: Paths, log: Log) -> None:
     require()
     nics = container_nics.of_config(options)
     for index, nic in nics.items():
-        plugs.check(index, nic)
+        veths.check(index, nic)
     first_id = owner(options, paths)
-    if raised := kernel.allow(len(running.running(paths)) + 1):
+    if raised := inotify.allow(len(running.running(paths)) + 1):
         log(raised)
     with running.locks[paths.run, vmid]:
         running.clean(vmid, paths)
@@ -138,8 +138,8 @@ def start(vmid: int, options: dict[str, str], paths: Paths, log: Log) -> None:
         try:
             mounts.apart(lambda: _start(vmid, options, paths, first_id, log))
             running.remember(vmid, paths)
-            groups.apply(vmid, paths, groups.limits(options, groups.version()))
-            plugs.settle(vmid, nics, log)
+            cgroups.apply(vmid, paths, cgroups.limits(options, cgroups.version()))
+            veths.finish_start(vmid, nics, log)
         except BaseException:
             stop(vmid, paths)
             raise
@@ -161,7 +161,7 @@ def _start(vmid: int, options: dict[str, str], paths: Paths, first_id: int, log:
         capture_output=True,
         timeout=START_S,
         cwd="/",
-        env={"PATH": "/nonexistent"},  # so that LXC maps ids itself, see trees.shifted_words
+        env={"PATH": "/nonexistent"},  # so that LXC maps ids itself, see rootfs.shifted_words
     )
     if said.returncode:
         raise MachineError(f"startup for container '{vmid}' failed: {_complaint(vmid, paths)}")

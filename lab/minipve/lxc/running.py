@@ -15,8 +15,8 @@ from pathlib import Path
 
 from minipve import cpu_usage, process
 from minipve.config import container_nics
-from minipve.lxc import groups
-from minipve.network import net, rate
+from minipve.lxc import cgroups
+from minipve.network import links, rate
 from minipve.paths import Paths
 
 LXC = Path("/run/lxc")
@@ -40,7 +40,7 @@ class ContainerState:
 
 def lxc_folder(paths: Paths) -> Path:
     """The folder that LXC has of the instance's containers, each in a mount namespace of its own."""
-    return LXC / groups.folder(paths)
+    return LXC / cgroups.folder(paths)
 
 
 def monitor_pid(vmid: int, paths: Paths) -> int | None:
@@ -49,7 +49,7 @@ def monitor_pid(vmid: int, paths: Paths) -> int | None:
     try:
         pid = int(file.read_text())
     except FileNotFoundError:
-        return find_all(paths).get(vmid) if groups.exist(paths, vmid) else None
+        return find_all(paths).get(vmid) if cgroups.exist(paths, vmid) else None
     except ValueError:
         pid = 0
     if _vmid_of(process.command(pid), paths) == vmid and _is_ours(pid):
@@ -100,7 +100,7 @@ def all_pids(vmid: int, paths: Paths) -> set[int]:
     monitor = monitor_pid(vmid, paths)
     if monitor is not None and (children := process.children(monitor)):
         return set(children)  # all others, the monitor too, end with the first process
-    found = groups.processes(vmid, paths) | ({monitor} if monitor else set())
+    found = cgroups.processes(vmid, paths) | ({monitor} if monitor else set())
     return {pid for pid in found if process.start_time(pid) is not None}
 
 
@@ -130,14 +130,14 @@ def reap(vmid: int, options: Mapping[str, str], paths: Paths) -> None:
 
 def _has_left(vmid: int, paths: Paths) -> bool:
     """Whether there is something to clean up; LXC itself removes the monitor's file when it ends in order."""
-    here = paths.runtime(vmid, "monitor").exists() or groups.exist(paths, vmid)
-    return here or bool(net.guest_devices(vmid))
+    here = paths.runtime(vmid, "monitor").exists() or cgroups.exist(paths, vmid)
+    return here or bool(links.container_links(vmid))
 
 
 def clean(vmid: int, paths: Paths) -> None:
     """Remove what a container needed while it ran: NICs with their ifbs, control groups, LXC's files."""
-    net.unplug(net.guest_devices(vmid))
-    groups.remove(paths, vmid)
+    links.unplug(links.container_links(vmid))
+    cgroups.remove(paths, vmid)
     paths.runtime(vmid, "monitor").unlink(missing_ok=True)
     _booted.pop((paths.run, vmid), None)
 
@@ -153,12 +153,12 @@ def state(vmid: int, paths: Paths) -> ContainerState:
     uptime_s = None if pid is None else process.age_s(pid)
     if pid is None or uptime_s is None:
         return ContainerState("stopped")
-    traffic = net.all_counters(f"veth{vmid}i")
+    traffic = links.counters(f"veth{vmid}i")
     return ContainerState(
         status="running",
         pid=pid,
         uptime_s=int(uptime_s),
-        cpu=cpu_usage.processors((paths.run, vmid), pid, uptime_s, groups.used_cpu_s(vmid, paths)),
-        mem_bytes=groups.used_memory(vmid, paths),
+        cpu=cpu_usage.processors((paths.run, vmid), pid, uptime_s, cgroups.used_cpu_s(vmid, paths)),
+        mem_bytes=cgroups.used_memory(vmid, paths),
         nics={name: {"netin": to_guest, "netout": out} for name, (to_guest, out) in traffic.items()},
     )

@@ -1,1 +1,1 @@
-"""The instance's network: a namespace, bridges, taps, rates."""
+"""The network of a node: its namespace, bridges, NICs of guests, rate caps, and links between nodes."""

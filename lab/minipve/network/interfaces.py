@@ -1,7 +1,7 @@
-"""/etc/network/interfaces, as far as a node with bridges needs it, in ifupdown2's syntax.
+"""Read and write /etc/network/interfaces in ifupdown2's syntax, as far as a node with bridges needs it.
 
-What is not understood is kept: an attribute in ``options`` (Proxmox VE shows `bridge-ageing 0` there, and
-only there), so that reading and writing a file loses nothing.
+An attribute without a field of its own is kept in ``options``, so that reading and writing a file loses
+nothing. Proxmox VE shows `bridge-ageing 0` there too.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from pathlib import Path
 from minipve.user_error import UserError
 
 DEFAULT_AGEING_S = 300
-HEAD = "# Read by minipve as ifupdown2 reads /etc/network/interfaces; options it does not know are kept.\n"
-ATTRIBUTES = {
+HEAD = "# minipve reads this file as ifupdown2 does, and keeps the options that it does not use.\n"
+FIELDS = {  # attribute in the file -> field of Iface
     "address": "address",
     "gateway": "gateway",
     "mtu": "mtu",
@@ -30,7 +30,7 @@ ATTRIBUTES = {
 
 @dataclass(frozen=True)
 class Iface:
-    """One ``iface`` stanza; values as written, "" when absent; ``address`` is in CIDR notation."""
+    """One ``iface`` stanza. Values are as written, "" when absent; ``address`` is in CIDR notation."""
 
     name: str
     method: str = "manual"
@@ -48,32 +48,32 @@ class Iface:
 
     @property
     def is_bridge(self) -> bool:
-        """Whether the stanza makes a bridge, which `bridge-ports` tells."""
+        """Whether the stanza describes a bridge: it has `bridge-ports`, even if that is "none"."""
         return bool(self.ports)
 
     @property
     def ageing_s(self) -> int:
-        """``bridge-ageing`` in seconds (ifupdown2: 0..65535, default 300); 0 makes the bridge flood."""
-        found = self.option("bridge-ageing")
-        return int(found) if re.fullmatch(r"[0-9]+", found) else DEFAULT_AGEING_S
+        """``bridge-ageing`` in seconds (0 to 65535, default 300); at 0 the bridge floods every frame."""
+        value = self.option("bridge-ageing")
+        return int(value) if re.fullmatch(r"[0-9]+", value) else DEFAULT_AGEING_S
 
     @property
     def vxlan_id(self) -> str:
-        """The number of a tunnel between nodes; "" when the stanza makes none."""
+        """The VXLAN network identifier of a tunnel; "" if the stanza describes no tunnel."""
         return self.option("vxlan-id")
 
     def option(self, name: str) -> str:
-        """The value of an attribute among ``options``; "" when absent."""
+        """Return the first value of an attribute among ``options``, or "" if it is absent."""
         return next(iter(self.options_named(name)), "")
 
     def options_named(self, name: str) -> list[str]:
-        """All values of an attribute that may stand several times; names with ``-`` or ``_``."""
+        """Return all values of an attribute among ``options``; ``-`` and ``_`` in its name are equal."""
         words = [option.replace("\t", " ").partition(" ") for option in self.options]
         return [value.strip() for key, _, value in words if key.replace("_", "-") == name.replace("_", "-")]
 
 
 def bridge(name: str, address: str = "", comments: str = "") -> Iface:
-    """A bridge without ports, as `POST /nodes/{node}/network` makes it."""
+    """A bridge without ports, as `POST /nodes/{node}/network` creates it."""
     method = "static" if address else "manual"
     return Iface(name, method, address=address, ports="none", stp="off", forward_delay="0", comments=comments)
 
@@ -85,10 +85,10 @@ def default(management: str) -> dict[str, Iface]:
 
 @dataclass
 class _Parser:
-    """Collects stanzas; attributes and comments go to the stanza that is open."""
+    """Collects stanzas. Attributes and comments belong to the ``current`` one."""
 
     auto: set[str] = field(default_factory=set)
-    found: dict[str, Iface] = field(default_factory=dict)
+    stanzas: dict[str, Iface] = field(default_factory=dict)
     current: str = ""
 
     def line(self, text: str) -> None:
@@ -100,27 +100,32 @@ class _Parser:
             self.current = ""
         elif words[0] == "iface":
             self.current = words[1]
-            self.found.setdefault(words[1], Iface(words[1], words[3] if len(words) > 3 else "manual"))
+            self.stanzas.setdefault(words[1], Iface(words[1], words[3] if len(words) > 3 else "manual"))
         elif self.current and text.startswith("#"):
-            iface = self.found[self.current]
-            self.found[self.current] = replace(iface, comments=iface.comments + text[1:] + "\n")
+            iface = self.stanzas[self.current]
+            self.stanzas[self.current] = replace(iface, comments=iface.comments + text[1:] + "\n")
         elif self.current:
-            self.found[self.current] = _with(self.found[self.current], words[0], " ".join(words[1:]))
+            iface = self.stanzas[self.current]
+            self.stanzas[self.current] = _with_attribute(iface, words[0], " ".join(words[1:]))
 
 
-def _with(iface: Iface, key: str, value: str) -> Iface:
-    attribute = ATTRIBUTES.get(key.replace("_", "-"))
-    if attribute == "address":
+def _with_attribute(iface: Iface, key: str, value: str) -> Iface:
+    name = FIELDS.get(key.replace("_", "-"))
+    if name == "address":
         ipaddress.ip_interface(value)
-    if attribute == "mtu" and not re.fullmatch(r"[0-9]{2,5}", value):
+    if name == "mtu" and not re.fullmatch(r"[0-9]{2,5}", value):
         raise ValueError(f"strange MTU '{value}'")
-    if attribute is None:
+    if name is None:
         return replace(iface, options=(*iface.options, f"{key} {value}".strip()))
-    return replace(iface, **{attribute: value})  # type: ignore[arg-type]
+    return replace(iface, **{name: value})  # type: ignore[arg-type]
 
 
 def read_interfaces(text: str) -> dict[str, Iface]:
-    """All interfaces of a file, in its order; ValueError, with the line, for what is none (pure)."""
+    """Parse the text of an interfaces file, in its order (pure).
+
+    Raises:
+        ValueError: a line is invalid; the message names it.
+    """
     parser = _Parser()
     for number, line in enumerate(text.replace("\\\n", " ").split("\n"), 1):
         try:
@@ -128,31 +133,35 @@ def read_interfaces(text: str) -> dict[str, Iface]:
                 parser.line(line.strip())
         except ValueError as error:
             raise ValueError(f"line {number}: {error}") from None
-    return {name: replace(iface, auto=name in parser.auto) for name, iface in parser.found.items()}
+    return {name: replace(iface, auto=name in parser.auto) for name, iface in parser.stanzas.items()}
 
 
 def load(file: Path) -> dict[str, Iface]:
-    """All interfaces of a file; UserError, with the place and what mends it, when it is damaged."""
+    """Read an interfaces file.
+
+    Raises:
+        UserError: the file is damaged; the message names the line and what repairs it.
+    """
     try:
         data = file.read_bytes()
         if b"\0" in data:
-            raise ValueError("it is no text")
+            raise ValueError("it is not text")
         return read_interfaces(data.decode())
     except ValueError as error:
-        hint = f"mend it, or start afresh with vmbr0 alone: rm {file}; minipve stop"
+        hint = f"repair it, or start over with vmbr0 only: rm {file}; minipve stop"
         raise UserError(f"{file} is damaged: {error}", hint) from error
 
 
 def write_interfaces(interfaces: Mapping[str, Iface]) -> str:
-    """The file that says so; reading it back gives the same (pure)."""
+    """Return the text of an interfaces file; `read_interfaces` reads the same back (pure)."""
     return "\n".join([HEAD, *(_stanza(iface) for iface in interfaces.values())])
 
 
 def _stanza(iface: Iface) -> str:
     lines = [f"auto {iface.name}"] if iface.auto else []
     lines.append(f"iface {iface.name} inet {iface.method}")
-    for key, attribute in ATTRIBUTES.items():
-        if value := getattr(iface, attribute):
+    for key, name in FIELDS.items():
+        if value := getattr(iface, name):
             lines.append(f"\t{key} {value}")
     lines += [f"\t{option}" for option in iface.options]
     lines += [f"#{line}" for line in iface.comments.splitlines()]

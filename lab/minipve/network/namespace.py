@@ -1,8 +1,8 @@
-"""The lab's own network: bridges, taps and QEMU live in a network namespace, not in the host's.
+"""The network namespace of a node, in which its bridges, taps, QEMU processes and containers live.
 
-As root it is a plain network namespace; an ordinary user gets a user namespace around it, in which the
-user is root over that network alone. A process that does nothing holds it open (`sleep infinity`): the
-namespace lives while that process, the endpoint or a machine lives, and vanishes with the last of them.
+An ordinary user gets a user namespace around it, in which the user is root over this network only. A holder
+process (`sleep infinity`) keeps the namespace open. The kernel removes it with the last process inside: the
+holder, the endpoint or a guest.
 """
 
 from __future__ import annotations
@@ -20,9 +20,15 @@ from minipve.atomic import write_atomic
 from minipve.paths import Paths
 from minipve.user_error import UserError
 
-_NEW_NETWORK = 0x40000000
+_CLONE_NEWNET = 0x40000000
 _libc = ctypes.CDLL(None, use_errno=True)
 HOLD = ["sleep", "infinity"]
+_TRAFFIC_CONTROL = {
+    "delay, jitter, loss, reordering (sch_netem)": "tc qdisc add dev lo root netem delay 1ms",
+    "policer (act_police; a token bucket without a queue replaces it)": "tc qdisc add dev lo ingress && "
+    "tc filter add dev lo parent ffff: matchall action police rate 1mbit burst 10k drop",
+}
+"""What a container's link may need of the kernel, and a command that tries it."""
 SET_UP = """
 ip link set lo up || exit 1
 for scope in all default; do
@@ -35,110 +41,105 @@ echo ready
 
 @dataclass(frozen=True)
 class Namespace:
-    """A network namespace (and around it, for an ordinary user, a user namespace) held by process ``pid``."""
+    """A node's namespace; process ``pid`` holds it open. ``rootless``: a user namespace is around it."""
 
     paths: Paths
     pid: int
     rootless: bool
 
     def argv(self, command: list[str]) -> list[str]:
-        """``command`` inside the namespace, as seen from outside."""
+        """Return the command that runs ``command`` in the namespace."""
         return [*enter_words(self.pid, self.rootless), *command]
 
     @property
     def inside(self) -> bool:
-        """Whether the calling process is in the namespace already."""
+        """Whether the calling process is in this namespace."""
         return Path("/proc/self/ns/net").readlink() == Path(f"/proc/{self.pid}/ns/net").readlink()
 
     def write_scripts(self) -> None:
-        """Write ``enter-shell`` and ``connect``, the two doors into the namespace."""
+        """Write ``enter-shell`` and ``connect``, by which users reach the namespace."""
         enter = " ".join(shlex.quote(word) for word in enter_words(self.pid, self.rootless))
-        _script(self.paths.enter_shell, f'exec {enter} /bin/sh "$@"')
-        _script(self.paths.connect, f'exec {enter} nc -N "$1" "$2"')
+        _write_script(self.paths.enter_shell, f'exec {enter} /bin/sh "$@"')
+        _write_script(self.paths.connect, f'exec {enter} nc -N "$1" "$2"')
 
     def destroy(self) -> None:
-        """End the holder and remove the scripts; whatever else runs inside must have been ended before."""
+        """End the holder and remove the scripts. Nothing else may run in the namespace any more."""
         process.end(self.pid, timeout_s=2)
         for file in (holder_file(self.paths), self.paths.enter_shell, self.paths.connect):
             file.unlink(missing_ok=True)
 
 
 def holder_file(paths: Paths) -> Path:
-    """Where the holder is written down."""
+    """The file that names the holder process."""
     return paths.run / "namespace.pid"
 
 
 def find(paths: Paths) -> Namespace | None:
-    """The instance's namespace when it exists."""
+    """Return the node's namespace, or None if it does not exist."""
     pid = process.recall(holder_file(paths))
     return None if pid is None else Namespace(paths, pid, _rootless_of(pid))
 
 
 def ensure(paths: Paths, inside: Iterable[int] = ()) -> Namespace:
-    """The instance's namespace, made when it does not exist; its scripts are written in any case.
+    """Return the first node's namespace, created if it does not exist, and write its scripts.
 
-    A holder that died has not taken the namespace along while a process ``inside`` lives: it gets a new one.
+    If the holder died while a process of ``inside`` lives, the namespace still exists and gets a new holder.
     """
-    namespace = find(paths) or next((_hold_again(paths, pid) for pid in inside), None) or _create(paths)
+    namespace = find(paths) or _reopen(paths, inside) or _create(paths)
     namespace.write_scripts()
     return namespace
 
 
-def ensure_beside(paths: Paths, inside: Iterable[int], first: Namespace) -> Namespace:
-    """The namespace of a further node, where the ``first`` one's user may work in both."""
-    beside = find(paths) or next((_hold_again(paths, pid) for pid in inside), None)
-    if beside is None:
+def ensure_further(paths: Paths, inside: Iterable[int], first: Namespace) -> Namespace:
+    """Like `ensure`, for a further node: its namespace shares the user namespace of the ``first`` node's."""
+    namespace = find(paths) or _reopen(paths, inside)
+    if namespace is None:
         words = first.argv(create_words(rootless=False))
-        beside = Namespace(paths, _hold(paths, words, first.rootless), first.rootless)
-    beside.write_scripts()
-    return beside
+        namespace = Namespace(paths, _start_holder(paths, words, first.rootless), first.rootless)
+    namespace.write_scripts()
+    return namespace
 
 
 def handle(paths: Paths) -> int:
-    """An open descriptor of the instance's network namespace, for ``enter``."""
-    held = find(paths)
-    return os.open(f"/proc/{held.pid if held else 'self'}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+    """Open the node's network namespace, for `enter`; the calling process's own if it does not exist."""
+    namespace = find(paths)
+    return os.open(f"/proc/{namespace.pid if namespace else 'self'}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
 
 
 def enter(descriptor: int) -> None:
-    """Bring the calling thread into a network namespace; what it starts is there too."""
-    if _libc.setns(descriptor, _NEW_NETWORK):
+    """Move the calling thread, and what it will start, into a network namespace."""
+    if _libc.setns(descriptor, _CLONE_NEWNET):
         number = ctypes.get_errno()
         raise OSError(number, f"setns: {os.strerror(number)}")
 
 
 def enter_words(pid: int, rootless: bool) -> list[str]:
-    """The words before a command that bring it into the namespace of process ``pid`` (pure)."""
+    """Return the words before a command that run it in the namespace of process ``pid`` (pure)."""
     if rootless:
         return ["nsenter", f"--target={pid}", "--user", "--net", "--preserve-credentials", "--"]
     return ["nsenter", f"--target={pid}", "--net", "--"]
 
 
 def create_words(rootless: bool) -> list[str]:
-    """The command that makes the namespace, says ``ready`` and then holds it open (pure)."""
+    """Return the command that creates a namespace, prints ``ready`` and then holds it open (pure)."""
     user = ["--user", "--map-root-user"] if rootless else []
     return ["unshare", *user, "--net", "--", "/bin/sh", "-c", f"{SET_UP}exec {' '.join(HOLD)}"]
 
 
-def lost_impairments() -> str:
-    """What this kernel cannot do to a container's link, found by trying on another one; empty if nothing."""
-    qdisc = "tc qdisc add dev lo"
-    tries = {
-        "delay, jitter, loss, reordering (sch_netem)": f"{qdisc} root netem delay 1ms",
-        "policer (act_police; a bucket without a queue is in its place)": f"{qdisc} ingress && "
-        "tc filter add dev lo parent ffff: matchall action police rate 1mbit burst 10k drop",
-    }
+def missing_impairments() -> str:
+    """Name what this kernel cannot do to a container's link, tried in a new namespace; "" if nothing."""
     user = ["--user", "--map-root-user"] if os.geteuid() != 0 else []
-    lost = [
+    unshare = ["unshare", *user, "--net", "/bin/sh", "-c"]
+    missing = [
         name
-        for name, line in tries.items()
-        if subprocess.run(["unshare", *user, "--net", "/bin/sh", "-c", line], capture_output=True).returncode
+        for name, line in _TRAFFIC_CONTROL.items()
+        if subprocess.run([*unshare, line], capture_output=True).returncode
     ]
-    return f"this kernel has no {', no '.join(lost)}" if lost else ""
+    return f"this kernel has no {', no '.join(missing)}" if missing else ""
 
 
 def require_tun() -> None:
-    """Refuse with the line that mends it when taps cannot be made here."""
+    """UserError, with what helps, if this user cannot create taps."""
     try:
         os.close(os.open("/dev/net/tun", os.O_RDWR))
     except FileNotFoundError as error:
@@ -156,18 +157,21 @@ def _create(paths: Paths) -> Namespace:
     process.need("unshare", "nsenter", "ip", "tc", "nc")
     require_tun()
     rootless = os.geteuid() != 0
-    return Namespace(paths, _hold(paths, create_words(rootless), rootless), rootless)
+    return Namespace(paths, _start_holder(paths, create_words(rootless), rootless), rootless)
 
 
-def _hold_again(paths: Paths, pid: int) -> Namespace:
-    """Hold the namespace in which process ``pid`` is."""
+def _reopen(paths: Paths, inside: Iterable[int]) -> Namespace | None:
+    """Start a new holder in the namespace of the first process of ``inside``; None if there is none."""
+    pid = next(iter(inside), None)
+    if pid is None:
+        return None
     rootless = _rootless_of(pid)
     words = [*enter_words(pid, rootless), "/bin/sh", "-c", f"echo ready; exec {' '.join(HOLD)}"]
-    return Namespace(paths, _hold(paths, words, rootless), rootless)
+    return Namespace(paths, _start_holder(paths, words, rootless), rootless)
 
 
-def _hold(paths: Paths, words: list[str], rootless: bool) -> int:
-    """Start the process that holds a namespace open, and write it down; it says ``ready`` first."""
+def _start_holder(paths: Paths, words: list[str], rootless: bool) -> int:
+    """Start a holder process, wait until it prints ``ready``, and note it; returns its pid."""
     holder = subprocess.Popen(
         words,
         stdin=subprocess.DEVNULL,
@@ -178,28 +182,28 @@ def _hold(paths: Paths, words: list[str], rootless: bool) -> int:
         env={**os.environ, "PATH": f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"},
     )
     assert holder.stdout is not None and holder.stderr is not None
-    with holder.stdout as said, holder.stderr as complaint:
-        if said.readline() != b"ready\n":
-            raise UserError(f"no network namespace: {_last_line(complaint.read())}", _remedy(rootless))
+    with holder.stdout as output, holder.stderr as errors:
+        if output.readline() != b"ready\n":
+            raise UserError(f"no network namespace: {_last_line(errors.read())}", _remedy(rootless))
     process.remember(holder.pid, holder_file(paths))
     holder.returncode = 0  # it outlives us on purpose: no ResourceWarning when the handle goes
     return holder.pid
 
 
 def _rootless_of(pid: int) -> bool:
-    """Whether the holder sits in a user namespace of `create_words`: that one maps a single user id."""
+    """Whether a process is in a user namespace from `create_words`, which maps a single user id."""
     return Path(f"/proc/{pid}/uid_map").read_text().split()[2] == "1"
 
 
 def _remedy(rootless: bool) -> str:
     if rootless:
         return "sysctl -w kernel.unprivileged_userns_clone=1 user.max_user_namespaces=10000, or run as root"
-    return "this needs CAP_SYS_ADMIN; inside a container start it with --privileged"
+    return "this needs CAP_SYS_ADMIN; if minipve runs in a container, start that with --privileged"
 
 
-def _last_line(said: bytes) -> str:
-    return (said.decode(errors="replace").strip().splitlines() or ["unshare said nothing"])[-1]
+def _last_line(output: bytes) -> str:
+    return (output.decode(errors="replace").strip().splitlines() or ["unshare printed nothing"])[-1]
 
 
-def _script(file: Path, line: str) -> None:
-    write_atomic(file, f"#!/bin/sh\n{line}\n", 0o755)  # another process may be running the old one
+def _write_script(file: Path, line: str) -> None:
+    write_atomic(file, f"#!/bin/sh\n{line}\n", 0o755)  # atomic: somebody may be running the old one

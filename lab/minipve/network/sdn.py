@@ -1,7 +1,8 @@
-"""Software-defined networks of the cluster: zones and vnets as configured, and as the last apply left them.
+"""The cluster's software-defined networks: zones and vnets.
 
-What is configured waits for ``PUT /cluster/sdn``, as a node keeps it: plain lists show it as if it stood,
-``pending`` shows it beside what runs, ``running`` shows what runs.
+A change of the configuration has no effect until ``PUT /cluster/sdn`` applies it. The API therefore has three
+views of both lists: without a parameter the configuration, with ``running`` what was last applied, with
+``pending`` the difference between the two.
 """
 
 from __future__ import annotations
@@ -19,40 +20,40 @@ from minipve.config.formats import split_list
 from minipve.user_error import UserError
 
 LOCAL = "localnetwork"
-"""The zone of all bridges that are no vnets."""
+"""The zone of bridges that belong to a node and not to a vnet."""
 ZONES, VNETS = "zones", "vnets"
 DEFAULT_MTU, VXLAN_HEADERS = 1500, 50
-_NAME = {ZONES: "zone", VNETS: "vnet"}
+_ID_KEY = {ZONES: "zone", VNETS: "vnet"}
 Options = dict[str, Any]
 Rows = dict[str, Options]
 Document = dict[str, dict[str, Any]]
 
 
 class Sdn:
-    """The cluster's zones and vnets; ``change()`` is the one way to write them."""
+    """The cluster's zones and vnets. They are written by ``change()`` only."""
 
     def __init__(self, file: Path) -> None:
         self.file = file
         self._lock = threading.RLock()
-        self.data: Document = self._stored()
+        self.data: Document = self._load()
 
-    def _stored(self) -> Document:
+    def _load(self) -> Document:
         empty: Document = {ZONES: {}, VNETS: {}, "running": {ZONES: {}, VNETS: {}}}
         try:
-            found = json.loads(self.file.read_bytes())
-            parts = (found, found["running"])
-            if not all(isinstance(part[area], dict) for part in parts for area in _NAME):
-                raise ValueError("not a list of zones and vnets")
+            document = json.loads(self.file.read_bytes())
+            parts = (document, document["running"])
+            if not all(isinstance(part[area], dict) for part in parts for area in _ID_KEY):
+                raise ValueError("it has no lists of zones and vnets")
         except FileNotFoundError:
             return empty
         except (ValueError, KeyError, TypeError) as error:
-            hint = f"mend it, or begin without zones: rm {self.file}"
+            hint = f"repair it, or start over without zones: rm {self.file}"
             raise UserError(f"{self.file} is damaged: {error}", hint) from error
-        return dict(found)
+        return dict(document)
 
     @contextmanager
     def change(self) -> Iterator[Document]:
-        """Edit a copy of the configuration; it is stored only when the block ends without an error."""
+        """Edit a copy of the configuration, which is stored if the block ends without an error."""
         with self._lock:
             draft: Document = json.loads(json.dumps(self.data))
             yield draft
@@ -60,39 +61,43 @@ class Sdn:
             self.data = draft
 
     def apply(self) -> None:
-        """Let what is configured be what runs."""
+        """Make the configuration the one that runs."""
         with self.change() as draft:
-            draft["running"] = {area: draft[area] for area in _NAME}
+            draft["running"] = {area: draft[area] for area in _ID_KEY}
 
     @property
     def running(self) -> Mapping[str, Rows]:
-        """Zones and vnets as they were at the last apply."""
+        """The zones and vnets of the last apply."""
         return self.data["running"]
 
     def zone_of(self, bridge: str) -> str:
-        """The zone whose rights count for a bridge: that of a vnet that runs, or the node's own bridges'."""
+        """Return the zone on which rights to use a bridge are given: its vnet's, else ``LOCAL``."""
         return str(self.running[VNETS].get(bridge, {}).get("zone", LOCAL))
 
-    def shown(self, area: str, view: str = "") -> Rows:
-        """The rows of ``area`` by id: as configured, or in the ``view`` "pending" or "running"."""
+    def rows(self, area: str, view: str = "") -> Rows:
+        """Return the rows of ``area`` by id: as configured, or in the ``view`` "pending" or "running"."""
         configured, runs = self.data[area], self.running[area]
         if view == "running":
-            return {key: {_NAME[area]: key, **runs[key], "digest": None} for key in sorted(runs)}
+            return {key: {_ID_KEY[area]: key, **runs[key], "digest": None} for key in sorted(runs)}
         if view == "pending":
             keys = sorted({*configured, *runs})
             return {key: pending(area, key, runs.get(key), configured.get(key)) for key in keys}
-        mark = self.digest(area)
-        return {key: {_NAME[area]: key, **configured[key], "digest": mark} for key in sorted(configured)}
+        digest = self.digest(area)
+        return {key: {_ID_KEY[area]: key, **configured[key], "digest": digest} for key in sorted(configured)}
 
     def digest(self, area: str) -> str:
-        """SHA-1 of what is configured."""
+        """The SHA-1 of the configuration of ``area``."""
         text = json.dumps(self.data[area], sort_keys=True)
         return hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
 
 
 def pending(area: str, key: str, runs: Options | None, configured: Options | None) -> Options:
-    """A row that tells what runs and, in ``state`` and ``pending``, what the next apply would make of it."""
-    row: Options = {_NAME[area]: key, **(runs or {}), "digest": None}
+    """Return the row of a zone or vnet in the view "pending".
+
+    It holds what runs and, in ``state`` and ``pending``, what the next apply would change. None means that it
+    does not exist there.
+    """
+    row: Options = {_ID_KEY[area]: key, **(runs or {}), "digest": None}
     before, after = runs or {}, configured or {}
     if runs is None:
         row["type"] = after["type"]
@@ -106,12 +111,12 @@ def pending(area: str, key: str, runs: Options | None, configured: Options | Non
 
 
 def mtu(zone: Options) -> int:
-    """What a zone's frames may hold: its own word, or what a tunnel leaves of the underlay's 1500."""
+    """Return a zone's MTU: as configured, else 1500 less the headers of a tunnel."""
     return int(zone.get("mtu") or DEFAULT_MTU - VXLAN_HEADERS * (zone["type"] == "vxlan"))
 
 
 def on_node(running: Mapping[str, Rows], node: str) -> Iterator[tuple[str, Options, Options]]:
-    """The vnets that a node has, each with its options and those of its zone."""
+    """Yield the vnets that run on a node: name, options, options of the zone."""
     for name, vnet in running[VNETS].items():
         zone = running[ZONES][vnet["zone"]]
         if node in (split_list(zone.get("nodes", "")) or [node]):

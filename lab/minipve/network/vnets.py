@@ -1,6 +1,6 @@
-"""The vnets of a node as interfaces: a bridge each, and in a VXLAN zone the tunnel that is its port.
+"""The vnets of a node as interfaces: one bridge each, and in a VXLAN zone the tunnel that is its port.
 
-They stand in ``interfaces.d/sdn``, written anew at each reload, as a node has it.
+As on a Proxmox VE node they are written to ``interfaces.d/sdn`` at each reload.
 """
 
 from __future__ import annotations
@@ -16,31 +16,29 @@ from minipve.network.sdn import Options, Rows
 
 
 def file(main: Path) -> Path:
-    """Where the vnets stand beside a node's own ``interfaces``."""
+    """The vnets' file that belongs to a node's ``main`` interfaces file."""
     return main.with_name("interfaces.d") / "sdn"
 
 
 def write(main: Path, running: Mapping[str, Rows], node: str) -> None:
-    """Write what runs on ``node`` beside its ``main`` interfaces file, which tells its own addresses."""
+    """Write the vnets that run on ``node``. Its ``main`` interfaces file holds its own addresses."""
     own = {iface.address.partition("/")[0] for iface in interfaces.load(main).values() if iface.address}
-    made = {iface.name: iface for row in sdn.on_node(running, node) for iface in stanzas(*row, own)}
-    write_atomic(file(main), interfaces.write_interfaces(made), 0o644)
+    ifaces = {iface.name: iface for row in sdn.on_node(running, node) for iface in stanzas(*row, own)}
+    write_atomic(file(main), interfaces.write_interfaces(ifaces), 0o644)
 
 
-def stanzas(name: str, vnet: Options, zone: Options, own: Collection[str]) -> list[Iface]:
-    """The interfaces of one vnet on a node that has the addresses ``own`` (pure)."""
+def stanzas(name: str, vnet: Options, zone: Options, own_addresses: Collection[str]) -> list[Iface]:
+    """Return the interfaces of one vnet on a node with ``own_addresses`` (pure)."""
     mtu = str(sdn.mtu(zone))
-    bridge = Iface(name, ports="none", stp="off", forward_delay="0", mtu=mtu)
-    if zone["type"] != "vxlan":
+    is_tunnelled, tunnel = zone["type"] == "vxlan", f"vxlan_{name}"
+    ports = tunnel if is_tunnelled else "none"
+    bridge = Iface(name, ports=ports, stp="off", forward_delay="0", mtu=mtu)
+    if not is_tunnelled:
         return [bridge]
-    tunnel = f"vxlan_{name}"
-    others = [peer for peer in split_list(zone["peers"]) if peer not in own]
+    peers = [peer for peer in split_list(zone["peers"]) if peer not in own_addresses]
     options = (
         f"vxlan-id {vnet['tag']}",
-        *(f"vxlan_remoteip {peer}" for peer in others),
+        *(f"vxlan_remoteip {peer}" for peer in peers),
         *([f"vxlan-port {zone['vxlan-port']}"] if "vxlan-port" in zone else []),
     )
-    return [
-        Iface(tunnel, mtu=mtu, options=options),
-        Iface(name, ports=tunnel, stp="off", forward_delay="0", mtu=mtu),
-    ]
+    return [Iface(tunnel, mtu=mtu, options=options), bridge]

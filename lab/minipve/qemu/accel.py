@@ -18,7 +18,7 @@ from pathlib import Path
 
 from minipve import process
 from minipve.atomic import write_atomic
-from minipve.image import bootfiles
+from minipve.image import direct_boot
 from minipve.paths import Paths
 
 DEVICE = Path("/dev/kvm")
@@ -63,8 +63,8 @@ def _remembered(file: Path) -> dict[str, str]:
 def _probe(paths: Paths) -> Accel | None:
     """Try the newest golden image's kernel, never an uploaded one; None when there is no golden image."""
     images = sorted(paths.images.glob("*/dasklab-*.qcow2"), key=lambda file: file.stat().st_mtime)
-    with bootfiles.using(paths):
-        boot = bootfiles.extract(images[-1], paths) if images else None
+    with direct_boot.using(paths):
+        boot = direct_boot.extract(images[-1], paths) if images else None
         return _boots(boot.kernel) if boot else None
 
 

@@ -10,11 +10,11 @@ import time
 
 from minipve.config import nics
 from minipve.config.nics import Nic
-from minipve.network import net, taps
-from minipve.network.taps import Log
+from minipve.network import links, rate, taps
+from minipve.network.links import Log
 from minipve.paths import Paths
 from minipve.process import MachineError
-from minipve.qemu import channel, devices, running
+from minipve.qemu import channel, command_line, running
 from minipve.qemu.qmp import Qmp
 
 UNPLUG_TIMEOUT_S = 6.0
@@ -40,12 +40,12 @@ def _adjust(vmid: int, index: int, old: Nic, new: Nic, paths: Paths, log: Log) -
     """What can be changed under a living NIC; moving to another bridge shows the guest a pulled cable."""
     tap, monitor = nics.tap_name(vmid, index), Qmp(vmid, paths)
     if new.bridge is not None and new.bridge != old.bridge:
-        if not net.exists(new.bridge):
+        if not links.exists(new.bridge):
             raise MachineError(f"interface {new.bridge} does not exist")
         monitor.execute("set_link", {"name": f"net{index}", "up": False})
-        net.plug(tap, new.bridge)
+        links.plug_tap(tap, new.bridge)
     if new.bridge is not None and new.rate_mib != old.rate_mib:
-        taps.set_rate(tap, index, new, log)
+        rate.apply(tap, index, new, log)
     if (new.link_down, new.bridge) != (old.link_down, old.bridge):
         monitor.execute("set_link", {"name": f"net{index}", "up": not new.link_down})
 
@@ -59,7 +59,7 @@ def _unplug(vmid: int, index: int, paths: Paths) -> None:
             raise MachineError(f"error on hot-unplugging device '{name}' - still busy in guest?")
         time.sleep(0.1)
     monitor.execute("netdev_del", {"id": name})
-    net.unplug([nics.tap_name(vmid, index)])
+    links.unplug([nics.tap_name(vmid, index)])
 
 
 def _plugged(monitor: Qmp) -> set[str]:
@@ -71,15 +71,15 @@ def _plug(vmid: int, index: int, nic: Nic, paths: Paths, log: Log) -> None:
     monitor = Qmp(vmid, paths)
     taps.plug(vmid, index, nic, log)
     try:
-        host = devices.netdev_options(vmid, index, nic, {}, taps.vhost_works())
+        host = command_line.netdev_options(vmid, index, nic, {}, taps.vhost_works())
         monitor.execute("netdev_add", _typed(host))
         try:
-            monitor.execute("device_add", devices.device_options(index, nic))
+            monitor.execute("device_add", command_line.device_options(index, nic))
         except MachineError:
             monitor.execute("netdev_del", {"id": f"net{index}"})
             raise
     except MachineError:
-        net.unplug([nics.tap_name(vmid, index)])
+        links.unplug([nics.tap_name(vmid, index)])
         raise
     if nic.link_down:
         monitor.execute("set_link", {"name": f"net{index}", "up": False})

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from minipve import cpu_usage, process
-from minipve.network import net
+from minipve.network import links
 from minipve.paths import Paths
 from minipve.process import MachineError
 from minipve.qemu import channel, qmp
@@ -95,7 +95,7 @@ def reap(vmid: int, paths: Paths) -> None:
         if paths.runtime(vmid, "pid").exists():  # QEMU removes it when it ends in order
             log.warning("VM %d: QEMU was killed or crashed; its taps and sockets are removed", vmid)
             clean(vmid, paths)
-        elif net.machine_taps(vmid):
+        elif links.machine_taps(vmid):
             log.info("VM %d: powered off by its guest; its taps are removed", vmid)
             clean(vmid, paths)
     finally:
@@ -104,7 +104,7 @@ def reap(vmid: int, paths: Paths) -> None:
 
 def clean(vmid: int, paths: Paths) -> None:
     """Remove what a machine's QEMU needed while it ran: taps with their ifbs, sockets, pid file."""
-    net.unplug(net.machine_taps(vmid))
+    links.unplug(links.machine_taps(vmid))
     for kind in (*SOCKETS, "pid"):
         paths.runtime(vmid, kind).unlink(missing_ok=True)
 
@@ -127,7 +127,7 @@ def state(vmid: int, paths: Paths) -> MachineState:
     uptime_s = process.age_s(pid)
     if uptime_s is None:
         return MachineState("stopped")
-    traffic = net.all_counters(f"tap{vmid}i")
+    traffic = links.counters(f"tap{vmid}i")
     return MachineState(
         status="running",
         pid=pid,

@@ -16,7 +16,7 @@ from minipve.config import drives, nics
 from minipve.config.kinds import QEMU
 from minipve.config.store import SHORT_LOCK_WAIT_S, GuestConfig
 from minipve.errors import FAILURES, ApiError, error_prefix
-from minipve.image import disks, storage
+from minipve.image import qemu_img, storage
 from minipve.node import Node
 from minipve.tasks import Task
 from minipve.vm import changes, machines, options, snapshots, volumes
@@ -131,7 +131,7 @@ def resize(node: Node, task: Task, vmid: int, slot: str, size: str, digest: str 
         if machines.running_pid(node, vmid):
             machines.resize_block(node, vmid, slot, wanted)
         else:
-            disks.resize(file, wanted)
+            qemu_img.resize(file, wanted)
         task.log("Image resized.")
         config.options[slot] = drives.text(slot, drive | {"size": storage.size_text(wanted)})
 

@@ -13,7 +13,7 @@ from typing import Any
 from minipve import process
 from minipve.node import Node
 from minipve.process import MachineError
-from minipve.qemu import accel, hotplug, qemu, qmp, running
+from minipve.qemu import accel, hotplug, power, qmp, running
 from minipve.qemu import agent as guest_agent
 from minipve.qemu.running import MachineState
 from minipve.tasks import Task
@@ -39,19 +39,19 @@ def running_pid(node: Node, vmid: int) -> int | None:
 
 def start(node: Node, vmid: int, options: dict[str, str], task: Task) -> None:
     """Start QEMU with the given configuration."""
-    qemu.start(vmid, options, node.paths, task.log)
+    power.start(vmid, options, node.paths, task.log)
 
 
 def stop(node: Node, vmid: int) -> None:
     """End QEMU; nothing happens when it does not run."""
-    qemu.stop(vmid, node.paths)
+    power.stop(vmid, node.paths)
 
 
 def shutdown(node: Node, vmid: int, timeout_s: float, force: bool, task: Task) -> None:
     """Ask the guest to power off and wait; with ``force`` stop it when it does not in time."""
     if not running_pid(node, vmid):
         return
-    qemu.ask_to_power_off(vmid, node.paths)
+    power.ask_to_power_off(vmid, node.paths)
     deadline = time.monotonic() + timeout_s
     while running_pid(node, vmid):
         if time.monotonic() > deadline:
@@ -64,17 +64,17 @@ def shutdown(node: Node, vmid: int, timeout_s: float, force: bool, task: Task) -
 
 def reset(node: Node, vmid: int) -> None:
     """Press reset."""
-    qemu.reset(vmid, node.paths)
+    power.reset(vmid, node.paths)
 
 
 def suspend(node: Node, vmid: int) -> None:
     """Halt the virtual CPUs."""
-    qemu.suspend(vmid, node.paths)
+    power.suspend(vmid, node.paths)
 
 
 def resume(node: Node, vmid: int) -> None:
     """Let the virtual CPUs go on."""
-    qemu.resume(vmid, node.paths)
+    power.resume(vmid, node.paths)
 
 
 def change_nic(node: Node, vmid: int, index: int, old: str | None, new: str | None) -> None:

@@ -16,7 +16,7 @@ from minipve.config.store import check_line
 from minipve.errors import ApiError, parameter_error
 from minipve.image.storage import Storage
 from minipve.image.storage import parse as parse_volume
-from minipve.qemu import seed
+from minipve.qemu import cloudinit
 from minipve.vm import unsupported
 
 _GROUPS = {
@@ -116,7 +116,7 @@ def normalise(given: Mapping[str, Any]) -> dict[str, str]:
         elif name == "tags":
             options[name] = guests.tags(value)
     if "sshkeys" in options:
-        seed.check_keys(options)
+        cloudinit.check_keys(options)
     return options
 
 

@@ -14,8 +14,8 @@ from contextlib import suppress
 from minipve.config import drives
 from minipve.config.store import GuestConfig
 from minipve.errors import FAILURES, ApiError
-from minipve.image import disks
-from minipve.network.taps import Log
+from minipve.image import qemu_img
+from minipve.network.links import Log
 from minipve.node import Node
 from minipve.vm import changes, machines, options
 
@@ -124,7 +124,7 @@ def _take(node: Node, vmid: int, name: str, found: Disks) -> None:
         machines.snapshot(node, vmid, name, [slot for slot, _ in found])
         return
     for _, volid in found:
-        disks.snapshot(node.storage.existing(volid), name)
+        qemu_img.snapshot(node.storage.existing(volid), name)
 
 
 def _drop(node: Node, vmid: int, name: str, slot: str, volid: str) -> None:
@@ -133,7 +133,7 @@ def _drop(node: Node, vmid: int, name: str, slot: str, volid: str) -> None:
     if attached and machines.running_pid(node, vmid):
         machines.drop_snapshot(node, vmid, name, slot)
     else:
-        disks.drop_snapshot(node.storage.existing(volid), name)
+        qemu_img.drop_snapshot(node.storage.existing(volid), name)
 
 
 def _forget(node: Node, say: Log, vmid: int, config: GuestConfig, name: str) -> None:
@@ -160,7 +160,7 @@ def _roll_back(node: Node, say: Log, vmid: int, config: GuestConfig, name: str) 
     snapshot = config.snapshots[name]
     for slot, volid in _disks(snapshot):
         say(f"rolling back 'drive-{slot}' ({volid})")
-        disks.roll_back(node.storage.existing(volid), name)
+        qemu_img.roll_back(node.storage.existing(volid), name)
     before = [volid for part in (config.options, config.pending) for _, volid in drives.volumes(part, vmid)]
     kept = {k: v for k, v in config.options.items() if k == "description" or k.startswith("unused")}
     config.options = kept | _copied(snapshot) | {"parent": name}

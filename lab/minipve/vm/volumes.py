@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from minipve.config import drives
 from minipve.errors import ApiError
-from minipve.image import disks, storage, untrusted
+from minipve.image import qemu_img, storage, untrusted
 from minipve.node import Node
 from minipve.tasks import Task
 
@@ -51,7 +51,7 @@ def _formatting(node: Node, volid: str, size: int) -> str:
 def _empty(node: Node, task: Task, vmid: int, size: int, name: str | None = None) -> str:
     volid = node.storage.free_name(vmid, name=name)
     task.log(_formatting(node, volid, size))
-    disks.create(node.storage.path(volid), storage.sane(size))
+    qemu_img.create(node.storage.path(volid), storage.sane(size))
     return volid
 
 
@@ -68,7 +68,7 @@ def _import(node: Node, task: Task, vmid: int, source: str) -> drives.Drive:
     task.log(_formatting(node, volid, size))
     task.log(f"allocated target volume '{volid}'")
     try:
-        disks.import_image(file, node.storage.path(volid))
+        qemu_img.import_image(file, node.storage.path(volid))
     except BaseException:
         node.storage.remove(volid)
         raise
@@ -98,9 +98,9 @@ def clone(
     target, base = node.storage.path(volid), node.storage.existing(source)
     task.log(f"clone {base.name} to {target.name}")
     if full:
-        disks.full_clone(base, target, snapname)
+        qemu_img.full_clone(base, target, snapname)
     else:
-        disks.linked_clone(base, target)
+        qemu_img.linked_clone(base, target)
         rest = volid.partition(":")[2]
         volid = f"{storage.NAME}:{base.parent.name}/{base.name}/{rest}"
     return drives.text(slot, drive | {"file": volid})
@@ -112,5 +112,5 @@ def to_base(node: Node, slot: str, drive: drives.Drive) -> str:
         return drives.text(slot, drive)
     old = storage.parse(drive["file"])
     volid = f"{storage.NAME}:{old.vmid}/{old.name.replace('vm-', 'base-', 1)}"
-    disks.make_base(node.storage.path(old.volid), node.storage.path(volid))
+    qemu_img.make_base(node.storage.path(old.volid), node.storage.path(volid))
     return drives.text(slot, drive | {"file": volid})

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from minipve import process
-from minipve.image import bootable, ext4, nbd
+from minipve.image import bootable_disk, ext4, nbd
 from minipve.process import MachineError
 
 needs_mke2fs = pytest.mark.skipif(
@@ -40,13 +40,13 @@ def loaded(disk: bytes) -> Iterator[tuple[int, bytes]]:
 @needs_mke2fs
 @pytest.mark.skipif(os.geteuid() != 0, reason="as an ordinary user the tree is a tar file")
 def test_a_bios_finds_all_of_the_boot_loader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bootable, "SIZE_GIB", 1)
+    monkeypatch.setattr(bootable_disk, "SIZE_GIB", 1)
     grub, raw = tmp_path / "tree/boot/grub", tmp_path / "disk.raw"
     grub.mkdir(parents=True)
     code, core = os.urandom(512), core_image(45_001)
     (grub / "boot.img").write_bytes(code)
     (grub / "core.img").write_bytes(core)
-    bootable.write(tmp_path / "tree", raw)
+    bootable_disk.write(tmp_path / "tree", raw)
     with raw.open("rb") as stream:
         disk = stream.read(2**26)
     assert (disk[:0x5C], disk[0x64:440]) == (code[:0x5C], code[0x64:440])
@@ -64,7 +64,7 @@ def test_a_bios_finds_all_of_the_boot_loader(tmp_path: Path, monkeypatch: pytest
 def test_a_core_in_pieces_is_loaded_to_one_place() -> None:
     first = core_image(512)
     rest = [*range(101, 108), *range(4000, 4040), 9]
-    disk = bytearray(bootable.boot_sector(bytes(512), 1) + bootable.with_block_list(first, rest))
+    disk = bytearray(bootable_disk.boot_sector(bytes(512), 1) + bootable_disk.with_block_list(first, rest))
     segments = [(segment, len(part)) for segment, part in loaded(bytes(disk).ljust(5000 * 512, b"\1"))]
     assert segments == [(0x800, 512), (0x820, 7 * 512), (0x820 + 7 * 32, 40 * 512), (0x820 + 47 * 32, 512)]
 
@@ -72,7 +72,7 @@ def test_a_core_in_pieces_is_loaded_to_one_place() -> None:
 @pytest.mark.parametrize("pieces", [21, 50])
 def test_a_list_that_would_overwrite_code_is_refused(pieces: int) -> None:
     with pytest.raises(MachineError, match="too many pieces"):
-        bootable.with_block_list(core_image(512), list(range(0, 2 * pieces, 2)))
+        bootable_disk.with_block_list(core_image(512), list(range(0, 2 * pieces, 2)))
 
 
 @needs_mke2fs
@@ -80,4 +80,4 @@ def test_a_tree_without_boot_loader_is_an_error(tmp_path: Path) -> None:
     raw = tmp_path / "disk.raw"
     process.run(["mke2fs", "-q", "-t", "ext4", raw, "8M"])
     with pytest.raises(MachineError, match=r"no /boot/grub/boot\.img in the file system of disk\.raw"):
-        bootable.install_boot_loader(raw)
+        bootable_disk.install_boot_loader(raw)

@@ -10,7 +10,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from minipve.image import bootfiles, disks, ext4, nbd
+from minipve.image import direct_boot, ext4, nbd, qemu_img
 from minipve.paths import Paths
 from minipve.process import MachineError
 
@@ -43,7 +43,7 @@ def image(folder: Path, *options: str, size: str = "8M") -> Path:
     raw, made = folder.with_suffix(".raw"), folder.with_suffix(".qcow2")
     words = ["mke2fs", "-q", "-t", "ext4", "-U", UUID, *options, "-d", folder, raw, size]
     subprocess.run(words, check=True, env={"PATH": SYSTEM_PATH})
-    disks.import_image(raw, made)
+    qemu_img.import_image(raw, made)
     return made
 
 
@@ -53,9 +53,9 @@ def copies(paths: Paths) -> set[str]:
 
 def test_the_kernel_comes_out_of_a_clone_as_out_of_its_base(tmp_path: Path, paths: Paths) -> None:
     base, clone = image(tree(tmp_path / "a")), tmp_path / "9101" / "clone.qcow2"
-    disks.linked_clone(base, clone)
+    qemu_img.linked_clone(base, clone)
     for disk in (base, clone):
-        boot = bootfiles.extract(disk, paths)
+        boot = direct_boot.extract(disk, paths)
         assert boot is not None and boot.cmdline == "quiet console=ttyS0"
         assert (boot.kernel.read_bytes(), boot.initrd.read_bytes()) == (KERNEL, INITRD)
     assert len(copies(paths)) == 1
@@ -68,18 +68,18 @@ def test_an_image_that_takes_anothers_uuid_boots_only_itself(
     evil = image(tree(tmp_path / "evil", ENTRY.replace("quiet", "init=/bin/evil"), b"\x7fELF evil"))
     good = image(tree(tmp_path / "good"))
     for disk in (evil, good) if attacker_first else (good, evil):
-        boot = bootfiles.extract(disk, paths)
+        boot = direct_boot.extract(disk, paths)
         assert boot is not None
         assert ("evil" in boot.cmdline, b"evil" in boot.kernel.read_bytes()) == (disk == evil, disk == evil)
 
 
 @pytest.mark.parametrize("change", ["kernel", "options"])
 def test_a_changed_kernel_or_command_line_is_booted(tmp_path: Path, paths: Paths, change: str) -> None:
-    before = bootfiles.extract(image(tree(tmp_path / "a")), paths)
+    before = direct_boot.extract(image(tree(tmp_path / "a")), paths)
     kernel, entry = (
         (b"\x7fELF newer", ENTRY) if change == "kernel" else (KERNEL, ENTRY + "# \noptions loud\n")
     )
-    after = bootfiles.extract(image(tree(tmp_path / "b", entry, kernel)), paths)
+    after = direct_boot.extract(image(tree(tmp_path / "b", entry, kernel)), paths)
     assert before is not None and after is not None
     assert after.kernel.read_bytes() == kernel
     assert after.cmdline == ("loud" if change == "options" else "quiet console=ttyS0")
@@ -89,12 +89,12 @@ def test_the_cache_is_bounded_and_swept(
     tmp_path: Path, paths: Paths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (paths.boot / UUID).mkdir(parents=True)  # from before copies were named by their digest
-    monkeypatch.setattr(bootfiles, "MAX_CACHE_BYTES", 3 * (len(KERNEL) + len(INITRD)))
+    monkeypatch.setattr(direct_boot, "MAX_CACHE_BYTES", 3 * (len(KERNEL) + len(INITRD)))
     found = []
     for number in range(6):
-        with bootfiles.using(paths):
+        with direct_boot.using(paths):
             kernel = KERNEL.replace(b"the", f"{number:03}".encode())
-            boot = bootfiles.extract(image(tree(tmp_path / f"disk{number}", kernel=kernel)), paths)
+            boot = direct_boot.extract(image(tree(tmp_path / f"disk{number}", kernel=kernel)), paths)
             assert boot is not None
             os.utime(boot.kernel.parent, (number, number))
             found.append(boot.kernel.parent.name)
@@ -102,21 +102,21 @@ def test_the_cache_is_bounded_and_swept(
 
 
 def test_nothing_is_swept_that_is_used(tmp_path: Path, paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bootfiles, "MAX_CACHE_BYTES", 0)
-    with bootfiles.using(paths):
-        boot = bootfiles.extract(image(tree(tmp_path / "a")), paths)
+    monkeypatch.setattr(direct_boot, "MAX_CACHE_BYTES", 0)
+    with direct_boot.using(paths):
+        boot = direct_boot.extract(image(tree(tmp_path / "a")), paths)
         assert boot is not None
-        with bootfiles.using(paths):
+        with direct_boot.using(paths):
             pass
         assert boot.kernel.read_bytes() == KERNEL
     assert copies(paths) == set()
 
 
 def test_a_disk_with_its_own_boot_loader_is_left_to_it(tmp_path: Path, paths: Paths) -> None:
-    disks.create(tmp_path / "empty.qcow2", 2**20)
-    assert bootfiles.extract(tmp_path / "empty.qcow2", paths) is None
-    assert bootfiles.extract(image(tree(tmp_path / "none", None)), paths) is None
-    assert bootfiles.extract(image(tree(tmp_path / "old"), "-O", "^extent,^64bit"), paths) is None
+    qemu_img.create(tmp_path / "empty.qcow2", 2**20)
+    assert direct_boot.extract(tmp_path / "empty.qcow2", paths) is None
+    assert direct_boot.extract(image(tree(tmp_path / "none", None)), paths) is None
+    assert direct_boot.extract(image(tree(tmp_path / "old"), "-O", "^extent,^64bit"), paths) is None
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ def test_an_entry_that_names_no_kernel_is_an_error(
     with (folder / "boot/huge").open("wb") as stream:
         stream.truncate(257 * 2**20)
     with pytest.raises(MachineError, match=complaint):
-        bootfiles.extract(image(folder), paths)
+        direct_boot.extract(image(folder), paths)
     assert not paths.boot.exists()
 
 
@@ -150,7 +150,7 @@ def test_a_boot_entry_that_is_a_link_is_not_followed(tmp_path: Path, paths: Path
     secret.write_text(ENTRY)
     folder = tree(tmp_path / "a", None)
     (folder / "boot/loader/entries/a.conf").symlink_to(secret)
-    assert bootfiles.extract(image(folder), paths) is None
+    assert direct_boot.extract(image(folder), paths) is None
 
 
 @pytest.mark.parametrize(
@@ -198,7 +198,7 @@ def test_a_damaged_file_system_is_refused_or_read(tmp_path: Path, paths: Paths, 
         data[at] = chance.choice([0, 1, 0x7F, 0xFF, data[at] ^ (1 << chance.randrange(8))])
     raw.write_bytes(data)
     try:
-        bootfiles.extract(raw, paths)
+        direct_boot.extract(raw, paths)
     except MachineError as error:
         assert str(error)
 

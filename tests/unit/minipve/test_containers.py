@@ -12,7 +12,7 @@ from minipve.config.kinds import LXC
 from minipve.config.store import GuestConfig, GuestStore
 from minipve.container import changes, options
 from minipve.errors import ApiError
-from minipve.lxc import commands, groups, ids, kernel, running, setup, trees
+from minipve.lxc import cgroups, commands, inotify, rootfs, running, setup, user_ids
 from minipve.paths import Paths
 from minipve.process import MachineError
 
@@ -68,7 +68,7 @@ def test_lxc_is_told_what_the_config_says(paths: Paths) -> None:
 def test_limits_of_both_versions_of_control_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     given = {"memory": "256", "swap": "64", "cpulimit": "1.5"}
     monkeypatch.setattr(host, "cpus", lambda: 4)
-    first, second = groups.limits(given, 1), groups.limits(given, 2)
+    first, second = cgroups.limits(given, 1), cgroups.limits(given, 2)
     assert first["memory.limit_in_bytes"] == "268435456"
     assert first["memory.memsw.limit_in_bytes"] == str(320 * 2**20)
     assert (first["cpu.cfs_quota_us"], first["cpu.cfs_period_us"]) == ("30000", "20000")
@@ -94,25 +94,25 @@ def test_cores_are_time_on_any_processor(
     options: dict[str, str], quota: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(host, "cpus", lambda: 4)
-    assert groups.limits(options, 1)["cpu.cfs_quota_us"] == quota
-    assert groups.limits(options, 2)["cpu.max"] == f"{'max' if quota == '-1' else quota} 20000"
+    assert cgroups.limits(options, 1)["cpu.cfs_quota_us"] == quota
+    assert cgroups.limits(options, 2)["cpu.max"] == f"{'max' if quota == '-1' else quota} 20000"
 
 
 def test_ids_that_nobody_else_was_given() -> None:
     other = [("alice", 100_000, 65_536), ("bob", 165_536, 65_536)]
-    assert ids.choose([], []) == 100_000
-    assert ids.choose(other, []) == 231_072
-    assert ids.choose(other, [("carol", 231_072, 65_536)]) == 296_608
+    assert user_ids.choose([], []) == 100_000
+    assert user_ids.choose(other, []) == 231_072
+    assert user_ids.choose(other, [("carol", 231_072, 65_536)]) == 296_608
     root = ("root", 500_000, 65_536)
-    assert ids.choose([*other, root], [root]) == 500_000
-    assert ids.choose([*other, root], other) != 500_000, "only where both lists have it"
+    assert user_ids.choose([*other, root], [root]) == 500_000
+    assert user_ids.choose([*other, root], other) != 500_000, "only where both lists have it"
 
 
 def test_an_instance_keeps_its_ids(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ids, "choose", lambda *_: 700_000)
-    assert ids.first(paths) == 700_000
-    monkeypatch.setattr(ids, "choose", lambda *_: 800_000)
-    assert ids.first(paths) == 700_000
+    monkeypatch.setattr(user_ids, "choose", lambda *_: 700_000)
+    assert user_ids.first(paths) == 700_000
+    monkeypatch.setattr(user_ids, "choose", lambda *_: 800_000)
+    assert user_ids.first(paths) == 700_000
 
 
 def test_networks_as_ifupdown_reads_them() -> None:
@@ -155,7 +155,7 @@ def test_a_monitor_is_known_by_its_command_line(paths: Paths) -> None:
 
 
 def test_two_instances_share_no_group(paths: Paths, tmp_path: Path) -> None:
-    assert groups.folder(paths) != groups.folder(Paths(tmp_path / "other", paths.cache))
+    assert cgroups.folder(paths) != cgroups.folder(Paths(tmp_path / "other", paths.cache))
 
 
 def test_changes_wait_only_until_they_are_taken_back() -> None:
@@ -209,14 +209,14 @@ def test_trees_that_nobody_needs_go(paths: Paths) -> None:
     for vmid, template in ((100, "aa-0"), (101, "bb-100000")):
         (paths.containers / str(vmid)).mkdir(parents=True)
         (paths.containers / str(vmid) / "template").write_text(template)
-    trees.sweep(paths, lambda vmid: vmid == 100, [])
+    rootfs.sweep(paths, lambda vmid: vmid == 100, [])
     assert [entry.name for entry in paths.containers.iterdir()] == ["100"]
     assert [entry.name for entry in paths.templates.iterdir()] == ["aa-0"]
 
 
 def test_a_tree_whose_template_is_gone_says_so(paths: Paths) -> None:
     with pytest.raises(Exception, match="the files of CT 100 are gone"):
-        trees.layers(100, paths)
+        rootfs.layers(100, paths)
 
 
 def test_nothing_is_imported_from_a_stranger_s_tree(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -232,12 +232,12 @@ def test_the_kernel_is_asked_for_more_only_when_it_takes_more(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "max_user_instances"
-    monkeypatch.setattr(kernel, "INSTANCES", file)
+    monkeypatch.setattr(inotify, "INSTANCES", file)
     file.write_text("128\n")
-    assert kernel.allow(24) == "" and file.read_text() == "128\n"
-    assert "raised from 128 to 65536" in kernel.allow(25) and file.read_text() == "65536"
-    assert kernel.allow(500) == ""
+    assert inotify.allow(24) == "" and file.read_text() == "128\n"
+    assert "raised from 128 to 65536" in inotify.allow(25) and file.read_text() == "65536"
+    assert inotify.allow(500) == ""
     file.write_text("128\n")
     monkeypatch.setattr(Path, "write_text", lambda *_: (_ for _ in ()).throw(PermissionError()))
     with pytest.raises(MachineError, match=r"sysctl -w fs\.inotify\.max_user_instances=65536"):
-        kernel.allow(50)
+        inotify.allow(50)

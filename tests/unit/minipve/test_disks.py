@@ -4,7 +4,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from minipve.image import disks
+from minipve.image import qemu_img
 from minipve.process import MachineError
 
 pytestmark = pytest.mark.skipif(shutil.which("qemu-img") is None, reason="qemu-img is needed")
@@ -12,18 +12,18 @@ pytestmark = pytest.mark.skipif(shutil.which("qemu-img") is None, reason="qemu-i
 
 def test_sizes_and_backing(tmp_path: Path) -> None:
     base, clone = tmp_path / "100" / "base.qcow2", tmp_path / "101" / "disk.qcow2"
-    disks.create(base, 2**20)
-    disks.linked_clone(base, clone)
-    disks.resize(clone, 2**21)
-    assert disks.info(clone).virtual_bytes == 2**21
-    assert disks.info(clone).backing == base
+    qemu_img.create(base, 2**20)
+    qemu_img.linked_clone(base, clone)
+    qemu_img.resize(clone, 2**21)
+    assert qemu_img.info(clone).virtual_bytes == 2**21
+    assert qemu_img.info(clone).backing == base
     with pytest.raises(MachineError, match="shrinking disks is not supported"):
-        disks.resize(clone, 2**20)
+        qemu_img.resize(clone, 2**20)
     with pytest.raises(MachineError, match="already exists"):
-        disks.create(clone, 2**20)
+        qemu_img.create(clone, 2**20)
 
 
 def test_a_full_clone_stands_alone(tmp_path: Path) -> None:
-    disks.create(tmp_path / "a.qcow2", 2**20)
-    disks.full_clone(tmp_path / "a.qcow2", tmp_path / "b.qcow2")
-    assert disks.info(tmp_path / "b.qcow2").backing is None
+    qemu_img.create(tmp_path / "a.qcow2", 2**20)
+    qemu_img.full_clone(tmp_path / "a.qcow2", tmp_path / "b.qcow2")
+    assert qemu_img.info(tmp_path / "b.qcow2").backing is None

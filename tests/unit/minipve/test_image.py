@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from minipve import process
-from minipve.image import debian, disks, golden, sources, template, wheels, work
+from minipve.image import apt_sources, build_tools, container_template, debian, golden, qemu_img, wheels
 from minipve.paths import Paths
 from minipve.progress import Steps, silent, terminal
 from minipve.user_error import UserError
@@ -56,7 +56,7 @@ def test_a_missing_tool_is_one_line_with_its_package(monkeypatch: pytest.MonkeyP
 def test_a_full_disk_is_refused_before_anything_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(work, "SPACE_GIB", 10**9)
+    monkeypatch.setattr(build_tools, "SPACE_GIB", 10**9)
     monkeypatch.setattr(golden.process, "need", lambda *_: None)
     with pytest.raises(UserError, match="GiB are free"):
         golden.build(Paths(tmp_path, tmp_path), silent)
@@ -83,7 +83,7 @@ def test_nothing_is_left_of_a_build_that_did_not_end(
 def test_a_failing_command_tells_its_last_words(tmp_path: Path) -> None:
     words = ["sh", "-c", "echo one; echo 'E: no such package'; echo three; exit 3"]
     with pytest.raises(UserError, match="sh failed: E: no such package") as refused:
-        work.run_logged(words, tmp_path / "log", silent)
+        build_tools.run_logged(words, tmp_path / "log", silent)
     assert "three" in str(refused.value.hint)
     assert (tmp_path / "log").read_text().startswith("one\n")
 
@@ -136,9 +136,9 @@ Components: main
 
 def test_sources_in_deb822() -> None:
     key = "[signed-by=/usr/share/keyrings/debian-archive-keyring.gpg]"
-    lines = sources.one_line_style(DEB822)
+    lines = apt_sources.one_line_style(DEB822)
     assert lines[0] == f"deb {key} http://mirror.example/debian bookworm main"
-    assert [line for line in lines if sources.is_debian(line, "bookworm")] == [
+    assert [line for line in lines if apt_sources.is_debian(line, "bookworm")] == [
         f"deb {key} http://mirror.example/debian {suite} main" for suite in ("bookworm", "bookworm-updates")
     ]
 
@@ -157,23 +157,23 @@ def test_sources_in_deb822() -> None:
     ],
 )
 def test_which_lines_are_debians(line: str, ours: bool) -> None:
-    assert sources.is_debian(line, "bookworm") is ours
+    assert apt_sources.is_debian(line, "bookworm") is ours
 
 
 def test_proxies_are_passed_on() -> None:
     kept = ['Acquire::http::Proxy "http://p:3128"', 'Acquire::Check-Date "false"']
     dump = ['Acquire ""', kept[0], 'Acquire::Languages ""', kept[1]]
-    assert sources.passed_on("".join(f"{line};\n" for line in dump)) == kept
+    assert apt_sources.passed_on("".join(f"{line};\n" for line in dump)) == kept
 
 
 def test_a_copy_for_elsewhere_appears_whole_or_not_at_all(tmp_path: Path) -> None:
     image = tmp_path / "dasklab-0123.qcow2"
-    disks.create(image, 2**20)
+    qemu_img.create(image, 2**20)
     folder = tmp_path / "stick"
     folder.mkdir()
     assert golden.export(image, folder) == folder / image.name
     assert golden.export(image, folder / "mine.qcow2") == folder / "mine.qcow2"
-    assert disks.info(folder / "mine.qcow2").virtual_bytes == 2**20
+    assert qemu_img.info(folder / "mine.qcow2").virtual_bytes == 2**20
     with pytest.raises(UserError, match=r"other\.qcow2 was not written"):
         golden.export(tmp_path / "gone", folder / "other.qcow2")
     assert sorted(file.name for file in folder.iterdir()) == ["dasklab-0123.qcow2", "mine.qcow2"]
@@ -192,7 +192,7 @@ def test_the_template_is_the_tree_without_what_only_a_machine_needs(tmp_path: Pa
     for name in ("boot/vmlinuz", "usr/lib/modules/6.1/a.ko", "dev/null", "etc/passwd", "opt/boot/kept"):
         (tree / name).parent.mkdir(parents=True, exist_ok=True)
         (tree / name).write_text(name)
-    template.write(tree, tmp_path / "t.tar.zst")
+    container_template.write(tree, tmp_path / "t.tar.zst")
     listed = subprocess.run(
         ["tar", "-tf", tmp_path / "t.tar.zst"], capture_output=True, text=True
     ).stdout.split()

@@ -5,7 +5,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from minipve.network import interfaces, net, rate
+from minipve.network import bridges, interfaces, links, rate
 from minipve.network.interfaces import Iface
 
 from tests.waiting import PATIENCE_S
@@ -85,18 +85,18 @@ PLANS = [
     ("wanted", "there", "commands"), [row[1:] for row in PLANS], ids=[r[0] for r in PLANS]
 )
 def test_plan(wanted: dict[str, Iface], there: dict[str, dict[str, object]], commands: list[str]) -> None:
-    assert [" ".join(words) for words in net.plan(wanted, there)] == commands
+    assert [" ".join(words) for words in bridges.plan(wanted, there)] == commands
 
 
 def test_a_new_bridge_is_a_plain_switch_with_a_fixed_address() -> None:
-    create, up, address = (" ".join(words) for words in net.plan(WANTED, {}))
+    create, up, address = (" ".join(words) for words in bridges.plan(WANTED, {}))
     assert create == (
-        f"ip link add vmbr1 address {net.bridge_mac('vmbr1')} type bridge "
+        f"ip link add vmbr1 address {bridges.bridge_mac('vmbr1')} type bridge "
         "stp_state 0 forward_delay 0 mcast_snooping 0 ageing_time 30000"
     )
     assert up.endswith("up") and address == "ip address add 10.1.0.1/24 dev vmbr1"
-    assert net.bridge_mac("vmbr1") != net.bridge_mac("vmbr0")
-    assert net.bridge_mac("vmbr0", "pve") != net.bridge_mac("vmbr0", "pve2")  # they are on one wire
+    assert bridges.bridge_mac("vmbr1") != bridges.bridge_mac("vmbr0")
+    assert bridges.bridge_mac("vmbr0", "pve") != bridges.bridge_mac("vmbr0", "pve2")  # they are on one wire
 
 
 def test_counters_are_seen_from_the_guest() -> None:
@@ -105,7 +105,7 @@ def test_counters_are_seen_from_the_guest() -> None:
         " face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets\n"
         "tap100i0:     120       2    0    0    0     0          0         0     4300      12  0 0 0 0 0 0\n"
     )
-    assert net.parse_counters(text) == {"tap100i0": (4300, 120)}
+    assert links.parse_counters(text) == {"tap100i0": (4300, 120)}
 
 
 def test_rate_commands_are_those_of_proxmox_ve() -> None:
@@ -120,30 +120,30 @@ def test_rate_commands_are_those_of_proxmox_ve() -> None:
         "police rate 1310720bps burst 1048576b mtu 64kb drop",
     ]
     assert list(rate.from_guest("tap1i1", "1bps"))[-1] == "shape-ifb"
-    assert all(len(net.ifb_name(f"tap{vmid}i31")) <= 15 for vmid in (100, 999999999))
+    assert all(len(links.ifb_name(f"tap{vmid}i31")) <= 15 for vmid in (100, 999999999))
 
 
 INSIDE = """
 from pathlib import Path
-from minipve.network import interfaces, net, rate
+from minipve.network import interfaces, bridges, links, rate
 from minipve.paths import Paths
 paths = Paths(Path({state!r}), Path({state!r}))
 paths.interfaces.parent.mkdir(parents=True)
 wanted = interfaces.default("10.9.0.1/24")
 paths.interfaces.write_text(interfaces.write_interfaces(wanted))
-net.reload(paths)
-net.plug("tap100i0", "vmbr0")
-assert net.machine_taps(100) == ["tap100i0"], net.machine_taps(100)
+bridges.reload(paths)
+links.plug_tap("tap100i0", "vmbr0")
+assert links.machine_taps(100) == ["tap100i0"], links.machine_taps(100)
 first = rate.set_rate("tap100i0", 1310720)
 assert first in ("police", "shape-ifb"), first
 assert rate.set_rate("tap100i0", 2621440) == first
-assert rate.set_rate("tap100i0", None) == "" and not net.exists("ifb100i0")
-net.unplug(net.machine_taps(100))
-assert sorted(net.all_counters("")) == ["lo", "vmbr0"], net.all_counters("")
-net.reload(paths)
+assert rate.set_rate("tap100i0", None) == "" and not links.exists("ifb100i0")
+links.unplug(links.machine_taps(100))
+assert sorted(links.counters("")) == ["lo", "vmbr0"], links.counters("")
+bridges.reload(paths)
 try:
-    net.plug("tap100i0", "vmbr7")
-except net.MachineError as error:
+    links.plug_tap("tap100i0", "vmbr7")
+except links.MachineError as error:
     assert str(error) == "bridge 'vmbr7' does not exist"
 print("fine")
 """

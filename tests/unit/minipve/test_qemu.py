@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 from minipve.config import nics, values
-from minipve.image.bootfiles import Boot
+from minipve.image.direct_boot import Boot
 from minipve.paths import Paths
 from minipve.process import MachineError
-from minipve.qemu import devices, qemu, running, sandbox
+from minipve.qemu import command_line, power, running, sandbox
 from minipve.qemu.accel import Accel
 
 TCG, KVM = Accel("tcg", "a test"), Accel("kvm", "a test")
@@ -36,10 +36,10 @@ def paths(tmp_path: Path) -> Paths:
 
 
 def line(paths: Paths, monkeypatch: pytest.MonkeyPatch, accel: Accel = TCG, boot: Boot | None = None) -> str:
-    monkeypatch.setattr(qemu.bootfiles, "extract", lambda _image, _paths: boot)
-    monkeypatch.setattr(qemu, "vhost_works", lambda: False)
-    monkeypatch.setattr(qemu.sandbox, "words", lambda: ("-sandbox", sandbox.FILTER))
-    return " ".join(qemu.command_line(9103, CONFIG, paths, accel))
+    monkeypatch.setattr(power.direct_boot, "extract", lambda _image, _paths: boot)
+    monkeypatch.setattr(power, "vhost_works", lambda: False)
+    monkeypatch.setattr(power.sandbox, "words", lambda: ("-sandbox", sandbox.FILTER))
+    return " ".join(power.qemu_argv(9103, CONFIG, paths, accel))
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_a_disk_without_boot_loader_gets_its_kernel_from_outside(
     ],
 )
 def test_cpu_model(cpu: str, accel: Accel, model: str) -> None:
-    assert devices.cpu_model({"cpu": cpu}, accel) == model
+    assert command_line.cpu_model({"cpu": cpu}, accel) == model
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_cpu_model(cpu: str, accel: Accel, model: str) -> None:
 )
 def test_both_halves_read_the_agent_alike(agent: str, enabled: bool, paths: Paths) -> None:
     assert values.agent_enabled({"agent": agent}) is enabled
-    words = " ".join(devices.machine_words(9103, {"agent": agent}, paths, TCG))
+    words = " ".join(command_line.machine_words(9103, {"agent": agent}, paths, TCG))
     assert ("guest_agent" in words) is enabled
 
 
@@ -116,7 +116,7 @@ def test_both_halves_read_the_agent_alike(agent: str, enabled: bool, paths: Path
 def test_both_halves_read_the_memory_alike(memory: str | None, mib: int, paths: Paths) -> None:
     config = {} if memory is None else {"memory": memory}
     assert values.memory_mib(config) == mib
-    assert f" -m {mib} " in " ".join(devices.machine_words(9103, config, paths, TCG))
+    assert f" -m {mib} " in " ".join(command_line.machine_words(9103, config, paths, TCG))
 
 
 def test_a_comma_stays_in_its_value(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,7 +133,7 @@ def test_a_comma_stays_in_its_value(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 def test_smbios_is_decoded_and_quoted(paths: Paths) -> None:
     config = {"smbios1": "base64=1,serial=YSxiPWM=,uuid=11111111-2222-3333-4444-555555555555"}
-    words = list(devices.machine_words(9103, config, paths, TCG))
+    words = list(command_line.machine_words(9103, config, paths, TCG))
     told = words[words.index("-smbios") + 1]
     assert sorted(told.replace(",,", ";").split(",")) == [
         "serial=a;b=c",
@@ -144,12 +144,12 @@ def test_smbios_is_decoded_and_quoted(paths: Paths) -> None:
 
 def test_vhost_is_for_virtio_alone() -> None:
     virtio, e1000 = (nics.parse(f"{model}=02:00:00:00:00:01,bridge=vmbr0") for model in ("virtio", "e1000"))
-    assert devices.netdev_options(1, 0, virtio, {}, vhost=True)["vhost"] == "on"
-    assert "vhost" not in devices.netdev_options(1, 0, e1000, {}, vhost=True)
+    assert command_line.netdev_options(1, 0, virtio, {}, vhost=True)["vhost"] == "on"
+    assert "vhost" not in command_line.netdev_options(1, 0, e1000, {}, vhost=True)
 
 
 def test_a_nic_without_bridge_is_nat() -> None:
-    words = list(devices.nic_words(1, {"name": "a", "net0": "virtio=02:00:00:00:00:01"}, vhost=True))
+    words = list(command_line.nic_words(1, {"name": "a", "net0": "virtio=02:00:00:00:00:01"}, vhost=True))
     assert words[:2] == ["-netdev", "type=user,id=net0,hostname=a"]
 
 
@@ -203,8 +203,8 @@ def test_what_does_not_run_says_so(paths: Paths) -> None:
     assert running.running_pid(9103, paths) is None
     assert running.state(9103, paths).status == "stopped"
     with pytest.raises(MachineError, match="VM 9103 not running"):
-        qemu.reset(9103, paths)
-    qemu.stop(9103, paths)
+        power.reset(9103, paths)
+    power.stop(9103, paths)
 
 
 def test_a_reused_pid_is_not_believed(paths: Paths) -> None:
@@ -225,4 +225,4 @@ def test_a_reused_pid_is_not_believed(paths: Paths) -> None:
 )
 def test_what_cannot_start(change: dict[str, str], text: str, paths: Paths) -> None:
     with pytest.raises(MachineError, match=text):
-        qemu.start(9103, {**CONFIG, **change}, paths, lambda _line: None)
+        power.start(9103, {**CONFIG, **change}, paths, lambda _line: None)

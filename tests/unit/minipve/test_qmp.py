@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from minipve.paths import Paths
 from minipve.process import MachineError
-from minipve.qemu import agent, channel, qemu, qmp
+from minipve.qemu import agent, channel, power, qmp
 
 from tests.hostile_agent import RAW
 from tests.waiting import PATIENCE_S
@@ -180,8 +180,8 @@ def test_a_guest_that_cannot_be_asked_by_its_agent_gets_the_power_button(
     server.bind(str(paths.runtime(100, "qga")))
     server.listen()
     pressed: list[str] = []
-    monkeypatch.setattr(qemu, "has_agent", lambda *_: True)
-    monkeypatch.setattr(qemu.qmp.Qmp, "execute", lambda _self, command: pressed.append(command))
+    monkeypatch.setattr(power, "has_agent", lambda *_: True)
+    monkeypatch.setattr(power.qmp.Qmp, "execute", lambda _self, command: pressed.append(command))
     monkeypatch.setattr(agent, "PING_TIMEOUT_S", 0.5)
 
     def answer() -> None:
@@ -194,6 +194,6 @@ def test_a_guest_that_cannot_be_asked_by_its_agent_gets_the_power_button(
     thread = threading.Thread(target=answer)
     thread.start()
     with server:
-        qemu.ask_to_power_off(100, paths)
+        power.ask_to_power_off(100, paths)
         thread.join(timeout=10)
     assert pressed == ["system_powerdown"]

@@ -28,9 +28,9 @@ def test_what_is_configured_waits_until_it_is_applied(running: Sdn) -> None:
     with running.change() as draft:
         draft["vnets"]["new"] = {"type": "vnet", "zone": "lab", "tag": 78}
         del draft["vnets"]["lab0"]
-    assert set(running.shown("vnets")) == {"new"}
-    assert set(running.shown("vnets", "running")) == {"lab0"}
-    told = {name: row["state"] for name, row in running.shown("vnets", "pending").items()}
+    assert set(running.rows("vnets")) == {"new"}
+    assert set(running.rows("vnets", "running")) == {"lab0"}
+    told = {name: row["state"] for name, row in running.rows("vnets", "pending").items()}
     assert told == {"lab0": "deleted", "new": "new"}
 
 
@@ -38,7 +38,7 @@ def test_a_change_that_waits_is_told_beside_what_runs(running: Sdn) -> None:
     with running.change() as draft:
         del draft["vnets"]["lab0"]["alias"]
         draft["vnets"]["lab0"]["tag"] = 79
-    row = running.shown("vnets", "pending")["lab0"]
+    row = running.rows("vnets", "pending")["lab0"]
     assert (row["tag"], row["state"], row["pending"]) == (77, "changed", {"tag": 79, "alias": "deleted"})
 
 

@@ -10,7 +10,7 @@ import yaml
 from minipve.image.debian import GUEST
 from minipve.paths import Paths
 from minipve.process import MachineError
-from minipve.qemu import seed
+from minipve.qemu import cloudinit
 
 from tests.waiting import PATIENCE_S
 
@@ -26,7 +26,7 @@ RECORDED = {
 
 
 def test_user_data_as_recorded() -> None:
-    assert seed.dump(100, RECORDED, "user") == (
+    assert cloudinit.dump(100, RECORDED, "user") == (
         "#cloud-config\nhostname: t1\nmanage_etc_hosts: true\nfqdn: t1\nuser: lab\nchpasswd:\n"
         "  expire: False\nusers:\n  - default\npackage_upgrade: true\n"
     )
@@ -34,14 +34,14 @@ def test_user_data_as_recorded() -> None:
 
 def test_network_and_meta_data_as_recorded() -> None:
     config = {**RECORDED, "nameserver": "10.255.255.53"}  # recorded from the host's resolv.conf
-    assert seed.dump(100, config, "network") == (
+    assert cloudinit.dump(100, config, "network") == (
         "version: 1\nconfig:\n    - type: physical\n      name: eth0\n"
         "      mac_address: '02:11:22:33:44:55'\n"
         "      subnets:\n      - type: static\n        address: '10.0.0.5'\n        netmask: "
         "'255.255.255.0'\n"
         "        gateway: '10.0.0.1'\n    - type: nameserver\n      address:\n      - '10.255.255.53'\n"
     )
-    assert seed.dump(100, config, "meta") == "instance-id: 9daf6009b576d4d9cf1a54885e7c45f8060c3e23\n"
+    assert cloudinit.dump(100, config, "meta") == "instance-id: 9daf6009b576d4d9cf1a54885e7c45f8060c3e23\n"
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_network_and_meta_data_as_recorded() -> None:
     ],
 )
 def test_what_makes_another_instance(change: dict[str, str], another: bool) -> None:
-    before, after = (seed.dump(100, config, "meta") for config in (RECORDED, {**RECORDED, **change}))
+    before, after = (cloudinit.dump(100, config, "meta") for config in (RECORDED, {**RECORDED, **change}))
     assert (before != after) is another
 
 
@@ -74,7 +74,7 @@ def test_what_makes_another_instance(change: dict[str, str], another: bool) -> N
     ],
 )
 def test_subnets(addressing: str, lines: list[str]) -> None:
-    assert list(seed._subnets(addressing)) == lines
+    assert list(cloudinit._subnets(addressing)) == lines
 
 
 HOSTILE = [
@@ -87,34 +87,34 @@ HOSTILE = [
 def test_no_value_changes_the_shape_of_the_yaml(value: str) -> None:
     key = f"{KEY} {value}"
     options = {"ciuser": value, "cipassword": value, "sshkeys": quote(key, safe="")}
-    user = yaml.safe_load(seed.dump(100, RECORDED | options, "user"))
+    user = yaml.safe_load(cloudinit.dump(100, RECORDED | options, "user"))
     assert [user[name] for name in ("user", "password", "ssh_authorized_keys")] == [
         value,
         value,
         [key.strip()],
     ]
     assert user["chpasswd"] == {"expire": False}
-    named = yaml.safe_load(seed.dump(100, {"name": "n", "searchdomain": value}, "user"))
+    named = yaml.safe_load(cloudinit.dump(100, {"name": "n", "searchdomain": value}, "user"))
     assert named["fqdn"] == f"n.{value}"
 
 
 @pytest.mark.parametrize("value", [value for value in HOSTILE if " " not in value and value.strip() == value])
 def test_no_name_server_changes_the_shape_of_the_yaml(value: str) -> None:
     options = {"nameserver": value, "searchdomain": value}
-    network = yaml.safe_load(seed.dump(100, RECORDED | options, "network"))
+    network = yaml.safe_load(cloudinit.dump(100, RECORDED | options, "network"))
     assert network["config"][-1] == {"type": "nameserver", "address": [value], "search": [value]}
 
 
 def test_keys_are_percent_encoded_lines() -> None:
-    assert seed.ssh_keys({"sshkeys": quote(f"{KEY}\n\n{KEY}\n", safe="")}) == [KEY, KEY]
-    seed.check_keys({"sshkeys": quote(KEY, safe="")})
+    assert cloudinit.ssh_keys({"sshkeys": quote(f"{KEY}\n\n{KEY}\n", safe="")}) == [KEY, KEY]
+    cloudinit.check_keys({"sshkeys": quote(KEY, safe="")})
     with pytest.raises(MachineError, match="SSH public key validation error"):
-        seed.check_keys({"sshkeys": "nonsense"})
+        cloudinit.check_keys({"sshkeys": "nonsense"})
 
 
 @pytest.mark.skipif(shutil.which("xorriso") is None, reason="xorriso is not installed")
 def test_the_disc_carries_the_label_and_the_four_files(tmp_path: Path) -> None:
-    iso = seed.build(100, RECORDED, Paths(tmp_path / "state", tmp_path / "cache"))
+    iso = cloudinit.build(100, RECORDED, Paths(tmp_path / "state", tmp_path / "cache"))
     said = subprocess.run(
         ["xorriso", "-indev", str(iso), "-pvd_info", "-find", "/"],
         capture_output=True,
@@ -132,7 +132,7 @@ def test_the_disc_carries_the_label_and_the_four_files(tmp_path: Path) -> None:
 def test_the_guest_reads_what_is_written(tmp_path: Path) -> None:
     """The reader's own awk, run on a seed: MAC, address with prefix, gateway."""
     config = {**RECORDED, "ipconfig1": "ip=10.1.0.5/20", "nameserver": "10.9.9.9"}
-    (tmp_path / "network-config").write_text(seed.network_config(config))
+    (tmp_path / "network-config").write_text(cloudinit.network_config(config))
     reader = (GUEST / "nocloud").read_text()
     program = reader.partition("    awk '")[2].partition("' $seed/network-config")[0].replace("'\\''", "'")
     said = subprocess.run(

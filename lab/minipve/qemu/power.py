@@ -10,27 +10,27 @@ from minipve import process
 from minipve.atomic import write_atomic
 from minipve.config import drives, nics, values
 from minipve.config.values import Config
-from minipve.image import bootfiles
-from minipve.image.bootfiles import Boot
+from minipve.image import direct_boot
+from minipve.image.direct_boot import Boot
 from minipve.image.storage import Storage
 from minipve.network.taps import Log, plug, vhost_works
 from minipve.paths import Paths
 from minipve.process import MachineError
-from minipve.qemu import accel, agent, devices, qmp, sandbox, seed, spawn, tsc
+from minipve.qemu import accel, agent, cloudinit, command_line, qmp, sandbox, spawn, tsc
 from minipve.qemu.accel import Accel
 from minipve.qemu.running import clean, has_agent, locks, reap, running_pid
 
 START_TIMEOUT_S, STOP_TIMEOUT_S = 60.0, 10.0
 
 
-def command_line(vmid: int, config: Config, paths: Paths, accelerator: Accel) -> list[str]:
+def qemu_argv(vmid: int, config: Config, paths: Paths, accelerator: Accel) -> list[str]:
     """QEMU's command line for a machine as it is now configured (looks at files, changes nothing)."""
     return [
-        *devices.machine_words(vmid, config, paths, accelerator),
+        *command_line.machine_words(vmid, config, paths, accelerator),
         *sandbox.words(),
-        *devices.boot_words(_boot(config, paths), tsc.khz() if accelerator.name == "tcg" else None),
-        *devices.drive_words(config, lambda _slot, drive: _locate(vmid, drive, paths)),
-        *devices.nic_words(vmid, config, vhost_works()),
+        *command_line.boot_words(_boot(config, paths), tsc.khz() if accelerator.name == "tcg" else None),
+        *command_line.drive_words(config, lambda _slot, drive: _locate(vmid, drive, paths)),
+        *command_line.nic_words(vmid, config, vhost_works()),
     ]
 
 
@@ -49,8 +49,8 @@ def start(vmid: int, config: Config, paths: Paths, log: Log) -> None:
             _check(config)
             for index, nic in nics.of_config(config).items():
                 plug(vmid, index, nic, log)
-            with bootfiles.using(paths):
-                _launch(vmid, command_line(vmid, config, paths, accelerator), paths, log)
+            with direct_boot.using(paths):
+                _launch(vmid, qemu_argv(vmid, config, paths, accelerator), paths, log)
             for index, nic in nics.of_config(config).items():
                 if nic.link_down:
                     qmp.Qmp(vmid, paths).execute("set_link", {"name": f"net{index}", "up": False})
@@ -71,7 +71,7 @@ def _check(config: Config) -> None:
 def _seed(vmid: int, config: Config, paths: Paths, log: Log) -> None:
     if any(drives.is_cloudinit(drive) for _, drive in drives.of(config)):
         log("generating cloud-init ISO")
-        seed.build(vmid, config, paths)
+        cloudinit.build(vmid, config, paths)
 
 
 def _launch(vmid: int, words: list[str], paths: Paths, log: Log) -> None:
@@ -100,13 +100,13 @@ def _abandon(vmid: int, paths: Paths) -> None:
 def _boot(config: Config, paths: Paths) -> Boot | None:
     """The kernel of the first disk to boot from, when that disk has no boot loader of its own."""
     found = {slot: drive for slot, drive in drives.of(config) if not drives.is_cdrom(drive)}
-    first = next((slot for slot in devices.boot_order(config) if slot in found), next(iter(found), None))
-    return None if first is None else bootfiles.extract(_volume(found[first]["file"], paths), paths)
+    first = next((slot for slot in command_line.boot_order(config) if slot in found), next(iter(found), None))
+    return None if first is None else direct_boot.extract(_volume(found[first]["file"], paths), paths)
 
 
 def _locate(vmid: int, drive: drives.Drive, paths: Paths) -> Path | None:
     if drives.is_cloudinit(drive):
-        return seed.iso_path(vmid, paths)
+        return cloudinit.iso_path(vmid, paths)
     return None if drive["file"] in ("none", "cdrom") else _volume(drive["file"], paths)
 
 

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from minipve.atomic import write_atomic
-from minipve.lxc.trees import IDS
+from minipve.lxc.rootfs import IDS
 from minipve.paths import Paths
 from minipve.user_error import UserError
 

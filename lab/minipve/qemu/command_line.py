@@ -14,7 +14,7 @@ from pathlib import Path
 from minipve.config import drives, nics, values
 from minipve.config.nics import Nic
 from minipve.config.values import Config
-from minipve.image.bootfiles import Boot
+from minipve.image.direct_boot import Boot
 from minipve.paths import Paths
 from minipve.qemu.accel import Accel
 

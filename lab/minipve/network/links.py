@@ -1,0 +1,91 @@
+"""Network links on the host side: taps and veths on bridges, their MTU and their byte counters.
+
+Runs inside the node's network namespace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from minipve import process
+from minipve.process import MachineError
+
+Command = list[str]
+Log = Callable[[str], None]
+"""Takes one line for the log of the task that is running."""
+
+
+def exists(name: str) -> bool:
+    """Whether this namespace has an interface ``name``."""
+    return name in _counters()
+
+
+def bridge_mtu(name: str) -> int:
+    """Return a bridge's MTU in bytes; MachineError with PVE's text if there is no such bridge."""
+    if not exists(name):
+        raise MachineError(f"bridge '{name}' does not exist")
+    return int(ip_json("link", "show", "dev", name)[0]["mtu"])
+
+
+def no_vlans(bridge: str) -> str:
+    """PVE's text for a VLAN tag on a bridge without a physical port; no bridge here has one."""
+    return f"no physical interface on bridge '{bridge}'"
+
+
+def plug_tap(tap: str, bridge: str, mtu: int = 0) -> None:
+    """Attach a tap to a bridge, as PVE's pve-bridge script does; create it if it does not exist.
+
+    ``mtu`` 0 stands for the bridge's.
+    """
+    mtu = mtu or bridge_mtu(bridge)
+    if not exists(tap):
+        process.run(["ip", "tuntap", "add", "dev", tap, "mode", "tap"])
+    process.run(["ip", "link", "set", "dev", tap, "master", bridge, "promisc", "on", "mtu", str(mtu), "up"])
+
+
+def unplug(devices: Iterable[str]) -> None:
+    """Delete the host ends of NICs, with the ifb devices of their rate caps, where they exist."""
+    existing = _counters()
+    for device in devices:
+        for name in (device, ifb_name(device)):
+            if name in existing:
+                process.run(["ip", "link", "delete", "dev", name])
+
+
+def ifb_name(device: str) -> str:
+    """The ifb device that shapes a guest's own traffic where the kernel has no policer (pure)."""
+    return "ifb" + device.removeprefix("tap").removeprefix("veth")
+
+
+def machine_taps(vmid: int) -> list[str]:
+    """The taps of a VM that exist."""
+    return list(counters(f"tap{vmid}i"))
+
+
+def container_links(vmid: int) -> list[str]:
+    """The host ends of a container's NICs, and ifb devices that outlived theirs."""
+    return [name for kind in ("veth", "ifb") for name in counters(f"{kind}{vmid}i")]
+
+
+def counters(prefix: str) -> dict[str, tuple[int, int]]:
+    """Return ``(bytes to the guest, bytes from the guest)`` of each interface whose name starts so."""
+    return {name: numbers for name, numbers in _counters().items() if name.startswith(prefix)}
+
+
+def parse_counters(text: str) -> dict[str, tuple[int, int]]:
+    """Parse /proc/net/dev into ``{interface: (bytes sent, bytes received)}`` (pure)."""
+    rows = (line.partition(":") for line in text.splitlines()[2:])
+    fields = {name.strip(): numbers.split() for name, _, numbers in rows}
+    return {name: (int(values[8]), int(values[0])) for name, values in fields.items()}
+
+
+def _counters() -> dict[str, tuple[int, int]]:
+    return parse_counters(Path("/proc/thread-self/net/dev").read_text())
+
+
+def ip_json(*words: str) -> list[dict[str, Any]]:
+    """Return the rows that `ip -j` prints."""
+    rows: list[dict[str, Any]] = process.run_json(["ip", "-j", *words]) or []
+    return [row for row in rows if row]
