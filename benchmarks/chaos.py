@@ -58,7 +58,7 @@ probes: {pings: 3, iperf_runs: 1, iperf_s: 1}
 run_s: 1
 ttl_s: 120
 """
-MEASURED = ("trial.json", "attempt.json", "configured.json", "delivered.json", "timings.json", "hosts.json")
+MEASURED = ("trial.json", "attempt.json", "configured.json", "measured.json", "timings.json", "hosts.json")
 
 
 @dataclass

@@ -134,7 +134,7 @@ CASES: dict[str, Callable[[int], Case]] = {
 
 def trial(case: Case, out: Path, injected: bool, runs: int) -> Path:
     """Run one side of a case, unless it was run before; gives its folder."""
-    if (out / "inside.json").exists():
+    if (out / "records.json").exists():
         return out
     kind = case.place.partition("-")[0] or "scheduler"
     preloads: dict[str, list[Path]] = {}

@@ -3,7 +3,7 @@
     python benchmarks/inside_cluster.py array_study '{"size": 2000, "chunk": 250}' --out /tmp/trial --capture
 
 Needs root, iproute2 and, for --capture, tcpdump. Leaves in --out what a trial of the lab leaves: timings.json
-and inside.json (or capture.json, capture.pcap and inside-capture.json), so that `dasklab explain` reads it.
+and records.json (or capture.json, capture.pcap and capture-records.json), so that `dasklab explain` reads it.
 """
 
 from __future__ import annotations
@@ -119,10 +119,10 @@ def keep(said: dict[str, Any], out: Path, captured: bool = False) -> None:
     """Write a workload's answer as the files of a trial."""
     out.mkdir(parents=True, exist_ok=True)
     inside = said.pop("inside", None)
-    timings = {"schema": 2, **said}
+    timings = {"schema": 3, **said}
     if captured:
         said = {
-            "schema": 2, "interface": "br0", "driver": "bridge", "promiscuity": 1, "start": 0, "stop": 0,
+            "schema": 3, "interface": "br0", "driver": "bridge", "promiscuity": 1, "start": 0, "stop": 0,
             "expired": False, "snaplen": 262144, "filter": "", "frames": 1, "dropped_kernel": 0,
             "dropped_interface": 0, "left_behind": 0, "softnet_dropped": 0, "nic_statistics": {},
             "tiers": [], "timings": timings,
@@ -131,8 +131,8 @@ def keep(said: dict[str, Any], out: Path, captured: bool = False) -> None:
     else:
         (out / "timings.json").write_text(json.dumps(timings, indent=1))
     if inside:
-        name = "inside-capture.json" if captured else "inside.json"
-        (out / name).write_text(json.dumps({"schema": 2, "records": inside}, indent=1))
+        name = "capture-records.json" if captured else "records.json"
+        (out / name).write_text(json.dumps({"schema": 3, "records": inside}, indent=1))
 
 
 def main() -> None:

@@ -237,7 +237,7 @@ def checked(run: Path, seeds: int) -> list[Checked]:
     """A measured run's valid trials with Dask's own queuing, foretold from the one of fewest workers."""
     valid = [folder for folder in store.finished(run) if store.need(Result, folder).status == "ok"]
     trials = {folder: store.need(Trial, folder) for folder in valid}
-    plain = [folder for folder in valid if trials[folder].seat.occupant in (None, "dask")]
+    plain = [folder for folder in valid if trials[folder].resolved_scheduler.variant in (None, "dask")]
     plain = sorted(
         (folder for folder in plain if not trials[folder].null), key=lambda one: trials[one].workers
     )

@@ -12,15 +12,15 @@ from dasklab.errors import LabError
 from dasklab.model.dask_settings import flat
 from dasklab.model.document import Document
 from dasklab.model.files import (
-    CapturedInside,
+    CaptureRecords,
     CaptureReport,
     Configured,
-    Delivered,
     Failed,
-    Faults,
-    Inside,
-    Machine,
-    Machines,
+    HostFacts,
+    Hosts,
+    Measured,
+    ObservedFaults,
+    Records,
     Timings,
 )
 from dasklab.model.nic import LAB_SLOT, POLICED, net_key
@@ -76,11 +76,11 @@ def trial_files(
         AnsibleFilterError: an answer is not what this version of the lab knows.
     """
     hosts, said = plain(hosts), dict(plain(timings))
-    recorded = _recorded(Inside, said)
+    recorded = _recorded(Records, said)
     try:
         documents = [
             configured(hosts, node),
-            delivered(hosts),
+            measured(hosts),
             machines(hosts, node, name),
             validate(Timings, said, "the workload's timings"),
             *recorded,
@@ -94,10 +94,10 @@ def trial_files(
 def capture_file(stopped: Answer, timings: Answer, directory: str) -> list[dict[str, str]]:
     """Return capture.json as path and content: what the capture said when it was stopped, and its runs.
 
-    And, as inside-capture.json, what Dask recorded of these.
+    And, as capture-records.json, what Dask recorded of these.
     """
     said = dict(plain(timings))
-    recorded = _recorded(CapturedInside, said)
+    recorded = _recorded(CaptureRecords, said)
     try:
         report = validate(CaptureReport, {**plain(stopped), "timings": said}, "the capture's report")
         return [_file(directory, document) for document in (report, *recorded)]
@@ -133,7 +133,7 @@ def configured(hosts: Mapping[str, Answer], node: list[list[str]]) -> Configured
     return validate(Configured, document, "what was read back")
 
 
-def delivered(hosts: Mapping[str, Answer]) -> Delivered:
+def measured(hosts: Mapping[str, Answer]) -> Measured:
     """Return what the probes measured; each sample says between which hosts, and before or after the runs."""
     document: Answer = {"rtt": [], "throughput": [], "errors": []}
     for each in hosts.values():
@@ -141,16 +141,16 @@ def delivered(hosts: Mapping[str, Answer]) -> Delivered:
             answers = {**probe["rtt"], **probe["throughput"]}
             for kind in document:
                 document[kind] += [{**entry, "phase": probe["phase"]} for entry in answers[kind]]
-    return validate(Delivered, document, "what the probes measured")
+    return validate(Measured, document, "what the probes measured")
 
 
-def faults(hosts: Mapping[str, Answer]) -> list[Faults]:
+def faults(hosts: Mapping[str, Answer]) -> list[ObservedFaults]:
     """Return what went wrong as asked, where anything was."""
     seen = {host: each["fault"] for host, each in hosts.items() if each.get("fault")}
-    return [validate(Faults, {"hosts": seen}, "what the faults did")] if seen else []
+    return [validate(ObservedFaults, {"hosts": seen}, "what the faults did")] if seen else []
 
 
-def machines(hosts: Mapping[str, Answer], node: list[list[str]], name: str) -> Machines:
+def machines(hosts: Mapping[str, Answer], node: list[list[str]], name: str) -> Hosts:
     """Return what the machines are, and what the runs cost them."""
     virtual = next(iter(hosts.values()))["before"]["virtualization"]
     hypervisor: Answer = {"name": name or None, "accel": ACCELERATORS.get(virtual, virtual)}
@@ -159,7 +159,7 @@ def machines(hosts: Mapping[str, Answer], node: list[list[str]], name: str) -> M
         hypervisor["cpu"] = _minus(after, before)
         hypervisor |= _shared(hosts, *(_counters(look) for look in (node[0], node[-1])))
     document = {"hosts": {host: _machine(each) for host, each in hosts.items()}, "hypervisor": hypervisor}
-    return validate(Machines, document, "what the machines are")
+    return validate(Hosts, document, "what the machines are")
 
 
 def setting_names(settings: Answer) -> list[str]:
@@ -167,14 +167,14 @@ def setting_names(settings: Answer) -> list[str]:
     return [name for name, _ in flat(settings)]
 
 
-def _recorded(kind: type[Inside], said: Answer) -> list[Inside]:
+def _recorded(kind: type[Records], said: Answer) -> list[Records]:
     """Take what Dask recorded out of a workload's answer; it is a file of its own."""
     records = said.pop("inside", None)
     return [kind(records=records)] if records else []
 
 
 def _file(directory: str, document: Document) -> dict[str, str]:
-    return {"path": f"{directory}/{document.FILE}", "content": document.text()}
+    return {"path": f"{directory}/{document.FILE}", "content": document.to_json()}
 
 
 def _link(each: Answer) -> Answer:
@@ -196,7 +196,7 @@ def _machine(each: Answer) -> Answer:
     before, after = each["before"], each["after"]
     counted = ("cpu", "tcp", "softnet_dropped")
     return {
-        **{key: before[key] for key in Machine.model_fields if key in before and key not in counted},
+        **{key: before[key] for key in HostFacts.model_fields if key in before and key not in counted},
         # An upper bound: the time that the question took to get there is in it.
         "clock_ahead_at_most_s": before["clock_offset_s"],
         "seconds": after["time"] - before["time"],
@@ -243,7 +243,7 @@ def _shared(hosts: Mapping[str, Answer], before: dict[str, float], after: dict[s
         seen["lab_cpu_s"] = round(max(grown["lab_ticks"], 0) / TICKS_PER_S, 2) if on_one_node else None
     if grown.get("uptime_s"):
         waits = {"memory": "memory_stall_us", "disk": "disk_stall_us"}
-        seen["waited_pct"] = {
+        seen["pressure_pct"] = {
             what: round(min(100.0, grown[key] / 1e4 / grown["uptime_s"]), 2)
             for what, key in waits.items()
             if key in grown

@@ -32,13 +32,13 @@ TRIAL = {
     "warmups": 1,
     "ttl_s": 60,
     "dask": {"distributed": {"comm": {"compression": "lz4"}}},
-    "seat": {
-        "occupant": "random",
+    "resolved_scheduler": {
+        "variant": "random",
         "command": None,
         "settings": {"distributed": {"scheduler": {"work-stealing": False}}},
         "preload": "random",
     },
-    "worker": {"occupant": "dask"},
+    "worker": {"variant": "dask"},
     "layout": "2x1",
     "faults": [],
     "engine": "dask",
@@ -68,14 +68,21 @@ SEEN = {
     "versions": {},
     "clock_offset_s": 0.1,
 }
-SAMPLE = {"run": 0, "warmup": False, "start": 1, "stop": 2, "duration_s": 0.1234567890123456789, "got": 1e-7}
+SAMPLE = {
+    "run": 0,
+    "warmup": False,
+    "start": 1,
+    "stop": 2,
+    "duration_s": 0.1234567890123456789,
+    "answer": 1e-7,
+}
 TIMINGS = {
-    "schema": 2,
+    "schema": 3,
     "workload": "array_study",
     "params": {},
     "tasks": None,
     "samples": [{**SAMPLE, "ok": True}],
-    "check": {"expected": 1, "got": 1, "tolerance": 0, "ok": True},
+    "check": {"expected": 1, "answer": 1, "tolerance": 0, "ok": True},
     "cluster": {"workers": 3, "threads": 3, "addresses": {}},
     "versions": {},
 }
@@ -103,7 +110,7 @@ ANSWERS: dict[str, Any] = {
     "dasklab_probe.py rtt": {"rtt": []},
     "dasklab_probe.py throughput": {"throughput": [], "errors": []},
     "dasklab_fault.py arm": {},
-    "dasklab_fault.py end": {"at_s": 2.0, "lasted_s": None, "found": "failed"},
+    "dasklab_fault.py end": {"at_s": 2.0, "lasted_s": None, "state": "failed"},
     "dasklab_capture.py start": {},
     "dasklab_capture.py stop": CAPTURE,
     "dasklab_forkserver.py array_study.py": TIMINGS,

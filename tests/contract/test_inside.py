@@ -20,7 +20,7 @@ from dasklab.breakdown.explain import Explained, explain
 from dasklab.breakdown.summary import Summary
 from dasklab.cli import main
 from dasklab.errors import LabError
-from dasklab.model.files import Inside, Timings
+from dasklab.model.files import Records, Timings
 from dasklab.record.schema import TABLES
 from dasklab.results.storage import store
 
@@ -38,7 +38,7 @@ def free_port() -> int:
 
 @pytest.fixture(scope="module")
 def trial(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A trial's folder with timings.json and inside.json, of a cluster of three processes."""
+    """A trial's folder with timings.json and records.json, of a cluster of three processes."""
     folder = tmp_path_factory.mktemp("trial")
     address = f"tcp://127.0.0.1:{free_port()}"
     scheduler = ["scheduler", "--host", "127.0.0.1", "--port", address.rpartition(":")[2]]
@@ -73,7 +73,7 @@ def trial(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
             process.kill()
             process.wait()
     said = json.loads(done.stdout)
-    store.write(folder, Inside(records=said.pop("inside")))
+    store.write(folder, Records(records=said.pop("inside")))
     store.write(folder, Timings.model_validate(said))
     yield folder
 

@@ -122,7 +122,7 @@ def test_seats_are_taken_by_what_was_asked_and_it_is_said_what_runs(host: Host) 
         assert sorted(processes) == ["worker-1-1", "worker-1-2", "worker-1-3"]
         assert [(each["zero"], each["threads"]) for each in processes.values()] == [(True, 2)] * 3
         assert len({each["pid"] for each in processes.values()}) == 1
-        assert {sample["got"] for sample in document["samples"]} == {0.0}  # a placeholder
+        assert {sample["answer"] for sample in document["samples"]} == {0.0}  # a placeholder
         assert all(sample["scheduler_cpu_s"] > 0 for sample in document["samples"])
         assert all(sample["transfer_bytes"] == 0 for sample in document["samples"])
 

@@ -72,7 +72,7 @@ def test_the_answer_is_right_and_told_as_dask_s_is(name: str, run: Run) -> None:
     setting = "spark.sql.shuffle.partitions"
     done = run(name, params, "--settings", setting, "--packages", "pyspark")
     assert done.returncode == 0, done.stderr
-    told = Timings.model_validate({"schema": 2, **json.loads(done.stdout)})
+    told = Timings.model_validate({"schema": 3, **json.loads(done.stdout)})
     assert told.workload == name and told.check is not None and told.check.ok
     assert told.check.expected == expected
     assert [sample.warmup for sample in told.samples] == [True, False]

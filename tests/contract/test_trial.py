@@ -37,10 +37,10 @@ def failures(done: subprocess.CompletedProcess[str]) -> list[str]:
 def test_a_trial_writes_what_the_hosts_said_and_resets_them(tried: DryLab) -> None:
     lab = tried
     files = {path.name for path in lab.trial.iterdir()}
-    wanted = {"configured", "delivered", "timings", "hosts", "capture", "trial"}
+    wanted = {"configured", "measured", "timings", "hosts", "capture", "trial"}
     assert files == {f"{name}.json" for name in wanted}
     [sample] = lab.written("timings.json")["samples"]
-    assert (sample["duration_s"], sample["got"]) == (0.12345678901234568, 1e-7)
+    assert (sample["duration_s"], sample["answer"]) == (0.12345678901234568, 1e-7)
     assert sorted(lab.written("configured.json")["hosts"]) == sorted(HOSTS)
     assert {lab.calls(host)[-1] for host in HOSTS} == {"all "}
     assert lab.asked() == [{"nics": TRIAL["nics"], "guests": {}, "state": "started"}]
@@ -79,9 +79,16 @@ def test_the_cluster_is_started_as_the_trial_asks(tried: DryLab) -> None:
     assert "--workers 6" in asked
     assert "--settings distributed.comm.compression,distributed.scheduler.work-stealing" in asked
 
-    seat = {"occupant": None, "command": "/opt/rsds -v", "settings": {}, "preload": ""}
+    seat = {"variant": None, "command": "/opt/rsds -v", "settings": {}, "preload": ""}
     lab.ask(
-        {**TRIAL, "dask": {}, "seat": seat, "layout": None, "worker": {"occupant": "zero"}, "capture": False}
+        {
+            **TRIAL,
+            "dask": {},
+            "resolved_scheduler": seat,
+            "layout": None,
+            "worker": {"variant": "zero"},
+            "capture": False,
+        }
     )
     assert lab.play("trial.yml").returncode == 0
     assert yaml.safe_load((run["scheduler"] / "dask" / "trial.yaml").read_text()) == {}
@@ -102,7 +109,7 @@ def test_a_fault_is_armed_on_its_host_before_the_runs_and_what_happened_is_writt
     done = lab.play("trial.yml")
     assert done.returncode == 0, done.stdout
     assert lab.written("faults.json")["hosts"] == {
-        "worker-2": {"at_s": 2.0, "lasted_s": None, "found": "failed"}
+        "worker-2": {"at_s": 2.0, "lasted_s": None, "state": "failed"}
     }
     faulty = [call for call in lab.calls("worker-2") if "fault" in call]
     assert faulty == ["dasklab_fault.py arm", "dasklab_fault.py end"]
@@ -223,7 +230,11 @@ def test_spark_takes_the_cluster_s_place_and_is_told_what_the_trial_asks(lab: Dr
     """Its master is on the scheduler's host, a worker on each that takes part."""
     lab.give_java()
     asked = {"engine": "spark", "spark": {"spark.shuffle.compress": False}, "workers": 2, "layout": None}
-    alone = {"dask": {}, "capture": False, "seat": {**TRIAL["seat"], "occupant": None, "preload": ""}}
+    alone = {
+        "dask": {},
+        "capture": False,
+        "resolved_scheduler": {**TRIAL["resolved_scheduler"], "variant": None, "preload": ""},
+    }
     lab.ask({**TRIAL, **asked, **alone, "workload": {"name": "join", "params": {"rows": 9}}})
     done = lab.play("trial.yml")
     assert done.returncode == 0, done.stdout

@@ -14,7 +14,7 @@ import yaml
 from dasklab import record, wheels
 from dasklab.breakdown.explain import explain
 from dasklab.errors import LabError
-from dasklab.model.files import Inside, Timings
+from dasklab.model.files import Records, Timings
 from dasklab.model.packages import OLDEST
 from dasklab.results.storage import store
 from jinja2 import Environment, StrictUndefined
@@ -88,7 +88,7 @@ def test_every_process_says_that_it_is_of_that_version(said: Any) -> None:
 def test_what_it_recorded_is_read_and_explained(said: Any) -> None:
     folder, documents = said
     told = dict(documents["array_study"])
-    store.write(folder, Inside(records=told.pop("inside")))
+    store.write(folder, Records(records=told.pop("inside")))
     store.write(folder, Timings.model_validate(told))
     frames = record.load(folder)
     tasks = frames["tasks"]

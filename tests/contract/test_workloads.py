@@ -168,7 +168,7 @@ def test_dask_s_own_report_has_the_runs_and_what_it_is_made_of_is_left_to_it(
 
     def run(*_: object) -> dict[str, object]:
         around.append("run")
-        return {"got": 50 * 51 / 2, "ok": True}
+        return {"answer": 50 * 51 / 2, "ok": True}
 
     monkeypatch.setattr(harness, "_sample", run)
     more = ["--report", str(tmp_path / "report.html")]

@@ -157,7 +157,7 @@ def test_a_containers_link_takes_a_cap_and_no_other_nic(bench: Bench, swept: Swe
     assert "NIC e1000 of worker-1: it is a container, which has veth" in swept.told
     # A busy machine may send less than the cap lets through, never more.
     [trial] = swept.run.glob("*link=50M")
-    probes = json.loads((trial / "delivered.json").read_text())["throughput"]
+    probes = json.loads((trial / "measured.json").read_text())["throughput"]
     capped = [probe["mbit"] for probe in probes if "worker-1" in (probe["src"], probe["dst"])]
     assert len(capped) == 4 and max(capped) < 52, swept.told
     assert "rate=5.9604645" in json.loads((trial / "configured.json").read_text())["hosts"]["worker-1"]["net"]

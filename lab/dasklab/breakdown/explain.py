@@ -18,10 +18,10 @@ from dasklab.breakdown.run import CLIENT, Run
 from dasklab.breakdown.summary import Summary, summarise
 from dasklab.errors import LabError
 from dasklab.model.cells import names
-from dasklab.model.files import Campaign, Delivered, Result
+from dasklab.model.files import Campaign, Measured, Result
 from dasklab.model.impairments import sides
-from dasklab.model.seats import Layout
 from dasklab.model.trial import Trial
+from dasklab.model.variants import Layout
 from dasklab.notices import warn
 from dasklab.results.storage import recording, store
 from dasklab.results.storage.recording import Recording
@@ -51,7 +51,7 @@ class Explained:
     @cached_property
     def beliefs(self) -> list[Belief]:
         """What Dask believed of each pair's link, beside what it gave."""
-        delivered = store.read(Delivered, self.directory) or Delivered()
+        delivered = store.read(Measured, self.directory) or Measured()
         return beliefs(self.recorded_beliefs, self.timed, delivered.throughput)
 
     @cached_property

@@ -1,32 +1,32 @@
-"""The columns of the tidy table of samples, which ``dasklab.results.load`` returns: a row per sample.
+"""The columns of the tidy table of samples, which ``dasklab.results.load`` returns: one row per sample.
 
-Each factor of the experiment is a column of its own between ``block`` and ``baseline``, so no factor may be
-called like one of these.
+Each factor of the experiment has a column of its own between ``block`` and ``baseline``, so a factor must not
+have the name of one of these columns.
 """
 
 from __future__ import annotations
 
 COLUMNS = {
     "experiment": "name of the experiment",
-    "run": "the run's time, its directory's name",
-    "trial": "name of the trial's directory",
-    "cell": "its levels, as `delay_ms=50`",
-    "block": "the block that it belongs to",
-    "baseline": "the trial is the baseline",
-    "null": "it is the null trial, the baseline's exact copy",
+    "run": "time of the run, which is the name of its directory",
+    "trial": "name of the trial, which is the name of its directory",
+    "cell": "the cell's levels, such as `delay_ms=50`",
+    "block": "number of the block",
+    "baseline": "whether the trial is the baseline",
+    "null": "whether it is the null trial, the exact copy of the baseline",
     "workload": "what the trial computed",
-    "simulated": "a simulation's, measured nowhere",
-    "missed": "by which share simulations missed what they were compared with; intervals allow for it",
-    "status": "ok, invalid (not as asked), unsupported, failed",
-    "metric": "what was measured, one of `dasklab.model.metric.METRICS`",
+    "simulated": "whether the sample was simulated, not measured",
+    "prediction_error": "of a simulated sample: the prediction error of the validation; intervals include it",
+    "status": "ok, invalid (not as requested), unsupported, failed",
+    "metric": "name of the metric, a key of `dasklab.model.metric.METRICS`",
     "value": "the sample, in the metric's unit",
-    "sample": "its number within the trial and metric",
-    "warmup": "it is a warm-up, and leaves the statistics",
-    "phase": "before or after the runs, for probes",
-    "src": "from which host, for probes",
-    "dst": "to which host, for probes",
-    "node": "where it was measured: one node of the cluster, or, of a way that crosses, all of them",
-    "start": "seconds since the epoch, for runs",
-    "tested": "a probe passes a link that this trial changes, or the way to one peer where it changes that"
-    " alone; in a trial that changes none, one that another trial changes; true of all else",
+    "sample": "number of the sample within its trial and metric",
+    "warmup": "whether it is a warm-up, which leaves the statistics",
+    "phase": "of a probe: before or after the runs",
+    "src": "of a probe: the sending host",
+    "dst": "of a probe: the receiving host",
+    "node": "the node of the hosts concerned; several nodes are separated by spaces",
+    "start": "of a run: when it started, in seconds since the epoch",
+    "tested": "false for a probe of links that the trial leaves alone (if it changes no link: that no trial"
+    " changes); true for all other samples",
 }

@@ -1,4 +1,4 @@
-"""Every file of a run is a document: a type with a name on disk and the version of its form."""
+"""Every file of a run is a document: a type with a file name and a format version."""
 
 from __future__ import annotations
 
@@ -8,18 +8,22 @@ from pydantic import ConfigDict, Field
 
 from dasklab.model.strict import Strict
 
-SCHEMA: Literal[2] = 2
+FORMAT: Literal[3] = 3  # the key "schema" of each file; ``previous_format`` reads the one before
 
 
 class Document(Strict):
-    """A JSON file of a run's or a trial's directory."""
+    """A JSON file in the directory of a run or a trial.
+
+    ``FILE`` is its name, ``PREVIOUS_FILE`` its name in the previous format, if that was another one.
+    """
 
     model_config = ConfigDict(populate_by_name=True, serialize_by_alias=True)
 
     FILE: ClassVar[str]
+    PREVIOUS_FILE: ClassVar[str] = ""
 
-    schema_: Literal[2] = Field(default=SCHEMA, alias="schema")
+    schema_: Literal[3] = Field(default=FORMAT, alias="schema")
 
-    def text(self) -> str:
-        """The file's content."""
+    def to_json(self) -> str:
+        """The content of the file."""
         return self.model_dump_json(indent=1) + "\n"

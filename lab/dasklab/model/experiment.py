@@ -26,8 +26,8 @@ from dasklab.model.link import Link
 from dasklab.model.metric import MetricName
 from dasklab.model.nic import GuestOverride, NicOverride
 from dasklab.model.packages import Packages
-from dasklab.model.seats import LayoutText, Scheduler, Worker
 from dasklab.model.strict import Strict, allowed_parameters, first_mistake
+from dasklab.model.variants import LayoutText, Scheduler, Worker
 from dasklab.paths import EXPERIMENTS, WORKLOADS
 
 Scalar = bool | int | float | str
@@ -154,13 +154,13 @@ class Tolerances(Strict):
     foreign_pct: float = Field(
         default=15, ge=0, le=100, description="of the node's CPU, used by other processes during the runs"
     )
-    waited_pct: float = Field(
+    pressure_pct: float = Field(
         default=100, ge=0, le=100, description="of the time, in which the node waited for memory or a disk"
     )
     paused_s: float = Field(
         default=2, gt=0, description="for which a process may stand still in a run, stopped or suspended"
     )
-    stolen_pct: float = Field(
+    steal_pct: float = Field(
         default=100, ge=0, le=100, description="of the node's CPU, taken by others during the runs (steal)"
     )
 

@@ -38,18 +38,20 @@ def _registry() -> Iterator[Metric]:
         "scheduler_us_per_task", "scheduler's CPU per task", "µs", "timings: one run over its number of tasks"
     )
     yield Metric("transfer_mb", "data moved per run", "MB", "timings: what workers sent to each other")
-    yield Metric("rtt_ms", "RTT", "ms", "delivered: one ping")
-    yield Metric("rtt_loaded_ms", "RTT under load", "ms", "delivered: one ping while iperf3 sends by TCP")
-    yield Metric("throughput_mbit", "TCP throughput", "Mbit/s", "delivered: one iperf3 run")
-    yield Metric("udp_mbit", "UDP throughput", "Mbit/s", "delivered: one iperf3 run")
-    yield Metric("retransmits", "TCP retransmissions per probe", "", "delivered: one iperf3 run", True)
+    yield Metric("rtt_ms", "RTT", "ms", "measured: one ping")
+    yield Metric("rtt_loaded_ms", "RTT under load", "ms", "measured: one ping while iperf3 sends by TCP")
+    yield Metric("throughput_mbit", "TCP throughput", "Mbit/s", "measured: one iperf3 run")
+    yield Metric("udp_mbit", "UDP throughput", "Mbit/s", "measured: one iperf3 run")
+    yield Metric("retransmits", "TCP retransmissions per probe", "", "measured: one iperf3 run", True)
     yield Metric("drop_events", "drop events in netem during the runs", "", "configured: all queues", True)
-    yield Metric("resent_pct", "TCP segments sent again during the runs", "%", "hosts: all kernels", True)
-    yield Metric("udp_lost_pct", "UDP loss", "%", "delivered: one iperf3 run", True)
+    yield Metric(
+        "retransmitted_pct", "TCP segments sent again during the runs", "%", "hosts: all kernels", True
+    )
+    yield Metric("udp_lost_pct", "UDP loss", "%", "measured: one iperf3 run", True)
     yield Metric("frames", "frames captured", "", "capture: all tiers")
     yield Metric("node_busy_pct", "hypervisor's CPU in use", "%", "hosts: the node during the runs")
     yield Metric(
-        "node_stolen_pct",
+        "node_steal_pct",
         "hypervisor's CPU that others took",
         "%",
         "hosts: steal on the node during the runs",
@@ -63,14 +65,14 @@ def _registry() -> Iterator[Metric]:
         True,
     )
     yield Metric(
-        "node_memory_waited_pct",
+        "node_memory_pressure_pct",
         "time in which anything on the hypervisor waited for memory",
         "%",
         "hosts: pressure on the node during the runs",
         True,
     )
     yield Metric(
-        "node_disk_waited_pct",
+        "node_disk_pressure_pct",
         "time in which anything on the hypervisor waited for a disk",
         "%",
         "hosts: pressure on the node during the runs",

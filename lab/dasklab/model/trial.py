@@ -10,9 +10,9 @@ from dasklab.model.document import Document
 from dasklab.model.experiment import Scalar, Settings, Shared
 from dasklab.model.link import Link
 from dasklab.model.nic import MODELS, Card, GuestKind, NicOverride
-from dasklab.model.seats import Seat
 from dasklab.model.simulated import Simulated
 from dasklab.model.strict import Strict
+from dasklab.model.variants import ResolvedScheduler
 
 
 class Setup(Strict):
@@ -86,8 +86,8 @@ class Setup(Strict):
 class Trial(Document, Shared):
     """The content of trial.json. Hosts are named, aliases are gone; links that are clear are left out.
 
-    ``seat`` is the scheduler's with all that its occupant takes, ``environment`` the packages that have to be
-    of another version than pinned, ``tested`` are the hosts whose link the
+    ``resolved_scheduler`` holds the settings and the preload of the requested variant, ``environment`` the
+    packages whose version differs from the pinned one, ``tested`` are the hosts whose link the
     experiment names in this trial, ``unsupported`` says why this lab cannot do it; then it is not tried.
     """
 
@@ -100,7 +100,7 @@ class Trial(Document, Shared):
     baseline: bool
     null: bool
     factors: dict[str, Scalar]
-    seat: Seat = Seat()
+    resolved_scheduler: ResolvedScheduler = ResolvedScheduler()
     environment: dict[str, str] = {}
     links: dict[str, Link]
     guests: dict[str, GuestKind] = {}

@@ -108,7 +108,7 @@ def singles(trial: Trial, calibration: Calibration) -> list[Candidate]:
     asked = scenario(trial, calibration, seed=0)
     now = dict(known()) | dict(flat(asked.dask))
     levels = LEVELS | dict(_connections(asked, now)) | dict(_beliefs(asked))
-    seated = dict(flat(trial.seat.settings))  # on the hosts these go before the trial's
+    seated = dict(flat(trial.resolved_scheduler.settings))  # on the hosts these go before the trial's
     return [
         Candidate(((name, value),))
         for name, values in levels.items()

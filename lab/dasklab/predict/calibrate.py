@@ -11,7 +11,7 @@ from dasklab import record
 from dasklab.breakdown.explain import explain
 from dasklab.breakdown.run import Run
 from dasklab.errors import LabError
-from dasklab.model.files import Configured, Counters, Delivered, Machines, Pair, Timings
+from dasklab.model.files import Configured, Counters, Hosts, Measured, Probe, Timings
 from dasklab.model.nic import MIB, POLICED
 from dasklab.model.trial import Trial
 from dasklab.notices import warn
@@ -90,9 +90,9 @@ def _role(name: str) -> Role:
 
 
 def _without_costs(directory: Path, trial: Trial, runs: list[Run], frames: Frames) -> Calibration:
-    delivered = store.read(Delivered, directory) or Delivered()
+    delivered = store.read(Measured, directory) or Measured()
     configured = store.read(Configured, directory) or Configured()
-    machines = store.read(Machines, directory)
+    machines = store.read(Hosts, directory)
     given = _given(machines) if machines else 1.0
     cores = _cores(machines, configured, given) if machines else None
     assumed = Calibration(
@@ -121,7 +121,7 @@ def _without_costs(directory: Path, trial: Trial, runs: list[Run], frames: Frame
     return assumed if found is None else assumed.model_copy(update=MEASURED | {"queue_bytes": found})
 
 
-def _given(machines: Machines) -> float:
+def _given(machines: Hosts) -> float:
     """Of the CPU time that machines count, which share the cores of their node gave them.
 
     An emulated machine knows not when it stands still for others, and counts that as its own: on two cores
@@ -138,11 +138,11 @@ def _worked_s(cpu: Counters) -> float:
     return sum(seconds for field, seconds in cpu.items() if field not in NO_WORK)
 
 
-def _kinds(machines: Machines) -> set[str]:
+def _kinds(machines: Hosts) -> set[str]:
     return {machine.virtualization for machine in machines.hosts.values()}
 
 
-def _cores(machines: Machines, configured: Configured, given: float) -> int | None:
+def _cores(machines: Hosts, configured: Configured, given: float) -> int | None:
     """Those of the node that all machines shared.
 
     Known of containers, whose processes its kernel counts, and of machines that lacked them.
@@ -155,7 +155,7 @@ def _cores(machines: Machines, configured: Configured, given: float) -> int | No
     return max(1, round(sum(counted.values()) / seconds))
 
 
-def _rtt_ms(trial: Trial, delivered: Delivered) -> float:
+def _rtt_ms(trial: Trial, delivered: Measured) -> float:
     """Median round trip of the links, less the delay that was asked for."""
     samples = [
         max(0.0, sample - _delay_ms(trial, pair.src) - _delay_ms(trial, pair.dst))
@@ -171,7 +171,7 @@ def _delay_ms(trial: Trial, host: str) -> float:
     return 0.0 if link is None else link.delay_ms * (2 if link.direction == "both" else 1)
 
 
-def _free_mbit(trial: Trial, delivered: Delivered) -> float:
+def _free_mbit(trial: Trial, delivered: Measured) -> float:
     """Payload between hosts of which neither is limited."""
     limited = {host for host, card in trial.nics.items() if card.rate_mbit} | set(trial.links)
     found = [
@@ -182,7 +182,7 @@ def _free_mbit(trial: Trial, delivered: Delivered) -> float:
     return median(found) if found else 0.0
 
 
-def _standing_bytes(trial: Trial, delivered: Delivered, found: Calibration) -> float | None:
+def _standing_bytes(trial: Trial, delivered: Measured, found: Calibration) -> float | None:
     """What must stand before each full link for the model's ping under load to be as long as the measured.
 
     Only ways whose cap binds: elsewhere a ping waits for cores, which stay as they are when a rate changes.
@@ -200,7 +200,7 @@ def _standing_bytes(trial: Trial, delivered: Delivered, found: Calibration) -> f
     return median(stands) if stands else None
 
 
-def _way(probe: Pair) -> tuple[str, str]:
+def _way(probe: Probe) -> tuple[str, str]:
     return probe.src, probe.dst
 
 

@@ -18,12 +18,12 @@ from dasklab.model.experiment import Experiment, Workload, hosts
 from dasklab.model.files import (
     AGAIN,
     Campaign,
-    Cluster,
     Failed,
-    Faults,
+    ObservedCluster,
+    ObservedFault,
+    ObservedFaults,
     Outcome,
     Sample,
-    Seen,
     Simulation,
     Timings,
 )
@@ -116,7 +116,7 @@ class SimulatedLab:
         outcomes = farm.simulate_all(self._scenarios(trial, calibrations))
         store.write(directory, Simulation(outcomes=tuple(outcomes)))
         if trial.faults:
-            store.write(directory, Faults(hosts=_seen(outcomes)))
+            store.write(directory, ObservedFaults(hosts=_seen(outcomes)))
         if failures := [outcome for outcome in outcomes if outcome.failed]:
             store.write(directory, _failed(directory, trial, failures))
             return 1
@@ -157,17 +157,17 @@ def setup(path: Path, experiment: Experiment, calibrations: Calibrations, seeds:
                 origin=str(path),
                 workloads=tuple(known.workload for known in calibrations.known),
                 seeds=seeds,
-                missed=Validated.read().missed,
+                prediction_error=Validated.read().missed,
             ),
         }
     )
 
 
-def _seen(outcomes: list[Outcome]) -> dict[str, Seen]:
+def _seen(outcomes: list[Outcome]) -> dict[str, ObservedFault]:
     """As if of one lab: what one seed's runs were too short for was not seen, an end that one saw was."""
-    found = dict(outcomes[0].seen)
+    found = dict(outcomes[0].faults)
     for outcome in outcomes[1:]:
-        for host, seen in outcome.seen.items():
+        for host, seen in outcome.faults.items():
             lasted_s = found[host].lasted_s or seen.lasted_s
             found[host] = (seen if seen.at_s is None else found[host]).model_copy(
                 update={"lasted_s": lasted_s}
@@ -188,7 +188,7 @@ def _timings(trial: Trial, calibration: Calibration, outcomes: list[Outcome]) ->
         params=dict(trial.workload.params),
         tasks=outcomes[0].tasks,
         samples=tuple(_samples(outcomes)),
-        cluster=Cluster(workers=workers, threads=workers * threads(trial, calibration), addresses={}),
+        cluster=ObservedCluster(workers=workers, threads=workers * threads(trial, calibration), addresses={}),
         versions={"python": platform.python_version()}
         | {package: version(package) for package in ("dask", "distributed", "numpy")},
     )

@@ -68,7 +68,7 @@ def _told(folder: Path) -> bool:
 
 
 def _able(trial: Trial) -> bool:
-    return not trial.faults and not any(unmodelled(trial, trial.seat))
+    return not trial.faults and not any(unmodelled(trial, trial.resolved_scheduler))
 
 
 def _apart(one: dict[str, Any], other: dict[str, Any]) -> int:

@@ -12,10 +12,10 @@ from dasklab.model import faults
 from dasklab.model.experiment import Settings, expand, hosts, merge
 from dasklab.model.link import Link
 from dasklab.model.nic import NicOverride
-from dasklab.model.seats import Layout, Seat
 from dasklab.model.simulated import MANY, unmodelled
 from dasklab.model.strict import Strict, validate
 from dasklab.model.trial import Trial
+from dasklab.model.variants import Layout, ResolvedScheduler
 from dasklab.predict.calibration import Calibration, Tasks
 from dasklab.predict.recorded import PREPARED_S
 from dasklab.sim.costs import IDLE_WORKER, Costs, Role
@@ -107,7 +107,7 @@ def scenario(
         tasks={prefix: _records(calibration, ours, tasks) for prefix, tasks in calibration.tasks.items()},
         shuffled_bytes=calibration.shuffled_bytes,
         late_s=tuple(count * PREPARED_S for count in calibration.behind),
-        dask=merge(merge(trial.dask, trial.seat.settings), asked.dask),
+        dask=merge(merge(trial.dask, trial.resolved_scheduler.settings), asked.dask),
         design=_design(ours, workers),
         faults=trial.faults,
         limit_s=trial.ttl_s if trial.faults else Scenario.model_fields["limit_s"].default,
@@ -124,13 +124,13 @@ def check(trial: Trial, changes: dict[str, Any]) -> tuple[Simulated, Settings]:
     Raises:
         LabError: a change is unknown or impossible.
     """
-    for reason in unmodelled(trial, trial.seat):
+    for reason in unmodelled(trial, trial.resolved_scheduler):
         raise LabError(f"{trial.trial}: {reason}")
     extra = {key: value for key, value in changes.items() if key in Simulated.model_fields}
     ours = validate(Simulated, extra, "--set")
     workers = ours.workers or trial.workers
     asked = _asked({key: value for key, value in changes.items() if key not in extra})
-    for reason in unmodelled(asked, Seat()):
+    for reason in unmodelled(asked, ResolvedScheduler()):
         raise LabError(f"--set {reason}")
     _over(trial.links, expand(asked.links, workers, "--set links"), Link())
     expand(asked.nics, workers, "--set nics")

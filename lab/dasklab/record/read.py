@@ -16,7 +16,7 @@ from pyarrow.lib import ArrowException
 
 from dasklab import atomic
 from dasklab.errors import LabError
-from dasklab.model.files import CapturedInside, CaptureReport, Inside, Timings
+from dasklab.model.files import CaptureRecords, CaptureReport, Records, Timings
 from dasklab.notices import warn
 from dasklab.record.schema import TABLES
 from dasklab.record.tables import other_form, tables
@@ -34,10 +34,11 @@ def load(trial: str | Path, captured: bool = False) -> Frames:
         LabError: nothing was recorded there.
     """
     trial = Path(trial)
-    kind = CapturedInside if captured else Inside
-    folder = trial / kind.FILE.removesuffix(".json")
+    kind = CaptureRecords if captured else Records
+    source = store.file_of(kind, trial)
+    folder = source.with_suffix("")
     try:
-        if _fresh(folder, trial / kind.FILE):
+        if _fresh(folder, source):
             return _read(folder)
     except LabError as error:
         warn(f"{error.message}; the tables are made again")
@@ -65,7 +66,7 @@ def _whole(read: Callable[..., Any], file: Path, **options: Any) -> Any:
 
 def recorded(trial: Path, captured: bool = False) -> bool:
     """Is anything known of what Dask recorded of this trial?"""
-    return (trial / (CapturedInside if captured else Inside).FILE).exists()
+    return store.exists(CaptureRecords if captured else Records, trial)
 
 
 def _fresh(folder: Path, records: Path) -> bool:
@@ -77,25 +78,25 @@ def _fresh(folder: Path, records: Path) -> bool:
     return all(_whole(pq.read_schema, file).names == list(TABLES[name]) for name, file in files.items())
 
 
-def _unpack(trial: Path, kind: type[Inside], folder: Path) -> None:
-    found = store.read(kind, trial)
+def _unpack(trial: Path, kind: type[Records], folder: Path) -> None:
+    found, source = store.read(kind, trial), store.file_of(kind, trial)
     if found is None:
         raise LabError(f"{trial}: nothing was recorded inside Dask, it has no {kind.FILE}")
     timings = (
-        store.need(CaptureReport, trial).timings if kind is CapturedInside else store.need(Timings, trial)
+        store.need(CaptureReport, trial).timings if kind is CaptureRecords else store.need(Timings, trial)
     )
     try:
         taken = json.loads(zlib.decompress(base64.b64decode(found.records, validate=True)))
     except (ValueError, zlib.error, RecursionError) as error:
-        raise LabError(f"{trial / kind.FILE}: its records cannot be unpacked: {error}") from error
+        raise LabError(f"{source}: its records cannot be unpacked: {error}") from error
     try:
         other = other_form(taken)
         made = {} if other else tables(taken, timings.samples)
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         why = f"{type(error).__name__}: {error}"
-        raise LabError(f"{trial / kind.FILE}: its records are not of the expected form ({why})") from error
+        raise LabError(f"{source}: its records are not of the expected form ({why})") from error
     if other:
-        raise LabError(f"{trial / kind.FILE}: it was recorded by another version of the lab")
+        raise LabError(f"{source}: it was recorded by another version of the lab")
     with atomic.filled(folder) as draft:
         _write(made, draft)
 

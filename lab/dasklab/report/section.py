@@ -15,7 +15,7 @@ from dasklab.breakdown import pictures, wording
 from dasklab.breakdown.explain import cells
 from dasklab.breakdown.summary import Difference
 from dasklab.errors import LabError
-from dasklab.model.files import Attempt, Campaign, Configured, Machines, Result
+from dasklab.model.files import Attempt, Campaign, Configured, Hosts, Result
 from dasklab.model.metric import METRICS
 from dasklab.model.trial import Trial
 from dasklab.notices import warn
@@ -255,5 +255,5 @@ def _notes(trials: list[Path]) -> Iterator[str]:
 
 def _machines(trials: list[Path]) -> dict[str, Any]:
     """hosts.json of the first trial that has one."""
-    documents = (store.read(Machines, trial) for trial in trials)
+    documents = (store.read(Hosts, trial) for trial in trials)
     return next((document.model_dump(exclude_none=True) for document in documents if document), {})

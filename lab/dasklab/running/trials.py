@@ -79,7 +79,7 @@ def resolve(
         guests=setup.asked_guests(asked),
         nics=setup.asked_nics(asked),
         offloads=setup.offloads,
-        seat=asked.scheduler.seat(),
+        resolved_scheduler=asked.scheduler.resolve(),
         environment=packages.resolved(
             asked.packages, packages.tools(asked.performance_report, asked.py_spy, asked.engine)
         ),

@@ -9,7 +9,7 @@ import dask
 from dask.utils import parse_timedelta
 
 from dasklab.model.faults import Fault
-from dasklab.model.files import Seen
+from dasklab.model.files import ObservedFault
 
 if TYPE_CHECKING:
     from dasklab.sim.cluster.cluster import Cluster
@@ -23,7 +23,7 @@ class Faults:
 
     def __init__(self, cluster: Cluster, asked: Sequence[Fault]) -> None:
         self._cluster, self._asked = cluster, asked
-        self.seen = {fault.host: Seen(at_s=None, lasted_s=None, found="nothing") for fault in asked}
+        self.seen = {fault.host: ObservedFault(at_s=None, lasted_s=None, state="nothing") for fault in asked}
 
     def arm(self) -> None:
         """The first timed run begins."""
@@ -34,7 +34,7 @@ class Faults:
 
     def _strike(self, fault: Fault, at_s: float) -> None:
         kernel, host = self._cluster.kernel, fault.host
-        self.seen[host] = Seen(at_s=at_s, lasted_s=None, found=FOUND[fault.does])
+        self.seen[host] = ObservedFault(at_s=at_s, lasted_s=None, state=FOUND[fault.does])
         if fault.does == "cut":
             patience_s = parse_timedelta(dask.config.get("distributed.comm.timeouts.tcp"))
             self._cluster.world.cut(host, fault.for_s or 0.0, patience_s)

@@ -83,7 +83,7 @@ def simulate(scenario: Scenario) -> Outcome:
         memory_mb=_most_memory_mb(),
         failed=failed,
         hung=hung,
-        seen=faults.seen,
+        faults=faults.seen,
         workers=workers,
     )
 

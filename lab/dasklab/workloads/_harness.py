@@ -184,7 +184,7 @@ def timed(job: Job, run: int, warmup: bool) -> dict[str, Any]:
         "start": start,
         "stop": stop,
         "duration_s": duration_s,
-        "got": got,
+        "answer": got,
         "ok": job.accepts(got),
     }
 
@@ -273,7 +273,7 @@ def _everywhere(client: Client, ask: Callable[[list[str]], Any], names: str) -> 
 
 def document(name: str, params: Any, job: Job, samples: Any, cluster: Any) -> dict[str, Any]:
     """The content of timings.json."""
-    worst = max(samples, key=lambda sample: abs(sample["got"] - job.expected))
+    worst = max(samples, key=lambda sample: abs(sample["answer"] - job.expected))
     return {
         "workload": name,
         "params": params,
@@ -281,7 +281,7 @@ def document(name: str, params: Any, job: Job, samples: Any, cluster: Any) -> di
         "samples": samples,
         "check": {
             "expected": job.expected,
-            "got": worst["got"],
+            "answer": worst["answer"],
             "tolerance": job.tolerance,
             "ok": all(sample["ok"] for sample in samples),
         },

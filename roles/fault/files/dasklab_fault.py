@@ -38,7 +38,7 @@ ASKED, TOLD, SEEN = (PLACE / f"fault-{name}" for name in ("asked.json", "told", 
 UNIT = "dasklab-fault"
 LOOK_S = 0.02  # how often it is looked whether the run began
 STOP_S = 5  # in which the unit and what mends behind it must end
-NOTHING = {"at_s": None, "lasted_s": None, "found": "nothing"}
+NOTHING = {"at_s": None, "lasted_s": None, "state": "nothing"}
 
 
 def command(program: str, ttl_s: int) -> list[str]:
@@ -68,7 +68,7 @@ def strike() -> None:
     time.sleep(max(0.0, told + asked["at_s"] - time.time()))
     began = time.time()
     break_it(asked)
-    seen = {**NOTHING, "at_s": round(began - told, 3), "found": state(asked)}
+    seen = {**NOTHING, "at_s": round(began - told, 3), "state": state(asked)}
     SEEN.write_text(json.dumps(seen))
     if asked["does"] != "kill":
         time.sleep(max(0.0, began + asked["for_s"] - time.time()))

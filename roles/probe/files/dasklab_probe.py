@@ -47,7 +47,7 @@ def rtt(source: str, asked: Document, hosts: dict[str, str]) -> Document:
         count = ["-n", "-c", str(asked["pings"]), "-i", str(asked["interval_s"]), "-W", str(ANSWER_S)]
         done = subprocess.run(["ping", *count, hosts[name]], capture_output=True, text=True, check=False)
         samples = pinged(done.stdout)
-        found.append({"src": source, "dst": name, "sent": asked["pings"], "samples_ms": samples})
+        found.append({"src": source, "dst": name, "pings": asked["pings"], "samples_ms": samples})
     return {"schema": SCHEMA, "rtt": found}
 
 

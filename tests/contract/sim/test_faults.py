@@ -1,9 +1,9 @@
-"""Faults in simulated Dask: done, and equal in every process; what is not done in time hangs."""
+"""ObservedFaults in simulated Dask: done, and equal in every process; what is not done in time hangs."""
 
 from __future__ import annotations
 
 import pytest
-from dasklab.model.files import Outcome, Seen
+from dasklab.model.files import ObservedFault, Outcome
 from dasklab.predict import farm
 from dasklab.sim.scenario import Scenario
 
@@ -36,15 +36,15 @@ def test_a_killed_worker_is_gone_and_one_that_was_restarted_is_back(ran: list[Ou
     assert [one.failed for one in ran[:4]] == [None] * 4
     assert kill.workers == 2 and restart.workers == cut.workers == none.workers == 3
     assert kill.runs[1].duration_s > none.runs[1].duration_s
-    assert kill.seen == {"worker-2": Seen(at_s=0.05, lasted_s=None, found="inactive")}
-    assert restart.seen["worker-2"].found == "inactive" and none.seen == {}
+    assert kill.faults == {"worker-2": ObservedFault(at_s=0.05, lasted_s=None, state="inactive")}
+    assert restart.faults["worker-2"].state == "inactive" and none.faults == {}
 
 
 def test_a_cut_lasts_until_timers_fire_behind_it(ran: list[Outcome]) -> None:
     none, cut = ran[0].runs[0].duration_s, ran[3].runs[0].duration_s
     # 0.2 and 0.4 s after what was sent last; and nobody waits for longer than the timer behind that
     assert none + 0.3 < cut < none + 1.4 + 0.3
-    assert ran[3].seen["worker-1"] == Seen(at_s=0.05, lasted_s=0.5, found="down")
+    assert ran[3].faults["worker-1"] == ObservedFault(at_s=0.05, lasted_s=0.5, state="down")
 
 
 def test_what_is_not_done_in_time_hangs_and_says_what_is_left(ran: list[Outcome]) -> None:

@@ -72,17 +72,18 @@ def answers(trial: Json, seconds: float, noise: random.Random) -> Json:
             "params": {},
             "tasks": None,
             "samples": [
-                {"run": i, "warmup": i < trial["warmups"], "start": 100.0 + i, "stop": 101.0 + i, "got": 16.0,
-                 "duration_s": seconds * noise.uniform(0.98, 1.02), "transfer_bytes": 1000, "ok": True}
+                {"run": i, "warmup": i < trial["warmups"], "start": 100.0 + i, "stop": 101.0 + i,
+                 "answer": 16.0, "duration_s": seconds * noise.uniform(0.98, 1.02),
+                 "transfer_bytes": 1000, "ok": True}
                 for i in range(trial["runs"] + trial["warmups"])
             ],
-            "check": {"expected": 16.0, "got": 16.0, "tolerance": 0.1, "ok": True},
+            "check": {"expected": 16.0, "answer": 16.0, "tolerance": 0.1, "ok": True},
             "cluster": {"workers": trial["workers"], "threads": trial["workers"], "addresses": {}},
             "versions": {"dask": "2026.8.0", "distributed": "2026.8.0", "python": "3.11.2", "numpy": "2.4.6"},
         }),
-        files.Delivered.model_validate({
+        files.Measured.model_validate({
             "rtt": [
-                {"src": src, "dst": dst, "phase": phase, "sent": 10,
+                {"src": src, "dst": dst, "phase": phase, "pings": 10,
                  "samples_ms": [rtt * noise.uniform(0.999, 1.001) for _ in range(10)]}
                 for phase in ("before", "after")
             ],
@@ -96,9 +97,9 @@ def answers(trial: Json, seconds: float, noise: random.Random) -> Json:
             "bridge": {"name": "vmbr1", "ageing_s": 0 if trial["bridge"] == "flooding" else 300},
             "hosts": {host: configured(trial, host) for host in trial["nics"]},
         }),
-        files.Machines.model_validate({"hypervisor": {"name": "pve", "accel": "tcg"}}),
+        files.Hosts.model_validate({"hypervisor": {"name": "pve", "accel": "tcg"}}),
     )  # fmt: skip
-    return {document.FILE: json.loads(document.text()) for document in documents}
+    return {document.FILE: json.loads(document.to_json()) for document in documents}
 
 
 def capture_report(workload: str = "array_study", **counted: Any) -> Json:
@@ -107,17 +108,17 @@ def capture_report(workload: str = "array_study", **counted: Any) -> Json:
     tier = {"name": "", "file": "", "filter": "", "snaplen_bytes": 512, "bytes": 0, "frames": 0} | none
     del tier["softnet_dropped"]
     timings = {
-        "schema": 2,
+        "schema": 3,
         "workload": workload,
         "params": {},
         "tasks": None,
         "samples": [],
-        "check": {"expected": 0, "got": 0, "tolerance": 0, "ok": True},
+        "check": {"expected": 0, "answer": 0, "tolerance": 0, "ok": True},
         "cluster": {"workers": 3, "threads": 3, "addresses": {}},
         "versions": {},
     }
     return {
-        "schema": 2,
+        "schema": 3,
         "interface": "eth2",
         "driver": "virtio_net",
         "promiscuity": 1,

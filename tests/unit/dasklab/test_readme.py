@@ -43,7 +43,7 @@ def test_another_factor(tmp_path: Path) -> None:
 
 def test_another_scheduler(tmp_path: Path) -> None:
     crossed = names(changed(tmp_path, "delay_scheduler", "factors:\n", block("Another scheduler")))
-    assert len(crossed) == 14 and "seat=random,delay_ms=200" in crossed
+    assert len(crossed) == 14 and "scheduler=random,delay_ms=200" in crossed
 
 
 def test_another_version_of_dask(tmp_path: Path) -> None:

@@ -61,7 +61,7 @@ def struck(fault: ModuleType, there: Host, asked: dict[str, Any]) -> Any:
 def test_a_link_is_down_for_its_time_and_up_again(fault: ModuleType, there: Host) -> None:
     seen = struck(fault, there, CUT)
     assert there.did == ["ip link set eth1 down", "ip link set eth1 up"]
-    assert seen["found"] == "down"
+    assert seen["state"] == "down"
     assert 0.1 <= seen["at_s"] < 0.6
     assert 0.2 <= seen["lasted_s"] < 0.7
 
@@ -69,7 +69,7 @@ def test_a_link_is_down_for_its_time_and_up_again(fault: ModuleType, there: Host
 def test_what_is_killed_stays_away(fault: ModuleType, there: Host) -> None:
     seen = struck(fault, there, KILL)
     assert there.did == ["systemctl kill --signal=KILL NAME.service", "systemctl stop NAME.service"]
-    assert (seen["found"], seen["lasted_s"]) == ("failed", None)
+    assert (seen["state"], seen["lasted_s"]) == ("failed", None)
 
 
 def test_what_is_restarted_runs_again(fault: ModuleType, there: Host) -> None:
@@ -88,7 +88,7 @@ def test_a_unit_that_is_ended_early_leaves_the_link_up(fault: ModuleType, there:
 
 def test_a_fault_that_did_not_come_is_said_and_forgotten(fault: ModuleType, there: Host) -> None:
     fault.arm(json.dumps(CUT), "NAME.service", 600)
-    assert fault.end() == {"at_s": None, "lasted_s": None, "found": "nothing"}
+    assert fault.end() == {"at_s": None, "lasted_s": None, "state": "nothing"}
     assert there.did[-1] == "systemctl stop dasklab-fault*"
     assert not fault.ASKED.exists()
 

@@ -101,7 +101,7 @@ def answers(user_s: float, **more: Any) -> dict[str, Any]:
 
 
 def found() -> dict[str, Any]:
-    ping = {"src": "scheduler", "dst": "worker-1", "samples_ms": [1.0], "sent": 1}
+    ping = {"src": "scheduler", "dst": "worker-1", "samples_ms": [1.0], "pings": 1}
     probe = {"phase": "before", "rtt": {"rtt": [ping]}, "throughput": {"throughput": [], "errors": []}}
     facts = {
         "kernel": "6.1",
@@ -120,12 +120,12 @@ def found() -> dict[str, Any]:
 
 
 TIMINGS = {
-    "schema": 2,
+    "schema": 3,
     "workload": "array_study",
     "params": {},
     "tasks": None,
     "samples": [],
-    "check": {"expected": 1, "got": 1, "tolerance": 0, "ok": True},
+    "check": {"expected": 1, "answer": 1, "tolerance": 0, "ok": True},
     "cluster": {"workers": 3, "threads": 3, "addresses": {}},
     "versions": {},
 }
@@ -142,7 +142,7 @@ def documents(trial: ModuleType, node: list[list[str]]) -> dict[str, Any]:
 
 def test_a_fault_is_a_file_of_the_trial_and_without_one_there_is_none(trial: ModuleType) -> None:
     assert "/r/faults.json" not in documents(trial, [])
-    seen = {"at_s": 1.0, "lasted_s": 3.0, "found": "down"}
+    seen = {"at_s": 1.0, "lasted_s": 3.0, "state": "down"}
     hosts = {"scheduler": found()["scheduler"] | {"fault": seen}}
     written = {file["path"]: file["content"] for file in trial.trial_files(hosts, "/r", TIMINGS, [], "")}
     assert json.loads(written["/r/faults.json"])["hosts"] == {"scheduler": seen}
@@ -154,12 +154,12 @@ def test_a_trial_becomes_four_files(trial: ModuleType) -> None:
         [bridge(30000), "cpu 300 0 0 60", "  action order 1:  police 0x1 rate 10Mbit"],
     ]
     files = documents(trial, node)
-    assert sorted(files) == ["/r/configured.json", "/r/delivered.json", "/r/hosts.json", "/r/timings.json"]
+    assert sorted(files) == ["/r/configured.json", "/r/measured.json", "/r/hosts.json", "/r/timings.json"]
     configured = files["/r/configured.json"]
     assert configured["bridge"] == {"name": "vmbr1", "ageing_s": 300}
     assert configured["rate_method"] == "police"
     assert configured["hosts"]["scheduler"]["link"][0]["delay_ms"] == 50
-    assert files["/r/delivered.json"]["rtt"][0]["phase"] == "before"
+    assert files["/r/measured.json"]["rtt"][0]["phase"] == "before"
     hosts = files["/r/hosts.json"]
     assert hosts["hosts"]["scheduler"]["cpu"] == {"user_s": 15.5}
     assert hosts["hosts"]["scheduler"]["kernel"] == "6.1"
@@ -170,7 +170,7 @@ def test_a_trial_becomes_four_files(trial: ModuleType) -> None:
 def test_what_dask_recorded_is_a_file_of_its_own(trial: ModuleType) -> None:
     files = trial.trial_files(found(), "/r", {**TIMINGS, "inside": "eJw="}, [], "")
     recorded = {file["path"]: json.loads(file["content"]) for file in files}
-    assert recorded["/r/inside.json"] == {"schema": 2, "records": "eJw="}
+    assert recorded["/r/records.json"] == {"schema": 3, "records": "eJw="}
     assert "inside" not in recorded["/r/timings.json"]
 
 
@@ -182,7 +182,7 @@ def test_without_a_hypervisor_there_is_no_bridge(trial: ModuleType) -> None:
         "accel": "tcg",
         "cpu": None,
         "lab_cpu_s": None,
-        "waited_pct": {},
+        "pressure_pct": {},
     }
 
 
@@ -249,7 +249,7 @@ def words(counters: dict[str, float]) -> list[str]:
 def test_what_the_lab_itself_used_of_its_node_is_told_apart(trial: ModuleType) -> None:
     hypervisor = shared(trial)
     assert hypervisor["cpu"]["user_s"] == 8 and hypervisor["lab_cpu_s"] == 4
-    assert hypervisor["waited_pct"] == {"memory": 10.0}
+    assert hypervisor["pressure_pct"] == {"memory": 10.0}
     assert shared(trial, lab_ticks=0.0)["lab_cpu_s"] == 0
 
 

@@ -18,7 +18,7 @@ from typing import Any
 import pandas as pd
 
 from dasklab.errors import LabError
-from dasklab.model.files import Configured, Machines, Timings
+from dasklab.model.files import Configured, Hosts, Timings
 from dasklab.model.metric import METRICS
 from dasklab.model.trial import Trial
 from dasklab.results.statistics.inference import ALPHA, Estimate, Fit, holm
@@ -74,7 +74,7 @@ def mark(run: Path) -> str:
 def accelerator(run: Path) -> str | None:
     """``kvm`` or ``tcg``, as the hypervisor said in the first trial that did; None where it did not."""
     for directory in store.finished(run):
-        if machines := store.read(Machines, directory):
+        if machines := store.read(Hosts, directory):
             return machines.hypervisor.accel
     return None
 

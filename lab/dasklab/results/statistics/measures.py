@@ -285,7 +285,7 @@ def _cell(
     mine: pd.DataFrame, own: str | None, trials: _Trials, fit: Fit, threshold: float, factors: Sequence[str]
 ) -> Cell:
     name = str(mine.cell.iloc[0])
-    values, missed = mine.value.to_numpy(dtype=float), float(mine.missed.max())
+    values, missed = mine.value.to_numpy(dtype=float), float(mine.prediction_error.max())
     reference = trials.reference(name)
     middle = level(fit.mean(name), reference, trials.log)
     unknown, is_base = Interval(math.nan), name == own

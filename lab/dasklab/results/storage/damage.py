@@ -16,20 +16,20 @@ from dasklab.errors import LabError
 from dasklab.model.document import Document
 from dasklab.model.files import (
     Attempt,
-    CapturedInside,
+    CaptureRecords,
     CaptureReport,
     Configured,
-    Delivered,
     Failed,
-    Faults,
-    Inside,
-    Machines,
+    Hosts,
+    Measured,
+    ObservedFaults,
+    Records,
     Result,
     Simulation,
     Timings,
 )
 from dasklab.model.trial import Trial
-from dasklab.results.storage.documents import need, read
+from dasklab.results.storage.documents import exists, file_of, need, read
 
 DOCUMENTS: tuple[type[Document], ...] = (
     *(
@@ -37,16 +37,16 @@ DOCUMENTS: tuple[type[Document], ...] = (
         Attempt,
         Result,
         Timings,
-        Delivered,
+        Measured,
         Configured,
-        Machines,
-        Faults,
+        Hosts,
+        ObservedFaults,
         Failed,
         CaptureReport,
         Simulation,
     ),
 )
-RECORDS: tuple[type[Document], ...] = (Inside, CapturedInside)  # large: checked by who reads them
+RECORDS: tuple[type[Document], ...] = (Records, CaptureRecords)  # large: checked by who reads them
 MEASURED = ("ok", "invalid")
 
 Signature = tuple[tuple[str, int, int], ...]
@@ -54,7 +54,7 @@ Signature = tuple[tuple[str, int, int], ...]
 
 def left(directory: Path) -> tuple[str, ...]:
     """Return the names of the documents that a trial has left, for its attempt.json."""
-    return tuple(kind.FILE for kind in (*DOCUMENTS, *RECORDS) if (directory / kind.FILE).exists())
+    return tuple(kind.FILE for kind in (*DOCUMENTS, *RECORDS) if exists(kind, directory))
 
 
 def damage(directory: Path) -> str | None:
@@ -65,9 +65,7 @@ def damage(directory: Path) -> str | None:
 def gaps(directory: Path) -> list[str]:
     """Return what an undamaged trial lacks beside its documents, a line for each file."""
     had = need(Attempt, directory).files
-    lost = [
-        kind.FILE for kind in RECORDS if not (directory / kind.FILE).exists() and _had(directory, kind, had)
-    ]
+    lost = [kind.FILE for kind in RECORDS if not exists(kind, directory) and _had(directory, kind, had)]
     records = [f"{directory / name}: the file is missing; no time is explained by it" for name in lost]
     captures = [
         f"{line}; the trial's timings are used, its capture is not whole" for line in capture_gaps(directory)
@@ -77,7 +75,7 @@ def gaps(directory: Path) -> list[str]:
 
 def _had(directory: Path, kind: type[Document], files: tuple[str, ...]) -> bool:
     """Did a trial have records of this kind? The tables that are made of them tell, too."""
-    return kind.FILE in files or (directory / kind.FILE.removesuffix(".json")).is_dir()
+    return kind.FILE in files or file_of(kind, directory).with_suffix("").is_dir()
 
 
 def capture_gaps(directory: Path) -> list[str]:
@@ -121,7 +119,7 @@ def _missing(directory: Path, documents: dict[type[Document], Document | None]) 
         named.add(Timings.FILE)
         if isinstance(attempt, Attempt) and not attempt.files and documents[Simulation] is None:
             # an earlier version, which did not write the names down
-            named |= {kind.FILE for kind in (Delivered, Configured, Machines)}
+            named |= {kind.FILE for kind in (Measured, Configured, Hosts)}
             if isinstance(trial, Trial) and trial.capture:
                 named.add(CaptureReport.FILE)
         if isinstance(timings, Timings) and not timings.timed:

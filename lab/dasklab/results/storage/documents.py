@@ -1,4 +1,7 @@
-"""How one document of a run or a trial is read and written: typed and whole, or refused in one line."""
+"""Read and write one document of a run or a trial: whole and typed, or refused in one line.
+
+Documents of the previous format are translated when they are read.
+"""
 
 from __future__ import annotations
 
@@ -8,33 +11,50 @@ from typing import Any, TypeVar
 
 from dasklab import atomic
 from dasklab.errors import LabError
-from dasklab.model.document import SCHEMA, Document
+from dasklab.model.document import FORMAT, Document
+from dasklab.model.previous_format import PREVIOUS, translate
 from dasklab.model.strict import validate
 
 D = TypeVar("D", bound=Document)
+
+
+def file_of(kind: type[Document], directory: Path) -> Path:
+    """Return the path of a document: its previous name if only that file exists, else its current name."""
+    current = directory / kind.FILE
+    if kind.PREVIOUS_FILE and not current.exists():
+        previous = directory / kind.PREVIOUS_FILE
+        return previous if previous.exists() else current
+    return current
+
+
+def exists(kind: type[Document], directory: Path) -> bool:
+    """Whether a directory has a document of this kind."""
+    return file_of(kind, directory).exists()
 
 
 def read(kind: type[D], directory: Path) -> D | None:
     """Return the document of this kind in a directory; None if there is none.
 
     Raises:
-        LabError: it cannot be read, is not JSON, of another version of the lab, or not what it should be.
+        LabError: the file cannot be read, is not JSON, has an unknown format, or is not valid.
     """
-    return read_file(kind, directory / kind.FILE)
+    return read_file(kind, file_of(kind, directory))
 
 
 def read_file(kind: type[D], path: Path) -> D | None:
     """Return the document in a file of any name; None if there is no such file.
 
     Raises:
-        LabError: as `read`.
+        LabError: see ``read``.
     """
     content = parse(path)
     if content is None:
         return None
     version = content.get("schema")
-    if version != SCHEMA:
-        raise LabError(f"{path}: schema {version!r}, this version of the lab reads {SCHEMA}")
+    if version == PREVIOUS:
+        content = translate(kind.FILE, content)
+    elif version != FORMAT:
+        raise LabError(f"{path}: format {version!r}; this version of dasklab reads {FORMAT} and {PREVIOUS}")
     return validate(kind, content, str(path))
 
 
@@ -54,12 +74,16 @@ def parse(path: Path) -> dict[str, Any] | None:
         why = "the file is empty" if isinstance(error, ValueError) and not path.stat().st_size else error
         raise LabError(f"{path}: not JSON: {why}") from error
     if not isinstance(content, dict):
-        raise LabError(f"{path}: a JSON object is expected, this is {_kind(content)}")
+        raise LabError(f"{path}: a JSON object is expected, this is {_json_type(content)}")
     return content
 
 
 def need(kind: type[D], directory: Path) -> D:
-    """Return the document of this kind, which must be there."""
+    """Return the document of this kind in a directory.
+
+    Raises:
+        LabError: see ``read``; or there is none.
+    """
     document = read(kind, directory)
     if document is None:
         raise LabError(f"{directory}: it has no {kind.FILE}")
@@ -67,10 +91,10 @@ def need(kind: type[D], directory: Path) -> D:
 
 
 def write(directory: Path, document: Document) -> None:
-    """Write a document at once or not at all, so that a killed driver leaves no half file."""
-    atomic.write_text(directory / document.FILE, document.text())
+    """Write a document completely or not at all, so that a killed driver leaves no half of a file."""
+    atomic.write_text(directory / document.FILE, document.to_json())
 
 
-def _kind(content: Any) -> str:
+def _json_type(content: Any) -> str:
     names = {list: "a list", str: "a text", bool: "true or false", int: "a number", float: "a number"}
     return names.get(type(content), "null")

@@ -13,14 +13,14 @@ from typing import TypeVar
 from dasklab.errors import LabError
 from dasklab.model.document import Document
 from dasklab.model.experiment import Experiment
-from dasklab.model.files import Attempt, Campaign, Delivered, Result, Timings
+from dasklab.model.files import Attempt, Campaign, Measured, Result, Timings
 from dasklab.model.strict import validate
 from dasklab.model.trial import Trial
 from dasklab.notices import warn
 from dasklab.results.storage.damage import damage, gaps
-from dasklab.results.storage.documents import need, read, read_file, write
+from dasklab.results.storage.documents import exists, file_of, need, read, read_file, write
 
-__all__ = ["need", "read", "read_file", "write"]
+__all__ = ["exists", "file_of", "need", "read", "read_file", "write"]
 
 T = TypeVar("T")
 
@@ -111,7 +111,7 @@ def check(directory: Path) -> None:
 def having(run: Path, *kinds: type[Document]) -> list[Path]:
     """Return the directories of the trials with a document of one of these kinds, in the order they ran."""
     directories = [run / name for name in read_run(run).order]
-    return [path for path in directories if any((path / kind.FILE).exists() for kind in kinds)]
+    return [path for path in directories if any(exists(kind, path) for kind in kinds)]
 
 
 def read_steadily(run: Path, read: Callable[[], T], pause_s: float = 0.5) -> T:
@@ -136,7 +136,7 @@ def measuring_s(directory: Path) -> float:
 
     Hosts ping at the same time, each one target after the other.
     """
-    timings, delivered = read(Timings, directory), read(Delivered, directory) or Delivered()
+    timings, delivered = read(Timings, directory), read(Measured, directory) or Measured()
     runs = sum(sample.duration_s for sample in timings.samples) if timings else 0
     pings: dict[tuple[str, str], int] = {}
     for probe in delivered.rtt:

@@ -16,7 +16,7 @@ from dasklab import atomic
 from dasklab.errors import LabError
 from dasklab.model import cells
 from dasklab.model.columns import COLUMNS
-from dasklab.model.files import CaptureReport, Configured, Delivered, Machines, Pair, Queue, Result, Timings
+from dasklab.model.files import CaptureReport, Configured, Hosts, Measured, Probe, Queue, Result, Timings
 from dasklab.model.impairments import QUEUES
 from dasklab.model.trial import Setup, Trial
 from dasklab.notices import warn
@@ -110,7 +110,10 @@ def table(run: Path) -> pd.DataFrame:
     rows: list[Row] = []
     for directory, trial in sorted(trials.items(), key=lambda d: (d[1].block, order.index(d[1].cell))):
         foretold = begun.setup.simulated
-        kind = {"simulated": foretold is not None, "missed": foretold.missed if foretold else 0.0}
+        kind = {
+            "simulated": foretold is not None,
+            "prediction_error": foretold.prediction_error if foretold else 0.0,
+        }
         common = _place(run, directory, trial) | kind
         relevant = _changed(trial, begun.setup) or changed
         nodes = _nodes(store.read(Configured, directory) or Configured())
@@ -178,8 +181,8 @@ def _where(row: Row, nodes: Mapping[str, str]) -> str:
 def samples(directory: Path) -> Iterator[Row]:
     """Every measured sample of one trial."""
     yield from _timed(store.read(Timings, directory))
-    yield from _delivered(store.read(Delivered, directory) or Delivered())
-    machines = store.read(Machines, directory)
+    yield from _delivered(store.read(Measured, directory) or Measured())
+    machines = store.read(Hosts, directory)
     yield from _loss(store.read(Configured, directory) or Configured(), machines)
     capture = store.read(CaptureReport, directory)
     if capture and capture.frames is not None:
@@ -187,11 +190,11 @@ def samples(directory: Path) -> Iterator[Row]:
     if machines and (idle := machines.hypervisor.share_pct("idle_s")) is not None:
         yield {"metric": "node_busy_pct", "value": 100 - idle}
     if machines and (stolen := machines.hypervisor.share_pct("steal_s")) is not None:
-        yield {"metric": "node_stolen_pct", "value": stolen}
+        yield {"metric": "node_steal_pct", "value": stolen}
     if machines and (foreign := machines.hypervisor.foreign_pct) is not None:
         yield {"metric": "node_foreign_pct", "value": foreign}
-    for what, share in machines.hypervisor.waited_pct.items() if machines else ():
-        yield {"metric": f"node_{what}_waited_pct", "value": share}
+    for what, share in machines.hypervisor.pressure_pct.items() if machines else ():
+        yield {"metric": f"node_{what}_pressure_pct", "value": share}
 
 
 def _timed(timings: Timings | None) -> Iterator[Row]:
@@ -209,7 +212,7 @@ def _timed(timings: Timings | None) -> Iterator[Row]:
             yield common | {"metric": "transfer_mb", "value": run.transfer_bytes / 1e6}
 
 
-def _delivered(delivered: Delivered) -> Iterator[Row]:
+def _delivered(delivered: Measured) -> Iterator[Row]:
     for probe in delivered.rtt:
         for index, value in enumerate(probe.samples_ms):
             yield _ends(probe) | {"metric": "rtt_ms", "sample": index, "value": value}
@@ -222,11 +225,11 @@ def _delivered(delivered: Delivered) -> Iterator[Row]:
             yield _ends(measured) | {"metric": "rtt_loaded_ms", "sample": ping, "value": value}
 
 
-def _ends(probe: Pair) -> Row:
+def _ends(probe: Probe) -> Row:
     return {"phase": probe.phase, "src": probe.src, "dst": probe.dst}
 
 
-def _loss(configured: Configured, machines: Machines | None) -> Iterator[Row]:
+def _loss(configured: Configured, machines: Hosts | None) -> Iterator[Row]:
     """Drop events of impaired links' queues and segments sent again by all hosts, between two looks.
 
     Drop events are of super-packets where offloads are on; segments are counted one by one.
@@ -242,7 +245,7 @@ def _loss(configured: Configured, machines: Machines | None) -> Iterator[Row]:
     counters = [host.tcp for host in hosts if {"OutSegs", "RetransSegs"} <= set(host.tcp)]
     if len(counters) == len(hosts) and (sent := sum(counted["OutSegs"] for counted in counters)):
         resent = sum(counted["RetransSegs"] for counted in counters)
-        yield {"metric": "resent_pct", "value": 100 * resent / sent}
+        yield {"metric": "retransmitted_pct", "value": 100 * resent / sent}
 
 
 def _drops(queues: Iterable[Queue]) -> int:

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from dasklab.model.dask_settings import flat
 from dasklab.model.engines import written
 from dasklab.model.experiment import merge
-from dasklab.model.files import Process, Timings
-from dasklab.model.seats import Layout
+from dasklab.model.files import Timings, WorkerProcess
 from dasklab.model.trial import Trial
+from dasklab.model.variants import Layout
 
 OWN = "distributed.scheduler"  # the module in which Dask's scheduler chooses a worker
 
@@ -38,7 +38,7 @@ def _engine(trial: Trial, timings: Timings) -> Iterator[str]:
 
 def _settings(trial: Trial, timings: Timings) -> Iterator[str]:
     """Dask's settings; those of its seat are the scheduler's alone."""
-    seated = dict(flat(merge(trial.dask, trial.seat.settings)))
+    seated = dict(flat(merge(trial.dask, trial.resolved_scheduler.settings)))
     shared = dict(flat(trial.dask))
     for name, asked in seated.items():
         if not timings.config:
@@ -63,16 +63,16 @@ def _packages(trial: Trial, timings: Timings) -> Iterator[str]:
 
 def _seat(trial: Trial, timings: Timings) -> Iterator[str]:
     """What runs as the scheduler; where the trial names nothing the inventory's may be anything."""
-    seat, found = trial.seat, timings.cluster.scheduler
-    if not (seat.occupant or seat.command):
+    seat, found = trial.resolved_scheduler, timings.cluster.scheduler
+    if not (seat.variant or seat.command):
         return
-    asked = seat.occupant or seat.command
+    asked = seat.variant or seat.command
     if found is None:
         yield f"scheduler: {asked} was asked, nobody said what runs"
         return
     if seat.command and found.command != seat.command:
         yield f"scheduler: {asked} was asked, it was started as {found.command or 'something else'}"
-    if seat.occupant:
+    if seat.variant:
         placement = f"dasklab_{seat.preload}" if seat.preload else OWN
         settings = dict(flat(merge(trial.dask, seat.settings)))
         loop = "uvloop" if settings.get("distributed.admin.event-loop") == "uvloop" else "asyncio"
@@ -84,7 +84,7 @@ def _seat(trial: Trial, timings: Timings) -> Iterator[str]:
 
 def _workers(trial: Trial, timings: Timings) -> Iterator[str]:
     """Zero workers where they were asked, and nowhere else."""
-    zero = trial.worker.occupant == "zero"
+    zero = trial.worker.variant == "zero"
     found = timings.cluster.processes
     if zero and not found:
         yield "zero workers were asked, nobody said what runs"
@@ -97,8 +97,8 @@ def _layout(trial: Trial, timings: Timings) -> Iterator[str]:
     """Each host has as many processes as asked, and each of them as many threads."""
     if trial.layout is None:
         return
-    zero = trial.worker.occupant == "zero"  # these share a process
-    asked, hosts = Layout.parse(trial.layout), defaultdict[str, list[Process]](list)
+    zero = trial.worker.variant == "zero"  # these share a process
+    asked, hosts = Layout.parse(trial.layout), defaultdict[str, list[WorkerProcess]](list)
     for process in timings.cluster.processes.values():
         hosts[process.host].append(process)
     if not hosts:

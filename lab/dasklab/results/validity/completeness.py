@@ -28,7 +28,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from dasklab.errors import LabError
-from dasklab.model.files import CaptureReport, Completeness, Machines, Timings
+from dasklab.model.files import CaptureReport, Completeness, Hosts, Timings
 from dasklab.notices import warn
 from dasklab.results.statistics.measures import number
 from dasklab.results.storage import recording, store
@@ -86,7 +86,7 @@ def _with_gaps(directory: Path, stored: Completeness) -> Completeness:
     return stored.model_copy(update={"verdict": verdict, "reasons": (*stored.reasons, *gaps)})
 
 
-def examine(capture: Recording, timed: Timings | None, machines: Machines | None) -> Completeness:
+def examine(capture: Recording, timed: Timings | None, machines: Hosts | None) -> Completeness:
     """The verdict; ``timed`` and ``machines`` are the trial's runs without a capture, and what they cost."""
     report, summary = capture.report, capture.summary
     sent_bytes, seen_bytes = _sent_bytes(report.timings, timed, machines), _seen_bytes(capture)
@@ -115,10 +115,10 @@ def _examine(directory: Path) -> Completeness | None:
     capture = recording.read(directory)
     if capture is None:
         return None
-    return examine(capture, store.read(Timings, directory), store.read(Machines, directory))
+    return examine(capture, store.read(Timings, directory), store.read(Hosts, directory))
 
 
-def _sent_bytes(captured: Timings, timed: Timings | None, machines: Machines | None) -> int | None:
+def _sent_bytes(captured: Timings, timed: Timings | None, machines: Hosts | None) -> int | None:
     """What the captured runs should have made the workers send, given what the timed ones did."""
     workers = captured.cluster.names.values()
     hosts = machines.hosts if machines else {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from dasklab.model.files import Configured, ConfiguredHost, Impaired
+from dasklab.model.files import Configured, ConfiguredHost, ConfiguredImpairment
 from dasklab.model.impairments import IMPAIRMENTS, QUEUES, drops_at_once, queued, read, sides
 from dasklab.model.link import Link
 from dasklab.model.nic import DRIVERS, Card, net_from_pve
@@ -100,12 +100,12 @@ def _asked(link: Link) -> dict[Scope, Amounts]:
     return asked
 
 
-def _scope(found: Impaired) -> Scope:
+def _scope(found: ConfiguredImpairment) -> Scope:
     return found.direction, found.peer, found.policer
 
 
-def _amounts(found: Impaired) -> Amounts:
-    return {impairment.key: found.amount(impairment.key) for impairment in IMPAIRMENTS}
+def _amounts(found: ConfiguredImpairment) -> Amounts:
+    return found.amounts
 
 
 def _rounded(amounts: Amounts) -> list[tuple[str, float]]:

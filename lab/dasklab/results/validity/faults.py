@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dasklab.model.faults import Fault
-from dasklab.model.files import Faults, Seen, Timings
+from dasklab.model.files import ObservedFault, ObservedFaults, Timings
 from dasklab.model.trial import Trial
 
 LATE_S = 1.0  # a fault may come, and end, so much later than asked: a service takes its time to start
 GONE = ("inactive", "failed")  # what systemd calls a service that was killed
 
 
-def differences(trial: Trial, seen: Faults | None, timings: Timings) -> Iterator[str]:
+def differences(trial: Trial, seen: ObservedFaults | None, timings: Timings) -> Iterator[str]:
     """Every fault that was not as asked, in words."""
     timed = timings.timed
     runs_s = max(sample.stop for sample in timed) - min(sample.start for sample in timed)
@@ -24,13 +24,13 @@ def differences(trial: Trial, seen: Faults | None, timings: Timings) -> Iterator
             yield f"{fault} was asked, {why}"
 
 
-def _other(fault: Fault, found: Seen, runs_s: float) -> str | None:
+def _other(fault: Fault, found: ObservedFault, runs_s: float) -> str | None:
     """In which way a fault was another; one that the runs did not outlast may have been ended early."""
     asked_s = float(fault.at_s) if not isinstance(fault.at_s, tuple) else fault.at_s[0]
     if found.at_s is None or found.at_s > runs_s:
         return f"it was not seen: the runs took {runs_s:.2f} s"
-    if found.found not in (("down",) if fault.does == "cut" else GONE):
-        return f"meanwhile it was {found.found}"
+    if found.state not in (("down",) if fault.does == "cut" else GONE):
+        return f"meanwhile it was {found.state}"
     if abs(found.at_s - asked_s) > LATE_S:
         return f"it came at {found.at_s:.2f} s"
     if fault.for_s is None:

@@ -17,7 +17,7 @@ from statistics import median
 import numpy as np
 
 from dasklab.model.experiment import Tolerances
-from dasklab.model.files import Configured, ConfiguredHost, Delivered, Machines, Pair, Queue, Throughput
+from dasklab.model.files import Configured, ConfiguredHost, Hosts, Measured, Probe, Queue, Throughput
 from dasklab.model.impairments import sides
 from dasklab.model.link import Link
 from dasklab.model.nic import BURST_MBIT
@@ -39,7 +39,7 @@ class Baseline:
     mbit: dict[tuple[str, str], list[float]]
 
 
-def baseline(trial: Trial, delivered: list[Delivered]) -> Baseline:
+def baseline(trial: Trial, delivered: list[Measured]) -> Baseline:
     """Gather what several trials of the same cell delivered."""
     rtt: dict[tuple[str, str], list[float]] = {}
     mbit: dict[tuple[str, str], list[float]] = {}
@@ -54,7 +54,7 @@ def baseline(trial: Trial, delivered: list[Delivered]) -> Baseline:
 def reasons(
     trial: Trial,
     configured: Configured | None,
-    delivered: Delivered | None,
+    delivered: Measured | None,
     base: Baseline,
     allowed: Tolerances,
 ) -> list[str]:
@@ -62,7 +62,7 @@ def reasons(
     if configured is None:
         return ["nothing was read back of the links: configured.json is missing"]
     if delivered is None:
-        return ["nothing was measured of the links: delivered.json is missing"]
+        return ["nothing was measured of the links: measured.json is missing"]
     return [
         *differences(trial, configured),
         *_netem(trial, configured, allowed),
@@ -72,8 +72,8 @@ def reasons(
     ]
 
 
-def clocks(machines: Machines) -> list[str]:
-    """Machines whose clock ran at another speed than most between the looks before and after the runs.
+def clocks(machines: Hosts) -> list[str]:
+    """Hosts whose clock ran at another speed than most between the looks before and after the runs.
 
     An emulated guest may guess its counter's frequency wrong; all that it times is then wrong by that factor.
     """
@@ -86,24 +86,24 @@ def clocks(machines: Machines) -> list[str]:
     ]
 
 
-def stolen(machines: Machines, allowed: Tolerances) -> list[str]:
+def stolen(machines: Hosts, allowed: Tolerances) -> list[str]:
     """A node that is a virtual machine itself, and whose CPU others took: times are theirs too."""
     share = machines.hypervisor.share_pct("steal_s")
-    if share is None or share <= allowed.stolen_pct:
+    if share is None or share <= allowed.steal_pct:
         return []
-    limit = f"at most {allowed.stolen_pct:g} may be"
+    limit = f"at most {allowed.steal_pct:g} may be"
     return [f"{DISTURBED}others took {share:.0f} % of its CPU during the runs (steal), {limit}"]
 
 
-def foreign(machines: Machines, allowed: Tolerances) -> list[str]:
+def foreign(machines: Hosts, allowed: Tolerances) -> list[str]:
     """Other processes on the lab's node: they took CPU that the lab could have had, or made it wait."""
     node, reasons = machines.hypervisor, []
     if node.foreign_pct is not None and node.foreign_pct > allowed.foreign_pct:
         used = f"{node.foreign_pct:.0f} % of this node's CPU during the runs"
         reasons.append(f"{DISTURBED}other processes used {used}, at most {allowed.foreign_pct:g} may be")
-    for what, share in node.waited_pct.items():
-        if share > allowed.waited_pct:
-            limit = f"at most {allowed.waited_pct:g} may be"
+    for what, share in node.pressure_pct.items():
+        if share > allowed.pressure_pct:
+            limit = f"at most {allowed.pressure_pct:g} may be"
             reasons.append(f"{DISTURBED}processes waited for {what} in {share:.0f} % of the time, {limit}")
     return reasons
 
@@ -176,7 +176,7 @@ def _super_packets(found: ConfiguredHost, queue: Queue) -> bool:
     return any(found.offloads.get(name) for name in (("tso", "gso") if at_link else ("gro", "lro")))
 
 
-def _delay(trial: Trial, delivered: Delivered, base: Baseline, allowed: Tolerances) -> Iterator[str]:
+def _delay(trial: Trial, delivered: Measured, base: Baseline, allowed: Tolerances) -> Iterator[str]:
     for probe in delivered.rtt:
         src, dst, samples = probe.src, probe.dst, probe.samples_ms
         passed, before = _round_trip(trial, src, dst), _round_trip(base.trial, src, dst)
@@ -202,10 +202,10 @@ def _delay(trial: Trial, delivered: Delivered, base: Baseline, allowed: Toleranc
             yield f"{_when(probe)}: {asked:g} ms asked, {median(added):.2f} added (tolerance {tolerance:.2f})"
 
 
-def _pings(trial: Trial, delivered: Delivered, allowed: Tolerances) -> Iterator[str]:
+def _pings(trial: Trial, delivered: Measured, allowed: Tolerances) -> Iterator[str]:
     """Pings lost, on links where loss was asked, lie in its binomial interval; elsewhere none is lost."""
     for probe in delivered.rtt:
-        sent, share = probe.sent, lost_share(trial, probe.src, probe.dst)
+        sent, share = probe.pings, lost_share(trial, probe.src, probe.dst)
         lost = max(0, sent - len(probe.samples_ms))
         if sent and _unlikely(lost, sent, share, allowed):
             yield f"{_when(probe)}: {lost} of {sent} pings were lost, {100 * share:.3g} % loss was asked"
@@ -220,11 +220,11 @@ def _unlikely(hits: int, tries: int, share: float, allowed: Tolerances) -> bool:
     return bool(binomtest(hits, tries, share).pvalue < 1 - allowed.loss_confidence)
 
 
-def _when(probe: Pair) -> str:
+def _when(probe: Probe) -> str:
     return f"{probe.src} to {probe.dst}, {probe.phase} the runs"
 
 
-def _rate(trial: Trial, delivered: Delivered, base: Baseline, allowed: Tolerances) -> Iterator[str]:
+def _rate(trial: Trial, delivered: Measured, base: Baseline, allowed: Tolerances) -> Iterator[str]:
     for probe in _tcp(delivered):
         src, dst, mbit = probe.src, probe.dst, probe.mbit
         cap = cap_mbit(trial, src, dst)
@@ -244,5 +244,5 @@ def _rate(trial: Trial, delivered: Delivered, base: Baseline, allowed: Tolerance
             yield f"{src} to {dst}: a cap of {cap:g} Mbit/s was asked, only {mbit:.1f} went through"
 
 
-def _tcp(delivered: Delivered) -> list[Throughput]:
+def _tcp(delivered: Measured) -> list[Throughput]:
     return [probe for probe in delivered.throughput if probe.proto == "tcp"]

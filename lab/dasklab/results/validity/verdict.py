@@ -10,10 +10,10 @@ from dasklab.model.experiment import Tolerances
 from dasklab.model.files import (
     Attempt,
     Configured,
-    Delivered,
     Failed,
-    Faults,
-    Machines,
+    Hosts,
+    Measured,
+    ObservedFaults,
     Result,
     Status,
     Timings,
@@ -25,7 +25,7 @@ from dasklab.results.validity import cluster, faults, measured, pauses
 from dasklab.results.validity.measured import Baseline
 
 Verdict = tuple[Status, list[str]]
-READ: tuple[type[Document], ...] = (Timings, Failed, Faults, Configured, Delivered, Machines)
+READ: tuple[type[Document], ...] = (Timings, Failed, ObservedFaults, Configured, Measured, Hosts)
 
 
 def assess(run: Path) -> dict[str, Result]:
@@ -43,7 +43,7 @@ def assess(run: Path) -> dict[str, Result]:
     bases = [d for d, trial in trials.items() if (trial.baseline or trial.null) and not failures[d]]
     base = None
     if bases and not simulated:  # its links are what was asked
-        delivered = [found for d in bases if (found := store.read(Delivered, d))]
+        delivered = [found for d in bases if (found := store.read(Measured, d))]
         base = measured.baseline(trials[bases[0]], delivered)
     verdicts = {d: failures[d] or _judged(d, trial, base, allowed) for d, trial in trials.items()}
     results = [_write(d, trial, verdicts[d]) for d, trial in trials.items()]
@@ -78,15 +78,15 @@ def _judged(directory: Path, trial: Trial, base: Baseline | None, allowed: Toler
     """The verdict on a trial that got through; without a baseline there is nothing to judge it by yet."""
     timings = store.need(Timings, directory)
     wrong = [
-        *faults.differences(trial, store.read(Faults, directory), timings),
+        *faults.differences(trial, store.read(ObservedFaults, directory), timings),
         *pauses.differences(timings, store.need(Attempt, directory), allowed),
     ]
     if base is None:
         return ("invalid" if wrong else "ok"), wrong
-    configured, delivered = store.read(Configured, directory), store.read(Delivered, directory)
+    configured, delivered = store.read(Configured, directory), store.read(Measured, directory)
     reasons = measured.reasons(trial, configured, delivered, base, allowed)
     reasons += [*cluster.differences(trial, timings), *wrong]
-    if machines := store.read(Machines, directory):
+    if machines := store.read(Hosts, directory):
         reasons += [*measured.clocks(machines), *measured.stolen(machines, allowed)]
         reasons += measured.foreign(machines, allowed)
     return ("invalid" if reasons else "ok"), reasons
@@ -104,12 +104,12 @@ def _failure(directory: Path, trial: Trial, simulated: bool, seed: int) -> Verdi
     if timings is None:
         return "failed", ["the workload left no timings.json"]
     check, workers = timings.check, timings.cluster.hosts
-    if trial.worker.occupant == "zero" or simulated:  # who computes nothing has no answer
+    if trial.worker.variant == "zero" or simulated:  # who computes nothing has no answer
         pass
     elif check is None:
         return "failed", ["the workload did not check its answer"]
     elif not check.ok:
-        return "failed", [f"wrong answer: {check.got}, expected {check.expected} +- {check.tolerance}"]
+        return "failed", [f"wrong answer: {check.answer}, expected {check.expected} +- {check.tolerance}"]
     if workers not in faults.workers(trial):
         return "failed", [f"{workers} workers computed, {trial.workers} were asked"]
     return None

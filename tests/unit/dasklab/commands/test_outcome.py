@@ -93,7 +93,7 @@ def test_a_failure_is_printed_with_its_cause_log_and_next_command(dasklab_run: R
 
 def wrong(trial: Json, files: Json) -> int:
     """The workload's answer is wrong with a delay of 50 ms."""
-    files["timings.json"]["check"] |= {"got": 15.0, "ok": trial["cell"] != "delay_ms=50"}
+    files["timings.json"]["check"] |= {"answer": 15.0, "ok": trial["cell"] != "delay_ms=50"}
     return 0
 
 
@@ -104,7 +104,7 @@ def fail(trial: Json, files: Json) -> int:
     reasons = ["client: Run the workload: no memory"]
     files.clear()
     files["failed.json"] = {
-        "schema": 2,
+        "schema": 3,
         "status": "failed",
         "host": "client",
         "task": "T",

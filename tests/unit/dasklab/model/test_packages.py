@@ -30,7 +30,7 @@ def asked(**named: str) -> Any:
 
 
 def said(trial: Any, found: dict[str, dict[str, str]]) -> list[str]:
-    told = answers(json.loads(trial.text()), 1.0, random.Random(1))["timings.json"]
+    told = answers(json.loads(trial.to_json()), 1.0, random.Random(1))["timings.json"]
     return list(differences(trial, Timings.model_validate(told | {"packages": found})))
 
 

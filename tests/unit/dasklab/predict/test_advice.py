@@ -87,8 +87,8 @@ def test_what_the_trial_has_set_is_no_candidate_and_its_default_is_none_either()
     own = TRIAL.model_copy(update={"dask": {"distributed": {"scheduler": {"work-stealing": False}}}})
     assert "work-stealing=false" in of()
     assert "work-stealing=false" not in of(own)
-    seat = {"occupant": "no-stealing", "settings": {"distributed": {"scheduler": {"work-stealing": False}}}}
-    seated = Trial.model_validate({**TRIAL.model_dump(), "seat": seat})
+    seat = {"variant": "no-stealing", "settings": {"distributed": {"scheduler": {"work-stealing": False}}}}
+    seated = Trial.model_validate({**TRIAL.model_dump(), "resolved_scheduler": seat})
     assert not any(name.startswith("work-stealing=") for name in of(seated))
 
 

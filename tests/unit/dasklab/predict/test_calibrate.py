@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import pytest
-from dasklab.model.files import Configured, ConfiguredHost, Delivered, Machine, Machines, Throughput
+from dasklab.model.files import Configured, ConfiguredHost, HostFacts, Hosts, Measured, Throughput
 from dasklab.predict import calibrate
 
 from tests.unit.dasklab.predict.test_whatif import CALIBRATION, TRIAL
 
 
-def delivered(*throughput: tuple[str, str, float]) -> Delivered:
-    pair = {"phase": "before", "sent": 2}
-    return Delivered.model_validate(
+def delivered(*throughput: tuple[str, str, float]) -> Measured:
+    pair = {"phase": "before", "pings": 2}
+    return Measured.model_validate(
         {
             "rtt": [
                 {"src": "scheduler", "dst": "worker-1", "samples_ms": [0.1, 0.3], **pair},
@@ -27,7 +27,7 @@ def delivered(*throughput: tuple[str, str, float]) -> Delivered:
 
 def test_the_round_trip_is_the_networks_without_the_delay_that_was_asked_for() -> None:
     assert calibrate._rtt_ms(TRIAL, delivered()) == pytest.approx(0.2)
-    assert calibrate._rtt_ms(TRIAL, Delivered()) == 0.1
+    assert calibrate._rtt_ms(TRIAL, Measured()) == 0.1
 
 
 def test_links_without_a_cap_deliver_what_was_measured_between_two_of_them() -> None:
@@ -52,11 +52,11 @@ def test_only_a_policer_lets_a_burst_through(method: str | None, burst: float) -
     assert calibrate._burst_bytes(Configured(rate_method=method)) == burst
 
 
-def machines(kind: str, worked_s: float, node: dict[str, float] | None) -> Machines:
+def machines(kind: str, worked_s: float, node: dict[str, float] | None) -> Hosts:
     """Two machines of ten seconds, in which each worked so many."""
     cpu = {"user_s": worked_s - 0.5, "softirq_s": 0.5, "idle_s": 10 - worked_s, "steal_s": 3.0}
-    machine = Machine.model_construct(virtualization=kind, seconds=10.0, cpu=cpu)
-    found = Machines.model_validate({"hypervisor": {"name": "a", "accel": kind, "cpu": node}})
+    machine = HostFacts.model_construct(virtualization=kind, seconds=10.0, cpu=cpu)
+    found = Hosts.model_validate({"hypervisor": {"name": "a", "accel": kind, "cpu": node}})
     return found.model_copy(update={"hosts": {"worker-1": machine, "worker-2": machine}})
 
 

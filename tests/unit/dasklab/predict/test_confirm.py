@@ -113,7 +113,7 @@ def frame(cells: dict[str, list[float]], null: list[float] | None, status: str =
         "tested": True,
         "src": "",
         "dst": "",
-        "missed": 0.0,
+        "prediction_error": 0.0,
         "workload": "merge",
     }
     return found.assign(cell="change=" + found.change, **same)

@@ -164,10 +164,10 @@ def test_trials_that_differ_in_one_thing_alone_were_measured(tmp_path: Path) -> 
         (tmp_path / name).mkdir()
         store.write(tmp_path / name, found)
         store.write(tmp_path / name, Timings.model_validate(timings | {"versions": {}}))
-        result = {"schema": 2, "experiment": "e", "trial": name, "cell": "c", "status": "ok", "reasons": []}
+        result = {"schema": 3, "experiment": "e", "trial": name, "cell": "c", "status": "ok", "reasons": []}
         spent = {"wall_s": 1, "measuring_s": 1}
         (tmp_path / name / "result.json").write_text(json.dumps(result | spent))
-        attempt = {"schema": 2, "started": 0, "exit_status": 0, "error": None, "files": ["timings.json"]}
+        attempt = {"schema": 3, "started": 0, "exit_status": 0, "error": None, "files": ["timings.json"]}
         (tmp_path / name / "attempt.json").write_text(json.dumps(attempt | spent))
 
     trial("a", 4.0, 100)
@@ -176,7 +176,7 @@ def test_trials_that_differ_in_one_thing_alone_were_measured(tmp_path: Path) -> 
     trial("free", 1.0, 0)
     trial("more", 1.5, 100, workers=3)
     trial("flooded", 9.0, 100, bridge="flooding")
-    begun = {"schema": 2, "name": "e", "quick": False, "seed": 1, "only": None, "git_revision": None}
+    begun = {"schema": 3, "name": "e", "quick": False, "seed": 1, "only": None, "git_revision": None}
     begun |= {"order": ["a", "b", "c", "free", "more", "flooded"], "setup": {"hosts": []}, "experiment": {}}
     (tmp_path / "experiment.json").write_text(json.dumps(begun))
     like_a = store.need(Trial, tmp_path / "a")

@@ -122,7 +122,7 @@ def test_intervals_allow_for_what_simulations_were_missed_by(
     root = measured.parents[1]
     calibrated(measured, content).start(root, "caps", content, quick=False, seed=None, only=None)
     frame = load(next((root / "simulated" / "caps").iterdir()))
-    assert set(frame.missed) == {0.25}
+    assert set(frame.prediction_error) == {0.25}
     found = answer(frame, "compute_s", ["rate_mbit"])
     slow = found.cell("rate_mbit=100") if found else None
     assert slow is not None
@@ -130,7 +130,7 @@ def test_intervals_allow_for_what_simulations_were_missed_by(
     assert slow.median.low <= 4.1 / 1.25 and slow.median.high >= 4.0 * 1.25
     assert slow.ratio.low <= 2.05 / 1.25 and slow.ratio.high >= 1.95 * 1.25
     assert slow.difference.low <= 2.1 - 4.0 * 0.2 and slow.difference.high >= 1.9 + 4.0 * 0.25
-    assert set(load(measured).missed) == {0.0}
+    assert set(load(measured).prediction_error) == {0.0}
 
 
 def test_a_trial_keeps_what_came_of_each_seed(foretold: Path) -> None:
@@ -168,8 +168,8 @@ def test_a_run_that_was_interrupted_goes_on_with_what_it_was_calibrated_on(
             {"nics": {"workers": {"model": "e1000"}}},
             "NIC e1000 of worker-1, worker-2, worker-3: what it costs",
         ),
-        ({"scheduler": {"occupant": "random"}}, "a cluster of others than Dask's"),
-        ({"worker": {"occupant": "zero"}}, "a cluster of others than Dask's"),
+        ({"scheduler": {"variant": "random"}}, "a cluster of others than Dask's"),
+        ({"worker": {"variant": "zero"}}, "a cluster of others than Dask's"),
         ({"layout": "2x1"}, "several workers on a host (2x1)"),
         ({"links": {"worker-1": {"delay_ms": 1, "reorder_pct": 5}}}, "links.worker-1.reorder_pct"),
         ({"links": {"worker-1": {"rate_mbit": 5, "policer": True}}}, "links.worker-1.policer"),
@@ -190,7 +190,7 @@ def test_what_it_cannot_say_is_unsupported_with_its_reason(
 def test_more_workers_than_the_lab_has_and_seats_that_are_settings_are_simulated(
     measured: Path, simulations: list[Scenario], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    levels = {"3": {}, "12": {"workers": 12, "scheduler": {"occupant": "no-stealing"}}}
+    levels = {"3": {}, "12": {"workers": 12, "scheduler": {"variant": "no-stealing"}}}
     content = changed(factors={"workers": {"levels": levels}})
     calibrated(measured, content).start(measured.parents[1], "w", content, quick=False, seed=None, only=None)
     more = [scenario for scenario in simulations if scenario.workers == 12]
@@ -302,14 +302,14 @@ def test_a_trial_that_cannot_be_calibrated_on_leaves_the_others(
     def calibrate(folder: Path) -> Calibration:
         asked.append(folder)
         if len(asked) == 1:
-            raise LabError(f"{folder}/inside.json: its records cannot be unpacked")
+            raise LabError(f"{folder}/records.json: its records cannot be unpacked")
         return CALIBRATION
 
     monkeypatch.setattr(record, "recorded", lambda folder: True)
     monkeypatch.setattr("dasklab.predict.calibrate.calibrate", calibrate)
     calibrations = Calibrations.on(measured, Experiment.model_validate(CAPS), lambda text: None)
     assert len(calibrations.known[0].calibrations) == len(asked) - 1 > 0
-    assert f"{asked[0]}/inside.json: its records cannot be unpacked" in caplog.text
+    assert f"{asked[0]}/records.json: its records cannot be unpacked" in caplog.text
 
 
 def test_seeds_are_dealt_to_the_calibrations_in_turn(measured: Path, simulations: list[Scenario]) -> None:

@@ -171,9 +171,9 @@ def test_a_mistake_is_one_line(given: str, said: str) -> None:
 @pytest.mark.parametrize(
     ("other", "said"),
     [
-        ({"seat": {"occupant": "random"}}, "t: a cluster of others than Dask's scheduler"),
-        ({"seat": {"command": "/opt/mine"}}, "t: a cluster of others than Dask's scheduler"),
-        ({"worker": {"occupant": "zero"}}, "t: a cluster of others than Dask's scheduler"),
+        ({"resolved_scheduler": {"variant": "random"}}, "t: a cluster of others than Dask's scheduler"),
+        ({"resolved_scheduler": {"command": "/opt/mine"}}, "t: a cluster of others than Dask's scheduler"),
+        ({"worker": {"variant": "zero"}}, "t: a cluster of others than Dask's scheduler"),
         ({"packages": {"dask": "2024.8.0"}}, "t: dask 2024.8.0 is not simulated"),
         ({"layout": "2x1"}, "t: several workers on a host (2x1)"),
         ({"dask": {"distributed": {"comm": {"compression": "lz4"}}}}, "t: dask distributed.comm.compression"),
@@ -226,4 +226,4 @@ def test_a_trial_without_records_is_told_in_one_line(tmp_path: Path) -> None:
     store.write(tmp_path, TRIAL)
     said = CliRunner().invoke(main, ["whatif", str(tmp_path)])
     assert said.exit_code == 1
-    assert said.output == f"dasklab: {tmp_path}: nothing was recorded inside Dask, it has no inside.json\n"
+    assert said.output == f"dasklab: {tmp_path}: nothing was recorded inside Dask, it has no records.json\n"

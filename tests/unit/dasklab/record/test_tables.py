@@ -24,7 +24,7 @@ from tornado.iostream import IOStream
 from tests.waiting import PATIENCE_S
 
 ONE, TWO = "tcp://10.0.0.1:1", "tcp://10.0.0.2:2"
-SAMPLE = Sample(run=1, warmup=False, start=0.0, stop=20.0, duration_s=20.0, got=1.0, ok=True)
+SAMPLE = Sample(run=1, warmup=False, start=0.0, stop=20.0, duration_s=20.0, answer=1.0, ok=True)
 
 
 def common() -> dict[str, Any]:

@@ -209,9 +209,9 @@ def test_what_a_link_at_rest_has_none_of_is_told_without_ratios(
     frame = load(measured(FakeLab()).directory)
     counted = frame[~frame.warmup].groupby("trial").head(1)
     counted = counted[counted.block == 1].assign(
-        metric="resent_pct", value=lambda f: rest + f.delay_ms.astype(float)
+        metric="retransmitted_pct", value=lambda f: rest + f.delay_ms.astype(float)
     )
-    found = answer(counted, "resent_pct", ["delay_ms"])
+    found = answer(counted, "retransmitted_pct", ["delay_ms"])
     assert found is not None and not found.scaled
     assert sentences.sentence(found) == (
         "One block is too few to tell noise from differences, so without intervals:"
@@ -292,7 +292,7 @@ def test_only_what_was_said_during_the_runs_is_idle(tmp_path: Path) -> None:
     middle_s = sum(whole.window_ns) / 2e9
     told = json.loads((tmp_path / "capture.json").read_text())
     run = {"run": 0, "warmup": False, "start": middle_s, "stop": middle_s + 60, "duration_s": 60}
-    told["timings"]["samples"] = [run | {"got": 0, "ok": True}]
+    told["timings"]["samples"] = [run | {"answer": 0, "ok": True}]
     (tmp_path / "capture.json").write_text(json.dumps(told))
     part = recording.read(tmp_path)
     assert part is not None and part.runs == [(middle_s, middle_s + 60)]

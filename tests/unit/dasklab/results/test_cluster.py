@@ -11,9 +11,9 @@ import pytest
 from dasklab.errors import LabError
 from dasklab.model import experiment
 from dasklab.model.experiment import Experiment
-from dasklab.model.files import Cluster, Timings
-from dasklab.model.seats import OCCUPANTS, OccupantName
+from dasklab.model.files import ObservedCluster, Timings
 from dasklab.model.trial import Trial
+from dasklab.model.variants import SCHEDULER_VARIANTS, SchedulerVariant
 from dasklab.results.validity.cluster import differences
 from dasklab.running.trials import plan
 
@@ -30,7 +30,7 @@ def asked(**settings: Any) -> Trial:
 
 def said(trial: Trial, cluster: Json | None = None, **config: Any) -> list[str]:
     """What is found of a trial whose workload said this."""
-    told = answers(json.loads(trial.text()), 1.0, random.Random(1))["timings.json"]
+    told = answers(json.loads(trial.to_json()), 1.0, random.Random(1))["timings.json"]
     told["cluster"] |= cluster or {}
     return list(differences(trial, Timings.model_validate(told | {"config": config})))
 
@@ -51,8 +51,8 @@ def test_a_setting_of_dask_is_what_the_processes_run_with() -> None:
 
 
 def test_a_seat_s_settings_are_the_scheduler_s_alone() -> None:
-    trial = asked(scheduler={"occupant": "no-queuing"})
-    assert trial.seat.settings == {"distributed": {"scheduler": {"worker-saturation": "inf"}}}
+    trial = asked(scheduler={"variant": "no-queuing"})
+    assert trial.resolved_scheduler.settings == {"distributed": {"scheduler": {"worker-saturation": "inf"}}}
     seated = {"scheduler": SEATED}
     assert said(trial, seated, scheduler={SATURATION: "inf"}, client={SATURATION: 1.1}) == []
     assert said(trial, seated, scheduler={SATURATION: 1.1}, client={SATURATION: 1.1}) == [
@@ -61,7 +61,7 @@ def test_a_seat_s_settings_are_the_scheduler_s_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    ("occupant", "runs", "wrong"),
+    ("variant", "runs", "wrong"),
     [
         ("dask", {}, []),
         ("dask", {"placement": "dasklab_random"}, ["workers are chosen by dasklab_random"]),
@@ -71,13 +71,13 @@ def test_a_seat_s_settings_are_the_scheduler_s_alone() -> None:
     ],
 )
 def test_who_sits_on_the_scheduler_s_seat_is_what_runs(occupant: str, runs: Json, wrong: list[str]) -> None:
-    trial = asked(scheduler={"occupant": occupant})
+    trial = asked(scheduler={"variant": occupant})
     expected = [f"scheduler: {occupant} was asked, {each}" for each in wrong]
     assert said(trial, {"scheduler": SEATED | runs}) == expected
 
 
 def test_uvloop_is_the_loop_of_what_runs_and_not_only_a_setting() -> None:
-    trial = asked(scheduler={"occupant": "uvloop"})
+    trial = asked(scheduler={"variant": "uvloop"})
     told = {"distributed.admin.event-loop": "uvloop"}
     assert said(trial, {"scheduler": SEATED | {"loop": "uvloop"}}, scheduler=told) == []
     assert said(trial, {"scheduler": SEATED}, scheduler=told) == [
@@ -110,7 +110,7 @@ def test_each_host_has_the_layout_that_was_asked() -> None:
 
 
 def test_zero_workers_are_what_runs_where_they_were_asked() -> None:
-    zero = asked(worker={"occupant": "zero"}, layout="2x1", workers=1)
+    zero = asked(worker={"variant": "zero"}, layout="2x1", workers=1)
     right = processes(("10.0.0.3", 1, 1), ("10.0.0.3", 1, 1))
     for process in right["processes"].values():
         process["zero"] = True
@@ -125,13 +125,13 @@ def test_zero_workers_are_what_runs_where_they_were_asked() -> None:
     ("given", "line"),
     [
         (
-            {"scheduler": {"occupant": "rsds"}},
-            "scheduler.occupant: 'rsds' is not allowed; allowed: "
+            {"scheduler": {"variant": "rsds"}},
+            "scheduler.variant: 'rsds' is not allowed; allowed: "
             "dask, random, no-queuing, no-stealing, uvloop",
         ),
         (
-            {"scheduler": {"occupant": "dask", "command": "x"}},
-            "scheduler: a seat has an occupant or a command",
+            {"scheduler": {"variant": "dask", "command": "x"}},
+            "scheduler: a scheduler is a variant or a command",
         ),
         ({"scheduler": {"command": " "}}, "scheduler.command: a command has at least one word"),
         ({"layout": "0x2"}, "layout: a layout is PROCESSESxTHREADS, as 2x1, got '0x2'"),
@@ -143,7 +143,7 @@ def test_what_a_seat_or_a_layout_may_be_is_said_in_a_line(given: Json, line: str
 
 
 def test_every_occupant_has_its_name_in_the_type() -> None:
-    assert set(OCCUPANTS) == set(get_args(OccupantName))
+    assert set(SCHEDULER_VARIANTS) == set(get_args(SchedulerVariant))
 
 
 def test_a_host_has_its_own_name_whatever_runs_there() -> None:
@@ -153,5 +153,5 @@ def test_a_host_has_its_own_name_whatever_runs_there() -> None:
         "worker-1-2": "tcp://10.0.0.3:2",
         "worker-2": "tcp://10.0.0.4:1",
     }
-    found = Cluster(workers=3, threads=3, addresses=addresses)
+    found = ObservedCluster(workers=3, threads=3, addresses=addresses)
     assert found.names == {"10.0.0.3": "worker-1", "10.0.0.4": "worker-2"}

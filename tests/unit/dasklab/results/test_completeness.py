@@ -104,7 +104,7 @@ def trial(
     directory: Path, frames: list[Packet], *, timed_runs: int = 1, hosts: bool = True, **told: Any
 ) -> Path:
     """A trial whose capture, of one run, has these frames of what the cluster really said."""
-    run = {"run": 0, "warmup": False, "start": 1.0, "stop": 2.0, "duration_s": 1.0, "got": 0.0, "ok": True}
+    run = {"run": 0, "warmup": False, "start": 1.0, "stop": 2.0, "duration_s": 1.0, "answer": 0.0, "ok": True}
     addresses = {name: f"tcp://{address}:40000" for name, address in WORKERS.items()}
     timings = capture_report()["timings"] | {"cluster": {"workers": 2, "threads": 2, "addresses": addresses}}
     write(directory, pcap(frames), frames=len(frames), timings=timings | {"samples": [run]}, **told)
@@ -114,7 +114,7 @@ def trial(
         for name, address in WORKERS.items()
     }
     if hosts:
-        document = {"schema": 2, "hypervisor": {"name": None, "accel": "tcg"}, "hosts": counted}
+        document = {"schema": 3, "hypervisor": {"name": None, "accel": "tcg"}, "hosts": counted}
         (directory / "hosts.json").write_text(json.dumps(document))
     return directory
 

@@ -24,7 +24,7 @@ DATA = Path(__file__).parents[3] / "data"
 RUN = DATA / "run" / "baseline.tar.xz"
 CAPTURE = DATA / "wire" / "g3-2026.8.0.pcap.gz"
 BAD, GOOD = "1-01-baseline", "2-01-baseline"
-KINDS = ("trial", "attempt", "result", "timings", "delivered", "configured", "hosts", "capture")
+KINDS = ("trial", "attempt", "result", "timings", "measured", "configured", "hosts", "capture")
 Damage = Callable[[Path], Any]
 
 
@@ -69,10 +69,10 @@ DAMAGES: dict[str, Damage] = {
     "nested": lambda path: path.write_text("[" * 200_000),
     "a list": lambda path: path.write_text("[]"),
     "null": lambda path: path.write_text("null"),
-    "bare": lambda path: path.write_text('{"schema": 2}'),
+    "bare": lambda path: path.write_text('{"schema": 3}'),
     "of another type": edited(retyped),
     "negative": edited(negated),
-    "of a later schema": edited(lambda document: document | {"schema": 3}),
+    "of a later schema": edited(lambda document: document | {"schema": 4}),
     "without a schema": edited(lambda document: {k: v for k, v in document.items() if k != "schema"}),
 }
 
@@ -128,7 +128,7 @@ def test_whole_files_are_read_without_a_word(results: Path) -> None:
 def test_a_damaged_document_takes_out_its_own_trial_alone(
     results: Path, tmp_path: Path, kind: str, how: str
 ) -> None:
-    if how == "bare" and kind in ("delivered", "configured"):
+    if how == "bare" and kind in ("measured", "configured"):
         pytest.skip("of a trial without probes, or without hosts to read back, this is the whole file")
     run = run_of(results)
     file = run / BAD / f"{kind}.json"
@@ -191,7 +191,7 @@ def test_a_lost_capture_is_named_and_the_timings_stay(results: Path, tmp_path: P
 
 @pytest.mark.parametrize("how", ["removed", "emptied", "truncated", "garbage", "zeros", "bare", "records"])
 def test_damaged_records_leave_one_trial_unexplained(results: Path, how: str) -> None:
-    file = run_of(results) / BAD / "inside.json"
+    file = run_of(results) / BAD / "records.json"
     damages_of = DAMAGES | {"records": edited(lambda document: document | {"records": "bm90IHppcHBlZA=="})}
     edited(lambda document: document | {"files": damages.left(file.parent)})(file.parent / "attempt.json")
     damages_of[how](file)
@@ -282,7 +282,7 @@ def test_the_files_that_a_trial_left_are_written_down(measured: Callable[..., dr
     run = measured(FakeLab())
     directory = run.directory / run.trials[0].trial
     files = json.loads((directory / "attempt.json").read_text())["files"]
-    assert set(files) == {"trial.json", "timings.json", "delivered.json", "configured.json", "hosts.json"}
+    assert set(files) == {"trial.json", "timings.json", "measured.json", "configured.json", "hosts.json"}
     for name in files:
         kept = (directory / name).read_text()
         (directory / name).unlink()
@@ -305,13 +305,13 @@ def test_a_run_goes_on_beside_a_damaged_trial(measured: Callable[..., driver.Ong
     assert again.ran == [damaged.name] and damages.damage(damaged) is None
 
 
-@pytest.mark.parametrize("document", ["timings.json", "delivered.json"])
+@pytest.mark.parametrize("document", ["timings.json", "measured.json"])
 def test_a_trial_that_leaves_a_damaged_file_has_failed(
     measured: Callable[..., driver.Ongoing], document: str
 ) -> None:
     def spoil(trial: dict[str, Any], files: dict[str, Any]) -> int:
         if trial["cell"] == "delay_ms=50":
-            files[document] = {"schema": 2, "rtt": 5}
+            files[document] = {"schema": 3, "rtt": 5}
         return 0
 
     run = measured(FakeLab(spoil=spoil))

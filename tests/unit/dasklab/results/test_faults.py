@@ -1,4 +1,4 @@
-"""Faults: drawn by the seed and written down, judged by what was seen, allowed for and no more."""
+"""ObservedFaults: drawn by the seed and written down, judged by what was seen, allowed for and no more."""
 
 from __future__ import annotations
 
@@ -57,13 +57,13 @@ def verdict(
         if not trial["faults"]:
             return 0
         if seen is not None:
-            answered["faults.json"] = {"schema": 2, "hosts": seen}
+            answered["faults.json"] = {"schema": 3, "hosts": seen}
         answered["timings.json"]["cluster"]["workers"] = workers
         for sample in answered["timings.json"]["samples"]:
             sample["start"], sample["stop"] = 100 + 2 * sample["run"], 102 + 2 * sample["run"]
         if failed:
             answered["failed.json"] = {
-                "schema": 2, "status": "failed", "host": "client", "task": "t", "reasons": [failed],
+                "schema": 3, "status": "failed", "host": "client", "task": "t", "reasons": [failed],
             }  # fmt: skip
         return int(bool(failed))
 
@@ -75,7 +75,7 @@ def verdict(
 
 
 def seen(at_s: float | None, lasted_s: float | None, found: str) -> Json:
-    return {"at_s": at_s, "lasted_s": lasted_s, "found": found}
+    return {"at_s": at_s, "lasted_s": lasted_s, "state": found}
 
 
 AT_2 = {**KILL, "at_s": 2}

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from dasklab.model.experiment import Tolerances
-from dasklab.model.files import Machines
+from dasklab.model.files import Hosts
 from dasklab.results.statistics import reasons
 from dasklab.results.statistics.inference import ALPHA, Fit, holm
 from dasklab.results.statistics.measures import Answer, answer, answers, error_rates
@@ -35,7 +35,7 @@ def frame(
             for value in np.exp(usual + dice.normal(0, WITHIN, runs)):
                 rows.append((block, level, level == 0 and not null, null, value))
     found = pd.DataFrame(rows, columns=["block", "level", "baseline", "null", "value"])
-    same = {"metric": "compute_s", "warmup": False, "status": "ok", "tested": True, "missed": 0.0}
+    same = {"metric": "compute_s", "warmup": False, "status": "ok", "tested": True, "prediction_error": 0.0}
     found = found.assign(cell="level=" + found.level.astype(str), src="", dst="", workload="w", **same)
     found["level"] = found.level.astype(str)
     found.attrs["factors"] = ["level"]
@@ -155,8 +155,8 @@ def test_the_width_is_that_of_the_widest_interval() -> None:
 CPU = {"user_s": 70.0, "nice_s": 0.0, "system_s": 20.0, "idle_s": 10.0, "steal_s": 0.0}
 
 
-def machines(**hypervisor: object) -> Machines:
-    return Machines.model_validate({"hypervisor": {"name": "pve", "accel": "lxc", "cpu": CPU} | hypervisor})
+def machines(**hypervisor: object) -> Hosts:
+    return Hosts.model_validate({"hypervisor": {"name": "pve", "accel": "lxc", "cpu": CPU} | hypervisor})
 
 
 def test_what_others_use_of_the_node_makes_a_trial_invalid_and_worth_a_repetition() -> None:
@@ -173,8 +173,8 @@ def test_what_others_use_of_the_node_makes_a_trial_invalid_and_worth_a_repetitio
 
 
 def test_what_the_node_waited_for_is_judged_where_that_is_asked_for() -> None:
-    waiting = machines(waited_pct={"memory": 30.0, "disk": 1.0})
+    waiting = machines(pressure_pct={"memory": 30.0, "disk": 1.0})
     assert measured.foreign(waiting, Tolerances()) == []
-    assert measured.foreign(waiting, Tolerances(waited_pct=20)) == [
+    assert measured.foreign(waiting, Tolerances(pressure_pct=20)) == [
         "the node: processes waited for memory in 30 % of the time, at most 20 may be"
     ]

@@ -14,7 +14,7 @@ import pytest
 from dasklab.errors import LabError
 from dasklab.model import experiment
 from dasklab.model.experiment import Experiment, Tolerances
-from dasklab.model.files import Configured, Delivered, Machines
+from dasklab.model.files import Configured, Hosts, Measured
 from dasklab.report import sentences
 from dasklab.results import load
 from dasklab.results.statistics import compare, reproduction
@@ -61,11 +61,11 @@ def of(host: str, files: Json) -> Json:
     ("change", "reason"),
     [
         (
-            lambda f: f["delivered.json"]["rtt"][1].update(samples_ms=[41.0] * 10),
+            lambda f: f["measured.json"]["rtt"][1].update(samples_ms=[41.0] * 10),
             "scheduler to worker-1, after the runs: 50 ms asked, 40.00 added (tolerance 2.50)",
         ),
         (
-            lambda f: f["delivered.json"]["rtt"][0].update(samples_ms=[]),
+            lambda f: f["measured.json"]["rtt"][0].update(samples_ms=[]),
             "scheduler to worker-1, before the runs: 10 of 10 pings were lost, 0 % loss was asked",
         ),
         (
@@ -85,8 +85,8 @@ def of(host: str, files: Json) -> Json:
             "a learning bridge was asked, its ageing time is 0 s",
         ),
         (
-            lambda f: f.pop("delivered.json"),
-            "nothing was measured of the links: delivered.json is missing",
+            lambda f: f.pop("measured.json"),
+            "nothing was measured of the links: measured.json is missing",
         ),
         (
             lambda f: f.pop("configured.json"),
@@ -121,11 +121,11 @@ def judged(changes: Json, spoil: Callable[[Json], object] = lambda files: None) 
     document = {"title": "", "question": "", "metrics": {"compute_s": None}}
     base, trial = (plan("x", Experiment.model_validate(document | more), SETUP)[0] for more in ({}, changes))
     noise = random.Random(1)
-    files = [answers(json.loads(t.text()), 1.0, noise) for t in (base, trial)]
+    files = [answers(json.loads(t.to_json()), 1.0, noise) for t in (base, trial)]
     spoil(files[1])
-    reference = measured.baseline(base, [Delivered.model_validate(files[0]["delivered.json"])])
+    reference = measured.baseline(base, [Measured.model_validate(files[0]["measured.json"])])
     configured = Configured.model_validate(files[1]["configured.json"])
-    delivered = Delivered.model_validate(files[1]["delivered.json"])
+    delivered = Measured.model_validate(files[1]["measured.json"])
     return measured.reasons(trial, configured, delivered, reference, Tolerances())
 
 
@@ -244,7 +244,7 @@ def test_each_item_that_is_configured_is_compared(
 
 
 def deliver(mbit: float) -> Callable[[Json], object]:
-    return lambda files: files["delivered.json"]["throughput"][0].update(mbit=mbit)
+    return lambda files: files["measured.json"]["throughput"][0].update(mbit=mbit)
 
 
 def test_rates() -> None:
@@ -277,8 +277,8 @@ def test_a_policer_lets_tcp_through_as_it_likes() -> None:
 )
 def test_pings_sent_ahead_have_no_delay(pings: list[float], reason: str | None) -> None:
     def ping(files: Json) -> None:
-        files["delivered.json"]["rtt"][0]["samples_ms"] = pings
-        files["delivered.json"]["rtt"][1]["samples_ms"] = [21.0] * 8 + [1.0] * 2
+        files["measured.json"]["rtt"][0]["samples_ms"] = pings
+        files["measured.json"]["rtt"][1]["samples_ms"] = [21.0] * 8 + [1.0] * 2
 
     reasons = judged({"links": {"worker-1": {"delay_ms": 20, "reorder_pct": 25}}}, ping)
     assert reasons == ([f"scheduler to worker-1, before the runs: {reason}"] if reason else [])
@@ -314,7 +314,7 @@ def test_offloads_are_those_of_the_inventory() -> None:
     content = Experiment.model_validate({"title": "", "question": "", "metrics": {"rtt_ms": None}})
     lab = SETUP.model_copy(update={"offloads": {"worker-1": {"tso": False, "gro": True}}})
     trial = plan("x", content, lab)[0]
-    files = answers(json.loads(trial.text()), 1.0, random.Random(1))
+    files = answers(json.loads(trial.to_json()), 1.0, random.Random(1))
     found = Configured.model_validate(files["configured.json"])
     assert list(differences(trial, found)) == ["worker-1: offload gro on was asked, it is unknown"]
 
@@ -342,7 +342,7 @@ def test_a_full_queue_before_a_capped_link_is_no_loss() -> None:
 @pytest.mark.parametrize(("lost", "valid"), [(0, True), (2, True), (8, False)])
 def test_lost_pings_lie_in_the_same_interval(lost: int, valid: bool) -> None:
     def lose(files: Json) -> None:
-        files["delivered.json"]["rtt"][0]["sent"] = 10 + lost
+        files["measured.json"]["rtt"][0]["pings"] = 10 + lost
         of("worker-1", files)["qdisc_after"][0].update(drops=250, packets=4750)
 
     reasons = judged({"links": {"worker-1": {"loss_pct": 5}}}, lose)
@@ -352,7 +352,7 @@ def test_lost_pings_lie_in_the_same_interval(lost: int, valid: bool) -> None:
 
 def test_an_answer_that_came_twice_does_not_end_the_judgement() -> None:
     def twice(files: Json) -> None:
-        files["delivered.json"]["rtt"][0]["samples_ms"] += [1.0]
+        files["measured.json"]["rtt"][0]["samples_ms"] += [1.0]
 
     assert judged({}, twice) == []
 
@@ -389,9 +389,9 @@ def test_a_clock_of_another_speed_is_noticed() -> None:
     seconds = {"client": 119.0, "scheduler": 119.1, "worker-1": 644.2, "worker-2": 118.5}
     hosts = {host: machine(taken) for host, taken in seconds.items()}
     node = {"name": "pve", "accel": "tcg"}
-    found = measured.clocks(Machines.model_validate({"hosts": hosts, "hypervisor": node}))
+    found = measured.clocks(Hosts.model_validate({"hosts": hosts, "hypervisor": node}))
     assert found == ["worker-1: its clock ran 5.41 times as fast as the others'"]
-    assert measured.clocks(Machines.model_validate({"hypervisor": node})) == []
+    assert measured.clocks(Hosts.model_validate({"hypervisor": node})) == []
 
 
 def test_delay_counts_each_way_it_is_passed() -> None:
@@ -429,9 +429,9 @@ def test_loss_as_drop_events_and_as_segments(tmp_path: Path) -> None:
     tcp = [{"OutSegs": 900, "RetransSegs": 45}, {"OutSegs": 100, "RetransSegs": 5}]
     machines = {f"worker-{i}": machine(**counted) for i, counted in enumerate(tcp, 1)}
     node = {"name": "pve", "accel": "tcg"}
-    store.write(tmp_path, Machines.model_validate({"hosts": machines, "hypervisor": node}))
+    store.write(tmp_path, Hosts.model_validate({"hosts": machines, "hypervisor": node}))
     found = {sample["metric"]: sample["value"] for sample in table.samples(tmp_path)}
-    assert found == {"drop_events": 7, "resent_pct": 5.0}
+    assert found == {"drop_events": 7, "retransmitted_pct": 5.0}
 
 
 def test_probes_of_links_that_no_trial_changes_leave_the_statistics(
@@ -439,9 +439,9 @@ def test_probes_of_links_that_no_trial_changes_leave_the_statistics(
 ) -> None:
     """The median over touched and untouched links would be that of neither."""
     run = measured(FakeLab(sloped))
-    for path in run.directory.glob("*/delivered.json"):
+    for path in run.directory.glob("*/measured.json"):
         delivered = json.loads(path.read_text())
-        other = {"src": "worker-2", "dst": "worker-3", "samples_ms": [0.1], "sent": 1}
+        other = {"src": "worker-2", "dst": "worker-3", "samples_ms": [0.1], "pings": 1}
         delivered["rtt"].append(delivered["rtt"][0] | other)
         path.write_text(json.dumps(delivered))
     frame = load(run.directory)
@@ -457,8 +457,8 @@ def test_each_row_says_on_which_nodes_its_ends_are(measured: Callable[..., drive
     def placed(trial: Json, files: Json) -> int:
         for host, node in places.items():
             of(host, files)["node"] = node
-        near = files["delivered.json"]["rtt"][0] | {"dst": "worker-2", "samples_ms": [0.5] * 10}
-        files["delivered.json"]["rtt"].append(near)
+        near = files["measured.json"]["rtt"][0] | {"dst": "worker-2", "samples_ms": [0.5] * 10}
+        files["measured.json"]["rtt"].append(near)
         return 0
 
     frame = load(measured(FakeLab(spoil=placed)).directory)
@@ -479,7 +479,7 @@ def told(folder: Path, name: str, factor: str, *pairs: tuple[str, str]) -> dict[
     """Run an experiment whose trials ping between these pairs: by cell, who was pinged where it is told."""
     run = driver.start(folder, *experiment.load(name, quick=True), SETUP, quick=True)
     driver.execute(run, FakeLab(lambda trial: 4.0), lambda trial, state: None)
-    for path in run.directory.glob("*/delivered.json"):
+    for path in run.directory.glob("*/measured.json"):
         delivered = json.loads(path.read_text())
         delivered["rtt"] = [delivered["rtt"][0] | {"src": src, "dst": dst} for src, dst in pairs]
         path.write_text(json.dumps(delivered))
@@ -524,7 +524,7 @@ def two_kinds() -> pd.DataFrame:
     frame.loc[frame.null, "value"] += 0.05
     frame["baseline"] &= ~frame.null
     cell = "work=" + frame.workload + ",rate_mbit=" + frame.rate_mbit.astype(str)
-    same = {"metric": "compute_s", "warmup": False, "status": "ok", "tested": True, "missed": 0.0}
+    same = {"metric": "compute_s", "warmup": False, "status": "ok", "tested": True, "prediction_error": 0.0}
     return frame.assign(work=frame.workload, cell=cell, src="", dst="", **same)
 
 
@@ -572,7 +572,7 @@ def test_no_difference_is_not_shown(measured: Callable[..., driver.Ongoing]) -> 
 def test_invalid_trials_leave_the_statistics(measured: Callable[..., driver.Ongoing]) -> None:
     def break_link(trial: Json, files: Json) -> int:
         if trial["cell"] == "delay_ms=200":
-            files["delivered.json"]["rtt"][0]["samples_ms"] = [1.0] * 10
+            files["measured.json"]["rtt"][0]["samples_ms"] = [1.0] * 10
         return 0
 
     found = answer(load(measured(FakeLab(spoil=break_link)).directory), "compute_s", ["delay_ms"])
@@ -625,12 +625,12 @@ def test_compare_refuses_what_differs(measured: Callable[..., driver.Ongoing]) -
 
 
 def test_files_of_another_schema_are_refused(tmp_path: Path) -> None:
-    (tmp_path / "delivered.json").write_text('{"schema": 1}')
-    with pytest.raises(LabError, match="schema 1, this version of the lab reads 2"):
-        store.read(Delivered, tmp_path)
-    (tmp_path / "delivered.json").write_text('{"schema": 2, "rtts": []}')
-    with pytest.raises(LabError, match=r"delivered\.json: rtts: unknown key; allowed: .*rtt"):
-        store.read(Delivered, tmp_path)
+    (tmp_path / "measured.json").write_text('{"schema": 1}')
+    with pytest.raises(LabError, match="schema 1, this version of the lab reads 3 and 2"):
+        store.read(Measured, tmp_path)
+    (tmp_path / "measured.json").write_text('{"schema": 3, "rtts": []}')
+    with pytest.raises(LabError, match=r"measured\.json: rtts: unknown key; allowed: .*rtt"):
+        store.read(Measured, tmp_path)
     with pytest.raises(LabError, match="no results there"):
         load(tmp_path)
 

@@ -42,7 +42,7 @@ def asked(**settings: Any) -> Trial:
 
 
 def said(trial: Trial, **told: Any) -> list[str]:
-    found = answers(json.loads(trial.text()), 1.0, random.Random(1))["timings.json"]
+    found = answers(json.loads(trial.to_json()), 1.0, random.Random(1))["timings.json"]
     return list(differences(trial, Timings.model_validate(found | told)))
 
 
@@ -85,7 +85,7 @@ def test_who_computed_and_with_which_settings_is_read_back() -> None:
 
 def test_a_fresh_cluster_s_first_run_is_told_by_itself(tmp_path: Path) -> None:
     trial = asked(engine="dask", warmups=2, runs=3)
-    found = answers(json.loads(trial.text()), 1.0, random.Random(1))["timings.json"]
+    found = answers(json.loads(trial.to_json()), 1.0, random.Random(1))["timings.json"]
     first = found["samples"][0]["duration_s"]
     (tmp_path / "timings.json").write_text(json.dumps(found))
     rows = [row for row in table.samples(tmp_path) if row["metric"] == "cold_s"]

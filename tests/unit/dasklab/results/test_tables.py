@@ -119,7 +119,7 @@ def test_a_reason_that_trials_share_is_told_once(
     def refuse(trial: Json, files: Json) -> int:
         files.clear()
         files["failed.json"] = {
-            "schema": 2,
+            "schema": 3,
             "host": "client",
             "task": "Look",
             "status": "failed",

@@ -102,7 +102,7 @@ def test_remaining_time_follows_the_trials_done(tmp_path: Path, sweep: experimen
 
 
 def failed(status: str, reason: str) -> Json:
-    return {"schema": 2, "status": status, "host": "worker-1", "task": "Start", "reasons": [reason]}
+    return {"schema": 3, "status": status, "host": "worker-1", "task": "Start", "reasons": [reason]}
 
 
 def test_a_failed_trial_is_recorded_and_the_rest_goes_on(measured: Callable[..., driver.Ongoing]) -> None:
@@ -141,7 +141,7 @@ def test_a_trial_on_a_node_whose_cpu_others_took_is_measured_again(
         files["hosts.json"]["hypervisor"]["cpu"] = {"idle_s": 60.0, "steal_s": 40.0 if busy else 4.0}
         return 0
 
-    allowed = sweep.tolerances.model_copy(update={"stolen_pct": 10.0})
+    allowed = sweep.tolerances.model_copy(update={"steal_pct": 10.0})
     begun = driver.start(tmp_path, "x", sweep.model_copy(update={"tolerances": allowed}), SETUP, quick=False)
     driver.execute(begun, FakeLab(spoil=taken), lambda trial, state: None)
     found = {name: result for name, result in verdict.assess(begun.directory).items() if result.reasons}
@@ -156,7 +156,7 @@ def test_a_trial_on_a_node_whose_cpu_others_took_is_measured_again(
 
 def test_wrong_answer_is_a_failure(measured: Callable[..., driver.Ongoing]) -> None:
     def lie(trial: Json, files: Json) -> int:
-        files["timings.json"]["check"] |= {"got": 15.0, "ok": False}
+        files["timings.json"]["check"] |= {"answer": 15.0, "ok": False}
         return 0
 
     verdicts = verdict.assess(measured(FakeLab(spoil=lie)).directory).values()

@@ -90,7 +90,7 @@ def test_a_trial_that_others_disturbed_is_repeated_and_one_that_is_wrong_is_not(
         node["cpu"] = {"user_s": 90.0, "nice_s": 0.0, "system_s": 0.0, "idle_s": 10.0, "steal_s": 0.0}
         node["lab_cpu_s"] = 40.0 if busy else 85.0
         if name.startswith("2-01"):
-            files["delivered.json"]["rtt"] = []
+            files["measured.json"]["rtt"] = []
             files.pop("configured.json")
         return 0
 

@@ -1,4 +1,4 @@
-"""Faults in simulated labs: told as the lab tells them, done once more; hangs are results."""
+"""ObservedFaults in simulated labs: told as the lab tells them, done once more; hangs are results."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dasklab.commands import progress, target
 from dasklab.commands.simulated import Calibrated
 from dasklab.errors import LabError
 from dasklab.model.experiment import Experiment, Workload
-from dasklab.model.files import Faults, Outcome, Result, Seen, SimulatedRun, Timings
+from dasklab.model.files import ObservedFault, ObservedFaults, Outcome, Result, SimulatedRun, Timings
 from dasklab.model.trial import Trial
 from dasklab.predict import farm, simulated_lab
 from dasklab.predict.calibrate import calibrate
@@ -29,7 +29,7 @@ from tests.unit.dasklab.predict.test_whatif import CALIBRATION, TRIAL
 from tests.unit.dasklab.sim.samples import CUT, KILL
 
 FILE = {
-    "title": "Faults",
+    "title": "ObservedFaults",
     "question": "Q?",
     "metrics": {"compute_s": None},
     "factors": {
@@ -69,8 +69,10 @@ class Simulations:
             seed=scenario.seed, runs=() if hung else (run,) * scenario.runs, digest=self.digest, messages=1,
             ops={}, unknown=(), cpu_s=0.1, failed=HUNG if hung else None, hung=hung,
             workers=2 if scenario.faults and scenario.faults[0].does == "kill" else 3,
-            seen={
-                fault.host: Seen(at_s=float(str(fault.at_s)), lasted_s=fault.for_s, found=found[fault.does])
+            faults={
+                fault.host: ObservedFault(
+                    at_s=float(str(fault.at_s)), lasted_s=fault.for_s, state=found[fault.does]
+                )
                 for fault in scenario.faults
             },
         )  # fmt: skip
@@ -116,9 +118,11 @@ def test_a_trial_with_faults_is_simulated_whole_and_leaves_the_labs_file(
     assert [(one.runs, one.limit_s) for one in asked] == [(4, 60)] * 2
     assert {one.runs for one in simulations.asked if not one.faults} == {2}
     at_s = store.need(Trial, kill).faults[0].at_s
-    assert store.need(Faults, kill).hosts == {"worker-2": Seen(at_s=at_s, lasted_s=None, found="inactive")}
+    assert store.need(ObservedFaults, kill).hosts == {
+        "worker-2": ObservedFault(at_s=at_s, lasted_s=None, state="inactive")
+    }
     assert store.need(Timings, kill).cluster.workers == 2
-    assert store.read(Faults, cell(run, "fault=none")) is None
+    assert store.read(ObservedFaults, cell(run, "fault=none")) is None
 
 
 def test_a_fault_that_one_seed_was_too_quick_for_was_not_seen(
@@ -128,8 +132,8 @@ def test_a_fault_that_one_seed_was_too_quick_for_was_not_seen(
 
     def last_too_quick(scenarios: Iterable[Scenario]) -> list[Outcome]:
         *others, last = whole(scenarios)
-        missed = {host: Seen(at_s=None, lasted_s=None, found="nothing") for host in last.seen}
-        return [*others, last.model_copy(update={"seen": missed})]
+        missed = {host: ObservedFault(at_s=None, lasted_s=None, state="nothing") for host in last.faults}
+        return [*others, last.model_copy(update={"faults": missed})]
 
     monkeypatch.setattr(farm, "simulate_all", last_too_quick)
     result = store.need(Result, cell(foretell(measured), "fault=kill"))
@@ -213,7 +217,7 @@ def test_costs_are_not_taken_from_a_trial_with_faults(measured: Path) -> None:
 
 
 def test_workers_that_are_only_state_machines_have_no_faults() -> None:
-    trial = TRIAL.model_validate(json.loads(TRIAL.text()) | {"faults": [KILL]})
+    trial = TRIAL.model_validate(json.loads(TRIAL.to_json()) | {"faults": [KILL]})
     assert scenario_of(trial, CALIBRATION, seed=1).limit_s == trial.ttl_s
     with pytest.raises(LabError, match=r"^faults: workers that are only state machines have no connections"):
         scenario_of(trial, CALIBRATION, {"design": "light"}, seed=1)

@@ -1,0 +1,55 @@
+"""attempt.json, failed.json and result.json: how a trial ended, and the verdict on it."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from dasklab.model.document import Document
+from dasklab.model.files.quantities import Amount
+
+Status = Literal["ok", "invalid", "unsupported", "failed"]
+AGAIN = "again: "  # among a failed trial's reasons, the command that repeats it begins so
+
+
+class Failed(Document):
+    """Why a trial did not complete."""
+
+    FILE: ClassVar[str] = "failed.json"
+
+    status: Literal["failed", "unsupported"]
+    host: str
+    task: str
+    reasons: tuple[str, ...]
+
+
+class Attempt(Document):
+    """The driver's own notes of a trial.
+
+    ``started`` is in seconds since the epoch, ``exit_status`` that of the playbook. ``files`` are the
+    documents that the trial left, so that a removed one is noticed; early versions did not write them down.
+    ``suspended_s`` is how long the driver's own machine was suspended during the trial.
+    """
+
+    FILE: ClassVar[str] = "attempt.json"
+
+    started: Amount
+    exit_status: int
+    wall_s: Amount
+    measuring_s: Amount
+    error: str | None
+    files: tuple[str, ...] = ()
+    suspended_s: float = 0.0
+
+
+class Result(Document):
+    """The verdict on one trial. Statistics are always computed from the samples, never stored."""
+
+    FILE: ClassVar[str] = "result.json"
+
+    experiment: str
+    trial: str
+    cell: str
+    status: Status
+    reasons: tuple[str, ...]
+    wall_s: Amount
+    measuring_s: Amount
