@@ -81,7 +81,7 @@ def remove(node: Node, kind: Kind, vmid: int, kept: Sequence[str] = ()) -> None:
     for volid in node.storage.of_vm(vmid):
         if volid not in kept:
             node.storage.remove(volid)
-    node.storage.tidy(vmid)
+    node.storage.remove_empty_folder(vmid)
     firewall.forget(node, vmid)
     node.store(kind).remove(vmid)
 

@@ -34,7 +34,7 @@ def set_up(node: Node, management: str) -> None:
     """Make what a fresh instance lacks: certificate, network configuration, root's password and token."""
     tls.ensure(node.cluster, node.name)
     for number, each in enumerate(node.nodes.values()):
-        each.storage.set_up()
+        each.storage.create_directories()
         if not each.paths.interfaces.exists():
             text = interfaces.write_interfaces(interfaces.default(cluster.management(management, number)))
             write_atomic(each.paths.interfaces, text, 0o644)

@@ -118,7 +118,7 @@ def _new(permit: Permit, volid: str) -> None:
     """The caller's right to a storage comes first: who has none is not told which storages there are."""
     store = volid.partition(":")[0]
     permit.need(f"/storage/{store}", ["Datastore.AllocateSpace"])
-    storage.known(store)
+    storage.check_exists(store)
 
 
 def _source(call: Call, named: VolumeReference) -> None:

@@ -254,7 +254,7 @@ def test_no_image_reads_a_file_of_the_host(
     local = ours.api().nodes(ours.node).storage("local")
     with image.open("rb") as stream:
         error = ours.failed(local.upload.post(content="import", filename=stream))
-    assert any(word in error for word in ("backing file not", "data-file", "extents", "no VMDK")), error
+    assert any(word in error for word in ("backing file not", "data-file", "extents", "not a VMDK")), error
     assert [row["volid"] for row in local.content.get(content="import") if "evil" in row["volid"]] == []
     assert ours.state is not None
     placed = ours.state / "storage/import" / image.name  # as if an administrator had copied it there
@@ -262,7 +262,7 @@ def test_no_image_reads_a_file_of_the_host(
     try:
         post = ours.api().nodes(ours.node).qemu.post
         upid = post(vmid=vmid, pool=ours.pool, scsi0=f"local:0,import-from=local:import/{image.name}")
-        assert any(w in ours.failed(upid) for w in ("backing file not", "data-file", "extents", "no VMDK"))
+        assert any(w in ours.failed(upid) for w in ("backing file not", "data-file", "extents", "not a VMDK"))
     finally:
         placed.unlink()
     assert not (ours.state / f"storage/images/{vmid}").exists()

@@ -91,7 +91,7 @@ def create(call: Call) -> str:
 def _default_rootfs(call: Call) -> str:
     """Where the tree goes when the caller does not say."""
     store = call.get("storage", storage.NAME)
-    storage.known(store)
+    storage.check_exists(store)
     call.permit.need(f"/storage/{store}", ["Datastore.AllocateSpace"])
     return f"{store}:{options.DEFAULT_ROOTFS_GIB}"
 
@@ -115,7 +115,7 @@ def clone(call: Call) -> str:
     """Copy a stopped container completely (task ``vzclone``)."""
     guests.check_pool(call.node, call.get("pool"))
     if store := call.get("storage"):
-        storage.known(store)
+        storage.check_exists(store)
     away = guests.is_elsewhere(call.node, call.get("target"))
     if away and store:
         raise ApiError(f"can't clone to non-shared storage '{store}'")
@@ -166,7 +166,7 @@ def resize(call: Call) -> str:
         raise ApiError("format error", errors={"mp": MISSING, "volume": MISSING})
     call.permit.need(f"/storage/{storage.NAME}", ["Datastore.AllocateSpace"])
     now, size = options.rootfs_bytes(config.options), str(call["size"])
-    wanted = storage.sane(storage.size_bytes(size.lstrip("+")) + (now if size.startswith("+") else 0))
+    wanted = storage.checked_size(storage.size_bytes(size.lstrip("+")) + (now if size.startswith("+") else 0))
     if wanted < now:
         raise ApiError("unable to shrink disk size")
     if wanted == now:

@@ -140,7 +140,7 @@ def move(call: Call) -> str:
         raise parameter_error(target_vmid="moving a disk to another VM is not supported here")
     if "storage" not in call.params:
         raise parameter_error(storage=MISSING)
-    storage.known(call["storage"])
+    storage.check_exists(call["storage"])
     call.permit.need(f"/storage/{storage.NAME}", ["Datastore.AllocateSpace"])
     if call["disk"] not in config.options:
         raise ApiError(f"disk '{call['disk']}' does not exist")
@@ -188,5 +188,5 @@ def _check_clone(call: Call, source: GuestConfig, full: bool) -> None:
             guests.check_bridge(call.permit, nic.bridge, nic.tag)
     if any(":" in drive["file"] for _, drive in drives.of(found)):
         target = call.get("storage", storage.NAME)
-        storage.known(target)
+        storage.check_exists(target)
         call.permit.need(f"/storage/{target}", ["Datastore.AllocateSpace"])

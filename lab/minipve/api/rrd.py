@@ -24,7 +24,7 @@ def node(call: Call) -> list[dict[str, Any]]:
 @route("GET", "/nodes/{node}/storage/{storage}/rrddata")
 def store(call: Call) -> list[dict[str, Any]]:
     """How full the storage was."""
-    storage.known(call["storage"])
+    storage.check_exists(call["storage"])
     return _rows(call, "storage")
 
 

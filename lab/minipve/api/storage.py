@@ -36,7 +36,7 @@ def configured(call: Call) -> list[dict[str, Any]]:
 @route("GET", "/storage/{storage}")
 def configuration(call: Call) -> dict[str, Any]:
     """How one storage is configured."""
-    storage.known(call["storage"])
+    storage.check_exists(call["storage"])
     return _configuration(call)
 
 
@@ -61,14 +61,14 @@ def index(call: Call) -> list[dict[str, Any]]:
 @route("GET", "/nodes/{node}/storage/{storage}")
 def directory(call: Call) -> list[dict[str, str]]:
     """The names below a storage, as the API viewer's tree has them."""
-    storage.known(call["storage"])
+    storage.check_exists(call["storage"])
     return [{"subdir": name} for name in ("content", "download-url", "rrddata", "status", "upload")]
 
 
 @route("GET", "/nodes/{node}/storage/{storage}/status")
 def status(call: Call) -> dict[str, Any]:
     """The usage of one storage."""
-    storage.known(call["storage"])
+    storage.check_exists(call["storage"])
     row = summary.storage_row(call.node)
     return {key: value for key, value in row.items() if key not in ("storage", "used_fraction")}
 
@@ -76,7 +76,7 @@ def status(call: Call) -> dict[str, Any]:
 @route("GET", "/nodes/{node}/storage/{storage}/content")
 def content(call: Call) -> list[dict[str, Any]]:
     """Volumes; disk images only of VMs that the caller may see."""
-    storage.known(call["storage"])
+    storage.check_exists(call["storage"])
     rows = call.node.storage.content(call.get("content"), call.get("vmid"))
     everything = call.permit.has("/storage/local", ["Datastore.Allocate"])
     return [
@@ -132,12 +132,12 @@ def _in_use(call: Call, vmid: int, volid: str) -> bool:
 @route("POST", "/nodes/{node}/storage/{storage}/content")
 def allocate(call: Call) -> str:
     """A new empty disk image for a VM; returns its volume id."""
-    storage.known(call["storage"])
+    storage.check_exists(call["storage"])
     stem, _, fmt = str(call["filename"]).rpartition(".")
     if fmt != "qcow2" or not stem.startswith(f"vm-{call.vmid}-"):
         raise ApiError(f"illegal name '{call['filename']}' - should be 'vm-{call.vmid}-*' in format qcow2")
     text = str(call["size"])
-    size = storage.sane(storage.size_bytes(text) * (1 if text[-1] in "MG" else 1024))
+    size = storage.checked_size(storage.size_bytes(text) * (1 if text[-1] in "MG" else 1024))
     with call.node.vms.locked(call.vmid):
         volid = call.node.storage.free_name(call.vmid, name=stem)
         qemu_img.create(call.node.storage.path(volid), size)
@@ -165,7 +165,7 @@ def _inspect(call: Call, file: Path, task: Task) -> None:
 
 
 def _target(call: Call) -> Path:
-    storage.known(call["storage"])
+    storage.check_exists(call["storage"])
     kind = str(call["content"])
     name = storage.upload_name(kind, call["filename"])
     if kind not in storage.CONTENT.split(","):
@@ -179,7 +179,7 @@ def upload(call: Call) -> str:
     target = _target(call)
     if "tmpfilename" not in call.params:
         raise parameter_error(tmpfilename=MISSING)
-    received = call.node.first.storage.received(call["tmpfilename"])
+    received = call.node.first.storage.upload_path(call["tmpfilename"])
     mine = received.with_suffix(".task")  # the server removes the other name after the call
     received.rename(mine)
 

@@ -144,11 +144,11 @@ def wanted_size(rootfs: str) -> int:
         raise ApiError(
             "Only root can pass arbitrary filesystem paths. at /usr/share/perl5/PVE/Storage.pm line 651."
         )
-    storage.known(store)
+    storage.check_exists(store)
     if not re.fullmatch(r"[0-9]{1,9}(?:\.[0-9]{1,9})?", size):
         storage.parse(volume)
         raise parameter_error(rootfs="existing volumes are not supported here, give a size in GiB: local:4")
-    return storage.sane(int(float(size) * 2**30))
+    return storage.checked_size(int(float(size) * 2**30))
 
 
 def rootfs_text(volid: str, size: int) -> str:

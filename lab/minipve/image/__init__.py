@@ -1,1 +1,1 @@
-"""What a VM's disks are: storages, volumes, drives, and the golden image."""
+"""Disk images: the storage and its volumes, qemu-img, and the golden image that guests are cloned from."""

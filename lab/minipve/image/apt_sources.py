@@ -1,4 +1,4 @@
-"""Where this host gets Debian from, so that the golden image comes through the same mirror and proxy."""
+"""This host's apt sources and settings, so that the golden image uses the same mirror and proxy."""
 
 from __future__ import annotations
 
@@ -8,23 +8,26 @@ from pathlib import Path
 from minipve import process
 
 APT = Path("/etc/apt")
-PASSED_ON = re.compile(
+RELEVANT_OPTION = re.compile(
     r"^(Acquire::(https?::(Proxy|Timeout)|Check-Valid-Until|Check-Date|Retries)\b.*);$", re.MULTILINE
 )
 
 
 def mirrors(suite: str) -> list[str]:
-    """This host's own lines for ``suite``; none when it runs another release (mmdebstrap has a default)."""
+    """Return this host's one-line sources of a Debian release.
+
+    The list is empty if the host runs another release; mmdebstrap then uses its default mirror.
+    """
     files = [APT / "sources.list", *sorted((APT / "sources.list.d").glob("*.list"))]
     lines = [line for file in files if file.exists() for line in file.read_text().splitlines()]
     stanzas = [file.read_text() for file in sorted((APT / "sources.list.d").glob("*.sources"))]
-    found = [line for text in stanzas for line in one_line_style(text)] + lines
-    chosen = [line for line in found if is_debian(line, suite)]
-    return chosen if any(f" {suite} " in line for line in chosen) else []
+    all_lines = [line for text in stanzas for line in one_line_style(text)] + lines
+    of_suite = [line for line in all_lines if is_debian(line, suite)]
+    return of_suite if any(f" {suite} " in line for line in of_suite) else []
 
 
 def is_debian(line: str, suite: str) -> bool:
-    """Whether an apt line is Debian's own main archive for ``suite``, its updates or its security fixes."""
+    """Whether a one-line source is Debian's main archive of ``suite``, its updates or its security fixes."""
     words = re.sub(r"\[[^]]*\]", "", line).split()
     return (
         words[:1] == ["deb"]
@@ -34,7 +37,7 @@ def is_debian(line: str, suite: str) -> bool:
 
 
 def one_line_style(deb822: str) -> list[str]:
-    """The enabled binary sources of a deb822 file as one-line entries (pure)."""
+    """Convert the enabled binary sources of a deb822 file to one-line sources (pure)."""
     stanzas = [_fields(stanza) for stanza in re.split(r"\n\s*\n", deb822)]
     return [
         f"deb {_options(fields)}{uri} {suite} {fields.get('components', '')}".rstrip()
@@ -57,10 +60,12 @@ def _options(fields: dict[str, str]) -> str:
 
 
 def options() -> list[str]:
-    """The host's apt options that downloads depend on: proxies, time-outs, validity checks."""
-    return passed_on(process.run(["apt-config", "dump", "Acquire"])) if process.which("apt-config") else []
+    """Return the host's apt options that matter for downloads: proxies, timeouts, validity checks."""
+    return (
+        parse_options(process.run(["apt-config", "dump", "Acquire"])) if process.which("apt-config") else []
+    )
 
 
-def passed_on(dump: str) -> list[str]:
-    """Those lines of ``apt-config dump`` (pure)."""
-    return [match[0] for match in PASSED_ON.findall(dump)]
+def parse_options(dump: str) -> list[str]:
+    """Select the relevant lines of ``apt-config dump`` (pure)."""
+    return [match[0] for match in RELEVANT_OPTION.findall(dump)]

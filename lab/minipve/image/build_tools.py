@@ -1,4 +1,4 @@
-"""How an image is worked on: in a directory that goes away, output logged, by one process at a time."""
+"""Tools for building an image: a logged command, a scratch directory, a lock, a check of the disk space."""
 
 from __future__ import annotations
 
@@ -21,11 +21,22 @@ SPACE_GIB = 5
 def run_logged(
     words: list[str],
     log: Path,
-    told: Progress,
+    progress: Progress,
     environment: dict[str, str] | None = None,
     expected_lines: int = 1,
 ) -> None:
-    """Run a long command, its output to ``log``; its lines tell how far it is."""
+    """Run a long command with its output in a log file.
+
+    Args:
+        words: the command line.
+        log: the file for its output.
+        progress: called for each line of output.
+        environment: variables to add.
+        expected_lines: the usual number of lines of output, which stands for all of the work.
+
+    Raises:
+        UserError: the command failed; the message holds the line of its output that most likely says why.
+    """
     env = {**os.environ, **(environment or {}), "PATH": f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"}
     lines: list[str] = []
     with (
@@ -44,23 +55,22 @@ def run_logged(
             for line in child.stdout:
                 file.write(line)
                 lines.append(line.strip())
-                told(lines[-1], min(len(lines) / expected_lines, 1.0), None)
+                progress(lines[-1], min(len(lines) / expected_lines, 1.0), None)
         except BaseException:
             child.terminate()  # mmdebstrap then unmounts and cleans up by itself
             raise
     if child.returncode != 0:
-        raise UserError(f"{Path(words[0]).name} failed: {_complaint(lines)}", "\n  ".join(lines[-8:]))
+        raise UserError(f"{Path(words[0]).name} failed: {_error_line(lines)}", "\n  ".join(lines[-8:]))
 
 
-def _complaint(lines: list[str]) -> str:
-    """The line of a log that most likely says what is wrong."""
-    marks = ("E:", "ERROR:", "error:")
-    return next((line for line in lines if line.startswith(marks)), lines[-1] if lines else "no output")
+def _error_line(lines: list[str]) -> str:
+    prefixes = ("E:", "ERROR:", "error:")
+    return next((line for line in lines if line.startswith(prefixes)), lines[-1] if lines else "no output")
 
 
 @contextlib.contextmanager
 def scratch_directory(parent: Path) -> Iterator[Path]:
-    """A directory that is removed on the way out, never across a mount that a killed child may have left."""
+    """Yield a directory and remove it afterwards, without crossing a mount that a killed child left."""
     path = Path(tempfile.mkdtemp(prefix=".build-", dir=parent))
     path.chmod(0o755)
     try:
@@ -70,22 +80,22 @@ def scratch_directory(parent: Path) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def alone(lock: Path, progress: Progress) -> Iterator[None]:
-    """One build at a time for all of a user's labs; the second waits and then finds the image there."""
+def exclusive(lock: Path, progress: Progress) -> Iterator[None]:
+    """Hold the lock file: one build at a time for all instances of a user. A second process waits."""
     with lock.open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            progress("another process is building the image: waiting", 0.0, None)
+            progress("waiting for another process that is building the image", 0.0, None)
             fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
 
 def require_space(directory: Path) -> None:
-    """Refuse before anything is written to a disk that will not hold it."""
+    """UserError if the disk is too small for a build."""
     free_gib = shutil.disk_usage(directory).free / 2**30
     if free_gib < SPACE_GIB:
         raise UserError(
-            f"the golden image needs {SPACE_GIB} GiB below {directory}, {free_gib:.1f} GiB are free",
-            "free some space or set MINIPVE_CACHE to a directory on a larger disk",
+            f"the golden image needs {SPACE_GIB} GiB below {directory}, and {free_gib:.1f} GiB are free",
+            "free some space, or set MINIPVE_CACHE to a directory on a larger disk",
         )

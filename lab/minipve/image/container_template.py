@@ -1,5 +1,8 @@
-"""The tree of files as a container template, as any Proxmox VE takes it: the machine's, but for what only a
-machine needs. One tree makes both, so that machines and containers have the same packages."""
+"""Write a root file system as a container template for any Proxmox VE.
+
+It is the file system of the machines' disk without what only a machine needs, so that machines and
+containers have the same packages.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from minipve import process
 from minipve.image import debian
 
 SUFFIX = ".tar.zst"
-LEFT_OUT = (
+EXCLUDED = (
     "./boot/*",
     "./dev/*",
     "./usr/lib/modules/*",
@@ -19,9 +22,9 @@ LEFT_OUT = (
 )
 
 
-def write(tree: Path, target: Path) -> None:
-    """Write ``tree``, as root a directory, else a tar file, as the template ``target``."""
-    left_out = [f"--exclude={pattern}" for pattern in LEFT_OUT]
+def write(rootfs: Path, target: Path) -> None:
+    """Write a root file system (see `debian.make`) as the template ``target``."""
+    exclude = [f"--exclude={pattern}" for pattern in EXCLUDED]
     compressor = f"{process.which('zstd')} -T0 -3"
-    words = ["tar", "--numeric-owner", "--xattrs", "--anchored", *left_out, "-I", compressor]
-    debian.run_on(tree, lambda folder: [*words, "-cf", target, "-C", folder, "."])
+    words = ["tar", "--numeric-owner", "--xattrs", "--anchored", *exclude, "-I", compressor]
+    debian.run_on(rootfs, lambda folder: [*words, "-cf", target, "-C", folder, "."])

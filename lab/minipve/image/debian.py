@@ -1,8 +1,8 @@
-"""The tree of files that a guest is made of: one Debian, with the packages wanted, laid down on this machine.
+"""Build the guests' root file system: Debian with the requested packages.
 
-mmdebstrap lays Debian down and `guest/customize.sh` turns it into the lab's. Everything comes from the
-package sources of this host, so guests need no network. As root the tree is a directory; an ordinary user,
-with user namespaces, gets a tar file of one.
+mmdebstrap installs Debian and `guest/customize.sh` adapts it. Everything comes from this host's own package
+sources, so guests need no network. For root the result is a directory; for an ordinary user, who needs user
+namespaces, it is a tar file.
 """
 
 from __future__ import annotations
@@ -18,40 +18,50 @@ from minipve.progress import Progress
 
 SUITE = "bookworm"
 GUEST = Path(__file__).with_name("guest")
-LINES = 1000  # that mmdebstrap says: only to tell how far it is
+EXPECTED_LINES = 1000  # of mmdebstrap's output, to show the progress
 
 
 def tools() -> list[str]:
-    """The programs that make a tree."""
+    """The programs that `make` needs."""
     return ["mmdebstrap", *([] if is_root() else ["newuidmap"])]
 
 
 def is_root() -> bool:
-    """Whether the tree is a directory, and not a tar file."""
+    """Whether `make` builds a directory rather than a tar file."""
     return os.geteuid() == 0
 
 
-def ingredients(requirements: Path | None) -> list[Path]:
-    """All files that the tree follows from."""
+def source_files(requirements: Path | None) -> list[Path]:
+    """All files that determine the content of the root file system."""
     return [*sorted(file for file in GUEST.rglob("*") if file.is_file()), *filter(None, [requirements])]
 
 
-def make(scratch: Path, wheels: Path | None, told: Progress) -> Path:
-    """The tree, below ``scratch``; ``wheels`` is a folder with packages and their ``requirements.txt``."""
-    stage, tree = scratch / "stage", scratch / "root"
+def make(scratch: Path, wheels: Path | None, progress: Progress) -> Path:
+    """Build the root file system below the folder ``scratch``.
+
+    Args:
+        scratch: an empty folder.
+        wheels: a folder with wheels and their ``requirements.txt``; None for no Python packages.
+        progress: called for each line that mmdebstrap prints.
+
+    Returns:
+        The directory, or the tar file.
+    """
+    stage, rootfs = scratch / "stage", scratch / "root"
     shutil.copytree(GUEST, stage)
     if wheels:
         shutil.copytree(wheels, stage / "wheels", copy_function=_link)
-    words = mmdebstrap_words(tree, stage, apt_sources.mirrors(SUITE), apt_sources.options())
-    # INITRD=No: Debian's own initramfs would take as long as all else, and nobody boots it.
-    build_tools.run_logged(words, scratch / "mmdebstrap.log", told, {"INITRD": "No", "LC_ALL": "C"}, LINES)
-    return tree
+    words = mmdebstrap_words(rootfs, stage, apt_sources.mirrors(SUITE), apt_sources.options())
+    # INITRD=No: Debian's own initramfs would double the time, and nothing boots it.
+    environment = {"INITRD": "No", "LC_ALL": "C"}
+    build_tools.run_logged(words, scratch / "mmdebstrap.log", progress, environment, EXPECTED_LINES)
+    return rootfs
 
 
 def mmdebstrap_words(target: Path, stage: Path, mirrors: list[str], options: list[str]) -> list[str]:
-    """mmdebstrap's command line (pure but for the package list): a directory as root, else a tar file.
+    """Return mmdebstrap's command line.
 
-    As root it mounts /proc and the like in a namespace of its own: killed, it leaves nothing mounted.
+    As root it runs in a mount namespace of its own, so that nothing stays mounted if it is killed.
     """
     packages = ",".join((GUEST / "packages.txt").read_text().split())
     return [
@@ -68,24 +78,29 @@ def mmdebstrap_words(target: Path, stage: Path, mirrors: list[str], options: lis
     ]
 
 
-def run_on(tree: Path, command: Callable[[Path], list[str | Path]]) -> None:
-    """Run the ``command`` on the tree as a directory."""
-    if tree.is_dir():
-        process.run(command(tree), timeout_s=600)
+def run_on(rootfs: Path, command: Callable[[Path], list[str | Path]]) -> None:
+    """Run a command on the root file system as a directory; a tar file is unpacked for it.
+
+    Args:
+        rootfs: the directory or tar file.
+        command: returns the command line for a directory.
+    """
+    if rootfs.is_dir():
+        process.run(command(rootfs), timeout_s=600)
     else:
-        _run_in_namespace(tree, command)
+        _run_in_namespace(rootfs, command)
 
 
 def _run_in_namespace(tar: Path, command: Callable[[Path], list[str | Path]]) -> None:
-    """Unpack where an ordinary user is root, so that files keep their owners.
+    """Unpack in a user namespace in which the user is root, so that files keep their owners.
 
-    Device nodes, which that one cannot make, are left out: the kernel makes its own.
+    Device nodes cannot be created there. They are left out: the guest's kernel creates its own.
     """
-    tree = tar.with_name("tree")
+    folder = tar.with_name("tree")
     unpack = 'mkdir "$1" && tar --exclude="./dev/*" -xf "$2" -C "$1" && shift 2 && "$@"'
-    script = f'{unpack}; code=$?; rm -rf "{tree}"; exit $code'
+    script = f'{unpack}; code=$?; rm -rf "{folder}"; exit $code'
     enter = ["unshare", "--user", "--map-root-user", "--map-auto", "sh", "-c", script, "sh"]
-    process.run([*enter, tree, tar, *command(tree)], timeout_s=600)
+    process.run([*enter, folder, tar, *command(folder)], timeout_s=600)
 
 
 def _link(source: str, target: str) -> None:

@@ -1,9 +1,10 @@
-"""Debian packages that a guest lacks, downloaded once: a guest without network installs from them.
+"""Download Debian packages for guests that have no network to install them from.
 
-    python -m minipve.image.debs STATUS PACKAGE...      an archive of them and all that they need besides
+    python -m minipve.image.debs STATUS PACKAGE...
 
-STATUS is a copy of the guest's /var/lib/dpkg/status: what it has already is not downloaded. Everything comes
-from this host's own package sources for the guests' Debian, as the golden image does.
+prints the path of an archive with the packages and their dependencies. STATUS is a copy of the guest's
+/var/lib/dpkg/status: packages that the guest has are left out. They come from this host's own package
+sources for the guests' Debian release, as the golden image does.
 """
 
 from __future__ import annotations
@@ -22,34 +23,34 @@ from minipve.user_error import UserError
 
 
 def archive_path(status: Path, packages: list[str]) -> Path:
-    """Where the archive is or will be: guests that have the same share it."""
-    named = " ".join(sorted(packages)).encode() + b"\0" + status.read_bytes()
-    return Paths.of().cache / "debs" / f"{packages[0]}-{hashlib.sha256(named).hexdigest()[:12]}.tar"
+    """The path of the archive, whether it exists or not. Guests with equal packages share one."""
+    content = " ".join(sorted(packages)).encode() + b"\0" + status.read_bytes()
+    return Paths.of().cache / "debs" / f"{packages[0]}-{hashlib.sha256(content).hexdigest()[:12]}.tar"
 
 
 def fetch(status: Path, packages: list[str]) -> Path:
-    """The archive, downloaded by apt unless it is there already.
+    """Return the path of the archive. Apt downloads the packages unless the archive exists.
 
     Raises:
-        UserError: this host has no sources for the guests' Debian, or apt could not download.
+        UserError: this host has no package sources for the guests' Debian release, or apt failed.
     """
-    there = archive_path(status, packages)
-    there.parent.mkdir(parents=True, exist_ok=True)
-    with build_tools.alone(there.with_suffix(".lock"), silent):
-        if not there.exists():
-            _download(there, status, packages)
-    return there
+    archive = archive_path(status, packages)
+    archive.parent.mkdir(parents=True, exist_ok=True)
+    with build_tools.exclusive(archive.with_suffix(".lock"), silent):
+        if not archive.exists():
+            _download(archive, status, packages)
+    return archive
 
 
-def _download(there: Path, status: Path, packages: list[str]) -> None:
+def _download(archive: Path, status: Path, packages: list[str]) -> None:
     need("apt-get")
     mirrors = apt_sources.mirrors(debian.SUITE)
     if not mirrors:
         raise UserError(
-            f"this host has no package sources for {debian.SUITE}, which the guests are",
-            "add them below /etc/apt, or give the guests a network and `spark_jre_command: ''`",
+            f"this host has no package sources for {debian.SUITE}, the guests' Debian release",
+            "add them below /etc/apt, or give the guests a network and set `spark_jre_command: ''`",
         )
-    with build_tools.scratch_directory(there.parent) as scratch:
+    with build_tools.scratch_directory(archive.parent) as scratch:
         (scratch / "sources.list").write_text("\n".join(mirrors) + "\n")
         for folder in ("lists/partial", "archives/partial"):
             (scratch / folder).mkdir(parents=True)
@@ -57,15 +58,15 @@ def _download(there: Path, status: Path, packages: list[str]) -> None:
             build_tools.run_logged(
                 apt_words(scratch, status, verb), scratch / "apt.log", silent, {"LC_ALL": "C"}
             )
-        fresh = scratch / there.name
-        with tarfile.open(fresh, "w") as tar:
+        draft = scratch / archive.name
+        with tarfile.open(draft, "w") as tar:
             for deb in sorted((scratch / "archives").glob("*.deb")):
                 tar.add(deb, deb.name)
-        fresh.rename(there)
+        draft.rename(archive)
 
 
 def apt_words(scratch: Path, status: Path, verb: list[str]) -> list[str]:
-    """apt-get's command line: as if on a host with these packages, all files below ``scratch`` (pure)."""
+    """Return apt-get's command line. It acts as on the guest, with all its files below ``scratch`` (pure)."""
     options = {
         "Dir::Etc::SourceList": scratch / "sources.list",
         "Dir::Etc::SourceParts": "/dev/null",
@@ -80,7 +81,6 @@ def apt_words(scratch: Path, status: Path, verb: list[str]) -> list[str]:
 
 
 def main() -> None:
-    """Print the archive's path."""
     try:
         print(fetch(Path(sys.argv[1]), sys.argv[2:]))
     except UserError as error:

@@ -1,10 +1,10 @@
-"""Read files out of an ext4 file system, given its disk (Linux, Documentation/filesystems/ext4).
+"""Read files from an ext4 file system without mounting it (Linux, Documentation/filesystems/ext4).
 
-The file system may be hostile. Nothing is mounted, no link is followed, and every loop is bounded by a size
-that is checked first, so that the worst it can do is to be refused.
+The file system may be hostile. No link is followed, and every loop is bounded by a size that is checked
+first, so the worst that a damaged file system achieves is an error.
 
-Only what mke2fs makes of a whole disk is understood: extents, directories that can be read from one end to
-the other (hashed ones can), 32- and 64-bit block numbers.
+Supported is what mke2fs writes on a whole disk: extents, linear and hashed directories, 32- and 64-bit
+block numbers.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from minipve.process import MachineError
 
 SUPERBLOCK, SUPERBLOCK_BYTES = 1024, 1024
 MAGIC, EXTENT_MAGIC = 0xEF53, 0xF30A
-ROOT = 2  # inode
+ROOT_INODE = 2
 _EXTENTS, _64BIT = 0x40, 0x80
-# filetype, recover, extents, 64bit, flex_bg, csum_seed, largedir, casefold: none changes where things are
-_KNOWN = 0x2 | 0x4 | _EXTENTS | _64BIT | 0x200 | 0x2000 | 0x4000 | 0x20000
+# filetype, recover, extents, 64bit, flex_bg, csum_seed, largedir, casefold: none of them moves what we read.
+_SUPPORTED = 0x2 | 0x4 | _EXTENTS | _64BIT | 0x200 | 0x2000 | 0x4000 | 0x20000
 _USES_EXTENTS = 0x80000
 _MAX_DIRECTORY_BYTES, _MAX_NODES, _MAX_DEPTH = 2**22, 512, 5
 
@@ -38,27 +38,27 @@ class Inode:
 
 @dataclass(frozen=True)
 class FileSystem:
-    """The geometry of a file system, from its superblock."""
+    """A file system: how to read its disk, and its geometry from the superblock."""
 
     read: Read
     block_bytes: int
     inodes: int
     inodes_per_group: int
     inode_bytes: int
-    descriptors: int
-    """Where the group descriptors begin."""
+    descriptors_at: int
+    """The offset of the first group descriptor on the disk."""
     descriptor_bytes: int
 
     def file(self, path: str) -> Inode:
-        """The regular file at an absolute path; MachineError when there is none."""
-        found = self.find(path)
-        if found is None or not stat.S_ISREG(found.mode):
+        """Return the regular file at an absolute path; MachineError if there is none."""
+        inode = self.find(path)
+        if inode is None or not stat.S_ISREG(inode.mode):
             raise MachineError(f"no {path} in the file system")
-        return found
+        return inode
 
     def find(self, path: str) -> Inode | None:
-        """Whatever is at an absolute path; links are not followed."""
-        inode = self._inode(ROOT)
+        """Return what is at an absolute path, or None. Links are not followed."""
+        inode = self._inode(ROOT_INODE)
         for name in path.strip("/").split("/"):
             if not stat.S_ISDIR(inode.mode):
                 return None
@@ -69,7 +69,7 @@ class FileSystem:
         return inode
 
     def names(self, directory: Inode) -> Iterator[tuple[str, int]]:
-        """The entries of a directory: name and inode's number."""
+        """Yield the entries of a directory: name and inode number."""
         if directory.size > _MAX_DIRECTORY_BYTES:
             raise MachineError("a directory of the file system is too large")
         data, at = b"".join(self.content(directory)), 0
@@ -82,7 +82,7 @@ class FileSystem:
             at += length
 
     def content(self, inode: Inode) -> Iterator[bytes]:
-        """The content of a file in pieces of at most a mebibyte; holes are zeros."""
+        """Yield the content of a file in pieces of at most 1 MiB. Holes are zeros."""
         at = 0
         for first, blocks, start in self._extents(inode):
             begin = first * self.block_bytes
@@ -101,30 +101,34 @@ class FileSystem:
         if not 0 < number <= self.inodes:
             raise MachineError("an inode of the file system is damaged")
         group, index = divmod(number - 1, self.inodes_per_group)
-        descriptor = self.read(self.descriptors + group * self.descriptor_bytes, self.descriptor_bytes)
+        descriptor = self.read(self.descriptors_at + group * self.descriptor_bytes, self.descriptor_bytes)
         table: int = struct.unpack_from("<I", descriptor, 0x8)[0]
         if self.descriptor_bytes >= 64:
             table |= struct.unpack_from("<I", descriptor, 0x28)[0] << 32
         data = self.read(table * self.block_bytes + index * self.inode_bytes, 128)
         size = struct.unpack_from("<I", data, 0x4)[0] | struct.unpack_from("<I", data, 0x6C)[0] << 32
         if not struct.unpack_from("<I", data, 0x20)[0] & _USES_EXTENTS:
-            return Inode(0, 0, b"")  # a short link, a device, or an older kind of file: nothing that we read
+            return Inode(0, 0, b"")  # a short link, a device, or an older format: not a file that we can read
         return Inode(struct.unpack_from("<H", data, 0)[0], size, data[0x28 : 0x28 + 60])
 
     def _extents(self, inode: Inode) -> Iterator[tuple[int, int, int]]:
-        """(first logical block, how many, first block on the disk or 0 for zeros), in the file's order."""
+        """Yield the extents of a file in order: first logical block, length, first block on the disk.
+
+        The block on the disk is 0 for an extent of zeros. The tree is walked depth first, and the depth
+        that a node states must be one less than its parent's.
+        """
         nodes: list[tuple[bytes, int | None]] = [(inode.root, None)]
-        read = 0
+        visited = 0
         while nodes:
             node, expected = nodes.pop()
             magic, entries, _most, depth = struct.unpack_from("<HHHH", node)
-            read += 1
+            visited += 1
             if (
                 magic != EXTENT_MAGIC
                 or 12 + entries * 12 > len(node)
                 or depth > _MAX_DEPTH
                 or (expected is not None and depth != expected)
-                or read > _MAX_NODES
+                or visited > _MAX_NODES
             ):
                 raise MachineError("a file of the file system is damaged")
             rows = [node[12 + 12 * n : 24 + 12 * n] for n in range(entries)]
@@ -150,14 +154,14 @@ def _zeros(length: int) -> Iterator[bytes]:
         yield bytes(min(MAX_READ_BYTES, length - at))
 
 
-def opened(read: Read) -> FileSystem | None:
-    """The file system that begins with the disk's first byte; None when there is none that we understand."""
+def open_disk(read: Read) -> FileSystem | None:
+    """Return the file system that starts at the disk's first byte; None if there is none that we support."""
     block = read(SUPERBLOCK, SUPERBLOCK_BYTES)
     inodes, first_block, log_size = (struct.unpack_from("<I", block, at)[0] for at in (0x0, 0x14, 0x18))
     per_group, features = (struct.unpack_from("<I", block, at)[0] for at in (0x28, 0x60))
     magic, inode_bytes, wide = (struct.unpack_from("<H", block, at)[0] for at in (0x38, 0x58, 0xFE))
-    understood = magic == MAGIC and features & _EXTENTS and not features & ~_KNOWN
-    if not understood or log_size > 6 or not per_group or not 128 <= inode_bytes <= 4096:
+    is_supported = magic == MAGIC and features & _EXTENTS and not features & ~_SUPPORTED
+    if not is_supported or log_size > 6 or not per_group or not 128 <= inode_bytes <= 4096:
         return None
     size = 1024 << log_size
     descriptor = wide if features & _64BIT else 32

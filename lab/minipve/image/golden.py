@@ -1,8 +1,8 @@
-"""The golden image: one disk and one container template, made once on this machine, for all guests.
+"""The golden image: the bootable disk and the container template that guests are created from.
 
-A tree of files (debian.py) becomes a disk that boots (bootable.py), of which qemu-img makes a qcow2, and a
-template (template.py). Both are named by the hash of their recipe: another recipe is another image. As root
-or, with user namespaces, as an ordinary user.
+Both come from one root file system (debian.py): the disk through bootable_disk.py and qemu-img, the
+template through container_template.py. They are named by the hash of their recipe, so a changed recipe
+gives a new image. The build runs as root, or as an ordinary user with user namespaces.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from minipve.paths import Paths
 from minipve.progress import Progress, Steps
 from minipve.user_error import UserError
 
-# Seconds of each step on two 2.5 GHz cores: they only serve to say how long it will take.
+# Seconds of each step on two 2.5 GHz cores, to estimate the time left.
 STEPS = Steps(wheels=4, debian=30, template=4, file_system=4, kernel=1, convert=3)
 
 
 def recipe_hash(requirements: Path | None) -> str:
-    """What the image is made of, in one word: suite, the tree's ingredients, the form of the disk.
+    """Return the hash of what determines the image: Debian release, source files, disk and template format.
 
     Raises:
         UserError: the requirements file cannot be read.
@@ -32,7 +32,7 @@ def recipe_hash(requirements: Path | None) -> str:
         raise UserError(f"requirements file {requirements} does not exist")
     digest = hashlib.sha256(debian.SUITE.encode())
     for file in [
-        *debian.ingredients(requirements),
+        *debian.source_files(requirements),
         Path(bootable_disk.__file__),
         Path(container_template.__file__),
     ]:
@@ -41,21 +41,29 @@ def recipe_hash(requirements: Path | None) -> str:
 
 
 def image_path(paths: Paths) -> Path:
-    """Where the image of the present recipe is or will be."""
+    """The path of the current recipe's image, whether it exists or not."""
     recipe = recipe_hash(paths.requirements)
     return paths.images / recipe / f"debian-{recipe[:12]}.qcow2"
 
 
 def template_path(paths: Paths) -> Path:
-    """Where the container template of the present recipe is or will be: beside the image."""
+    """The path of the current recipe's container template, next to the image."""
     image = image_path(paths)
     return image.with_name(image.stem + container_template.SUFFIX)
 
 
 def build(paths: Paths, progress: Progress) -> Path:
-    """The golden image, and the template beside it, built unless they are there.
+    """Build the golden image and its template, unless they exist.
 
-    ``progress`` is told what happens and how long yet.
+    Args:
+        paths: where the cache is; which Python packages to install.
+        progress: called with each step and the estimated time left.
+
+    Returns:
+        The path of the image.
+
+    Raises:
+        UserError: a program or disk space is missing, or the build failed.
     """
     image = image_path(paths)
     if image.exists():
@@ -63,7 +71,7 @@ def build(paths: Paths, progress: Progress) -> Path:
     process.need(*debian.tools(), "mke2fs", "debugfs", "qemu-img", "tar", "zstd")
     paths.images.mkdir(parents=True, exist_ok=True)
     try:
-        with build_tools.alone(paths.images / ".lock", progress):
+        with build_tools.exclusive(paths.images / ".lock", progress):
             if not image.exists():
                 build_tools.require_space(paths.images)
                 _build(paths, image, progress)
@@ -73,44 +81,44 @@ def build(paths: Paths, progress: Progress) -> Path:
 
 
 def _build(paths: Paths, image: Path, progress: Progress) -> None:
-    """Every step in a scratch directory, removed whatever happens; the result appears by a rename."""
+    """Do each step in a scratch directory; the result appears by a rename."""
     with STEPS.run(progress) as step, build_tools.scratch_directory(paths.images) as scratch:
         with step("wheels", "downloading Python packages"):
             packages = wheels.fetch(paths)
-        with step("debian", "installing Debian and the packages") as told:
-            tree = debian.make(scratch, packages, told)
-        fresh = scratch / "done" / image.name
-        fresh.parent.mkdir()
+        with step("debian", "installing Debian and the packages") as debian_progress:
+            rootfs = debian.make(scratch, packages, debian_progress)
+        draft = scratch / "result" / image.name
+        draft.parent.mkdir()
         with step("template", "writing the container template"):
-            container_template.write(tree, fresh.with_name(template_path(paths).name))
+            container_template.write(rootfs, draft.with_name(template_path(paths).name))
         with step("file_system", "writing the file system"):
             raw = scratch / "disk.raw"
-            bootable_disk.write(tree, raw)
-        with step("kernel", "taking out the kernel"), direct_boot.using(paths):
+            bootable_disk.write(rootfs, raw)
+        with step("kernel", "extracting the kernel"), direct_boot.cache_in_use(paths):
             direct_boot.extract(raw, paths)
         with step("convert", "writing the image"):
-            process.run(["qemu-img", "convert", "-W", "-O", "qcow2", raw, fresh], timeout_s=600)
-        fresh.parent.rename(image.parent)
+            process.run(["qemu-img", "convert", "-W", "-O", "qcow2", raw, draft], timeout_s=600)
+        draft.parent.rename(image.parent)
 
 
 def export_file(image: Path, target: Path) -> Path:
-    """Return the file that a copy of the image goes to: ``target``, or in a folder the image's own name.
+    """Return the file for a copy of the image: ``target``, or a file with the image's name in that folder.
 
     Raises:
-        UserError: the file cannot be written there, or no Proxmox VE takes it under that name.
+        UserError: the file cannot be written, or no Proxmox VE accepts an image with that name.
     """
     file, suffix = target / image.name if target.is_dir() else target, "".join(image.suffixes)
     if not file.name.endswith(suffix):
-        raise UserError(f"{file}: a Proxmox VE takes this image only under a name that ends in {suffix}")
+        raise UserError(f"{file}: Proxmox VE accepts this image only if its name ends in {suffix}")
     if not file.parent.is_dir():
-        raise UserError(f"{file.parent} is no directory")
+        raise UserError(f"{file.parent} is not a directory")
     if not os.access(file.parent, os.W_OK):
         raise UserError(f"{file} cannot be written: no write access to {file.parent}")
     return file
 
 
 def export(image: Path, target: Path) -> Path:
-    """Write a compressed copy to carry elsewhere; return its file."""
+    """Write a compressed copy of the image; return its file."""
     file, suffix = export_file(image, target), "".join(image.suffixes)
     convert = ["qemu-img", "convert", "-c", "-W", "-O", "qcow2", "-o", "compression_type=zstd"]
     words = convert if suffix == ".qcow2" else ["cp"]

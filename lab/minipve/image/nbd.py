@@ -1,6 +1,7 @@
-"""Read any disk image as the guest would, without converting it: as a file, or through ``qemu-nbd``.
+"""Read a disk image of any format as its guest would: raw images directly, others through ``qemu-nbd``.
 
-The protocol is NBD's "fixed newstyle" with one command, read (NetworkBlockDevice/nbd, doc/proto.md).
+The protocol is NBD with "fixed newstyle" negotiation and one command, read (NetworkBlockDevice/nbd,
+doc/proto.md).
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from minipve import process
 from minipve.process import MachineError
 
 Read = Callable[[int, int], bytes]
-"""The bytes of a disk from an offset on, as many as asked for; what lies behind the end reads as zeros."""
+"""``(offset, length) -> bytes`` of a disk. Beyond its end it reads zeros."""
 
 MAX_READ_BYTES = 2**20
 _START_S, _ANSWER_S = 10.0, 30.0
@@ -33,29 +34,30 @@ _REQUEST_MAGIC, _REPLY_MAGIC = 0x25609513, 0x67446698
 
 
 @contextlib.contextmanager
-def opened(image: Path, fmt: str) -> Iterator[Read]:
-    """Open an image, with all its backing images, for reading; also while a machine uses it.
+def open_image(image: Path, fmt: str) -> Iterator[Read]:
+    """Open an image and its backing images for reading. A machine may be using it.
 
     Raises:
-        MachineError: QEMU cannot read it. OSError: the file cannot be read.
+        MachineError: QEMU cannot read the image.
+        OSError: the file cannot be read.
     """
     if fmt == "raw":
         with image.open("rb") as stream:
             size = os.fstat(stream.fileno()).st_size
 
             def read(offset: int, length: int) -> bytes:
-                there = _within(size, offset, length)
-                return (os.pread(stream.fileno(), there, offset) if there else b"").ljust(length, b"\0")
+                present = _length_within(size, offset, length)
+                return (os.pread(stream.fileno(), present, offset) if present else b"").ljust(length, b"\0")
 
             yield read
         return
-    with _server(image, fmt) as link:
-        yield _Client(link).read
+    with _server(image, fmt) as connection:
+        yield _Client(connection).read
 
 
 @contextlib.contextmanager
 def _server(image: Path, fmt: str) -> Iterator[socket.socket]:
-    """A connection to a ``qemu-nbd`` that serves this image only, and ends with the connection."""
+    """Start a ``qemu-nbd`` for this image and yield a connection to it; end it afterwards."""
     process.need("qemu-nbd")
     with tempfile.TemporaryDirectory(prefix="minipve-nbd-") as folder:
         path = Path(folder) / "socket"
@@ -78,12 +80,12 @@ def _server(image: Path, fmt: str) -> Iterator[socket.socket]:
                 text=True,
                 errors="replace",
             ) as child,
-            socket.socket(socket.AF_UNIX) as link,
+            socket.socket(socket.AF_UNIX) as connection,
         ):
             try:
-                _connect(link, path, child)
-                link.settimeout(_ANSWER_S)
-                yield link
+                _connect(connection, path, child)
+                connection.settimeout(_ANSWER_S)
+                yield connection
             except _LostError as lost:
                 raise MachineError(f"the image cannot be read: {_last_words(child)}") from lost
             finally:
@@ -91,14 +93,14 @@ def _server(image: Path, fmt: str) -> Iterator[socket.socket]:
 
 
 class _LostError(Exception):
-    """There is no server at the other end, or it does not answer."""
+    """The server does not run or does not answer."""
 
 
-def _connect(link: socket.socket, path: Path, child: subprocess.Popen[str]) -> None:
+def _connect(connection: socket.socket, path: Path, child: subprocess.Popen[str]) -> None:
     deadline = time.monotonic() + _START_S
     while True:
         with contextlib.suppress(FileNotFoundError, ConnectionRefusedError):
-            link.connect(str(path))
+            connection.connect(str(path))
             return
         if child.poll() is not None or time.monotonic() > deadline:
             raise _LostError
@@ -106,7 +108,7 @@ def _connect(link: socket.socket, path: Path, child: subprocess.Popen[str]) -> N
 
 
 def _last_words(child: subprocess.Popen[str]) -> str:
-    """What ``qemu-nbd`` printed before it ended."""
+    """Return the last line that ``qemu-nbd`` printed before it ended."""
     try:
         _, printed = child.communicate(timeout=1)
     except subprocess.TimeoutExpired:
@@ -114,25 +116,25 @@ def _last_words(child: subprocess.Popen[str]) -> str:
     return (printed.strip().splitlines() or ["qemu-nbd ended"])[-1]
 
 
-def _within(size: int, offset: int, length: int) -> int:
-    """How many of the bytes asked for lie on a disk of that size."""
+def _length_within(size: int, offset: int, length: int) -> int:
+    """Return how many of the requested bytes are on a disk of this size."""
     return max(0, min(length, size - offset))
 
 
 class _Client:
-    def __init__(self, link: socket.socket) -> None:
-        self._link = link
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
         magic, option, _flags = _HELLO.unpack(self._receive(_HELLO.size))
         if (magic, option) != (b"NBDMAGIC", b"IHAVEOPT"):
-            raise MachineError("the image cannot be read: qemu-nbd speaks another protocol")
+            raise MachineError("the image cannot be read: qemu-nbd uses another protocol")
         self._send(_EXPORT.pack(_FIXED_NEWSTYLE | _NO_ZEROES, _OPTION_MAGIC, _EXPORT_NAME, 0))
         self._size, _flags = _SIZE.unpack(self._receive(_SIZE.size))
 
     def read(self, offset: int, length: int) -> bytes:
-        there = _within(self._size, offset, length)
+        present = _length_within(self._size, offset, length)
         data = bytearray()
-        while len(data) < there:
-            part = min(MAX_READ_BYTES, there - len(data))
+        while len(data) < present:
+            part = min(MAX_READ_BYTES, present - len(data))
             self._send(_REQUEST.pack(_REQUEST_MAGIC, 0, 0, 0, offset + len(data), part))
             magic, error, _handle = _REPLY.unpack(self._receive(_REPLY.size))
             if magic != _REPLY_MAGIC or error:
@@ -142,7 +144,7 @@ class _Client:
 
     def _send(self, data: bytes) -> None:
         try:
-            self._link.sendall(data)
+            self._connection.sendall(data)
         except OSError as error:
             raise _LostError from error
 
@@ -150,7 +152,7 @@ class _Client:
         data = bytearray()
         while len(data) < length:
             try:
-                part = self._link.recv(length - len(data))
+                part = self._connection.recv(length - len(data))
             except OSError as error:
                 raise _LostError from error
             if not part:

@@ -1,4 +1,4 @@
-"""Disk images: qemu-img's few verbs."""
+"""Disk images, by qemu-img: create, import, clone, resize, snapshot."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from minipve.process import MachineError
 
 @dataclass(frozen=True)
 class DiskInfo:
-    """What qemu-img says of an image; ``backing`` is the absolute path of the image it is a clone of."""
+    """Facts about an image; ``backing`` is the absolute path of the image that it is a linked clone of."""
 
     format: str
     virtual_bytes: int
@@ -22,26 +22,26 @@ class DiskInfo:
 
 
 def _format(path: Path) -> list[str | Path]:
-    """The format as an option: told by the name, never left to a guess at what a guest may have written."""
+    """The option for an image's format, from the file name: a guest could make qemu-img guess another one."""
     return ["-f", path.suffix.removeprefix(".") or "raw"]
 
 
 def info(path: Path) -> DiskInfo:
-    """Format, virtual and actual size of an image, also while a machine uses it."""
-    said: dict[str, Any] = process.run_json(["qemu-img", "info", "-U", *_format(path), "--output=json", path])
-    named = said.get("full-backing-filename")
-    backing = Path(named).resolve() if named else None
-    return DiskInfo(said["format"], said["virtual-size"], said["actual-size"], backing)
+    """Return an image's format and sizes. A machine may be using it."""
+    row: dict[str, Any] = process.run_json(["qemu-img", "info", "-U", *_format(path), "--output=json", path])
+    backing_file = row.get("full-backing-filename")
+    backing = Path(backing_file).resolve() if backing_file else None
+    return DiskInfo(row["format"], row["virtual-size"], row["actual-size"], backing)
 
 
 def create(path: Path, size_bytes: int) -> None:
-    """An empty qcow2 of ``size_bytes``."""
+    """Create an empty qcow2 image."""
     _prepare(path)
     process.run(["qemu-img", "create", "-q", "-f", "qcow2", path, str(size_bytes)])
 
 
 def import_image(source: Path, target: Path) -> None:
-    """A qcow2 with the contents of any image."""
+    """Copy an image of any format to a new qcow2 image."""
     _prepare(target)
     _convert(["-O", "qcow2"], source, target, timeout_s=3600)
 
@@ -52,20 +52,20 @@ def _convert(options: list[str], source: Path, target: Path, timeout_s: float) -
 
 
 def full_clone(source: Path, target: Path, snapname: str | None = None) -> None:
-    """An independent copy, without a backing image, of the present contents or of what a snapshot kept."""
+    """Copy a disk, as it is or as it was at a snapshot, to a new image without a backing file."""
     _prepare(target)
-    kept = ["-l", f"snapshot.name={snapname}"] if snapname else []
-    _convert(["-O", "qcow2", *kept], source, target, timeout_s=3600)
+    snapshot = ["-l", f"snapshot.name={snapname}"] if snapname else []
+    _convert(["-O", "qcow2", *snapshot], source, target, timeout_s=3600)
 
 
 def make_base(path: Path, base: Path) -> None:
-    """Turn a disk into the read-only base of linked clones, under its new name."""
+    """Rename a disk to ``base`` and make it read-only: linked clones depend on it."""
     path.rename(base)
     base.chmod(0o444)
 
 
 def linked_clone(base: Path, target: Path) -> None:
-    """An overlay that holds only what differs from ``base``, which it names by a relative path."""
+    """Create an image that stores only its differences from ``base``, to which it has a relative path."""
     _prepare(target)
     relative = os.path.relpath(base, target.parent)
     process.run(["qemu-img", "create", "-q", "-f", "qcow2", "-F", "qcow2", "-b", relative, target])
@@ -79,17 +79,16 @@ def resize(path: Path, size_bytes: int) -> None:
 
 
 def snapshot(path: Path, name: str) -> None:
-    """Keep the present contents of a stopped machine's disk under a name, inside of the image."""
+    """Take an internal snapshot of a stopped machine's disk."""
     process.run(["qemu-img", "snapshot", "-q", "-c", name, path], timeout_s=600)
 
 
 def roll_back(path: Path, name: str) -> None:
-    """Bring back what a snapshot kept."""
+    """Restore the content that a stopped machine's disk had at a snapshot."""
     process.run(["qemu-img", "snapshot", "-q", "-a", name, path], timeout_s=600)
 
 
-def drop_snapshot(path: Path, name: str) -> None:
-    """Forget a snapshot."""
+def delete_snapshot(path: Path, name: str) -> None:
     process.run(["qemu-img", "snapshot", "-q", "-d", name, path], timeout_s=600)
 
 
@@ -97,6 +96,6 @@ def _prepare(target: Path) -> None:
     if target.exists():
         raise MachineError(f"disk image '{target}' already exists")
     target.parent.mkdir(parents=True, exist_ok=True)
-    free = os.statvfs(target.parent)
-    if free.f_bavail * free.f_frsize < 64 * 2**20:
+    filesystem = os.statvfs(target.parent)
+    if filesystem.f_bavail * filesystem.f_frsize < 64 * 2**20:
         raise MachineError(f"no space left on device: {target.parent}")

@@ -1,7 +1,7 @@
 """The storage ``local``: a directory with PVE's layout (images/VMID, import, template/iso, snippets).
 
-A volume id is ``local:<volume>``: ``100/vm-100-disk-0.qcow2``, ``import/debian.qcow2``, ``iso/x.iso``,
-``snippets/user.yaml``; a linked clone names its base:
+A volume ID is ``local:<volume>``, for example ``100/vm-100-disk-0.qcow2``, ``import/debian.qcow2``,
+``iso/x.iso`` or ``snippets/user.yaml``. That of a linked clone includes its base:
 ``100/base-100-disk-0.qcow2/101/vm-101-disk-0.qcow2``.
 """
 
@@ -38,7 +38,7 @@ _IMAGE_NAME = re.compile(r"(vm|base)-(\d+)-\S+")
 
 @dataclass(frozen=True)
 class Volume:
-    """A parsed volume id of the storage ``local``."""
+    """A parsed volume ID of the storage ``local``."""
 
     volid: str
     content: str
@@ -49,16 +49,20 @@ class Volume:
 
     @property
     def is_base(self) -> bool:
-        """True for a template's disk, from which linked clones are made."""
+        """Whether it is a template's disk, from which linked clones are created."""
         return self.vmid is not None and self.name.startswith("base-")
 
 
 def parse(volid: str) -> Volume:
-    """Parse a volume id; 500 with PVE's texts for an unknown storage or a name that is no volume's."""
+    """Parse a volume ID.
+
+    Raises:
+        ApiError: unknown storage or invalid name (500, PVE's texts).
+    """
     store, colon, rest = volid.partition(":")
     if not colon:
         raise ApiError(f"unable to parse volume ID '{volid}'")
-    known(store)
+    check_exists(store)
     kind, _, name = rest.partition("/")
     if kind in _DIRECTORIES and name and "/" not in name and name not in (".", ".."):
         return Volume(volid, kind, name, format=name.rpartition(".")[2])
@@ -71,33 +75,33 @@ def parse(volid: str) -> Volume:
 
 
 def full_id(store: str, volume: str) -> str:
-    """A volume id of a name that may lack its storage: ``iso/x.iso`` -> ``local:iso/x.iso``."""
+    """Return the volume ID for a name with or without storage: ``iso/x.iso`` -> ``local:iso/x.iso``."""
     return volume if ":" in volume else f"{store}:{volume}"
 
 
-def known(store: str) -> None:
-    """500 unless ``store`` is the storage there is."""
+def check_exists(store: str) -> None:
+    """ApiError (500) unless ``store`` is the one storage of this node."""
     if store != NAME:
         raise ApiError(f"storage '{store}' does not exist")
 
 
 def size_bytes(text: str) -> int:
-    """``96M`` -> 100663296; a plain number is bytes."""
+    """Parse a size: ``96M`` -> 100663296; a plain number is bytes."""
     match = re.fullmatch(r"([0-9]{1,15}(?:\.[0-9]{1,9})?)([KMGT]?)", text)
     if not match:
         raise ApiError(f"unable to parse size '{text}'")
-    return sane(int(float(match[1]) * 1024 ** " KMGT".index(match[2] or " ")))
+    return checked_size(int(float(match[1]) * 1024 ** " KMGT".index(match[2] or " ")))
 
 
-def sane(size: int) -> int:
-    """The size of a disk, refused when no disk can have it."""
+def checked_size(size: int) -> int:
+    """Return the size of a disk in bytes; ApiError if it is above the limit."""
     if size > MAX_DISK_BYTES:
         raise ApiError(f"disks of more than {size_text(MAX_DISK_BYTES)} are not supported here")
     return size
 
 
 def size_text(size: int) -> str:
-    """The shortest exact form: 100663296 -> ``96M``."""
+    """Format a size in the shortest exact form: 100663296 -> ``96M``."""
     for power, unit in enumerate("TGMK"):
         step: int = 1024 ** (4 - power)
         if size >= step and size % step == 0:
@@ -111,38 +115,37 @@ class Storage:
     def __init__(self, root: Path) -> None:
         self.root = root
 
-    def set_up(self) -> None:
-        """Make the directories."""
+    def create_directories(self) -> None:
         for directory in ("images", *_DIRECTORIES.values()):
             (self.root / directory).mkdir(parents=True, exist_ok=True)
 
     def path(self, volid: str) -> Path:
-        """The file of a volume (whether it exists or not)."""
+        """The file of a volume, whether it exists or not."""
         volume = parse(volid)
         if volume.vmid is not None:
             return self.root / "images" / str(volume.vmid) / volume.name
         return self.root / _DIRECTORIES[volume.content] / volume.name
 
-    def received(self, tmpfilename: str) -> Path:
-        """Where an upload ``/var/tmp/pveupload-<hex>`` lies: near its target, to be moved at no cost."""
+    def upload_path(self, tmpfilename: str) -> Path:
+        """The file of an upload ``/var/tmp/pveupload-<hex>``, on this file system so that it can be moved."""
         return self.root / f"{UNFINISHED}{Path(tmpfilename).name}"
 
     def existing(self, volid: str) -> Path:
-        """The file of a volume that must exist."""
+        """The file of a volume; ApiError (500) if it does not exist."""
         file = self.path(volid)
         if not file.exists():
             raise ApiError(f"volume '{volid}' does not exist")
         return file
 
     def usage(self) -> dict[str, int]:
-        """``total``, ``used`` and ``avail`` bytes of the file system."""
+        """Return ``total``, ``used`` and ``avail`` bytes of the file system."""
         disk = shutil.disk_usage(self.root)
         return {"total": disk.total, "used": disk.used, "avail": disk.free}
 
     def free_name(self, vmid: int, fmt: str = "qcow2", name: str | None = None) -> str:
-        """A volume id that is free for a new image: ``vm-<vmid>-disk-<n>``, or ``name``.
+        """Return an unused volume ID for a new image: ``vm-<vmid>-disk-<n>``, or ``name``.
 
-        The caller holds the VM's file lock until the image is there, so nobody else takes the name.
+        The caller holds the VM's file lock until the image exists, so that nobody else uses the name.
         """
         directory = self.root / "images" / str(vmid)
         stems = {file.stem.partition("-")[2] for file in directory.glob("*")}
@@ -150,7 +153,7 @@ class Storage:
         return f"{NAME}:{vmid}/{name or f'vm-{vmid}-disk-{number}'}.{fmt}"
 
     def users_of(self, volid: str) -> list[str]:
-        """Volumes that are linked clones of the base image ``volid``."""
+        """Return the volumes that are linked clones of the base image ``volid``."""
         base = self.path(volid)
         return [
             str(row["volid"])
@@ -159,30 +162,30 @@ class Storage:
         ]
 
     def remove(self, volid: str) -> None:
-        """Delete a volume; refused while linked clones need it."""
+        """Delete a volume; ApiError if linked clones depend on it."""
         if parse(volid).is_base and self.users_of(volid):
             raise ApiError(f"base volume '{parse(volid).volid}' is still in use by linked cloned")
         file = self.path(volid)
         file.unlink(missing_ok=True)
         if file.parent.parent == self.root / "images":
-            self.tidy(int(file.parent.name))
+            self.remove_empty_folder(int(file.parent.name))
 
-    def tidy(self, vmid: int) -> None:
-        """Remove a guest's folder if nothing is in it, as after a kill before its first image was begun."""
-        with suppress(OSError):  # others of its images are still there, or somebody was quicker
+    def remove_empty_folder(self, vmid: int) -> None:
+        """Remove a guest's folder if it is empty."""
+        with suppress(OSError):  # it has other images, or somebody else removed it
             (self.root / "images" / str(vmid)).rmdir()
 
     def of_vm(self, vmid: int) -> list[str]:
-        """All images that belong to a VM, half-made ones too (linked clones without their base's name)."""
+        """Return the volume IDs of a VM's images, incomplete ones too; a linked clone's lacks its base."""
         files = sorted((self.root / "images" / str(vmid)).glob("*"))
         return [f"{NAME}:{vmid}/{file.name}" for file in files if _IMAGE_NAME.match(file.name)]
 
     def images(self, vmid: int | None) -> list[dict[str, Any]]:
-        """Rows of the content list for disk images (of one VM)."""
+        """Return the rows of the content list for disk images, of all guests or of one."""
         pattern = f"{vmid}/*" if vmid is not None else "*/*"
         rows = []
         for file in sorted((self.root / "images").glob(pattern)):
-            facts = _facts_if_there(file)
+            facts = _listed_facts(file)
             if facts is not None and file.parent.name.isdigit():
                 parent = facts.get("backing-filename")
                 prefix = f"{parent.removeprefix('../')}/" if parent else ""
@@ -201,7 +204,7 @@ class Storage:
         return rows
 
     def files(self, content: str) -> list[dict[str, Any]]:
-        """Rows of the content list for uploaded files of one content type."""
+        """Return the rows of the content list for uploaded files of one content type."""
         rows = []
         for file in sorted((self.root / _DIRECTORIES[content]).iterdir()):
             if file.is_file() and not file.name.startswith("."):
@@ -218,7 +221,7 @@ class Storage:
         return rows
 
     def content(self, kind: str | None, vmid: int | None) -> list[dict[str, Any]]:
-        """The content list, of one type if asked; of one guest's it leaves out ISO images and templates."""
+        """Return the content list, of one type or all. That of a guest lacks ISO images and templates."""
         rows = [row for row in self.images(vmid) if kind in (None, row["content"])]
         for content in _DIRECTORIES:
             if kind in (None, content) and not (vmid and content in ("iso", "vztmpl")):
@@ -227,7 +230,11 @@ class Storage:
 
 
 def upload_name(content: str, filename: str) -> str:
-    """PVE's normalised file name; 400 in its words when the extension does not fit the content type."""
+    """Normalise a file name as PVE does.
+
+    Raises:
+        ApiError: the extension does not fit the content type (400).
+    """
     name = re.sub(r"[^-a-zA-Z0-9_.]", "_", filename.replace("\\", "/").rpartition("/")[2])
     if not re.fullmatch(r".+" + _EXTENSIONS[content], name):
         text = "invalid filename or wrong extension" if content == "import" else "wrong file extension"
@@ -235,8 +242,8 @@ def upload_name(content: str, filename: str) -> str:
     return name
 
 
-def _facts_if_there(file: Path) -> dict[str, Any] | None:
-    """As ``image_facts``; None also for a file that is no image, or is removed meanwhile."""
+def _listed_facts(file: Path) -> dict[str, Any] | None:
+    """Like `image_facts`; None also for a file that is not an image, or that has just been removed."""
     if not _IMAGE_NAME.match(file.name):
         return None
     try:
@@ -246,9 +253,12 @@ def _facts_if_there(file: Path) -> dict[str, Any] | None:
 
 
 def image_facts(file: Path) -> dict[str, Any] | None:
-    """``virtual-size``, ``actual-size`` and ``backing-filename`` of an image; None while it is being made.
+    """Return an image's ``virtual-size``, ``actual-size``, ``backing-filename`` and ``ctime``.
 
-    The qcow2 header is read here, not by ``qemu-img info``: a list of ten disks must answer in milliseconds.
+    None for an image that is incomplete.
+
+    The qcow2 header is read here instead of by ``qemu-img info``, so that a list of ten disks takes
+    milliseconds.
     """
     status = file.stat()
     facts: dict[str, Any] = {"actual-size": status.st_blocks * 512, "virtual-size": status.st_size}

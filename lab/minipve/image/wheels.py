@@ -1,4 +1,4 @@
-"""The Python packages of the guests' image, downloaded once as wheels: guests need no network to install."""
+"""Download the Python packages of the guests' image as wheels, so that guests need no network."""
 
 from __future__ import annotations
 
@@ -11,17 +11,20 @@ from minipve.image import build_tools
 from minipve.paths import Paths
 from minipve.progress import silent
 
-PYTHON = "3.11"  # of the guests' Debian
+PYTHON = "3.11"  # the version in the guests' Debian
 _PLATFORMS = [f"manylinux_2_{minor}_x86_64" for minor in (36, 34, 31, 28, 27, 24, 17, 12, 5)]
 
 
 def directory(requirements: Path, cache: Path) -> Path:
-    """Where the wheels for a requirements file are or will be."""
+    """The folder of the wheels for a requirements file, whether it exists or not."""
     return cache / hashlib.sha256(requirements.read_bytes()).hexdigest()[:12]
 
 
 def fetch(paths: Paths) -> Path | None:
-    """The folder with the wheels of ``paths.requirements``, downloaded once. None: no packages are wanted."""
+    """Return the folder with the wheels for ``paths.requirements``, downloaded if need be.
+
+    None stands for no packages.
+    """
     if paths.requirements is None:
         return None
     target = directory(paths.requirements, paths.wheels)
@@ -37,6 +40,6 @@ def fetch(paths: Paths) -> Path | None:
 
 def _download(requirements: Path, target: Path) -> list[str]:
     platforms = [word for name in _PLATFORMS for word in ("--platform", name)]
-    chosen = ["--python-version", PYTHON, "--implementation", "cp", *platforms, "--only-binary=:all:"]
+    target_system = ["--python-version", PYTHON, "--implementation", "cp", *platforms, "--only-binary=:all:"]
     pip = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
-    return [*pip, *chosen, "--dest", str(target), "--requirement", str(requirements)]
+    return [*pip, *target_system, "--dest", str(target), "--requirement", str(requirements)]

@@ -63,7 +63,7 @@ def _remembered(file: Path) -> dict[str, str]:
 def _probe(paths: Paths) -> Accel | None:
     """Try the newest golden image's kernel, never an uploaded one; None when there is no golden image."""
     images = sorted(paths.images.glob("*/dasklab-*.qcow2"), key=lambda file: file.stat().st_mtime)
-    with direct_boot.using(paths):
+    with direct_boot.cache_in_use(paths):
         boot = direct_boot.extract(images[-1], paths) if images else None
         return _boots(boot.kernel) if boot else None
 

@@ -49,7 +49,7 @@ def start(vmid: int, config: Config, paths: Paths, log: Log) -> None:
             _check(config)
             for index, nic in nics.of_config(config).items():
                 plug(vmid, index, nic, log)
-            with direct_boot.using(paths):
+            with direct_boot.cache_in_use(paths):
                 _launch(vmid, qemu_argv(vmid, config, paths, accelerator), paths, log)
             for index, nic in nics.of_config(config).items():
                 if nic.link_down:

@@ -95,7 +95,7 @@ def snapshot(node: Node, vmid: int, name: str, slots: list[str]) -> None:
         qmp.Qmp(vmid, node.paths).execute("transaction", {"actions": actions}, timeout_s=60)
 
 
-def drop_snapshot(node: Node, vmid: int, name: str, slot: str) -> None:
+def delete_snapshot(node: Node, vmid: int, name: str, slot: str) -> None:
     """Have a running QEMU delete a snapshot of one of its drives."""
     command, given = "blockdev-snapshot-delete-internal-sync", {"device": f"drive-{slot}", "name": name}
     qmp.Qmp(vmid, node.paths).execute(command, given, timeout_s=60)

@@ -131,9 +131,9 @@ def _drop(node: Node, vmid: int, name: str, slot: str, volid: str) -> None:
     """Remove one disk's snapshot; QEMU has the disk only while it is in its slot."""
     attached = dict(_disks(node.vms.load(vmid).options)).get(slot) == volid
     if attached and machines.running_pid(node, vmid):
-        machines.drop_snapshot(node, vmid, name, slot)
+        machines.delete_snapshot(node, vmid, name, slot)
     else:
-        qemu_img.drop_snapshot(node.storage.existing(volid), name)
+        qemu_img.delete_snapshot(node.storage.existing(volid), name)
 
 
 def _forget(node: Node, say: Log, vmid: int, config: GuestConfig, name: str) -> None:

@@ -19,7 +19,7 @@ def create(node: Node, task: Task, vmid: int, slot: str, drive: drives.Drive) ->
     wanted = drives.new_volume(drive)
     if not wanted:
         return _adopt(node, slot, drive)
-    storage.known(wanted["store"])
+    storage.check_exists(wanted["store"])
     if drive.get("format", "qcow2") != "qcow2":
         raise ApiError(f"unable to create image: format '{drive['format']}' is not supported here, use qcow2")
     kept = {key: value for key, value in drive.items() if key not in ("format", "import-from", "size")}
@@ -51,7 +51,7 @@ def _formatting(node: Node, volid: str, size: int) -> str:
 def _empty(node: Node, task: Task, vmid: int, size: int, name: str | None = None) -> str:
     volid = node.storage.free_name(vmid, name=name)
     task.log(_formatting(node, volid, size))
-    qemu_img.create(node.storage.path(volid), storage.sane(size))
+    qemu_img.create(node.storage.path(volid), storage.checked_size(size))
     return volid
 
 

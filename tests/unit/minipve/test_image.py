@@ -163,7 +163,7 @@ def test_which_lines_are_debians(line: str, ours: bool) -> None:
 def test_proxies_are_passed_on() -> None:
     kept = ['Acquire::http::Proxy "http://p:3128"', 'Acquire::Check-Date "false"']
     dump = ['Acquire ""', kept[0], 'Acquire::Languages ""', kept[1]]
-    assert apt_sources.passed_on("".join(f"{line};\n" for line in dump)) == kept
+    assert apt_sources.parse_options("".join(f"{line};\n" for line in dump)) == kept
 
 
 def test_a_copy_for_elsewhere_appears_whole_or_not_at_all(tmp_path: Path) -> None:
@@ -180,7 +180,7 @@ def test_a_copy_for_elsewhere_appears_whole_or_not_at_all(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("target", "why"), [("image.img", "ends in .qcow2"), ("no/image.qcow2", "is no directory")]
+    ("target", "why"), [("image.img", "ends in .qcow2"), ("no/image.qcow2", "is not a directory")]
 )
 def test_a_copy_that_no_node_would_take_is_refused(target: str, why: str, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=why):

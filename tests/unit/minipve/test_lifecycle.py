@@ -24,7 +24,7 @@ class Killed(BaseException):
 @pytest.fixture
 def node(tmp_path: Path) -> Node:
     made = Node(Paths(tmp_path / "state", tmp_path / "cache"))
-    made.storage.set_up()
+    made.storage.create_directories()
     with made.access.change() as data:
         data["pools"]["lab"] = {"vms": [], "storage": []}
     made.vms.save(100, GuestConfig({"name": "source", "template": "1"}))

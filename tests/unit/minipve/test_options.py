@@ -22,7 +22,7 @@ QUIET = Task("", Path("/dev/null"))
 @pytest.fixture
 def node(tmp_path: Path) -> Node:
     made = Node(Paths(tmp_path / "state", tmp_path / "cache"))
-    made.storage.set_up()
+    made.storage.create_directories()
     return made
 
 

@@ -15,7 +15,7 @@ from minipve.image.storage import Storage
 @pytest.fixture
 def local(tmp_path: Path) -> Storage:
     made = Storage(tmp_path)
-    made.set_up()
+    made.create_directories()
     return made
 
 
@@ -116,11 +116,11 @@ def test_headers_lists_and_who_uses_whom(local: Storage) -> None:
 
 
 def test_unfinished_uploads_are_dropped_at_the_next_start(local: Storage) -> None:
-    left = local.received("/var/tmp/pveupload-00ff")
+    left = local.upload_path("/var/tmp/pveupload-00ff")
     left.write_bytes(b"half")
     sweep(local.root)
     assert not left.exists()
-    assert local.received("/var/tmp/../../etc/pveupload-1").parent == local.root
+    assert local.upload_path("/var/tmp/../../etc/pveupload-1").parent == local.root
 
 
 def test_a_folder_without_an_image_goes_and_one_with_an_image_stays(tmp_path: Path) -> None:
@@ -130,5 +130,5 @@ def test_a_folder_without_an_image_goes_and_one_with_an_image_stays(tmp_path: Pa
         (tmp_path / "images" / str(vmid)).mkdir(parents=True)
     (tmp_path / "images/301/vm-301-disk-0.raw").touch()
     for vmid in (300, 301, 302):
-        made.tidy(vmid)
+        made.remove_empty_folder(vmid)
     assert [file.name for file in (tmp_path / "images").iterdir()] == ["301"]

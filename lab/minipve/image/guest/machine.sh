@@ -1,10 +1,10 @@
 #!/bin/sh
-# What a machine needs to boot, besides what any guest is: run by customize.sh, in /stage of the new root.
+# Add what a machine needs to boot and a container does not. Run by customize.sh in /stage of the new root.
 set -eu
 kernel=$(ls /lib/modules)
 
-# For the local endpoint: an unpacked kernel, an initramfs of busybox and the drivers of an emulated machine,
-# and the entry that names both.
+# For minipve, which boots the kernel directly: the unpacked kernel, an initramfs of busybox and drivers, and the
+# boot loader entry that names both.
 python3 vmlinux.py "/boot/vmlinuz-$kernel" "/boot/vmlinux-$kernel"
 mkdir -p initramfs/bin initramfs/dev initramfs/proc initramfs/sys initramfs/run initramfs/root
 cp /bin/busybox nocloud initramfs/bin/
@@ -24,8 +24,8 @@ mkdir -p /boot/loader/entries
     echo "options $(xargs <cmdline.txt)"
 } >/boot/loader/entries/lab.conf
 
-# For real nodes: GRUB with all it needs in one file, which bootable.py tells the boot sector about. Its
-# package has done its work then.
+# For other Proxmox VE nodes: GRUB in one file, which bootable_disk.py enters in the boot sector. The GRUB package is
+# not needed any more then.
 mkdir -p /boot/grub
 cp /usr/lib/grub/i386-pc/boot.img /boot/grub/
 grub-mkimage --format=i386-pc --prefix=/boot/grub --output=/boot/grub/core.img \
@@ -33,7 +33,7 @@ grub-mkimage --format=i386-pc --prefix=/boot/grub --output=/boot/grub/core.img \
 sed "s/@KERNEL@/$kernel/" grub.cfg >/boot/grub/grub.cfg
 apt-get -qq purge --autoremove grub-pc-bin >/dev/null
 
-# Its NICs and its name come from the seed, its guest agent has no udev to wait for.
+# Name and NICs come from the cloud-init seed. The guest agent's unit does not wait for udev.
 install -m 755 nocloud /usr/local/sbin/nocloud
 mkdir -p /var/lib/nocloud
 systemctl enable --quiet qemu-guest-agent.service

@@ -1,7 +1,7 @@
-"""Cut the signatures off the kernel modules below a directory: an emulated machine takes long to check them.
+"""Remove the signatures of kernel modules below a directory: an emulated machine takes long to check them.
 
 The format is that of the kernel's scripts/sign-file.c: module, signature, a header that ends with the
-signature's length, a magic line. The modules of the root file system keep theirs.
+signature's length, a magic line. The modules of the root file system keep their signatures.
 """
 
 import struct

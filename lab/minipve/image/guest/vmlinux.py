@@ -1,4 +1,4 @@
-"""Write the kernel proper that is packed in a bzImage: an emulated machine takes seconds to unpack it."""
+"""Unpack the kernel of a bzImage to a file: an emulated machine takes seconds to unpack it at each boot."""
 
 import lzma
 import sys
