@@ -1,1 +1,1 @@
-"""The real Dask in virtual time over a modelled network; believed only as far as it foretold trials."""
+"""The real Dask in virtual time over a modelled network. See docs/explanation/simulation.md."""

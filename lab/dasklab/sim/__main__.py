@@ -1,4 +1,4 @@
-"""``python -m dasklab.sim``: a scenario comes in, its outcome goes out; a mistake is one line."""
+"""``python -m dasklab.sim``: read a scenario from standard input, write its outcome to standard output."""
 
 from __future__ import annotations
 
@@ -13,6 +13,6 @@ from dasklab.sim.simulate import simulate
 if __name__ == "__main__":
     try:
         outcome = simulate(validate(Scenario, json.load(sys.stdin), "scenario"))
-    except LabError as mistake:
-        sys.exit(str(mistake))
+    except LabError as error:
+        sys.exit(str(error))
     sys.stdout.write(outcome.model_dump_json())

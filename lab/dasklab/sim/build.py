@@ -1,4 +1,4 @@
-"""From a scenario to its kernel, network and machines."""
+"""Build the parts of a simulation from its scenario: network, hosts, and what tasks do."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from dasklab.errors import LabError
-from dasklab.model.link import Link as Impairment
+from dasklab.model.link import Link
 from dasklab.model.nic import BYTES_PER_MBIT
 from dasklab.model.simulated import unmodelled_link
 from dasklab.sim.kernel import Host, Kernel
 from dasklab.sim.network import Network, Port, Rack
-from dasklab.sim.network.fluid import Link
+from dasklab.sim.network.fluid import Pipe
 from dasklab.sim.network.network import NO_LIMIT
 from dasklab.sim.scenario import Record, Scenario
 
@@ -20,79 +20,87 @@ if TYPE_CHECKING:
 
 
 def network(scenario: Scenario, kernel: Kernel) -> Network:
-    """The ports of all machines on their bridge."""
+    """Build the bridge and the ports of all machines.
+
+    Raises:
+        LabError: a link has a setting that is not simulated, or the racks do not hold all workers.
+    """
     racks = _racks(scenario)
-    names = ("scheduler", "client", *scenario.worker_names)
-    ports = {name: _port(scenario, name, racks.get(name)) for name in names}
+    ports = {name: _port(scenario, name, racks.get(name)) for name in scenario.machines}
     return Network(kernel, ports, scenario.rtt_ms / 1e3, flooding=scenario.bridge == "flooding")
 
 
-def _racks(scenario: Scenario) -> dict[str, Rack]:
-    """Who stands in which rack; scheduler and client stand in none: next to the way between the racks."""
-    found: dict[str, Rack] = {}
-    left = list(scenario.worker_names)
-    for site in scenario.racks:
-        rack = Rack(Link(_bytes(site.rate_mbit)), Link(_bytes(site.rate_mbit)), site.delay_ms / 1e3)
-        found |= dict.fromkeys(left[: site.workers], rack)
-        left = left[site.workers :]
-    if scenario.racks and left:
-        raise LabError(f"racks: they hold {len(found)} workers, there are {scenario.workers}")
-    return found
-
-
-def _port(scenario: Scenario, name: str, rack: Rack | None) -> Port:
-    asked = scenario.links.get(name, Impairment())
-    for reason in unmodelled_link(name, asked):
-        raise LabError(reason)
-    rate = _bytes(scenario.rates_mbit.get(name, 0))
-    sent, received = (asked.direction in (way, "both") for way in ("egress", "ingress"))
-    shaped = _bytes(asked.rate_mbit)
-
-    def link(impaired: bool, burst: float = 0.0) -> Link:
-        return Link(shaped) if impaired and shaped < rate else Link(rate, burst)
-
-    return Port(
-        link(sent, scenario.burst_bytes),
-        link(received),
-        delay_s=asked.delay_ms / 1e3 * sent,
-        jitter_s=asked.jitter_ms / 1e3 * sent,
-        loss=asked.loss_pct / 100 * sent,
-        received_delay_s=asked.delay_ms / 1e3 * received,
-        received_jitter_s=asked.jitter_ms / 1e3 * received,
-        received_loss=asked.loss_pct / 100 * received,
-        queue_bytes=scenario.queue_bytes,
-        rack=rack,
-    )
-
-
-def _bytes(mbit: float) -> float:
-    return mbit * BYTES_PER_MBIT if mbit else NO_LIMIT
-
-
 def hosts(scenario: Scenario, kernel: Kernel) -> dict[str, Host]:
-    """Machine -> where it runs."""
-    names = ("scheduler", "client", *scenario.worker_names)
+    """Return the cores that each machine runs on."""
     if scenario.cores is not None:
-        return dict.fromkeys(names, Host(kernel, scenario.cores))
-    return {name: Host(kernel, scenario.cores_each) for name in names}
+        return dict.fromkeys(scenario.machines, Host(kernel, scenario.cores))
+    return {name: Host(kernel, scenario.cores_each) for name in scenario.machines}
 
 
 def late_s(scenario: Scenario) -> dict[str, float]:
-    """Worker -> how much longer its first task takes."""
-    known = scenario.late_s
-    return {name: known[min(at, len(known) - 1)] for at, name in enumerate(scenario.worker_names) if known}
+    """Return how much longer each worker's first task takes."""
+    late = scenario.late_s
+    return {name: late[min(at, len(late) - 1)] for at, name in enumerate(scenario.worker_names) if late}
 
 
 def draw(scenario: Scenario, unknown: dict[str, None]) -> Draw:
-    """What a task does: one of its prefix's records, by seed and key; of all records if it has none."""
+    """Return the function that draws what a task does, by seed and key.
+
+    A task gets one of the records of its prefix. A prefix without records is added to ``unknown``, and its
+    tasks get one of all records.
+    """
     from dasklab.sim.cluster.tasks import Work
 
-    every: tuple[Record, ...] = tuple(record for records in scenario.tasks.values() for record in records)
+    all_records: tuple[Record, ...] = tuple(
+        record for records in scenario.tasks.values() for record in records
+    )
 
     def choose(key: str, prefix: str) -> Work:
         records = scenario.tasks.get(prefix)
         if records is None:
             unknown[prefix] = None
-        return Work(*Random(f"{scenario.seed} {key}").choice(records or every))
+        return Work(*Random(f"{scenario.seed} {key}").choice(records or all_records))
 
     return choose
+
+
+def _racks(scenario: Scenario) -> dict[str, Rack]:
+    """Return each worker's rack. Scheduler and client are in none: they stand between the racks."""
+    racks: dict[str, Rack] = {}
+    remaining = list(scenario.worker_names)
+    for site in scenario.racks:
+        rate = _bytes_per_s(site.rate_mbit)
+        rack = Rack(Pipe(rate), Pipe(rate), site.delay_ms / 1e3)
+        racks |= dict.fromkeys(remaining[: site.workers], rack)
+        remaining = remaining[site.workers :]
+    if scenario.racks and remaining:
+        raise LabError(f"racks: they hold {len(racks)} workers, there are {scenario.workers}")
+    return racks
+
+
+def _port(scenario: Scenario, name: str, rack: Rack | None) -> Port:
+    link = scenario.links.get(name, Link())
+    for reason in unmodelled_link(name, link):
+        raise LabError(reason)
+    rate, shaped = _bytes_per_s(scenario.rates_mbit.get(name, 0)), _bytes_per_s(link.rate_mbit)
+    egress, ingress = (link.direction in (direction, "both") for direction in ("egress", "ingress"))
+
+    def pipe(impaired: bool, burst: float = 0.0) -> Pipe:
+        return Pipe(shaped) if impaired and shaped < rate else Pipe(rate, burst)
+
+    return Port(
+        pipe(egress, scenario.burst_bytes),
+        pipe(ingress),
+        delay_s=link.delay_ms / 1e3 * egress,
+        jitter_s=link.jitter_ms / 1e3 * egress,
+        loss=link.loss_pct / 100 * egress,
+        received_delay_s=link.delay_ms / 1e3 * ingress,
+        received_jitter_s=link.jitter_ms / 1e3 * ingress,
+        received_loss=link.loss_pct / 100 * ingress,
+        queue_bytes=scenario.queue_bytes,
+        rack=rack,
+    )
+
+
+def _bytes_per_s(mbit: float) -> float:
+    return mbit * BYTES_PER_MBIT if mbit else NO_LIMIT

@@ -1,4 +1,4 @@
-"""What is simulated, as a file: everything that a simulation needs."""
+"""The scenario: a file with everything that one simulation needs."""
 
 from __future__ import annotations
 
@@ -12,27 +12,33 @@ from dasklab.model.link import Link
 from dasklab.model.strict import Strict
 from dasklab.sim.costs import Costs, Role
 
-Record = tuple[float, float, int]  # seconds of a core, seconds of waiting, bytes of the result
+Record = tuple[float, float, int]  # CPU seconds, seconds of waiting, bytes of the result
 
 
 class Site(Strict):
-    """A rack: workers fill one after the other in their order; ``delay_ms`` is one way out or in."""
+    """A rack. Workers fill the racks in order; ``delay_ms`` is what the uplink adds in one direction."""
 
     workers: int = Field(ge=1)
-    rate_mbit: float = Field(default=0, ge=0, description="of its way out and in, each; 0: unlimited")
+    rate_mbit: float = Field(default=0, ge=0, description="of the uplink, each direction; 0: unlimited")
     delay_ms: float = Field(default=0, ge=0)
 
 
 class Scenario(Strict):
-    """One simulated trial. Rates are of payload; a host without one, or with 0, is not limited.
+    """One simulated trial.
 
-    ``cores`` are shared by all machines, a part of one where other work has the rest; without, each machine
-    has ``cores_each``, or enough.
-    ``design``: workers are Dask's whole Worker, or only its state machine (for many).
-    ``shuffled_bytes`` each task of a peer-to-peer shuffle gives away. ``late_s`` longer takes the first task
-    of each worker; the last number is that of all that follow.
-    ``driver_s`` is what the client computes before a run's graph is with the scheduler, ``handoff_s`` what
-    a task waits for its thread. What is not done after ``limit_s`` of virtual time hangs.
+    Attributes:
+        rates_mbit: payload rate of each machine's link; a machine without one, or with 0, is not limited.
+        rtt_ms: round trip of the idle network.
+        queue_bytes: standing queue in front of a saturated link.
+        cores: cores that all machines share. A fraction means that other processes take the rest of a core.
+            None: each machine has ``cores_each`` of its own, or as many as it needs.
+        driver_s: how long the client computes before the scheduler has a run's graph.
+        handoff_s: how long a task waits for its thread.
+        tasks: by key prefix, records of which each task draws one.
+        shuffled_bytes: what each transfer task of a peer-to-peer shuffle gives away.
+        late_s: how much longer each worker's first task takes; the last number holds for all further workers.
+        design: workers are Dask's whole Worker, or only its state machine (for thousands of them).
+        limit_s: virtual time after which the simulation is considered hung.
     """
 
     workload: Workload
@@ -47,7 +53,7 @@ class Scenario(Strict):
     rtt_ms: float = Field(default=0.1, ge=0)
     queue_bytes: float = Field(default=0, ge=0)
     burst_bytes: float = Field(
-        default=0, ge=0, description="what a cap lets a host send at once after a pause"
+        default=0, ge=0, description="what a rate cap lets a machine send at once after a pause"
     )
     cores: float | None = Field(default=None, gt=0)
     cores_each: int | None = Field(default=None, ge=1)
@@ -65,5 +71,10 @@ class Scenario(Strict):
 
     @property
     def worker_names(self) -> tuple[str, ...]:
-        """The workers' names, as the inventory has them."""
+        """The workers' names, as in an inventory."""
         return tuple(f"worker-{number + 1}" for number in range(self.workers))
+
+    @property
+    def machines(self) -> tuple[str, ...]:
+        """The names of all machines."""
+        return ("scheduler", "client", *self.worker_names)

@@ -1,4 +1,4 @@
-"""One simulation, in the process that calls it. Nothing of Dask may be imported there before."""
+"""Run one simulation in the calling process, which must not have imported Dask before."""
 
 from __future__ import annotations
 
@@ -21,147 +21,101 @@ from dasklab.sim.kernel import HungError, Kernel, virtual_time
 from dasklab.sim.scenario import Scenario
 
 if TYPE_CHECKING:
-    from dasklab.sim.cluster.cluster import Cluster
-    from dasklab.sim.faults import Faults
+    from dasklab.sim.cluster.cluster import SimCluster
+    from dasklab.sim.faults import FaultInjector
 
 
 def simulate(scenario: Scenario) -> Outcome:
-    """Run a scenario.
+    """Run a scenario and return its outcome.
 
     Raises:
-        LabError: it cannot be simulated, or not in this process.
+        LabError: the scenario cannot be simulated, or cannot be simulated in this process.
     """
+    _check_process()
+    started = time.process_time()
+    kernel = Kernel(scenario.seed, scenario.limit_s)
+    unknown: dict[str, None] = {}
+    sys.modules["scipy"] = None  # type: ignore[assignment] # hosts have none, and its import is slow
+    # The collector would run at other moments in each process, and end coroutines that Dask still waits for.
+    gc.disable()
+    with virtual_time(kernel, scenario.seed):
+        from dasklab.sim.cluster.cluster import ClusterSpec, running_cluster
+        from dasklab.sim.faults import FaultInjector
+
+        spec = ClusterSpec(
+            workers=scenario.worker_names,
+            threads=scenario.threads,
+            hosts=build.hosts(scenario, kernel),
+            costs=scenario.costs,
+            light=scenario.design == "light",
+            shuffled_bytes=scenario.shuffled_bytes,
+            late_s=build.late_s(scenario),
+            handoff_s=scenario.handoff_s,
+        )
+        draw = build.draw(scenario, unknown)
+        with running_cluster(kernel, build.network(scenario, kernel), spec, draw, scenario.dask) as cluster:
+            faults = FaultInjector(cluster, scenario.faults)
+            job = _prepare(scenario, cluster)
+            computed, busy_s = cluster.computed, cluster.loops["scheduler"].busy_s
+            handoff_total_s = cluster.handoff_total_s
+            runs: list[SimulatedRun] = []
+            failure, hung = _try_runs(scenario, cluster, job, faults, runs)
+            workers = len(cluster.scheduler.workers)
+            # A fault breaks connections: that is what was requested
+            if errors := cluster.errors(expected=(OSError,) if scenario.faults else ()):
+                raise LabError(f"the simulated cluster failed: {errors[0]}")
+    computed_in_runs = cluster.computed - computed
+    return Outcome(
+        seed=scenario.seed,
+        runs=tuple(runs),
+        tasks=job.tasks,
+        digest=kernel.digest(),
+        messages=cluster.fabric.network.messages,
+        ops=cluster.fabric.ops,
+        unknown=tuple(unknown),
+        computed=computed_in_runs,
+        handoff_s=(cluster.handoff_total_s - handoff_total_s) / max(1, computed_in_runs),
+        scheduler_busy_s=cluster.loops["scheduler"].busy_s - busy_s,
+        cpu_s=time.process_time() - started,
+        memory_mb=_peak_memory_mb(),
+        failed=failure,
+        hung=hung,
+        faults=faults.observed,
+        workers=workers,
+    )
+
+
+def _check_process() -> None:
     if "distributed" in sys.modules:
         raise LabError(
             "a simulation needs a process of its own, Dask is imported here: python -m dasklab.sim"
         )
     if os.environ.get("PYTHONHASHSEED", "random") == "random":
         raise LabError("a simulation needs PYTHONHASHSEED set: the order of sets depends on it")
-    started = time.process_time()
-    kernel = Kernel(scenario.seed, scenario.limit_s)
-    unknown: dict[str, None] = {}
-    sys.modules["scipy"] = None  # type: ignore[assignment] # hosts have none; dask.array would import half of it
-    gc.disable()  # when it runs depends on the process, and it ends what Dask still waits for
-    with virtual_time(kernel, scenario.seed):
-        from dasklab.sim.cluster.cluster import Machines, running
-        from dasklab.sim.faults import Faults
-
-        machines = Machines(
-            scenario.worker_names,
-            scenario.threads,
-            build.hosts(scenario, kernel),
-            scenario.costs,
-            scenario.design == "light",
-            scenario.shuffled_bytes,
-            build.late_s(scenario),
-            scenario.handoff_s,
-        )
-        choose = build.draw(scenario, unknown)
-        with running(kernel, build.network(scenario, kernel), machines, choose, scenario.dask) as cluster:
-            faults = Faults(cluster, scenario.faults)
-            job = _job(scenario, cluster)
-            computed, busy_s = cluster.computed, cluster.loops["scheduler"].busy_s
-            handed_s = cluster.handed_s
-            runs: list[SimulatedRun] = []
-            failed, hung = _attempt(scenario, cluster, job, faults, runs)
-            workers = len(cluster.scheduler.workers)
-            # that connections break is what was asked for
-            if errors := cluster.errors(expected=(OSError,) if scenario.faults else ()):
-                raise LabError(f"the simulated cluster failed: {errors[0]}")
-    return Outcome(
-        seed=scenario.seed,
-        runs=tuple(runs),
-        tasks=job.tasks,
-        digest=kernel.digest(),
-        messages=cluster.world.network.messages,
-        ops=cluster.world.ops,
-        unknown=tuple(unknown),
-        computed=cluster.computed - computed,
-        handoff_s=(cluster.handed_s - handed_s) / max(1, cluster.computed - computed),
-        scheduler_busy_s=cluster.loops["scheduler"].busy_s - busy_s,
-        cpu_s=time.process_time() - started,
-        memory_mb=_most_memory_mb(),
-        failed=failed,
-        hung=hung,
-        faults=faults.seen,
-        workers=workers,
-    )
 
 
-def _most_memory_mb() -> float:
-    """This program's own: getrusage would tell that of the larger one that started it."""
-    said = re.search(r"^VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text(), re.MULTILINE)
-    return int(said[1]) / 1024 if said else 0.0
+def _peak_memory_mb() -> float:
+    """Return this program's peak. (getrusage also counts the process that started it, before exec.)"""
+    peak = re.search(r"^VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text(), re.MULTILINE)
+    return int(peak[1]) / 1024 if peak else 0.0
 
 
-def _attempt(
-    scenario: Scenario, cluster: Cluster, job: Any, faults: Faults, runs: list[SimulatedRun]
-) -> tuple[str | None, bool]:
-    """Do the runs; why they did not get through, if they did not, and whether they hung.
-
-    Without faults that is a mistake.
-
-    Raises:
-        LabError: nothing was to go wrong.
-    """
-    try:
-        _run(scenario, cluster, job, faults, runs)
-    except HungError:
-        limit = f"{scenario.limit_s:g} s of virtual time"
-        failed, hung = f"it hung, it was not done within {limit}: {_left(cluster)}", True
-    except Exception as error:  # noqa: BLE001 - whatever Dask gives up with is a result
-        [told, *_] = [*str(error).splitlines(), ""]
-        failed, hung = f"{type(error).__name__}: {told}", False
-    else:
-        return None, False
-    if not scenario.faults:
-        raise LabError(failed)
-    return failed, hung
-
-
-def _left(cluster: Cluster) -> str:
-    """What the scheduler still has to do, and with how many workers."""
-    states = Counter(task.state for task in cluster.scheduler.tasks.values())
-    tasks = ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
-    return f"{len(cluster.scheduler.workers)} workers; tasks: {tasks or 'none'}"
-
-
-def _run(scenario: Scenario, cluster: Cluster, job: Any, faults: Faults, runs: list[SimulatedRun]) -> None:
-    cluster.world.ops.clear()
-    for number in range(scenario.warmups + scenario.runs):
-        if number == scenario.warmups:
-            faults.arm()
-        start, before = cluster.kernel.now, cluster.sent_bytes()
-        cluster.kernel.sleep(scenario.driver_s)
-        job.run(number)
-        runs.append(
-            SimulatedRun(
-                warmup=number < scenario.warmups,
-                duration_s=cluster.kernel.now - start,
-                transfer_bytes=sum(
-                    sent - before.get(worker, 0) for worker, sent in cluster.sent_bytes().items()
-                ),
-            )
-        )
-        gc.collect()
-
-
-def _job(scenario: Scenario, cluster: Cluster) -> Any:
-    """The project's own workload, prepared for this cluster."""
+def _prepare(scenario: Scenario, cluster: SimCluster) -> Any:
+    """Import the project's own workload and prepare it on this cluster."""
     import dask.array
 
     dask.array.random.seed(scenario.seed)
     sys.path.insert(0, str(WORKLOADS))
     module = importlib.import_module(scenario.workload.name)
     if "dask.dataframe" in inspect.getsource(module):
-        _look_at_real_frames()
+        _compute_first_partition_locally()
     defaults = importlib.import_module("_harness").parameters(module.prepare)
     params = {key: type(defaults[key])(value) for key, value in scenario.workload.params.items()}
     return module.prepare(cluster.client, **params)
 
 
-def _look_at_real_frames() -> None:
-    """``from_map`` computes a first piece to see its columns: here and really, not on the cluster."""
+def _compute_first_partition_locally() -> None:
+    """Patch ``from_map``: to learn the columns it computes a first partition, which must be a real one."""
     import dask.dataframe
 
     from_map = dask.dataframe.from_map
@@ -171,3 +125,60 @@ def _look_at_real_frames() -> None:
             return from_map(*args, **kwargs)  # type: ignore[no-untyped-call]
 
     dask.dataframe.from_map = locally
+
+
+def _try_runs(
+    scenario: Scenario, cluster: SimCluster, job: Any, faults: FaultInjector, runs: list[SimulatedRun]
+) -> tuple[str | None, bool]:
+    """Execute the runs; with faults, a failure is a result.
+
+    Returns:
+        Why the runs did not complete (None if they did), and whether they hung.
+
+    Raises:
+        LabError: the runs did not complete although the scenario has no faults.
+    """
+    try:
+        _execute_runs(scenario, cluster, job, faults, runs)
+    except HungError:
+        limit = f"{scenario.limit_s:g} s of virtual time"
+        failure, hung = f"it hung, it was not done within {limit}: {_unfinished(cluster)}", True
+    except Exception as error:  # noqa: BLE001 - whatever Dask raises after a fault is a result
+        [message, *_] = [*str(error).splitlines(), ""]
+        failure, hung = f"{type(error).__name__}: {message}", False
+    else:
+        return None, False
+    if not scenario.faults:
+        raise LabError(failure)
+    return failure, hung
+
+
+def _unfinished(cluster: SimCluster) -> str:
+    """Describe what the scheduler still has to do, and with how many workers."""
+    states = Counter(task.state for task in cluster.scheduler.tasks.values())
+    tasks = ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
+    return f"{len(cluster.scheduler.workers)} workers; tasks: {tasks or 'none'}"
+
+
+def _execute_runs(
+    scenario: Scenario, cluster: SimCluster, job: Any, faults: FaultInjector, runs: list[SimulatedRun]
+) -> None:
+    """Execute warm-ups and timed runs, and append what each took to ``runs``."""
+    cluster.fabric.ops.clear()
+    for number in range(scenario.warmups + scenario.runs):
+        if number == scenario.warmups:
+            faults.arm()
+        start, sent_before = cluster.kernel.now, cluster.sent_bytes()
+        cluster.kernel.sleep(scenario.driver_s)
+        job.run(number)
+        sent_after = cluster.sent_bytes()
+        runs.append(
+            SimulatedRun(
+                warmup=number < scenario.warmups,
+                duration_s=cluster.kernel.now - start,
+                transfer_bytes=sum(
+                    nbytes - sent_before.get(worker, 0) for worker, nbytes in sent_after.items()
+                ),
+            )
+        )
+        gc.collect()

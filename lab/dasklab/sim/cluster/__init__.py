@@ -1,1 +1,1 @@
-"""The real Dask in virtual time. Import within ``virtual_time`` only: Dask keeps the clock it finds."""
+"""The real Dask in virtual time. Import it inside ``virtual_time`` only: Dask keeps the clock it imports."""

@@ -1,9 +1,9 @@
-"""A worker that is only Dask's state machine of one: for clusters of which whole Workers would be too many.
+"""The light worker: Dask's worker state machine without the Worker around it, for clusters of thousands.
 
-What it decides is Dask's own: what to fetch from whom, what to run next, what to tell the scheduler, which it
-does over a real connection. Left out is the machinery between workers: requests and answers cross the network
-with estimated sizes and are not packed, connections are there already, heartbeats reach the scheduler without
-being packed. Work is not recorded in spans, and nothing but tasks and fetches is known here.
+The decisions are Dask's own: what to fetch from whom, what to run next, what to send to the scheduler. The
+connection to the scheduler is real. What is left out is the machinery between workers: requests and answers
+cross the network with estimated sizes and are not packed, connections need no setup, and heartbeats reach the
+scheduler without being packed. Work is not recorded in spans. Only tasks and fetches are supported.
 """
 
 # mypy: disable-error-code="misc,no-untyped-call"
@@ -39,9 +39,9 @@ from distributed.worker_state_machine import (
     WorkerState,
 )
 
-from dasklab.sim.cluster.comm import ANSWER_BYTES, Listener, World
+from dasklab.sim.cluster.comm import ANSWER_BYTES, Fabric, Listener
 from dasklab.sim.cluster.tasks import SimExecutor
-from dasklab.sim.kernel import set_unless_done
+from dasklab.sim.kernel import resolve
 from dasklab.sim.network import Channel
 
 EVENTS: dict[str, type[StateMachineEvent]] = {
@@ -53,21 +53,21 @@ EVENTS: dict[str, type[StateMachineEvent]] = {
     "remove-replicas": RemoveReplicasEvent,
     "steal-request": StealRequestEvent,
 }
-REQUEST_BYTES, KEY_BYTES, HEARTBEAT_BYTES = 300, 80, 1500  # about what A sends
-HEARTBEAT = ("heartbeat", "its answer")  # two operations
+REQUEST_BYTES, KEY_BYTES, HEARTBEAT_BYTES = 300, 80, 1500  # about what a whole Worker sends
+HEARTBEAT = ("heartbeat", "answer")  # counts as two operations
 BUSY_RETRY_S = 0.15
-LARGE_BYTES = 1_000_000  # from this size on a transfer tells Dask something of bandwidth
+LARGE_BYTES = 1_000_000  # Dask updates its bandwidth estimate from larger transfers only
 
 
 class LightWorker(BaseWorker):
-    """A worker of a simulated cluster; ``peers`` are all of them, by address."""
+    """A worker of a simulated cluster. ``peers`` is shared by all light workers: each one by its address."""
 
     def __init__(
-        self, world: World, name: str, threads: int, executor: SimExecutor, peers: dict[str, LightWorker]
+        self, fabric: Fabric, name: str, threads: int, executor: SimExecutor, peers: dict[str, LightWorker]
     ) -> None:
-        self._world, self._process, self.name = world, world.here(), name
+        self._fabric, self._process, self.name = fabric, fabric.current_process(), name
         self._executor, self._peers = executor, peers
-        self._listener = Listener(world, name, self._serve_scheduler, deserialize=True)
+        self._listener = Listener(fabric, name, self._serve_scheduler, deserialize=True)
         self.address = self._listener.contact_address
         connections = dask.config.get("distributed.worker.connections")
         state = WorkerState(
@@ -83,16 +83,16 @@ class LightWorker(BaseWorker):
         super().__init__(state)
         self._outgoing_limit = connections["incoming"]
         self._outgoing = 0
-        self._ways: dict[str, Channel] = {}
+        self._channels: dict[str, Channel] = {}
         self.transfer_outgoing_bytes_total = 0
         self.bandwidth = 1.0 * parse_bytes(dask.config.get("distributed.scheduler.bandwidth"))
         self.bandwidth_workers: defaultdict[str, tuple[float, int]] = defaultdict(lambda: (0.0, 0))
         peers[self.address] = self
 
-    # --- to and from the scheduler -------------------------------------------------------------------------
+    # --- scheduler -----------------------------------------------------------------------------------------
 
     async def start(self, scheduler: Any) -> LightWorker:
-        """Register with the scheduler, whose object is called for heartbeats."""
+        """Register with Dask's Scheduler. Its object is needed because heartbeats call it directly."""
         await self._listener.start()
         self._scheduler = scheduler
         comm = await connect(scheduler.address)
@@ -106,8 +106,8 @@ class LightWorker(BaseWorker):
         return self
 
     def _registration(self) -> dict[str, Any]:
-        said: dict[str, Any] = {key: {} for key in ("resources", "services", "versions", "extra")}
-        return said | {
+        empty: dict[str, Any] = {key: {} for key in ("resources", "services", "versions", "extra")}
+        return empty | {
             "op": "register-worker",
             "reply": False,
             "address": self.address,
@@ -152,120 +152,121 @@ class LightWorker(BaseWorker):
         interval_s = answer["heartbeat-interval"]
         while True:
             await asyncio.sleep(interval_s)
-            loop = self._world.processes_by_name["scheduler"].loop
-            arrived = partial(loop.call_soon, self._heard, time(), self._metrics())
-            self._send("scheduler", HEARTBEAT_BYTES, arrived)
-            if self.state.missing_dep_flight:  # as often ``Worker`` asks who has what a peer had not
+            loop = self._fabric.processes_by_name["scheduler"].loop
+            on_arrival = partial(loop.call_soon, self._handle_heartbeat, time(), self._metrics())
+            self._send("scheduler", HEARTBEAT_BYTES, on_arrival)
+            if self.state.missing_dep_flight:  # a whole Worker asks once a second for data that peers lacked
                 self.handle_stimulus(FindMissingEvent(stimulus_id=f"find-missing-{time()}"))
 
-    def _heard(self, now: float, metrics: dict[str, Any]) -> None:
-        """In the scheduler's process: it reads the heartbeat and answers."""
-        self._world.charge(self._world.processes_by_name["scheduler"], HEARTBEAT, HEARTBEAT_BYTES)
+    def _handle_heartbeat(self, now: float, metrics: dict[str, Any]) -> None:
+        """In the scheduler's process: read the heartbeat and answer it."""
+        self._fabric.charge(self._fabric.processes_by_name["scheduler"], HEARTBEAT, HEARTBEAT_BYTES)
         self._scheduler.heartbeat_worker(address=self.address, now=now, metrics=metrics)
 
     def batched_send(self, msg: dict[str, Any]) -> None:
-        """To the scheduler, with the next batch."""
+        """Send a message to the scheduler with the next batch."""
         self._stream.send(msg)
 
     async def _serve_scheduler(self, comm: Any) -> None:
-        """The scheduler asks for results that the client wants."""
+        """Answer the scheduler's requests for results that the client asked for."""
         while True:
             try:
                 request = await comm.read()
-                found = {key: to_serialize(self.state.data[key]) for key in request["keys"]}
-                await comm.write({"status": "OK", "data": found})
+                results = {key: to_serialize(self.state.data[key]) for key in request["keys"]}
+                await comm.write({"status": "OK", "data": results})
                 await comm.read()
             except CommClosedError:
                 return
 
-    # --- between workers -----------------------------------------------------------------------------------
+    # --- other workers -------------------------------------------------------------------------------------
 
     def _send(self, machine: str, nbytes: int, deliver: Any) -> None:
-        """Let a message go that is not really packed."""
-        if machine not in self._ways:
-            self._ways[machine] = Channel(self._world.network, self.name, machine)
-        self._ways[machine].send(self._pay(nbytes), nbytes, deliver, self._process.pace)
+        """Send a message of an estimated size that is not really packed."""
+        if machine not in self._channels:
+            self._channels[machine] = Channel(self._fabric.network, self.name, machine)
+        self._channels[machine].send(self._charge(nbytes), nbytes, deliver, self._process.pace)
 
-    def _pay(self, nbytes: int) -> float:
-        return self._world.charge(self._process, None, nbytes)
+    def _charge(self, nbytes: int) -> float:
+        return self._fabric.charge(self._process, None, nbytes)
 
     async def gather_dep(
         self, worker: str, to_gather: Collection[Any], total_nbytes: int, *, stimulus_id: str
     ) -> StateMachineEvent:
-        """Ask a peer for data and wait for it."""
+        """Request data from a peer and wait for it."""
         peer, start = self._peers[worker], time()
         answered = self._process.loop.create_future()
         keys = list(to_gather)
 
-        def asked() -> None:
+        def on_arrival() -> None:
             peer._process.loop.call_soon(peer._serve, self, keys, answered)
 
-        self._send(peer.name, REQUEST_BYTES + KEY_BYTES * len(keys), asked)
+        self._send(peer.name, REQUEST_BYTES + KEY_BYTES * len(keys), on_arrival)
         data = await answered
         stimulus = f"gather-dep-{time()}"
         if data is None:
             return GatherDepBusyEvent(worker=worker, total_nbytes=total_nbytes, stimulus_id=stimulus)
         nbytes = sum(value.nbytes_ for value in data.values())
-        self._pay(nbytes)
-        self._send(peer.name, ANSWER_BYTES, lambda: peer._process.loop.call_soon(peer._thanked))
-        self._learn(worker, nbytes, time() - start)
+        self._charge(nbytes)
+        self._send(peer.name, ANSWER_BYTES, lambda: peer._process.loop.call_soon(peer._acknowledged))
+        self._update_bandwidth(worker, nbytes, time() - start)
         return GatherDepSuccessEvent(
             worker=worker, total_nbytes=total_nbytes, data=data, stimulus_id=stimulus
         )
 
     def _serve(self, peer: LightWorker, keys: list[Any], answered: asyncio.Future[Any]) -> None:
-        self._pay(REQUEST_BYTES)
+        """Answer a peer's request: with the data, or with None if too many answers are under way."""
+        self._charge(REQUEST_BYTES)
         data = None
         nbytes = ANSWER_BYTES
         if self._outgoing < self._outgoing_limit:
             self._outgoing += 1
-            held: Any = self.state.data
-            data = {key: held[key] for key in keys if key in held}
+            results: Any = self.state.data
+            data = {key: results[key] for key in keys if key in results}
             size = sum(value.nbytes_ for value in data.values())
             self.transfer_outgoing_bytes_total += size
             nbytes = REQUEST_BYTES + KEY_BYTES * len(data) + size
 
-        def arrived() -> None:
-            peer._process.loop.call_soon(set_unless_done, answered, data)
+        def on_arrival() -> None:
+            peer._process.loop.call_soon(resolve, answered, data)
 
-        self._send(peer.name, nbytes, arrived)
+        self._send(peer.name, nbytes, on_arrival)
 
-    def _thanked(self) -> None:
-        self._pay(ANSWER_BYTES)
+    def _acknowledged(self) -> None:
+        self._charge(ANSWER_BYTES)
         self._outgoing -= 1
 
-    def _learn(self, worker: str, nbytes: int, seconds: float) -> None:
-        """As ``Worker`` does."""
+    def _update_bandwidth(self, worker: str, nbytes: int, seconds: float) -> None:
+        """Update the bandwidth estimate, with the weights of ``distributed.Worker``."""
         if nbytes > LARGE_BYTES:
             bandwidth = nbytes / max(0.001, seconds)
             self.bandwidth = self.bandwidth * 0.95 + bandwidth * 0.05
             total, count = self.bandwidth_workers[worker]
             self.bandwidth_workers[worker] = (total + bandwidth, count + 1)
 
-    # --- its own -------------------------------------------------------------------------------------------
+    # --- own tasks -----------------------------------------------------------------------------------------
 
     async def execute(self, key: Any, *, stimulus_id: str) -> StateMachineEvent:
-        """Let a task take its time."""
+        """Simulate a task and wait until it ends."""
         state = self.state.tasks[key]
         run_id, spec = state.run_id, state.run_spec
         data = {needed.key: self.state.data[needed.key] for needed in state.dependencies}
         state.start_time = time()
-        done = await self._executor.simulate(self._process.loop, None, spec, data, 0.0)
+        message = await self._executor.simulate(self._process.loop, None, spec, data, 0.0)
         return ExecuteSuccessEvent(
             key=key,
             run_id=run_id,
-            value=done["result"],
-            start=done["start"],
-            stop=done["stop"],
-            nbytes=done["nbytes"],
-            type=done["type"],
+            value=message["result"],
+            start=message["start"],
+            stop=message["stop"],
+            nbytes=message["nbytes"],
+            type=message["type"],
             stimulus_id=f"task-finished-{time()}",
         )
 
     async def retry_busy_worker_later(self, worker: str) -> StateMachineEvent:
-        """Let a busy peer alone for a while."""
+        """Wait before a busy peer is asked again."""
         await asyncio.sleep(BUSY_RETRY_S)
         return RetryBusyWorkerEvent(worker=worker, stimulus_id=f"retry-busy-worker-{time()}")
 
     def digest_metric(self, name: Hashable, value: float) -> None:
-        """Nobody looks."""
+        """Discard the metric: heartbeats carry none."""

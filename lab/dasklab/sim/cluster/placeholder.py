@@ -1,4 +1,4 @@
-"""What stands for a task's result: nothing but its size. On its way it is as long as what it stands for."""
+"""Placeholders for the results of tasks: they have a size and no content, and are that large on the wire."""
 
 # mypy: disable-error-code="no-untyped-call,untyped-decorator"
 from __future__ import annotations
@@ -9,12 +9,12 @@ from typing import Any
 from dask.sizeof import sizeof
 from distributed.protocol.serialize import dask_deserialize, dask_serialize
 
-LARGEST_BYTES = 1 << 36
-NOTHING = memoryview(mmap.mmap(-1, LARGEST_BYTES, mmap.MAP_PRIVATE, mmap.PROT_READ))
+MAX_BYTES = 1 << 36
+ZEROS = memoryview(mmap.mmap(-1, MAX_BYTES, mmap.MAP_PRIVATE, mmap.PROT_READ))
 
 
 class Placeholder:
-    """A result of so many bytes. Whatever a workload does with an answer gives such an answer."""
+    """A result of ``nbytes`` bytes. Any operation that a workload applies to it returns a placeholder."""
 
     def __init__(self, nbytes: int) -> None:
         self.nbytes_ = nbytes
@@ -44,8 +44,8 @@ def _size(result: Placeholder) -> int:
 
 @dask_serialize.register(Placeholder)
 def _serialize(result: Placeholder, context: Any = None) -> tuple[dict[str, int], list[memoryview]]:
-    """Frames are views of one mapping of zeros that takes no memory."""
-    return {"nbytes": result.nbytes_}, [NOTHING[: min(result.nbytes_, LARGEST_BYTES)]]
+    """Return a view of one mapping of zeros, which takes no memory however large the result is."""
+    return {"nbytes": result.nbytes_}, [ZEROS[: min(result.nbytes_, MAX_BYTES)]]
 
 
 @dask_deserialize.register(Placeholder)

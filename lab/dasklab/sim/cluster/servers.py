@@ -1,4 +1,4 @@
-"""Dask's own Scheduler, Worker and Client with what reaches outside of the simulation taken off."""
+"""Dask's own Scheduler, Worker and Client, without the parts that reach outside the simulation."""
 
 # mypy: disable-error-code="misc,no-untyped-call"
 from __future__ import annotations
@@ -22,7 +22,7 @@ from distributed.worker_state_machine import TaskState
 from dasklab.model.dask_settings import flat
 from dasklab.sim.kernel import Kernel, VirtualLoop
 
-QUIET = {  # what only looks at this process, or starts threads
+QUIET = {  # no threads, no web pages, and nothing that observes the real process
     "distributed.admin.tick.interval": "1h",
     "distributed.admin.tick.cycle": "1h",
     "distributed.admin.system-monitor.interval": "1h",
@@ -38,86 +38,82 @@ QUIET = {  # what only looks at this process, or starts threads
 
 
 class NoMonitor:
-    """Stands for what Dask tells of its process."""
+    """Takes the place of Dask's SystemMonitor: a process without CPU use and memory."""
 
     def update(self) -> dict[str, Any]:
-        """Nothing."""
         return {}
 
     def recent(self) -> dict[str, Any]:
-        """What a worker's heartbeat tells."""
         return {"cpu": 0, "memory": 0}
 
     def range_query(self, start: int = 0) -> dict[str, Any]:
-        """Nothing."""
         return {}
 
     def get_process_memory(self) -> int:
-        """Never full."""
         return 0
 
     def close(self) -> None:
-        """Nothing to close."""
+        pass
 
 
 class NoDirectory:
-    """Stands for Dask's scratch directories."""
+    """Takes the place of Dask's WorkSpace: no scratch directory on any disk."""
 
     def __init__(self, base_dir: str = "") -> None:
-        self.base_dir = self.dir_path = "/nowhere"  # it is sent: as long wherever the project is
+        # Dask sends this path: its length must not depend on where the project is
+        self.base_dir = self.dir_path = "/nowhere"
 
     def new_work_dir(self, **_: Any) -> NoDirectory:
-        """The same."""
         return self
 
     def release(self) -> None:
-        """Nothing to remove."""
+        pass
 
 
 class SimScheduler(Scheduler):
-    """Without its dashboard."""
+    """Dask's Scheduler without its dashboard."""
 
     def start_http_server(self, *_: Any, **__: Any) -> None:
-        """No pages."""
+        pass
 
 
 class SimWorker(Worker):
-    """Without its pages."""
+    """Dask's Worker without its web pages."""
 
     def start_http_server(self, *_: Any, **__: Any) -> None:
-        """No pages."""
+        pass
 
 
 @contextmanager
 def adapted(kernel: Kernel, settings: dict[str, Any]) -> Iterator[None]:
-    """Within, Dask runs in the simulation: ``settings`` are its own, as in the trial's file.
+    """Let Dask run in the simulation, with Dask settings as a trial has them. Undone on exit.
 
-    They are set one by one: Dask takes a mapping for all that there is below its key.
+    The settings are flattened first: ``dask.config.set`` would replace everything below a key by a mapping.
     """
-    places: list[tuple[Any, str, Any]] = [
+    patches: list[tuple[Any, str, Any]] = [
         (distributed.core, "WorkSpace", NoDirectory),
         (distributed.core, "SystemMonitor", NoMonitor),
-        # all processes are this one; each new worker's versions are compared with those of all before it
+        # All processes are this one. Dask compares each new worker's versions with those of all others.
         (distributed.versions, "error_message", lambda *_, **__: {"warning": "", "error": ""}),
         (distributed.utils, "sync", _sync(kernel)),
         (distributed.client, "sync", _sync(kernel)),
-        # the address in memory, which it uses, differs from process to process
+        # By default an address in memory, which differs from process to process.
         (TaskState, "__hash__", lambda task: hash(task.key)),
     ]
-    kept = [(owner, name, getattr(owner, name)) for owner, name, _ in places]
+    originals = [(owner, name, getattr(owner, name)) for owner, name, _ in patches]
     logging.getLogger("distributed").setLevel(logging.ERROR)
     try:
-        for owner, name, value in places:
+        for owner, name, value in patches:
             setattr(owner, name, value)
         with dask.config.set(QUIET), dask.config.set(dict(flat(settings))):
             yield
     finally:
-        for owner, name, value in kept:
+        for owner, name, value in originals:
             setattr(owner, name, value)
 
 
 def _sync(kernel: Kernel) -> Callable[..., Any]:
-    """What Dask's blocking calls wait with: time goes on until the answer is there."""
+    """Return the function that Dask's blocking calls wait with: it lets virtual time pass."""
 
     def sync(
         loop: Any,
@@ -129,8 +125,8 @@ def _sync(kernel: Kernel) -> Callable[..., Any]:
         timeout = parse_timedelta(callback_timeout, "s")
 
         async def call() -> Any:
-            awaited = func(*args, **kwargs)
-            return await (awaited if timeout is None else wait_for(awaited, timeout))
+            awaitable = func(*args, **kwargs)
+            return await (awaitable if timeout is None else wait_for(awaitable, timeout))
 
         return complete(kernel, loop.asyncio_loop, call())
 
@@ -138,7 +134,7 @@ def _sync(kernel: Kernel) -> Callable[..., Any]:
 
 
 def complete(kernel: Kernel, loop: VirtualLoop, coroutine: Any) -> Any:
-    """Let time pass until a coroutine is through, in its process's loop; return what it returned."""
+    """Run a coroutine in a process's loop and let virtual time pass until it returns; return its result."""
     task = loop.create_task(coroutine)
-    kernel.await_(task.done)
+    kernel.wait_for(task.done)
     return task.result()

@@ -1,9 +1,18 @@
-"""Dask's peer-to-peer shuffles: what tasks send to each other themselves, and the barrier that waits for it.
+"""Dask's peer-to-peer shuffles: what tasks send to each other directly, and the barrier that waits for it.
 
-As ``distributed.shuffle`` does it: a transfer task cuts its piece into shards, one for each partition that
-comes out, and is done; they are sent behind its back, to the workers that Dask's own plugin has chosen. What
-is for one worker goes together, a few messages at a time, each of which is answered. The barrier task is done
-when all of them are there and their senders know.
+Theory of operation
+-------------------
+As in ``distributed.shuffle``, a transfer task cuts its piece into shards, one for each output partition, and
+is done. The shards are sent in the background, to the workers that Dask's own plugin has chosen:
+
+    transfer task ends          shards go into the worker's buffer, by receiver
+    buffer, in the background   sends up to MESSAGE_BYTES of one receiver's shards at a time, and keeps up to
+                                CONCURRENCY messages unanswered
+    receiver                    answers each message
+    barrier task                starts when no buffer of its shuffle has shards or unanswered messages left
+
+Dask sends the receiver with the most bytes first. Its shards differ in size; ours are equal, so the order is
+left to the dice.
 """
 
 from __future__ import annotations
@@ -17,153 +26,165 @@ from typing import Any
 import dask
 from dask.utils import parse_bytes
 
-from dasklab.sim.cluster.comm import ANSWER_BYTES, Process, World
+from dasklab.sim.cluster.comm import ANSWER_BYTES, Fabric, SimProcess
 from dasklab.sim.network import Channel
 
-BARRIER = "shuffle-barrier"  # the prefix of such a task
-NO_OPERATION = ()  # about a task: a message, no more. What shards' bytes cost is in the calibrated operations
+BARRIER = "shuffle-barrier"  # key prefix of barrier tasks
+# A message without operations about tasks: what shards' bytes cost is part of the calibrated operations.
+NO_OPERATION = ()
 CONCURRENCY, MESSAGE_BYTES = "distributed.p2p.comm.concurrency", "distributed.p2p.comm.message-bytes-limit"
-DEFAULTS = {CONCURRENCY: 10, MESSAGE_BYTES: "2 MiB"}  # of versions that had no setting for it
+DEFAULTS = {CONCURRENCY: 10, MESSAGE_BYTES: "2 MiB"}  # of versions of Dask without these settings
 
-Go = Callable[[], None]
-# A task's key and machine to the shuffle that it is a transfer of and where its shards belong.
-Places = Callable[[Any, str], tuple[str, Collection[str]] | None]
+Callback = Callable[[], None]
+# (task's key, its machine) -> the shuffle's id and the machine of each output partition; None for other tasks
+Placement = Callable[[Any, str], tuple[str, Collection[str]] | None]
 
 
 @dataclass(eq=False)
 class Buffer:
-    """What a worker has to give away in a shuffle: by receiver the bytes, and the messages under way."""
+    """The shards that one worker has to send in one shuffle.
+
+    Attributes:
+        shards: bytes to send, by receiver.
+        unanswered: number of messages under way, by receiver.
+    """
 
     shuffle: str
-    source: Process
+    source: SimProcess
     shards: dict[str, int] = field(default_factory=dict)
-    under_way: Counter[str] = field(default_factory=Counter)
+    unanswered: Counter[str] = field(default_factory=Counter)
 
 
 class Shuffle:
-    """All shards of a cluster; each transfer task gives away ``nbytes``, in equal parts."""
+    """All shuffles of a cluster. Each transfer task gives away ``nbytes``, in equal shards."""
 
-    def __init__(self, world: World, places: Places, nbytes: float) -> None:
-        self._world, self._places, self._nbytes = world, places, nbytes
-        # By shuffle and source, those with something in them or under way: what has none of them is over.
+    def __init__(self, fabric: Fabric, placement: Placement, nbytes: float) -> None:
+        self._fabric, self._placement, self._nbytes = fabric, placement, nbytes
+        # By shuffle and source. An empty buffer without unanswered messages is removed.
         self._buffers: defaultdict[str, dict[str, Buffer]] = defaultdict(dict)
-        self._waiting: defaultdict[str, list[Go]] = defaultdict(list)
-        asked = {name: dask.config.get(name, default) for name, default in DEFAULTS.items()}
-        self._at_once, self._most = asked[CONCURRENCY], parse_bytes(asked[MESSAGE_BYTES])
+        self._barriers: defaultdict[str, list[Callback]] = defaultdict(list)
+        settings = {name: dask.config.get(name, default) for name, default in DEFAULTS.items()}
+        self._concurrency, self._message_bytes = settings[CONCURRENCY], parse_bytes(settings[MESSAGE_BYTES])
 
-    def ended(self, key: Any, source: str) -> None:
-        """A task is over: if it was a transfer, its shards leave now, but for those that stay."""
-        transfer = self._places(key, source) if self._nbytes else None
-        if transfer is not None:
-            shuffle, places = transfer
-            counts = Counter(place for place in places if place != source)
+    def task_ended(self, key: Any, source: str) -> None:
+        """Send the shards of a task that ended, if it was a transfer. Shards for its own worker stay."""
+        placement = self._placement(key, source) if self._nbytes else None
+        if placement is not None:
+            shuffle, machines = placement
+            counts = Counter(machine for machine in machines if machine != source)
             if counts:
-                self._give(self._buffer(shuffle, source), counts, self._nbytes / len(places))
+                self._fill(self._buffer(shuffle, source), counts, self._nbytes / len(machines))
 
-    def when_due(self, key: Any, begin: Go) -> None:
-        """Call ``begin`` when a task may compute: at once, or, for a barrier, when its shards are there."""
-        shuffle = barred(key)
+    def when_ready(self, key: Any, begin: Callback) -> None:
+        """Call ``begin`` when a task may compute: at once, or for a barrier when its shards have arrived."""
+        shuffle = barrier_of(key)
         if shuffle is not None and self._buffers[shuffle]:
-            self._waiting[shuffle].append(begin)
+            self._barriers[shuffle].append(begin)
         else:
             begin()
 
     def kill(self, machine: str) -> None:
-        """A worker's process is gone, and what it had not given away; nobody waits for its answers."""
-        for buffer in [buffer for held in self._buffers.values() for buffer in held.values()]:
+        """Forget what a killed worker had not sent, and the answers that it will not send."""
+        for buffer in [buffer for buffers in self._buffers.values() for buffer in buffers.values()]:
             if buffer.source.name == machine:
-                self._over(buffer)
-            elif buffer.under_way.pop(machine, 0):
+                self._remove(buffer)
+            elif buffer.unanswered.pop(machine, 0):
                 buffer.source.loop.call_soon(self._send, buffer)
 
     def _buffer(self, shuffle: str, source: str) -> Buffer:
-        held = self._buffers[shuffle]
-        if source not in held:
-            held[source] = Buffer(shuffle, self._world.processes_by_name[source])
-        return held[source]
+        buffers = self._buffers[shuffle]
+        if source not in buffers:
+            buffers[source] = Buffer(shuffle, self._fabric.processes_by_name[source])
+        return buffers[source]
 
-    def _give(self, buffer: Buffer, counts: Counter[str], nbytes: float) -> None:
-        """Dask sends the most first. Shards are not of one size, as here: who comes first is chance."""
+    def _fill(self, buffer: Buffer, counts: Counter[str], shard_bytes: float) -> None:
+        """Add shards to a buffer: ``counts`` of them by receiver."""
         receivers = list(counts)
-        self._world.kernel.random.shuffle(receivers)
+        self._fabric.kernel.random.shuffle(receivers)
         for receiver in receivers:
-            buffer.shards[receiver] = buffer.shards.get(receiver, 0) + int(counts[receiver] * nbytes)
+            buffer.shards[receiver] = buffer.shards.get(receiver, 0) + int(counts[receiver] * shard_bytes)
         buffer.source.loop.call_soon(self._send, buffer)
 
-    # --- in the source's process, in the receiver's, and in the source's again ------------------------------
-
     def _send(self, buffer: Buffer) -> None:
-        """As much as may be under way; the buffer's end is that nothing is."""
-        while buffer.shards and buffer.under_way.total() < self._at_once:
+        """In the source's process: send as much as may be under way; remove a buffer that is done."""
+        while buffer.shards and buffer.unanswered.total() < self._concurrency:
             receiver = next(iter(buffer.shards))
-            left = buffer.shards[receiver]
-            if left > self._most:
-                buffer.shards[receiver] = left - self._most
+            remaining = buffer.shards[receiver]
+            if remaining > self._message_bytes:
+                buffer.shards[receiver] = remaining - self._message_bytes
             else:
                 del buffer.shards[receiver]
-            buffer.under_way[receiver] += 1
-            there = self._world.processes_by_name[receiver]
-            arrived = partial(self._arrived, buffer, there)
-            self._post(buffer.source, there, min(left, self._most), arrived)
-        if not buffer.under_way and self._buffers[buffer.shuffle].get(buffer.source.name) is buffer:
-            self._over(buffer)
+            buffer.unanswered[receiver] += 1
+            target = self._fabric.processes_by_name[receiver]
+            on_arrival = partial(self._arrived, buffer, target)
+            self._post(buffer.source, target, min(remaining, self._message_bytes), on_arrival)
+        if not buffer.unanswered and self._buffers[buffer.shuffle].get(buffer.source.name) is buffer:
+            self._remove(buffer)
 
-    def _arrived(self, buffer: Buffer, there: Process) -> None:
-        """Of a process that is gone its kernel answers at once."""
+    def _arrived(self, buffer: Buffer, target: SimProcess) -> None:
+        """On the receiver's machine. If the process is gone, its kernel answers at once."""
 
         def received() -> None:
-            self._world.charge(there, NO_OPERATION, 0)
-            self._post(there, buffer.source, ANSWER_BYTES, answered)
+            self._fabric.charge(target, NO_OPERATION, 0)
+            self._post(target, buffer.source, ANSWER_BYTES, answered)
 
         def answered() -> None:
-            buffer.source.loop.call_soon(self._answered, buffer, there.name)
+            buffer.source.loop.call_soon(self._answered, buffer, target.name)
 
-        if there.loop.is_closed():
+        if target.loop.is_closed():
             answered()
         else:
-            there.loop.call_soon(received)
+            target.loop.call_soon(received)
 
     def _answered(self, buffer: Buffer, receiver: str) -> None:
-        self._world.charge(buffer.source, NO_OPERATION, 0)
-        if receiver in buffer.under_way:  # else it has died meanwhile
-            buffer.under_way -= Counter([receiver])
+        """In the source's process again."""
+        self._fabric.charge(buffer.source, NO_OPERATION, 0)
+        if receiver in buffer.unanswered:  # otherwise the receiver has died meanwhile
+            buffer.unanswered -= Counter([receiver])
             self._send(buffer)
 
-    def _post(self, here: Process, there: Process, nbytes: int, arrived: Go) -> None:
-        """Over a connection of its own, as requests have that are under way at once."""
-        begun = self._world.charge(here, NO_OPERATION, 0)
-        channel = Channel(self._world.network, here.name, there.name)
-        channel.send(begun, nbytes, arrived, here.pace)
+    def _post(self, source: SimProcess, target: SimProcess, nbytes: int, on_arrival: Callback) -> None:
+        """Send a message over a connection of its own, as Dask does for concurrent requests."""
+        starts_at = self._fabric.charge(source, NO_OPERATION, 0)
+        channel = Channel(self._fabric.network, source.name, target.name)
+        channel.send(starts_at, nbytes, on_arrival, source.pace)
 
-    def _over(self, buffer: Buffer) -> None:
-        held = self._buffers[buffer.shuffle]
-        del held[buffer.source.name]
-        if not held:
-            for begin in self._waiting.pop(buffer.shuffle, ()):
+    def _remove(self, buffer: Buffer) -> None:
+        """Remove a buffer; if it was the last one of its shuffle, start the barrier."""
+        buffers = self._buffers[buffer.shuffle]
+        del buffers[buffer.source.name]
+        if not buffers:
+            for begin in self._barriers.pop(buffer.shuffle, ()):
                 begin()
 
 
-def barred(key: Any) -> str | None:
-    """The shuffle that a barrier is of; of any other task's key, none."""
+def barrier_of(key: Any) -> str | None:
+    """Return the id of the shuffle that a task is the barrier of; None for other tasks."""
     shuffle = str(key).removeprefix(f"{BARRIER}-")
     return shuffle if shuffle != str(key) else None
 
 
-def placed(scheduler: Any, key: Any, worker: str) -> tuple[str, list[str]] | None:
-    """A transfer task's shuffle, and the worker of each partition that comes out of it, by address.
+def place(scheduler: Any, key: Any, worker: str) -> tuple[str, list[str]] | None:
+    """Return a transfer task's shuffle and the worker's address of each output partition.
 
-    The first transfer starts the shuffle in the scheduler's plugin, which places its partitions. In Dask a
-    partition's task is then sent anywhere, says where it belongs, and is sent again; here it is told at once.
+    The first transfer of a shuffle starts it in the scheduler's plugin, which places the partitions. In Dask
+    the task of a partition is then sent to any worker, reports where it belongs, and is sent again. Here it
+    is sent to the right worker at once.
+
+    Args:
+        scheduler: Dask's.
+        key: the transfer task's key.
+        worker: address of the worker that runs it.
     """
     plugin = scheduler.extensions["shuffle"]
-    barrier = next((task for task in scheduler.tasks[key].dependents if barred(task.key)), None)
+    barrier = next((task for task in scheduler.tasks[key].dependents if barrier_of(task.key)), None)
     if barrier is None:
         return None
-    shuffle = str(barred(barrier.key))
-    begun = shuffle in plugin.active_shuffles
+    shuffle = str(barrier_of(barrier.key))
+    is_new = shuffle not in plugin.active_shuffles
     plugin.get_or_create(shuffle, key, worker)
     workers: dict[Any, str] = plugin.active_shuffles[shuffle].run_spec.worker_for
-    for task in () if begun else barrier.dependents:
+    for task in barrier.dependents if is_new else ():
         _, *index = task.key
         partition = index[0] if len(index) == 1 else tuple(index)
         if partition in workers:

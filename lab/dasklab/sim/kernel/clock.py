@@ -1,7 +1,7 @@
-"""Replaces what differs from run to run: clocks, sleep, identifiers and dice; and puts them back.
+"""Replace everything that differs between two runs of a program: clocks, sleep, UUIDs, dice, the process id.
 
-Who does ``from time import time`` keeps what was there then. So whatever is to live in virtual time must be
-imported within, and the simulation needs a process of its own.
+A module that did ``from time import time`` before keeps the real clock. Whatever is to live in virtual time
+must therefore be imported inside ``virtual_time``, and a simulation needs a process of its own.
 """
 
 from __future__ import annotations
@@ -17,29 +17,31 @@ from typing import Any
 
 from dasklab.sim.kernel.kernel import Kernel
 
-EPOCH_S = 1_600_000_000  # when simulations begin
+EPOCH_S = 1_600_000_000  # what time.time() returns when a simulation begins
 
 
 @contextmanager
 def virtual_time(kernel: Kernel, seed: int = 0) -> Iterator[None]:
-    """Within, ``time``, ``uuid`` and ``random`` follow the kernel and the seed."""
-    replaced: dict[Any, dict[str, Any]] = {
+    """Make ``time``, ``uuid``, ``random`` and ``os.getpid`` follow the kernel and the seed until the exit."""
+    replacements: dict[Any, dict[str, Any]] = {
         time: _clocks(kernel),
         uuid: _identifiers(seed),
-        os: {"getpid": lambda: 1},  # it is sent, and its length varies
+        os: {"getpid": lambda: 1},  # Dask sends it, and its length varies
     }
-    kept = {module: {name: getattr(module, name) for name in names} for module, names in replaced.items()}
+    originals = {
+        module: {name: getattr(module, name) for name in names} for module, names in replacements.items()
+    }
     dice = random.getstate()
     random.seed(seed)
     try:
-        _set(replaced)
+        _set_attributes(replacements)
         yield
     finally:
-        _set(kept)
+        _set_attributes(originals)
         random.setstate(dice)
 
 
-def _set(modules: dict[Any, dict[str, Any]]) -> None:
+def _set_attributes(modules: dict[Any, dict[str, Any]]) -> None:
     for module, names in modules.items():
         for name, value in names.items():
             setattr(module, name, value)

@@ -1,4 +1,9 @@
-"""What happens next: a heap of actions in virtual time, and a hash of all that was said to have happened."""
+"""The simulation kernel: virtual time, a heap of planned actions, and a digest of what happened.
+
+Nothing in a simulation runs by itself. Whoever wants something to happen later plans an action; the kernel
+takes the earliest one off the heap, sets the clock to its time and calls it. Actions planned for the same
+time run in the order in which they were planned, so a simulation is deterministic.
+"""
 
 from __future__ import annotations
 
@@ -11,64 +16,74 @@ from typing import Any, Protocol
 
 
 class HungError(Exception):
-    """What was waited for does not come, or not in the time that there is."""
+    """The awaited condition cannot become true: nothing is planned any more, or the time limit has passed."""
 
 
-class Running(Protocol):
-    """A process within a turn: its clock is ahead of the kernel's by what it has computed so far."""
+class LocalClock(Protocol):
+    """A process in the middle of its turn: its clock is ahead of the kernel's by the CPU time it has used."""
 
-    def clock(self) -> float:
-        """Seconds since the simulation began."""
+    def clock(self) -> float: ...
 
 
 class Kernel:
-    """Pops the earliest action and does it; equal times in the order in which they were planned."""
+    """The clock and the planned actions of one simulation. All times are seconds of virtual time.
+
+    Attributes:
+        now: the time of the action that is being executed.
+        random: the dice of the network; seeded, so that a simulation can be repeated.
+        running: the process whose turn is being executed, if any.
+    """
 
     def __init__(self, seed: int = 0, limit_s: float = 86_400) -> None:
         self.now = 0.0
         self._limit_s = limit_s
         self.random = Random(seed)
-        self.running: Running | None = None
+        self.running: LocalClock | None = None
         self._heap: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
         self._numbers = itertools.count()
         self._log = blake2b(digest_size=16)
 
     def clock(self) -> float:
-        """The time as whoever is running sees it."""
+        """Return the time as the running process sees it, or the kernel's own between turns."""
         return self.now if self.running is None else self.running.clock()
 
     def at(self, when: float, action: Callable[..., None], *args: Any) -> None:
-        """Plan an action; what lies in the past happens now."""
+        """Plan an action. A time in the past means now."""
         heapq.heappush(self._heap, (max(when, self.now), next(self._numbers), action, args))
 
-    def run(self, done: Callable[[], bool]) -> bool:
-        """Go on until ``done``; False if that never comes: nothing is planned, or only timers go round."""
-        while not done():
+    def run_until(self, condition: Callable[[], bool]) -> bool:
+        """Execute actions until ``condition`` holds.
+
+        Returns:
+            False if it can no longer become true: the heap is empty, or the time limit has passed (timers
+            that re-arm themselves would otherwise go on for ever).
+        """
+        while not condition():
             if not self._heap or self.now > self._limit_s:
                 return False
             self.now, _, action, args = heapq.heappop(self._heap)
             action(*args)
         return True
 
-    def await_(self, done: Callable[[], bool]) -> None:
-        """Go on until ``done``.
+    def wait_for(self, condition: Callable[[], bool]) -> None:
+        """Execute actions until ``condition`` holds.
 
         Raises:
-            HungError: that never comes.
+            HungError: it can no longer become true.
         """
-        if not self.run(done):
+        if not self.run_until(condition):
             raise HungError
 
     def sleep(self, seconds: float) -> None:
-        """Let so much time pass."""
-        over: list[bool] = []
-        self.at(self.now + seconds, over.append, True)
-        self.await_(lambda: bool(over))
+        """Let virtual time pass. This is what ``time.sleep`` calls in a simulation."""
+        elapsed: list[bool] = []
+        self.at(self.now + seconds, elapsed.append, True)
+        self.wait_for(lambda: bool(elapsed))
 
-    def note(self, *what: object) -> None:
-        """Add to the log: two simulations with the same digest did the same at the same times."""
-        self._log.update(f"{self.now!r} {what!r}\n".encode())
+    def log(self, *entry: object) -> None:
+        """Add an entry to the digest, with the current time."""
+        self._log.update(f"{self.now!r} {entry!r}\n".encode())
 
     def digest(self) -> str:
-        """Hash of all that was noted so far."""
+        """Return the hash of all entries. Equal digests mean equal events at equal times."""
         return self._log.hexdigest()

@@ -1,7 +1,7 @@
-"""An event loop in virtual time: one per simulated process, busy for as long as its handles cost.
+"""An event loop in virtual time. Each simulated process has one; it is busy for as long as its handles cost.
 
-It runs whole turns, as asyncio does: all that is due, then it looks at its queue again. A turn is not
-pre-empted; what arrives meanwhile waits for its end, as behind a selector.
+The loop runs whole turns, as asyncio does: it runs everything that is due, then looks at its queue again. A
+turn is not pre-empted. What arrives during a turn waits for its end, as it would wait in a selector.
 """
 
 # mypy: disable-error-code="override,assignment"
@@ -17,12 +17,12 @@ from typing import Any
 from dasklab.sim.kernel.host import Host
 from dasklab.sim.kernel.kernel import Kernel
 
-DUE_S = 1e-9  # a timer is due so much early: sums of floats are not exact
+TIMER_TOLERANCE_S = 1e-9  # timers may fire this much early: sums of floats are not exact
 NEVER = float("inf")
 
 
-def set_unless_done(future: asyncio.Future[Any], result: Any) -> None:
-    """Give a future its result, unless it was cancelled meanwhile."""
+def resolve(future: asyncio.Future[Any], result: Any) -> None:
+    """Set a future's result, unless the future was cancelled meanwhile."""
     if not future.done():
         future.set_result(result)
 
@@ -30,7 +30,9 @@ def set_unless_done(future: asyncio.Future[Any], result: Any) -> None:
 class VirtualLoop(asyncio.AbstractEventLoop):
     """The event loop of one simulated process.
 
-    ``errors`` are what tasks and callbacks raised and nobody took; ``busy_s`` is what its turns have cost.
+    Attributes:
+        errors: contexts of exceptions that tasks and callbacks raised and nobody retrieved.
+        busy_s: CPU seconds that its turns have cost.
     """
 
     def __init__(self, kernel: Kernel, host: Host) -> None:
@@ -38,30 +40,30 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         self._ready: deque[asyncio.Handle] = deque()
         self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
         self._numbers = itertools.count()
-        self._free_at = 0.0
-        self._charged = 0.0
+        self._free_at = 0.0  # end of the last turn; within a turn, of the last handle
+        self._charged = 0.0  # what the running handle has cost since then
         self._wake_at = NEVER
         self._closed = False
         self.errors: list[dict[str, Any]] = []
         self.busy_s = 0.0
 
     @classmethod
-    def of(cls, kernel: Kernel, host: Host) -> VirtualLoop:
-        """A loop: what it lacks of asyncio's interface (files, sockets, signals) has no place here."""
+    def create(cls, kernel: Kernel, host: Host) -> VirtualLoop:
+        """Create a loop. Type checkers reject ``VirtualLoop(...)``: it lacks files, sockets, signals."""
         return cls(kernel, host)
 
     # --- a turn -------------------------------------------------------------------------------------------
 
     def clock(self) -> float:
-        """The time within a turn: what has been computed so far has passed."""
+        """Return the time within a turn: what the turn has cost so far has passed."""
         return self._free_at + self._charged
 
     def charge(self, seconds: float) -> None:
-        """What runs now costs this much of the process's time."""
+        """Add to the cost of the running handle."""
         self._charged += seconds
 
     def _plan(self) -> None:
-        """Make sure to be woken for what comes first."""
+        """Plan to wake for the first handle or timer that is due."""
         if self._kernel.running is self or self._closed:
             return
         when = self._kernel.now if self._ready else self._timers[0][0] if self._timers else NEVER
@@ -84,7 +86,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
 
     def _turn(self, now: float) -> None:
         self._free_at = now
-        while self._timers and self._timers[0][0] <= now + DUE_S:
+        while self._timers and self._timers[0][0] <= now + TIMER_TOLERANCE_S:
             self._ready.append(heapq.heappop(self._timers)[2])
         self._kernel.running = self
         asyncio.events._set_running_loop(self)
@@ -101,14 +103,12 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         self.busy_s += self._free_at - now
         self._host.occupy(self._free_at - now)
 
-    # --- asyncio's interface, as far as it is used ---------------------------------------------------------
+    # --- the part of asyncio's interface that Dask uses -----------------------------------------------------
 
     def time(self) -> float:
-        """Seconds since the simulation began."""
         return self._kernel.clock()
 
     def call_soon(self, callback: Callable[..., object], *args: Any, context: Any = None) -> asyncio.Handle:
-        """At the next turn."""
         handle = asyncio.Handle(callback, args, self, context)
         self._ready.append(handle)
         self._plan()
@@ -119,61 +119,53 @@ class VirtualLoop(asyncio.AbstractEventLoop):
     def call_later(
         self, delay: float, callback: Callable[..., object], *args: Any, context: Any = None
     ) -> asyncio.TimerHandle:
-        """After so many seconds."""
         return self.call_at(self.time() + delay, callback, *args, context=context)
 
     def call_at(
         self, when: float, callback: Callable[..., object], *args: Any, context: Any = None
     ) -> asyncio.TimerHandle:
-        """At that time."""
         handle = asyncio.TimerHandle(when, callback, args, self, context)
         heapq.heappush(self._timers, (when, next(self._numbers), handle))
         self._plan()
         return handle
 
     def create_future(self) -> asyncio.Future[Any]:
-        """A future of this loop."""
         return asyncio.Future(loop=self)
 
     def create_task(self, coro: Any, *, name: str | None = None, context: Any = None) -> asyncio.Task[Any]:
-        """Run a coroutine from the next turn on."""
-        task: Coroutine[Any, Any, Any] = coro
+        coroutine: Coroutine[Any, Any, Any] = coro
         if context is None:
-            return asyncio.Task(task, loop=self, name=name)
-        made: asyncio.Task[Any] = context.run(asyncio.Task, task, loop=self, name=name)
-        return made
+            return asyncio.Task(coroutine, loop=self, name=name)
+        task: asyncio.Task[Any] = context.run(asyncio.Task, coroutine, loop=self, name=name)
+        return task
 
     def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:
-        """A simulated executor (it has ``simulate``) takes its time; any other runs at once, in the loop."""
+        """Let an executor that has ``simulate`` take its time; run any other call at once, in the loop."""
         if hasattr(executor, "simulate"):
-            future: asyncio.Future[Any] = executor.simulate(self, func, *args)
-            return future
+            simulated: asyncio.Future[Any] = executor.simulate(self, func, *args)
+            return simulated
         future = self.create_future()
         try:
             future.set_result(func(*args))
-        except Exception as error:  # noqa: BLE001 - as executors do: whoever waits for it gets it
+        except Exception as error:  # noqa: BLE001 - an executor hands every exception to the waiter
             future.set_exception(error)
         return future
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """Remember what nobody took."""
         self.errors.append(context)
 
     def is_running(self) -> bool:
-        """In its own time, always."""
         return not self._closed
 
     def is_closed(self) -> bool:
-        """Was it closed?"""
         return self._closed
 
     def close(self) -> None:
-        """Do nothing any more, whatever is still to come."""
+        """Run nothing from now on, whatever is still planned."""
         self._closed = True
 
     def get_debug(self) -> bool:
-        """No: asyncio's debugging looks at the real clock."""
-        return False
+        return False  # asyncio's debug mode reads the real clock
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        """A cancelled timer stays where it is until it is due."""
+        """Do nothing: a cancelled timer stays in the heap until it is due."""

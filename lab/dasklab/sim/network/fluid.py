@@ -1,7 +1,21 @@
-"""Bulk data as a fluid: every flow has its max-min fair share of the links on its way, at every moment.
+"""Bulk data as a fluid: at every moment each flow has its max-min fair share of the pipes on its path.
 
-A flow *loads* links and is *held back* by some of them. Mostly these are the same; on a bridge that floods,
-its frames also load ports behind which nobody acknowledges them.
+Theory of operation
+-------------------
+A pipe is one direction of a port or of a rack's uplink: a capacity in bytes per second. A flow is the bytes
+of one message. Between two events (a flow starts, ends or stops) all rates are constant, so the model
+computes the shares once per event and plans the end of each flow.
+
+Two relations between flows and pipes are kept apart:
+
+    limited_by   pipes whose capacity bounds the flow, because its receiver acknowledges through them
+    loads        pipes whose capacity the flow consumes
+
+Usually they are the same. On a flooding bridge every frame also reaches the ports of all other machines. It
+loads them, but nobody behind them acknowledges it, so they do not slow it down. Bytes that do not fit through
+such a port wait in front of it, in its ``backlog``.
+
+A pipe may have a token bucket: after a pause it passes ``burst`` bytes at once.
 """
 
 from __future__ import annotations
@@ -12,16 +26,20 @@ from dataclasses import dataclass, field
 
 from dasklab.sim.kernel.kernel import Kernel
 
-EXACT = 128  # flows up to which shares are exactly max-min; beyond, each link is shared equally
-FULL_BYTES = 16e6  # most that stands before a port: 1000 packets, as large as senders hand them over
+EXACT_FLOWS = 128  # up to so many flows shares are exactly max-min; beyond, each pipe is shared equally
+MAX_BACKLOG_BYTES = 16e6  # 1000 packets, each as large as senders hand them over (a 16 kB super-frame)
 
 
 @dataclass(eq=False)
-class Link:
-    """One direction of a port, or of a rack's way out: bytes per second, and the flows that load it.
+class Pipe:
+    """One direction of a port or uplink, and the flows that load it.
 
-    A token bucket of ``burst`` bytes lets so many through at once after a pause. ``backlog`` is what was
-    flooded to a port and did not fit through it: its senders hear nothing of that, so it grows.
+    Attributes:
+        rate: bytes per second; infinite if unlimited.
+        burst: bytes that its token bucket holds; 0 is no bucket.
+        backlog: bytes that were flooded to this port and did not fit through it. Their senders do not notice,
+            so it grows while the load exceeds the rate.
+        load: bytes per second of all flows that load it; kept for flooded ports only.
     """
 
     rate: float
@@ -34,7 +52,7 @@ class Link:
     settled_at: float = field(default=0.0, init=False)
 
     def refill(self, now: float) -> float:
-        """The tokens there are: they come while nothing is sent."""
+        """Add the tokens of a pause that lasted until now; return the bytes that may pass at once."""
         if self.burst and not self.flows:
             self.tokens = min(self.burst, self.tokens + self.rate * (now - self.idle_since))
             self.idle_since = now
@@ -43,121 +61,136 @@ class Link:
     def settle(self, now: float) -> None:
         """Let the backlog grow or drain until now."""
         grown = self.backlog + (self.load - self.rate) * (now - self.settled_at)
-        self.backlog = min(max(0.0, grown), FULL_BYTES)
+        self.backlog = min(max(0.0, grown), MAX_BACKLOG_BYTES)
         self.settled_at = now
 
-    def behind_s(self, now: float) -> float:
-        """How long what comes now waits behind the backlog."""
+    def backlog_s(self, now: float) -> float:
+        """Return how long a byte that arrives now waits behind the backlog."""
         self.settle(now)
         return self.backlog / self.rate
 
 
 @dataclass(eq=False)
 class Flow:
-    """One message's bytes on their way; ``cap`` is what it could reach alone (loss, window)."""
+    """The bytes of one message.
 
-    left: float
-    held_by: tuple[Link, ...]
-    loads: tuple[Link, ...]
-    done: Callable[[], None]
-    cap: float = float("inf")
+    Attributes:
+        remaining: bytes that had not left at the time ``since``.
+        limited_by: pipes that bound its rate.
+        loads: pipes whose capacity it consumes.
+        on_done: called when the last byte has left.
+        max_rate: bytes per second that it would reach alone (loss, or how fast it is written).
+        rate: its share since the time ``since``, in bytes per second.
+        plan: number of the current plan for its end; earlier plans are void.
+    """
+
+    remaining: float
+    limited_by: tuple[Pipe, ...]
+    loads: tuple[Pipe, ...]
+    on_done: Callable[[], None]
+    max_rate: float = float("inf")
     rate: float = 0.0
     since: float = 0.0
     plan: int = 0
 
 
 class Fluid:
-    """All flows; whenever one begins or ends, the shares are new."""
+    """All flows of a network. Shares are computed again whenever a flow starts, ends or stops."""
 
-    def __init__(self, kernel: Kernel, exact: int = EXACT) -> None:
-        self._kernel, self._exact = kernel, exact
+    def __init__(self, kernel: Kernel, exact_flows: int = EXACT_FLOWS) -> None:
+        self._kernel, self._exact_flows = kernel, exact_flows
         self._flows: dict[Flow, None] = {}
-        self._flooded: dict[Link, None] = {}
+        self._flooded: dict[Pipe, None] = {}
 
     def start(self, flow: Flow) -> None:
-        """Let a flow run; it calls ``done`` when its last byte has left."""
+        """Let a flow run. It calls ``on_done`` when its last byte has left."""
         flow.since = self._kernel.now
-        self._flooded |= dict.fromkeys(link for link in flow.loads if link not in flow.held_by)
+        self._flooded |= dict.fromkeys(pipe for pipe in flow.loads if pipe not in flow.limited_by)
         self._burst(flow)
         self._flows[flow] = None
-        for link in flow.loads:
-            link.flows[flow] = None
+        for pipe in flow.loads:
+            pipe.flows[flow] = None
         self._share(flow)
 
+    def stop(self, flow: Flow) -> None:
+        """Take a flow off its pipes. What remains of it may be started again."""
+        flow.remaining = max(0.0, flow.remaining - flow.rate * (self._kernel.now - flow.since))
+        self._leave(flow)
+
     def _burst(self, flow: Flow) -> None:
-        """What the token buckets on the way let through at once; a link without one, nothing."""
-        tokens = [link.refill(self._kernel.now) for link in flow.held_by]
-        at_once = min([flow.left, *tokens]) if tokens else 0.0
-        flow.left -= at_once
-        for link in flow.loads:
-            if link in self._flooded:
-                link.settle(self._kernel.now)
-                link.backlog += max(0.0, at_once - link.refill(self._kernel.now))
-            link.tokens = max(0.0, link.tokens - at_once)
+        """Pass at once what all token buckets on the path allow; a pipe without a bucket allows nothing."""
+        tokens = [pipe.refill(self._kernel.now) for pipe in flow.limited_by]
+        at_once = min([flow.remaining, *tokens]) if tokens else 0.0
+        flow.remaining -= at_once
+        for pipe in flow.loads:
+            if pipe in self._flooded:
+                pipe.settle(self._kernel.now)
+                pipe.backlog += max(0.0, at_once - pipe.refill(self._kernel.now))
+            pipe.tokens = max(0.0, pipe.tokens - at_once)
 
     def _share(self, changed: Flow) -> None:
-        if len(self._flows) <= self._exact:
+        if len(self._flows) <= self._exact_flows:
             rates = max_min(self._flows)
         else:
-            near = dict.fromkeys(flow for link in changed.loads for flow in link.flows)
-            rates = {flow: equal_share(flow) for flow in near}
+            neighbours = dict.fromkeys(flow for pipe in changed.loads for flow in pipe.flows)
+            rates = {flow: equal_share(flow) for flow in neighbours}
         for flow, rate in rates.items():
             if rate != flow.rate:
-                self._retime(flow, rate)
-        for link in self._flooded:
-            link.settle(self._kernel.now)
-            link.load = sum(flow.rate for flow in link.flows)
+                self._set_rate(flow, rate)
+        for pipe in self._flooded:
+            pipe.settle(self._kernel.now)
+            pipe.load = sum(flow.rate for flow in pipe.flows)
 
-    def _retime(self, flow: Flow, rate: float) -> None:
+    def _set_rate(self, flow: Flow, rate: float) -> None:
         now = self._kernel.now
         if now > flow.since:
-            flow.left -= flow.rate * (now - flow.since)
+            flow.remaining -= flow.rate * (now - flow.since)
         flow.since, flow.rate, flow.plan = now, rate, flow.plan + 1
         if rate > 0:
-            self._kernel.at(now + max(0.0, flow.left) / rate, self._end, flow, flow.plan)
+            self._kernel.at(now + max(0.0, flow.remaining) / rate, self._end, flow, flow.plan)
 
     def _end(self, flow: Flow, plan: int) -> None:
         if plan == flow.plan:
             self._leave(flow)
-            flow.done()
-
-    def halt(self, flow: Flow) -> None:
-        """Let a flow stand still; with what is left of it it may be started again."""
-        flow.left = max(0.0, flow.left - flow.rate * (self._kernel.now - flow.since))
-        self._leave(flow)
+            flow.on_done()
 
     def _leave(self, flow: Flow) -> None:
         flow.plan += 1
         flow.rate = 0.0
         del self._flows[flow]
-        for link in flow.loads:
-            del link.flows[flow]
-            link.idle_since = self._kernel.now
+        for pipe in flow.loads:
+            del pipe.flows[flow]
+            pipe.idle_since = self._kernel.now
         self._share(flow)
 
 
 def equal_share(flow: Flow) -> float:
-    """The least that a flow gets if every link is shared equally."""
-    return min([flow.cap, *(link.rate / len(link.flows) for link in flow.held_by)])
+    """Return the rate that a flow has if every pipe on its path is shared equally."""
+    return min([flow.max_rate, *(pipe.rate / len(pipe.flows) for pipe in flow.limited_by)])
 
 
 def max_min(flows: Iterable[Flow]) -> dict[Flow, float]:
-    """Fill all flows alike until a link is full; those that it holds back stay there, the others go on."""
+    """Return max-min fair rates by progressive filling.
+
+    The rates of all flows rise together until a pipe is full or a flow reaches its own limit. The flows that
+    this bounds keep their rate; the others rise further.
+    """
     rates: dict[Flow, float] = {}
-    waiting = dict.fromkeys(flows)
-    links = {link: link.rate for flow in waiting for link in flow.loads}
-    count = {link: sum(flow in waiting for flow in link.flows) for link in links}
-    while waiting:
-        level = {flow: _level(flow, links, count) for flow in waiting}
+    rising = dict.fromkeys(flows)
+    capacity = {pipe: pipe.rate for flow in rising for pipe in flow.loads}
+    users = {pipe: sum(flow in rising for flow in pipe.flows) for pipe in capacity}
+    while rising:
+        level = {flow: _level(flow, capacity, users) for flow in rising}
         lowest = min(level.values())
         for flow in [flow for flow, share in level.items() if share <= lowest * (1 + 1e-12)]:
             rates[flow] = lowest
-            del waiting[flow]
-            for link in flow.loads:
-                links[link] = max(0.0, links[link] - lowest)
-                count[link] -= 1
+            del rising[flow]
+            for pipe in flow.loads:
+                capacity[pipe] = max(0.0, capacity[pipe] - lowest)
+                users[pipe] -= 1
     return rates
 
 
-def _level(flow: Flow, left: dict[Link, float], count: dict[Link, int]) -> float:
-    return min([flow.cap, *(left[link] / count[link] for link in flow.held_by)])
+def _level(flow: Flow, capacity: dict[Pipe, float], users: dict[Pipe, int]) -> float:
+    """Return how high a flow can rise if the remaining capacity of each pipe is shared equally."""
+    return min([flow.max_rate, *(capacity[pipe] / users[pipe] for pipe in flow.limited_by)])

@@ -1,4 +1,4 @@
-"""Ports, racks and the bridge between them: which links a message crosses, and how long its way is."""
+"""Ports, racks and the bridge between them: which pipes a message crosses, and how long its path is."""
 
 from __future__ import annotations
 
@@ -7,40 +7,44 @@ from random import Random
 from typing import Protocol
 
 from dasklab.sim.kernel.kernel import Kernel
-from dasklab.sim.network.fluid import Fluid, Link
+from dasklab.sim.network.fluid import Fluid, Pipe
 
 NO_LIMIT = float("inf")
 
 
 class Transfer(Protocol):
-    """Bulk data on its way between two machines."""
+    """Bulk data in flight between two machines."""
 
     @property
-    def ends(self) -> tuple[str, str]:
-        """The two machines."""
+    def ends(self) -> tuple[str, str]: ...
 
-    def cut(self) -> None:
-        """Lose what is on its way."""
+    def cut(self) -> None: ...
 
 
 @dataclass(frozen=True)
 class Rack:
-    """Machines behind one way out: bytes per second out and in, and what the way adds in one direction."""
+    """The uplink that a group of machines shares; ``delay_s`` is what it adds in one direction."""
 
-    up: Link
-    down: Link
+    up: Pipe
+    down: Pipe
     delay_s: float = 0.0
 
 
 @dataclass(frozen=True)
 class Port:
-    """A machine's link: bytes per second to and from the bridge, and what netem does to what it sends.
+    """A machine's link to the bridge, and its impairments.
 
-    ``received`` is done to what comes in. ``queue_bytes`` is what stands before the link while it is full.
+    Attributes:
+        up: frames that the machine sends.
+        down: frames that it receives.
+        delay_s: delay of the frames that it sends; ``jitter_s`` and ``loss`` (a share) likewise.
+        received_delay_s: delay of the frames that it receives; jitter and loss likewise.
+        queue_bytes: the standing queue in front of the link while bulk data saturates it.
+        rack: the rack that the machine is in, if any.
     """
 
-    up: Link
-    down: Link
+    up: Pipe
+    down: Pipe
     delay_s: float = 0.0
     jitter_s: float = 0.0
     loss: float = 0.0
@@ -53,12 +57,22 @@ class Port:
 
 @dataclass(frozen=True)
 class Path:
-    """One direction between two machines."""
+    """One direction between two machines.
 
-    held_by: tuple[Link, ...]
-    loads: tuple[Link, ...]
-    queues: tuple[tuple[Link, float], ...]
-    into: Link | None
+    Attributes:
+        limited_by: pipes that bound a flow on this path.
+        loads: pipes whose capacity a flow consumes, flooded ports included.
+        queues: pipes with a standing queue, and its bytes.
+        flooded_port: the receiver's port on a flooding bridge; its backlog delays what arrives.
+        delay_s: propagation delay of one direction, with a jitter of up to ``jitter_s`` either way.
+        loss: share of segments that are lost.
+        rtt_s: round trip without queues.
+    """
+
+    limited_by: tuple[Pipe, ...]
+    loads: tuple[Pipe, ...]
+    queues: tuple[tuple[Pipe, float], ...]
+    flooded_port: Pipe | None
     delay_s: float
     jitter_s: float
     loss: float
@@ -66,24 +80,28 @@ class Path:
 
     @property
     def rate(self) -> float:
-        """The slowest link's."""
-        return min((link.rate for link in self.held_by), default=NO_LIMIT)
+        """Bytes per second of the slowest pipe."""
+        return min((pipe.rate for pipe in self.limited_by), default=NO_LIMIT)
 
-    def standing_s(self, now: float) -> float:
-        """How long what comes now waits: in queues that bulk data keeps full, and behind what was flooded."""
-        full = sum(queued / link.rate for link, queued in self.queues if link.flows)
-        return full + (self.into.behind_s(now) if self.into else 0.0)
+    def queueing_s(self, now: float) -> float:
+        """Return how long a message waits that arrives now: in standing queues, and behind the backlog."""
+        standing_s = sum(queued / pipe.rate for pipe, queued in self.queues if pipe.flows)
+        return standing_s + (self.flooded_port.backlog_s(now) if self.flooded_port else 0.0)
 
-    def way_s(self, dice: Random) -> float:
-        """Seconds on the way, without what links and queues take."""
+    def propagation_s(self, dice: Random) -> float:
+        """Return the delay of one message, without serialisation and queues."""
         return max(0.0, self.delay_s + (dice.uniform(-1, 1) * self.jitter_s if self.jitter_s else 0.0))
 
 
 @dataclass
 class Network:
-    """One bridge. ``flooding``: it learns nothing, so every frame goes to every port.
+    """One bridge and the machines on it.
 
-    ``base_rtt_s`` is the round trip of an empty network.
+    Attributes:
+        ports: each machine's port.
+        base_rtt_s: the round trip of the idle network without impairments.
+        flooding: the bridge learns no addresses, so every frame goes to every port.
+        flowing: bulk transfers that are running, in the order in which they started.
     """
 
     kernel: Kernel
@@ -98,56 +116,61 @@ class Network:
         self.fluid = Fluid(self.kernel)
         self._paths: dict[tuple[str, str], Path] = {}
         self._up_at: dict[str, float] = {}
-        self.flowing: dict[Transfer, None] = {}  # in the order in which they began
+        self.flowing: dict[Transfer, None] = {}
 
     def path(self, source: str, target: str) -> Path:
-        """The way from one machine to another."""
+        """Return the path from one machine to another; from a machine to itself it is free."""
         if (source, target) not in self._paths:
             self._paths[source, target] = self._path(source, target)
         return self._paths[source, target]
 
     def cut(self, machine: str, for_s: float) -> None:
-        """Let no frame pass a machine's link for so long; what was on its way is lost."""
+        """Let no frame pass a machine's link for this long. Everything in flight on it is lost."""
         self._up_at[machine] = self.kernel.now + for_s
-        for channel in [channel for channel in self.flowing if machine in channel.ends]:
-            channel.cut()
+        for transfer in [transfer for transfer in self.flowing if machine in transfer.ends]:
+            transfer.cut()
 
     def up_at(self, *machines: str) -> float:
-        """When the links of all of these are up again: in the past, if they are."""
+        """Return when the links of all these machines are up: a time in the past if they are up now."""
         return max(self._up_at.get(machine, 0.0) for machine in machines)
 
     def _path(self, source: str, target: str) -> Path:
         if source == target:
             return Path((), (), (), None, 0.0, 0.0, 0.0, 0.0)
-        here, there = self.ports[source], self.ports[target]
-        held_by = (here.up, *self._between(here, there), there.down)
-        limited = tuple(link for link in held_by if link.rate < NO_LIMIT)
-        queues = [(here.up, here.queue_bytes), (there.down, there.queue_bytes)]
+        sender, receiver = self.ports[source], self.ports[target]
+        pipes = (sender.up, *self._uplinks(sender, receiver), receiver.down)
+        limited_by = tuple(pipe for pipe in pipes if pipe.rate < NO_LIMIT)
+        queues = [(sender.up, sender.queue_bytes), (receiver.down, receiver.queue_bytes)]
         return Path(
-            held_by=limited,
-            loads=tuple(dict.fromkeys([*limited, *self._flooded(source)])),
-            queues=tuple((link, queued) for link, queued in queues if queued and link in limited),
-            into=there.down if self.flooding and there.down in limited else None,
-            delay_s=self._delay_s(here, there),
-            jitter_s=here.jitter_s + there.received_jitter_s,
-            loss=1 - (1 - here.loss) * (1 - there.received_loss),
-            rtt_s=self._delay_s(here, there) + self._delay_s(there, here),
+            limited_by=limited_by,
+            loads=tuple(dict.fromkeys([*limited_by, *self._flooded(source)])),
+            queues=tuple((pipe, queued) for pipe, queued in queues if queued and pipe in limited_by),
+            flooded_port=receiver.down if self.flooding and receiver.down in limited_by else None,
+            delay_s=self._delay_s(sender, receiver),
+            jitter_s=sender.jitter_s + receiver.received_jitter_s,
+            loss=1 - (1 - sender.loss) * (1 - receiver.received_loss),
+            rtt_s=self._delay_s(sender, receiver) + self._delay_s(receiver, sender),
         )
 
-    def _between(self, here: Port, there: Port) -> list[Link]:
-        """The racks' ways out and in, if a message leaves one."""
-        if here.rack is there.rack:
+    def _uplinks(self, sender: Port, receiver: Port) -> list[Pipe]:
+        """Return the uplinks of the racks that a message leaves and enters."""
+        if sender.rack is receiver.rack:
             return []
-        return [*([here.rack.up] if here.rack else []), *([there.rack.down] if there.rack else [])]
+        return [
+            *([sender.rack.up] if sender.rack else []),
+            *([receiver.rack.down] if receiver.rack else []),
+        ]
 
-    def _flooded(self, source: str) -> list[Link]:
-        """All other ports, where the bridge floods."""
+    def _flooded(self, source: str) -> list[Pipe]:
+        """Return the ports that a frame of this machine is flooded to."""
         if not self.flooding:
             return []
-        downs = [port.down for name, port in self.ports.items() if name != source]
-        return [link for link in downs if link.rate < NO_LIMIT]
+        ports = [port.down for name, port in self.ports.items() if name != source]
+        return [port for port in ports if port.rate < NO_LIMIT]
 
-    def _delay_s(self, here: Port, there: Port) -> float:
-        racks = [] if here.rack is there.rack else [rack for rack in (here.rack, there.rack) if rack]
-        between = sum(rack.delay_s for rack in racks)
-        return self.base_rtt_s / 2 + here.delay_s + there.received_delay_s + between
+    def _delay_s(self, sender: Port, receiver: Port) -> float:
+        crossed = (
+            [] if sender.rack is receiver.rack else [rack for rack in (sender.rack, receiver.rack) if rack]
+        )
+        uplinks_s = sum(rack.delay_s for rack in crossed)
+        return self.base_rtt_s / 2 + sender.delay_s + receiver.received_delay_s + uplinks_s

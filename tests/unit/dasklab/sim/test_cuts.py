@@ -98,7 +98,7 @@ def test_what_was_dropped_does_not_come_and_leaves_its_share() -> None:
     lab.send("a>b", 100, 0.5, "later")
     lab.send("c>b")
     lab.kernel.at(0.1, lambda: lab.channels["a>b"].drop())
-    lab.kernel.run(lambda: False)
+    lab.kernel.run_until(lambda: False)
     # half of it in the first 0.1 s, the rest alone
     assert lab.arrived == pytest.approx({"c>b": 0.15 + RTT / 2})
 
@@ -113,26 +113,26 @@ def test_a_task_that_is_forgotten_leaves_its_core_to_the_others() -> None:
     first, second = (lambda: done("first")), (lambda: done("second"))
     host.compute(1.0, first)
     host.compute(1.0, second)
-    kernel.at(1.0, host.forget, first)
-    kernel.run(lambda: False)
+    kernel.at(1.0, host.cancel, first)
+    kernel.run_until(lambda: False)
     assert ended == pytest.approx({"second": 1.5})  # half of it by 1.0
 
 
 def test_a_closed_loop_does_nothing_any_more() -> None:
     kernel, said = Kernel(), list[str]()
-    loop = VirtualLoop.of(kernel, Host(kernel))
+    loop = VirtualLoop.create(kernel, Host(kernel))
     loop.call_soon(said.append, "before")
     loop.call_later(1.0, said.append, "timer")
     kernel.at(0.5, loop.close)
     kernel.at(0.7, loop.call_soon, said.append, "from the network")
-    kernel.run(lambda: False)
+    kernel.run_until(lambda: False)
     assert said == ["before"]
 
 
 def test_waiting_for_what_never_comes_is_a_hang() -> None:
     kernel = Kernel(limit_s=10)
     with pytest.raises(HungError):
-        kernel.await_(lambda: False)
+        kernel.wait_for(lambda: False)
 
 
 def test_a_shared_rate_is_whole_again() -> None:

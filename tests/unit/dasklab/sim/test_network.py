@@ -7,7 +7,7 @@ import math
 import pytest
 from dasklab.sim.kernel import Kernel
 from dasklab.sim.network import Channel, Network, Port, Rack
-from dasklab.sim.network.fluid import Link
+from dasklab.sim.network.fluid import Pipe
 
 RATE = 125e6  # 1 Gbit/s
 BIG = 12_500_000  # a tenth of a second at it
@@ -15,7 +15,7 @@ RTT = 2e-4
 
 
 def port(rate: float = RATE, down: float | None = None, **more: object) -> Port:
-    return Port(Link(rate), Link(rate if down is None else down), **more)
+    return Port(Pipe(rate), Pipe(rate if down is None else down), **more)
 
 
 class Lab:
@@ -25,7 +25,7 @@ class Lab:
         self.kernel = Kernel(seed)
         ports = {name: port() for name in "abcd"} | ports
         self.network = Network(self.kernel, ports, RTT, flooding)
-        self.network.fluid._exact = exact
+        self.network.fluid._exact_flows = exact
         self.channels: dict[str, Channel] = {}
         self.arrived: dict[str, float] = {}
         self.order: list[str] = []
@@ -44,7 +44,7 @@ class Lab:
         self.arrived[label] = self.kernel.now
 
     def run(self) -> dict[str, float]:
-        assert self.kernel.run(lambda: len(self.order) == self.sent)
+        assert self.kernel.run_until(lambda: len(self.order) == self.sent)
         return self.arrived
 
 
@@ -76,7 +76,7 @@ def test_two_flows_share_what_both_need(ways: tuple[str, str], exact: int) -> No
 
 def test_a_token_bucket_lets_its_burst_through_at_once_and_fills_in_pauses() -> None:
     burst = BIG / 5
-    lab = Lab(a=Port(Link(RATE, burst), Link(RATE)), b=Port(Link(RATE), Link(RATE, burst)))
+    lab = Lab(a=Port(Pipe(RATE, burst), Pipe(RATE)), b=Port(Pipe(RATE), Pipe(RATE, burst)))
     lab.send("a>b", label="first")
     lab.send("a>b", when=1.0, label="after a pause")
     lab.send("a>b", when=1.08, label="at once after it")
@@ -184,7 +184,7 @@ def test_what_is_flooded_to_a_slow_port_stands_before_it_and_drains() -> None:
 
 
 def test_racks_share_their_way_out_and_only_that() -> None:
-    rack = Rack(Link(RATE / 2), Link(RATE / 2), delay_s=1e-4)
+    rack = Rack(Pipe(RATE / 2), Pipe(RATE / 2), delay_s=1e-4)
     lab = Lab(a=port(rack=rack), b=port(rack=rack))
     lab.send("a>b")
     assert lab.run() == pytest.approx({"a>b": 0.1 + RTT / 2})
