@@ -51,7 +51,7 @@ def _recover(node: Node) -> None:
     for kind, half in ((QEMU, machines.recover(node)), (LXC, containers.recover(node))):
         for vmid in half:
             log.info("%s %d was half-made when the endpoint ended: removed", kind.word, vmid)
-        for stranger in node.store(kind).strangers():
+        for stranger in node.store(kind).unknown_files():
             log.warning("%s is no configuration of a %s: left alone", stranger, kind.word)
 
 

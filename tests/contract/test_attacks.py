@@ -321,7 +321,7 @@ def test_the_list_answers_whatever_one_machine_holds(ours: Endpoint, vmid: int) 
     error = refused(ours.vm(vmid + 1).config.get)
     assert (
         error.content
-        == f"{file} is damaged (line {file.read_text().count(chr(10))}): mend it, or remove the VM"
+        == f"{file} is damaged (line {file.read_text().count(chr(10))}): repair it, or remove the VM"
     )
     ours.done(ours.vm(vmid + 1).delete())
     assert not file.exists()

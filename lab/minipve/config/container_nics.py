@@ -1,4 +1,4 @@
-"""A container's NIC as its config says it: ``name=eth0,bridge=vmbr1,ip=10.77.0.11/24,rate=12.5``."""
+"""A container's ``netN`` option: ``name=eth0,bridge=vmbr1,ip=10.77.0.11/24,rate=12.5``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from minipve.config.kinds import LXC
 
 @dataclass(frozen=True)
 class ContainerNic:
-    """One ``netN``; ``mac`` in upper case, ``rate_mib`` in MiB/s, ``ip`` an address with prefix or a word."""
+    """A parsed ``netN``: ``mac`` in upper case, ``ip`` an address with prefix, ``dhcp`` or ``manual``."""
 
     name: str
     mac: str
@@ -29,64 +29,64 @@ class ContainerNic:
 
     @property
     def rate_bytes(self) -> int | None:
-        """The rate in bytes/s; a negative one, which PVE takes, is none."""
+        """The rate in bytes/s. PVE accepts negative rates and ignores them."""
         return nics.rate_bytes(self.rate_mib) if self.rate_mib and self.rate_mib > 0 else None
 
     @property
     def addresses(self) -> list[str]:
-        """The fixed addresses, with their prefix."""
+        """The static addresses, with their prefix."""
         return [address for address in (self.ip, self.ip6) if "/" in address]
 
 
 def parse(text: str) -> ContainerNic:
-    """A NIC from its config string; FormatError for what the schema refuses."""
-    given = schema.parse_option("net0", text, LXC)
+    """Parse an option. Raises FormatError when the schema refuses it."""
+    parts = schema.parse_option("net0", text, LXC)
     return ContainerNic(
-        name=given["name"],
-        mac=given.get("hwaddr", "").upper(),
-        bridge=given.get("bridge"),
-        ip=given.get("ip", ""),
-        gateway=given.get("gw", ""),
-        ip6=given.get("ip6", ""),
-        gateway6=given.get("gw6", ""),
-        rate_mib=float(given.get("rate", 0)) or None,
-        link_down=given.get("link_down") == "1",
-        mtu=int(given.get("mtu", 0)),
-        tag=int(given["tag"]) if "tag" in given else None,
-        host_managed=given.get("host-managed") == "1",
+        name=parts["name"],
+        mac=parts.get("hwaddr", "").upper(),
+        bridge=parts.get("bridge"),
+        ip=parts.get("ip", ""),
+        gateway=parts.get("gw", ""),
+        ip6=parts.get("ip6", ""),
+        gateway6=parts.get("gw6", ""),
+        rate_mib=float(parts.get("rate", 0)) or None,
+        link_down=parts.get("link_down") == "1",
+        mtu=int(parts.get("mtu", 0)),
+        tag=int(parts["tag"]) if "tag" in parts else None,
+        host_managed=parts.get("host-managed") == "1",
     )
 
 
 def of_config(config: Mapping[str, str]) -> dict[int, ContainerNic]:
-    """All NICs of a config, by index."""
-    found = ((re.fullmatch(r"net(\d+)", key), value) for key, value in config.items())
-    return dict(sorted((int(match[1]), parse(value)) for match, value in found if match))
+    """Return all NICs of a configuration by index."""
+    matches = ((re.fullmatch(r"net(\d+)", key), value) for key, value in config.items())
+    return dict(sorted((int(match[1]), parse(value)) for match, value in matches if match))
 
 
 def needs_new_device(old: ContainerNic, new: ContainerNic) -> bool:
-    """Whether the container must get another device: its MAC address or its name."""
+    """Return whether a change needs a new device: another MAC address or another name."""
     return (old.mac, old.name) != (new.mac, new.name)
 
 
 def canonical(text: str) -> str:
-    """The canonical text as PVE stores it: sorted, with a type, and a new MAC address where none is given."""
-    given = schema.parse_option("net0", text, LXC)
-    filled = {"hwaddr": nics.new_mac()} | given | {"type": "veth"}
+    """Return the text as PVE stores it: sorted, with a type, and a new MAC address if there is none."""
+    parts = schema.parse_option("net0", text, LXC)
+    filled = {"hwaddr": nics.new_mac()} | parts | {"type": "veth"}
     filled["hwaddr"] = filled["hwaddr"].upper()
     return _text(filled)
 
 
 def with_new_mac(text: str) -> str:
-    """A clone's NIC: the same but for a new MAC."""
+    """Return a clone's NIC: the same with a new MAC address."""
     return _text(schema.parse_option("net0", text, LXC) | {"hwaddr": nics.new_mac()})
 
 
 def _text(parts: Mapping[str, str]) -> str:
-    """The canonical text; the bridge stands behind the name, as PVE has it."""
+    """Return the canonical text. PVE writes the bridge directly after the name."""
     first = [key for key in ("name", "bridge") if key in parts]
     return ",".join(f"{key}={parts[key]}" for key in [*first, *sorted(set(parts) - set(first))])
 
 
 def host_name(vmid: int, index: int) -> str:
-    """The host's end of a NIC."""
+    """Return the name of the host's end of a NIC."""
     return f"veth{vmid}i{index}"

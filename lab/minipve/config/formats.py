@@ -1,7 +1,7 @@
-"""PVE's named value formats (``pve-vmid``, ``dns-name``, ...): what passes, what PVE says of the rest.
+"""PVE's named value formats (``pve-vmid``, ``dns-name``, ...) and its error texts.
 
-Facts from pve-common's JSONSchema, qemu-server and pve-access-control. A check takes the text and returns
-the complaint or None. ``PROPERTY_FORMATS`` describes property strings that the published schema only names.
+The facts come from pve-common's JSONSchema, qemu-server and pve-access-control. A check takes the text and
+returns a complaint or None. ``PROPERTY_FORMATS`` holds property strings that the published schema only names.
 """
 
 from __future__ import annotations
@@ -51,11 +51,8 @@ def _either(complaint: str, *checks: Check) -> Check:
 def _cidr(version: int) -> Callable[[str], object]:
     def parse(text: str) -> object:
         address, slash, length = text.partition("/")
-        if (
-            not slash
-            or not re.fullmatch(r"[0-9]{1,3}", length)
-            or ipaddress.ip_address(address).version != version
-        ):
+        is_length = bool(slash) and re.fullmatch(r"[0-9]{1,3}", length)
+        if not is_length or ipaddress.ip_address(address).version != version:
             raise ValueError(text)
         return ipaddress.ip_interface(text)
 
@@ -67,11 +64,9 @@ def _userid(text: str) -> str | None:
         return f"user name '{text}' is too short"
     if len(text) > 64:
         return f"user name '{text}' is too long ({len(text)} > 64)"
-    return (
-        None
-        if re.fullmatch(rf"[^\s:/]+@{_REALM}", text)
-        else f"value '{text}' does not look like a valid user name"
-    )
+    if not re.fullmatch(rf"[^\s:/]+@{_REALM}", text):
+        return f"value '{text}' does not look like a valid user name"
+    return None
 
 
 def _sshkeys(text: str) -> str | None:
@@ -81,12 +76,10 @@ def _sshkeys(text: str) -> str | None:
 
 
 def _hotplug(text: str) -> str | None:
-    known = {"network", "disk", "cpu", "memory", "usb", "cloudinit", "0", "1"}
-    return (
-        None
-        if text in ("0", "1") or set(split_list(text)) <= known - {"0", "1"}
-        else "unable to parse hotplug option"
-    )
+    features = {"network", "disk", "cpu", "memory", "usb", "cloudinit"}
+    if text in ("0", "1") or set(split_list(text)) <= features:
+        return None
+    return "unable to parse hotplug option"
 
 
 _name = _matches(rf"(?:{_LABEL}\.)*{_LABEL}", "value does not look like a valid DNS name")
@@ -169,7 +162,7 @@ CHECKS: dict[str, Check] = {
     ),
 }
 
-# Formats of options that this endpoint stores but does not act on; they are not checked.
+# Formats of options that minipve stores but never uses. They are not checked.
 UNCHECKED = {
     "pve-cpuset", "pve-qemu-sev-fmt", "pve-qemu-tdx-fmt", "pve-qm-hostpci", "storage-pair", "pve-qm-ide",
     "pve-sdn-fabric-id", "pve-sdn-bgp-rt-list",
@@ -177,7 +170,7 @@ UNCHECKED = {
 
 _SDN_ID = {"pattern": "[a-zA-Z][a-zA-Z0-9]*[a-zA-Z0-9]", "maxLength": 8}
 LIMITS: dict[str, dict[str, Any]] = {"pve-sdn-zone-id": _SDN_ID, "pve-sdn-vnet-id": _SDN_ID}
-"""Formats whose complaints are those of a pattern and a length, not a format's own."""
+"""Formats that are checked as a pattern and a length, with the error texts of those."""
 
 PROPERTY_FORMATS: dict[str, dict[str, Any]] = {
     "pve-qm-boot": {
@@ -228,12 +221,12 @@ PROPERTY_FORMATS: dict[str, dict[str, Any]] = {
 
 
 def split_list(text: str) -> list[str]:
-    """PVE's ``*-list`` strings: items between commas, semicolons or white space."""
+    """Split one of PVE's ``*-list`` strings at commas, semicolons and white space."""
     return [item for item in re.split(r"[\s,;\0]+", text) if item]
 
 
 def check_format(name: str, text: str) -> str | None:
-    """The complaint of format ``name`` (also its ``-list`` and ``-opt`` forms) about ``text``, or None."""
+    """Return the complaint of format ``name`` (or its ``-list`` or ``-opt`` form) about ``text``, or None."""
     if name in CHECKS:
         return CHECKS[name](text)
     if name.endswith("-opt"):

@@ -1,4 +1,4 @@
-"""The two kinds of guest: what a virtual machine and a container are called where PVE tells them apart."""
+"""The two kinds of guest, virtual machine and container, and the words that PVE uses for each."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Kind:
-    """``name`` stands in paths and ids, ``word`` in errors, ``tasks`` before the names of tasks."""
+    """``name`` is for paths and ids, ``word`` for error messages, ``tasks`` is the prefix of task types."""
 
     name: str
     word: str
@@ -15,13 +15,13 @@ class Kind:
     folder: str
     lock: str
     damaging: str
-    """The options that are worked with as they are: a guest with a damaged one is left alone."""
+    """Pattern of the options that we parse. An invalid one makes the configuration a damaged one."""
     modified: str
-    """What a change of an outdated configuration is refused with."""
+    """PVE's error when the caller's digest is out of date."""
 
     @property
     def path(self) -> str:
-        """The path of a guest, as in PVE's API viewer."""
+        """The path template of a guest, as in PVE's API viewer."""
         return f"/nodes/{{node}}/{self.name}/{{vmid}}"
 
 

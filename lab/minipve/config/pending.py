@@ -1,4 +1,4 @@
-"""What of a configuration waits for a restart, as the API shows it; and what may be asked to go."""
+"""Pending changes of a configuration, and option values, in the form that the API returns."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from minipve.errors import parameter_error
 
 
 def rows(config: GuestConfig) -> list[dict[str, object]]:
-    """Rows of ``GET .../pending``: current value, pending value, deletion mark."""
-    found: list[dict[str, object]] = []
+    """Return the rows of ``GET .../pending``: current value, pending value, deletion mark."""
+    result: list[dict[str, object]] = []
     for key in sorted({*config.options, *config.pending}):
         row: dict[str, object] = {"key": key}
         if key in config.options:
@@ -21,25 +21,25 @@ def rows(config: GuestConfig) -> list[dict[str, object]]:
             row["pending"] = api_value(key, config.pending[key], config.kind)
         if key in config.deleted:
             row["delete"] = 1
-        found.append(row)
-    return [*found, {"key": "digest", "value": config.digest}]
+        result.append(row)
+    return [*result, {"key": "digest", "value": config.digest}]
 
 
 def api_value(key: str, value: str, kind: Kind = QEMU) -> str | int:
-    """A value as the API shows it: typed, and passwords hidden."""
+    """Return an option's value as the API shows it: typed, with passwords hidden."""
     if key == "description" and kind is LXC:
         return value.removesuffix("\n") + "\n"
     return "**********" if key == "cipassword" else typed(key, value, kind)
 
 
 def check_deletable(names: Iterable[str], kind: Kind = QEMU) -> None:
-    """400 for names that are no options."""
+    """Raise 400 for a name that is not an option."""
     for name in names:
         check_exists(name, kind, "delete")
 
 
 def check_exists(name: str, kind: Kind, parameter: str) -> None:
-    """400 for a name in ``parameter`` that is no option."""
+    """Raise 400 for ``parameter`` when ``name`` is not an option."""
     try:
         schema.option(name, kind)
     except KeyError:

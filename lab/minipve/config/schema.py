@@ -1,7 +1,7 @@
-"""The API's own rules: for each implemented method its parameters and the permissions it asks for.
+"""The parameters and required permissions of each implemented method, read from ``schema.json``.
 
-``schema.json`` holds the facts only (types, limits, formats, permissions), taken from the schema that PVE
-publishes, for the methods that have a handler; ``minipve.make_schema`` makes it.
+``python -m minipve.make_schema`` writes ``schema.json``: types, limits, formats and permissions from the
+schema that PVE publishes, for the methods that have a handler here.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _COUNTS = {
 
 @dataclass(frozen=True)
 class Method:
-    """One HTTP method of one path: who may call it and with which parameters."""
+    """An HTTP method on a path: who may call it, and with which parameters."""
 
     verb: str
     path: str
@@ -36,9 +36,9 @@ class Method:
     on_node: bool
     properties: dict[str, dict[str, Any]]
 
-    def check(self, given: dict[str, Any]) -> dict[str, Any]:
-        """Validate and convert (integers to int, booleans to 0/1); 400 with PVE's text for each fault."""
-        values = {key: _reshape(self.properties.get(key, {}), value) for key, value in given.items()}
+    def check(self, params: dict[str, Any]) -> dict[str, Any]:
+        """Validate and convert (integers to int, booleans to 0/1). Raises 400 with a text per parameter."""
+        values = {key: _reshape(self.properties.get(key, {}), value) for key, value in params.items()}
         errors: Errors = {}
         check_object(self.properties, values, "", errors)
         if errors:
@@ -78,13 +78,13 @@ def _document() -> dict[str, Any]:
 
 @cache
 def method(verb: str, path: str) -> Method:
-    """The rules of ``verb`` on ``path`` (a template such as ``/nodes/{node}/qemu``)."""
+    """Return the method for ``verb`` on ``path`` (a template such as ``/nodes/{node}/qemu``)."""
     shared = _document()["parameters"]
     facts = _document()["methods"][path][verb]
     properties = {
         name: shared[name] if own is None else own for name, own in facts.get("parameters", {}).items()
     }
-    if "cdrom" in properties:  # PVE's other name of ide2, whose format is published under a name only
+    if "cdrom" in properties:  # an alias of ide2; the published schema only names its format
         properties["cdrom"] = properties["ide[n]"]
     return Method(
         verb,
@@ -98,35 +98,35 @@ def method(verb: str, path: str) -> Method:
 
 @cache
 def option(name: str, kind: Kind = QEMU) -> dict[str, Any]:
-    """The facts of a guest's option, e.g. ``net0`` or ``cores``; KeyError when there is none of that name."""
+    """Return the schema of a guest's option, e.g. ``net0``. Raises KeyError for an unknown name."""
     return method("PUT", f"{kind.path}/config").properties[name]
 
 
 def property_format(facts: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The parts of a parameter that is a property string; None for any other."""
-    found = facts.get("format")
-    return found if isinstance(found, dict) else PROPERTY_FORMATS.get(str(found))
+    """Return the format of a parameter that is a property string; None for any other parameter."""
+    fmt = facts.get("format")
+    return fmt if isinstance(fmt, dict) else PROPERTY_FORMATS.get(str(fmt))
 
 
 def option_format(name: str, kind: Kind = QEMU) -> Mapping[str, Any]:
-    """The property-string format of a guest's option, e.g. that of ``net0``."""
-    found = property_format(option(name, kind))
-    if found is None:
+    """Return the property-string format of a guest's option, e.g. of ``net0``."""
+    fmt = property_format(option(name, kind))
+    if fmt is None:
         raise KeyError(f"{name} is not a property string")
-    return found
+    return fmt
 
 
 def parse_option(name: str, text: str, kind: Kind = QEMU) -> dict[str, str]:
-    """The parts of an option that is a property string, e.g. ``net0``; FormatError if it is refused."""
+    """Parse an option that is a property string, e.g. ``net0``. Raises FormatError if it is refused."""
     return dict(_parsed(name, text, kind))
 
 
 @lru_cache(maxsize=8192)
 def _parsed(name: str, text: str, kind: Kind) -> Mapping[str, str]:
-    """Kept: a list of hundreds of guests must answer in milliseconds."""
+    """Parse with a cache, so that a list of hundreds of guests takes milliseconds."""
     return parse(option_format(name, kind), text)
 
 
 def option_text(name: str, parts: Mapping[str, str], kind: Kind = QEMU) -> str:
-    """The text of a guest's option in PVE's canonical order."""
+    """Return the text of a guest's option in PVE's canonical order."""
     return to_text(option_format(name, kind), parts)

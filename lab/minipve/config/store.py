@@ -1,7 +1,7 @@
-"""Guests' configurations as PVE keeps them: ``key: value`` lines, then ``[PENDING]``, then snapshots.
+"""Configuration files of guests in PVE's format: ``key: value`` lines, then ``[PENDING]``, then snapshots.
 
-Two locks: the file lock (nobody else works on this guest right now; the kernel releases it when its holder
-dies) and the config lock, the option ``lock`` (an operation is unfinished; it stays when the endpoint dies).
+There are two locks. The file lock protects a guest while a thread works on it; the kernel releases it when
+the process dies. The config lock is the option ``lock``. It marks an unfinished operation and survives.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from minipve.errors import ApiError, text_of
 
 LOCK_WAIT_S = 10.0
 SHORT_LOCK_WAIT_S = 1.0
-_BREAKS = r"\x00-\x08\n-\x1f\x7f\x85\u2028\u2029"  # what any reader may take for the end of a line
+_BREAKS = r"\x00-\x08\n-\x1f\x7f\x85\u2028\u2029"  # whatever some program reads as a line break
 _LINE = re.compile(rf"([a-z][a-z0-9_-]*): ([^{_BREAKS}]*)")
 _SECTION = re.compile(r"\[([A-Za-z][A-Za-z0-9_-]+)\]")
 _PENDING = "PENDING"
@@ -38,15 +38,15 @@ log = logging.getLogger(__name__)
 
 
 class DamagedError(ApiError):
-    """A configuration that nobody can read."""
+    """A configuration file that cannot be parsed."""
 
     def __init__(self, file: Path, where: str, kind: Kind) -> None:
-        super().__init__(f"{file} is damaged ({where}): mend it, or remove the {kind.word}")
+        super().__init__(f"{file} is damaged ({where}): repair it, or remove the {kind.word}")
 
 
 @dataclass
 class GuestConfig:
-    """A guest's file: options in force, those that wait (for a restart, for removal), those of snapshots."""
+    """A guest's options: current, pending (set or deleted at the next start), and those of its snapshots."""
 
     options: dict[str, str] = field(default_factory=dict)
     pending: dict[str, str] = field(default_factory=dict)
@@ -56,13 +56,13 @@ class GuestConfig:
 
     @classmethod
     def parse(cls, text: str, kind: Kind = QEMU) -> GuestConfig:
-        """Read the file's text; ValueError, with the line's number, for what cannot be one of ours."""
+        """Parse a configuration file. Raises ValueError with the number of the first invalid line."""
         config = cls(kind=kind)
         section = config.options
         for number, line in enumerate(text.split("\n"), 1):
             if match := _SECTION.fullmatch(line):
-                named = match[1] != _PENDING
-                section = config.snapshots.setdefault(match[1], {}) if named else config.pending
+                is_snapshot = match[1] != _PENDING
+                section = config.snapshots.setdefault(match[1], {}) if is_snapshot else config.pending
             elif line.startswith("#"):
                 before = f"{section['description']}\n" if "description" in section else ""
                 section["description"] = before + unquote(line[1:])
@@ -76,12 +76,11 @@ class GuestConfig:
         return config
 
     def copy(self) -> GuestConfig:
-        """The same, to be changed."""
+        """Return a deep copy."""
         snapshots = {name: dict(options) for name, options in self.snapshots.items()}
         return GuestConfig(dict(self.options), dict(self.pending), list(self.deleted), snapshots, self.kind)
 
     def text(self) -> str:
-        """The file's text."""
         pending = dict(self.pending)
         if "description" in pending:
             pending["description"] = _escape(pending["description"])
@@ -100,28 +99,28 @@ class GuestConfig:
         return hashlib.sha1(self.text().encode(), usedforsecurity=False).hexdigest()
 
     def merged(self) -> dict[str, str]:
-        """The options as they will be after the next start."""
-        kept = {key: value for key, value in self.options.items() if key not in self.deleted}
-        return kept | self.pending
+        """Return the options as they will be after the next start."""
+        remaining = {key: value for key, value in self.options.items() if key not in self.deleted}
+        return remaining | self.pending
 
     @property
     def is_template(self) -> bool:
-        """True when the guest has been converted to a template."""
+        """Whether the guest has been converted to a template."""
         return self.options.get("template") == "1"
 
     def check_lock(self) -> None:
-        """500 when an unfinished operation holds the config lock."""
+        """Raise 500 when the config lock is set."""
         if lock := self.options.get("lock"):
             raise ApiError(f"{self.kind.word} is locked ({lock})")
 
     def check_digest(self, expected: str | None) -> None:
-        """500 when the caller saw another version of the file."""
+        """Raise 500 when the caller read another version of the file."""
         if expected and expected != self.digest:
             raise ApiError(self.kind.modified)
 
 
 def _sound(kind: Kind, key: str, value: str) -> bool:
-    """Whether a value that is worked with in here can be: a guest with another one is left alone."""
+    """Return whether a value is valid, if we interpret the option. Other options are stored as they are."""
     typed = typed_as(key, kind)
     if typed is None or not (re.fullmatch(kind.damaging, key) or typed in ("integer", "boolean")):
         return True
@@ -136,13 +135,13 @@ def _parsed(text: str, kind: Kind) -> GuestConfig:
 
 
 def check_line(key: str, value: str) -> None:
-    """500 with PVE's text for a value that would not stay in its line, for any reader of lines."""
+    """Raise 500 with PVE's text when a value contains anything that some program reads as a line break."""
     if key != "description" and not _LINE.fullmatch(f"{key}: {value}"):
         raise ApiError(f"unable to parse value of '{key}' - property contains a line feed")
 
 
 def _described(options: Mapping[str, str]) -> list[str]:
-    """A section whose description stands above it as comments."""
+    """Return the lines of a section, with its description as comments at the top."""
     notes = [f"#{_escape(line)}" for line in _lines(options.get("description", ""))]
     return notes + _written({key: value for key, value in options.items() if key != "description"})
 
@@ -158,17 +157,17 @@ def _lines(description: str) -> list[str]:
 
 
 def _escape(line: str) -> str:
-    """As PVE's ``encode_text``: what is not printable ASCII, and ``:`` and ``%``, percent-encoded."""
+    """Percent-encode non-ASCII and control characters, ``:`` and ``%``, as PVE's ``encode_text`` does."""
     return quote(line, safe=_PLAIN)
 
 
 def typed(key: str, value: str, kind: Kind = QEMU) -> str | int:
-    """The value as the API shows it: integers and booleans as JSON numbers, all else as text."""
+    """Return the value as the API shows it: integers and booleans as numbers, everything else as text."""
     return int(value) if key == "snaptime" or typed_as(key, kind) in ("integer", "boolean") else value
 
 
 def typed_as(key: str, kind: Kind = QEMU) -> str | None:
-    """The type of an option; None when there is no such option."""
+    """Return the type of an option; None for an unknown option."""
     try:
         return str(schema.option(key, kind).get("type"))
     except KeyError:
@@ -176,9 +175,9 @@ def typed_as(key: str, kind: Kind = QEMU) -> str | None:
 
 
 class GuestStore:
-    """All configurations of one kind of guest on ``node``; ``homes`` says where those of every node are.
+    """All configurations of one kind of guest on ``node``.
 
-    Both kinds take their VMIDs from the same numbers, on all nodes.
+    VMIDs are unique across both kinds and all nodes, so a store knows the folders of all nodes (``homes``).
     """
 
     def __init__(self, homes: Mapping[str, Path], locks: Path, node: str, kind: Kind = QEMU) -> None:
@@ -187,7 +186,7 @@ class GuestStore:
         self.journal = Journal(homes[node] / "unfinished" / kind.name)
         self.locks = locks
         self.node = node
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
         self._homes = homes
         self.directory.mkdir(parents=True, exist_ok=True)
 
@@ -195,20 +194,24 @@ class GuestStore:
         return self.directory / f"{vmid}.conf"
 
     def vmids(self) -> list[int]:
-        """All VMIDs of this kind in use, ascending."""
-        found = (_NAME.fullmatch(file.name) for file in self.directory.iterdir())
-        return sorted(int(match[1]) for match in found if match)
+        """Return all VMIDs of this kind in use, ascending."""
+        matches = (_NAME.fullmatch(file.name) for file in self.directory.iterdir())
+        return sorted(int(match[1]) for match in matches if match)
 
-    def strangers(self) -> list[Path]:
-        """What lies among the configurations and is none."""
+    def unknown_files(self) -> list[Path]:
+        """Return the files in the folder that are not configurations."""
         return [file for file in sorted(self.directory.iterdir()) if not _NAME.fullmatch(file.name)]
 
     def exists(self, vmid: int) -> bool:
-        """True when the guest has a configuration."""
         return self._file(vmid).exists()
 
     def load(self, vmid: int) -> GuestConfig:
-        """A guest's configuration; 500 with PVE's text without one, with the place when it is damaged."""
+        """Return a guest's configuration.
+
+        Raises:
+            ApiError: 500 with PVE's text when there is none.
+            DamagedError: the file cannot be parsed; the message names the line.
+        """
         file = self._file(vmid)
         try:
             data = file.read_bytes()
@@ -218,78 +221,78 @@ class GuestStore:
         except OSError as error:
             raise DamagedError(file, text_of(error), self.kind) from None
         try:
-            known = _parsed(data.decode(), self.kind)
+            config = _parsed(data.decode(), self.kind)
         except UnicodeDecodeError as error:
             number = data[: error.start].count(b"\n") + 1
             raise DamagedError(file, f"line {number}", self.kind) from None
         except ValueError as error:
             raise DamagedError(file, str(error), self.kind) from None
-        return known.copy()
+        return config.copy()
 
     def load_or_empty(self, vmid: int) -> GuestConfig:
-        """As ``load``, for who only wants to be rid of the guest: a damaged configuration is an empty one."""
+        """Like ``load``, but a damaged configuration is empty: enough to stop or remove the guest."""
         try:
             return self.load(vmid)
         except DamagedError:
             return GuestConfig(kind=self.kind)
 
     def all(self) -> Iterator[tuple[int, GuestConfig]]:
-        """Every guest with its configuration; one that vanishes meanwhile, or is damaged, is left out."""
+        """Yield every guest with its configuration. Damaged and just removed ones are left out."""
         for vmid in self.vmids():
             try:
                 yield vmid, self.load(vmid)
             except DamagedError as damaged:
-                self._tell(str(damaged))
+                self._warn_once(str(damaged))
             except ApiError:
                 continue
 
-    def _tell(self, text: str) -> None:
-        if text not in self._told:
-            self._told.add(text)
+    def _warn_once(self, text: str) -> None:
+        if text not in self._reported:
+            self._reported.add(text)
             log.warning("%s", text)
 
     def save(self, vmid: int, config: GuestConfig) -> None:
-        """Store a configuration in one step. Without a lock, no work on the guest is unfinished."""
+        """Replace the file in one step. A configuration without a config lock also ends the journal entry."""
         write_atomic(self._file(vmid), config.text())
         if "lock" not in config.options:
             self.journal.end(vmid)
 
     def check_free(self, vmid: int) -> None:
-        """500 when a guest of either kind, on any node, has the VMID."""
+        """Raise 500 when a guest of either kind on any node has the VMID."""
         for (node, home), kind in product(self._homes.items(), (QEMU, LXC)):
             if (home / kind.folder / f"{vmid}.conf").exists():
                 raise ApiError(f"{kind.word} {vmid} already exists on node '{node}'")
 
     def create(self, vmid: int, lock: str) -> None:
-        """Take a free VMID by a configuration that holds nothing but its lock; the journal notes it too."""
+        """Reserve a free VMID with a configuration that holds only its lock, and a journal entry."""
         with self.locked(vmid, SHORT_LOCK_WAIT_S):
             self.check_free(vmid)
             self.mark(vmid, GuestConfig(kind=self.kind), lock)
 
     def remove(self, vmid: int) -> None:
-        """Give the VMID free again."""
+        """Remove the configuration, which frees the VMID."""
         self._file(vmid).unlink(missing_ok=True)
         self.journal.end(vmid)
 
     def mark(self, vmid: int, config: GuestConfig, lock: str) -> None:
-        """Set the config lock for work that a later endpoint must undo or finish if this one is killed."""
+        """Set the config lock and a journal entry, so that a later endpoint can finish or undo the work."""
         self.journal.begin(vmid)
         config.options["lock"] = lock
         self.save(vmid, config)
 
     def unfinished(self, locks: Collection[str]) -> list[int]:
-        """The guests that an earlier endpoint left with one of these locks, which it had set itself."""
-        found = {vmid: self._lock_of(vmid) for vmid in self.journal.vmids()}
-        for vmid in [vmid for vmid, lock in found.items() if lock is None]:  # killed just before the end
+        """Return the guests that an earlier endpoint left with one of ``locks``, set by itself."""
+        lock_of = {vmid: self._lock_of(vmid) for vmid in self.journal.vmids()}
+        for vmid in [vmid for vmid, lock in lock_of.items() if lock is None]:  # killed just before the end
             self.journal.end(vmid)
-        return [vmid for vmid, lock in found.items() if lock in locks]
+        return [vmid for vmid, lock in lock_of.items() if lock in locks]
 
     def _lock_of(self, vmid: int) -> str | None:
         return self.load_or_empty(vmid).options.get("lock") if self.exists(vmid) else None
 
     @contextmanager
     def locked(self, vmid: int, timeout_s: float = LOCK_WAIT_S, shared: bool = False) -> Iterator[None]:
-        """Hold the lock of a VMID; 500 with PVE's text when someone else keeps it."""
+        """Hold the file lock of a VMID. Raises 500 with PVE's text after ``timeout_s`` seconds of waiting."""
         name = f"lock-{vmid}.conf"
         try:
             with flocked(self.locks / name, timeout_s, shared):
@@ -301,7 +304,7 @@ class GuestStore:
 
     @contextmanager
     def changing(self, vmid: int, timeout_s: float = LOCK_WAIT_S) -> Iterator[GuestConfig]:
-        """Load under the file lock and store what the block made of it, unless the block fails."""
+        """Yield the configuration under the file lock, and save it unless the block fails."""
         with self.locked(vmid, timeout_s):
             config = self.load(vmid)
             yield config

@@ -1,6 +1,6 @@
-"""PVE's JSON-schema check of values and of property strings (``virtio=02:..,bridge=vmbr1``), with its texts.
+"""Validate values and property strings (``virtio=02:..,bridge=vmbr1``) as pve-common's JSONSchema.pm does.
 
-All errors of a call are collected, one text per parameter, as pve-common's JSONSchema.pm does.
+All errors of a call are collected, with PVE's text per parameter.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Facts = Mapping[str, Any]
 Errors = dict[str, str]
 MISSING = "property is missing and it is not optional"
 UNKNOWN = "property is not defined in schema and the schema does not allow additional properties"
-_TYPES = {  # no more digits than fit into 64 bits, or are meant by anybody
+_TYPES = {  # the number of digits is limited to what fits into 64 bits
     "boolean": re.compile(r"[01]"),
     "integer": re.compile(r"[+-]?[0-9]{1,18}"),
     "number": re.compile(r"[+-]?(?:[0-9]{1,18}(?:\.[0-9]{0,18})?|\.[0-9]{1,18})(?:[eE][+-]?[0-9]{1,2})?"),
@@ -25,7 +25,7 @@ _TRUE, _FALSE = {"1", "on", "yes", "true"}, {"0", "off", "no", "false"}
 
 
 class FormatError(ValueError):
-    """A property string that its format refuses; ``str()`` is PVE's text."""
+    """A property string does not match its format; ``str()`` is PVE's text."""
 
 
 @lru_cache(maxsize=512)
@@ -47,7 +47,7 @@ def _type_ok(kind: str, value: Any) -> bool:
 
 
 def _limits(facts: Facts, value: Any) -> str | None:
-    """The first complaint about pattern, length, range or enumeration."""
+    """Return the first complaint about pattern, length, range or enumeration."""
     text = str(value)
     if (pattern := facts.get("pattern")) and not _pattern(pattern).fullmatch(text):
         return "value does not match the regex pattern"
@@ -66,10 +66,10 @@ def _limits(facts: Facts, value: Any) -> str | None:
 
 
 def _format_complaint(fmt: str | Facts, value: Any, path: str) -> str | None:
-    known = fmt if not isinstance(fmt, str) else PROPERTY_FORMATS.get(fmt)
-    if known is not None:
+    property_format = fmt if not isinstance(fmt, str) else PROPERTY_FORMATS.get(fmt)
+    if property_format is not None:
         try:
-            parse(known, str(value), path)
+            parse(property_format, str(value), path)
         except FormatError as refused:
             return str(refused)
         return None
@@ -78,16 +78,16 @@ def _format_complaint(fmt: str | Facts, value: Any, path: str) -> str | None:
 
 
 def check_value(facts: Facts, value: Any, path: str, errors: Errors) -> None:
-    """Check one value against its facts; ``None`` means that the caller did not give it."""
+    """Check a value against its schema; ``None`` means that the caller did not pass it."""
     if value is None:
         if not facts.get("optional") and "alias" not in facts:
             _add(errors, path, MISSING)
         return None
     kind = facts.get("type", "string")
     if not _type_ok(kind, value):
-        got = "ARRAY" if isinstance(value, list) else "HASH" if isinstance(value, dict) else f"'{value}'"
-        return _add(errors, path, f"type check ('{kind}') failed - got {got}")
-    if "\0" in str(value):  # no file, process or option of the system can have it in its name
+        actual = "ARRAY" if isinstance(value, list) else "HASH" if isinstance(value, dict) else f"'{value}'"
+        return _add(errors, path, f"type check ('{kind}') failed - got {actual}")
+    if "\0" in str(value):  # no file name or argument of a process can contain it
         return _add(errors, path, f"type check ('{kind}') failed - value contains a null character")
     if kind == "array":
         for position, item in enumerate(value):
@@ -104,7 +104,7 @@ def check_value(facts: Facts, value: Any, path: str, errors: Errors) -> None:
 
 
 def check_object(properties: Facts, values: Mapping[str, Any], path: str, errors: Errors) -> None:
-    """Check a set of named values: each property, unknown names, and ``requires``."""
+    """Check named values: each property, unknown names, and ``requires``."""
     prefix = f"{path}." if path else ""
     for key, facts in properties.items():
         check_value(facts, values.get(key), prefix + key, errors)
@@ -119,12 +119,12 @@ def check_object(properties: Facts, values: Mapping[str, Any], path: str, errors
 
 def _pairs(fmt: Facts, text: str) -> dict[str, Any]:
     default = next((key for key, facts in fmt.items() if facts.get("default_key")), None)
-    found: dict[str, Any] = {}
+    pairs: dict[str, Any] = {}
 
     def put(key: str, value: Any) -> None:
-        if key in found:
+        if key in pairs:
             raise FormatError(f"duplicate key in comma-separated list property: {key}\n")
-        found[key] = value
+        pairs[key] = value
 
     for part in filter(str.strip, text.split(",")):
         key, equals, value = part.partition("=")
@@ -142,22 +142,26 @@ def _pairs(fmt: Facts, text: str) -> dict[str, Any]:
         if fmt.get(key, {}).get("type") == "boolean":
             value = "1" if value.lower() in _TRUE else "0" if value.lower() in _FALSE else value
         put(key, value)
-    return found
+    return pairs
 
 
 def parse(fmt: Facts, text: str, path: str = "") -> dict[str, str]:
-    """A property string's parts (aliases resolved, booleans as ``0``/``1``); FormatError if refused."""
-    found = _pairs(fmt, text)
+    """Parse a property string, with aliases resolved and booleans as ``0``/``1``.
+
+    Raises:
+        FormatError: the string does not match the format.
+    """
+    parts = _pairs(fmt, text)
     errors: Errors = {}
-    check_object(fmt, found, path, errors)
+    check_object(fmt, parts, path, errors)
     if errors:
         lines = "".join(f"{key}: {errors[key]}\n" for key in sorted(errors))
         raise FormatError(f"format error\n{lines}")
-    return found
+    return parts
 
 
 def to_text(fmt: Facts, values: Mapping[str, str]) -> str:
-    """The text in PVE's canonical order: default key, required keys, then the rest; ``model=MAC`` joined."""
+    """Return the text in PVE's order: default key, required keys, the rest; ``model=MAC`` as one part."""
     default = next((key for key, facts in fmt.items() if facts.get("default_key")), "")
     joined = {facts["keyAlias"]: facts["alias"] for facts in fmt.values() if "keyAlias" in facts}
     rank = {True: 2, False: 1}

@@ -1,4 +1,4 @@
-"""What a VM's options mean: memory, processors, guest agent. Each is read here and nowhere else."""
+"""The meaning of a guest's options: memory, processors, guest agent. Nothing else interprets them."""
 
 from __future__ import annotations
 
@@ -14,55 +14,55 @@ _DEFAULT_MEMORY_MIB = 512
 
 
 def memory_mib(config: Config) -> int:
-    """The memory in MiB; ``memory`` is a number, or ``current=N`` in newer versions."""
+    """Return the memory in MiB. ``memory`` is a number, or ``current=N`` in newer versions."""
     return int(_parts("memory", config, str(_DEFAULT_MEMORY_MIB))["current"])
 
 
 def container_memory_mib(config: Config) -> tuple[int, int]:
-    """A container's memory, and how much more it may have of the host's swap, in MiB."""
+    """Return a container's memory and its additional swap, in MiB."""
     return int(config.get("memory", _DEFAULT_MEMORY_MIB)), int(config.get("swap", _DEFAULT_MEMORY_MIB))
 
 
 def features(config: Config) -> dict[str, str]:
-    """A container's ``features``: ``nesting``, ``keyctl`` and so on, each "0" or "1"."""
+    """Return a container's ``features``: ``nesting``, ``keyctl`` and so on, each "0" or "1"."""
     text = config.get("features", "")
     return schema.parse_option("features", text, LXC) if text else {}
 
 
 def sockets_and_cores(config: Config) -> tuple[int, int]:
-    """How many sockets the machine has, and how many cores each of them."""
+    """Return the number of sockets, and of cores in each socket."""
     return int(config.get("sockets", "1")), int(config.get("cores", "1"))
 
 
 def cpu_type(config: Config) -> str:
-    """The name of the processor model; empty when none is chosen."""
+    """Return the name of the processor model; "" for the default."""
     return _parts("cpu", config, "").get("cputype", "")
 
 
 def machine_type(config: Config) -> str:
-    """The chipset: ``pc`` (i440FX) or ``q35``."""
+    """Return the chipset: ``pc`` (i440FX) or ``q35``."""
     return _parts("machine", config, "").get("type", "pc")
 
 
 def smbios(config: Config) -> dict[str, str]:
-    """What the firmware says of the machine: ``uuid``, ``serial`` ..., decoded where kept in base64."""
-    given = _parts("smbios1", config, "")
-    encoded = given.pop("base64", "0") == "1"
-    return {key: _decoded(value) if encoded and key != "uuid" else value for key, value in given.items()}
+    """Return the firmware's description of the machine (``uuid``, ``serial`` ...), decoded from base64."""
+    fields = _parts("smbios1", config, "")
+    encoded = fields.pop("base64", "0") == "1"
+    return {key: _decoded(value) if encoded and key != "uuid" else value for key, value in fields.items()}
 
 
 def _decoded(value: str) -> str:
     try:
         text = base64.b64decode(value, validate=True).decode()
     except ValueError:
-        raise ApiError(f"smbios1: '{value}' is no text in base64") from None
+        raise ApiError(f"smbios1: '{value}' is not base64 of a text") from None
     if "\0" in text:
         raise ApiError(f"smbios1: '{value}' contains a null character")
     return text
 
 
 def agent_enabled(config: Config) -> bool:
-    """Whether the guest agent is on: ``1``, ``enabled=1``, ``fstrim_cloned_disks=1,enabled=yes``."""
+    """Return whether the guest agent is on: ``1``, ``enabled=1``, ``fstrim_cloned_disks=1,enabled=yes``."""
     return _parts("agent", config, "0")["enabled"] == "1"
 
 

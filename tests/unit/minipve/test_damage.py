@@ -50,7 +50,7 @@ def test_a_damaged_configuration_concerns_its_vm_only(
     file.write_bytes(text)
     with pytest.raises(ApiError) as refused:
         store.load(101)
-    assert refused.value.message == f"{file} is damaged ({where}): mend it, or remove the VM\n"
+    assert refused.value.message == f"{file} is damaged ({where}): repair it, or remove the VM\n"
     for _ in range(2):
         assert [vmid for vmid, _ in store.all()] == [100]
     assert [record.message for record in caplog.records] == [refused.value.reason]
@@ -69,7 +69,7 @@ def test_what_is_no_configuration_is_no_vm(store: GuestStore) -> None:
     for name in ("1abc.conf", "99.conf", "100.conf~", "1000000000.conf", "notes"):
         (store.directory / name).write_bytes(GARBAGE)
     assert store.vmids() == [100]
-    assert [file.name for file in store.strangers()] == sorted(
+    assert [file.name for file in store.unknown_files()] == sorted(
         ["1abc.conf", "99.conf", "100.conf~", "1000000000.conf", "notes"]
     )
 
