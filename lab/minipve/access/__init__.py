@@ -1,1 +1,1 @@
-"""Who may do what: accounts, tokens, tickets, roles, and the privileges that follow."""
+"""Access control: users, tokens, tickets, roles and privileges."""

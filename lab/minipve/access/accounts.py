@@ -1,4 +1,4 @@
-"""Users, tokens, roles, access-control list and pools: one JSON file, and the privileges that follow."""
+"""Users, tokens, roles, access-control list and pools in one JSON file, and the privileges they result in."""
 
 from __future__ import annotations
 
@@ -28,24 +28,24 @@ _PATH = re.compile(
 
 
 def normalise_path(path: str) -> str:
-    """``/vms//100/`` -> ``/vms/100``; nothing for what can be no path, on which nobody has any rights."""
+    """Normalise ``/vms//100/`` to ``/vms/100``. Anything that cannot be a path becomes ""."""
     clean = "/" + "/".join(filter(None, path.split("/")))
     return clean if re.fullmatch(r"[A-Za-z0-9._/-]+", clean) else ""
 
 
 def acl_path(path: str) -> str | None:
-    """The normalised path; None when PVE knows no such path for its access-control list."""
+    """Return the normalised path; None when PVE does not accept it in an access-control list."""
     clean = normalise_path(path)
     return clean if path.startswith("/") and _PATH.fullmatch(clean) else None
 
 
 def owner(authid: str) -> str:
-    """The user of an id that may be a token's: ``ci@pve!token`` -> ``ci@pve``."""
+    """Return the user of a user or token id: ``ci@pve!token`` -> ``ci@pve``."""
     return authid.partition("!")[0]
 
 
-def _sound(data: Any) -> bool:
-    """Whether a document has the form that everybody here relies on."""
+def _is_valid(data: Any) -> bool:
+    """Return whether a document has the structure that the code below relies on."""
     try:
         users, pools = data["users"].values(), data["pools"].values()
         tokens = [token for user in users for token in user["tokens"].values()]
@@ -61,7 +61,7 @@ def _sound(data: Any) -> bool:
 
 
 class Access:
-    """The access-control document; ``change()`` is the one way to write it."""
+    """The access-control document. ``change()`` is the only way to write it."""
 
     def __init__(self, file: Path) -> None:
         self.file = file
@@ -70,12 +70,12 @@ class Access:
         self.data: dict[str, Any] = self._stored()
 
     def _stored(self) -> dict[str, Any]:
-        """The document, or its copy when it is damaged; UserError when nobody can say who may do what."""
+        """Return the document, or its copy if it is damaged. Raises UserError when both are."""
         damaged = []
         for place in (self.file, self._copy):
             try:
-                found = json.loads(place.read_bytes())
-                if not _sound(found):
+                document = json.loads(place.read_bytes())
+                if not _is_valid(document):
                     raise ValueError("not a list of users, roles, rights and pools")
             except FileNotFoundError:
                 continue
@@ -84,15 +84,15 @@ class Access:
                 continue
             if damaged:
                 log.warning("%s; its copy is used", damaged[0])
-            return dict(found)
+            return dict(document)
         if damaged:
-            hint = f"mend one of them, or begin with root@pam alone: rm {self.file}*"
+            hint = f"repair one of them, or start with root@pam only: rm {self.file}*"
             raise UserError("; ".join(damaged), hint)
         return dict(json.loads(json.dumps(_EMPTY)))
 
     @contextmanager
     def change(self) -> Iterator[dict[str, Any]]:
-        """Edit a copy of the document; it is stored only when the block ends without an error."""
+        """Yield a copy of the document to edit. It is saved if the block ends without an error."""
         with self._lock:
             draft = json.loads(json.dumps(self.data))
             yield draft
@@ -101,45 +101,45 @@ class Access:
             self.data = draft
 
     def user(self, userid: str) -> dict[str, Any]:
-        """A user's entry; 500 with PVE's text when there is none."""
+        """Return a user's entry. Raises 500 with PVE's text when there is no such user."""
         try:
-            found: dict[str, Any] = self.data["users"][userid]
+            entry: dict[str, Any] = self.data["users"][userid]
         except KeyError:
             raise ApiError(f"no such user ('{userid}')") from None
-        return found
+        return entry
 
     def token(self, authid: str) -> dict[str, Any] | None:
-        """The entry of a token id such as ``ci@pve!token``."""
+        """Return the entry of a token id such as ``ci@pve!token``; None if there is none."""
         user, _, name = authid.partition("!")
-        found: dict[str, Any] | None = self.data["users"].get(user, {}).get("tokens", {}).get(name)
-        return found
+        entry: dict[str, Any] | None = self.data["users"].get(user, {}).get("tokens", {}).get(name)
+        return entry
 
     def roles(self) -> dict[str, frozenset[str]]:
-        """All roles, built-in ones included, with their privileges."""
+        """Return all roles, including built-in ones, with their privileges."""
         return BUILTIN_ROLES | {role: frozenset(privs) for role, privs in self.data["roles"].items()}
 
     def pool_of(self, vmid: int) -> str | None:
-        """The pool that the VM belongs to."""
+        """Return the pool that a guest belongs to."""
         return next((name for name, pool in self.data["pools"].items() if vmid in pool["vms"]), None)
 
     def _acl_roles(self, authid: str, path: str) -> dict[str, int]:
-        """Roles that the list gives ``authid`` on ``path``; a nearer entry replaces those from further up."""
+        """Return the roles of ``authid`` on ``path``. Entries on a longer path replace those above them."""
         kind = "token" if "!" in authid else "user"
         entries = [a for a in self.data["acl"] if a["type"] == kind and a["ugid"] == authid]
-        found: dict[str, int] = {}
+        roles: dict[str, int] = {}
         steps = [s for s in path.split("/") if s]
         for depth in range(len(steps) + 1):
-            here = "/" + "/".join(steps[:depth])
-            nearer = {
+            prefix = "/" + "/".join(steps[:depth])
+            on_prefix = {
                 a["roleid"]: a["propagate"]
                 for a in entries
-                if a["path"] == here and (a["propagate"] or depth == len(steps))
+                if a["path"] == prefix and (a["propagate"] or depth == len(steps))
             }
-            found = nearer or found
-        return found
+            roles = on_prefix or roles
+        return roles
 
     def _pool_paths(self, path: str) -> list[str]:
-        """The pools through which privileges reach ``path`` (of a VM or a storage)."""
+        """Return the pools that pass their privileges on to ``path`` (of a guest or a storage)."""
         area, _, name = path.lstrip("/").partition("/")
         if area == "vms" and re.fullmatch(r"[0-9]{3,9}", name):
             return [f"/pool/{p}" for p, pool in self.data["pools"].items() if int(name) in pool["vms"]]
@@ -148,54 +148,53 @@ class Access:
         return []
 
     def _own(self, authid: str, path: str) -> dict[str, int]:
-        found = self._acl_roles(authid, path)
+        roles = self._acl_roles(authid, path)
         for pool in self._pool_paths(path):
-            inherited = self._acl_roles(authid, pool)
-            found = inherited | found
-        if "NoAccess" in found:
+            roles = self._acl_roles(authid, pool) | roles
+        if "NoAccess" in roles:
             return {}
         privs: dict[str, int] = {}
-        known = self.roles()
-        for role, propagate in found.items():
-            for priv in known.get(role, ()):
+        privileges_of = self.roles()
+        for role, propagate in roles.items():
+            for priv in privileges_of.get(role, ()):
                 privs[priv] = max(propagate, privs.get(priv, 0))
         return privs
 
     def privileges(self, authid: str, path: str) -> dict[str, int]:
-        """privilege -> propagate of ``authid`` on ``path``; with privsep: what token and user both have."""
+        """Return privilege -> propagate of ``authid`` on ``path``. A privsep token needs its user's, too."""
         user = owner(authid)
         of_user = dict.fromkeys(PRIVILEGES, 1) if user == ROOT else self._own(user, path)
         if "!" not in authid:
             return of_user
         token = self.token(authid)
-        if token is None:  # removed while its request was on the way
+        if token is None:  # it was removed while its request was in flight
             return {}
         if not token["privsep"]:
             return of_user
         return {priv: flag for priv, flag in self._own(authid, path).items() if priv in of_user}
 
     def listed_paths(self) -> list[str]:
-        """Paths that an overview lists: the top ones, those in the list, and the pools' members."""
+        """Return the paths of an overview: the top levels, those in the list, and the members of pools."""
         paths = {*TOP_PATHS, *(a["path"] for a in self.data["acl"])}
         for pool in self.data["pools"].values():
             paths |= {f"/vms/{vmid}" for vmid in pool["vms"]} | {f"/storage/{s}" for s in pool["storage"]}
         return sorted(paths)
 
     def overview(self, authid: str) -> dict[str, dict[str, int]]:
-        """path -> privilege -> propagate, without the paths where there are none."""
+        """Return path -> privilege -> propagate, for paths with at least one privilege."""
         all_paths = {path: self.privileges(authid, path) for path in self.listed_paths()}
         return {path: privs for path, privs in all_paths.items() if privs}
 
 
 def grant(draft: dict[str, Any], path: str, roleid: str, ugid: str, propagate: int = 1) -> None:
-    """Add one entry to the list of a document under ``change()``."""
+    """Add an entry to the access-control list of a draft (see ``Access.change``)."""
     kind = "token" if "!" in ugid else "user"
     revoke(draft, path, roleid, ugid)
     draft["acl"].append({"path": path, "roleid": roleid, "ugid": ugid, "type": kind, "propagate": propagate})
 
 
 def revoke(draft: dict[str, Any], path: str | None, roleid: str | None, ugid: str) -> None:
-    """Drop entries of ``ugid``; None stands for any path or role."""
+    """Remove the entries of ``ugid``; None stands for any path or role."""
     draft["acl"] = [
         a
         for a in draft["acl"]

@@ -1,4 +1,4 @@
-"""May this caller do that? PVE's permission rules, from the schema and from handlers, with its 403 texts."""
+"""Permission checks of a call, from the schema and from handlers, with PVE's 403 texts."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _MODIFY = {"storage": "Datastore.Allocate", "vms": "VM.Allocate", "pool": "Pool.
 
 
 class Permit:
-    """The privileges of one caller (a user or a token) over the access-control document.
+    """The privileges of the caller, a user or a token.
 
-    ``zone_of`` tells in which zone a bridge is, which is part of its path there.
+    ``zone_of`` returns the SDN zone of a bridge; a bridge's access-control path contains it.
     """
 
     def __init__(
@@ -27,84 +27,84 @@ class Permit:
 
     @property
     def is_root(self) -> bool:
-        """True for root@pam itself; never for one of its tokens, as in PVE."""
+        """True for root@pam itself, but not for its tokens, as in PVE."""
         return self.authid == ROOT
 
     def has(self, path: str, privs: Iterable[str], any_of: bool = False) -> bool:
-        """True when the caller has all (or any) of ``privs`` on ``path``."""
-        held = self.access.privileges(self.authid, path) if path else {}
-        return (any if any_of else all)(priv in held for priv in privs)
+        """Return whether the caller has all (or any) of ``privs`` on ``path``."""
+        privileges = self.access.privileges(self.authid, path) if path else {}
+        return (any if any_of else all)(priv in privileges for priv in privs)
 
     def need(self, path: str, privs: Iterable[str], any_of: bool = False) -> None:
-        """403 unless ``has``; names the first missing privilege, or all alternatives."""
+        """Raise 403 unless ``has``. The text names the first missing privilege, or all alternatives."""
         privs = list(privs)
         if self.has(path, privs, any_of):
             return
-        held = self.access.privileges(self.authid, path) if path else {}
-        missing = "|".join(privs) if any_of else next(p for p in privs if p not in held)
+        privileges = self.access.privileges(self.authid, path) if path else {}
+        missing = "|".join(privs) if any_of else next(p for p in privs if p not in privileges)
         raise denied(f"{path}, {missing}")
 
     def need_vm(self, vmid: int, pool: str | None, privs: Iterable[str], any_of: bool = False) -> None:
-        """The privileges on the VM, or on the pool that it is being created in."""
+        """Raise 403 unless the caller has the privileges on the VM, or on the pool of a new VM."""
         privs = list(privs)
         if not (pool and self.has(f"/pool/{pool}", privs, any_of)):
             self.need(f"/vms/{vmid}", privs, any_of)
 
-    def need_root_option(self, name: str, given: Mapping[str, Any]) -> None:
-        """400 when a root-only parameter such as ``skiplock`` is set by anyone else."""
-        if given.get(name) and not self.is_root:
+    def need_root_option(self, name: str, params: Mapping[str, Any]) -> None:
+        """Raise 400 when anyone but root sets a root-only parameter such as ``skiplock``."""
+        if params.get(name) and not self.is_root:
             raise parameter_error(**{name: "Only root may use this option."})
 
-    def rule(self, permissions: Mapping[str, Any] | None, given: Mapping[str, Any]) -> None:
-        """The schema's rule of a method; ``given`` fills its ``{vmid}``-like places."""
+    def rule(self, permissions: Mapping[str, Any] | None, params: Mapping[str, Any]) -> None:
+        """Apply the schema's rule of a method. ``params`` fills its placeholders such as ``{vmid}``."""
         if self.is_root or (permissions and permissions.get("user") in ("all", "world")):
             return
         if not permissions or "check" not in permissions:
             raise denied("user != root@pam")
-        self._check(permissions["check"], given)
+        self._check(permissions["check"], params)
 
-    def _check(self, check: list[Any], given: Mapping[str, Any]) -> None:
+    def _check(self, check: list[Any], params: Mapping[str, Any]) -> None:
         kind, *rest = check
-        getattr(self, "_check_" + kind.replace("-", "_"))(rest, given)
+        getattr(self, "_check_" + kind.replace("-", "_"))(rest, params)
 
-    def _check_and(self, parts: list[Any], given: Mapping[str, Any]) -> None:
+    def _check_and(self, parts: list[Any], params: Mapping[str, Any]) -> None:
         for part in parts:
-            self._check(part, given)
+            self._check(part, params)
 
-    def _check_or(self, parts: list[Any], given: Mapping[str, Any]) -> None:
-        if not any(self._passes(part, given) for part in parts):
+    def _check_or(self, parts: list[Any], params: Mapping[str, Any]) -> None:
+        if not any(self._passes(part, params) for part in parts):
             raise denied()
 
-    def _passes(self, check: list[Any], given: Mapping[str, Any]) -> bool:
+    def _passes(self, check: list[Any], params: Mapping[str, Any]) -> bool:
         try:
-            self._check(check, given)
+            self._check(check, params)
         except ApiError:
             return False
         return True
 
-    def _check_perm(self, rest: list[Any], given: Mapping[str, Any]) -> None:
+    def _check_perm(self, rest: list[Any], params: Mapping[str, Any]) -> None:
         template, privs, *flags = rest
         options = dict(zip(flags[::2], flags[1::2], strict=True))
-        if (needed := options.get("require_param")) and not given.get(needed):
+        if (needed := options.get("require_param")) and not params.get(needed):
             raise denied()
-        self.need(_fill(template, given), privs, bool(options.get("any")))
+        self.need(_fill(template, params), privs, bool(options.get("any")))
 
-    def _check_perm_modify(self, rest: list[Any], given: Mapping[str, Any]) -> None:
-        path = _fill(rest[0], given)
+    def _check_perm_modify(self, rest: list[Any], params: Mapping[str, Any]) -> None:
+        path = _fill(rest[0], params)
         extra = _MODIFY.get(path.lstrip("/").partition("/")[0])
         self.need(path, ["Permissions.Modify", *([extra] if extra else [])], any_of=True)
 
-    def _check_userid_param(self, rest: list[Any], given: Mapping[str, Any]) -> None:
-        userid = str(given.get("userid", ""))
+    def _check_userid_param(self, rest: list[Any], params: Mapping[str, Any]) -> None:
+        userid = str(params.get("userid", ""))
         if rest[0] == "self":
             if userid != self.authid:
                 raise denied()
         else:
             self.need(f"/access/realm/{userid.partition('@')[2]}", [rest[0]])
 
-    def _check_userid_group(self, rest: list[Any], given: Mapping[str, Any]) -> None:
+    def _check_userid_group(self, rest: list[Any], params: Mapping[str, Any]) -> None:
         self.need("/access/groups", rest[0], any_of=True)
 
 
-def _fill(template: str, given: Mapping[str, Any]) -> str:
-    return normalise_path(re.sub(r"{([^}]+)}", lambda m: str(given.get(m[1], "")), template))
+def _fill(template: str, params: Mapping[str, Any]) -> str:
+    return normalise_path(re.sub(r"{([^}]+)}", lambda m: str(params.get(m[1], "")), template))

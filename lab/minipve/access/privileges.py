@@ -1,8 +1,8 @@
-"""PVE 9's privileges and built-in roles: the vocabulary of the permission checks (pve-access-control)."""
+"""PVE 9's privileges and built-in roles (facts from pve-access-control)."""
 
 from __future__ import annotations
 
-# area -> level -> privileges: a role "PVE<area>Admin" has admin, user and audit, "...User" the last two.
+# area -> level -> privileges. PVE<area>Admin has admin, user and audit; PVE<area>User has user and audit.
 _LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
     "VM": {
         "admin": (

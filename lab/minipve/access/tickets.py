@@ -1,4 +1,4 @@
-"""Proof of identity: password hashes, API token secrets, tickets with their CSRF tokens."""
+"""Authentication: password hashes, API token secrets, tickets and their CSRF tokens."""
 
 from __future__ import annotations
 
@@ -25,29 +25,29 @@ _TOKEN = re.compile(r"PVEAPIToken[= ]([^\s:/]+@[\w.\-]+![\w.\-]+)[=: ](\S+)")
 
 
 def _bytes(text: str) -> bytes:
-    """Also of what no encoding has: a header may hold any byte, JSON half of a surrogate pair."""
+    """Encode any text: a header may contain any byte, and JSON half of a surrogate pair."""
     return text.encode("utf-8", "surrogatepass")
 
 
 def _same(text: str, other: str) -> bool:
-    """Whether two texts are the same; takes the same time either way."""
+    """Compare two texts in constant time."""
     return hmac.compare_digest(_bytes(text), _bytes(other))
 
 
 def hash_secret(secret: str, salt: str | None = None) -> str:
-    """A salted scrypt hash as ``salt$hash`` in hex."""
+    """Return a salted scrypt hash as ``salt$hash`` in hex."""
     salt = salt or secrets.token_hex(8)
     digest = hashlib.scrypt(_bytes(secret), salt=bytes.fromhex(salt), n=2**12, r=8, p=1)
     return f"{salt}${digest.hex()}"
 
 
 def same_secret(secret: str, stored: str) -> bool:
-    """True when ``secret`` is the one that ``stored`` is the hash of; takes the same time either way."""
+    """Return, in constant time, whether ``stored`` is the hash of ``secret``."""
     return _same(hash_secret(secret, stored.partition("$")[0]), stored)
 
 
 def token_digest(secret: str) -> str:
-    """What is stored of a token's secret (a random UUID needs no salt, and every request has to check it)."""
+    """Return a token's secret as we store it. It is a random UUID, so a fast hash without salt is safe."""
     return hashlib.sha256(_bytes(secret)).hexdigest()
 
 
@@ -64,7 +64,7 @@ def _read_key(file: Path) -> bytes | None:
     except ValueError:
         key = b""
     if len(key) < _KEY_BYTES:
-        log.warning("%s is damaged: a new one is made, tickets have to be asked for anew", file)
+        log.warning("%s is damaged: a new key replaces it, and all tickets are invalid", file)
         return None
     return key
 
@@ -76,34 +76,34 @@ def _make_key(file: Path) -> bytes:
 
 
 class Tickets:
-    """Issues and checks tickets with a key that is kept in the state directory."""
+    """Issues and checks tickets with a key from the state folder."""
 
     def __init__(self, access: Access, key_file: Path) -> None:
         self.access = access
         self._key = _read_key(key_file) or _make_key(key_file)
         self._unknown = hash_secret(secrets.token_hex())
-        """Compared with where there is no such user or no password, so that a refusal takes the same time."""
+        """Hash that stands in for a missing user or password, so that every refusal takes the same time."""
 
     def _sign(self, text: str) -> str:
         return base64.b64encode(hmac.digest(self._key, _bytes(text), "sha256")).decode()
 
     def issue(self, userid: str, now: float) -> tuple[str, str]:
-        """A new ticket and its CSRF prevention token."""
+        """Return a new ticket and its CSRF prevention token."""
         stamp = f"{int(now):08X}"
         plain = f"PVE:{userid}:{stamp}"
         return f"{plain}::{self._sign(plain)}", f"{stamp}:{self._sign(f'{stamp}:{userid}').rstrip('=')}"
 
     def login(self, userid: str, password: str) -> bool:
-        """Check a password, or a still valid ticket given in its place."""
+        """Return whether the password, or a valid ticket in its place, belongs to the user."""
         if password.startswith("PVE:"):
             return self.user_of(password) == userid
         entry = self.access.data["users"].get(userid, {})
         stored = entry.get("password")
-        genuine = same_secret(password, stored or self._unknown)  # hashed for everybody, see below
+        genuine = same_secret(password, stored or self._unknown)  # hash in every case, see above
         return bool(stored) and genuine and _valid(entry, time.time())
 
     def user_of(self, ticket: str) -> str | None:
-        """The user of a ticket that is genuine, not too old, and whose user may still log in."""
+        """Return the user of a ticket; None when it is forged, expired, or the user may no longer log in."""
         match = _TICKET.fullmatch(ticket)
         if not match or not _same(self._sign(f"PVE:{match[1]}:{match[2]}"), match[3]):
             return None
@@ -128,7 +128,7 @@ class Tickets:
         return match[1]
 
     def authenticate(self, verb: str, authorization: str | None, cookie: str | None, csrf: str | None) -> str:
-        """The id of the caller, from the Authorization header or the cookie; UnauthorizedError otherwise."""
+        """Return the caller's id from the Authorization header or the cookie. Raises UnauthorizedError."""
         if authorization and authorization.startswith("PVEAPIToken"):
             return self._token_user(authorization)
         if not cookie:
