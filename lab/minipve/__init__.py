@@ -1,1 +1,1 @@
-"""The local endpoint: speaks the Proxmox VE API and runs real QEMU, the lab's one road to a hypervisor."""
+"""minipve: a Proxmox VE API on one Linux machine, with real QEMU and LXC guests behind it."""

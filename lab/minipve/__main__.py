@@ -1,10 +1,9 @@
-"""The command ``minipve``, also as ``python -m minipve``."""
+"""The command ``minipve``, also started as ``python -m minipve``."""
 
 from minipve.cli import minipve
 
 
 def main() -> None:
-    """Run the command."""
     minipve(prog_name="minipve")
 
 

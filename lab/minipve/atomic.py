@@ -1,4 +1,4 @@
-"""Files that are never seen half-written, and locks between threads and processes: the store's two tools."""
+"""Replace files in one step, and lock files between threads and processes."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 UNFINISHED = ".tmp-"
-"""How the name of everything begins that is to get its own name once it is whole."""
+"""Prefix of the names of unfinished files. They get their real name when they are complete."""
 
 
 @contextmanager
 def replaced(path: Path, mode: int) -> Iterator[Path]:
-    """Yield a temporary path to write to; it becomes ``path`` when the block ends without an exception.
+    """Yield a temporary path to write to. It replaces ``path`` if the block ends without an exception.
 
     Raises:
         OSError: the file cannot be written; ``filename`` is ``path``.
@@ -38,24 +38,24 @@ def replaced(path: Path, mode: int) -> Iterator[Path]:
 
 
 def write_atomic(path: Path, text: str, mode: int = 0o640) -> None:
-    """Replace ``path`` by ``text`` in one step: a reader or a crash sees the old file or the new one."""
+    """Replace the contents of ``path`` in one step. Readers and crashes see the old file or the new one."""
     with replaced(path, mode) as draft:
         draft.write_text(text, encoding="utf-8")
 
 
 def sweep(*folders: Path) -> None:
-    """Remove what a killed process left half-written in these folders: nobody else may work in them."""
+    """Remove unfinished files of a killed process. No other process may use the folders meanwhile."""
     for folder in folders:
-        for left in list(folder.rglob(f"{UNFINISHED}*")):
-            if left.is_dir() and not left.is_symlink():
-                shutil.rmtree(left)
+        for leftover in list(folder.rglob(f"{UNFINISHED}*")):
+            if leftover.is_dir() and not leftover.is_symlink():
+                shutil.rmtree(leftover)
             else:
-                left.unlink()
+                leftover.unlink()
 
 
 @contextmanager
 def flocked(path: Path, timeout_s: float, shared: bool = False) -> Iterator[None]:
-    """Hold the lock file ``path``; TimeoutError when another holder keeps it for ``timeout_s``."""
+    """Hold the lock on the file ``path``. Raises TimeoutError after ``timeout_s`` seconds of waiting."""
     path.parent.mkdir(parents=True, exist_ok=True)
     deadline = time.monotonic() + timeout_s
     kind = (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB

@@ -1,6 +1,6 @@
-"""A request's parameters: from its query, its form or JSON body, or the fields of an upload.
+"""Read a request's parameters: from its query, its form or JSON body, or the fields of an upload.
 
-All that is read here has a size and a time that bound it; see the README for the figures.
+Everything that is read has a limit in size and time, listed in docs/reference/minipve-limits.md.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from minipve import strict_json
 from minipve.errors import ApiError
 
 MAX_BYTES = 512 * 1024
-MAX_PUBLIC_BYTES = 16 * 1024  # of a request that says who one is only in its body
+MAX_PUBLIC_BYTES = 16 * 1024  # of a login, whose sender is not authenticated yet
 BODY_S, PUBLIC_BODY_S = 60.0, 10.0
 MAX_FIELDS = 1000
 MAX_FIELD_BYTES = 8 * 1024
-_UPLOAD_FIELDS = ("content", "checksum-algorithm", "checksum", "filename")  # in this order, as pveproxy's
+_UPLOAD_FIELDS = ("content", "checksum-algorithm", "checksum", "filename")  # pveproxy requires this order
 _CHUNK_BYTES = 2**20
 FORM, JSON, MULTIPART = "application/x-www-form-urlencoded", "application/json", "multipart/form-data"
-Given = dict[str, Any]
+Params = dict[str, Any]
 
 
 def refuse_framing(request: web.BaseRequest) -> None:
-    """501 for a body that does not say its length first, as PVE does."""
+    """Raise 501, as PVE does, for a body without a ``Content-Length``."""
     encoding = request.headers.get("Transfer-Encoding")
     if encoding and encoding.lower() == "chunked":
         raise ApiError("chunked transfer encoding not supported", 501)
@@ -39,50 +39,50 @@ def refuse_framing(request: web.BaseRequest) -> None:
         raise ApiError(f"Unknown transfer encoding '{encoding}'", 501)
 
 
-def query(request: web.BaseRequest) -> Given:
-    """The parameters behind the question mark."""
+def query(request: web.BaseRequest) -> Params:
+    """Return the parameters of the query string."""
     return _form(request.rel_url.raw_query_string)
 
 
-async def parameters(request: web.BaseRequest, public: bool) -> Given:
-    """The parameters of a form or JSON body; those of the query override them."""
-    most, seconds = (MAX_PUBLIC_BYTES, PUBLIC_BODY_S) if public else (MAX_BYTES, BODY_S)
-    if (request.content_length or 0) > most:
+async def parameters(request: web.BaseRequest, public: bool) -> Params:
+    """Return the parameters of a form or JSON body. ``public`` requests have tighter limits."""
+    max_bytes, timeout_s = (MAX_PUBLIC_BYTES, PUBLIC_BODY_S) if public else (MAX_BYTES, BODY_S)
+    if (request.content_length or 0) > max_bytes:
         raise ApiError("for data too large", 501)
     kind = request.content_type if "Content-Type" in request.headers else FORM
     if kind not in (FORM, JSON):
         raise ApiError(f"upload 'Content-Type '{kind}' not implemented", 506)
-    async with asyncio.timeout(seconds):
+    async with asyncio.timeout(timeout_s):
         text = (await request.read()).decode("utf-8", errors="replace")
     return _json(text) if kind == JSON and text else _form(text)
 
 
-def _form(text: str) -> Given:
-    """Repeated keys become lists; the cache-breaking ``_dc`` is dropped."""
-    found: dict[str, list[str]] = {}
+def _form(text: str) -> Params:
+    """Parse a form. Repeated keys become lists; ``_dc``, which browsers add to avoid caches, is dropped."""
+    params: dict[str, list[str]] = {}
     try:
         pairs = parse_qsl(text, keep_blank_values=True, max_num_fields=MAX_FIELDS)
     except ValueError:
         raise ApiError(f"too many parameters (> {MAX_FIELDS})", 400) from None
     for key, value in pairs:
-        found.setdefault(key, []).append(value)
-    found.pop("_dc", None)
-    return {key: values if len(values) > 1 else values[0] for key, values in found.items()}
+        params.setdefault(key, []).append(value)
+    params.pop("_dc", None)
+    return {key: values if len(values) > 1 else values[0] for key, values in params.items()}
 
 
-def _json(text: str) -> Given:
-    """Numbers stay text, as everything that a form has; booleans become 0 and 1."""
+def _json(text: str) -> Params:
+    """Parse a JSON object. Numbers stay text, as in a form; booleans become 0 and 1."""
     try:
-        given = strict_json.loads(text, numbers_as_text=True)
+        params = strict_json.loads(text, numbers_as_text=True)
     except json.JSONDecodeError as error:
         raise ApiError(f"malformed JSON string, at character offset {error.pos}") from None
     except strict_json.NestingError:
         raise ApiError("json text or perl structure exceeds maximum nesting level", 400) from None
     except ValueError:  # half a surrogate pair, NaN
         raise ApiError("malformed JSON string, neither tag, array, object, number, string or atom") from None
-    if not isinstance(given, dict):
+    if not isinstance(params, dict):
         raise ApiError("malformed JSON string, parameters must be an object")
-    return {key: _plain(value) for key, value in given.items() if value is not None}
+    return {key: _plain(value) for key, value in params.items() if value is not None}
 
 
 def _plain(value: Any) -> Any:
@@ -91,14 +91,14 @@ def _plain(value: Any) -> Any:
     return str(int(value)) if isinstance(value, bool) else value
 
 
-async def upload(request: web.BaseRequest, place: Callable[[str], Path], received: list[Path]) -> Given:
-    """Form fields, and the file part streamed to disk; its place is handed on as ``tmpfilename``.
+async def upload(request: web.BaseRequest, place: Callable[[str], Path], received: list[Path]) -> Params:
+    """Return the form fields, and stream the file to disk. Its name on disk is the field ``tmpfilename``.
 
-    Each file that is made is noted in ``received`` first: the caller removes what is left of them.
+    The path of each new file is appended to ``received`` first, so that the caller can remove leftovers.
     """
     if request.content_type != MULTIPART:
         raise ApiError(f"upload 'Content-Type '{request.content_type}' not implemented")
-    fields: Given = {}
+    fields: Params = {}
     try:
         async with asyncio.timeout(BODY_S) as limit:
             async for part in await request.multipart():
@@ -112,13 +112,18 @@ async def upload(request: web.BaseRequest, place: Callable[[str], Path], receive
                 received.append(place(name))
                 fields |= {"filename": part.filename or "", "tmpfilename": name}
                 await _store(part, received[-1], limit)
-    except (ValueError, AssertionError, RuntimeError, HttpProcessingError):  # what aiohttp says of garbage
+    except (
+        ValueError,
+        AssertionError,
+        RuntimeError,
+        HttpProcessingError,
+    ):  # of aiohttp, for malformed uploads
         raise ApiError("upload failed") from None
     return fields
 
 
-def _check_order(name: str | None, fields: Given) -> None:
-    """A field may come once, and none after one that pveproxy reads later: there it would be lost."""
+def _check_order(name: str | None, fields: Params) -> None:
+    """Raise 500 for a repeated or misplaced field; pveproxy would ignore it silently."""
     if name not in _UPLOAD_FIELDS:
         raise ApiError(f"wrong field name '{name}' for file upload, expected 'filename'")
     if fields.keys() & set(_UPLOAD_FIELDS[_UPLOAD_FIELDS.index(name) :]):
@@ -135,7 +140,7 @@ async def _bounded(part: BodyPartReader) -> bytes:
 
 
 async def _store(part: BodyPartReader, target: Path, limit: asyncio.Timeout) -> None:
-    """Write the file as it comes; what bounds it is the disk, and that something has to come each minute."""
+    """Write the file as it arrives. The limits are the disk, and a chunk in every ``BODY_S`` seconds."""
     loop = asyncio.get_running_loop()
     with target.open("xb") as stream:
         while chunk := await part.read_chunk(_CHUNK_BYTES):

@@ -31,7 +31,7 @@ management_option = click.option(
 )
 nodes_option = click.option(
     "--nodes",
-    type=click.IntRange(1, cluster.MOST),
+    type=click.IntRange(1, cluster.MAX_NODES),
     help="Nodes of the cluster that a fresh instance plays: pve, pve2, pve3 ...  [default: as it has, or 1]",
 )
 delay_option = click.option(

@@ -1,4 +1,4 @@
-"""The endpoint's own process: an instance made ready, its HTTPS server, a watch over its machines."""
+"""The endpoint's process: set up the instance, serve HTTPS, and watch over the guests."""
 
 from __future__ import annotations
 
@@ -24,14 +24,19 @@ from minipve.user_error import UserError
 from minipve.vm import lifecycle as machines
 from minipve.watch import Watch
 
-_LAST_ANSWERS_S = 8.0  # after ten seconds the endpoint is killed
+_LAST_ANSWERS_S = 8.0  # `minipve stop` kills the endpoint after ten seconds
 log = logging.getLogger("minipve")
 
 
 def run(paths: Paths, fd: int, ready_fd: int | None, management: str, delay_s: float) -> None:
-    """Serve on the inherited socket ``fd`` until SIGTERM or SIGINT; running machines are left alone.
+    """Serve on the inherited socket ``fd`` until SIGTERM or SIGINT. Guests continue to run.
 
-    Every 401 waits ``delay_s`` first. ``ready_fd`` is told when the endpoint answers.
+    Args:
+        paths: the instance.
+        fd: a listening socket.
+        ready_fd: receives "ready" when the endpoint answers; None: nobody waits.
+        management: the address of the first node in CIDR notation.
+        delay_s: seconds before every 401.
     """
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", stream=sys.stderr)
     first = instance.load(paths)
@@ -47,16 +52,16 @@ def run(paths: Paths, fd: int, ready_fd: int | None, management: str, delay_s: f
 
 
 def _recover(node: Node) -> None:
-    """Remove what an earlier endpoint left half-made; name what is no guest's."""
-    for kind, half in ((QEMU, machines.recover(node)), (LXC, containers.recover(node))):
-        for vmid in half:
-            log.info("%s %d was half-made when the endpoint ended: removed", kind.word, vmid)
-        for stranger in node.store(kind).unknown_files():
-            log.warning("%s is no configuration of a %s: left alone", stranger, kind.word)
+    """Remove unfinished guests of an earlier endpoint, and log unknown files."""
+    for kind, unfinished in ((QEMU, machines.recover(node)), (LXC, containers.recover(node))):
+        for vmid in unfinished:
+            log.info("%s %d was unfinished when the endpoint ended: removed", kind.word, vmid)
+        for file in node.store(kind).unknown_files():
+            log.warning("%s is not a configuration of a %s: ignored", file, kind.word)
 
 
 def _bring_up(node: Node, management: str) -> None:
-    """The node's network as it is configured; where that cannot be read, its management bridge alone."""
+    """Bring up the node's network as configured; if that cannot be read, only the management bridge."""
     try:
         bridges.reload(node.paths, node.name)
     except (UserError, MachineError) as failed:
@@ -65,12 +70,12 @@ def _bring_up(node: Node, management: str) -> None:
 
 
 def _join(first: Node) -> None:
-    """Lay the cables between the nodes."""
+    """Connect the networks of the nodes."""
     further = [node for node in first.nodes.values() if node is not first]
     for node in further:
-        held = namespace.find(node.paths)
-        if held:
-            cables.connect_first_node(node.name, held.pid)
+        network = namespace.find(node.paths)
+        if network:
+            cables.connect_first_node(node.name, network.pid)
     for node in first.visit():
         if node is not first:
             cables.connect_further_node()
@@ -80,28 +85,28 @@ def _join(first: Node) -> None:
 
 
 async def _serve(node: Node, listener: socket.socket, ready_fd: int | None, delay_s: float) -> None:
-    ended = asyncio.Event()
+    stopped = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, ended.set)
-    front = HttpApi(node, delay_s)
-    server = web.Server(front.handle)
-    door = asyncio.create_task(Listener(server, listener, tls.context(node.cluster)).serve())
+        asyncio.get_running_loop().add_signal_handler(number, stopped.set)
+    http_api = HttpApi(node, delay_s)
+    server = web.Server(http_api.handle)
+    accepting = asyncio.create_task(Listener(server, listener, tls.context(node.cluster)).serve())
     port = listener.getsockname()[1]
     instance.announce(node, port)
-    watches = [Watch(each) for each in node.nodes.values()]
+    watches = [Watch(member) for member in node.nodes.values()]
     for watch in watches:
         watch.start()
     log.info("serving https://127.0.0.1:%d, state in %s", port, node.paths.state)
     if ready_fd is not None:
         os.write(ready_fd, b"ready\n")
         os.close(ready_fd)
-    await ended.wait()
-    door.cancel()
+    await stopped.wait()
+    accepting.cancel()
     for watch in watches:
         watch.stop()
     server.pre_shutdown()
     await server.shutdown(timeout=_LAST_ANSWERS_S)
-    front.close()
-    for each in node.nodes.values():
-        each.tasks.settle(timeout_s=3)
+    http_api.close()
+    for member in node.nodes.values():
+        member.tasks.settle(timeout_s=3)
     log.info("ended")

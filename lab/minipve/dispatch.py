@@ -1,6 +1,6 @@
-"""From an authenticated request to an answer: find the method, ask permission, validate, call the handler.
+"""From an authenticated request to an answer: find the method, check permissions, validate, call the handler.
 
-The order is PVE's (pve-manager's rest_handler), because it decides which of several errors a caller sees.
+The order is that of pve-manager's rest_handler, because it decides which of several errors a caller sees.
 """
 
 from __future__ import annotations
@@ -16,26 +16,25 @@ from minipve.node import Call, Node, Reply
 
 PUBLIC = {("GET", "/access/ticket"), ("POST", "/access/ticket"), ("GET", "/access/domains")}
 
-
 _UPLOAD = "/nodes/{node}/storage/{storage}/upload"
 
 
 def takes_upload(verb: str, path: str) -> bool:
-    """Whether a request brings a file, and so is the one kind whose body may be large."""
-    found = api.find(verb, path)
-    return found is not None and (verb, found[0]) == ("POST", _UPLOAD)
+    """Return whether a request uploads a file, the only kind of request with a large body."""
+    match = api.find(verb, path)
+    return match is not None and (verb, match[0]) == ("POST", _UPLOAD)
 
 
 def permitted(
-    node: Node, verb: str, path: str, authid: str, given: dict[str, Any] | None = None
+    node: Node, verb: str, path: str, authid: str, params: dict[str, Any] | None = None
 ) -> tuple[schema.Method, Permit, dict[str, Any]]:
-    """The method that serves the request, if its caller may use it, and the parameters with the path's."""
-    found = api.find(verb, path)
-    if found is None:
+    """Return the method, the caller's permit and all parameters. Raises ApiError for a forbidden call."""
+    match = api.find(verb, path)
+    if match is None:
         raise ApiError(f"Method '{verb} {path}' not implemented", 501)
-    method = schema.method(verb, found[0])
-    _refuse_conflicts(given or {}, found[1])
-    values = (given or {}) | found[1]
+    method = schema.method(verb, match[0])
+    _refuse_conflicts(params or {}, match[1])
+    values = (params or {}) | match[1]
     permit = Permit(node.access, authid, node.sdn.zone_of)
     if "!" in authid and not method.allow_token:
         raise denied(f"URI '{path}' not available with API token, need proper ticket.\n")
@@ -43,21 +42,21 @@ def permitted(
     return method, permit, values
 
 
-def _refuse_conflicts(given: dict[str, Any], in_path: dict[str, str]) -> None:
-    """400, before anybody's rights are looked at, for a parameter that contradicts the path."""
-    for name in sorted(given.keys() & in_path.keys()):
-        if given[name] != in_path[name]:
+def _refuse_conflicts(params: dict[str, Any], in_path: dict[str, str]) -> None:
+    """Raise 400 for a parameter that contradicts the path. PVE does this before it checks permissions."""
+    for name in sorted(params.keys() & in_path.keys()):
+        if params[name] != in_path[name]:
             raise parameter_error(
                 **{name: "duplicate parameter (already defined in URI) with conflicting values!"}
             )
 
 
-def call(node: Node, verb: str, path: str, authid: str, given: dict[str, Any]) -> Reply:
-    """The answer to one request; ApiError for every one that is refused or fails."""
-    method, permit, values = permitted(node, verb, path, authid, given)
-    meant = _meant(node, str(values["node"])) if method.on_node else node
-    meant.enter()
-    checked = Call(meant, permit, method.check(values))
+def call(node: Node, verb: str, path: str, authid: str, params: dict[str, Any]) -> Reply:
+    """Answer a request. Raises ApiError when it is refused or fails."""
+    method, permit, values = permitted(node, verb, path, authid, params)
+    target = _target(node, str(values["node"])) if method.on_node else node
+    target.enter()
+    checked = Call(target, permit, method.check(values))
     try:
         if check_first := api.checks().get((verb, method.path)):
             check_first(checked)
@@ -68,8 +67,8 @@ def call(node: Node, verb: str, path: str, authid: str, given: dict[str, Any]) -
     return answer if isinstance(answer, Reply) else Reply(answer, {})
 
 
-def _meant(node: Node, name: str) -> Node:
-    """The node that a path names; 500 for one that there is not, 595 for one that is not reached."""
+def _target(node: Node, name: str) -> Node:
+    """Return the node that a path names. Raises 500 when there is none, 595 when it is off."""
     if name == "localhost":
         return node
     if name not in node.nodes:

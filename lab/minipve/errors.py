@@ -1,4 +1,4 @@
-"""What goes wrong inside the endpoint, in PVE's shape: status, message, errors by parameter."""
+"""Errors in PVE's form: status, message, and texts by parameter."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from minipve.process import MachineError
 from minipve.user_error import UserError
 
 FAILURES = (MachineError, UserError, OSError, subprocess.SubprocessError)
-"""What an operation may fail with beside an ApiError; its text is told to the caller."""
+"""Other exceptions of an operation, whose text the caller receives."""
 
 
 class ApiError(Exception):
-    """An answer that is not 200: ``message`` is the body's text, its first line the reason phrase.
+    """An answer other than 200. ``message`` is the text of the body, and its first line the reason phrase.
 
     ``errors`` maps parameter names to texts (PVE's ``Parameter verification failed.``).
     """
@@ -27,54 +27,54 @@ class ApiError(Exception):
 
     @property
     def reason(self) -> str:
-        """The first line: PVE puts it into the status line."""
+        """The first line of the message, which PVE puts into the status line."""
         return self.message.split("\n", 1)[0]
 
     @property
     def detail(self) -> str:
-        """The error as PVE tells it inside of another one, or as a task's last words: with its status."""
+        """The error as PVE quotes it in another error or at the end of a task's log: with its status."""
         lines = [self.message.rstrip("\n"), *(f"{key}: {text}" for key, text in (self.errors or {}).items())]
         return (f"{self.status} " if self.status != 500 else "") + "\n".join(lines)
 
 
 @contextmanager
-def error_prefix(what: str) -> Iterator[None]:
-    """Put ``what`` before the text of an error of the block, which becomes a 500, as PVE does it."""
+def error_prefix(prefix: str) -> Iterator[None]:
+    """Turn an error of the block into a 500 whose text starts with ``prefix``, as PVE does."""
     try:
         yield
     except ApiError as refused:
-        raise ApiError(what + refused.detail) from refused
+        raise ApiError(prefix + refused.detail) from refused
     except FAILURES as failed:
-        raise ApiError(what + text_of(failed)) from failed
+        raise ApiError(prefix + text_of(failed)) from failed
 
 
 def parameter_error(**errors: str) -> ApiError:
-    """400 with one text per parameter; keyword names use ``_`` where PVE's have ``-``."""
+    """Return a 400 with a text per parameter. Keyword names have ``_`` for PVE's ``-``."""
     return ApiError(
         "Parameter verification failed.", 400, {k.replace("_", "-"): v for k, v in errors.items()}
     )
 
 
 def denied(detail: str = "") -> ApiError:
-    """403 as PVE words it, e.g. ``Permission check failed (/vms/100, VM.Audit)``."""
+    """Return PVE's 403, e.g. ``Permission check failed (/vms/100, VM.Audit)``."""
     return ApiError("Permission check failed" + (f" ({detail})" if detail else ""), 403)
 
 
 def text_of(error: Exception) -> str:
-    """An error of the system or of a helper as one sentence, without Python's way of putting it."""
+    """Return the text of an error without the name of its Python class."""
     if isinstance(error, OSError) and error.strerror:
         return f"{error.strerror}: '{error.filename}'" if error.filename else error.strerror
     return str(error) or type(error).__name__
 
 
 class UnreachedError(Exception):
-    """The node that is meant does not answer: the proxy tells it, by a status line alone."""
+    """The target node is off. PVE's proxy answers with a status line only."""
 
     status, reason = 595, "No route to host"
 
 
 class UnauthorizedError(Exception):
-    """Refused before routing: PVE answers with a reason phrase, an empty body and three seconds of delay."""
+    """Authentication failed. PVE answers with a reason phrase, no body, and a delay of three seconds."""
 
     def __init__(self, reason: str, status: int = 401) -> None:
         super().__init__(reason)

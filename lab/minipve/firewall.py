@@ -1,6 +1,6 @@
-"""The firewall options of guests: kept as PVE keeps them, never in force, since there is no firewall.
+"""Firewall options of guests: stored, but never applied, since minipve has no firewall.
 
-A file ``etc/pve/firewall/VMID.fw`` with a section ``[OPTIONS]`` of ``key: value`` lines.
+The file ``etc/pve/firewall/VMID.fw`` has a section ``[OPTIONS]`` of ``key: value`` lines, as on a node.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Options = dict[str, str]
 
 
 def load(node: Node, vmid: int) -> Options:
-    """The options of a guest; none where nobody has set any."""
+    """Return the options of a guest; none if no file exists."""
     try:
         lines = _file(node, vmid).read_text().splitlines()
     except FileNotFoundError:
@@ -26,25 +26,24 @@ def load(node: Node, vmid: int) -> Options:
 
 
 def save(node: Node, vmid: int, options: Options) -> None:
-    """Keep the options of a guest."""
     _file(node, vmid).parent.mkdir(exist_ok=True)
     lines = [f"{key}: {value}" for key, value in sorted(options.items())]
     write_atomic(_file(node, vmid), "\n".join([_HEAD, "", *lines, ""]))
 
 
 def copy(node: Node, source: int, target: int) -> None:
-    """Give a clone the options of its source."""
+    """Copy the options of a guest to its clone."""
     if options := load(node, source):
         save(node, target, options)
 
 
 def forget(node: Node, vmid: int) -> None:
-    """Remove the options of a guest that is no more."""
+    """Remove the options of a deleted guest."""
     _file(node, vmid).unlink(missing_ok=True)
 
 
 def digest(options: Options) -> str:
-    """SHA-1 over the options, as PVE works it out."""
+    """Return SHA-1 over the options, computed as PVE does."""
     text = "".join(f"{key}:{value}\n" for key, value in sorted(options.items()))
     return hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
 

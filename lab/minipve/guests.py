@@ -1,4 +1,4 @@
-"""What virtual machines and containers have in common: pools, rights, tags, bridges; to be whole or gone."""
+"""Operations on virtual machines and containers alike: pools, permissions, tags, complete removal."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from minipve.config.kinds import Kind
 from minipve.errors import ApiError, denied
 from minipve.node import Node
 
-UNFINISHED = ("create", "clone", "destroyed")  # config locks of a guest that is not yet, or no longer, whole
+UNFINISHED = ("create", "clone", "destroyed")  # config locks of a guest that is not complete
 Forget = Callable[[Node, int], None]
 
 
 def check_pool(node: Node, pool: str | None) -> None:
-    """403, as a node has it, when the named pool does not exist."""
+    """Raise 403, as PVE does, when the pool does not exist."""
     if pool is not None and pool not in node.access.data["pools"]:
         raise denied(f"pool '{pool}' does not exist")
 
 
 def is_elsewhere(node: Node, target: str | None) -> bool:
-    """Whether a clone is to go to another node than its source is on; 500 for one that there is not."""
+    """Return whether ``target`` is another node than ``node``. Raises 500 when there is no such node."""
     if target in (None, node.name, "localhost"):
         return False
     if target not in node.nodes:
@@ -32,7 +32,7 @@ def is_elsewhere(node: Node, target: str | None) -> bool:
 
 
 def check_allocate(permit: Permit, vmid: int, pool: str | None) -> None:
-    """403 unless the caller may make a guest of that VMID, by right on it or on the pool that it goes to."""
+    """Raise 403 unless the caller may create the VMID, by a privilege on it or on the new guest's pool."""
     if not permit.has(f"/vms/{vmid}", ["VM.Allocate"]) and not (
         pool and permit.has(f"/pool/{pool}", ["VM.Allocate"])
     ):
@@ -40,24 +40,23 @@ def check_allocate(permit: Permit, vmid: int, pool: str | None) -> None:
 
 
 def check_bridge(permit: Permit, bridge: str | None, tag: int | None) -> None:
-    """403 without SDN.Use on the bridge (and VLAN) of a NIC."""
+    """Raise 403 without SDN.Use on the bridge (and VLAN) of a NIC."""
     if bridge:
         zone = permit.zone_of(bridge)
         permit.need(f"/sdn/zones/{zone}/{bridge}" + (f"/{tag}" if tag else ""), ["SDN.Use"])
 
 
 def check_tags(permit: Permit, vmid: int) -> None:
-    """403 unless the caller may set tags: asked of the guest itself, never of the pool of a new one."""
+    """Raise 403 unless the caller may set tags on the guest itself. Privileges on its pool do not count."""
     permit.need(f"/vms/{vmid}", ["VM.Config.Options"])
 
 
 def tags(text: str) -> str:
-    """Tags as they are stored: in lower case, sorted, each once (pure)."""
+    """Return tags as PVE stores them: in lower case, sorted, without duplicates."""
     return ";".join(sorted({tag.lower() for tag in split_list(text)}))
 
 
 def add_to_pool(node: Node, pool: str | None, vmid: int) -> None:
-    """Make the guest a member of ``pool``."""
     if pool is None:
         return
     with node.access.change() as data:
@@ -68,7 +67,7 @@ def add_to_pool(node: Node, pool: str | None, vmid: int) -> None:
 
 
 def forget_rights(node: Node, vmid: int) -> None:
-    """Remove what a VMID stands for in access control: rights on it, its place in pools."""
+    """Remove a VMID from the access-control list and from all pools."""
     with node.access.change() as data:
         data["acl"] = [a for a in data["acl"] if a["path"] != f"/vms/{vmid}"]
         for pool in data["pools"].values():
@@ -76,10 +75,10 @@ def forget_rights(node: Node, vmid: int) -> None:
                 pool["vms"].remove(vmid)
 
 
-def remove(node: Node, kind: Kind, vmid: int, kept: Sequence[str] = ()) -> None:
-    """Remove a guest's volumes (but those ``kept``), its firewall options and its configuration."""
+def remove(node: Node, kind: Kind, vmid: int, keep: Sequence[str] = ()) -> None:
+    """Remove a guest's volumes except ``keep``, its firewall options and its configuration."""
     for volid in node.storage.of_vm(vmid):
-        if volid not in kept:
+        if volid not in keep:
             node.storage.remove(volid)
     node.storage.remove_empty_folder(vmid)
     firewall.forget(node, vmid)
@@ -88,7 +87,7 @@ def remove(node: Node, kind: Kind, vmid: int, kept: Sequence[str] = ()) -> None:
 
 @contextmanager
 def undo_on_failure(node: Node, kind: Kind, vmid: int, forget: Forget | None = None) -> Iterator[None]:
-    """Remove what was made of a guest when the block fails, and only that."""
+    """Remove the new guest and its new volumes if the block fails."""
     before = node.storage.of_vm(vmid)
     try:
         yield
@@ -101,16 +100,16 @@ def undo_on_failure(node: Node, kind: Kind, vmid: int, forget: Forget | None = N
 
 
 def recover(node: Node, kind: Kind, forget: Forget | None = None) -> list[int]:
-    """Remove the guests that a killed endpoint left half-made or half-removed; returns their VMIDs.
+    """Remove guests whose creation or removal a killed endpoint did not finish. Returns their VMIDs.
 
-    While a guest is not in the pool of those who made it, its configuration holds one of these locks: nobody
-    is left with a VMID that is taken by a guest they may not see. A lock that the journal does not know of
-    was set by root, and such a guest is left alone.
+    A new guest has one of the locks in ``UNFINISHED`` until it is in its owner's pool. Otherwise a VMID could
+    be occupied by a guest that its owner may not see. A lock without a journal entry was set by root, and
+    that guest stays.
     """
-    half = node.store(kind).unfinished(UNFINISHED)
-    for vmid in half:
+    unfinished = node.store(kind).unfinished(UNFINISHED)
+    for vmid in unfinished:
         if forget:
             forget(node, vmid)
         remove(node, kind, vmid)
         forget_rights(node, vmid)
-    return half
+    return unfinished

@@ -103,7 +103,7 @@ class HttpApi:
 
     async def _parameters(
         self, request: web.BaseRequest, verb: str, path: str, authid: str, received: list[Path]
-    ) -> body.Given:
+    ) -> body.Params:
         query = body.query(request)
         uploading = dispatch.takes_upload(verb, path)
         if uploading and "tmpfilename" in query:

@@ -93,7 +93,7 @@ def test_all_nodes_are_told(cluster: Endpoint) -> None:
 def test_the_number_of_nodes_stays(cluster: Endpoint) -> None:
     assert cluster.state is not None
     said = minipve("serve", "--detach", "--nodes", "2", state=cluster.state)
-    assert said.returncode == 1 and "has 3 nodes, and keeps them: not 2" in said.stderr
+    assert said.returncode == 1 and "has 3 nodes; the number cannot change to 2" in said.stderr
     again = minipve("serve", "--detach", state=cluster.state)
     assert again.returncode == 0 and again.stdout.startswith("running")
 
@@ -239,7 +239,7 @@ def test_only_a_further_node_can_be_switched_off(lab: Endpoint) -> None:
     assert lab.state is not None
     said = minipve("node", "pve", "off", state=lab.state)
     assert said.returncode == 1
-    assert "no node 'pve' that can be switched off; there are pve2, pve3" in said.stderr
+    assert "'pve' is not an additional node; additional nodes: pve2, pve3" in said.stderr
 
 
 def test_a_restart_finds_the_cluster_again(lab: Endpoint) -> None:
