@@ -1,6 +1,6 @@
-"""Load over time, PVE's ``rrddata``: here of one hour, in memory, a sample a minute.
+"""Load over time (PVE's ``rrddata``): one sample per minute, kept in memory for an hour.
 
-There is a row for every step of the frame asked for; one of which nothing is known has only its time.
+An answer has a row for every step of the requested time frame. A row without samples contains only its time.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from collections import defaultdict, deque
 from collections.abc import Collection, Mapping
 
 PERIOD_S = 60
-KEPT = 60
-FRAMES = {  # PVE's steps (seconds) and how many of them
+MAX_SAMPLES = 60
+FRAMES = {  # name -> (step in seconds, number of steps), as in PVE
     "hour": (60, 60),
     "day": (60, 1440),
     "week": (1800, 336),
@@ -27,13 +27,14 @@ class History:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._samples: defaultdict[str, deque[tuple[float, Values]]] = defaultdict(lambda: deque(maxlen=KEPT))
+        self._samples: defaultdict[str, deque[tuple[float, Values]]]
+        self._samples = defaultdict(lambda: deque(maxlen=MAX_SAMPLES))
         self._counted: dict[str, tuple[float, Mapping[str, float]]] = {}
 
     def add(
         self, now: float, name: str, gauges: Mapping[str, float], counters: Mapping[str, float] | None = None
     ) -> None:
-        """One sample; of ``counters`` the growth a second is kept, unless they were set back meanwhile."""
+        """Add a sample. ``counters`` are stored as growth per second, unless they were reset in between."""
         with self._lock:
             then, before = self._counted.get(name, (now, {}))
             grown = {k: (v - before[k]) / (now - then) for k, v in (counters or {}).items() if k in before}
@@ -41,23 +42,23 @@ class History:
             self._samples[name].append((now, dict(gauges) | {k: v for k, v in grown.items() if v >= 0}))
 
     def keep(self, names: Collection[str]) -> None:
-        """Forget all but these."""
+        """Remove the samples of all other names."""
         with self._lock:
-            for gone in self._samples.keys() - set(names):
-                del self._samples[gone]
-                self._counted.pop(gone, None)
+            for name in self._samples.keys() - set(names):
+                del self._samples[name]
+                self._counted.pop(name, None)
 
     def rows(self, name: str, frame: str, cf: str, now: float) -> list[Values]:
-        """The rows of a frame, oldest first; ``cf`` says whether a step shows its AVERAGE or its MAX."""
+        """Return the rows of a time frame, oldest first. ``cf`` is how to combine samples: AVERAGE or MAX."""
         step, count = FRAMES[frame]
         end = int(now // step) * step
         with self._lock:
             samples = list(self._samples[name]) if name in self._samples else []
-        found: defaultdict[int, list[Values]] = defaultdict(list)
+        by_step: defaultdict[int, list[Values]] = defaultdict(list)
         for at, values in samples:
-            found[int(at // step) * step].append(values)
+            by_step[int(at // step) * step].append(values)
         starts = range(end - step * (count - 1), end + step, step)
-        return [{"time": start} | _consolidated(found.get(start, []), cf) for start in starts]
+        return [{"time": start} | _consolidated(by_step.get(start, []), cf) for start in starts]
 
 
 def _consolidated(samples: list[Values], cf: str) -> Values:

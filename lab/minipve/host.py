@@ -1,4 +1,4 @@
-"""The machine that the instance runs on, read from /proc: what PVE reports of a node."""
+"""The machine that minipve runs on, read from /proc, in the form in which PVE reports a node."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PRESSURES = (
     "pressurecpusome", "pressurecpufull", "pressureiosome", "pressureiofull", "pressurememorysome",
     "pressurememoryfull",
 )  # fmt: skip
-"""Told of a running guest: by how much it had to wait, which is not counted here."""
+"""Keys of a running guest's pressure stall information, which minipve does not measure."""
 _sample_lock = threading.Lock()
 _sample: tuple[float, float, float] = (0.0, 0.0, 0.0)
 
@@ -26,27 +26,27 @@ def _meminfo() -> dict[str, int]:
 
 
 def memory() -> dict[str, int]:
-    """Bytes: ``total``, ``used``, ``free``, ``available``."""
+    """Return bytes: ``total``, ``used``, ``free``, ``available``."""
     facts = _meminfo()
     total, available = facts["MemTotal"], facts["MemAvailable"]
     return {"total": total, "available": available, "free": facts["MemFree"], "used": total - available}
 
 
 def swap() -> dict[str, int]:
-    """Bytes: ``total``, ``used``, ``free``."""
+    """Return bytes: ``total``, ``used``, ``free``."""
     facts = _meminfo()
     total, free = facts.get("SwapTotal", 0), facts.get("SwapFree", 0)
     return {"total": total, "free": free, "used": total - free}
 
 
 def cpu_fraction() -> float:
-    """The share of all CPUs that was busy since the last call (0..1)."""
+    """Return the busy share of all CPUs since the last call (0..1)."""
     global _sample
     fields = [float(x) for x in Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
     total, idle = sum(fields), fields[3] + fields[4]
     with _sample_lock:
         before_total, before_idle, last = _sample
-        if total - before_total < 5:  # ticks: too short a time to tell anything
+        if total - before_total < 5:  # ticks: too short an interval
             return last
         busy = 1 - (idle - before_idle) / (total - before_total)
         _sample = (total, idle, busy)
@@ -54,19 +54,17 @@ def cpu_fraction() -> float:
 
 
 def uptime_s() -> int:
-    """Seconds since boot."""
     return int(time.clock_gettime(time.CLOCK_BOOTTIME))
 
 
 @cache
 def cpus() -> int:
-    """Logical CPUs."""
     return os.cpu_count() or 1
 
 
 @cache
 def cpu_info() -> dict[str, Any]:
-    """Model, vendor, speed and flags of the first CPU."""
+    """Return model, vendor, speed and flags of the first CPU."""
     lines = Path("/proc/cpuinfo").read_text().split("\n\n")[0].splitlines()
     facts = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in lines)}
     return {
@@ -84,12 +82,11 @@ def cpu_info() -> dict[str, Any]:
 
 
 def kernel() -> dict[str, str]:
-    """``uname``."""
     name = platform.uname()
     return {"sysname": name.system, "release": name.release, "version": name.version, "machine": name.machine}
 
 
 def root_filesystem() -> dict[str, int]:
-    """Bytes of the root file system: ``total``, ``used``, ``free``, ``avail``."""
+    """Return bytes of the root file system: ``total``, ``used``, ``free``, ``avail``."""
     disk = shutil.disk_usage("/")
     return {"total": disk.total, "used": disk.used, "free": disk.total - disk.used, "avail": disk.free}

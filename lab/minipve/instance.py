@@ -1,4 +1,4 @@
-"""What a fresh instance holds: a node, and root@pam with a random password and an API token."""
+"""Set up a new instance: its nodes, and root@pam with a random password and an API token."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from minipve.network import interfaces, namespace
 from minipve.node import Node
 from minipve.paths import Paths
 
-TOKEN = "minipve"  # of root@pam, without privilege separation
+TOKEN = "minipve"  # belongs to root@pam, without privilege separation
 
 
 def load(paths: Paths) -> Node:
-    """The first node of an instance, with the others in its ``nodes``."""
+    """Return the first node of an instance, with all nodes in its ``nodes``."""
     first = Node(paths)
     for name in paths.further:
         Node(paths.of_node(name), name, first)
@@ -31,13 +31,13 @@ def load(paths: Paths) -> Node:
 
 
 def set_up(node: Node, management: str) -> None:
-    """Make what a fresh instance lacks: certificate, network configuration, root's password and token."""
+    """Create what is missing: certificate, network configuration, root's password and token."""
     tls.ensure(node.cluster, node.name)
-    for number, each in enumerate(node.nodes.values()):
-        each.storage.create_directories()
-        if not each.paths.interfaces.exists():
+    for number, member in enumerate(node.nodes.values()):
+        member.storage.create_directories()
+        if not member.paths.interfaces.exists():
             text = interfaces.write_interfaces(interfaces.default(cluster.management(management, number)))
-            write_atomic(each.paths.interfaces, text, 0o644)
+            write_atomic(member.paths.interfaces, text, 0o644)
     if TOKEN not in node.access.data["users"][ROOT]["tokens"]:
         _credentials(node)
 
@@ -53,7 +53,7 @@ def _credentials(node: Node) -> None:
 
 
 def root_password_file(paths: Paths) -> Path:
-    """Where root@pam's password lies (0600)."""
+    """Return the file with root@pam's password (mode 0600)."""
     return paths.state / "root-password"
 
 
@@ -62,7 +62,7 @@ def _token_file(paths: Paths) -> Path:
 
 
 def announce(node: Node, port: int) -> None:
-    """Write ``endpoint.json`` (0600): the last thing before requests are served."""
+    """Write ``endpoint.json`` (mode 0600), the last step before requests are served."""
     paths = node.paths
     facts = {
         "host": "127.0.0.1",
@@ -77,6 +77,6 @@ def announce(node: Node, port: int) -> None:
         "shell": str(paths.enter_shell),
         "connect": str(paths.connect),
         "interfaces_file": str(paths.interfaces),
-        "shells": {name: str(each.paths.enter_shell) for name, each in node.nodes.items()},
+        "shells": {name: str(member.paths.enter_shell) for name, member in node.nodes.items()},
     }
     write_atomic(launch.endpoint_file(paths), json.dumps(facts, indent=1) + "\n", 0o600)

@@ -1,6 +1,6 @@
-"""Starting and ending an instance: everything that happens outside of the endpoint's own process.
+"""Start and stop an instance: everything that happens outside the endpoint's process.
 
-Kept free of heavy imports, because ``serve`` on a running instance is part of every playbook run.
+This module avoids slow imports, because scripts and playbooks run ``minipve serve`` again and again.
 """
 
 from __future__ import annotations
@@ -32,31 +32,30 @@ _MODULE = [sys.executable, "-m", "minipve"]
 
 
 def lock_file(paths: Paths) -> Path:
-    """The file that a running endpoint keeps locked; it says which process that is."""
+    """Return the file that a running endpoint keeps locked. It contains the process id."""
     return paths.run / "endpoint.lock"
 
 
 def log_file(paths: Paths) -> Path:
-    """What the endpoint says."""
     return paths.log / "endpoint.log"
 
 
 def endpoint_file(paths: Paths) -> Path:
-    """Where an instance says how to reach it (0600)."""
+    """Return the file that says how to reach the instance (mode 0600)."""
     return paths.state / "endpoint.json"
 
 
 def facts(paths: Paths) -> dict[str, Any]:
-    """The contents of ``endpoint.json``; empty when the instance has never been started."""
+    """Return the contents of ``endpoint.json``; empty when the instance was never started."""
     try:
-        found = json.loads(endpoint_file(paths).read_bytes())
-        return {key: found[key] for key in found} if found["ca_file"] else {}
-    except (FileNotFoundError, ValueError, KeyError, TypeError):  # damaged: it is written anew at each start
+        contents = json.loads(endpoint_file(paths).read_bytes())
+        return dict(contents) if contents["ca_file"] else {}
+    except (FileNotFoundError, ValueError, KeyError, TypeError):  # damaged: the next start replaces it
         return {}
 
 
 def _claim(paths: Paths) -> int | None:
-    """Take the instance for this process; returns the lock's descriptor, or None when another has it."""
+    """Lock the instance for this process. Returns the lock's file descriptor, or None if it is locked."""
     state_folder.claim(paths)
     paths.run.mkdir(parents=True, exist_ok=True)
     handle = os.open(lock_file(paths), os.O_RDWR | os.O_CREAT, 0o600)
@@ -65,24 +64,25 @@ def _claim(paths: Paths) -> int | None:
     except BlockingIOError:
         os.close(handle)
         return None
-    process.remember(os.getpid(), lock_file(paths))  # exec keeps the process, and with it the lock
+    process.remember(os.getpid(), lock_file(paths))  # the lock survives exec
     return handle
 
 
 def is_running(paths: Paths) -> bool:
-    """True while an endpoint (answering or just starting) holds the instance."""
+    """Return whether an endpoint (answering or just starting) holds the instance."""
     return process.recall(lock_file(paths)) is not None
 
 
 def answers(paths: Paths, timeout_s: float = 5.0) -> bool:
-    """Whether the endpoint answers ``GET /version`` to root's token."""
-    found = facts(paths)
-    if not found:
+    """Return whether the endpoint answers ``GET /version`` with root's token."""
+    endpoint = facts(paths)
+    if not endpoint:
         return False
     try:
-        context = ssl.create_default_context(cafile=found["ca_file"])
-        link = http.client.HTTPSConnection(found["host"], found["port"], timeout=timeout_s, context=context)
-        token = f"PVEAPIToken={found['user']}!{found['token_id']}={found['token_secret']}"
+        context = ssl.create_default_context(cafile=endpoint["ca_file"])
+        address = endpoint["host"], endpoint["port"]
+        link = http.client.HTTPSConnection(*address, timeout=timeout_s, context=context)
+        token = f"PVEAPIToken={endpoint['user']}!{endpoint['token_id']}={endpoint['token_secret']}"
         with contextlib.closing(link):
             link.request("GET", "/api2/json/version", headers={"Authorization": token})
             return link.getresponse().status == 200
@@ -91,16 +91,16 @@ def answers(paths: Paths, timeout_s: float = 5.0) -> bool:
 
 
 def outdated(paths: Paths) -> bool:
-    """Whether files of the endpoint changed after the one that runs was started: it does not know of that."""
-    began = endpoint_file(paths).stat().st_mtime  # written at each start
-    return any(file.stat().st_mtime > began for file in Path(__file__).parent.rglob("*.py"))
+    """Return whether minipve's source changed after the running endpoint was started."""
+    start = endpoint_file(paths).stat().st_mtime  # it is written at each start
+    return any(file.stat().st_mtime > start for file in Path(__file__).parent.rglob("*.py"))
 
 
 def serve(paths: Paths, options: list[str], ready: int | None = None) -> NoReturn:
-    """Become the endpoint: bind outside, enter the namespace, go on as ``python -m minipve run``.
+    """Become the endpoint: bind the socket, enter the network namespace, and execute ``minipve run``.
 
-    The socket stays in the network namespace where it was made: the host's loopback reaches the endpoint,
-    while every ``ip``, ``tc`` and ``qemu`` that it starts is inside the lab's own.
+    A socket stays in the namespace in which it was created. So the host's loopback reaches the endpoint,
+    while every ``ip``, ``tc`` and ``qemu`` that the endpoint starts runs in the instance's own network.
     """
     lock = _claim(paths)
     if lock is None:
@@ -120,20 +120,20 @@ def serve(paths: Paths, options: list[str], ready: int | None = None) -> NoRetur
 
 
 def _bind(paths: Paths) -> socket.socket:
-    """A listening socket on the port that the instance had before, or else on a free one."""
+    """Return a listening socket on the port of the previous run, or else on a free one."""
     remembered = facts(paths).get("port", 0)
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind(("127.0.0.1", remembered))
-    except OSError:  # somebody took it while we were away
+    except OSError:  # another program has it now
         listener.bind(("127.0.0.1", 0))
-    listener.listen(1024)  # what comes at once, before the endpoint looks at it
+    listener.listen(1024)  # connections that wait until the endpoint accepts
     return listener
 
 
 def detach(paths: Paths, options: list[str]) -> bool:
-    """Start an endpoint in the background unless one runs; wait until it answers; True if it was started."""
+    """Start an endpoint in the background unless one runs, and wait until it answers. True if started."""
     if is_running(paths):
         _await_answer(paths)
         namespace.ensure(paths, _inside(paths))
@@ -141,7 +141,7 @@ def detach(paths: Paths, options: list[str]) -> bool:
     state_folder.claim(paths)
     paths.log.mkdir(parents=True, exist_ok=True)
     reader, writer = os.pipe()
-    with log_file(paths).open("a") as log, os.fdopen(reader) as said:
+    with log_file(paths).open("a") as log, os.fdopen(reader) as ready:
         child = subprocess.Popen(
             [*_MODULE, "serve", "--ready-fd", str(writer), *options],
             stdin=subprocess.DEVNULL,
@@ -153,15 +153,15 @@ def detach(paths: Paths, options: list[str]) -> bool:
             env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         )
         os.close(writer)
-        if said.readline() != "ready\n":
+        if ready.readline() != "ready\n":
             child.wait(timeout=5)
-            raise UserError(f"the endpoint did not start: {_last_words(paths)}")
-    child.returncode = 0  # it outlives us on purpose: no ResourceWarning when the handle goes
+            raise UserError(f"the endpoint did not start: {_last_error(paths)}")
+    child.returncode = 0  # it outlives us on purpose, so avoid the ResourceWarning
     return True
 
 
 def _inside(paths: Paths) -> list[int]:
-    """The processes in the instance's network, any of which keeps it alive."""
+    """Return the processes in the instance's network. Each of them keeps it alive."""
     endpoint = process.recall(lock_file(paths))
     return [*([endpoint] if endpoint else []), *_guests(paths)]
 
@@ -174,90 +174,90 @@ def _await_answer(paths: Paths) -> None:
     deadline = time.monotonic() + START_S
     while not answers(paths):
         if time.monotonic() > deadline or not is_running(paths):
-            raise UserError(f"the endpoint does not answer: {_last_words(paths)}")
+            raise UserError(f"the endpoint does not answer: {_last_error(paths)}")
         time.sleep(0.05)
 
 
-def _last_words(paths: Paths) -> str:
-    """What the endpoint said last: its error and what mends it, or else its last line and the log."""
+def _last_error(paths: Paths) -> str:
+    """Return the endpoint's error message from its log, or else the last line and the log's path."""
     lines = log_file(paths).read_text().splitlines() if log_file(paths).exists() else []
-    told = [number for number, line in enumerate(lines[-3:]) if line.startswith(PREFIX)]
-    if told:
-        return "\n".join(lines[-3:][told[-1] :]).removeprefix(PREFIX)
-    return f"{lines[-1] if lines else 'it said nothing'}\n  less {log_file(paths)}"
+    errors = [number for number, line in enumerate(lines[-3:]) if line.startswith(PREFIX)]
+    if errors:
+        return "\n".join(lines[-3:][errors[-1] :]).removeprefix(PREFIX)
+    return f"{lines[-1] if lines else 'its log is empty'}\n  less {log_file(paths)}"
 
 
 def machines(paths: Paths) -> dict[int, int]:
-    """VMID -> process id of the machines that run."""
+    """Return VMID -> process id of the running machines."""
     from minipve.qemu import running
 
     return running.find_all(paths)
 
 
 def containers(paths: Paths) -> dict[int, int]:
-    """VMID -> process id (of LXC's monitor) of the containers that run."""
+    """Return VMID -> process id (of LXC's monitor) of the running containers."""
     from minipve.lxc import running
 
     return running.find_all(paths)
 
 
 def all_machines(paths: Paths) -> dict[int, int]:
-    """VMID -> process id of the machines that run on any node."""
-    return {k: pid for node in _everywhere(paths) for k, pid in machines(node).items()}
+    """Return VMID -> process id of the running machines on all nodes."""
+    return {k: pid for node in _all_nodes(paths) for k, pid in machines(node).items()}
 
 
 def all_containers(paths: Paths) -> dict[int, int]:
-    """VMID -> process id of the containers that run on any node."""
-    return {k: pid for node in _everywhere(paths) for k, pid in containers(node).items()}
+    """Return VMID -> process id of the running containers on all nodes."""
+    return {k: pid for node in _all_nodes(paths) for k, pid in containers(node).items()}
 
 
-def _everywhere(paths: Paths) -> list[Paths]:
-    """The further nodes, and then the first: that holds what joins them."""
+def _all_nodes(paths: Paths) -> list[Paths]:
+    """Return all nodes, the first one last, because its network connects the others."""
     return [*map(paths.of_node, paths.further), paths]
 
 
 def stop(paths: Paths, purge: bool) -> bool:
-    """End machines, endpoint and namespace; with ``purge`` remove the state too. True if anything ran."""
+    """End guests, endpoint and network; with ``purge`` remove the state, too. True if anything ran."""
     if purge:
         state_folder.require_own(paths)
-    began = is_running(paths)
-    if began:
+    endpoint_ran = is_running(paths)
+    if endpoint_ran:
         _end_endpoint(paths)
-    ran = [_end_node(node) for node in _everywhere(paths)]
+    nodes_ran = [_end_node(node) for node in _all_nodes(paths)]
     if purge:
         state_folder.remove(paths)
-    return began or any(ran)
+    return endpoint_ran or any(nodes_ran)
 
 
 def _end_node(paths: Paths) -> bool:
-    """End the guests of a node and its network; True if there was any."""
+    """End the guests of a node and its network. True if there was any."""
     ran = end_guests(paths)
-    held = namespace.find(paths)
-    if held:
-        held.destroy()
+    network = namespace.find(paths)
+    if network:
+        network.destroy()
     shutil.rmtree(paths.run, ignore_errors=True)
-    return ran or held is not None
+    return ran or network is not None
 
 
 def end_guests(paths: Paths) -> bool:
-    """End all guests of a node at once; True if any ran."""
-    alive, held_by = machines(paths), containers(paths)
-    _end_containers(paths, held_by)
-    for pid in alive.values():
+    """End all guests of a node at once. True if any ran."""
+    vm_pids, container_pids = machines(paths), containers(paths)
+    _end_containers(paths, container_pids)
+    for pid in vm_pids.values():
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGTERM)
-    for pid in alive.values():
+    for pid in vm_pids.values():
         process.end(pid)
-    return bool(alive) or bool(held_by)
+    return bool(vm_pids) or bool(container_pids)
 
 
-def _end_containers(paths: Paths, found: dict[int, int]) -> None:
-    """End containers; their NICs go with the instance's network."""
+def _end_containers(paths: Paths, pids: dict[int, int]) -> None:
+    """End containers. Their NICs disappear with the instance's network."""
     from minipve.lxc import cgroups, commands, running
 
     with ThreadPoolExecutor(8) as many:
-        list(many.map(lambda vmid: commands.end(vmid, paths), found.keys() | running.running(paths)))
-    for _ in range(20):  # the last process of a group counts a moment longer than it lives
+        list(many.map(lambda vmid: commands.end(vmid, paths), pids.keys() | running.running(paths)))
+    for _ in range(20):  # a control group is busy for a moment after its last process
         cgroups.remove(paths)
         if not cgroups.exist(paths):
             return

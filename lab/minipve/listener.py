@@ -1,15 +1,15 @@
-"""The door: how many connections there may be, and how long a client may take to say what it wants.
+"""Accept connections, with limits on their number and on the time that a client may take.
 
-What is bounded here is bounded for everybody, before anybody has said who they are (figures: README). A
-client that keeps the endpoint waiting never keeps another client waiting:
+These limits apply before authentication. Their aim is that a client which keeps us waiting does not keep other
+clients waiting. A connection goes through these states:
 
     accepted --first byte--> handshake, head --whole request--> at work --answer--> idle --> ...
-    (silent)                 (has a place)                      (has a place)       (has a place)
+    (silent)                 (has a slot)                       (has a slot)        (has a slot)
 
-A silent connection costs a descriptor and nothing else; the oldest one is closed when there are too many. A
-place is taken with the first byte. When all are taken, the client that has kept the endpoint waiting longest
-loses its own: first among those that were never answered, then among the idle ones. Only when a request is at
-work in every place does a new client wait.
+A silent connection costs a file descriptor and nothing else. When there are too many, the oldest is closed.
+The first byte takes a slot. When all slots are taken, the client that has kept us waiting longest loses its
+slot: first among clients that never got an answer, then among idle ones. A new client waits only while every
+slot has a request at work.
 """
 
 from __future__ import annotations
@@ -25,71 +25,70 @@ from typing import Any
 from aiohttp import web
 
 MAX_CONNECTIONS = 256
-MAX_SILENT = 128  # connections of which no byte has come
-MAX_QUEUED = 128  # connections that wait until a request is done
-MAX_AHEAD = 8  # requests that wait in one connection
-HEAD_S = 10.0  # for the first byte, for the TLS handshake, and then for the whole head of the first request
-IDLE_S = 60.0  # for the whole head of each further request, and for taking the answer
+MAX_SILENT = 128  # connections without a first byte
+MAX_QUEUED = 128  # connections that wait for a slot
+MAX_AHEAD = 8  # pipelined requests in a connection
+HEAD_S = 10.0  # for the first byte; for the TLS handshake; for the whole head of the first request
+IDLE_S = 60.0  # for the whole head of each later request, and for reading the answer
 _LIMITS: dict[str, Any] = {
     "max_line_size": 8190,
     "max_field_size": 4096,
     "max_headers": 64,
     "read_bufsize": 2**16,
     "lingering_time": 2.0,
-    "auto_decompress": False,  # nobody gets a mebibyte for a kibibyte
+    "auto_decompress": False,  # a small body cannot become a large one
     "access_log": None,
 }
 
 
 class Connection(web.RequestHandler):
-    """One client; it is cut off when it keeps us waiting. ``on_wait`` is called when it begins to."""
+    """A client's connection. It is cut off after its deadline. ``on_wait`` is called when a wait starts."""
 
-    __slots__ = ("_deadline", "_on_wait", "gone", "is_cut", "waiting_since", "was_answered")
+    __slots__ = ("_deadline", "_on_wait", "closed", "is_cut", "waiting_since", "was_answered")
 
     def __init__(
         self, server: web.Server, loop: asyncio.AbstractEventLoop, on_wait: Callable[[], None]
     ) -> None:
         super().__init__(server, loop=loop, **_LIMITS)
-        self.gone = loop.create_future()
+        self.closed = loop.create_future()
         self.was_answered = self.is_cut = False
         self.waiting_since: float | None = loop.time()
-        """Since when the client owes us something; None while its request is at work."""
+        """When we started to wait for the client; None while its request is at work."""
         self._on_wait = on_wait
         self._deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The handshake is done: now a request has to come."""
+        """Expect a request, now that the handshake is done."""
         super().connection_made(transport)
         self._expect(HEAD_S)
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """The connection is gone, whoever ended it."""
         super().connection_lost(exc)
         self._relax()
-        if not self.gone.done():
-            self.gone.set_result(None)
+        if not self.closed.done():
+            self.closed.set_result(None)
 
     def data_received(self, data: bytes) -> None:
-        """Nobody's client sends many requests ahead of the answers; who does would fill our memory."""
+        """Cut off a client that sends many requests ahead, since they would fill our memory."""
         super().data_received(data)
         if len(self._messages) > MAX_AHEAD:
             self.cut()
 
     def begin(self) -> None:
-        """A request is here."""
+        """Stop the deadline: the whole request has arrived."""
         self._relax()
         self.waiting_since = None
 
     def end(self) -> None:
-        """It is answered; the next may come."""
+        """Restart the deadline: the answer is sent, and another request may follow."""
         if self.transport is not None:
             self.was_answered = True
             self._wait()
             self._expect(IDLE_S)
 
     @contextlib.contextmanager
-    def owing(self) -> Iterator[None]:
-        """While a stranger sends a body, or is made to wait for a refusal, others have the better claim."""
+    def yielding_slot(self) -> Iterator[None]:
+        """Count as waiting while an unauthenticated client sends a body, or waits for its delayed refusal."""
         self._wait()
         try:
             yield
@@ -97,12 +96,12 @@ class Connection(web.RequestHandler):
             self.waiting_since = None
 
     def cut(self) -> None:
-        """End the connection at once, without waiting for what the client has to say to that."""
+        """End the connection at once, without a closing handshake."""
         self.is_cut = True
         if self.transport is not None:
             self.transport.abort()
-        elif not self.gone.done():
-            self.gone.cancel()  # there is no transport before the end of the handshake
+        elif not self.closed.done():
+            self.closed.cancel()  # the transport exists only after the handshake
 
     def _wait(self) -> None:
         self.waiting_since = self._loop.time()
@@ -122,7 +121,7 @@ class Connection(web.RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
-        """What is no HTTP gets 400 and no line in the log; an error of ours is logged, and told as such."""
+        """Answer malformed HTTP with 400 and no log entry. Log errors of our own and answer 500."""
         if status < 500:
             return _plain(status, "unable to parse request")
         self.log_exception("error while answering %s %s", request.method, request.path, exc_info=exc)
@@ -136,42 +135,41 @@ def _plain(status: int, reason: str) -> web.Response:
 
 
 class Listener:
-    """Accepts connections for ``server``, and gives the places to those who use them."""
+    """Accepts connections for ``server`` and assigns the slots."""
 
     def __init__(self, server: web.Server, accepting: socket.socket, context: ssl.SSLContext) -> None:
         accepting.setblocking(False)
         self.server, self.accepting, self.context = server, accepting, context
         self._silent: dict[socket.socket, asyncio.TimerHandle] = {}  # the oldest first
         self._queue: deque[socket.socket] = deque()
-        self._places: dict[asyncio.Task[None], Connection] = {}
+        self._slots: dict[asyncio.Task[None], Connection] = {}
 
     async def serve(self) -> None:
-        """Accept until cancelled."""
         loop = asyncio.get_running_loop()
         while True:
             try:
                 client, _ = await loop.sock_accept(self.accepting)
-            except OSError:  # out of descriptors, or the client has gone again
+            except OSError:  # no free file descriptor, or the client has disconnected
                 await asyncio.sleep(0.1)
                 continue
             if len(self._silent) >= MAX_SILENT:
                 self._drop(next(iter(self._silent)))
             self._silent[client] = loop.call_later(HEAD_S, self._drop, client)
-            loop.add_reader(client, self._spoke, client)
-            await asyncio.sleep(0)  # a flood of new clients must not keep the others from being served
+            loop.add_reader(client, self._on_first_byte, client)
+            await asyncio.sleep(0)  # serve the others even during a flood of new clients
 
     def _drop(self, client: socket.socket) -> None:
-        """Close a connection of which no byte has come."""
-        self._hear(client)
+        """Close a silent connection."""
+        self._end_silence(client)
         client.close()
 
-    def _hear(self, client: socket.socket) -> None:
+    def _end_silence(self, client: socket.socket) -> None:
         self._silent.pop(client).cancel()
         asyncio.get_running_loop().remove_reader(client)
 
-    def _spoke(self, client: socket.socket) -> None:
-        """The first byte of a client has come, or its end."""
-        self._hear(client)
+    def _on_first_byte(self, client: socket.socket) -> None:
+        """Queue a client whose first byte has arrived, unless it is the end of the connection."""
+        self._end_silence(client)
         if _has_ended(client) or len(self._queue) >= MAX_QUEUED:
             client.close()
         else:
@@ -179,24 +177,24 @@ class Listener:
             self._fill()
 
     def _fill(self) -> None:
-        """Give places to the clients in the queue, as far as there are any."""
-        while self._queue and self._has_room():
+        """Assign free slots to the clients in the queue."""
+        while self._queue and self._has_slot():
             loop = asyncio.get_running_loop()
             connection = Connection(self.server, loop, self._fill)
             task = loop.create_task(self._converse(connection, self._queue.popleft()))
-            self._places[task] = connection
+            self._slots[task] = connection
             task.add_done_callback(self._leave)
 
     def _leave(self, task: asyncio.Task[None]) -> None:
-        del self._places[task]
+        del self._slots[task]
         self._fill()
 
-    def _has_room(self) -> bool:
-        """Whether there is a place, made if need be by cutting off who keeps us waiting longest."""
-        here = [connection for connection in self._places.values() if not connection.is_cut]
-        if len(here) < MAX_CONNECTIONS:
+    def _has_slot(self) -> bool:
+        """Return whether a slot is free. If not, cut off the client that has kept us waiting longest."""
+        active = [connection for connection in self._slots.values() if not connection.is_cut]
+        if len(active) < MAX_CONNECTIONS:
             return True
-        waiting = [(c.was_answered, c.waiting_since, c) for c in here if c.waiting_since is not None]
+        waiting = [(c.was_answered, c.waiting_since, c) for c in active if c.waiting_since is not None]
         if waiting:
             min(waiting, key=lambda row: row[:2])[2].cut()
         return bool(waiting)
@@ -212,11 +210,11 @@ class Listener:
                 ssl_shutdown_timeout=1.0,
             )
         )
-        connection.gone.add_done_callback(lambda _: shaking.cancel())
+        connection.closed.add_done_callback(lambda _: shaking.cancel())
         try:
-            with contextlib.suppress(OSError):  # no TLS, or none in time
+            with contextlib.suppress(OSError):  # no TLS, or too slow
                 await shaking
-                await connection.gone
+                await connection.closed
         except asyncio.CancelledError:  # cut off during the handshake
             if not connection.is_cut:
                 raise

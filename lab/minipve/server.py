@@ -1,7 +1,6 @@
-"""The HTTPS half: requests to calls, answers to responses, with PVE's status lines, headers and shapes.
+"""Turn HTTP requests into calls, and answers into responses with PVE's status lines, headers and formats.
 
-Everything that touches files or machines runs in a bounded pool of threads, so that reads stay quick while a
-hotplug waits for its guest.
+Handlers run in a pool of threads, so that quick requests do not wait for slow ones such as a hotplug.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ _CONTENT_TYPE = "application/json;charset=UTF-8"
 
 
 class HttpApi:
-    """Answers the requests of one instance; every 401 waits ``unauthorized_delay_s`` first, as PVE's do."""
+    """Answers the requests of an instance. Every 401 is delayed by ``unauthorized_delay_s``, as in PVE."""
 
     def __init__(self, node: Node, unauthorized_delay_s: float = 3.0) -> None:
         self.node = node
@@ -37,11 +36,10 @@ class HttpApi:
         self.pool = ThreadPoolExecutor(THREADS, thread_name_prefix="api")
 
     def close(self) -> None:
-        """Let the calls that run come to their end, and begin no more."""
+        """Finish the running calls, and start no others."""
         self.pool.shutdown(wait=False, cancel_futures=True)
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        """The answer to one request."""
         connection = _connection(request)
         connection.begin()
         try:
@@ -67,7 +65,7 @@ class HttpApi:
             return _failure(failed)
 
     async def _delay(self, request: web.BaseRequest) -> None:
-        with _connection(request).owing():
+        with _connection(request).yielding_slot():
             await asyncio.sleep(self.delay_s)
 
     async def _handle(self, request: web.BaseRequest) -> web.Response:
@@ -86,9 +84,11 @@ class HttpApi:
             return _response(501, complaint, complaint)
         received: list[Path] = []
         try:
-            given = await self._parameters(request, verb, path, authid, received)
+            params = await self._parameters(request, verb, path, authid, received)
             loop = asyncio.get_running_loop()
-            reply = await loop.run_in_executor(self.pool, dispatch.call, self.node, verb, path, authid, given)
+            reply = await loop.run_in_executor(
+                self.pool, dispatch.call, self.node, verb, path, authid, params
+            )
         finally:
             for file in received:
                 file.unlink(missing_ok=True)
@@ -105,16 +105,16 @@ class HttpApi:
         self, request: web.BaseRequest, verb: str, path: str, authid: str, received: list[Path]
     ) -> body.Params:
         query = body.query(request)
-        uploading = dispatch.takes_upload(verb, path)
-        if uploading and "tmpfilename" in query:
+        is_upload = dispatch.takes_upload(verb, path)
+        if is_upload and "tmpfilename" in query:
             raise ApiError("'tmpfilename' query parameter is not allowed for file uploads")
         if verb in ("GET", "DELETE") or not request.content_length:
             return query
-        if uploading:
-            self._admit(verb, path, authid)  # before gigabytes are taken in
+        if is_upload:
+            self._admit(verb, path, authid)  # before we receive gigabytes
             return await body.upload(request, self.node.storage.received, received) | query
         public = (verb, path) in dispatch.PUBLIC
-        with _connection(request).owing() if public else nullcontext():
+        with _connection(request).yielding_slot() if public else nullcontext():
             return await body.parameters(request, public) | query
 
     def _admit(self, verb: str, path: str, authid: str) -> None:
@@ -132,14 +132,14 @@ def _connection(request: web.BaseRequest) -> Connection:
 
 def _failure(failed: ApiError) -> web.Response:
     if any(ord(letter) > 0xFF for letter in failed.message):
-        return _response(596, "Broken pipe")  # what PVE's formatter makes of it (qemu-ga's quotes)
-    told: dict[str, Any] = {"data": None, "message": failed.message}
+        return _response(596, "Broken pipe")  # as in PVE, whose formatter fails at such characters
+    content: dict[str, Any] = {"data": None, "message": failed.message}
     if failed.errors:
-        told["errors"] = failed.errors
-    return _response(failed.status, failed.reason, told)
+        content["errors"] = failed.errors
+    return _response(failed.status, failed.reason, content)
 
 
-def _response(status: int, reason: str, told: Mapping[str, Any] | str | None = None) -> web.Response:
+def _response(status: int, reason: str, content: Mapping[str, Any] | str | None = None) -> web.Response:
     headers = {
         "Server": "pve-api-daemon/3.0",
         "Cache-Control": "max-age=0",
@@ -147,15 +147,15 @@ def _response(status: int, reason: str, told: Mapping[str, Any] | str | None = N
         "Expires": formatdate(usegmt=True),
     }
     reason = re.sub(r"[\x00-\x1f\x7f]", " ", reason)
-    if isinstance(told, Mapping):
+    if isinstance(content, Mapping):
         headers["Content-Type"] = _CONTENT_TYPE
-        text = json.dumps(told, ensure_ascii=False, separators=(",", ":"))
+        text = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
         data = text.encode(errors="replace")
         response = web.Response(status=status, reason=reason, headers=headers, body=data)
         if len(text) > 1024:
             response.enable_compression()
     else:
-        response = web.Response(status=status, reason=reason, headers=headers, body=(told or "").encode())
+        response = web.Response(status=status, reason=reason, headers=headers, body=(content or "").encode())
     if status >= 400:
         response.force_close()
     return response
