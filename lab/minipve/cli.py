@@ -159,7 +159,7 @@ def status(instance: str) -> None:
     )
     if containers:
         click.echo(f"containers {', '.join(f'{vmid} (pid {pid})' for vmid, pid in containers.items())}")
-    for further in paths.further:
+    for further in paths.additional_nodes:
         click.echo(f"node      {further}: {'off' if paths.of_node(further).down.exists() else 'on'}")
     if not held:
         click.echo("network   nobody holds it: minipve serve --detach")

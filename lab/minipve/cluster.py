@@ -19,7 +19,7 @@ def names(count: int) -> list[str]:
 
 def choose(paths: Paths, count: int | None) -> None:
     """Give a new instance ``count`` nodes. Raises UserError when an existing one has another number."""
-    current = 1 + len(paths.further)
+    current = 1 + len(paths.additional_nodes)
     if count is None or count == current:
         return
     if (paths.state / "etc" / "pve").exists():
@@ -39,8 +39,8 @@ def management(first: str, number: int) -> str:
 
 
 def _additional_node(paths: Paths, name: str) -> Paths:
-    if name not in paths.further:
-        names = ", ".join(paths.further) or "none (start it with --nodes 2)"
+    if name not in paths.additional_nodes:
+        names = ", ".join(paths.additional_nodes) or "none (start it with --nodes 2)"
         raise UserError(f"{name!r} is not an additional node; additional nodes: {names}")
     return paths.of_node(name)
 

@@ -1,4 +1,4 @@
-"""How many processors a guest uses, from two looks at the processor seconds that it has used."""
+"""Processors in use by a guest, computed from two readings of its processor time."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import time
 from collections.abc import Hashable
 from dataclasses import dataclass
 
-_LOOK_S = 2.0
+_INTERVAL_S = 2.0
 
 
 @dataclass(frozen=True)
-class _Look:
-    """When a process was looked at, the processor seconds used by then, the processors in use."""
+class _Reading:
+    """A reading of a process: its time, the processor seconds used until then, the processors in use."""
 
     pid: int
     at_s: float
@@ -19,16 +19,16 @@ class _Look:
     processors: float = 0.0
 
 
-_looks: dict[Hashable, _Look] = {}
+_readings: dict[Hashable, _Reading] = {}
 
 
 def processors(key: Hashable, pid: int, uptime_s: float, used_s: float) -> float:
-    """Processors in use: since the last look that is old enough to tell, at first since the start."""
-    now, last = time.monotonic(), _looks.get(key)
+    """Return the processors in use since the previous reading, or since the start for the first one."""
+    now, last = time.monotonic(), _readings.get(key)
     if last is None or last.pid != pid:
-        last = _Look(pid, now - uptime_s, 0.0)
-    elif now - last.at_s < _LOOK_S:
+        last = _Reading(pid, now - uptime_s, 0.0)
+    elif now - last.at_s < _INTERVAL_S:
         return last.processors
-    found = (used_s - last.used_s) / (now - last.at_s)
-    _looks[key] = _Look(pid, now, used_s, found)
-    return found
+    in_use = (used_s - last.used_s) / (now - last.at_s)
+    _readings[key] = _Reading(pid, now, used_s, in_use)
+    return in_use

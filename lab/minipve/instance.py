@@ -22,9 +22,9 @@ TOKEN = "minipve"  # belongs to root@pam, without privilege separation
 def load(paths: Paths) -> Node:
     """Return the first node of an instance, with all nodes in its ``nodes``."""
     first = Node(paths)
-    for name in paths.further:
+    for name in paths.additional_nodes:
         Node(paths.of_node(name), name, first)
-    if paths.further:
+    if paths.additional_nodes:
         for node in first.nodes.values():
             node.network = namespace.handle(node.paths)
     return first

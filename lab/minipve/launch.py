@@ -107,7 +107,7 @@ def serve(paths: Paths, options: list[str], ready: int | None = None) -> NoRetur
         raise UserError(f"another endpoint runs in {paths.state}", "minipve status")
     listener = _bind(paths)
     inside = namespace.ensure(paths, _guests(paths))
-    for node in map(paths.of_node, paths.further):
+    for node in map(paths.of_node, paths.additional_nodes):
         namespace.ensure_further(node, _guests(node), inside)
     handles = {"--fd": listener.fileno(), "--lock-fd": lock} | (
         {} if ready is None else {"--ready-fd": ready}
@@ -213,7 +213,7 @@ def all_containers(paths: Paths) -> dict[int, int]:
 
 def _all_nodes(paths: Paths) -> list[Paths]:
     """Return all nodes, the first one last, because its network connects the others."""
-    return [*map(paths.of_node, paths.further), paths]
+    return [*map(paths.of_node, paths.additional_nodes), paths]
 
 
 def stop(paths: Paths, purge: bool) -> bool:

@@ -1,7 +1,7 @@
 """Accept connections, with limits on their number and on the time that a client may take.
 
-These limits apply before authentication. Their aim is that a client which keeps us waiting does not keep other
-clients waiting. A connection goes through these states:
+These limits apply before authentication. They prevent that a client which keeps us waiting delays others.
+A connection goes through these states:
 
     accepted --first byte--> handshake, head --whole request--> at work --answer--> idle --> ...
     (silent)                 (has a slot)                       (has a slot)        (has a slot)

@@ -1,6 +1,6 @@
-"""``python -m minipve.make_schema APIDATA.json``: the facts of ``config/schema.json``, made anew.
+"""``python -m minipve.make_schema APIDATA.json``: regenerate ``config/schema.json``.
 
-They are taken from the schema that PVE publishes, for the methods that have a handler here.
+Its facts come from the schema that PVE publishes, for the methods that have a handler here.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ _KEEP = (
 
 
 def _facts(raw: dict[str, Any]) -> dict[str, Any]:
-    kept = {key: raw[key] for key in _KEEP if raw.get(key) is not None}
-    if isinstance(kept.get("format"), dict):
-        kept["format"] = {name: _facts(sub) for name, sub in sorted(kept["format"].items())}
-    if "items" in kept:
-        kept["items"] = _facts(kept["items"])
+    facts = {key: raw[key] for key in _KEEP if raw.get(key) is not None}
+    if isinstance(facts.get("format"), dict):
+        facts["format"] = {name: _facts(sub) for name, sub in sorted(facts["format"].items())}
+    if "items" in facts:
+        facts["items"] = _facts(facts["items"])
     for bound in ("minimum", "maximum"):
-        if isinstance(kept.get(bound), str):
-            kept[bound] = json.loads(kept[bound])
-    return kept
+        if isinstance(facts.get(bound), str):
+            facts[bound] = json.loads(facts[bound])
+    return facts
 
 
 def _walk(nodes: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
@@ -40,11 +40,11 @@ def _walk(nodes: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         yield from _walk(node.get("children", []))
 
 
-def _select(apidata: list[dict[str, Any]], wanted: set[tuple[str, str]]) -> dict[str, dict[str, Any]]:
+def _select(apidata: list[dict[str, Any]], pairs: set[tuple[str, str]]) -> dict[str, dict[str, Any]]:
     methods: dict[str, dict[str, Any]] = {}
     for node in _walk(apidata):
         for verb, info in node.get("info", {}).items():
-            if (verb, node["path"]) not in wanted:
+            if (verb, node["path"]) not in pairs:
                 continue
             entry: dict[str, Any] = {}
             if rule := info.get("permissions"):
@@ -59,14 +59,14 @@ def _select(apidata: list[dict[str, Any]], wanted: set[tuple[str, str]]) -> dict
     return methods
 
 
-def generate(apidata: list[dict[str, Any]], wanted: set[tuple[str, str]], source: str) -> dict[str, Any]:
-    """Facts of the ``wanted`` (verb, path) pairs; parameters that several methods share stand once."""
-    methods = _select(apidata, wanted)
-    seen: dict[str, Counter[str]] = {}
+def generate(apidata: list[dict[str, Any]], pairs: set[tuple[str, str]], source: str) -> dict[str, Any]:
+    """Return the facts of (verb, path) pairs. Parameters that several methods share appear once."""
+    methods = _select(apidata, pairs)
+    variants: dict[str, Counter[str]] = {}
     for entry in (e for verbs in methods.values() for e in verbs.values()):
         for name, facts in entry["parameters"].items():
-            seen.setdefault(name, Counter())[json.dumps(facts, sort_keys=True)] += 1
-    common = {name: texts.most_common(1)[0][0] for name, texts in seen.items() if texts.total() > 1}
+            variants.setdefault(name, Counter())[json.dumps(facts, sort_keys=True)] += 1
+    common = {name: texts.most_common(1)[0][0] for name, texts in variants.items() if texts.total() > 1}
     for entry in (e for verbs in methods.values() for e in verbs.values()):
         entry["parameters"] = {
             name: None if common.get(name) == json.dumps(facts, sort_keys=True) else facts
@@ -77,7 +77,7 @@ def generate(apidata: list[dict[str, Any]], wanted: set[tuple[str, str]], source
 
 
 def dumps(document: dict[str, Any]) -> str:
-    """The document as JSON with one parameter or method a line: small, and readable in a diff."""
+    """Return JSON with one parameter or method per line: small, and readable in a diff."""
     lines = ["{", f' "source": {json.dumps(document["source"])},']
     for part in ("parameters", "methods"):
         rows = [f"  {json.dumps(k)}: {json.dumps(v, sort_keys=True)}" for k, v in document[part].items()]
@@ -85,18 +85,13 @@ def dumps(document: dict[str, Any]) -> str:
     return "\n".join([*lines, "}"]) + "\n"
 
 
-def implemented() -> set[tuple[str, str]]:
-    """(verb, path) of every handler."""
-    return set(api.load())
-
-
 def main(argv: list[str]) -> None:
-    """Write ``schema.json`` from the apidata file that ``argv`` names."""
+    """Write ``schema.json`` from the API schema in the file ``argv[0]``."""
     if len(argv) != 1:
         raise SystemExit("usage: python -m minipve.make_schema APIDATA.json")
-    wanted = implemented()
-    document = generate(json.loads(Path(argv[0]).read_text()), wanted, Path(argv[0]).stem)
-    missing = wanted - {(verb, path) for path, verbs in document["methods"].items() for verb in verbs}
+    pairs = set(api.load())
+    document = generate(json.loads(Path(argv[0]).read_text()), pairs, Path(argv[0]).stem)
+    missing = pairs - {(verb, path) for path, verbs in document["methods"].items() for verb in verbs}
     if missing:
         raise SystemExit(f"no such method in {argv[0]}: {sorted(missing)}")
     schema.FILE.write_text(dumps(document))

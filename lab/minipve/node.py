@@ -1,4 +1,4 @@
-"""An instance put together: the nodes that a handler works with, and the context of one call."""
+"""The nodes of an instance, and the context of a call: the objects that a handler works with."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ VERSION = {"version": "9.1.2", "release": "9.1", "repoid": "minipve"}
 
 
 class Node:
-    """A node: its files, guests, storage, tasks and network, and what it shares with the whole cluster.
+    """A node: its files, guests, storage, tasks and network, and the state that the whole cluster shares.
 
-    The ``first`` one is that which callers talk to; the others are further namespaces of the same instance.
+    Clients talk to the ``first`` node. The others are additional network namespaces of the same instance.
     """
 
     def __init__(self, paths: Paths, name: str = NAME, first: Node | None = None) -> None:
@@ -55,26 +55,26 @@ class Node:
         self.history = History()
         self.network_lock = threading.Lock()
         self.network: int | None = None
-        """The namespace in which its threads work; None where there is one node, and nothing to choose."""
+        """File descriptor of the namespace in which its threads run; None for a node without others."""
 
     @property
     def is_up(self) -> bool:
-        """Whether it answers; the first always does."""
+        """Whether the node answers. The first one always does."""
         return not self.paths.down.exists()
 
     @property
     def address(self) -> str:
-        """The address by which the others know it."""
-        known = (i.address for i in interfaces.load(self.paths.interfaces).values() if i.address)
-        return next((str(ip_interface(address).ip) for address in known), "")
+        """The node's address in the cluster."""
+        addresses = (i.address for i in interfaces.load(self.paths.interfaces).values() if i.address)
+        return next((str(ip_interface(address).ip) for address in addresses), "")
 
     def enter(self) -> None:
-        """Let the calling thread, and the programs that it starts, work in the node's own network."""
+        """Move the calling thread, and the programs that it starts, into the node's network."""
         if self.network is not None:
             namespace.enter(self.network)
 
     def visit(self) -> Iterator[Node]:
-        """Every node of the cluster in turn, with the calling thread in its network meanwhile."""
+        """Yield every node of the cluster, with the calling thread in that node's network."""
         try:
             for node in list(self.nodes.values()):
                 node.enter()
@@ -83,22 +83,22 @@ class Node:
             self.enter()
 
     def store(self, kind: Kind) -> GuestStore:
-        """The configurations of one kind of guest."""
+        """Return the store of a kind of guest."""
         return {QEMU: self.vms, LXC: self.containers}[kind]
 
     def vmids(self) -> list[int]:
-        """All VMIDs in use in the cluster, ascending."""
+        """Return all VMIDs in use in the cluster, ascending."""
         stores = (store for node in self.nodes.values() for store in (node.vms, node.containers))
         return sorted(vmid for store in stores for vmid in store.vmids())
 
     def guests(self) -> list[tuple[int, GuestConfig]]:
-        """Every guest of either kind on this node, by VMID."""
+        """Return the guests of both kinds on this node, ordered by VMID."""
         return sorted([*self.vms.all(), *self.containers.all()], key=lambda guest: guest[0])
 
 
 @dataclass(frozen=True)
 class Call:
-    """One authenticated, permitted and validated call: what a handler gets."""
+    """An authenticated, permitted and validated call: the argument of a handler."""
 
     node: Node
     permit: Permit
@@ -108,32 +108,32 @@ class Call:
         return self.params[name]
 
     def get(self, name: str, default: Any = None) -> Any:
-        """A parameter, or ``default`` when the caller left it out."""
+        """Return a parameter, or ``default`` when the caller left it out."""
         return self.params.get(name, default)
 
     @property
     def vmid(self) -> int:
-        """The VM that the path names."""
+        """The VMID in the path."""
         return int(self.params["vmid"])
 
     @property
     def options(self) -> dict[str, Any]:
-        """The parameters without those of the path; ``cdrom`` by its name in the configuration."""
-        found = {key: value for key, value in self.params.items() if key not in ("node", "vmid")}
-        if "cdrom" in found:
-            if "ide2" in found:
+        """The parameters without those of the path. The alias ``cdrom`` becomes ``ide2``."""
+        options = {key: value for key, value in self.params.items() if key not in ("node", "vmid")}
+        if "cdrom" in options:
+            if "ide2" in options:
                 raise ApiError("option ide2 conflicts with cdrom")
-            found["ide2"] = f"{found.pop('cdrom')},media=cdrom"
-        return found
+            options["ide2"] = f"{options.pop('cdrom')},media=cdrom"
+        return options
 
     def start(self, kind: str, name: object, work: Work) -> str:
-        """Start a task in the caller's name; returns its UPID."""
+        """Start a task that belongs to the caller. Returns its UPID."""
         return self.node.tasks.start(kind, str(name), self.permit.authid, work)
 
 
 @dataclass(frozen=True)
 class Reply:
-    """An answer with more at its top level than ``data`` (``total`` of logs, ``changes`` of the network)."""
+    """An answer with keys beside ``data``: ``total`` of logs, ``changes`` of the network."""
 
     data: Any
     extra: dict[str, Any]

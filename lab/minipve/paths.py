@@ -1,4 +1,4 @@
-"""Where an instance of minipve keeps its files: one frozen value that every module receives."""
+"""The folders and files of an instance."""
 
 from __future__ import annotations
 
@@ -13,9 +13,12 @@ INSTANCE = "default"
 
 @dataclass(frozen=True)
 class Paths:
-    """``state`` belongs to one instance; ``cache`` (images, wheels) is shared by a user's instances.
+    """The paths of an instance.
 
-    ``requirements`` is a pip requirements file: the guests' image carries these packages. None: plain Debian.
+    Attributes:
+        state: belongs to this instance.
+        cache: images and wheels, shared by all instances of a user.
+        requirements: a pip requirements file with the packages of the guests' image; None: plain Debian.
     """
 
     state: Path
@@ -24,9 +27,9 @@ class Paths:
 
     @classmethod
     def of(cls, instance: str = INSTANCE) -> Paths:
-        """``$MINIPVE_STATE`` and ``$MINIPVE_CACHE``, else folders below the XDG state and cache folders.
+        """Return the paths that the environment sets, else those below the XDG state and cache folders.
 
-        ``$MINIPVE_REQUIREMENTS`` names the requirements file.
+        The variables are ``MINIPVE_STATE``, ``MINIPVE_CACHE`` and ``MINIPVE_REQUIREMENTS``.
         """
         names = ("MINIPVE_STATE", "MINIPVE_CACHE", "MINIPVE_REQUIREMENTS")
         state, cache, packages = map(os.environ.get, names)
@@ -37,48 +40,48 @@ class Paths:
         )
 
     def of_node(self, name: str) -> Paths:
-        """Those of a further node of the same cluster."""
+        """Return the paths of an additional node of the cluster."""
         return Paths(self.state / "nodes" / name, self.cache, self.requirements)
 
     @property
-    def further(self) -> list[str]:
-        """The names of the further nodes of the cluster, in their order."""
+    def additional_nodes(self) -> list[str]:
+        """The names of the additional nodes of the cluster, in order."""
         folder = self.state / "nodes"
         return sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
 
     @property
     def down(self) -> Path:
-        """There while a further node is switched off."""
+        """A file that exists while an additional node is off."""
         return self.state / "down"
 
     @property
     def run(self) -> Path:
-        """Pid files and sockets of running machines and of the namespace; gone with the last process."""
+        """Pid files and sockets of running guests and of the namespace. Removed with the last process."""
         return self.state / "run"
 
     @property
     def log(self) -> Path:
-        """One log for each machine's QEMU, one for each machine's serial console."""
+        """Logs of the endpoint and its tasks, and of each machine's QEMU and serial console."""
         return self.state / "log"
 
     @property
     def seeds(self) -> Path:
-        """NoCloud seed images, one a machine."""
+        """NoCloud seed images, one per machine."""
         return self.state / "seeds"
 
     @property
     def containers(self) -> Path:
-        """What each container has changed of its template's tree, by VMID; others' user ids own it."""
+        """The changes of each container to its template's tree, by VMID. Mapped user ids own these files."""
         return self.state / "containers"
 
     @property
     def templates(self) -> Path:
-        """Container templates unpacked, by the digest of their archive."""
+        """Unpacked container templates, by the digest of their archive."""
         return self.state / "templates"
 
     @property
     def boot(self) -> Path:
-        """Kernels taken out of disk images, by the digest of what is kept."""
+        """Kernels extracted from disk images, by their digest."""
         return self.cache / "boot"
 
     @property
@@ -98,14 +101,14 @@ class Paths:
 
     @property
     def images(self) -> Path:
-        """Golden images, by recipe hash."""
+        """Guest images, by the hash of their recipe."""
         return self.cache / "images"
 
     @property
     def wheels(self) -> Path:
-        """Wheelhouses, by the hash of their requirements."""
+        """Python wheels, by the hash of their requirements."""
         return self.cache / "wheels"
 
     def runtime(self, vmid: int, kind: str) -> Path:
-        """The run-time file ``<vmid>.<kind>`` of a machine: pid, qmp, qga, serial0, rates."""
+        """Return the run-time file ``<vmid>.<kind>`` of a machine: pid, qmp, qga, serial0, rates."""
         return self.run / f"{vmid}.{kind}"

@@ -1,7 +1,6 @@
-"""Programs that minipve runs and processes that it leaves running: one way to start, know and end them.
+"""Run programs, and identify and end long-running processes.
 
-A process id alone is no identity (it is used again), so a process that must be found later is written
-down as ``pid start-time`` and believed only while both still agree with /proc.
+The kernel reuses process ids. So a pid file contains ``pid start-time``, and is valid only while both match.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from minipve.user_error import UserError
 
 
 class MachineError(Exception):
-    """An operation on a machine failed; the text is Proxmox VE's where Proxmox VE has one."""
+    """An operation on a guest failed. The text is Proxmox VE's if it has one."""
 
 
 PACKAGES = {
@@ -48,7 +47,7 @@ PACKAGES = {
 
 
 def need(*tools: str) -> None:
-    """Refuse with one line, and the apt line that mends it, when a program is not installed."""
+    """Raise UserError, with the apt command to install them, for programs that are not installed."""
     missing = [tool for tool in tools if which(tool) is None]
     if missing:
         packages = " ".join(sorted({PACKAGES.get(tool, tool) for tool in missing}))
@@ -56,18 +55,18 @@ def need(*tools: str) -> None:
 
 
 def which(tool: str) -> str | None:
-    """Where a program is; the system directories count also for users whose PATH lacks them."""
+    """Return the path of a program; also of one in /usr/sbin or /sbin, which a user's PATH may lack."""
     path = os.environ.get("PATH", os.defpath)
     return shutil.which(tool, path=f"{path}:/usr/sbin:/sbin")
 
 
 def run(argv: Sequence[str | Path], *, stdin: str | None = None, timeout_s: float = 60) -> str:
-    """Run a program to its end and return its output; a failure raises MachineError with its last words."""
+    """Run a program and return its output. Raises MachineError with the last line of its error output."""
     program = which(str(argv[0]))
     if program is None:
         need(str(argv[0]))
     try:
-        done = subprocess.run(
+        completed = subprocess.run(
             [program or argv[0], *argv[1:]],
             input=stdin,
             capture_output=True,
@@ -77,14 +76,14 @@ def run(argv: Sequence[str | Path], *, stdin: str | None = None, timeout_s: floa
         )
     except subprocess.TimeoutExpired as error:
         raise MachineError(f"command '{_text(argv)}' failed: got timeout") from error
-    if done.returncode != 0:
-        said = (done.stderr.strip() or done.stdout.strip() or "no message").splitlines()[-1]
-        raise MachineError(f"command '{_text(argv)}' failed: exit code {done.returncode} ({said})")
-    return done.stdout
+    if completed.returncode != 0:
+        reason = (completed.stderr.strip() or completed.stdout.strip() or "no message").splitlines()[-1]
+        raise MachineError(f"command '{_text(argv)}' failed: exit code {completed.returncode} ({reason})")
+    return completed.stdout
 
 
 def run_json(argv: Sequence[str | Path], *, timeout_s: float = 60) -> Any:
-    """Run a program that prints JSON; return the value, or None if it prints nothing."""
+    """Run a program that prints JSON. Returns the value, or None if it prints nothing."""
     output = run(argv, timeout_s=timeout_s)
     try:
         return strict_json.loads(output) if output.strip() else None
@@ -97,7 +96,7 @@ def _text(argv: Sequence[str | Path]) -> str:
 
 
 def start_time(pid: int) -> int | None:
-    """When a process began, in clock ticks since boot; None when there is none or it is a zombie."""
+    """Return a process's start time in clock ticks since boot; None if it does not exist or is a zombie."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
@@ -106,26 +105,26 @@ def start_time(pid: int) -> int | None:
 
 
 def age_s(pid: int) -> float | None:
-    """Seconds that a process has been there, more than none; None when there is none or it is a zombie."""
-    began = start_time(pid)
-    if began is None:
+    """Return a process's age in seconds (at least 0.01); None if it does not exist or is a zombie."""
+    start = start_time(pid)
+    if start is None:
         return None
-    return max(time.clock_gettime(time.CLOCK_BOOTTIME) - began / os.sysconf("SC_CLK_TCK"), 0.01)
+    return max(time.clock_gettime(time.CLOCK_BOOTTIME) - start / os.sysconf("SC_CLK_TCK"), 0.01)
 
 
 def cpu_s(pid: int) -> float:
-    """Seconds of processor time that a process has used."""
+    """Return the processor time of a process in seconds."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def memory_bytes(pid: int) -> int:
-    """Resident memory of a process."""
+    """Return the resident memory of a process."""
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def command(pid: int) -> list[str]:
-    """The words of a process's command line; empty when it is gone."""
+    """Return the words of a process's command line; empty if it does not exist."""
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")[:-1]
     except (FileNotFoundError, ProcessLookupError):
@@ -133,31 +132,31 @@ def command(pid: int) -> list[str]:
 
 
 def children(pid: int) -> list[int]:
-    """The living children of a process."""
+    """Return the running child processes of a process."""
     try:
-        found = [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+        pids = [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
     except (FileNotFoundError, ProcessLookupError):
         return []
-    return [child for child in found if start_time(child) is not None]
+    return [child for child in pids if start_time(child) is not None]
 
 
 def remember(pid: int, file: Path) -> None:
-    """Write a process down so that `recall` finds it again."""
+    """Write the pid file ``file`` for `recall`."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(f"{pid} {start_time(pid)}\n")  # in place: the endpoint's file is locked while it runs
+    file.write_text(f"{pid} {start_time(pid)}\n")  # in place, since the endpoint keeps its pid file locked
 
 
 def recall(file: Path) -> int | None:
-    """The process that was written down, while it is alive and still the same one."""
+    """Return the process of a pid file; None if it has ended or its id belongs to another process."""
     try:
-        pid, began = (int(word) for word in file.read_text().split())
+        pid, start = (int(word) for word in file.read_text().split())
     except (FileNotFoundError, ValueError):
         return None
-    return pid if start_time(pid) == began else None
+    return pid if start_time(pid) == start else None
 
 
 def wait_for_exit(pid: int, timeout_s: float) -> bool:
-    """Wait until a process is gone, reaping it when it is our own child."""
+    """Wait until a process has ended, and reap it if it is our child. False after ``timeout_s`` seconds."""
     deadline = time.monotonic() + timeout_s
     while True:
         with contextlib.suppress(ChildProcessError):
@@ -170,7 +169,7 @@ def wait_for_exit(pid: int, timeout_s: float) -> bool:
 
 
 def end(pid: int, timeout_s: float = 10) -> None:
-    """SIGTERM, and after ``timeout_s`` SIGKILL, as Proxmox VE stops a machine's process."""
+    """End a process by SIGTERM, and after ``timeout_s`` by SIGKILL, as Proxmox VE stops a machine."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, number)

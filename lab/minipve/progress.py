@@ -1,4 +1,4 @@
-"""How long work reports on itself: what it does, how far it is, how long yet."""
+"""Progress reports of long work: current step, fraction, remaining seconds."""
 
 from __future__ import annotations
 
@@ -10,61 +10,61 @@ from contextlib import AbstractContextManager
 from typing import TextIO
 
 Progress = Callable[[str, float, float | None], None]
-"""``(what, fraction 0..1, seconds left or None)``; called often, so it must be quick."""
+"""``(step, fraction 0..1, seconds left or None)``. It is called often, so it must be fast."""
 
 Step = Callable[[str, str], AbstractContextManager[Progress]]
 
 
 def silent(what: str, fraction: float, left_s: float | None) -> None:
-    """A Progress that says nothing."""
+    """Ignore all reports."""
 
 
 class Steps:
-    """Named steps of known relative length, from which fraction and time left of the whole follow."""
+    """Named steps with their usual duration, to compute the overall fraction and the remaining time."""
 
     def __init__(self, **seconds: float) -> None:
         self.seconds = seconds
         self.total_s = sum(seconds.values())
 
     def before(self, name: str) -> float:
-        """The usual seconds of all steps before ``name``."""
+        """Return the usual seconds of all steps before ``name``."""
         names = list(self.seconds)
         return sum(self.seconds[step] for step in names[: names.index(name)])
 
     @contextlib.contextmanager
     def run(self, progress: Progress) -> Iterator[Step]:
-        """Yields ``step(name, what)``, itself a context that yields the Progress within that step."""
-        began = time.monotonic()
+        """Yield ``step(name, text)``, a context manager that yields the Progress of that step."""
+        start = time.monotonic()
 
         @contextlib.contextmanager
         def step(name: str, what: str) -> Iterator[Progress]:
             def within(detail: str, fraction: float, _left_s: float | None) -> None:
                 done_s = self.before(name) + fraction * self.seconds[name]
-                progress(what, done_s / self.total_s, self.left_s(done_s, time.monotonic() - began))
+                progress(what, done_s / self.total_s, self.left_s(done_s, time.monotonic() - start))
 
             within("", 0.0, None)
             yield within
 
         yield step
-        progress(f"done in {time.monotonic() - began:.0f} s", 1.0, 0.0)
+        progress(f"done in {time.monotonic() - start:.0f} s", 1.0, 0.0)
 
     def left_s(self, done_s: float, elapsed_s: float) -> float:
-        """Seconds left: the usual time of the rest, stretched as far as this machine proved slower (pure)."""
+        """Return the remaining seconds: the usual time of the rest, scaled by this machine's pace so far."""
         pace = elapsed_s / done_s if done_s >= 0.1 * self.total_s else 1.0
         return (self.total_s - done_s) * pace
 
 
 def terminal(stream: TextIO = sys.stderr) -> Progress:
-    """A Progress for people: one line kept up to date on a terminal, one line a step elsewhere."""
-    live, shown = stream.isatty(), [""]
+    """Return a Progress for people: one updated line on a terminal, one line per step elsewhere."""
+    live, last_step = stream.isatty(), [""]
 
     def show(what: str, fraction: float, left_s: float | None) -> None:
         if live:
             left = "" if left_s is None or fraction >= 1 else f", {left_s:.0f} s left"
             end = "\n" if fraction >= 1 else ""
             print(f"\r\033[Kgolden image: {what} ({fraction:.0%}{left})", end=end, file=stream, flush=True)
-        elif what != shown[0]:
+        elif what != last_step[0]:
             print(f"golden image: {what}", file=stream, flush=True)
-        shown[0] = what
+        last_step[0] = what
 
     return show

@@ -1,4 +1,4 @@
-"""What is sampled once a minute, by the names of PVE's RRD files; what is not known here is left out."""
+"""Sample the load of node, storage and guests once a minute, under the keys of PVE's RRD files."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ _RUNNING = ("cpu", "mem", "memhost", *host.PRESSURES)
 
 
 def sample(node: Node, now: float) -> None:
-    """One sample of everything."""
     memory, swap, root, usage = host.memory(), host.swap(), host.root_filesystem(), node.storage.usage()
     load = {"loadavg": os.getloadavg()[0], "cpu": host.cpu_fraction(), "maxcpu": host.cpus()}
     load |= {"memtotal": memory["total"], "memused": memory["used"], "memavailable": memory["available"]}

@@ -1,7 +1,7 @@
-"""The state folder of an instance: made here and marked, so that nothing else is ever removed.
+"""The state folder of an instance, with a marker file that protects other folders from removal.
 
-``MINIPVE_STATE`` names a folder, and a name can be wrong: a home, a link, somebody else's data. A folder
-that was not there (or was empty) gets a mark; only one that carries the mark is written to and can be purged.
+``MINIPVE_STATE`` may name the wrong folder by mistake: a home, a link, another program's data. Therefore only
+new or empty folders get the marker, and minipve writes to and removes only folders with the marker.
 """
 
 from __future__ import annotations
@@ -14,35 +14,35 @@ from minipve.paths import Paths
 from minipve.user_error import UserError
 
 MARK = ".minipve"
-_SAYS = "minipve made this folder; `minipve stop --purge` removes all of it\n"
+_MARK_TEXT = "minipve created this folder; `minipve stop --purge` removes all of it\n"
 
 
 def claim(paths: Paths) -> None:
-    """Make the state folder, private and marked; refuse one that is somebody else's."""
+    """Create the state folder, private and marked. Raises UserError for somebody else's folder."""
     state = paths.state
     try:
         state.mkdir(parents=True, exist_ok=True)
-        if strange := _not_ours(state):
+        if foreign := _foreign_path(state):
             raise UserError(
-                f"{strange} belongs to another user (uid {strange.lstat().st_uid})",
+                f"{foreign} belongs to another user (uid {foreign.lstat().st_uid})",
                 "run this as that user, or set MINIPVE_STATE to a folder of your own",
             )
         if not (state / MARK).exists() and any(state.iterdir()):
             raise UserError(
-                f"{state} is not empty and no endpoint made it",
-                f"set MINIPVE_STATE to another folder, or, if it is an endpoint's: touch {state / MARK}",
+                f"{state} is not empty and was not created by minipve",
+                f"set MINIPVE_STATE to another folder; if it does belong to minipve: touch {state / MARK}",
             )
-        (state / MARK).write_text(_SAYS)
+        (state / MARK).write_text(_MARK_TEXT)
         state.chmod(0o700)
     except OSError as error:
         raise UserError(f"state folder {state}: {error.strerror}") from error
 
 
-def _not_ours(state: Path) -> Path | None:
-    """What in the folder, itself included, is another user's, who may have laid links there for us.
+def _foreign_path(state: Path) -> Path | None:
+    """Return a path in the folder, or the folder itself, that another user owns: it may be a trap of links.
 
-    What containers and their templates hold belongs to the user ids that they run as; nobody gets in there
-    who does not own the folder above.
+    Files of containers and templates belong to mapped user ids. They are not checked, because only the owner
+    of the folder above can reach them.
     """
     nodes = (state, *(state / "nodes").glob("*"))
     guests = [node / name for node in nodes for name in ("containers", "templates")]
@@ -56,23 +56,25 @@ def _not_ours(state: Path) -> Path | None:
 
 
 def require_own(paths: Paths) -> None:
-    """Refuse to remove a folder that no endpoint made, or what a link stands for."""
+    """Raise UserError unless minipve created the folder. A link is refused, too."""
     state = paths.state
     if state.is_symlink():
         raise UserError(
-            f"{state} is a link to {state.resolve()}: nothing is removed", f"rm -r {state.resolve()}"
+            f"{state} is a link to {state.resolve()}: nothing was removed", f"rm -r {state.resolve()}"
         )
     if state.exists() and not (state / MARK).exists():
         raise UserError(
-            f"no endpoint made {state}: nothing is removed", f"if it is an endpoint's: touch {state / MARK}"
+            f"minipve did not create {state}: nothing was removed",
+            f"if it does belong to minipve: touch {state / MARK}",
         )
 
 
 def remove(paths: Paths) -> None:
-    """Remove the state folder, which ``require_own`` has let pass."""
+    """Remove the state folder, after ``require_own``."""
     require_own(paths)
     try:
         if paths.state.exists():
             shutil.rmtree(paths.state)
     except OSError as error:
-        raise UserError(f"{error.filename} stays: {error.strerror}", f"rm -r {paths.state}") from error
+        message = f"cannot remove {error.filename}: {error.strerror}"
+        raise UserError(message, f"rm -r {paths.state}") from error

@@ -1,6 +1,6 @@
-"""JSON written by a stranger: of bounded depth, without NaN or infinity, and with one kind of error.
+"""Parse untrusted JSON: limited depth, no NaN or infinity, and ValueError for every fault.
 
-Python's own reader takes 900 nested lists, and whatever walks through them afterwards fails.
+Python's own parser accepts 900 nested lists, and recursive code then fails on the result.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ class NestingError(ValueError):
 
 
 def loads(text: str | bytes, numbers_as_text: bool = False) -> Any:
-    """Parse a text.
+    """Parse a JSON text.
 
     Raises:
-        ValueError: it is not JSON (``json.JSONDecodeError``), it is nested too deep (``NestingError``), or it
-        has
-            a number that no JSON can have or half of a surrogate pair.
+        json.JSONDecodeError: it is not JSON.
+        NestingError: it is nested too deep.
+        ValueError: it contains NaN, infinity or half of a surrogate pair.
     """
     integer, real = (str, str) if numbers_as_text else (int, _finite)
     try:

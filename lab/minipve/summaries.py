@@ -1,4 +1,4 @@
-"""Rows of guests in lists that hold both kinds."""
+"""Rows of lists that contain both kinds of guest."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from minipve.vm import summary as machines
 
 
 def guest_row(node: Node, vmid: int, config: GuestConfig) -> dict[str, Any]:
-    """A guest as the list of its kind shows it."""
+    """Return a guest's row in the list of its kind."""
     return (containers.row if config.kind is LXC else machines.vm)(node, vmid, config)
 
 
 def guest_resource(node: Node, vmid: int, config: GuestConfig) -> dict[str, Any]:
-    """A guest among the cluster's resources and a pool's members; little is known of one on a dead node."""
+    """Return a guest's row among the cluster's resources and a pool's members."""
     if not node.is_up:
-        told = {"id": f"{config.kind.name}/{vmid}", "type": config.kind.name, "node": node.name}
-        return told | {"vmid": vmid, "status": "unknown"}
+        row = {"id": f"{config.kind.name}/{vmid}", "type": config.kind.name, "node": node.name}
+        return row | {"vmid": vmid, "status": "unknown"}
     return (containers.resource if config.kind is LXC else machines.vm_resource)(node, vmid, config)

@@ -1,8 +1,8 @@
-"""Long operations as PVE's tasks: a UPID, a log file, a worker thread, a status that outlives the endpoint.
+"""Long operations as PVE's tasks: each has a UPID, a worker thread and a log file.
 
-The log file is the only record: its last line (``TASK OK``, ``TASK ERROR: ..``, ``TASK WARNINGS: n``) is the
-exit status. A file without one, whose worker is not ours, is a task that died with an earlier endpoint:
-PVE's ``unexpected status``.
+The log file is the only record, and survives the endpoint. Its last line (``TASK OK``, ``TASK ERROR: ..`` or
+``TASK WARNINGS: n``) is the exit status. A log without such a line belongs to a running task, or to one that
+died with an earlier endpoint and has PVE's ``unexpected status``.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from typing import Any
 
 from minipve.errors import FAILURES, ApiError, parameter_error, text_of
 
-KEPT = 500
-_NAME_MAX = 255  # of a file
+MAX_LOGS = 500
+_NAME_MAX = 255  # characters in the name of a file
 log = logging.getLogger("minipve")
 _UPID = re.compile(
     r"UPID:(?P<node>[\w-]+):(?P<pid>[0-9A-F]{8}):(?P<pstart>[0-9A-F]{8,9}):(?P<starttime>[0-9A-F]{8})"
@@ -44,18 +44,18 @@ class Task:
     stop: threading.Event = field(default_factory=threading.Event)
 
     def log(self, text: str) -> None:
-        """Append to the log (``WARN: ..`` counts as a warning); a task that was asked to stop ends here."""
+        """Append to the log. ``WARN: ..`` counts as a warning. Ends the task if it was asked to stop."""
         self.checkpoint()
         self.warnings += text.startswith("WARN: ")
         self._write(text)
 
     def checkpoint(self) -> None:
-        """End the task here if somebody asked for it."""
+        """End the task here if it was asked to stop."""
         if self.stop.is_set():
             raise InterruptedTaskError("received interrupt")
 
     def wait(self, seconds: float) -> None:
-        """Sleep, but wake up and end at once when the task is stopped."""
+        """Sleep, but end at once when the task is asked to stop."""
         self.stop.wait(seconds)
         self.checkpoint()
 
@@ -64,7 +64,7 @@ class Task:
             stream.write(text.rstrip("\n") + "\n")
 
     def finish(self, error: str | None) -> None:
-        """Write the last line, from which the exit status is read."""
+        """Write the last line, which contains the exit status."""
         if error is not None:
             self._write("TASK ERROR: " + " ".join(error.strip().splitlines()))
         else:
@@ -75,7 +75,7 @@ Work = Callable[[Task], None]
 
 
 def parse_upid(upid: str) -> dict[str, Any]:
-    """The fields of a UPID; 400 with PVE's text when it is none."""
+    """Parse a UPID. Raises 400 with PVE's text for an invalid one."""
     match = _UPID.fullmatch(upid)
     if not match:
         raise parameter_error(upid="unable to parse worker upid")
@@ -87,7 +87,7 @@ def parse_upid(upid: str) -> dict[str, Any]:
 
 
 class Tasks:
-    """All tasks of one node, running and finished; each begins with ``enter``, in a thread of its own."""
+    """All tasks of a node, running and finished. Each runs in its own thread, which calls ``enter`` first."""
 
     def __init__(self, directory: Path, node: str, enter: Callable[[], None] = lambda: None) -> None:
         self.directory = directory
@@ -95,51 +95,51 @@ class Tasks:
         self._enter = enter
         self._running: dict[str, Task] = {}
         self._unwritten: dict[str, str] = {}
-        """How tasks ended whose log could not take its last line (a full disk)."""
+        """Exit status of tasks whose last line could not be written because the disk was full."""
         self._lock = threading.Lock()
         self._latest = 0
-        """When the latest task began, in ticks of a hundredth of a second since the node did."""
+        """Start time of the latest task in clock ticks since boot."""
         directory.mkdir(parents=True, exist_ok=True)
-        self._forget_old()
+        self._remove_old_logs()
 
-    def _forget_old(self) -> None:
-        """Keep the newest logs only; what is not one of ours is left alone."""
+    def _remove_old_logs(self) -> None:
+        """Keep only the newest logs. Other files are not touched."""
         logs = [file for file in self.directory.iterdir() if _is_log(file)]
-        for old in sorted(logs, key=lambda file: file.stat().st_mtime)[:-KEPT]:
+        for old in sorted(logs, key=lambda file: file.stat().st_mtime)[:-MAX_LOGS]:
             if old.name not in self._running:
                 old.unlink()
-        self._begun = 0
+        self._starts = 0
 
     def start(self, kind: str, name: str, authid: str, work: Work) -> str:
-        """Run ``work`` in a thread of its own and return the UPID at once."""
-        born: Future[Task] = Future()
+        """Run ``work`` in its own thread, and return the UPID at once."""
+        started: Future[Task] = Future()
 
         def worker() -> None:
             self._enter()
             try:
                 task = self._begin(kind, name, authid)
             except OSError as failed:
-                born.set_exception(failed)
+                started.set_exception(failed)
                 return
-            born.set_result(task)
+            started.set_result(task)
             self._run(task, work)
 
         threading.Thread(target=worker, name=f"{kind}:{name}", daemon=True).start()
-        return born.result().upid
+        return started.result().upid
 
     def _begin(self, kind: str, name: str, authid: str) -> Task:
         thread = threading.get_native_id()
         ticks = int(Path(f"/proc/self/task/{thread}/stat").read_text().rpartition(")")[2].split()[19])
         with self._lock:
             now = int(time.time())
-            self._latest = ticks = max(ticks, self._latest + 1)  # tasks of one tick have an order too
+            self._latest = ticks = max(ticks, self._latest + 1)  # gives tasks of the same tick an order
             upid = f"UPID:{self.node}:{thread:08X}:{ticks:08X}:{now:08X}:{kind}:{name}:{authid}:"
             task = Task(upid, self.directory / upid)
             task.file.touch(mode=0o640)
             self._running[upid] = task
-            self._begun += 1
-            if self._begun >= KEPT:
-                self._forget_old()
+            self._starts += 1
+            if self._starts >= MAX_LOGS:
+                self._remove_old_logs()
         return task
 
     def _run(self, task: Task, work: Work) -> None:
@@ -161,7 +161,7 @@ class Tasks:
                 with self._lock:
                     del self._running[task.upid]
 
-    def _known(self, upid: str) -> Path:
+    def _log_file(self, upid: str) -> Path:
         parse_upid(upid)
         file = self.directory / upid
         if "/" in upid or len(upid) > _NAME_MAX or not file.is_file():
@@ -169,30 +169,31 @@ class Tasks:
         return file
 
     def status(self, upid: str) -> dict[str, Any]:
-        """The task's fields with ``status`` and, once it is stopped, ``exitstatus``."""
-        running = upid in self._running  # asked first: a task may end while its log is being read
-        file = self._known(upid)
-        state = {"status": "running"} if running else {"status": "stopped", "exitstatus": self._ended(file)}
-        return parse_upid(upid) | state
+        """Return the task's fields with ``status`` and, for a finished one, ``exitstatus``."""
+        running = upid in self._running  # check first: it may finish while we read its log
+        file = self._log_file(upid)
+        if running:
+            return parse_upid(upid) | {"status": "running"}
+        return parse_upid(upid) | {"status": "stopped", "exitstatus": self._exit_status(file)}
 
     def log(self, upid: str, start: int, limit: int) -> tuple[list[dict[str, Any]], int]:
-        """Lines from ``start`` on (all of them when ``limit`` is 0) and how many there are in total."""
-        lines = _lines(self._known(upid))
+        """Return ``limit`` lines from ``start`` (0: all lines), and the total number of lines."""
+        lines = _lines(self._log_file(upid))
         chosen = lines[start : start + limit if limit else None]
         return [{"n": start + i + 1, "t": line} for i, line in enumerate(chosen)], len(lines)
 
     def interrupt(self, upid: str) -> None:
-        """Ask a running task to stop; nothing happens to one that has ended."""
-        self._known(upid)
+        """Ask a running task to stop. A finished one stays as it is."""
+        self._log_file(upid)
         if task := self._running.get(upid):
             task.stop.set()
 
     def running(self, kind: str, name: str) -> list[str]:
-        """UPIDs of running tasks of one kind on one object."""
+        """Return the UPIDs of running tasks of a type for an object."""
         return [u for u in list(self._running) if (f := parse_upid(u))["type"] == kind and f["id"] == name]
 
     def overview(self) -> list[dict[str, Any]]:
-        """All tasks, newest first; ``status`` is the exit status, or ``RUNNING`` without ``endtime``."""
+        """Return all tasks, newest first. ``status`` is the exit status, or ``RUNNING``."""
         rows = []
         for file in self.directory.iterdir():
             if not _is_log(file):
@@ -201,11 +202,12 @@ class Tasks:
             if file.name in self._running:
                 rows.append(fields | {"status": "RUNNING"})
             else:
-                rows.append(fields | {"endtime": int(file.stat().st_mtime), "status": self._ended(file)})
+                end = {"endtime": int(file.stat().st_mtime), "status": self._exit_status(file)}
+                rows.append(fields | end)
         return sorted(rows, key=lambda row: (row["starttime"], row["pstart"]), reverse=True)
 
-    def _ended(self, file: Path) -> str:
-        return self._unwritten.get(file.name) or _said_last(file, file.stat().st_mtime_ns)
+    def _exit_status(self, file: Path) -> str:
+        return self._unwritten.get(file.name) or _last_line_status(file, file.stat().st_mtime_ns)
 
     def settle(self, timeout_s: float) -> None:
         """Stop all running tasks and wait for them."""
@@ -221,13 +223,13 @@ def _is_log(file: Path) -> bool:
 
 
 def _lines(file: Path) -> list[str]:
-    """The lines of a log, whatever a crash or a disk has made of it."""
+    """Return the lines of a log, even of a damaged one."""
     return file.read_bytes().decode(errors="replace").removesuffix("\n").split("\n")
 
 
-@lru_cache(maxsize=2 * KEPT)
-def _said_last(file: Path, _changed_ns: int) -> str:
-    """The exit status in a log; kept, because a list of hundreds of tasks must answer in milliseconds."""
+@lru_cache(maxsize=2 * MAX_LOGS)
+def _last_line_status(file: Path, _changed_ns: int) -> str:
+    """Return the exit status in a log. Cached, so that a list of hundreds of tasks takes milliseconds."""
     lines = _lines(file)
     match = _END.fullmatch(lines[-1]) if lines else None
     return next(filter(None, match.groups())) if match else "unexpected status"

@@ -1,4 +1,4 @@
-"""How minipve's commands report an error: one line on stderr, and below it what to do."""
+"""Error reports of minipve's commands: one line on stderr, and a hint below it."""
 
 from __future__ import annotations
 
@@ -17,33 +17,32 @@ PREFIX = "minipve: "
 
 
 class Failure(click.ClickException):
-    """An error on its way to the terminal; the exit status is 1."""
+    """An error of a command; the exit status is 1."""
 
     def show(self, file: IO[Any] | None = None) -> None:
-        """Print it on stderr."""
         colour = False if os.environ.get("NO_COLOR") else None  # no-color.org; None: colours on a terminal
         click.secho(f"{PREFIX}{self.message}", fg="red", err=True, color=colour)
 
 
 class Misuse(Failure):
-    """A command line that cannot be understood."""
+    """An invalid command line."""
 
     exit_code = click.UsageError.exit_code
 
 
 @contextmanager
 def one_line() -> Iterator[None]:
-    """Report what a user can do something about as one line, never as a traceback."""
+    """Report errors that a user can fix as one line, without a traceback."""
     try:
         yield
-    except click.exceptions.NoArgsIsHelpError:  # its text is the help
+    except click.exceptions.NoArgsIsHelpError:  # its message is the help text
         raise
     except click.UsageError as error:
         command = f"\n  {error.ctx.command_path} --help" if error.ctx else ""
         raise Misuse(f"{error.format_message()}{command}") from None
     except (UserError, MachineError) as error:
         raise Failure(str(error)) from None
-    except BrokenPipeError:  # nobody reads the output any more; click ends quietly
+    except BrokenPipeError:  # the reader of our output has ended; click exits quietly
         raise
     except OSError as error:
         reason = error.strerror or str(error)
@@ -54,20 +53,18 @@ class Group(click.Group):
     """A group of commands that reports errors without tracebacks, and suggests the nearest command."""
 
     def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
-        """Parse the group's own options."""
+        """Parse the options of the group itself."""
         with one_line():
             return super().make_context(*args, **kwargs)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command that was named."""
         near = get_close_matches(args[0], self.list_commands(ctx), n=1)
         if near and self.get_command(ctx, args[0]) is None:
             ctx.fail(f"No such command {args[0]!r}. Did you mean {near[0]}?")
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the chosen command."""
         with one_line():
             return super().invoke(ctx)

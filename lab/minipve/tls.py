@@ -1,4 +1,4 @@
-"""The endpoint's certificate, signed by a certificate authority of its own, as on each PVE node."""
+"""The endpoint's certificate, signed by its own certificate authority, as on a PVE node."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from minipve.user_error import UserError
 
 
 def ensure(directory: Path, node: str) -> Path:
-    """Make the authority and the node's certificate unless they exist; return the authority's file."""
+    """Create the authority and the node's certificate unless they exist. Returns the authority's file."""
     ca_file, cert_file = directory / "pve-root-ca.pem", directory / "pve-ssl.pem"
     if not cert_file.exists():
         unit = "Proxmox Virtual Environment"
@@ -35,7 +35,9 @@ def context(directory: Path) -> ssl.SSLContext:
     try:
         settings.load_cert_chain(directory / "pve-ssl.pem", directory / "pve-ssl.key")
     except (ssl.SSLError, OSError) as error:
-        hint = f"rm {directory}/pve-*   (new ones are made; clients need the new pve-root-ca.pem)"
+        hint = (
+            f"rm {directory}/pve-*   (the next start creates new ones; clients need the new pve-root-ca.pem)"
+        )
         raise UserError(f"{directory / 'pve-ssl.pem'} or its key is damaged: {error}", hint) from error
     return settings
 

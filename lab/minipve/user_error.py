@@ -1,10 +1,10 @@
-"""The error that a user of minipve can do something about; shown as one line, never as a traceback."""
+"""The exception for errors that a user can fix. The command line shows it without a traceback."""
 
 from __future__ import annotations
 
 
 class UserError(Exception):
-    """What went wrong and where; ``hint`` is the line to run or the setting to change."""
+    """An error and its place. ``hint`` is a command to run or a setting to change."""
 
     def __init__(self, message: str, hint: str | None = None) -> None:
         super().__init__(message)

@@ -1,9 +1,9 @@
-"""May the caller use the volumes that a request names? Asked of every request, here and nowhere else.
+"""Check that the caller may use every volume that a request names. Every request passes this check.
 
-The schema says which parameters name volumes, whatever the method: a drive and what it is made from, an
-unused disk, a snippet, a volume in the content of a storage. The rules are those of PVE's
-``check_volume_access`` but for one: ``Datastore.Allocate`` on a storage, which a lab needs to remove the
-image that it has uploaded, opens no disk of another's VM here. Two labs may share an endpoint.
+The schema says which parameters name volumes: drives and their sources, unused disks, snippets, volumes in
+the content of a storage. The rules are those of PVE's ``check_volume_access``, with one exception. In PVE
+``Datastore.Allocate`` on a storage gives access to the disks of all VMs. Here it does not, because a client
+needs it to remove its own uploads, and several clients may share an endpoint.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _PERL_PATH_ERROR = (
 
 @dataclass(frozen=True)
 class VolumeReference:
-    """A volume that a request names: in which parameter, in which part of its property string."""
+    """A volume in a request: the parameter, the key within its property string, and the volume id."""
 
     parameter: str
     part: str
@@ -36,32 +36,32 @@ class VolumeReference:
 
 
 def check(call: Call, method: schema.Method) -> None:
-    """403 (or PVE's text for a path or a wrong kind of volume) unless the caller may use all of them."""
+    """Raise 403, or PVE's error for a path or a wrong content type, unless the caller may use all volumes."""
     permit = call.permit
     vmid = call.vmid if "/content" not in method.path and "vmid" in call.params else None
-    for named in volumes(method, call.params):
-        if named.volid in ("none", "cdrom"):
-            _empty(permit, named)
-        elif named.part == "volume" and _MOUNT.fullmatch(named.parameter):
-            _mount(call, named.volid, vmid)
-        elif named.parameter == "ostemplate":
-            _archive(call, named.volid)
-        elif named.volid.startswith("/"):
+    for ref in volumes(method, call.params):
+        if ref.volid in ("none", "cdrom"):
+            _check_empty(permit, ref)
+        elif ref.part == "volume" and _MOUNT.fullmatch(ref.parameter):
+            _check_mount(call, ref.volid, vmid)
+        elif ref.parameter == "ostemplate":
+            _check_template(call, ref.volid)
+        elif ref.volid.startswith("/"):
             raise ApiError("absolute paths are not supported here" if permit.is_root else _PERL_PATH_ERROR)
-        elif named.part == "file" and drives.is_new({"file": named.volid}):
-            _new(permit, named.volid)
-        elif named.part == "import-from":
-            _source(call, named)
+        elif ref.part == "file" and drives.is_new({"file": ref.volid}):
+            _check_new(permit, ref.volid)
+        elif ref.part == "import-from":
+            _check_source(call, ref)
         else:
             if method.verb == "DELETE":  # that takes more, and first
                 permit.need(f"/storage/{storage.NAME}", ["Datastore.Allocate"])
-            _need(call, named.volid, vmid)
-            _kind(named)
+            _check_existing(call, ref.volid, vmid)
+            _check_content(ref)
 
 
-def volumes(method: schema.Method, given: dict[str, Any]) -> Iterator[VolumeReference]:
-    """All volumes that the validated parameters of a call name."""
-    for name, value in given.items():
+def volumes(method: schema.Method, params: dict[str, Any]) -> Iterator[VolumeReference]:
+    """Yield all volumes in the validated parameters of a call."""
+    for name, value in params.items():
         fmt = schema.property_format(method.properties[name])
         if fmt is not None:
             for part, text in validate.parse(fmt, str(value)).items():
@@ -69,72 +69,72 @@ def volumes(method: schema.Method, given: dict[str, Any]) -> Iterator[VolumeRefe
                     yield VolumeReference(name, part, text)
         elif method.properties[name].get("format") in _FORMATS:
             yield VolumeReference(name, "", str(value))
-    if "ostemplate" in given:
-        yield VolumeReference("ostemplate", "", str(given["ostemplate"]))
-    if "/content" in method.path and "volume" in given:
-        yield VolumeReference("volume", "", storage.full_id(given["storage"], given["volume"]))
-    elif "/content" in method.path and "filename" in given:
-        yield VolumeReference("filename", "", f"{given['storage']}:{given['vmid']}/{given['filename']}")
+    if "ostemplate" in params:
+        yield VolumeReference("ostemplate", "", str(params["ostemplate"]))
+    if "/content" in method.path and "volume" in params:
+        yield VolumeReference("volume", "", storage.full_id(params["storage"], params["volume"]))
+    elif "/content" in method.path and "filename" in params:
+        yield VolumeReference("filename", "", f"{params['storage']}:{params['vmid']}/{params['filename']}")
 
 
-def _empty(permit: Permit, named: VolumeReference) -> None:
-    if named.volid == "cdrom":  # the node's own drive
+def _check_empty(permit: Permit, ref: VolumeReference) -> None:
+    if ref.volid == "cdrom":  # the node's own drive
         permit.need("/", ["Sys.Console"])
 
 
-def _kind(named: VolumeReference) -> None:
-    """Whether a drive can hold such a volume."""
-    content = storage.parse(named.volid).content
-    if named.parameter.startswith("unused") and content != "images":
-        raise ApiError(f"unable to use volume {named.volid} - content type needs to be 'images'")
-    if named.part == "file" and content not in ("images", "iso"):
-        raise parameter_error(**{named.parameter: "content type needs to be 'images' or 'iso'"})
+def _check_content(ref: VolumeReference) -> None:
+    """Raise an error unless the drive accepts this content type."""
+    content = storage.parse(ref.volid).content
+    if ref.parameter.startswith("unused") and content != "images":
+        raise ApiError(f"unable to use volume {ref.volid} - content type needs to be 'images'")
+    if ref.part == "file" and content not in ("images", "iso"):
+        raise parameter_error(**{ref.parameter: "content type needs to be 'images' or 'iso'"})
 
 
-def _archive(call: Call, volid: str) -> None:
-    """What a container is made from."""
+def _check_template(call: Call, volid: str) -> None:
+    """Check the template of a new container."""
     if ":" not in volid:
         raise ApiError(_PERL_PATH_ERROR)
     content = storage.parse(volid).content
     if content != "vztmpl":
         raise ApiError(f"unable to use volume {volid} - content type needs to be 'vztmpl'")
-    _need(call, volid, None)
+    _check_existing(call, volid, None)
 
 
-def _mount(call: Call, volid: str, vmid: int | None) -> None:
-    """What a container has for a tree or a mount point: a volume to be made, or one that is there."""
+def _check_mount(call: Call, volid: str, vmid: int | None) -> None:
+    """Check the volume of a root file system or mount point: a new one, or an existing one."""
     if drives.is_new({"file": volid}):
-        _new(call.permit, volid)
+        _check_new(call.permit, volid)
     elif ":" in volid:
         content = storage.parse(volid).content
         if content not in ("images", "rootdir"):
             raise ApiError(f"unable to use volume {volid} - content type needs to be 'rootdir'")
-        _need(call, volid, vmid)
+        _check_existing(call, volid, vmid)
     elif not call.permit.is_root:
         raise ApiError(_PERL_PATH_ERROR)
 
 
-def _new(permit: Permit, volid: str) -> None:
-    """The caller's right to a storage comes first: who has none is not told which storages there are."""
+def _check_new(permit: Permit, volid: str) -> None:
+    """Check the permission first, so that others do not learn which storages exist."""
     store = volid.partition(":")[0]
     permit.need(f"/storage/{store}", ["Datastore.AllocateSpace"])
     storage.check_exists(store)
 
 
-def _source(call: Call, named: VolumeReference) -> None:
-    """What a disk is made from: the disk of a VM that the caller may clone, or a file."""
-    volume = storage.parse(named.volid)
+def _check_source(call: Call, ref: VolumeReference) -> None:
+    """Check the source of an import: a disk of a VM that the caller may clone, or an uploaded file."""
+    volume = storage.parse(ref.volid)
     if volume.content not in ("images", "import"):
-        text = f"{named.volid} has wrong type '{volume.content}' - needs to be 'images' or 'import'"
-        raise parameter_error(**{named.parameter: text})
+        text = f"{ref.volid} has wrong type '{volume.content}' - needs to be 'images' or 'import'"
+        raise parameter_error(**{ref.parameter: text})
     if volume.vmid is not None:
         call.permit.need(f"/vms/{volume.vmid}", ["VM.Clone"])
     else:
-        _need(call, named.volid, None)
+        _check_existing(call, ref.volid, None)
 
 
-def _need(call: Call, volid: str, vmid: int | None) -> None:
-    """403 unless the caller may use a volume, for the VM ``vmid`` (which may use its own)."""
+def _check_existing(call: Call, volid: str, vmid: int | None) -> None:
+    """Raise 403 unless the caller may use a volume for the guest ``vmid``, which may use its own."""
     volume, path = storage.parse(volid), f"/storage/{storage.NAME}"
     if volume.vmid is None:
         if not call.permit.has(path, ["Datastore.Allocate"]):
@@ -145,7 +145,7 @@ def _need(call: Call, volid: str, vmid: int | None) -> None:
 
 
 def _is_orphan_for(call: Call, vmid: int) -> bool:
-    """Whether a disk's VM is no more, and the caller is one who tidies the storage up."""
+    """Return whether the disk's VM no longer exists and the caller may clean up the storage."""
     return vmid not in call.node.vmids() and call.permit.has(
         f"/storage/{storage.NAME}", ["Datastore.Allocate"]
     )

@@ -1,4 +1,4 @@
-"""Looks at the guests: notices those that end by themselves (power-off, crash), and samples the load."""
+"""Watch the guests: clean up after those that end by themselves (power-off, crash), and sample the load."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 
 class Watch(threading.Thread):
-    """Once a second what has gone is logged and tidied up; once a minute a sample is taken."""
+    """Cleans up after ended guests every second, and takes a sample every minute."""
 
     def __init__(self, node: Node) -> None:
         super().__init__(name="watch", daemon=True)
@@ -25,11 +25,9 @@ class Watch(threading.Thread):
         self._stopped = threading.Event()
 
     def stop(self) -> None:
-        """End the thread."""
         self._stopped.set()
 
     def run(self) -> None:
-        """The thread's loop."""
         self.node.enter()
         due = time.monotonic()
         while not self._stopped.wait(_PERIOD_S):
@@ -41,5 +39,5 @@ class Watch(threading.Thread):
                 if time.monotonic() >= due:
                     due += history.PERIOD_S
                     sampling.sample(self.node, time.time())
-            except (ApiError, *FAILURES) as failed:  # of one look; the next may be luckier
-                log.warning("looking at the guests: %s", text_of(failed))
+            except (ApiError, *FAILURES) as failed:  # the next look may succeed
+                log.warning("watching the guests: %s", text_of(failed))

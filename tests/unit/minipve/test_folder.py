@@ -39,11 +39,11 @@ def test_a_new_folder_is_private_marked_and_removed_whole(
 def test_a_foreign_folder_is_neither_used_nor_removed(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
     paths.state.mkdir()
     (paths.state / "thesis.txt").write_text("three years")
-    with pytest.raises(UserError, match="is not empty and no endpoint made it") as refused:
+    with pytest.raises(UserError, match="is not empty and was not created by minipve") as refused:
         state_folder.claim(paths)
     assert "MINIPVE_STATE" in str(refused.value.hint)
     code, said = purge(monkeypatch, paths.state)
-    assert (code, "no endpoint made" in said, "nothing is removed" in said) == (1, True, True)
+    assert (code, "did not create" in said, "nothing was removed" in said) == (1, True, True)
     assert (paths.state / "thesis.txt").read_text() == "three years"
 
 
@@ -65,4 +65,4 @@ def test_what_cannot_be_removed_is_said(paths: Paths, monkeypatch: pytest.Monkey
     monkeypatch.setattr(shutil, "rmtree", lambda path, **given: None if given else refuse(path))
     code, said = purge(monkeypatch, paths.state)
     assert (code, said.count("\n")) == (1, 2)
-    assert f"{paths.state}/storage stays: Read-only file system\n  rm -r {paths.state}\n" in said
+    assert f"cannot remove {paths.state}/storage: Read-only file system\n  rm -r {paths.state}\n" in said

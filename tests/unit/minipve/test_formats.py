@@ -58,7 +58,7 @@ def test_named_formats(name: str, good: str, bad: str, complaint: str) -> None:
 
 
 def test_every_format_of_the_schema_is_known() -> None:
-    from minipve import make_schema
+    from minipve import api
     from minipve.config import schema
 
     def names(facts: dict[str, object]) -> set[str]:
@@ -69,7 +69,7 @@ def test_every_format_of_the_schema_is_known() -> None:
 
     used = {
         name
-        for verb, path in make_schema.implemented()
+        for verb, path in api.load()
         for facts in schema.method(verb, path).properties.values()
         for name in names(facts)
     }
