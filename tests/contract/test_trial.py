@@ -103,6 +103,16 @@ def test_the_cluster_is_started_as_the_trial_asks(tried: DryLab) -> None:
     ]
 
 
+def test_workload_of_the_users_own_is_written_to_the_client(lab: DryLab) -> None:
+    source = '"""Braces, "quotes" and $HOME stay."""\nf"{{}} {{% if %}}"\n'
+    lab.ask({**TRIAL, "workload": {"name": "mywork", "params": {}, "source": source}, "capture": False})
+    lab.say("client", "dasklab_forkserver.py mywork.py", json.dumps(TIMINGS))
+    done = lab.play("trial.yml")
+    assert done.returncode == 0, done.stdout
+    assert (lab.folder / "client" / "workloads" / "mywork.py").read_text() == source
+    assert not (lab.folder / "worker-1" / "workloads").exists()
+
+
 def test_a_fault_is_armed_on_its_host_before_the_runs_and_what_happened_is_written(lab: DryLab) -> None:
     fault = {"host": "worker-2", "does": "kill", "at_s": 2.0, "for_s": None}
     lab.ask({**TRIAL, "faults": [fault], "capture": False})

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 
-from dasklab.model.strict import allowed_parameters
+from dasklab.model import workloads
 from dasklab.paths import WORKLOADS
 
 Engine = Literal["dask", "spark"]
@@ -52,7 +52,7 @@ def _not_on_spark(workload: Any) -> Iterator[str]:
     if workload.name not in on_spark():
         yield f"spark has no workload {workload.name!r}; allowed: {', '.join(on_spark())}"
         return
-    allowed = allowed_parameters(WORKLOADS / f"{PREFIX}{workload.name}.py")
+    allowed = workloads.parameters((WORKLOADS / f"{PREFIX}{workload.name}.py").read_text(encoding="utf-8"))
     for key in workload.params:
         if key not in allowed:
             yield f"{workload.name} on spark has no parameter {key!r}; allowed: {', '.join(allowed)}"

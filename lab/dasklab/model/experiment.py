@@ -9,8 +9,7 @@ what is allowed.
 from __future__ import annotations
 
 import json
-from collections.abc import Hashable, Mapping
-from functools import cache
+from collections.abc import Hashable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -18,7 +17,7 @@ import yaml
 from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
 
 from dasklab.errors import LabError, did_you_mean
-from dasklab.model import dask_settings, engines, faults
+from dasklab.model import dask_settings, engines, faults, workloads
 from dasklab.model.columns import COLUMNS
 from dasklab.model.engines import Engine, SparkSettings
 from dasklab.model.faults import Fault
@@ -26,36 +25,23 @@ from dasklab.model.link import Link
 from dasklab.model.metric import MetricName
 from dasklab.model.nic import GuestOverride, NicOverride
 from dasklab.model.packages import Packages
-from dasklab.model.strict import Strict, allowed_parameters, first_mistake
+from dasklab.model.strict import Strict, first_mistake
 from dasklab.model.variants import LayoutText, Scheduler, Worker
-from dasklab.paths import EXPERIMENTS, WORKLOADS
+from dasklab.model.workloads import Source
+from dasklab.paths import EXPERIMENTS
 
 Scalar = bool | int | float | str
 
 
-@cache
-def _workloads() -> tuple[str, ...]:
-    return tuple(sorted(path.stem for path in WORKLOADS.glob("[!_]*.py")))
-
-
 class Workload(Strict):
-    """A file of lab/workloads without its ``.py``, and parameters that differ from the file's defaults."""
+    """A workload by its name, with the parameters that differ from its defaults.
+
+    ``source`` is set of one that does not come with dasklab, so that a run keeps what it computed.
+    """
 
     name: str = "array_study"
     params: dict[str, Scalar] = {}
-
-    @model_validator(mode="after")
-    def _known(self) -> Workload:
-        if self.name not in _workloads():
-            known = _workloads()
-            hint = did_you_mean(self.name, known)
-            raise ValueError(f"no workload {self.name!r}; allowed: {', '.join(known)}{hint}")
-        allowed = allowed_parameters(WORKLOADS / f"{self.name}.py")
-        for key in self.params:
-            if key not in allowed:
-                names = f"{', '.join(allowed)}{did_you_mean(key, allowed)}"
-                raise ValueError(f"{self.name} has no parameter {key!r}; allowed: {names}")
-        return self
+    source: Source | None = Field(default=None, description="Python; if not given, NAME.py beside the file")
 
 
 class Probes(Strict):
@@ -177,6 +163,9 @@ class Experiment(Settings):
     run_s: float = Field(default=5, gt=0, description="one run, for the time estimate only")
     tolerances: Tolerances = Tolerances()
     quick: dict[str, Any] = {}
+    workload_sources: dict[str, Source] = Field(
+        default={}, description="Python of workloads of your own, by name; read from NAME.py beside the file"
+    )
 
     def shared(self) -> dict[str, Any]:
         """The settings that all trials share, as plain data."""
@@ -196,10 +185,9 @@ def load(name: str, quick: bool = False) -> tuple[str, Experiment]:
             hint = did_you_mean(name, known)
             raise LabError(f"no experiment {name!r}; there are: {', '.join(known)}{hint}")
     raw = _read(path)
-    full = check(raw, path.name)
-    short = check(
-        merge({k: v for k, v in raw.items() if k != "quick"}, full.quick), f"{path.name}, with quick"
-    )
+    full = check(raw, path.name, path.parent)
+    short_form = merge({k: v for k, v in raw.items() if k != "quick"}, full.quick)
+    short = check(short_form, f"{path.name}, with quick", path.parent)
     return path.stem, short if quick else full
 
 
@@ -213,12 +201,27 @@ def names() -> list[str]:
     return sorted(path.stem for path in EXPERIMENTS.glob("*.yml"))
 
 
-def check(raw: dict[str, Any], where: str) -> Experiment:
-    """Validate one form of the file and each level of each factor on top of it."""
+def check(raw: dict[str, Any], where: str, folder: Path = EXPERIMENTS) -> Experiment:
+    """Validate one form of the file and each level of each factor on top of it.
+
+    Args:
+        raw: the file's content.
+        where: what a message names as the place of a mistake.
+        folder: where the file is; workloads that do not come with dasklab are read there.
+
+    Raises:
+        LabError: the first mistake.
+    """
     try:
         experiment = Experiment.model_validate(raw)
     except ValidationError as error:
         raise LabError(f"{where}: {first_mistake(error, Experiment)}") from error
+    try:
+        sources = workloads.read_sources(_workload_names(experiment), folder)
+    except LabError as error:
+        raise LabError(f"{where}: workload: {error.message}") from None
+    if sources:
+        experiment = experiment.model_copy(update={"workload_sources": sources})
     for name, factor in experiment.factors.items():
         if name in COLUMNS or not name.isidentifier():
             raise LabError(f"{where}: factors.{name}: a factor needs a name like delay_ms, and not this one")
@@ -226,6 +229,22 @@ def check(raw: dict[str, Any], where: str) -> Experiment:
             settings(experiment, [overrides], f"{where}: factors.{name}, level {level!r}")
     settings(experiment, [], where)
     return experiment
+
+
+def _workload_names(experiment: Experiment) -> Iterator[str]:
+    """Yield the name of each workload that a level may choose, except those whose source is in the file."""
+    overrides = [o for factor in experiment.factors.values() for o in factor.overrides().values()]
+    for override in [{"workload": experiment.workload.model_dump()}, *overrides]:
+        match override:
+            case {"workload": {"source": str()}}:
+                pass
+            case {"workload": {"name": str(name)}}:
+                yield name
+
+
+def _with_source(workload: Workload, sources: Mapping[str, str]) -> Workload:
+    source = workload.source or sources.get(workload.name)
+    return workload.model_copy(update={"source": source}) if source else workload
 
 
 def settings(experiment: Experiment, overrides: list[dict[str, Any]], where: str) -> Settings:
@@ -237,6 +256,9 @@ def settings(experiment: Experiment, overrides: list[dict[str, Any]], where: str
         result = Settings.model_validate(merged)
     except ValidationError as error:
         raise LabError(f"{where}: {first_mistake(error, Settings)}") from error
+    workload = _with_source(result.workload, experiment.workload_sources)
+    if wrong := workloads.mistake(workload.name, workload.params, workload.source):
+        raise LabError(f"{where}: workload: {wrong}")
     links = expand(result.links, result.workers, f"{where}: links")
     guests = expand(result.guests, result.workers, f"{where}: guests")
     nics = expand(result.nics, result.workers, f"{where}: nics")
@@ -248,7 +270,7 @@ def settings(experiment: Experiment, overrides: list[dict[str, Any]], where: str
             known = hosts(result.workers)
             allowed = f"{', '.join(known)}{did_you_mean(link.peer, known)}"
             raise LabError(f"{where}: links.{name}.peer: no host {link.peer!r}; allowed: {allowed}")
-    return result.model_copy(update={"links": links, "guests": guests, "nics": nics})
+    return result.model_copy(update={"workload": workload, "links": links, "guests": guests, "nics": nics})
 
 
 def hosts(workers: int) -> list[str]:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Mapping, Sequence
-from functools import cache
-from pathlib import Path
 from types import UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin
 
@@ -56,14 +53,6 @@ def first_mistake(error: ValidationError, model: type[BaseModel]) -> str:
     unique = list(dict.fromkeys(mistakes))
     more = f" (and {len(unique) - 1} more)" if len(unique) > 1 else ""
     return unique[0] + more
-
-
-@cache
-def allowed_parameters(workload: Path) -> tuple[str, ...]:
-    """The parameters of a workload, read from the source of its ``prepare`` without importing Dask."""
-    functions = [node for node in ast.parse(workload.read_text()).body if isinstance(node, ast.FunctionDef)]
-    prepare = next(function for function in functions if function.name == "prepare")
-    return tuple(argument.arg for argument in prepare.args.args[1:])
 
 
 def _sentence(mistake: Any, model: type[BaseModel]) -> str:

@@ -11,9 +11,11 @@ import sys
 import time
 from collections import Counter
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from dasklab.errors import LabError
+from dasklab.model.experiment import Workload
 from dasklab.model.files import Outcome, SimulatedRun
 from dasklab.paths import WORKLOADS
 from dasklab.sim import build
@@ -101,17 +103,25 @@ def _peak_memory_mb() -> float:
 
 
 def _prepare(scenario: Scenario, cluster: SimCluster) -> Any:
-    """Import the project's own workload and prepare it on this cluster."""
+    """Import the workload and prepare it on this cluster."""
     import dask.array
 
     dask.array.random.seed(scenario.seed)
     sys.path.insert(0, str(WORKLOADS))
-    module = importlib.import_module(scenario.workload.name)
-    if "dask.dataframe" in inspect.getsource(module):
+    module = _module(scenario.workload)
+    if "dask.dataframe" in (scenario.workload.source or inspect.getsource(module)):
         _compute_first_partition_locally()
     defaults = importlib.import_module("_harness").parameters(module.prepare)
     params = {key: type(defaults[key])(value) for key, value in scenario.workload.params.items()}
     return module.prepare(cluster.client, **params)
+
+
+def _module(workload: Workload) -> ModuleType:
+    if workload.source is None:
+        return importlib.import_module(workload.name)
+    module = sys.modules[workload.name] = ModuleType(workload.name)
+    exec(compile(workload.source, f"{workload.name}.py", "exec"), module.__dict__)
+    return module
 
 
 def _compute_first_partition_locally() -> None:

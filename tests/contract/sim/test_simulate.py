@@ -12,6 +12,7 @@ import pytest
 from dasklab.errors import LabError
 from dasklab.model.files import Outcome
 from dasklab.paths import SHARE as ROOT
+from dasklab.paths import WORKLOADS
 from dasklab.predict import farm
 from dasklab.sim import simulate
 from dasklab.sim.scenario import Scenario
@@ -57,7 +58,7 @@ def test_the_same_wherever_the_project_is(ran: list[Outcome], tmp_path: Path) ->
     done = subprocess.run(
         [sys.executable, "-m", "dasklab.sim"],
         input=scenario(seed=3).model_dump_json(),
-        env=os.environ | {"PYTHONHASHSEED": "3", "PYTHONPATH": str(tmp_path)},
+        env=os.environ | {"PYTHONHASHSEED": "3", "PYTHONPATH": str(tmp_path / "lab")},
         cwd=tmp_path,
         capture_output=True,
         text=True,
@@ -91,6 +92,17 @@ def test_shards_cross_the_link_of_the_worker_that_was_ready_first(ran: list[Outc
     none, sent = (outcome.runs[0].duration_s for outcome in ran[6:])
     # the others have two pieces each, it has 20: of each 100 kB leave it at 1.25 MB/s, between messages
     assert 20 * 0.08 < sent - none < 20 * 0.08 * 1.2
+
+
+def test_workload_of_the_users_own_is_simulated(ran: list[Outcome]) -> None:
+    source = (WORKLOADS / "parallel_tasks.py").read_text().replace("def work(", "def labour(")
+    source = source.replace("client.map(work", "client.map(labour")
+    own = {"name": "mywork", "params": {"tasks": 5}, "source": source}
+    [outcome] = farm.simulate_all(
+        [scenario(workload=own, workers=1, tasks={"labour": [(1.5, 0.5, 28)]}, driver_s=1.0, handoff_s=0.2)]
+    )
+    assert outcome.unknown == ()
+    assert outcome.runs[0].duration_s == pytest.approx(ran[4].runs[0].duration_s, abs=0.1)
 
 
 def test_a_mistake_is_one_line() -> None:

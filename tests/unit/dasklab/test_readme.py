@@ -7,7 +7,7 @@ from pathlib import Path
 
 from dasklab.model import experiment
 from dasklab.model.cells import names
-from dasklab.model.strict import allowed_parameters
+from dasklab.model.workloads import parameters
 
 README = (experiment.EXPERIMENTS / "README.md").read_text()
 
@@ -59,4 +59,4 @@ def test_processes_or_threads(tmp_path: Path) -> None:
 def test_another_workload(tmp_path: Path) -> None:
     path = tmp_path / "absolute.py"
     path.write_text(block("Another workload"))
-    assert allowed_parameters(path) == ("tasks",)
+    assert parameters(path.read_text()) == ("tasks",)

@@ -9,6 +9,8 @@ another cannot be, from two of them.
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -47,7 +49,11 @@ class Change:
 
 def identity(run: Path) -> dict[str, Any]:
     """What must be equal for two runs to be compared; versions are those of the baseline."""
-    identity: dict[str, Any] = {"workload": store.read_run(run).experiment.get("workload")}
+    experiment = store.read_run(run).experiment
+    identity: dict[str, Any] = {"workload": experiment.get("workload")}
+    if sources := experiment.get("workload_sources"):
+        text = json.dumps(sources, sort_keys=True)
+        identity["workload's source"] = hashlib.sha256(text.encode()).hexdigest()[:8]
     done = store.finished(run)
     for directory in sorted(done, key=lambda trial: not store.need(Trial, trial).baseline):
         if timings := store.read(Timings, directory):

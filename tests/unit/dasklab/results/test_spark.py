@@ -13,8 +13,8 @@ from dasklab import wheels
 from dasklab.model import engines, experiment
 from dasklab.model.experiment import Experiment
 from dasklab.model.files import Timings
-from dasklab.model.strict import allowed_parameters
 from dasklab.model.trial import Trial
+from dasklab.model.workloads import parameters
 from dasklab.paths import WORKLOADS
 from dasklab.report import sentences
 from dasklab.report.section import _slopes as table_of_slopes
@@ -58,13 +58,11 @@ def test_what_spark_takes_is_in_the_environment_of_its_trials_alone() -> None:
 
 @pytest.mark.parametrize("name", engines.on_spark())
 def test_a_workload_of_spark_has_no_parameters_but_those_of_dask_s_with_the_same_defaults(name: str) -> None:
-    mine, theirs = (WORKLOADS / f"{start}{name}.py" for start in (engines.PREFIX, ""))
-    assert set(allowed_parameters(mine)) <= set(allowed_parameters(theirs))
-    for parameter in allowed_parameters(mine):
-        [default] = [
-            line for line in theirs.read_text().split("(", 1)[1].split(",") if f" {parameter}:" in line
-        ]
-        assert default.partition(")")[0].strip() in mine.read_text()
+    mine, theirs = ((WORKLOADS / f"{start}{name}.py").read_text() for start in (engines.PREFIX, ""))
+    assert set(parameters(mine)) <= set(parameters(theirs))
+    for parameter in parameters(mine):
+        [default] = [line for line in theirs.split("(", 1)[1].split(",") if f" {parameter}:" in line]
+        assert default.partition(")")[0].strip() in mine
 
 
 def test_who_computed_and_with_which_settings_is_read_back() -> None:
