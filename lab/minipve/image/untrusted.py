@@ -75,7 +75,7 @@ def _check_qcow2(file: Path) -> None:
 
 
 def _check_vmdk(file: Path) -> None:
-    """Accept a sparse extent with its own descriptor. Others refer to other files, as does a capacity of 0."""
+    """Accept a sparse extent with its own descriptor. Others, or a capacity of 0, refer to other files."""
     header = _start(file, 20).ljust(20, b"\0")
     magic, _version, _flags, capacity = struct.unpack("<4sIIQ", header)
     if magic != b"KDMV":
