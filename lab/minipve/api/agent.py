@@ -80,7 +80,7 @@ def execute(call: Call) -> dict[str, Any]:
     if "input-data" in call.params:
         given["input-data"] = base64.b64encode(_to_bytes(call["input-data"])).decode()
     _ready(call)
-    with agent.understanding(call.vmid, "guest-exec"):
+    with agent.naming_command(call.vmid, "guest-exec"):
         return {"pid": channel.member(_ask(call, "guest-exec", **given), "pid", int)}
 
 
@@ -89,7 +89,7 @@ def execution(call: Call) -> dict[str, Any]:
     """What became of a program; after its end it can be asked once."""
     _ready(call)
     answer = _ask(call, "guest-exec-status", pid=call["pid"])
-    with agent.understanding(call.vmid, "guest-exec-status"):
+    with agent.naming_command(call.vmid, "guest-exec-status"):
         channel.member(answer, "exited", bool)
         streams = {key: agent.content(answer, key).decode("latin-1") for key in _STREAMS if key in answer}
     shown = {**answer, **streams}
@@ -125,7 +125,7 @@ def _content(call: Call, handle: int, limit: int) -> tuple[bytes, bool]:
     while more and len(data) < limit:
         wanted = min(_CHUNK_BYTES, limit - len(data))
         answer = _ask(call, "guest-file-read", handle=handle, count=wanted)
-        with agent.understanding(call.vmid, "guest-file-read"):
+        with agent.naming_command(call.vmid, "guest-file-read"):
             part = agent.content(answer, "buf-b64")[:wanted]
             more = not channel.member(answer, "eof", bool)
             if more and not part:

@@ -1,1 +1,1 @@
-"""What a VM is in life: QEMU, its command line, its monitor, its devices."""
+"""A virtual machine's process: QEMU's command line, its monitor, the guest agent, power and hotplug."""

@@ -1,9 +1,9 @@
-"""KVM or TCG? Decided by booting a kernel, because nothing less proves anything.
+"""Choose the accelerator, KVM or TCG, by trying to boot a kernel under KVM.
 
-/dev/kvm may open, create machines and even run their firmware, and yet an ordinary kernel never gets
-anywhere (some nested clouds do that). So the golden image's kernel is started under KVM with no root file
-system: on working hardware it gets as far as missing it in about a second. The answer holds until the
-host or QEMU changes.
+Weaker tests are not reliable: on some nested clouds /dev/kvm opens, creates machines and runs their
+firmware, and still a Linux kernel never boots. So the golden image's kernel is started under KVM without a
+root file system. Where KVM works, it panics for lack of one after about a second. The result is cached
+until the host or QEMU changes.
 """
 
 from __future__ import annotations
@@ -22,54 +22,54 @@ from minipve.image import direct_boot
 from minipve.paths import Paths
 
 DEVICE = Path("/dev/kvm")
-_one_probe = threading.Lock()  # five machines started at once need one answer
-PATIENCE_S = 4.0
-MODEL = "qemu64,+ssse3,+sse4.1,+sse4.2,+popcnt"
-REACHED = "Unable to mount root fs"
+BOOT_TIMEOUT_S = 4.0
+X86_64_V2 = "qemu64,+ssse3,+sse4.1,+sse4.2,+popcnt"  # QEMU 7.2 does not have Proxmox VE's name for it
+EXPECTED_PANIC = "Unable to mount root fs"
+_probe_lock = threading.Lock()  # machines that start together share one probe
 
 
 @dataclass(frozen=True)
 class Accel:
-    """The accelerator to use, ``kvm`` or ``tcg``, and why."""
+    """The accelerator to use, ``kvm`` or ``tcg``, and the reason."""
 
     name: str
     reason: str
 
 
 def probe(paths: Paths) -> Accel:
-    """The accelerator for this host; a boot is tried once, then remembered until the host boots anew."""
-    refusal = _opens()
-    if refusal:
-        return Accel("tcg", refusal)
-    memory, key = paths.cache / "accel.json", _key()
-    with _one_probe:
-        if (known := _remembered(memory)) and known.pop("key") == key:
-            return Accel(**known)
+    """Return the accelerator for this host. A boot is tried once per boot of the host and version of QEMU."""
+    if problem := _opening_problem():
+        return Accel("tcg", problem)
+    cache, key = paths.cache / "accel.json", _key()
+    with _probe_lock:
+        if (result := _cached(cache)) and result.pop("key") == key:
+            return Accel(**result)
         accel = _probe(paths)
         if accel is None:
-            return Accel("tcg", "KVM is not tried yet: there is no kernel to try it with")
-        write_atomic(memory, json.dumps({"key": key, **asdict(accel)}))
+            return Accel("tcg", "KVM has not been tried: there is no golden image yet")
+        write_atomic(cache, json.dumps({"key": key, **asdict(accel)}))
     return accel
 
 
-def _remembered(file: Path) -> dict[str, str]:
+def _cached(file: Path) -> dict[str, str]:
+    """Read an earlier result; empty if there is none or it is damaged."""
     try:
-        known = json.loads(file.read_bytes())
-        return {key: str(known[key]) for key in ("key", "name", "reason")}
-    except (FileNotFoundError, ValueError, KeyError, TypeError):  # never asked, or damaged: asked again
+        result = json.loads(file.read_bytes())
+        return {key: str(result[key]) for key in ("key", "name", "reason")}
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
         return {}
 
 
 def _probe(paths: Paths) -> Accel | None:
-    """Try the newest golden image's kernel, never an uploaded one; None when there is no golden image."""
+    """Boot the newest golden image's kernel (never an uploaded one); None if there is no golden image."""
     images = sorted(paths.images.glob("*/dasklab-*.qcow2"), key=lambda file: file.stat().st_mtime)
     with direct_boot.cache_in_use(paths):
         boot = direct_boot.extract(images[-1], paths) if images else None
-        return _boots(boot.kernel) if boot else None
+        return _try_boot(boot.kernel) if boot else None
 
 
-def _opens() -> str | None:
-    """Why KVM cannot even be opened; None when it can."""
+def _opening_problem() -> str | None:
+    """Return why /dev/kvm cannot be opened, or None if it can."""
     try:
         os.close(os.open(DEVICE, os.O_RDWR))
     except OSError as error:
@@ -77,37 +77,36 @@ def _opens() -> str | None:
     return None
 
 
-def _boots(kernel: Path) -> Accel:
-    began = time.monotonic()
+def _try_boot(kernel: Path) -> Accel:
+    start = time.monotonic()
+    words = probe_words(kernel)
     try:
-        done = subprocess.run(
-            probe_words(kernel), stdin=subprocess.DEVNULL, capture_output=True, timeout=PATIENCE_S
-        )
-        said = done.stdout or done.stderr
+        result = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, timeout=BOOT_TIMEOUT_S)
+        output = result.stdout or result.stderr
     except subprocess.TimeoutExpired as error:
-        said = error.stdout or b""
-    return judge(said.decode(errors="replace"), time.monotonic() - began)
+        output = error.stdout or b""
+    return judge(output.decode(errors="replace"), time.monotonic() - start)
 
 
 def probe_words(kernel: Path) -> list[str]:
-    """QEMU with nothing but a kernel, which panics for want of a root file system and so ends QEMU (pure)."""
-    machine = ["-machine", "pc", "-accel", "kvm", "-cpu", MODEL, "-m", "256", "-nodefaults"]
-    ends = ["-no-reboot", "-display", "none", "-serial", "stdio"]
+    """Return QEMU's command line for a kernel without a disk; its panic ends QEMU (pure)."""
+    machine = ["-machine", "pc", "-accel", "kvm", "-cpu", X86_64_V2, "-m", "256", "-nodefaults"]
+    console = ["-no-reboot", "-display", "none", "-serial", "stdio"]
     append = ["-append", "console=ttyS0 panic=-1 nokaslr mitigations=off"]
-    return ["qemu-system-x86_64", *machine, *ends, "-kernel", str(kernel), *append]
+    return ["qemu-system-x86_64", *machine, *console, "-kernel", str(kernel), *append]
 
 
 def judge(console: str, seconds: float) -> Accel:
-    """What a kernel's console says of KVM (pure)."""
-    if REACHED in console:
+    """Decide by what the kernel wrote to its console in ``seconds`` (pure)."""
+    if EXPECTED_PANIC in console:
         return Accel("kvm", f"a kernel booted under KVM in {seconds:.1f} s")
     lines = [line.strip() for line in console.splitlines() if line.strip()]
-    got = f"it got to: {lines[-1][:80]}" if lines else "it said nothing"
-    return Accel("tcg", f"a kernel did not boot under KVM within {seconds:.0f} s ({got})")
+    last = f"its last line: {lines[-1][:80]}" if lines else "it printed nothing"
+    return Accel("tcg", f"a kernel did not boot under KVM within {seconds:.0f} s ({last})")
 
 
 def _key() -> str:
-    """Changes when the host is booted anew or its QEMU is another one."""
+    """Return a text that changes when the host reboots or its QEMU is replaced."""
     boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     version = process.run(["qemu-system-x86_64", "--version"]).splitlines()[0]
     return f"{boot} {version}"

@@ -1,6 +1,6 @@
-"""Commands to the agent inside a guest (qemu-ga), with time-outs and Proxmox VE's texts.
+"""Commands to the agent inside a guest (qemu-ga), with timeouts and Proxmox VE's error texts.
 
-The agent belongs to the guest, so nothing is believed of its answers: see channel.py.
+The guest controls its agent, so its answers are not trusted: see channel.py.
 """
 
 from __future__ import annotations
@@ -31,27 +31,27 @@ def execute(
     arguments: Mapping[str, Any] | None = None,
     timeout_s: float = 5.0,
 ) -> Any:
-    """Run one command (``guest-exec`` ...) and return its value; like Proxmox VE it pings first.
+    """Run one command (``guest-exec`` ...) and return its value. Like Proxmox VE it pings the agent first.
 
     Raises:
         AgentError: the agent refused the command.
-        MachineError: there is no agent, or it did not answer in time, or not as the protocol has it.
+        MachineError: there is no agent, it did not answer in time, or its answer is malformed.
     """
     try:
         with (
-            understanding(vmid, command),
+            naming_command(vmid, command),
             channel.connect(paths.runtime(vmid, "qga"), PING_TIMEOUT_S) as agent,
         ):
             _synchronise(agent)
             agent.deadline = time.monotonic() + timeout_s
-            return _ask(vmid, agent, command, arguments)
+            return _execute(vmid, agent, command, arguments)
     except OSError as error:  # TimeoutError is one too
         raise MachineError("QEMU guest agent is not running") from error
 
 
 @contextmanager
-def understanding(vmid: int, command: str) -> Iterator[None]:
-    """Name the machine and the command in the error of an answer that is malformed."""
+def naming_command(vmid: int, command: str) -> Iterator[None]:
+    """Turn a MalformedError of the block into a MachineError that names the machine and the command."""
     try:
         yield
     except MalformedError as error:
@@ -59,7 +59,7 @@ def understanding(vmid: int, command: str) -> Iterator[None]:
 
 
 def shut_down(vmid: int, paths: Paths) -> bool:
-    """Send ``guest-shutdown``, which is not answered when it succeeds; False when no agent would take it."""
+    """Send ``guest-shutdown``; False if there is no agent. A successful shutdown sends no answer."""
     try:
         with channel.connect(paths.runtime(vmid, "qga"), PING_TIMEOUT_S) as agent:
             _synchronise(agent)
@@ -70,26 +70,26 @@ def shut_down(vmid: int, paths: Paths) -> bool:
 
 
 def _synchronise(agent: Channel) -> None:
-    """Skip whatever an earlier, impatient client left behind: the answer carries our own number."""
+    """Skip answers to earlier commands that timed out: ``guest-sync`` returns the number that we send."""
     number = secrets.randbelow(2**31)
     agent.send("guest-sync", {"id": number})
     while agent.answer().get("return") != number:
         pass
 
 
-def _ask(vmid: int, agent: Channel, command: str, arguments: Mapping[str, Any] | None) -> Any:
+def _execute(vmid: int, agent: Channel, command: str, arguments: Mapping[str, Any] | None) -> Any:
     agent.send(command, arguments)
     try:
         answer = agent.answer()
     except TimeoutError as error:
         raise MachineError(f"VM {vmid} qga command '{command}' failed - got timeout") from error
-    if (refusal := channel.complaint(answer)) is not None:
+    if (refusal := channel.error_text(answer)) is not None:
         raise AgentError(f"Agent error: {refusal}")
     return answer["return"]
 
 
 def content(value: Any, name: str) -> bytes:
-    """The bytes that a member of an answer holds in base64; MalformedError when it does not."""
+    """Decode the member ``name`` of an answer from base64; MalformedError if it is not base64."""
     text = channel.member(value, name, str)
     try:
         return base64.b64decode(text, validate=True)

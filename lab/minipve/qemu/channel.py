@@ -1,10 +1,11 @@
-"""A conversation in JSON, one object a line, with QEMU's monitor or with the agent inside a guest.
+"""Exchange JSON objects, one per line, with QEMU's monitor or with the agent inside a guest.
 
-The other end may be hostile: a guest chooses every byte of its agent's answers. So all that can go wrong here
-is one of three errors, whatever is sent: ``TimeoutError``, ``OSError`` (nobody is there) or
-``MalformedError``. The time and the size of an answer are bounded, and so is its depth.
+The peer may be hostile: a guest chooses every byte of its agent's answers. Whatever it sends, this module
+raises one of three errors: ``TimeoutError``, ``OSError`` (no peer) or ``MalformedError``. Time, size and
+depth of an answer are bounded.
 
-A socket takes one client at a time; a lock for each keeps the endpoint's own threads in a queue.
+Such a socket serves one client at a time. A lock per socket makes the endpoint's own threads wait for each
+other.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ from typing import Any, TypeVar
 from minipve import strict_json
 from minipve.process import MachineError
 
-MAX_ANSWER_BYTES = 32 * 2**20  # a guest agent keeps up to 16 MiB of a program's output, in base64
+MAX_ANSWER_BYTES = 32 * 2**20  # a guest agent returns up to 16 MiB of a program's output, in base64
 MAX_TEXT = 1000
-"""Characters of the other end's text that are repeated in an error."""
+"""How many characters of the peer's text an error repeats."""
 _CHUNK_BYTES = 2**18
 _locks: defaultdict[Path, threading.Lock] = defaultdict(threading.Lock)
 T = TypeVar("T")
@@ -35,13 +36,13 @@ class MalformedError(MachineError):
 
 
 class Channel:
-    """One conversation; every read gives up at ``deadline`` (time.monotonic) with TimeoutError."""
+    """A connection. Each read and write raises TimeoutError at ``deadline`` (time.monotonic)."""
 
     def __init__(self, path: Path, deadline: float) -> None:
         self.deadline = deadline
         self._pending = bytearray()
         self.socket = socket.socket(socket.AF_UNIX)
-        self._arm()
+        self._set_timeout()
         try:
             self.socket.connect(str(path))
         except OSError:
@@ -49,14 +50,13 @@ class Channel:
             raise
 
     def send(self, command: str, arguments: Mapping[str, Any] | None) -> None:
-        """Send one command."""
         message = {"execute": command, **({"arguments": arguments} if arguments else {})}
-        self._arm()
+        self._set_timeout()
         self.socket.sendall(json.dumps(message).encode() + b"\n")
 
     def receive(self) -> dict[str, Any]:
-        """Return the next object; ConnectionResetError at the end of the conversation."""
-        line = self._line().rpartition(b"\xff")[2]  # the agent marks the start of an answer with it
+        """Return the next object; ConnectionResetError if the peer has closed the connection."""
+        line = self._line().rpartition(b"\xff")[2]  # the agent may start an answer with this byte
         try:
             message = strict_json.loads(line.decode())
         except ValueError as error:
@@ -78,7 +78,7 @@ class Channel:
             searched = len(self._pending)
             if searched > MAX_ANSWER_BYTES:
                 raise MalformedError(f"the answer is larger than {MAX_ANSWER_BYTES // 2**20} MiB")
-            self._arm()
+            self._set_timeout()
             data = self.socket.recv(_CHUNK_BYTES)
             if not data:
                 raise ConnectionResetError
@@ -87,16 +87,16 @@ class Channel:
         del self._pending[: end + 1]
         return line
 
-    def _arm(self) -> None:
-        left = self.deadline - time.monotonic()
-        if left <= 0:
+    def _set_timeout(self) -> None:
+        left_s = self.deadline - time.monotonic()
+        if left_s <= 0:
             raise TimeoutError
-        self.socket.settimeout(left)
+        self.socket.settimeout(left_s)
 
 
 @contextlib.contextmanager
 def connect(path: Path, timeout_s: float) -> Iterator[Channel]:
-    """Open a conversation with the server at ``path`` once every other thread has finished its own."""
+    """Connect to the server at ``path``, after other threads have closed their connections to it."""
     deadline = time.monotonic() + timeout_s
     if not _locks[path].acquire(timeout=timeout_s):
         raise TimeoutError
@@ -108,16 +108,16 @@ def connect(path: Path, timeout_s: float) -> Iterator[Channel]:
         _locks[path].release()
 
 
-def complaint(answer: Mapping[str, Any]) -> str | None:
-    """The text of an answer that is an error, None for any other."""
+def error_text(answer: Mapping[str, Any]) -> str | None:
+    """Return the text of an answer that is an error, or None for other answers."""
     if "error" not in answer:
         return None
     return member(answer["error"], "desc", str)[:MAX_TEXT]
 
 
 def member(value: Any, name: str, kind: type[T]) -> T:
-    """The member ``name`` of an object; MalformedError unless it is there and of that type."""
-    found = value.get(name) if isinstance(value, dict) else None
-    if not isinstance(found, kind) or (isinstance(found, bool) and kind is not bool):
+    """Return the member ``name`` of an object; MalformedError unless it is present and of that type."""
+    content = value.get(name) if isinstance(value, dict) else None
+    if not isinstance(content, kind) or (isinstance(content, bool) and kind is not bool):
         raise MalformedError(f"the answer lacks '{name}', or it is of the wrong type")
-    return found
+    return content

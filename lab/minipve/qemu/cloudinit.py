@@ -1,9 +1,10 @@
-"""The NoCloud seed: what Proxmox VE tells a machine about itself, on a disc labelled ``cidata``.
+"""The cloud-init seed (NoCloud): an ISO labelled ``cidata`` with a machine's name, users, keys and addresses.
 
-The four texts are those of Proxmox VE's Cloudinit.pm, so that any image with cloud-init understands them
-and `GET .../cloudinit/dump` answers alike. Every value of a user's is written by the YAML library: no value
-can become a key, a list item or another type. The instance id is the hash of what is said: another name, key
-or address is another instance, while a NIC's model, rate or link state is not.
+The four files are written as Proxmox VE's Cloudinit.pm writes them, so that any image with cloud-init
+accepts them and `GET .../cloudinit/dump` returns the same text. The YAML library writes every value that a
+user chose, so no value can become a key, a list item or another type. The instance id is a hash of the
+content: a new name, key or address makes cloud-init run again, a NIC's new model, rate or link state does
+not.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from minipve.process import MachineError
 
 
 def build(vmid: int, config: Config, paths: Paths) -> Path:
-    """Write the seed of a machine anew, as Proxmox VE does at each start; returns the ISO's path."""
+    """Write the seed of a machine, as Proxmox VE does at each start; returns the ISO's path."""
     texts = _texts(vmid, config, Storage(paths.state / "storage"))
     paths.seeds.mkdir(parents=True, exist_ok=True)
     iso = iso_path(vmid, paths)
@@ -37,23 +38,26 @@ def build(vmid: int, config: Config, paths: Paths) -> Path:
         scratch = Path(name)
         for file, text in texts.items():
             (scratch / file).write_text(text)
-        fresh = scratch / "seed.iso"
-        process.run(_iso_words(fresh, [scratch / file for file in texts]))
-        fresh.chmod(0o600)
-        fresh.replace(iso)
+        draft = scratch / "seed.iso"
+        process.run(_iso_words(draft, [scratch / file for file in texts]))
+        draft.chmod(0o600)
+        draft.replace(iso)
     return iso
 
 
 def _texts(vmid: int, config: Config, storage: Storage) -> dict[str, str]:
-    """What the seed says, file by file: generated, unless ``cicustom`` names a snippet for it."""
-    named = schema.parse_option("cicustom", config.get("cicustom", ""))
-    own = {part: _snippet(volid, storage) for part, volid in named.items()}
-    user, network = own.get("user", user_data(vmid, config)), own.get("network", network_config(config))
+    """Return the files of the seed: generated, or a snippet that ``cicustom`` names."""
+    snippets = {
+        part: _snippet(volid, storage)
+        for part, volid in schema.parse_option("cicustom", config.get("cicustom", "")).items()
+    }
+    user = snippets.get("user", user_data(vmid, config))
+    network = snippets.get("network", network_config(config))
     return {
         "user-data": user,
         "network-config": network,
-        "meta-data": own.get("meta", meta_data(user, network)),
-        "vendor-data": own.get("vendor", ""),
+        "meta-data": snippets.get("meta", meta_data(user, network)),
+        "vendor-data": snippets.get("vendor", ""),
     }
 
 
@@ -64,19 +68,19 @@ def _snippet(volid: str, storage: Storage) -> str:
 
 
 def iso_path(vmid: int, paths: Paths) -> Path:
-    """Where the seed of a machine is."""
+    """The path of a machine's seed."""
     return paths.seeds / f"vm-{vmid}-cloudinit.iso"
 
 
 def dump(vmid: int, config: Config, kind: str) -> str:
-    """One of the texts: ``kind`` is user, network or meta."""
+    """Return one generated file: ``kind`` is user, network or meta."""
     user, network = user_data(vmid, config), network_config(config)
     return {"user": user, "network": network, "meta": meta_data(user, network)}[kind]
 
 
 def user_data(vmid: int, config: Config) -> str:
-    """The ``#cloud-config`` of a machine: name, user, keys, whether to upgrade packages (pure)."""
-    fqdn = _name(vmid, config)
+    """Return the ``#cloud-config``: name, user, keys, whether to upgrade packages (pure)."""
+    fqdn = _full_name(vmid, config)
     lines = [f"hostname: {_scalar(fqdn.split('.')[0])}", "manage_etc_hosts: true", f"fqdn: {_scalar(fqdn)}"]
     lines += _user_lines(config)
     lines += ["chpasswd:", "  expire: False"]
@@ -87,8 +91,8 @@ def user_data(vmid: int, config: Config) -> str:
     return "\n".join(["#cloud-config", *lines, ""])
 
 
-def _name(vmid: int, config: Config) -> str:
-    """The machine's full name: its own, completed by the search domain when it has no dot."""
+def _full_name(vmid: int, config: Config) -> str:
+    """Return the machine's name, with the search domain appended if the name has no dot."""
     name, domain = config.get("name", f"VM{vmid}"), config.get("searchdomain")
     return f"{name}.{domain}" if domain and "." not in name else name
 
@@ -106,7 +110,7 @@ def _user_lines(config: Config) -> Iterator[str]:
 
 
 def ssh_keys(config: Config) -> list[str]:
-    """The public keys of ``sshkeys``, which is percent-encoded, one key a line (pure)."""
+    """Return the public keys of the percent-encoded option ``sshkeys`` (pure)."""
     return _key_lines(unquote(config.get("sshkeys", "")))
 
 
@@ -115,7 +119,7 @@ def _key_lines(text: str) -> list[str]:
 
 
 def network_config(config: Config) -> str:
-    """Network configuration, version 1: every NIC that has an ``ipconfig``, by MAC address (pure)."""
+    """Return the network configuration, version 1: all NICs with an ``ipconfig``, by MAC address (pure)."""
     lines = ["version: 1", "config:"]
     for index, nic in sorted(nics.of_config(config).items()):
         if addressing := config.get(f"ipconfig{index}"):
@@ -131,14 +135,14 @@ def network_config(config: Config) -> str:
 
 
 def _subnets(text: str) -> Iterator[str]:
-    """The ``subnets`` list of one ``ipconfig``; without any address it asks for DHCP on both families."""
-    given = dict(part.split("=", 1) for part in text.split(",") if "=" in part)
-    if "ip" not in given and "ip6" not in given:
-        given.update(ip="dhcp", ip6="dhcp")
-    if ip := given.get("ip"):
-        yield from _subnet4(ip, given.get("gw"))
-    if ip6 := given.get("ip6"):
-        yield from _subnet6(ip6, given.get("gw6"))
+    """Yield the ``subnets`` list of one ``ipconfig``. Without an address it is DHCP for both families."""
+    options = dict(part.split("=", 1) for part in text.split(",") if "=" in part)
+    if "ip" not in options and "ip6" not in options:
+        options.update(ip="dhcp", ip6="dhcp")
+    if ip := options.get("ip"):
+        yield from _subnet4(ip, options.get("gw"))
+    if ip6 := options.get("ip6"):
+        yield from _subnet6(ip6, options.get("gw6"))
 
 
 def _subnet4(ip: str, gateway: str | None) -> Iterator[str]:
@@ -164,7 +168,7 @@ def _subnet6(ip: str, gateway: str | None) -> Iterator[str]:
 
 
 def _name_servers(config: Config) -> list[str]:
-    """The closing ``nameserver`` item; Proxmox VE falls back to the host's own, an isolated lab has none."""
+    """Return the ``nameserver`` item. Unlike on Proxmox VE the host's name servers are not the default."""
     servers, domains = (_words(config.get(key)) for key in ("nameserver", "searchdomain"))
     lines = ["    - type: nameserver"] if servers or domains else []
     if servers:
@@ -179,22 +183,22 @@ def _words(value: str | None) -> list[str]:
 
 
 def _scalar(text: str) -> str:
-    """A text in YAML: plain where that reads back as the same text, else quoted (pure)."""
+    """Write a text in YAML, quoted only if it would otherwise read back as something else (pure)."""
     return _dumped(text, style=None)
 
 
 def _quoted(text: str) -> str:
-    """A text in YAML in single quotes, as Proxmox VE writes it, or double ones if need be (pure)."""
+    """Write a text in YAML in single quotes, as Proxmox VE does, or in double quotes if necessary (pure)."""
     return _dumped(text, style="'")
 
 
 def _dumped(text: str, style: str | None) -> str:
     dumped: str = yaml.safe_dump(text, default_style=style, width=sys.maxsize)
-    return dumped.removesuffix("\n").removesuffix("\n...")  # the end of a document
+    return dumped.removesuffix("\n").removesuffix("\n...")  # the document end marker
 
 
 def meta_data(user: str, network: str) -> str:
-    """Only the instance id: the hash of what is said (pure)."""
+    """Return the instance id, a hash of the other files (pure)."""
     return f"instance-id: {hashlib.sha1((user + network).encode()).hexdigest()}\n"
 
 
@@ -204,12 +208,12 @@ def _iso_words(iso: Path, files: list[Path]) -> list[str | Path]:
 
 
 def check_keys(config: Config) -> None:
-    """Refuse what ssh would not take for a public key, with Proxmox VE's text."""
+    """MachineError with Proxmox VE's text if ``sshkeys`` contains something else than public keys."""
     check_key_lines(unquote(config.get("sshkeys", "")))
 
 
 def check_key_lines(text: str) -> None:
-    """As ``check_keys``, of the keys as they are, one a line."""
+    """Like `check_keys`, for keys that are not percent-encoded."""
     pattern = re.compile(r"^(\S+ )?(ssh-|ecdsa-|sk-)\S+ [A-Za-z0-9+/=]+( .*)?$")
     if not all(pattern.match(key) for key in _key_lines(text)):
         raise MachineError("SSH public key validation error")

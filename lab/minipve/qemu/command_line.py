@@ -1,9 +1,9 @@
-"""QEMU's command line for a machine, as Proxmox VE writes it (qemu-server, QemuServer.pm), from its config.
+"""QEMU's command line for a machine, as Proxmox VE writes it (qemu-server, QemuServer.pm).
 
-Pure text: nothing is looked up, started or changed. Where this differs from Proxmox VE there is a reason:
-taps are made before QEMU starts (no up-script); a disk without boot loader gets its kernel from outside;
-no PCI bridges, USB tablet or screen, which an emulated machine pays for at boot; a random number device and
-a logged serial console always.
+All functions are pure. The differences from Proxmox VE: taps exist before QEMU starts, so there is no
+up-script; a disk without boot loader gets its kernel from outside; there are no PCI bridges, USB tablet or
+screen, which make the boot of an emulated machine slower; there is always a random number device and a
+logged serial console.
 """
 
 from __future__ import annotations
@@ -16,22 +16,21 @@ from minipve.config.nics import Nic
 from minipve.config.values import Config
 from minipve.image.direct_boot import Boot
 from minipve.paths import Paths
-from minipve.qemu.accel import Accel
+from minipve.qemu.accel import X86_64_V2, Accel
 
-# x86-64-v2 is what NumPy's wheels need; QEMU 7.2 does not know Proxmox VE's names for it.
-V2 = "qemu64,+ssse3,+sse4.1,+sse4.2,+popcnt"
-NAMED_MODELS = {"x86-64-v2": V2, "x86-64-v2-AES": V2, "kvm32": "qemu32", "kvm64": "qemu64"}
+# Proxmox VE's names of CPU models that QEMU does not have, or that TCG cannot emulate. NumPy needs x86-64-v2.
+CPU_MODELS = {"x86-64-v2": X86_64_V2, "x86-64-v2-AES": X86_64_V2, "kvm32": "qemu32", "kvm64": "qemu64"}
 FIRST_NIC_SLOT = 0x12
 NICS_ON_ROOT_BUS = 6
 
 
 def quoted(value: object) -> str:
-    """A value inside of an option of QEMU's, in which a comma ends it and two stand for one."""
+    """Escape a value in an option of QEMU: a comma is written twice."""
     return str(value).replace(",", ",,")
 
 
 def machine_words(vmid: int, config: Config, paths: Paths, accel: Accel) -> Iterator[str]:
-    """Name, monitor, processor, memory: everything but drives and NICs."""
+    """The words for everything except drives and NICs: name, monitor, processor, memory, fixed devices."""
     yield from ("qemu-system-x86_64", "-name", f"{quoted(config.get('name', f'VM{vmid}'))},debug-threads=on")
     yield from ("-chardev", f"socket,id=qmp,path={quoted(paths.runtime(vmid, 'qmp'))},server=on,wait=off")
     yield from ("-mon", "chardev=qmp,mode=control")
@@ -42,7 +41,7 @@ def machine_words(vmid: int, config: Config, paths: Paths, accel: Accel) -> Iter
     machine = f"type={values.machine_type(config)}"
     yield from ("-machine", machine, "-accel", _accel(accel), "-cpu", cpu_model(config, accel))
     yield from ("-vga", "none", "-display", "none", "-boot", "strict=on")
-    if values.machine_type(config) == "q35":  # its root bus is PCI Express: behind a bridge all is as on a pc
+    if values.machine_type(config) == "q35":  # the root bus is PCI Express; bridges give it pci.0, as on a pc
         yield from ("-device", "i82801b11-bridge,id=pcidmi,bus=pcie.0,addr=0x1e")
         yield from ("-device", "pci-bridge,id=pci.0,bus=pcidmi,addr=0x1,chassis_nr=1")
     yield from _fixed_devices(vmid, config, paths)
@@ -74,45 +73,45 @@ def _accel(accel: Accel) -> str:
 
 
 def cpu_model(config: Config, accel: Accel) -> str:
-    """QEMU's name for the config's ``cpu``: emulation cannot pass the host's own processor through."""
-    given = values.cpu_type(config)
+    """QEMU's name for the ``cpu`` of the configuration. TCG cannot use the host's own processor."""
+    cpu = values.cpu_type(config)
     if accel.name == "kvm":
-        return {**NAMED_MODELS, "x86-64-v2-AES": f"{V2},+aes", "": "kvm64", "kvm64": "kvm64"}.get(
-            given, given
-        )
-    return {**NAMED_MODELS, "": "qemu64", "host": "max"}.get(given, given)
+        names = {**CPU_MODELS, "x86-64-v2-AES": f"{X86_64_V2},+aes", "": "kvm64", "kvm64": "kvm64"}
+    else:
+        names = {**CPU_MODELS, "": "qemu64", "host": "max"}
+    return names.get(cpu, cpu)
 
 
 def boot_words(boot: Boot | None, tsc_khz: int | None) -> list[str]:
-    """A kernel from outside the disk, told the counter's frequency; the initramfs finds the disk itself."""
+    """The words for direct kernel boot, with the frequency of the time stamp counter (see tsc.py)."""
     if boot is None:
         return []
-    told = f" tsc_early_khz={tsc_khz}" if tsc_khz else ""
-    return ["-kernel", str(boot.kernel), "-initrd", str(boot.initrd), "-append", boot.cmdline + told]
+    cmdline = boot.cmdline + (f" tsc_early_khz={tsc_khz}" if tsc_khz else "")
+    return ["-kernel", str(boot.kernel), "-initrd", str(boot.initrd), "-append", cmdline]
 
 
 def drive_words(config: Config, locate: Callable[[str, drives.Drive], Path | None]) -> Iterator[str]:
-    """All drives; ``locate(slot, drive)`` gives a drive's file, None for an empty CD-ROM drive."""
-    found = list(drives.of(config))
-    if any(slot.startswith("scsi") for slot, _ in found):
+    """The words for all drives; ``locate(slot, drive)`` returns a drive's file, None for an empty CD-ROM."""
+    slots = dict(drives.of(config))
+    if any(slot.startswith("scsi") for slot in slots):
         model = "virtio-scsi-pci" if config.get("scsihw", "lsi").startswith("virtio") else "lsi"
         yield from ("-device", f"{model},id=scsihw0,bus=pci.0,addr=0x5")
-    if any(slot.startswith("sata") for slot, _ in found):
+    if any(slot.startswith("sata") for slot in slots):
         yield from ("-device", "ahci,id=ahci0,bus=pci.0,addr=0x7")
     order = boot_order(config)
-    for slot, drive in found:
+    for slot, drive in slots.items():
         index = f",bootindex={100 + order.index(slot)}" if slot in order else ""
         yield from ("-drive", _backend(slot, drive, locate(slot, drive)))
         yield from ("-device", _frontend(slot, drive, values.machine_type(config)) + index)
 
 
 def boot_order(config: Config) -> list[str]:
-    """The devices to boot from (``boot: order=scsi0;net0``), first to last."""
+    """The devices to boot from, in order (``boot: order=scsi0;net0``)."""
     return config.get("boot", "").removeprefix("order=").split(";")
 
 
 def _backend(slot: str, drive: drives.Drive, file: Path | None) -> str:
-    """The host side. ``cache=unsafe`` unless asked otherwise: a lab's disks need not survive the host."""
+    """The host side of a drive. By default ``cache=unsafe``: disks need not survive a crash of the host."""
     words = [f"file={quoted(file)}"] if file else []
     words += ["if=none", f"id=drive-{slot}"]
     if drives.is_cdrom(drive):
@@ -123,7 +122,7 @@ def _backend(slot: str, drive: drives.Drive, file: Path | None) -> str:
 
 
 def _frontend(slot: str, drive: drives.Drive, machine: str) -> str:
-    """The guest side, by the name of the slot."""
+    """The guest side of a drive, by the name of its slot."""
     bus, number = slot.rstrip("0123456789"), int(slot.lstrip("abcdefghijklmnopqrstuvwxyz"))
     kind, tail = ("cd" if drives.is_cdrom(drive) else "hd"), f"drive=drive-{slot},id={slot}"
     ssd = ",rotation_rate=1" if drive.get("ssd") == "1" and kind == "hd" and bus != "virtio" else ""
@@ -138,16 +137,14 @@ def _frontend(slot: str, drive: drives.Drive, machine: str) -> str:
 
 
 def nic_words(vmid: int, config: Config, vhost: bool) -> Iterator[str]:
-    """All NICs; ``vhost`` says whether /dev/vhost-net opens."""
+    """The words for all NICs; ``vhost``: whether /dev/vhost-net can be used."""
     order = boot_order(config)
     for index, nic in sorted(nics.of_config(config).items()):
         netdev, device = netdev_options(vmid, index, nic, config, vhost), device_options(index, nic)
-        # The boot ROM of a NIC that is not booted from only takes time.
-        device |= (
-            {"bootindex": str(100 + order.index(f"net{index}"))}
-            if f"net{index}" in order
-            else {"romfile": ""}
-        )
+        if f"net{index}" in order:
+            device["bootindex"] = str(100 + order.index(f"net{index}"))
+        else:
+            device["romfile"] = ""  # a boot ROM that is not used only takes time
         yield from ("-netdev", _joined("type", netdev), "-device", _joined("driver", device))
 
 
@@ -157,7 +154,7 @@ def _joined(first: str, options: Mapping[str, str]) -> str:
 
 
 def netdev_options(vmid: int, index: int, nic: Nic, config: Config, vhost: bool) -> dict[str, str]:
-    """The host side of a NIC: a tap, or QEMU's own NAT when it has no bridge."""
+    """The host side of a NIC: a tap, or QEMU's own NAT if it has no bridge."""
     if nic.bridge is None:
         return {"type": "user", "id": f"net{index}", "hostname": config.get("name", "vm")}
     tap = {"type": "tap", "id": f"net{index}", "ifname": nics.tap_name(vmid, index)}
@@ -168,7 +165,7 @@ def netdev_options(vmid: int, index: int, nic: Nic, config: Config, vhost: bool)
 
 
 def device_options(index: int, nic: Nic) -> dict[str, str]:
-    """The guest side of a NIC: net0..net5 sit in the slots in which Proxmox VE puts them."""
+    """The guest side of a NIC. net0 to net5 are in the same PCI slots as on Proxmox VE."""
     driver = "virtio-net-pci" if nic.model == "virtio" else nic.model
     device = {"driver": driver, "mac": nic.mac, "netdev": f"net{index}", "id": f"net{index}"}
     if index < NICS_ON_ROOT_BUS:

@@ -1,7 +1,7 @@
-"""Changing a NIC of a running machine, as Proxmox VE does it: what can be changed in place is.
+"""Change a NIC of a running machine, as Proxmox VE does.
 
-Rate, link state and bridge change without the guest's NIC going away; another model, MAC address or number of
-queues is another NIC: the old one is unplugged and the new one plugged in.
+Rate cap, link state and bridge change in place. A change of model, MAC address, queues or MTU unplugs the
+old NIC and plugs in a new one.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ UNPLUG_TIMEOUT_S = 6.0
 def change_nic(
     vmid: int, index: int, old: str | None, new: str | None, paths: Paths, log: Log = lambda _line: None
 ) -> None:
-    """Bring ``net<index>`` of a running machine from config string ``old`` to ``new`` (None: no such NIC)."""
+    """Change ``net<index>`` of a running machine from one configuration string to another; None: no NIC."""
     if running.running_pid(vmid, paths) is None:
         raise MachineError(f"VM {vmid} not running")
     before, after = (None if text is None else nics.parse(text) for text in (old, new))
@@ -37,7 +37,7 @@ def change_nic(
 
 
 def _adjust(vmid: int, index: int, old: Nic, new: Nic, paths: Paths, log: Log) -> None:
-    """What can be changed under a living NIC; moving to another bridge shows the guest a pulled cable."""
+    """Change a NIC in place. While it moves to another bridge, its link is down for the guest."""
     tap, monitor = nics.tap_name(vmid, index), Qmp(vmid, paths)
     if new.bridge is not None and new.bridge != old.bridge:
         if not links.exists(new.bridge):
@@ -86,8 +86,8 @@ def _plug(vmid: int, index: int, nic: Nic, paths: Paths, log: Log) -> None:
 
 
 def _typed(options: dict[str, str]) -> dict[str, object]:
-    """netdev_add checks types: switches are booleans, numbers numbers."""
-    switches = {"on": True, "off": False}
+    """Convert values to the types that ``netdev_add`` requires."""
+    booleans = {"on": True, "off": False}
     return {
-        key: switches.get(value, int(value) if value.isdigit() else value) for key, value in options.items()
+        key: booleans.get(value, int(value) if value.isdigit() else value) for key, value in options.items()
     }

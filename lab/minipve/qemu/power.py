@@ -1,4 +1,4 @@
-"""A machine's life: start, stop, shut down, pause. QEMU is a daemon that outlives the endpoint."""
+"""Start, stop, shut down, reset and pause a machine. Its QEMU outlives the endpoint."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ START_TIMEOUT_S, STOP_TIMEOUT_S = 60.0, 10.0
 
 
 def qemu_argv(vmid: int, config: Config, paths: Paths, accelerator: Accel) -> list[str]:
-    """QEMU's command line for a machine as it is now configured (looks at files, changes nothing)."""
+    """Return QEMU's command line for a machine. Reads files, changes nothing."""
     return [
         *command_line.machine_words(vmid, config, paths, accelerator),
         *sandbox.words(),
@@ -35,7 +35,7 @@ def qemu_argv(vmid: int, config: Config, paths: Paths, accelerator: Accel) -> li
 
 
 def start(vmid: int, config: Config, paths: Paths, log: Log) -> None:
-    """Start a machine: seed, taps, QEMU. All or nothing."""
+    """Start a machine: write its cloud-init seed, create its taps, start QEMU. A failure leaves nothing."""
     with locks[paths.run, vmid]:
         if running_pid(vmid, paths) is not None:
             raise MachineError(f"VM {vmid} already running")
@@ -55,17 +55,16 @@ def start(vmid: int, config: Config, paths: Paths, log: Log) -> None:
                 if nic.link_down:
                     qmp.Qmp(vmid, paths).execute("set_link", {"name": f"net{index}", "up": False})
         except BaseException:
-            _abandon(vmid, paths)
+            _undo_start(vmid, paths)
             raise
 
 
 def _check(config: Config) -> None:
     if config.get("template") == "1":
         raise MachineError("you can't start a vm if it's a template")
-    wanted = math.prod(values.sockets_and_cores(config))
-    here = os.cpu_count() or 1
-    if wanted > here:
-        raise MachineError(f"MAX {here} vcpus allowed per VM on this node")
+    limit = os.cpu_count() or 1
+    if math.prod(values.sockets_and_cores(config)) > limit:
+        raise MachineError(f"MAX {limit} vcpus allowed per VM on this node")
 
 
 def _seed(vmid: int, config: Config, paths: Paths, log: Log) -> None:
@@ -75,7 +74,7 @@ def _seed(vmid: int, config: Config, paths: Paths, log: Log) -> None:
 
 
 def _launch(vmid: int, words: list[str], paths: Paths, log: Log) -> None:
-    """Start QEMU and wait until its monitor answers; what it prints until then goes to the log."""
+    """Start QEMU and wait until its monitor answers; log what it prints until then."""
     monitor = qmp.Qmp(vmid, paths)
     try:
         lines = spawn.start(words, monitor.answers, START_TIMEOUT_S)
@@ -90,7 +89,7 @@ def _launch(vmid: int, words: list[str], paths: Paths, log: Log) -> None:
         raise MachineError("start failed: QEMU exited")
 
 
-def _abandon(vmid: int, paths: Paths) -> None:
+def _undo_start(vmid: int, paths: Paths) -> None:
     pid = running_pid(vmid, paths)
     if pid is not None:
         process.end(pid)
@@ -98,10 +97,10 @@ def _abandon(vmid: int, paths: Paths) -> None:
 
 
 def _boot(config: Config, paths: Paths) -> Boot | None:
-    """The kernel of the first disk to boot from, when that disk has no boot loader of its own."""
-    found = {slot: drive for slot, drive in drives.of(config) if not drives.is_cdrom(drive)}
-    first = next((slot for slot in command_line.boot_order(config) if slot in found), next(iter(found), None))
-    return None if first is None else direct_boot.extract(_volume(found[first]["file"], paths), paths)
+    """Return what to boot of the first disk in the boot order; None if it has a boot loader, or no disk."""
+    disks = {slot: drive for slot, drive in drives.of(config) if not drives.is_cdrom(drive)}
+    first = next((slot for slot in command_line.boot_order(config) if slot in disks), next(iter(disks), None))
+    return None if first is None else direct_boot.extract(_volume(disks[first]["file"], paths), paths)
 
 
 def _locate(vmid: int, drive: drives.Drive, paths: Paths) -> Path | None:
@@ -115,7 +114,7 @@ def _volume(volid: str, paths: Paths) -> Path:
 
 
 def stop(vmid: int, paths: Paths) -> None:
-    """Pull the plug: SIGTERM, after ten seconds SIGKILL. Does nothing for a stopped machine."""
+    """Power a machine off: SIGTERM, after ten seconds SIGKILL. No effect on a stopped machine."""
     with locks[paths.run, vmid]:
         pid = running_pid(vmid, paths)
         if pid is not None:
@@ -124,23 +123,22 @@ def stop(vmid: int, paths: Paths) -> None:
 
 
 def ask_to_power_off(vmid: int, paths: Paths) -> None:
-    """Ask the guest by its agent if that answers, else by the power button; does not wait."""
+    """Ask the guest to shut down, through its agent or else by the power button. Does not wait."""
     if not (has_agent(vmid, paths) and agent.shut_down(vmid, paths)):
         qmp.Qmp(vmid, paths).execute("system_powerdown")
 
 
 def reset(vmid: int, paths: Paths) -> None:
-    """The reset button."""
     _command(vmid, paths, "system_reset")
 
 
 def suspend(vmid: int, paths: Paths) -> None:
-    """Pause the machine's processors."""
+    """Pause the virtual CPUs. The guest does not notice."""
     _command(vmid, paths, "stop")
 
 
 def resume(vmid: int, paths: Paths) -> None:
-    """Let a paused machine go on."""
+    """Let the virtual CPUs of a paused machine continue."""
     _command(vmid, paths, "cont")
 
 

@@ -1,4 +1,4 @@
-"""Commands to a running QEMU (QMP), with time-outs and Proxmox VE's texts."""
+"""Commands to a running QEMU (QMP), with timeouts and Proxmox VE's error texts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from minipve.qemu.channel import MalformedError
 
 
 class Qmp:
-    """The monitor of a running machine. Each command is a conversation of its own."""
+    """The monitor of a running machine. Each command uses a connection of its own."""
 
     def __init__(self, vmid: int, paths: Paths) -> None:
         self.vmid = vmid
@@ -21,7 +21,7 @@ class Qmp:
     def execute(
         self, command: str, arguments: Mapping[str, Any] | None = None, timeout_s: float = 5.0
     ) -> Any:
-        """Run one QMP command and return its value; MachineError for everything that goes wrong."""
+        """Run one QMP command and return its value; MachineError for any failure."""
         try:
             with channel.connect(self.path, timeout_s) as monitor:
                 monitor.receive()  # the greeting
@@ -29,7 +29,7 @@ class Qmp:
                 monitor.answer()
                 monitor.send(command, arguments)
                 answer = monitor.answer()
-            refusal = channel.complaint(answer)
+            refusal = channel.error_text(answer)
         except TimeoutError as error:
             raise self._failed(command, "got timeout") from error
         except OSError as error:
@@ -41,12 +41,12 @@ class Qmp:
         return answer["return"]
 
     def answers(self) -> bool:
-        """Whether QEMU has finished its start and takes commands."""
+        """Whether QEMU has started and accepts commands."""
         try:
             self.execute("query-status", timeout_s=1)
         except MachineError:
             return False
         return True
 
-    def _failed(self, command: str, why: str) -> MachineError:
-        return MachineError(f"VM {self.vmid} qmp command '{command}' failed - {why}")
+    def _failed(self, command: str, reason: str) -> MachineError:
+        return MachineError(f"VM {self.vmid} qmp command '{command}' failed - {reason}")

@@ -1,7 +1,7 @@
-"""What runs, told by /proc and not by memory: QEMU is a daemon that outlives the endpoint.
+"""Which machines run, from /proc rather than from memory: QEMU outlives the endpoint.
 
-The pid file that QEMU itself writes counts only while that process is the one that was started with it.
-What a dead QEMU left behind (taps, sockets) is removed when that is noticed.
+QEMU writes a pid file. It counts only if that process was started with this pid file. When a QEMU has
+ended, `reap` removes what it left behind (taps, sockets).
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from minipve.qemu import channel, qmp
 SOCKETS = ("qmp", "qga", "serial0")
 log = logging.getLogger(__name__)
 locks: defaultdict[tuple[Path, int], threading.RLock] = defaultdict(threading.RLock)
-"""One for each machine, held while it is started, stopped or cleaned up after."""
+"""One lock per machine, held while it is started, stopped or cleaned up."""
 
 
 @dataclass(frozen=True)
 class MachineState:
-    """What can be seen of a machine.
+    """The state of a machine.
 
-    ``cpu`` is the processors used since the look before (0..cores), ``nics`` bytes by tap:
+    ``cpu`` is the mean number of processors in use since the last sample. ``nics`` holds bytes by tap:
     ``{"tap100i0": {"netin": to the guest, "netout": from the guest}}``.
     """
 
@@ -43,23 +43,23 @@ class MachineState:
 
 
 def running_pid(vmid: int, paths: Paths) -> int | None:
-    """The QEMU process of a machine, None when it does not run."""
+    """Return the QEMU process of a machine, or None if it does not run."""
     file = paths.runtime(vmid, "pid")
     try:
         pid = int(file.read_text())
     except FileNotFoundError:
         if not paths.runtime(vmid, "qmp").exists():
             return None
-        pid = 0  # it is gone, while the monitor's socket is still there
+        pid = 0  # the pid file was removed while the monitor's socket still exists
     except ValueError:
-        pid = 0  # QEMU has made the file and not yet written to it, or it is damaged
+        pid = 0  # QEMU has not written to its new pid file yet, or the file is damaged
     if str(file) in process.command(pid) and process.start_time(pid) is not None:
         return pid
-    return _found(vmid, paths)
+    return _pid_by_command_line(vmid, paths)
 
 
-def _found(vmid: int, paths: Paths) -> int | None:
-    """The machine's process by its command line, when its pid file says nothing true; not while it starts."""
+def _pid_by_command_line(vmid: int, paths: Paths) -> int | None:
+    """Return the machine's process without its pid file; None while another thread starts or stops it."""
     if not (lock := locks[paths.run, vmid]).acquire(blocking=False):
         return None
     try:
@@ -69,30 +69,27 @@ def _found(vmid: int, paths: Paths) -> int | None:
 
 
 def find_all(paths: Paths) -> dict[int, int]:
-    """VMID -> process of all machines of the instance, from the processes' own command lines."""
-    found: dict[int, tuple[int, int]] = {}
+    """Return VMID -> process of all machines of the node, by the processes' command lines."""
+    youngest: dict[int, tuple[int, int]] = {}  # while QEMU forks, two processes have the command line
     for entry in Path("/proc").iterdir():
         words = process.command(int(entry.name)) if entry.name.isdigit() else []
-        match = re.fullmatch(rf"{re.escape(str(paths.run))}/([1-9][0-9]+)\.pid", _after("-pidfile", words))
-        if match and (began := process.start_time(int(entry.name))) is not None:
-            vmid = int(match[1])  # QEMU becomes a daemon by a child: the youngest is the machine
-            found[vmid] = max(found.get(vmid, (0, 0)), (began, int(entry.name)))
-    return {vmid: pid for vmid, (_, pid) in sorted(found.items())}
-
-
-def _after(option: str, words: list[str]) -> str:
-    return words[words.index(option) + 1] if option in words[:-1] else ""
+        pid_file = words[words.index("-pidfile") + 1] if "-pidfile" in words[:-1] else ""
+        match = re.fullmatch(rf"{re.escape(str(paths.run))}/([1-9][0-9]+)\.pid", pid_file)
+        if match and (start_time := process.start_time(int(entry.name))) is not None:
+            vmid = int(match[1])
+            youngest[vmid] = max(youngest.get(vmid, (0, 0)), (start_time, int(entry.name)))
+    return {vmid: pid for vmid, (_, pid) in sorted(youngest.items())}
 
 
 def reap(vmid: int, paths: Paths) -> None:
-    """Remove what a QEMU that ended by itself left behind, and say so; nothing while it is being started."""
+    """Clean up after a QEMU that ended by itself, and log it. Does nothing while the machine is started."""
     lock = locks[paths.run, vmid]
     if not lock.acquire(blocking=False):
         return
     try:
         if running_pid(vmid, paths) is not None:
             return
-        if paths.runtime(vmid, "pid").exists():  # QEMU removes it when it ends in order
+        if paths.runtime(vmid, "pid").exists():  # QEMU removes it when it exits normally
             log.warning("VM %d: QEMU was killed or crashed; its taps and sockets are removed", vmid)
             clean(vmid, paths)
         elif links.machine_taps(vmid):
@@ -103,20 +100,20 @@ def reap(vmid: int, paths: Paths) -> None:
 
 
 def clean(vmid: int, paths: Paths) -> None:
-    """Remove what a machine's QEMU needed while it ran: taps with their ifbs, sockets, pid file."""
+    """Remove what QEMU needed while it ran: taps with their ifb devices, sockets, pid file."""
     links.unplug(links.machine_taps(vmid))
     for kind in (*SOCKETS, "pid"):
         paths.runtime(vmid, kind).unlink(missing_ok=True)
 
 
 def has_agent(vmid: int, paths: Paths) -> bool:
-    """Whether the running machine has a guest agent port (its config may say otherwise by now)."""
+    """Whether the running machine has a port for a guest agent. Its configuration may have changed since."""
     pid = running_pid(vmid, paths)
     return pid is not None and any("chardev=qga0" in word for word in process.command(pid))
 
 
 def state(vmid: int, paths: Paths) -> MachineState:
-    """What can be seen of a machine now; cheap: one QMP question, else /proc."""
+    """Return the current state of a machine, from one QMP command and /proc."""
     pid = running_pid(vmid, paths)
     if pid is None:
         return MachineState("stopped")

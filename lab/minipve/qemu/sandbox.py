@@ -1,6 +1,6 @@
-"""QEMU's own sandbox: a seccomp filter against what a guest that broke out of QEMU would need next.
+"""QEMU's seccomp sandbox, which limits what a guest can do after it has broken out of QEMU.
 
-QEMU runs as the endpoint does, which is root where there are containers.
+QEMU runs as the user of the endpoint, which is root if there are containers.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ _QUIT = '{"execute": "qmp_capabilities"}\n{"execute": "quit"}\n'
 
 @cache
 def words() -> tuple[str, ...]:
-    """The option that switches the filter on; nothing where this QEMU or this kernel has none.
+    """Return the option that enables the filter, or nothing if this QEMU or this kernel does not support it.
 
-    Tried once per process, by starting a QEMU without a machine.
+    Found out once per process, by starting a QEMU without a machine.
     """
     option = ("-sandbox", FILTER)
     bare = ["-machine", "none", "-nodefaults", "-display", "none", "-qmp", "stdio"]

@@ -1,8 +1,8 @@
 """Start a program that outlives the endpoint, and wait until it is ready or has ended.
 
-QEMU could become a daemon by itself, but only in a sandbox that lets it fork. So ``setsid`` forks before QEMU
-begins, and QEMU's output is a pipe: its end is the end of QEMU. Once we close our side, what a running QEMU
-has to say goes nowhere, so that no guest can fill the disk with it.
+QEMU can daemonize itself only in a sandbox that lets it fork. So ``setsid`` forks before it executes QEMU.
+QEMU's output is a pipe, and the end of the output means that QEMU has ended. Once QEMU is ready we close
+the pipe, so that no guest can fill the disk with QEMU's messages.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ _MAX_OUTPUT_BYTES = 2**16
 
 
 def start(words: Sequence[str], is_ready: Callable[[], bool], timeout_s: float) -> list[str]:
-    """Start a program in a session of its own; returns the lines that it has printed when it is ready.
+    """Start a program in a session of its own and return the lines that it printed until it was ready.
 
     Raises:
-        EndedError: it ended first; the error has its lines.
-        MachineError: it is neither ready nor ended after ``timeout_s``. It still runs.
+        EndedError: the program ended before it was ready.
+        MachineError: it is neither ready nor ended after ``timeout_s``. It keeps running.
     """
     process.need("setsid", words[0])
     deadline, output = time.monotonic() + timeout_s, b""
@@ -46,7 +46,7 @@ def start(words: Sequence[str], is_ready: Callable[[], bool], timeout_s: float) 
 
 
 class EndedError(MachineError):
-    """The program ended before it was ready."""
+    """The program ended before it was ready; ``lines`` is its output."""
 
     def __init__(self, lines: list[str]) -> None:
         super().__init__("the program ended before it was ready")
@@ -55,7 +55,7 @@ class EndedError(MachineError):
 
 @contextmanager
 def _forked(words: list[str]) -> Iterator[int]:
-    """Run ``words``; yields the end of the pipe from which their output is read."""
+    """Run ``words`` and yield the file descriptor from which their output is read."""
     with subprocess.Popen(
         words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd="/"
     ) as starter:

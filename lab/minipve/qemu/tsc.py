@@ -1,8 +1,8 @@
-"""How fast the host's time-stamp counter runs, measured once a process.
+"""Measure the frequency of the host's time stamp counter.
 
-An emulated guest reads the host's counter, and must guess its frequency from an emulated timer while it
-boots: on a busy host that guess has been wrong by a factor of three, and all its clocks with it. So the
-guest is told (the kernel's ``tsc_early_khz``).
+An emulated guest reads the host's counter and calibrates it against an emulated timer while it boots. On a
+busy host the result has been wrong by a factor of three, and with it all clocks of the guest. So the guest
+gets the frequency on its kernel's command line (``tsc_early_khz``).
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from collections.abc import Callable
 from functools import cache
 
 RDTSC = bytes.fromhex("0f31 48c1e220 4809d0 c3")  # rdtsc; shl rdx, 32; or rax, rdx; ret
-TRIES, APART_S = 50, 0.1
+TRIES, INTERVAL_S = 50, 0.1
 
 
 @cache
 def khz() -> int | None:
-    """The counter's frequency, or ``None`` on a host without one."""
+    """Return the counter's frequency in kHz, or None on a host without one. Measured once per process."""
     if platform.machine() not in {"x86_64", "AMD64"}:
         return None
     with mmap.mmap(-1, mmap.PAGESIZE, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC) as page:
@@ -28,14 +28,14 @@ def khz() -> int | None:
         code = ctypes.c_char.from_buffer(page)
         read = ctypes.CFUNCTYPE(ctypes.c_uint64)(ctypes.addressof(code))
         first = _stamp(read)
-        time.sleep(APART_S)
+        time.sleep(INTERVAL_S)
         last = _stamp(read)
         del code, read
     return round((last[0] - first[0]) / (last[1] - first[1]) / 1e3)
 
 
 def _stamp(read: Callable[[], int]) -> tuple[int, float]:
-    """Counter and clock at one moment: of several tries the one that was least interrupted."""
+    """Read counter and clock (s) at the same moment: of several tries, the one that took the least time."""
     tries = [(time.perf_counter(), read(), time.perf_counter()) for _ in range(TRIES)]
     before, ticks, after = min(tries, key=lambda attempt: attempt[2] - attempt[0])
     return ticks, (before + after) / 2
