@@ -28,7 +28,7 @@ from dataclasses import dataclass
 import numpy as np
 from dasklab.results.statistics.inference import ALPHA, Estimate, Fit
 from dasklab.results.statistics.measures import error_rates
-from dasklab.running.more_blocks import LEAST_BLOCKS
+from dasklab.running.more_blocks import MIN_BLOCKS
 
 DRIFT = 0.1
 EFFECT = math.log(1.3)
@@ -140,7 +140,7 @@ def until(
     tally = Tally()
     for _ in range(count):
         cells, blocks, values = trials(dice, Design("", design.cells, most, design.runs), noise, 0.0)
-        each, narrow, number = design.cells + 1, False, LEAST_BLOCKS - 1
+        each, narrow, number = design.cells + 1, False, MIN_BLOCKS - 1
         while True:
             fit = Fit(cells[: number * each], blocks[: number * each], np.array(values[: number * each]))
             before, narrow = (
@@ -150,7 +150,7 @@ def until(
                     for _, estimate, _ in judged(fit, design.cells, RATES[MAIN])
                 ),
             )
-            if number >= LEAST_BLOCKS and (number == most or (narrow and before)):
+            if number >= MIN_BLOCKS and (number == most or (narrow and before)):
                 break
             number += 1
         verdicts = list(judged(fit, design.cells, RATES[MAIN]))

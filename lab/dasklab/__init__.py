@@ -1,1 +1,1 @@
-"""What does the network do to a Dask cluster? The lab that answers."""
+"""What does the network do to a Dask cluster? Record, explain, predict; or measure in a lab."""

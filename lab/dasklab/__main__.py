@@ -1,4 +1,4 @@
-"""The command ``dasklab``, also as ``python -m dasklab``."""
+"""``python -m dasklab``: the command ``dasklab``."""
 
 from dasklab.cli import main
 

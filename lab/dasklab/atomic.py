@@ -1,15 +1,16 @@
-"""Write files so that a reader sees the old content or the new one, never a part of it.
+"""Write files so that a reader sees either the old content or the new content, never a part of it.
 
-A file is written under a temporary name in its own folder and renamed when it is whole. A folder is filled
-under a temporary name, and its files are renamed into place only when all of them are whole. If the writing
-fails (a full disk, Ctrl-C, a bug), what was there before stays, the temporary files are removed, and an
-OSError names the file that was to be written. The module uses the standard library alone, so that every
-package may import it.
+A file is written under a temporary name in its own folder and renamed when it is complete. A folder is filled
+under a temporary name, and its files are renamed into place only when all of them are complete. If writing
+fails (a full disk, Ctrl-C, a bug), the old files stay, the temporary files are removed, and the OSError names
+the file that the caller wanted to write. The module uses only the standard library, so that every package may
+import it.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import shutil
 import stat
@@ -18,7 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 PREFIX = ".tmp-"
-"""How the names of unfinished files and folders begin."""
+"""Prefix of the names of unfinished files and folders."""
 
 
 @contextmanager
@@ -26,12 +27,16 @@ def replaced(path: Path, mode: int | None = None) -> Iterator[Path]:
     """Yield a temporary path to write to; it becomes ``path`` when the block ends without an exception.
 
     A symbolic link is followed. A device or a pipe, which cannot be replaced, is written to directly. Missing
-    parent folders are made. ``mode`` is that of the file; by default an existing file keeps its own.
+    parent folders are created.
+
+    Args:
+        path: the file to write.
+        mode: permissions of the file; by default those of the existing file.
 
     Raises:
         OSError: the file cannot be written; ``filename`` is ``path``.
     """
-    with _naming(path):
+    with _errors_naming(path):
         if _is_stream(path):
             yield path
             return
@@ -40,9 +45,9 @@ def replaced(path: Path, mode: int | None = None) -> Iterator[Path]:
         draft = target.with_name(f"{PREFIX}{secrets.token_hex(6)}{target.suffix}")
         try:
             os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666 if mode is None else mode))
-            kept = mode if mode is not None else _mode(target)
-            if kept is not None:
-                draft.chmod(kept)
+            permissions = mode if mode is not None else _mode(target)
+            if permissions is not None:
+                draft.chmod(permissions)
             yield draft
             draft.replace(target)
         except BaseException:
@@ -51,26 +56,26 @@ def replaced(path: Path, mode: int | None = None) -> Iterator[Path]:
 
 
 def write_text(path: Path, text: str, mode: int | None = None) -> None:
-    """Replace a file by ``text`` (UTF-8)."""
+    """Replace the content of a file with ``text``, encoded as UTF-8."""
     with replaced(path, mode) as draft:
         draft.write_text(text, encoding="utf-8")
 
 
 @contextmanager
 def filled(folder: Path) -> Iterator[Path]:
-    """Yield a temporary folder to fill; its files are moved to ``folder`` if no exception ends the block.
+    """Yield a temporary folder to fill; if the block ends without an exception, its files move to ``folder``.
 
-    Files of the same name are replaced, others stay: the user may have named a folder with other files in it.
+    Files of the same name are replaced. Others stay: the folder may hold files of the user.
 
     Raises:
         OSError: the folder cannot be written; ``filename`` is ``folder``.
     """
-    with _naming(folder):
+    with _errors_naming(folder):
         target = Path(os.path.realpath(folder))
         exists = target.is_dir()
-        beside = target if exists else target.parent  # the same file system, so that files can be renamed
-        beside.mkdir(parents=True, exist_ok=True)
-        draft = beside / f"{PREFIX}{secrets.token_hex(6)}"
+        parent = target if exists else target.parent  # the same file system, so that files can be renamed
+        parent.mkdir(parents=True, exist_ok=True)
+        draft = parent / f"{PREFIX}{secrets.token_hex(6)}"
         try:
             draft.mkdir()
             yield draft
@@ -84,11 +89,11 @@ def filled(folder: Path) -> Iterator[Path]:
 
 def _merge(draft: Path, target: Path) -> None:
     for source in sorted(draft.rglob("*")):
-        place = target / source.relative_to(draft)
+        destination = target / source.relative_to(draft)
         if source.is_dir():
-            place.mkdir(exist_ok=True)
+            destination.mkdir(exist_ok=True)
         else:
-            source.replace(place)
+            source.replace(destination)
 
 
 def _mode(path: Path) -> int | None:
@@ -99,7 +104,10 @@ def _mode(path: Path) -> int | None:
 
 
 def _is_stream(path: Path) -> bool:
-    """Can this only be written to? /dev/stdout is such a name, even where a shell redirects it to a file."""
+    """Return whether the path cannot be replaced by renaming: a device, a pipe, anything in /dev or /proc.
+
+    /dev/stdout counts even if the shell redirects it to a regular file.
+    """
     top, below = (*path.absolute().parts[1:3], "", "")[:2]
     if top == "proc" or (top == "dev" and below != "shm"):
         return True
@@ -111,24 +119,20 @@ def _is_stream(path: Path) -> bool:
 
 
 @contextmanager
-def _naming(path: Path) -> Iterator[None]:
-    """Name the file in an OSError that names none, or a temporary one."""
+def _errors_naming(path: Path) -> Iterator[None]:
+    """Put ``path`` into an OSError that names no file or a temporary one."""
     try:
         yield
     except OSError as error:
-        named = str(error.filename or "")
-        if error.filename is None or f"{os.sep}{PREFIX}" in named:
-            raise _named(error, path) from error
+        if error.filename is None or f"{os.sep}{PREFIX}" in str(error.filename):
+            number = _errno(error)
+            raise OSError(number, os.strerror(number) if number else str(error), str(path)) from error
         raise
 
 
-def _named(error: OSError, path: Path) -> OSError:
-    number = error.errno if error.errno is not None else _number(error)
-    return OSError(number, os.strerror(number) if number else str(error), str(path))
-
-
-def _number(error: OSError) -> int:
-    """pyarrow writes the number into its text alone: ``[Errno 28] Error writing bytes to file.``"""
-    _, found, rest = str(error).partition("[Errno ")
-    digits = rest.partition("]")[0]
-    return int(digits) if found and digits.isdigit() else 0
+def _errno(error: OSError) -> int:
+    """Return the error number, 0 if unknown. pyarrow has it only in its text: ``[Errno 28] Error ...``"""
+    if error.errno is not None:
+        return error.errno
+    match = re.search(r"\[Errno (\d+)\]", str(error))
+    return int(match[1]) if match else 0

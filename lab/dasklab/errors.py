@@ -1,4 +1,4 @@
-"""The one exception that a user sees: a line that says what, where, what is allowed and what to do."""
+"""The one exception that a user sees, and suggestions for misspelt words."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from difflib import get_close_matches
 
 
 class LabError(Exception):
-    """A mistake or a condition that the user can mend; shown as one line, never as a traceback.
+    """A condition that the user can fix: shown as one line, never as a traceback.
 
-    ``hint`` is the line that mends it (a command, a setting), printed below the message.
+    ``message`` states what is wrong, where, and which values are allowed. ``hint`` is the next step (a
+    command or a setting); it is printed below the message.
     """
 
     def __init__(self, message: str, hint: str | None = None) -> None:
@@ -22,6 +23,6 @@ class LabError(Exception):
 
 
 def did_you_mean(word: object, allowed: Iterable[object]) -> str:
-    """Return ``. Did you mean X?`` for the allowed word nearest to a misspelt one; empty if none is near."""
-    near = get_close_matches(str(word), map(str, allowed), n=1)
-    return f". Did you mean {near[0]}?" if near else ""
+    """Return ``. Did you mean X?`` with the allowed word nearest to a misspelt one, or an empty string."""
+    matches = get_close_matches(str(word), map(str, allowed), n=1)
+    return f". Did you mean {matches[0]}?" if matches else ""

@@ -1,4 +1,4 @@
-"""The extra of the distribution that brings each optional package."""
+"""Which extra of the distribution installs each optional package."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ EXTRAS = {  # import name -> extra
 
 
 def missing(error: ModuleNotFoundError) -> LabError | None:
-    """Return what to tell the user when an optional package is not installed; None for any other module."""
+    """Return the error to show if an optional package is not installed; None for any other module."""
     package = (error.name or "").partition(".")[0]
     return not_installed(package) if package in EXTRAS else None
 
 
 def not_installed(package: str) -> LabError:
-    """Return the error that names a package of ``EXTRAS`` and how to install it."""
+    """Return an error that names a package of ``EXTRAS`` and the command that installs it."""
     hint = f"pip install 'dasklab[{EXTRAS[package]}]'"
     return LabError(f"this needs {package}, which is not installed", hint)

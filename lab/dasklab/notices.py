@@ -1,7 +1,7 @@
-"""Warnings about what was left out and why, for the user to read while the rest goes on.
+"""Warnings about skipped or damaged input, for readers that carry on without it.
 
-They are records of the logger ``dasklab``: commands print them on stderr (`dasklab.terminal`), Python
-programs may handle or silence them as they like.
+They are records of the logger ``dasklab``. Commands print them on stderr (`dasklab.terminal`); a Python
+program may handle or silence them.
 """
 
 from __future__ import annotations
@@ -14,5 +14,5 @@ LOGGER = logging.getLogger("dasklab")
 
 @cache
 def warn(text: str) -> None:
-    """Log a warning, once in the life of the process however many readers meet its cause."""
+    """Log a warning once per process, however many readers meet its cause."""
     LOGGER.warning(text)

@@ -1,4 +1,4 @@
-"""Where the project's files are: those that are installed with it, and those that it keeps for its user."""
+"""Paths of the files that are installed with the project, and of those it keeps for the user."""
 
 from __future__ import annotations
 
@@ -19,8 +19,7 @@ INVENTORIES = SHARE / "inventory"
 EXPERIMENTS = _PACKAGE / "experiments"
 WORKLOADS = _PACKAGE / "workloads"
 
-
-PATHS_OF_ENVIRONMENT = (
+PATH_VARIABLES = (
     "MINIPVE_CACHE",
     "DASKLAB_STATE",
     "DASKLAB_CACHE",
@@ -30,29 +29,29 @@ PATHS_OF_ENVIRONMENT = (
 )
 
 
-def anchor_environment() -> None:
-    """Make the paths of the environment absolute: what this process starts may run in another folder."""
-    for name in PATHS_OF_ENVIRONMENT:
+def make_environment_absolute() -> None:
+    """Make the paths in environment variables absolute, because child processes may run in another folder."""
+    for name in PATH_VARIABLES:
         if value := os.environ.get(name):
             os.environ[name] = str(Path(value).absolute())
 
 
 def ansible_settings(inventory: Path) -> dict[str, str]:
-    """Return the environment in which Ansible finds its settings and the project's roles and plugins.
+    """Return environment variables that point Ansible to its settings and to the project's roles and plugins.
 
-    Settings are those of the ``ansible.cfg`` beside the inventory's folder (`dasklab init` writes one), else
-    the project's own.
+    The settings come from the ``ansible.cfg`` next to the inventory's folder (`dasklab init` writes one), or
+    else from the project's own.
     """
-    own = inventory.parent.parent / "ansible.cfg"
+    lab_settings = inventory.parent.parent / "ansible.cfg"
     plugins = {kind: PLAYBOOKS / kind for kind in ("filter_plugins", "action_plugins", "callback_plugins")}
     folders = plugins | {"library": PLAYBOOKS / "library", "roles_path": ROLES}
     return {
-        "ANSIBLE_CONFIG": str(own if own.exists() else SHARE / "ansible.cfg"),
+        "ANSIBLE_CONFIG": str(lab_settings if lab_settings.exists() else SHARE / "ansible.cfg"),
         **{f"ANSIBLE_{name.upper()}": str(folder) for name, folder in folders.items()},
     }
 
 
 def cache() -> Path:
-    """Return the folder for what can be made or downloaded again; all labs of a user share it."""
-    chosen = os.environ.get("DASKLAB_CACHE")
-    return Path(chosen).absolute() if chosen else user_cache_path("dasklab")
+    """Return the folder for files that can be rebuilt or downloaded again. All labs of a user share it."""
+    configured = os.environ.get("DASKLAB_CACHE")
+    return Path(configured).absolute() if configured else user_cache_path("dasklab")

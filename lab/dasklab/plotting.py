@@ -1,4 +1,4 @@
-"""The style that all figures share, and how a figure is saved."""
+"""The style shared by all figures, and how a figure is saved."""
 
 from __future__ import annotations
 
@@ -29,17 +29,18 @@ STYLE: dict[Any, Any] = {
 
 
 def mark(figure: Figure, word: str) -> None:
-    """Write a word into the figure's upper right corner."""
+    """Print a word, such as ``simulated``, in the figure's upper right corner."""
     figure.text(0.995, 0.99, word, ha="right", va="top", color="#b3261e", fontsize=10, fontweight="bold")
 
 
 def save(figure: Figure, stem: Path) -> str:
-    """Write ``stem``.svg and .png; returns the SVG's text."""
+    """Write ``stem``.svg and ``stem``.png, and return the text of the SVG."""
     text, png = io.StringIO(), io.BytesIO()
-    with mpl.rc_context(STYLE):  # its salt makes the same figure the same file
+    with mpl.rc_context(STYLE):  # with its hash salt, equal figures give equal files
         figure.draw_without_rendering()
-        figure.set_layout_engine("none")  # it is laid out: each kind of file would do that anew, twice
-        canvas: Any = FigureCanvasSVG(figure)  # savefig would draw each twice
+        # savefig would lay out and draw the figure twice for each format; a report has dozens of figures.
+        figure.set_layout_engine("none")
+        canvas: Any = FigureCanvasSVG(figure)
         canvas.print_svg(text, metadata={"Date": None})
         figure.set_dpi(144)
         canvas = FigureCanvasAgg(figure)

@@ -1,4 +1,4 @@
-"""What all commands share on a terminal: a mistake is one line, and a table is whole."""
+"""Terminal output shared by all commands: errors as one line, warnings, tables, durations and counts."""
 
 from __future__ import annotations
 
@@ -19,70 +19,65 @@ from dasklab.notices import LOGGER
 if TYPE_CHECKING:
     from rich.console import Console
 
-ENDLESS = 100_000  # columns when no terminal reads along: a row is a line, whatever is in it
+UNLIMITED = 100_000  # columns where output goes to a file or a pipe: a row is never wrapped
 
 
-class Failure(click.ClickException):
-    """A mistake on its way to the terminal: the line and, indented below it, what to do."""
+class CommandError(click.ClickException):
+    """An error as the terminal shows it: one line and, indented below it, the next step."""
 
     def show(self, file: IO[Any] | None = None) -> None:
-        """Print it on stderr."""
         click.secho(f"dasklab: {self.message}", fg="red", err=True, color=colour())
 
 
-class Misuse(Failure):
-    """A command line that cannot be understood."""
+class CommandLineError(CommandError):
+    """The command line cannot be parsed."""
 
     exit_code = click.UsageError.exit_code
 
 
 def colour() -> bool | None:
-    """False where the environment asks for none (no-color.org), else None: a terminal gets colours."""
+    """Return False if the environment forbids colours (no-color.org), else None: click decides."""
     return False if os.environ.get("NO_COLOR") else None
 
 
 @contextmanager
-def one_line(*mistakes: type[Exception]) -> Iterator[None]:
-    """Show what the user can mend as one line, never as a traceback: ``mistakes``, and files that fail.
+def one_line_errors(*expected: type[Exception]) -> Iterator[None]:
+    """Show usage errors, failed file operations and ``expected`` exceptions as one line, without a traceback.
 
-    A command line that cannot be understood ends with status 2, as everywhere.
+    The exit status is 2 if the command line cannot be parsed, else 1.
     """
     try:
         yield
     except click.exceptions.NoArgsIsHelpError:  # its text is the help
         raise
     except click.UsageError as error:
-        command = f"\n  {error.ctx.command_path} --help" if error.ctx else ""
-        raise Misuse(f"{error.format_message()}{command}") from None
-    except mistakes as error:
-        raise Failure(str(error)) from None
-    except BrokenPipeError:  # nobody reads any more: click ends quietly
+        help_command = f"\n  {error.ctx.command_path} --help" if error.ctx else ""
+        raise CommandLineError(f"{error.format_message()}{help_command}") from None
+    except expected as error:
+        raise CommandError(str(error)) from None
+    except BrokenPipeError:  # the reader of our output is gone; click exits without a message
         raise
     except OSError as error:
-        why = error.strerror or str(error)
-        raise Failure(f"{error.filename}: {why}" if error.filename else why) from None
+        reason = error.strerror or str(error)
+        raise CommandError(f"{error.filename}: {reason}" if error.filename else reason) from None
 
 
-class _Warnings(logging.Handler):
-    """Prints what was left out on stderr, a line each."""
-
+class _WarningHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
-        """Print one warning."""
         click.secho(f"dasklab: {record.getMessage()}", fg="yellow", err=True)
 
 
 def print_warnings() -> None:
-    """Print warnings (`dasklab.notices`) on stderr from now on."""
+    """Print the warnings of `dasklab.notices` on stderr from now on."""
     if not LOGGER.handlers:
-        LOGGER.addHandler(_Warnings())
+        LOGGER.addHandler(_WarningHandler())
 
 
 class Group(click.Group):
-    """A group of commands whose mistakes are told in one line."""
+    """A group of commands that shows errors as one line and suggests a name for a misspelt command."""
 
     def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
-        """Parse the group's own options."""
-        with one_line():
+        with one_line_errors():
             context = super().make_context(*args, **kwargs)
         context.color = colour()
         return context
@@ -90,28 +85,26 @@ class Group(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command that was named, or suggest another."""
         name = args[0]
-        if self.get_command(ctx, name) is None and (meant := did_you_mean(name, self.list_commands(ctx))):
-            ctx.fail(f"No such command {name!r}{meant}")
+        if self.get_command(ctx, name) is None and (hint := did_you_mean(name, self.list_commands(ctx))):
+            ctx.fail(f"No such command {name!r}{hint}")
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command that was named."""
-        with one_line(LabError):
+        with one_line_errors(LabError):
             try:
                 return super().invoke(ctx)
             except ModuleNotFoundError as error:
                 raise extras.missing(error) or error from None
 
 
-def terminate_as_ctrl_c() -> None:
-    """Let SIGTERM end this process as Ctrl-C does: what it began on the machines is cleared."""
+def treat_sigterm_as_ctrl_c() -> None:
+    """Make SIGTERM raise KeyboardInterrupt, so that a terminated command also cleans up the machines."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
 def print_table(heads: Iterable[str], rows: Iterable[Iterable[str]], title: str = "") -> None:
-    """Print a table: on a terminal long texts are folded, elsewhere each row is one line. Nothing is cut."""
+    """Print a table. A terminal folds long cells; elsewhere each row is one line. Nothing is cut off."""
     from rich.table import Table
     from rich.text import Text
 
@@ -124,14 +117,24 @@ def print_table(heads: Iterable[str], rows: Iterable[Iterable[str]], title: str 
 
 
 def console(file: IO[str]) -> Console:
-    """What prints on ``file``: as wide as its terminal, or endless where there is none."""
+    """Return a console for ``file`` that is as wide as its terminal, or unlimited if it is not a terminal."""
     from rich.console import Console
 
-    return Console(file=file, width=None if file.isatty() else ENDLESS, highlight=False)
+    return Console(file=file, width=None if file.isatty() else UNLIMITED, highlight=False)
 
 
-def clock(seconds: float) -> str:
-    """``1:05``, ``2:00:00``: a length of time as people read it."""
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+def duration(seconds: float) -> str:
+    """Return a duration for people: ``58 s``, ``1 min 5 s``, ``2 h 5 min``."""
+    seconds_in_all = round(seconds)
+    if seconds_in_all < 60:
+        return f"{seconds_in_all} s"
+    minutes, rest_s = divmod(seconds_in_all, 60)
+    if minutes < 60:
+        return f"{minutes} min {rest_s} s" if rest_s else f"{minutes} min"
+    hours, rest_min = divmod(minutes, 60)
+    return f"{hours} h {rest_min} min" if rest_min else f"{hours} h"
+
+
+def counted(number: int, noun: str, plural: str | None = None) -> str:
+    """Return a number with its noun: ``1 trial``, ``2 trials``."""
+    return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"

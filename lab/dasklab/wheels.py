@@ -1,9 +1,10 @@
-"""Packages as wheels, downloaded once on the controller: machines install from them, and need no network.
+"""Download Python packages as wheels on the controller, so that the lab's machines need no internet.
 
-    python -m dasklab.wheels '{"dask": "2024.8.0"}'    the folder of what an environment has beside the pins
+    python -m dasklab.wheels '{"dask": "2024.8.0"}'    prints the folder with the wheels
 
-pip resolves what is asked with the pins as constraints; only what differs from them is downloaded. Exit
-status 3 says that there is no such set of packages, as the lab's programs say what cannot be done.
+pip resolves the requested versions with all other pins as constraints. Only packages that differ from their
+pins are downloaded, because the machines have the pinned ones already. Exit status 3 means that no such set
+of packages exists; a playbook then reports the trial as unsupported.
 """
 
 from __future__ import annotations
@@ -25,110 +26,119 @@ from dasklab.paths import cache
 
 PLATFORMS = [f"manylinux_2_{minor}_x86_64" for minor in (36, 34, 31, 28, 27, 24, 17, 12, 5)]
 UNSUPPORTED = 3
-SOURCES = ("pyspark",)  # what there are no wheels of: one is made, of what is for any machine anyway
+SOURCE_ONLY = ("pyspark",)  # PyPI has no wheels of these; they are pure Python, so we build the wheels here
 NO_SUCH = ("No matching distribution", "ResolutionImpossible", "conflicting dependencies")
 
 
 class NoSuchPackagesError(LabError):
-    """There is no such version, or what it needs and the pins exclude each other."""
+    """A version does not exist, or it requires something that the pins exclude."""
 
 
-def pip_words(command: str, *words: str) -> list[str]:
-    """pip's arguments for what Debian 12's Python 3.11 will install, whatever runs here (pure)."""
+def pip_arguments(command: str, *options: str) -> list[str]:
+    """Return pip's arguments for the guests' platform (Debian 12, Python 3.11), whatever runs here. Pure."""
     platforms = [word for name in PLATFORMS for word in ("--platform", name)]
     target = ["--python-version", "3.11", "--implementation", "cp", *platforms, "--only-binary=:all:"]
-    return ["-m", "pip", command, "--quiet", "--disable-pip-version-check", *target, *words]
+    return ["-m", "pip", command, "--quiet", "--disable-pip-version-check", *target, *options]
 
 
-def house(packages: Mapping[str, str]) -> Path:
-    """Where the wheels for these versions instead of the pinned ones are or will be."""
-    named = json.dumps(dict(sorted(packages.items()))) + PINS.read_text()
-    return cache() / "wheels" / hashlib.sha256(named.encode()).hexdigest()[:12]
+def wheelhouse(packages: Mapping[str, str]) -> Path:
+    """Return the folder for the wheels of these versions, whether it exists or not."""
+    identity = json.dumps(dict(sorted(packages.items()))) + PINS.read_text()
+    return cache() / "wheels" / hashlib.sha256(identity.encode()).hexdigest()[:12]
 
 
 def fetch(packages: Mapping[str, str]) -> Path:
-    """The wheels, downloaded unless they are there already; ``requirements.txt`` among them names each.
+    """Download the wheels unless they exist, and return their folder.
+
+    Args:
+        packages: versions to use instead of the pinned ones, by package.
+
+    Returns:
+        The folder; its ``requirements.txt`` lists the wheels.
 
     Raises:
-        NoSuchPackagesError: pip finds no set of packages like that.
-        LabError: pip could not look for them.
+        NoSuchPackagesError: pip finds no consistent set of packages.
+        LabError: pip failed for another reason, for example without internet.
     """
-    there = house(packages)
-    there.parent.mkdir(parents=True, exist_ok=True)
-    with _alone(there.with_suffix(".lock")):
-        if not there.exists():
-            with tempfile.TemporaryDirectory(prefix=".wheels-", dir=there.parent) as scratch:
+    folder = wheelhouse(packages)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with _locked(folder.with_suffix(".lock")):
+        if not folder.exists():
+            with tempfile.TemporaryDirectory(prefix=".wheels-", dir=folder.parent) as scratch:
                 _download(packages, Path(scratch))
-                (Path(scratch) / "wheels").rename(there)
-    return there
+                (Path(scratch) / "wheels").rename(folder)
+    return folder
 
 
 def _download(packages: Mapping[str, str], scratch: Path) -> None:
-    made = scratch / "made"
-    made.mkdir()
-    _make({name: version for name, version in packages.items() if name in SOURCES}, made)
-    differing = beside_pins(_resolve(packages, scratch, made))
-    wheels, named = scratch / "wheels", scratch / "requirements.txt"
-    named.write_text("".join(f"{name}=={version}\n" for name, version in sorted(differing.items())))
-    chosen = ["--no-deps", "--find-links", str(made), "--dest", str(wheels), "--requirement", str(named)]
-    _pip(pip_words("download", *chosen))
-    shutil.move(named, wheels)
+    built = scratch / "built"
+    built.mkdir()
+    _build({name: version for name, version in packages.items() if name in SOURCE_ONLY}, built)
+    different = not_pinned(_resolve(packages, scratch, built))
+    wheels, requirements = scratch / "wheels", scratch / "requirements.txt"
+    requirements.write_text("".join(f"{name}=={version}\n" for name, version in sorted(different.items())))
+    sources = ["--no-deps", "--find-links", str(built), "--requirement", str(requirements)]
+    _pip(pip_arguments("download", *sources, "--dest", str(wheels)))
+    shutil.move(requirements, wheels)
 
 
-def _make(packages: Mapping[str, str], made: Path) -> None:
-    """Wheels of what is given as source alone."""
+def _build(packages: Mapping[str, str], folder: Path) -> None:
+    """Build wheels from source distributions."""
     for name, version in packages.items():
-        plain = ["--quiet", "--disable-pip-version-check", "--no-deps", "--wheel-dir", str(made)]
-        _pip(["-m", "pip", "wheel", *plain, f"{name}=={version}"])
+        options = ["--quiet", "--disable-pip-version-check", "--no-deps", "--wheel-dir", str(folder)]
+        _pip(["-m", "pip", "wheel", *options, f"{name}=={version}"])
 
 
-def _resolve(packages: Mapping[str, str], scratch: Path, made: Path) -> dict[str, str]:
-    """All packages of an environment with these versions, as pip would install them."""
-    kept = {name: version for name, version in pins().items() if name not in packages}
+def _resolve(packages: Mapping[str, str], scratch: Path, built: Path) -> dict[str, str]:
+    """Return all packages (name -> version) that pip would install for these versions."""
+    other_pins = {name: version for name, version in pins().items() if name not in packages}
     constraints, report = scratch / "constraints.txt", scratch / "report.json"
-    constraints.write_text("".join(f"{name}=={version}\n" for name, version in kept.items()))
-    asked = [f"{name}=={version}" for name, version in {**kept, **packages}.items()]
+    constraints.write_text("".join(f"{name}=={version}\n" for name, version in other_pins.items()))
     dask = packages.get("dask", pins()["dask"])
-    needed = [f"dask[dataframe]=={dask}", *asked]
-    there = ["--dry-run", "--ignore-installed", "--target", str(scratch / "none"), "--report", str(report)]
-    with_made = ["--find-links", str(made), "--constraint", str(constraints)]
-    _pip(pip_words("install", *there, *with_made, *needed))
-    found = [each["metadata"] for each in json.loads(report.read_text())["install"]]
-    return {each["name"].lower().replace("_", "-"): each["version"] for each in found}
+    requirements = [f"{name}=={version}" for name, version in {**other_pins, **packages}.items()]
+    dry_run = ["--dry-run", "--ignore-installed", "--target", str(scratch / "none"), "--report", str(report)]
+    sources = ["--find-links", str(built), "--constraint", str(constraints)]
+    _pip(pip_arguments("install", *dry_run, *sources, f"dask[dataframe]=={dask}", *requirements))
+    packages_found = [entry["metadata"] for entry in json.loads(report.read_text())["install"]]
+    return {entry["name"].lower().replace("_", "-"): entry["version"] for entry in packages_found}
 
 
-def beside_pins(found: Mapping[str, str]) -> dict[str, str]:
-    """Those that are not there already, in this version (pure)."""
-    return {name: version for name, version in found.items() if pins().get(name) != version}
+def not_pinned(packages: Mapping[str, str]) -> dict[str, str]:
+    """Return the packages whose version differs from the pin, or that have none. Pure."""
+    return {name: version for name, version in packages.items() if pins().get(name) != version}
 
 
-def _pip(words: list[str]) -> None:
-    done = subprocess.run([sys.executable, *words], capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise complaint(done.stderr)
+def _pip(arguments: list[str]) -> None:
+    process = subprocess.run([sys.executable, *arguments], capture_output=True, text=True, check=False)
+    if process.returncode:
+        raise pip_error(process.stderr)
 
 
-def complaint(said: str) -> LabError:
-    """What pip said, in a line: that there is no such thing, or that it could not look (pure)."""
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
+def pip_error(stderr: str) -> LabError:
+    """Return pip's error as one line, and tell a version that does not exist from a failed download. Pure.
+
+    Of several errors the one in ``NO_SUCH`` is printed: it is short, where others list every version of a
+    package.
+    """
+    lines = [line.strip() for line in stderr.splitlines() if line.strip()]
     errors = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR:")]
     line = next((line for line in errors if line.startswith(NO_SUCH)), (errors or lines or ["it failed"])[0])
-    nobody = "from versions: none" in said  # no index answered
-    if any(words in said for words in NO_SUCH) and not nobody:
+    no_index = "from versions: none" in stderr  # no package index answered
+    if any(words in stderr for words in NO_SUCH) and not no_index:
         return NoSuchPackagesError(line)
-    return LabError(f"pip: {line}")
+    return LabError(f"pip: {line}{' (no package index answered)' if no_index else ''}")
 
 
 @contextmanager
-def _alone(lock: Path) -> Iterator[None]:
-    """One download at a time of the same; the second waits and then finds it there."""
+def _locked(lock: Path) -> Iterator[None]:
+    """Let one process download at a time; the next one then finds the wheels."""
     with lock.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
 
 def main() -> None:
-    """Print the directory."""
+    """Print the folder of the wheels for the versions in the first argument, a JSON object."""
     try:
         print(fetch(json.loads(sys.argv[1])))
     except NoSuchPackagesError as error:

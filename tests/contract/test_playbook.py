@@ -115,7 +115,7 @@ def test_ctrl_c_ends_ansible_and_all_that_it_started(signum: signal.Signals, tmp
     inventory = "pathlib.Path('localhost,'), options=['-c', 'local']"
     script = (
         "import pathlib, dasklab.running.playbook as p, dasklab.terminal as t\n"
-        "t.terminate_as_ctrl_c()\n"
+        "t.treat_sigterm_as_ctrl_c()\n"
         f"p.run({str(tmp_path / 'book.yml')!r}, {inventory}, quiet=True)\n"
     )
     argv = [sys.executable, "-c", script]

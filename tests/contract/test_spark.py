@@ -31,11 +31,11 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """Run a workload with pyspark laid over the environment that runs the tests."""
-    house = wheels.house({"pyspark": VERSION})
-    if shutil.which("java") is None or not house.exists():
-        pytest.skip(f"Java, and pyspark {VERSION} in {house}: a trial with engine: spark brings it there")
+    wheelhouse = wheels.wheelhouse({"pyspark": VERSION})
+    if shutil.which("java") is None or not wheelhouse.exists():
+        pytest.skip(f"Java, and pyspark {VERSION} in {wheelhouse}: a trial with engine: spark brings it there")
     folder = tmp_path_factory.mktemp("spark")
-    for wheel in house.glob("*.whl"):
+    for wheel in wheelhouse.glob("*.whl"):
         if wheel.name.startswith(("pyspark", "py4j")):
             zipfile.ZipFile(wheel).extractall(folder / "packages")
     for program in (folder / "packages" / "pyspark" / "bin").iterdir():

@@ -36,13 +36,13 @@ WORK: dict[str, dict[str, Any]] = {
 def overlay(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The environment, made by the role's own lines, over the one that runs the tests."""
     try:
-        house = wheels.fetch(BOTH)
+        wheelhouse = wheels.fetch(BOTH)
     except LabError as error:
         pytest.skip(f"the wheels of Dask {OLDEST} are not there and cannot be downloaded: {error}")
     folder = tmp_path_factory.mktemp("overlay")
     brought = folder / "wheels"
     brought.mkdir()
-    for path in house.iterdir():
+    for path in wheelhouse.iterdir():
         (brought / path.name).write_bytes(path.read_bytes())
     tasks = yaml.safe_load((DASK / "tasks" / "overlay_install.yml").read_text())
     line = next(task["ansible.builtin.raw"] for task in tasks if "ansible.builtin.raw" in task)

@@ -1,1 +1,1 @@
-"""The verbs of ``dasklab``: thin over the rooms that do the work."""
+"""The commands of ``dasklab``: one module per command, and a few modules that several commands share."""

@@ -12,7 +12,7 @@ import click
 from dasklab.commands.options import SEEDS, inventory_option, new_results_option
 from dasklab.errors import LabError
 from dasklab.path_types import UserPath
-from dasklab.terminal import clock, print_table
+from dasklab.terminal import duration, print_table
 
 if TYPE_CHECKING:
     from dasklab.model.experiment import Experiment
@@ -118,7 +118,7 @@ def _measure(root: Path, asked: Experiment, inventory: Path) -> None:
         return
     ongoing = driver.resume(directory, setup_of(Inventory(inventory)))
     if ongoing.pending():
-        progress.go_on(ongoing, inventory)
+        progress.resume(ongoing, inventory)
 
 
 def _verdicts(run: Path | None, best: list[Candidate], *, required: bool) -> Verdicts | None:
@@ -202,7 +202,7 @@ def _estimate(asked: Experiment, run: Campaign) -> str:
     from dasklab.running.trials import estimate_s, plan
 
     trials = plan(NAME, asked, run.setup)
-    return f"about {clock(sum(estimate_s(trial, asked.run_s) for trial in trials))}"
+    return f"about {duration(sum(estimate_s(trial, asked.run_s) for trial in trials))}"
 
 
 def _plain(found: Search, verdicts: Verdicts | None) -> dict[str, Any]:

@@ -12,12 +12,12 @@ from dasklab.path_types import OutputFolder
 @click.command()
 @click.argument("folder", type=OutputFolder())
 @click.option("--containers", "kind", flag_value="containers", help="Containers on this machine.")
-@click.option("--proxmox", "kind", flag_value="proxmox", help="Virtual machines on a Proxmox VE.")
+@click.option("--proxmox", "kind", flag_value="proxmox", help="Virtual machines on a Proxmox VE node.")
 @click.option("--existing", "kind", flag_value="existing", help="Machines that exist already.")
 def init(folder: Path, kind: str | None) -> None:
-    """Write the inventory of a new lab into FOLDER, for you to edit.
+    """Write the inventory of a new lab into FOLDER.
 
-    Without an option the lab is five virtual machines on this machine.
+    Without an option the lab consists of five virtual machines on this machine.
 
     \b
     dasklab init mylab
@@ -29,5 +29,7 @@ def init(folder: Path, kind: str | None) -> None:
     inventory = new_lab.create(folder, kind or "machines")
     click.echo(f"Wrote {inventory} and {folder / 'ansible.cfg'}.")
     if kind in ("proxmox", "existing"):
-        click.echo(f"Edit {inventory.parent}: addresses and names in it are examples. Then:")
+        click.echo(f"Replace the example addresses and names in {inventory.parent}. Then run:")
+    else:
+        click.echo("To build the lab, run:")
     click.echo(f"  cd {folder}\n  dasklab {'doctor' if kind == 'proxmox' else 'up'}")

@@ -1,4 +1,4 @@
-"""The lab's lock, for commands that change the lab."""
+"""Lock the lab while a command changes it."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from dasklab.running.lock import lock_lab, lock_names
 
 @contextmanager
 def locked(lab: Inventory, *, reset: bool) -> Iterator[None]:
-    """Keep other commands away from a lab: they would undo each other's links.
+    """Lock a lab, so that two commands do not change it at the same time.
 
     Args:
-        lab: the inventory; another one of the same lab is kept away as well.
-        reset: whether the lab has to be as its inventory has it. If a killed command left processes at work
-        there, these are ended, and what they had begun is cleared.
+        lab: the inventory. Another inventory of the same lab asks for the same lock.
+        reset: whether the lab must match its inventory. Processes that a killed command left behind are ended
+            in any case; with ``reset`` their impairments, captures and clusters are cleared too.
 
     Raises:
-        LabError: another command is at work on the lab.
+        LabError: another command is using the lab.
     """
-    with lock_lab(lock_names(lab.hosts(), lab.optional)) as ended:
-        if ended:
-            click.echo("A killed command was still at work on this lab; it has been ended.", err=True)
+    with lock_lab(lock_names(lab.hosts(), lab.optional)) as orphans_ended:
+        if orphans_ended:
+            click.echo("Ended processes that a killed command had left running on this lab.", err=True)
             if reset:
                 from dasklab.running.ansible_lab import AnsibleLab
 

@@ -13,14 +13,14 @@ from dasklab.machines.inventory import default_inventory
 from dasklab.path_types import OutputFolder, UserPath
 
 INVENTORY = "-i", "--inventory"
+SEEDS = 4  # simulations of a trial by default
 Command = TypeVar("Command", bound=Callable[..., Any])
-SEEDS = 4  # simulations of a trial, unless another number is asked for
 
 
 def chosen_inventory() -> Path:
-    """The inventory named before the command (``dasklab -i FILE doctor``), else by the environment."""
-    before: Path | None = click.get_current_context().find_root().params.get("inventory")
-    return before or Path(os.environ.get("DASKLAB_INVENTORY") or default_inventory())
+    """Return the inventory named before the command (``dasklab -i FILE doctor``), else the default one."""
+    before_command: Path | None = click.get_current_context().find_root().params.get("inventory")
+    return before_command or Path(os.environ.get("DASKLAB_INVENTORY") or default_inventory())
 
 
 inventory_option = click.option(
@@ -28,20 +28,20 @@ inventory_option = click.option(
     type=UserPath(),
     default=chosen_inventory,
     show_default="inventory/hosts.yml, or $DASKLAB_INVENTORY",
-    help="The inventory: machines, sizes, NICs, addresses, endpoint.",
+    help="Inventory of the lab: machines, sizes, NICs, addresses, endpoint.",
 )
 
 
-def _results(kind: UserPath) -> Callable[[Command], Command]:
+def _results(path_type: UserPath) -> Callable[[Command], Command]:
     return click.option(
         "--results",
         "root",
-        type=kind,
+        type=path_type,
         default=lambda: Path(os.environ.get("DASKLAB_RESULTS") or "results"),
         show_default="./results, or $DASKLAB_RESULTS",
-        help="Where runs are kept.",
+        help="Folder of all runs.",
     )
 
 
 results_option = _results(UserPath(file_okay=False))
-new_results_option = _results(OutputFolder())  # of commands that begin runs
+new_results_option = _results(OutputFolder())  # for commands that start runs

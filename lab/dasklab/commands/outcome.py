@@ -1,4 +1,4 @@
-"""How a run ended: its exit status, and what to do about trials that failed."""
+"""The end of a run: its exit status, and what to do about failed trials."""
 
 from __future__ import annotations
 
@@ -7,25 +7,28 @@ from pathlib import Path
 
 import click
 
-from dasklab.commands.exits import Exit
+from dasklab.commands.exit_status import ExitStatus
 from dasklab.model.files import Attempt, Failed, Result
 from dasklab.results.storage import store
 from dasklab.running.ansible_lab import LOG
+from dasklab.terminal import counted
 
 
-def exit_status(run: Path) -> Exit:
-    """Return the exit status of a run that has come to its end."""
-    states = {result.status for result in _results(run).values()}
-    return Exit.FAILED if "failed" in states else Exit.INVALID if "invalid" in states else Exit.OK
+def exit_status(run: Path) -> ExitStatus:
+    """Return the exit status for a run whose trials are all finished."""
+    statuses = {result.status for result in _results(run).values()}
+    if "failed" in statuses:
+        return ExitStatus.FAILED
+    return ExitStatus.INVALID if "invalid" in statuses else ExitStatus.OK
 
 
 def explain_failures(run: Path) -> None:
-    """Print of each failed trial the cause and Ansible's log, and which command to run next."""
+    """Print the causes of failed trials with their logs, and the command to run next."""
     results = _results(run)
     failed = [trial for trial, result in results.items() if result.status == "failed"]
     if not failed:
         return
-    click.secho(f"\n{len(failed)} of {len(results)} trials failed.", fg="red", err=True)
+    click.secho(f"\n{len(failed)} of {counted(len(results), 'trial')} failed.", fg="red", err=True)
     causes = Counter(results[trial].reasons for trial in failed)
     for reasons, count in causes.items():
         trial = next(trial for trial in failed if results[trial].reasons == reasons)
@@ -35,13 +38,13 @@ def explain_failures(run: Path) -> None:
         if (trial / LOG).exists():
             click.echo(f"    Log: {trial / LOG}", err=True)
     measured = store.read_run(run).setup.simulated is None
-    repair = ["dasklab up"] if measured and any(map(_lab_broken, failed)) else []
+    repair = ["dasklab up"] if measured and any(map(_is_lab_broken, failed)) else []
     commands = " && ".join([*repair, f"dasklab run {run}"])
     click.echo(f"  To run the failed trials again: {commands}", err=True)
 
 
-def _lab_broken(trial: Path) -> bool:
-    """Whether the playbook did not even get far enough to write down what failed on the machines."""
+def _is_lab_broken(trial: Path) -> bool:
+    """Return whether the playbook failed before it could record which task failed on which machine."""
     return store.need(Attempt, trial).exit_status != 0 and not (trial / Failed.FILE).exists()
 
 

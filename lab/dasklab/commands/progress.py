@@ -1,4 +1,4 @@
-"""A run on the screen: how far it is, how long it will yet take, what became of each trial."""
+"""Execute a run with progress on the terminal: trials done, time left, and the verdict on each trial."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import click
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn
 from rich.text import Text
 
-from dasklab.commands.exits import Exit
+from dasklab.commands.exit_status import ExitStatus
 from dasklab.commands.locking import locked
 from dasklab.commands.outcome import exit_status, explain_failures
 from dasklab.commands.tables import show_run
@@ -23,14 +23,19 @@ from dasklab.model.files import Result
 from dasklab.model.trial import Trial
 from dasklab.results.storage import store
 from dasklab.results.validity import completeness
-from dasklab.running import driver, more_blocks, quiet
+from dasklab.running import driver, more_blocks, quiet_node
 from dasklab.running.ansible_lab import AnsibleLab
-from dasklab.running.more_blocks import Until
+from dasklab.running.driver import ActiveRun, TrialRunner
+from dasklab.running.more_blocks import StopRule
 from dasklab.running.setup import setup_of
-from dasklab.terminal import clock, console
+from dasklab.terminal import console, counted, duration
 
 COLOURS = {"ok": "green", "invalid": "yellow", "unsupported": "yellow", "failed": "red"}
 INDENT = " " * 12
+
+
+def do_not_wait() -> None:
+    """Start the next trial at once."""
 
 
 def start(
@@ -42,137 +47,143 @@ def start(
     quick: bool,
     seed: int | None,
     only: str | None,
-    until: Until | None = None,
-    waits: bool = True,
+    rule: StopRule | None = None,
+    wait_for_quiet: bool = True,
 ) -> Path:
-    """Begin a run of an experiment and see it through; return where it is."""
+    """Start a run of an experiment in the lab, execute it, and return its folder."""
     lab = Inventory(inventory)
     with locked(lab, reset=True):
-        setup = setup_of(lab)
-        begun = driver.start(root, name, content, setup, quick=quick, seed=seed, only=only)
-        _see_through(begun, AnsibleLab(inventory), until, _waiter(begun, inventory, waits))
-    return begun.directory
+        run = driver.start(root, name, content, setup_of(lab), quick=quick, seed=seed, only=only)
+        _execute_and_report(run, AnsibleLab(inventory), rule, _waiter(run, inventory, wait_for_quiet))
+    return run.directory
 
 
-def go_on(begun: driver.Ongoing, inventory: Path, until: Until | None = None, *, waits: bool = True) -> None:
-    """See a run through that was interrupted."""
-    with locked(Inventory(inventory), reset=True):
-        _see_through(begun, AnsibleLab(inventory), until, _waiter(begun, inventory, waits))
-
-
-def _see_through(
-    begun: driver.Ongoing, lab: driver.Lab, until: Until | None, wait: Callable[[], None]
+def resume(
+    run: ActiveRun, inventory: Path, rule: StopRule | None = None, *, wait_for_quiet: bool = True
 ) -> None:
-    """Run the pending trials and print the results, also if the lab could not be reset in the end.
+    """Execute the pending trials of a run in the lab."""
+    with locked(Inventory(inventory), reset=True):
+        _execute_and_report(run, AnsibleLab(inventory), rule, _waiter(run, inventory, wait_for_quiet))
+
+
+def _execute_and_report(
+    run: ActiveRun, lab: TrialRunner, rule: StopRule | None, wait: Callable[[], None]
+) -> None:
+    """Execute the pending trials and print the results, even if the lab cannot be reset at the end.
 
     Raises:
-        LabError: it could not be reset, though no trial failed.
+        LabError: the lab could not be reset, and no trial failed.
     """
-    trouble = None
+    reset_error = None
     try:
-        execute_until(begun, lab, until, wait)
+        execute_until(run, lab, rule, wait)
     except LabError as error:
-        trouble = error
-    conclude(begun)
-    if trouble and exit_status(begun.directory) != Exit.FAILED:
-        raise trouble
-    if trouble:
-        click.secho(f"dasklab: {trouble.message}", fg="red", err=True)
+        reset_error = error
+    conclude(run)
+    if reset_error and exit_status(run.directory) != ExitStatus.FAILED:
+        raise reset_error
+    if reset_error:
+        click.secho(f"dasklab: {reset_error.message}", fg="red", err=True)
 
 
-def _waiter(begun: driver.Ongoing, inventory: Path, waits: bool) -> Callable[[], None]:
-    """What waits for a quiet node before each trial, and says so."""
-    if not waits:
-        return lambda: None
+def _waiter(run: ActiveRun, inventory: Path, wait_for_quiet: bool) -> Callable[[], None]:
+    """Return what to call before each trial: it waits for a quiet node, and prints that it does."""
+    if not wait_for_quiet:
+        return do_not_wait
     screen = console(sys.stderr)
-    return quiet.Waiter(
-        quiet.foreign_pct(inventory),
-        begun.experiment.tolerances.foreign_pct,
+    return quiet_node.Waiter(
+        quiet_node.foreign_pct(inventory),
+        run.experiment.tolerances.foreign_pct,
         lambda line: screen.print(line, markup=False, highlight=False),
     )
 
 
 def execute_until(
-    begun: driver.Ongoing, lab: driver.Lab, until: Until | None, wait: Callable[[], None] = lambda: None
+    run: ActiveRun, lab: TrialRunner, rule: StopRule | None, wait: Callable[[], None] = do_not_wait
 ) -> None:
-    """Run the pending trials, and with ``until`` as many blocks more as narrow intervals take."""
-    execute(begun, lab, wait)
-    while until and (longer := more_blocks.next_block(begun, until)):
+    """Execute the pending trials. With a rule, add blocks until it says that there are enough."""
+    execute(run, lab, wait)
+    while rule and (longer := more_blocks.next_block(run, rule)):
         more_blocks.record(longer)
         console(sys.stderr).print(
-            f"The intervals are wider than {until.share:.0%}: block {longer.experiment.blocks} of at most"
-            f" {until.most}.",
+            f"The intervals are wider than {rule.share:.0%}."
+            f" Adding block {longer.experiment.blocks} of at most {rule.max_blocks}.",
             markup=False,
         )
-        begun = longer
-        execute(begun, lab, wait)
+        run = longer
+        execute(run, lab, wait)
 
 
-def execute(begun: driver.Ongoing, lab: driver.Lab, wait: Callable[[], None] = lambda: None) -> None:
-    """Run the pending trials with progress on the screen; Ctrl-C ends with a line that says how to go on."""
+def execute(run: ActiveRun, lab: TrialRunner, wait: Callable[[], None] = do_not_wait) -> None:
+    """Execute the pending trials with progress on the terminal. Ctrl-C prints how to continue, and exits."""
     screen = console(sys.stderr)
-    columns = [MofNCompleteColumn(), BarColumn(24), TextColumn("{task.description}"), Remaining()]
-    screen.print(f"{begun.experiment.title}: {begun.experiment.question}", markup=False)
+    columns = [MofNCompleteColumn(), BarColumn(24), TextColumn("{task.description}"), TimeLeft()]
+    screen.print(f"{run.experiment.title}: {run.experiment.question}", markup=False)
     screen.print(
-        f"{len(begun.pending())} trials, about {clock(begun.remaining_s())}; results in {begun.directory}",
+        f"{counted(len(run.pending()), 'trial')}, about {duration(run.remaining_s())}."
+        f" Results: {run.directory}",
         markup=False,
         soft_wrap=True,
     )
     with Progress(*columns, console=screen, transient=True) as progress:
-        watch = Watch(begun, progress)
         try:
-            driver.execute(begun, lab, watch, wait)
+            driver.execute(run, lab, TrialDisplay(run, progress), wait)
         except KeyboardInterrupt:
-            clean = "" if begun.setup.simulated else "; the lab is clean"
+            lab_state = "" if run.setup.simulated else " The lab has been reset."
             screen.print(
-                f"stopped{clean}. To go on: dasklab run {quote(str(begun.directory))}",
+                f"Stopped.{lab_state} To continue: dasklab run {quote(str(run.directory))}",
                 markup=False,
                 soft_wrap=True,
             )
-            sys.exit(Exit.INTERRUPTED)
+            sys.exit(ExitStatus.INTERRUPTED)
 
 
-class Remaining(ProgressColumn):
-    """Counts down to the task's ``until``, a moment of the monotonic clock."""
+class TimeLeft(ProgressColumn):
+    """Counts down to the task's field ``until``, a time of the monotonic clock."""
 
     def render(self, task: Task) -> Text:
-        """The time left, as a clock."""
-        return Text(f"about {clock(max(0.0, task.fields['until'] - time.monotonic()))} left")
+        left_s = max(0.0, task.fields["until"] - time.monotonic())
+        return Text(f"about {duration(left_s)} left")
 
 
-class Watch:
-    """Called at each change of a trial's state; the reasons of the trial before are not told again."""
+class TrialDisplay:
+    """Called at each change of a trial's state: moves the progress bar and prints each verdict.
 
-    def __init__(self, begun: driver.Ongoing, progress: Progress) -> None:
-        self._run, self._progress = begun, progress
-        self._reasons: list[str] = []
-        self._seen: dict[str, str] = {}
-        done = len(begun.trials) - len(begun.pending())
-        self._task = progress.add_task("", total=len(begun.trials), completed=done, until=time.monotonic())
+    Reasons that equal those of the previous trial are printed as "as above".
+    """
+
+    def __init__(self, run: ActiveRun, progress: Progress) -> None:
+        self._run, self._progress = run, progress
+        self._last_reasons: list[str] = []
+        self._finished: set[str] = set()
+        completed = len(run.trials) - len(run.pending())
+        self._task = progress.add_task("", total=len(run.trials), completed=completed, until=time.monotonic())
 
     def __call__(self, trial: Trial, state: str) -> None:
-        """Show that the trial is running, or what became of it."""
         if state == "running":
             until = time.monotonic() + self._run.remaining_s()
             self._progress.update(self._task, description=trial.trial, until=until)
             return
-        if self._seen.get(trial.trial):  # repeated: others had used the node
-            self._progress.update(self._task, total=len(self._run.trials))
-        else:
+        if trial.trial not in self._finished:  # else it was repeated, because others had used the node
+            self._finished.add(trial.trial)
             self._progress.advance(self._task)
-        self._seen[trial.trial] = state
+        self._print_verdict(trial, state)
+
+    def _print_verdict(self, trial: Trial, state: str) -> None:
         directory = self._run.directory / trial.trial
-        result, captured = store.need(Result, directory), completeness.line(completeness.read(directory))
-        name = f" {trial.trial} ({result.wall_s:.0f} s)"
-        self._progress.console.print(Text.assemble((f"{state:11}", COLOURS[state]), name))
-        reasons = [*result.reasons, *([captured] if captured else [])]
-        for reason in ["as above"] if reasons and reasons == self._reasons else reasons:
-            self._progress.console.print(Text(f"{INDENT}{reason}", "bold red" if reason == captured else ""))
-        self._reasons = reasons
+        result, lost_frames = store.need(Result, directory), completeness.line(completeness.read(directory))
+        screen = self._progress.console
+        screen.print(
+            Text.assemble((f"{state:11}", COLOURS[state]), f" {trial.trial} ({duration(result.wall_s)})")
+        )
+        reasons = [*result.reasons, *([lost_frames] if lost_frames else [])]
+        for reason in ["as above"] if reasons and reasons == self._last_reasons else reasons:
+            screen.print(Text(f"{INDENT}{reason}", "bold red" if reason == lost_frames else ""))
+        self._last_reasons = reasons
 
 
-def conclude(begun: driver.Ongoing) -> None:
-    """Print the cells of a run that has ended, how to get the page, and what to do about failed trials."""
-    show_run(begun.directory)
-    print(f"\nThe report: dasklab report {quote(str(begun.directory))}")
-    explain_failures(begun.directory)
+def conclude(run: ActiveRun) -> None:
+    """Print a finished run's tables, the command for its report, and what to do about failed trials."""
+    show_run(run.directory)
+    click.echo(f"\nTo write the report: dasklab report {quote(str(run.directory))}")
+    explain_failures(run.directory)

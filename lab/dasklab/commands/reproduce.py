@@ -1,4 +1,4 @@
-"""``dasklab reproduce``: a cell of a stored run once more, from its seed; old and new beside each other."""
+"""``dasklab reproduce``: run a cell of a stored run again from its seed, and compare the two."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dasklab.commands.exits import HELP
+from dasklab.commands.exit_status import HELP
 from dasklab.commands.options import SEEDS, inventory_option, new_results_option
 from dasklab.errors import LabError, did_you_mean
 from dasklab.path_types import UserPath
@@ -17,7 +17,7 @@ from dasklab.terminal import print_table
 if TYPE_CHECKING:
     from dasklab.model.files import Campaign
 
-HEAD = ("trial", "what", "old", "new", "")
+HEADS = ("trial", "value", "old", "new", "")
 
 
 @click.command(epilog=HELP)
@@ -27,74 +27,74 @@ HEAD = ("trial", "what", "old", "new", "")
     "--simulate/--measure",
     "simulate",
     default=None,
-    help="In virtual time, or in the lab; as the run was if not said.",
+    help="Run in virtual time, or in the lab. By default as RUN did.",
 )
 @new_results_option
 @inventory_option
 def reproduce(old: Path, cell: str, simulate: bool | None, root: Path, inventory: Path) -> None:
-    """Run a cell of a stored run once more, from its seed; tell old beside new.
+    """Run a cell of a stored run again from its seed, and compare old and new results.
 
-    Settings and faults are those of RUN; baseline and null trial come along, as with --only. What was
-    simulated must come out the same to the last digit, what was measured within what chance does.
+    The new run has the settings and faults of RUN, and contains CELL, the baseline and the null trial. A
+    simulation must give the same digits again; a measurement must agree within the noise.
 
     \b
-    dasklab reproduce RUN fault=kill               as it was, simulated or in the lab
-    dasklab reproduce RUN fault=kill --simulate    a measured cell with the costs that RUN measured
+    dasklab reproduce RUN fault=kill               in the lab or simulated, as RUN was
+    dasklab reproduce RUN fault=kill --simulate    simulate a measured cell with the costs measured in RUN
     """
     from dasklab.commands.outcome import exit_status
     from dasklab.model.files import Result
     from dasklab.results.storage import store
 
-    begun = store.read_run(old)
-    done = dict.fromkeys(store.need(Result, trial).cell for trial in store.finished(old))
-    if cell not in done:
-        allowed = f"{'; '.join(done) or 'none'}{did_you_mean(cell, done)}"
-        raise LabError(f"{old}: no trial of a cell {cell!r} was done; allowed: {allowed}")
-    foretold = begun.setup.simulated is not None
-    if foretold if simulate is None else simulate:
-        new = _simulated(old, begun, cell, root)
-    else:
-        new = _measured(begun, cell, root, inventory)
-    _tell(old, new, cell)
+    stored = store.read_run(old)
+    finished_cells = dict.fromkeys(store.need(Result, trial).cell for trial in store.finished(old))
+    if cell not in finished_cells:
+        allowed = f"{'; '.join(finished_cells) or 'none'}{did_you_mean(cell, finished_cells)}"
+        raise LabError(f"{old}: no finished trial of a cell {cell!r}; allowed: {allowed}")
+    if simulate is None:
+        simulate = stored.setup.simulated is not None
+    new = _simulate(old, stored, cell, root) if simulate else _measure(stored, cell, root, inventory)
+    _print_comparison(old, new, cell)
     sys.exit(exit_status(new))
 
 
-def _measured(begun: Campaign, cell: str, root: Path, inventory: Path) -> Path:
+def _measure(stored: Campaign, cell: str, root: Path, inventory: Path) -> Path:
     from dasklab.commands import progress
     from dasklab.commands.target import open_running
     from dasklab.results.storage import store
 
     open_running(inventory)
-    content = store.experiment(begun)
-    return progress.start(inventory, root, begun.name, content, quick=begun.quick, seed=begun.seed, only=cell)
+    content = store.experiment(stored)
+    return progress.start(
+        inventory, root, stored.name, content, quick=stored.quick, seed=stored.seed, only=cell
+    )
 
 
-def _simulated(old: Path, begun: Campaign, cell: str, root: Path) -> Path:
+def _simulate(old: Path, stored: Campaign, cell: str, root: Path) -> Path:
     from dasklab.commands.simulated import Calibrated
     from dasklab.predict.simulated_lab import Calibrations
     from dasklab.results.storage import store
 
-    content = store.experiment(begun)
-    if begun.setup.simulated:
-        calibrated = Calibrated(store.need(Calibrations, old), begun.setup)
+    content = store.experiment(stored)
+    if stored.setup.simulated:
+        calibrated = Calibrated(store.need(Calibrations, old), stored.setup)
     else:
         calibrated = Calibrated.on(old, content, SEEDS)
-    return calibrated.start(root, begun.name, content, quick=begun.quick, seed=begun.seed, only=cell)
+    return calibrated.start(root, stored.name, content, quick=stored.quick, seed=stored.seed, only=cell)
 
 
-def _tell(old: Path, new: Path, cell: str) -> None:
-    """Each trial of the cell in both runs; and whether they are the same."""
+def _print_comparison(old: Path, new: Path, cell: str) -> None:
+    """Print each trial of the cell from both runs, and whether they agree."""
     from dasklab.results.statistics import compare, reproduction
 
     rows = reproduction.rows(old, new, cell)
     click.echo()
-    print_table(HEAD, [row.cells for row in rows], title=f"{cell}: {old} and {new}")
+    print_table(HEADS, [row.cells for row in rows], title=f"{cell}: {old} and {new}")
     if compare.simulated_from(old) and compare.simulated_from(new):
         same = all(row.same for row in rows)
         click.echo(
-            "The same to the last digit."
+            "All digits are the same."
             if same
-            else "Not the same: lab/dasklab/sim/README.md says what that hangs on (Determinism)."
+            else "The results differ. lab/dasklab/sim/README.md (Determinism) says what they depend on."
         )
         return
     for verdict in reproduction.verdicts(old, new, cell):

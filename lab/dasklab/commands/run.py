@@ -1,4 +1,4 @@
-"""``dasklab run``: an experiment's trials one after the other, or only what they would be."""
+"""``dasklab run``: run the trials of an experiment, continue a run, or print what would be run."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, TypedDict
 
 import click
 
-from dasklab.commands.exits import HELP
+from dasklab.commands.exit_status import HELP
 from dasklab.commands.options import SEEDS, inventory_option, new_results_option
 from dasklab.path_types import UserPath
-from dasklab.terminal import clock, print_table
+from dasklab.terminal import counted, duration, print_table
 
 if TYPE_CHECKING:
     from dasklab.model.experiment import Experiment
     from dasklab.model.trial import Setup, Trial
-    from dasklab.running.more_blocks import Until
+    from dasklab.running.more_blocks import StopRule
 
 
 def _share(context: click.Context, parameter: click.Parameter, text: str | None) -> float | None:
@@ -27,38 +27,42 @@ def _share(context: click.Context, parameter: click.Parameter, text: str | None)
     with suppress(ValueError):
         if 0 < (share := float(text.removesuffix("%")) / 100) < 1:
             return share
-    raise click.BadParameter(f"{text!r} is no share like 10%", context, parameter)
+    raise click.BadParameter(
+        f"{text!r} is not a percentage between 0 and 100, such as 10%", context, parameter
+    )
 
 
 @click.command(epilog=HELP)
 @click.argument("what", metavar="EXPERIMENT|FILE|RUN", required=False)
-@click.option("--quick", is_flag=True, help="The short form, for a lab of emulated machines.")
-@click.option("--only", metavar="CELL", help="Only this cell, with baseline and null trial: delay_ms=50")
-@click.option("--seed", type=int, help="Shuffle the trials by this number instead of the file's.")
-@click.option("--again", is_flag=True, help="Of a RUN, measure the invalid trials anew as well.")
-@click.option("--blocks", type=click.IntRange(1, 100), help="Measure every cell in so many blocks.")
+@click.option("--quick", is_flag=True, help="Run the short form, meant for emulated machines.")
+@click.option("--only", metavar="CELL", help="Run one cell, the baseline and the null trial: delay_ms=50")
+@click.option("--seed", type=int, help="Shuffle the trials with this seed instead of the experiment's.")
+@click.option("--again", is_flag=True, help="Run the invalid trials of a RUN again, too.")
+@click.option(
+    "--blocks", type=click.IntRange(1, 100), help="Number of blocks; each measures every cell once."
+)
 @click.option(
     "--until",
     metavar="PERCENT",
     callback=_share,
-    help="Add blocks until the main metric's intervals are within 10%, say; at most 12, or --blocks.",
+    help="Add blocks until the main metric's intervals are within e.g. 10%, up to 12 blocks or --blocks.",
 )
-@click.option("--no-wait", is_flag=True, help="Measure on a busy node instead of waiting until it is quiet.")
-@click.option("--dry-run", is_flag=True, help="Print the trials in their order and an estimate of the time.")
-@click.option("--simulate", is_flag=True, help="In virtual time instead of in the lab; needs --from.")
+@click.option("--no-wait", is_flag=True, help="Do not wait until other processes leave the node alone.")
+@click.option("--dry-run", is_flag=True, help="Print the trials in order and the estimated time.")
+@click.option("--simulate", is_flag=True, help="Run in virtual time instead of in the lab; needs --from.")
 @click.option(
     "--from",
     "source",
     metavar="RUN|TRIAL",
     type=UserPath(exists=True, file_okay=False),
-    help="What a simulation takes its costs from: measured before.",
+    help="Measured run or trial that provides the costs for a simulation.",
 )
 @click.option(
     "--seeds",
     type=click.IntRange(1, 1000),
     default=SEEDS,
     show_default=True,
-    help="Simulations that a simulated trial's runs are dealt to.",
+    help="Number of simulations that the runs of a simulated trial are drawn from.",
 )
 @new_results_option
 @inventory_option
@@ -78,82 +82,86 @@ def run(
     root: Path,
     inventory: Path,
 ) -> None:
-    """Run an experiment, or go on with a run that was interrupted.
+    """Run an experiment, or continue a run that was interrupted.
 
-    EXPERIMENT is the name of one that comes with the lab (none given: lists them), FILE one of your own, RUN
-    the directory of a run: it goes on where it was, finished trials are kept and failed ones tried again.
+    EXPERIMENT is the name of an experiment that comes with dasklab (without it, all are listed), FILE an
+    experiment of your own, and RUN the folder of a run. A RUN continues where it stopped: finished trials
+    stay, failed trials are run again.
 
     \b
-    dasklab run                                   what there is
-    dasklab run delay_worker --quick --dry-run    what it would do, and how long
+    dasklab run                                   list the experiments
+    dasklab run delay_worker --quick --dry-run    print the trials and the estimated time
     dasklab run delay_worker --quick
     dasklab run results/delay_worker/20260101T120000Z
-    dasklab run results/delay_worker/20260101T120000Z --again   its invalid trials too
-    dasklab run results/delay_worker/20260101T120000Z --blocks 6   more blocks: narrower intervals
-    dasklab run delay_worker --until 10%          as many blocks as that takes
-    dasklab run delay_worker --only delay_ms=50   one cell again; of a run: dasklab reproduce RUN CELL
-    dasklab run delay_worker --simulate --from RUN    foretold, with the costs that RUN measured
+    dasklab run results/delay_worker/20260101T120000Z --again      its invalid trials, too
+    dasklab run results/delay_worker/20260101T120000Z --blocks 6   more blocks, narrower intervals
+    dasklab run delay_worker --until 10%          as many blocks as this precision takes
+    dasklab run delay_worker --only delay_ms=50   one cell
+    dasklab run delay_worker --simulate --from RUN    simulated, with the costs measured in RUN
     """
     place = Path(what or "").absolute()
-    directory: Path | None = None
     if what is None:
         _print_experiments()
-    elif (place / "experiment.json").exists():
-        if quick or only or seed is not None or simulate or source:
+        return
+    order: Order = {"quick": quick, "seed": seed, "only": only}
+    new_only = quick or only or seed is not None or simulate or source
+    if (place / "experiment.json").exists():
+        if new_only:
             raise click.UsageError(
-                "a run goes on as it began: --quick, --only, --seed, --simulate and --from are for new ones"
+                "--quick, --only, --seed, --simulate and --from are for new runs, and this is an existing run"
             )
-        directory = _go_on(
-            place, inventory, again=again, blocks=blocks, until=until, waits=not no_wait, dry_run=dry_run
-        )
-    elif again:
-        raise click.UsageError("--again is for a run that there is: dasklab run RUN --again")
-    elif simulate and until is not None:
-        raise click.UsageError("--until is for what is measured: a simulation takes --blocks")
-    elif simulate != (source is not None):
-        raise click.UsageError(
-            "--simulate and --from go together: a simulation needs costs that were measured"
+        directory = _resume(
+            place, inventory, again=again, blocks=blocks, until=until, wait=not no_wait, dry_run=dry_run
         )
     else:
+        _check_options(again=again, simulate=simulate, source=source, until=until)
         from dasklab.model import experiment
 
         name, content = experiment.load(str(place) if experiment.is_file(what) else what, quick)
         if blocks and until is None:
             content = content.model_copy(update={"blocks": blocks})
-        order: Order = {"quick": quick, "seed": seed, "only": only}
         if source:
             directory = _simulate(source, seeds, root, name, content, dry_run, order)
         else:
-            stop = _until(until, blocks)
-            directory = _measure(inventory, root, name, content, dry_run, order, stop, not no_wait)
+            rule = _stop_rule(until, blocks)
+            directory = _measure(inventory, root, name, content, dry_run, order, rule, not no_wait)
     if directory:
         from dasklab.commands.outcome import exit_status
 
         sys.exit(exit_status(directory))
 
 
-def _until(share: float | None, blocks: int | None) -> Until | None:
-    from dasklab.running import more_blocks
-
-    return more_blocks.Until(share, blocks or more_blocks.MOST_BLOCKS) if share else None
-
-
 class Order(TypedDict):
-    """How trials are chosen and shuffled."""
+    """How the trials of a new run are chosen and shuffled."""
 
     quick: bool
     seed: int | None
     only: str | None
 
 
-def _go_on(
+def _check_options(*, again: bool, simulate: bool, source: Path | None, until: float | None) -> None:
+    if again:
+        raise click.UsageError("--again is for an existing run: dasklab run RUN --again")
+    if simulate and until is not None:
+        raise click.UsageError("--until is for measured runs; for a simulation use --blocks")
+    if simulate != (source is not None):
+        raise click.UsageError("a simulation needs measured costs: use --simulate and --from together")
+
+
+def _stop_rule(share: float | None, blocks: int | None) -> StopRule | None:
+    from dasklab.running import more_blocks
+
+    return more_blocks.StopRule(share, blocks or more_blocks.MAX_BLOCKS) if share else None
+
+
+def _resume(
     directory: Path,
     inventory: Path,
     *,
     again: bool,
     blocks: int | None,
     until: float | None,
-    waits: bool,
+    wait: bool,
     dry_run: bool,
 ) -> Path | None:
     from dasklab.commands import progress, simulated
@@ -163,23 +171,23 @@ def _go_on(
     from dasklab.running import driver, more_blocks
     from dasklab.running.setup import setup_of
 
-    foretold = store.read_run(directory).setup.simulated
-    setup = None if foretold else setup_of((open_lab if dry_run else open_running)(inventory))
-    if foretold and until is not None:
-        raise click.UsageError("--until is for what is measured: a simulation takes --blocks")
-    begun = driver.resume(directory, setup, again=again)
+    is_simulated = store.read_run(directory).setup.simulated is not None
+    if is_simulated and until is not None:
+        raise click.UsageError("--until is for measured runs; for a simulation use --blocks")
+    setup = None if is_simulated else setup_of((open_lab if dry_run else open_running)(inventory))
+    active = driver.resume(directory, setup, again=again)
     if blocks and until is None:
-        begun = more_blocks.extended(begun, blocks)
-    if blocks and until is None and not dry_run:
-        more_blocks.record(begun)
+        active = more_blocks.extended(active, blocks)
     if dry_run:
-        _print_trials(begun.pending(), begun.experiment.run_s, begun.setup)
+        _print_trials(active.pending(), active.experiment.run_s, active.setup)
         return None
-    if foretold:
-        simulated.go_on(begun)
+    if blocks and until is None:
+        more_blocks.record(active)
+    if is_simulated:
+        simulated.go_on(active)
     else:
-        progress.go_on(begun, inventory, _until(until, blocks), waits=waits)
-    return begun.directory
+        progress.resume(active, inventory, _stop_rule(until, blocks), wait_for_quiet=wait)
+    return active.directory
 
 
 def _measure(
@@ -189,8 +197,8 @@ def _measure(
     content: Experiment,
     dry_run: bool,
     order: Order,
-    until: Until | None,
-    waits: bool,
+    rule: StopRule | None,
+    wait: bool,
 ) -> Path | None:
     from dasklab.commands import progress
     from dasklab.commands.target import open_running
@@ -201,7 +209,7 @@ def _measure(
         _dry_run(name, content, setup_of(open_lab(inventory)), order)
         return None
     open_running(inventory)
-    return progress.start(inventory, root, name, content, until=until, waits=waits, **order)
+    return progress.start(inventory, root, name, content, rule=rule, wait_for_quiet=wait, **order)
 
 
 def _simulate(
@@ -230,10 +238,10 @@ def _print_trials(trials: list[Trial], run_s: float, setup: Setup) -> None:
     for trial in trials:
         seconds = estimate_s(trial, run_s, setup.simulated is not None)
         total_s += seconds
-        asked = "baseline" if trial.baseline else "null trial" if trial.null else trial.cell
-        rows.append((trial.trial, f"{trial.warmups}+{trial.runs}", asked, f"about {clock(seconds)}"))
-    print_table(("trial", "runs", "asked", "time"), rows)
-    click.echo(f"{len(trials)} trials, about {clock(total_s)}")
+        cell = "baseline" if trial.baseline else "null trial" if trial.null else trial.cell
+        rows.append((trial.trial, f"{trial.warmups}+{trial.runs}", cell, duration(seconds)))
+    print_table(("trial", "warm-ups + runs", "cell", "estimated time"), rows)
+    click.echo(f"{counted(len(trials), 'trial')}, about {duration(total_s)}")
 
 
 def _print_experiments() -> None:
@@ -241,3 +249,4 @@ def _print_experiments() -> None:
 
     rows = [(name, experiment.load(name)[1].question) for name in experiment.names()]
     print_table(("experiment", "question"), rows)
+    click.echo("\nTo see an experiment's trials: dasklab run EXPERIMENT --dry-run")

@@ -1,4 +1,4 @@
-"""``dasklab card``: what a run's time hangs on. What is behind it is imported on use."""
+"""``dasklab sensitivity``: what a run's time hangs on. What is behind it is imported on use."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     help="Simulations of each change.",
 )
 @click.option("--json", "as_json", is_flag=True, help="For programs.")
-def card(path: Path, seeds: int, as_json: bool) -> None:
+def sensitivity(path: Path, seeds: int, as_json: bool) -> None:
     """Say what the time of a run hangs on: what 1 % more of each thing would bring.
 
     Rate, round trip, loss, the scheduler's and the workers' CPU, cores, workers: each is halved and doubled

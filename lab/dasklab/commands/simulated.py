@@ -48,7 +48,7 @@ class Calibrated:
         return begun.directory
 
 
-def go_on(begun: driver.Ongoing) -> None:
+def go_on(begun: driver.ActiveRun) -> None:
     """See a simulated run through, from its start or from where it was interrupted."""
     execute(begun, SimulatedLab.of(begun.directory))
     conclude(begun)

@@ -16,7 +16,7 @@ from dasklab.results.statistics import compare, reasons
 from dasklab.results.statistics.measures import Answer, Interval, answers, by_node, interval, number
 from dasklab.results.storage import store
 from dasklab.results.storage.table import write_table
-from dasklab.terminal import clock, console, print_table
+from dasklab.terminal import console, duration, print_table
 
 
 def list_runs(root: Path) -> None:
@@ -68,7 +68,7 @@ def _print_blocks(run: Path, answer: Answer, blocks: int) -> None:
     _print(
         f"{reasons.count(answer.blocks).capitalize()} too few to tell a difference of "
         f"x {reasons.WORTH_SHOWING} from noise; add `--blocks {blocks}`"
-        f" (about {clock(block_s * (blocks - answer.blocks))}):"
+        f" (about {duration(block_s * (blocks - answer.blocks))}):"
         f" dasklab run {run} --blocks {blocks}",
     )
 

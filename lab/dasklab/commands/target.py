@@ -1,4 +1,4 @@
-"""The lab that a command is about to act on: checked, and named on the screen before anything changes."""
+"""Open the lab that a command will act on, check it, and print its name before anything changes."""
 
 from __future__ import annotations
 
@@ -12,20 +12,24 @@ from dasklab.machines.variables import open_lab
 
 
 def announce(lab: Inventory) -> None:
-    """Print which inventory, endpoint and lab (the tag of its machines) are meant."""
+    """Print the inventory, the endpoint and the lab's name, which is the tag of its machines."""
     name = lab.optional(lab.hosts()[0], "lab_name")
     click.echo(f"Inventory {lab.path}, endpoint {endpoint_name(lab)}, lab {name}", err=True)
 
 
 def open_target(path: Path) -> Inventory:
-    """Open the lab that a command will change, and announce it."""
+    """Open and announce the lab that a command will change."""
     lab = open_lab(path)
     announce(lab)
     return lab
 
 
 def open_running(path: Path) -> Inventory:
-    """Open the lab that a command will measure with, and announce it. Without machines there is no use."""
+    """Open and announce the lab that a command will measure.
+
+    Raises:
+        LabError: none of its machines is running.
+    """
     lab = open_lab(path)
     require_machines(lab)
     announce(lab)

@@ -26,7 +26,7 @@ from dasklab.machines.endpoint import Endpoint
 from dasklab.machines.privileges import Need
 from dasklab.machines.proxmox import Pve
 from dasklab.model.packages import PINS
-from dasklab.terminal import one_line
+from dasklab.terminal import one_line_errors
 
 USER, TOKEN = "lab@pve", "dasklab"
 BRIDGES = ("vmbr0", "vmbr1")
@@ -110,7 +110,7 @@ def _read(file: Path) -> dict[str, Any]:
 @click.option("--nodes", type=int, default=1, show_default=True, help="Nodes of the cluster that it plays.")
 def main(lab: str, state: Path, management: str, nodes: int) -> None:
     """Start the local endpoint of a lab, and make the lab's account on it."""
-    with one_line(LabError):
+    with one_line_errors(LabError):
         try:
             start(lab, state, management, nodes)
         except subprocess.CalledProcessError as failed:

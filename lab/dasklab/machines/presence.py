@@ -1,29 +1,42 @@
-"""Whether there is a lab: asked of the endpoint before a command needs one, without starting anything."""
+"""Check that the lab exists and its machines run, before a command needs them. Starts nothing."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from dasklab.errors import LabError
 from dasklab.machines.inventory import Inventory
 
-NO_LAB = LabError(
-    "there is no lab yet: it has no machines", "run `dasklab up` first: it makes and starts them"
-)
+UP_HINT = "to create and start what is missing: dasklab up"
+
+
+def no_lab() -> LabError:
+    """Return the error for a lab that was never created."""
+    return LabError("there is no lab yet", "to create it: dasklab up")
+
+
+def not_running(names: Sequence[str], lab: Inventory) -> LabError:
+    """Return the error for machines of the inventory that do not run."""
+    if len(names) == len(lab.hosts()):
+        return LabError("no machine of this lab is running", UP_HINT)
+    verb = "is" if len(names) == 1 else "are"
+    return LabError(f"the lab differs from the inventory: {', '.join(names)} {verb} not running", UP_HINT)
 
 
 def never_started(lab: Inventory) -> bool:
-    """Whether the lab's own endpoint has never been started, so that nothing exists."""
+    """Return whether the lab has a local endpoint that was never started, so that it has no machines."""
     host = lab.hosts()[0]
     if not lab.has(host, "endpoint_start"):
         return False
     try:
-        lab.value(host, "endpoint_account")  # what starting it ends with
+        lab.value(host, "endpoint_account")  # written at the end of the first start
     except LabError:
         return True
     return False
 
 
 def endpoint_name(lab: Inventory) -> str:
-    """The endpoint as messages show it."""
+    """Return the endpoint as messages show it: its URL, or why there is none."""
     host = lab.hosts()[0]
     if not lab.has(host, "proxmox"):
         return "none (machines that exist already)"
@@ -34,37 +47,36 @@ def endpoint_name(lab: Inventory) -> str:
 
 
 def require_endpoint(lab: Inventory) -> None:
-    """Refuse a lab whose own endpoint was never started or does not run.
+    """Refuse a lab whose endpoint does not answer.
 
     Raises:
-        LabError: saying which of the two.
+        LabError: its local endpoint was never started or has stopped, or another endpoint does not answer.
     """
     if lab.has(lab.hosts()[0], "proxmox"):
         running(lab)
 
 
 def require_machines(lab: Inventory, *names: str) -> None:
-    """Refuse a lab of which none of these machines runs; of all machines if none is named.
+    """Refuse a lab if none of these machines (by default, of all machines) runs.
 
     Raises:
-        LabError: saying which, and how to get them.
+        LabError: naming the machines.
     """
     names = names or tuple(lab.hosts())
     if not lab.has(lab.hosts()[0], "proxmox"):
         return
-    if set(absent(lab, names)) == set(names):
-        which = f"{names[0]} does not run" if len(names) == 1 else "none of this lab's machines runs"
-        raise LabError(which, NO_LAB.hint)
+    if len(missing := stopped(lab, names)) == len(names):
+        raise not_running(missing, lab)
 
 
-def absent(lab: Inventory, names: tuple[str, ...]) -> list[str]:
-    """Those of the lab's machines that do not run."""
+def stopped(lab: Inventory, names: Sequence[str]) -> list[str]:
+    """Return those of the machines ``names`` that do not run."""
     vmids = running(lab)
     return [name for name in names if lab.value(name, "guest")["vmid"] not in vmids]
 
 
 def running(lab: Inventory) -> set[int]:
-    """VMIDs of what runs on the lab's nodes.
+    """Return the VMIDs of all guests that run on the lab's nodes.
 
     Raises:
         LabError: the endpoint was never started, or does not answer.
@@ -75,7 +87,7 @@ def running(lab: Inventory) -> set[int]:
     from dasklab.machines.proxmox import Pve
 
     if never_started(lab):
-        raise NO_LAB
+        raise no_lab()
     pve = Pve(Endpoint.from_inventory(lab.value(lab.hosts()[0], "proxmox")))
     nodes = {lab.value(host, "guest")["node"] for host in lab.hosts()}
     try:
@@ -84,5 +96,7 @@ def running(lab: Inventory) -> set[int]:
         if not lab.has(lab.hosts()[0], "endpoint_start"):
             raise
         name = lab.value(lab.hosts()[0], "lab_name")
-        raise LabError(f"the endpoint of lab {name!r} does not run", "`dasklab up` starts it again") from None
+        raise LabError(
+            f"the local endpoint of lab {name!r} is not running", "to start it: dasklab up"
+        ) from None
     return {int(record["vmid"]) for record in records if record.get("status") == "running"}

@@ -38,7 +38,7 @@ from dasklab.predict.sources import sources
 from dasklab.predict.validation import Validated
 from dasklab.predict.whatif import scenario, threads
 from dasklab.results.storage import store
-from dasklab.running.trials import asked_of
+from dasklab.running.trials import requested
 from dasklab.sim.scenario import Scenario
 
 FOLDER = "simulated"  # below that of the results
@@ -66,7 +66,7 @@ class Calibrations(Document):
         Raises:
             LabError: no trial there tells what any of these workloads costs.
         """
-        asked = [asked_of("", experiment, cell).workload for cell in cells(experiment)]
+        asked = [requested("", experiment, cell).workload for cell in cells(experiment)]
         known: list[Known] = []
         for directories in sources(path).values():
             workload = store.need(Trial, directories[0]).workload
@@ -142,7 +142,7 @@ def setup(path: Path, experiment: Experiment, calibrations: Calibrations, seeds:
         LabError: the trial is in no run's directory, which would say what its lab was.
     """
     measured = store.read_run(path if (path / Campaign.FILE).exists() else path.parent).setup
-    workers = max(asked_of("", experiment, cell).workers for cell in cells(experiment))
+    workers = max(requested("", experiment, cell).workers for cell in cells(experiment))
     every = tuple(dict.fromkeys([*measured.hosts, *hosts(workers)]))
     first = "worker-1"
     card = measured.nics.get(first, Card())

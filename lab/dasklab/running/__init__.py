@@ -1,1 +1,1 @@
-"""From an experiment's file to its trials' files: what is run, in which order, and by whom."""
+"""Run an experiment: plan its trials, run them one after the other, and record what happened."""

@@ -1,4 +1,4 @@
-"""The driver's seam to the lab: a trial is one ``ansible-playbook``, its output goes beside the trial."""
+"""Run trials with Ansible: one ``ansible-playbook`` per trial, with its log in the trial's folder."""
 
 from __future__ import annotations
 
@@ -16,23 +16,27 @@ from dasklab.results.storage import store
 from dasklab.running import playbook
 from dasklab.running.trials import deadline_s
 
-LOG = "ansible.log"  # beside the trial
-RESET_LIMIT_S = 1800.0  # machines that have to be made anew take minutes where they are emulated
-INDENT = " " * 10  # of the lines below a FAILED one in the log: playbooks/callback_plugins/dasklab.py
+LOG = "ansible.log"  # in the trial's folder
+RESET_LIMIT_S = 1800.0  # recreating emulated machines takes minutes
+INDENT = " " * 10  # of the lines below FAILED in the log, see playbooks/callback_plugins/dasklab.py
 
 
 @dataclass(frozen=True)
 class AnsibleLab:
-    """The lab of an inventory."""
+    """The lab of an inventory, as the driver uses it (see ``driver.TrialRunner``)."""
 
     inventory: Path
 
     def run_trial(self, directory: Path) -> int:
-        """Run ``directory/trial.json``; the playbook leaves the trial's files beside it.
+        """Run the trial described by ``directory/trial.json``; the playbook writes its results there.
+
+        Returns:
+            The playbook's exit status. If it is not 0, ``failed.json`` says why.
 
         Raises:
-            LabError: the playbook did not get far enough to write failed.json, or it was ended, for
-            instance because the trial's deadline passed. Then the lab has been reset.
+            LabError: the playbook failed too early to write failed.json, or it was stopped, for example at
+            the
+                trial's deadline. In the second case the lab has been reset.
         """
         limit_s = deadline_s(store.need(Trial, directory))
         variables = {"trial_directory": str(directory.resolve())}
@@ -47,20 +51,20 @@ class AnsibleLab:
         return status
 
     def reset(self) -> None:
-        """Bring the lab back to what the inventory says: links, captures, cluster, bridge and NICs.
+        """Make links, captures, cluster, bridge and NICs match the inventory again.
 
         Raises:
-            LabError: it could not be brought back.
+            LabError: that failed.
         """
         if playbook.run("reset.yml", self.inventory, quiet=True, limit_s=RESET_LIMIT_S):
-            raise LabError("the lab could not be reset to what its inventory says", "dasklab up")
+            raise LabError("the lab could not be reset to match its inventory", "to repair it: dasklab up")
 
 
 def _cause(log: Path) -> str | None:
-    """The first trouble in Ansible's log, as ``host: task: what``; None if the log has none.
+    """Return the first error in Ansible's log as ``host: task: message``; None if the log has none.
 
-    A line there is ``<time> p=1 u=root n=ansible ERROR| [ERROR]: what``, or ``FAILED  <host>: <task>`` with
-    the words of the module below it. Of many words the first and the last line are kept.
+    The log has lines such as ``<time> p=1 u=root n=ansible ERROR| [ERROR]: message``, or ``FAILED  <host>:
+    <task>`` with the module's message indented below. Of a long message the first and last line are returned.
     """
     if not log.exists():
         return None
@@ -69,11 +73,11 @@ def _cause(log: Path) -> str | None:
         if line.startswith("[ERROR]"):
             return line
         if line.lstrip().startswith("FAILED  "):
-            words = [
-                text.strip() for text in takewhile(lambda text: text.startswith(INDENT), lines[number + 1 :])
-            ]
+            below = takewhile(lambda text: text.startswith(INDENT), lines[number + 1 :])
+            message = [text.strip() for text in below]
             place = line.lstrip().removeprefix("FAILED  ")
-            return ": ".join([place, "; ".join(dict.fromkeys([*words[:1], *words[-1:]]))]) if words else place
+            shortened = "; ".join(dict.fromkeys([*message[:1], *message[-1:]]))
+            return f"{place}: {shortened}" if message else place
     return None
 
 

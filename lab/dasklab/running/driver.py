@@ -1,9 +1,10 @@
-"""Runs an experiment's trials one after the other, unattended, and can be killed at any moment.
+"""Run an experiment's trials one after the other, unattended. The driver may be killed at any moment.
 
-A run is a directory: ``experiment.json`` says what will be done, each trial's ``result.json`` that it was.
-A trial without one is run (again), as is a failed one; so resuming needs no state but the files, and loses at
-most one trial.
-The lab itself is reached by two callables, ``run_trial(directory) -> exit status`` and ``reset()``.
+A run is a folder. Its ``experiment.json`` lists the planned trials; a trial is finished when its folder holds
+``result.json``. Trials without a result and failed trials are run when the run is resumed. So resuming needs
+no state but the files, and a kill loses at most one trial.
+
+The driver reaches the lab through ``TrialRunner``: Ansible, the simulator and the tests implement it.
 """
 
 from __future__ import annotations
@@ -28,22 +29,25 @@ from dasklab.results.storage import damage, store, table
 from dasklab.results.validity import completeness, measured, verdict
 from dasklab.running.trials import estimate_s, plan
 
-REPEATS = 2  # of a trial that others disturbed
+REPEATS = 2  # of a trial that other users of the node disturbed
 
 
-class Lab(Protocol):
-    """What the driver needs of the lab."""
+class TrialRunner(Protocol):
+    """A lab that can run trials."""
 
     def run_trial(self, directory: Path) -> int:
-        """Run the trial described by ``directory/trial.json``; leave its files there. 0 is success."""
+        """Run the trial of ``directory/trial.json``, write its files there and return an exit status."""
 
     def reset(self) -> None:
-        """Clear impairments, captures and clusters on all machines."""
+        """Clear impairments, captures and clusters on all machines, and restore the inventory's NICs."""
 
 
 @dataclass(frozen=True)
-class Ongoing:
-    """A run on its way: directory, experiment, trials in order, and the lab as the inventory has it."""
+class ActiveRun:
+    """A run that can be executed: its folder, its trials in order, and the lab as the inventory describes it.
+
+    With ``again``, invalid and damaged trials are run again too, not only failed ones.
+    """
 
     directory: Path
     name: str
@@ -53,15 +57,16 @@ class Ongoing:
     again: bool = False
 
     def pending(self) -> list[Trial]:
-        """Trials not attempted to the end, or failed; with ``again`` invalid and damaged ones too."""
-        return [trial for trial in self.trials if _undone(self.directory / trial.trial, self.again)]
+        """Return the trials that are still to be run, in order."""
+        return [trial for trial in self.trials if _is_pending(self.directory / trial.trial, self.again)]
 
     def remaining_s(self) -> float:
-        """Estimate of the time that the pending trials will take: as those done so far, or as planned."""
-        walls = [attempt.wall_s for attempt in store.attempts(self.directory) if not attempt.exit_status]
+        """Estimate how long the pending trials will take, from the finished trials or else from the plan."""
+        attempts = store.attempts(self.directory)
+        durations_s = [attempt.wall_s for attempt in attempts if not attempt.exit_status]
         pending = self.pending()
-        if walls:
-            return float(len(pending) * median(walls))
+        if durations_s:
+            return float(len(pending) * median(durations_s))
         simulated = self.setup.simulated is not None
         return sum(estimate_s(trial, self.experiment.run_s, simulated) for trial in pending)
 
@@ -75,62 +80,81 @@ def start(
     quick: bool,
     seed: int | None = None,
     only: str | None = None,
-) -> Ongoing:
-    """Make the run's directory, ``root/<experiment>/<time>``, and write down what will be done there."""
-    used = experiment.seed if seed is None else seed
-    trials = plan(name, experiment, setup, seed=used, only=only)
+) -> ActiveRun:
+    """Create a run's folder, ``root/<experiment>/<time>``, and write its plan there.
+
+    Args:
+        root: folder of all runs.
+        name: the experiment's name.
+        experiment: its content, in the short form if ``quick``.
+        setup: the lab as the inventory describes it.
+        quick: whether this is the short form; recorded only.
+        seed: replaces the experiment's seed.
+        only: run only this cell, with the baseline and the null trial.
+    """
+    seed = experiment.seed if seed is None else seed
+    trials = plan(name, experiment, setup, seed=seed, only=only)
     directory = root / name / datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%SZ")
     directory.mkdir(parents=True)
-    begun = Campaign(
+    document = Campaign(
         name=name,
         quick=quick,
-        seed=used,
+        seed=seed,
         only=only,
         order=tuple(trial.trial for trial in trials),
         git_revision=_git_revision(),
         setup=setup,
         experiment=experiment.model_dump(mode="json", exclude_unset=True),
     )
-    store.write(directory, begun)
-    return Ongoing(directory, name, experiment, trials, setup)
+    store.write(directory, document)
+    return ActiveRun(directory, name, experiment, trials, setup)
 
 
-def resume(directory: Path, setup: Setup | None = None, *, again: bool = False) -> Ongoing:
-    """The run of an existing directory, exactly as planned when it began; ``again``: invalid trials too.
+def resume(directory: Path, setup: Setup | None = None, *, again: bool = False) -> ActiveRun:
+    """Load a run from its folder, exactly as it was planned.
 
-    ``setup`` is the lab as it is now; a simulated one is as it was.
+    Args:
+        directory: the run's folder.
+        setup: the lab as the inventory describes it now; by default the lab of the run (for a simulated one).
+        again: run invalid and damaged trials again too.
 
     Raises:
-        LabError: the lab's inventory, or how this version of the lab plans, is not what it was.
+        LabError: the inventory has changed, or this version of dasklab plans other trials.
     """
-    begun = store.read_run(directory)
-    setup = setup or begun.setup
-    if begun.setup != setup:
+    document = store.read_run(directory)
+    setup = setup or document.setup
+    if document.setup != setup:
         raise LabError(
-            f"{directory}: the inventory is not as it was when the run began",
-            "bring it back, or start a new run: trials of two labs are not compared",
+            f"{directory}: the inventory has changed since this run started",
+            "restore the inventory or start a new run; trials of different labs cannot be compared",
         )
-    experiment = store.experiment(begun)
-    trials = plan(begun.name, experiment, setup, seed=begun.seed, only=begun.only)
-    if tuple(trial.trial for trial in trials) != begun.order:
+    experiment = store.experiment(document)
+    trials = plan(document.name, experiment, setup, seed=document.seed, only=document.only)
+    if tuple(trial.trial for trial in trials) != document.order:
         raise LabError(
-            f"{directory}: this version of the lab plans other trials than the one that began the run",
-            f"git checkout {begun.git_revision}, or start a new run",
+            f"{directory}: this version of dasklab plans other trials than the version that started the run",
+            f"git checkout {document.git_revision}, or start a new run",
         )
-    return Ongoing(directory, begun.name, experiment, trials, setup, again)
+    return ActiveRun(directory, document.name, experiment, trials, setup, again)
 
 
 def execute(
-    run: Ongoing, lab: Lab, watch: Callable[[Trial, str], None], wait: Callable[[], None] = lambda: None
+    run: ActiveRun,
+    lab: TrialRunner,
+    watch: Callable[[Trial, str], None],
+    wait: Callable[[], None] = lambda: None,
 ) -> None:
-    """Run all pending trials. A failed trial is recorded and the rest goes on.
+    """Run all pending trials. A failed trial is recorded, and the others are still run.
 
-    ``wait()`` comes before each trial and returns when the node is quiet. A trial that is invalid only
-    because others used its node is repeated when the others are through, at most REPEATS times.
+    A trial that is invalid only because others used its node is repeated after the rest, up to ``REPEATS``
+    times. A trial leaves the NICs as it needed them, because another model costs a restart of the machine. At
+    the end of the run and on Ctrl-C the lab is reset to match the inventory.
 
-    A trial leaves NICs as it had them, because another model costs a machine a restart; whether the run ends
-    or is stopped by Ctrl-C, the lab is then as the inventory has it.
-    ``watch(trial, "running")`` comes before each trial and ``watch(trial, status)`` after it.
+    Args:
+        run: the run.
+        lab: where its trials run.
+        watch: called as ``watch(trial, "running")`` before each trial and ``watch(trial, status)`` after it.
+        wait: called before each trial; returns when the node is quiet.
     """
     pending = run.pending()
     try:
@@ -148,9 +172,9 @@ def execute(
 
 
 def _measure(
-    run: Ongoing,
+    run: ActiveRun,
     trial: Trial,
-    lab: Lab,
+    lab: TrialRunner,
     watch: Callable[[Trial, str], None],
     wait: Callable[[], None],
 ) -> None:
@@ -160,14 +184,14 @@ def _measure(
     watch(trial, verdict.assess(run.directory)[trial.trial].status)
 
 
-def _disturbed(run: Ongoing, trials: list[Trial]) -> list[Trial]:
-    """The trials that are invalid only because of what others did on their node."""
+def _disturbed(run: ActiveRun, trials: list[Trial]) -> list[Trial]:
+    """Return the trials that are invalid only because others used their node."""
     results = [(trial, store.read(Result, run.directory / trial.trial)) for trial in trials]
     return [trial for trial, result in results if result and measured.is_disturbed(result.reasons)]
 
 
-def _attempt(directory: Path, trial: Trial, lab: Lab) -> None:
-    """One trial from nothing: what a killed attempt left there is thrown away."""
+def _attempt(directory: Path, trial: Trial, lab: TrialRunner) -> None:
+    """Run one trial in an empty folder. Files of an earlier attempt are removed."""
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True)
     store.write(directory, trial)
@@ -177,8 +201,8 @@ def _attempt(directory: Path, trial: Trial, lab: Lab) -> None:
     try:
         measuring_s = store.measuring_s(directory)
         completeness.write(directory)
-    except LabError as mistake:  # a file that the trial left cannot be read
-        status, error = status or 1, error or mistake.message
+    except LabError as unreadable:  # a file that the trial wrote
+        status, error = status or 1, error or unreadable.message
     attempt = Attempt(
         started=started,
         exit_status=status,
@@ -191,8 +215,8 @@ def _attempt(directory: Path, trial: Trial, lab: Lab) -> None:
     store.write(directory, attempt)
 
 
-def _run(directory: Path, trial: Trial, lab: Lab) -> tuple[int, str | None]:
-    """Exit status and error of a trial; one that this lab cannot do is not tried."""
+def _run(directory: Path, trial: Trial, lab: TrialRunner) -> tuple[int, str | None]:
+    """Run a trial unless the lab does not support it; return its exit status and error."""
     if trial.unsupported:
         return 0, None
     try:
@@ -201,7 +225,7 @@ def _run(directory: Path, trial: Trial, lab: Lab) -> tuple[int, str | None]:
         return 1, str(error).replace("\n  ", "; ")
 
 
-def _undone(directory: Path, again: bool) -> bool:
+def _is_pending(directory: Path, again: bool) -> bool:
     status = _status(directory)
     if not again or status is None:
         return status in (None, "failed")
@@ -212,20 +236,20 @@ def _status(directory: Path) -> Status | None:
     try:
         result = store.read(Result, directory)
     except LabError as error:
-        warn(f"{error.message}; the trial is run again")
+        warn(f"{error.message}; the trial will be run again")
         return None
     return result.status if result else None
 
 
 def _suspended_s() -> float:
-    """For how long this machine has been suspended since it was booted."""
+    """Return how long this machine has been suspended since it booted."""
     return time.clock_gettime(time.CLOCK_BOOTTIME) - time.monotonic()
 
 
 def _git_revision() -> str | None:
     command = ["git", "-C", str(SHARE), "describe", "--always", "--dirty", "--abbrev=12"]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        process = subprocess.run(command, capture_output=True, text=True, check=False)
     except FileNotFoundError:
         return None
-    return done.stdout.strip() or None
+    return process.stdout.strip() or None

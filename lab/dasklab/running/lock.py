@@ -2,18 +2,18 @@
 
 Theory of operation
 -------------------
-A lab is identified by what would be changed and not by the file that describes it (``lock_names``), so a
-second inventory of the same lab asks for the same locks. Each lock is flock(2) on a small file in the
-user's state folder.
+A lab is identified by the things a command would change (``lock_names``), not by the inventory file, so two
+inventories of the same lab ask for the same locks. Each lock is flock(2) on a small file in the user's state
+folder.
 
-Such a lock belongs to the open file, not to a process: whoever inherits the descriptor holds it too. The
+Such a lock belongs to the open file, not to a process: a child that inherits the descriptor holds it too. The
 driver passes its descriptors to ansible-playbook, whose workers are forks of it, so the lab stays locked
-until the last of them has ended, even if the driver is killed. ``DASKLAB_LOCK`` lists the descriptors. A
-playbook that finds the lock's file behind one of them need not take the lock; one that was started by hand
-takes it (playbooks/callback_plugins/lab_lock.py).
+until the last worker has ended, even if the driver is killed. ``DASKLAB_LOCK`` lists the descriptors. A
+playbook that inherits the lock does not take it again; a playbook started by hand takes it
+(playbooks/callback_plugins/lab_lock.py).
 
-A lock whose taker is dead is held by the processes that it left behind. Nobody waits for their results any
-more, so the next command ends them and goes on.
+If the process that took a lock is dead, only its orphaned children still hold it. Nobody waits for their
+results any more, so the next command ends them and continues.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ from pathlib import Path
 from typing import Any
 
 from dasklab.errors import LabError
-from dasklab.running.holders import end_holders, holders
+from dasklab.running.lock_holders import end_holders, holders
 
 VARIABLE = "DASKLAB_LOCK"
-COMMAND_CHARS = 100  # of the taker's command line, where a message quotes it
+COMMAND_CHARS = 100  # how much of the owner's command line a message quotes
 
 
 def lock_names(hosts: Sequence[str], value: Callable[[str, str], Any]) -> list[str]:
-    """Return what identifies a lab, one lock each (pure).
+    """Return the names that identify a lab, one lock for each. Pure.
 
     Args:
         hosts: the hosts of the group ``lab``.
-        value: returns the resolved variable of a host, None where it has none.
+        value: returns the resolved variable of a host, or None if it has none.
 
     Returns:
-        The state folder; then the endpoint with the lab's tag, or the machines where no endpoint makes
-        them. An endpoint that the lab starts itself lives in the state folder and needs no lock of its own.
+        The state folder, then the endpoint with the lab's tag, or each machine if no endpoint creates them. A
+        local endpoint lives in the state folder and needs no lock of its own.
     """
     first, names = hosts[0], []
     if folder := value(first, "lab_state_dir"):
@@ -60,7 +60,7 @@ def lock_names(hosts: Sequence[str], value: Callable[[str, str], Any]) -> list[s
 
 
 class LabLock:
-    """The locks of one lab: taken by this process, or inherited from the one that started it."""
+    """The locks of one lab: taken by this process, or inherited from its parent."""
 
     def __init__(self, names: Iterable[str]) -> None:
         self._files = [_folder() / hashlib.sha256(name.encode()).hexdigest()[:16] for name in names]
@@ -69,31 +69,31 @@ class LabLock:
 
     @property
     def descriptors(self) -> list[int]:
-        """The descriptors that keep the lab locked."""
+        """The file descriptors that keep the lab locked."""
         return [*self._inherited.values(), *self._taken.values()]
 
     def acquire(self) -> bool:
         """Take the locks that are not inherited.
 
         Returns:
-            True if a killed command had left processes behind, which were ended: the lab is in any state.
+            Whether orphans of a killed command had to be ended. The state of the lab is then unknown.
 
         Raises:
-            LabError: another command is at work on the lab; it is named.
+            LabError: another command is using the lab; the message quotes it.
         """
         self._inherited = _inherited(self._files)
-        ended = False
+        orphans_ended = False
         try:
             for file in self._files:
                 if file not in self._inherited | self._taken:
-                    ended |= self._take(file)
+                    orphans_ended |= self._take(file)
         except BaseException:
             self.release()
             raise
-        return ended
+        return orphans_ended
 
     def release(self) -> None:
-        """Give back what this process took. A process that inherited it goes on holding it."""
+        """Release the locks that this process took. Children that inherited them keep holding them."""
         for file, descriptor in self._taken.items():
             if not holders(file):
                 file.unlink(missing_ok=True)
@@ -101,17 +101,17 @@ class LabLock:
         self._taken.clear()
 
     def _take(self, file: Path) -> bool:
-        ended, descriptor = False, _lock(file)
-        if descriptor is None and _left_behind(file):
-            ended, descriptor = end_holders(file), _lock(file)
+        orphans_ended, descriptor = False, _lock(file)
+        if descriptor is None and _is_orphaned(file):
+            orphans_ended, descriptor = end_holders(file), _lock(file)
         if descriptor is None:
-            taker, command = _taker(file)
-            busy = f"another command is at work on this lab: {command} (process {taker})"
-            raise LabError(busy, "wait for it, or end it by Ctrl-C")
+            pid, command = _owner(file)
+            busy = f"another command is using this lab: {command} (process {pid})"
+            raise LabError(busy, "wait until it ends, or stop it with Ctrl-C")
         os.truncate(descriptor, 0)
         os.pwrite(descriptor, f"{os.getpid()} {_command_line()}\n".encode(), 0)
         self._taken[file] = descriptor
-        return ended
+        return orphans_ended
 
 
 @contextmanager
@@ -119,16 +119,16 @@ def lock_lab(names: Iterable[str]) -> Iterator[bool]:
     """Lock a lab for this process and for the playbooks that it starts.
 
     Yields:
-        True if a killed command had left processes behind, which were ended: the lab is in any state.
+        Whether orphans of a killed command had to be ended. The state of the lab is then unknown.
 
     Raises:
-        LabError: another command is at work on the lab; it is named.
+        LabError: another command is using the lab; the message quotes it.
     """
     lock, before = LabLock(names), os.environ.get(VARIABLE)
-    ended = lock.acquire()
+    orphans_ended = lock.acquire()
     os.environ[VARIABLE] = ",".join(map(str, lock.descriptors))
     try:
-        yield ended
+        yield orphans_ended
     finally:
         if before is None:
             del os.environ[VARIABLE]
@@ -138,26 +138,26 @@ def lock_lab(names: Iterable[str]) -> Iterator[bool]:
 
 
 def inheritable() -> list[int]:
-    """Return the descriptors that a playbook must inherit which is started now."""
+    """Return the file descriptors that a playbook started now must inherit."""
     return [descriptor for descriptor in _listed() if _target(descriptor) is not None]
 
 
 def end_heirs() -> bool:
-    """End all other processes that hold this process's locks; True if there were any."""
+    """End all other processes that hold this process's locks. Return whether there were any."""
     targets = [_target(descriptor) for descriptor in _listed()]
-    ended = [end_holders(file) for file in targets if file is not None]
-    return any(ended)
+    outcomes = [end_holders(file) for file in targets if file is not None]
+    return any(outcomes)
 
 
 def _folder() -> Path:
-    """Where locks are. Not configurable: two commands with different settings must find the same ones."""
+    """Return the folder of the locks. Not configurable: commands with different settings must share it."""
     folder = Path.home() / ".local" / "state" / "dasklab-locks"
     folder.mkdir(parents=True, exist_ok=True)
     return folder.resolve()
 
 
 def _lock(file: Path) -> int | None:
-    """Lock a file; None if somebody else has it."""
+    """Lock a file and return its descriptor; None if another process has locked it."""
     while True:
         descriptor = os.open(file, os.O_RDWR | os.O_CREAT, 0o600)
         try:
@@ -165,13 +165,13 @@ def _lock(file: Path) -> int | None:
         except BlockingIOError:
             os.close(descriptor)
             return None
-        if _target(descriptor) == file:  # else its last holder removed it between our two calls
+        if _target(descriptor) == file:  # otherwise its last holder removed it between open and flock
             return descriptor
         os.close(descriptor)
 
 
 def _inherited(files: Iterable[Path]) -> dict[Path, int]:
-    """The files behind descriptors of our parent's. Its list may be older than we are, so it is checked."""
+    """Return the lock files that are open in inherited descriptors. The variable may be stale, so check."""
     targets = {target: descriptor for descriptor in _listed() if (target := _target(descriptor))}
     return {file: targets[file] for file in files if file in targets}
 
@@ -181,7 +181,7 @@ def _listed() -> list[int]:
 
 
 def _target(descriptor: int) -> Path | None:
-    """The file that is open; None if none is, or if it was removed."""
+    """Return the open file of a descriptor; None if the descriptor is closed or the file was removed."""
     try:
         target = Path(f"/proc/self/fd/{descriptor}").readlink()
         return target if os.path.samestat(os.fstat(descriptor), target.stat()) else None
@@ -189,22 +189,21 @@ def _target(descriptor: int) -> Path | None:
         return None
 
 
-def _left_behind(file: Path) -> bool:
-    """Whether those who hold the file inherited it, and the one that took it is dead.
+def _is_orphaned(file: Path) -> bool:
+    """Return whether the owner of a lock is dead, and only children that inherited the lock still hold it.
 
-    Looks twice: the file names the taker before until a new one has written its own name, at once after it
-    locked.
+    Checks twice, because a new owner writes its PID into the file a moment after it took the lock.
     """
     for pause_s in (0.5, 0.0):
         heirs = holders(file)
-        if not heirs or _taker(file)[0] in heirs | {os.getpid()}:
+        if not heirs or _owner(file)[0] in heirs | {os.getpid()}:
             return False
         time.sleep(pause_s)
     return True
 
 
-def _taker(file: Path) -> tuple[int, str]:
-    """Who took the lock: its process and its command line."""
+def _owner(file: Path) -> tuple[int, str]:
+    """Return the PID and the command line of the process that took the lock."""
     pid, _, command = file.read_text().strip().partition(" ")
     return int(pid) if pid.isdigit() else 0, command or "a command that has just started"
 

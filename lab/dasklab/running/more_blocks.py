@@ -1,12 +1,11 @@
-"""Give a run more blocks: by number, or one after the other until its intervals are narrow enough.
+"""Add blocks to a run: a number of them, or one after the other until its intervals are narrow enough.
 
-Blocks are planned one by one from the seed, so a run of three blocks is the beginning of the same run of
-four.
+Each block is planned from the seed and its number, so a run with three blocks equals the first three blocks
+of the same run with four.
 
-Stopping as soon as an interval is narrow would stop too early: it is narrowest when its noise is
-underestimated. So the interval has to be narrow enough twice in a row, with the last block and without it,
-and four blocks are the least.
-``benchmarks/statistics_simulated.py`` checks that coverage and error rate survive this.
+Stopping as soon as an interval is narrow would stop too early: an interval is narrowest when its noise is
+underestimated. So there are at least four blocks, and the interval must be narrow enough twice: with the last
+block and without it. ``benchmarks/statistics_simulated.py`` checks coverage and error rate of this rule.
 """
 
 from __future__ import annotations
@@ -22,73 +21,83 @@ from dasklab.model.experiment import Experiment
 from dasklab.results.statistics.measures import Answer, Interval, answers
 from dasklab.results.storage import store
 from dasklab.results.storage.table import load
-from dasklab.running.driver import Ongoing
+from dasklab.running.driver import ActiveRun
 from dasklab.running.trials import plan
 
-LEAST_BLOCKS, MOST_BLOCKS = 4, 12
+MIN_BLOCKS, MAX_BLOCKS = 4, 12
 
 
 @dataclass(frozen=True)
-class Until:
-    """How narrow the main metric's intervals should become, as a share of each ratio, and the most blocks."""
+class StopRule:
+    """When a run has enough blocks.
+
+    Args:
+        share: how far a ratio of the main metric may be off, as a share of the ratio (0.1 is 10 %).
+        max_blocks: stop with this many blocks in any case.
+    """
 
     share: float
-    most: int = MOST_BLOCKS
+    max_blocks: int = MAX_BLOCKS
 
 
 def with_blocks(content: Experiment, blocks: int) -> Experiment:
-    """The same experiment with another number of blocks."""
+    """Return the same experiment with another number of blocks."""
     return content.model_copy(update={"blocks": blocks})
 
 
-def extended(run: Ongoing, blocks: int) -> Ongoing:
-    """The run as it is with so many blocks; nothing is written.
+def extended(run: ActiveRun, blocks: int) -> ActiveRun:
+    """Return the run with ``blocks`` blocks in all. Writes nothing.
 
     Raises:
-        LabError: it has as many already.
+        LabError: the run has more blocks already.
     """
-    begun, now = store.read_run(run.directory), run.experiment.blocks
-    if blocks < now:
-        raise LabError(f"{run.directory}: it has {now} blocks already", f"--blocks {now + 1}, or more")
+    stored, current = store.read_run(run.directory), run.experiment.blocks
+    if blocks < current:
+        raise LabError(
+            f"{run.directory}: it has {current} blocks already", f"use --blocks {current + 1} or more"
+        )
     content = with_blocks(run.experiment, blocks)
-    trials = plan(begun.name, content, run.setup, seed=begun.seed, only=begun.only)
+    trials = plan(stored.name, content, run.setup, seed=stored.seed, only=stored.only)
     return replace(run, experiment=content, trials=trials)
 
 
-def record(run: Ongoing) -> None:
-    """Write down in the run's directory that it goes on with these blocks."""
-    begun = store.read_run(run.directory)
-    content = begun.experiment | {"blocks": run.experiment.blocks}
+def record(run: ActiveRun) -> None:
+    """Write the run's number of blocks and its trials to its folder."""
+    stored = store.read_run(run.directory)
+    content = stored.experiment | {"blocks": run.experiment.blocks}
     order = tuple(trial.trial for trial in run.trials)
-    store.write(run.directory, begun.model_copy(update={"experiment": content, "order": order}))
+    store.write(run.directory, stored.model_copy(update={"experiment": content, "order": order}))
 
 
-def next_block(run: Ongoing, until: Until) -> Ongoing | None:
-    """The run with one block more; None if its intervals are narrow enough, or it has the most blocks."""
+def next_block(run: ActiveRun, rule: StopRule) -> ActiveRun | None:
+    """Return the run with one more block; None if the rule says that it has enough."""
     blocks = run.experiment.blocks
-    if blocks >= until.most or (blocks >= LEAST_BLOCKS and is_narrow(run.directory, blocks, until.share)):
+    if blocks >= rule.max_blocks or (blocks >= MIN_BLOCKS and is_narrow(run.directory, blocks, rule.share)):
         return None
     return extended(run, blocks + 1)
 
 
 def is_narrow(directory: Path, blocks: int, share: float) -> bool:
-    """Are the main metric's intervals narrow enough, with the last block and without it?"""
+    """Return whether the main metric's intervals are narrow enough with the last block and without it."""
     frame, metrics = load(directory), list(store.read_run(directory).experiment["metrics"])
     return all(width(frame[frame.block <= last], metrics) <= share for last in (blocks, blocks - 1))
 
 
 def width(frame: pd.DataFrame, metrics: list[str]) -> float:
-    """How far any ratio to the baseline (without factors, the median) may be off, as a share of it."""
-    found = answers(frame, metrics)[metrics[0]]
-    return max(map(_reach, _intervals(found))) if found else math.inf
+    """Return how far any ratio of the main metric to the baseline may be off, as a share of the ratio.
+
+    An experiment without factors has no ratios; its median is used instead.
+    """
+    answer = answers(frame, metrics)[metrics[0]]
+    return max(map(_relative_reach, _intervals(answer))) if answer else math.inf
 
 
-def _intervals(found: Answer) -> list[Interval]:
-    ratios = [cell.ratio for cell in found.cells if not cell.baseline]
-    return ratios or [found.cells[0].median]
+def _intervals(answer: Answer) -> list[Interval]:
+    ratios = [cell.ratio for cell in answer.cells if not cell.baseline]
+    return ratios or [answer.cells[0].median]
 
 
-def _reach(interval: Interval) -> float:
+def _relative_reach(interval: Interval) -> float:
     if not interval.value or math.isnan(interval.low):
         return math.inf
     return max(interval.high - interval.value, interval.value - interval.low) / abs(interval.value)

@@ -1,4 +1,4 @@
-"""Starts ``ansible-playbook``: the one place where Python hands over to Ansible."""
+"""Start ``ansible-playbook``. No other module starts Ansible."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ POLL_S = 0.5
 
 
 class PlaybookEndedError(LabError):
-    """Ansible did not get to its end: it was killed, or had to be. Its ``always`` blocks did not run."""
+    """Ansible was killed, by us or by someone else, so its ``always`` blocks did not run."""
 
 
 def command(
@@ -31,7 +31,7 @@ def command(
     extra_vars: Mapping[str, Any] | None = None,
     options: Sequence[str] = (),
 ) -> list[str]:
-    """Return the command line that runs ``playbooks/<playbook>`` (pure)."""
+    """Return the command line that runs ``playbooks/<playbook>``. Pure."""
     program = Path(sys.executable).with_name("ansible-playbook")
     argv = [str(program), "-i", str(inventory), str(PLAYBOOKS / playbook), *options]
     return [*argv, "-e", json.dumps(dict(extra_vars))] if extra_vars else argv
@@ -45,57 +45,64 @@ def run(
     quiet: bool = False,
     limit_s: float | None = None,
 ) -> int:
-    """Run a playbook with its output on this terminal (or none, when ``quiet``) and return its exit code.
+    """Run a playbook and return its exit status.
 
-    On Ctrl-C Ansible ends at once, without its ``always`` blocks: what must be cleared on the machines
-    is the caller's to clear, and expires there by itself.
+    On Ctrl-C Ansible ends at once, without its ``always`` blocks. The caller must then clear the machines;
+    impairments also expire there by themselves.
+
+    Args:
+        playbook: name of a file in ``playbooks/``.
+        inventory: the inventory to run it on.
+        extra_vars: variables that override all others.
+        options: further options for ansible-playbook.
+        quiet: hide Ansible's output.
+        limit_s: stop Ansible after this time.
 
     Raises:
         LabError: ansible-playbook is not installed.
-        PlaybookEndedError: it was killed, took longer than ``limit_s`` or would have waited for ever.
-            Nothing of it is left at work.
-        KeyboardInterrupt: the user stopped it; Ansible has ended by then.
+        PlaybookEndedError: Ansible was killed, exceeded ``limit_s`` or hung. None of its processes is left.
+        KeyboardInterrupt: the user stopped it, and Ansible has ended.
     """
     argv = command(playbook, inventory, extra_vars, options)
     if not Path(argv[0]).exists():
         raise extras.not_installed("ansible")
-    # Ansible refuses a locale that is not UTF-8, whatever the user's is.
+    # Ansible refuses to start in a locale that is not UTF-8, so the user's is overridden.
     environment = {**os.environ, **ansible_settings(inventory), "LC_ALL": "C.UTF-8"}
     output = subprocess.DEVNULL if quiet else None
-    # In a group of its own: a terminal's Ctrl-C comes to us alone, and Ansible is ended without a traceback.
+    # In its own process group, so that Ctrl-C reaches only us and we end Ansible without a traceback.
     with subprocess.Popen(
         argv, cwd=SHARE, env=environment, stdout=output, process_group=0, pass_fds=lock.inheritable()
     ) as process:
         try:
-            trouble = _wait(process, Watchdog(process.pid, limit_s))
+            problem = _wait(process, Watchdog(process.pid, limit_s))
         except KeyboardInterrupt:
             _end(process)
             raise
-        if trouble:
+        if problem:
             _end(process)
-            raise PlaybookEndedError(f"{playbook} was ended: {trouble}")
+            raise PlaybookEndedError(f"{playbook} was stopped: {problem}")
     if process.returncode < 0:
-        lock.end_heirs()  # workers outlive an Ansible that was killed
+        lock.end_heirs()  # Ansible's workers outlive an Ansible that was killed
         name = signal.Signals(-process.returncode).name
-        hint = "for want of memory? dmesg shows it: out of memory, killed process"
+        hint = "if the machine ran out of memory, dmesg shows: Out of memory: Killed process"
         raise PlaybookEndedError(f"{playbook}: ansible-playbook was killed by {name}", hint)
     return process.returncode
 
 
 def _wait(process: subprocess.Popen[bytes], watchdog: Watchdog) -> str | None:
-    """Wait until Ansible has ended; return why it has to be ended if it will not by itself."""
+    """Wait until Ansible ends and return None, or return why it must be stopped."""
     while True:
         with suppress(subprocess.TimeoutExpired):
             process.wait(POLL_S)
             return None
-        if trouble := watchdog.verdict():
-            return trouble
+        if problem := watchdog.problem():
+            return problem
 
 
 def _end(process: subprocess.Popen[bytes], patience_s: float = 10) -> None:
-    """End Ansible, which ends its workers and what they run on the controller.
+    """End Ansible, which ends its workers and their commands on the controller.
 
-    It alone is told: a worker that it is just forking would answer with a traceback.
+    Only Ansible itself gets the signal: a worker that is just being forked would print a traceback.
     """
     process.terminate()
     with suppress(subprocess.TimeoutExpired):

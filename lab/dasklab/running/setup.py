@@ -1,4 +1,4 @@
-"""The lab as its inventory has it, for experiments: what their settings are laid over."""
+"""The lab as its inventory describes it. A trial is this plus an experiment's settings."""
 
 from __future__ import annotations
 
@@ -14,21 +14,25 @@ IMAGES: Mapping[GuestKind, str] = {"vm": "proxmox_image", "container": "proxmox_
 
 
 def setup_of(inventory: Inventory) -> Setup:
-    """Hosts, their lab NICs and offloads; machines that exist already have NICs that nobody here makes.
+    """Read hosts, their kinds, lab NICs and offloads from the inventory.
+
+    Machines that exist already have no kinds and NICs here, because we cannot change them.
 
     Raises:
         LabError: a value of the inventory is missing or not allowed.
     """
     hosts = inventory.hosts()
-    made = bool(inventory.hosts("hypervisors"))
-    guests = {host: inventory.value(host, "guest") for host in hosts} if made else {}
+    has_hypervisor = bool(inventory.hosts("hypervisors"))
+    guests = {host: inventory.value(host, "guest") for host in hosts} if has_hypervisor else {}
     return Setup(
         hosts=tuple(hosts),
-        kinds=_kinds(inventory, hosts[0]) if made else (),
+        kinds=_kinds(inventory, hosts[0]) if has_hypervisor else (),
         guests={host: guest["kind"] for host, guest in guests.items()},
         nics={host: _card(guest, f"inventory {inventory.path}: {host}") for host, guest in guests.items()},
-        offloads={host: found for host in hosts if (found := inventory.optional(host, "guest_offloads"))},
-        bridge=made,
+        offloads={
+            host: offloads for host in hosts if (offloads := inventory.optional(host, "guest_offloads"))
+        },
+        bridge=has_hypervisor,
     )
 
 

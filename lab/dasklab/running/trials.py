@@ -1,7 +1,7 @@
-"""From an experiment to its trials, in the order they will run: the same file and seed give the same list.
+"""Plan the trials of an experiment. The same experiment and seed always give the same list.
 
-Every block holds each cell once and the null trial, an exact copy of the baseline, shuffled. An experiment
-without factors compares nothing: it has no null trial.
+Each block contains every cell once and the null trial (an exact copy of the baseline), in random order. An
+experiment without factors has no null trial, because it compares nothing.
 """
 
 from __future__ import annotations
@@ -14,116 +14,134 @@ from typing import Any
 from dasklab.errors import LabError, did_you_mean
 from dasklab.model import packages
 from dasklab.model.cells import Cell, cell_name, cells, factors, names
-from dasklab.model.experiment import Experiment, Settings, Shared, hosts, settings
+from dasklab.model.experiment import Experiment, Settings, Shared, hosts
+from dasklab.model.experiment import settings as merged_settings
 from dasklab.model.nic import GuestKind
 from dasklab.model.trial import Setup, Trial
 
-# A trial's set-up and tear-down, a fresh cluster included; and what a run of its own for the capture adds:
-# another cluster, and the files. Of machines when they are emulated.
+# Set-up and tear-down of a trial with its fresh cluster, and what the separate captured run adds (another
+# cluster and its files). Values for virtual machines were measured under emulation.
 OVERHEAD_S: Mapping[GuestKind, float] = {"vm": 55.0, "container": 13.0}
 CAPTURE_S: Mapping[GuestKind, float] = {"vm": 55.0, "container": 9.0}
-PREPARING_S = 1800.0  # at most: machines made anew and configured, probes, reset, all on emulated machines
-SIMULATED_S = 10.0  # a few seeds on two cores
+PREPARATION_LIMIT_S = 1800.0  # recreate and configure machines, probe and reset, under emulation
+SIMULATED_TRIAL_S = 10.0  # a few seeds on two cores
 
 
 def plan(
     name: str, experiment: Experiment, setup: Setup, *, seed: int | None = None, only: str | None = None
 ) -> list[Trial]:
-    """All trials in their order; with ``only`` the baseline, the null trial and that cell of each block.
+    """Return all trials in the order in which they will run.
 
-    The baseline is the first cell that this lab can do: a lab of containers has a NIC of its own.
+    The baseline is the first cell that this lab supports, because a lab of containers has other NICs.
+
+    Args:
+        name: the experiment's name.
+        experiment: its content.
+        setup: the lab as its inventory describes it.
+        seed: replaces the experiment's seed.
+        only: the name of a cell; the plan then has only this cell, the baseline and the null trial.
     """
     all_cells = cells(experiment)
-    can = (cell for cell in all_cells if not any(setup.cannot(asked_of(name, experiment, cell))))
-    baseline = next(can, all_cells[0])
-    kept = all_cells if only is None else list(dict.fromkeys([baseline, _named(experiment, only)]))
-    used = experiment.seed if seed is None else seed
+    supported = (cell for cell in all_cells if not any(setup.cannot(requested(name, experiment, cell))))
+    baseline = next(supported, all_cells[0])
+    chosen = all_cells if only is None else list(dict.fromkeys([baseline, _cell_by_name(experiment, only)]))
+    seed = experiment.seed if seed is None else seed
     trials: list[Trial] = []
     for block in range(1, experiment.blocks + 1):
-        asked = [(cell, False) for cell in kept] + [(baseline, True)] * bool(experiment.factors)
-        random.Random(f"{used}/{block}").shuffle(asked)
-        for place, (cell, null) in enumerate(asked, start=1):
-            called = cell_name(factors(experiment, cell))
-            slug = re.sub(r"[^\w.=,-]+", "-", "null" if null else called)
-            where = {"trial": f"{block}-{place:02}-{slug}", "block": block}
+        order = [(cell, False) for cell in chosen] + [(baseline, True)] * bool(experiment.factors)
+        random.Random(f"{seed}/{block}").shuffle(order)
+        for place, (cell, null) in enumerate(order, start=1):
+            label = cell_name(factors(experiment, cell))
+            slug = re.sub(r"[^\w.=,-]+", "-", "null" if null else label)
+            identity = {"trial": f"{block}-{place:02}-{slug}", "block": block}
             kind = {"baseline": cell == baseline and not null, "null": null}
-            dice = random.Random(f"{used}/{block}/{called}/{null}")
-            trials.append(resolve(name, experiment, cell, setup, dice, **where, **kind))
+            dice = random.Random(f"{seed}/{block}/{label}/{null}")
+            trials.append(resolve(name, experiment, cell, setup, dice, **identity, **kind))
     return trials
 
 
 def resolve(
-    name: str, experiment: Experiment, cell: Cell, setup: Setup, dice: random.Random, **place: Any
+    name: str, experiment: Experiment, cell: Cell, setup: Setup, dice: random.Random, **identity: Any
 ) -> Trial:
-    """One trial: the settings of a cell laid over the lab as it is; ``place`` is where the trial belongs.
+    """Return one trial: the lab's setup with the settings of a cell applied.
 
-    ``dice`` draw when its faults come: by seed, block and cell, so that the cell alone has the same again.
+    Args:
+        name: the experiment's name.
+        experiment: its content.
+        cell: the cell that the trial measures.
+        setup: the lab as its inventory describes it.
+        dice: draws the times of faults. Seeded by seed, block and cell, so that a cell alone gets them again.
+        identity: the trial's name, block, and whether it is the baseline or the null trial.
 
     Raises:
         LabError: the lab has too few workers.
     """
     levels = factors(experiment, cell)
-    where = f"{name}: {cell_name(levels)}"
-    asked = asked_of(name, experiment, cell)
-    if missing := [host for host in hosts(asked.workers) if host not in setup.hosts]:
+    settings = requested(name, experiment, cell)
+    if missing := [host for host in hosts(settings.workers) if host not in setup.hosts]:
         raise LabError(
-            f"{where}: {asked.workers} workers are asked, the inventory has no {', '.join(missing)}",
-            "add what is missing to the inventory, then: dasklab up",
+            f"{name}: {cell_name(levels)}: needs {settings.workers} workers, but the inventory has no"
+            f" {', '.join(missing)}",
+            "add the missing hosts to the inventory, then: dasklab up",
         )
-    links = {host: link for host, link in asked.links.items() if not link.clear}
+    links = {host: link for host, link in settings.links.items() if not link.clear}
     return Trial(
         experiment=name,
         cell=cell_name(levels),
         factors=levels,
         links=links,
-        guests=setup.asked_guests(asked),
-        nics=setup.asked_nics(asked),
+        guests=setup.asked_guests(settings),
+        nics=setup.asked_nics(settings),
         offloads=setup.offloads,
-        resolved_scheduler=asked.scheduler.resolve(),
+        resolved_scheduler=settings.scheduler.resolve(),
         environment=packages.resolved(
-            asked.packages, packages.tools(asked.performance_report, asked.py_spy, asked.engine)
+            settings.packages, packages.tools(settings.performance_report, settings.py_spy, settings.engine)
         ),
-        tested=tuple(host for host in setup.hosts if host in {**links, **asked.guests, **asked.nics}),
-        captured_runs=min(asked.runs, asked.captured_runs) if asked.capture else 0,
-        unsupported=tuple(setup.cannot(asked)),
-        faults=tuple(fault.drawn(dice) for fault in asked.faults),
-        **{key: getattr(asked, key) for key in Shared.model_fields if key != "faults"},
-        **place,
+        tested=tuple(host for host in setup.hosts if host in {**links, **settings.guests, **settings.nics}),
+        captured_runs=min(settings.runs, settings.captured_runs) if settings.capture else 0,
+        unsupported=tuple(setup.cannot(settings)),
+        faults=tuple(fault.drawn(dice) for fault in settings.faults),
+        **{key: getattr(settings, key) for key in Shared.model_fields if key != "faults"},
+        **identity,
     )
 
 
-def asked_of(name: str, experiment: Experiment, cell: Cell) -> Settings:
-    """What a cell asks for, the inventory aside; links, guests and NICs by host."""
+def requested(name: str, experiment: Experiment, cell: Cell) -> Settings:
+    """Return the settings that a cell requests. Links, guests and NICs are by host."""
     levels = factors(experiment, cell)
     overrides = [experiment.factors[factor].overrides()[level] for factor, level in levels.items()]
-    return settings(experiment, overrides, f"{name}: {cell_name(levels)}")
+    return merged_settings(experiment, overrides, f"{name}: {cell_name(levels)}")
 
 
 def estimate_s(trial: Trial, run_s: float, simulated: bool = False) -> float:
-    """Seconds that the trial will take if one run takes ``run_s``; links are probed one after the other.
+    """Estimate how long a trial will take, in seconds.
 
-    Of a simulated trial that is only a guess, whatever a run takes.
+    Args:
+        trial: the trial.
+        run_s: how long one run of its workload takes. Links are probed one after the other.
+        simulated: whether it is simulated; the estimate is then a constant.
     """
     if simulated:
-        return SIMULATED_S
+        return SIMULATED_TRIAL_S
     kind: GuestKind = "vm" if "vm" in trial.guests.values() else "container"
-    links, asked = trial.workers + 1, trial.probes
-    probes = asked.pings * asked.interval_s + links * asked.iperf_runs * asked.iperf_s
+    links, probes = trial.workers + 1, trial.probes
+    probing_s = probes.pings * probes.interval_s + links * probes.iperf_runs * probes.iperf_s
     capture_s = CAPTURE_S[kind] + trial.captured_runs * run_s if trial.capture else 0
-    return OVERHEAD_S[kind] + (trial.runs + trial.warmups) * run_s + 2 * probes + capture_s
+    return OVERHEAD_S[kind] + (trial.runs + trial.warmups) * run_s + 2 * probing_s + capture_s
 
 
 def deadline_s(trial: Trial) -> float:
-    """Seconds after which a trial will not end by itself any more.
+    """Return after how many seconds a trial must be hanging.
 
-    Each cluster that it starts, for the runs and for whatever is a run of its own, lives for ``ttl_s``.
+    A trial starts a cluster for its runs and one more for each separate run (capture, performance report,
+    py-spy). Each cluster lives for at most ``ttl_s``.
     """
     clusters = 1 + sum((trial.capture, trial.performance_report, trial.py_spy))
-    return PREPARING_S + clusters * trial.ttl_s
+    return PREPARATION_LIMIT_S + clusters * trial.ttl_s
 
 
-def _named(experiment: Experiment, only: str) -> Cell:
-    named = dict(zip(names(experiment), cells(experiment), strict=True))
-    if only not in named:
-        raise LabError(f"no cell {only!r}; allowed: {'; '.join(named)}{did_you_mean(only, named)}")
-    return named[only]
+def _cell_by_name(experiment: Experiment, name: str) -> Cell:
+    by_name = dict(zip(names(experiment), cells(experiment), strict=True))
+    if name not in by_name:
+        raise LabError(f"no cell {name!r}; allowed: {'; '.join(by_name)}{did_you_mean(name, by_name)}")
+    return by_name[name]

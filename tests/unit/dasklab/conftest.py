@@ -218,10 +218,10 @@ def sweep() -> Experiment:
 
 
 @pytest.fixture
-def measured(tmp_path: Path, sweep: Experiment) -> Callable[..., driver.Ongoing]:
+def measured(tmp_path: Path, sweep: Experiment) -> Callable[..., driver.ActiveRun]:
     """Run the sweep on a fake lab; returns the run."""
 
-    def run(lab: FakeLab, name: str = "delay_scheduler") -> driver.Ongoing:
+    def run(lab: FakeLab, name: str = "delay_scheduler") -> driver.ActiveRun:
         begun = driver.start(tmp_path / "results", name, sweep, SETUP, quick=False)
         driver.execute(begun, lab, lambda trial, state: None)
         return begun

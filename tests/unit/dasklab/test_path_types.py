@@ -16,7 +16,7 @@ from dasklab.commands import explain as explaining
 from dasklab.commands.options import inventory_option, results_option
 from dasklab.path_types import OutputFile, OutputFolder, UserPath
 from dasklab.paths import SHARE as ROOT
-from dasklab.paths import anchor_environment
+from dasklab.paths import make_environment_absolute
 
 from tests.unit.dasklab.test_cli import EVERY, run
 
@@ -62,7 +62,7 @@ def test_paths_of_the_environment_are_made_absolute(tmp_path: Path, monkeypatch:
     for name in ("DASKLAB_STATE", "PROXMOX_CA_FILE"):
         monkeypatch.setenv(name, "here")
     monkeypatch.delenv("DASKLAB_CACHE", raising=False)
-    anchor_environment()
+    make_environment_absolute()
     assert [os.environ.get(name) for name in ("DASKLAB_STATE", "PROXMOX_CA_FILE", "DASKLAB_CACHE")] == [
         str(tmp_path / "here"),
         str(tmp_path / "here"),

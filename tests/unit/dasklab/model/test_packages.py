@@ -127,7 +127,7 @@ def test_runs_are_compared_by_what_their_baselines_ran_with(tmp_path: Path, meas
 
 def test_what_is_there_already_is_not_downloaded_again() -> None:
     found = {**packages.pins(), "dask": OLD, "distributed": OLD, "urllib3": "2.8.0"}
-    assert wheels.beside_pins(found) == {"dask": OLD, "distributed": OLD, "urllib3": "2.8.0"}
+    assert wheels.not_pinned(found) == {"dask": OLD, "distributed": OLD, "urllib3": "2.8.0"}
 
 
 def pip(monkeypatch: pytest.MonkeyPatch, stderr: str = "") -> list[list[str]]:
@@ -154,13 +154,13 @@ def test_wheels_are_downloaded_once_with_the_other_pins_as_constraints(
 ) -> None:
     monkeypatch.setenv("DASKLAB_CACHE", str(tmp_path))
     told = pip(monkeypatch)
-    house = wheels.fetch({"dask": OLD, "distributed": OLD})
-    assert wheels.fetch({"distributed": OLD, "dask": OLD}) == house
-    assert wheels.house({"dask": PINNED}) != house
+    wheelhouse = wheels.fetch({"dask": OLD, "distributed": OLD})
+    assert wheels.fetch({"distributed": OLD, "dask": OLD}) == wheelhouse
+    assert wheels.wheelhouse({"dask": PINNED}) != wheelhouse
     assert [words[3] for words in told] == ["install", "download"]
     assert f"dask=={OLD}" in told[0] and f"tornado=={packages.pins()['tornado']}" in told[0]
-    assert sorted(path.name for path in house.iterdir()) == ["dask.whl", "requirements.txt"]
-    assert (house / "requirements.txt").read_text() == f"dask=={OLD}\n"
+    assert sorted(path.name for path in wheelhouse.iterdir()) == ["dask.whl", "requirements.txt"]
+    assert (wheelhouse / "requirements.txt").read_text() == f"dask=={OLD}\n"
 
 
 @pytest.mark.parametrize(
@@ -176,14 +176,14 @@ def test_wheels_are_downloaded_once_with_the_other_pins_as_constraints(
     ],
 )
 def test_that_there_is_no_such_version_is_told_from_that_nobody_answered(said: str, kind: type) -> None:
-    assert type(wheels.complaint(said)) is kind
+    assert type(wheels.pip_error(said)) is kind
 
 
 def test_of_what_pip_says_the_line_that_is_short_is_told() -> None:
     """The other one names every version that there ever was."""
     said = "ERROR: Could not find a version (from versions: 0.7, 0.8)\n"
     said += "ERROR: No matching distribution found for dask==9"
-    assert wheels.complaint(said).message == "No matching distribution found for dask==9"
+    assert wheels.pip_error(said).message == "No matching distribution found for dask==9"
 
 
 def test_no_such_version_is_the_exit_status_of_what_cannot_be_done(

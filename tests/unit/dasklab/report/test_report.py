@@ -37,7 +37,7 @@ def sloped(trial: Json) -> float:
     return 4.0 + 0.02 * float(trial["factors"]["delay_ms"])
 
 
-def answered(run: driver.Ongoing) -> sentences.Answers:
+def answered(run: driver.ActiveRun) -> sentences.Answers:
     frame = load(run.directory)
     found = answer(frame, "compute_s", ["delay_ms"])
     assert found is not None
@@ -61,14 +61,14 @@ def test_numbers_have_three_digits(value: float, text: str) -> None:
     assert number(value) == text
 
 
-def test_sentence_says_how_much_and_per_what(measured: Callable[..., driver.Ongoing]) -> None:
+def test_sentence_says_how_much_and_per_what(measured: Callable[..., driver.ActiveRun]) -> None:
     text = sentences.sentence(answered(measured(FakeLab(sloped)))["delay_scheduler"]["compute_s"])
     pattern = r"With 200 ms of delay the time to compute is (2\.0\d|1\.9\d) \(.*\) times the baseline's"
     assert re.match(pattern, text), text
     assert "each ms of delay adds 0.0" in text
 
 
-def test_no_difference_is_an_answer(measured: Callable[..., driver.Ongoing]) -> None:
+def test_no_difference_is_an_answer(measured: Callable[..., driver.ActiveRun]) -> None:
     text = sentences.sentence(answered(measured(FakeLab()))["delay_scheduler"]["compute_s"])
     assert text.startswith("No difference shown: no level changes the time to compute by more than the noise")
     assert sentences.sentence(None) == "No answer: there is no valid baseline."
@@ -83,7 +83,7 @@ def test_no_difference_is_an_answer(measured: Callable[..., driver.Ongoing]) -> 
     ],
 )
 def test_verdict_on_a_finding(
-    measured: Callable[..., driver.Ongoing], seconds: Callable[[Json], float], state: str
+    measured: Callable[..., driver.ActiveRun], seconds: Callable[[Json], float], state: str
 ) -> None:
     finding = next(f for f in STUDY["findings"] if f["id"] == "delay-scheduler")
     assert sentences.verdict(finding, answered(measured(FakeLab(seconds)))).state == state
@@ -133,7 +133,7 @@ class Links(HTMLParser):
             self.loaded += [value or "" for key, value in attrs if key in ("src", "href")]
 
 
-def test_page_is_self_contained(measured: Callable[..., driver.Ongoing], tmp_path: Path) -> None:
+def test_page_is_self_contained(measured: Callable[..., driver.ActiveRun], tmp_path: Path) -> None:
     def spoil(trial: Json, files: Json) -> int:
         return 2 if trial["cell"] == "delay_ms=50" and trial["block"] == 1 else 0
 
@@ -151,7 +151,7 @@ def test_page_is_self_contained(measured: Callable[..., driver.Ongoing], tmp_pat
 
 @pytest.mark.usefixtures("undrawn")
 def test_trials_that_one_cause_took_are_told_together(
-    measured: Callable[..., driver.Ongoing], tmp_path: Path
+    measured: Callable[..., driver.ActiveRun], tmp_path: Path
 ) -> None:
     def spoil(trial: Json, files: Json) -> int:
         return {"delay_ms=50": 2, "delay_ms=200": 4}.get(trial["cell"], 0)
@@ -169,7 +169,7 @@ def test_trials_that_one_cause_took_are_told_together(
 
 @pytest.mark.usefixtures("undrawn")
 def test_a_trial_that_is_being_replaced_is_left_out(
-    measured: Callable[..., driver.Ongoing], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    measured: Callable[..., driver.ActiveRun], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`dasklab run RUN --again` removes a trial's folder while the report is being read."""
     run = measured(FakeLab()).directory
@@ -191,7 +191,7 @@ def test_a_trial_that_is_being_replaced_is_left_out(
     assert (tmp_path / "report" / "report.html").exists()
 
 
-def test_figure_shows_the_study_as_ratios(measured: Callable[..., driver.Ongoing]) -> None:
+def test_figure_shows_the_study_as_ratios(measured: Callable[..., driver.ActiveRun]) -> None:
     frame = load(measured(FakeLab(sloped)).directory)
     found = answer(frame, "compute_s", ["delay_ms"])
     assert found is not None
@@ -204,7 +204,7 @@ def test_figure_shows_the_study_as_ratios(measured: Callable[..., driver.Ongoing
 
 @pytest.mark.parametrize("rest", [0.0, 0.02])
 def test_what_a_link_at_rest_has_none_of_is_told_without_ratios(
-    measured: Callable[..., driver.Ongoing], rest: float
+    measured: Callable[..., driver.ActiveRun], rest: float
 ) -> None:
     frame = load(measured(FakeLab()).directory)
     counted = frame[~frame.warmup].groupby("trial").head(1)
@@ -313,7 +313,7 @@ class Capturing(FakeLab):
         return status
 
 
-def captured(tmp_path: Path) -> driver.Ongoing:
+def captured(tmp_path: Path) -> driver.ActiveRun:
     name, content = experiment.load("idle_capture", quick=True)
     run = driver.start(tmp_path, name, content, SETUP, quick=True)
     driver.execute(run, Capturing(), lambda trial, state: None)

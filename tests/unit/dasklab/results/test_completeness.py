@@ -174,7 +174,7 @@ def test_blind_and_lost_are_both_told_but_a_capture_cut_short_is_not_blind(tmp_p
 
 
 def test_run_and_baseline_say_it_loudly(
-    measured: Callable[..., driver.Ongoing], capsys: pytest.CaptureFixture[str]
+    measured: Callable[..., driver.ActiveRun], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The fake lab's captures have no files: nothing of what was said is there."""
 

@@ -278,7 +278,7 @@ def test_a_damaged_table_file_is_named(tmp_path: Path, name: str, content: bytes
         load(tmp_path / name)
 
 
-def test_the_files_that_a_trial_left_are_written_down(measured: Callable[..., driver.Ongoing]) -> None:
+def test_the_files_that_a_trial_left_are_written_down(measured: Callable[..., driver.ActiveRun]) -> None:
     run = measured(FakeLab())
     directory = run.directory / run.trials[0].trial
     files = json.loads((directory / "attempt.json").read_text())["files"]
@@ -291,7 +291,7 @@ def test_the_files_that_a_trial_left_are_written_down(measured: Callable[..., dr
     assert damages.damage(directory) is None
 
 
-def test_a_run_goes_on_beside_a_damaged_trial(measured: Callable[..., driver.Ongoing]) -> None:
+def test_a_run_goes_on_beside_a_damaged_trial(measured: Callable[..., driver.ActiveRun]) -> None:
     run = measured(FakeLab())
     damaged, undone, *_ = [run.directory / trial.trial for trial in run.trials]
     halved(damaged / "timings.json")
@@ -307,7 +307,7 @@ def test_a_run_goes_on_beside_a_damaged_trial(measured: Callable[..., driver.Ong
 
 @pytest.mark.parametrize("document", ["timings.json", "measured.json"])
 def test_a_trial_that_leaves_a_damaged_file_has_failed(
-    measured: Callable[..., driver.Ongoing], document: str
+    measured: Callable[..., driver.ActiveRun], document: str
 ) -> None:
     def spoil(trial: dict[str, Any], files: dict[str, Any]) -> int:
         if trial["cell"] == "delay_ms=50":

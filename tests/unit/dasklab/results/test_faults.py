@@ -148,6 +148,6 @@ def test_a_hang_is_said_with_its_faults_and_its_seed(tmp_path: Path) -> None:
     [(100, []), (101, ["faults among more than 100 workers: so many have no connections that could break"])],
 )
 def test_faults_are_simulated_among_whole_workers_only(workers: int, reasons: list[str]) -> None:
-    asked = trials.asked_of("x", experiment(KILL), ("faulty",)).model_copy(update={"workers": workers})
+    asked = trials.requested("x", experiment(KILL), ("faulty",)).model_copy(update={"workers": workers})
     known = Simulated(origin="r", workloads=(Workload(),), seeds=1)
     assert list(known.cannot(asked)) == reasons

@@ -16,7 +16,7 @@ from tests.unit.dasklab.conftest import SETUP, FakeLab, Json
 NEVER = {"process": "worker-2", "lasted_s": 20.0, "cpu_s": 0.0, "waited_s": 0.0, "suspended_s": 0.0}
 
 
-def judged(measured: Callable[..., driver.Ongoing], pause: Json, sample: int = 3) -> set[tuple[str, ...]]:
+def judged(measured: Callable[..., driver.ActiveRun], pause: Json, sample: int = 3) -> set[tuple[str, ...]]:
     """The reasons of all trials, in each of which this pause was."""
 
     def hold(trial: Json, files: Json) -> int:
@@ -28,12 +28,12 @@ def judged(measured: Callable[..., driver.Ongoing], pause: Json, sample: int = 3
     return {found.reasons for found in verdicts}
 
 
-def test_a_stopped_worker_makes_a_trial_invalid(measured: Callable[..., driver.Ongoing]) -> None:
+def test_a_stopped_worker_makes_a_trial_invalid(measured: Callable[..., driver.ActiveRun]) -> None:
     text = "the process was stopped for 20.0 s (it used 0.0 s of CPU and waited 0.0 s for one) in run 3"
     assert judged(measured, NEVER) == {(f"worker-2: {text}",)}
 
 
-def test_a_suspended_machine_makes_a_trial_invalid(measured: Callable[..., driver.Ongoing]) -> None:
+def test_a_suspended_machine_makes_a_trial_invalid(measured: Callable[..., driver.ActiveRun]) -> None:
     text = "its machine was suspended for 19.0 s in run 3"
     assert judged(measured, NEVER | {"suspended_s": 19.0}) == {(f"worker-2: {text}",)}
 
@@ -44,12 +44,12 @@ def test_a_suspended_machine_makes_a_trial_invalid(measured: Callable[..., drive
     ids=["computed", "waited for a CPU", "on many threads", "short"],
 )
 def test_a_process_that_was_active_is_part_of_what_is_measured(
-    active: Json, measured: Callable[..., driver.Ongoing]
+    active: Json, measured: Callable[..., driver.ActiveRun]
 ) -> None:
     assert judged(measured, NEVER | active) == {()}
 
 
-def test_a_warm_up_may_pause(measured: Callable[..., driver.Ongoing]) -> None:
+def test_a_warm_up_may_pause(measured: Callable[..., driver.ActiveRun]) -> None:
     assert judged(measured, NEVER, sample=0) == {()}
 
 

@@ -34,7 +34,7 @@ def sloped(trial: Json) -> float:
     return 4.0 + 0.02 * float(trial["factors"]["delay_ms"])
 
 
-def spoiled(measured: Callable[..., driver.Ongoing], change: Callable[[dict], object]) -> list[str]:
+def spoiled(measured: Callable[..., driver.ActiveRun], change: Callable[[dict], object]) -> list[str]:
     """The reasons of the 50 ms trials after their files were changed."""
 
     def spoil(trial: Json, files: Json) -> int:
@@ -48,7 +48,7 @@ def spoiled(measured: Callable[..., driver.Ongoing], change: Callable[[dict], ob
     return list(invalid[0].reasons) if invalid else []
 
 
-def test_as_asked_is_valid(measured: Callable[..., driver.Ongoing]) -> None:
+def test_as_asked_is_valid(measured: Callable[..., driver.ActiveRun]) -> None:
     assert {v.status for v in verdict.assess(measured(FakeLab()).directory).values()} == {"ok"}
 
 
@@ -99,13 +99,13 @@ def of(host: str, files: Json) -> Json:
     ],
 )
 def test_not_as_asked_is_invalid(
-    measured: Callable[..., driver.Ongoing], change: Callable[[Json], object], reason: str
+    measured: Callable[..., driver.ActiveRun], change: Callable[[Json], object], reason: str
 ) -> None:
     assert spoiled(measured, change) == [reason]
 
 
 def test_a_delay_a_hundred_times_too_long_is_invalid_whatever_the_pings_say(
-    measured: Callable[..., driver.Ongoing],
+    measured: Callable[..., driver.ActiveRun],
 ) -> None:
     def far(files: Json) -> None:
         found = of("scheduler", files)
@@ -406,7 +406,7 @@ def test_delay_counts_each_way_it_is_passed() -> None:
     assert measured.added_delay_ms(trial, "worker-2", "worker-3") == 0
 
 
-def test_table_has_a_row_per_sample(measured: Callable[..., driver.Ongoing]) -> None:
+def test_table_has_a_row_per_sample(measured: Callable[..., driver.ActiveRun]) -> None:
     run = measured(FakeLab(sloped))
     frame = load(run.directory)
     assert frame.attrs["factors"] == ["delay_ms"]
@@ -435,7 +435,7 @@ def test_loss_as_drop_events_and_as_segments(tmp_path: Path) -> None:
 
 
 def test_probes_of_links_that_no_trial_changes_leave_the_statistics(
-    measured: Callable[..., driver.Ongoing],
+    measured: Callable[..., driver.ActiveRun],
 ) -> None:
     """The median over touched and untouched links would be that of neither."""
     run = measured(FakeLab(sloped))
@@ -451,7 +451,7 @@ def test_probes_of_links_that_no_trial_changes_leave_the_statistics(
     assert found is not None and found.cells[0].lowest > 0.1
 
 
-def test_each_row_says_on_which_nodes_its_ends_are(measured: Callable[..., driver.Ongoing]) -> None:
+def test_each_row_says_on_which_nodes_its_ends_are(measured: Callable[..., driver.ActiveRun]) -> None:
     places = {"scheduler": "pve", "worker-1": "pve2", "worker-2": "pve"}
 
     def placed(trial: Json, files: Json) -> int:
@@ -470,7 +470,7 @@ def test_each_row_says_on_which_nodes_its_ends_are(measured: Callable[..., drive
     assert found["pve"][1].value == 0.5 and found["pve pve2"][1].value == pytest.approx(1.0, rel=0.01)
 
 
-def test_of_a_lab_on_one_node_there_is_nothing_to_set_apart(measured: Callable[..., driver.Ongoing]) -> None:
+def test_of_a_lab_on_one_node_there_is_nothing_to_set_apart(measured: Callable[..., driver.ActiveRun]) -> None:
     frame = load(measured(FakeLab()).directory)
     assert set(frame.node) == {""} and by_node(frame, "rtt_ms") == {}
 
@@ -500,7 +500,7 @@ def test_a_way_to_one_peer_is_told_of_that_pair(tmp_path: Path) -> None:
     assert tested["worker-1 to all"] == tested["none"] == {"worker-1", "worker-2"}
 
 
-def test_slope_and_verdicts(measured: Callable[..., driver.Ongoing]) -> None:
+def test_slope_and_verdicts(measured: Callable[..., driver.ActiveRun]) -> None:
     frame = load(measured(FakeLab(sloped)).directory)
     found = answer(frame, "compute_s", ["delay_ms"])
     assert found is not None and found.null is not None
@@ -564,12 +564,12 @@ def test_a_kind_without_a_baseline_is_compared_with_nothing() -> None:
     )
 
 
-def test_no_difference_is_not_shown(measured: Callable[..., driver.Ongoing]) -> None:
+def test_no_difference_is_not_shown(measured: Callable[..., driver.ActiveRun]) -> None:
     found = answer(load(measured(FakeLab()).directory), "compute_s", ["delay_ms"])
     assert found is not None and not any(cell.shown for cell in found.cells)
 
 
-def test_invalid_trials_leave_the_statistics(measured: Callable[..., driver.Ongoing]) -> None:
+def test_invalid_trials_leave_the_statistics(measured: Callable[..., driver.ActiveRun]) -> None:
     def break_link(trial: Json, files: Json) -> int:
         if trial["cell"] == "delay_ms=200":
             files["measured.json"]["rtt"][0]["samples_ms"] = [1.0] * 10
@@ -604,7 +604,7 @@ def test_one_trial_has_no_interval_however_many_runs_it_has() -> None:
     assert found.value == 1.0 and np.isnan(found.low) and not found.excludes(0)
 
 
-def test_compare_refuses_what_differs(measured: Callable[..., driver.Ongoing]) -> None:
+def test_compare_refuses_what_differs(measured: Callable[..., driver.ActiveRun]) -> None:
     def kvm(trial: Json, files: Json) -> int:
         files["hosts.json"]["hypervisor"]["accel"] = "kvm"
         return 0

@@ -145,13 +145,13 @@ def test_spark_is_made_a_wheel_of_once_and_found_when_the_rest_is_resolved(
             Path(words[words.index("--dest") + 1]).mkdir()
 
     monkeypatch.setattr(wheels, "_pip", pip)
-    house = wheels.fetch({"pyspark": engines.VERSION})
-    assert (house / "requirements.txt").read_text() == f"pyspark=={engines.VERSION}\n"
+    wheelhouse = wheels.fetch({"pyspark": engines.VERSION})
+    assert (wheelhouse / "requirements.txt").read_text() == f"pyspark=={engines.VERSION}\n"
     wheel, *others = told
     assert wheel[2] == "wheel" and wheel[-1] == f"pyspark=={engines.VERSION}"
     made = wheel[wheel.index("--wheel-dir") + 1]
     assert [words[words.index("--find-links") + 1] for words in others] == [made, made]
-    assert wheels.fetch({"pyspark": engines.VERSION}) == house and len(told) == 3
+    assert wheels.fetch({"pyspark": engines.VERSION}) == wheelhouse and len(told) == 3
 
 
 def test_packages_are_looked_for_as_on_the_guest_and_kept_by_what_it_has(

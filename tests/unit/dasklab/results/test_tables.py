@@ -30,7 +30,7 @@ def ask(*argv: object) -> str:
 
 
 @pytest.fixture(scope="module")
-def crossed(tmp_path_factory: pytest.TempPathFactory) -> driver.Ongoing:
+def crossed(tmp_path_factory: pytest.TempPathFactory) -> driver.ActiveRun:
     """A run of two factors, each cell told from the others only by both."""
     name, content = experiment.load("bridge_rate", quick=True)
     begun = driver.start(tmp_path_factory.mktemp("results"), name, content, SETUP, quick=True)
@@ -66,7 +66,7 @@ def on_terminals(*columns: int, argv: list[str]) -> list[str]:
     return re.sub(r"\x1b\[[\d;]*m", "", printed.decode()).replace("\r\n", "\n").split("@@\n")[:-1]
 
 
-def test_cells_are_told_apart_on_a_narrow_terminal(crossed: driver.Ongoing) -> None:
+def test_cells_are_told_apart_on_a_narrow_terminal(crossed: driver.ActiveRun) -> None:
     shown = on_terminals(80, 44, argv=["results", "show", str(crossed.directory)])
     for columns, printed in zip((80, 44), shown, strict=True):
         assert "…" not in printed
@@ -76,7 +76,7 @@ def test_cells_are_told_apart_on_a_narrow_terminal(crossed: driver.Ongoing) -> N
             assert table.count(level) == len(names(crossed.experiment)) / 2
 
 
-def test_what_is_no_terminal_gets_whole_rows(crossed: driver.Ongoing, tmp_path: Path) -> None:
+def test_what_is_no_terminal_gets_whole_rows(crossed: driver.ActiveRun, tmp_path: Path) -> None:
     lines = ask("results", "show", crossed.directory).splitlines()
     rows = [line.split()[:2] for line in lines[2 : 2 + len(names(crossed.experiment))]]
     assert [f"rate_mbit={rate},bridge={bridge}" for rate, bridge in rows] == names(crossed.experiment)
@@ -91,7 +91,7 @@ def test_what_is_no_terminal_gets_whole_rows(crossed: driver.Ongoing, tmp_path: 
 
 
 def test_runs_are_listed_compared_and_exported(
-    measured: Callable[..., driver.Ongoing], tmp_path: Path
+    measured: Callable[..., driver.ActiveRun], tmp_path: Path
 ) -> None:
     old, new = measured(FakeLab(), "first"), measured(FakeLab(), "second")
     listed = ask("results", "--results", tmp_path / "results").splitlines()

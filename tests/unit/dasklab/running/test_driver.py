@@ -105,7 +105,7 @@ def failed(status: str, reason: str) -> Json:
     return {"schema": 3, "status": status, "host": "worker-1", "task": "Start", "reasons": [reason]}
 
 
-def test_a_failed_trial_is_recorded_and_the_rest_goes_on(measured: Callable[..., driver.Ongoing]) -> None:
+def test_a_failed_trial_is_recorded_and_the_rest_goes_on(measured: Callable[..., driver.ActiveRun]) -> None:
     def fail(trial: Json, files: Json) -> int:
         if trial["cell"] != "delay_ms=50":
             return 0
@@ -121,7 +121,7 @@ def test_a_failed_trial_is_recorded_and_the_rest_goes_on(measured: Callable[...,
 
 
 def test_what_cannot_be_done_is_unsupported_and_not_tried_again(
-    measured: Callable[..., driver.Ongoing],
+    measured: Callable[..., driver.ActiveRun],
 ) -> None:
     def refuse(trial: Json, files: Json) -> int:
         if trial["links"]:
@@ -154,7 +154,7 @@ def test_a_trial_on_a_node_whose_cpu_others_took_is_measured_again(
     assert {result.status for result in verdict.assess(begun.directory).values()} == {"ok"}
 
 
-def test_wrong_answer_is_a_failure(measured: Callable[..., driver.Ongoing]) -> None:
+def test_wrong_answer_is_a_failure(measured: Callable[..., driver.ActiveRun]) -> None:
     def lie(trial: Json, files: Json) -> int:
         files["timings.json"]["check"] |= {"answer": 15.0, "ok": False}
         return 0

@@ -26,7 +26,7 @@ def silent(*_: object) -> None:
     """Show nothing."""
 
 
-def test_a_run_of_more_blocks_keeps_what_it_has(measured: Callable[..., driver.Ongoing]) -> None:
+def test_a_run_of_more_blocks_keeps_what_it_has(measured: Callable[..., driver.ActiveRun]) -> None:
     run = measured(FakeLab())
     longer = more_blocks.extended(run, 3)
     assert store.read_run(run.directory).experiment["blocks"] == 2  # nothing is written yet
@@ -57,7 +57,7 @@ def test_blocks_are_added_until_intervals_are_narrow_or_there_are_enough(
 
 @pytest.mark.parametrize(("with_two_blocks", "narrow"), [(0.2, False), (0.09, True)])
 def test_one_narrow_interval_may_be_luck(
-    measured: Callable[..., driver.Ongoing],
+    measured: Callable[..., driver.ActiveRun],
     monkeypatch: pytest.MonkeyPatch,
     with_two_blocks: float,
     narrow: bool,
@@ -132,14 +132,14 @@ def test_what_the_labs_own_guests_use_is_not_foreign() -> None:
     assert outside_pct(node, [{"cpu": 1.0, "cpus": 4}]) == 0
 
 
-def test_a_run_says_why_nothing_is_shown_and_what_would_help(measured: Callable[..., driver.Ongoing]) -> None:
+def test_a_run_says_why_nothing_is_shown_and_what_would_help(measured: Callable[..., driver.ActiveRun]) -> None:
     run = measured(FakeLab(noisy(0.35)))
     shown = CliRunner().invoke(main, ["results", "show", str(run.directory)], catch_exceptions=False).output
     assert "Not shown (delay_ms=50, delay_ms=200): only differences above" in shown.replace("\n", " ")
     assert "add `--blocks" in shown and "--blocks" in shown.splitlines()[-1]
 
 
-def test_the_old_files_of_a_run_are_still_read(measured: Callable[..., driver.Ongoing]) -> None:
+def test_the_old_files_of_a_run_are_still_read(measured: Callable[..., driver.ActiveRun]) -> None:
     run = measured(FakeLab())
     for path in run.directory.glob("*/hosts.json"):
         document = json.loads(path.read_text())

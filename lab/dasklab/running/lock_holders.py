@@ -1,4 +1,4 @@
-"""The processes that hold a lock file open, and how to end them."""
+"""Find and end the processes that have a lock file open."""
 
 from __future__ import annotations
 
@@ -8,30 +8,29 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-PATIENCE_S = 10.0  # for processes that were asked to end
+PATIENCE_S = 10.0  # after a signal, before the next one
 
 
 def holders(file: Path) -> set[int]:
-    """Return the other processes that have the file open, as far as this user may see."""
+    """Return the PIDs of other processes that have the file open, as far as this user may see them."""
     pids: set[int] = set()
     try:
-        wanted = file.stat()
+        status = file.stat()
     except FileNotFoundError:
         return pids
     for link in Path("/proc").glob("[0-9]*/fd/*"):
-        with suppress(OSError):  # the process is gone, or it is another user's
-            status = link.stat()
-            if (status.st_dev, status.st_ino) == (wanted.st_dev, wanted.st_ino):
+        with suppress(OSError):  # the process has ended, or belongs to another user
+            if os.path.samestat(link.stat(), status):
                 pids.add(int(link.parts[2]))
     return pids - {os.getpid()}
 
 
 def end_holders(file: Path) -> bool:
-    """End the other processes that have the file open, with all that they started; True if there were any."""
-    ended = False
+    """End the other processes that have the file open, and their children. Return whether there were any."""
+    any_ended = False
     for signum in (signal.SIGTERM, signal.SIGKILL):
         pids = holders(file)
-        ended |= bool(pids)
+        any_ended |= bool(pids)
         for pid in pids:
             _signal(pid, signum)
         deadline = time.monotonic() + PATIENCE_S
@@ -39,11 +38,11 @@ def end_holders(file: Path) -> bool:
             time.sleep(0.1)
         if not pids:
             break
-    return ended
+    return any_ended
 
 
 def _signal(pid: int, signum: signal.Signals) -> None:
-    """Signal a process; if it leads a group (Ansible and each of its workers do) its children as well."""
+    """Signal a process. SIGKILL goes to its whole process group if it leads one, as Ansible's workers do."""
     with suppress(ProcessLookupError, PermissionError):
         if signum == signal.SIGKILL and os.getpgid(pid) == pid:
             os.killpg(pid, signum)

@@ -1,4 +1,4 @@
-"""``dasklab minipve``: minipve on the state of the lab that the inventory describes."""
+"""``dasklab minipve``: the program minipve, on the state folder of a lab."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from dasklab.model.packages import PINS
 @inventory_option
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def minipve(inventory: Path, arguments: tuple[str, ...]) -> None:
-    """Run minipve, the local endpoint, on this lab's state.
+    """Run minipve, the local Proxmox VE endpoint, on this lab's state folder.
 
-    The arguments are minipve's own: dasklab minipve status, dasklab minipve --help.
+    All arguments go to minipve: dasklab minipve status, dasklab minipve --help.
     """
     lab = Inventory(inventory)
     state = str(lab.value(lab.hosts()[0], "lab_state_dir"))

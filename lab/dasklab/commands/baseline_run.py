@@ -1,0 +1,119 @@
+"""The baseline: each lab is measured once as it is, so that ``dasklab up`` ends with a result."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+from shlex import quote
+
+import click
+
+from dasklab import atomic
+from dasklab.commands.locking import locked
+from dasklab.commands.progress import execute
+from dasklab.errors import LabError
+from dasklab.machines.inventory import Inventory
+from dasklab.model import experiment
+from dasklab.model.files import Campaign, Result
+from dasklab.model.trial import Setup
+from dasklab.results import load
+from dasklab.results.storage import store
+from dasklab.results.validity import completeness
+from dasklab.running import driver
+from dasklab.running.ansible_lab import AnsibleLab
+from dasklab.running.driver import ActiveRun
+from dasklab.running.setup import setup_of
+from dasklab.terminal import print_table
+
+
+def measure(lab: Inventory, root: Path, *, again: bool = False) -> None:
+    """Measure the lab's baseline unless it has a valid one, and print the results.
+
+    Raises:
+        LabError: the trial failed or is invalid; the message contains the reasons.
+    """
+    setup = setup_of(lab)
+    run = None if again else _stored_run(lab, setup)
+    if run and not run.pending():
+        click.echo(
+            f"Using the baseline measured on {_measured_on(run.directory)}."
+            " To measure again: dasklab baseline --again"
+        )
+    else:
+        with locked(lab, reset=True):
+            # Look again under the lock: another command may have measured it in the meantime.
+            run = (None if again else _stored_run(lab, setup)) or _new_run(lab, setup, root)
+            execute(run, AnsibleLab(lab.path))
+        _refuse_failed(run.directory)
+        click.echo("Measured the baseline.")
+    show(run.directory)
+
+
+def show(run: Path) -> None:
+    """Print the baseline's metrics, one per line, and where its captures are."""
+    frame = load(run)
+    rows = []
+    for metric, values in frame[~frame["warmup"]].groupby("metric", sort=False)["value"]:
+        numbers = (f"{value:.3g}" for value in (values.median(), values.min(), values.max()))
+        rows.append((str(metric), str(len(values)), *numbers))
+    click.echo(f"Results: {run}\n")
+    print_table(("metric", "n", "median", "min", "max"), rows)
+    for trial in store.finished(run):
+        _show_capture(trial)
+
+
+def _show_capture(trial: Path) -> None:
+    """Print the command that reads a trial's capture, and what the capture lacks."""
+    summary = completeness.read(trial)
+    if summary is None:
+        return
+    if summary.messages:
+        size_mb = sum(capture.stat().st_size for capture in trial.glob("capture*.pcap")) / 1e6
+        command = f"dasklab wire {quote(str(trial))}/capture*.pcap"
+        click.echo(f"\nTo read Dask's messages in the capture ({size_mb:.1f} MB): {command}")
+    if problem := completeness.line(summary):
+        click.secho(problem, fg="red", bold=True)
+
+
+def _pointer(lab: Inventory) -> Path:
+    """Return the file that holds the path of this lab's baseline run."""
+    return Path(lab.value(lab.hosts()[0], "lab_state_dir")) / "baseline"
+
+
+def _stored_run(lab: Inventory, setup: Setup) -> ActiveRun | None:
+    """Return this lab's baseline run; None if there is none, if it is invalid or if the inventory changed."""
+    pointer = _pointer(lab)
+    directory = Path(pointer.read_text(errors="replace").strip()) if pointer.exists() else None
+    if directory is None or not (directory / Campaign.FILE).exists():
+        return None
+    if store.read_run(directory).setup != setup or _failed_trials(directory):
+        return None
+    return driver.resume(directory, setup)
+
+
+def _new_run(lab: Inventory, setup: Setup, root: Path) -> ActiveRun:
+    quick = bool(lab.optional(lab.hosts()[0], "lab_quick"))
+    name, content = experiment.load("baseline", quick)
+    run = driver.start(root, name, content, setup, quick=quick)
+    atomic.write_text(_pointer(lab), f"{run.directory.resolve()}\n")
+    return run
+
+
+def _measured_on(directory: Path) -> str:
+    started = max(attempt.started for attempt in store.attempts(directory))
+    return f"{datetime.fromtimestamp(started):%Y-%m-%d %H:%M}"
+
+
+def _failed_trials(directory: Path) -> list[tuple[Path, Result]]:
+    """Return the finished trials that failed or are invalid."""
+    results = [(trial, store.need(Result, trial)) for trial in store.finished(directory)]
+    return [(trial, result) for trial, result in results if result.status != "ok"]
+
+
+def _refuse_failed(directory: Path) -> None:
+    for trial, result in _failed_trials(directory):
+        reasons = "; ".join(result.reasons)
+        raise LabError(
+            f"the baseline trial is {result.status}: {reasons}",
+            f"its files are in {trial}; to measure again: dasklab baseline --again",
+        )

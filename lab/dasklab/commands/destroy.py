@@ -1,0 +1,29 @@
+"""``dasklab destroy``: remove the lab."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from dasklab.commands.locking import locked
+from dasklab.commands.options import inventory_option
+from dasklab.commands.playbooks import play
+from dasklab.commands.target import open_target
+
+
+@click.command()
+@inventory_option
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+def destroy(inventory: Path, yes: bool) -> None:
+    """Remove everything that carries this lab's tag: machines, template, bridge, images.
+
+    A local endpoint is stopped as well. Results stay.
+    """
+    lab = open_target(inventory)
+    name = lab.optional(lab.hosts()[0], "lab_name")
+    if not yes and sys.stdin.isatty():
+        click.confirm(f"Remove the machines of lab {name!r}? Results stay", abort=True)
+    with locked(lab, reset=False):
+        play("destroy.yml", lab)

@@ -1,0 +1,60 @@
+"""``dasklab doctor``: what is missing for a lab."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from dasklab.commands.options import inventory_option
+from dasklab.commands.playbooks import run_endpoint_program
+from dasklab.machines.inventory import Inventory
+from dasklab.machines.variables import open_lab
+from dasklab.terminal import counted
+
+if TYPE_CHECKING:
+    from dasklab.machines.preflight import Finding
+
+INDENT = " " * 6
+
+
+@click.command()
+@inventory_option
+def doctor(inventory: Path) -> None:
+    """Check what is missing on this machine and on Proxmox VE, and print how to fix it."""
+    from dasklab.machines.doctor import examine
+
+    lab = open_lab(inventory)
+    problems = 0
+    if check := lab.optional(lab.hosts()[0], "endpoint_check"):
+        problems += subprocess.run(check, check=False).returncode != 0
+        run_endpoint_program(lab, "endpoint_start")
+    for finding in examine(lab):
+        problems += not finding.ok
+        _print(finding)
+    _print_experiments(lab)
+    if problems:
+        click.echo(f"\n{counted(problems, 'problem')}. Fix them as described above, then: dasklab doctor")
+        sys.exit(1)
+    click.echo("\nNothing is missing. To build the lab: dasklab up (dasklab plan shows what it would do)")
+
+
+def _print(finding: Finding) -> None:
+    mark, colour = ("ok  ", "green") if finding.ok else ("FAIL", "red")
+    click.secho(f"{mark}  {finding.text}", fg=colour)
+    for line in finding.fix:
+        click.echo(f"{INDENT}{line}")
+
+
+def _print_experiments(lab: Inventory) -> None:
+    """Print which experiments this lab supports, for each kind of guest."""
+    from dasklab.running.capabilities import supported_experiments
+    from dasklab.running.setup import setup_of
+
+    setup = setup_of(lab)
+    for kind in setup.kinds:
+        first, *others = supported_experiments(setup, kind)
+        click.echo(f"\n{INDENT}".join([f"--    {first}", *others]))

@@ -1,0 +1,50 @@
+"""``dasklab plan``: what ``dasklab up`` would do."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import click
+
+from dasklab.commands.options import inventory_option
+from dasklab.commands.playbooks import play
+from dasklab.machines import presence
+from dasklab.machines.inventory import Inventory
+from dasklab.machines.variables import open_lab
+
+
+@click.command()
+@inventory_option
+def plan(inventory: Path) -> None:
+    """Print each API call that `dasklab up` would make. Changes nothing."""
+    print_plan(open_lab(inventory))
+
+
+def print_plan(lab: Inventory) -> None:
+    """Print the plan. A local endpoint that was never started stays stopped: it has no machines yet."""
+    options = ["--check", "--diff", "--tags", "key,machines"]
+    if presence.never_started(lab):
+        click.echo("The local endpoint has never been started: this is the plan for a new one.", err=True)
+        account = {"user": "lab@pve", "token_id": "none", "token_secret": "none"}
+        facts = {"endpoint_facts": _placeholder_facts(lab), "endpoint_account": account}
+        options += ["-e", json.dumps({**facts, "proxmox_vm_fresh": True})]
+    else:
+        presence.require_endpoint(lab)
+    play("provision.yml", lab, options)
+
+
+def _placeholder_facts(lab: Inventory) -> dict[str, Any]:
+    """Return stand-ins for the facts that a local endpoint writes when it is first started."""
+    build = lab.optional(lab.hosts()[0], "endpoint_image_build") or []
+    images = {"image_file": ["--path"], "template_file": ["--container", "--path"]}
+    return {
+        "host": "not-started", "port": 8006, "ca_file": "", "shell": "/bin/sh", "interfaces_file": "",
+        **{key: _output([*build, *words]) for key, words in images.items() if build},
+    }  # fmt: skip
+
+
+def _output(argv: list[str]) -> str:
+    return subprocess.run(argv, capture_output=True, text=True, check=True).stdout.strip()

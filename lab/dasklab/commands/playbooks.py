@@ -1,0 +1,49 @@
+"""Run a playbook, or a program of the lab's endpoint, and turn its failure into an error with a next step."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import sys
+from collections.abc import Sequence
+
+from dasklab.errors import LabError
+from dasklab.machines import ssh
+from dasklab.machines.inventory import Inventory
+from dasklab.running import playbook
+
+UNREACHABLE = 4  # exit status of ansible-playbook when a machine does not answer
+
+
+def play(name: str, lab: Inventory, options: Sequence[str] = ()) -> None:
+    """Run ``playbooks/<name>``; exit with Ansible's status if a task failed, since Ansible has printed why.
+
+    Raises:
+        LabError: machines do not answer.
+    """
+    status = playbook.run(name, lab.path, options=options)
+    if status == UNREACHABLE:
+        raise LabError("the machines listed above do not answer", _unreachable_hint(name, lab))
+    if status:
+        sys.exit(status)
+
+
+def _unreachable_hint(name: str, lab: Inventory) -> str:
+    host = lab.hosts()[0]
+    if not lab.has(host, "proxmox"):
+        line = shlex.join(ssh.command(lab, host))
+        return f"`{line}` must work from here, and likewise for each host; see {lab.path}"
+    if name == "status.yml":
+        return "`dasklab up` creates and starts missing machines"
+    return "`dasklab status` shows which machines run, `dasklab doctor` what is missing here or on the node"
+
+
+def run_endpoint_program(lab: Inventory, variable: str) -> None:
+    """Run the program that an inventory variable such as ``endpoint_start`` holds, if it has one.
+
+    Raises:
+        LabError: the program failed; it has printed why.
+    """
+    argv = lab.optional(lab.hosts()[0], variable)
+    if argv and (status := subprocess.run(argv, check=False).returncode):
+        raise LabError(f"{shlex.join(argv)} ended with {status}", "its own message is above")

@@ -1,0 +1,31 @@
+"""``dasklab ssh``: a shell on a machine of the lab."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+
+from dasklab.commands.options import inventory_option
+from dasklab.machines import presence
+from dasklab.machines.ssh import command as ssh_command
+from dasklab.machines.variables import open_lab
+
+
+@click.command(context_settings={"ignore_unknown_options": True})
+@click.argument("host")
+@click.argument("command", nargs=-1, type=click.UNPROCESSED)
+@inventory_option
+def ssh(host: str, command: tuple[str, ...], inventory: Path) -> None:
+    """Open a shell on HOST, or run COMMAND there.
+
+    \b
+    dasklab ssh scheduler
+    dasklab ssh worker-1 -- tc -s qdisc show
+    """
+    lab = open_lab(inventory)
+    if host in lab.hosts():
+        presence.require_machines(lab, host)
+    sys.exit(subprocess.run([*ssh_command(lab, host), *command], check=False).returncode)

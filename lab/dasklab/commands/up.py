@@ -1,0 +1,93 @@
+"""``dasklab up``: build the lab, or change it to match its inventory."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from pathlib import Path
+
+import click
+
+from dasklab.commands.locking import locked
+from dasklab.commands.options import inventory_option, new_results_option
+from dasklab.commands.plan import print_plan
+from dasklab.commands.playbooks import play, run_endpoint_program
+from dasklab.commands.target import announce
+from dasklab.machines import presence
+from dasklab.machines.guests import choose_guests
+from dasklab.machines.inventory import Inventory
+from dasklab.machines.variables import open_lab
+from dasklab.model.nic import MODELS
+
+
+@click.command()
+@inventory_option
+@new_results_option
+@click.option("--check", is_flag=True, help="Only print what would change, on the machines too.")
+@click.option("--diff", is_flag=True, help="Print each difference.")
+@click.option("--only", type=click.Choice(["provision", "configure"]), help="Do only this part.")
+@click.option("--guests", type=click.Choice(list(MODELS)), help="Kind of guest, also for all later commands.")
+def up(inventory: Path, root: Path, check: bool, diff: bool, only: str | None, guests: str | None) -> None:
+    """Build the lab, or change it to match the inventory.
+
+    Measures a baseline at the end, unless this lab has one.
+    """
+    lab = open_lab(inventory)
+    if check and presence.never_started(lab):
+        print_plan(lab)
+        return
+    if not check:
+        announce(lab)
+    with nullcontext() if check else locked(lab, reset=False):
+        _build(lab, check, diff, only, guests)
+    if not only and not check:
+        from dasklab.commands.baseline_run import measure
+
+        measure(lab, root)
+
+
+def _build(lab: Inventory, check: bool, diff: bool, only: str | None, guests: str | None) -> None:
+    options = [flag for flag, on in (("--check", check), ("--diff", diff)) if on]
+    if not check and (guests or only != "configure"):
+        if guests == "vm" or (guests is None and _has_virtual_machines(lab)):
+            run_endpoint_program(
+                lab, "endpoint_check"
+            )  # says if machines will be emulated, and the alternative
+        run_endpoint_program(
+            lab, "endpoint_start"
+        )  # here, so that its progress is visible; makes the state folder
+    if guests and check:
+        options += ["-e", f"lab_guests={guests}"]
+    elif guests:
+        choose_guests(lab, guests)
+    if only == "configure":
+        _require_all_machines(lab)
+    elif not check:
+        _build_image(lab)
+    play(f"{only or 'lab'}.yml", lab, [*options, "--skip-tags", "baseline"])
+
+
+def _has_virtual_machines(lab: Inventory) -> bool:
+    return any((lab.optional(host, "lab_guests") or "vm") == "vm" for host in lab.hosts())
+
+
+def _require_all_machines(lab: Inventory) -> None:
+    """Refuse to configure machines that do not run, instead of waiting for their ssh.
+
+    Raises:
+        LabError: naming them.
+    """
+    hosts = tuple(lab.hosts())
+    if not lab.has(hosts[0], "proxmox"):
+        return
+    if presence.never_started(lab):
+        raise presence.no_lab()
+    run_endpoint_program(lab, "endpoint_start")
+    if missing := presence.stopped(lab, hosts):
+        raise presence.not_running(missing, lab)
+
+
+def _build_image(lab: Inventory) -> None:
+    """Build the local endpoint's image here, so that its progress is visible."""
+    host = lab.hosts()[0]
+    if lab.has(host, "endpoint_image_build") and not Path(lab.value(host, "proxmox_image")["file"]).exists():
+        run_endpoint_program(lab, "endpoint_image_build")

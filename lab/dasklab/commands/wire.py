@@ -1,0 +1,20 @@
+"""``dasklab wire``: the program daskwire."""
+
+from __future__ import annotations
+
+import click
+
+
+@click.command(
+    context_settings={"ignore_unknown_options": True, "help_option_names": []},
+    add_help_option=False,
+)
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def wire(arguments: tuple[str, ...]) -> None:
+    """Run daskwire: decode a packet capture of any Dask cluster into messages.
+
+    All arguments go to daskwire: dasklab wire capture.pcap, dasklab wire --help.
+    """
+    from daskwire.terminal.cli import wire as daskwire
+
+    daskwire(list(arguments), prog_name="dasklab wire")
