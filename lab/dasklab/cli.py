@@ -23,7 +23,7 @@ COMMANDS: Mapping[str, tuple[str, ...]] = {
     "Run experiments": ("baseline", "run", "reproduce"),
     "Read results": ("results", "report", "history"),
     "Explain and predict": ("explain", "whatif", "sensitivity", "advise"),
-    "Programs of their own": ("wire", "minipve"),
+    "Use other programs": ("wire", "minipve"),
 }
 """Title in the help -> the commands below it."""
 

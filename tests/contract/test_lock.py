@@ -140,7 +140,7 @@ def test_a_killed_driver_leaves_the_lab_locked_until_its_playbook_has_ended(plac
 def test_a_command_is_refused_while_a_playbook_started_by_hand_changes_the_lab(place: Place) -> None:
     by_hand = place.start_playbook(place.book)
     place.await_tasks()
-    with pytest.raises(LabError, match=rf"at work on this lab: ansible-playbook .*process {by_hand.pid}"):
+    with pytest.raises(LabError, match=rf"using this lab: ansible-playbook .*process {by_hand.pid}"):
         LabLock(place.names).acquire()
     by_hand.terminate()
     by_hand.wait()
@@ -158,7 +158,7 @@ def test_a_playbook_is_refused_while_a_command_changes_the_lab(place: Place) -> 
             refused = place.start_playbook(place.book, inventory=inventory)
             printed, _ = refused.communicate(timeout=60)
             assert refused.returncode == 1
-            assert "another command is at work on this lab" in printed
+            assert "another command is using this lab" in printed
             assert f"(process {os.getpid()})" in printed
             assert "Traceback" not in printed
     assert not list(place.folder.glob("begun-*"))
@@ -233,7 +233,7 @@ def test_a_playbook_is_ended_after_its_deadline(place: Place) -> None:
     began = time.monotonic()
     with (
         lock_lab(place.names),
-        pytest.raises(LabError, match=r"sleep\.yml was ended: it was not done within its 3 s"),
+        pytest.raises(LabError, match=r"sleep\.yml was stopped: it did not finish within 3 s"),
     ):
         playbook.run(str(place.book), place.inventory, quiet=True, limit_s=3)
     assert time.monotonic() - began < 30

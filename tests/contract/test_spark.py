@@ -33,7 +33,9 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """Run a workload with pyspark laid over the environment that runs the tests."""
     wheelhouse = wheels.wheelhouse({"pyspark": VERSION})
     if shutil.which("java") is None or not wheelhouse.exists():
-        pytest.skip(f"Java, and pyspark {VERSION} in {wheelhouse}: a trial with engine: spark brings it there")
+        pytest.skip(
+            f"Java, and pyspark {VERSION} in {wheelhouse}: a trial with engine: spark brings it there"
+        )
     folder = tmp_path_factory.mktemp("spark")
     for wheel in wheelhouse.glob("*.whl"):
         if wheel.name.startswith(("pyspark", "py4j")):

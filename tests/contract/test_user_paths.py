@@ -138,7 +138,10 @@ def test_a_lab_without_machines_says_so_and_leaves_no_run(user: User) -> None:
     for words in (["run", "baseline", "--quick"], ["baseline"], ["ssh", "worker-1"]):
         done = user.run("dasklab", *words, "-i", "inventory/hosts.yml")
         assert done.returncode == 1
-        assert re.match(r"dasklab: (none of this lab's machines runs|worker-1 does not run)\n", done.stderr)
+        assert re.match(
+            r"dasklab: (no machine of this lab is running|the lab differs from the inventory: worker-1 is not running)\n",
+            done.stderr,
+        )
     assert not (user.folder / "results").exists()
 
 
@@ -147,7 +150,7 @@ def test_an_endpoint_that_was_stopped_is_left_so(user: User) -> None:
     for words in (["plan"], ["status"], ["run", "baseline", "--quick"]):
         done = user.run("dasklab", *words, "-i", "inventory/hosts.yml")
         assert (done.returncode, done.stdout) == (1, "")
-        assert done.stderr.startswith("dasklab: the endpoint of lab 'dasklab' does not run\n")
+        assert done.stderr.startswith("dasklab: the local endpoint of lab 'dasklab' is not running\n")
     assert user.run("dasklab", "minipve", "status").returncode == 1
 
 

@@ -15,7 +15,7 @@ from dasklab.commands.target import open_running
 @new_results_option
 @click.option("--again", is_flag=True, help="Measure it even if this lab has a baseline.")
 def baseline(inventory: Path, root: Path, again: bool) -> None:
-    """Measure the lab once, without any change to its links, and print the results."""
+    """Measure the lab once as it is, and print the results."""
     from dasklab.commands.baseline_run import measure
 
     measure(open_running(inventory), root, again=again)

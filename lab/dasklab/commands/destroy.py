@@ -17,9 +17,9 @@ from dasklab.commands.target import open_target
 @inventory_option
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 def destroy(inventory: Path, yes: bool) -> None:
-    """Remove everything that carries this lab's tag: machines, template, bridge, images.
+    """Remove everything that carries this lab's tag.
 
-    A local endpoint is stopped as well. Results stay.
+    That is machines, template, bridge and images. A local endpoint is stopped as well. Results stay.
     """
     lab = open_target(inventory)
     name = lab.optional(lab.hosts()[0], "lab_name")

@@ -24,7 +24,11 @@ INDENT = " " * 6
 @click.command()
 @inventory_option
 def doctor(inventory: Path) -> None:
-    """Check what is missing on this machine and on Proxmox VE, and print how to fix it."""
+    """Check what is missing for a lab, and print how to fix it.
+
+    Looks at this machine, the inventory and the Proxmox VE endpoint, and lists the experiments that the lab
+    supports.
+    """
     from dasklab.machines.doctor import examine
 
     lab = open_lab(inventory)

@@ -20,6 +20,6 @@ MEANINGS = {
     ExitStatus.USAGE: "wrong arguments",
     ExitStatus.FAILED: "at least one trial failed; the others are valid results",
     ExitStatus.INVALID: "no trial failed; at least one is invalid and is left out of the results",
-    ExitStatus.INTERRUPTED: "interrupted by Ctrl-C; run the same command on the run's folder to continue",
+    ExitStatus.INTERRUPTED: "interrupted by Ctrl-C; to continue: dasklab run RUN",
 }
 HELP = "\b\nExit status:\n" + "\n".join(f"  {status:<4d} {text}" for status, text in MEANINGS.items())

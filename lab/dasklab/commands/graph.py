@@ -17,7 +17,7 @@ from dasklab.machines.variables import open_lab
     "--format", "form", type=click.Choice(list(FORMATS)), default="svg", help="The form of the drawing."
 )
 def graph(inventory: Path, form: str) -> None:
-    """Draw the topology that the inventory requests: hosts, NICs, bridges.
+    """Draw the lab's topology: hosts, NICs, bridges.
 
     \b
     dasklab graph > lab.svg

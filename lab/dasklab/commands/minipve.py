@@ -21,7 +21,7 @@ from dasklab.model.packages import PINS
 @inventory_option
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def minipve(inventory: Path, arguments: tuple[str, ...]) -> None:
-    """Run minipve, the local Proxmox VE endpoint, on this lab's state folder.
+    """Control the local Proxmox VE endpoint of this lab (minipve).
 
     All arguments go to minipve: dasklab minipve status, dasklab minipve --help.
     """

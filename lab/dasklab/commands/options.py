@@ -28,7 +28,7 @@ inventory_option = click.option(
     type=UserPath(),
     default=chosen_inventory,
     show_default="inventory/hosts.yml, or $DASKLAB_INVENTORY",
-    help="Inventory of the lab: machines, sizes, NICs, addresses, endpoint.",
+    help="Inventory of the lab.",
 )
 
 

@@ -19,7 +19,7 @@ from dasklab.machines.variables import open_lab
 @click.command()
 @inventory_option
 def plan(inventory: Path) -> None:
-    """Print each API call that `dasklab up` would make. Changes nothing."""
+    """Print the API calls that `dasklab up` would make."""
     print_plan(open_lab(inventory))
 
 

@@ -32,10 +32,10 @@ HEADS = ("trial", "value", "old", "new", "")
 @new_results_option
 @inventory_option
 def reproduce(old: Path, cell: str, simulate: bool | None, root: Path, inventory: Path) -> None:
-    """Run a cell of a stored run again from its seed, and compare old and new results.
+    """Run a cell of a stored run again, and compare the results.
 
-    The new run has the settings and faults of RUN, and contains CELL, the baseline and the null trial. A
-    simulation must give the same digits again; a measurement must agree within the noise.
+    The new run has the seed, settings and faults of RUN, and contains CELL, the baseline and the null trial.
+    A simulation must give the same digits again; a measurement must agree within the noise.
 
     \b
     dasklab reproduce RUN fault=kill               in the lab or simulated, as RUN was

@@ -33,7 +33,7 @@ def _share(context: click.Context, parameter: click.Parameter, text: str | None)
 
 
 @click.command(epilog=HELP)
-@click.argument("what", metavar="EXPERIMENT|FILE|RUN", required=False)
+@click.argument("what", metavar="[EXPERIMENT|FILE|RUN]", required=False)
 @click.option("--quick", is_flag=True, help="Run the short form, meant for emulated machines.")
 @click.option("--only", metavar="CELL", help="Run one cell, the baseline and the null trial: delay_ms=50")
 @click.option("--seed", type=int, help="Shuffle the trials with this seed instead of the experiment's.")

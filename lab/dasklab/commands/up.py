@@ -22,7 +22,7 @@ from dasklab.model.nic import MODELS
 @click.command()
 @inventory_option
 @new_results_option
-@click.option("--check", is_flag=True, help="Only print what would change, on the machines too.")
+@click.option("--check", is_flag=True, help="Print what would change, on the machines too; change nothing.")
 @click.option("--diff", is_flag=True, help="Print each difference.")
 @click.option("--only", type=click.Choice(["provision", "configure"]), help="Do only this part.")
 @click.option("--guests", type=click.Choice(list(MODELS)), help="Kind of guest, also for all later commands.")

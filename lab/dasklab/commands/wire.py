@@ -11,7 +11,7 @@ import click
 )
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def wire(arguments: tuple[str, ...]) -> None:
-    """Run daskwire: decode a packet capture of any Dask cluster into messages.
+    """Decode a packet capture of any Dask cluster (daskwire).
 
     All arguments go to daskwire: dasklab wire capture.pcap, dasklab wire --help.
     """

@@ -1,4 +1,4 @@
-"""The command line: its table, its texts, its speed, and how it tells mistakes."""
+"""The command line: overview, help, start-up time, and errors as one line."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from pathlib import Path
 import click
 import pytest
 from click.testing import CliRunner, Result
+from dasklab import cli
 from dasklab.cli import COMMANDS, main
-from dasklab.commands import machines
+from dasklab.commands import playbooks, up
 from dasklab.machines import presence
 from dasklab.machines.inventory import Inventory
 from dasklab.machines.proxmox import Resource
@@ -29,19 +30,20 @@ from minipve.cli import minipve
 from minipve.user_error import UserError
 
 EXAMPLES = ROOT / "inventory" / "examples"
+FORWARDERS = ("wire", "minipve")  # pass all arguments to another program
 
 
 def run(*argv: str) -> Result:
     return CliRunner().invoke(main, argv)
 
 
-def lab(*argv: str, cwd: Path = Path("/")) -> subprocess.CompletedProcess[str]:
+def dasklab(*argv: str, cwd: Path = Path("/")) -> subprocess.CompletedProcess[str]:
     argv = (sys.executable, "-m", "dasklab", *argv)
     return subprocess.run(argv, capture_output=True, text=True, check=False, cwd=cwd)
 
 
 def walk(command: click.Command, *names: str) -> Iterator[tuple[tuple[str, ...], click.Command]]:
-    """Every command and sub-command that is not hidden, by its words."""
+    """Yield every command and subcommand that is not hidden, with its words."""
     context = click.Context(command)
     if not isinstance(command, click.Group):
         yield names, command
@@ -56,24 +58,40 @@ def walk(command: click.Command, *names: str) -> Iterator[tuple[tuple[str, ...],
 
 
 EVERY = dict(walk(main))
+TOP_LEVEL = main.list_commands(click.Context(main))
 
 
-def test_help_lists_every_command_and_teaches_the_usual_path() -> None:
-    told = run("--help").output
-    for name in COMMANDS:
-        assert f"\n  {name} " in told
-    assert "dasklab up " in told
+def test_overview_lists_every_command_below_its_title() -> None:
+    overview = run("--help").output
+    for title, names in COMMANDS.items():
+        section = overview.partition(f"\n{title}:\n")[2].partition("\n\n")[0]
+        assert re.findall(r"^  ([a-z]+) ", section, re.MULTILINE) == list(names)
+    assert "dasklab up " in overview
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_the_table_says_what_a_commands_own_help_says(name: str) -> None:
-    command = main.get_command(click.Context(main), name)
-    assert command is not None
-    assert str(command.help).startswith(COMMANDS[name][1].removesuffix("."))
+@pytest.mark.parametrize("name", TOP_LEVEL)
+def test_overview_has_the_first_line_of_each_help(name: str) -> None:
+    command = EVERY[name,]
+    summary = cli.summary(command)
+    assert summary.endswith(".") and len(summary) <= 90
+    assert " ".join(summary.split()) in " ".join(run("--help").output.split())
+
+
+def test_every_module_that_defines_its_command_is_listed() -> None:
+    """A forgotten line in the table would hide a command."""
+    folder = ROOT / "lab" / "dasklab" / "commands"
+    defined = {
+        path.stem
+        for path in folder.glob("*.py")
+        if re.search(
+            rf"^@click\.(command|group)\(.*?^def {path.stem}\(", path.read_text(), re.DOTALL | re.MULTILINE
+        )
+    }
+    assert defined == set(TOP_LEVEL)
 
 
 @pytest.mark.parametrize("words", EVERY, ids=" ".join)
-def test_every_command_and_option_says_what_it_does(words: tuple[str, ...]) -> None:
+def test_every_command_and_option_has_help(words: tuple[str, ...]) -> None:
     assert run(*words, "--help").exit_code == 0
     assert EVERY[words].help
     options = [option for option in EVERY[words].params if isinstance(option, click.Option)]
@@ -82,10 +100,7 @@ def test_every_command_and_option_says_what_it_does(words: tuple[str, ...]) -> N
 
 # Help, and what a command line is most often used for, must not wait for pandas, matplotlib or Ansible.
 HEAVY = {"pandas", "scipy", "matplotlib", "distributed", "ansible", "numpy"}
-QUICK = [
-    ["--help"],
-    *([name, "--help"] for name in COMMANDS if name not in ("wire", "minipve")),
-]
+QUICK = [["--help"], *([name, "--help"] for name in TOP_LEVEL if name not in FORWARDERS)]
 IMPORTED = f"""
 import sys, dasklab.cli
 for argv in {QUICK}:
@@ -95,18 +110,17 @@ for argv in {QUICK}:
 """
 
 
-def test_short_commands_import_nothing_heavy(tmp_path: Path) -> None:
-    """All in one process, that has none of it before: who is the first to import it is the one to blame."""
-    with (tmp_path / "told").open("w") as told:
+def test_help_imports_nothing_heavy(tmp_path: Path) -> None:
+    """All in one process: the first line with a package names the command that imported it."""
+    with (tmp_path / "help").open("w") as output:
         argv = [sys.executable, "-c", IMPORTED]
-        done = subprocess.run(argv, stdout=told, stderr=subprocess.PIPE, text=True, check=True)
-    assert done.stderr.splitlines() == [" ".join([*argv, "True"]) for argv in QUICK]
+        process = subprocess.run(argv, stdout=output, stderr=subprocess.PIPE, text=True, check=True)
+    assert process.stderr.splitlines() == [" ".join([*argv, "True"]) for argv in QUICK]
 
 
-def test_help_comes_at_once() -> None:
-    """In seconds of this machine's CPU: other work on it must not fail the test."""
+def test_help_takes_less_than_a_second_of_cpu() -> None:
     before = os.times()
-    assert lab("--help").returncode == 0
+    assert dasklab("--help").returncode == 0
     after = os.times()
     assert sum(after[2:4]) - sum(before[2:4]) < 1
 
@@ -119,49 +133,48 @@ MISTAKES = [
     (("run", "nix"), "no experiment 'nix'; there are: baseline"),
     (("run", "basline"), "no experiment 'basline'; there are: baseline"),
     (("run", "baseline", "-i", "nowhere.yml"), "inventory /nowhere.yml does not exist"),
-    (("status",), "there is no lab yet"),
-    (("ssh", "worker-1"), "there is no lab yet"),
-    (("run", "baseline", "--results", "{tmp}"), "there is no lab yet"),
-    (("baseline", "--results", "{tmp}"), "there is no lab yet"),
+    (("status",), "there is no lab yet\n  to create it: dasklab up\n"),
+    (("ssh", "worker-1"), "there is no lab yet\n"),
+    (("run", "baseline", "--results", "{tmp}"), "there is no lab yet\n"),
+    (("baseline", "--results", "{tmp}"), "there is no lab yet\n"),
 ]
 
 
-@pytest.mark.parametrize(("argv", "told"), MISTAKES)
-def test_a_users_mistake_is_one_line_and_no_traceback(
-    argv: tuple[str, ...], told: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+@pytest.mark.parametrize(("argv", "message"), MISTAKES)
+def test_a_mistake_gives_one_line_without_a_traceback(
+    argv: tuple[str, ...], message: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.chdir("/")
     monkeypatch.setattr(playbook, "run", forbidden)
     monkeypatch.setenv("DASKLAB_STATE", str(tmp_path / "state"))
-    done = run(*(word.format(tmp=tmp_path) for word in argv))
+    result = run(*(word.format(tmp=tmp_path) for word in argv))
     assert list(tmp_path.iterdir()) == []
-    assert isinstance(done.exception, SystemExit)  # any other would be a traceback
-    assert done.exit_code == 1
-    assert done.stderr.startswith(f"dasklab: {told}")
-    assert len(done.stderr.strip().splitlines()) <= 2
+    assert isinstance(result.exception, SystemExit)  # any other exception would be a traceback
+    assert result.exit_code == 1
+    assert result.stderr.startswith(f"dasklab: {message}")
+    assert len(result.stderr.strip().splitlines()) <= 2
 
 
-def test_a_process_of_its_own_tells_a_mistake_alike() -> None:
-    done = lab("plan", "-i", "/nowhere.yml")
-    assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == run("plan", "-i", "/nowhere.yml").stderr
+def test_a_separate_process_prints_the_same_error() -> None:
+    process = dasklab("plan", "-i", "/nowhere.yml")
+    assert (process.returncode, process.stdout) == (1, "")
+    assert process.stderr == run("plan", "-i", "/nowhere.yml").stderr
 
 
-def test_other_ways_in_tell_mistakes_alike(
+def test_other_programs_print_errors_the_same_way(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def full(*_: object) -> None:
+    def disk_full(*_: object) -> None:
         raise UserError("the disk is full", "make room")
 
-    monkeypatch.setattr(launch, "facts", full)
-    told = CliRunner().invoke(minipve, ["status"])
-    assert (told.exit_code, told.output) == (1, "minipve: the disk is full\n  make room\n")
+    monkeypatch.setattr(launch, "facts", disk_full)
+    result = CliRunner().invoke(minipve, ["status"])
+    assert (result.exit_code, result.output) == (1, "minipve: the disk is full\n  make room\n")
     script = str(ROOT / "lab" / "nic_matrix.py")
-    monkeypatch.setattr(sys, "path", [str(ROOT / "lab"), *sys.path])  # as Python has it for a file
     monkeypatch.setattr(sys, "argv", [script, "--dry-run", "--only", "nic=x"])
-    with pytest.raises(SystemExit) as ended:
+    with pytest.raises(SystemExit) as exit_:
         runpy.run_path(script, run_name="__main__")
-    assert ended.value.code == 1
+    assert exit_.value.code == 1
     assert capsys.readouterr().err.startswith("dasklab: no cell 'nic=x';")
 
 
@@ -171,24 +184,24 @@ def test_an_unknown_command_is_refused() -> None:
     assert "No such command 'fly'" in result.output
 
 
-def test_the_inventory_may_be_named_before_the_command() -> None:
+def test_the_inventory_may_precede_the_command() -> None:
     existing = EXAMPLES / "existing" / "hosts.yml"
-    told = run("-i", str(existing), "doctor").output
-    assert f"inventory {existing}: client, scheduler, worker-1, worker-2, worker-3" in told
-    closer = run("-i", "nowhere.yml", "doctor", "-i", str(existing)).output
-    assert f"inventory {existing}: client" in closer
+    output = run("-i", str(existing), "doctor").output
+    assert f"inventory {existing}: client, scheduler, worker-1, worker-2, worker-3" in output
+    both = run("-i", "nowhere.yml", "doctor", "-i", str(existing)).output
+    assert f"inventory {existing}: client" in both
     refused = run("-i", str(existing), "wire", "capture.pcap")
     assert (refused.exit_code, "'wire' takes no inventory" in refused.output) == (2, True)
 
 
 def unreachable(*_: object, **__: object) -> int:
-    return machines.UNREACHABLE
+    return playbooks.UNREACHABLE
 
 
 @pytest.mark.parametrize(
     ("argv", "hint"),
     [
-        (["status"], "`dasklab up` makes and starts what is missing"),
+        (["status"], "`dasklab up` creates and starts missing machines"),
         (["up", "--only", "provision"], "`dasklab status` shows which machines run"),
         (
             ["-i", str(EXAMPLES / "existing/hosts.yml"), "status"],
@@ -196,12 +209,12 @@ def unreachable(*_: object, **__: object) -> int:
         ),
     ],
 )
-def test_what_does_not_answer_comes_with_what_to_do_about_it(
+def test_unreachable_machines_come_with_a_hint(
     monkeypatch: pytest.MonkeyPatch, argv: list[str], hint: str
 ) -> None:
     monkeypatch.setattr(playbook, "run", unreachable)
-    monkeypatch.setattr(machines, "_command", lambda *_: None)
-    monkeypatch.setattr(machines, "_image_ready", lambda *_: None)
+    monkeypatch.setattr(up, "run_endpoint_program", lambda *_: None)
+    monkeypatch.setattr(up, "_build_image", lambda *_: None)
     monkeypatch.setattr(presence, "require_endpoint", lambda *_: None)
     result = run(*argv)
     assert result.exit_code == 1
@@ -212,34 +225,37 @@ def forbidden(*_: object, **__: object) -> int:
     raise AssertionError("nothing may be started")
 
 
-def test_a_lab_that_was_never_made_is_not_configured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_lab_that_was_never_created_is_not_configured(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("DASKLAB_STATE", str(tmp_path))
     monkeypatch.setattr(playbook, "run", forbidden)
-    monkeypatch.setattr(machines, "_command", forbidden)
+    monkeypatch.setattr(up, "run_endpoint_program", forbidden)
     assert run("up", "--only", "configure").stderr.partition("\n")[2] == (
-        "dasklab: nothing to configure, none of this lab's machines runs\n"
-        "  run `dasklab up` first: it makes and starts them\n"
+        "dasklab: there is no lab yet\n  to create it: dasklab up\n"
     )
 
 
-def test_machines_that_do_not_run_are_not_configured(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen = [{"vmid": 9100 + n, "status": "stopped" if n == 4 else "running"} for n in range(1, 5)]
+def test_stopped_machines_are_not_configured(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [{"vmid": 9100 + n, "status": "stopped" if n == 4 else "running"} for n in range(1, 5)]
     for name in ("HOST", "USER", "TOKEN_ID", "TOKEN_SECRET"):
         monkeypatch.setenv(f"PROXMOX_{name}", "lab@pve" if name == "USER" else "x")
-    monkeypatch.setattr(Resource, "get", lambda self: seen if self._path == "/nodes/pve/qemu" else [])
+    monkeypatch.setattr(Resource, "get", lambda self: rows if self._path == "/nodes/pve/qemu" else [])
     monkeypatch.setattr(playbook, "run", forbidden)
-    told = run("-i", str(EXAMPLES / "proxmox" / "hosts.yml"), "up", "--only", "configure").stderr
-    assert "\ndasklab: nothing to configure, not running: worker-2, worker-3\n" in told
+    stderr = run("-i", str(EXAMPLES / "proxmox" / "hosts.yml"), "up", "--only", "configure").stderr
+    assert "\ndasklab: the lab differs from the inventory: worker-2, worker-3 are not running\n" in stderr
+    assert stderr.endswith("dasklab up\n")
 
 
-def test_a_run_goes_on_only_as_it_began(tmp_path: Path) -> None:
+def test_a_run_is_resumed_only_as_it_was_planned(tmp_path: Path) -> None:
     name, content = experiment.load("baseline", quick=True)
-    begun = driver.start(tmp_path, name, content, setup_of(Inventory()), quick=True)
-    told = run("run", str(begun.directory), "--quick")
-    assert (told.exit_code, "a run goes on as it began" in told.output) == (2, True)
-    told = run("run", str(begun.directory), "--dry-run")
-    assert (told.exit_code, "1-01-baseline" in told.output) == (0, True)
-    assert not (begun.directory / "1-01-baseline").exists()
+    planned = driver.start(tmp_path, name, content, setup_of(Inventory()), quick=True)
+    refused = run("run", str(planned.directory), "--quick")
+    assert (refused.exit_code, "this is an existing run" in refused.output) == (2, True)
+    preview = run("run", str(planned.directory), "--dry-run")
+    assert (preview.exit_code, "1-01-baseline" in preview.output) == (0, True)
+    assert preview.output.splitlines()[-1].startswith("1 trial, about ")
+    assert not (planned.directory / "1-01-baseline").exists()
 
 
 DOCS = ROOT / "docs"

@@ -12,7 +12,7 @@ import yaml
 from click.testing import CliRunner, Result
 from dasklab.cli import main
 from dasklab.commands import progress, target
-from dasklab.commands.exits import MEANINGS
+from dasklab.commands.exit_status import MEANINGS
 from dasklab.errors import LabError
 from dasklab.machines.inventory import DEFAULT
 from dasklab.model.experiment import Experiment
@@ -139,7 +139,7 @@ def test_a_lab_that_cannot_be_reset_is_an_error(dasklab_run: Run, monkeypatch: p
     monkeypatch.setattr(progress.driver, "execute", _executed(progress.driver.execute))
     done = dasklab_run(Broken())
     assert done.exit_code == 1
-    assert "The report: dasklab report" in done.output
+    assert "To write the report: dasklab report" in done.output
     assert "dasklab: the lab could not be reset" in done.output
 
 

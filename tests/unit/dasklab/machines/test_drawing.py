@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 import pytest
 from click.testing import CliRunner
-from dasklab.cli import dasklab
+from dasklab.cli import main
 from dasklab.machines.drawing import DrawnHost, Topology, mermaid, svg, topology_of
 from dasklab.machines.inventory import DEFAULT, Inventory
 from dasklab.paths import SHARE
@@ -52,7 +52,7 @@ def test_every_example_can_be_drawn(example: str) -> None:
 
 def test_picture_in_the_readme_is_current() -> None:
     picture = SHARE / "docs" / "lab.svg"
-    result = CliRunner().invoke(dasklab, ["graph", "-i", str(DEFAULT)])
+    result = CliRunner().invoke(main, ["graph", "-i", str(DEFAULT)])
     assert result.exit_code == 0, result.output
     assert picture.read_text() == result.output, "run: dasklab graph > docs/lab.svg"
     assert f"]({picture.relative_to(SHARE).as_posix()})" in Path(SHARE / "README.md").read_text()

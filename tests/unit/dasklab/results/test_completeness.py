@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from dasklab import report as page
-from dasklab.commands import baseline
+from dasklab.commands import baseline_run
 from dasklab.commands.progress import execute
 from dasklab.model import experiment
 from dasklab.model.files import CaptureReport, Completeness
@@ -189,7 +189,7 @@ def test_run_and_baseline_say_it_loudly(
     execute(driver.resume(run.directory, SETUP), FakeLab(spoil=spoil))
     assert "The capture is incomplete: its files are missing" in capsys.readouterr().err
     write(first, b"")
-    baseline.show(run.directory)
+    baseline_run.show(run.directory)
     assert "The capture is incomplete: its files are missing" in capsys.readouterr().out
 
 
@@ -230,7 +230,7 @@ def test_run_baseline_and_report_say_that_a_capture_is_blind(
     execute(run, Mirrored(NOT_DASK[:7]))
     blind = "The capture is blind: none of its 7 frames is Dask's. What to do: "
     assert capsys.readouterr().err.count(blind) == 1
-    baseline.show(run.directory)
+    baseline_run.show(run.directory)
     last = capsys.readouterr().out.splitlines()[-1]
     assert last.startswith(blind)
     text = page.write([run.directory], tmp_path / "page").with_name("report.md").read_text()

@@ -470,7 +470,9 @@ def test_each_row_says_on_which_nodes_its_ends_are(measured: Callable[..., drive
     assert found["pve"][1].value == 0.5 and found["pve pve2"][1].value == pytest.approx(1.0, rel=0.01)
 
 
-def test_of_a_lab_on_one_node_there_is_nothing_to_set_apart(measured: Callable[..., driver.ActiveRun]) -> None:
+def test_of_a_lab_on_one_node_there_is_nothing_to_set_apart(
+    measured: Callable[..., driver.ActiveRun],
+) -> None:
     frame = load(measured(FakeLab()).directory)
     assert set(frame.node) == {""} and by_node(frame, "rtt_ms") == {}
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from dasklab.cli import main
-from dasklab.commands import machines, target
+from dasklab.commands import target, up
 from dasklab.errors import LabError
 from dasklab.machines.inventory import DEFAULT, Inventory
 from dasklab.model.experiment import Experiment
@@ -115,11 +115,11 @@ def test_two_commands_do_not_change_a_lab_at_once(
     lock = LabLock(lock_names(lab.hosts(), lab.optional))
     lock.acquire()
     monkeypatch.setattr(playbook, "run", lambda *args, **options: pytest.fail("a playbook was started"))
-    monkeypatch.setattr(machines, "_command", lambda *args: pytest.fail("a command was started"))
+    monkeypatch.setattr(up, "run_endpoint_program", lambda *args: pytest.fail("a program was started"))
     refused = CliRunner().invoke(main, [*words, "-i", str(second), *results])
     lock.release()
     assert refused.exit_code == 1
-    assert "dasklab: another command is at work on this lab: " in refused.output
+    assert "dasklab: another command is using this lab: " in refused.output
     assert refused.stderr.startswith(f"Inventory {second}, endpoint local, not started yet, lab dasklab\n")
     assert not (tmp_path / "results").exists()
     assert not lock.acquire()

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dasklab.running.capabilities import able
+from dasklab.running.capabilities import supported_experiments
 
 from tests.unit.dasklab.conftest import SETUP
 
 
 def test_each_kind_says_what_it_runs_in_part_and_what_asks_its_kernel() -> None:
-    machines, containers = able(SETUP, "vm"), able(SETUP, "container")
-    machines_alone = able(SETUP.model_copy(update={"kinds": ("vm",)}), "vm")
+    machines, containers = supported_experiments(SETUP, "vm"), supported_experiments(SETUP, "container")
+    machines_alone = supported_experiments(SETUP.model_copy(update={"kinds": ("vm",)}), "vm")
     assert "nic_matrix: 5 of 8 cells; not nic=veth, nic=veth 10G, nic=veth 1G" in machines_alone
     assert any(t.startswith("slow_links: 4 of 7 cells; not ") and "worker E1000" in t for t in containers)
     assert not any(t.startswith("slow_links") for t in machines)
@@ -17,10 +17,10 @@ def test_each_kind_says_what_it_runs_in_part_and_what_asks_its_kernel() -> None:
 
 
 def test_a_lab_with_images_of_both_kinds_runs_the_nics_of_both() -> None:
-    told = able(SETUP, "vm") + able(SETUP, "container")
+    told = supported_experiments(SETUP, "vm") + supported_experiments(SETUP, "container")
     assert not any(line.startswith("nic_matrix") for line in told)
 
 
 def test_an_experiment_with_too_many_workers_is_named() -> None:
     few = SETUP.model_copy(update={"hosts": SETUP.hosts[:3]})
-    assert "workers: more workers than the inventory has" in able(few, "vm")
+    assert "workers: needs more workers than the inventory has" in supported_experiments(few, "vm")

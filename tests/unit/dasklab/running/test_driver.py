@@ -261,13 +261,13 @@ def test_what_a_lab_cannot_do_is_known_before_it_is_tried(tmp_path: Path) -> Non
 def test_a_run_is_not_continued_on_another_lab(tmp_path: Path, sweep: experiment.Experiment) -> None:
     begun = driver.start(tmp_path, "x", sweep, SETUP, quick=False)
     other = SETUP.model_copy(update={"nics": {host: Card(model="e1000") for host in SETUP.hosts}})
-    with pytest.raises(LabError, match="the inventory is not as it was when the run began"):
+    with pytest.raises(LabError, match="the inventory has changed since this run started"):
         driver.resume(begun.directory, other)
 
 
 def test_too_few_workers_are_told_before_anything_runs(sweep: experiment.Experiment) -> None:
     more = experiment.Experiment.model_validate(sweep.model_dump(exclude_unset=True) | {"workers": 5})
-    with pytest.raises(LabError, match="5 workers are asked, the inventory has no worker-4, worker-5"):
+    with pytest.raises(LabError, match="needs 5 workers, but the inventory has no worker-4, worker-5"):
         plan("x", more, SETUP)
 
 

@@ -17,7 +17,7 @@ from dasklab.results import load
 from dasklab.results.storage import store
 from dasklab.results.validity import verdict
 from dasklab.running import driver, more_blocks
-from dasklab.running.quiet import ALL_PATIENCE_S, PATIENCE_S, Waiter, outside_pct
+from dasklab.running.quiet_node import PATIENCE_S, RUN_PATIENCE_S, Waiter, outside_pct
 
 from tests.unit.dasklab.conftest import SETUP, FakeLab, Json
 
@@ -50,7 +50,7 @@ def test_blocks_are_added_until_intervals_are_narrow_or_there_are_enough(
     tmp_path: Path, sweep: Experiment, spread: float, blocks: int
 ) -> None:
     run = driver.start(tmp_path, "x", sweep, SETUP, quick=False)
-    progress.execute_until(run, FakeLab(noisy(spread)), more_blocks.Until(0.1, most=6))
+    progress.execute_until(run, FakeLab(noisy(spread)), more_blocks.StopRule(0.1, max_blocks=6))
     assert store.read_run(run.directory).experiment["blocks"] == blocks
     assert set(load(run.directory).block) == set(range(1, blocks + 1))
 
@@ -74,7 +74,7 @@ def test_one_narrow_interval_may_be_luck(
 @pytest.mark.parametrize("share", ["0", "10x", "100%"])
 def test_until_is_a_share(share: str) -> None:
     result = CliRunner().invoke(main, ["run", "delay_worker", "--until", share])
-    assert result.exit_code == 2 and "is no share like 10%" in result.output
+    assert result.exit_code == 2 and "is not a percentage between 0 and 100" in result.output
 
 
 def test_a_trial_that_others_disturbed_is_repeated_and_one_that_is_wrong_is_not(
@@ -118,7 +118,7 @@ def test_a_busy_node_is_waited_for_and_not_for_ever() -> None:
     assert sum(slept) == PATIENCE_S and said[-1].startswith("The node is still busy")
     for _ in range(20):
         patient()
-    assert sum(slept) == ALL_PATIENCE_S
+    assert sum(slept) == RUN_PATIENCE_S
     slept.clear()
     Waiter(lambda: None, 15, said.append, slept.append)()
     Waiter(lambda: 99.0, 100, said.append, slept.append)()
@@ -132,7 +132,9 @@ def test_what_the_labs_own_guests_use_is_not_foreign() -> None:
     assert outside_pct(node, [{"cpu": 1.0, "cpus": 4}]) == 0
 
 
-def test_a_run_says_why_nothing_is_shown_and_what_would_help(measured: Callable[..., driver.ActiveRun]) -> None:
+def test_a_run_says_why_nothing_is_shown_and_what_would_help(
+    measured: Callable[..., driver.ActiveRun],
+) -> None:
     run = measured(FakeLab(noisy(0.35)))
     shown = CliRunner().invoke(main, ["results", "show", str(run.directory)], catch_exceptions=False).output
     assert "Not shown (delay_ms=50, delay_ms=200): only differences above" in shown.replace("\n", " ")
