@@ -1,4 +1,4 @@
-"""The handlers, one module an area: each is a verb, a path as in PVE's API viewer, and a function."""
+"""The handlers, one module per area. Each has an HTTP verb, a path as in PVE's API viewer, and a function."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MODULES = (
     "storage", "tasks", "tokens",
 )  # fmt: skip
 VM, CT = QEMU.path, LXC.path
-_ANY, _HERE = "/*", "/"  # no segment of a path has a slash
+_ANY, _VERBS = "/*", "/"  # keys of the tree; segments of a path contain no slash
 _HANDLERS: dict[tuple[str, str], Handler] = {}
 _CHECKS: dict[tuple[str, str], Callable[[Call], None]] = {}
 
@@ -33,7 +33,7 @@ def route(verb: str, path: str) -> Callable[[Handler], Handler]:
 
 
 def check_first(verb: str, path: str) -> Callable[[Callable[[Call], None]], Callable[[Call], None]]:
-    """Declare what PVE checks of a call before it looks at the volumes that the call names."""
+    """Declare checks of a call that PVE performs before it checks the call's volumes."""
 
     def declare(function: Callable[[Call], None]) -> Callable[[Call], None]:
         _CHECKS[verb, path] = function
@@ -43,14 +43,14 @@ def check_first(verb: str, path: str) -> Callable[[Callable[[Call], None]], Call
 
 
 def checks() -> dict[tuple[str, str], Callable[[Call], None]]:
-    """(verb, path) -> what was declared by ``check_first``."""
+    """Return (verb, path) -> function, as declared by ``check_first``."""
     load()
     return _CHECKS
 
 
 @cache
 def load() -> dict[tuple[str, str], Handler]:
-    """(verb, path) -> handler, for all modules."""
+    """Import all modules, and return (verb, path) -> handler."""
     for name in MODULES:
         import_module(f"{__name__}.{name}")
     return dict(_HANDLERS)
@@ -58,18 +58,18 @@ def load() -> dict[tuple[str, str], Handler]:
 
 @cache
 def _tree() -> dict[str, Any]:
-    """Segments of paths; below ``_ANY`` what a place takes, below ``_HERE`` verbs with their template."""
+    """Return the path segments as a tree, with ``_ANY`` for placeholders and ``_VERBS`` at the ends."""
     root: dict[str, Any] = {}
     for verb, path in load():
         branch = root
         for segment in path.strip("/").split("/"):
             branch = branch.setdefault(_ANY if segment.startswith("{") else segment, {})
-        branch.setdefault(_HERE, {})[verb] = path
+        branch.setdefault(_VERBS, {})[verb] = path
     return root
 
 
 def find(verb: str, path: str) -> tuple[str, dict[str, str]] | None:
-    """The path template that serves ``verb`` on ``path``, and what its places hold."""
+    """Return the path template for ``verb`` on ``path``, and the values of its placeholders."""
     branch, values = _tree(), []
     segments = [segment for segment in path.split("/") if segment]
     for position, segment in enumerate(segments):
@@ -77,13 +77,13 @@ def find(verb: str, path: str) -> tuple[str, dict[str, str]] | None:
             branch = branch[segment]
         elif _ANY in branch:
             branch = branch[_ANY]
-            if verb in branch.get(_HERE, {}) and branch[_HERE][verb].endswith("{volume}"):
-                values.append("/".join(segments[position:]))  # a volume id has slashes of its own
+            if verb in branch.get(_VERBS, {}) and branch[_VERBS][verb].endswith("{volume}"):
+                values.append("/".join(segments[position:]))  # a volume id may contain slashes
                 break
             values.append(segment)
         else:
             return None
-    template: str | None = branch.get(_HERE, {}).get(verb)
+    template: str | None = branch.get(_VERBS, {}).get(verb)
     if template is None:
         return None
     names = [part[1:-1] for part in template.split("/") if part.startswith("{")]

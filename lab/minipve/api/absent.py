@@ -1,6 +1,6 @@
-"""What a node may have and this endpoint never has: backup and replication jobs, HA, groups, a subscription.
+"""Lists that are always empty here: backup and replication jobs, HA resources, subscriptions.
 
-Exporters, inventories and web pages ask for these lists; an empty one is the truth, and PVE's answer.
+Exporters, inventory plugins and web pages ask for them, and PVE answers with an empty list, too.
 """
 
 from __future__ import annotations
@@ -19,13 +19,12 @@ from minipve.node import Call
 @route("GET", "/cluster/replication")
 @route("GET", "/nodes/{node}/replication")
 def nothing(call: Call) -> list[dict[str, Any]]:
-    """There are none."""
     return []
 
 
 @route("GET", "/cluster/backup-info/not-backed-up")
 def not_backed_up(call: Call) -> list[dict[str, Any]]:
-    """Every guest that the caller may see, since no job backs up any."""
+    """Return every guest that the caller may see, since there are no backup jobs."""
     rows = []
     everywhere = [guest for node in call.node.nodes.values() for guest in node.guests()]
     for vmid, config in everywhere:
@@ -37,17 +36,16 @@ def not_backed_up(call: Call) -> list[dict[str, Any]]:
 
 @route("GET", "/cluster/ha/status/current")
 def ha_status(call: Call) -> list[dict[str, Any]]:
-    """The node that answers always has a quorum."""
+    """Report a quorum, which a node that answers always has."""
     return [{"id": "quorum", "type": "quorum", "node": call.node.name, "status": "OK", "quorate": 1}]
 
 
 @route("GET", "/cluster/options")
 def datacenter(call: Call) -> dict[str, Any]:
-    """The default, which is in force: the prefix of the MAC addresses made here."""
+    """Return the default options."""
     return {"mac_prefix": "BC:24:11"}
 
 
 @route("GET", "/nodes/{node}/subscription")
 def subscription(call: Call) -> dict[str, Any]:
-    """None."""
     return {"status": "notfound", "message": "There is no subscription key"}

@@ -1,4 +1,4 @@
-"""Identity and rights: login, permissions, access-control list, roles, users."""
+"""Login, permissions, access-control list, roles, users."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _REALMS: list[dict[str, Any]] = [
     {"realm": "pam", "type": "pam", "comment": "Linux PAM standard authentication"},
     {"realm": "pve", "type": "pve", "comment": "Proxmox VE authentication server", "default": 1},
 ]
-_CAP = {  # what a login answer tells the web interface: area -> privileges that count there
+_CAP = {  # area of the web interface -> pattern of the privileges that matter there
     "vms": r"VM\.|Permissions\.",
     "access": r"Realm\.|User\.|Group\.|Permissions\.",
     "storage": r"Datastore\.|Permissions\.",
@@ -32,18 +32,17 @@ _USER_FIELDS = ("enable", "expire", "comment", "email", "firstname", "lastname")
 
 @route("GET", "/access/domains")
 def domains(call: Call) -> list[dict[str, Any]]:
-    """The realms there are."""
     return _REALMS
 
 
 @route("GET", "/access/ticket")
 def ticket_form(call: Call) -> None:
-    """Nothing: PVE answers so for its web form."""
+    """Return nothing, as PVE does for its web form."""
 
 
 @route("POST", "/access/ticket")
 def login(call: Call) -> dict[str, Any]:
-    """A ticket for a password (or for a ticket that is still valid)."""
+    """Issue a ticket for a password, or for a valid ticket in its place."""
     realm = call.get("realm")
     userid = call["username"] if "@" in call["username"] or not realm else f"{call['username']}@{realm}"
     if not call.node.tickets.login(userid, call["password"]):
@@ -69,7 +68,7 @@ def _capabilities(call: Call, userid: str) -> dict[str, dict[str, int]]:
 
 @route("GET", "/access/permissions")
 def permissions(call: Call) -> dict[str, dict[str, int]]:
-    """Privileges by path: the caller's own, or with Sys.Audit on /access anybody's."""
+    """Return privileges by path: the caller's, or with Sys.Audit on /access those of any user."""
     authid = call.get("userid", call.permit.authid)
     if authid != call.permit.authid and owner(authid) != call.permit.authid:
         call.permit.need("/access", ["Sys.Audit"])
@@ -83,14 +82,14 @@ def permissions(call: Call) -> dict[str, dict[str, int]]:
 
 @route("GET", "/access/acl")
 def acl(call: Call) -> list[dict[str, Any]]:
-    """The list's entries on paths where the caller may change permissions."""
+    """Return the entries on paths where the caller may change permissions."""
     entries: list[dict[str, Any]] = call.node.access.data["acl"]
     return [a for a in entries if call.permit.has(a["path"], ["Permissions.Modify"])]
 
 
 @route("PUT", "/access/acl")
 def update_acl(call: Call) -> None:
-    """Give (or with ``delete`` take) roles on a path to users and tokens."""
+    """Add roles on a path to users and tokens, or remove them with ``delete``."""
     path = acl_path(call["path"])
     if path is None:
         raise parameter_error(path=f"invalid ACL path '{call['path']}'")
@@ -120,7 +119,7 @@ def _require(call: Call, path: str, roleid: str, ugid: str) -> None:
 
 
 def _check_superset(call: Call, path: str, roleid: str) -> None:
-    """Who may change rights on a path only because its VM or pool is theirs gives no more than they have."""
+    """Raise 400 when a caller without Permissions.Modify grants more than their own privileges."""
     if call.permit.is_root or call.permit.has(path, ["Permissions.Modify"]):
         return
     privs = call.node.access.roles()[roleid]
@@ -132,7 +131,7 @@ def _check_superset(call: Call, path: str, roleid: str) -> None:
 
 @route("GET", "/access/roles")
 def roles(call: Call) -> list[dict[str, Any]]:
-    """All roles with their privileges; built-in ones are ``special``."""
+    """Return all roles with their privileges. Built-in ones are ``special``."""
     return [
         {"roleid": name, "privs": ",".join(sorted(privs)), "special": int(name in BUILTIN_ROLES)}
         for name, privs in sorted(call.node.access.roles().items())
@@ -141,16 +140,15 @@ def roles(call: Call) -> list[dict[str, Any]]:
 
 @route("GET", "/access/roles/{roleid}")
 def role(call: Call) -> dict[str, int]:
-    """One role's privileges, each with 1."""
-    known = call.node.access.roles()
-    if call["roleid"] not in known:
+    """Return the privileges of a role, each with the value 1."""
+    privileges_of = call.node.access.roles()
+    if call["roleid"] not in privileges_of:
         raise ApiError(f"role '{call['roleid']}' does not exist")
-    return dict.fromkeys(sorted(known[call["roleid"]]), 1)
+    return dict.fromkeys(sorted(privileges_of[call["roleid"]]), 1)
 
 
 @route("POST", "/access/roles")
 def create_role(call: Call) -> None:
-    """A new role."""
     name = call["roleid"]
     if name.upper().startswith("PVE"):
         reserved = "cannot use role ID starting with the (case-insensitive) 'PVE' namespace"
@@ -163,7 +161,7 @@ def create_role(call: Call) -> None:
 
 @route("PUT", "/access/roles/{roleid}")
 def update_role(call: Call) -> None:
-    """Set a role's privileges, or with ``append`` add to them."""
+    """Replace a role's privileges, or with ``append`` add to them."""
     name, privs = call["roleid"], set(split_list(call.get("privs", "")))
     if name in BUILTIN_ROLES:
         raise ApiError(f"auto-generated role '{name}' cannot be modified")
@@ -175,7 +173,7 @@ def update_role(call: Call) -> None:
 
 @route("DELETE", "/access/roles/{roleid}")
 def delete_role(call: Call) -> None:
-    """Remove a role and the list's entries that name it."""
+    """Remove a role and its entries in the access-control list."""
     name = call["roleid"]
     if name in BUILTIN_ROLES:
         raise ApiError(f"auto-generated role '{name}' cannot be deleted")
@@ -186,24 +184,24 @@ def delete_role(call: Call) -> None:
 
 
 def user_row(userid: str, entry: dict[str, Any]) -> dict[str, Any]:
-    """A user as lists show it."""
-    shown = {key: entry[key] for key in _USER_FIELDS if entry.get(key) not in (None, "")}
-    return {"userid": userid, "expire": 0, "realm-type": userid.partition("@")[2]} | shown
+    """Return a user's row in lists."""
+    fields = {key: entry[key] for key in _USER_FIELDS if entry.get(key) not in (None, "")}
+    return {"userid": userid, "expire": 0, "realm-type": userid.partition("@")[2]} | fields
 
 
 def token_row(name: str, entry: dict[str, Any]) -> dict[str, Any]:
-    """A token as lists show it; never its secret."""
+    """Return a token's row in lists, without its secret."""
     return {"tokenid": name} | {key: entry[key] for key in ("privsep", "expire", "comment") if key in entry}
 
 
 @route("GET", "/access/users")
 def users(call: Call) -> list[dict[str, Any]]:
-    """All users for those who may see them, else just the caller's own."""
-    everybody = call.permit.has("/access/groups", ["User.Modify", "Sys.Audit"], any_of=True)
+    """Return all users if the caller may see them, else only the caller."""
+    sees_all = call.permit.has("/access/groups", ["User.Modify", "Sys.Audit"], any_of=True)
     rows = []
     for userid, entry in sorted(call.node.access.data["users"].items()):
         row = user_row(userid, entry)
-        if not (everybody or userid == owner(call.permit.authid)):
+        if not (sees_all or userid == owner(call.permit.authid)):
             continue
         if "enabled" in call.params and call["enabled"] != row.get("enable", 1):
             continue
@@ -215,7 +213,7 @@ def users(call: Call) -> list[dict[str, Any]]:
 
 @route("POST", "/access/users")
 def create_user(call: Call) -> None:
-    """A new user of the realms pam or pve."""
+    """Create a user of the realm pam or pve."""
     userid = call["userid"]
     if userid.rpartition("@")[2] not in ("pam", "pve"):
         raise ApiError(f"domain '{userid.rpartition('@')[2]}' does not exist")
@@ -230,7 +228,7 @@ def create_user(call: Call) -> None:
 
 @route("GET", "/access/users/{userid}")
 def user(call: Call) -> dict[str, Any]:
-    """One user with its tokens."""
+    """Return a user with its tokens."""
     entry = call.node.access.user(call["userid"])
     row = user_row(call["userid"], entry)
     del row["userid"]
@@ -239,7 +237,6 @@ def user(call: Call) -> dict[str, Any]:
 
 @route("PUT", "/access/users/{userid}")
 def update_user(call: Call) -> None:
-    """Change a user's particulars."""
     call.node.access.user(call["userid"])
     with call.node.access.change() as data:
         data["users"][call["userid"]] |= {key: call[key] for key in _USER_FIELDS if key in call.params}
@@ -247,7 +244,7 @@ def update_user(call: Call) -> None:
 
 @route("DELETE", "/access/users/{userid}")
 def delete_user(call: Call) -> None:
-    """Remove a user, its tokens and what the list gives them."""
+    """Remove a user, its tokens and their entries in the access-control list."""
     userid = call["userid"]
     if userid == ROOT:
         raise ApiError("unable to delete user 'root@pam'")
@@ -259,7 +256,7 @@ def delete_user(call: Call) -> None:
 
 @route("PUT", "/access/password")
 def change_password(call: Call) -> None:
-    """Set a password; only root@pam may set root@pam's."""
+    """Set a password. Only root@pam may set root@pam's."""
     if call["userid"] == ROOT and not call.permit.is_root:
         raise denied()
     call.node.access.user(call["userid"])

@@ -1,6 +1,6 @@
-"""The guest agent: plain queries as a table, running programs, reading and writing small files.
+"""The guest agent: simple queries in a table, running programs, reading and writing small files.
 
-Bytes travel as code points U+0000..U+00FF both ways, as PVE's do.
+As in PVE, a text in a request or an answer has one code point (U+0000..U+00FF) per byte.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _PLAIN = {  # command -> (verb, its name in qemu-ga)
     "shutdown": ("POST", "guest-shutdown"),
 }
 _COMMAND_S = 5.0
-_READ_S = 60.0  # for a whole file, of which the agent may give little at a time
+_READ_S = 60.0  # for a whole file, which the agent may send in small parts
 _STREAMS = ("out-data", "err-data")
 _READ_MAX_BYTES, _CHUNK_BYTES = 16 * 2**20, 2**20
 
@@ -46,7 +46,7 @@ def _ask(call: Call, command: str, timeout_s: float = _COMMAND_S, **arguments: A
 
 
 def _ready(call: Call) -> None:
-    """PVE's look before every agent call (the ping comes with the call itself)."""
+    """Raise PVE's errors unless the agent is enabled and the VM runs."""
     if not values.agent_enabled(call.node.vms.load(call.vmid).options):
         raise ApiError("No QEMU guest agent configured")
     if not machines.running_pid(call.node, call.vmid):
@@ -74,26 +74,26 @@ def _to_bytes(text: str) -> bytes:
 
 @route("POST", f"{VM}/agent/exec")
 def execute(call: Call) -> dict[str, Any]:
-    """Start a program in the guest; returns its pid."""
-    program, *arguments = call["command"] or [None]  # the agent itself says what it takes
-    given: dict[str, Any] = {"path": program, "arg": arguments, "capture-output": True}
+    """Start a program in the guest. Returns its pid."""
+    program, *arguments = call["command"] or [None]  # the agent validates the command
+    request: dict[str, Any] = {"path": program, "arg": arguments, "capture-output": True}
     if "input-data" in call.params:
-        given["input-data"] = base64.b64encode(_to_bytes(call["input-data"])).decode()
+        request["input-data"] = base64.b64encode(_to_bytes(call["input-data"])).decode()
     _ready(call)
     with agent.naming_command(call.vmid, "guest-exec"):
-        return {"pid": channel.member(_ask(call, "guest-exec", **given), "pid", int)}
+        return {"pid": channel.member(_ask(call, "guest-exec", **request), "pid", int)}
 
 
 @route("GET", f"{VM}/agent/exec-status")
 def execution(call: Call) -> dict[str, Any]:
-    """What became of a program; after its end it can be asked once."""
+    """Return the state of a program. After its end, the agent answers only once."""
     _ready(call)
     answer = _ask(call, "guest-exec-status", pid=call["pid"])
     with agent.naming_command(call.vmid, "guest-exec-status"):
         channel.member(answer, "exited", bool)
         streams = {key: agent.content(answer, key).decode("latin-1") for key in _STREAMS if key in answer}
-    shown = {**answer, **streams}
-    return {key: int(value) if isinstance(value, bool) else value for key, value in shown.items()}
+    decoded = {**answer, **streams}
+    return {key: int(value) if isinstance(value, bool) else value for key, value in decoded.items()}
 
 
 def _open(call: Call, mode: str) -> int:
@@ -107,7 +107,7 @@ def _open(call: Call, mode: str) -> int:
 
 @route("POST", f"{VM}/agent/file-write")
 def write(call: Call) -> None:
-    """Replace a file in the guest; with ``encode=0`` the content is base64 already."""
+    """Replace a file in the guest. With ``encode=0`` the content is base64 already."""
     encoded = call["content"]
     if call.get("encode", 1):
         encoded = base64.b64encode(_to_bytes(encoded)).decode()
@@ -120,13 +120,13 @@ def write(call: Call) -> None:
 
 
 def _content(call: Call, handle: int, limit: int) -> tuple[bytes, bool]:
-    """A file of the guest up to ``limit`` bytes, and whether there is more of it."""
+    """Return up to ``limit`` bytes of a file in the guest, and whether there is more."""
     data, more, deadline = b"", True, time.monotonic() + _READ_S
     while more and len(data) < limit:
-        wanted = min(_CHUNK_BYTES, limit - len(data))
-        answer = _ask(call, "guest-file-read", handle=handle, count=wanted)
+        count = min(_CHUNK_BYTES, limit - len(data))
+        answer = _ask(call, "guest-file-read", handle=handle, count=count)
         with agent.naming_command(call.vmid, "guest-file-read"):
-            part = agent.content(answer, "buf-b64")[:wanted]
+            part = agent.content(answer, "buf-b64")[:count]
             more = not channel.member(answer, "eof", bool)
             if more and not part:
                 raise MalformedError("the answer is empty")
@@ -138,7 +138,7 @@ def _content(call: Call, handle: int, limit: int) -> tuple[bytes, bool]:
 
 @route("GET", f"{VM}/agent/file-read")
 def read(call: Call) -> dict[str, Any]:
-    """A file of the guest, up to 16 MiB."""
+    """Return a file of the guest, up to 16 MiB."""
     _ready(call)
     handle = _open(call, "r")
     limit = min(call.get("count", _READ_MAX_BYTES), _READ_MAX_BYTES)

@@ -1,4 +1,4 @@
-"""What concerns the whole cluster: version, free VMIDs, its nodes, the list of all resources."""
+"""The whole cluster: version, free VMIDs, nodes, the list of all resources."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ _FIRST, _LAST = 100, 1_000_000
 
 @route("GET", "/version")
 def version(call: Call) -> dict[str, str]:
-    """The version that this endpoint speaks; ``repoid`` says that it is minipve."""
+    """Return the PVE version that minipve implements."""
     return node_module.VERSION
 
 
 @route("GET", "/cluster/nextid")
 def nextid(call: Call) -> str:
-    """The lowest free VMID (a string, as PVE has it), or the one asked for if it is free."""
+    """Return the lowest free VMID as a string, or the requested one if it is free."""
     used = set(call.node.vmids())
-    wanted = call.get("vmid")
-    if wanted in used:
-        raise parameter_error(vmid=f"VM {wanted} already exists")
-    return str(wanted or next(vmid for vmid in range(_FIRST, _LAST) if vmid not in used))
+    requested = call.get("vmid")
+    if requested in used:
+        raise parameter_error(vmid=f"VM {requested} already exists")
+    return str(requested or next(vmid for vmid in range(_FIRST, _LAST) if vmid not in used))
 
 
 @route("GET", "/cluster/status")
 def status(call: Call) -> list[dict[str, Any]]:
-    """The nodes, and where there are several the cluster that they are; a lone one has the number 0."""
+    """Return the nodes, after a row for the cluster if there are several. A single node has the number 0."""
     nodes = list(call.node.nodes.values())
     alone = len(nodes) == 1
     rows = [_member(node, number, alone) for number, node in enumerate(nodes, 0 if alone else 1)]
@@ -41,8 +41,8 @@ def status(call: Call) -> list[dict[str, Any]]:
 
 
 def _cluster(nodes: int, up: int) -> dict[str, Any]:
-    told = {"type": "cluster", "id": "cluster", "name": "minipve", "version": nodes, "nodes": nodes}
-    return told | {"quorate": int(2 * up > nodes)}
+    row = {"type": "cluster", "id": "cluster", "name": "minipve", "version": nodes, "nodes": nodes}
+    return row | {"quorate": int(2 * up > nodes)}
 
 
 def _member(node: Node, number: int, alone: bool) -> dict[str, Any]:
@@ -53,20 +53,20 @@ def _member(node: Node, number: int, alone: bool) -> dict[str, Any]:
 
 @route("GET", "/cluster/resources")
 def resources(call: Call) -> list[dict[str, Any]]:
-    """Pools, guests, nodes, storages, local network zones, as far as the caller may see them."""
+    """Return the pools, guests, nodes, storages and local network zones that the caller may see."""
     rows = _pools(call)
     for node in call.node.visit():
         rows += [*_guests(call, node), summary.node_row(node) | {"cgroup-mode": 2}]
         rows += [*_storage(call, node), *_zone(call, node)]
-    wanted = call.get("type")
-    kinds = ("qemu", "lxc") if wanted == "vm" else (wanted,)
-    return [row for row in rows if wanted is None or row["type"] in kinds]
+    row_type = call.get("type")
+    types = ("qemu", "lxc") if row_type == "vm" else (row_type,)
+    return [row for row in rows if row_type is None or row["type"] in types]
 
 
 def _pools(call: Call) -> list[dict[str, Any]]:
     pools = call.node.access.data["pools"]
-    seen = [name for name in pools if call.permit.has(f"/pool/{name}", ["Pool.Audit"])]
-    return [{"type": "pool", "id": f"/pool/{name}", "pool": name} for name in seen]
+    visible = [name for name in pools if call.permit.has(f"/pool/{name}", ["Pool.Audit"])]
+    return [{"type": "pool", "id": f"/pool/{name}", "pool": name} for name in visible]
 
 
 def _guests(call: Call, node: Node) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""A guest's firewall options: clients that make guests switch the firewall off by them."""
+"""Firewall options of guests, which clients use to switch the firewall of a new guest off."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _lock = threading.Lock()
 @route("GET", f"{CT}/firewall")
 @route("GET", f"{VM}/firewall")
 def directory(call: Call) -> list[dict[str, str]]:
-    """The names below it that there are here."""
+    """Return the implemented names below this path."""
     return [{"name": "options"}]
 
 
 @route("GET", f"{CT}/firewall/options")
 @route("GET", f"{VM}/firewall/options")
 def read(call: Call) -> dict[str, Any]:
-    """What has been set, and its digest; also of a VMID that nobody has."""
+    """Return the options and their digest, also for a VMID without a guest."""
     options = firewall.load(call.node, call.vmid)
     return {key: _typed(key, value) for key, value in options.items()} | {"digest": firewall.digest(options)}
 
@@ -35,9 +35,9 @@ def read(call: Call) -> dict[str, Any]:
 @route("PUT", f"{CT}/firewall/options")
 @route("PUT", f"{VM}/firewall/options")
 def update(call: Call) -> None:
-    """Set and delete options; the firewall itself cannot be switched on."""
+    """Set and delete options. The firewall itself cannot be enabled."""
     if call.get("enable"):
-        raise parameter_error(enable="not supported here, only 0: there is no firewall")
+        raise parameter_error(enable="minipve has no firewall, so only 0 is supported")
     with _lock:
         options = firewall.load(call.node, call.vmid)
         if call.get("digest") not in (None, "", firewall.digest(options)):
@@ -46,8 +46,8 @@ def update(call: Call) -> None:
             if name in _CONTROL or name not in _properties():
                 raise parameter_error(delete=f"no such option '{name}'")
             options.pop(name, None)
-        given = {key: str(value) for key, value in call.options.items() if key not in _CONTROL}
-        firewall.save(call.node, call.vmid, options | given)
+        changed = {key: str(value) for key, value in call.options.items() if key not in _CONTROL}
+        firewall.save(call.node, call.vmid, options | changed)
 
 
 def _properties() -> dict[str, dict[str, Any]]:

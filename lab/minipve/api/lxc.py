@@ -1,4 +1,4 @@
-"""Containers: list, create, destroy, clone, convert to a template, resize, what is known of one."""
+"""Containers: list, create, destroy, clone, convert to a template, resize."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ _CONTROL = {
 
 @route("GET", "/nodes/{node}/lxc")
 def index(call: Call) -> list[dict[str, Any]]:
-    """The containers that the caller may see, with their live state."""
-    seen = [(i, c) for i, c in call.node.containers.all() if call.permit.has(f"/vms/{i}", ["VM.Audit"])]
-    return [summary.row(call.node, vmid, config) for vmid, config in seen]
+    """Return the containers that the caller may see, with their current state."""
+    visible = [(i, c) for i, c in call.node.containers.all() if call.permit.has(f"/vms/{i}", ["VM.Audit"])]
+    return [summary.row(call.node, vmid, config) for vmid, config in visible]
 
 
 @route("GET", CT)
 def directory(call: Call) -> list[dict[str, str]]:
-    """The names below a container, as the API viewer's tree has them."""
+    """Return the names below a container, as in the API viewer's tree."""
     names = "config", "pending", "status", "clone", "rrddata", "snapshot", "resize", "interfaces"
     return [{"subdir": name} for name in names]
 
 
 @check_first("POST", "/nodes/{node}/lxc")
 def check_create(call: Call) -> None:
-    """May the caller make such a container? What is asked of volumes comes after it."""
+    """Check that the caller may create the container. The checks of its volumes follow."""
     vmid, pool, permit = call.vmid, call.get("pool"), call.permit
     if not call.get("unprivileged", 1):
         permit.need("/", ["Sys.Modify"])
@@ -50,20 +50,20 @@ def check_create(call: Call) -> None:
     cloudinit.check_key_lines(str(call.get("ssh-public-keys", "")))
     guests.check_pool(call.node, pool)
     guests.check_allocate(permit, vmid, pool)
-    given = {key: str(value) for key, value in call.options.items() if key not in _CONTROL}
-    options.check(permit, vmid, pool, given, {"unprivileged": str(call.get("unprivileged", 1))})
+    params = {key: str(value) for key, value in call.options.items() if key not in _CONTROL}
+    options.check(permit, vmid, pool, params, {"unprivileged": str(call.get("unprivileged", 1))})
 
 
 @route("POST", "/nodes/{node}/lxc")
 def create(call: Call) -> str:
-    """A new container (task ``vzcreate``); the VMID is taken at once, its tree is made by the task."""
+    """Create a container (task ``vzcreate``). The VMID is reserved at once; the task unpacks the template."""
     vmid = call.vmid
     for name in ("restore", "force", "ha-managed"):
         if call.get(name):
             raise parameter_error(**{name: "not supported here"})
-    given = {key: str(value) for key, value in call.options.items() if key not in _CONTROL}
-    options.refuse(given)
-    rootfs = given.pop("rootfs", None) or _default_rootfs(call)
+    params = {key: str(value) for key, value in call.options.items() if key not in _CONTROL}
+    options.refuse(params)
+    rootfs = params.pop("rootfs", None) or _default_rootfs(call)
     new = lifecycle.New(
         archive=call["ostemplate"],
         size=options.wanted_size(rootfs),
@@ -72,8 +72,8 @@ def create(call: Call) -> str:
         pool=call.get("pool"),
     )
     basis = {"unprivileged": "1"} if call.get("unprivileged", 1) else {}
-    wanted = {"hostname": f"CT{vmid}", "memory": "512", "swap": "512"} | options.normalise(given) | basis
-    for index, nic in container_nics.of_config(wanted).items():
+    config = {"hostname": f"CT{vmid}", "memory": "512", "swap": "512"} | options.normalise(params) | basis
+    for index, nic in container_nics.of_config(config).items():
         veths.check_mtu(index, nic)
     commands.require()
     if basis:
@@ -81,7 +81,7 @@ def create(call: Call) -> str:
     call.node.containers.create(vmid, "create")
 
     def work(task: Task) -> None:
-        lifecycle.create(call.node, task, vmid, wanted, new)
+        lifecycle.create(call.node, task, vmid, config, new)
         if call.get("start"):
             lifecycle.start(call.node, task, vmid)
 
@@ -89,7 +89,7 @@ def create(call: Call) -> str:
 
 
 def _default_rootfs(call: Call) -> str:
-    """Where the tree goes when the caller does not say."""
+    """Return the default root file system."""
     store = call.get("storage", storage.NAME)
     storage.check_exists(store)
     call.permit.need(f"/storage/{store}", ["Datastore.AllocateSpace"])
@@ -98,7 +98,7 @@ def _default_rootfs(call: Call) -> str:
 
 @route("DELETE", CT)
 def destroy(call: Call) -> str:
-    """Remove a container with its tree (task ``vzdestroy``)."""
+    """Remove a container with its files (task ``vzdestroy``)."""
     vmid, force = call.vmid, bool(call.get("force"))
     config = call.node.containers.load_or_empty(vmid)
     if config.options.get("protection") == "1":
@@ -112,27 +112,27 @@ def destroy(call: Call) -> str:
 
 @route("POST", f"{CT}/clone")
 def clone(call: Call) -> str:
-    """Copy a stopped container completely (task ``vzclone``)."""
+    """Create a full copy of a stopped container (task ``vzclone``)."""
     guests.check_pool(call.node, call.get("pool"))
     if store := call.get("storage"):
         storage.check_exists(store)
-    away = guests.is_elsewhere(call.node, call.get("target"))
-    if away and store:
+    to_other_node = guests.is_elsewhere(call.node, call.get("target"))
+    if to_other_node and store:
         raise ApiError(f"can't clone to non-shared storage '{store}'")
     source = call.node.containers.load(call.vmid)
     source.check_lock()
     call.node.containers.check_free(call["newid"])
     _check_copy(call, source)
-    if away:
+    if to_other_node:
         raise ApiError(f"can't clone CT to node '{call['target']}' (CT uses local storage)")
     call.node.containers.create(call["newid"], "clone")
-    named = {key: call.get(key) for key in ("hostname", "description", "pool")}
-    wanted = lifecycle.Clone(call.vmid, call["newid"], **named)
-    return call.start("vzclone", call.vmid, lambda task: lifecycle.clone(call.node, task, wanted))
+    attributes = {key: call.get(key) for key in ("hostname", "description", "pool")}
+    copy = lifecycle.Clone(call.vmid, call["newid"], **attributes)
+    return call.start("vzclone", call.vmid, lambda task: lifecycle.clone(call.node, task, copy))
 
 
 def _check_copy(call: Call, source: GuestConfig) -> None:
-    """Whether the container as it is can be copied, in PVE's order: names, NICs, then the tree."""
+    """Raise PVE's errors, in its order, when the container cannot be copied."""
     full = call.get("full", not source.is_template)
     if "storage" in call.params and not full:
         raise ApiError("parameter 'storage' not allowed for linked clones")
@@ -150,58 +150,59 @@ def _check_copy(call: Call, source: GuestConfig) -> None:
 
 @route("POST", f"{CT}/template")
 def template(call: Call) -> None:
-    """Convert a stopped container to a template, at once."""
+    """Convert a stopped container to a template, without a task."""
     lifecycle.make_template(call.node, call.vmid)
 
 
 @route("PUT", f"{CT}/resize")
 def resize(call: Call) -> str:
-    """Grow the tree (task ``resize``)."""
+    """Grow the root file system (task ``resize``)."""
     digest, disk = call.get("digest"), call["disk"]
     config = call.node.containers.load(call.vmid)
     config.check_lock()
     call.permit.need(f"/vms/{call.vmid}", ["VM.Config.Options"])
     config.check_digest(digest)
-    if disk not in config.options:  # a node takes it for one of an empty text
+    if disk not in config.options:  # PVE parses a missing option as an empty text
         raise ApiError("format error", errors={"mp": MISSING, "volume": MISSING})
     call.permit.need(f"/storage/{storage.NAME}", ["Datastore.AllocateSpace"])
-    now, size = options.rootfs_bytes(config.options), str(call["size"])
-    wanted = storage.checked_size(storage.size_bytes(size.lstrip("+")) + (now if size.startswith("+") else 0))
-    if wanted < now:
+    current, text = options.rootfs_bytes(config.options), str(call["size"])
+    base = current if text.startswith("+") else 0
+    size = storage.checked_size(storage.size_bytes(text.lstrip("+")) + base)
+    if size < current:
         raise ApiError("unable to shrink disk size")
-    if wanted == now:
+    if size == current:
         raise ApiError("disk is already at specified size")
     return call.start(
-        "resize", call.vmid, lambda task: lifecycle.resize(call.node, task, call.vmid, wanted, digest)
+        "resize", call.vmid, lambda task: lifecycle.resize(call.node, task, call.vmid, size, digest)
     )
 
 
 @route("GET", f"{CT}/feature")
 def feature(call: Call) -> dict[str, Any]:
-    """Whether a container can be copied, which it can; a folder has no snapshots and no linked clones."""
+    """Return whether a feature is available. Containers in folders can only be copied."""
     call.node.containers.load(call.vmid)
     return {"hasFeature": int(call["feature"] == "copy")}
 
 
 @route("GET", f"{CT}/interfaces")
 def interfaces(call: Call) -> list[dict[str, object]] | None:
-    """The addresses inside a running container."""
+    """Return the addresses inside a running container."""
     call.node.containers.load(call.vmid)
     return lifecycle.interfaces(call.node, call.vmid)
 
 
 @route("GET", f"{CT}/snapshot")
 def snapshots(call: Call) -> list[dict[str, Any]]:
-    """The present state, which every container has: there are no snapshots of folders."""
+    """Return only the current state, since containers in folders have no snapshots."""
     config = call.node.containers.load(call.vmid)
     alive = int(running.init_pid(call.vmid, call.node.paths) is not None)
-    here = {"name": "current", "description": "You are here!"}
-    return [here | {"digest": config.digest, "running": alive}]
+    current = {"name": "current", "description": "You are here!"}
+    return [current | {"digest": config.digest, "running": alive}]
 
 
 @route("POST", f"{CT}/snapshot")
 def snapshot(call: Call) -> str:
-    """A task ``vzsnapshot`` that fails, as on a node whose storage is a directory."""
+    """Start a task ``vzsnapshot`` that fails, as on a node with a directory storage."""
     call.node.containers.load(call.vmid)
 
     def work(task: Task) -> None:

@@ -1,4 +1,4 @@
-"""A container's configuration: read, change (always at once), what is pending."""
+"""A container's configuration: read, change (without a task), pending changes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _CONTROL = {"delete", "revert", "digest"}
 
 @route("GET", f"{CT}/config")
 def read(call: Call) -> dict[str, Any]:
-    """The configuration as it will be after the next start; with ``current`` as it is now."""
+    """Return the configuration as of the next start, or with ``current`` the present one."""
     config = call.node.containers.load(call.vmid)
     if "snapshot" in call.params:
         raise ApiError(f"snapshot '{call['snapshot']}' does not exist")
@@ -34,15 +34,15 @@ def read(call: Call) -> dict[str, Any]:
 
 @route("GET", f"{CT}/pending")
 def pending(call: Call) -> list[dict[str, Any]]:
-    """Current and pending values side by side."""
+    """Return current and pending values."""
     return waiting.rows(call.node.containers.load(call.vmid))
 
 
 @check_first("PUT", f"{CT}/config")
 def check_update(call: Call) -> None:
-    """Everything that is refused before volumes are looked at and the lock is taken."""
-    deleted, reverted, given = _asked(call)
-    if not given and not deleted and not reverted:
+    """Raise the errors that PVE reports before it checks volumes and takes the lock."""
+    deleted, reverted, new_options = _requested(call)
+    if not new_options and not deleted and not reverted:
         raise ApiError("no options specified")
     config = call.node.containers.load(call.vmid)
     config.check_lock()
@@ -50,37 +50,37 @@ def check_update(call: Call) -> None:
     options.check(call.permit, call.vmid, None, {}, config.options, [*deleted, *reverted])
     for name in reverted:
         waiting.check_exists(name, LXC, "revert")
-        if name in given:
+        if name in new_options:
             raise parameter_error(revert=f"you can't use '-{name}' and '-revert {name}' at the same time")
     for name in deleted:
         waiting.check_exists(name, LXC, "delete")
-        if name in given:  # the odd quote is the node's
+        if name in new_options:  # the missing quote is PVE's
             raise parameter_error(delete=f"you can't use '-{name}' and -delete {name}' at the same time")
         if name in reverted:
             text = f"you can't use '-delete {name}' and '-revert {name}' at the same time"
             raise parameter_error(delete=text)
-    options.check(call.permit, call.vmid, None, given, config.options)
+    options.check(call.permit, call.vmid, None, new_options, config.options)
 
 
-def _asked(call: Call) -> tuple[list[str], list[str], dict[str, str]]:
-    """The names to delete, the names to revert, the options to set."""
+def _requested(call: Call) -> tuple[list[str], list[str], dict[str, str]]:
+    """Return the names to delete, the names to revert, and the options to set."""
     deleted, reverted = (split_list(call.get(name, "")) for name in ("delete", "revert"))
     return deleted, reverted, {k: str(v) for k, v in call.options.items() if k not in _CONTROL}
 
 
 @route("PUT", f"{CT}/config")
 def update(call: Call) -> None:
-    """Change options; waits for the container's lock, and for the container."""
-    deleted, reverted, given = _asked(call)
-    options.refuse(given)
+    """Change options. Waits for the container's lock and for hot-plugging."""
+    deleted, reverted, new_options = _requested(call)
+    options.refuse(new_options)
     vmid, store = call.vmid, call.node.containers
     with store.locked(vmid):
         config = store.load(vmid)
         config.check_digest(call.get("digest"))
         config.check_lock()
         options.check_deletions(deleted, config)
-        options.check_changes(given, config.options)
-        changes.stage(config, options.normalise(given), deleted, reverted)
+        options.check_changes(new_options, config.options)
+        changes.stage(config, options.normalise(new_options), deleted, reverted)
         errors = changes.apply(call.node, vmid, config, Task("", Path(os.devnull)).log)
         store.save(vmid, config)
     if errors:

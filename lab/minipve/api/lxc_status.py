@@ -1,4 +1,4 @@
-"""Power of containers: start, stop, shutdown, reboot, each a task, and the live state."""
+"""Power of containers: start, stop, shutdown and reboot as tasks, and the current state."""
 
 from __future__ import annotations
 
@@ -16,14 +16,13 @@ _SHUTDOWN_S = 60
 
 @route("GET", f"{CT}/status")
 def directory(call: Call) -> list[dict[str, str]]:
-    """The names below it, as the API viewer's tree has them."""
+    """Return the names below this path, as in the API viewer's tree."""
     names = "current", "start", "stop", "shutdown", "reboot", "suspend", "resume"
     return [{"subdir": name} for name in names]
 
 
 @route("GET", f"{CT}/status/current")
 def current(call: Call) -> dict[str, Any]:
-    """The live state."""
     return summary.status(call.node, call.vmid, call.node.containers.load(call.vmid))
 
 
@@ -50,7 +49,7 @@ def start(call: Call) -> str:
 
 @route("POST", f"{CT}/status/stop")
 def stop(call: Call) -> str:
-    """End the container at once (task ``vzstop``)."""
+    """End the container immediately (task ``vzstop``)."""
     call.permit.need_root_option("skiplock", call.params)
     _check_running(call)
 
@@ -65,7 +64,7 @@ def stop(call: Call) -> str:
 
 @route("POST", f"{CT}/status/shutdown")
 def shutdown(call: Call) -> str:
-    """Ask the container to end (task ``vzshutdown``)."""
+    """Shut the container down (task ``vzshutdown``)."""
     _check_running(call)
     timeout_s, force = call.get("timeout", _SHUTDOWN_S), bool(call.get("forceStop"))
     return call.start(
@@ -75,8 +74,8 @@ def shutdown(call: Call) -> str:
 
 @route("POST", f"{CT}/status/reboot")
 def reboot(call: Call) -> str:
-    """End the container and start it again (task ``vzreboot``)."""
-    _check_running(call, "VM")  # so says a node
+    """Shut the container down and start it again (task ``vzreboot``)."""
+    _check_running(call, "VM")  # PVE's word here
 
     def work(task: Task) -> None:
         lifecycle.shutdown(call.node, task, call.vmid, call.get("timeout", _SHUTDOWN_S), False)
@@ -87,14 +86,14 @@ def reboot(call: Call) -> str:
 
 @route("POST", f"{CT}/status/suspend")
 def suspend(call: Call) -> str:
-    """A task ``vzsuspend`` that fails: containers are not frozen to disk here."""
+    """Start a task ``vzsuspend`` that fails, since containers cannot be suspended to disk here."""
     _check_running(call)
     return call.start("vzsuspend", call.vmid, _refuse("suspend"))
 
 
 @route("POST", f"{CT}/status/resume")
 def resume(call: Call) -> str:
-    """A task ``vzresume`` that fails: nothing was ever suspended."""
+    """Start a task ``vzresume`` that fails, since no container is suspended."""
     return call.start("vzresume", call.vmid, _refuse("resume"))
 
 

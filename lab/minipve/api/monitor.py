@@ -1,4 +1,4 @@
-"""QEMU's own monitor, as far as it only looks: of a change made there, the endpoint would not know."""
+"""QEMU's monitor, for read-only commands: minipve would not notice changes that are made there."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from minipve.node import Call
 from minipve.process import MachineError
 from minipve.vm import machines
 
-_LOOKS = ("help", "?", "info")
+_READ_ONLY = ("help", "?", "info")
 
 
 @route("POST", f"{VM}/monitor")
 def monitor(call: Call) -> str:
-    """What the monitor says to ``help`` or ``info ...``; its errors are told in the answer, as PVE does."""
+    """Return the monitor's answer to ``help`` or ``info ...``. Errors are part of the answer, as in PVE."""
     words = call["command"].split()
     if not words:
         raise ApiError(f"unexpected command '{call['command']}'")
-    if words[0] not in _LOOKS:
+    if words[0] not in _READ_ONLY:
         call.permit.need("/", ["Sys.Modify"])
-        raise ApiError(f"command '{words[0]}' is not supported here, only {', '.join(_LOOKS)}")
+        raise ApiError(f"command '{words[0]}' is not supported here, only {', '.join(_READ_ONLY)}")
     call.node.vms.load(call.vmid)
     try:
         return machines.monitor(call.node, call.vmid, call["command"])

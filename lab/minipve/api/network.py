@@ -1,4 +1,4 @@
-"""The node's network: bridges in the interfaces file, changes kept aside until a reload, as PVE does it."""
+"""The node's network: bridges in the interfaces file. As in PVE, changes wait for a reload."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _new_file(node: Node) -> Path:
 
 
 def _configured(node: Node) -> dict[str, Iface]:
-    """The configuration with the changes that wait for a reload."""
+    """Return the configuration with the changes that wait for a reload."""
     file = _new_file(node)
     return load(file if file.exists() else node.paths.interfaces)
 
@@ -73,19 +73,19 @@ def _row(iface: Iface, priority: int) -> dict[str, Any]:
 
 @route("GET", _NETWORK)
 def index(call: Call) -> Reply:
-    """All interfaces; ``changes`` shows what waits for a reload."""
-    wanted = call.get("type")
+    """Return all interfaces, and the changes that wait for a reload."""
+    row_type = call.get("type")
     kinds = {"any_bridge": "bridge", "any_local_bridge": "bridge", "include_sdn": None}
     rows = [_row(iface, i) for i, iface in enumerate(_configured(call.node).values(), 2)]
     rows = [row for row in rows if row["type"] != "bridge" or _sees(call, row["iface"])]
-    rows = [r for r in rows if r["type"] != "loopback" and kinds.get(wanted, wanted) in (None, r["type"])]
-    rows += _vnets(call) if wanted in _WITH_VNETS else []
+    rows = [r for r in rows if r["type"] != "loopback" and kinds.get(row_type, row_type) in (None, r["type"])]
+    rows += _vnets(call) if row_type in _WITH_VNETS else []
     changes = _changes(call.node)
     return Reply(rows, {"changes": changes} if changes else {})
 
 
 def _vnets(call: Call) -> list[dict[str, Any]]:
-    """The vnets of the last apply, whether they are up or not."""
+    """Return the vnets of the last apply, whether they are up or not."""
     return [
         {"iface": name, "type": "vnet", "active": "1", "comments": vnet.get("alias"), "ipam": 0}
         | {"vlanaware": vnet.get("vlanaware", 0)}
@@ -95,7 +95,7 @@ def _vnets(call: Call) -> list[dict[str, Any]]:
 
 
 def _sees(call: Call, bridge: str) -> bool:
-    """A bridge is listed for those who may use it, or one of its VLANs."""
+    """Return whether the caller may use the bridge or one of its VLANs."""
     path = f"/sdn/zones/{call.permit.zone_of(bridge)}/{bridge}"
     privileges = ["SDN.Audit", "SDN.Use"]
     vlans = {a["path"] for a in call.node.access.data["acl"] if a["path"].startswith(f"{path}/")}
@@ -104,9 +104,7 @@ def _sees(call: Call, bridge: str) -> bool:
 
 @route("GET", _NETWORK + "/{iface}")
 def read(call: Call) -> dict[str, Any]:
-    """One interface."""
-    found = list(_configured(call.node).values())
-    for priority, iface in enumerate(found, 2):
+    for priority, iface in enumerate(_configured(call.node).values(), 2):
         if iface.name == call["iface"]:
             row = _row(iface, priority)
             del row["iface"]
@@ -115,7 +113,7 @@ def read(call: Call) -> dict[str, Any]:
 
 
 def _from_call(call: Call, old: Iface | None) -> Iface:
-    """The bridge that a call describes; options that the API cannot express are kept from ``old``."""
+    """Build the bridge of a call. Options that the API cannot express are copied from ``old``."""
     if call["type"] != "bridge":
         raise parameter_error(
             type=f"interfaces of type '{call['type']}' are not supported here, only bridges"
@@ -126,9 +124,9 @@ def _from_call(call: Call, old: Iface | None) -> Iface:
     if "address" in call.params:
         address = f"{call['address']}/{ipaddress.ip_network('0.0.0.0/' + call['netmask']).prefixlen}"
     comments = str(call.get("comments", "")).rstrip("\n")
-    made = bridge(call["iface"], address, comments + "\n" if comments else "")
+    new = bridge(call["iface"], address, comments + "\n" if comments else "")
     return replace(
-        made,
+        new,
         auto=bool(call.get("autostart")),
         gateway=call.get("gateway", ""),
         mtu=str(call.get("mtu", "")),
@@ -140,7 +138,7 @@ def _from_call(call: Call, old: Iface | None) -> Iface:
 
 @route("POST", _NETWORK)
 def create(call: Call) -> None:
-    """A new bridge; made by the next reload."""
+    """Add a bridge. The next reload creates it."""
     with call.node.network_lock:
         interfaces = _configured(call.node)
         if call["iface"] in interfaces:
@@ -152,7 +150,7 @@ def create(call: Call) -> None:
 
 @route("PUT", _NETWORK + "/{iface}")
 def update(call: Call) -> None:
-    """Change a bridge; done by the next reload."""
+    """Change a bridge. The next reload applies the change."""
     with call.node.network_lock:
         interfaces = _configured(call.node)
         if call["iface"] not in interfaces:
@@ -162,7 +160,7 @@ def update(call: Call) -> None:
 
 @route("DELETE", _NETWORK + "/{iface}")
 def delete(call: Call) -> None:
-    """Remove a bridge; done by the next reload."""
+    """Remove a bridge. The next reload deletes it."""
     with call.node.network_lock:
         interfaces = _configured(call.node)
         if interfaces.pop(call["iface"], None) is None:
@@ -172,19 +170,19 @@ def delete(call: Call) -> None:
 
 @route("DELETE", _NETWORK)
 def revert(call: Call) -> None:
-    """Forget the changes that wait."""
+    """Discard the changes that wait for a reload."""
     with call.node.network_lock:
         _new_file(call.node).unlink(missing_ok=True)
 
 
 @route("PUT", _NETWORK)
 def reload(call: Call) -> str:
-    """Make the network what the file says (task ``srvreload``)."""
+    """Apply the configuration to the network (task ``srvreload``)."""
     return call.start("srvreload", "networking", reloading(call.node))
 
 
 def reloading(node: Node) -> Work:
-    """What a reload does: the changes that wait, and the vnets of the last apply, come into force."""
+    """Return the work of a reload: apply the waiting changes and the vnets of the last apply."""
 
     def work(task: Task) -> None:
         with node.network_lock:

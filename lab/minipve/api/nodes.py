@@ -1,4 +1,4 @@
-"""The nodes: their state and their version."""
+"""The nodes: list, state and version."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from minipve.vm import summary
 
 @route("GET", "/nodes")
 def index(call: Call) -> list[dict[str, Any]]:
-    """The nodes; their load only for callers with Sys.Audit, as PVE does it."""
+    """Return the nodes. Their load is only for callers with Sys.Audit, as in PVE."""
     fingerprint = {"ssl_fingerprint": tls.fingerprint(call.node.cluster)}
     rows = [summary.node_row(node) | fingerprint for node in call.node.nodes.values()]
     return [row if call.permit.has(f"/nodes/{row['node']}", ["Sys.Audit"]) else _brief(row) for row in rows]
@@ -26,7 +26,7 @@ def _brief(row: dict[str, Any]) -> dict[str, Any]:
 
 @route("GET", "/nodes/{node}/status")
 def status(call: Call) -> dict[str, Any]:
-    """CPU, memory, load and kernel of the machine."""
+    """Return CPU, memory, load and kernel of the machine."""
     kernel = host.kernel()
     version = node_module.VERSION
     return {
@@ -49,5 +49,4 @@ def status(call: Call) -> dict[str, Any]:
 
 @route("GET", "/nodes/{node}/version")
 def version(call: Call) -> dict[str, str]:
-    """As ``GET /version``."""
     return node_module.VERSION

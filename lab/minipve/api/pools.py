@@ -1,4 +1,4 @@
-"""Resource pools: names for sets of guests and storages, through which privileges are given."""
+"""Resource pools: named sets of guests and storages that share permissions."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from minipve.vm import summary
 def _pool(data: dict[str, Any], name: str) -> dict[str, Any]:
     if name not in data["pools"]:
         raise ApiError(f"pool '{name}' does not exist")
-    found: dict[str, Any] = data["pools"][name]
-    return found
+    pool: dict[str, Any] = data["pools"][name]
+    return pool
 
 
 def _members(call: Call, pool: dict[str, Any]) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     for node in call.node.visit():
-        inside = [(vmid, config) for vmid, config in node.guests() if vmid in pool["vms"]]
-        rows += [guest_resource(node, vmid, config) for vmid, config in inside]
+        members = [(vmid, config) for vmid, config in node.guests() if vmid in pool["vms"]]
+        rows += [guest_resource(node, vmid, config) for vmid, config in members]
         rows += [summary.storage_resource(node) for store in pool["storage"] if store == storage.NAME]
     return [row for row in rows if call.get("type") in (None, row["type"])]
 
@@ -37,23 +37,21 @@ def _detail(call: Call, name: str) -> dict[str, Any]:
 
 @route("GET", "/pools")
 def index(call: Call) -> list[dict[str, Any]]:
-    """All pools that the caller may see, or the one asked for with its members."""
+    """Return all pools that the caller may see, or the requested one with its members."""
     if name := call.get("poolid"):
-        return [_detail(call, name)]  # PVE asks for no right here
+        return [_detail(call, name)]  # PVE requires no privilege for this
     pools = call.node.access.data["pools"]
-    seen = [name for name in sorted(pools) if call.permit.has(f"/pool/{name}", ["Pool.Audit"])]
-    return [{"poolid": n} | ({"comment": c} if (c := pools[n].get("comment")) else {}) for n in seen]
+    visible = [name for name in sorted(pools) if call.permit.has(f"/pool/{name}", ["Pool.Audit"])]
+    return [{"poolid": n} | ({"comment": c} if (c := pools[n].get("comment")) else {}) for n in visible]
 
 
 @route("GET", "/pools/{poolid}")
 def read(call: Call) -> dict[str, Any]:
-    """A pool with its members."""
     return _detail(call, call["poolid"])
 
 
 @route("POST", "/pools")
 def create(call: Call) -> None:
-    """A new, empty pool."""
     with error_prefix("create pool failed: "), call.node.access.change() as data:
         _check_name(data, call["poolid"])
         data["pools"][call["poolid"]] = {"comment": call.get("comment", ""), "vms": [], "storage": []}
@@ -72,7 +70,7 @@ def _check_name(data: dict[str, Any], name: str) -> None:
 @route("PUT", "/pools")
 @route("PUT", "/pools/{poolid}")
 def update(call: Call) -> None:
-    """Change the comment; add members, or with ``delete`` remove them."""
+    """Change the comment. Add members, or remove them with ``delete``."""
     with error_prefix("update pools failed: "), call.node.access.change() as data:
         pool = _pool(data, call["poolid"])
         if "comment" in call.params:
@@ -103,12 +101,11 @@ def _change_member(members: list[Any], member: Any, label: str, delete: bool) ->
 @route("DELETE", "/pools")
 @route("DELETE", "/pools/{poolid}")
 def delete(call: Call) -> None:
-    """Remove an empty pool."""
     name = call["poolid"]
     with error_prefix("delete pool failed: "), call.node.access.change() as data:
-        inside = [f"pool '{other}'" for other in sorted(data["pools"]) if other.startswith(f"{name}/")]
-        inside += [f"VM {vmid}" for vmid in _pool(data, name)["vms"] if vmid in call.node.vmids()]
-        inside += [f"storage '{store}'" for store in _pool(data, name)["storage"]]
-        if inside:
-            raise ApiError(f"pool '{name}' is not empty (contains {inside[0]})")
+        members = [f"pool '{other}'" for other in sorted(data["pools"]) if other.startswith(f"{name}/")]
+        members += [f"VM {vmid}" for vmid in _pool(data, name)["vms"] if vmid in call.node.vmids()]
+        members += [f"storage '{store}'" for store in _pool(data, name)["storage"]]
+        if members:
+            raise ApiError(f"pool '{name}' is not empty (contains {members[0]})")
         del data["pools"][name]

@@ -1,4 +1,4 @@
-"""VMs: list, create, destroy, convert to a template, resize a disk, clone."""
+"""VMs: list, create, destroy, clone, convert to a template, resize a disk."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ _NOT_OPTIONS = {
     "live-restore",
     "ha-managed",
 }
-_CLONE_KINDS = ("name", "description", "pool", "snapname")
+_CLONE_ATTRIBUTES = ("name", "description", "pool", "snapname")
 
 
 @route("GET", "/nodes/{node}/qemu")
 def index(call: Call) -> list[dict[str, Any]]:
-    """The VMs that the caller may see, with their live state."""
-    seen = [(i, c) for i, c in call.node.vms.all() if call.permit.has(f"/vms/{i}", ["VM.Audit"])]
-    return [summary.vm(call.node, vmid, config) for vmid, config in seen]
+    """Return the VMs that the caller may see, with their current state."""
+    visible = [(i, c) for i, c in call.node.vms.all() if call.permit.has(f"/vms/{i}", ["VM.Audit"])]
+    return [summary.vm(call.node, vmid, config) for vmid, config in visible]
 
 
 @route("GET", VM)
 def directory(call: Call) -> list[dict[str, str]]:
-    """The names below a VM, as the API viewer's tree has them."""
+    """Return the names below a VM, as in the API viewer's tree."""
     names = (
         "agent", "clone", "cloudinit", "config", "feature", "monitor", "move_disk", "pending", "resize",
         "rrddata", "snapshot", "status", "template", "unlink",
@@ -49,7 +49,7 @@ def directory(call: Call) -> list[dict[str, str]]:
 
 @check_first("POST", "/nodes/{node}/qemu")
 def check_create(call: Call) -> None:
-    """May the caller make a VM at all? What is asked of its volumes and options comes after it."""
+    """Check that the caller may create the VM. The checks of its volumes and options follow."""
     vmid, pool, permit = call.vmid, call.get("pool"), call.permit
     guests.check_pool(call.node, pool)
     if store := call.get("storage"):
@@ -63,23 +63,23 @@ def check_create(call: Call) -> None:
 
 @route("POST", "/nodes/{node}/qemu")
 def create(call: Call) -> str:
-    """A new VM (task ``qmcreate``); the VMID is taken at once, disks are made by the task."""
+    """Create a VM (task ``qmcreate``). The VMID is reserved at once; the task creates the disks."""
     vmid, pool = call.vmid, call.get("pool")
     if "archive" in call.params:
         raise ApiError("restoring from an archive is not supported by this endpoint")
-    given = {key: value for key, value in call.options.items() if key not in _NOT_OPTIONS}
-    options.check(call.permit, vmid, pool, given)
+    params = {key: value for key, value in call.options.items() if key not in _NOT_OPTIONS}
+    options.check(call.permit, vmid, pool, params)
     if call.get("ha-managed"):
         raise parameter_error(ha_managed="not supported here")
-    wanted = options.normalise(given)
-    options.check_values(call.permit, vmid, pool, wanted)
+    config = options.normalise(params)
+    options.check_values(call.permit, vmid, pool, config)
     try:
         call.node.vms.create(vmid, "create")
     except ApiError as refused:
         raise ApiError(f"unable to create VM {vmid} - {refused.message}") from None
 
     def work(task: Task) -> None:
-        lifecycle.create(call.node, call.permit, task, vmid, wanted, pool)
+        lifecycle.create(call.node, call.permit, task, vmid, config, pool)
         if call.get("start"):
             lifecycle.start(call.node, task, vmid)
 
@@ -133,7 +133,7 @@ def resize(call: Call) -> str:
 
 @route("POST", f"{VM}/move_disk")
 def move(call: Call) -> str:
-    """Refused, in PVE's words where it has some: there is one storage, of one format."""
+    """Refuse every move, with PVE's text if it has one, since there is one storage of one format."""
     config = call.node.vms.load(call.vmid)
     config.check_lock()
     if "target-vmid" in call.params:
@@ -153,7 +153,7 @@ def move(call: Call) -> str:
 
 @route("POST", f"{VM}/clone")
 def clone(call: Call) -> str:
-    """Copy a VM (task ``qmclone``): linked from a template unless ``full``, else complete."""
+    """Copy a VM (task ``qmclone``). Clones of a template are linked unless ``full``."""
     source = call.node.vms.load(call.vmid)
     source.check_lock()
     full = bool(call.get("full", not source.is_template))
@@ -164,16 +164,17 @@ def clone(call: Call) -> str:
         exists = "already exists" in refused.message
         text = "config file already exists" if exists else refused.message
         raise ApiError(f"unable to create VM {call['newid']}: {text}") from None
-    named = {key: call.get(key) for key in _CLONE_KINDS}
-    wanted = lifecycle.Clone(call.vmid, call["newid"], full, **named)
-    return call.start("qmclone", call.vmid, lambda task: lifecycle.clone(call.node, task, wanted))
+    attributes = {key: call.get(key) for key in _CLONE_ATTRIBUTES}
+    copy = lifecycle.Clone(call.vmid, call["newid"], full, **attributes)
+    return call.start("qmclone", call.vmid, lambda task: lifecycle.clone(call.node, task, copy))
 
 
 def _check_clone(call: Call, source: GuestConfig, full: bool) -> None:
     guests.check_pool(call.node, call.get("pool"))
     if guests.is_elsewhere(call.node, call.get("target")):
         raise ApiError(f"can't clone VM to node '{call['target']}' (VM uses local storage)")
-    found = snapshots.existing(source, call["snapname"]) if "snapname" in call.params else source.options
+    snapname = call.get("snapname")
+    source_options = source.options if snapname is None else snapshots.existing(source, snapname)
     if not full:
         for name in ("storage", "format"):
             if name in call.params:
@@ -182,11 +183,11 @@ def _check_clone(call: Call, source: GuestConfig, full: bool) -> None:
             raise parameter_error(full="Linked clone feature is only possible for templates")
     if call.get("format", "qcow2") != "qcow2":
         raise ApiError(f"format '{call['format']}' is not supported here, use qcow2")
-    for key, value in found.items():
+    for key, value in source_options.items():
         if re.fullmatch(r"net\d+", key):
             nic = nics.parse(value)
             guests.check_bridge(call.permit, nic.bridge, nic.tag)
-    if any(":" in drive["file"] for _, drive in drives.of(found)):
+    if any(":" in drive["file"] for _, drive in drives.of(source_options)):
         target = call.get("storage", storage.NAME)
         storage.check_exists(target)
         call.permit.need(f"/storage/{target}", ["Datastore.AllocateSpace"])

@@ -1,4 +1,4 @@
-"""A VM's configuration: read, change (at once or as a task), what is pending, the cloud-init data."""
+"""A VM's configuration: read, change (with or without a task), pending changes, cloud-init data."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _CLOUDINIT = (
 
 @route("GET", f"{VM}/config")
 def read(call: Call) -> dict[str, Any]:
-    """The configuration as it will be after the next start; with ``current`` as it is now."""
+    """Return the configuration as of the next start, or with ``current`` the present one."""
     config = call.node.vms.load(call.vmid)
     if "snapshot" in call.params:
         chosen = snapshots.existing(config, call["snapshot"])
@@ -54,13 +54,13 @@ def read(call: Call) -> dict[str, Any]:
 
 @route("GET", f"{VM}/pending")
 def pending(call: Call) -> list[dict[str, Any]]:
-    """Current and pending values side by side."""
+    """Return current and pending values."""
     return waiting.rows(call.node.vms.load(call.vmid))
 
 
 @route("PUT", f"{VM}/config")
 def update(call: Call) -> None:
-    """Change options now; waits for the VM's lock and for hotplug."""
+    """Change options. Waits for the VM's lock and for hot-plugging."""
     _prepare(call)
     _change(call, Task("", Path(os.devnull)))
 
@@ -71,8 +71,8 @@ def update_async(call: Call) -> str:
     _prepare(call)
 
     def work(task: Task) -> None:
-        shown = " ".join(f"-{key} {_hidden(key, value)}" for key, value in sorted(call.options.items()))
-        task.log(f"update VM {call.vmid}: {shown}")
+        words = [f"-{key} {_hidden(key, value)}" for key, value in sorted(call.options.items())]
+        task.log(f"update VM {call.vmid}: {' '.join(words)}")
         _change(call, task)
 
     return call.start("qmconfig", call.vmid, work)
@@ -82,44 +82,43 @@ def _hidden(key: str, value: Any) -> Any:
     return "<hidden>" if key == "cipassword" else value
 
 
-def _wanted(call: Call) -> dict[str, str]:
-    given = {key: value for key, value in call.options.items() if key not in _CONTROL}
-    if "cipassword" in given:
-        given["cipassword"] = options.hash_password(str(given["cipassword"]))
-    return options.normalise(given)
+def _changed_options(call: Call) -> dict[str, str]:
+    params = {key: value for key, value in call.options.items() if key not in _CONTROL}
+    if "cipassword" in params:
+        params["cipassword"] = options.hash_password(str(params["cipassword"]))
+    return options.normalise(params)
 
 
 def _names(call: Call, parameter: str) -> list[str]:
-    """The options that ``delete`` or ``revert`` lists."""
+    """Return the options in the list ``delete`` or ``revert``."""
     return ["ide2" if name == "cdrom" else name for name in split_list(call.get(parameter, ""))]
 
 
 def _prepare(call: Call) -> None:
-    """Everything that PVE refuses before it takes the lock or starts a task."""
+    """Raise the errors that PVE reports before it takes the lock or starts a task."""
     call.permit.need_root_option("skiplock", call.params)
-    named = _names(call, "delete"), _names(call, "revert")
-    given = [key for key in call.options if key not in _CONTROL]
-    if not given and not any(named):
+    deleted, reverted = _names(call, "delete"), _names(call, "revert")
+    changed = [key for key in call.options if key not in _CONTROL]
+    if not changed and not deleted and not reverted:
         raise ApiError("no options specified")
-    for names in named:
-        waiting.check_deletable(names)
-    for name in set(given) & set(named[0]):
+    waiting.check_deletable([*deleted, *reverted])
+    for name in set(changed) & set(deleted):
         text = f"Cannot use '-{name}' and '-delete {name}' at the same time"
         raise ApiError("Parameter verification failed.", 400, {"delete": text})
     options.check_hookscript(call.node.storage, call.get("hookscript"))
-    options.check(call.permit, call.vmid, None, [*given, *named[0], *named[1]])
-    options.check_values(call.permit, call.vmid, None, _wanted(call), verb="modify")
-    if "tags" in {*given, *named[0]}:
+    options.check(call.permit, call.vmid, None, [*changed, *deleted, *reverted])
+    options.check_values(call.permit, call.vmid, None, _changed_options(call), verb="modify")
+    if "tags" in {*changed, *deleted}:
         guests.check_tags(call.permit, call.vmid)
     config = call.node.vms.load(call.vmid)
-    _check_dropped_drives(call, config, [*named[0], *named[1]])
+    _check_dropped_drives(call, config, [*deleted, *reverted])
     config.check_digest(call.get("digest"))
     if not call.get("skiplock"):
         config.check_lock()
 
 
 def _check_dropped_drives(call: Call, config: GuestConfig, names: list[str]) -> None:
-    """403 unless the caller may take these drives out, or delete these unused disks."""
+    """Raise 403 unless the caller may remove these drives, or delete these unused disks."""
     for name in names:
         for value in (config.options.get(name), config.pending.get(name)):
             if value is not None and (drives.is_slot(name) or name.startswith("unused")):
@@ -137,7 +136,7 @@ def _change(call: Call, task: Task) -> None:
             config.check_lock()
         changes.revert(node, vmid, config, _names(call, "revert"))
         changes.stage_removal(node, vmid, config, _names(call, "delete"))
-        changes.stage(node, task, vmid, config, _wanted(call))
+        changes.stage(node, task, vmid, config, _changed_options(call))
         node.vms.save(vmid, config)
         errors = _apply(call, vmid, config)
         node.vms.save(vmid, config)
@@ -147,15 +146,15 @@ def _change(call: Call, task: Task) -> None:
 
 def _apply(call: Call, vmid: int, config: GuestConfig) -> dict[str, str]:
     if machines.running_pid(call.node, vmid):
-        named = _names(call, "delete") + _names(call, "revert")
-        return changes.apply_running(call.node, vmid, config, {*call.options, *named})
+        names = _names(call, "delete") + _names(call, "revert")
+        return changes.apply_running(call.node, vmid, config, {*call.options, *names})
     changes.apply_stopped(call.node, vmid, config)
     return {}
 
 
 @route("PUT", f"{VM}/unlink")
 def unlink(call: Call) -> None:
-    """Take drives out of their slots; with ``force`` delete their volumes too."""
+    """Remove drives from their slots. With ``force`` delete their volumes, too."""
     names = split_list(call["idlist"])
     waiting.check_deletable(names)
     with call.node.vms.changing(call.vmid) as config:
@@ -167,15 +166,15 @@ def unlink(call: Call) -> None:
         changes.stage_removal(call.node, call.vmid, config, names)
         changes.apply_stopped(call.node, call.vmid, config)
         if call.get("force"):
-            gone = {owned[name] for name in names if name in owned}
-            unused = [k for k, v in config.options.items() if k.startswith("unused") and v in gone]
+            volumes = {owned[name] for name in names if name in owned}
+            unused = [k for k, v in config.options.items() if k.startswith("unused") and v in volumes]
             changes.stage_removal(call.node, call.vmid, config, unused)
             changes.apply_stopped(call.node, call.vmid, config)
 
 
 @route("GET", f"{VM}/cloudinit")
 def cloudinit_options(call: Call) -> list[dict[str, Any]]:
-    """The cloud-init options; they are in force from the next start on."""
+    """Return the cloud-init options. They apply from the next start."""
     chosen = call.node.vms.load(call.vmid).options
     keys = [k for k in sorted(chosen) if k in _CLOUDINIT or k.startswith("ipconfig")]
     return [{"key": key, "value": waiting.api_value(key, chosen[key])} for key in keys]
@@ -183,7 +182,7 @@ def cloudinit_options(call: Call) -> list[dict[str, Any]]:
 
 @route("PUT", f"{VM}/cloudinit")
 def regenerate(call: Call) -> None:
-    """Write the cloud-init drive anew."""
+    """Write the cloud-init drive again."""
     with call.node.vms.locked(call.vmid):
         config = call.node.vms.load(call.vmid)
         config.check_lock()
@@ -192,5 +191,5 @@ def regenerate(call: Call) -> None:
 
 @route("GET", f"{VM}/cloudinit/dump")
 def dump(call: Call) -> str:
-    """The generated user-data, network-config or meta-data."""
+    """Return the generated user-data, network-config or meta-data."""
     return cloudinit.dump(call.vmid, call.node.vms.load(call.vmid).options, call["type"])

@@ -1,4 +1,4 @@
-"""Load over time of the node, of its storage and of guests, as the web interface and its like draw it."""
+"""Load over time of the node, its storage and its guests, for charts."""
 
 from __future__ import annotations
 
@@ -17,26 +17,23 @@ def _rows(call: Call, name: str) -> list[dict[str, Any]]:
 
 @route("GET", "/nodes/{node}/rrddata")
 def node(call: Call) -> list[dict[str, Any]]:
-    """The node's load."""
     return _rows(call, "node")
 
 
 @route("GET", "/nodes/{node}/storage/{storage}/rrddata")
 def store(call: Call) -> list[dict[str, Any]]:
-    """How full the storage was."""
+    """Return the usage of the storage over time."""
     storage.check_exists(call["storage"])
     return _rows(call, "storage")
 
 
 @route("GET", f"{VM}/rrddata")
 def machine(call: Call) -> list[dict[str, Any]]:
-    """A VM's load."""
     call.node.vms.load(call.vmid)
     return _rows(call, f"qemu/{call.vmid}")
 
 
 @route("GET", f"{CT}/rrddata")
 def container(call: Call) -> list[dict[str, Any]]:
-    """A container's load."""
     call.node.containers.load(call.vmid)
     return _rows(call, f"lxc/{call.vmid}")

@@ -1,4 +1,4 @@
-"""The cluster's zones and vnets: configured here, brought up on every node by an apply."""
+"""The cluster's zones and vnets: configuration, and apply on every node."""
 
 from __future__ import annotations
 
@@ -24,22 +24,20 @@ _VNETS_PM, _ZONES_PM = "API2/Network/SDN/Vnets.pm line 326", "Network/SDN/Zones/
 
 @route("GET", _SDN)
 def index(call: Call) -> list[dict[str, str]]:
-    """What there is below."""
     return [{"id": name} for name in ("vnets", "zones", "controllers", "ipams", "dns", "fabrics")]
 
 
 @route("GET", f"{_SDN}/zones")
 def zones(call: Call) -> list[Options]:
-    """The zones that the caller may see."""
-    wanted = call.get("type")
-    rows = [row for row in _rows(call, ZONES) if wanted in (None, row["type"])]
-    return [row for row in rows if call.permit.has(_place(row), _SEE, any_of=True)]
+    """Return the zones that the caller may see."""
+    rows = [row for row in _rows(call, ZONES) if call.get("type") in (None, row["type"])]
+    return [row for row in rows if call.permit.has(_acl_path(row), _SEE, any_of=True)]
 
 
 @route("GET", f"{_SDN}/vnets")
 def vnets(call: Call) -> list[Options]:
-    """The vnets that the caller may see."""
-    return [row for row in _rows(call, VNETS) if call.permit.has(_place(row), _SEE, any_of=True)]
+    """Return the vnets that the caller may see."""
+    return [row for row in _rows(call, VNETS) if call.permit.has(_acl_path(row), _SEE, any_of=True)]
 
 
 def _rows(call: Call, area: str) -> list[Options]:
@@ -50,15 +48,14 @@ def _view(call: Call) -> str:
     return next((view for view in ("pending", "running") if call.get(view)), "")
 
 
-def _place(row: Options) -> str:
-    """Where rights on a zone or vnet are given."""
+def _acl_path(row: Options) -> str:
+    """Return the access-control path of a zone or vnet."""
     zone = row.get("zone") or row["pending"]["zone"]
     return f"/sdn/zones/{zone}" + (f"/{row['vnet']}" if "vnet" in row else "")
 
 
 @route("GET", _ZONE)
 def zone(call: Call) -> Options:
-    """One zone."""
     rows = call.node.sdn.rows(ZONES, _view(call))
     if call["zone"] not in rows:
         raise ApiError(f"sdn '{call['zone']}' does not exist")
@@ -67,11 +64,10 @@ def zone(call: Call) -> Options:
 
 @route("GET", _VNET)
 def vnet(call: Call) -> Options:
-    """One vnet."""
     rows = call.node.sdn.rows(VNETS, _view(call))
     if call["vnet"] not in rows:
         raise _no_vnet(call)
-    call.permit.need(_place(rows[call["vnet"]]), _SEE, any_of=True)
+    call.permit.need(_acl_path(rows[call["vnet"]]), _SEE, any_of=True)
     return rows[call["vnet"]]
 
 
@@ -81,19 +77,19 @@ def _no_vnet(call: Call) -> ApiError:
 
 @route("POST", f"{_SDN}/zones")
 def create_zone(call: Call) -> None:
-    """A new zone; there once applied."""
-    given = _given(call, "zone")
-    _check_keys(given)
+    """Add a zone. An apply creates it."""
+    options = _options(call, "zone")
+    _check_keys(options)
     with error_prefix("create sdn zone object failed: "), call.node.sdn.change() as draft:
         if call["zone"] in draft[ZONES]:
             raise ApiError(f"sdn zone object ID '{call['zone']}' already defined")
-        _check_zone(given)
-        draft[ZONES][call["zone"]] = given
+        _check_zone(options)
+        draft[ZONES][call["zone"]] = options
 
 
 @route("PUT", _ZONE)
 def change_zone(call: Call) -> None:
-    """Change a zone; in force once applied."""
+    """Change a zone. An apply brings the change into force."""
     with error_prefix("update sdn zone object failed: "), call.node.sdn.change() as draft:
         if call["zone"] not in draft[ZONES]:
             raise ApiError(f"sdn '{call['zone']}' does not exist")
@@ -102,28 +98,28 @@ def change_zone(call: Call) -> None:
         _check_zone(changed)
 
 
-def _check_keys(given: Options) -> None:
-    kind = given["type"]
+def _check_keys(options: Options) -> None:
+    kind = options["type"]
     if kind not in _TAKES:
         raise ApiError(f"zones of type '{kind}' are not supported here, only {' and '.join(_TAKES)}")
-    if surplus := sorted(given.keys() - _TAKES[kind]):
+    if surplus := sorted(options.keys() - _TAKES[kind]):
         raise ApiError(f"unexpected property '{surplus[0]}'")
-    if "fabric" in given:
+    if "fabric" in options:
         raise ApiError("fabrics are not supported here, name the peers")
 
 
-def _check_zone(given: Options) -> None:
-    if given["type"] == "vxlan" and "peers" not in given:
-        raise _unfit("must have exactly one of peers / fabric defined", "peers", "fabric")
+def _check_zone(options: Options) -> None:
+    if options["type"] == "vxlan" and "peers" not in options:
+        raise _invalid("must have exactly one of peers / fabric defined", "peers", "fabric")
 
 
-def _unfit(text: str, *names: str) -> ApiError:
+def _invalid(text: str, *names: str) -> ApiError:
     return ApiError("Parameter verification failed.", 400, dict.fromkeys(names, text))
 
 
 @route("DELETE", _ZONE)
 def delete_zone(call: Call) -> None:
-    """Remove a zone without vnets; gone once applied."""
+    """Remove a zone without vnets. An apply deletes it."""
     name = call["zone"]
     with error_prefix("delete sdn zone object failed: "), call.node.sdn.change() as draft:
         if name not in draft[ZONES]:
@@ -136,18 +132,18 @@ def delete_zone(call: Call) -> None:
 
 @route("POST", f"{_SDN}/vnets")
 def create_vnet(call: Call) -> None:
-    """A new vnet, which is a bridge of its name on each node of its zone once applied."""
-    given = {"type": "vnet", **_given(call, "vnet")}
+    """Add a vnet. An apply creates it as a bridge of the same name on each node of its zone."""
+    options = {"type": "vnet", **_options(call, "vnet")}
     with error_prefix("create sdn vnet object failed: "), call.node.sdn.change() as draft:
         if call["vnet"] in draft[VNETS]:
             raise ApiError(f"sdn vnet object ID '{call['vnet']}' already defined")
-        _check_vnet(call["vnet"], given, draft)
-        draft[VNETS][call["vnet"]] = given
+        _check_vnet(call["vnet"], options, draft)
+        draft[VNETS][call["vnet"]] = options
 
 
 @route("PUT", _VNET)
 def change_vnet(call: Call) -> None:
-    """Change a vnet; in force once applied."""
+    """Change a vnet. An apply brings the change into force."""
     with error_prefix("update sdn vnet object failed: "), call.node.sdn.change() as draft:
         _need_vnet(call, draft)
         _check_vnet(call["vnet"], _changed(call, VNETS, call["vnet"], draft), draft)
@@ -155,54 +151,54 @@ def change_vnet(call: Call) -> None:
 
 @route("DELETE", _VNET)
 def delete_vnet(call: Call) -> None:
-    """Remove a vnet; gone once applied, also from under the guests that are on it."""
+    """Remove a vnet. An apply deletes it, even when guests are connected to it."""
     with call.node.sdn.change() as draft:
         _need_vnet(call, draft)
         del draft[VNETS][call["vnet"]]
 
 
 def _need_vnet(call: Call, draft: Document) -> None:
-    """It must be there and the caller's to change."""
+    """Raise 500 when the vnet does not exist, 403 when the caller may not change it."""
     if call["vnet"] not in draft[VNETS]:
         raise _no_vnet(call)
     row = {"vnet": call["vnet"], **draft[VNETS][call["vnet"]]}
-    call.permit.need(_place(row), ["SDN.Allocate"])
+    call.permit.need(_acl_path(row), ["SDN.Allocate"])
 
 
-def _check_vnet(name: str, given: Options, draft: Mapping[str, Any]) -> None:
-    zone = draft[ZONES].get(given["zone"])
+def _check_vnet(name: str, options: Options, draft: Mapping[str, Any]) -> None:
+    zone = draft[ZONES].get(options["zone"])
     if zone is None:
         raise ApiError(f"cannot lookup undefined type! at /usr/share/perl5/PVE/{_VNETS_PM}.")
     if zone["type"] == "simple":
-        if "tag" in given:
-            raise _unfit("vlan tag is not allowed on simple zone", "tag")
+        if "tag" in options:
+            raise _invalid("vlan tag is not allowed on simple zone", "tag")
         return
-    if "tag" not in given:
-        raise _unfit("missing vxlan tag", "tag")
-    for other, options in draft[VNETS].items():
-        if other != name and options.get("tag") == given["tag"]:
-            where = f"vnet {other} in zone {options['zone']} "
-            raise _unfit(f"vxlan tag {given['tag']} already exist in {where}", "tag")
+    if "tag" not in options:
+        raise _invalid("missing vxlan tag", "tag")
+    for other, vnet in draft[VNETS].items():
+        if other != name and vnet.get("tag") == options["tag"]:
+            where = f"vnet {other} in zone {vnet['zone']} "
+            raise _invalid(f"vxlan tag {options['tag']} already exist in {where}", "tag")
 
 
-def _given(call: Call, name: str) -> Options:
+def _options(call: Call, name: str) -> Options:
     return {key: value for key, value in call.params.items() if key not in (*_CONTROL, name)}
 
 
 def _changed(call: Call, area: str, name: str, draft: Document) -> Options:
-    """The draft's object with the call's changes in it."""
+    """Apply the changes of a call to an object of the draft, and return the object."""
     if call.get("digest", mark := call.node.sdn.digest(area)) != mark:
         raise ApiError("detected modified configuration - file changed by other user? Try again.")
-    found: Options = draft[area][name]
-    for gone in split_list(call.get("delete", "")):
-        found.pop(gone, None)
-    found |= _given(call, area.removesuffix("s"))
-    return found
+    changed: Options = draft[area][name]
+    for key in split_list(call.get("delete", "")):
+        changed.pop(key, None)
+    changed |= _options(call, area.removesuffix("s"))
+    return changed
 
 
 @route("PUT", _SDN)
 def apply(call: Call) -> str:
-    """Bring what is configured up on every node (task ``reloadnetworkall``, and one on each node)."""
+    """Apply the configuration on every node (task ``reloadnetworkall``, and one task on each node)."""
     call.node.sdn.apply()
 
     def work(task: Task) -> None:

@@ -1,4 +1,4 @@
-"""The vnets that run on a node, as the last apply made them."""
+"""The running zones and vnets of a node, as of the last apply."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ _ZONES = "/nodes/{node}/sdn/zones"
 
 
 def _on_node(call: Call) -> dict[str, list[str]]:
-    """Zone -> its vnets on this node."""
+    """Return zone -> its vnets on this node."""
     running = call.node.sdn.running
-    found: dict[str, list[str]] = {name: [] for name in sorted(running[sdn.ZONES])}
+    vnets_of: dict[str, list[str]] = {name: [] for name in sorted(running[sdn.ZONES])}
     for name, vnet, _ in sdn.on_node(running, call.node.name):
-        found[vnet["zone"]].append(name)
-    return found
+        vnets_of[vnet["zone"]].append(name)
+    return vnets_of
 
 
 @route("GET", _ZONES)
 def zones(call: Call) -> list[dict[str, str]]:
-    """The zones that run, each with its state: available once all its vnets are there."""
+    """Return the running zones. A zone is available when all its vnets are."""
     return [
         {"zone": zone, "status": "available" if all(map(links.exists, vnets)) else "error"}
         for zone, vnets in _on_node(call).items()
@@ -33,11 +33,11 @@ def zones(call: Call) -> list[dict[str, str]]:
 
 @route("GET", f"{_ZONES}/{{zone}}/content")
 def content(call: Call) -> list[dict[str, Any]]:
-    """The vnets of a zone on this node."""
-    found = _on_node(call)
-    if call["zone"] not in found:
+    """Return the vnets of a zone on this node."""
+    vnets_of = _on_node(call)
+    if call["zone"] not in vnets_of:
         raise ApiError(f"sdn '{call['zone']}' does not exist")
     return [
         {"vnet": name, "status": "available" if links.exists(name) else "error", "statusmsg": None}
-        for name in found[call["zone"]]
+        for name in vnets_of[call["zone"]]
     ]

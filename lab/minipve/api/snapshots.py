@@ -1,4 +1,4 @@
-"""Snapshots of a VM: list, take, describe, roll back, delete."""
+"""Snapshots of a VM: list, create, describe, roll back, delete."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ _ONE = _ALL + "/{snapname}"
 
 @route("GET", _ALL)
 def index(call: Call) -> list[dict[str, Any]]:
-    """All snapshots, and the present state, which every VM has."""
+    """Return all snapshots and the current state."""
     config = call.node.vms.load(call.vmid)
     running = int(machines.running_pid(call.node, call.vmid) is not None)
     current = {"name": "current", "description": "You are here!", "digest": config.digest, "running": running}
     parent = {"parent": config.options["parent"]} if "parent" in config.options else {}
-    return [*(_row(name, found) for name, found in config.snapshots.items()), current | parent]
+    return [*(_row(name, options) for name, options in config.snapshots.items()), current | parent]
 
 
-def _row(name: str, found: dict[str, str]) -> dict[str, Any]:
-    row = {"name": name, "snaptime": int(found["snaptime"]), "vmstate": 0}
-    row |= {"description": found.get("description", "")}
-    return row | {key: found[key] for key in ("parent", "snapstate") if key in found}
+def _row(name: str, options: dict[str, str]) -> dict[str, Any]:
+    row = {"name": name, "snaptime": int(options["snaptime"]), "vmstate": 0}
+    row |= {"description": options.get("description", "")}
+    return row | {key: options[key] for key in ("parent", "snapstate") if key in options}
 
 
 @route("POST", _ALL)
 def create(call: Call) -> str:
-    """Take a snapshot (task ``qmsnapshot``)."""
+    """Create a snapshot (task ``qmsnapshot``)."""
     name = call["snapname"]
     if name == "current" or name.lower() == "pending":
         raise ApiError(f"unable to use snapshot name '{name.lower()}' (reserved name)")
     call.node.vms.load(call.vmid)
     if call.get("vmstate") and machines.running_pid(call.node, call.vmid):
-        raise parameter_error(vmstate="not supported here: a snapshot holds no memory")
+        raise parameter_error(vmstate="not supported here, since snapshots do not contain memory")
 
     def work(task: Task) -> None:
         snapshots.create(call.node, task.log, call.vmid, name, call.get("description", ""))
@@ -49,7 +49,7 @@ def create(call: Call) -> str:
 
 @route("GET", _ONE)
 def commands(call: Call) -> list[dict[str, str]]:
-    """The names below a snapshot, as the API viewer's tree has them."""
+    """Return the names below a snapshot, as in the API viewer's tree."""
     return [{"cmd": "rollback"}, {"cmd": "config"}]
 
 
@@ -65,14 +65,12 @@ def delete(call: Call) -> str:
 
 @route("GET", f"{_ONE}/config")
 def read(call: Call) -> dict[str, Any]:
-    """A snapshot's configuration."""
-    found = snapshots.existing(call.node.vms.load(call.vmid), call["snapname"])
-    return {key: pending.api_value(key, value) for key, value in found.items()}
+    options = snapshots.existing(call.node.vms.load(call.vmid), call["snapname"])
+    return {key: pending.api_value(key, value) for key, value in options.items()}
 
 
 @route("PUT", f"{_ONE}/config")
 def describe(call: Call) -> None:
-    """Change a snapshot's description."""
     if "description" in call.params:
         with call.node.vms.changing(call.vmid) as config:
             config.check_lock()
@@ -81,7 +79,7 @@ def describe(call: Call) -> None:
 
 @route("POST", f"{_ONE}/rollback")
 def rollback(call: Call) -> str:
-    """Go back to a snapshot (task ``qmrollback``); the machine is stopped, and started again if asked."""
+    """Roll back to a snapshot (task ``qmrollback``). The VM is stopped, and started again with ``start``."""
     if call.get("start"):
         call.permit.need(f"/vms/{call.vmid}", ["VM.PowerMgmt"])
 
@@ -95,7 +93,7 @@ def rollback(call: Call) -> str:
 
 @route("GET", f"{VM}/feature")
 def feature(call: Call) -> dict[str, Any]:
-    """Whether a VM can be snapshotted, cloned (linked, which takes a template) or copied."""
+    """Return whether a VM supports snapshots, linked clones (only templates do) or copies."""
     config = call.node.vms.load(call.vmid)
     has = {"snapshot": not config.is_template, "clone": config.is_template, "copy": True}[call["feature"]]
     return {"hasFeature": int(has), "nodes": [call.node.name] if has else []}

@@ -1,4 +1,4 @@
-"""Power: start, stop, shutdown, reboot, reset, suspend, resume, each a task, and the live state."""
+"""Power of VMs: start, stop, shutdown, reboot, reset, suspend, resume as tasks, and the current state."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Action = Callable[[Call, Task], None]
 
 @route("GET", f"{VM}/status/current")
 def current(call: Call) -> dict[str, Any]:
-    """The live state, with byte counters of each NIC."""
+    """Return the current state, with byte counters of each NIC."""
     return summary.vm_status(call.node, call.vmid, call.node.vms.load(call.vmid))
 
 
@@ -74,7 +74,7 @@ def _resume(call: Call, task: Task) -> None:
     _locked(call, lambda: machines.resume(call.node, call.vmid))
 
 
-_ACTIONS: dict[str, tuple[Action, bool]] = {  # name -> what it does, whether the VM has to run
+_ACTIONS: dict[str, tuple[Action, bool]] = {  # name -> (function, whether the VM must run)
     "start": (_start, False),
     "stop": (_stop, False),
     "shutdown": (_shutdown, False),

@@ -1,4 +1,4 @@
-"""The storage ``local``: state, content, upload, download by URL, allocation and removal of volumes."""
+"""The storage ``local``: state, content, upload, download from a URL, allocation and removal of volumes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _BLOCK_BYTES = 2**20
 
 @route("GET", "/storage")
 def configured(call: Call) -> list[dict[str, Any]]:
-    """The storages that are configured: one."""
+    """Return the configured storages: only ``local``."""
     if not call.permit.has("/storage/local", ["Datastore.Audit", "Datastore.AllocateSpace"], any_of=True):
         return []
     return [_configuration(call)]
@@ -35,7 +35,7 @@ def configured(call: Call) -> list[dict[str, Any]]:
 
 @route("GET", "/storage/{storage}")
 def configuration(call: Call) -> dict[str, Any]:
-    """How one storage is configured."""
+    """Return the configuration of a storage."""
     storage.check_exists(call["storage"])
     return _configuration(call)
 
@@ -47,12 +47,12 @@ def _configuration(call: Call) -> dict[str, Any]:
 
 @route("GET", "/nodes/{node}/storage")
 def index(call: Call) -> list[dict[str, Any]]:
-    """The storages with their usage."""
+    """Return the storages with their usage."""
     if not call.permit.has("/storage/local", ["Datastore.Audit", "Datastore.AllocateSpace"], any_of=True):
         return []
     row = summary.storage_row(call.node)
-    wanted = call.get("content", "").split(",") if call.get("content") else []
-    fits = set(wanted) <= set(storage.CONTENT.split(","))
+    contents = call.get("content", "").split(",") if call.get("content") else []
+    fits = set(contents) <= set(storage.CONTENT.split(","))
     if call.get("format"):
         row["formats"] = {"supported": ["qcow2"], "default": "qcow2"}
     return [row] if fits and call.get("storage") in (None, storage.NAME) else []
@@ -60,14 +60,14 @@ def index(call: Call) -> list[dict[str, Any]]:
 
 @route("GET", "/nodes/{node}/storage/{storage}")
 def directory(call: Call) -> list[dict[str, str]]:
-    """The names below a storage, as the API viewer's tree has them."""
+    """Return the names below a storage, as in the API viewer's tree."""
     storage.check_exists(call["storage"])
     return [{"subdir": name} for name in ("content", "download-url", "rrddata", "status", "upload")]
 
 
 @route("GET", "/nodes/{node}/storage/{storage}/status")
 def status(call: Call) -> dict[str, Any]:
-    """The usage of one storage."""
+    """Return the usage of a storage."""
     storage.check_exists(call["storage"])
     row = summary.storage_row(call.node)
     return {key: value for key, value in row.items() if key not in ("storage", "used_fraction")}
@@ -75,22 +75,22 @@ def status(call: Call) -> dict[str, Any]:
 
 @route("GET", "/nodes/{node}/storage/{storage}/content")
 def content(call: Call) -> list[dict[str, Any]]:
-    """Volumes; disk images only of VMs that the caller may see."""
+    """Return volumes. Disk images are listed only for VMs that the caller may see."""
     storage.check_exists(call["storage"])
     rows = call.node.storage.content(call.get("content"), call.get("vmid"))
-    everything = call.permit.has("/storage/local", ["Datastore.Allocate"])
+    sees_all = call.permit.has("/storage/local", ["Datastore.Allocate"])
     return [
-        r for r in rows if everything or "vmid" not in r or call.permit.has(f"/vms/{r['vmid']}", ["VM.Audit"])
+        r for r in rows if sees_all or "vmid" not in r or call.permit.has(f"/vms/{r['vmid']}", ["VM.Audit"])
     ]
 
 
 @route("GET", "/nodes/{node}/storage/{storage}/content/{volume}")
 def volume(call: Call) -> dict[str, Any]:
-    """One volume's size and format."""
+    """Return a volume's size and format."""
     volid = storage.full_id(call["storage"], call["volume"])
     facts = storage.image_facts(call.node.storage.existing(volid)) or {"virtual-size": 0, "actual-size": 0}
     parsed = storage.parse(volid)
-    archive = parsed.content == "vztmpl"  # in sectors, as qemu-img sees it, whom PVE asks
+    archive = parsed.content == "vztmpl"  # PVE runs qemu-img, which counts whole sectors
     size = facts["virtual-size"]
     return {
         "path": str(call.node.storage.path(volid)),
@@ -121,17 +121,17 @@ def remove(call: Call) -> str:
 
 
 def _in_use(call: Call, vmid: int, volid: str) -> bool:
-    """Whether a VM has the volume, however it is spelt (a linked clone's disk may name its base or not)."""
-    config, place = call.node.vms.load(vmid), call.node.storage.path
-    named = [
+    """Return whether a VM uses the volume. A linked clone's volume id may contain its base or not."""
+    config, path_of = call.node.vms.load(vmid), call.node.storage.path
+    used = [
         volid for section in (config.options, config.pending) for _, volid in drives.volumes(section, vmid)
     ]
-    return place(volid) in map(place, named)
+    return path_of(volid) in map(path_of, used)
 
 
 @route("POST", "/nodes/{node}/storage/{storage}/content")
 def allocate(call: Call) -> str:
-    """A new empty disk image for a VM; returns its volume id."""
+    """Create an empty disk image for a VM. Returns its volume id."""
     storage.check_exists(call["storage"])
     stem, _, fmt = str(call["filename"]).rpartition(".")
     if fmt != "qcow2" or not stem.startswith(f"vm-{call.vmid}-"):
@@ -148,14 +148,14 @@ def _checksum(call: Call, file: Path, task: Task) -> None:
     if not (expected := call.get("checksum")):
         return
     with file.open("rb") as stream:
-        got = hashlib.file_digest(stream, call["checksum-algorithm"]).hexdigest()
-    if got != expected.lower():
-        raise ApiError(f"checksum mismatch: got '{got}' != expect '{expected}'")
+        actual = hashlib.file_digest(stream, call["checksum-algorithm"]).hexdigest()
+    if actual != expected.lower():
+        raise ApiError(f"checksum mismatch: got '{actual}' != expect '{expected}'")
     task.log("calculating checksum...OK, checksum verified")
 
 
 def _inspect(call: Call, file: Path, task: Task) -> None:
-    """What has come is what was meant, and an image that names no other file of this machine."""
+    """Verify the checksum, and that an image does not refer to other files of this machine."""
     _checksum(call, file, task)
     name, kind = str(call["filename"]), str(call["content"])
     if kind == "iso":
@@ -175,24 +175,24 @@ def _target(call: Call) -> Path:
 
 @route("POST", "/nodes/{node}/storage/{storage}/upload")
 def upload(call: Call) -> str:
-    """Take over an uploaded file (task ``imgcopy``); an existing one is replaced, as PVE does."""
+    """Import an uploaded file (task ``imgcopy``). It replaces an existing one, as in PVE."""
     target = _target(call)
     if "tmpfilename" not in call.params:
         raise parameter_error(tmpfilename=MISSING)
     received = call.node.first.storage.upload_path(call["tmpfilename"])
-    mine = received.with_suffix(".task")  # the server removes the other name after the call
-    received.rename(mine)
+    upload_file = received.with_suffix(".task")  # the server removes the original name after the call
+    received.rename(upload_file)
 
     def work(task: Task) -> None:
         try:
             task.log(f"starting file import from: {call['tmpfilename']}")
-            _inspect(call, mine, task)
+            _inspect(call, upload_file, task)
             task.log(f"target node: {call.node.name}")
             task.log(f"target file: {target}")
-            task.log(f"file size is: {mine.stat().st_size}")
-            mine.replace(target)
+            task.log(f"file size is: {upload_file.stat().st_size}")
+            upload_file.replace(target)
         finally:
-            mine.unlink(missing_ok=True)
+            upload_file.unlink(missing_ok=True)
         task.log("finished file import successfully")
 
     return call.start("imgcopy", "", work)
@@ -200,7 +200,7 @@ def upload(call: Call) -> str:
 
 @route("POST", "/nodes/{node}/storage/{storage}/download-url")
 def download(call: Call) -> str:
-    """Fetch a file from a web server into the storage (task ``download``); an existing one is refused."""
+    """Download a file to the storage (task ``download``). An existing file is an error."""
     target = _target(call)
     if target.exists():
         raise ApiError(f"refusing to override existing file '{target}'")
@@ -228,7 +228,7 @@ def _fetch(url: str, target: Path, verify: bool, checkpoint: Callable[[], None])
         why = error.reason if isinstance(error.reason, OSError) else error
         raise ApiError(f"download failed: {text_of(why)}") from error
     except (HTTPException, ValueError) as error:
-        raise ApiError(f"download failed: no such address, or no answer in HTTP: {url}") from error
+        raise ApiError(f"download failed: no HTTP answer from {url}") from error
 
 
 def _copy(source: BinaryIO, target: BinaryIO, checkpoint: Callable[[], None]) -> None:

@@ -1,4 +1,4 @@
-"""Tasks: list, state, log, stop. Everybody sees their own; Sys.Audit on the node shows all."""
+"""Tasks: list, state, log, stop. Callers see their own tasks, and all with Sys.Audit on the node."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _DEFAULT_LIMIT = 50
 
 
 def _belongs(call: Call, fields: dict[str, Any]) -> bool:
-    """A user sees the tasks of all its tokens; a token only its own."""
+    """Return whether a task is the caller's. A user owns the tasks of its tokens, a token only its own."""
     full = fields["user"] + (f"!{fields['tokenid']}" if "tokenid" in fields else "")
     return call.permit.authid in (full, fields["user"])
 
@@ -25,14 +25,14 @@ def _visible(call: Call, privilege: str = "Sys.Audit") -> None:
 
 @route("GET", "/nodes/{node}/tasks/{upid}/status")
 def status(call: Call) -> dict[str, Any]:
-    """``running``, or ``stopped`` with the exit status."""
+    """Return ``running``, or ``stopped`` with the exit status."""
     _visible(call)
     return call.node.tasks.status(call["upid"])
 
 
 @route("GET", "/nodes/{node}/tasks/{upid}/log")
 def log(call: Call) -> Reply:
-    """Lines of the log; 50 unless told, 0 means all."""
+    """Return lines of the log: 50 by default, all for the limit 0."""
     _visible(call)
     lines, total = call.node.tasks.log(call["upid"], call.get("start", 0), call.get("limit", _DEFAULT_LIMIT))
     return Reply(lines, {"total": total})
@@ -40,7 +40,7 @@ def log(call: Call) -> Reply:
 
 @route("DELETE", "/nodes/{node}/tasks/{upid}")
 def stop(call: Call) -> None:
-    """Ask a running task to end."""
+    """Ask a running task to stop."""
     _visible(call, "Sys.Modify")
     call.node.tasks.interrupt(call["upid"])
 
@@ -52,7 +52,7 @@ def _state(row: dict[str, Any]) -> str:
     )
 
 
-def _wanted(call: Call, row: dict[str, Any]) -> bool:
+def _matches(call: Call, row: dict[str, Any]) -> bool:
     source = call.get("source", "archive")
     running = row["status"] == "RUNNING"
     states = split_list(call.get("statusfilter", ""))
@@ -69,18 +69,18 @@ def _wanted(call: Call, row: dict[str, Any]) -> bool:
 
 @route("GET", "/nodes/{node}/tasks")
 def index(call: Call) -> Reply:
-    """Finished tasks (``source=active|all`` for the others), newest first, those that the caller may see."""
-    everything = call.permit.has(f"/nodes/{call.node.name}", ["Sys.Audit"])
-    rows = [row for row in call.node.tasks.overview() if everything or _belongs(call, row)]
-    rows = [row for row in rows if _wanted(call, row)]
+    """Return finished tasks (with ``source`` active or all ones), newest first, that the caller may see."""
+    sees_all = call.permit.has(f"/nodes/{call.node.name}", ["Sys.Audit"])
+    rows = [row for row in call.node.tasks.overview() if sees_all or _belongs(call, row)]
+    rows = [row for row in rows if _matches(call, row)]
     start, limit = call.get("start", 0), call.get("limit", _DEFAULT_LIMIT)
     return Reply(rows[start : start + limit], {"total": len(rows)} if rows else {})
 
 
 @route("GET", "/cluster/tasks")
 def recent(call: Call) -> list[dict[str, Any]]:
-    """The latest tasks that the caller may see."""
-    everything = call.permit.has("/", ["Sys.Audit"])
+    """Return the latest tasks that the caller may see."""
+    sees_all = call.permit.has("/", ["Sys.Audit"])
     nodes = [node for node in call.node.nodes.values() if node.is_up]
-    rows = [row for node in nodes for row in node.tasks.overview() if everything or _belongs(call, row)]
+    rows = [row for node in nodes for row in node.tasks.overview() if sees_all or _belongs(call, row)]
     return sorted(rows, key=lambda row: row["starttime"], reverse=True)[:_DEFAULT_LIMIT]

@@ -1,4 +1,4 @@
-"""API tokens of users: the credentials that programs use."""
+"""API tokens of users."""
 
 from __future__ import annotations
 
@@ -16,22 +16,20 @@ _TOKEN = "/access/users/{userid}/token/{tokenid}"
 
 
 def _existing(call: Call) -> dict[str, Any]:
-    found: dict[str, Any] | None = call.node.access.user(call["userid"])["tokens"].get(call["tokenid"])
-    if found is None:
+    entry: dict[str, Any] | None = call.node.access.user(call["userid"])["tokens"].get(call["tokenid"])
+    if entry is None:
         raise ApiError(f"no such token '{call['tokenid']}' for user '{call['userid']}'")
-    return found
+    return entry
 
 
 @route("GET", "/access/users/{userid}/token")
 def index(call: Call) -> list[dict[str, Any]]:
-    """A user's tokens."""
     tokens = call.node.access.user(call["userid"])["tokens"]
     return [token_row(name, entry) for name, entry in sorted(tokens.items())]
 
 
 @route("GET", _TOKEN)
 def read(call: Call) -> dict[str, Any]:
-    """One token's settings."""
     row = token_row(call["tokenid"], _existing(call))
     del row["tokenid"]
     return row
@@ -39,7 +37,7 @@ def read(call: Call) -> dict[str, Any]:
 
 @route("POST", _TOKEN)
 def create(call: Call) -> dict[str, Any]:
-    """A new token; the only answer that ever shows its secret."""
+    """Create a token. Only this answer contains its secret."""
     if call["tokenid"] in call.node.access.user(call["userid"])["tokens"]:
         raise ApiError("Parameter verification failed.", 400, {"tokenid": "Token already exists."})
     secret = str(uuid.uuid4())
@@ -53,7 +51,6 @@ def create(call: Call) -> dict[str, Any]:
 
 @route("PUT", _TOKEN)
 def update(call: Call) -> dict[str, Any]:
-    """Change a token's settings."""
     _existing(call)
     with call.node.access.change() as data:
         entry = data["users"][call["userid"]]["tokens"][call["tokenid"]]
@@ -63,7 +60,7 @@ def update(call: Call) -> dict[str, Any]:
 
 @route("DELETE", _TOKEN)
 def delete(call: Call) -> None:
-    """Remove a token and what the list gives it."""
+    """Remove a token and its entries in the access-control list."""
     _existing(call)
     with call.node.access.change() as data:
         del data["users"][call["userid"]]["tokens"][call["tokenid"]]
