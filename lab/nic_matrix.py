@@ -25,7 +25,12 @@ from dasklab.terminal import one_line_errors
     "--resume", type=UserPath(exists=True, file_okay=False), help="Continue the run in this folder."
 )
 @click.option(
-    "--results", "root", type=UserPath(file_okay=False), default=SHARE / "results", show_default=True, help="Folder of all runs."
+    "--results",
+    "root",
+    type=UserPath(file_okay=False),
+    default=SHARE / "results",
+    show_default=True,
+    help="Folder of all runs.",
 )
 @inventory_option
 @click.pass_context

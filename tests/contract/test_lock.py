@@ -19,8 +19,8 @@ from dasklab.errors import LabError
 from dasklab.paths import PLAYBOOKS
 from dasklab.paths import SHARE as ROOT
 from dasklab.running import playbook
-from dasklab.running.lock_holders import holders
 from dasklab.running.lock import LabLock, lock_lab, lock_names
+from dasklab.running.lock_holders import holders
 from dasklab.running.watchdog import Watchdog
 
 DRIVER = """

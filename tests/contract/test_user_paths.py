@@ -139,7 +139,8 @@ def test_a_lab_without_machines_says_so_and_leaves_no_run(user: User) -> None:
         done = user.run("dasklab", *words, "-i", "inventory/hosts.yml")
         assert done.returncode == 1
         assert re.match(
-            r"dasklab: (no machine of this lab is running|the lab differs from the inventory: worker-1 is not running)\n",
+            r"dasklab: (no machine of this lab is running"
+            r"|the lab differs from the inventory: worker-1 is not running)\n",
             done.stderr,
         )
     assert not (user.folder / "results").exists()
