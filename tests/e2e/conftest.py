@@ -154,3 +154,13 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
     bench = Bench(tmp_path_factory.mktemp("lab"))
     yield bench
     bench.end()
+
+
+@pytest.fixture(scope="session")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The distribution's wheel, built from the checkout."""
+    folder = tmp_path_factory.mktemp("wheel")
+    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(folder)]
+    subprocess.run([*command, str(ROOT)], check=True)
+    [path] = folder.glob("dasklab-*.whl")
+    return path
