@@ -1,6 +1,9 @@
 """Accept connections, with limits on their number and on the time that a client may take.
 
-These limits apply before authentication. They prevent that a client which keeps us waiting delays others.
+aiohttp's own limits (``_LIMITS``) bound sizes. It has none for the number of connections, nor for a client
+that stays silent or sends its head slowly: these are ours.
+
+Our limits apply before authentication. They prevent that a client which keeps us waiting delays others.
 A connection goes through these states:
 
     accepted --first byte--> handshake, head --whole request--> at work --answer--> idle --> ...

@@ -1,4 +1,7 @@
-"""LZ4 blocks, which G1 compresses large messages with."""
+"""LZ4 blocks, which G1 compresses large messages with.
+
+Not by pyarrow: where a block holds less than it promises, pyarrow fills the result with uninitialised memory.
+"""
 
 from __future__ import annotations
 
