@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from platformdirs import user_cache_path
+from platformdirs import user_cache_path, user_data_path
 
 _PACKAGE = Path(__file__).resolve().parent
 _INSTALLED = _PACKAGE / "share"  # in a wheel; a checkout has the same folders at its top
@@ -25,6 +25,7 @@ PATH_VARIABLES = (
     "DASKLAB_CACHE",
     "XDG_STATE_HOME",
     "XDG_CACHE_HOME",
+    "XDG_DATA_HOME",
     "PROXMOX_CA_FILE",
 )
 
@@ -55,3 +56,15 @@ def cache() -> Path:
     """Return the folder for files that can be rebuilt or downloaded again. All labs of a user share it."""
     configured = os.environ.get("DASKLAB_CACHE")
     return Path(configured).absolute() if configured else user_cache_path("dasklab")
+
+
+def results() -> Path:
+    """Return the folder of all runs.
+
+    It is ``results`` in a lab's folder, and in any other folder that has one already. Elsewhere it is one
+    folder per user, so that no run ends up in a folder by chance.
+    """
+    if configured := os.environ.get("DASKLAB_RESULTS"):
+        return Path(configured)
+    is_local = Path("inventory/hosts.yml").exists() or Path("results").is_dir()
+    return Path("results") if is_local else user_data_path("dasklab") / "results"

@@ -231,8 +231,8 @@ def check(instance: str) -> None:
     process.need(*sorted(process.PACKAGES))
     namespace.require_tun()
     click.echo("ok    programs and /dev/net/tun are there")
-    built = golden.image_path(paths).exists()
-    click.echo(f"ok    guests' image: {'built' if built else 'not built yet, which takes minutes once'}")
+    image = "built" if golden.image_path(paths).exists() else "not built yet, which takes minutes once"
+    click.echo(f"ok    guests' image: {image}; cache: {paths.cache}")
     found = accel.probe(paths)
     click.echo(f"ok    accelerator {found.name}: {found.reason}")
     if found.name == "tcg":

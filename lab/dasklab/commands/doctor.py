@@ -13,6 +13,7 @@ from dasklab.commands.options import inventory_option
 from dasklab.commands.playbooks import run_endpoint_program
 from dasklab.machines.inventory import Inventory
 from dasklab.machines.variables import open_lab
+from dasklab.paths import cache, results
 from dasklab.terminal import counted
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ def doctor(inventory: Path) -> None:
 
     lab = open_lab(inventory)
     problems = 0
+    _print_folders(lab)
     if check := lab.optional(lab.hosts()[0], "endpoint_check"):
         problems += subprocess.run(check, check=False).returncode != 0
         run_endpoint_program(lab, "endpoint_start")
@@ -44,6 +46,14 @@ def doctor(inventory: Path) -> None:
         click.echo(f"\n{counted(problems, 'problem')}. Fix them as described above, then: dasklab doctor")
         sys.exit(1)
     click.echo("\nNothing is missing. To build the lab: dasklab up (dasklab plan shows what it would do)")
+
+
+def _print_folders(lab: Inventory) -> None:
+    state = lab.optional(lab.hosts()[0], "lab_state_dir")
+    folders = {"state": state, "cache": cache(), "results": results().absolute()}
+    for name, folder in folders.items():
+        if folder:
+            click.echo(f"--    {name}: {folder}")
 
 
 def _print(finding: Finding) -> None:

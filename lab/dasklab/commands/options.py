@@ -11,6 +11,7 @@ import click
 
 from dasklab.machines.inventory import default_inventory
 from dasklab.path_types import OutputFolder, UserPath
+from dasklab.paths import results
 
 INVENTORY = "-i", "--inventory"
 SEEDS = 4  # simulations of a trial by default
@@ -37,8 +38,8 @@ def _results(path_type: UserPath) -> Callable[[Command], Command]:
         "--results",
         "root",
         type=path_type,
-        default=lambda: Path(os.environ.get("DASKLAB_RESULTS") or "results"),
-        show_default="./results, or $DASKLAB_RESULTS",
+        default=results,
+        show_default="./results in a lab's folder, or $DASKLAB_RESULTS",
         help="Folder of all runs.",
     )
 

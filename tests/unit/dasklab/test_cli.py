@@ -188,6 +188,7 @@ def test_the_inventory_may_precede_the_command() -> None:
     existing = EXAMPLES / "existing" / "hosts.yml"
     output = run("-i", str(existing), "doctor").output
     assert f"inventory {existing}: client, scheduler, worker-1, worker-2, worker-3" in output
+    assert all(f"--    {name}: /" in output for name in ("state", "cache", "results"))
     both = run("-i", "nowhere.yml", "doctor", "-i", str(existing)).output
     assert f"inventory {existing}: client" in both
     refused = run("-i", str(existing), "wire", "capture.pcap")

@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 import pytest
 from click.testing import CliRunner
+from dasklab import paths
 from dasklab.cli import main
 from dasklab.commands import explain as explaining
 from dasklab.commands.options import inventory_option, results_option
@@ -42,6 +43,20 @@ def test_relative_paths_belong_to_the_callers_folder(
         words = ["-i", "i/hosts.yml", "--results", "r"]
     shown = json.loads(CliRunner().invoke(show, [*words, "--file", "f"]).stdout)
     assert shown == [str(tmp_path / name) for name in ("i/hosts.yml", "r", "f")]
+
+
+def test_results_are_in_the_labs_folder_or_in_one_of_the_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("DASKLAB_RESULTS", raising=False)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.chdir(tmp_path)
+    assert paths.results() == tmp_path / "data" / "dasklab" / "results"
+    (tmp_path / "inventory").mkdir()
+    (tmp_path / "inventory" / "hosts.yml").touch()
+    assert paths.results() == Path("results")
+    monkeypatch.setenv("DASKLAB_RESULTS", "elsewhere")
+    assert paths.results() == Path("elsewhere")
 
 
 def test_every_path_option_is_one_of_these() -> None:
