@@ -25,9 +25,12 @@ from dasklab.model import experiment
 from dasklab.paths import SHARE as ROOT
 from dasklab.running import driver, playbook
 from dasklab.running.setup import setup_of
+from daskwire.terminal.cli import wire as daskwire
 from minipve import launch
 from minipve.cli import minipve
 from minipve.user_error import UserError
+
+from tests import command_reference
 
 EXAMPLES = ROOT / "inventory" / "examples"
 FORWARDERS = ("wire", "minipve")  # pass all arguments to another program
@@ -58,6 +61,7 @@ def walk(command: click.Command, *names: str) -> Iterator[tuple[tuple[str, ...],
 
 
 EVERY = dict(walk(main))
+DECODER = dict(walk(daskwire))
 TOP_LEVEL = main.list_commands(click.Context(main))
 
 
@@ -260,24 +264,19 @@ def test_a_run_is_resumed_only_as_it_was_planned(tmp_path: Path) -> None:
 
 
 DOCS = ROOT / "docs"
-COMMANDS_PAGE = (DOCS / "reference" / "commands.md").read_text()
-BOOKS = {  # pages of commands that have one of their own
-    "wire": (ROOT / "lab" / "daskwire" / "README.md").read_text(),
-    "minipve": (ROOT / "lab" / "minipve" / "README.md").read_text(),
-}
-SHARED = {"inventory", "root", "help"}  # described once for all commands
 
 
-@pytest.mark.parametrize("words", EVERY, ids=" ".join)
-def test_every_command_and_option_is_documented(words: tuple[str, ...]) -> None:
-    assert f"dasklab {words[0]}" in COMMANDS_PAGE
-    documented = set(re.findall(r"[\w-]+", BOOKS.get(words[0], COMMANDS_PAGE)))
-    assert set(words[1:]) <= documented
-    options = [option for option in EVERY[words].params if isinstance(option, click.Option)]
-    names = {
-        max(option.opts, key=len) for option in options if not option.hidden and option.name not in SHARED
-    }
-    assert names <= documented
+def test_command_reference_is_current() -> None:
+    text = command_reference.PAGE.read_text()
+    assert text == command_reference.page(text), "run: python -m tests.command_reference"
+
+
+@pytest.mark.parametrize("words", DECODER, ids=" ".join)
+def test_every_command_and_option_of_the_decoder_is_documented(words: tuple[str, ...]) -> None:
+    documented = set(re.findall(r"[\w-]+", (ROOT / "lab" / "daskwire" / "README.md").read_text()))
+    options = [option for option in DECODER[words].params if isinstance(option, click.Option)]
+    names = {max(option.opts, key=len) for option in options if not option.hidden}
+    assert {*words, *names} <= documented
 
 
 def test_the_source_tree_page_has_every_folder() -> None:
@@ -291,30 +290,42 @@ def test_the_source_tree_page_has_every_folder() -> None:
     assert [name for name in folders | packages if f"{name}/ " not in tree] == []
 
 
-def commands_told() -> Iterator[tuple[str, str]]:
-    """What texts and comments tell people to type: (file, command)."""
-    listed = ["git", "ls-files", "*.md", "*.yml", "*.py", "Makefile"]
-    files = subprocess.run(listed, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+def documented_commands() -> Iterator[tuple[str, str]]:
+    """Yield the command lines that texts and comments contain: (file, command)."""
+    pattern = ["git", "ls-files", "*.md", "*.yml", "*.py", "Makefile"]
+    files = subprocess.run(pattern, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
     for file in files:
         if not file.startswith(("tests/", "CHANGELOG")) and (ROOT / file).exists():
             text = (ROOT / file).read_text()
-            yield from ((file, found) for found in re.findall(r"`(?:\.venv/bin/)?(dasklab [^`\n]+)`", text))
-            lines = re.findall(r"^[#@$ (BIN)/]*(?:\.venv/bin/)?(dasklab (?!:).*)$", text, re.MULTILINE)
-            yield from ((file, re.split(r"  +|\s#", line)[0]) for line in lines)
+            inline = re.findall(r"`(?:\.venv/bin/)?(dasklab [^`\n]+)`", text)
+            lines = re.findall(
+                r"^[#@$ (BIN)/]*(?:\.venv/bin/)?(dasklab (?!:).*)$",
+                code_blocks(text) if file.endswith(".md") else text,
+                re.MULTILINE,
+            )
+            for command in [*inline, *(re.split(r"  +|\s#|\s>", line)[0] for line in lines)]:
+                if "[OPTIONS]" not in command:  # the usage line of a help
+                    yield file, command
 
 
-def spelled_out(command: str) -> Iterator[list[str]]:
-    """``serve|stop`` is two commands; brackets and dots are for the reader."""
+def code_blocks(page: str) -> str:
+    """Return the fenced and the indented code of a Markdown page."""
+    fenced = re.findall(r"^```[^\n]*\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    return "\n".join([*fenced, *re.findall(r"^    .*$", page, re.MULTILINE)])
+
+
+def alternatives(command: str) -> Iterator[list[str]]:
+    """Yield the commands that a line stands for: ``serve|stop`` is two, brackets and dots are ignored."""
     words = shlex.split(re.sub(r"[\[\]\\]|\.\.\.", "", command))[1:]
     yield from map(list, itertools.product(*(word.split("|") for word in words)))
 
 
-TOLD = sorted(set(commands_told()))
+DOCUMENTED = sorted(set(documented_commands()))
 
 
-def test_enough_commands_are_found_in_texts() -> None:
-    files = {file for file, _ in TOLD}
-    assert len(TOLD) > 50
+def test_documented_commands_are_collected() -> None:
+    files = {file for file, _ in DOCUMENTED}
+    assert len(DOCUMENTED) > 50
     assert {
         "README.md",
         "lab/dasklab/cli.py",
@@ -323,17 +334,16 @@ def test_enough_commands_are_found_in_texts() -> None:
     } <= files
 
 
-@pytest.mark.parametrize(("file", "command"), TOLD)
-def test_what_texts_tell_people_to_type_is_accepted(
-    monkeypatch: pytest.MonkeyPatch, file: str, command: str
-) -> None:
-    for each in EVERY.values():
-        monkeypatch.setattr(each, "callback", lambda *_, **__: None)
-    for argv in spelled_out(command):
+@pytest.mark.parametrize(("file", "command"), DOCUMENTED)
+def test_documented_commands_are_accepted(monkeypatch: pytest.MonkeyPatch, file: str, command: str) -> None:
+    for defined in (*EVERY.values(), *DECODER.values()):
+        if defined.name not in ("wire",):
+            monkeypatch.setattr(defined, "callback", lambda *_, **__: None)
+    for argv in alternatives(command):
         if any(words[: len(argv)] == tuple(argv) for words in EVERY):
-            continue  # a command that is only named
+            continue  # only the command's name
         result = run(*argv)
-        missing = "does not exist" in result.output  # a run or a file that stands for the reader's own
+        missing = "does not exist" in result.output  # a run or a file of the reader's own
         assert result.exit_code == 0 or missing, f"{file}: {command}: {result.output}"
 
 
