@@ -14,6 +14,9 @@ TOOLS := qemu-system-x86_64:qemu-system-x86 qemu-img:qemu-utils mmdebstrap:mmdeb
 	newuidmap:uidmap unshare:util-linux lxc-start:lxc zstd:zstd
 TEST_TOOLS := busybox:busybox tcpdump:tcpdump tshark:tshark chromium:chromium ping:iputils-ping ethtool:ethtool iperf3:iperf3
 
+# Editors complete and check an experiment's file with this schema, which follows from the model.
+SCHEMA := lab/dasklab/experiments/schema.json
+
 .PHONY: help
 help: ## list what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
@@ -46,11 +49,17 @@ quick: .venv/ready ## the tests that take seconds
 	$(BIN)/pytest $(SIDE_BY_SIDE) 3 tests/unit
 
 .PHONY: lint
-lint: .venv/ready ## ruff, contracts between packages, mypy, ansible-lint
+lint: .venv/ready $(SCHEMA) ## ruff, contracts between packages, mypy, ansible-lint
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports --no-logo
 	@$(MAKE) --no-print-directory -j2 --output-sync=target types ansible-rules
+
+.PHONY: schema
+schema: $(SCHEMA) ## write the JSON Schema of an experiment's file, if the model has changed
+$(SCHEMA): $(wildcard lab/dasklab/model/*.py) | .venv/ready
+	$(BIN)/python -m dasklab.model.experiment >$@.new
+	@mv $@.new $@
 
 .PHONY: types ansible-rules
 types:

@@ -25,8 +25,8 @@ from pathlib import Path
 import matplotlib as mpl
 from dasklab import record
 from dasklab.errors import LabError
-from dasklab.model.experiment import Workload
 from dasklab.model.files import Outcome, Result
+from dasklab.model.settings import Workload
 from dasklab.model.trial import Trial
 from dasklab.plotting import MORE, STYLE, mark, save
 from dasklab.predict import farm, prediction

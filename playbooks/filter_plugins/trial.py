@@ -9,7 +9,7 @@ from typing import Any
 
 from ansible.errors import AnsibleFilterError
 from dasklab.errors import LabError
-from dasklab.model.dask_settings import flat
+from dasklab.model.dask_settings import flatten
 from dasklab.model.document import Document
 from dasklab.model.files import (
     CaptureRecords,
@@ -164,7 +164,7 @@ def machines(hosts: Mapping[str, Answer], node: list[list[str]], name: str) -> H
 
 def setting_names(settings: Answer) -> list[str]:
     """Return the names of Dask's settings in a nested mapping, as ``distributed.comm.compression``."""
-    return [name for name, _ in flat(settings)]
+    return [name for name, _ in flatten(settings)]
 
 
 def _recorded(kind: type[Records], said: Answer) -> list[Records]:

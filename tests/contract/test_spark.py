@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 from dasklab import wheels
-from dasklab.model.engines import VERSION, on_spark
+from dasklab.model.engines import VERSION, spark_workloads
 from dasklab.model.files import Timings
 from dasklab.paths import WORKLOADS
 
@@ -65,7 +65,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 
 def test_every_workload_is_tried_here() -> None:
-    assert set(SMALL) == set(on_spark())
+    assert set(SMALL) == set(spark_workloads())
 
 
 @pytest.mark.parametrize("name", SMALL)

@@ -17,7 +17,7 @@ from dasklab.breakdown.clocks import Clock
 from dasklab.breakdown.run import CLIENT, Run
 from dasklab.breakdown.summary import Summary, summarise
 from dasklab.errors import LabError
-from dasklab.model.cells import names
+from dasklab.model.cells import cell_names
 from dasklab.model.files import Campaign, Measured, Result
 from dasklab.model.impairments import sides
 from dasklab.model.trial import Trial
@@ -121,7 +121,7 @@ def cells(run: Path, captured: bool = False) -> dict[str, Summary]:
                 warn(f"{error.message}; the trial's time is not explained")
                 continue
             found.setdefault(name, []).extend(timed)
-    base = names(store.experiment(store.read_run(run)))[0]
+    base = cell_names(store.experiment(store.read_run(run)))[0]
     order = [base, *(name for name in found if name != base)] if base in found else []
     return {name: summarise(found[name]) for name in order}
 

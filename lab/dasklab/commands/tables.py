@@ -132,7 +132,7 @@ def _missing(run: Path, shown: set[str]) -> list[tuple[str, ...]]:
         states.setdefault(result.cell, Counter())[result.status] += 1
     rows = []
     for cell in cells.cells(experiment):
-        levels = cells.factors(experiment, cell)
+        levels = cells.levels_of(experiment, cell)
         name = cells.cell_name(levels)
         if name not in shown and begun.only in (None, name):
             counts = ", ".join(

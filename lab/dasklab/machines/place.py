@@ -11,7 +11,7 @@ from ipaddress import IPv4Network
 from typing import Any, Protocol
 
 from dasklab.errors import LabError
-from dasklab.model.nic import PLAIN
+from dasklab.model.nic import DEFAULT_MODEL
 
 FIRST_ADDRESS = 11  # of the first machine, in both subnets
 
@@ -45,19 +45,19 @@ def machine(host: Variables, place: int, node: str) -> dict[str, Any]:
     mac = f"02:DA:5C:{vmid >> 8 & 0xFF:02X}:{vmid & 0xFF:02X}"
     link_bridge = _needed(host, "lab_bridge")
     management = {
-        "model": PLAIN[kind],
+        "model": DEFAULT_MODEL[kind],
         "mac": f"{mac}:00",
         "bridge": _needed(host, "lab_management_bridge"),
         "address": host.get("management_address"),
         "gateway": host.get("lab_management_gateway"),
     }
     link = {
-        "model": _needed(host, "lab_nic_model") if kind == "vm" else PLAIN[kind],
+        "model": _needed(host, "lab_nic_model") if kind == "vm" else DEFAULT_MODEL[kind],
         "mac": f"{mac}:01",
         "bridge": link_bridge,
         "rate_mbit": host.get("lab_nic_rate_mbit", 0),
     }
-    capture = {"model": PLAIN[kind], "mac": f"{mac}:02", "bridge": link_bridge}
+    capture = {"model": DEFAULT_MODEL[kind], "mac": f"{mac}:02", "bridge": link_bridge}
     return {
         "name": name,
         "kind": kind,
@@ -79,7 +79,7 @@ def ignored_models(names: Sequence[str], hostvars: Mapping[str, Variables]) -> d
     for name in names:
         host = hostvars[name]
         model = host.get("lab_nic_model")
-        if host.get("lab_guests", "vm") == "container" and model not in (None, *PLAIN.values()):
+        if host.get("lab_guests", "vm") == "container" and model not in (None, *DEFAULT_MODEL.values()):
             ignored.setdefault(model, []).append(name)
     return ignored
 

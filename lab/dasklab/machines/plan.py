@@ -16,7 +16,7 @@ from dasklab.machines.change import Chain, Change, Step, Value, chain
 from dasklab.machines.kinds import KINDS, contents
 from dasklab.machines.observed import Observed, SeenGuest, is_ours
 from dasklab.machines.topology import Guest, Lab, check_unique, template_name
-from dasklab.model.nic import GuestKind, net_from_pve, nets
+from dasklab.model.nic import GuestKind, net_from_pve, net_keys
 
 
 def plan(seen: Observed, lab: Lab) -> list[Step]:
@@ -184,7 +184,7 @@ def _adjust(seen: SeenGuest, guest: Guest, lab: Lab) -> Iterator[Change]:
     path = f"/nodes/{seen.node}/{kind.API}/{guest.vmid}"
     have, want = seen.config or {}, kind.config(guest, lab)
     params = {k: v for k, v in want.items() if _canonical(k, have.get(k)) != _canonical(k, v)}
-    surplus = [key for key in nets(have) if key not in want]
+    surplus = [key for key in net_keys(have) if key not in want]
     if surplus:
         params["delete"] = ",".join(surplus)
     live = not seen.pending and all(kind.is_live(k, have.get(k), v) for k, v in params.items())
@@ -205,7 +205,7 @@ def _canonical(key: str, value: Value | None) -> object:
     """A form in which equal settings are equal, however they are spelt."""
     if value is None:
         return None
-    if nets([key]):
+    if net_keys([key]):
         return net_from_pve(str(value))
     if key == "sshkeys":
         return unquote(str(value)).strip()

@@ -13,7 +13,7 @@ from dasklab.machines.observed import Observed, SeenGuest, fresh
 from dasklab.machines.plan import plan, plan_removal
 from dasklab.machines.proxmox import Pve
 from dasklab.machines.topology import Guest, Lab
-from dasklab.model.nic import GuestOverride, NicOverride, nets
+from dasklab.model.nic import GuestOverride, NicOverride, net_keys
 from dasklab.model.strict import validate
 
 BOOT_S = 60  # in which a machine that was started may not answer yet
@@ -118,5 +118,5 @@ def _told(seen: SeenGuest | None, guest: Guest) -> dict[str, Any]:
     if seen is None:
         return {"vmid": guest.vmid, "node": guest.node, "status": "absent", "nets": {}}
     config = seen.config or {}
-    cards = {key: config[key] for key in nets(config)}
+    cards = {key: config[key] for key in net_keys(config)}
     return {"vmid": seen.vmid, "node": seen.node, "status": seen.status, "nets": cards}

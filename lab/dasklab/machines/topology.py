@@ -40,15 +40,15 @@ class Guest(Strict):
                 raise ValueError(f"net{slot} cannot be {nic.model}: a {self.kind} has {allowed}")
         return self
 
-    def of_kind(self, kind: GuestKind) -> Guest:
+    def for_kind(self, kind: GuestKind) -> Guest:
         """Return the same machine as one of this kind, with NICs that it can have."""
-        nics = tuple(nic.of_kind(kind) for nic in self.nics)
+        nics = tuple(nic.for_kind(kind) for nic in self.nics)
         return self.model_copy(update={"kind": kind, "nics": nics})
 
     def with_lab_nic(self, override: NicOverride) -> Guest:
         """Return the same machine with another model or rate cap on its lab link."""
         nics = list(self.nics)
-        nics[LAB_SLOT] = override.on(nics[LAB_SLOT])
+        nics[LAB_SLOT] = override.apply_to(nics[LAB_SLOT])
         return self.model_copy(update={"nics": tuple(nics)})
 
 
@@ -130,7 +130,7 @@ class Lab(Strict):
     def with_kinds(self, kinds: Mapping[str, GuestKind]) -> Lab:
         """Return the lab with machines of another kind, as a trial asks; keys are machine names."""
         self._know("guests", kinds)
-        guests = tuple(guest.of_kind(kinds.get(guest.name, guest.kind)) for guest in self.guests)
+        guests = tuple(guest.for_kind(kinds.get(guest.name, guest.kind)) for guest in self.guests)
         return self.model_copy(update={"guests": guests})
 
     def with_nics(self, overrides: Mapping[str, NicOverride]) -> Lab:

@@ -12,7 +12,7 @@ from urllib.parse import quote
 from dasklab.machines.change import Change, Value
 from dasklab.machines.observed import mark
 from dasklab.machines.topology import Guest, Lab
-from dasklab.model.nic import ipconfig_to_pve, net_from_pve, net_key, net_to_pve, nets
+from dasklab.model.nic import ipconfig_to_pve, net_from_pve, net_key, net_keys, net_to_pve
 
 API = "qemu"
 TOOL = "qm"
@@ -93,7 +93,7 @@ def config(guest: Guest, lab: Lab) -> dict[str, Value]:
 
 def is_live(key: str, have: str | None, want: Value) -> bool:
     """Tags, and a NIC's rate cap."""
-    if nets([key]) and have is not None:
+    if net_keys([key]) and have is not None:
         before, after = net_from_pve(have), net_from_pve(str(want))
         return replace(before, rate_bytes=after.rate_bytes) == after
     return key == "tags"

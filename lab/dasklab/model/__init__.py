@@ -1,1 +1,1 @@
-"""Pure nouns, each with its facts: NICs, links, metrics, experiments, files. Imports nothing of the lab."""
+"""The nouns of the lab and their facts: NICs, links, metrics, experiments, files; pure."""

@@ -1,6 +1,7 @@
-"""Dask's own settings as an experiment gives them: a mapping as in Dask's YAML files, of known keys.
+"""Dask's own settings in an experiment: a mapping with the keys of Dask's YAML files.
 
-Known is what the default files of the installed Dask name; below a key whose default is empty anything goes.
+A key must be one that the default files of the installed Dask name. Below a key whose default is empty, any
+key is valid.
 """
 
 from __future__ import annotations
@@ -15,46 +16,46 @@ from typing import Any
 
 import yaml
 
-DEFAULTS = (("dask", "dask.yaml"), ("distributed", "distributed.yaml"))
+DEFAULT_FILES = (("dask", "dask.yaml"), ("distributed", "distributed.yaml"))
 
 
-def flat(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield ``distributed.comm.compression`` and its value for each setting of a nested mapping."""
+def flatten(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the dotted name, such as ``distributed.comm.compression``, and the value of each setting."""
     for key, value in settings.items():
         name = f"{prefix}{key}".replace("_", "-")
         if isinstance(value, Mapping) and value:
-            yield from flat(value, f"{name}.")
+            yield from flatten(value, f"{name}.")
         else:
             yield name, value
 
 
-def mistake(settings: Mapping[str, Any]) -> str | None:
-    """What is wrong with the first setting that cannot be, in words; None if all can."""
-    for name, value in flat(settings):
+def find_mistake(settings: Mapping[str, Any]) -> str | None:
+    """Return what is wrong with the first invalid setting; None if all are valid."""
+    for name, value in flatten(settings):
         if isinstance(value, float) and not math.isfinite(value):
-            return f'{name}: {value} is no number that a file can hold; write "{value}"'
+            return f'{name}: JSON has no number {value}; write "{value}"'
         if name.endswith(".preload"):
-            return f"{name}: it would take the place of the lab's own; the inventory's dask_config adds to it"
-        if name not in known() and not any(name.startswith(f"{free}.") for free in _free()):
-            near = difflib.get_close_matches(name, known(), n=3)
-            hint = f"; near: {', '.join(near)}" if near else ""
+            return f"{name}: it would replace the lab's own preload; set dask_config in the inventory instead"
+        if name not in defaults() and not any(name.startswith(f"{free}.") for free in _free_names()):
+            near = difflib.get_close_matches(name, defaults(), n=3)
+            hint = f"; close to it: {', '.join(near)}" if near else ""
             return f"Dask has no setting {name}{hint}"
     return None
 
 
 @cache
-def known() -> Mapping[str, Any]:
-    """Each setting of the default files, with its default."""
-    found: dict[str, Any] = {}
-    for package, file in DEFAULTS:
+def defaults() -> Mapping[str, Any]:
+    """Return each setting of Dask's default files with its default value."""
+    settings: dict[str, Any] = {}
+    for package, file in DEFAULT_FILES:
         spec = find_spec(package)
         if spec is not None and spec.origin:
             text = Path(spec.origin).with_name(file).read_text()
-            found.update(flat(yaml.safe_load(text)))
-    return found
+            settings.update(flatten(yaml.safe_load(text)))
+    return settings
 
 
 @cache
-def _free() -> tuple[str, ...]:
-    """Settings that are empty by default and may hold anything."""
-    return tuple(name for name, default in known().items() if default in ({}, None))
+def _free_names() -> tuple[str, ...]:
+    """Return the settings that are empty by default: below them any key is valid."""
+    return tuple(name for name, default in defaults().items() if default in ({}, None))

@@ -1,6 +1,6 @@
-"""What computes: Dask, or Spark beside it, on the same hosts. What of an experiment goes with which.
+"""The engine that computes: Dask, or Spark on the same hosts; and which settings belong to which engine.
 
-A workload runs on Spark where ``lab/workloads`` has a ``_spark_NAME.py`` of it.
+A workload runs on Spark if ``lab/dasklab/workloads`` has a file ``_spark_NAME.py`` for it.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from dasklab.model import workloads
 from dasklab.paths import WORKLOADS
 
 Engine = Literal["dask", "spark"]
-VERSION = "4.3.0"  # of pyspark, which is Spark and its programs as a package
+VERSION = "4.3.0"  # of the package pyspark, which contains Spark
 PREFIX = "_spark_"
-OF_DASK = (
+DASK_ONLY = (
     "dask",
     "packages",
     "scheduler",
@@ -28,29 +28,27 @@ OF_DASK = (
     "py_spy",
     "capture",
 )
-# Where everything is and how much of a host it takes is the role's, the same in every trial.
-OF_ROLE = r"spark\.(.*\.)?(port|host|bindAddress|master|memory|cores|dir|maxRetries)"
+# Role spark sets these, the same in every trial: where everything is, and its share of a host.
+SET_BY_ROLE = r"spark\.(.*\.)?(port|host|bindAddress|master|memory|cores|dir|maxRetries)"
 
 
-def on_spark() -> tuple[str, ...]:
-    """The workloads that run on Spark."""
+def spark_workloads() -> tuple[str, ...]:
+    """Return the names of the workloads that run on Spark."""
     return tuple(sorted(path.stem.removeprefix(PREFIX) for path in WORKLOADS.glob(f"{PREFIX}*.py")))
 
 
-def mistake(engine: Engine, asked: Mapping[str, Any], defaults: Mapping[str, Any]) -> str | None:
-    """What of the settings the engine does not have, in words; None if it has all."""
+def find_mistake(engine: Engine, settings: Mapping[str, Any], defaults: Mapping[str, Any]) -> str | None:
+    """Return which of the settings the engine does not have; None if it has them all."""
     if engine == "dask":
-        return (
-            "dask has none of Spark's settings; give engine: spark with them" if asked.get("spark") else None
-        )
-    if given := [name for name in OF_DASK if name in asked and asked[name] != defaults[name]]:
-        return f"spark goes without {', '.join(given)}: of Dask alone"
-    return next(_not_on_spark(asked["workload"]), None) if "workload" in asked else None
+        return "spark: these settings need engine: spark" if settings.get("spark") else None
+    if names := [name for name in DASK_ONLY if name in settings and settings[name] != defaults[name]]:
+        return f"spark does not have {', '.join(names)}, which belong to Dask"
+    return next(_missing_on_spark(settings["workload"]), None) if "workload" in settings else None
 
 
-def _not_on_spark(workload: Any) -> Iterator[str]:
-    if workload.name not in on_spark():
-        yield f"spark has no workload {workload.name!r}; allowed: {', '.join(on_spark())}"
+def _missing_on_spark(workload: Any) -> Iterator[str]:
+    if workload.name not in spark_workloads():
+        yield f"spark has no workload {workload.name!r}; allowed: {', '.join(spark_workloads())}"
         return
     allowed = workloads.parameters((WORKLOADS / f"{PREFIX}{workload.name}.py").read_text(encoding="utf-8"))
     for key in workload.params:
@@ -58,19 +56,17 @@ def _not_on_spark(workload: Any) -> Iterator[str]:
             yield f"{workload.name} on spark has no parameter {key!r}; allowed: {', '.join(allowed)}"
 
 
-def written(value: bool | int | float | str) -> str:
-    """A setting as Spark writes it."""
+def spark_text(value: bool | int | float | str) -> str:
+    """Return a setting's value as Spark prints it."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _known(settings: dict[str, Any]) -> dict[str, Any]:
+def _require_spark_settings(settings: dict[str, Any]) -> dict[str, Any]:
     for name, value in settings.items():
         if not re.fullmatch(r"spark(\.\w+)+", name):
-            raise ValueError(f"{name!r} is no setting of Spark's; they are as spark.sql.adaptive.enabled")
-        if re.fullmatch(OF_ROLE, name):
-            raise ValueError(
-                f"{name} is the same in every trial; the inventory's spark_... variables have it"
-            )
+            raise ValueError(f"{name!r} is not a setting of Spark, such as spark.sql.adaptive.enabled")
+        if re.fullmatch(SET_BY_ROLE, name):
+            raise ValueError(f"{name} is the same in every trial; set the inventory's spark_... variables")
         if re.search(r"\s", str(value)):
             raise ValueError(f"{name}: a value has no spaces, got {value!r}")
     return settings
@@ -78,6 +74,6 @@ def _known(settings: dict[str, Any]) -> dict[str, Any]:
 
 SparkSettings = Annotated[
     dict[str, bool | int | float | str],
-    AfterValidator(_known),
-    Field(description="Spark's own settings, by their names"),
+    AfterValidator(_require_spark_settings),
+    Field(description="Spark's own settings by name"),
 ]

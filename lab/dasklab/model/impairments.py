@@ -1,11 +1,12 @@
-"""What can be done to a link inside its guest: each impairment once, in tc's words.
+"""The registry of link impairments: what can be done to a link inside its guest.
 
-``IMPAIRMENTS`` is the one table: experiments take its keys, the guest's command makes tc's words of it and
-reads them back by it, the judge compares by it, in the table's order. To add one, add a row here and a field
-to ``dasklab.model.link.Link``.
+``IMPAIRMENTS`` has one row per impairment. Everything else iterates over it, in its order: experiments take
+its keys, the guest's command translates them into tc's words and back, the verdict compares by it, the
+simulation accepts what a row says it knows. To add one, add a row here and a field to
+``dasklab.model.link.Link``.
 
-Standard library only and few imports: the guests run this file too (role ``netem`` installs it beside
-``dasklab_link.py``), and each import costs an emulated guest tens of milliseconds.
+Standard library only, and few imports: the guests run this file too (role ``netem``), and each import costs
+an emulated guest tens of milliseconds.
 """
 
 from __future__ import annotations
@@ -17,50 +18,73 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-LINE_RATE_MBIT = 10_000  # what a link without a cap is taken to carry
-SUPER_FRAME = 70_000  # bytes that offloads may hand over as one: 64 KiB and its frames' headers
+LINE_RATE_MBIT = 10_000  # the assumed rate of a link without a cap
+SUPER_FRAME = 70_000  # bytes: the most that offloads pass on as one, 64 KiB and the frames' headers
 QUEUES = ("netem", "tbf")  # the kernel's queue disciplines that impair
 
 
 class Unit:
-    """A unit, told by the end of a key: its sign, what tc calls it, the factors there and back, its limit."""
+    """The unit of an amount; it is the suffix of the key.
+
+    Args:
+        sign: for people.
+        word: tc's name of the unit.
+        to_tc: multiplies an amount for tc's command line.
+        from_tc: multiplies what ``tc -j`` reports.
+        most: the largest amount, None if there is no limit. The smallest is always 0: no impairment.
+    """
 
     def __init__(self, sign: str, word: str, to_tc: float, from_tc: float, most: float | None) -> None:
         self.sign, self.word, self.to_tc, self.from_tc, self.most = sign, word, to_tc, from_tc, most
 
 
 UNITS = {
-    "ms": Unit("ms", "ms", 1, 1e3, 60_000),  # tc takes ms and tells s
-    "pct": Unit("%", "%", 1, 100, 100),  # takes per cent and tells a share
-    "mbit": Unit("Mbit/s", "bit", 1e6, 8e-6, None),  # takes bit/s and tells byte/s
+    "ms": Unit("ms", "ms", 1, 1e3, 60_000),  # tc takes milliseconds and reports seconds
+    "pct": Unit("%", "%", 1, 100, 100),  # tc takes per cent and reports a share
+    "mbit": Unit("Mbit/s", "bit", 1e6, 8e-6, None),  # tc takes bit/s and reports byte/s
 }
 
 
 class Impairment:
-    """One impairment.
+    """One row of the registry.
 
-    ``word`` is netem's, empty for a value that stands right behind the one before it; ``place`` is where
-    ``tc -j`` tells it among a netem's options; ``needs`` is the key without which netem cannot do it.
+    Args:
+        key: the name in experiments and files; its suffix is the unit.
+        title: the name for people.
+        word: netem's option; empty for a value that follows the one before it without a word.
+        read_back: the keys under which ``tc -j`` reports it among netem's options.
+        needs: the key of an impairment without which netem cannot do this one.
+        simulated: whether the simulation models it; what it does not model, it refuses.
     """
 
-    def __init__(self, key: str, word: str, place: tuple[str, str], needs: str = "") -> None:
-        self.key, self.word, self.place, self.needs = key, word, place, needs
+    def __init__(
+        self,
+        key: str,
+        title: str,
+        word: str,
+        read_back: tuple[str, str],
+        *,
+        needs: str = "",
+        simulated: bool = False,
+    ) -> None:
+        self.key, self.title, self.word, self.read_back = key, title, word, read_back
+        self.needs, self.simulated = needs, simulated
         self.unit = UNITS[key.rpartition("_")[2]]
 
 
 IMPAIRMENTS = (
-    Impairment("delay_ms", "delay", ("delay", "delay")),
-    Impairment("jitter_ms", "", ("delay", "jitter"), needs="delay_ms"),
-    Impairment("loss_pct", "loss", ("loss-random", "loss")),
-    Impairment("reorder_pct", "reorder", ("reorder", "reorder"), needs="delay_ms"),
-    Impairment("rate_mbit", "rate", ("rate", "rate")),
+    Impairment("delay_ms", "delay", "delay", ("delay", "delay"), simulated=True),
+    Impairment("jitter_ms", "jitter", "", ("delay", "jitter"), needs="delay_ms", simulated=True),
+    Impairment("loss_pct", "loss", "loss", ("loss-random", "loss"), simulated=True),
+    Impairment("reorder_pct", "reordering", "reorder", ("reorder", "reorder"), needs="delay_ms"),
+    Impairment("rate_mbit", "rate limit", "rate", ("rate", "rate"), simulated=True),
 )
 AMOUNTS = tuple(impairment.key for impairment in IMPAIRMENTS)
 DIRECTIONS = ("egress", "ingress", "both")
 
 
-def mistake(link: Mapping[str, Any]) -> str | None:
-    """Why these amounts cannot be had together; None if they can."""
+def find_mistake(link: Mapping[str, Any]) -> str | None:
+    """Return why netem cannot combine these amounts; None if it can."""
     for impairment in IMPAIRMENTS:
         if impairment.needs and link[impairment.key] and not link[impairment.needs]:
             return f"{impairment.key} needs a {impairment.needs} above 0: netem acts on delayed frames"
@@ -68,15 +92,15 @@ def mistake(link: Mapping[str, Any]) -> str | None:
 
 
 def sides(direction: str) -> tuple[str, ...]:
-    """The directions that a link of this ``direction`` is about."""
+    """Return the directions that a link's ``direction`` covers."""
     return ("egress", "ingress") if direction == "both" else (direction,)
 
 
 def queued(link: Mapping[str, Any]) -> dict[str, float]:
-    """The amounts that a link's queue is given; all 0 where it needs none.
+    """Return the amounts for a link's queue; all are 0 where the link needs no queue.
 
-    A policer has no queue. A rate makes netem keep frames in order; without one jitter would also reorder
-    them, and two factors would be one: so jitter without reordering gets the line's rate.
+    A policer has no queue. Without a rate, netem would also reorder frames that have jitter, and two factors
+    would be one: so jitter without reordering gets the line rate, which keeps frames in order.
     """
     amounts = {key: float(link[key]) for key in AMOUNTS}
     if link["policer"]:
@@ -87,47 +111,47 @@ def queued(link: Mapping[str, Any]) -> dict[str, float]:
 
 
 def needs_netem(amounts: Mapping[str, float]) -> bool:
-    """A rate by itself is the business of tbf, the plain shaper, which kernels have that lack netem."""
+    """Whether a queue must be netem. For a rate alone tbf is enough, which more kernels have."""
     return any(value for key, value in amounts.items() if key != "rate_mbit")
 
 
-def words(amounts: Mapping[str, float], frames: int, mtu: int) -> list[str]:
-    """tc's words for a queue of these amounts with room for so many ``frames``."""
+def tc_words(amounts: Mapping[str, float], frames: int, mtu: int) -> list[str]:
+    """Return tc's words for a queue of these amounts that holds so many ``frames``."""
     if not needs_netem(amounts):
         rate_mbit = amounts["rate_mbit"]
         return ["tbf", *bucket(rate_mbit), "limit", str(burst_bytes(rate_mbit) + frames * mtu)]
-    found = ["netem", "limit", str(frames)]
+    words = ["netem", "limit", str(frames)]
     for impairment in IMPAIRMENTS:
         if amounts[impairment.key]:
             value = f"{amounts[impairment.key] * impairment.unit.to_tc:.6f}".rstrip("0").rstrip(".")
-            found += [impairment.word] * bool(impairment.word) + [value + impairment.unit.word]
-    return found
+            words += [impairment.word] * bool(impairment.word) + [value + impairment.unit.word]
+    return words
 
 
 def bucket(rate_mbit: float) -> list[str]:
-    """tc's words for a token bucket: 10 ms of the rate, and room for two 64 KiB super-frames."""
+    """Return tc's words for a token bucket: 10 ms of the rate, but at least two 64 KiB super-frames."""
     return ["rate", f"{round(rate_mbit * 1e6)}bit", "burst", f"{burst_bytes(rate_mbit)}b"]
 
 
 def burst_bytes(rate_mbit: float) -> int:
-    """What a token bucket of this rate holds."""
+    """Return the size of a token bucket of this rate."""
     return max(131_072, math.ceil(rate_mbit * 1e6 / 8 * 0.01))
 
 
-def read(kind: str, options: Mapping[str, Any]) -> dict[str, float]:
-    """The amounts that one of QUEUES has, from its options as ``tc -j qdisc show`` tells them."""
+def read_back(kind: str, options: Mapping[str, Any]) -> dict[str, float]:
+    """Return the amounts of one of ``QUEUES`` from its options in ``tc -j qdisc show``."""
     if kind == "tbf":
         return dict.fromkeys(AMOUNTS, 0.0) | {"rate_mbit": options["rate"] * UNITS["mbit"].from_tc}
     return {
-        impairment.key: options.get(impairment.place[0], {}).get(impairment.place[1], 0)
+        impairment.key: options.get(impairment.read_back[0], {}).get(impairment.read_back[1], 0)
         * impairment.unit.from_tc
         for impairment in IMPAIRMENTS
     }
 
 
 def drops_at_once(kind: str, options: Mapping[str, Any]) -> bool:
-    """Whether a queue has no room to wait in, and so does what a policer does.
+    """Whether a queue has no waiting space, and so acts as a policer.
 
-    tc tells the limit of a tbf's queue where that is less than the bucket, else how long a frame may wait.
+    tc reports the limit of a tbf's queue if it is less than the bucket, else how long a frame may wait.
     """
     return kind == "tbf" and "limit" in options

@@ -1,7 +1,4 @@
-"""What is done to a host's lab link inside its guest.
-
-The amounts are those of ``dasklab.model.impairments``.
-"""
+"""The impairments of a host's lab link; their amounts are those of ``dasklab.model.impairments``."""
 
 from __future__ import annotations
 
@@ -9,18 +6,19 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from dasklab.model.impairments import AMOUNTS, IMPAIRMENTS, mistake
+from dasklab.model.impairments import AMOUNTS, IMPAIRMENTS, find_mistake
 from dasklab.model.strict import Strict
+
+ROWS = {impairment.key: impairment for impairment in IMPAIRMENTS}
 
 
 def _amount(key: str) -> Any:
-    """A field of this impairment, 0 being none."""
-    unit = next(impairment.unit for impairment in IMPAIRMENTS if impairment.key == key)
-    return Field(default=0, ge=0, le=unit.most)
+    """Make a field with the range and the title of its row in the registry."""
+    return Field(default=0, ge=0, le=ROWS[key].unit.most, description=ROWS[key].title)
 
 
 class Link(Strict):
-    """One link's impairment, in netem's words. All amounts 0 is a clear link."""
+    """The impairments of one link. With all amounts at 0 the link is clear."""
 
     delay_ms: float = _amount("delay_ms")
     jitter_ms: float = _amount("jitter_ms")
@@ -29,15 +27,15 @@ class Link(Strict):
     rate_mbit: float = _amount("rate_mbit")
     direction: Literal["egress", "ingress", "both"] = "egress"
     peer: str | None = None
-    policer: bool = Field(default=False, description="frames above rate_mbit are dropped, not queued")
+    policer: bool = Field(default=False, description="drop frames above rate_mbit instead of queueing them")
 
     @property
     def clear(self) -> bool:
-        """Does this link change nothing?"""
+        """Whether this link changes nothing."""
         return not any(getattr(self, key) for key in AMOUNTS)
 
     @model_validator(mode="after")
     def _possible(self) -> Link:
-        if why := mistake(self.model_dump()):
-            raise ValueError(why)
+        if mistake := find_mistake(self.model_dump()):
+            raise ValueError(mistake)
         return self

@@ -1,92 +1,128 @@
-"""What is measured: each metric once, with its unit, its words and where its samples come from.
+"""The registry of metrics: each one with its title, unit, format, direction and source.
 
-To add one, add it here and yield its samples in ``dasklab.results.storage.table``; experiments, statistics,
-tables and the report iterate over this registry. Its order is the order in which they are told.
+Experiments, statistics, tables and the report iterate over it, in its order. To add a metric, add a row here
+and yield its samples in ``dasklab.results.storage.samples``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, WithJsonSchema
 from pydantic_core import PydanticKnownError
 
+from dasklab.model.number_format import format_count, format_number
+
 
 @dataclass(frozen=True)
 class Metric:
-    """One metric. ``zero_based``: a link at rest has next to none of it, so that ratios say nothing."""
+    """One row of the registry.
+
+    Attributes:
+        name: the name in experiments and tables; its suffix is the unit.
+        title: the name for people.
+        unit: for people; empty for a count.
+        source: the file that the samples come from, and what one sample is.
+        format: how a value is written for people.
+        worse: whether more or less of it is worse; None if neither is.
+        zero_based: a link at rest has almost none of it, so ratios to the baseline mean nothing.
+    """
 
     name: str
     title: str
     unit: str
     source: str
+    format: Callable[[float], str] = format_number
+    worse: Literal["more", "less"] | None = "more"
     zero_based: bool = False
 
     @property
     def heading(self) -> str:
-        """The first words of a line about it: ``Time to compute, s``."""
+        """The title with the unit, as a heading: ``Time to compute, s``."""
         return f"{self.title[0].upper()}{self.title[1:]}{', ' if self.unit else ''}{self.unit}"
 
 
-def _registry() -> Iterator[Metric]:
-    yield Metric("compute_s", "time to compute", "s", "timings: one run of the workload")
-    yield Metric("cold_s", "time of a fresh cluster's first run", "s", "timings: the first warm-up")
-    yield Metric("us_per_task", "time per task", "µs", "timings: one run over its number of tasks")
-    yield Metric(
-        "scheduler_us_per_task", "scheduler's CPU per task", "µs", "timings: one run over its number of tasks"
-    )
-    yield Metric("transfer_mb", "data moved per run", "MB", "timings: what workers sent to each other")
-    yield Metric("rtt_ms", "RTT", "ms", "measured: one ping")
-    yield Metric("rtt_loaded_ms", "RTT under load", "ms", "measured: one ping while iperf3 sends by TCP")
-    yield Metric("throughput_mbit", "TCP throughput", "Mbit/s", "measured: one iperf3 run")
-    yield Metric("udp_mbit", "UDP throughput", "Mbit/s", "measured: one iperf3 run")
-    yield Metric("retransmits", "TCP retransmissions per probe", "", "measured: one iperf3 run", True)
-    yield Metric("drop_events", "drop events in netem during the runs", "", "configured: all queues", True)
-    yield Metric(
-        "retransmitted_pct", "TCP segments sent again during the runs", "%", "hosts: all kernels", True
-    )
-    yield Metric("udp_lost_pct", "UDP loss", "%", "measured: one iperf3 run", True)
-    yield Metric("frames", "frames captured", "", "capture: all tiers")
-    yield Metric("node_busy_pct", "hypervisor's CPU in use", "%", "hosts: the node during the runs")
-    yield Metric(
+_ROWS = (
+    Metric("compute_s", "time to compute", "s", "timings: one run of the workload"),
+    Metric("cold_s", "time of a fresh cluster's first run", "s", "timings: the first warm-up"),
+    Metric("us_per_task", "time per task", "µs", "timings: one run, divided by its number of tasks"),
+    Metric(
+        "scheduler_us_per_task",
+        "scheduler's CPU time per task",
+        "µs",
+        "timings: one run, divided by its number of tasks",
+    ),
+    Metric("transfer_mb", "data moved per run", "MB", "timings: what workers sent to each other in one run"),
+    Metric("rtt_ms", "RTT", "ms", "measured: one ping"),
+    Metric("rtt_loaded_ms", "RTT under load", "ms", "measured: one ping while iperf3 sends with TCP"),
+    Metric("throughput_mbit", "TCP throughput", "Mbit/s", "measured: one run of iperf3", worse="less"),
+    Metric("udp_mbit", "UDP throughput", "Mbit/s", "measured: one run of iperf3", worse="less"),
+    Metric(
+        "retransmits",
+        "TCP retransmissions per probe",
+        "",
+        "measured: one run of iperf3",
+        format=format_count,
+        zero_based=True,
+    ),
+    Metric(
+        "drop_events",
+        "drops in netem during the runs",
+        "",
+        "configured: all queues",
+        format=format_count,
+        zero_based=True,
+    ),
+    Metric(
+        "retransmitted_pct",
+        "TCP segments retransmitted during the runs",
+        "%",
+        "hosts: all kernels",
+        zero_based=True,
+    ),
+    Metric("udp_lost_pct", "UDP loss", "%", "measured: one run of iperf3", zero_based=True),
+    Metric("frames", "frames captured", "", "capture: all tiers", format=format_count, worse=None),
+    Metric("node_busy_pct", "CPU of the node in use", "%", "hosts: the node during the runs", worse=None),
+    Metric(
         "node_steal_pct",
-        "hypervisor's CPU that others took",
+        "steal time of the node",
         "%",
-        "hosts: steal on the node during the runs",
-        True,
-    )
-    yield Metric(
+        "hosts: the node's CPU that other virtual machines took during the runs",
+        zero_based=True,
+    ),
+    Metric(
         "node_foreign_pct",
-        "hypervisor's CPU that processes outside the lab used",
+        "CPU of the node that processes outside the lab used",
         "%",
-        "hosts: the node during the runs, less the lab's guests and processes",
-        True,
-    )
-    yield Metric(
+        "hosts: the node during the runs, without the lab's guests and processes",
+        zero_based=True,
+    ),
+    Metric(
         "node_memory_pressure_pct",
-        "time in which anything on the hypervisor waited for memory",
+        "share of time in which the node waited for memory",
         "%",
-        "hosts: pressure on the node during the runs",
-        True,
-    )
-    yield Metric(
+        "hosts: pressure stall information of the node during the runs",
+        zero_based=True,
+    ),
+    Metric(
         "node_disk_pressure_pct",
-        "time in which anything on the hypervisor waited for a disk",
+        "share of time in which the node waited for a disk",
         "%",
-        "hosts: pressure on the node during the runs",
-        True,
-    )
+        "hosts: pressure stall information of the node during the runs",
+        zero_based=True,
+    ),
+)
+METRICS = {metric.name: metric for metric in _ROWS}
 
 
-METRICS = {metric.name: metric for metric in _registry()}
-
-
-def _known(name: str) -> str:
+def _require_metric(name: str) -> str:
     if name not in METRICS:
         raise PydanticKnownError("literal_error", {"expected": ", ".join(METRICS)})
     return name
 
 
-MetricName = Annotated[str, AfterValidator(_known), WithJsonSchema({"type": "string", "enum": list(METRICS)})]
+MetricName = Annotated[
+    str, AfterValidator(_require_metric), WithJsonSchema({"type": "string", "enum": list(METRICS)})
+]

@@ -1,7 +1,7 @@
-"""What a virtual network card is: its models, its rate cap's unit, and the text that Proxmox VE keeps of it.
+"""Virtual NICs: their models, the unit of their rate cap, and the text that Proxmox VE stores for each.
 
-The one owner of these facts outside the local endpoint (which must not share code with its client). Two
-cards are compared parsed (``net_from_pve``), never as strings: order, case and number format may differ.
+The one owner of these facts outside minipve, which must not share code with its client. Two NICs are compared
+after parsing (``net_from_pve``), never as texts: order, case and number format may differ.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing_extensions import Self
 
 from dasklab.model.strict import Strict
 
-# A model more is a word in each of these two lines, and a device of the endpoint.
+# To add a model, add a word to each of the next two lines; the endpoint must offer the device.
 NicModel = Literal["virtio", "e1000", "rtl8139", "veth"]
 DRIVERS: Mapping[NicModel, frozenset[str]] = {
     "virtio": frozenset({"virtio_net"}),
@@ -29,22 +29,22 @@ DRIVERS: Mapping[NicModel, frozenset[str]] = {
 GuestKind = Literal["vm", "container"]
 MODELS: Mapping[GuestKind, frozenset[NicModel]] = {
     "vm": frozenset(DRIVERS) - {"veth"},
-    "container": frozenset({"veth"}),  # the card that emulates nothing
+    "container": frozenset({"veth"}),  # emulates nothing
 }
-PLAIN: Mapping[GuestKind, NicModel] = {"vm": "virtio", "container": "veth"}  # where no model is asked for
+DEFAULT_MODEL: Mapping[GuestKind, NicModel] = {"vm": "virtio", "container": "veth"}
 
 LAB_SLOT = 1  # net1 is the link under test; net0 is management, net2 captures
-BYTES_PER_MBIT = 125_000  # a rate cap is told in Mbit/s, of 10^6 bit
-MIB = 1024 * 1024  # ... and by Proxmox VE in what it calls MB/s: 1 Gbit/s is 119.209, not 125
-# How a node limits what a guest sends, where its kernel can; else it shapes, as it does towards a guest.
+BYTES_PER_MBIT = 125_000  # a rate cap is in Mbit/s of 10^6 bit for the lab ...
+MIB = 1024 * 1024  # ... and in MiB/s for Proxmox VE, which writes MB/s: 1 Gbit/s is 119.209, not 125
+# A node whose kernel has policers limits with one what a guest sends; all else is shaped.
 POLICED = "police"
-BURST_MBIT = MIB / BYTES_PER_MBIT  # what a policer lets through at once
+BURST_MBIT = MIB / BYTES_PER_MBIT  # what a policer passes at once
 
-# Keys of netN; any other key is a model, whose value is the MAC.
+# The keys of netN. Any other key is a model, and its value is the MAC.
 OPTIONS = {"bridge", "firewall", "host-tunnel", "link_down", "macaddr", "model", "mtu", "queues", "rate"}
 OPTIONS |= {"tag", "trunks"}
-OF_CONTAINERS = {"gw", "gw6", "host-managed", "hwaddr", "ip", "ip6", "name", "type"}
-NAMES = {"hwaddr": "macaddr", "type": "model"}  # what containers call these
+CONTAINER_OPTIONS = {"gw", "gw6", "host-managed", "hwaddr", "ip", "ip6", "name", "type"}
+CONTAINER_NAMES = {"hwaddr": "macaddr", "type": "model"}  # the containers' names of two of the options
 DEFAULTS = {"firewall": "0", "link_down": "0"}
 
 Mac = Annotated[str, Field(pattern=r"^[0-9A-Fa-f][02468ACEace](:[0-9A-Fa-f]{2}){5}$")]
@@ -52,19 +52,21 @@ RateMbit = Annotated[float, Field(ge=0)]
 BridgeName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_.-]{0,14}$")]
 
 
-class Card(Strict):
-    """What of a virtual network card an experiment may vary; a ``rate_mbit`` of 0 is no cap."""
+class NicSettings(Strict):
+    """What an experiment may vary of a NIC; a ``rate_mbit`` of 0 is no cap."""
 
     model: NicModel = "virtio"
     rate_mbit: RateMbit = 0
 
-    def of_kind(self, kind: GuestKind) -> Self:
-        """Return the card for a guest of this kind: of the same model if it has that, else the plain one."""
-        return self if self.model in MODELS[kind] else self.model_copy(update={"model": PLAIN[kind]})
+    def for_kind(self, kind: GuestKind) -> Self:
+        """Return the NIC for a guest of this kind: the same model if the kind has it, else its default."""
+        if self.model in MODELS[kind]:
+            return self
+        return self.model_copy(update={"model": DEFAULT_MODEL[kind]})
 
 
-class Nic(Card):
-    """One virtual network card as the inventory has it; the cap is one in both directions."""
+class Nic(NicSettings):
+    """One virtual NIC of the inventory. The cap applies to both directions, to each by itself."""
 
     mac: Mac
     bridge: BridgeName
@@ -72,29 +74,29 @@ class Nic(Card):
     gateway: IPv4Address | None = None
 
 
-AnyCard = TypeVar("AnyCard", bound=Card)
+AnyNic = TypeVar("AnyNic", bound=NicSettings)
 
 
 class NicOverride(Strict):
-    """What a trial changes on one machine's lab link; ``None`` leaves the inventory's value."""
+    """What a trial changes on one host's lab link; ``None`` leaves the inventory's value."""
 
     model: NicModel | None = None
     rate_mbit: RateMbit | None = None
 
-    def on(self, card: AnyCard) -> AnyCard:
-        """Return ``card`` with what this override says, and as it is where this says nothing."""
-        return card.model_copy(update=self.model_dump(exclude_none=True))
+    def apply_to(self, nic: AnyNic) -> AnyNic:
+        """Return the NIC with the values that this override has."""
+        return nic.model_copy(update=self.model_dump(exclude_none=True))
 
 
 class GuestOverride(Strict):
-    """What a trial changes of one machine: with its kind its NICs change, to that kind's plain ones."""
+    """What a trial changes on one guest. With its kind, its NICs change to the default model of that kind."""
 
     kind: GuestKind
 
 
 @dataclass(frozen=True)
 class PveNic:
-    """``netN`` parsed: equal where Proxmox VE would make the same card."""
+    """``netN`` parsed. Two are equal if Proxmox VE would make the same NIC of them."""
 
     model: str
     mac: str
@@ -104,73 +106,74 @@ class PveNic:
 
     @property
     def rate_mbit(self) -> float:
-        """The rate cap in Mbit/s, 0 is none."""
+        """The rate cap in Mbit/s; 0 is none."""
         return self.rate_bytes / BYTES_PER_MBIT
 
     def __str__(self) -> str:
-        """The card as people read it: ``e1000 on vmbr1, 100 Mbit/s``."""
+        """Return the NIC for people: ``e1000 on vmbr1, 100 Mbit/s``."""
         cap = f", {self.rate_mbit:.6g} Mbit/s" if self.rate_bytes else ""
         return f"{self.model} on {self.bridge}{cap}"
 
 
 def rate_to_pve(rate_mbit: float) -> str:
-    """Mbit/s as Proxmox VE's ``rate``: the shortest text of which it makes the same whole bytes per second.
+    """Return a rate as Proxmox VE's ``rate``: the shortest text that gives the same bytes per second.
 
-    It cuts ``rate * 2**20`` off to whole bytes, so the seventh digit is rounded up: that adds 0.1 byte.
+    Proxmox VE truncates ``rate * 2**20`` to whole bytes, so the seventh digit is rounded up; that adds at
+    most 0.1 byte.
     """
     whole = max(1, round(rate_mbit * BYTES_PER_MBIT))
     return f"{math.ceil(whole * 10**7 / MIB) / 10**7:.7f}".rstrip("0").removesuffix(".")
 
 
 def rate_from_pve(rate: str | float) -> int:
-    """Proxmox VE's ``rate`` in whole bytes per second, as it computes them."""
+    """Return Proxmox VE's ``rate`` in whole bytes per second, computed as it does."""
     return int(float(rate) * MIB)
 
 
 def net_key(slot: int) -> str:
-    """The name of a machine's ``slot``-th card in its configuration."""
+    """Return the key of a guest's NIC in its configuration."""
     return f"net{slot}"
 
 
-def nets(config: Iterable[str]) -> list[str]:
-    """The keys of a machine's configuration that are cards, in their order."""
-    found = [key for key in config if re.fullmatch(r"net\d+", key)]
-    return sorted(found, key=lambda key: int(key[3:]))
+def net_keys(config: Iterable[str]) -> list[str]:
+    """Return the keys of a guest's configuration that are NICs, by number."""
+    keys = [key for key in config if re.fullmatch(r"net\d+", key)]
+    return sorted(keys, key=lambda key: int(key[3:]))
 
 
 def net_to_pve(nic: Nic) -> str:
-    """Return the value of ``netN``; the MAC is always sent, else Proxmox VE would draw a new one."""
+    """Return the value of ``netN``. The MAC is always sent; without it Proxmox VE would draw a new one."""
     rate = f",rate={rate_to_pve(nic.rate_mbit)}" if nic.rate_mbit else ""
     return f"{nic.model}={nic.mac},bridge={nic.bridge},firewall=0{rate}"
 
 
 def net_from_pve(text: str) -> PveNic:
-    """Parse the value of ``netN`` in any of the forms that Proxmox VE takes or tells."""
-    known: dict[str, Any] = dict(DEFAULTS)
+    """Parse the value of ``netN`` in any of the forms that Proxmox VE accepts or reports."""
+    options: dict[str, Any] = dict(DEFAULTS)
     for part in filter(None, text.split(",")):
-        key, given, value = part.partition("=")
-        if not given:
-            known["model"] = key
-        elif key in OPTIONS | OF_CONTAINERS:
-            known[NAMES.get(key, key)] = value
+        key, separator, value = part.partition("=")
+        if not separator:
+            options["model"] = key
+        elif key in OPTIONS | CONTAINER_OPTIONS:
+            options[CONTAINER_NAMES.get(key, key)] = value
         else:
-            known |= {"model": key, "macaddr": value}
+            options |= {"model": key, "macaddr": value}
     return PveNic(
-        model=known.pop("model", ""),
-        mac=known.pop("macaddr", "").upper(),
-        bridge=known.pop("bridge", ""),
-        rate_bytes=rate_from_pve(known.pop("rate", 0)),
-        others=known,
+        model=options.pop("model", ""),
+        mac=options.pop("macaddr", "").upper(),
+        bridge=options.pop("bridge", ""),
+        rate_bytes=rate_from_pve(options.pop("rate", 0)),
+        others=options,
     )
 
 
 def container_net_to_pve(slot: int, nic: Nic) -> str:
-    """Return the value of a container's ``netN``, which holds its name inside and its address as well."""
+    """Return the value of a container's ``netN``, which also has its name inside and its address."""
     rate = f",rate={rate_to_pve(nic.rate_mbit)}" if nic.rate_mbit else ""
     address = f",{ipconfig_to_pve(nic)}" if nic.address else ""
     return f"name=eth{slot},bridge={nic.bridge},hwaddr={nic.mac},type=veth,firewall=0{rate}{address}"
 
 
 def ipconfig_to_pve(nic: Nic) -> str:
-    """Return the value of ``ipconfigN`` for a card with an address."""
+    """Return the value of ``ipconfigN`` for a NIC with an address."""
     return f"ip={nic.address}{f',gw={nic.gateway}' if nic.gateway else ''}"

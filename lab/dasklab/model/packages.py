@@ -1,7 +1,7 @@
-"""Versions of packages, Dask's first of all, as an experiment gives them: what replaces the pins for a trial.
+"""Versions of Python packages that a trial requests instead of the pinned ones, first of all Dask's.
 
-An experiment says ``packages: {dask: 2024.8.0}``; all else stays as pinned, so that nothing but Dask differs.
-Distributed is always of Dask's version.
+An experiment says ``packages: {dask: 2024.8.0}``; all other packages stay as pinned, so that nothing but Dask
+differs. Distributed always has Dask's version.
 """
 
 from __future__ import annotations
@@ -20,57 +20,57 @@ from dasklab.paths import ROLES
 
 PINS = ROLES / "dask" / "files" / "requirements.txt"
 VERSION = r"[0-9]+(\.[0-9]+)*"
-BOKEH = "3.9.2"  # what Dask's own report is drawn with; nowhere but where that is asked for
-PY_SPY = "0.4.3"  # what looks at processes; the same
-OLDEST = "2024.8.0"  # that the preload, the workloads and what is read back were tried with
+BOKEH = "3.9.2"  # draws Dask's performance report; installed only where a trial requests one
+PY_SPY = "0.4.3"  # profiles processes; installed only where a trial requests it
+OLDEST = "2024.8.0"  # the oldest Dask that the recorder, the workloads and the read-back work with
 
 
 @cache
 def pins() -> Mapping[str, str]:
-    """Each package that the lab's machines have, with its version."""
+    """Return each package of the lab's machines with its version."""
     lines = (line.partition("#")[0].strip() for line in PINS.read_text().splitlines())
     return dict(line.split("==") for line in lines if line)
 
 
-def tools(performance_report: bool, py_spy: bool, engine: Engine) -> dict[str, str]:
-    """What Dask's own report, a look at processes and Spark take beside the pins."""
+def extra_packages(performance_report: bool, py_spy: bool, engine: Engine) -> dict[str, str]:
+    """Return the packages that the performance report, the profiler and Spark need beyond the pins."""
     report = {"bokeh": BOKEH} if performance_report else {}
     return report | ({"py-spy": PY_SPY} if py_spy else {}) | ({"pyspark": SPARK} if engine == "spark" else {})
 
 
-def resolved(asked: Mapping[str, str], more: Mapping[str, str] | None = None) -> dict[str, str]:
-    """All that is not there as pinned, for these versions and ``more`` packages; often nothing."""
-    dask = asked.get("dask", pins()["dask"])
-    wanted = {**asked, "distributed": dask, **(more or {})}
-    return {name: version for name, version in sorted(wanted.items()) if version != pins().get(name)}
+def unpinned(requested: Mapping[str, str], extra: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return the packages whose version differs from the pinned one; often there are none."""
+    dask = requested.get("dask", pins()["dask"])
+    versions = {**requested, "distributed": dask, **(extra or {})}
+    return {name: version for name, version in sorted(versions.items()) if version != pins().get(name)}
 
 
-def cannot(asked: Mapping[str, str]) -> Iterator[str]:
-    """What of these versions the lab cannot do, in words."""
-    dask = asked.get("dask", pins()["dask"])
-    if order(dask) < order(OLDEST):
-        yield f"dask {dask}: what runs inside it and what is read back need {OLDEST} or later"
+def unsupported(requested: Mapping[str, str]) -> Iterator[str]:
+    """Yield a reason for each version that the lab cannot run."""
+    dask = requested.get("dask", pins()["dask"])
+    if version_key(dask) < version_key(OLDEST):
+        yield f"dask {dask}: the recorder and the read-back need {OLDEST} or later"
 
 
-def order(version: str) -> tuple[int, ...]:
-    """What versions are sorted by; what follows the numbers, as a commit between two of them, is left out."""
+def version_key(version: str) -> tuple[int, ...]:
+    """Return the key that sorts versions. Parts that are no numbers, such as a commit, are ignored."""
     return tuple(int(part) for part in version.split(".") if part.isdigit())
 
 
-def _known(asked: dict[str, str]) -> dict[str, str]:
-    for name, version in asked.items():
+def _require_known_packages(requested: dict[str, str]) -> dict[str, str]:
+    for name, version in requested.items():
         if name == "distributed":
-            raise ValueError("distributed is of dask's version; give dask's")
+            raise ValueError("distributed always has dask's version; request dask")
         if name not in pins():
             allowed = ", ".join(pin for pin in pins() if pin != "distributed")
             raise ValueError(f"no package {name!r}; allowed: {allowed}{did_you_mean(name, pins())}")
         if not re.fullmatch(VERSION, version):
-            raise ValueError(f"{name}: a version is as 2024.8.0, got {version!r}")
-    return asked
+            raise ValueError(f"{name}: a version looks like 2024.8.0, got {version!r}")
+    return requested
 
 
 Packages = Annotated[
     dict[str, str],
-    AfterValidator(_known),
+    AfterValidator(_require_known_packages),
     WithJsonSchema({"type": "object", "additionalProperties": {"type": "string", "pattern": VERSION}}),
 ]

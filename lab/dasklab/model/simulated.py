@@ -1,4 +1,8 @@
-"""A lab in virtual time: where its numbers come from, and what it can be asked for; pure."""
+"""A lab in virtual time: where its costs come from, and which settings it accepts; pure.
+
+The simulation refuses what it does not model. So the lists here say what it models; a setting or an
+impairment that somebody adds to the lab is refused until it is in one of them.
+"""
 
 from __future__ import annotations
 
@@ -6,28 +10,33 @@ from collections.abc import Iterator
 
 from pydantic import Field
 
-from dasklab.model.dask_settings import flat
-from dasklab.model.experiment import Settings, Shared, Workload
+from dasklab.model.dask_settings import flatten
+from dasklab.model.impairments import IMPAIRMENTS
 from dasklab.model.link import Link
-from dasklab.model.packages import resolved
+from dasklab.model.packages import unpinned
+from dasklab.model.settings import Settings, SharedSettings, Workload
 from dasklab.model.strict import Strict
 from dasklab.model.variants import Layout, ResolvedScheduler
 
-MANY = 100  # workers from which on they are only state machines
-OCCUPANTS = (None, "dask", "no-queuing", "no-stealing")  # the others are more than settings
-UNMODELLED_LINK = ("reorder_pct", "peer", "policer")
-UNMODELLED_DASK = (  # no data has content, no memory fills, and there is no event loop but virtual ones
+MANY = 100  # with more workers than this, workers are state machines without connections
+VARIANTS = (None, "dask", "no-queuing", "no-stealing")  # the scheduler variants that differ in settings only
+MODELLED_LINK = {"direction", *(impairment.key for impairment in IMPAIRMENTS if impairment.simulated)}
+MODELLED = {"bridge", "workers", "runs", "warmups", "dask", "faults"}
+CHECKED = {"workload", "packages", "scheduler", "worker", "layout", "engine", "spark"}  # modelled in part
+NO_EFFECT = {"ttl_s", "probes", "capture", "performance_report", "py_spy"}  # on how long a run takes
+UNMODELLED_DASK = (  # data has no content, memory does not fill, and event loops are virtual
     "distributed.comm.compression",
     "distributed.worker.memory",
     "distributed.admin.event-loop",
 )
 
 
-class Simulated(Strict):
+class SimulatedSetup(Strict):
     """What makes a lab a simulated one: its costs are those of ``origin``, a measured run or trial.
 
-    ``workloads`` are those that were calibrated there; a trial's runs are dealt to ``seeds`` simulations.
-    ``prediction_error`` is the share by which simulations were off in validation, as of the start of the run.
+    ``workloads`` are those that were calibrated there. The runs of a trial are divided among ``seeds``
+    simulations. ``prediction_error`` is the share by which simulations were off in validation, as of the
+    start of the run.
     """
 
     origin: str
@@ -35,37 +44,40 @@ class Simulated(Strict):
     seeds: int = Field(ge=1)
     prediction_error: float = Field(default=0, ge=0)
 
-    def cannot(self, asked: Settings) -> Iterator[str]:
-        """What of these settings is not simulated, in words."""
-        if asked.workload not in self.workloads:
-            params = ", ".join(f"{key} {value}" for key, value in asked.workload.params.items())
+    def unsupported(self, requested: Settings) -> Iterator[str]:
+        """Yield a reason for each of the settings that cannot be simulated."""
+        if requested.workload not in self.workloads:
+            params = ", ".join(f"{key} {value}" for key, value in requested.workload.params.items())
             with_params = f" with {params}" if params else ""
-            yield f"workload {asked.workload.name}{with_params}: no trial of {self.origin} tells its costs"
-        yield from unmodelled(asked, asked.scheduler.resolve())
-        if asked.faults and asked.workers > MANY:
-            yield f"faults among more than {MANY} workers: so many have no connections that could break"
-        for host, link in asked.links.items():
+            yield f"workload {requested.workload.name}{with_params}: no trial of {self.origin} has its costs"
+        yield from unmodelled(requested, requested.scheduler.resolve())
+        if requested.faults and requested.workers > MANY:
+            yield f"faults with more than {MANY} workers: these have no connections that could break"
+        for host, link in requested.links.items():
             yield from unmodelled_link(host, link)
 
 
-def unmodelled(asked: Shared, scheduler: ResolvedScheduler) -> Iterator[str]:
-    """What of a cluster or its work is not simulated, in words."""
-    if asked.engine != "dask":
-        yield f"engine {asked.engine} is not simulated, only Dask is"
-    zero = asked.worker.variant != "dask"
-    if zero or scheduler.command or scheduler.preload or scheduler.variant not in OCCUPANTS:
-        yield "a cluster of others than Dask's scheduler and workers is not simulated"
-    if asked.layout and Layout.parse(asked.layout).processes > 1:
-        yield f"several workers on a host ({asked.layout}) are not simulated"
-    for name, version in resolved(asked.packages).items():
-        yield f"{name} {version} is not simulated, only what is installed here"
-    for name, value in flat(asked.dask):
+def unmodelled(requested: SharedSettings, scheduler: ResolvedScheduler) -> Iterator[str]:
+    """Yield a reason for each setting of the cluster or its work that cannot be simulated."""
+    if requested.engine != "dask":
+        yield f"engine {requested.engine} is not simulated, only Dask is"
+    zero = requested.worker.variant != "dask"
+    if zero or scheduler.command or scheduler.preload or scheduler.variant not in VARIANTS:
+        yield "a cluster with other programs than Dask's scheduler and workers is not simulated"
+    if requested.layout and Layout.parse(requested.layout).processes > 1:
+        yield f"several workers on a host ({requested.layout}) are not simulated"
+    for name, version in unpinned(requested.packages).items():
+        yield f"{name} {version} is not simulated, only the installed version is"
+    for name, value in flatten(requested.dask):
         if value and name.startswith(UNMODELLED_DASK):
-            yield f"dask {name}: the simulation does not know it"
+            yield f"dask {name}: the simulation does not model it"
+    for name, field in SharedSettings.model_fields.items():
+        if name not in MODELLED | CHECKED | NO_EFFECT and getattr(requested, name) != field.default:
+            yield f"{name}: the simulation does not model it"
 
 
 def unmodelled_link(host: str, link: Link) -> Iterator[str]:
-    """What of a link's impairments is not simulated, in words."""
-    for key in UNMODELLED_LINK:
-        if getattr(link, key):
-            yield f"links.{host}.{key}: the simulation does not know it"
+    """Yield a reason for each part of a link's impairment that cannot be simulated."""
+    for name, field in Link.model_fields.items():
+        if name not in MODELLED_LINK and getattr(link, name) != field.default:
+            yield f"links.{host}.{name}: the simulation does not model it"

@@ -1,4 +1,4 @@
-"""Types that touch a file are validated on the way in; what is wrong is told in one line."""
+"""Validate what comes from a file, and report what is wrong in one line."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dasklab.errors import LabError, did_you_mean
 
 
 class Strict(BaseModel):
-    """A type that touches a file: unknown keys are refused, values are not changed afterwards."""
+    """A type that comes from a file: unknown keys are refused, and values do not change afterwards."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
@@ -20,35 +20,34 @@ class Strict(BaseModel):
 T = TypeVar("T", bound=BaseModel)
 
 
-def validate(kind: type[T], value: Any, where: str) -> T:
-    """Return ``value`` as ``kind``.
+def validate(model: type[T], value: Any, where: str) -> T:
+    """Return ``value`` as a ``model``.
 
     Raises:
-        LabError: one line that names the place, the key, what was given and what is allowed.
+        LabError: the value is invalid; one line has the place, the key, the value and what is allowed.
     """
     try:
-        return kind.model_validate(value)
+        return model.model_validate(value)
     except ValidationError as error:
-        raise LabError(f"{where}: {first_mistake(error, kind)}") from None
+        raise LabError(f"{where}: {first_mistake(error, model)}") from None
 
 
 def plain(value: Any) -> Any:
-    """Return ``value`` of plain types alone: Ansible's own strings, mappings and lists carry marks."""
+    """Return ``value`` with plain types only. Ansible marks its own strings, mappings and lists."""
     if isinstance(value, Mapping):
-        return {str(key): plain(each) for key, each in value.items()}
+        return {str(key): plain(inner) for key, inner in value.items()}
     if isinstance(value, str):
         return str(value)
     if isinstance(value, Sequence) and not isinstance(value, bytes):
-        return [plain(each) for each in value]
+        return [plain(inner) for inner in value]
     return value
 
 
 def first_mistake(error: ValidationError, model: type[BaseModel]) -> str:
-    """The first mistake in words, and how many more there are. A misspelt key comes first."""
-    errors = error.errors()
-    # a tuple whose only entry is wrong is also called empty: that adds nothing
-    told = [e for e in errors if e["type"] != "too_short" or e["input"] in ([], {}, ())]
-    ordered = sorted(told, key=lambda mistake: mistake["type"] != "extra_forbidden")
+    """Return the first mistake as a sentence, and the number of others. A misspelt key comes first."""
+    # pydantic also reports a tuple as empty if its only entry is wrong; that adds nothing
+    errors = [e for e in error.errors() if e["type"] != "too_short" or e["input"] in ([], {}, ())]
+    ordered = sorted(errors, key=lambda mistake: mistake["type"] != "extra_forbidden")
     mistakes = [_sentence(mistake, model) for mistake in ordered]
     unique = list(dict.fromkeys(mistakes))
     more = f" (and {len(unique) - 1} more)" if len(unique) > 1 else ""
@@ -56,7 +55,7 @@ def first_mistake(error: ValidationError, model: type[BaseModel]) -> str:
 
 
 def _sentence(mistake: Any, model: type[BaseModel]) -> str:
-    kind, path, got = mistake["type"], _path(mistake["loc"], model), mistake.get("input")
+    kind, path, value = mistake["type"], _path(mistake["loc"]), mistake.get("input")
     if kind == "extra_forbidden":
         allowed = _keys(mistake["loc"][:-1], model)
         return (
@@ -70,16 +69,16 @@ def _sentence(mistake: Any, model: type[BaseModel]) -> str:
         return f"{path}: {mistake['ctx']['error']}"
     if kind == "literal_error":
         allowed = mistake["ctx"]["expected"].replace("'", "").replace(" or ", ", ")
-        near = did_you_mean(got, allowed.split(", "))
+        near = did_you_mean(value, allowed.split(", "))
         if path.endswith("[key]"):
             return f"{path.removesuffix('.[key]')}: unknown key; allowed: {allowed}{near}"
-        return f"{path}: {got!r} is not allowed; allowed: {allowed}{near}"
+        return f"{path}: {value!r} is not allowed; allowed: {allowed}{near}"
     words = mistake["msg"][0].lower() + mistake["msg"][1:].replace("Input ", "")
-    return f"{path}: {words.removeprefix('input ')}, got {got!r}"
+    return f"{path}: {words.removeprefix('input ')}, got {value!r}"
 
 
-def _path(loc: tuple[Any, ...], model: type[BaseModel]) -> str:
-    """The key as the file spells it: pydantic also puts the tried member of a union into ``loc``."""
+def _path(loc: tuple[Any, ...]) -> str:
+    """Return the key as the file spells it. Pydantic adds the member of a union that it tried to ``loc``."""
     parts = [str(part) for part in loc if not (isinstance(part, str) and _is_union_member(part))]
     return ".".join(parts) or "the file"
 
@@ -89,20 +88,22 @@ def _is_union_member(part: str) -> bool:
 
 
 def _keys(loc: tuple[Any, ...], model: type[BaseModel]) -> list[str]:
-    """The keys allowed at ``loc``: those of the model that the path leads to."""
-    here: Any = model
+    """Return the keys that are allowed at ``loc``: the fields of the model there."""
+    inner: Any = model
     for part in loc:
-        here = _step(here, part)
-    return list(here.model_fields)
+        inner = _type_of(inner, part)
+    return list(inner.model_fields)
 
 
-def _step(here: Any, part: Any) -> Any:
-    if isinstance(here, type) and issubclass(here, BaseModel):
-        here = here.model_fields[part].annotation
-    elif get_origin(here) is dict:
-        here = get_args(here)[1]
-    elif get_origin(here) in (tuple, list):
-        here = get_args(here)[0]
-    if get_origin(here) in (Union, UnionType):
-        here = next(arg for arg in get_args(here) if arg is not type(None))
-    return here
+def _type_of(outer: Any, part: Any) -> Any:
+    """Return the type of one part of an outer type: a field, or an entry of a collection."""
+    inner = outer
+    if isinstance(outer, type) and issubclass(outer, BaseModel):
+        inner = outer.model_fields[part].annotation
+    elif get_origin(outer) is dict:
+        inner = get_args(outer)[1]
+    elif get_origin(outer) in (tuple, list):
+        inner = get_args(outer)[0]
+    if get_origin(inner) in (Union, UnionType):
+        inner = next(member for member in get_args(inner) if member is not type(None))
+    return inner

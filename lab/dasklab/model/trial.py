@@ -1,4 +1,4 @@
-"""One trial: what an experiment asks, laid over the lab as its inventory has it; every setting resolved."""
+"""One trial: the settings of a cell applied to the lab of the inventory, with every setting resolved."""
 
 from __future__ import annotations
 
@@ -7,88 +7,101 @@ from typing import ClassVar
 
 from dasklab.model import packages
 from dasklab.model.document import Document
-from dasklab.model.experiment import Scalar, Settings, Shared
 from dasklab.model.link import Link
-from dasklab.model.nic import MODELS, Card, GuestKind, NicOverride
-from dasklab.model.simulated import Simulated
+from dasklab.model.nic import MODELS, GuestKind, NicOverride, NicSettings
+from dasklab.model.settings import Scalar, Settings, SharedSettings
+from dasklab.model.simulated import SimulatedSetup
 from dasklab.model.strict import Strict
 from dasklab.model.variants import ResolvedScheduler
 
 
 class Setup(Strict):
-    """The lab as its inventory has it: what the settings of a trial are laid over.
+    """The lab of the inventory, to which the settings of a trial are applied.
 
-    ``guests`` are the hosts' kinds and ``nics`` their lab NICs, none where no hypervisor makes them,
-    ``kinds`` those that there is an image of; ``offloads`` what the inventory wants of a lab NIC, none being
-    whatever its driver does. A lab in virtual time says in ``simulated`` whose costs it has.
+    Attributes:
+        hosts: the names of all hosts.
+        kinds: the kinds of guest that the inventory names an image for.
+        guests: the kind of each host; empty if no hypervisor makes the hosts.
+        nics: the lab NIC of each host; empty if no hypervisor makes the hosts.
+        offloads: the offloads that the inventory requires; other offloads stay as the driver sets them.
+        bridge: whether there is a lab bridge whose mode can be set.
+        simulated: where the costs come from, if the lab is a simulated one.
     """
 
     hosts: tuple[str, ...]
     kinds: tuple[GuestKind, ...] = ()
     guests: dict[str, GuestKind] = {}
-    nics: dict[str, Card] = {}
+    nics: dict[str, NicSettings] = {}
     offloads: dict[str, dict[str, bool]] = {}
     bridge: bool = True
-    simulated: Simulated | None = None
+    simulated: SimulatedSetup | None = None
 
-    def of_kind(self, kind: GuestKind) -> Setup:
-        """The same lab with all guests of one kind."""
-        cards = {host: card.of_kind(kind) for host, card in self.nics.items()}
-        return self.model_copy(update={"guests": dict.fromkeys(self.guests, kind), "nics": cards})
+    def for_kind(self, kind: GuestKind) -> Setup:
+        """Return the same lab with guests of one kind."""
+        nics = {host: nic.for_kind(kind) for host, nic in self.nics.items()}
+        return self.model_copy(update={"guests": dict.fromkeys(self.guests, kind), "nics": nics})
 
-    def asked_guests(self, asked: Settings) -> dict[str, GuestKind]:
-        """Each host's kind, with these settings."""
-        given = {host: guest.kind for host, guest in asked.guests.items()}
-        return {host: given.get(host, kind) for host, kind in self.guests.items()}
+    def requested_guests(self, requested: Settings) -> dict[str, GuestKind]:
+        """Return the kind of each host under these settings."""
+        kinds = {host: guest.kind for host, guest in requested.guests.items()}
+        return {host: kinds.get(host, kind) for host, kind in self.guests.items()}
 
-    def asked_nics(self, asked: Settings) -> dict[str, Card]:
-        """Each host's lab NIC, with these settings: a host of another kind has that kind's plain one."""
-        cards = {host: self.nics[host].of_kind(kind) for host, kind in self.asked_guests(asked).items()}
-        return {host: asked.nics.get(host, NicOverride()).on(card) for host, card in cards.items()}
+    def requested_nics(self, requested: Settings) -> dict[str, NicSettings]:
+        """Return the lab NIC of each host under these settings.
 
-    def cannot(self, asked: Settings) -> Iterator[str]:
-        """What of these settings this lab cannot do, in words."""
-        missing = [host for host in {**asked.guests, **asked.nics} if host not in self.nics]
+        A host of another kind than in the inventory has the default model of that kind.
+        """
+        kinds = self.requested_guests(requested)
+        nics = {host: self.nics[host].for_kind(kind) for host, kind in kinds.items()}
+        return {host: requested.nics.get(host, NicOverride()).apply_to(nic) for host, nic in nics.items()}
+
+    def unsupported(self, requested: Settings) -> Iterator[str]:
+        """Yield a reason for each of the settings that this lab cannot do."""
+        missing = [host for host in {**requested.guests, **requested.nics} if host not in self.nics]
         if missing:
             yield f"NICs or kind of {', '.join(missing)}: no hypervisor makes these machines"
-        yield from self._no_such_kinds(asked)
-        yield from self._no_such_models(asked)
-        if asked.bridge == "flooding" and not self.bridge:
+        yield from self._missing_kinds(requested)
+        yield from self._missing_models(requested)
+        if requested.bridge == "flooding" and not self.bridge:
             yield "bridge flooding: these machines have no hypervisor whose bridge could be set"
-        yield from packages.cannot(asked.packages)
+        yield from packages.unsupported(requested.packages)
         if self.simulated:
-            yield from self.simulated.cannot(asked)
-            yield from self._other_cards(asked)
+            yield from self.simulated.unsupported(requested)
+            yield from self._uncalibrated_nics(requested)
 
-    def _other_cards(self, asked: Settings) -> Iterator[str]:
-        """Cards whose cost nobody measured: the calibrated trial had others."""
-        cards = self.asked_nics(asked)
-        other = {host: card.model for host, card in cards.items() if card.model != self.nics[host].model}
-        for model in sorted(set(other.values())):
-            hosts = ", ".join(host for host, found in other.items() if found == model)
-            yield f"NIC {model} of {hosts}: what it costs was not calibrated"
+    def _uncalibrated_nics(self, requested: Settings) -> Iterator[str]:
+        """A simulated lab knows the costs of the calibrated trial's NIC models only."""
+        nics = self.requested_nics(requested)
+        models = {host: nic.model for host, nic in nics.items() if nic.model != self.nics[host].model}
+        for model in sorted(set(models.values())):
+            hosts = ", ".join(host for host, other in models.items() if other == model)
+            yield f"NIC {model} of {hosts}: its costs were not calibrated"
 
-    def _no_such_kinds(self, asked: Settings) -> Iterator[str]:
-        for kind in sorted(
-            {guest.kind for guest in asked.guests.values()} - {*self.kinds, *self.guests.values()}
-        ):
-            yield f"guests of kind {kind}: the inventory names no image to make them of"
+    def _missing_kinds(self, requested: Settings) -> Iterator[str]:
+        kinds = {guest.kind for guest in requested.guests.values()}
+        for kind in sorted(kinds - {*self.kinds, *self.guests.values()}):
+            yield f"guests of kind {kind}: the inventory names no image for them"
 
-    def _no_such_models(self, asked: Settings) -> Iterator[str]:
-        kinds = self.asked_guests(asked)
-        for host, nic in asked.nics.items():
+    def _missing_models(self, requested: Settings) -> Iterator[str]:
+        kinds = self.requested_guests(requested)
+        for host, nic in requested.nics.items():
             kind = kinds.get(host)
             if kind and nic.model and nic.model not in MODELS[kind]:
                 allowed = ", ".join(sorted(MODELS[kind]))
                 yield f"NIC {nic.model} of {host}: it is a {kind}, which has {allowed}"
 
 
-class Trial(Document, Shared):
-    """The content of trial.json. Hosts are named, aliases are gone; links that are clear are left out.
+class Trial(Document, SharedSettings):
+    """trial.json: one trial, with host names instead of aliases. Links without an impairment are left out.
 
-    ``resolved_scheduler`` holds the settings and the preload of the requested variant, ``environment`` the
-    packages whose version differs from the pinned one, ``tested`` are the hosts whose link the
-    experiment names in this trial, ``unsupported`` says why this lab cannot do it; then it is not tried.
+    Attributes:
+        block: the number of the block, from 1.
+        baseline, null: whether it is the baseline, or the exact copy of it.
+        factors: the level of each factor.
+        resolved_scheduler: the requested scheduler, with the settings and the preload of its variant.
+        environment: the packages whose version differs from the pinned one.
+        tested: the hosts whose link or kind the experiment sets in this trial.
+        unsupported: why this lab cannot do the trial; then it is not tried.
     """
 
     FILE: ClassVar[str] = "trial.json"
@@ -104,7 +117,7 @@ class Trial(Document, Shared):
     environment: dict[str, str] = {}
     links: dict[str, Link]
     guests: dict[str, GuestKind] = {}
-    nics: dict[str, Card]
+    nics: dict[str, NicSettings]
     offloads: dict[str, dict[str, bool]] = {}
     tested: tuple[str, ...]
     captured_runs: int

@@ -56,7 +56,7 @@ def _read(file: Path) -> str:
         raise LabError(f"{file.name}: {error}") from None
 
 
-def mistake(name: str, params: Iterable[str], source: str | None) -> str | None:
+def find_mistake(name: str, params: Iterable[str], source: str | None) -> str | None:
     """Return what is wrong with a workload: its name or a parameter; None if it can be run.
 
     Args:

@@ -16,7 +16,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, ClassVar
 
-from dasklab.model.dask_settings import flat, known
+from dasklab.model.dask_settings import defaults, flatten
 from dasklab.model.document import Document
 from dasklab.model.experiment import merge
 from dasklab.model.files import Outcome
@@ -106,9 +106,9 @@ class Searched(Document):
 def singles(trial: Trial, calibration: Calibration) -> list[Candidate]:
     """Each other level of each setting that may matter here."""
     asked = scenario(trial, calibration, seed=0)
-    now = dict(known()) | dict(flat(asked.dask))
+    now = dict(defaults()) | dict(flatten(asked.dask))
     levels = LEVELS | dict(_connections(asked, now)) | dict(_beliefs(asked))
-    seated = dict(flat(trial.resolved_scheduler.settings))  # on the hosts these go before the trial's
+    seated = dict(flatten(trial.resolved_scheduler.settings))  # on the hosts these go before the trial's
     return [
         Candidate(((name, value),))
         for name, values in levels.items()

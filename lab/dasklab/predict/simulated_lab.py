@@ -14,7 +14,7 @@ from typing import ClassVar
 from dasklab.errors import LabError
 from dasklab.model.cells import cells
 from dasklab.model.document import Document
-from dasklab.model.experiment import Experiment, Workload, hosts
+from dasklab.model.experiment import Experiment
 from dasklab.model.files import (
     AGAIN,
     Campaign,
@@ -27,8 +27,10 @@ from dasklab.model.files import (
     Simulation,
     Timings,
 )
-from dasklab.model.nic import Card
-from dasklab.model.simulated import Simulated
+from dasklab.model.hosts import host_names
+from dasklab.model.nic import NicSettings
+from dasklab.model.settings import Workload
+from dasklab.model.simulated import SimulatedSetup
 from dasklab.model.strict import Strict
 from dasklab.model.trial import Setup, Trial
 from dasklab.predict import farm
@@ -143,9 +145,9 @@ def setup(path: Path, experiment: Experiment, calibrations: Calibrations, seeds:
     """
     measured = store.read_run(path if (path / Campaign.FILE).exists() else path.parent).setup
     workers = max(requested("", experiment, cell).workers for cell in cells(experiment))
-    every = tuple(dict.fromkeys([*measured.hosts, *hosts(workers)]))
+    every = tuple(dict.fromkeys([*measured.hosts, *host_names(workers)]))
     first = "worker-1"
-    card = measured.nics.get(first, Card())
+    card = measured.nics.get(first, NicSettings())
     return measured.model_copy(
         update={
             "hosts": every,
@@ -153,7 +155,7 @@ def setup(path: Path, experiment: Experiment, calibrations: Calibrations, seeds:
             "guests": {
                 host: measured.guests.get(host, measured.guests[first]) for host in every if measured.guests
             },
-            "simulated": Simulated(
+            "simulated": SimulatedSetup(
                 origin=str(path),
                 workloads=tuple(known.workload for known in calibrations.known),
                 seeds=seeds,

@@ -7,8 +7,8 @@ from typing import Any
 
 from dasklab import record
 from dasklab.errors import LabError
-from dasklab.model.experiment import Workload
 from dasklab.model.files import Campaign, Result
+from dasklab.model.settings import Workload
 from dasklab.model.simulated import unmodelled
 from dasklab.model.trial import Trial
 from dasklab.results.storage import store

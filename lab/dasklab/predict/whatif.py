@@ -9,9 +9,11 @@ from pydantic import Field
 
 from dasklab.errors import LabError, did_you_mean
 from dasklab.model import faults
-from dasklab.model.experiment import Settings, expand, hosts, merge
+from dasklab.model.experiment import merge
+from dasklab.model.hosts import expand_aliases, host_names
 from dasklab.model.link import Link
 from dasklab.model.nic import NicOverride
+from dasklab.model.settings import Settings
 from dasklab.model.simulated import MANY, unmodelled
 from dasklab.model.strict import Strict, validate
 from dasklab.model.trial import Trial
@@ -83,8 +85,8 @@ def scenario(
     changes = changes or {}
     ours, asked = check(trial, changes)
     workers = ours.workers or trial.workers
-    links = _over(trial.links, expand(asked.links, workers, "--set links"), Link())
-    rates = _rates(trial, expand(asked.nics, workers, "--set nics"), workers, calibration.free_mbit)
+    links = _over(trial.links, expand_aliases(asked.links, workers, "--set links"), Link())
+    rates = _rates(trial, expand_aliases(asked.nics, workers, "--set nics"), workers, calibration.free_mbit)
     rtt_ms = calibration.rtt_ms if ours.rtt_ms is None else ours.rtt_ms
     return Scenario(
         workload=trial.workload,
@@ -132,10 +134,10 @@ def check(trial: Trial, changes: dict[str, Any]) -> tuple[Simulated, Settings]:
     asked = _asked({key: value for key, value in changes.items() if key not in extra})
     for reason in unmodelled(asked, ResolvedScheduler()):
         raise LabError(f"--set {reason}")
-    _over(trial.links, expand(asked.links, workers, "--set links"), Link())
-    expand(asked.nics, workers, "--set nics")
-    _, scheduler, *others = hosts(workers)
-    if wrong := faults.mistake(trial.faults, scheduler, others):
+    _over(trial.links, expand_aliases(asked.links, workers, "--set links"), Link())
+    expand_aliases(asked.nics, workers, "--set nics")
+    _, scheduler, *others = host_names(workers)
+    if wrong := faults.find_mistake(trial.faults, scheduler, others):
         raise LabError(f"--set workers: {wrong}")
     if trial.faults and _design(ours, workers) == "light":
         raise LabError("faults: workers that are only state machines have no connections that could break")
@@ -177,7 +179,7 @@ def _rates(trial: Trial, changed: dict[str, NicOverride], workers: int, free_mbi
     """Payload rates; a worker more has the first one's card."""
     first = trial.nics.get("worker-1")
     rates = {}
-    for host in hosts(workers):
+    for host in host_names(workers):
         card = trial.nics.get(host, first if host.startswith("worker-") else None)
         cap = card.rate_mbit if card else 0.0
         given = changed[host].rate_mbit if host in changed else None

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from dasklab.model.dask_settings import flat
+from dasklab.model.dask_settings import flatten
 from dasklab.model.files import Sample
 from dasklab.record.schema import TABLES
 
@@ -101,7 +101,7 @@ def _config(taken: Taken) -> Iterator[Row]:
     names = {address: name for address, name, _ in taken["scheduler"]["workers"]}
     nodes = {"scheduler": taken["scheduler"]} | {names.get(a, a): w for a, w in taken["workers"].items()}
     for node, records in nodes.items():
-        for setting, value in flat(records["config"]):
+        for setting, value in flatten(records["config"]):
             yield {"node": node, "setting": setting, "value": json.dumps(value)}
 
 

@@ -12,7 +12,7 @@ from dasklab.running.trials import plan
 
 def supported_experiments(setup: Setup, kind: GuestKind) -> list[str]:
     """Return lines to print: experiments supported in full, in part, and those that need netem."""
-    lab = setup.of_kind(kind)
+    lab = setup.for_kind(kind)
     plans = {name: _first_block(name, lab) for name in experiment.names()}
     partial = {name: trials for name, trials in plans.items() if any(t.unsupported for t in trials)}
     too_large = [name for name, trials in plans.items() if not trials]

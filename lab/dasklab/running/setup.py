@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dasklab.machines.inventory import Inventory
-from dasklab.model.nic import LAB_SLOT, Card, GuestKind
+from dasklab.model.nic import LAB_SLOT, GuestKind, NicSettings
 from dasklab.model.strict import validate
 from dasklab.model.trial import Setup
 
@@ -40,6 +40,6 @@ def _kinds(inventory: Inventory, host: str) -> tuple[GuestKind, ...]:
     return tuple(kind for kind, image in IMAGES.items() if inventory.has(host, image))
 
 
-def _card(guest: Mapping[str, Any], where: str) -> Card:
+def _card(guest: Mapping[str, Any], where: str) -> NicSettings:
     nic = guest["nics"][LAB_SLOT]
-    return validate(Card, {key: nic[key] for key in Card.model_fields if key in nic}, where)
+    return validate(NicSettings, {key: nic[key] for key in NicSettings.model_fields if key in nic}, where)

@@ -13,10 +13,12 @@ from typing import Any
 
 from dasklab.errors import LabError, did_you_mean
 from dasklab.model import packages
-from dasklab.model.cells import Cell, cell_name, cells, factors, names
-from dasklab.model.experiment import Experiment, Settings, Shared, hosts
+from dasklab.model.cells import Cell, cell_name, cell_names, cells, levels_of
+from dasklab.model.experiment import Experiment
 from dasklab.model.experiment import settings as merged_settings
+from dasklab.model.hosts import host_names
 from dasklab.model.nic import GuestKind
+from dasklab.model.settings import Settings, SharedSettings
 from dasklab.model.trial import Setup, Trial
 
 # Set-up and tear-down of a trial with its fresh cluster, and what the separate captured run adds (another
@@ -42,7 +44,7 @@ def plan(
         only: the name of a cell; the plan then has only this cell, the baseline and the null trial.
     """
     all_cells = cells(experiment)
-    supported = (cell for cell in all_cells if not any(setup.cannot(requested(name, experiment, cell))))
+    supported = (cell for cell in all_cells if not any(setup.unsupported(requested(name, experiment, cell))))
     baseline = next(supported, all_cells[0])
     chosen = all_cells if only is None else list(dict.fromkeys([baseline, _cell_by_name(experiment, only)]))
     seed = experiment.seed if seed is None else seed
@@ -51,7 +53,7 @@ def plan(
         order = [(cell, False) for cell in chosen] + [(baseline, True)] * bool(experiment.factors)
         random.Random(f"{seed}/{block}").shuffle(order)
         for place, (cell, null) in enumerate(order, start=1):
-            label = cell_name(factors(experiment, cell))
+            label = cell_name(levels_of(experiment, cell))
             slug = re.sub(r"[^\w.=,-]+", "-", "null" if null else label)
             identity = {"trial": f"{block}-{place:02}-{slug}", "block": block}
             kind = {"baseline": cell == baseline and not null, "null": null}
@@ -76,9 +78,9 @@ def resolve(
     Raises:
         LabError: the lab has too few workers.
     """
-    levels = factors(experiment, cell)
+    levels = levels_of(experiment, cell)
     settings = requested(name, experiment, cell)
-    if missing := [host for host in hosts(settings.workers) if host not in setup.hosts]:
+    if missing := [host for host in host_names(settings.workers) if host not in setup.hosts]:
         raise LabError(
             f"{name}: {cell_name(levels)}: needs {settings.workers} workers, but the inventory has no"
             f" {', '.join(missing)}",
@@ -90,25 +92,30 @@ def resolve(
         cell=cell_name(levels),
         factors=levels,
         links=links,
-        guests=setup.asked_guests(settings),
-        nics=setup.asked_nics(settings),
+        guests=setup.requested_guests(settings),
+        nics=setup.requested_nics(settings),
         offloads=setup.offloads,
         resolved_scheduler=settings.scheduler.resolve(),
-        environment=packages.resolved(
-            settings.packages, packages.tools(settings.performance_report, settings.py_spy, settings.engine)
+        environment=packages.unpinned(
+            settings.packages,
+            packages.extra_packages(settings.performance_report, settings.py_spy, settings.engine),
         ),
         tested=tuple(host for host in setup.hosts if host in {**links, **settings.guests, **settings.nics}),
         captured_runs=min(settings.runs, settings.captured_runs) if settings.capture else 0,
-        unsupported=tuple(setup.cannot(settings)),
-        faults=tuple(fault.drawn(dice) for fault in settings.faults),
-        **{key: getattr(settings, key) for key in Shared.model_fields if key != "faults"},
+        unsupported=tuple(setup.unsupported(settings)),
+        faults=tuple(fault.at_moment(dice) for fault in settings.faults),
+        **{key: getattr(settings, key) for key in SharedSettings.model_fields if key != "faults"},
         **identity,
     )
 
 
+def _extra_packages(settings: Settings) -> dict[str, str]:
+    return packages.extra_packages(settings.performance_report, settings.py_spy, settings.engine)
+
+
 def requested(name: str, experiment: Experiment, cell: Cell) -> Settings:
     """Return the settings that a cell requests. Links, guests and NICs are by host."""
-    levels = factors(experiment, cell)
+    levels = levels_of(experiment, cell)
     overrides = [experiment.factors[factor].overrides()[level] for factor, level in levels.items()]
     return merged_settings(experiment, overrides, f"{name}: {cell_name(levels)}")
 
@@ -141,7 +148,7 @@ def deadline_s(trial: Trial) -> float:
 
 
 def _cell_by_name(experiment: Experiment, name: str) -> Cell:
-    by_name = dict(zip(names(experiment), cells(experiment), strict=True))
+    by_name = dict(zip(cell_names(experiment), cells(experiment), strict=True))
     if name not in by_name:
         raise LabError(f"no cell {name!r}; allowed: {'; '.join(by_name)}{did_you_mean(name, by_name)}")
     return by_name[name]

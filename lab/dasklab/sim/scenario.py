@@ -6,9 +6,9 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from dasklab.model.experiment import Workload
 from dasklab.model.faults import Fault
 from dasklab.model.link import Link
+from dasklab.model.settings import Workload
 from dasklab.model.strict import Strict
 from dasklab.sim.costs import Costs, Role
 

@@ -38,10 +38,10 @@ from dasklab_impairments import (
     SUPER_FRAME,
     bucket,
     drops_at_once,
-    mistake,
+    find_mistake,
     queued,
-    read,
-    words,
+    read_back,
+    tc_words,
 )
 from dasklab_impairments import sides as sides_of
 
@@ -96,7 +96,7 @@ def complete(link: Link, hosts: Mapping[str, str]) -> Link:
         if value < 0 or (most is not None and value > most):
             allowed = "not negative" if most is None else f"from 0 to {most:g}"
             raise HostError(f"{impairment.key} is {allowed}, but {value} was given")
-    if why := mistake(full):
+    if why := find_mistake(full):
         raise HostError(why)
     return full
 
@@ -150,7 +150,7 @@ def queue(
     for parent, link in places.items():
         place = ["root", "handle", HANDLE] if parent == "root" else ["parent", parent]
         if any(queued(link).values()):
-            does = words(queued(link), limit(link, mtu), mtu)
+            does = tc_words(queued(link), limit(link, mtu), mtu)
         else:
             does = ["tbf", *bucket(link["rate_mbit"]), "limit", str(SUPER_FRAME)]
         yield ["tc", "qdisc", "add", "dev", device, *place, *does]
@@ -224,7 +224,7 @@ def impairing(
             "peer": peers.get(queue.get("parent", "root")),
             "by": queue["kind"],
             "policer": drops_at_once(queue["kind"], queue["options"]),
-            **read(queue["kind"], queue["options"]),
+            **read_back(queue["kind"], queue["options"]),
             **{key: queue[key] for key in ("packets", "bytes", "drops")},
         }
         for queue in qdiscs

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from dasklab.model.engines import written
+from dasklab.model.engines import spark_text
 
 
 class FilterModule:
@@ -13,4 +13,4 @@ class FilterModule:
 
     def filters(self) -> dict[str, Callable[..., Any]]:
         """Return the filters by name."""
-        return {"spark_written": written}
+        return {"spark_written": spark_text}

@@ -20,7 +20,7 @@ import pandas as pd
 from dasklab import atomic
 from dasklab.errors import LabError
 from dasklab.model.metric import METRICS
-from dasklab.model.packages import order
+from dasklab.model.packages import version_key
 from dasklab.results.history.history import typical
 from dasklab.results.statistics.measures import Interval
 
@@ -46,7 +46,7 @@ def write(history: pd.DataFrame, folder: Path) -> None:
 
 def _write(history: pd.DataFrame, folder: Path) -> None:
     samples = history[~history.null]
-    versions = sorted(samples.dask.unique(), key=order)
+    versions = sorted(samples.dask.unique(), key=version_key)
     commits = dict(zip(versions, _repository(folder / "dask", versions), strict=True))
     _put(folder / "asv.conf.json", _conf())
     _put(folder / "results" / "benchmarks.json", {**_benchmarks(samples), "version": FORM})
@@ -62,7 +62,7 @@ def _write(history: pd.DataFrame, folder: Path) -> None:
 
 def released(version: str) -> datetime:
     """About when a version appeared: Dask's versions are years and months, and a number."""
-    year, month, *rest = (*order(version), 1, 0)
+    year, month, *rest = (*version_key(version), 1, 0)
     return datetime(year, min(max(month, 1), 12), 1, tzinfo=timezone.utc) + timedelta(days=min(rest[0], 27))
 
 

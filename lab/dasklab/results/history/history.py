@@ -22,7 +22,7 @@ from dasklab.errors import LabError
 from dasklab.model.experiment import Experiment
 from dasklab.model.files import Timings
 from dasklab.model.metric import METRICS
-from dasklab.model.packages import order
+from dasklab.model.packages import version_key
 from dasklab.results.statistics import measures
 from dasklab.results.statistics.compare import accelerator
 from dasklab.results.statistics.inference import ALPHA, Estimate, Fit, holm
@@ -147,7 +147,7 @@ def _steps(samples: pd.DataFrame) -> Iterator[tuple[Step, Estimate]]:
     fit = Fit(list(trials.cell), blocks, trials.value.to_numpy())
     reference = float(trials.reference.mean())
     for params, mine in samples[~samples.null].groupby("params", sort=False):
-        for old, new in pairwise(sorted(mine.dask.unique(), key=order)):
+        for old, new in pairwise(sorted(mine.dask.unique(), key=version_key)):
             ends = (_cell(params, old), _cell(params, new))
             estimate = fit.difference(ends[1], ends[0])
             before, after = (measures.level(fit.mean(end), reference, log=True) for end in ends)

@@ -104,7 +104,7 @@ def table(run: Path) -> pd.DataFrame:
     """The table of one run, sorted by block and by cell as the experiment's file lists them."""
     begun = store.read_run(run)
     experiment = store.experiment(begun)
-    order = cells.names(experiment)
+    order = cells.cell_names(experiment)
     trials = dict(_trials(run, order))
     changed = {ends for trial in trials.values() for ends in _changed(trial, begun.setup)}
     rows: list[Row] = []

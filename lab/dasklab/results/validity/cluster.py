@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from dasklab.model.dask_settings import flat
-from dasklab.model.engines import written
+from dasklab.model.dask_settings import flatten
+from dasklab.model.engines import spark_text
 from dasklab.model.experiment import merge
 from dasklab.model.files import Timings, WorkerProcess
 from dasklab.model.trial import Trial
@@ -32,14 +32,14 @@ def _engine(trial: Trial, timings: Timings) -> Iterator[str]:
         yield f"engine {trial.engine} was asked, {found} computed"
     for name, value in trial.spark.items():
         runs = timings.config.get("client", {}).get(name)
-        if runs != written(value):
-            yield f"client: {name} {written(value)} was asked, it runs with {runs}"
+        if runs != spark_text(value):
+            yield f"client: {name} {spark_text(value)} was asked, it runs with {runs}"
 
 
 def _settings(trial: Trial, timings: Timings) -> Iterator[str]:
     """Dask's settings; those of its seat are the scheduler's alone."""
-    seated = dict(flat(merge(trial.dask, trial.resolved_scheduler.settings)))
-    shared = dict(flat(trial.dask))
+    seated = dict(flatten(merge(trial.dask, trial.resolved_scheduler.settings)))
+    shared = dict(flatten(trial.dask))
     for name, asked in seated.items():
         if not timings.config:
             yield f"dask {name}: {asked!r} was asked, nobody said what they run with"
@@ -74,7 +74,7 @@ def _seat(trial: Trial, timings: Timings) -> Iterator[str]:
         yield f"scheduler: {asked} was asked, it was started as {found.command or 'something else'}"
     if seat.variant:
         placement = f"dasklab_{seat.preload}" if seat.preload else OWN
-        settings = dict(flat(merge(trial.dask, seat.settings)))
+        settings = dict(flatten(merge(trial.dask, seat.settings)))
         loop = "uvloop" if settings.get("distributed.admin.event-loop") == "uvloop" else "asyncio"
         if found.placement != placement:
             yield f"scheduler: {asked} was asked, workers are chosen by {found.placement or 'something else'}"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from dasklab.model.files import Configured, ConfiguredHost, ConfiguredImpairment
-from dasklab.model.impairments import IMPAIRMENTS, QUEUES, drops_at_once, queued, read, sides
+from dasklab.model.impairments import IMPAIRMENTS, QUEUES, drops_at_once, queued, read_back, sides
 from dasklab.model.link import Link
-from dasklab.model.nic import DRIVERS, Card, net_from_pve
+from dasklab.model.nic import DRIVERS, NicSettings, net_from_pve
 from dasklab.model.trial import Trial
 
 SHARE = 1e-3  # what rounding by tc and the hypervisor may make of an amount ...
@@ -33,7 +33,7 @@ def differences(trial: Trial, configured: Configured) -> Iterator[str]:
         yield from _lasting(host, found)
 
 
-def _card(host: str, asked: Card, found: ConfiguredHost, bridge: str | None) -> Iterator[str]:
+def _card(host: str, asked: NicSettings, found: ConfiguredHost, bridge: str | None) -> Iterator[str]:
     """The NIC as the hypervisor has it, and as the guest's kernel sees it."""
     if found.driver not in DRIVERS[asked.model]:
         yield f"{host}: NIC {asked.model} was asked, the guest's driver is {found.driver or 'unknown'}"
@@ -77,7 +77,7 @@ def _lasting(host: str, found: ConfiguredHost) -> Iterator[str]:
     """What was there before the runs is there after them, and nothing else."""
     before = [_rounded(_amounts(each)) for each in found.link if not each.policer]
     after = [
-        _rounded(read(queue.kind, queue.options))
+        _rounded(read_back(queue.kind, queue.options))
         for queue in found.qdisc_after
         if queue.kind in QUEUES and not drops_at_once(queue.kind, queue.options)
     ]

@@ -19,7 +19,7 @@ from distributed import Scheduler, Worker
 from distributed.utils import wait_for
 from distributed.worker_state_machine import TaskState
 
-from dasklab.model.dask_settings import flat
+from dasklab.model.dask_settings import flatten
 from dasklab.sim.kernel import Kernel, VirtualLoop
 
 QUIET = {  # no threads, no web pages, and nothing that observes the real process
@@ -105,7 +105,7 @@ def adapted(kernel: Kernel, settings: dict[str, Any]) -> Iterator[None]:
     try:
         for owner, name, value in patches:
             setattr(owner, name, value)
-        with dask.config.set(QUIET), dask.config.set(dict(flat(settings))):
+        with dask.config.set(QUIET), dask.config.set(dict(flatten(settings))):
             yield
     finally:
         for owner, name, value in originals:

@@ -76,7 +76,7 @@ def test_what_is_read_back_says_model_and_cap() -> None:
 
 def test_cards_are_found_among_other_keys_and_in_their_order() -> None:
     keys = ["net10", "net2", "nets", "netmask0", "name", "net1a"]
-    assert nic.nets(keys) == ["net2", "net10"]
+    assert nic.net_keys(keys) == ["net2", "net10"]
 
 
 def test_an_override_leaves_alone_what_it_does_not_name() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from dasklab.errors import LabError
 from dasklab.model import experiment, workloads
+from dasklab.model.settings import Workload
 from dasklab.model.trial import Trial
 from dasklab.results.statistics import compare
 from dasklab.results.storage import store
@@ -121,5 +122,5 @@ def test_runs_of_changed_workloads_are_not_compared(folder: Path) -> None:
 
 
 def test_stored_workload_that_no_longer_exists_can_be_read() -> None:
-    assert json.loads(experiment.Workload(name="retired").model_dump_json())["name"] == "retired"
-    assert "no workload 'retired'" in (workloads.mistake("retired", (), None) or "")
+    assert json.loads(Workload(name="retired").model_dump_json())["name"] == "retired"
+    assert "no workload 'retired'" in (workloads.find_mistake("retired", (), None) or "")

@@ -33,7 +33,7 @@ def stand_in(monkeypatch: pytest.MonkeyPatch, law: Law) -> list[Scenario]:
         outcomes = []
         for one in scenarios:
             asked.append(one)
-            took = law(dict(dask_settings.flat(one.dask))) * NOISE[one.seed]
+            took = law(dict(dask_settings.flatten(one.dask))) * NOISE[one.seed]
             run = SimulatedRun(warmup=False, duration_s=took, transfer_bytes=0)
             warmup = SimulatedRun(warmup=True, duration_s=99, transfer_bytes=0)
             about: dict[str, Any] = {"digest": "", "messages": 0, "ops": {}, "unknown": (), "cpu_s": 0}
@@ -63,8 +63,8 @@ def wider(workers: int) -> Trial:
 
 def test_every_setting_is_one_of_the_installed_dask_and_no_level_is_its_default() -> None:
     for one in advice.singles(wider(60), CALIBRATION):
-        assert dask_settings.mistake(one.changes["dask"]) is None
-        assert all(dask_settings.known()[name] != value for name, value in one.settings)
+        assert dask_settings.find_mistake(one.changes["dask"]) is None
+        assert all(dask_settings.defaults()[name] != value for name, value in one.settings)
 
 
 def test_what_cannot_matter_to_so_few_workers_is_not_tried() -> None:

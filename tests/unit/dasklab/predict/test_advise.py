@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from dasklab import record
 from dasklab.cli import main
 from dasklab.commands import progress, target, whatif
-from dasklab.model.dask_settings import flat
+from dasklab.model.dask_settings import flatten
 from dasklab.model.experiment import Experiment
 from dasklab.model.files import Campaign
 from dasklab.model.trial import Setup
@@ -66,7 +66,7 @@ def lab(takes: Callable[[dict[str, Any]], float] = seconds) -> FakeLab:
     """One whose processes say what they run with."""
 
     def said(trial: dict[str, Any], files: dict[str, Any]) -> int:
-        config = dict(flat(trial["dask"]))
+        config = dict(flatten(trial["dask"]))
         files["timings.json"]["config"] = dict.fromkeys(("client", "scheduler", "worker-1"), config)
         return 0
 

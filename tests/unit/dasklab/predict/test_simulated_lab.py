@@ -12,8 +12,9 @@ from dasklab import record, report
 from dasklab.cli import main
 from dasklab.commands.simulated import Calibrated, go_on
 from dasklab.errors import LabError
-from dasklab.model.experiment import Experiment, Workload
+from dasklab.model.experiment import Experiment
 from dasklab.model.files import Outcome, Result, SimulatedRun, Simulation
+from dasklab.model.settings import Workload
 from dasklab.model.trial import Trial
 from dasklab.predict import farm, simulated_lab
 from dasklab.predict.calibration import Calibration
@@ -166,10 +167,10 @@ def test_a_run_that_was_interrupted_goes_on_with_what_it_was_calibrated_on(
     [
         (
             {"nics": {"workers": {"model": "e1000"}}},
-            "NIC e1000 of worker-1, worker-2, worker-3: what it costs",
+            "NIC e1000 of worker-1, worker-2, worker-3: its costs",
         ),
-        ({"scheduler": {"variant": "random"}}, "a cluster of others than Dask's"),
-        ({"worker": {"variant": "zero"}}, "a cluster of others than Dask's"),
+        ({"scheduler": {"variant": "random"}}, "a cluster with other programs than Dask's"),
+        ({"worker": {"variant": "zero"}}, "a cluster with other programs than Dask's"),
         ({"layout": "2x1"}, "several workers on a host (2x1)"),
         ({"links": {"worker-1": {"delay_ms": 1, "reorder_pct": 5}}}, "links.worker-1.reorder_pct"),
         ({"links": {"worker-1": {"rate_mbit": 5, "policer": True}}}, "links.worker-1.policer"),

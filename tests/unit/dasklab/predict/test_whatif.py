@@ -171,9 +171,9 @@ def test_a_mistake_is_one_line(given: str, said: str) -> None:
 @pytest.mark.parametrize(
     ("other", "said"),
     [
-        ({"resolved_scheduler": {"variant": "random"}}, "t: a cluster of others than Dask's scheduler"),
-        ({"resolved_scheduler": {"command": "/opt/mine"}}, "t: a cluster of others than Dask's scheduler"),
-        ({"worker": {"variant": "zero"}}, "t: a cluster of others than Dask's scheduler"),
+        ({"resolved_scheduler": {"variant": "random"}}, "t: a cluster with other programs than Dask's"),
+        ({"resolved_scheduler": {"command": "/opt/mine"}}, "t: a cluster with other programs than Dask's"),
+        ({"worker": {"variant": "zero"}}, "t: a cluster with other programs than Dask's"),
         ({"packages": {"dask": "2024.8.0"}}, "t: dask 2024.8.0 is not simulated"),
         ({"layout": "2x1"}, "t: several workers on a host (2x1)"),
         ({"dask": {"distributed": {"comm": {"compression": "lz4"}}}}, "t: dask distributed.comm.compression"),
@@ -187,7 +187,7 @@ def test_a_cluster_that_is_not_modelled_is_refused(other: dict[str, object], sai
 
 
 def test_what_the_network_does_not_know_is_refused() -> None:
-    with pytest.raises(LabError, match=r"links\.worker-1\.reorder_pct: the simulation does not know it"):
+    with pytest.raises(LabError, match=r"links\.worker-1\.reorder_pct: the simulation does not model it"):
         build.network(changed("links.worker-1.reorder_pct=5", "links.worker-1.delay_ms=5"), Kernel())
     with pytest.raises(LabError, match="racks: they hold 1 workers, there are 2"):
         build.network(changed("racks=[{workers: 1}]"), Kernel())

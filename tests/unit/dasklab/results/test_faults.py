@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dasklab.model.experiment import Experiment, Workload
+from dasklab.model.experiment import Experiment
 from dasklab.model.files import Result
-from dasklab.model.simulated import Simulated
+from dasklab.model.settings import Workload
+from dasklab.model.simulated import SimulatedSetup
 from dasklab.results.storage import store
 from dasklab.running import driver, trials
 
@@ -145,9 +146,9 @@ def test_a_hang_is_said_with_its_faults_and_its_seed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("workers", "reasons"),
-    [(100, []), (101, ["faults among more than 100 workers: so many have no connections that could break"])],
+    [(100, []), (101, ["faults with more than 100 workers: these have no connections that could break"])],
 )
 def test_faults_are_simulated_among_whole_workers_only(workers: int, reasons: list[str]) -> None:
     asked = trials.requested("x", experiment(KILL), ("faulty",)).model_copy(update={"workers": workers})
-    known = Simulated(origin="r", workloads=(Workload(),), seeds=1)
-    assert list(known.cannot(asked)) == reasons
+    known = SimulatedSetup(origin="r", workloads=(Workload(),), seeds=1)
+    assert list(known.unsupported(asked)) == reasons

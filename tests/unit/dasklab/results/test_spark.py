@@ -56,7 +56,7 @@ def test_what_spark_takes_is_in_the_environment_of_its_trials_alone() -> None:
     assert all(trial.spark == {BROADCAST: -1} for trial in trials if trial.engine == "spark")
 
 
-@pytest.mark.parametrize("name", engines.on_spark())
+@pytest.mark.parametrize("name", engines.spark_workloads())
 def test_a_workload_of_spark_has_no_parameters_but_those_of_dask_s_with_the_same_defaults(name: str) -> None:
     mine, theirs = ((WORKLOADS / f"{start}{name}.py").read_text() for start in (engines.PREFIX, ""))
     assert set(parameters(mine)) <= set(parameters(theirs))

@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from dasklab.cli import main
 from dasklab.commands.progress import execute
 from dasklab.model import experiment
-from dasklab.model.cells import names
+from dasklab.model.cells import cell_names
 from dasklab.results import load
 from dasklab.running import driver
 
@@ -73,13 +73,13 @@ def test_cells_are_told_apart_on_a_narrow_terminal(crossed: driver.ActiveRun) ->
         assert max(map(len, printed.splitlines())) <= columns
         table = printed.partition("Not shown")[0]
         for level in ("learning", "flooding") if columns == 80 else ("lear", "floo"):
-            assert table.count(level) == len(names(crossed.experiment)) / 2
+            assert table.count(level) == len(cell_names(crossed.experiment)) / 2
 
 
 def test_what_is_no_terminal_gets_whole_rows(crossed: driver.ActiveRun, tmp_path: Path) -> None:
     lines = ask("results", "show", crossed.directory).splitlines()
-    rows = [line.split()[:2] for line in lines[2 : 2 + len(names(crossed.experiment))]]
-    assert [f"rate_mbit={rate},bridge={bridge}" for rate, bridge in rows] == names(crossed.experiment)
+    rows = [line.split()[:2] for line in lines[2 : 2 + len(cell_names(crossed.experiment))]]
+    assert [f"rate_mbit={rate},bridge={bridge}" for rate, bridge in rows] == cell_names(crossed.experiment)
     deep = tmp_path / ("long" * 30)
     crossed.directory.parent.parent.rename(deep)
     try:

@@ -10,7 +10,7 @@ import pytest
 from dasklab.errors import LabError
 from dasklab.model import cells, experiment
 from dasklab.model.link import Link
-from dasklab.model.nic import Card
+from dasklab.model.nic import NicSettings
 from dasklab.model.trial import Setup, Trial
 from dasklab.results.validity import verdict
 from dasklab.running import driver
@@ -23,7 +23,7 @@ def test_every_block_has_each_cell_once_and_the_null_trial(sweep: experiment.Exp
     trials = plan("x", sweep, SETUP)
     for block in (1, 2):
         mine = [trial for trial in trials if trial.block == block]
-        assert sorted(trial.cell for trial in mine if not trial.null) == sorted(cells.names(sweep))
+        assert sorted(trial.cell for trial in mine if not trial.null) == sorted(cells.cell_names(sweep))
         assert [trial.factors for trial in mine if trial.null] == [{"delay_ms": 0}]
         assert sum(trial.baseline for trial in mine) == 1
 
@@ -89,7 +89,7 @@ def test_estimate_counts_runs_and_probes(sweep: experiment.Experiment) -> None:
     assert estimate_s(trial, 4) == 55 + 6 * 4 + 2 * (30 * 0.2 + 4 * 1 * 3)
     captured = trial.model_copy(update={"capture": True, "captured_runs": 3})
     assert estimate_s(captured, 4) == estimate_s(trial, 4) + 55 + 3 * 4
-    containers = plan("x", sweep, SETUP.of_kind("container"))[0]
+    containers = plan("x", sweep, SETUP.for_kind("container"))[0]
     assert estimate_s(containers, 4) == estimate_s(trial, 4) - 42
 
 
@@ -209,11 +209,11 @@ def test_an_override_leaves_the_rest_as_the_inventory_has_it() -> None:
     document = {"title": "T", "question": "Q?", "metrics": {"compute_s": None}}
     rate = {"rate_mbit": {"sets": "nics.cluster.rate_mbit", "levels": [0, 100]}}
     content = experiment.Experiment.model_validate(document | {"factors": rate})
-    cards = {host: Card(model="e1000", rate_mbit=500) for host in SETUP.hosts}
+    cards = {host: NicSettings(model="e1000", rate_mbit=500) for host in SETUP.hosts}
     lab = SETUP.model_copy(update={"nics": cards})
     capped = next(trial for trial in plan("x", content, lab) if trial.cell == "rate_mbit=100")
-    assert capped.nics["worker-1"] == Card(model="e1000", rate_mbit=100)
-    assert capped.nics["client"] == Card(model="e1000", rate_mbit=500)
+    assert capped.nics["worker-1"] == NicSettings(model="e1000", rate_mbit=100)
+    assert capped.nics["client"] == NicSettings(model="e1000", rate_mbit=500)
     assert capped.tested == ("scheduler", "worker-1", "worker-2", "worker-3")
 
 
@@ -230,7 +230,7 @@ def test_machines_of_another_kind_have_its_nic_and_keep_what_is_asked_of_it() ->
     trials = {trial.cell: trial for trial in kinds_of(SETUP)}
     made = trials["kind=containers"]
     assert made.guests == dict.fromkeys(SETUP.hosts, "vm") | dict.fromkeys(SETUP.hosts[2:], "container")
-    assert made.nics["worker-1"] == Card(model="veth", rate_mbit=100)
+    assert made.nics["worker-1"] == NicSettings(model="veth", rate_mbit=100)
     assert made.nics["scheduler"] == SETUP.nics["scheduler"]
     assert made.tested == ("worker-1", "worker-2", "worker-3") and made.unsupported == ()
     assert trials["kind=as they are"].guests == SETUP.guests
@@ -242,9 +242,7 @@ def test_machines_of_another_kind_have_its_nic_and_keep_what_is_asked_of_it() ->
 def test_a_kind_without_an_image_is_unsupported() -> None:
     lab = SETUP.model_copy(update={"kinds": ("vm",)})
     trials = {trial.cell: trial.unsupported for trial in kinds_of(lab)}
-    assert trials["kind=containers"] == (
-        "guests of kind container: the inventory names no image to make them of",
-    )
+    assert trials["kind=containers"] == ("guests of kind container: the inventory names no image for them",)
 
 
 def test_what_a_lab_cannot_do_is_known_before_it_is_tried(tmp_path: Path) -> None:
@@ -260,7 +258,7 @@ def test_what_a_lab_cannot_do_is_known_before_it_is_tried(tmp_path: Path) -> Non
 
 def test_a_run_is_not_continued_on_another_lab(tmp_path: Path, sweep: experiment.Experiment) -> None:
     begun = driver.start(tmp_path, "x", sweep, SETUP, quick=False)
-    other = SETUP.model_copy(update={"nics": {host: Card(model="e1000") for host in SETUP.hosts}})
+    other = SETUP.model_copy(update={"nics": {host: NicSettings(model="e1000") for host in SETUP.hosts}})
     with pytest.raises(LabError, match="the inventory has changed since this run started"):
         driver.resume(begun.directory, other)
 
@@ -282,7 +280,7 @@ def test_after_a_run_the_nics_are_as_the_inventory_has_them(tmp_path: Path, name
 
 def test_the_baseline_is_the_first_cell_that_the_lab_can_do() -> None:
     name, content = experiment.load("nic_matrix")
-    trials = plan(name, content, SETUP.of_kind("container").model_copy(update={"kinds": ("container",)}))
+    trials = plan(name, content, SETUP.for_kind("container").model_copy(update={"kinds": ("container",)}))
     for block in {trial.block for trial in trials}:
         ends = {(t.cell, t.baseline) for t in trials if t.block == block and (t.baseline or t.null)}
         assert ends == {("nic=veth", True), ("nic=veth", False)}

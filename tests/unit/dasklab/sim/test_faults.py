@@ -13,8 +13,9 @@ from dasklab.cli import main
 from dasklab.commands import progress, target
 from dasklab.commands.simulated import Calibrated
 from dasklab.errors import LabError
-from dasklab.model.experiment import Experiment, Workload
+from dasklab.model.experiment import Experiment
 from dasklab.model.files import ObservedFault, ObservedFaults, Outcome, Result, SimulatedRun, Timings
+from dasklab.model.settings import Workload
 from dasklab.model.trial import Trial
 from dasklab.predict import farm, simulated_lab
 from dasklab.predict.calibrate import calibrate
