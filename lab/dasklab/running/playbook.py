@@ -70,8 +70,11 @@ def run(
     environment = {**os.environ, **ansible_settings(inventory), "LC_ALL": "C.UTF-8"}
     output = subprocess.DEVNULL if quiet else None
     # In its own process group, so that Ctrl-C reaches only us and we end Ansible without a traceback.
+    group: dict[str, Any] = (
+        {"process_group": 0} if sys.version_info >= (3, 11) else {"preexec_fn": os.setpgrp}
+    )
     with subprocess.Popen(
-        argv, cwd=SHARE, env=environment, stdout=output, process_group=0, pass_fds=lock.inheritable()
+        argv, cwd=SHARE, env=environment, stdout=output, pass_fds=lock.inheritable(), **group
     ) as process:
         try:
             problem = _wait(process, Watchdog(process.pid, limit_s))

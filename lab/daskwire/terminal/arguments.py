@@ -135,7 +135,7 @@ def _time_ns(text: str | None, begin_ns: int) -> int | None:
 
 def _iso_ns(text: str) -> int:
     try:
-        return round(datetime.fromisoformat(text).timestamp() * 1e9)
+        return round(datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp() * 1e9)  # for Python 3.10
     except (ValueError, OverflowError):
         raise WireError(
             f"{text!r} is neither seconds after the first packet nor a time like 2026-11-21T05:00:00"
