@@ -38,7 +38,6 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path[0] = str(ROOT)  # not this folder: its lab.py is another thing
 HEADER, RECORD = 24, 16
 
 WIRE = """
@@ -155,7 +154,10 @@ def tools(python: str, beside: Path | None) -> list[Tool]:
 def measure(command: list[str], folder: Path = ROOT) -> Cost:
     """Run a command to its end; CPU and memory are those of that process alone."""
     begin = time.perf_counter()
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=folder)
+    source = os.environ | {"PYTHONPATH": str(folder / "lab")}  # of that checkout, whatever is installed
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=folder, env=source
+    )
     out, err = _drain(process)
     wall = time.perf_counter() - begin
     if process.returncode:

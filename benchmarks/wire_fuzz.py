@@ -20,7 +20,7 @@ from pathlib import Path
 import atheris
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path[0] = str(ROOT)  # not this folder: its lab.py is another thing
+sys.path[0] = str(ROOT)  # for `tests`
 with atheris.instrument_imports(include=["daskwire"]):
     from daskwire import TABLES, WireError, open_capture
 

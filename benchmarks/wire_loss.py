@@ -9,8 +9,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-sys.path[0] = str(Path(__file__).resolve().parents[1])  # not this folder: its lab.py is another thing
-from daskwire import Capture, WireError, open_capture  # noqa: E402
+from daskwire import Capture, WireError, open_capture
 
 HEADER, RECORD = 24, 16
 Known = dict[tuple[object, ...], tuple[int, str]]
