@@ -1,4 +1,4 @@
-"""How the tests speak to an endpoint: with the real proxmoxer, or plain requests where the wire matters."""
+"""Access to the endpoint under test: with proxmoxer, or with plain requests where the HTTP details matter."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from proxmoxer.core import ResourceException
 
 @dataclass(frozen=True)
 class Endpoint:
-    """An endpoint and the lab's least-privilege token on it."""
+    """An endpoint, and a token with only the privileges that the lab needs."""
 
     host: str
     port: int
@@ -33,7 +33,7 @@ class Endpoint:
 
     @classmethod
     def of_state(cls, state: Path, pool: str) -> Endpoint:
-        """A minipve, with the lab's account made on it as `dasklab up` makes it."""
+        """Return a minipve instance, with the lab's account created as `dasklab up` does."""
         facts = json.loads((state / "endpoint.json").read_text())
         nodes = [facts["node"], *(name for name in sorted(facts["shells"]) if name != facts["node"])]
         account = local_endpoint.account(facts, state / "account.json", pool, nodes)
@@ -57,7 +57,7 @@ class Endpoint:
         )
 
     def completed(self) -> Endpoint:
-        """With the node and the bridge found that were not named."""
+        """Return a copy with node and bridge looked up if they were not set."""
         node = self.node or next(row["node"] for row in self.api().nodes.get())
         if self.bridge:
             return replace(self, node=node)
@@ -65,7 +65,7 @@ class Endpoint:
         return replace(self, node=node, bridge=sorted(row["iface"] for row in found)[0])
 
     def free_vmids(self, count: int) -> int:
-        """The first of ``count`` VMIDs in a row that are free."""
+        """Return the first of ``count`` consecutive free VMIDs."""
         first = int(self.api().cluster.nextid.get())
         while taken := [n for n in range(first, first + count) if not self._is_free(n)]:
             first = taken[-1] + 1
@@ -79,7 +79,7 @@ class Endpoint:
         return True
 
     def grant(self, path: str, role: str, privileges: list[str]) -> None:
-        """Give privileges to the token and its user (only on a minipve)."""
+        """Grant privileges to the token and its user (minipve only)."""
         root = self.root()
         root.access.roles.post(roleid=role, privs=",".join(privileges))
         root.access.acl.put(
@@ -92,12 +92,12 @@ class Endpoint:
 
     @property
     def token(self) -> dict[str, str]:
-        """The header that a token goes in."""
+        """The HTTP header with the token."""
         return {"Authorization": f"PVEAPIToken={self.user}!{self.token_id}={self.token_secret}"}
 
     def api(self) -> Any:
-        """proxmoxer with the lab's token."""
-        return _kept(self)
+        """Return proxmoxer with the lab's token."""
+        return _shared_api(self)
 
     @property
     def root_password(self) -> str:
@@ -105,7 +105,7 @@ class Endpoint:
         return (self.state / "root-password").read_text().strip()
 
     def root(self) -> Any:
-        """proxmoxer as root@pam with a ticket (only on a minipve)."""
+        """Return proxmoxer as root@pam with a ticket (minipve only)."""
         return ProxmoxAPI(
             self.host,
             port=self.port,
@@ -118,14 +118,14 @@ class Endpoint:
     def request(
         self, method: str, path: str, headers: dict[str, str] | None = None, **more: Any
     ) -> requests.Response:
-        """One plain request; the lab's token unless ``headers`` are given."""
+        """Send a plain request, with the lab's token unless ``headers`` are set."""
         sent = self.token if headers is None else headers
         return requests.request(
             method, self.url + path, headers=sent, verify=self.ca_file, timeout=60, **more
         )
 
     def wait(self, upid: str, api: Any = None) -> dict[str, Any]:
-        """A task's final status."""
+        """Wait for a task, and return its status."""
         task = (api or self.api()).nodes(upid.split(":")[1]).tasks(upid)
         deadline = time.monotonic() + 60
         while (status := task.status.get())["status"] == "running":
@@ -135,7 +135,7 @@ class Endpoint:
         return found
 
     def done(self, upid: str, api: Any = None) -> list[str]:
-        """The log of a task that must have succeeded."""
+        """Wait for a task that must succeed, and return its log."""
         status = self.wait(upid, api)
         task = (api or self.api()).nodes(upid.split(":")[1]).tasks(upid)
         lines = [row["t"] for row in task.log.get(limit=0)]
@@ -143,7 +143,7 @@ class Endpoint:
         return lines
 
     def failed(self, upid: str, api: Any = None) -> str:
-        """The exit status of a task that must have failed."""
+        """Wait for a task that must fail, and return its exit status."""
         text: str = self.wait(upid, api)["exitstatus"]
         assert text != "OK"
         return text
@@ -152,12 +152,12 @@ class Endpoint:
         return self.api().nodes(self.node).qemu(vmid)
 
     def create(self, vmid: int, **options: Any) -> list[str]:
-        """A small VM without disks in the lab's pool."""
+        """Create a small VM without disks in the lab's pool, and return the task's log."""
         given = {"memory": 32, "cores": 1, "pool": self.pool, "kvm": 0} | options
         return self.done(self.api().nodes(self.node).qemu.post(vmid=vmid, **given))
 
     def remove(self, vmid: int) -> None:
-        """Stop and destroy a VM, whatever state it is in."""
+        """Stop and destroy a VM in any state."""
         try:
             if self.vm(vmid).status.current.get()["status"] == "running":
                 self.done(self.vm(vmid).status.stop.post())
@@ -167,8 +167,8 @@ class Endpoint:
 
 
 @cache
-def _kept(endpoint: Endpoint) -> Any:
-    """A connection with the lab's token that is kept: most of a call's CPU would be TLS's."""
+def _shared_api(endpoint: Endpoint) -> Any:
+    """Return a shared connection with the lab's token, which saves TLS handshakes."""
     return ProxmoxAPI(
         endpoint.host,
         port=endpoint.port,
@@ -181,7 +181,7 @@ def _kept(endpoint: Endpoint) -> Any:
 
 
 def refused(call: Any, *arguments: Any, **options: Any) -> ResourceException:
-    """The error that a call must raise."""
+    """Return the error that a call must raise."""
     try:
         answer = call(*arguments, **options)
     except ResourceException as error:

@@ -1,4 +1,4 @@
-"""A mutator of requests: valid ones made from the endpoint's own schema, then bent; and HTTP bent as bytes.
+"""Generate requests from the endpoint's own schema, mutate them, and mutate the bytes of HTTP.
 
 What it asks of an answer is little and always true: there is one (or the connection is closed), it has a
 status, and no word of Python's is in it. ``test_fuzz.py`` sends hundreds, ``benchmarks/endpoint_fuzz.py``
@@ -89,7 +89,7 @@ Headers = dict[str, str]
 
 @dataclass
 class Caller:
-    """Someone who sends requests, with the headers that say who."""
+    """A caller: a name, authentication headers, and how often it is chosen."""
 
     name: str
     headers: Headers
@@ -98,7 +98,7 @@ class Caller:
 
 @dataclass
 class Fuzzer:
-    """Sends requests and judges the answers; ``faults`` are those that no answer may have."""
+    """Sends requests and judges the answers. ``faults`` collects forbidden ones."""
 
     endpoint: Endpoint
     callers: list[Caller]
@@ -113,7 +113,7 @@ class Fuzzer:
         self.link: ssl.SSLSocket | None = None
 
     def once(self) -> None:
-        """One request, nine of ten of them well-formed HTTP."""
+        """Send a request. 90 % of them are well-formed HTTP."""
         caller = self.random.choices(self.callers, [caller.weight for caller in self.callers])[0]
         data, sample = self.request(caller)
         if self.random.random() < 0.1:
@@ -125,7 +125,7 @@ class Fuzzer:
     # ---- requests
 
     def request(self, caller: Caller) -> tuple[bytes, str]:
-        """The bytes of a request and its first line."""
+        """Return the bytes of a request, and its first line."""
         verb, template = self.pick()
         facts = schema.method(verb, template).properties
         given = self.parameters(facts)
@@ -139,7 +139,7 @@ class Fuzzer:
         return self.encode(verb, path, given, caller)
 
     def pick(self) -> tuple[str, str]:
-        """A method; those that start emulators, wait for guests or end the callers' rights come seldom."""
+        """Choose a method. Those that start emulators, wait for guests or revoke privileges are rare."""
         while True:
             verb, template = self.random.choice(self.methods)
             slow = "/status/" in template or "/agent/" in template
@@ -147,7 +147,7 @@ class Fuzzer:
                 return verb, template
 
     def parameters(self, facts: dict[str, dict[str, Any]]) -> dict[str, Any]:
-        """Some of a method's parameters: what must be there almost always, the rest now and then."""
+        """Choose parameters of a method: required ones almost always, the others sometimes."""
         optional = [name for name, fact in facts.items() if fact.get("optional")]
         few = set(self.random.sample(optional, min(len(optional), self.random.choice([0, 1, 1, 2, 5]))))
         chosen = [n for n, fact in facts.items() if n in few or not fact.get("optional")]
@@ -159,7 +159,7 @@ class Fuzzer:
         return given
 
     def value(self, name: str, facts: dict[str, Any]) -> Any:
-        """Mostly one that the schema takes, else a strange one."""
+        """Return mostly a value that the schema accepts, else a strange one."""
         chance = self.random.random()
         if chance < 0.10:
             return self.random.choice(STRANGE)
@@ -190,7 +190,7 @@ class Fuzzer:
         return special[name]() if name in special else self.of_type(facts)
 
     def of_type(self, facts: dict[str, Any]) -> Any:
-        """A value of the type, the enumeration or the format that the facts ask for."""
+        """Return a value of the required type, enumeration or format."""
         if "enum" in facts:
             return self.random.choice(facts["enum"])
         kind = facts.get("type", "string")
@@ -208,7 +208,7 @@ class Fuzzer:
         return self.of_format(str(facts.get("format", "")))
 
     def property_string(self, fmt: Any) -> str:
-        """Parts of a property string, in any order, some of them wrong."""
+        """Return parts of a property string, in any order, some of them wrong."""
         names = self.random.sample(sorted(fmt), min(len(fmt), self.random.choice([1, 2, 3, 5])))
         names += [n for n, fact in fmt.items() if not fact.get("optional") and "alias" not in fact]
         parts = []
@@ -219,7 +219,7 @@ class Fuzzer:
         return ",".join(parts)
 
     def of_format(self, fmt: str) -> str:
-        """A text of a named format."""
+        """Return a text of a named format."""
         known = {
             "pve-vmid": ["100", "101"], "pve-node": ["pve"], "pve-storage-id": ["local"],
             "pve-volume-id": VOLUMES, "pve-volume-id-or-qm-path": VOLUMES,
@@ -236,7 +236,7 @@ class Fuzzer:
     # ---- HTTP
 
     def encode(self, verb: str, path: str, given: dict[str, Any], caller: Caller) -> tuple[bytes, str]:
-        """A request's bytes: parameters in the query, a form, JSON or the parts of an upload."""
+        """Return a request's bytes, with the parameters in the query, a form, JSON or an upload."""
         headers = {"Host": "x", **caller.headers}
         body, target = b"", "/api2/json" + path
         style = (
@@ -261,14 +261,14 @@ class Fuzzer:
         return "\r\n".join(lines).encode("utf-8", "surrogateescape") + body, first
 
     def deep(self, body: bytes) -> bytes:
-        """The JSON object with one member more, which is nested deeply."""
+        """Return the JSON object with an additional, deeply nested member."""
         depth = self.random.choice([10, 63, 64, 65, 300, 900, 980, 1000, 3000, 50_000])
         begin, end = self.random.choice([(b"[", b"]"), (b'{"a":', b"}")])
         whole = self.random.random() < 0.9
         return b'{"password": ' + begin * depth + b"1" + end * depth * whole + b", " + body[1:]
 
     def parts(self, given: dict[str, Any]) -> bytes:
-        """Fields, and a file that may be no image."""
+        """Return form fields and a file that may not be an image."""
         names = [*given, *self.random.sample(["content", "checksum", "filename"], 1)]
         data = b""
         for name in names:
@@ -280,7 +280,7 @@ class Fuzzer:
         return data + b"--b--\r\n"
 
     def bent(self, data: bytes) -> bytes:
-        """HTTP that is no longer quite HTTP."""
+        """Return mutated bytes of HTTP."""
         place = self.random.randrange(len(data))
         head, _, body = data.partition(b"\r\n\r\n")
         lines = head.split(b"\r\n")
@@ -311,7 +311,7 @@ class Fuzzer:
         )()
 
     def exchange(self, data: bytes, patience_s: float) -> bytes:
-        """What comes back; nothing when the endpoint closes the connection, or waits for the rest."""
+        """Return the answer; empty when the endpoint closes the connection or waits for more bytes."""
         try:
             link = self.link or self.connect()
             link.settimeout(patience_s)
@@ -329,14 +329,14 @@ class Fuzzer:
         return self.link
 
     def close(self) -> None:
-        """Forget the connection."""
+        """Close the connection."""
         if self.link is not None:
             with contextlib.suppress(OSError):
                 self.link.close()
         self.link = None
 
     def receive(self, link: ssl.SSLSocket) -> bytes:
-        """One answer."""
+        """Receive an answer."""
         data = b""
         while True:
             part = link.recv(65536)
@@ -349,7 +349,7 @@ class Fuzzer:
     # ---- judgement
 
     def judge(self, caller: Caller, sample: str, answer: bytes) -> None:
-        """Note the status, and the fault when there is one."""
+        """Count the status, and record a fault."""
         match = re.match(rb"HTTP/(?:0\.9|1\.[01]) (\d{3}) ", answer)
         self.statuses[int(match[1]) if match else 0] += 1
         text = answer.decode("utf-8", "replace")
@@ -369,7 +369,7 @@ def _pairs(key: str, value: Any) -> list[tuple[str, str]]:
 
 
 def prepare(endpoint: Endpoint) -> None:
-    """Something to aim at: a machine with disks, a template, one that runs."""
+    """Create targets: a machine with disks, a template, a running machine."""
     root, pool = endpoint.root(), {"pool": endpoint.pool, "memory": 32, "kvm": 0}
     here = root.nodes("pve")
     endpoint.wait(here.qemu.post(vmid=100, scsi0="local:0.01", ide2="local:cloudinit", **pool), root)
@@ -379,7 +379,7 @@ def prepare(endpoint: Endpoint) -> None:
 
 
 def callers(endpoint: Endpoint) -> list[Caller]:
-    """Root by ticket and by token, the lab's token, one with hardly any rights, nobody, and a liar."""
+    """Return root twice, the lab's token, one with few privileges, and two without valid credentials."""
     root = endpoint.root()
     login = {"username": "root@pam", "password": endpoint.root_password}
     ticket = endpoint.request("POST", "/access/ticket", {}, data=login).json()["data"]

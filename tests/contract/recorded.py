@@ -1,4 +1,4 @@
-"""Recorded pairs of request and response, played again: who asks, what is asked, where an answer differs."""
+"""Replay of recorded requests, and comparison of the answers with the recorded ones."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TOLD = ("TASK", "WARN: ", "forced ", "purging ")
 
 
 class Recorder:
-    """The callers of the recording, and what one answer hands to the next request."""
+    """The callers of the recording, and values that requests take from earlier answers."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         self.endpoint = endpoint
@@ -68,7 +68,7 @@ class Recorder:
         return known[who]
 
     def allow(self, rights: dict[str, list[str]]) -> None:
-        """Let ``granted@pve`` have exactly these privileges, by path."""
+        """Give ``granted@pve`` exactly these privileges, by path."""
         for entry in self.root.access.acl.get():
             if entry["ugid"] == "granted@pve":
                 self.root.access.roles(entry["roleid"]).delete()
@@ -93,10 +93,12 @@ class Recorder:
             for key in ("data", "params", "json")
             if key in pair
         }
-        return self._noted(self.endpoint.request(pair["method"], path, self.headers(pair["who"]), **given))
+        return self._wait_for_task(
+            self.endpoint.request(pair["method"], path, self.headers(pair["who"]), **given)
+        )
 
     def _upload(self, pair: dict[str, Any]) -> requests.Response:
-        """Fields in their order; the file is one that ``archives`` has by that name."""
+        """Upload an archive from ``archives``, with the form fields in the recorded order."""
         parts = []
         for name, value in pair["upload"]:
             if name == "filename":
@@ -106,12 +108,12 @@ class Recorder:
                 parts.append((name, (None, value)))
         digest = self.digest = hashlib.sha256(archive).hexdigest()
         sent = [(n, (f[0], digest if f[1] == "<sha256>" else f[1], *f[2:])) for n, f in parts]
-        return self._noted(
+        return self._wait_for_task(
             self.endpoint.request(pair["method"], pair["path"], self.headers(pair["who"]), files=sent)
         )
 
-    def _noted(self, answer: requests.Response) -> requests.Response:
-        """Wait for the task that an answer names; the next request may ask for it."""
+    def _wait_for_task(self, answer: requests.Response) -> requests.Response:
+        """Wait for the task of an answer, and remember its UPID for later requests."""
         if answer.status_code == 200 and str(answer.json()["data"]).startswith("UPID:"):
             self.upid = answer.json()["data"]
             self.endpoint.wait(self.upid, self.root)
@@ -119,7 +121,7 @@ class Recorder:
 
 
 def check(pair: dict[str, Any], answer: requests.Response) -> None:
-    """Fail unless an answer is as it was recorded."""
+    """Fail unless an answer matches the recorded one."""
     assert (answer.status_code, answer.reason) == (pair["status"], pair["reason"])
     if isinstance(pair["body"], str):
         assert answer.text == pair["body"]
@@ -140,7 +142,7 @@ def check(pair: dict[str, Any], answer: requests.Response) -> None:
 
 
 def differences(want: Any, got: Any, exact: bool, place: str = "") -> list[str]:
-    """Where an answer differs from the recorded facts."""
+    """Return the differences between an answer and the recorded facts."""
     if isinstance(want, str) and want in KINDS:
         fits = isinstance(got, KINDS[want])
     elif isinstance(want, str) and any(name in want for name in TEXTS):

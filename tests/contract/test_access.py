@@ -1,4 +1,4 @@
-"""Who may do what: the lab's least-privilege token, and PVE's words when a privilege is missing."""
+"""Permissions: the lab's least-privilege token, and PVE's errors when a privilege is missing."""
 
 from __future__ import annotations
 
@@ -15,15 +15,17 @@ from proxmoxer.core import AuthenticationError
 from tests.contract.endpoint import Endpoint, refused
 
 
-def test_the_token_has_what_the_lab_needs(endpoint: Endpoint, real: bool, disks: str, imports: str) -> None:
-    """On a real node what ``doctor`` asks for with a local image, which the node need not download."""
+def test_token_has_all_privileges_that_the_lab_needs(
+    endpoint: Endpoint, real: bool, disks: str, imports: str
+) -> None:
+    """On a real node: with a local image, so that the node need not download one."""
     get = endpoint.api().access.permissions.get
     place = endpoint.pool, [endpoint.node], disks, imports, [endpoint.bridge]
     for need in privileges.needed(*place, download=not real):
         assert privileges.lacking(need, get(path=need.path)[need.path]) == [], need
 
 
-def test_the_token_has_nothing_else(ours: Endpoint) -> None:
+def test_token_has_no_other_privileges(ours: Endpoint) -> None:
     everything = ours.api().access.permissions.get()
     assert "/" not in everything
     assert "/access" not in everything
@@ -31,19 +33,19 @@ def test_the_token_has_nothing_else(ours: Endpoint) -> None:
     assert error.content == "Permission check failed (/access, Sys.Audit)"
 
 
-def test_outside_its_pool_the_token_creates_nothing(endpoint: Endpoint, vmid: int) -> None:
+def test_token_cannot_create_vms_outside_its_pool(endpoint: Endpoint, vmid: int) -> None:
     error = refused(endpoint.api().nodes(endpoint.node).qemu.post, vmid=vmid)
     assert (error.status_code, error.content) == (403, "Permission check failed")
 
 
-def test_tags_at_creation_fail_for_pool_rights(endpoint: Endpoint, vmid: int) -> None:
+def test_tags_at_creation_need_a_privilege_on_the_vm(endpoint: Endpoint, vmid: int) -> None:
     upid = endpoint.api().nodes(endpoint.node).qemu.post(vmid=vmid, pool=endpoint.pool, tags="a", memory=32)
     text = f"unable to create VM {vmid} - 403 Permission check failed (/vms/{vmid}, VM.Config.Options)"
     assert endpoint.failed(upid) == text
     assert refused(endpoint.vm(vmid).config.get).status_code == 403
 
 
-def test_a_bridge_needs_sdn_use(endpoint: Endpoint, vmid: int) -> None:
+def test_bridge_needs_sdn_use(endpoint: Endpoint, vmid: int) -> None:
     other = f"{endpoint.bridge}x"
     path = f"/sdn/zones/localnetwork/{other}"
     if "SDN.Use" in endpoint.api().access.permissions.get(path=path)[path]:
@@ -83,7 +85,7 @@ def test_root_only_changes(endpoint: Endpoint, vmid: int, disks: str) -> None:
         assert refused(put, hookscript=volid).errors == {"hookscript": complaint}
 
 
-def test_a_script_that_nobody_may_execute(ours: Endpoint, vmid: int) -> None:
+def test_hookscript_must_be_executable(ours: Endpoint, vmid: int) -> None:
     assert ours.state is not None
     ours.create(vmid)
     script = ours.state / "storage/snippets/hook.sh"
@@ -97,7 +99,7 @@ def test_a_script_that_nobody_may_execute(ours: Endpoint, vmid: int) -> None:
     script.unlink()
 
 
-def test_an_unknown_pool_is_a_matter_of_rights(ours: Endpoint, vmid: int) -> None:
+def test_unknown_pool_is_answered_with_403(ours: Endpoint, vmid: int) -> None:
     text = "Permission check failed (pool 'nosuch' does not exist)"
     error = refused(ours.api().nodes(ours.node).qemu.post, vmid=vmid, pool="nosuch")
     assert (error.status_code, error.content) == (403, text)
@@ -106,7 +108,7 @@ def test_an_unknown_pool_is_a_matter_of_rights(ours: Endpoint, vmid: int) -> Non
     assert (error.status_code, error.content) == (403, text)
 
 
-def test_errors_about_roles_say_what_was_tried(ours: Endpoint) -> None:
+def test_role_errors_name_the_operation(ours: Endpoint) -> None:
     roles = ours.root().access.roles
     roles.post(roleid="Twice", privs="VM.Audit")
     assert refused(roles.post, roleid="Twice").content == "create role failed: role 'Twice' already exists"
@@ -120,7 +122,7 @@ def test_errors_about_roles_say_what_was_tried(ours: Endpoint) -> None:
 
 
 class Actor:
-    """A user of its own with exactly the privileges that a test gives it."""
+    """A user with exactly the privileges that a test grants."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         self.endpoint, self.root = endpoint, endpoint.root()
@@ -149,7 +151,7 @@ def actor(ours: Endpoint) -> Any:
     made.remove()
 
 
-def test_the_first_missing_privilege_is_named(actor: Actor, vmid: int) -> None:
+def test_error_names_the_first_missing_privilege(actor: Actor, vmid: int) -> None:
     actor.endpoint.create(vmid)
     vm = actor.api().nodes(actor.endpoint.node).qemu(vmid)
     assert refused(vm.config.get).content == f"Permission check failed (/vms/{vmid}, VM.Audit)"
@@ -170,14 +172,14 @@ def test_the_first_missing_privilege_is_named(actor: Actor, vmid: int) -> None:
     assert refused(vm.status.start.post).content == f"Permission check failed (/vms/{vmid}, VM.PowerMgmt)"
 
 
-def test_how_a_storage_is_configured_is_for_its_administrators(actor: Actor) -> None:
+def test_storage_configuration_needs_datastore_allocate(actor: Actor) -> None:
     actor.allow("/storage/local", "Datastore.Audit", "Datastore.AllocateSpace")
     error = refused(actor.api().storage("local").get)
     assert error.content == "Permission check failed (/storage/local, Datastore.Allocate)"
 
 
-def test_nobody_gives_more_than_they_have(actor: Actor, vmid: int) -> None:
-    """VM.Allocate on a VM lets one give rights on it: those that one has."""
+def test_callers_cannot_grant_more_than_they_have(actor: Actor, vmid: int) -> None:
+    """VM.Allocate on a VM lets a caller grant their own privileges on it."""
     actor.endpoint.create(vmid)
     actor.allow(f"/vms/{vmid}", "VM.Allocate", "VM.Audit")
     give = actor.api().access.acl.put
@@ -186,7 +188,7 @@ def test_nobody_gives_more_than_they_have(actor: Actor, vmid: int) -> None:
     give(path=f"/vms/{vmid}", roles="Acting", users="actor@pve")
 
 
-def test_rights_come_through_the_pool_and_stop_without_propagation(actor: Actor, vmid: int) -> None:
+def test_privileges_propagate_through_the_pool(actor: Actor, vmid: int) -> None:
     actor.endpoint.create(vmid)
     vm = actor.api().nodes(actor.endpoint.node).qemu(vmid)
     actor.allow(f"/pool/{actor.endpoint.pool}", "VM.Audit")
@@ -197,7 +199,7 @@ def test_rights_come_through_the_pool_and_stop_without_propagation(actor: Actor,
     assert refused(actor.api().nodes(actor.endpoint.node).qemu(vmid).config.get).status_code == 403
 
 
-def test_a_nearer_entry_replaces_those_above(actor: Actor) -> None:
+def test_entry_on_a_longer_path_replaces_those_above(actor: Actor) -> None:
     actor.allow("/", "Sys.Audit", "VM.Audit")
     actor.root.access.acl.put(path="/vms/500", users="actor@pve", roles="NoAccess")
     got = actor.api().access.permissions
@@ -205,7 +207,7 @@ def test_a_nearer_entry_replaces_those_above(actor: Actor) -> None:
     assert got.get(path="/vms/500")["/vms/500"] == {}
 
 
-def test_a_privsep_token_has_what_both_have(actor: Actor) -> None:
+def test_privsep_token_has_only_common_privileges(actor: Actor) -> None:
     actor.allow("/", "Sys.Audit", "VM.Audit")
     answer = actor.root.access.users("actor@pve").token("tt").post()
     e = actor.endpoint
@@ -225,12 +227,12 @@ def test_a_privsep_token_has_what_both_have(actor: Actor) -> None:
     }
 
 
-def test_a_pve_8_privilege_is_refused_as_pve_9_does(ours: Endpoint) -> None:
+def test_privilege_of_pve_8_is_refused(ours: Endpoint) -> None:
     error = refused(ours.root().access.roles.post, roleid="Old", privs="VM.Monitor")
     assert error.errors == {"privs": "invalid format - invalid privilege 'VM.Monitor'\n"}
 
 
-def test_a_disabled_user_and_a_changed_password(actor: Actor) -> None:
+def test_disabled_user_and_old_password_are_refused(actor: Actor) -> None:
     api = actor.api()
     api.access.password.put(userid="actor@pve", password="another-secret")
     with pytest.raises(AuthenticationError):

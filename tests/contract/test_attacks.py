@@ -1,6 +1,6 @@
-"""A token of one pool stays in it: what strangers did to another lab's machines on the same endpoint.
+"""Attacks of a token on other pools of the same endpoint.
 
-Each test does what an attacker did, and looks at what he wanted: another machine's disk, a file of the host.
+Each test repeats a real attack, and checks its target: another machine's disk, or a file of the host.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ BREAKS = ["\n", "\r", "\x0b", "\x0c", "\x1c", "\x1d", "\x1e", "\x85", "\u2028", 
 
 @dataclass(frozen=True)
 class Other:
-    """Another lab's machine on the endpoint, in a pool of its own."""
+    """Another lab's machine on the endpoint, in its own pool."""
 
     vmid: int
     volid: str
@@ -65,7 +65,7 @@ def configuration(endpoint: Endpoint, vmid: int) -> str:
     ],
 )
 @pytest.mark.parametrize("verb", ["PUT", "POST"])
-def test_no_option_takes_another_s_disk(
+def test_no_option_can_use_a_foreign_disk(
     ours: Endpoint, vmid: int, other: Other, verb: str, option: str, value: str
 ) -> None:
     ours.create(vmid)
@@ -78,13 +78,13 @@ def test_no_option_takes_another_s_disk(
 
 
 @pytest.mark.parametrize("value", ["{}", "local:0,import-from={}"])
-def test_no_new_machine_takes_another_s_disk(ours: Endpoint, vmid: int, other: Other, value: str) -> None:
+def test_new_vm_cannot_use_a_foreign_disk(ours: Endpoint, vmid: int, other: Other, value: str) -> None:
     post = ours.api().nodes(ours.node).qemu.post
     error = refused(post, vmid=vmid, pool=ours.pool, scsi0=value.format(other.volid))
     assert (error.status_code, f"/vms/{other.vmid}, VM." in error.content) == (403, True)
 
 
-def test_a_disk_s_other_spellings(ours: Endpoint, vmid: int, other: Other) -> None:
+def test_other_spellings_of_a_foreign_disk_are_refused(ours: Endpoint, vmid: int, other: Other) -> None:
     ours.create(vmid)
     name = other.volid.rpartition("/")[2]
     spellings = [
@@ -102,7 +102,7 @@ def test_a_disk_s_other_spellings(ours: Endpoint, vmid: int, other: Other) -> No
         assert "scsi1" not in configuration(ours, vmid)
 
 
-def test_no_storage_method_reaches_another_s_disk(ours: Endpoint, vmid: int, other: Other) -> None:
+def test_storage_methods_refuse_a_foreign_disk(ours: Endpoint, vmid: int, other: Other) -> None:
     content = f"/nodes/{ours.node}/storage/local/content"
     name = other.volid.partition(":")[2]
     for verb, path in (("GET", other.volid), ("GET", name), ("DELETE", other.volid), ("DELETE", name)):
@@ -115,10 +115,8 @@ def test_no_storage_method_reaches_another_s_disk(ours: Endpoint, vmid: int, oth
     assert not other.disk.with_name(given["filename"]).exists()
 
 
-def test_what_root_has_put_into_a_slot_is_not_deleted_by_the_machine_s_owner(
-    ours: Endpoint, vmid: int, other: Other
-) -> None:
-    """PVE drops the reference and leaves the volume to its own VM."""
+def test_foreign_disk_in_a_slot_is_never_deleted(ours: Endpoint, vmid: int, other: Other) -> None:
+    """PVE removes the reference, and the volume stays with its VM."""
     ours.create(vmid)
     for delete in ({"delete": "unused0"}, {"idlist": "unused0", "force": 1}):
         ours.root().nodes(ours.node).qemu(vmid).config.put(unused0=other.volid)
@@ -141,8 +139,8 @@ def iso(ours: Endpoint) -> Iterator[str]:
     ours.done(local.content("local:iso/attack.iso").delete())
 
 
-def test_a_reverted_drive_deletes_nothing(ours: Endpoint, vmid: int, iso: str, allow: Allow) -> None:
-    """Neither an ISO nor the machine's own disk, of which only an option was to change."""
+def test_reverting_a_drive_deletes_nothing(ours: Endpoint, vmid: int, iso: str, allow: Allow) -> None:
+    """It deletes neither an ISO nor a disk of which only an option was pending."""
     allow("VM.Config.CDROM")
     assert ours.state is not None
     ours.create(vmid, scsi0="local:0.01")
@@ -161,8 +159,8 @@ def test_a_reverted_drive_deletes_nothing(ours: Endpoint, vmid: int, iso: str, a
 
 
 @pytest.mark.parametrize("mark", BREAKS)
-def test_no_value_breaks_out_of_its_line(ours: Endpoint, vmid: int, other: Other, mark: str) -> None:
-    """At the next start QEMU opened what a line of the attacker's named."""
+def test_values_with_line_breaks_are_refused(ours: Endpoint, vmid: int, other: Other, mark: str) -> None:
+    """Otherwise QEMU would open the disk in the attacker's line at the next start."""
     ours.create(vmid)
     before = configuration(ours, vmid)
     value = f"a{mark}scsi1: {other.volid}{mark}args: -enable-something{mark}memory: x"
@@ -179,7 +177,7 @@ def test_no_value_breaks_out_of_its_line(ours: Endpoint, vmid: int, other: Other
     assert [row["vmid"] for row in ours.api().nodes(ours.node).qemu.get()] == [vmid]
 
 
-def test_a_description_breaks_out_of_nothing(ours: Endpoint, vmid: int, other: Other) -> None:
+def test_line_breaks_in_a_description_are_escaped(ours: Endpoint, vmid: int, other: Other) -> None:
     ours.create(vmid)
     for mark in BREAKS:
         text = f"a{mark}scsi1: {other.volid}{mark}[PENDING]{mark}memory: x"
@@ -188,8 +186,8 @@ def test_a_description_breaks_out_of_nothing(ours: Endpoint, vmid: int, other: O
         assert ("scsi1" not in config, config["memory"], config["description"]) == (True, "32", text)
 
 
-def test_the_command_line_has_no_option_of_the_attacker_s(ours: Endpoint, vmid: int) -> None:
-    """Commas in what QEMU is given: a file's name is one value."""
+def test_file_name_adds_no_option_to_the_command_line(ours: Endpoint, vmid: int) -> None:
+    """A file name with commas remains one value of QEMU's option."""
     assert ours.state is not None
     ours.create(vmid)
     name = f"vm-{vmid}-a,file=/etc/passwd.qcow2"
@@ -207,7 +205,7 @@ def test_the_command_line_has_no_option_of_the_attacker_s(ours: Endpoint, vmid: 
 
 @pytest.fixture
 def secret(tmp_path: Path) -> Path:
-    """A file of the host that the endpoint may read and nobody else."""
+    """Return a file of the host that only the endpoint may read."""
     file = tmp_path / "secret"
     file.write_bytes(b"the host's own secret".ljust(2**20, b"."))
     file.chmod(0o600)
@@ -221,7 +219,7 @@ def backed_by(file: Path, folder: Path) -> Path:
 
 
 def with_data_in(file: Path, folder: Path) -> Path:
-    """The header's external data file is put in the place of one made for it."""
+    """Create an image whose header refers to an external data file."""
     image, data = folder / "evil.qcow2", folder / ("d" * len(str(file)))[: len(str(file))]
     option = f"data_file={data.name},data_file_raw=on"
     subprocess.run(
@@ -239,7 +237,7 @@ def flat(file: Path, folder: Path) -> Path:
 
 
 def self_described(file: Path, folder: Path) -> Path:
-    """A sparse VMDK of capacity 0, whose embedded descriptor names the file."""
+    """Create a sparse VMDK of capacity 0 with an embedded descriptor that names the file."""
     text = flat(file, folder).read_bytes()
     header = struct.pack("<4sIIQQQQIQQQ", b"KDMV", 1, 3, 0, 128, 1, 4, 512, 0, 0, 128)
     (folder / "evil.vmdk").write_bytes(header.ljust(512, b"\0") + text.ljust(2048, b"\0"))
@@ -247,7 +245,7 @@ def self_described(file: Path, folder: Path) -> Path:
 
 
 @pytest.mark.parametrize("make", [backed_by, with_data_in, flat, self_described])
-def test_no_image_reads_a_file_of_the_host(
+def test_images_cannot_refer_to_files_of_the_host(
     ours: Endpoint, vmid: int, secret: Path, tmp_path: Path, make: Any
 ) -> None:
     image: Path = make(secret, tmp_path)
@@ -268,7 +266,7 @@ def test_no_image_reads_a_file_of_the_host(
     assert not (ours.state / f"storage/images/{vmid}").exists()
 
 
-def test_an_iso_with_a_backing_file_is_refused(ours: Endpoint, secret: Path, tmp_path: Path) -> None:
+def test_iso_with_a_backing_file_is_refused(ours: Endpoint, secret: Path, tmp_path: Path) -> None:
     upload = f"/nodes/{ours.node}/storage/local/upload"
     files = {"filename": ("evil.iso", backed_by(secret, tmp_path).read_bytes())}
     answer = ours.request("POST", upload, data={"content": "iso"}, files=files)
@@ -276,8 +274,8 @@ def test_an_iso_with_a_backing_file_is_refused(ours: Endpoint, secret: Path, tmp
 
 
 @pytest.mark.parametrize("field", ["query", "form", "multipart"])
-def test_nobody_names_the_file_that_an_upload_takes(ours: Endpoint, field: str) -> None:
-    """The place of the received file is the server's own affair."""
+def test_caller_cannot_choose_the_temporary_file(ours: Endpoint, field: str) -> None:
+    """Only the server chooses the path of the received file."""
     assert ours.state is not None
     path, name = f"/nodes/{ours.node}/storage/local/upload", "/var/tmp/pveupload-00"
     theirs = ours.state / "storage/.tmp-pveupload-00"
@@ -295,8 +293,8 @@ def test_nobody_names_the_file_that_an_upload_takes(ours: Endpoint, field: str) 
     theirs.unlink()
 
 
-def test_a_token_that_is_gone_has_no_rights(ours: Endpoint) -> None:
-    """It had its owner's for the request that was on its way."""
+def test_removed_token_has_no_privileges(ours: Endpoint) -> None:
+    """A request in flight once got the privileges of the token's owner."""
     root = ours.root()
     root.access.users.post(userid="late@pve", password="late-secret")
     secret = root.access.users("late@pve").token("tt").post(privsep=1)["value"]
@@ -308,8 +306,8 @@ def test_a_token_that_is_gone_has_no_rights(ours: Endpoint) -> None:
     root.access.users("late@pve").delete()
 
 
-def test_the_list_answers_whatever_one_machine_holds(ours: Endpoint, vmid: int) -> None:
-    """``a\\nmemory: x`` made every list answer 500."""
+def test_damaged_configuration_does_not_break_lists(ours: Endpoint, vmid: int) -> None:
+    """``memory: x`` once made every list fail with 500."""
     assert ours.state is not None
     ours.create(vmid)
     ours.create(vmid + 1)

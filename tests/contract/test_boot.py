@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract import hostility
+from tests.contract import hostile_peers
 from tests.contract.endpoint import Endpoint
 
 
@@ -15,4 +15,4 @@ from tests.contract.endpoint import Endpoint
     shutil.which("mke2fs", path="/usr/sbin:/sbin:/usr/bin") is None, reason="mke2fs is not installed"
 )
 def test_images_that_share_a_uuid_boot_their_own_kernels(own: Endpoint, tmp_path: Path) -> None:
-    assert hostility.twins_planted(own, hostility.twin_images(tmp_path)) == []
+    assert hostile_peers.twins_planted(own, hostile_peers.twin_images(tmp_path)) == []

@@ -1,4 +1,4 @@
-"""The usual clients beside proxmoxer: curl, and the modules and the inventory of community.proxmox."""
+"""Clients other than proxmoxer: curl, and the modules and the inventory plugin of community.proxmox."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_curl(endpoint: Endpoint) -> None:
 
 @pytest.fixture(autouse=True)
 def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The project's own ansible.cfg is not what these clients use."""
+    """Leave the folder of the project's ansible.cfg, which these clients do not use."""
     monkeypatch.chdir(tmp_path)
 
 
@@ -64,7 +64,7 @@ def _module(endpoint: Endpoint, name: str, /, **options: Any) -> dict[str, Any]:
     return answer
 
 
-def test_community_proxmox_makes_and_lists_a_vm(endpoint: Endpoint, vmid: int, tmp_path: Path) -> None:
+def test_community_proxmox_creates_and_lists_a_vm(endpoint: Endpoint, vmid: int, tmp_path: Path) -> None:
     nic = {"net0": f"virtio,bridge={endpoint.bridge}"}
     options = {
         "vmid": vmid,
@@ -94,7 +94,7 @@ def test_community_proxmox_makes_and_lists_a_vm(endpoint: Endpoint, vmid: int, t
     assert listed["_meta"]["hostvars"]["byansible"]["proxmox_vmid"] == vmid
 
 
-def test_community_proxmox_takes_snapshots(endpoint: Endpoint, vmid: int, disks: str, allow: Allow) -> None:
+def test_community_proxmox_creates_snapshots(endpoint: Endpoint, vmid: int, disks: str, allow: Allow) -> None:
     allow("VM.Snapshot", "VM.Snapshot.Rollback")
     endpoint.create(vmid, scsi0=f"{disks}:1,format=qcow2")
 

@@ -1,4 +1,4 @@
-"""Creating VMs and changing their configuration: canonical forms, validation, digest, locks, unused disks."""
+"""VM configuration: canonical forms, validation, digest, locks, unused disks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.contract.endpoint import Endpoint, refused
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ0ws0kDzFQ7rz8DkWm2Sv1rO2cbRzFvkX0O2cD5Q0xY lab"
 
 
-def test_what_is_asked_comes_back_canonical(endpoint: Endpoint, vmid: int) -> None:
+def test_options_are_stored_in_canonical_form(endpoint: Endpoint, vmid: int) -> None:
     endpoint.create(
         vmid,
         name="c1",
@@ -34,13 +34,13 @@ def test_what_is_asked_comes_back_canonical(endpoint: Endpoint, vmid: int) -> No
     assert (config["onboot"], config["cores"], config["memory"]) == (0, 1, "32")
 
 
-def test_a_mac_is_made_when_none_is_given(endpoint: Endpoint, vmid: int) -> None:
+def test_missing_mac_is_generated(endpoint: Endpoint, vmid: int) -> None:
     endpoint.create(vmid, net0=f"virtio=02:DA:5C:00:00:02,bridge={endpoint.bridge}")
     endpoint.vm(vmid).config.put(net0=f"virtio,bridge={endpoint.bridge}")
     assert "02:DA:5C:00:00:02" not in endpoint.vm(vmid).config.get()["net0"]
 
 
-def test_digest_guards_against_a_second_writer(endpoint: Endpoint, vmid: int) -> None:
+def test_outdated_digest_is_refused(endpoint: Endpoint, vmid: int) -> None:
     endpoint.create(vmid)
     digest = endpoint.vm(vmid).config.get()["digest"]
     endpoint.vm(vmid).config.put(cores=1, digest=digest, onboot=1)
@@ -94,7 +94,7 @@ def test_passwords_are_hashed_and_hidden(ours: Endpoint, vmid: int) -> None:
     assert "cipassword: $5$" in text
 
 
-def test_a_disk_taken_out_of_its_slot_becomes_unused_and_can_be_deleted(
+def test_removed_disk_becomes_unused_and_can_be_deleted(
     endpoint: Endpoint, vmid: int, disks: str, allow: Allow
 ) -> None:
     allow("VM.Config.CDROM", "VM.Config.Cloudinit")
@@ -127,7 +127,7 @@ def test_resize_grows_and_never_shrinks(endpoint: Endpoint, vmid: int, disks: st
     assert endpoint.failed(vm.resize.put(disk="scsi0", size="1G")) == "shrinking disks is not supported"
 
 
-def test_one_vmid_for_two_clients_goes_to_one(endpoint: Endpoint, vmid: int) -> None:
+def test_one_of_several_clients_gets_a_vmid(endpoint: Endpoint, vmid: int) -> None:
     answers: list[Any] = []
 
     def create() -> None:
@@ -149,7 +149,7 @@ def test_one_vmid_for_two_clients_goes_to_one(endpoint: Endpoint, vmid: int) -> 
             assert answer.reason.startswith(f"unable to create VM {vmid} - ")
 
 
-def test_two_writers_of_one_vm_lose_nothing(endpoint: Endpoint, vmid: int) -> None:
+def test_concurrent_changes_of_a_vm_are_all_kept(endpoint: Endpoint, vmid: int) -> None:
     endpoint.create(vmid)
 
     def write(number: int) -> None:

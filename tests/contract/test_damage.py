@@ -1,4 +1,4 @@
-"""State files that are damaged while nobody looks: one line says where, and all else goes on."""
+"""Damaged state files: the log names each in one line, and everything else works."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def gone(pid: int) -> None:
 
 
 def said(endpoint: Endpoint, word: str) -> list[str]:
-    """The lines of the endpoint's log with a word in them."""
+    """Return the lines of the endpoint's log that contain a word."""
     assert endpoint.state is not None
     lines = (endpoint.state / "log/endpoint.log").read_text().splitlines()
     return [line for line in lines if word in line]
@@ -41,14 +41,14 @@ def said(endpoint: Endpoint, word: str) -> list[str]:
 
 @pytest.fixture
 def running(own: Endpoint) -> Iterator[Endpoint]:
-    """An endpoint with a machine that runs and two that do not."""
+    """Yield an endpoint with one running and two stopped machines."""
     for vmid in (100, 101, 102):
         own.create(vmid, net0="virtio,bridge=vmbr0")
     own.done(own.vm(100).status.start.post())
     yield own
 
 
-def test_each_damaged_file_is_one_line_and_the_rest_goes_on(running: Endpoint) -> None:
+def test_damaged_files_are_logged_and_the_rest_works(running: Endpoint) -> None:
     state = running.state
     assert state is not None
     pid = running.vm(100).status.current.get()["pid"]
@@ -78,7 +78,7 @@ def test_each_damaged_file_is_one_line_and_the_rest_goes_on(running: Endpoint) -
 
 
 @pytest.mark.parametrize("text", [b"", GARBAGE, b"1\n", None])
-def test_no_machine_runs_on_after_a_purge(running: Endpoint, text: bytes | None) -> None:
+def test_purge_ends_machines_without_a_pid_file(running: Endpoint, text: bytes | None) -> None:
     state = running.state
     assert state is not None
     pid = running.vm(100).status.current.get()["pid"]
@@ -89,7 +89,7 @@ def test_no_machine_runs_on_after_a_purge(running: Endpoint, text: bytes | None)
     gone(pid)
 
 
-def test_without_users_nobody_is_let_in(own: Endpoint) -> None:
+def test_endpoint_does_not_start_without_users(own: Endpoint) -> None:
     assert own.state is not None
     end(own)
     for name in ("access.json", "access.json.copy"):
@@ -99,7 +99,7 @@ def test_without_users_nobody_is_let_in(own: Endpoint) -> None:
     assert "access.json is damaged" in done.stderr and "Traceback" not in done.stderr
 
 
-def test_a_killed_upload_and_seed_leave_nothing(own: Endpoint) -> None:
+def test_unfinished_files_are_removed_at_the_start(own: Endpoint) -> None:
     assert own.state is not None
     end(own)
     left = [own.state / "seeds/.tmp-seed-x/user-data", own.state / "storage/.tmp-pveupload-00"]
@@ -114,7 +114,7 @@ def test_a_killed_upload_and_seed_leave_nothing(own: Endpoint) -> None:
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can take a file that is another user's")
 @pytest.mark.parametrize("what", ["etc/pve", "log", "."])
 def test_root_follows_no_links_of_another_user(own: Endpoint, tmp_path_factory, what: str) -> None:  # type: ignore[no-untyped-def]
-    """A state folder of somebody else: what root writes there would go where that one's links lead."""
+    """In another user's state folder, links could redirect the files that root writes."""
     assert own.state is not None
     end(own)
     target = tmp_path_factory.mktemp("target")

@@ -1,4 +1,4 @@
-"""The wire: headers, body shapes, forms and JSON, what is refused before a handler sees it."""
+"""HTTP: headers, formats of bodies, and requests that are refused before a handler sees them."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ def test_query_overrides_body_and_dc_is_dropped(endpoint: Endpoint) -> None:
 @pytest.mark.parametrize(
     ("kind", "status"), [("text/plain", 506), ("application/octet-stream", 506), ("application/json", 500)]
 )
-def test_bodies_of_other_kinds(endpoint: Endpoint, kind: str, status: int) -> None:
+def test_other_content_types_are_refused(endpoint: Endpoint, kind: str, status: int) -> None:
     headers = endpoint.token | {"Content-Type": kind}
     answer = endpoint.request("POST", f"/nodes/{endpoint.node}/qemu", headers, data="no such body")
     assert answer.status_code == status
 
 
-def test_too_large_a_body(endpoint: Endpoint, real: bool) -> None:
-    """pveproxy closes the connection while the body is on its way, and its answer may be lost by that."""
+def test_too_large_body_is_refused(endpoint: Endpoint, real: bool) -> None:
+    """pveproxy closes the connection during the transfer, which may lose its answer."""
     try:
         answer = endpoint.request("POST", f"/nodes/{endpoint.node}/qemu", data={"description": "x" * 600_000})
     except requests.ConnectionError:
@@ -67,12 +67,12 @@ def test_other_paths_and_formats(endpoint: Endpoint) -> None:
     assert endpoint.request("GET", "x/version").status_code == 501
 
 
-def test_a_wrong_container_is_named(endpoint: Endpoint) -> None:
+def test_list_for_a_single_value_is_named(endpoint: Endpoint) -> None:
     answer = endpoint.request("GET", "/cluster/nextid", params={"vmid": ["100", "101"]})
     assert answer.json()["errors"] == {"vmid": "type check ('integer') failed - got ARRAY"}
 
 
-def test_a_text_that_pve_cannot_print_breaks_the_connection_as_there(ours: Endpoint) -> None:
+def test_wide_characters_in_an_error_are_answered_with_596(ours: Endpoint) -> None:
     answer = ours.request("GET", "/pools", params={"poolid": "snow☃"})
     assert answer.status_code == 596 or "invalid" in answer.text
 

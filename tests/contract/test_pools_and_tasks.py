@@ -1,11 +1,11 @@
-"""Pools and their members; who sees which task, logs and their pages."""
+"""Pools and their members; permissions on tasks, task logs and lists."""
 
 from __future__ import annotations
 
 from tests.contract.endpoint import Endpoint, refused
 
 
-def test_a_pool_and_its_members(ours: Endpoint, vmid: int) -> None:
+def test_pool_members_can_be_moved(ours: Endpoint, vmid: int) -> None:
     root = ours.root()
     root.pools.post(poolid="second", comment="for a test")
     ours.create(vmid)
@@ -30,8 +30,8 @@ MEMBER = {
 }  # fmt: skip
 
 
-def test_whoever_knows_a_pool_sees_its_members(endpoint: Endpoint, vmid: int) -> None:
-    """The lab's token has no Pool.Audit, and needs none to look."""
+def test_pool_members_are_visible_without_a_privilege(endpoint: Endpoint, vmid: int) -> None:
+    """The lab's token reads its pool without Pool.Audit."""
     endpoint.create(vmid, name="member")
     members = endpoint.api().pools.get(poolid=endpoint.pool)[0]["members"]
     mine = next(row for row in members if row.get("vmid") == vmid)
@@ -41,13 +41,13 @@ def test_whoever_knows_a_pool_sees_its_members(endpoint: Endpoint, vmid: int) ->
         assert (mine["name"], mine["maxcpu"]) == ("member", 1)
 
 
-def test_a_destroyed_vm_leaves_its_pool(ours: Endpoint, vmid: int) -> None:
+def test_destroyed_vm_leaves_its_pool(ours: Endpoint, vmid: int) -> None:
     ours.create(vmid)
     ours.done(ours.vm(vmid).delete())
     assert ours.root().pools.get(poolid=ours.pool)[0]["members"] == []
 
 
-def test_task_logs_come_in_pages(endpoint: Endpoint, vmid: int) -> None:
+def test_task_logs_are_paged(endpoint: Endpoint, vmid: int) -> None:
     endpoint.create(vmid)
     upid = endpoint.vm(vmid).config.post(onboot=1)
     endpoint.wait(upid)
@@ -68,7 +68,7 @@ def test_unknown_and_malformed_upids(endpoint: Endpoint) -> None:
     assert refused(tasks("UPID:nonsense").status.get).errors == {"upid": "unable to parse worker upid"}
 
 
-def test_others_tasks_are_seen_only_with_sys_audit(ours: Endpoint, vmid: int) -> None:
+def test_foreign_tasks_need_sys_audit(ours: Endpoint, vmid: int) -> None:
     ours.create(vmid)
     upid = ours.vm(vmid).config.post(onboot=1)
     ours.wait(upid)
@@ -85,7 +85,7 @@ def test_others_tasks_are_seen_only_with_sys_audit(ours: Endpoint, vmid: int) ->
     root.access.users("watcher@pve").delete()
 
 
-def test_the_list_of_tasks_and_its_filters(endpoint: Endpoint, vmid: int) -> None:
+def test_task_list_filters(endpoint: Endpoint, vmid: int) -> None:
     endpoint.create(vmid)
     endpoint.failed(endpoint.vm(vmid).resize.put(disk="scsi9", size="1G"))
     tasks = endpoint.api().nodes(endpoint.node).tasks

@@ -1,8 +1,8 @@
-"""Replay of request and response pairs recorded from a real Proxmox VE 9.2, in their order, over HTTPS.
+"""Replay requests that were recorded with a real Proxmox VE 9.2, in their order, and compare the answers.
 
-``tests/data/pve/recorded.json`` holds their facts: request, status, reason phrase, error texts, and the
-answer's keys and values (``<number>``, ``<str>``, ``<mac>`` ... where the value is the recorder's own). A
-pair that is not replayed says why.
+``tests/data/pve/recorded.json`` contains the facts: request, status, reason phrase, error texts, and the
+answer's keys and values (``<number>``, ``<str>``, ``<mac>`` ... where the value depends on the node). A pair
+that is not replayed has a reason.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def recorder(real: bool, endpoint: Endpoint) -> Iterator[Recorder]:
 
 
 def prepare(pair: dict[str, Any], recorder: Recorder) -> None:
-    """What the recorder's node had at this point and the recorded requests do not make."""
+    """Create what the recorder's node had at this point without a recorded request."""
     state, root = recorder.endpoint.state, recorder.root
     assert state is not None
     if pair["id"] == "vm_lifecycle/2":
@@ -66,7 +66,7 @@ def test_pair(recorder: Recorder, pair: dict[str, Any]) -> None:
     check(pair, recorder.play(pair))
 
 
-def test_every_recorded_pair_is_accounted_for() -> None:
+def test_every_recorded_pair_is_replayed_or_has_a_reason() -> None:
     if not SHARED.is_dir():
         pytest.skip(f"the recordings are not at {SHARED}")
     recorded = {

@@ -1,7 +1,7 @@
-"""Replay of the recorded pairs of containers (pve-container 6.1), in their order; see test_recorded.py.
+"""Replay the recorded requests on containers (pve-container 6.1), in their order; see test_recorded.py.
 
-The recorder's Debian is a tiny archive here, and the times between requests are others: where a request of
-the recorder's is missing (it removed what it had made before the next try), it is made up for.
+A tiny archive stands in for the recorder's Debian template. The recorder removed containers between requests
+without recording it; ``prepare`` does the same.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def recorder(real: bool, own_for_all: Endpoint, lxc: None) -> Iterator[Recorder]
 
 
 def prepare(pair: dict[str, Any], recorder: Recorder) -> None:
-    """What the recorder's node had at this point and the recorded requests do not make."""
+    """Create what the recorder's node had at this point without a recorded request."""
     assert recorder.endpoint.state is not None
     node, number = recorder.root.nodes("pve"), pair["id"].partition("/")[2]
     there = {row["vmid"] for row in node.lxc.get()}
@@ -74,7 +74,7 @@ def test_pair(recorder: Recorder, pair: dict[str, Any]) -> None:
     check(pair, answer)
 
 
-def test_every_recorded_pair_is_accounted_for() -> None:
+def test_every_recorded_pair_is_replayed_or_has_a_reason() -> None:
     if not RECORDING.is_file():
         pytest.skip(f"the recording is not at {RECORDING}")
     recorded = {f"lxc_lifecycle/{number}" for number in range(len(json.loads(RECORDING.read_text())))}

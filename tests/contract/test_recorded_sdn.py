@@ -1,7 +1,7 @@
-"""Replay of the recorded pairs of zones and vnets (pve-network 1.3), in their order; see test_recorded.py.
+"""Replay the recorded requests on zones and vnets (pve-network 1.3), in their order; see test_recorded.py.
 
-What the recorder removed between two pairs is made up for; every apply is waited for to its end, which is a
-task on each node that nobody is told of.
+``prepare`` repeats the removals between recorded requests. It also waits for the end of every apply: a task on
+each node whose UPID no answer contains.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def recorder(lxc: None, start: Callable[..., Endpoint]) -> Recorder:
 
 
 def prepare(pair: dict[str, Any], recorder: Recorder) -> None:
-    """What the recorder's node had at this point and the recorded requests do not make."""
+    """Create what the recorder's node had at this point without a recorded request."""
     node = recorder.root.nodes("pve")
     _await_reloads(recorder.endpoint, node)
     if pair["path"] == "/nodes/pve/lxc":
@@ -64,7 +64,7 @@ def test_pair(recorder: Recorder, pair: dict[str, Any]) -> None:
         recorder.upid = answer.json()["data"][0]["upid"]
 
 
-def test_every_recorded_pair_is_accounted_for() -> None:
+def test_every_recorded_pair_is_replayed_or_has_a_reason() -> None:
     if not RECORDING.is_file():
         pytest.skip(f"the recording is not at {RECORDING}")
     recorded = {f"sdn/{number}" for number in range(len(json.loads(RECORDING.read_text())))}

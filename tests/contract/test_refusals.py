@@ -1,7 +1,7 @@
-"""What a node refuses, in which order and in which words: ``tests/data/pve/refusals.json``.
+"""Requests that a node refuses, with its order of checks and its texts: ``tests/data/pve/refusals.json``.
 
-The facts are those of pve-container 6.1.10, qemu-server 9.2.6 and pve-manager 9.2.11. A new container stands
-there with what differs from the plainest one.
+The facts come from pve-container 6.1.10, qemu-server 9.2.6 and pve-manager 9.2.11. The file describes a new
+container by its differences from a minimal one.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ PLAIN = {"vmid": 130, "ostemplate": "local:vztmpl/tiny.tar.gz", "rootfs": "local
 
 @pytest.fixture(scope="module")
 def node(own_for_all: Endpoint, lxc: None) -> Iterator[Recorder]:
-    """Its callers, a pool, a stopped container 120 and a VM 100."""
+    """Yield the callers, on a node with a pool, a stopped container 120 and a VM 100."""
     recorder = Recorder(own_for_all)
     root = recorder.root
     root.pools.post(poolid="lab")
@@ -60,8 +60,8 @@ def test_refusal(node: Recorder, case: dict[str, Any]) -> None:
     assert sorted(row["vmid"] for row in node.root.cluster.resources.get(type="vm")) == before
 
 
-def test_root_itself_hears_what_is_not_supported_here(node: Recorder) -> None:
-    """Who may have it on a node is told, before anything is made, that it cannot be had here."""
+def test_unsupported_options_are_refused_for_root(node: Recorder) -> None:
+    """Callers who may use an option on a node get a clear error before anything is created."""
     for options in (
         {"ha-managed": 1}, {"features": "keyctl=1"}, {"mp0": "local:1,mp=/x"}, {"dev0": "/dev/kvm"},
         {"hookscript": "local:snippets/a.sh"},
@@ -84,14 +84,14 @@ def _as_root(node: Recorder, verb: str, path: str, data: dict[str, Any]) -> dict
     return {"status": answer.status_code, "errors": answer.json().get("errors") or {}}
 
 
-def test_the_same_value_as_in_the_path_is_no_conflict(node: Recorder) -> None:
+def test_parameter_equal_to_the_path_is_accepted(node: Recorder) -> None:
     answer = node.endpoint.request(
         "PUT", "/nodes/pve/lxc/120/config", node.full, data={"vmid": 120, "node": "pve", "onboot": 0}
     )
     assert answer.status_code == 200
 
 
-def test_a_running_container_cannot_be_cloned(node: Recorder) -> None:
+def test_running_container_cannot_be_cloned(node: Recorder) -> None:
     container = node.root.nodes("pve").lxc(120)
     node.endpoint.done(container.status.start.post(), node.root)
     try:
@@ -104,8 +104,8 @@ def test_a_running_container_cannot_be_cloned(node: Recorder) -> None:
         node.endpoint.done(container.status.stop.post(), node.root)
 
 
-def test_a_stopped_container_keeps_a_bridge_that_is_not_there(node: Recorder) -> None:
-    """A node writes the configuration first and then cannot write that of LXC: it answers 500."""
+def test_missing_bridge_is_stored_and_reported(node: Recorder) -> None:
+    """A node saves its own configuration, then fails to write LXC's, and answers 500."""
     container = node.root.nodes("pve").lxc(120)
     answer = node.endpoint.request(
         "PUT", "/nodes/pve/lxc/120/config", node.full, data={"net5": "name=eth5,bridge=nosuch0"}
@@ -115,8 +115,8 @@ def test_a_stopped_container_keeps_a_bridge_that_is_not_there(node: Recorder) ->
     container.config.put(delete="net5")
 
 
-def test_firewall_options_are_kept_and_never_in_force(node: Recorder) -> None:
-    """Their digest is the recorded one; a firewall that would have to work is refused."""
+def test_firewall_options_are_stored_but_never_applied(node: Recorder) -> None:
+    """Their digest equals the recorded one. Enabling the firewall is refused."""
     guests = node.root.nodes("pve")
     vm = guests.qemu(100).firewall.options
     vm.put(enable=0, policy_in="DROP")
@@ -134,7 +134,7 @@ def test_firewall_options_are_kept_and_never_in_force(node: Recorder) -> None:
     node.endpoint.done(guests.qemu(101).delete(), node.root)
 
 
-def test_a_vm_s_mtu_is_looked_at_when_it_starts(node: Recorder) -> None:
+def test_mtu_is_checked_at_start(node: Recorder) -> None:
     vm, bridge = node.root.nodes("pve").qemu(100), "bridge=vmbr0"
     vm.config.put(net0=f"virtio,{bridge},mtu=9000")
     assert node.endpoint.failed(vm.status.start.post(), node.root) == (

@@ -1,4 +1,4 @@
-"""What is accepted is done, or refused plainly: chipset, firmware tables, own cloud-init texts, the rest."""
+"""Accepted options have an effect, others are refused: chipset, firmware tables, cicustom and more."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from tests.contract.endpoint import Endpoint, refused
 
 
 def _words(endpoint: Endpoint, vmid: int) -> list[str]:
-    """The command line of a running machine."""
+    """Return the command line of a running machine."""
     pid = endpoint.vm(vmid).status.current.get()["pid"]
     return Path(f"/proc/{pid}/cmdline").read_text().split("\0")
 
 
-def test_a_q35_machine_has_all_that_a_pc_has(ours: Endpoint, vmid: int, allow: Allow) -> None:
+def test_q35_supports_all_devices_of_a_pc(ours: Endpoint, vmid: int, allow: Allow) -> None:
     drives = {"ide2": "local:cloudinit", "scsi0": "local:1", "sata1": "local:1", "virtio2": "local:1"}
     nics = {
         f"net{n}": f"{model},bridge={ours.bridge}" for n, model in enumerate(("virtio", "e1000", "rtl8139"))
@@ -30,7 +30,7 @@ def test_a_q35_machine_has_all_that_a_pc_has(ours: Endpoint, vmid: int, allow: A
     assert (status["qmpstatus"], len(status["nics"])) == ("running", 3)
 
 
-def test_the_firmware_tells_what_was_encoded(ours: Endpoint, vmid: int) -> None:
+def test_smbios_values_are_decoded(ours: Endpoint, vmid: int) -> None:
     maker, serial = (base64.b64encode(text.encode()).decode() for text in ("Me, Myself", "=1="))
     ours.create(vmid)
     ours.vm(vmid).config.put(smbios1=f"base64=1,manufacturer={maker},serial={serial}")
@@ -38,7 +38,7 @@ def test_the_firmware_tells_what_was_encoded(ours: Endpoint, vmid: int) -> None:
     assert "type=1,manufacturer=Me,, Myself,serial==1=" in _words(ours, vmid)
 
 
-def test_a_clone_keeps_the_firmware_s_texts(ours: Endpoint, vmid: int) -> None:
+def test_clone_keeps_smbios_values(ours: Endpoint, vmid: int) -> None:
     ours.create(vmid, smbios1="manufacturer=Me,uuid=11111111-2222-3333-4444-555555555555")
     ours.done(ours.vm(vmid).clone.post(newid=vmid + 1, pool=ours.pool))
     told = ours.vm(vmid + 1).config.get()["smbios1"]
@@ -47,7 +47,7 @@ def test_a_clone_keeps_the_firmware_s_texts(ours: Endpoint, vmid: int) -> None:
     assert "11111111" not in told
 
 
-def test_own_cloud_init_texts(ours: Endpoint, vmid: int, allow: Allow) -> None:
+def test_cicustom_replaces_cloud_init_data(ours: Endpoint, vmid: int, allow: Allow) -> None:
     allow("VM.Config.Cloudinit")
     assert ours.state is not None
     (ours.state / "storage/snippets/mine.yaml").write_text("#cloud-config\nruncmd: [[touch, /mine]]\n")
@@ -62,7 +62,7 @@ def test_own_cloud_init_texts(ours: Endpoint, vmid: int, allow: Allow) -> None:
     assert error == "local:iso/mine.iso is not in the snippets directory"
 
 
-def test_kvm_0_is_emulation(ours: Endpoint, vmid: int) -> None:
+def test_kvm_0_means_emulation(ours: Endpoint, vmid: int) -> None:
     ours.create(vmid, kvm=0)
     log = ours.done(ours.vm(vmid).status.start.post())
     assert "accelerator: tcg (kvm: 0)" in log
@@ -83,7 +83,9 @@ def test_kvm_0_is_emulation(ours: Endpoint, vmid: int) -> None:
         ({"citype": "configdrive2"}, "'configdrive2' is not supported here, only nocloud"),
     ],
 )
-def test_what_is_not_here_is_refused(ours: Endpoint, vmid: int, options: dict[str, Any], said: str) -> None:
+def test_unsupported_options_are_refused(
+    ours: Endpoint, vmid: int, options: dict[str, Any], said: str
+) -> None:
     post = ours.root().nodes(ours.node).qemu.post
     error = refused(post, vmid=vmid, **options)
     assert (error.status_code, error.errors) == (400, dict.fromkeys(options, said))
@@ -92,7 +94,7 @@ def test_what_is_not_here_is_refused(ours: Endpoint, vmid: int, options: dict[st
     assert (error.status_code, error.errors) == (400, dict.fromkeys(options, said))
 
 
-def test_vlan_tags_need_what_no_bridge_here_has(ours: Endpoint, vmid: int) -> None:
+def test_vlan_tag_needs_a_vlan_aware_bridge(ours: Endpoint, vmid: int) -> None:
     ours.create(vmid)
     ours.root().nodes(ours.node).qemu(vmid).config.put(net0=f"virtio,bridge={ours.bridge},tag=5")
     error = ours.failed(ours.vm(vmid).status.start.post())

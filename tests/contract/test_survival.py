@@ -1,4 +1,4 @@
-"""The endpoint ends, dies, comes back: machines go on, unfinished work is told as such, nothing collides."""
+"""The endpoint stops, crashes and restarts: machines keep running, and unfinished work is cleaned up."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _gone(pid: int) -> None:
         time.sleep(0.02)
 
 
-def test_serve_again_finds_the_one_that_runs_and_is_quick(own: Endpoint) -> None:
+def test_serve_is_quick_when_an_endpoint_runs(own: Endpoint) -> None:
     assert own.state is not None
     before = (own.state / "endpoint.json").read_text()
     spent = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
@@ -42,14 +42,14 @@ def test_serve_again_finds_the_one_that_runs_and_is_quick(own: Endpoint) -> None
     assert (own.state / "endpoint.json").stat().st_mode & 0o777 == 0o600
 
 
-def test_an_endpoint_older_than_its_code_is_told(own: Endpoint) -> None:
+def test_serve_reports_an_outdated_endpoint(own: Endpoint) -> None:
     assert own.state is not None
     os.utime(own.state / "endpoint.json", (0, 0))
     done = minipve("serve", "--detach", state=own.state)
     assert f"minipve --state {own.state} stop" in done.stdout
 
 
-def test_an_ended_endpoint_comes_back_with_everything(own: Endpoint) -> None:
+def test_restarted_endpoint_has_the_same_state(own: Endpoint) -> None:
     assert own.state is not None
     own.create(100, net0="virtio,bridge=vmbr0")
     own.done(own.vm(100).status.start.post())
@@ -64,7 +64,7 @@ def test_an_ended_endpoint_comes_back_with_everything(own: Endpoint) -> None:
     again.done(again.vm(100).status.stop.post())
 
 
-def test_killed_in_mid_clone(own: Endpoint) -> None:
+def test_clone_of_a_killed_endpoint_is_removed(own: Endpoint) -> None:
     assert own.state is not None
     source = own.state / "storage/import/big.raw"
     with source.open("wb") as stream:
@@ -87,8 +87,8 @@ def test_killed_in_mid_clone(own: Endpoint) -> None:
 
 @pytest.mark.parametrize("lock", ["create", "clone", "destroyed", "rollback"])
 @pytest.mark.parametrize("folder", ["qemu-server", "lxc"])
-def test_a_restart_leaves_guests_alone_that_somebody_locked(own: Endpoint, folder: str, lock: str) -> None:
-    """Only the journal says what the endpoint itself left unfinished, never the option ``lock``."""
+def test_restart_keeps_guests_that_root_locked(own: Endpoint, folder: str, lock: str) -> None:
+    """Only the journal marks unfinished work of the endpoint, not the option ``lock``."""
     assert own.state is not None
     file = own.state / "etc/pve" / folder / "101.conf"
     file.write_text(f"lock: {lock}\nmemory: 64\n")
@@ -98,7 +98,7 @@ def test_a_restart_leaves_guests_alone_that_somebody_locked(own: Endpoint, folde
     assert file.read_text() == f"lock: {lock}\nmemory: 64\n"
 
 
-def test_root_removes_a_half_made_clone_without_unlocking(own: Endpoint) -> None:
+def test_root_can_remove_an_unfinished_clone(own: Endpoint) -> None:
     assert own.state is not None
     (own.state / "etc/pve/qemu-server/101.conf").write_text("lock: clone\n")
     left = own.state / "storage/images/101/vm-101-disk-0.qcow2"
@@ -128,7 +128,7 @@ def test_two_instances_do_not_collide(own: Endpoint, tmp_path_factory) -> None: 
 
 
 def refused_by_other(own: Endpoint, other: Endpoint) -> int:
-    """What the other endpoint says to our token."""
+    """Return the other endpoint's status for our token."""
     return other.request("GET", "/version", own.token).status_code
 
 
@@ -147,7 +147,7 @@ def test_stop_leaves_nothing(own: Endpoint) -> None:
     assert minipve("status", state=own.state).returncode == 1
 
 
-def test_ctrl_c_in_the_foreground_ends_the_endpoint_only(own: Endpoint) -> None:
+def test_ctrl_c_ends_the_endpoint_and_not_its_machines(own: Endpoint) -> None:
     assert own.state is not None
     own.create(100)
     own.done(own.vm(100).status.start.post())
@@ -170,7 +170,7 @@ def test_ctrl_c_in_the_foreground_ends_the_endpoint_only(own: Endpoint) -> None:
     serve(own.state)
 
 
-def test_a_second_endpoint_in_one_state_is_refused(own: Endpoint) -> None:
+def test_second_endpoint_in_a_state_folder_is_refused(own: Endpoint) -> None:
     assert own.state is not None
     done = minipve("serve", state=own.state)
     assert done.returncode == 1
@@ -178,7 +178,7 @@ def test_a_second_endpoint_in_one_state_is_refused(own: Endpoint) -> None:
 
 
 def _network(endpoint: Endpoint) -> str:
-    """Which network namespace the door ``enter-shell`` leads into."""
+    """Return the network namespace that ``enter-shell`` enters."""
     assert endpoint.state is not None
     words = [str(endpoint.state / "enter-shell"), "-c", "readlink /proc/self/ns/net"]
     return subprocess.run(words, check=True, capture_output=True, text=True).stdout.strip()
@@ -191,7 +191,7 @@ def _kill_holder(endpoint: Endpoint) -> None:
     _gone(holder)
 
 
-def test_a_network_whose_holder_died_is_held_again(own: Endpoint) -> None:
+def test_serve_restarts_a_killed_network_holder(own: Endpoint) -> None:
     assert own.state is not None
     before = _network(own)
     _kill_holder(own)
@@ -202,7 +202,7 @@ def test_a_network_whose_holder_died_is_held_again(own: Endpoint) -> None:
     assert minipve("status", state=own.state).returncode == 0
 
 
-def test_machines_keep_their_network_when_holder_and_endpoint_die(own: Endpoint) -> None:
+def test_network_survives_the_death_of_holder_and_endpoint(own: Endpoint) -> None:
     assert own.state is not None
     own.create(100, net0="virtio,bridge=vmbr0")
     own.done(own.vm(100).status.start.post())
@@ -217,8 +217,8 @@ def test_machines_keep_their_network_when_holder_and_endpoint_die(own: Endpoint)
     again.done(again.vm(100).status.stop.post())
 
 
-def test_a_read_only_state_is_said_when_it_cannot_be_purged(own: Endpoint) -> None:
-    """In a mount namespace of the test's own, where the state is read-only."""
+def test_purge_reports_a_read_only_state_folder(own: Endpoint) -> None:
+    """The test mounts the state folder read-only, in a separate mount namespace."""
     assert own.state is not None
     words = f"mount --bind {own.state} {own.state} && mount -o remount,ro,bind {own.state} && exec "
     purge = f"{sys.executable} -m minipve stop --purge"

@@ -75,7 +75,7 @@ def test_tokens(access: Access) -> None:
     assert access.privileges("a@pve!tt", "/") == {}
 
 
-def test_a_failing_change_changes_nothing(access: Access) -> None:
+def test_failed_change_is_not_saved(access: Access) -> None:
     before = access.file.read_text()
     with pytest.raises(ZeroDivisionError), access.change() as data:
         data["users"].clear()
@@ -85,7 +85,7 @@ def test_a_failing_change_changes_nothing(access: Access) -> None:
     assert access.file.stat().st_mode & 0o777 == 0o600
 
 
-def test_paths() -> None:
+def test_acl_paths_are_normalised() -> None:
     assert normalise_path("/vms//100/") == "/vms/100"
     assert acl_path("/") == "/"
     assert acl_path("/sdn/zones/localnetwork/vmbr1/5") == "/sdn/zones/localnetwork/vmbr1/5"
@@ -127,13 +127,13 @@ def test_rules(access: Access, rule: list[Any], given: dict[str, Any], refusal: 
     assert error.value.reason == "Permission check failed" + (f" ({refusal})" if refusal else "")
 
 
-def test_a_rule_without_words_is_for_root_only(access: Access) -> None:
+def test_empty_rule_is_for_root_only(access: Access) -> None:
     Permit(access, "root@pam").rule(None, {})
     with pytest.raises(ApiError, match="user != root@pam"):
         Permit(access, "root@pam!full").rule(None, {})
 
 
-def test_roles_are_made_of_known_privileges() -> None:
+def test_builtin_roles_contain_only_defined_privileges() -> None:
     assert all(privs <= PRIVILEGES for privs in BUILTIN_ROLES.values())
     assert len(PRIVILEGES) == 47
 
@@ -163,10 +163,10 @@ def test_tickets_and_csrf(issued: Tickets) -> None:
 
 
 @pytest.mark.parametrize("userid", ["a@pve", "b@pve", "nobody@pve", "root@pam", "off@pve"])
-def test_every_refused_login_hashes_once(
+def test_every_refused_login_computes_one_hash(
     issued: Tickets, access: Access, monkeypatch: pytest.MonkeyPatch, userid: str
 ) -> None:
-    """The hash takes nearly all the time of a login: without it, a refusal reveals that there is no user."""
+    """The hash takes nearly all the time of a login. A faster refusal would reveal which users exist."""
     with access.change() as data:
         data["users"]["off@pve"] = {"enable": 0, "tokens": {}, "password": hash_secret("word")}
     calls = []
@@ -182,7 +182,7 @@ def test_every_refused_login_hashes_once(
 
 
 @pytest.mark.parametrize("age_s", [tickets.LIFETIME_S + 1, -400])
-def test_tickets_from_another_time(issued: Tickets, age_s: int) -> None:
+def test_expired_and_future_tickets_are_refused(issued: Tickets, age_s: int) -> None:
     ticket, _ = issued.issue("a@pve", time.time() - age_s)
     with pytest.raises(UnauthorizedError, match="Authentication failed"):
         issued.authenticate("GET", None, ticket, None)
@@ -199,12 +199,12 @@ def test_token_headers(issued: Tickets, header: str) -> None:
     "header",
     ["PVEAPIToken=a@pve!tt=x", "PVEAPIToken=a@pve!no=s3cret", "PVEAPIToken=", "PVEAPIToken=x@pve!tt=s3cret"],
 )
-def test_wrong_tokens(issued: Tickets, header: str) -> None:
+def test_wrong_tokens_are_refused(issued: Tickets, header: str) -> None:
     with pytest.raises(UnauthorizedError, match="Authentication failed"):
         issued.authenticate("GET", header, None, None)
 
 
-def test_expired_and_disabled(issued: Tickets, access: Access) -> None:
+def test_expired_and_disabled_users_are_refused(issued: Tickets, access: Access) -> None:
     header = "PVEAPIToken=a@pve!tt=s3cret"
     with access.change() as data:
         data["users"]["a@pve"]["tokens"]["tt"]["expire"] = int(time.time()) - 1

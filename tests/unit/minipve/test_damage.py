@@ -1,4 +1,4 @@
-"""State files that a crash, a full disk or a hand has damaged: one is told of, the rest goes on."""
+"""Damaged state files: each is reported, and everything else works."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def store(tmp_path: Path) -> GuestStore:
         (b"cores: two\n", "line 1"),
     ],
 )
-def test_a_damaged_configuration_concerns_its_vm_only(
+def test_damaged_configuration_affects_only_its_vm(
     store: GuestStore, text: bytes, where: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     file = store.directory / "101.conf"
@@ -58,14 +58,14 @@ def test_a_damaged_configuration_concerns_its_vm_only(
     assert store.load_or_empty(101) == GuestConfig()
 
 
-def test_a_folder_in_the_place_of_a_configuration(store: GuestStore) -> None:
+def test_folder_with_the_name_of_a_configuration(store: GuestStore) -> None:
     (store.directory / "101.conf").mkdir()
     assert [vmid for vmid, _ in store.all()] == [100]
     with pytest.raises(ApiError, match=r"101.conf is damaged \(Is a directory"):
         store.load(101)
 
 
-def test_what_is_no_configuration_is_no_vm(store: GuestStore) -> None:
+def test_other_files_are_not_vms(store: GuestStore) -> None:
     for name in ("1abc.conf", "99.conf", "100.conf~", "1000000000.conf", "notes"):
         (store.directory / name).write_bytes(GARBAGE)
     assert store.vmids() == [100]
@@ -75,7 +75,9 @@ def test_what_is_no_configuration_is_no_vm(store: GuestStore) -> None:
 
 
 @pytest.mark.parametrize("text", [GARBAGE, b"", b"[]", b'{"users": {}, "roles": {}, "acl": [], "pools": {}}'])
-def test_users_come_back_from_the_copy(tmp_path: Path, text: bytes, caplog: pytest.LogCaptureFixture) -> None:
+def test_damaged_users_are_read_from_the_copy(
+    tmp_path: Path, text: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
     file = tmp_path / "access.json"
     with Access(file).change() as data:
         data["pools"]["lab"] = {"vms": [100], "storage": []}
@@ -90,7 +92,7 @@ def test_users_come_back_from_the_copy(tmp_path: Path, text: bytes, caplog: pyte
     assert Access(file).data["pools"]["lab"]["vms"] == [100, 101]
 
 
-def test_without_a_sound_copy_nobody_is_let_in(tmp_path: Path) -> None:
+def test_damaged_users_and_copy_are_an_error(tmp_path: Path) -> None:
     file = tmp_path / "access.json"
     with Access(file).change() as data:
         data["pools"]["lab"] = {"vms": [], "storage": []}
@@ -100,7 +102,7 @@ def test_without_a_sound_copy_nobody_is_let_in(tmp_path: Path) -> None:
         Access(file)
 
 
-def test_a_damaged_key_is_made_anew(tmp_path: Path) -> None:
+def test_damaged_key_is_replaced(tmp_path: Path) -> None:
     access, key = Access(tmp_path / "access.json"), tmp_path / "authkey"
     key.write_bytes(b"not hex")
     ticket, _ = Tickets(access, key).issue("root@pam", time.time())
@@ -116,14 +118,14 @@ def test_a_damaged_key_is_made_anew(tmp_path: Path) -> None:
         (b"iface vmbr0 inet static\n\tmtu many\n", "line 2: strange MTU"),
     ],
 )
-def test_damaged_interfaces_are_told_with_the_line(tmp_path: Path, text: bytes, where: str) -> None:
+def test_damaged_interfaces_file_names_the_line(tmp_path: Path, text: bytes, where: str) -> None:
     file = tmp_path / "interfaces"
     file.write_bytes(text)
     with pytest.raises(UserError, match=f"interfaces is damaged: .*{where}"):
         interfaces.load(file)
 
 
-def test_a_list_of_tasks_with_strangers_in_it(tmp_path: Path) -> None:
+def test_other_files_are_not_tasks(tmp_path: Path) -> None:
     sound = "UPID:pve:00000001:00000002:60000000:qmstart:100:root@pam:"
     torn = "UPID:pve:00000001:00000003:60000000:qmstart:100:root@pam:"
     (tmp_path / sound).write_text("TASK OK\n")
@@ -138,7 +140,7 @@ def test_a_list_of_tasks_with_strangers_in_it(tmp_path: Path) -> None:
     assert tasks.log(torn, 0, 0)[1] == 1
 
 
-def test_a_task_s_log_is_split_by_line_feeds_alone(tmp_path: Path) -> None:
+def test_task_logs_are_split_at_line_feeds_only(tmp_path: Path) -> None:
     name = "UPID:pve:00000001:00000002:60000000:qmstart:100:root@pam:"
     (tmp_path / name).write_bytes("a\u2028b\x0bc\r\nTASK OK\n".encode())
     assert [row["t"] for row in Tasks(tmp_path, "pve").log(name, 0, 0)[0]] == ["a\u2028b\x0bc\r", "TASK OK"]
@@ -161,8 +163,10 @@ def machine(tmp_path: Path) -> Iterator[tuple[Paths, int]]:
 
 
 @pytest.mark.parametrize("text", [b"", GARBAGE, b"1\n", b"999999999\n", None])
-def test_a_machine_is_found_without_its_pid_file(machine: tuple[Paths, int], text: bytes | None) -> None:
-    """Also by ``stop --purge``, which otherwise would remove the disks from under it."""
+def test_running_machine_is_detected_without_its_pid_file(
+    machine: tuple[Paths, int], text: bytes | None
+) -> None:
+    """``stop --purge`` relies on this. Otherwise it would remove the disks of a running machine."""
     paths, pid = machine
     file = paths.runtime(100, "pid")
     file.unlink() if text is None else file.write_bytes(text)
@@ -170,7 +174,7 @@ def test_a_machine_is_found_without_its_pid_file(machine: tuple[Paths, int], tex
     assert launch.machines(paths) == {100: pid}
 
 
-def test_facts_that_cannot_be_read_are_none(tmp_path: Path) -> None:
+def test_damaged_endpoint_json_is_empty(tmp_path: Path) -> None:
     paths = Paths(tmp_path, tmp_path)
     for text in (GARBAGE, b"[]", b"{}", b"3"):
         launch.endpoint_file(paths).write_bytes(text)
@@ -179,7 +183,7 @@ def test_facts_that_cannot_be_read_are_none(tmp_path: Path) -> None:
     assert accel._remembered(tmp_path / "accel.json") == {}
 
 
-def test_what_was_half_written_is_swept(tmp_path: Path) -> None:
+def test_unfinished_files_are_swept(tmp_path: Path) -> None:
     write_atomic(tmp_path / "deep" / "kept", "text")
     (tmp_path / "deep" / f"{UNFINISHED}seed-1").mkdir()
     (tmp_path / "deep" / f"{UNFINISHED}seed-1" / "user-data").write_text("a password's hash")

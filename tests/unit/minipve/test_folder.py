@@ -1,4 +1,4 @@
-"""What may be removed as the state of an instance: only a folder that was made for it."""
+"""minipve removes only state folders that it created."""
 
 from __future__ import annotations
 
@@ -25,9 +25,7 @@ def purge(monkeypatch: pytest.MonkeyPatch, state: Path) -> tuple[int, str]:
     return done.exit_code, done.output
 
 
-def test_a_new_folder_is_private_marked_and_removed_whole(
-    paths: Paths, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_new_folder_is_private_and_marked(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
     state_folder.claim(paths)
     state_folder.claim(paths)
     assert paths.state.stat().st_mode & 0o777 == 0o700
@@ -36,7 +34,7 @@ def test_a_new_folder_is_private_marked_and_removed_whole(
     assert not paths.state.exists()
 
 
-def test_a_foreign_folder_is_neither_used_nor_removed(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_foreign_folder_is_neither_used_nor_removed(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
     paths.state.mkdir()
     (paths.state / "thesis.txt").write_text("three years")
     with pytest.raises(UserError, match="is not empty and was not created by minipve") as refused:
@@ -47,7 +45,9 @@ def test_a_foreign_folder_is_neither_used_nor_removed(paths: Paths, monkeypatch:
     assert (paths.state / "thesis.txt").read_text() == "three years"
 
 
-def test_what_a_link_stands_for_stays(paths: Paths, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_target_of_a_link_is_not_removed(
+    paths: Paths, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     state_folder.claim(paths)
     (tmp_path / "link").symlink_to(paths.state)
     code, said = purge(monkeypatch, tmp_path / "link")
@@ -55,7 +55,7 @@ def test_what_a_link_stands_for_stays(paths: Paths, monkeypatch: pytest.MonkeyPa
     assert paths.state.exists()
 
 
-def test_what_cannot_be_removed_is_said(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_removal_is_reported(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
     """As on a read-only file system."""
 
     def refuse(path: Path) -> None:

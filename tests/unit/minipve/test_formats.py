@@ -78,6 +78,6 @@ def test_every_format_of_the_schema_is_known() -> None:
     assert not UNCHECKED & set(CHECKS)
 
 
-def test_an_unknown_format_is_an_error_of_ours() -> None:
+def test_unknown_format_raises_key_error() -> None:
     with pytest.raises(KeyError, match="unknown format"):
         check_format("pve-nosuch", "x")

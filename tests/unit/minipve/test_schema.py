@@ -13,20 +13,20 @@ from minipve.errors import ApiError
 PUBLISHED = Path(__file__).parents[4] / "shared/pve/pve-api-schema-9.1.json"
 
 
-def test_the_file_is_what_the_generator_makes() -> None:
+def test_schema_file_is_up_to_date() -> None:
     if not PUBLISHED.exists():
         pytest.skip(f"PVE's published schema is not at {PUBLISHED}")
     made = make_schema.generate(json.loads(PUBLISHED.read_text()), set(api.load()), PUBLISHED.stem)
     assert make_schema.dumps(made) == schema.FILE.read_text()
 
 
-def test_every_handler_has_its_facts_and_the_other_way_round() -> None:
+def test_schema_describes_exactly_the_handlers() -> None:
     document = json.loads(schema.FILE.read_text())
     described = {(verb, path) for path, verbs in document["methods"].items() for verb in verbs}
     assert described == set(api.load())
 
 
-def test_no_descriptions_are_carried_along() -> None:
+def test_schema_contains_no_descriptions() -> None:
     assert "description" not in schema.FILE.read_text().replace('"description"', "")
 
 
@@ -36,14 +36,14 @@ def test_values_are_converted() -> None:
     assert values == {"node": "pve", "vmid": 100, "onboot": 1, "cores": 2, "cpulimit": "1.5"}
 
 
-def test_a_single_value_becomes_an_array_and_an_array_a_list() -> None:
+def test_single_values_and_arrays_are_converted() -> None:
     execute = schema.method("POST", f"{api.VM}/agent/exec")
     assert execute.check({"node": "pve", "vmid": 100, "command": "ls"})["command"] == ["ls"]
     pools = schema.method("PUT", "/pools")
     assert pools.check({"poolid": "p", "vms": ["100", "101"]})["vms"] == "100,101"
 
 
-def test_all_errors_come_at_once() -> None:
+def test_all_errors_are_reported_together() -> None:
     with pytest.raises(ApiError) as refused:
         schema.method("POST", "/nodes/{node}/qemu").check({"node": "pve", "cores": "x", "net40": "virtio"})
     assert refused.value.status == 400
@@ -68,12 +68,14 @@ def test_all_errors_come_at_once() -> None:
         ),
     ],
 )
-def test_paths_find_their_method(verb: str, path: str, template: str, places: dict[str, str]) -> None:
+def test_find_returns_template_and_values(
+    verb: str, path: str, template: str, places: dict[str, str]
+) -> None:
     assert api.find(verb, path) == (template, places)
 
 
 @pytest.mark.parametrize(
     ("verb", "path"), [("GET", "/nope"), ("POST", "/version"), ("GET", "/"), ("PUT", "/nodes")]
 )
-def test_other_paths_find_none(verb: str, path: str) -> None:
+def test_find_returns_none_for_unknown_paths(verb: str, path: str) -> None:
     assert api.find(verb, path) is None

@@ -31,7 +31,7 @@ def store(tmp_path: Path) -> GuestStore:
     return GuestStore({"pve": tmp_path}, tmp_path / "lock", "pve")
 
 
-def test_the_file_says_what_pve_s_does() -> None:
+def test_text_matches_pve_s_format() -> None:
     config = GuestConfig.parse(FULL)
     assert config.options["description"] == "two lines: 50 %\nand another"
     assert config.pending == {"memory": "1024", "description": "new\ntext"}
@@ -55,8 +55,8 @@ def test_writing_and_reading_are_inverse(options: dict[str, str], pending: dict[
 
 @pytest.mark.parametrize("mark", [*"\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029\x00\x1b"])
 @pytest.mark.parametrize("section", ["options", "pending"])
-def test_no_value_leaves_its_line(store: GuestStore, mark: str, section: str) -> None:
-    """Refused as PVE refuses a line feed, and nothing is written."""
+def test_values_with_line_breaks_are_refused(store: GuestStore, mark: str, section: str) -> None:
+    """As PVE does for a line feed. Nothing is written."""
     store.save(100, GuestConfig({"name": "a"}))
     evil = {"ciuser": f"a{mark}scsi1: local:7300/vm-7300-disk-0.qcow2"}
     config = GuestConfig(evil) if section == "options" else GuestConfig({}, evil)
@@ -66,7 +66,7 @@ def test_no_value_leaves_its_line(store: GuestStore, mark: str, section: str) ->
 
 
 @pytest.mark.parametrize("mark", [*"\n\r\x0b\x1c\x85\u2028%:#["])
-def test_a_description_may_hold_anything(mark: str) -> None:
+def test_description_may_contain_anything(mark: str) -> None:
     text = f"a{mark}scsi1: x{mark}[PENDING]{mark}memory: 1"
     config = GuestConfig({"description": text, "name": "n"}, {"description": text})
     assert GuestConfig.parse(config.text()) == config
@@ -84,7 +84,7 @@ def test_merged_and_digest() -> None:
         config.check_digest(digest)
 
 
-def test_types_are_the_schema_s() -> None:
+def test_values_have_the_types_of_the_schema() -> None:
     assert (typed("cores", "2"), typed("kvm", "0"), typed("memory", "512")) == (2, 0, "512")
     assert typed("meta", "x") == "x"
 
@@ -102,7 +102,7 @@ def test_create_load_remove(store: GuestStore) -> None:
     assert dict(store.all()) == {}
 
 
-def test_a_failing_block_stores_nothing(store: GuestStore) -> None:
+def test_failed_block_saves_nothing(store: GuestStore) -> None:
     store.create(100, "create")
     with pytest.raises(ZeroDivisionError), store.changing(100) as config:
         config.options["cores"] = "7"
@@ -110,7 +110,7 @@ def test_a_failing_block_stores_nothing(store: GuestStore) -> None:
     assert "cores" not in store.load(100).options
 
 
-def test_the_file_lock(store: GuestStore) -> None:
+def test_file_lock_times_out(store: GuestStore) -> None:
     held, release = threading.Event(), threading.Event()
 
     def hold() -> None:
@@ -139,7 +139,7 @@ def test_the_file_lock(store: GuestStore) -> None:
         raise TimeoutError("mine")
 
 
-def test_an_interrupted_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupted_write_keeps_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "x.conf"
     write_atomic(file, "old", 0o600)
 

@@ -1,4 +1,4 @@
-"""Tasks: UPIDs, logs, exit statuses, stopping, and what a dead endpoint leaves."""
+"""Tasks: UPIDs, logs, exit statuses, stopping, tasks of a dead endpoint."""
 
 from __future__ import annotations
 
@@ -54,11 +54,11 @@ def test_success_and_warnings(tasks: Tasks) -> None:
         (ApiError("two\nlines"), "two lines"),
     ],
 )
-def test_failures(tasks: Tasks, error: Exception, status: str) -> None:
+def test_failures_are_logged(tasks: Tasks, error: Exception, status: str) -> None:
     assert _finished(tasks, _raise(error)) == (status, ["begun", f"TASK ERROR: {status}"])
 
 
-def test_even_a_mistake_of_ours_ends_the_task(tasks: Tasks, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_programming_error_ends_the_task(tasks: Tasks, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[str] = []
     monkeypatch.setattr(threading, "excepthook", lambda args: seen.append(args.exc_type.__name__))
     assert _finished(tasks, _raise(ZeroDivisionError("ours")))[0] == "worker died"
@@ -101,20 +101,20 @@ def test_stopping(tasks: Tasks) -> None:
     tasks.interrupt(upid)
 
 
-def test_a_task_of_a_dead_endpoint(tasks: Tasks, tmp_path: Path) -> None:
+def test_task_of_a_dead_endpoint_has_an_unexpected_status(tasks: Tasks, tmp_path: Path) -> None:
     upid = "UPID:pve:0000009A:000549BF:6B00FC86:qmclone:100:a@pve:"
     (tmp_path / upid).write_text("create full clone\n")
     assert Tasks(tmp_path, "pve").status(upid)["exitstatus"] == "unexpected status"
 
 
-def test_many_at_once_get_names_of_their_own(tasks: Tasks) -> None:
+def test_concurrent_tasks_have_unique_upids(tasks: Tasks) -> None:
     upids = [tasks.start("qmtest", str(n % 2), "a@pve", lambda task: task.log("x")) for n in range(50)]
     assert len(set(upids)) == 50
     tasks.settle(5)
     assert len(tasks.overview()) == 50
 
 
-def test_those_that_begin_in_one_tick_are_listed_in_their_order(tasks: Tasks) -> None:
+def test_tasks_of_the_same_tick_are_listed_in_order(tasks: Tasks) -> None:
     upids = [tasks.start("qmtest", "100", "a@pve", lambda task: None) for _ in range(30)]
     tasks.settle(5)
     assert [row["upid"] for row in tasks.overview()] == upids[::-1]

@@ -28,7 +28,7 @@ def test_errors_are_one_line(words: list[str], line: str, monkeypatch: pytest.Mo
     assert done.stderr.splitlines()[0] == line
 
 
-def test_an_output_that_cannot_be_written_is_refused_before_the_image_is_built(
+def test_unwritable_output_is_refused_before_the_build(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(golden, "build", lambda *_: pytest.fail("the image was built"))

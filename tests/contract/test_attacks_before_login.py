@@ -1,7 +1,4 @@
-"""What reaches the endpoint before anybody has said who he is: bounded in memory, disk, time and connections.
-
-And what is no request at all: PVE's answers, never a word of Python's.
-"""
+"""Unauthenticated clients: limits on memory, disk, time and connections, and answers to malformed HTTP."""
 
 from __future__ import annotations
 
@@ -30,7 +27,7 @@ def process_of(endpoint: Endpoint) -> int:
 
 
 def memory_mib(endpoint: Endpoint) -> int:
-    """The resident memory of the endpoint's process."""
+    """Return the resident memory of the endpoint's process."""
     text = Path(f"/proc/{process_of(endpoint)}/status").read_text()
     return int(text.partition("VmRSS:")[2].split()[0]) // 1024
 
@@ -42,7 +39,7 @@ def connect(endpoint: Endpoint, timeout_s: float = 30.0) -> ssl.SSLSocket:
 
 
 def send(endpoint: Endpoint, *parts: bytes) -> bytes:
-    """Everything that comes back; the endpoint may close while there is still more to send."""
+    """Return the whole answer. The endpoint may close the connection before everything is sent."""
     with connect(endpoint) as link:
         with contextlib.suppress(OSError):
             for part in parts:
@@ -87,7 +84,7 @@ def files(endpoint: Endpoint) -> set[Path]:
         (["Content-Type: application/json", "Content-Length: 16385"], 501),
     ],
 )
-def test_who_is_not_known_yet_sends_nothing_large(ours: Endpoint, headers: list[str], expected: int) -> None:
+def test_large_bodies_before_login_are_refused(ours: Endpoint, headers: list[str], expected: int) -> None:
     before, rss = files(ours), memory_mib(ours)
     part = b'--b\r\nContent-Disposition: form-data; name="filename"; filename="x.iso"\r\n\r\n' + b"x" * 2**20
     answer = send(ours, head("POST", TICKET, *headers), *[part] * 64)
@@ -96,7 +93,7 @@ def test_who_is_not_known_yet_sends_nothing_large(ours: Endpoint, headers: list[
     assert memory_mib(ours) - rss < 32
 
 
-def test_a_body_is_not_unpacked(ours: Endpoint) -> None:
+def test_compressed_bodies_are_refused(ours: Endpoint) -> None:
     bomb = gzip.compress(b"username=" + b"a" * 2**23)
     kind = "Content-Type: application/x-www-form-urlencoded"
     request = head("POST", TICKET, kind, "Content-Encoding: gzip", f"Content-Length: {len(bomb)}")
@@ -117,20 +114,20 @@ def test_a_body_is_not_unpacked(ours: Endpoint) -> None:
         ["Transfer-Encoding: nonsense"],
     ],
 )
-def test_heads_are_bounded(ours: Endpoint, headers: list[str]) -> None:
+def test_large_heads_are_refused(ours: Endpoint, headers: list[str]) -> None:
     answer = send(ours, head("POST", TICKET, *headers))
     assert status(answer) in (400, 501)
     assert not any(word in answer.decode() for word in PYTHON)
 
 
 @pytest.mark.parametrize("noise", [b"\x16\x03\x01" * 50, b"\0" * 100, b"GET\r\n", b"\xff HTTP/1.1\r\n"])
-def test_what_is_no_http_is_told_so_or_cut_off(ours: Endpoint, noise: bytes) -> None:
+def test_malformed_http_is_refused(ours: Endpoint, noise: bytes) -> None:
     answer = send(ours, noise, b"\r\n\r\n")
     assert answer == b"" or status(answer) == 400
     assert not any(word in answer.decode(errors="replace") for word in PYTHON)
 
 
-def test_requests_sent_ahead_do_not_pile_up(ours: Endpoint) -> None:
+def test_pipelined_requests_do_not_fill_the_memory(ours: Endpoint) -> None:
     rss = memory_mib(ours)
     request = head("GET", "/api2/json/version", *(f"X-{n}: {'y' * 1000}" for n in range(60)))
     send(ours, *[request] * 2000)  # 120 MB
@@ -139,7 +136,7 @@ def test_requests_sent_ahead_do_not_pile_up(ours: Endpoint) -> None:
 
 @pytest.fixture
 def half_sent(ours: Endpoint) -> Iterator[list[ssl.SSLSocket]]:
-    """Twice as many connections as there may be, each with half a request."""
+    """Return twice the maximum number of connections, each with half a request."""
     links = []
     context = ssl.create_default_context(cafile=str(ours.ca_file))
     for number in range(512):
@@ -189,7 +186,7 @@ def _begin_a_body(endpoint: Endpoint, plain: socket.socket) -> socket.socket:
 
 @pytest.fixture
 def descriptors() -> Iterator[None]:
-    """Room for as many connections at this end."""
+    """Raise the limit on open files for this process."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and hard < MANY + 1000:
         pytest.skip(f"only {hard} open files are allowed")
@@ -208,7 +205,7 @@ def descriptors() -> Iterator[None]:
         (_begin_a_body, 600),
     ],
 )
-def test_nobody_waits_for_a_client_that_says_nothing(
+def test_silent_clients_do_not_delay_others(
     ours: Endpoint,
     descriptors: None,
     keep_waiting: Callable[[Endpoint, socket.socket], socket.socket],
@@ -225,7 +222,7 @@ def test_nobody_waits_for_a_client_that_says_nothing(
             assert time.monotonic() - began < 2
 
 
-def test_an_idle_client_keeps_its_connection_while_strangers_keep_the_endpoint_waiting(
+def test_idle_client_survives_many_unauthenticated_ones(
     ours: Endpoint,
 ) -> None:
     request = head("GET", "/api2/json/version", f"Authorization: {ours.token['Authorization']}")
@@ -240,7 +237,7 @@ def test_an_idle_client_keeps_its_connection_while_strangers_keep_the_endpoint_w
         assert status(receive(idle)) == 200
 
 
-def test_half_sent_requests_are_ended_and_others_answered(
+def test_half_sent_requests_time_out_and_others_are_answered(
     ours: Endpoint, half_sent: list[ssl.SSLSocket]
 ) -> None:
     began = time.monotonic()
@@ -252,15 +249,15 @@ def test_half_sent_requests_are_ended_and_others_answered(
     assert memory_mib(ours) < 400
 
 
-def test_a_half_sent_body_is_ended(ours: Endpoint) -> None:
+def test_half_sent_body_times_out(ours: Endpoint) -> None:
     request = head("POST", TICKET, "Content-Type: application/json", "Content-Length: 100")
     began = time.monotonic()
     assert status(send(ours, request + b'{"username":')) == 408
     assert 9 < time.monotonic() - began < 30
 
 
-def test_more_clients_than_there_may_be_are_all_answered(ours: Endpoint) -> None:
-    """All keep their connection open; who idles longest makes room."""
+def test_idle_connections_make_way_for_new_clients(ours: Endpoint) -> None:
+    """All keep their connection open. The one that has been idle longest is closed."""
     links = []
     request = head("GET", "/api2/json/version", f"Authorization: {ours.token['Authorization']}")
     for _ in range(300):
@@ -285,7 +282,7 @@ def test_more_clients_than_there_may_be_are_all_answered(ours: Endpoint) -> None
         "Cookie: PVEAuthCookie=PVE:{}@pam:FFFFFFFF::x",
     ],
 )
-def test_credentials_in_no_alphabet(ours: Endpoint, template: str, text: str) -> None:
+def test_credentials_with_strange_characters(ours: Endpoint, template: str, text: str) -> None:
     line = template.format(text).encode(errors="surrogateescape")
     request = b"GET /api2/json/version HTTP/1.1\r\nHost: x\r\n" + line + b"\r\n\r\n"
     answer = send(ours, request)
@@ -293,7 +290,7 @@ def test_credentials_in_no_alphabet(ours: Endpoint, template: str, text: str) ->
     assert not any(word in answer.decode(errors="replace") for word in PYTHON)
 
 
-def test_csrf_tokens_and_secrets_in_no_alphabet(ours: Endpoint) -> None:
+def test_csrf_tokens_and_secrets_with_strange_characters(ours: Endpoint) -> None:
     login = {"username": "root@pam", "password": ours.root_password}
     ticket = ours.request("POST", "/access/ticket", {}, data=login).json()["data"]["ticket"]
     for token in (b"00000000:\xc3\xa9", b"FFFFFFFF:\xff", b"00000000:", "☃".encode()):

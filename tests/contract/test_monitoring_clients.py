@@ -1,4 +1,4 @@
-"""What exporters, inventories and web pages ask for: load over time, lists of what is never here."""
+"""Requests of exporters, inventory plugins and web pages: load over time, lists that are always empty."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_permission_comes_before_validation(endpoint: Endpoint, vmid: int, what:
     assert answer.reason.startswith(f"Permission check failed (/vms/{vmid}, ")
 
 
-def test_the_monitor_only_looks(ours: Endpoint, vmid: int) -> None:
+def test_monitor_is_read_only(ours: Endpoint, vmid: int) -> None:
     ours.create(vmid)
     post = ours.root().nodes(ours.node).qemu(vmid).monitor.post
     assert refused(post).errors == {"command": "property is missing and it is not optional"}
@@ -73,18 +73,18 @@ def test_the_monitor_only_looks(ours: Endpoint, vmid: int) -> None:
         ("/nodes/pve/subscription", {"status": "notfound", "message": "There is no subscription key"}),
     ],
 )
-def test_what_there_never_is(ours: Endpoint, path: str, answer: Any) -> None:
+def test_lists_without_entries(ours: Endpoint, path: str, answer: Any) -> None:
     assert ours.root()(path.strip("/")).get() == answer
 
 
-def test_no_job_backs_up_any_vm(ours: Endpoint, vmid: int) -> None:
+def test_every_vm_is_listed_as_not_backed_up(ours: Endpoint, vmid: int) -> None:
     ours.create(vmid, name="precious")
     rows = ours.root().cluster("backup-info")("not-backed-up").get()
     assert {"vmid": vmid, "type": "qemu", "name": "precious"} in rows
     assert refused(ours.api().cluster.backup.get).content == "Permission check failed (/, Sys.Audit)"
 
 
-def test_the_configuration_of_a_storage(ours: Endpoint) -> None:
+def test_storage_configuration(ours: Endpoint) -> None:
     row = ours.root().storage("local").get()
     assert (row["storage"], row["type"]) == ("local", "dir")
     assert refused(ours.root().storage("other").get).content == "storage 'other' does not exist"

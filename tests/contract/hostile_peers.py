@@ -1,4 +1,4 @@
-"""What strangers and guests do to an endpoint beside sending bent requests, for the fuzz benchmark."""
+"""Hostile clients and guests for the fuzz benchmark: silent connections, random agents, twin images."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ UUID = "00010203-0405-0607-0809-0a0b0c0d0e0f"
 
 @contextlib.contextmanager
 def silent_clients(endpoint: Endpoint, count: int) -> Iterator[None]:
-    """Connections that say nothing, or begin to say something and stop."""
+    """Open connections that stay silent, or stop in the middle of a request."""
     with contextlib.ExitStack() as links:
         for number in range(count):
             with contextlib.suppress(OSError):  # closed by the endpoint already
@@ -44,7 +44,7 @@ def silent_clients(endpoint: Endpoint, count: int) -> Iterator[None]:
 
 @contextlib.contextmanager
 def hostile_guest(endpoint: Endpoint, chance: random.Random) -> Iterator[int]:
-    """A running machine whose guest agent answers at random."""
+    """Yield the VMID of a running machine whose guest agent answers at random."""
     assert endpoint.state is not None
     root = endpoint.root()
     machines = root.nodes("pve").qemu
@@ -61,7 +61,7 @@ def hostile_guest(endpoint: Endpoint, chance: random.Random) -> Iterator[int]:
 
 
 def ask_agent(fuzzer: Fuzzer, caller: Caller, vmid: int, count: int) -> None:
-    """Send requests for a machine's guest agent, and judge the answers."""
+    """Send requests to a machine's guest agent, and judge the answers."""
     for _ in range(count):
         verb, name, given = fuzzer.random.choice(AGENT_REQUESTS)
         path = f"/nodes/pve/qemu/{vmid}/agent/{name}"
@@ -71,7 +71,7 @@ def ask_agent(fuzzer: Fuzzer, caller: Caller, vmid: int, count: int) -> None:
 
 
 def twin_images(folder: Path) -> list[Path]:
-    """Two whole-disk images that boot different kernels and have one UUID."""
+    """Create two disk images with different kernels and the same UUID."""
     images = []
     for name in ("one", "two"):
         tree = folder / name
@@ -87,10 +87,10 @@ def twin_images(folder: Path) -> list[Path]:
     return images
 
 
-def twins_planted(endpoint: Endpoint, images: list[Path]) -> list[str]:
-    """Start a machine from each image; a fault for each one that was given a kernel of another.
+def start_twins(endpoint: Endpoint, images: list[Path]) -> list[str]:
+    """Start a machine from each image, and return a fault for each that got the other image's kernel.
 
-    QEMU refuses kernels like these, and so the starts fail; what it was given is in the cache.
+    The starts fail, because QEMU refuses such kernels. The cache shows which kernel each machine got.
     """
     root, faults = endpoint.root(), []
     machines = root.nodes("pve").qemu
