@@ -1,7 +1,7 @@
 """Replay the recorded requests on zones and vnets (pve-network 1.3), in their order; see test_recorded.py.
 
-``prepare`` repeats the removals between recorded requests. It also waits for the end of every apply: a task on
-each node whose UPID no answer contains.
+``prepare`` repeats the removals between recorded requests. It also waits for the end of every apply: a task
+on each node whose UPID no answer contains.
 """
 
 from __future__ import annotations
