@@ -223,7 +223,7 @@ def check(instance: str) -> None:
     """Say what this machine lacks for the endpoint, and the line that mends it."""
     from minipve import process
     from minipve.image import golden
-    from minipve.lxc import commands
+    from minipve.lxc import support
     from minipve.network import namespace
     from minipve.qemu import accel
 
@@ -241,7 +241,7 @@ def check(instance: str) -> None:
         )
     if lost := namespace.missing_impairments():
         click.echo(f"--    containers: {lost}")
-    lacking = commands.lacking()
+    lacking = support.problem()
     click.echo(
         f"{'--' if lacking else 'ok'}    containers: {lacking or 'they can run here, unprivileged too'}"
     )

@@ -253,10 +253,10 @@ def end_guests(paths: Paths) -> bool:
 
 def _end_containers(paths: Paths, pids: dict[int, int]) -> None:
     """End containers. Their NICs disappear with the instance's network."""
-    from minipve.lxc import cgroups, commands, running
+    from minipve.lxc import cgroups, power, running
 
     with ThreadPoolExecutor(8) as many:
-        list(many.map(lambda vmid: commands.end(vmid, paths), pids.keys() | running.running(paths)))
+        list(many.map(lambda vmid: power.end(vmid, paths), pids.keys() | running.vmids(paths)))
     for _ in range(20):  # a control group is busy for a moment after its last process
         cgroups.remove(paths)
         if not cgroups.exist(paths):

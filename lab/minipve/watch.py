@@ -33,7 +33,7 @@ class Watch(threading.Thread):
         while not self._stopped.wait(_PERIOD_S):
             try:
                 for vmid in self.node.vms.vmids():
-                    machines.tidy(self.node, vmid)
+                    machines.reap(self.node, vmid)
                 for vmid, config in self.node.containers.all():
                     containers.reap(vmid, config.options, self.node.paths)
                 if time.monotonic() >= due:

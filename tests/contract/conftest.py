@@ -80,9 +80,9 @@ def own_for_all(start: Callable[..., Endpoint]) -> Endpoint:
 @pytest.fixture(scope="session")
 def lxc(real: bool) -> None:
     """Skips, with the reason, where this machine cannot run containers."""
-    from minipve.lxc import commands as containers
+    from minipve.lxc import support
 
-    if not real and (lacking := containers.lacking()):
+    if not real and (lacking := support.problem()):
         pytest.skip(lacking)
 
 

@@ -367,8 +367,8 @@ def test_the_lab_s_own_template_is_unpacked_once_for_all_instances(tmp_path: Pat
     other.write_bytes(tiny.template(systemd=True))
     for paths in (first, second):
         paths.state.mkdir()
-        rootfs.make(100, uploaded, 100_000, paths)
-    rootfs.make(101, other, 100_000, first)
+        rootfs.create(100, uploaded, 100_000, paths)
+    rootfs.create(101, other, 100_000, first)
     assert {path.name for path in kept.iterdir()} == {".lock", "100000"}, "a stranger's is not kept"
     tops = [rootfs.layers(100, paths)[0] for paths in (first, second)]
     shells = [(top / "usr/bin/busybox").stat() for top in (kept / "100000", *tops)]

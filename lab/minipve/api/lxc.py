@@ -12,7 +12,7 @@ from minipve.config.validate import MISSING
 from minipve.container import lifecycle, options, summary
 from minipve.errors import ApiError, parameter_error
 from minipve.image import storage
-from minipve.lxc import commands, running, user_ids
+from minipve.lxc import running, support, user_ids
 from minipve.network import veths
 from minipve.node import Call
 from minipve.qemu import cloudinit
@@ -64,20 +64,20 @@ def create(call: Call) -> str:
     params = {key: str(value) for key, value in call.options.items() if key not in _CONTROL}
     options.refuse(params)
     rootfs = params.pop("rootfs", None) or _default_rootfs(call)
-    new = lifecycle.New(
+    new = lifecycle.CreateRequest(
         archive=call["ostemplate"],
-        size=options.wanted_size(rootfs),
+        rootfs_bytes=options.new_rootfs_bytes(rootfs),
         password=call.get("password", ""),
-        keys=str(call.get("ssh-public-keys", "")),
+        ssh_keys=str(call.get("ssh-public-keys", "")),
         pool=call.get("pool"),
     )
     basis = {"unprivileged": "1"} if call.get("unprivileged", 1) else {}
     config = {"hostname": f"CT{vmid}", "memory": "512", "swap": "512"} | options.normalise(params) | basis
     for index, nic in container_nics.of_config(config).items():
         veths.check_mtu(index, nic)
-    commands.require()
+    support.require()
     if basis:
-        user_ids.require()
+        user_ids.require_namespaces()
     call.node.containers.create(vmid, "create")
 
     def work(task: Task) -> None:
@@ -127,8 +127,8 @@ def clone(call: Call) -> str:
         raise ApiError(f"can't clone CT to node '{call['target']}' (CT uses local storage)")
     call.node.containers.create(call["newid"], "clone")
     attributes = {key: call.get(key) for key in ("hostname", "description", "pool")}
-    copy = lifecycle.Clone(call.vmid, call["newid"], **attributes)
-    return call.start("vzclone", call.vmid, lambda task: lifecycle.clone(call.node, task, copy))
+    request = lifecycle.ContainerCloneRequest(call.vmid, call["newid"], **attributes)
+    return call.start("vzclone", call.vmid, lambda task: lifecycle.clone(call.node, task, request))
 
 
 def _check_copy(call: Call, source: GuestConfig) -> None:

@@ -165,8 +165,8 @@ def clone(call: Call) -> str:
         text = "config file already exists" if exists else refused.message
         raise ApiError(f"unable to create VM {call['newid']}: {text}") from None
     attributes = {key: call.get(key) for key in _CLONE_ATTRIBUTES}
-    copy = lifecycle.Clone(call.vmid, call["newid"], full, **attributes)
-    return call.start("qmclone", call.vmid, lambda task: lifecycle.clone(call.node, task, copy))
+    request = lifecycle.CloneRequest(call.vmid, call["newid"], full, **attributes)
+    return call.start("qmclone", call.vmid, lambda task: lifecycle.clone(call.node, task, request))
 
 
 def _check_clone(call: Call, source: GuestConfig, full: bool) -> None:

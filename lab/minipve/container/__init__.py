@@ -1,1 +1,1 @@
-"""What is done to a container as a whole: paper (config), tree and process (container) brought together."""
+"""Operations on a whole container: they combine its configuration, its files and its processes."""

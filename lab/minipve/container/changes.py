@@ -1,40 +1,38 @@
-"""Changes of a container's configuration: what is in force at once, what waits for a restart.
+"""Change a container's configuration by PVE's rules (pve-container, ``vmconfig_hotplug_pending``).
 
-The rules are PVE's (pve-container, ``vmconfig_hotplug_pending``), as a real node showed them: nearly all is
-taken at once; a NIC's new MTU is in the configuration, and on the device only after a restart.
+A running container takes nearly all changes at once. As on a real node, a NIC's new MTU changes the
+configuration at once, and the device only at the next start.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from minipve.config import container_nics
 from minipve.config.container_nics import ContainerNic
 from minipve.config.store import GuestConfig
-from minipve.lxc import cgroups, commands, running, setup
+from minipve.lxc import cgroups, chroot, running, setup, user_ids
 from minipve.network import links, rate, veths
+from minipve.network.links import Log
 from minipve.node import Node
 
-_WAITING = {"arch", "cmode", "console", "debug", "entrypoint", "features", "ostype", "timezone", "tty"}
+_NEEDS_RESTART = {"arch", "cmode", "console", "debug", "entrypoint", "features", "ostype", "timezone", "tty"}
 _LIMITS = {"memory", "swap", "cores", "cpulimit", "cpuunits"}
-Log = Callable[[str], None]
 
 
-def stage(
-    config: GuestConfig, wanted: dict[str, str], deleted: Iterable[str], reverted: Iterable[str]
-) -> None:
-    """Put what is asked for among the pending changes (pure)."""
-    for name in [*reverted, *deleted, *wanted]:
+def stage(config: GuestConfig, new: dict[str, str], deleted: Iterable[str], reverted: Iterable[str]) -> None:
+    """Make changes of a configuration pending: ``new`` values, deletions, and reverted pending changes."""
+    for name in [*reverted, *deleted, *new]:
         config.pending.pop(name, None)
         config.deleted = [key for key in config.deleted if key != name]
     config.deleted += [name for name in deleted if name in config.options]
-    config.pending |= {name: value for name, value in wanted.items() if config.options.get(name) != value}
+    config.pending |= {name: value for name, value in new.items() if config.options.get(name) != value}
 
 
 def apply_stopped(config: GuestConfig) -> None:
-    """Everything pending comes into force; whether it can work is seen at the next start."""
+    """Apply all pending changes of a stopped container. The next start shows whether they work."""
     for name in config.deleted:
         config.options.pop(name, None)
     config.options |= config.pending
@@ -42,25 +40,25 @@ def apply_stopped(config: GuestConfig) -> None:
 
 
 @dataclass(frozen=True)
-class Live:
-    """A running container, to be changed; ``pid`` is its first process."""
+class RunningContainer:
+    """A running container whose configuration is changed; ``init_pid`` is its first process."""
 
     node: Node
     vmid: int
-    pid: int
+    init_pid: int
     log: Log
 
     def apply(self, config: GuestConfig) -> dict[str, str]:
-        """What a running container takes comes into force; PVE's text for each option that failed to."""
+        """Apply the pending changes that need no restart. Returns PVE's error text for each that failed."""
         errors: dict[str, str] = {}
         before = dict(config.options)
         for name in [*config.deleted, *config.pending]:
-            if name in _WAITING:
+            if name in _NEEDS_RESTART:
                 continue
             new = config.pending.get(name)
-            if _is_net(name):
-                text = self._net(int(name[3:]), before.get(name), new)
-                errors |= {name: f"unable to hotplug {name}: {text}"} if text else {}
+            if _is_nic(name):
+                problem = self._change_nic(int(name[3:]), before.get(name), new)
+                errors |= {name: f"unable to hotplug {name}: {problem}"} if problem else {}
             if name not in errors:
                 config.options.pop(name, None)
                 config.options |= {} if new is None else {name: new}
@@ -70,70 +68,71 @@ class Live:
             paths = self.node.paths
             cgroups.apply(self.vmid, paths, cgroups.limits(config.options, cgroups.version()))
         if setup.interfaces(before) != setup.interfaces(config.options):
-            first_id = commands.owner(config.options, self.node.paths)
-            commands.within_running(self.pid, lambda: setup.networks(config.options, first_id))
+            first_id = user_ids.of_root(config.options, self.node.paths)
+            chroot.within_running(self.init_pid, lambda: setup.write_interfaces(config.options, first_id))
         return errors
 
-    def _net(self, index: int, old: str | None, new: str | None) -> str | None:
-        """Carry a NIC's change to the container; a complaint, with its line breaks, when it cannot be."""
-        was, wanted = (None if text is None else container_nics.parse(text) for text in (old, new))
+    def _change_nic(self, index: int, old_text: str | None, new_text: str | None) -> str | None:
+        """Change a NIC of the container. Returns PVE's error text, with its line breaks, if that fails."""
+        old, new = (None if text is None else container_nics.parse(text) for text in (old_text, new_text))
         device = container_nics.host_name(self.vmid, index)
-        if wanted is None:
+        if new is None:
             links.unplug([device])
             return None
-        if text := _complaint(was, wanted):
-            return text
+        if problem := _bridge_problem(old, new):
+            return problem
         with running.locks[self.node.paths.run, self.vmid]:
-            self._plug(index, device, was, wanted)
+            self._apply_nic(index, device, old, new)
         return None
 
-    def _plug(self, index: int, device: str, was: ContainerNic | None, wanted: ContainerNic) -> None:
-        if was is None or container_nics.needs_new_device(was, wanted) or not links.exists(device):
+    def _apply_nic(self, index: int, device: str, old: ContainerNic | None, new: ContainerNic) -> None:
+        if old is None or container_nics.needs_new_device(old, new) or not links.exists(device):
             links.unplug([device])
-            veths.plug(self.vmid, index, wanted, self.pid, self.log)
-            veths.change_addresses(self.pid, None, wanted)
+            veths.plug(self.vmid, index, new, self.init_pid, self.log)
+            veths.change_addresses(self.init_pid, None, new)
             return
-        if (was.bridge, was.link_down) != (wanted.bridge, wanted.link_down):
-            veths.connect(device, wanted)
-        if was.rate_bytes != wanted.rate_bytes:
-            rate.apply(device, index, wanted, self.log)
-        if (was.addresses, was.gateway, was.gateway6) != (wanted.addresses, wanted.gateway, wanted.gateway6):
-            veths.change_addresses(self.pid, was, wanted)
+        if (old.bridge, old.link_down) != (new.bridge, new.link_down):
+            veths.connect(device, new)
+        if old.rate_bytes != new.rate_bytes:
+            rate.apply(device, index, new, self.log)
+        if (old.addresses, old.gateway, old.gateway6) != (new.addresses, new.gateway, new.gateway6):
+            veths.change_addresses(self.init_pid, old, new)
 
 
-def _complaint(was: ContainerNic | None, wanted: ContainerNic) -> str | None:
-    """What a node says of a bridge that a NIC cannot be plugged into.
+def _bridge_problem(old: ContainerNic | None, new: ContainerNic) -> str | None:
+    """Return PVE's error text if the new NIC cannot be attached to its bridge, or None.
 
-    A device that is moved is put back first when that fails, and the text has gone through one more ``die``.
+    The texts differ for a device that stays and only moves to another bridge: PVE reports them through one
+    more ``die``, which adds a line break.
     """
-    if not wanted.bridge:
+    if not new.bridge:
         return None
-    moved = was is not None and not container_nics.needs_new_device(was, wanted)
-    if (
-        was
-        and moved
-        and (was.bridge, was.tag, was.link_down) == (wanted.bridge, wanted.tag, wanted.link_down)
-    ):
+    device_stays = old is not None and not container_nics.needs_new_device(old, new)
+    if old and device_stays and (old.bridge, old.tag, old.link_down) == (new.bridge, new.tag, new.link_down):
         return None
-    if not links.exists(wanted.bridge) and not moved:
-        return f"bridge '{wanted.bridge}' does not exist\n"
-    if wanted.link_down:
+    if not links.exists(new.bridge) and not device_stays:
+        return f"bridge '{new.bridge}' does not exist\n"
+    if new.link_down:
         return None
-    if not links.exists(wanted.bridge):
-        return f"interface {wanted.bridge} does not exist\n\n"
-    if wanted.tag:
-        return links.no_vlans(wanted.bridge) + ("\n\n" if moved else "\n")
+    if not links.exists(new.bridge):
+        return f"interface {new.bridge} does not exist\n\n"
+    if new.tag:
+        return links.no_vlans(new.bridge) + ("\n\n" if device_stays else "\n")
     return None
 
 
-def _is_net(name: str) -> bool:
+def _is_nic(name: str) -> bool:
     return re.fullmatch(r"net\d+", name) is not None
 
 
 def apply(node: Node, vmid: int, config: GuestConfig, log: Log) -> dict[str, str]:
-    """Bring into force what the container's state allows."""
-    pid = running.init_pid(vmid, node.paths)
-    if pid is None:
+    """Apply all pending changes of a stopped container, and those that need no restart of a running one.
+
+    Returns:
+        PVE's error text for each option that could not be changed.
+    """
+    init_pid = running.init_pid(vmid, node.paths)
+    if init_pid is None:
         apply_stopped(config)
         return {}
-    return Live(node, vmid, pid, log).apply(config)
+    return RunningContainer(node, vmid, init_pid, log).apply(config)

@@ -1,6 +1,6 @@
-"""What tasks do to whole containers: create, clone, start, shut down, resize, destroy.
+"""Create, clone, convert, start, shut down, resize and destroy containers; mostly the work of a task.
 
-Each leaves either the finished container or nothing, as with virtual machines.
+As with virtual machines, a failure leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from minipve.config.store import GuestConfig
 from minipve.container import changes, options
 from minipve.errors import ApiError, error_prefix
 from minipve.image import storage
-from minipve.lxc import commands, rootfs, running, setup
+from minipve.lxc import chroot, power, rootfs, running, setup, user_ids
 from minipve.network import veths
 from minipve.node import Node
 from minipve.process import MachineError
@@ -24,57 +24,57 @@ from minipve.tasks import Task
 
 
 def forget(node: Node, vmid: int) -> None:
-    """Remove what a container has outside of the storage: its processes, its tree."""
-    commands.stop(vmid, node.paths)
-    rootfs.forget(vmid, node.paths)
+    """End a container's processes and remove its files, which are not in the storage."""
+    power.stop(vmid, node.paths)
+    rootfs.remove(vmid, node.paths)
 
 
 def recover(node: Node) -> list[int]:
-    """Remove what a killed endpoint left half-made or half-removed; returns the VMIDs."""
-    half = guests.recover(node, LXC, forget)
+    """Remove containers that a killed endpoint was creating or destroying. Returns their VMIDs."""
+    removed = guests.recover(node, LXC, forget)
     for vmid in set(running.find_all(node.paths)) - set(node.containers.vmids()):
-        commands.stop(vmid, node.paths)
+        power.stop(vmid, node.paths)
     sweep(node)
-    return half
+    return removed
 
 
 def sweep(node: Node) -> None:
-    """Remove trees that nobody needs: of containers that are no more, of archives that are gone."""
+    """Remove the files of containers that do not exist any more, and unused templates without an archive."""
     archives = [node.storage.path(str(row["volid"])) for row in node.storage.files("vztmpl")]
     rootfs.sweep(node.paths, node.containers.exists, archives)
 
 
 @dataclass(frozen=True)
-class New:
-    """What a creation call asks for beside the options."""
+class CreateRequest:
+    """The parameters of a creation call that are not options of the container."""
 
     archive: str
-    size: int
+    rootfs_bytes: int
     password: str = ""
-    keys: str = ""
+    ssh_keys: str = ""
     pool: str | None = None
 
 
-def create(node: Node, task: Task, vmid: int, given: dict[str, str], new: New) -> None:
-    """Fill the configuration that holds the lock ``create``."""
+def create(node: Node, task: Task, vmid: int, params: dict[str, str], request: CreateRequest) -> None:
+    """Create a container's files and write its configuration, which so far holds the lock ``create`` only."""
     with (
         node.containers.locked(vmid),
         guests.undo_on_failure(node, LXC, vmid, forget),
         error_prefix(f"unable to create CT {vmid} - "),
     ):
-        archive = node.storage.existing(new.archive)
-        volid = _volume(node, task, vmid, new.size)
-        first_id = commands.owner(given, node.paths)
+        archive = node.storage.existing(request.archive)
+        volid = _create_volume(node, task, vmid, request.rootfs_bytes)
+        first_id = user_ids.of_root(params, node.paths)
         task.log(f"extracting archive '{archive}'")
-        rootfs.make(vmid, archive, first_id, node.paths)
-        made = given | {"rootfs": options.rootfs_text(volid, new.size)}
-        made |= _first_look(node, task, vmid, made, new)
-        guests.add_to_pool(node, new.pool, vmid)
-        node.containers.save(vmid, GuestConfig(made, kind=LXC))
+        rootfs.create(vmid, archive, first_id, node.paths)
+        config = params | {"rootfs": options.rootfs_text(volid, request.rootfs_bytes)}
+        config |= _set_up_rootfs(node, task, vmid, config, request)
+        guests.add_to_pool(node, request.pool, vmid)
+        node.containers.save(vmid, GuestConfig(config, kind=LXC))
 
 
-def _volume(node: Node, task: Task, vmid: int, size: int) -> str:
-    """What stands for the tree in the storage: an empty file of its size."""
+def _create_volume(node: Node, task: Task, vmid: int, size: int) -> str:
+    """Create the volume that represents the root file system in the storage: a sparse file of its size."""
     volid = node.storage.free_name(vmid, "raw")
     file = node.storage.path(volid)
     task.log(f"Formatting '{file}', fmt=raw size={size} preallocation=off")
@@ -84,24 +84,26 @@ def _volume(node: Node, task: Task, vmid: int, size: int) -> str:
     return volid
 
 
-def _first_look(node: Node, task: Task, vmid: int, made: Mapping[str, str], new: New) -> dict[str, str]:
-    """Set a new tree up; returns what was found in it."""
-    hashed = (
-        process.run(["openssl", "passwd", "-5", "-stdin"], stdin=new.password).strip() if new.password else ""
-    )
-    first_id, key = commands.owner(made, node.paths), setup.host_key(made["hostname"])
+def _set_up_rootfs(
+    node: Node, task: Task, vmid: int, config: Mapping[str, str], request: CreateRequest
+) -> dict[str, str]:
+    """Write password and keys into a new root file system; returns the options that depend on its content."""
+    password_hash = ""
+    if request.password:
+        password_hash = process.run(["openssl", "passwd", "-5", "-stdin"], stdin=request.password).strip()
+    first_id, host_key = user_ids.of_root(config, node.paths), setup.new_host_key(config["hostname"])
 
     def work() -> str:
-        setup.new(hashed, new.keys, key, first_id)
-        return made.get("ostype") or setup.os_type()
+        setup.at_creation(password_hash, request.ssh_keys, host_key, first_id)
+        return config.get("ostype") or setup.os_type()
 
-    found = {"arch": "amd64", "ostype": commands.within(vmid, node.paths, work)}
+    os_type = chroot.within(vmid, node.paths, work)
     task.log("Detected container architecture: amd64")
-    return found
+    return {"arch": "amd64", "ostype": os_type}
 
 
 def start(node: Node, task: Task, vmid: int, skiplock: bool = False) -> None:
-    """Bring pending changes into force and start the container."""
+    """Apply the pending changes and start the container."""
     with node.containers.locked(vmid):
         config = node.containers.load(vmid)
         if config.is_template:
@@ -112,22 +114,26 @@ def start(node: Node, task: Task, vmid: int, skiplock: bool = False) -> None:
             raise ApiError(f"CT {vmid} already running")
         changes.apply_stopped(config)
         node.containers.save(vmid, config)
-        commands.start(vmid, config.options, node.paths, task.log)
+        power.start(vmid, config.options, node.paths, task.log)
 
 
 def stop(node: Node, vmid: int, skiplock: bool = False) -> None:
-    """End the container at once."""
+    """End the container at once; ``skiplock`` ignores its config lock."""
     with node.containers.locked(vmid):
         if not skiplock:
             node.containers.load_or_empty(vmid).check_lock()
-        commands.stop(vmid, node.paths)
+        power.stop(vmid, node.paths)
 
 
 def shutdown(node: Node, task: Task, vmid: int, timeout_s: float, force: bool) -> None:
-    """Ask the container to end and wait; with ``force`` end it when it does not in time."""
+    """Ask the container to shut down and wait.
+
+    Raises:
+        MachineError: it is still running after ``timeout_s``; with ``force`` it is ended instead.
+    """
     with node.containers.locked(vmid):
         node.containers.load_or_empty(vmid).check_lock()
-        commands.ask_to_shut_down(vmid, node.paths)
+        power.ask_to_shut_down(vmid, node.paths)
         deadline = time.monotonic() + timeout_s
         while running.init_pid(vmid, node.paths):
             if time.monotonic() > deadline:
@@ -135,12 +141,12 @@ def shutdown(node: Node, task: Task, vmid: int, timeout_s: float, force: bool) -
                     break
                 raise MachineError("command 'lxc-stop' failed: got timeout")
             task.wait(0.02)
-        commands.stop(vmid, node.paths)
+        power.stop(vmid, node.paths)
 
 
 @dataclass(frozen=True)
-class Clone:
-    """What a clone call asks for; a linked one there is not, as on any storage of directories."""
+class ContainerCloneRequest:
+    """The parameters of a clone call. As on any directory storage there are no linked clones."""
 
     source: int
     newid: int
@@ -149,30 +155,33 @@ class Clone:
     pool: str | None = None
 
 
-def clone(node: Node, task: Task, wanted: Clone) -> None:
-    """Make a full copy of a stopped container, with MAC addresses and a machine id of its own."""
-    newid = wanted.newid
-    with guests.undo_on_failure(node, LXC, newid, forget), node.containers.locked(wanted.source, shared=True):
-        source = node.containers.load(wanted.source)
+def clone(node: Node, task: Task, request: ContainerCloneRequest) -> None:
+    """Create a full copy of a stopped container, with new MAC addresses, host key and machine id."""
+    newid = request.newid
+    with (
+        guests.undo_on_failure(node, LXC, newid, forget),
+        node.containers.locked(request.source, shared=True),
+    ):
+        source = node.containers.load(request.source)
         source.check_lock()
         with node.containers.locked(newid), error_prefix("clone failed: "):
             size = options.rootfs_bytes(source.options)
             task.log(f"create full clone of mountpoint rootfs ({options.rootfs_volume(source.options)})")
-            made = {key: value for key, value in source.options.items() if key not in ("template", "lock")}
-            made |= {key: container_nics.with_new_mac(made[key]) for key in made if key.startswith("net")}
-            made["rootfs"] = options.rootfs_text(_volume(node, task, newid, size), size)
-            made |= {"hostname": wanted.hostname} if wanted.hostname else {}
-            made |= {"description": wanted.description} if wanted.description else {}
-            rootfs.copy(wanted.source, newid, node.paths)
-            first_id, key = commands.owner(made, node.paths), setup.host_key(made["hostname"])
-            commands.within(newid, node.paths, lambda: setup.renew(key, first_id))
-            guests.add_to_pool(node, wanted.pool, newid)
-            firewall.copy(node, wanted.source, newid)
-            node.containers.save(newid, GuestConfig(made, kind=LXC))
+            copy = {key: value for key, value in source.options.items() if key not in ("template", "lock")}
+            copy |= {key: container_nics.with_new_mac(copy[key]) for key in copy if key.startswith("net")}
+            copy["rootfs"] = options.rootfs_text(_create_volume(node, task, newid, size), size)
+            copy |= {"hostname": request.hostname} if request.hostname else {}
+            copy |= {"description": request.description} if request.description else {}
+            rootfs.copy(request.source, newid, node.paths)
+            first_id, host_key = user_ids.of_root(copy, node.paths), setup.new_host_key(copy["hostname"])
+            chroot.within(newid, node.paths, lambda: setup.at_clone(host_key, first_id))
+            guests.add_to_pool(node, request.pool, newid)
+            firewall.copy(node, request.source, newid)
+            node.containers.save(newid, GuestConfig(copy, kind=LXC))
 
 
 def make_template(node: Node, vmid: int) -> None:
-    """Mark a stopped container as a template; its volume gets a base's name."""
+    """Mark a stopped container as a template and rename its volume to a base."""
     with node.containers.changing(vmid) as config:
         _check_convertible(node, vmid, config)
         old = storage.parse(options.rootfs_volume(config.options))
@@ -191,7 +200,7 @@ def _check_convertible(node: Node, vmid: int, config: GuestConfig) -> None:
 
 
 def resize(node: Node, task: Task, vmid: int, size: int, digest: str | None) -> None:
-    """Grow the tree, on paper: it is a folder, whose size nobody enforces."""
+    """Grow the root file system. It is a folder, so only its recorded size changes."""
     with node.containers.changing(vmid) as config:
         config.check_digest(digest)
         config.check_lock()
@@ -203,7 +212,7 @@ def resize(node: Node, task: Task, vmid: int, size: int, digest: str | None) -> 
 
 
 def destroy(node: Node, task: Task, vmid: int, force: bool, purge: bool) -> None:
-    """Remove a container, its tree, its place in the pools and the rights given on it."""
+    """Remove a container with its files, pool memberships and permissions. ``force`` stops it first."""
     with node.containers.locked(vmid):
         config = node.containers.load_or_empty(vmid)
         if config.options.get("lock") not in guests.UNFINISHED:
@@ -221,6 +230,6 @@ def destroy(node: Node, task: Task, vmid: int, force: bool, purge: bool) -> None
 
 
 def interfaces(node: Node, vmid: int) -> list[dict[str, object]] | None:
-    """The addresses inside a running container, None of a stopped one."""
-    pid = running.init_pid(vmid, node.paths)
-    return None if pid is None else veths.interfaces(pid)
+    """Return the interfaces of a running container; None if it does not run."""
+    init_pid = running.init_pid(vmid, node.paths)
+    return None if init_pid is None else veths.interfaces(init_pid)

@@ -1,4 +1,4 @@
-"""The options of a container: who may set which, their canonical form, what is not supported here."""
+"""The options of a container: the privileges to set them, their canonical form, what is not supported."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _ROOT_ONLY = (
     (re.compile(r"dev\d+"), "configuring device passthrough"),
     (re.compile(r"hookscript"), "changing the hookscript"),
 )
-_NEVER = re.compile(r"(?:mp|dev|unused)\d+|env|hookscript")
-_ROOTFS = {"volume", "size", "replicate"}
+_UNSUPPORTED = re.compile(r"(?:mp|dev|unused)\d+|env|hookscript")
+_ROOTFS_KEYS = {"volume", "size", "replicate"}
 DEFAULT_ROOTFS_GIB = 4
 
 
@@ -34,41 +34,49 @@ def check(
     permit: Permit,
     vmid: int,
     pool: str | None,
-    given: Mapping[str, str],
-    now: Mapping[str, str],
+    new: Mapping[str, str],
+    current: Mapping[str, str],
     deleted: Iterable[str] = (),
 ) -> None:
-    """403 unless the caller may set the options ``given`` of a container, and delete those ``deleted``.
+    """Raise 403 unless the caller may set and delete these options. `volume_access` checks volumes.
 
-    ``now`` is what the container has. Volumes are the affair of ``volume_access``.
+    Args:
+        permit: the caller's permissions.
+        vmid: the container.
+        pool: the pool of a new container.
+        new: the options to set.
+        current: the options that the container has.
+        deleted: the options to delete.
     """
     if permit.is_root:
         return
-    for name, value in [*given.items(), *dict.fromkeys(deleted, "").items()]:
+    for name, value in [*new.items(), *dict.fromkeys(deleted, "").items()]:
         if name == "lock":
             raise ApiError("only root can set 'lock' config")
         if name == "features":
-            _check_features(permit, vmid, pool, value, now)
-        elif name == "tags":  # asked of the container itself: the pool of a new one gives no right to them
+            _check_features(permit, vmid, pool, value, current)
+        elif (
+            name == "tags"
+        ):  # checked on the container itself; privileges on a new container's pool do not count
             permit.need(f"/vms/{vmid}", ["VM.Config.Options"])
         elif refusal := next((text for pattern, text in _ROOT_ONLY if pattern.fullmatch(name)), None):
             raise denied(f"{refusal} is only allowed for root@pam")
         else:
             permit.need_vm(vmid, pool, [privilege(name)])
-        if _is_net(name):
-            _check_bridges(permit, value, now.get(name, ""))
+        if _is_nic(name):
+            _check_bridges(permit, value, current.get(name, ""))
         elif _is_mount(name) and value:
             _check_mount(name, value)
 
 
 def privilege(name: str) -> str:
-    """The privilege that an option takes, where it takes only one."""
-    if _is_net(name):
+    """Return the privilege that an option requires, for options that require exactly one."""
+    if _is_nic(name):
         return "VM.Config.Network"
     return "VM.Config.Disk" if _is_mount(name) else _PRIVILEGES.get(name, "VM.Config.Options")
 
 
-def _is_net(name: str) -> bool:
+def _is_nic(name: str) -> bool:
     return re.fullmatch(r"net\d+", name) is not None
 
 
@@ -82,18 +90,20 @@ def _check_bridges(permit: Permit, *nics: str) -> None:
 
 
 def _check_mount(name: str, value: str) -> None:
-    """403 for anything but a volume: a folder of the host, a device."""
+    """Raise 403 for a mount point that is not a volume but a folder or a device of the host."""
     volume = schema.parse_option(name, value, LXC)["volume"]
     if volume.startswith("/"):
         kind = "device" if volume.startswith("/dev/") else "bind"
         raise denied(f"mount point type {kind} is only allowed for root@pam")
 
 
-def _check_features(permit: Permit, vmid: int, pool: str | None, text: str, now: Mapping[str, str]) -> None:
-    """Nesting of an unprivileged container takes VM.Allocate; all else is for root@pam."""
-    if now.get("unprivileged") != "1":
+def _check_features(
+    permit: Permit, vmid: int, pool: str | None, text: str, current: Mapping[str, str]
+) -> None:
+    """Nesting of an unprivileged container requires VM.Allocate. Only root@pam may set other features."""
+    if current.get("unprivileged") != "1":
         raise denied("changing feature flags for privileged container is only allowed for root@pam")
-    old, new = values.features(now), schema.parse_option("features", text, LXC) if text else {}
+    old, new = values.features(current), schema.parse_option("features", text, LXC) if text else {}
     changed = {key for key in {*old, *new} if old.get(key) != new.get(key)}
     if changed - {"nesting"}:
         raise denied("changing feature flags (except nesting) is only allowed for root@pam")
@@ -101,15 +111,15 @@ def _check_features(permit: Permit, vmid: int, pool: str | None, text: str, now:
         permit.need_vm(vmid, pool, ["VM.Allocate"])
 
 
-def refuse(given: Mapping[str, str]) -> None:
-    """400, with what is supported, for the options that would be ignored."""
-    errors = {name: text for name, value in given.items() if (text := _complaint(name, value))}
+def refuse(options: Mapping[str, str]) -> None:
+    """Raise 400 for options that are not supported; the error names what is supported."""
+    errors = {name: text for name, value in options.items() if (text := _problem(name, value))}
     if errors:
         raise parameter_error(**errors)
 
 
-def _complaint(name: str, value: str) -> str | None:
-    if _NEVER.fullmatch(name):
+def _problem(name: str, value: str) -> str | None:
+    if _UNSUPPORTED.fullmatch(name):
         return "not supported here"
     if name == "arch" and value not in ("", "amd64"):
         return f"'{value}' is not supported here, only amd64"
@@ -117,25 +127,29 @@ def _complaint(name: str, value: str) -> str | None:
         on == "1" for key, on in values.features({"features": value}).items() if key != "nesting"
     ):
         return "only nesting is supported here"
-    if name == "rootfs" and value and set(schema.parse_option("rootfs", value, LXC)) - _ROOTFS:
+    if name == "rootfs" and value and set(schema.parse_option("rootfs", value, LXC)) - _ROOTFS_KEYS:
         return "only a volume and its size are supported here"
     return None
 
 
-def normalise(given: Mapping[str, Any]) -> dict[str, str]:
-    """The options as they are stored: NICs canonical and with a MAC, tags sorted, the rest as given."""
-    options = {name: str(value) for name, value in given.items()}
+def normalise(params: Mapping[str, Any]) -> dict[str, str]:
+    """Return options as they are stored: NICs in canonical form with a MAC address, tags sorted."""
+    options = {name: str(value) for name, value in params.items()}
     for name, value in options.items():
         check_line(name, value)
-        if _is_net(name):
+        if _is_nic(name):
             options[name] = container_nics.canonical(value)
         elif name == "tags":
             options[name] = guests.tags(value)
     return options
 
 
-def wanted_size(rootfs: str) -> int:
-    """The bytes of a rootfs that is to be made; PVE's texts for what asks for no new one."""
+def new_rootfs_bytes(rootfs: str) -> int:
+    """Return the size of the root file system that a ``rootfs`` option requests (``local:4``: 4 GiB).
+
+    Raises:
+        ApiError: it requests something else than a new volume; PVE's texts where it has them.
+    """
     volume = schema.parse_option("rootfs", rootfs, LXC)["volume"]
     if volume.startswith("/"):
         raise denied("mount point type bind is only allowed for root@pam")
@@ -152,34 +166,34 @@ def wanted_size(rootfs: str) -> int:
 
 
 def rootfs_text(volid: str, size: int) -> str:
-    """The option as it is stored."""
+    """Return the option ``rootfs`` as it is stored."""
     return f"{volid},size={storage.size_text(size)}"
 
 
 def rootfs_volume(options: Mapping[str, str]) -> str:
-    """The volume of a container's tree."""
+    """Return the volume ID of a container's root file system."""
     return schema.parse_option("rootfs", options["rootfs"], LXC)["volume"]
 
 
 def rootfs_bytes(options: Mapping[str, str]) -> int:
-    """The size of a container's tree, as its configuration says."""
+    """Return the configured size of a container's root file system."""
     text = options.get("rootfs", "")
     return storage.size_bytes(schema.parse_option("rootfs", text, LXC).get("size", "0")) if text else 0
 
 
-def check_changes(given: Mapping[str, str], options: Mapping[str, str]) -> None:
-    """500 for what a container cannot change, with PVE's texts where it has some."""
-    for name, value in sorted(given.items()):
+def check_changes(new: Mapping[str, str], options: Mapping[str, str]) -> None:
+    """Raise 500 for options that an existing container cannot change, with PVE's texts where it has them."""
+    for name, value in sorted(new.items()):
         if name == "rootfs" and schema.parse_option(name, value, LXC)["volume"] != rootfs_volume(options):
             raise ApiError("rootfs: another volume is not supported here")
         if name == "unprivileged":
             raise ApiError("unable to modify read-only option: 'unprivileged'")
-        if _is_net(name):
+        if _is_nic(name):
             veths.check_mtu(int(name[3:]), container_nics.parse(value))
 
 
 def check_deletions(names: Iterable[str], config: GuestConfig) -> None:
-    """500, with PVE's texts, for what every container has."""
+    """Raise 500 with PVE's texts for options that every container must have."""
     for name in {*config.options, *config.pending} & set(names):
         if name in ("memory", "ostype", "rootfs"):
             raise ApiError(f"unable to delete required option '{name}'")

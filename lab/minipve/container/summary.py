@@ -1,4 +1,4 @@
-"""The rows that lists show of a container."""
+"""Rows of the API's lists for a container."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 from minipve import host
 from minipve.config import values
 from minipve.config.store import GuestConfig
-from minipve.container import options
+from minipve.container.options import rootfs_bytes
 from minipve.lxc import rootfs, running
 from minipve.node import Node
 
@@ -18,19 +18,19 @@ _RESOURCE = (
 
 
 def row(node: Node, vmid: int, config: GuestConfig) -> dict[str, Any]:
-    """A container as ``GET /nodes/{node}/lxc`` shows it."""
-    state, given = running.state(vmid, node.paths), config.options
-    memory, swap = values.container_memory_mib(given)
-    cpus = min(int(given.get("cores", host.cpus())), host.cpus())
-    told: dict[str, Any] = {
+    """Return a container as ``GET /nodes/{node}/lxc`` shows it."""
+    state, options = running.state(vmid, node.paths), config.options
+    memory, swap = values.container_memory_mib(options)
+    cpus = min(int(options.get("cores", host.cpus())), host.cpus())
+    facts: dict[str, Any] = {
         "type": "lxc",
         "vmid": vmid,
-        "name": given.get("hostname", f"CT{vmid}"),
+        "name": options.get("hostname", f"CT{vmid}"),
         "status": state.status,
         "cpus": cpus,
         "maxmem": memory * 2**20,
         "maxswap": swap * 2**20,
-        "maxdisk": options.rootfs_bytes(given),
+        "maxdisk": rootfs_bytes(options),
         "disk": rootfs.used_bytes(vmid, node.paths) if state.pid else 0,
         "cpu": state.cpu / cpus,
         "mem": state.mem_bytes,
@@ -42,19 +42,19 @@ def row(node: Node, vmid: int, config: GuestConfig) -> dict[str, Any]:
         "diskwrite": 0,
     }
     if state.pid:
-        told |= {"pid": state.pid} | dict.fromkeys(host.PRESSURES)  # null, as on a node
+        facts |= {"pid": state.pid} | dict.fromkeys(host.PRESSURES)  # null, as on a Proxmox VE node
     if config.is_template:
-        told["template"] = 1
-    return told | {key: given[key] for key in ("tags", "lock") if key in given}
+        facts["template"] = 1
+    return facts | {key: options[key] for key in ("tags", "lock") if key in options}
 
 
 def status(node: Node, vmid: int, config: GuestConfig) -> dict[str, Any]:
-    """A container as ``GET .../status/current`` shows it."""
+    """Return a container as ``GET .../status/current`` shows it."""
     return row(node, vmid, config) | {"ha": {"managed": 0}}
 
 
 def resource(node: Node, vmid: int, config: GuestConfig) -> dict[str, Any]:
-    """A container among the cluster's resources and a pool's members."""
-    told = row(node, vmid, config)
-    named = {"id": f"lxc/{vmid}", "type": "lxc", "node": node.name, "template": told.get("template", 0)}
-    return named | {"maxcpu": told["cpus"], "memhost": told["mem"]} | {key: told[key] for key in _RESOURCE}
+    """Return a container as the lists of the cluster's resources and of a pool's members show it."""
+    facts = row(node, vmid, config)
+    identity = {"id": f"lxc/{vmid}", "type": "lxc", "node": node.name, "template": facts.get("template", 0)}
+    return identity | {"maxcpu": facts["cpus"], "memhost": facts["mem"]} | {k: facts[k] for k in _RESOURCE}

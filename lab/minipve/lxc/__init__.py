@@ -1,1 +1,1 @@
-"""A container's processes and files: LXC, mounts, control groups, the tree over its template."""
+"""A container's processes and files: LXC, mounts, control groups, user IDs, the root file system."""

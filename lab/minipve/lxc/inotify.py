@@ -1,7 +1,8 @@
-"""What the kernel allows all containers together, raised to what a Proxmox VE node's own package sets.
+"""Raise the kernel's limit of inotify instances when many containers run.
 
-Systemd watches files by inotify, of which all containers of this machine count as one user's: with the
-kernel's default the thirty-fifth or so would end as soon as it has begun.
+systemd watches files with inotify, and all containers of a host count as one user. With the kernel's
+default of 128 instances about the 35th container ends as soon as it starts. Proxmox VE's packages raise the
+limit too.
 """
 
 from __future__ import annotations
@@ -10,21 +11,25 @@ from pathlib import Path
 
 from minipve.process import MachineError
 
-INSTANCES = Path("/proc/sys/fs/inotify/max_user_instances")
-_OF_A_NODE = 65536
-_EACH, _OTHERS = 4, 32
+LIMIT_FILE = Path("/proc/sys/fs/inotify/max_user_instances")
+_PROXMOX_LIMIT = 65536
+_PER_CONTAINER, _FOR_HOST = 4, 32
 
 
-def allow(containers: int) -> str:
-    """Raise the limit where it is too low for so many; returns what was done, if anything was."""
-    limit = int(INSTANCES.read_text())
-    if containers * _EACH + _OTHERS <= limit:
+def ensure_limit(containers: int) -> str:
+    """Raise the limit if it is too low for this number of containers; returns a message if it was raised.
+
+    Raises:
+        MachineError: the limit is too low and cannot be raised.
+    """
+    limit = int(LIMIT_FILE.read_text())
+    if containers * _PER_CONTAINER + _FOR_HOST <= limit:
         return ""
     try:
-        INSTANCES.write_text(str(_OF_A_NODE))
-    except OSError as failed:
-        line = f"sysctl -w fs.inotify.max_user_instances={_OF_A_NODE}"
+        LIMIT_FILE.write_text(str(_PROXMOX_LIMIT))
+    except OSError as error:
+        command = f"sysctl -w fs.inotify.max_user_instances={_PROXMOX_LIMIT}"
         raise MachineError(
-            f"{limit} inotify instances are too few for {containers} containers: {line}"
-        ) from failed
-    return f"fs.inotify.max_user_instances raised from {limit} to {_OF_A_NODE}, as on a node"
+            f"{limit} inotify instances are too few for {containers} containers: {command}"
+        ) from error
+    return f"fs.inotify.max_user_instances raised from {limit} to {_PROXMOX_LIMIT}, as on a Proxmox VE node"

@@ -1,14 +1,16 @@
-"""A container's tree: its template's archive, unpacked once, under what the container has changed of it.
+"""The root file system of a container: an overlay of its own files over an unpacked template.
 
-On a real node a container has a disk image, filled from the archive. Here it has an overlay: two folders
-below `containers/VMID`, mounted over the unpacked template in the mount namespace of whoever needs it. An
-archive is unpacked once for all containers, by the digest of its contents; it may then be deleted. For
-unprivileged containers it is unpacked with its owners shifted to the user ids that they run as. Of the lab's
-own template the tree is kept beside it in the cache, and linked file by file, for the instances to come.
+On a Proxmox VE node a container has a disk image, filled from the template's archive. Here it has two
+folders below `containers/VMID`, which are mounted over the unpacked archive in the mount namespace of
+whoever needs them. An archive is unpacked once for all containers, into a folder named by the digest of its
+content, and may be deleted afterwards. For unprivileged containers the owners of the files are shifted to
+the user IDs that they run as. The golden image's template also stays unpacked in the cache; later instances
+hard-link its files.
 
-An archive may come from anybody who may upload one. Tar leaves members outside of the tree alone; it runs
-with the user ids of an unprivileged container where it can; device nodes are dead in the overlay, and nobody
-else can enter the folder, so that neither they nor set-user-id programs are of use to this machine's users.
+Everybody with the right to upload may provide an archive. Tar refuses members outside of the target folder,
+and runs with the user IDs of an unprivileged container if possible. Device nodes cannot be opened in the
+overlay. Other users of the host cannot enter the folders, so they can use neither device nodes nor
+set-user-id programs.
 """
 
 from __future__ import annotations
@@ -29,27 +31,27 @@ from pathlib import Path
 from minipve import process
 from minipve.atomic import UNFINISHED, flocked
 from minipve.image import golden
+from minipve.lxc import user_ids
 from minipve.paths import Paths
 from minipve.process import MachineError
 
-_PROGRAMS = {".gz": "gzip", ".xz": "xz", ".zst": "zstd"}
-_KEEP = (
+_DECOMPRESSORS = {".gz": "gzip", ".xz": "xz", ".zst": "zstd"}
+_TAR_OPTIONS = (
     "--numeric-owner",
     "--same-permissions",
     "--xattrs",
     "--xattrs-include=security.capability",
     "--sparse",
 )
-IDS = 65536
-_KEEP_S = 600.0  # the most that another instance may take to unpack what is kept
-_unpacking: defaultdict[Path, threading.Lock] = defaultdict(threading.Lock)
-_COUNT_S = 30.0
-_counted: dict[Path, tuple[float, int]] = {}
+_CACHE_LOCK_TIMEOUT_S = 600.0  # another instance may be unpacking the golden image's template
+_USAGE_MAX_AGE_S = 30.0
+_unpack_locks: defaultdict[Path, threading.Lock] = defaultdict(threading.Lock)
+_usage: dict[Path, tuple[float, int]] = {}
 _digests: dict[tuple[int, int, int], str] = {}
 
 
 def digest(archive: Path) -> str:
-    """The SHA-256 of a file; asked of the same file again it is known."""
+    """Return the SHA-256 of a file. It is computed once per version of the file."""
     status = archive.stat()
     key = (status.st_ino, status.st_size, status.st_mtime_ns)
     if key not in _digests:
@@ -58,58 +60,73 @@ def digest(archive: Path) -> str:
     return _digests[key]
 
 
-def make(vmid: int, archive: Path, first_id: int, paths: Paths) -> None:
-    """A new container's folders over the archive's tree; ``first_id`` is its root (0: the host's own).
+def create(vmid: int, archive: Path, first_id: int, paths: Paths) -> None:
+    """Create a container's folders, and unpack its template if necessary.
 
-    Which tree it is over is written down first: from then on nobody sweeps that away.
+    The file that names the template is written first; from then on `sweep` keeps that template.
+
+    Args:
+        vmid: the container.
+        archive: the template.
+        first_id: the user ID of the container's root on the host; 0 for a privileged container.
+        paths: its node's paths.
     """
     name = f"{digest(archive)}-{first_id}"
     own = paths.containers / str(vmid)
     paths.containers.mkdir(exist_ok=True, mode=0o700)
-    forget(vmid, paths)
+    remove(vmid, paths)
     for folder in ("upper", "work"):
         (own / folder).mkdir(parents=True)
     os.chown(own / "upper", first_id, first_id)
     (own / "template").write_text(name)
-    with _unpacking[paths.templates / name]:
+    with _unpack_locks[paths.templates / name]:
         if not (paths.templates / name).exists():
-            _fill(paths.templates / name, archive, first_id, paths)
+            _provide_template(paths.templates / name, archive, first_id, paths)
 
 
-def _fill(tree: Path, archive: Path, first_id: int, paths: Paths) -> None:
-    """Unpack an archive, or link what is kept of it where that is on the same file system."""
-    own = golden.template_path(paths)
-    kept = own.parent / "trees" / str(first_id)
-    tree.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    if _same(archive, own) and own.stat().st_dev == tree.parent.stat().st_dev:
-        kept.parent.mkdir(exist_ok=True, mode=0o700)
-        with flocked(kept.parent / ".lock", _KEEP_S):
-            for left in kept.parent.glob(f"{UNFINISHED}*"):  # by an instance that was killed
-                shutil.rmtree(left)
-            if not kept.exists():
-                with _fresh(kept) as scratch:
-                    _unpack(archive, first_id, scratch)
-        with _fresh(tree) as scratch:
-            process.run(["cp", "-al", f"{kept}/.", scratch], timeout_s=600)
+def _provide_template(target: Path, archive: Path, first_id: int, paths: Paths) -> None:
+    """Unpack an archive to ``target``, or hard-link the files if it is the golden image's template."""
+    golden_template = golden.template_path(paths)
+    target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    same_filesystem = golden_template.exists() and (
+        golden_template.stat().st_dev == target.parent.stat().st_dev
+    )
+    if same_filesystem and _have_same_content(archive, golden_template):
+        unpacked = _unpacked_golden_template(golden_template, first_id)
+        with _appears_complete(target) as draft:
+            process.run(["cp", "-al", f"{unpacked}/.", draft], timeout_s=600)
     else:
-        with _fresh(tree) as scratch:
-            _unpack(archive, first_id, scratch)
+        with _appears_complete(target) as draft:
+            _unpack(archive, first_id, draft)
 
 
-def _same(archive: Path, own: Path) -> bool:
-    """Is an archive the lab's own template, byte by byte?"""
-    return own.exists() and archive.stat().st_size == own.stat().st_size and digest(archive) == digest(own)
+def _unpacked_golden_template(archive: Path, first_id: int) -> Path:
+    """Return the folder in the cache with the golden image's template, unpacked if necessary."""
+    unpacked = archive.parent / "trees" / str(first_id)
+    unpacked.parent.mkdir(exist_ok=True, mode=0o700)
+    with flocked(unpacked.parent / ".lock", _CACHE_LOCK_TIMEOUT_S):
+        for leftover in unpacked.parent.glob(f"{UNFINISHED}*"):  # of an instance that was killed
+            shutil.rmtree(leftover)
+        if not unpacked.exists():
+            with _appears_complete(unpacked) as draft:
+                _unpack(archive, first_id, draft)
+    return unpacked
+
+
+def _have_same_content(one_file: Path, other_file: Path) -> bool:
+    same_size = one_file.stat().st_size == other_file.stat().st_size
+    return same_size and digest(one_file) == digest(other_file)
 
 
 @contextmanager
-def _fresh(tree: Path) -> Iterator[Path]:
-    """A folder that gets its name when it is whole, and else is gone."""
-    scratch = Path(tempfile.mkdtemp(prefix=UNFINISHED, dir=tree.parent))
+def _appears_complete(target: Path) -> Iterator[Path]:
+    """Yield a draft folder that becomes ``target`` after the block, or is removed if the block fails."""
+    draft = Path(tempfile.mkdtemp(prefix=UNFINISHED, dir=target.parent))
     try:
-        yield scratch
-        scratch.rename(tree)
+        yield draft
+        draft.rename(target)
     except BaseException:
-        shutil.rmtree(scratch, ignore_errors=True)
+        shutil.rmtree(draft, ignore_errors=True)
         raise
 
 
@@ -122,14 +139,15 @@ def _unpack(archive: Path, first_id: int, target: Path) -> None:
 
 
 def _run_tar(archive: Path, first_id: int, target: Path) -> None:
-    """Unpack into ``target``, which is the program's working directory: others' ids could not get there."""
-    process.need("tar", *filter(None, [_PROGRAMS.get(archive.suffix)]))
-    unpacker = _PROGRAMS.get(archive.suffix)
-    how = ["-I", str(process.which(unpacker))] if unpacker else []
-    words = [str(process.which("tar")), "-x", *how, "-f", "-", *_KEEP, "--anchored", "--exclude=./dev/*"]
+    """Unpack into ``target``, the working directory of tar: its user IDs could not reach that by a path."""
+    process.need("tar", *filter(None, [_DECOMPRESSORS.get(archive.suffix)]))
+    decompressor = _DECOMPRESSORS.get(archive.suffix)
+    decompress = ["-I", str(process.which(decompressor))] if decompressor else []
+    words = [str(process.which("tar")), "-x", *decompress, "-f", "-", *_TAR_OPTIONS]
+    words += ["--anchored", "--exclude=./dev/*"]
     with archive.open("rb") as stream:
-        done = subprocess.run(
-            [*shifted_words(first_id), *words],
+        result = subprocess.run(
+            [*user_ids.words_before(first_id), *words],
             stdin=stream,
             capture_output=True,
             text=True,
@@ -138,73 +156,69 @@ def _run_tar(archive: Path, first_id: int, target: Path) -> None:
             env={"LC_ALL": "C"},
             timeout=600,
         )
-    if done.returncode:
-        said = done.stderr.strip().splitlines() or ["no message"]
-        told = next((line for line in said if os.strerror(errno.ENOSPC) in line), said[0])  # the last sums up
-        raise MachineError(f"command 'tar' failed: exit code {done.returncode} ({told})")
-
-
-def shifted_words(first_id: int) -> list[str]:
-    """The words before a command that run it as root of an unprivileged container; none for a privileged one.
-
-    Without a PATH lxc-usernsexec writes the ids itself, as root may; the programs of package uidmap would ask
-    for an entry in /etc/subuid.
-    """
-    if not first_id:
-        return []
-    maps = [word for kind in "ug" for word in ("-m", f"{kind}:0:{first_id}:{IDS}")]
-    return [str(process.which("lxc-usernsexec")), *maps, "--"]
+    if result.returncode:
+        lines = result.stderr.strip().splitlines() or ["no message"]
+        cause = next((line for line in lines if os.strerror(errno.ENOSPC) in line), lines[0])
+        raise MachineError(f"command 'tar' failed: exit code {result.returncode} ({cause})")
 
 
 def copy(source: int, target: int, paths: Paths) -> None:
-    """A full copy of a stopped container's tree."""
-    forget(target, paths)
-    trees = (paths.containers / str(vmid) for vmid in (source, target))
-    process.run(["cp", "-a", "--reflink=auto", *trees], timeout_s=600)
+    """Copy a stopped container's folders."""
+    remove(target, paths)
+    folders = (paths.containers / str(vmid) for vmid in (source, target))
+    process.run(["cp", "-a", "--reflink=auto", *folders], timeout_s=600)
 
 
-def forget(vmid: int, paths: Paths) -> None:
-    """Remove a container's folders."""
+def remove(vmid: int, paths: Paths) -> None:
     own = paths.containers / str(vmid)
     if own.exists():
         shutil.rmtree(own)
 
 
 def layers(vmid: int, paths: Paths) -> tuple[Path, Path, Path]:
-    """What an overlay is made of: the template's tree, the container's own, the folder to work in."""
+    """Return the folders of a container's overlay: lower (its template), upper (its own files), work.
+
+    Raises:
+        MachineError: one of them does not exist any more.
+    """
     own = paths.containers / str(vmid)
     try:
         lower = paths.templates / (own / "template").read_text()
     except FileNotFoundError:
-        raise MachineError(f"the files of CT {vmid} are gone from {own}") from None
+        raise MachineError(f"the files of CT {vmid} are missing from {own}") from None
     if not lower.is_dir():
-        raise MachineError(f"the template of CT {vmid} is gone from {lower}")
+        raise MachineError(f"the template of CT {vmid} is missing from {lower}")
     return lower, own / "upper", own / "work"
 
 
 def sweep(paths: Paths, exists: Callable[[int], bool], archives: list[Path]) -> None:
-    """Remove the folders of containers that are no more, and templates that nobody uses or can use again."""
+    """Remove the folders of containers that do not exist any more, and templates that are not needed.
+
+    Args:
+        paths: the node's paths.
+        exists: whether a container exists.
+        archives: the templates in the storage; their unpacked files stay for later containers.
+    """
     for own in list(paths.containers.glob("[1-9]*")):
         if own.name.isdigit() and not exists(int(own.name)):
             shutil.rmtree(own, ignore_errors=True)
-    trees = list(paths.templates.glob("*-*"))
     used = {file.read_text() for file in paths.containers.glob("*/template")}
-    if unused := [tree for tree in trees if tree.name not in used]:
-        known = {digest(archive) for archive in archives}
-        for tree in unused:
-            if tree.name.partition("-")[0] not in known:
-                shutil.rmtree(tree, ignore_errors=True)
+    if unused := [folder for folder in paths.templates.glob("*-*") if folder.name not in used]:
+        available = {digest(archive) for archive in archives}
+        for folder in unused:
+            if folder.name.partition("-")[0] not in available:
+                shutil.rmtree(folder, ignore_errors=True)
 
 
 def used_bytes(vmid: int, paths: Paths) -> int:
-    """What a container's own files take, or took half a minute ago."""
+    """Return the disk space of a container's own files. The value may be half a minute old."""
     own = paths.containers / str(vmid) / "upper"
-    counted, found = _counted.get(own, (-_COUNT_S, 0))
-    if time.monotonic() - counted > _COUNT_S:
-        found = sum(
+    measured_s, size = _usage.get(own, (-_USAGE_MAX_AGE_S, 0))
+    if time.monotonic() - measured_s > _USAGE_MAX_AGE_S:
+        size = sum(
             os.lstat(f"{folder}/{name}").st_blocks * 512
             for folder, _, files in os.walk(own)
             for name in files
         )
-        _counted[own] = (time.monotonic(), found)
-    return found
+        _usage[own] = (time.monotonic(), size)
+    return size

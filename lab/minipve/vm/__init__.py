@@ -1,1 +1,1 @@
-"""What is done to a VM as a whole: paper (config), disks (image) and process (machine) brought together."""
+"""Operations on a whole virtual machine: they combine its configuration, its disks and its QEMU process."""

@@ -1,7 +1,7 @@
-"""Changes of a VM's configuration: what is written at once, what reaches a running machine, what waits.
+"""Change a VM's configuration by PVE's rules (qemu-server, ``vmconfig_hotplug_pending``).
 
-The rules are PVE's (qemu-server, ``vmconfig_hotplug_pending``): every change first becomes pending; then,
-on a stopped VM, all of it is applied, and on a running one what needs no restart.
+Every change first becomes pending. On a stopped VM all pending changes are then applied; on a running one
+those that need no restart.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from minipve.process import MachineError
 from minipve.tasks import Task
 from minipve.vm import machines, volumes
 
-_AT_ONCE = {
+_NEEDS_NO_RESTART = {
     "autostart", "description", "hookscript", "hotplug", "lock", "migrate_downtime", "migrate_speed", "name",
     "onboot", "protection", "shares", "startup", "tags", "vmstatestorage",
     "cicustom", "cipassword", "citype", "ciuser", "ciupgrade", "nameserver", "searchdomain", "sshkeys",
@@ -27,43 +27,43 @@ _AT_ONCE = {
 _DEFAULT_HOTPLUG = "network,disk,usb"
 
 
-def stage(node: Node, task: Task, vmid: int, config: GuestConfig, wanted: dict[str, str]) -> None:
-    """Make the volumes of new drives and put everything into the pending section."""
-    made = _make_volumes(node, task, vmid, wanted)
-    for name, value in (wanted | made).items():
+def stage(node: Node, task: Task, vmid: int, config: GuestConfig, new: dict[str, str]) -> None:
+    """Create the volumes of new drives and make all ``new`` options pending."""
+    drive_options = _create_volumes(node, task, vmid, new)
+    for name, value in (new | drive_options).items():
         config.deleted = [key for key in config.deleted if key != name]
         _withdraw(node, vmid, config, name)
         if config.options.get(name) != value:
             config.pending[name] = value
 
 
-def _make_volumes(node: Node, task: Task, vmid: int, wanted: dict[str, str]) -> dict[str, str]:
-    """The drives of ``wanted`` with their volumes made; all of them or none."""
-    made: dict[str, str] = {}
-    slots = {name: drives.parse(name, value) for name, value in wanted.items() if drives.is_slot(name)}
+def _create_volumes(node: Node, task: Task, vmid: int, new: dict[str, str]) -> dict[str, str]:
+    """Return the drives of ``new`` with their volumes created. If one fails, the others are removed again."""
+    created: dict[str, str] = {}
+    slots = {name: drives.parse(name, value) for name, value in new.items() if drives.is_slot(name)}
     try:
         for name, drive in slots.items():
-            made[name] = volumes.create(node, task, vmid, name, drive)
+            created[name] = volumes.create(node, task, vmid, name, drive)
     except BaseException:
-        for name, value in made.items():
+        for name, value in created.items():
             if drives.is_new(slots[name]):
                 node.storage.remove(drives.parse(name, value)["file"])
         raise
-    return made
+    return created
 
 
 def stage_removal(node: Node, vmid: int, config: GuestConfig, names: Iterable[str]) -> None:
-    """Mark options for removal; what was only pending is dropped."""
+    """Mark options for removal, and drop their pending values."""
     for name in names:
         if name.startswith("unused") and name in config.options:
-            _require_unused(config, name, vmid)
+            _check_unused(config, name, vmid)
         _withdraw(node, vmid, config, name)
         if name in config.options and name not in config.deleted:
             config.deleted.append(name)
 
 
-def _require_unused(config: GuestConfig, name: str, vmid: int) -> None:
-    """500 when an unused disk is one that a drive or a snapshot still has."""
+def _check_unused(config: GuestConfig, name: str, vmid: int) -> None:
+    """Raise 500 if a drive or a snapshot still uses an unused disk."""
     others = {key: value for key, value in config.options.items() if key != name}
     sections = (others, config.pending, *config.snapshots.values())
     volid = drives.owned_volume(name, config.options[name], vmid)
@@ -84,7 +84,7 @@ def _withdraw(node: Node, vmid: int, config: GuestConfig, name: str) -> None:
 
 
 def apply_stopped(node: Node, vmid: int, config: GuestConfig) -> None:
-    """Everything pending comes into force."""
+    """Apply all pending changes of a stopped VM."""
     for name in list(config.deleted):
         _remove(node, vmid, config, name)
     for name in list(config.pending):
@@ -92,24 +92,31 @@ def apply_stopped(node: Node, vmid: int, config: GuestConfig) -> None:
 
 
 def apply_running(node: Node, vmid: int, config: GuestConfig, changed: Collection[str]) -> dict[str, str]:
-    """What a running machine takes comes into force; returns PVE's text for each option that failed to.
+    """Apply the pending changes that a running VM accepts.
 
-    Devices are tried only when they are among the options that this call ``changed``.
+    Args:
+        node: the VM's node.
+        vmid: the VM.
+        config: its configuration, which is changed.
+        changed: the options of this call; devices are hotplugged only if they are among them.
+
+    Returns:
+        PVE's error text for each option that could not be hotplugged.
     """
     errors: dict[str, str] = {}
     for name in [*config.deleted, *config.pending]:
-        if name in _AT_ONCE or name.startswith(("ipconfig", "unused")):
-            _settle(node, vmid, config, name)
+        if name in _NEEDS_NO_RESTART or name.startswith(("ipconfig", "unused")):
+            _apply(node, vmid, config, name)
         elif re.fullmatch(r"net\d+", name) and name in changed:
             try:
-                if _plug(node, vmid, config, name):
-                    _settle(node, vmid, config, name)
+                if _hotplug_nic(node, vmid, config, name):
+                    _apply(node, vmid, config, name)
             except MachineError as failed:
                 errors[name] = f"hotplug problem - {failed}\n"
     return errors
 
 
-def _settle(node: Node, vmid: int, config: GuestConfig, name: str) -> None:
+def _apply(node: Node, vmid: int, config: GuestConfig, name: str) -> None:
     if name in config.deleted:
         _remove(node, vmid, config, name)
     else:
@@ -136,10 +143,9 @@ def _remove(node: Node, vmid: int, config: GuestConfig, name: str) -> None:
 
 
 def _set_aside(node: Node, vmid: int, config: GuestConfig, name: str, old: str) -> None:
-    """What was in a drive's slot: the VM's own disk becomes ``unusedN``, its cloud-init drive is freed.
+    """Handle the value that a drive's slot had: a disk becomes ``unusedN``, a cloud-init drive is deleted.
 
-    A volume that is not the VM's own, or that another slot still names, is left alone: it is not deleted for
-    having been named here.
+    A volume that belongs to another VM, or that another slot still uses, stays as it is.
     """
     volid = drives.owned_volume(name, old, vmid) if drives.is_slot(name) else None
     if volid is None:
@@ -151,24 +157,24 @@ def _set_aside(node: Node, vmid: int, config: GuestConfig, name: str, old: str) 
 
 
 def keep_unused(config: GuestConfig, volids: Iterable[str]) -> None:
-    """Note a VM's own volumes as ``unusedN`` unless a drive has them."""
+    """Add ``unusedN`` options for a VM's own volumes that no drive uses."""
     for volid in volids:
         if not uses(config, volid):
-            free = next(n for n in range(256) if f"unused{n}" not in config.options)
-            config.options[f"unused{free}"] = volid
+            number = next(n for n in range(256) if f"unused{n}" not in config.options)
+            config.options[f"unused{number}"] = volid
 
 
 def uses(config: GuestConfig, volid: str) -> bool:
-    """Whether any drive, unused or pending ones included, is this volume, however it is spelt."""
-    named = [*config.options.items(), *config.pending.items()]
-    files = [drives.parse(k, v)["file"] for k, v in named if drives.is_slot(k) or k.startswith("unused")]
-    wanted = storage.parse(volid)
-    found = (storage.parse(file) for file in files if ":" in file)
-    return any((one.vmid, one.name) == (wanted.vmid, wanted.name) for one in found)
+    """Return whether a current, pending or unused drive is this volume (with or without its base's name)."""
+    options = [*config.options.items(), *config.pending.items()]
+    files = [drives.parse(k, v)["file"] for k, v in options if drives.is_slot(k) or k.startswith("unused")]
+    used = {(volume.vmid, volume.name) for volume in (storage.parse(file) for file in files if ":" in file)}
+    volume = storage.parse(volid)
+    return (volume.vmid, volume.name) in used
 
 
-def _plug(node: Node, vmid: int, config: GuestConfig, name: str) -> bool:
-    """Carry a NIC's change to the running machine; False when it has to wait for a restart."""
+def _hotplug_nic(node: Node, vmid: int, config: GuestConfig, name: str) -> bool:
+    """Change a NIC of the running VM; False if the change has to wait for a restart."""
     old, new = config.options.get(name), None if name in config.deleted else config.pending[name]
     if not _hotplugs_network(config.options) and _plugs_anew(old, new):
         return False

@@ -1,7 +1,7 @@
-"""What tasks do to whole VMs: create, clone, convert to a template, start, resize, destroy.
+"""Create, clone, convert to a template, start, resize and destroy VMs; each function is the work of a task.
 
-Each leaves either the finished VM or nothing: on failure the volumes and the configuration made so far go
-away. A killed endpoint leaves its half-made VMs to ``recover``; on a node the workers would outlive it.
+A failure leaves nothing behind: the volumes and the configuration created so far are removed. If the
+endpoint is killed, ``recover`` removes incomplete VMs at its next start.
 """
 
 from __future__ import annotations
@@ -23,38 +23,42 @@ from minipve.vm import changes, machines, options, snapshots, volumes
 
 
 def recover(node: Node) -> list[int]:
-    """Remove what a killed endpoint left half-made or half-removed, finish snapshots; returns the VMIDs."""
-    half = guests.recover(node, QEMU)
+    """Finish the work of a killed endpoint: remove incomplete VMs, complete or undo snapshots.
+
+    Returns:
+        The VMIDs of the removed VMs.
+    """
+    removed = guests.recover(node, QEMU)
     for vmid in node.vms.unfinished(snapshots.LOCKS):
-        with suppress(ApiError, *FAILURES):  # it stays locked, for its owner to look at
+        with suppress(ApiError, *FAILURES):  # the VM stays locked, so that its owner sees the problem
             snapshots.recover(node, vmid)
-    return half
+    return removed
 
 
 def create(
-    node: Node, permit: Permit, task: Task, vmid: int, given: dict[str, str], pool: str | None
+    node: Node, permit: Permit, task: Task, vmid: int, params: dict[str, str], pool: str | None
 ) -> None:
-    """Fill the configuration that holds the lock ``create``."""
+    """Create a VM's volumes and write its configuration, which so far holds the lock ``create`` only."""
     with (
         node.vms.locked(vmid),
         guests.undo_on_failure(node, QEMU, vmid),
         error_prefix(f"unable to create VM {vmid} - "),
     ):
-        made = dict(given)
-        for slot, drive in drives.of(given):
-            made[slot] = volumes.create(node, task, vmid, slot, drive)
-        if "tags" in given:
+        config = dict(params)
+        for slot, drive in drives.of(params):
+            config[slot] = volumes.create(node, task, vmid, slot, drive)
+        if "tags" in params:
             guests.check_tags(permit, vmid)
-        defaults = options.defaults(made, machines.qemu_version())
-        if made.get("vmgenid") == "1":
-            del made["vmgenid"]
+        defaults = options.defaults(config, machines.qemu_version())
+        if config.get("vmgenid") == "1":
+            del config["vmgenid"]
         guests.add_to_pool(node, pool, vmid)
-        node.vms.save(vmid, GuestConfig(defaults | made))
+        node.vms.save(vmid, GuestConfig(defaults | config))
 
 
 @dataclass(frozen=True)
-class Clone:
-    """What a clone call asks for."""
+class CloneRequest:
+    """The parameters of a clone call; ``full`` copies the disks instead of linking them to their bases."""
 
     source: int
     newid: int
@@ -65,43 +69,43 @@ class Clone:
     snapname: str | None = None
 
 
-def clone(node: Node, task: Task, wanted: Clone) -> None:
-    """Copy a VM; several linked clones of one template may run at once (its lock is shared)."""
-    newid = wanted.newid
+def clone(node: Node, task: Task, request: CloneRequest) -> None:
+    """Clone a VM. The source's lock is shared, so that several clones of a template can run at a time."""
+    newid = request.newid
     with (
         guests.undo_on_failure(node, QEMU, newid),
-        node.vms.locked(wanted.source, SHORT_LOCK_WAIT_S, shared=True),
+        node.vms.locked(request.source, SHORT_LOCK_WAIT_S, shared=True),
     ):
-        source = node.vms.load(wanted.source)
+        source = node.vms.load(request.source)
         source.check_lock()
         with node.vms.locked(newid), error_prefix("clone failed: "):
-            found = snapshots.existing(source, wanted.snapname) if wanted.snapname else source.options
-            made = _copied_options(found, wanted)
-            for slot, drive in drives.of(found):
-                full = wanted.full or not _is_base(drive)
-                made[slot] = volumes.clone(node, task, newid, slot, drive, full, wanted.snapname)
-            guests.add_to_pool(node, wanted.pool, newid)
-            firewall.copy(node, wanted.source, newid)
-            node.vms.save(newid, GuestConfig(made))
+            original = snapshots.existing(source, request.snapname) if request.snapname else source.options
+            copy = _copied_options(original, request)
+            for slot, drive in drives.of(original):
+                full = request.full or not _is_base(drive)
+                copy[slot] = volumes.clone(node, task, newid, slot, drive, full, request.snapname)
+            guests.add_to_pool(node, request.pool, newid)
+            firewall.copy(node, request.source, newid)
+            node.vms.save(newid, GuestConfig(copy))
 
 
 def _is_base(drive: drives.Drive) -> bool:
     return not drives.is_cdrom(drive) and storage.parse(drive["file"]).is_base
 
 
-def _copied_options(found: Mapping[str, str], wanted: Clone) -> dict[str, str]:
+def _copied_options(original: Mapping[str, str], request: CloneRequest) -> dict[str, str]:
     dropped = ("template", "lock", "parent", "snaptime", "snapstate")
-    made = {k: v for k, v in found.items() if k not in dropped and not k.startswith("unused")}
-    for key in [k for k in made if k.startswith("net")]:
-        made[key] = nics.with_new_mac(made[key])
-    made["name"] = wanted.name or f"Copy-of-VM-{found.get('name', wanted.source)}"
-    if wanted.description:
-        made["description"] = wanted.description
-    return made | options.renewed_identity(made)
+    copy = {k: v for k, v in original.items() if k not in dropped and not k.startswith("unused")}
+    for key in [k for k in copy if k.startswith("net")]:
+        copy[key] = nics.with_new_mac(copy[key])
+    copy["name"] = request.name or f"Copy-of-VM-{original.get('name', request.source)}"
+    if request.description:
+        copy["description"] = request.description
+    return copy | options.renewed_identity(copy)
 
 
 def make_template(node: Node, task: Task, vmid: int) -> None:
-    """Rename the disks to bases and mark the VM; a second run finishes what a killed first one began."""
+    """Convert a VM's disks to base images and mark it as a template. An interrupted call can be repeated."""
     with node.vms.changing(vmid) as config:
         config.check_lock()
         for slot, drive in drives.of(dict(config.options)):
@@ -113,7 +117,7 @@ def make_template(node: Node, task: Task, vmid: int) -> None:
 
 
 def resize(node: Node, task: Task, vmid: int, slot: str, size: str, digest: str | None) -> None:
-    """Grow a disk by (``+1G``) or to a size, also of a running VM."""
+    """Grow a disk of a running or stopped VM, to a size (``8G``) or by an amount (``+1G``)."""
     with node.vms.changing(vmid) as config:
         config.check_digest(digest)
         config.check_lock()
@@ -123,21 +127,21 @@ def resize(node: Node, task: Task, vmid: int, slot: str, size: str, digest: str 
         if drives.is_cdrom(drive):
             raise ApiError("you can't resize a cdrom")
         file = node.storage.existing(drive["file"])
-        now = (storage.image_facts(file) or {"virtual-size": 0})["virtual-size"]
-        wanted = storage.size_bytes(size.lstrip("+")) + (now if size.startswith("+") else 0)
-        wanted = (wanted + 511) // 512 * 512
-        if wanted < now:
+        old_bytes = (storage.image_facts(file) or {"virtual-size": 0})["virtual-size"]
+        new_bytes = storage.size_bytes(size.lstrip("+")) + (old_bytes if size.startswith("+") else 0)
+        new_bytes = (new_bytes + 511) // 512 * 512
+        if new_bytes < old_bytes:
             raise ApiError("shrinking disks is not supported")
         if machines.running_pid(node, vmid):
-            machines.resize_block(node, vmid, slot, wanted)
+            machines.resize_block(node, vmid, slot, new_bytes)
         else:
-            qemu_img.resize(file, wanted)
+            qemu_img.resize(file, new_bytes)
         task.log("Image resized.")
-        config.options[slot] = drives.text(slot, drive | {"size": storage.size_text(wanted)})
+        config.options[slot] = drives.text(slot, drive | {"size": storage.size_text(new_bytes)})
 
 
 def start(node: Node, task: Task, vmid: int, skiplock: bool = False) -> None:
-    """Bring pending changes into force and start the machine."""
+    """Apply the pending changes and start the VM."""
     with node.vms.locked(vmid):
         config = node.vms.load(vmid)
         if config.is_template:
@@ -152,7 +156,15 @@ def start(node: Node, task: Task, vmid: int, skiplock: bool = False) -> None:
 
 
 def destroy(node: Node, task: Task, vmid: int, skiplock: bool, unreferenced: bool) -> None:
-    """Remove a VM, its volumes, its place in the pools and the rights given on it."""
+    """Remove a VM with its volumes, pool memberships and permissions.
+
+    Args:
+        node: the VM's node.
+        task: the task to log to.
+        vmid: the VM.
+        skiplock: ignore the config lock.
+        unreferenced: also remove volumes of the VM that no option refers to.
+    """
     with node.vms.locked(vmid):
         config = node.vms.load_or_empty(vmid)
         if not skiplock:
@@ -162,15 +174,15 @@ def destroy(node: Node, task: Task, vmid: int, skiplock: bool, unreferenced: boo
         sections = (config.options, *config.snapshots.values())
         owned = list(dict.fromkeys(v for section in sections for _, v in drives.volumes(section, vmid)))
         if unreferenced or not config.options or config.options.get("lock") in guests.UNFINISHED:
-            known = {node.storage.path(volid) for volid in owned}
-            owned += [v for v in node.storage.of_vm(vmid) if node.storage.path(v) not in known]
+            files = {node.storage.path(volid) for volid in owned}
+            owned += [v for v in node.storage.of_vm(vmid) if node.storage.path(v) not in files]
         for volid in owned:
             if storage.parse(volid).is_base and node.storage.users_of(volid):
                 raise ApiError(f"base volume '{volid}' is still in use by linked cloned")
         for volid in owned:
             node.storage.remove(volid)
             task.log(f"removed volume '{volid}'")
-        machines.forget(node, vmid)
+        machines.remove_seed(node, vmid)
         node.vms.mark(vmid, GuestConfig(), "destroyed")
         guests.forget_rights(node, vmid)
         firewall.forget(node, vmid)

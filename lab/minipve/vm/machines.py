@@ -1,6 +1,6 @@
-"""The running side of the VMs: the endpoint's only door to QEMU processes.
+"""Control the QEMU process of a VM. The rest of the endpoint reaches QEMU only through this module.
 
-Callers hold the VM's file lock where the state changes.
+Callers hold the VM's file lock when they change its state.
 """
 
 from __future__ import annotations
@@ -21,34 +21,36 @@ from minipve.tasks import Task
 
 @cache
 def qemu_version() -> str:
-    """QEMU's version, e.g. ``7.2.22``."""
-    said = process.run(["qemu-system-x86_64", "--version"])
-    found = re.search(r"version (\d+(?:\.\d+)+)", said)
-    return found[1] if found else "unknown"
+    """Return QEMU's version, for example ``7.2.22``."""
+    output = process.run(["qemu-system-x86_64", "--version"])
+    match = re.search(r"version (\d+(?:\.\d+)+)", output)
+    return match[1] if match else "unknown"
 
 
 def state(node: Node, vmid: int) -> MachineState:
-    """What the VM's process does right now."""
     return running.state(vmid, node.paths)
 
 
 def running_pid(node: Node, vmid: int) -> int | None:
-    """The VM's QEMU process, verified to be that of this VM."""
+    """Return the VM's QEMU process, or None if it does not run."""
     return running.running_pid(vmid, node.paths)
 
 
 def start(node: Node, vmid: int, options: dict[str, str], task: Task) -> None:
-    """Start QEMU with the given configuration."""
     power.start(vmid, options, node.paths, task.log)
 
 
 def stop(node: Node, vmid: int) -> None:
-    """End QEMU; nothing happens when it does not run."""
+    """End QEMU. No effect if it does not run."""
     power.stop(vmid, node.paths)
 
 
 def shutdown(node: Node, vmid: int, timeout_s: float, force: bool, task: Task) -> None:
-    """Ask the guest to power off and wait; with ``force`` stop it when it does not in time."""
+    """Ask the guest to power off and wait.
+
+    Raises:
+        MachineError: it is still running after ``timeout_s``; with ``force`` it is stopped instead.
+    """
     if not running_pid(node, vmid):
         return
     power.ask_to_power_off(vmid, node.paths)
@@ -63,32 +65,29 @@ def shutdown(node: Node, vmid: int, timeout_s: float, force: bool, task: Task) -
 
 
 def reset(node: Node, vmid: int) -> None:
-    """Press reset."""
     power.reset(vmid, node.paths)
 
 
 def suspend(node: Node, vmid: int) -> None:
-    """Halt the virtual CPUs."""
     power.suspend(vmid, node.paths)
 
 
 def resume(node: Node, vmid: int) -> None:
-    """Let the virtual CPUs go on."""
     power.resume(vmid, node.paths)
 
 
 def change_nic(node: Node, vmid: int, index: int, old: str | None, new: str | None) -> None:
-    """Change a NIC of a running VM; None stands for no NIC before or after."""
+    """Change a NIC of a running VM. None as ``old`` adds one, None as ``new`` removes it."""
     hotplug.change_nic(vmid, index, old, new, node.paths)
 
 
 def resize_block(node: Node, vmid: int, slot: str, size_bytes: int) -> None:
-    """Tell a running QEMU that a disk has grown."""
+    """Grow a disk of a running VM."""
     qmp.Qmp(vmid, node.paths).execute("block_resize", {"device": f"drive-{slot}", "size": size_bytes})
 
 
 def snapshot(node: Node, vmid: int, name: str, slots: list[str]) -> None:
-    """Have a running QEMU snapshot these drives, all at the same moment."""
+    """Take a snapshot of these drives of a running VM, all at the same moment."""
     kind = "blockdev-snapshot-internal-sync"
     actions = [{"type": kind, "data": {"device": f"drive-{slot}", "name": name}} for slot in slots]
     if actions:
@@ -96,33 +95,32 @@ def snapshot(node: Node, vmid: int, name: str, slots: list[str]) -> None:
 
 
 def delete_snapshot(node: Node, vmid: int, name: str, slot: str) -> None:
-    """Have a running QEMU delete a snapshot of one of its drives."""
-    command, given = "blockdev-snapshot-delete-internal-sync", {"device": f"drive-{slot}", "name": name}
-    qmp.Qmp(vmid, node.paths).execute(command, given, timeout_s=60)
+    """Delete a snapshot of one drive of a running VM."""
+    command, arguments = "blockdev-snapshot-delete-internal-sync", {"device": f"drive-{slot}", "name": name}
+    qmp.Qmp(vmid, node.paths).execute(command, arguments, timeout_s=60)
 
 
 def agent(node: Node, vmid: int, command: str, arguments: dict[str, Any], timeout_s: float) -> Any:
-    """Ask the guest agent; it is pinged first."""
+    """Run a command of the guest agent and return its value."""
     return guest_agent.execute(vmid, node.paths, command, arguments or None, timeout_s)
 
 
 def monitor(node: Node, vmid: int, command: str) -> str:
-    """What QEMU's human monitor says."""
+    """Run a command of QEMU's human monitor and return its output."""
     if not running_pid(node, vmid):
         raise MachineError(f"VM {vmid} not running")
     return str(qmp.Qmp(vmid, node.paths).execute("human-monitor-command", {"command-line": command}))
 
 
 def accelerator(node: Node) -> accel.Accel:
-    """What the guests run on, and why."""
     return accel.probe(node.paths)
 
 
-def forget(node: Node, vmid: int) -> None:
-    """Remove what a destroyed VM leaves outside of the storage."""
+def remove_seed(node: Node, vmid: int) -> None:
+    """Remove a destroyed VM's cloud-init seed, which is not in the storage."""
     (node.paths.seeds / f"vm-{vmid}-cloudinit.iso").unlink(missing_ok=True)
 
 
-def tidy(node: Node, vmid: int) -> None:
-    """Say so, and remove taps and sockets, when the machine has ended by itself."""
+def reap(node: Node, vmid: int) -> None:
+    """If the VM ended by itself, log it and remove its taps and sockets."""
     running.reap(vmid, node.paths)

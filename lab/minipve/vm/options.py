@@ -1,4 +1,4 @@
-"""The options of a VM: who may set which, their canonical form, and what a new VM gets by default."""
+"""The options of a VM: the privileges to set them, their canonical form, the defaults of a new VM."""
 
 from __future__ import annotations
 
@@ -30,19 +30,20 @@ _GROUPS = {
     "VM.Config.Cloudinit VM.Config.Network": "cicustom cipassword citype ciuser ciupgrade nameserver "
     "searchdomain sshkeys",
 }
-_BY_VALUE = re.compile(r"(?:efidisk|tpmstate|unused|serial|usb|hostpci|virtiofs)\d+")
+_CHECKED_BY_VALUE = re.compile(r"(?:efidisk|tpmstate|unused|serial|usb|hostpci|virtiofs)\d+")
 _PRIVILEGES = {option: privs.split() for privs, names in _GROUPS.items() for option in names.split()}
 
 
 def check(permit: Permit, vmid: int, pool: str | None, names: Iterable[str]) -> None:
-    """403 (or PVE's ``only root can set``) unless the caller may set all options ``names`` of the VM.
+    """Raise 403 (or PVE's ``only root can set``) unless the caller may set all options ``names`` of the VM.
 
-    Drives and serial ports depend on their value: see ``check_values``. ``tags`` are the callers' affair.
+    `check_values` checks the options for which the privilege depends on the value, such as drives and serial
+    ports. Callers check ``tags``.
     """
     if permit.is_root:
         return
     for name in names:
-        if drives.is_slot(name) or name == "tags" or _BY_VALUE.fullmatch(name):
+        if drives.is_slot(name) or name == "tags" or _CHECKED_BY_VALUE.fullmatch(name):
             continue
         if privs := _privileges(name):
             permit.need_vm(vmid, pool, privs, any_of=True)
@@ -63,9 +64,9 @@ def _privileges(name: str) -> list[str] | None:
 def check_values(
     permit: Permit, vmid: int, pool: str | None, options: Mapping[str, str], verb: str = "set"
 ) -> None:
-    """The checks that depend on values: bridges, serial ports, and kinds of drives, those only of a change.
+    """Check what depends on values: bridges, serial ports and, when a VM is changed, kinds of drives.
 
-    ``verb`` is PVE's word for what is done to a real serial port: ``set`` at creation, else ``modify``.
+    ``verb`` is the word in PVE's error texts: ``set`` for a new VM, ``modify`` for a change.
     """
     if not permit.is_root:
         unsupported.check(permit, vmid, pool, options)
@@ -83,7 +84,7 @@ def check_values(
 
 
 def check_hookscript(storage: Storage, volid: str | None) -> None:
-    """400, before anybody's rights are looked at, for a hook script that could not be run."""
+    """Raise 400 for a hook script that cannot be executed. PVE checks this before any privileges."""
     if volid is None:
         return
     file = storage.path(volid)
@@ -96,17 +97,17 @@ def check_hookscript(storage: Storage, volid: str | None) -> None:
 
 
 def check_drive(permit: Permit, vmid: int, pool: str | None, drive: drives.Drive) -> None:
-    """403 unless the caller may change such a drive; its volumes are the affair of ``volume_access``."""
+    """Raise 403 unless the caller may change such a drive. `volume_access` checks its volumes."""
     privs = ["VM.Config.Disk"]
     if drives.is_cdrom(drive):
         privs = ["VM.Config.CDROM", *(["VM.Config.Cloudinit"] if drives.is_cloudinit(drive) else [])]
-    if pool is None:  # at creation PVE asks for none of them
+    if pool is None:  # PVE does not require them for a new VM
         permit.need_vm(vmid, pool, privs)
 
 
-def normalise(given: Mapping[str, Any]) -> dict[str, str]:
-    """The options as they are stored: NICs canonical and with a MAC, tags sorted, the rest as given."""
-    options = {name: str(value) for name, value in given.items()}
+def normalise(params: Mapping[str, Any]) -> dict[str, str]:
+    """Return options as they are stored: NICs in canonical form with a MAC address, tags sorted."""
+    options = {name: str(value) for name, value in params.items()}
     for name, value in options.items():
         check_line(name, value)
         if re.fullmatch(r"net\d+", name):
@@ -121,21 +122,21 @@ def normalise(given: Mapping[str, Any]) -> dict[str, str]:
 
 
 def renewed_identity(options: Mapping[str, str]) -> dict[str, str]:
-    """What makes a clone another VM: its SMBIOS UUID, and its generation id if the source has one."""
+    """Return new values for the options that identify a VM, for a clone: SMBIOS UUID and generation id."""
     smbios = schema.parse_option("smbios1", options.get("smbios1", "")) | {"uuid": str(uuid.uuid4())}
     vmgenid = {"vmgenid": str(uuid.uuid4())} if "vmgenid" in options else {}
     return {"smbios1": schema.option_text("smbios1", smbios)} | vmgenid
 
 
 def defaults(options: Mapping[str, str], qemu_version: str) -> dict[str, str]:
-    """What PVE adds to a new VM."""
+    """Return the options that PVE adds to a new VM."""
     identity = {"smbios1": f"uuid={uuid.uuid4()}", "vmgenid": str(uuid.uuid4())}
     meta = {"meta": f"creation-qemu={qemu_version},ctime={int(time.time())}"}
     return identity | meta | {"boot": drives.default_boot(options)}
 
 
 def hash_password(password: str) -> str:
-    """A crypt hash (SHA-256), unless it is one already."""
+    """Return the SHA-256 crypt hash of a password, unless it is a crypt hash already."""
     if re.match(r"\$(?:5|6|y|2[aby])\$", password):
         return password
     return process.run(["openssl", "passwd", "-5", "-stdin"], stdin=password).strip()

@@ -1,7 +1,8 @@
-"""Snapshots: qcow2's own, of every disk of a VM at once, and a copy of its configuration.
+"""Snapshots of VMs: internal qcow2 snapshots of all disks, and a copy of the configuration.
 
-The config lock says what is under way (``snapshot``, ``snapshot-delete``, ``rollback``), and each of the
-three can be finished or undone by who finds it: see ``recover``. A running machine's disks are QEMU's affair.
+While one of the three operations is in progress, the config lock names it (``snapshot``,
+``snapshot-delete``, ``rollback``). If the endpoint is killed, `recover` finishes or undoes the operation.
+QEMU does the work for disks of a running VM, qemu-img for others.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ from minipve.node import Node
 from minipve.vm import changes, machines, options
 
 LOCKS = ("snapshot", "snapshot-delete", "rollback")
-_NOT_COPIED = ("lock", "description", "snapstate", "snaptime")
-log = logging.getLogger(__name__)
+_METADATA = ("lock", "description", "snapstate", "snaptime")
+logger = logging.getLogger(__name__)
 Disks = list[tuple[str, str]]
 
 
-def create(node: Node, say: Log, vmid: int, name: str, description: str) -> None:
-    """Take a snapshot of a VM, running or not; of its memory nothing is kept."""
+def create(node: Node, log: Log, vmid: int, name: str, description: str) -> None:
+    """Take a snapshot of a running or stopped VM. Its memory is not included."""
     with node.vms.locked(vmid):
         config = node.vms.load(vmid)
         if config.is_template:
@@ -34,24 +35,25 @@ def create(node: Node, say: Log, vmid: int, name: str, description: str) -> None
         config.check_lock()
         if name in config.snapshots:
             raise ApiError(f"snapshot name '{name}' already used")
-        made = _copied(config.options) | {"snapstate": "prepare", "snaptime": str(int(time.time()))}
-        config.snapshots[name] = made | ({"description": description} if description else {})
+        snapshot = _without_metadata(config.options)
+        snapshot |= {"snapstate": "prepare", "snaptime": str(int(time.time()))}
+        snapshot |= {"description": description} if description else {}
+        config.snapshots[name] = snapshot
         node.vms.mark(vmid, config, "snapshot")
         try:
-            for slot, volid in _disks(made):
-                say(f"snapshotting 'drive-{slot}' ({volid})")
-            _take(node, vmid, name, _disks(made))
+            for slot, volid in _disks(snapshot):
+                log(f"snapshotting 'drive-{slot}' ({volid})")
+            _snapshot_disks(node, vmid, name, _disks(snapshot))
         except BaseException:
-            _forget(node, say, vmid, config, name)
+            _discard(node, log, vmid, config, name)
             raise
-        del made["snapstate"]
-        del config.snapshots[name]["snapstate"]
+        del snapshot["snapstate"]
         config.options["parent"] = name
-        _done(node, vmid, config)
+        _unlock_and_save(node, vmid, config)
 
 
-def rollback(node: Node, say: Log, vmid: int, name: str) -> None:
-    """Bring disks and configuration back to a snapshot; a running machine is stopped."""
+def rollback(node: Node, log: Log, vmid: int, name: str) -> None:
+    """Restore disks and configuration of a snapshot. A running VM is stopped."""
     with node.vms.locked(vmid):
         config = node.vms.load(vmid)
         if config.is_template:
@@ -61,13 +63,13 @@ def rollback(node: Node, say: Log, vmid: int, name: str) -> None:
             raise ApiError(f"unable to rollback to incomplete snapshot (snapstate = {state})")
         config.check_lock()
         machines.stop(node, vmid)
-        config.options["parent"] = name  # where an interrupted rollback was bound for
+        config.options["parent"] = name  # tells `recover` the target of an interrupted rollback
         node.vms.mark(vmid, config, "rollback")
-        _roll_back(node, say, vmid, config, name)
+        _roll_back(node, log, vmid, config, name)
 
 
-def delete(node: Node, say: Log, vmid: int, name: str, force: bool) -> None:
-    """Remove a snapshot; ``force`` does so even where a disk has lost it."""
+def delete(node: Node, log: Log, vmid: int, name: str, force: bool) -> None:
+    """Delete a snapshot; with ``force`` also if a disk does not contain it any more."""
     with node.vms.locked(vmid):
         config = node.vms.load(vmid)
         snapshot = existing(config, name)
@@ -78,57 +80,57 @@ def delete(node: Node, say: Log, vmid: int, name: str, force: bool) -> None:
         node.vms.mark(vmid, config, "snapshot-delete")
         for slot, volid in _disks(snapshot):
             try:
-                _drop(node, vmid, name, slot, volid)
+                _delete_from_disk(node, vmid, name, slot, volid)
             except FAILURES as failed:
                 if not force:
                     raise
-                say(f"WARN: {failed}")
-        _unlink(config, vmid, name)
-        _done(node, vmid, config)
+                log(f"WARN: {failed}")
+        _remove_from_config(config, vmid, name)
+        _unlock_and_save(node, vmid, config)
 
 
 def existing(config: GuestConfig, name: str) -> dict[str, str]:
-    """A snapshot's configuration; 500 with PVE's text when there is none of that name."""
+    """Return a snapshot's configuration. Raises 500 with PVE's text if it does not exist."""
     if name not in config.snapshots:
         raise ApiError(f"snapshot '{name}' does not exist")
     return config.snapshots[name]
 
 
 def recover(node: Node, vmid: int) -> None:
-    """Finish or undo what a killed endpoint left: a rollback is done again, else no snapshot is left."""
+    """Finish the work of a killed endpoint: repeat a rollback, discard an incomplete snapshot."""
     with node.vms.locked(vmid):
         config = node.vms.load(vmid)
         if config.options["lock"] == "rollback":
-            _roll_back(node, log.info, vmid, config, config.options["parent"])
+            _roll_back(node, logger.info, vmid, config, config.options["parent"])
             return
         for name in [name for name, snapshot in config.snapshots.items() if "snapstate" in snapshot]:
-            _forget(node, log.info, vmid, config, name)
+            _discard(node, logger.info, vmid, config, name)
 
 
-def _copied(found: Mapping[str, str]) -> dict[str, str]:
-    return {k: v for k, v in found.items() if k not in _NOT_COPIED and not k.startswith("unused")}
+def _without_metadata(options: Mapping[str, str]) -> dict[str, str]:
+    return {k: v for k, v in options.items() if k not in _METADATA and not k.startswith("unused")}
 
 
 def _disks(snapshot: Mapping[str, str]) -> Disks:
-    """(slot, volume id) of what is snapshotted: the hard disks."""
+    """Return (slot, volume ID) of the hard disks, which are what a snapshot covers."""
     return [(slot, drive["file"]) for slot, drive in drives.of(snapshot) if not drives.is_cdrom(drive)]
 
 
-def _done(node: Node, vmid: int, config: GuestConfig) -> None:
+def _unlock_and_save(node: Node, vmid: int, config: GuestConfig) -> None:
     config.options.pop("lock", None)
     node.vms.save(vmid, config)
 
 
-def _take(node: Node, vmid: int, name: str, found: Disks) -> None:
+def _snapshot_disks(node: Node, vmid: int, name: str, disks: Disks) -> None:
     if machines.running_pid(node, vmid):
-        machines.snapshot(node, vmid, name, [slot for slot, _ in found])
+        machines.snapshot(node, vmid, name, [slot for slot, _ in disks])
         return
-    for _, volid in found:
+    for _, volid in disks:
         qemu_img.snapshot(node.storage.existing(volid), name)
 
 
-def _drop(node: Node, vmid: int, name: str, slot: str, volid: str) -> None:
-    """Remove one disk's snapshot; QEMU has the disk only while it is in its slot."""
+def _delete_from_disk(node: Node, vmid: int, name: str, slot: str, volid: str) -> None:
+    """Delete one disk's snapshot. A running QEMU has the disk open only if it is still in its slot."""
     attached = dict(_disks(node.vms.load(vmid).options)).get(slot) == volid
     if attached and machines.running_pid(node, vmid):
         machines.delete_snapshot(node, vmid, name, slot)
@@ -136,36 +138,36 @@ def _drop(node: Node, vmid: int, name: str, slot: str, volid: str) -> None:
         qemu_img.delete_snapshot(node.storage.existing(volid), name)
 
 
-def _forget(node: Node, say: Log, vmid: int, config: GuestConfig, name: str) -> None:
-    """Leave nothing of a snapshot that was not finished; disks that never had it do not matter."""
+def _discard(node: Node, log: Log, vmid: int, config: GuestConfig, name: str) -> None:
+    """Remove an incomplete snapshot. Some disks may not contain it."""
     for slot, volid in _disks(config.snapshots[name]):
         with suppress(ApiError, *FAILURES):
-            _drop(node, vmid, name, slot, volid)
-            say(f"removed snapshot of 'drive-{slot}' ({volid})")
-    _unlink(config, vmid, name)
-    _done(node, vmid, config)
+            _delete_from_disk(node, vmid, name, slot, volid)
+            log(f"removed snapshot of 'drive-{slot}' ({volid})")
+    _remove_from_config(config, vmid, name)
+    _unlock_and_save(node, vmid, config)
 
 
-def _unlink(config: GuestConfig, vmid: int, name: str) -> None:
-    """Take a snapshot out of the tree: its children get its parent, its disks stay as unused ones."""
-    gone = config.snapshots.pop(name)
+def _remove_from_config(config: GuestConfig, vmid: int, name: str) -> None:
+    """Remove a snapshot's section. Its children get its parent; disks that only it used become unused."""
+    removed = config.snapshots.pop(name)
     for section in (config.options, *config.snapshots.values()):
         if section.get("parent") == name:
             section.pop("parent")
-            section |= {"parent": gone["parent"]} if "parent" in gone else {}
-    changes.keep_unused(config, [volid for _, volid in drives.volumes(gone, vmid)])
+            section |= {"parent": removed["parent"]} if "parent" in removed else {}
+    changes.keep_unused(config, [volid for _, volid in drives.volumes(removed, vmid)])
 
 
-def _roll_back(node: Node, say: Log, vmid: int, config: GuestConfig, name: str) -> None:
+def _roll_back(node: Node, log: Log, vmid: int, config: GuestConfig, name: str) -> None:
     snapshot = config.snapshots[name]
     for slot, volid in _disks(snapshot):
-        say(f"rolling back 'drive-{slot}' ({volid})")
+        log(f"rolling back 'drive-{slot}' ({volid})")
         qemu_img.roll_back(node.storage.existing(volid), name)
     before = [volid for part in (config.options, config.pending) for _, volid in drives.volumes(part, vmid)]
-    kept = {k: v for k, v in config.options.items() if k == "description" or k.startswith("unused")}
-    config.options = kept | _copied(snapshot) | {"parent": name}
-    if "vmgenid" in config.options:  # the guest is to know that its time has been turned back
+    current = {k: v for k, v in config.options.items() if k == "description" or k.startswith("unused")}
+    config.options = current | _without_metadata(snapshot) | {"parent": name}
+    if "vmgenid" in config.options:  # tells the guest that its state has been reset
         config.options["vmgenid"] = options.renewed_identity(config.options)["vmgenid"]
     config.pending, config.deleted = {}, []
     changes.keep_unused(config, before)
-    _done(node, vmid, config)
+    _unlock_and_save(node, vmid, config)

@@ -1,4 +1,4 @@
-"""The rows that lists show: one of a VM, one of the node, one of the storage."""
+"""Rows of the API's lists: a VM, a node, a storage."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _RESOURCE = (
 
 
 def vm(node: Node, vmid: int, config: GuestConfig) -> dict[str, Any]:
-    """A VM as ``GET /nodes/{node}/qemu`` shows it."""
+    """Return a VM as ``GET /nodes/{node}/qemu`` shows it."""
     return _vm(vmid, config.options, machines.state(node, vmid))
 
 
@@ -43,7 +43,7 @@ def _vm(vmid: int, options: dict[str, str], state: MachineState) -> dict[str, An
         "netout": sum(nic["netout"] for nic in state.nics.values()),
     }
     if state.pid:
-        row |= {"pid": state.pid} | dict.fromkeys(host.PRESSURES, 0)  # QEMU is in no group of its own
+        row |= {"pid": state.pid} | dict.fromkeys(host.PRESSURES, 0)  # QEMU has no cgroup that measures them
     if options.get("template") == "1":
         row["template"] = 1
     if any(key.startswith("serial") for key in options):
@@ -52,7 +52,7 @@ def _vm(vmid: int, options: dict[str, str], state: MachineState) -> dict[str, An
 
 
 def vm_status(node: Node, vmid: int, config: GuestConfig) -> dict[str, Any]:
-    """A VM as ``GET .../status/current`` shows it."""
+    """Return a VM as ``GET .../status/current`` shows it."""
     state = machines.state(node, vmid)
     row = _vm(vmid, config.options, state) | {"qmpstatus": state.qmpstatus, "ha": {"managed": 0}}
     if "vga" in config.options:
@@ -65,15 +65,15 @@ def vm_status(node: Node, vmid: int, config: GuestConfig) -> dict[str, Any]:
 
 
 def vm_resource(node: Node, vmid: int, config: GuestConfig) -> dict[str, Any]:
-    """A VM among the cluster's resources and a pool's members."""
+    """Return a VM as the lists of the cluster's resources and of a pool's members show it."""
     row = vm(node, vmid, config)
-    told = {"id": f"qemu/{vmid}", "type": "qemu", "node": node.name, "template": row.get("template", 0)}
-    told |= {"maxcpu": row["cpus"], "diskread": 0, "diskwrite": 0}
-    return told | {key: row[key] for key in _RESOURCE}
+    resource = {"id": f"qemu/{vmid}", "type": "qemu", "node": node.name, "template": row.get("template", 0)}
+    resource |= {"maxcpu": row["cpus"], "diskread": 0, "diskwrite": 0}
+    return resource | {key: row[key] for key in _RESOURCE}
 
 
 def storage_resource(node: Node) -> dict[str, Any]:
-    """The storage among the cluster's resources and a pool's members."""
+    """Return the storage as the lists of the cluster's resources and of a pool's members show it."""
     usage = node.storage.usage() if node.is_up else {"used": 0, "total": 0}
     return {
         "id": f"storage/{node.name}/{storage.NAME}",
@@ -90,10 +90,10 @@ def storage_resource(node: Node) -> dict[str, Any]:
 
 
 def node_row(node: Node) -> dict[str, Any]:
-    """The node as ``GET /nodes`` shows it; nobody knows the load of one that does not answer."""
+    """Return the node as ``GET /nodes`` shows it; one that is off has no load."""
     if not node.is_up:
-        told = {"id": f"node/{node.name}", "node": node.name, "type": "node"}
-        return told | {"status": "offline", "level": ""}
+        row = {"id": f"node/{node.name}", "node": node.name, "type": "node"}
+        return row | {"status": "offline", "level": ""}
     memory, root = host.memory(), host.root_filesystem()
     return {
         "id": f"node/{node.name}",
@@ -112,7 +112,7 @@ def node_row(node: Node) -> dict[str, Any]:
 
 
 def storage_row(node: Node) -> dict[str, Any]:
-    """The storage as ``GET /nodes/{node}/storage`` shows it."""
+    """Return the storage as ``GET /nodes/{node}/storage`` shows it."""
     usage = node.storage.usage()
     return {
         "storage": storage.NAME,
@@ -127,5 +127,4 @@ def storage_row(node: Node) -> dict[str, Any]:
 
 
 def tags(options: dict[str, str]) -> list[str]:
-    """The tags of a VM."""
     return split_list(options.get("tags", ""))

@@ -1,4 +1,4 @@
-"""Options that Proxmox VE acts on and this endpoint does not: none of them is accepted and then ignored."""
+"""Refuse the options that Proxmox VE implements and minipve does not, instead of ignoring them."""
 
 from __future__ import annotations
 
@@ -19,16 +19,17 @@ _MACHINES = ("pc", "q35")
 
 
 def refuse(options: Mapping[str, str]) -> None:
-    """400, with what is supported, for the options that would be ignored."""
-    errors = {name: text for name, value in options.items() if (text := _complaint(name, value))}
+    """Raise 400 for options that are not supported; the error names what is supported."""
+    errors = {name: text for name, value in options.items() if (text := _problem(name, value))}
     if errors:
         raise parameter_error(**errors)
 
 
 def check(permit: Permit, vmid: int, pool: str | None, options: Mapping[str, str]) -> None:
-    """403, or PVE's words for what only root may do, before anybody reads what is not supported here.
+    """Raise 403, or PVE's error for what only root may set, so that privileges are checked before support.
 
-    Devices of the node itself are for root@pam; those that an administrator has mapped take Mapping.Use.
+    Only root@pam may use devices of the node itself. Devices that an administrator has mapped require
+    Mapping.Use.
     """
     for name, value in options.items():
         kind = name.rstrip("0123456789")
@@ -47,12 +48,12 @@ def check(permit: Permit, vmid: int, pool: str | None, options: Mapping[str, str
 
 
 def _parts(text: str) -> dict[str, str]:
-    """A device's property string; what has no name is the device itself, or a folder's mapping."""
+    """Parse a device's property string. The part without a name is the device, or a folder's mapping."""
     pairs = (part.rpartition("=") for part in text.split(","))
     return {key or "host": value for key, _, value in pairs}
 
 
-def _complaint(name: str, value: str) -> str | None:
+def _problem(name: str, value: str) -> str | None:
     if _NEVER.fullmatch(name):
         return "not supported here"
     if name == "machine" and set(schema.parse_option(name, value).values()) - set(_MACHINES):

@@ -1,7 +1,4 @@
-"""The volumes behind a VM's drives: made, taken over, imported, cloned, turned into bases.
-
-The caller holds the VM's lock.
-"""
+"""Volumes of a VM's drives: create, import, clone, convert to a base. Callers hold the VM's lock."""
 
 from __future__ import annotations
 
@@ -15,28 +12,32 @@ _CLOUDINIT_BYTES = 4 * 2**20
 
 
 def create(node: Node, task: Task, vmid: int, slot: str, drive: drives.Drive) -> str:
-    """Make the volume that ``drive`` asks for; returns the string to store. The caller has the VM's lock."""
-    wanted = drives.new_volume(drive)
-    if not wanted:
-        return _adopt(node, slot, drive)
-    storage.check_exists(wanted["store"])
+    """Create the volume that a drive requests, and return the drive option to store.
+
+    A drive may also name an existing volume; then only its size is added.
+    """
+    request = drives.new_volume(drive)
+    if not request:
+        return _with_size(node, slot, drive)
+    storage.check_exists(request["store"])
     if drive.get("format", "qcow2") != "qcow2":
         raise ApiError(f"unable to create image: format '{drive['format']}' is not supported here, use qcow2")
-    kept = {key: value for key, value in drive.items() if key not in ("format", "import-from", "size")}
-    if wanted["cloudinit"]:
-        kept |= {"file": _empty(node, task, vmid, _CLOUDINIT_BYTES, f"vm-{vmid}-cloudinit"), "media": "cdrom"}
+    stored = {key: value for key, value in drive.items() if key not in ("format", "import-from", "size")}
+    if request["cloudinit"]:
+        volid = _create_empty(node, task, vmid, _CLOUDINIT_BYTES, f"vm-{vmid}-cloudinit")
+        stored |= {"file": volid, "media": "cdrom"}
     elif source := drive.get("import-from"):
-        kept |= _import(node, task, vmid, source)
+        stored |= _import(node, task, vmid, source)
     else:
-        size = int(float(wanted["gib"]) * 2**30)
-        kept |= {"file": _empty(node, task, vmid, size), "size": storage.size_text(size)}
-    made = drives.text(slot, kept)
-    task.log(f"{slot}: successfully created disk '{made}'")
-    return made
+        size = int(float(request["gib"]) * 2**30)
+        stored |= {"file": _create_empty(node, task, vmid, size), "size": storage.size_text(size)}
+    text = drives.text(slot, stored)
+    task.log(f"{slot}: successfully created disk '{text}'")
+    return text
 
 
-def _adopt(node: Node, slot: str, drive: drives.Drive) -> str:
-    """An existing volume: its size is filled in."""
+def _with_size(node: Node, slot: str, drive: drives.Drive) -> str:
+    """Return the option of a drive with an existing volume, with the volume's size."""
     if drive["file"] in ("none", "cdrom"):
         return drives.text(slot, drive)
     facts = storage.image_facts(node.storage.existing(drive["file"]))
@@ -44,13 +45,13 @@ def _adopt(node: Node, slot: str, drive: drives.Drive) -> str:
     return drives.text(slot, drive | size)
 
 
-def _formatting(node: Node, volid: str, size: int) -> str:
+def _formatting_line(node: Node, volid: str, size: int) -> str:
     return f"Formatting '{node.storage.path(volid)}', fmt=qcow2 size={size}"
 
 
-def _empty(node: Node, task: Task, vmid: int, size: int, name: str | None = None) -> str:
+def _create_empty(node: Node, task: Task, vmid: int, size: int, name: str | None = None) -> str:
     volid = node.storage.free_name(vmid, name=name)
-    task.log(_formatting(node, volid, size))
+    task.log(_formatting_line(node, volid, size))
     qemu_img.create(node.storage.path(volid), storage.checked_size(size))
     return volid
 
@@ -65,7 +66,7 @@ def _import(node: Node, task: Task, vmid: int, source: str) -> drives.Drive:
     else:
         size = (storage.image_facts(file) or {"virtual-size": 0})["virtual-size"]
     task.log(f"create full clone of drive ({source})")
-    task.log(_formatting(node, volid, size))
+    task.log(_formatting_line(node, volid, size))
     task.log(f"allocated target volume '{volid}'")
     try:
         qemu_img.import_image(file, node.storage.path(volid))
@@ -85,10 +86,13 @@ def clone(
     full: bool,
     snapname: str | None = None,
 ) -> str:
-    """A drive's copy for a new VM: cloud-init drive anew, CD-ROM shared, disk linked or copied."""
+    """Clone a drive for a new VM and return its option: a disk is linked or copied, a CD-ROM image shared.
+
+    The new VM gets an empty cloud-init drive.
+    """
     source = drive["file"]
     if drives.is_cloudinit(drive):
-        volid = _empty(node, task, newid, _CLOUDINIT_BYTES, f"vm-{newid}-cloudinit")
+        volid = _create_empty(node, task, newid, _CLOUDINIT_BYTES, f"vm-{newid}-cloudinit")
         return drives.text(slot, drive | {"file": volid, "size": storage.size_text(_CLOUDINIT_BYTES)})
     if drives.is_cdrom(drive):
         return drives.text(slot, drive)
@@ -107,7 +111,7 @@ def clone(
 
 
 def to_base(node: Node, slot: str, drive: drives.Drive) -> str:
-    """A template's drive: the image becomes a write-protected base; cloud-init drives and CD-ROMs stay."""
+    """Convert a template's disk to a read-only base image and return its option. CD-ROM drives stay."""
     if drives.is_cdrom(drive):
         return drives.text(slot, drive)
     old = storage.parse(drive["file"])

@@ -12,7 +12,7 @@ from minipve.config.kinds import LXC
 from minipve.config.store import GuestConfig, GuestStore
 from minipve.container import changes, options
 from minipve.errors import ApiError
-from minipve.lxc import cgroups, commands, inotify, rootfs, running, setup, user_ids
+from minipve.lxc import cgroups, chroot, configuration, inotify, rootfs, running, setup, user_ids
 from minipve.paths import Paths
 from minipve.process import MachineError
 
@@ -50,7 +50,7 @@ def test_nics_by_their_number() -> None:
 
 def test_lxc_is_told_what_the_config_says(paths: Paths) -> None:
     given = {"hostname": "client.lab", "net1": NET, "features": "nesting=1"}
-    lines = commands.configuration(100, given, paths, 100_000).splitlines()
+    lines = configuration.text(100, given, paths, 100_000).splitlines()
     assert {
         "lxc.uts.name = client",
         "lxc.idmap = u 0 100000 65536",
@@ -58,10 +58,10 @@ def test_lxc_is_told_what_the_config_says(paths: Paths) -> None:
     } <= set(lines)
     assert "lxc.net.1.hwaddr = 02:DA:5C:00:00:12" in lines and "lxc.net.1.link = vmbr1" in lines
     assert not any(line.startswith("lxc.net.1.ipv4") for line in lines), "the container sets its address"
-    managed = commands.configuration(100, {"net1": f"{NET},host-managed=1"}, paths, 0).splitlines()
+    managed = configuration.text(100, {"net1": f"{NET},host-managed=1"}, paths, 0).splitlines()
     assert "lxc.net.1.ipv4.address = 10.77.0.11/24" in managed
     assert not any("idmap" in line for line in managed), "a privileged one"
-    down = commands.configuration(100, {"net1": f"{NET},link_down=1"}, paths, 0)
+    down = configuration.text(100, {"net1": f"{NET},link_down=1"}, paths, 0)
     assert "lxc.net.1.link" not in down
 
 
@@ -138,7 +138,7 @@ def test_hosts_keep_what_is_the_container_s_own() -> None:
 
 def test_name_servers() -> None:
     given = {"searchdomain": "lab.example", "nameserver": "10.0.0.1 10.0.0.2"}
-    assert setup.resolver(given) == "search lab.example\nnameserver 10.0.0.1\nnameserver 10.0.0.2"
+    assert setup.resolv_conf(given) == "search lab.example\nnameserver 10.0.0.1\nnameserver 10.0.0.2"
 
 
 def test_a_monitor_is_known_by_its_command_line(paths: Paths) -> None:
@@ -179,12 +179,12 @@ def test_changes_wait_only_until_they_are_taken_back() -> None:
 )
 def test_a_tree_that_cannot_be_made(rootfs: str, text: str) -> None:
     with pytest.raises(ApiError) as refused:
-        options.wanted_size(rootfs)
+        options.new_rootfs_bytes(rootfs)
     assert refused.value.reason == text
 
 
 def test_the_size_of_a_tree() -> None:
-    assert options.wanted_size("local:4") == 4 * 2**30
+    assert options.new_rootfs_bytes("local:4") == 4 * 2**30
     assert options.rootfs_text("local:100/vm-100-disk-0.raw", 2**30) == "local:100/vm-100-disk-0.raw,size=1G"
     assert options.rootfs_bytes({"rootfs": "local:100/vm-100-disk-0.raw,size=1536M"}) == 1536 * 2**20
 
@@ -215,13 +215,13 @@ def test_trees_that_nobody_needs_go(paths: Paths) -> None:
 
 
 def test_a_tree_whose_template_is_gone_says_so(paths: Paths) -> None:
-    with pytest.raises(Exception, match="the files of CT 100 are gone"):
+    with pytest.raises(Exception, match="the files of CT 100 are missing"):
         rootfs.layers(100, paths)
 
 
 def test_nothing_is_imported_from_a_stranger_s_tree(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(setup._here, "inside", True, raising=False)
-    with pytest.raises(ImportError, match="not to be had in a container's tree"):
+    monkeypatch.setattr(chroot._thread, "is_inside", True, raising=False)
+    with pytest.raises(ImportError, match="cannot be imported inside"):
         importlib.import_module("this_is_nowhere")
     monkeypatch.undo()
     with pytest.raises(ModuleNotFoundError):
@@ -232,12 +232,12 @@ def test_the_kernel_is_asked_for_more_only_when_it_takes_more(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "max_user_instances"
-    monkeypatch.setattr(inotify, "INSTANCES", file)
+    monkeypatch.setattr(inotify, "LIMIT_FILE", file)
     file.write_text("128\n")
-    assert inotify.allow(24) == "" and file.read_text() == "128\n"
-    assert "raised from 128 to 65536" in inotify.allow(25) and file.read_text() == "65536"
-    assert inotify.allow(500) == ""
+    assert inotify.ensure_limit(24) == "" and file.read_text() == "128\n"
+    assert "raised from 128 to 65536" in inotify.ensure_limit(25) and file.read_text() == "65536"
+    assert inotify.ensure_limit(500) == ""
     file.write_text("128\n")
     monkeypatch.setattr(Path, "write_text", lambda *_: (_ for _ in ()).throw(PermissionError()))
     with pytest.raises(MachineError, match=r"sysctl -w fs\.inotify\.max_user_instances=65536"):
-        inotify.allow(50)
+        inotify.ensure_limit(50)

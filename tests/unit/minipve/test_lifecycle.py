@@ -33,7 +33,7 @@ def node(tmp_path: Path) -> Node:
 
 def clone(node: Node) -> None:
     node.vms.create(101, "clone")
-    lifecycle.clone(node, QUIET, lifecycle.Clone(100, 101, full=False, pool="lab"))
+    lifecycle.clone(node, QUIET, lifecycle.CloneRequest(100, 101, full=False, pool="lab"))
 
 
 def create(node: Node) -> None:
