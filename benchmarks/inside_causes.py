@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from dasklab.breakdown.bottlenecks import LATE, LINK, PLACEMENT, SCHEDULING, SLOW
+from dasklab.breakdown.causes import LATE, LINK, PLACEMENT, SCHEDULING, SLOW, Bottleneck
 from dasklab.breakdown.explain import explain
 from dasklab.breakdown.summary import Difference
 from inside_cluster import Cluster, cluster, keep
@@ -79,7 +79,7 @@ MERGE = ("merge", {"tasks": 600})
 class Case:
     """What is injected and where; ``caps`` are on the links of both trials, ``slower`` of the second only."""
 
-    truth: str
+    truth: Bottleneck
     work: tuple[str, dict[str, Any]]
     place: str = ""
     preload: str = ""
@@ -90,7 +90,7 @@ class Case:
     @property
     def name(self) -> str:
         """What is said of it."""
-        return " ".join([self.truth, self.place, "in", self.work[0]])
+        return " ".join([self.truth.name, self.place, "in", self.work[0]])
 
 
 def _all(mbit: float) -> dict[str, float]:
@@ -172,8 +172,8 @@ def judge(case: Case, out: Path, runs: int) -> dict[str, Any]:
         "case": case.name,
         "old_s": round(old.makespan_s, 2),
         "new_s": round(new.makespan_s, 2),
-        "said": [(name, where, round(s, 2)) for name, where, s in difference.ranked()[:3]],
-        "alone": new.ranked()[0][:2],
+        "said": [(b.name, where, round(s, 2)) for b, where, s in difference.ranked()[:3]],
+        "alone": (new.ranked()[0][0].name, new.ranked()[0][1]),
         "without_wire_s": round(new.replayed.without_wire_s, 2) if new.replayed else None,
         "right": first == case.truth,
         "place": not case.place or place == case.place,

@@ -70,7 +70,7 @@ class Fit:
         found = [explain(directory) for directory in directories]
         runs = [run for one in found for run in one.timed]
         threads = sum(runs[0].threads.values())
-        computed = mean(sum(task.stop - task.start for task in run.tasks) for run in runs)
+        computed = mean(float((run.tasks.stop - run.tasks.start).sum()) for run in runs)
         on_wire = [
             sum(one.summary.path_by_cause.get(cause, 0.0) for cause in (WIRE, MESSAGE)) for one in found
         ]

@@ -16,6 +16,7 @@ import pandas as pd
 import pytest
 from click.testing import CliRunner
 from dasklab import record
+from dasklab.breakdown.causes import COMPUTE
 from dasklab.breakdown.explain import Explained, explain
 from dasklab.breakdown.summary import Summary
 from dasklab.cli import main
@@ -146,8 +147,8 @@ def test_a_graph_s_way_is_told(frames: record.Frames, explained: Explained) -> N
 
 
 def test_loops_and_machines_are_told(frames: record.Frames) -> None:
-    assert set(frames["spells"].node) == {"scheduler", *WORKERS}
-    assert (frames["spells"].stop_s > frames["spells"].start_s).all()
+    assert set(frames["busy"].node) == {"scheduler", *WORKERS}
+    assert (frames["busy"].stop_s > frames["busy"].start_s).all()
     metrics: pd.DataFrame = frames["metrics"]
     assert {"process/cpu/seconds", "process/waiting-for-cpu/seconds"} <= set(metrics.metric)
     assert metrics.metric.str.startswith("execute/").any()
@@ -161,9 +162,9 @@ def test_the_account_adds_up(explained: Explained) -> None:
     summary: Summary = explained.summary
     assert summary.runs == 2
     assert summary.threads == 2
-    for cells in (summary.account, summary.path, summary.culprits):
+    for cells in (summary.breakdown, summary.path, summary.bottlenecks):
         assert sum(cells.values()) == pytest.approx(summary.makespan_s, rel=1e-3)
-    assert summary.by_cause["compute"] > 0
+    assert summary.by_cause[COMPUTE] > 0
 
 
 def test_one_clock_is_found_to_be_one(explained: Explained) -> None:

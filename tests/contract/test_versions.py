@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import yaml
 from dasklab import record, wheels
+from dasklab.breakdown.causes import COMPUTE
 from dasklab.breakdown.explain import explain
 from dasklab.errors import LabError
 from dasklab.model.files import Records, Timings
@@ -98,8 +99,8 @@ def test_what_it_recorded_is_read_and_explained(said: Any) -> None:
     assert (frames["fetches"].status == "OK").any()
     assert frames["runs"].lost.eq(0).all()
     explained = explain(folder)
-    assert explained.summary.by_cause["compute"] > 0
-    assert sum(explained.summary.account.values()) == pytest.approx(explained.summary.makespan_s, rel=1e-3)
+    assert explained.summary.by_cause[COMPUTE] > 0
+    assert sum(explained.summary.breakdown.values()) == pytest.approx(explained.summary.makespan_s, rel=1e-3)
 
 
 def test_a_client_of_another_version_is_no_part_of_it(overlay: Path, tmp_path: Path) -> None:

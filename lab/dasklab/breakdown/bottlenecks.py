@@ -1,120 +1,93 @@
-"""What the critical path speaks for: a culprit that one would look for, part by part.
+"""What the critical path speaks for: what a reader would go and look at.
 
-A task that takes longer than its like elsewhere speaks for a slow worker or for something that holds the
-interpreter, a wait for data for the link or for the placement that made it necessary. Pure.
+Most causes speak for one bottleneck (``Cause.bottleneck``). Two are divided. Computing that took longer than
+the same tasks on other workers speaks for a slow worker, or for worker lag where the event loop of that
+worker was held up at the same time. Waiting for data speaks for the placement as far as another worker would
+have needed less of it.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from statistics import median
+from collections.abc import Iterable
 
-from dasklab.breakdown.busy import Spells
-from dasklab.breakdown.causes import (
-    CLIENT,
-    COMPUTE,
-    DISK,
-    LAG,
-    LOGIC,
-    LOOP,
-    MESSAGE,
-    PEER,
-    RECEIVED,
-    SERIALISE,
-    TIMER,
-    WIRE,
-    Cell,
-    Part,
-)
-from dasklab.breakdown.run import Run, Task
+import numpy as np
 
-IDLE_LOOP = Spells()
-LEAST_ALIKE = 5  # so many tasks of a kind tell what is usual
-SLOWER = 1.25  # a worker whose tasks take so many times as long as elsewhere, in the median, is slow
+from dasklab.breakdown.causes import CAUSES, COMPUTE, LATE, OWN, PLACEMENT, SLOW, Bottleneck, Group
+from dasklab.breakdown.intervals import NO_TASK, Codes, Floats, Intervals
+from dasklab.breakdown.run import Run
+from dasklab.breakdown.usual import usual_seconds
 
-SLOW, LINK, SCHEDULING, LATE, PLACEMENT = "slow worker", "link", "scheduler", "worker lag", "placement"
-BUSY, OWN, ASKING, STORE, IDLE = "busy peers", "computing", "client", "disk", "idle"
-CULPRITS = {
-    SLOW: "computing that took longer than the same tasks elsewhere",
-    LINK: "the wire",
-    SCHEDULING: "the scheduler",
-    LATE: "worker lag",
-    PLACEMENT: "data that another placement would have spared",
-    BUSY: "handing over data: busy peers, serialising, receiving",
-    OWN: "computing",
-    ASKING: "the client",
-    STORE: "disk",
-    IDLE: "idle",
-}
-OF_CAUSE = {
-    WIRE: LINK, MESSAGE: LINK, LOGIC: SCHEDULING, LOOP: SCHEDULING, TIMER: SCHEDULING, LAG: LATE, PEER: BUSY,
-    RECEIVED: BUSY, SERIALISE: BUSY, DISK: STORE, CLIENT: ASKING, COMPUTE: OWN,
-}  # fmt: skip
-OF_DATA = (WIRE, PEER, RECEIVED, SERIALISE)
+Cells = dict[tuple[Bottleneck, str], float]
 
 
-def culprits(run: Run, path: Iterable[Part]) -> Iterable[tuple[str, str, float]]:
-    """What each part of the critical path speaks for; a part may be shared out."""
-    usual = _usual(run.tasks)
-    for part in path:
-        task, seconds = run.by_key.get(part.key), part.seconds
-        if part.cause == COMPUTE and task is not None:
-            took = max(task.stop - task.start, 1e-9)
-            beyond = max(0.0, 1 - usual(task) / took)
-            # While a task takes longer than usual and its worker's event loop is kept from running too, it is
-            # not the work that is slow: something holds the interpreter.
-            held = min(beyond, run.busy.get(part.place, IDLE_LOOP).within(task.start, task.stop) / took)
-            yield LATE, part.place, seconds * held
-            yield SLOW, part.place, seconds * (beyond - held)
-            yield OWN, part.place, seconds * (1 - beyond)
-        elif part.cause in OF_DATA and task is not None:
-            spared = avoidable(task, run.threads)
-            yield PLACEMENT, part.place, seconds * spared
-            yield OF_CAUSE[part.cause], part.place, seconds * (1 - spared)
-        else:
-            yield OF_CAUSE.get(part.cause, IDLE), part.place, seconds
+def bottlenecks(run: Run, path: Intervals) -> Cells:
+    """Return the seconds of the critical path by bottleneck and place; a second may be divided."""
+    cells: Cells = {}
+    of_task = path.task != NO_TASK
+    computing = of_task & path.is_cause(COMPUTE)
+    of_data = of_task & path.is_cause(*(cause for cause in CAUSES if cause.group is Group.DATA))
+    seconds = path.seconds
+
+    slow, lagging = _beyond_usual(run, path.task[computing])
+    for bottleneck, share in ((LATE, lagging), (SLOW, slow), (OWN, 1 - slow - lagging)):
+        _add(run, cells, bottleneck, path.place[computing], seconds[computing] * share)
+
+    share = avoidable(run, path.task[of_data])
+    _add(run, cells, PLACEMENT, path.place[of_data], seconds[of_data] * share)
+    for cause in CAUSES:
+        mine = path.is_cause(cause) & of_data
+        _add(run, cells, cause.bottleneck, path.place[mine], seconds[mine] * (1 - share[mine[of_data]]))
+        mine = path.is_cause(cause) & ~computing & ~of_data
+        _add(run, cells, cause.bottleneck, path.place[mine], seconds[mine])
+    return cells
 
 
-def avoidable(task: Task, workers: Iterable[str]) -> float:
-    """The share of what a task had to fetch that it need not have fetched on the best worker for it."""
-
-    def missing(worker: str) -> float:
-        return sum(need.nbytes for need in task.needs if worker not in need.holders)
-
-    ours = missing(task.worker)
-    return 1 - min(map(missing, workers), default=ours) / ours if ours > 0 else 0.0
+def _add(run: Run, cells: Cells, bottleneck: Bottleneck, place: Codes, seconds: Floats) -> None:
+    codes, index = np.unique(place, return_inverse=True)
+    for code, total in zip(codes.tolist(), np.bincount(index, seconds, len(codes)).tolist(), strict=True):
+        cell = bottleneck, run.places.name(code)
+        cells[cell] = cells.get(cell, 0.0) + total
 
 
-def _usual(tasks: Sequence[Task]) -> Callable[[Task], float]:
-    """A function: how long a task like one takes on other workers.
+def _beyond_usual(run: Run, task: Codes) -> tuple[Floats, Floats]:
+    """Return which share of tasks' time a slow worker added, and which share a busy event loop explains.
 
-    Only on workers that are slower for most of what they did, whatever its kind, is that less than it took.
+    While a task takes longer than usual and its worker's event loop is held up too, it is not the work that
+    is
+    slow: something holds the interpreter.
     """
-    lengths: defaultdict[str, defaultdict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
-    for task in tasks:
-        lengths[task.prefix][task.worker].append(task.stop - task.start)
-    others: dict[Cell, list[float]] = {}
-    for prefix, by_worker in lengths.items():
-        for worker in by_worker:
-            some = [length for name, theirs in by_worker.items() if name != worker for length in theirs]
-            if len(some) >= LEAST_ALIKE:
-                others[prefix, worker] = some
-    slow = {worker for worker in {worker for _, worker in others} if _is_slow(worker, lengths, others)}
-    elsewhere = {cell: median(some) for cell, some in others.items()}
-
-    def usual(task: Task) -> float:
-        took = task.stop - task.start
-        return elsewhere.get((task.prefix, task.worker), took) if task.worker in slow else took
-
-    return usual
+    start, stop = run.tasks.start[task], run.tasks.stop[task]
+    seconds = np.maximum(stop - start, 1e-9)
+    beyond = np.maximum(0.0, 1 - usual_seconds(run)[task] / seconds)
+    lagging = np.minimum(beyond, run.busy.within(run.tasks.worker[task], start, stop) / seconds)
+    return beyond - lagging, lagging
 
 
-def _is_slow(
-    worker: str, lengths: Mapping[str, Mapping[str, list[float]]], others: Mapping[Cell, list[float]]
-) -> bool:
-    """Does a worker take longer for most it did; or, where it did little, for all longer than anybody?"""
-    did = [(took, others[p, worker]) for p in lengths if (p, worker) in others for took in lengths[p][worker]]
-    if len(did) >= LEAST_ALIKE:
-        return median(took / max(median(some), 1e-9) for took, some in did) > SLOWER
-    return len(did) > 1 and all(took > max(some) for took, some in did)
+def avoidable(run: Run, task: Codes) -> Floats:
+    """Return which share of the data that each task had to fetch a better placement would have avoided."""
+    tasks, index = np.unique(task, return_inverse=True)
+    needs = run.needs
+    order = np.argsort(needs.task, kind="stable")
+    first, last = (
+        np.searchsorted(needs.task[order], tasks),
+        np.searchsorted(needs.task[order], tasks, "right"),
+    )
+    shares = [
+        _avoidable(
+            [(float(needs.nbytes[need]), needs.holders[need]) for need in order[begin:end].tolist()],
+            run.places.nodes[run.tasks.worker[row]],
+            run.threads,
+        )
+        for row, begin, end in zip(tasks.tolist(), first.tolist(), last.tolist(), strict=True)
+    ]
+    return np.array(shares, float)[index]
+
+
+def _avoidable(needs: list[tuple[float, Iterable[str]]], worker: str, workers: Iterable[str]) -> float:
+    total = sum(nbytes for nbytes, _ in needs)
+    stored = dict.fromkeys(workers, 0.0)
+    for nbytes, holders in needs:
+        for holder in stored.keys() & set(holders):
+            stored[holder] += nbytes
+    fetched = total - stored.get(worker, 0.0)
+    return 1 - (total - max(stored.values(), default=0.0)) / fetched if fetched > 0 else 0.0

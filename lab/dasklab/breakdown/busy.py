@@ -1,34 +1,66 @@
-"""When a process was busy."""
+"""When the event loop of each process was busy, looked up for many moments at once."""
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Iterable
+import numpy as np
+
+from dasklab.breakdown.intervals import Codes, Floats
+
+MARGIN_S = 1.0  # between two processes on the common axis
 
 
-class Spells:
-    """Times when an event loop was busy, in order and apart."""
+class BusyIntervals:
+    """Busy intervals of all processes: merged where they touch, sorted, and laid on one axis.
 
-    def __init__(self, spells: Iterable[tuple[float, float]] = ()) -> None:
-        self.starts: list[float] = []
-        self.stops: list[float] = []
-        for start, stop in sorted(spells):
-            if self.stops and start <= self.stops[-1]:
-                self.stops[-1] = max(self.stops[-1], stop)
-            elif stop > start:
-                self.starts.append(start)
-                self.stops.append(stop)
+    The axis shifts every process by more than the length of the record, so one binary search answers for all.
+    """
 
-    def around(self, time: float) -> tuple[float, float]:
-        """The spell that a time lies in; where there is none, that time."""
-        index = bisect_left(self.starts, time) - 1
-        if index >= 0 and self.stops[index] >= time:
-            return self.starts[index], self.stops[index]
-        return time, time
+    def __init__(self, node: Codes, start: Floats, stop: Floats) -> None:
+        """Take intervals in any order; they may overlap.
 
-    def within(self, start: float, stop: float) -> float:
-        """Seconds of a stretch of time that were busy."""
-        first = max(0, bisect_left(self.starts, start) - 1)
-        last = bisect_left(self.starts, stop)
-        spells = zip(self.starts[first:last], self.stops[first:last], strict=True)
-        return sum(max(0.0, min(end, stop) - max(begin, start)) for begin, end in spells)
+        Args:
+            node: which process was busy.
+            start, stop: seconds.
+        """
+        some = stop > start
+        node, start, stop = node[some], start[some], stop[some]
+        self._base = float(start.min(initial=np.inf)) if len(start) else 0.0
+        self._span = float(stop.max(initial=-np.inf)) - self._base if len(start) else 0.0
+        left, right = self._axis(node, start), self._axis(node, stop)
+        order = np.argsort(left, kind="stable")
+        left, start = left[order], start[order]
+        until = np.maximum.accumulate(right[order]) if len(order) else right
+        first = np.flatnonzero(np.concatenate([[True], left[1:] > until[:-1]])) if len(order) else order
+        last = np.append(first[1:], len(order)) - 1 if len(order) else order
+        self._left, self._right = left[first], until[last]
+        self.node, self.start = node[order][first], start[first]
+        self.stop = self.start + (self._right - self._left)
+        self._before = np.concatenate([[0.0], np.cumsum(self._right - self._left)])
+
+    def around(self, node: Codes, time: Floats) -> tuple[Floats, Floats]:
+        """Return the ends of the busy interval around each moment; the moment itself where there is none."""
+        if not len(self._left):
+            return time, time
+        at = self._axis(node, time)
+        index = np.searchsorted(self._left, at) - 1
+        inside = (index >= 0) & (self._right[index] >= at)
+        return np.where(inside, self.start[index], time), np.where(inside, self.stop[index], time)
+
+    def within(self, node: Codes, start: Floats, stop: Floats) -> Floats:
+        """Return how many seconds between two moments were busy."""
+        return self._busy_before(node, np.maximum(start, stop)) - self._busy_before(node, start)
+
+    def _busy_before(self, node: Codes, time: Floats) -> Floats:
+        if not len(self._left):
+            return np.zeros(len(time))
+        at = self._axis(node, time)
+        index = np.searchsorted(self._left, at, side="right") - 1
+        partly = np.where(
+            index >= 0, np.clip(at, self._left[index], self._right[index]) - self._left[index], 0
+        )
+        return self._before[np.maximum(index, 0)] + partly
+
+    def _axis(self, node: Codes, time: Floats) -> Floats:
+        """Return positions on the common axis; what lies outside the record goes to its margins."""
+        shifted = np.clip(time - self._base, -MARGIN_S / 2, self._span + MARGIN_S / 2)
+        return node * (self._span + 2 * MARGIN_S) + shifted

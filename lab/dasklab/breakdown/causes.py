@@ -1,60 +1,169 @@
-"""The causes: every second of a thread has exactly one of them. In the order of tables and pictures."""
+"""The registry of causes: what a second of a worker thread can be spent on.
+
+Every second of every thread has exactly one cause. This module owns all that is said about a cause; tables,
+pictures, traces, JSON, the documentation and the tests iterate over ``CAUSES``. To add one, register it here
+and emit it in the module that finds its evidence. A cause that is not registered cannot be named
+(``cause_named``).
+
+Each cause speaks for one bottleneck: what a reader would go and look at.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 
-COMPUTE, SERIALISE, PEER, WIRE, RECEIVED, DISK = "compute", "serialise", "peer", "wire", "received", "disk"
-LAG, LOGIC, LOOP, TIMER, MESSAGE = "lag", "logic", "loop", "timer", "message"
-QUEUE, NOTHING, CLIENT = "queue", "nothing", "client"
-
-WORDS = {
-    COMPUTE: "computing",
-    SERIALISE: "serialising and deserialising data",
-    PEER: "waiting for data: the peer was busy",
-    WIRE: "waiting for data: on the wire",
-    RECEIVED: "waiting for data: being received",
-    DISK: "disk",
-    LAG: "had work, did not run it (worker lag)",
-    LOGIC: "waiting for the scheduler: its logic",
-    LOOP: "waiting for the scheduler: its event loop",
-    TIMER: "waiting for the scheduler: Dask's send timers",
-    MESSAGE: "waiting for the scheduler: messages on the wire",
-    QUEUE: "idle while others queue",
-    NOTHING: "nothing to do",
-    CLIENT: "waiting for the client (graph, result)",
-}
-COLOURS = {
-    COMPUTE: "#4c9f70",
-    SERIALISE: "#b5d99c",
-    PEER: "#f2c14e",
-    WIRE: "#d1495b",
-    RECEIVED: "#f79256",
-    DISK: "#7d5ba6",
-    LAG: "#8d6a4f",
-    LOGIC: "#1b4965",
-    LOOP: "#2f78b7",
-    TIMER: "#7fb7e6",
-    MESSAGE: "#c04ac0",
-    QUEUE: "#555555",
-    NOTHING: "#dddddd",
-    CLIENT: "#b0b0b0",
-}
-
-Cell = tuple[str, str]  # a cause, or a culprit, and its place
+from dasklab.errors import LabError
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
-    """Some time with its cause: where it was (a host, or ``receiver < sender``), and for which task."""
+class Kind(Enum):
+    """Whether a thread does useful work, waits for something that it needs, or has nothing to do."""
 
-    start: float
-    stop: float
-    cause: str
-    place: str
-    key: str = ""
+    WORK = "work"
+    WAITING = "waiting"
+    IDLE = "idle"
 
-    @property
-    def seconds(self) -> float:
-        """Its length."""
-        return self.stop - self.start
+
+class Group(Enum):
+    """The part of the cluster that a cause is about."""
+
+    COMPUTATION = "computation"
+    DATA = "data transfer"
+    WORKER = "worker"
+    SCHEDULER = "scheduler"
+    CLIENT = "client"
+    IDLE = "idle"
+
+
+@dataclass(frozen=True)
+class Bottleneck:
+    """Something to look at: ``name`` in files, ``title`` in sentences."""
+
+    name: str
+    title: str
+
+
+SLOW = Bottleneck("slow worker", "computing that took longer than the same tasks elsewhere")
+LINK = Bottleneck("link", "the wire")
+SCHEDULING = Bottleneck("scheduler", "the scheduler")
+LATE = Bottleneck("worker lag", "worker lag")
+PLACEMENT = Bottleneck("placement", "data that a better placement would not have moved")
+BUSY = Bottleneck("busy peers", "handing over data: busy peers, serialising, receiving")
+OWN = Bottleneck("computing", "computing")
+ASKING = Bottleneck("client", "the client")
+STORE = Bottleneck("disk", "disk")
+IDLE = Bottleneck("idle", "idle")
+BOTTLENECKS = (SLOW, LINK, SCHEDULING, LATE, PLACEMENT, BUSY, OWN, ASKING, STORE, IDLE)
+
+
+@dataclass(frozen=True)
+class Cause:
+    """A reason for which time passes. ``code`` is its position in ``CAUSES``."""
+
+    name: str
+    code: int
+    group: Group
+    kind: Kind
+    bottleneck: Bottleneck
+    colour: str
+    title: str
+    explanation: str
+
+
+CAUSES: list[Cause] = []
+
+
+def _register(
+    name: str, group: Group, kind: Kind, bottleneck: Bottleneck, colour: str, title: str, explanation: str
+) -> Cause:
+    cause = Cause(name, len(CAUSES), group, kind, bottleneck, colour, title, explanation)
+    CAUSES.append(cause)
+    return cause
+
+
+def cause_named(name: str) -> Cause:
+    """Return a registered cause.
+
+    Raises:
+        LabError: no cause has that name.
+    """
+    for cause in CAUSES:
+        if cause.name == name:
+            return cause
+    raise LabError(f"no cause is named '{name}'; the causes are {', '.join(cause.name for cause in CAUSES)}")
+
+
+COMPUTE = _register(
+    "compute", Group.COMPUTATION, Kind.WORK, OWN, "#4c9f70",
+    "computing",
+    "The thread runs a task.",
+)  # fmt: skip
+SERIALISE = _register(
+    "serialise", Group.DATA, Kind.WAITING, BUSY, "#b5d99c",
+    "serialising and deserialising data",
+    "Either end of a transfer that the next task waits for converts or compresses the data.",
+)  # fmt: skip
+PEER = _register(
+    "peer", Group.DATA, Kind.WAITING, BUSY, "#f2c14e",
+    "waiting for data: the peer was busy",
+    "The worker that has the data had not handled the request yet, went on with other work after it wrote "
+    "the data, or answered that it was busy.",
+)  # fmt: skip
+WIRE = _register(
+    "wire", Group.DATA, Kind.WAITING, LINK, "#d1495b",
+    "waiting for data: on the wire",
+    "Neither end of the transfer was busy. Kernel and wake-up latency are included.",
+)  # fmt: skip
+RECEIVED = _register(
+    "received", Group.DATA, Kind.WAITING, BUSY, "#f79256",
+    "waiting for data: being received",
+    "The receiver's event loop was busy without a break until it had the data, which may have waited there.",
+)  # fmt: skip
+DISK = _register(
+    "disk", Group.WORKER, Kind.WAITING, STORE, "#7d5ba6",
+    "disk",
+    "Dask reported reading spilled data back, or spilling, for this task (only if it took more than 5 ms).",
+)  # fmt: skip
+LAG = _register(
+    "lag", Group.WORKER, Kind.WAITING, LATE, "#8d6a4f",
+    "had work, did not run it (worker lag)",
+    "The worker had the task and all its data, or its event loop was busy when the task arrived; or a task "
+    "had ended and its end was not reported yet.",
+)  # fmt: skip
+LOGIC = _register(
+    "logic", Group.SCHEDULER, Kind.WAITING, SCHEDULING, "#1b4965",
+    "waiting for the scheduler: its logic",
+    "Between the report of one task and the choice of a worker for the next.",
+)  # fmt: skip
+LOOP = _register(
+    "loop", Group.SCHEDULER, Kind.WAITING, SCHEDULING, "#2f78b7",
+    "waiting for the scheduler: its event loop",
+    "A message waited for the scheduler's event loop, to be sent or to be handled.",
+)  # fmt: skip
+TIMER = _register(
+    "timer", Group.SCHEDULER, Kind.WAITING, SCHEDULING, "#7fb7e6",
+    "waiting for the scheduler: Dask's send timers",
+    "A batch of messages was held back because the previous one had just left (2 ms on workers, 5 ms on the "
+    "scheduler).",
+)  # fmt: skip
+MESSAGE = _register(
+    "message", Group.SCHEDULER, Kind.WAITING, LINK, "#c04ac0",
+    "waiting for the scheduler: messages on the wire",
+    "A message between scheduler and worker was under way and neither end was busy.",
+)  # fmt: skip
+QUEUE = _register(
+    "queue", Group.IDLE, Kind.IDLE, IDLE, "#555555",
+    "idle while others queue",
+    "The thread had no task, but another worker had more tasks than threads, or the scheduler kept "
+    "some back.",
+)  # fmt: skip
+NOTHING = _register(
+    "nothing", Group.IDLE, Kind.IDLE, IDLE, "#dddddd",
+    "nothing to do",
+    "No further task could run at that time: the graph had no more parallelism.",
+)  # fmt: skip
+CLIENT = _register(
+    "client", Group.CLIENT, Kind.IDLE, ASKING, "#b0b0b0",
+    "waiting for the client (graph, result)",
+    "The scheduler knew no unfinished task.",
+)  # fmt: skip

@@ -1,12 +1,11 @@
-"""How far a process's clock is ahead of a common one, from what cannot be otherwise: causes precede effects.
+"""Put the clocks of processes on one clock, from what is certain: a message is not read before it is sent.
 
-A message is not read before it is sent. A local stamp after a reference stamp says that the local clock is
-ahead by at most their difference; one before it, by at least. With an offset that is linear in time each such
-pair cuts a half plane off; what is left is the honest interval, and the line with the greatest margin to all
-cuts is the estimate. If nothing is left, the clock was stepped or wandered, and that is said. Ways of unequal
-length cannot be told from an offset: delays that are known are taken off first.
-
-Pure: stamps in, offsets out.
+A local stamp taken after a reference stamp shows that the local clock is ahead by at most their difference;
+one taken before it, by at least the difference. With an offset that is linear in time, each such pair cuts
+off a half plane. What is left is the interval of possible offsets, and the line with the greatest margin to
+all cuts is the estimate. If nothing is left, the clock was stepped or wandered, and ``Clock.linear`` is
+false. Paths of unequal length
+cannot be told from an offset: known delays are subtracted first.
 """
 
 from __future__ import annotations
@@ -18,17 +17,21 @@ import numpy.typing as npt
 from scipy.optimize import linprog
 
 Points = npt.NDArray[np.float64]  # rows of (reference time, local time minus reference time)
-Point = tuple[float, float]  # one of them, of Python's own numbers: many are looked at one by one
-STEEPEST = 2e-3  # no clock of a computer is off by more than this share
-NONE: Points = np.empty((0, 2))
+Point = tuple[float, float]
+MOST_SKEW = 2e-3  # no clock of a computer is off by more than this share
+STRETCHES = 1000  # of time, in which the search for a hull looks for the lowest points
+NO_POINTS: Points = np.empty((0, 2))
 
 
 @dataclass(frozen=True)
 class Clock:
     """A local clock: ``local = reference + offset_s + skew * (reference - at_s)``.
 
-    ``low_s`` and ``high_s`` bound the offset at ``at_s``; they are infinite where nothing is known.
-    ``linear`` is false where no line agrees with all stamps; ``margin_s`` says by how much it fails.
+    Attributes:
+        low_s, high_s: bounds of the offset at ``at_s``; infinite without stamps.
+        linear: whether a line agrees with all stamps.
+        margin_s: the distance of the estimate from the nearest bound; negative by how much no line agrees.
+        pairs: number of bounds.
     """
 
     at_s: float = 0.0
@@ -41,29 +44,33 @@ class Clock:
     pairs: int = 0
 
     def to_reference(self, local: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        """Local times on the reference's clock."""
+        """Convert local times to the reference clock."""
         return local - self.offset_s - self.skew * (local - self.offset_s - self.at_s)
 
     @property
     def half_s(self) -> float:
-        """Half of the honest interval."""
+        """Half of the interval of possible offsets."""
         return (self.high_s - self.low_s) / 2
 
 
 def at_most(sent_reference: npt.ArrayLike, read_local: npt.ArrayLike, delay_s: float = 0.0) -> Points:
-    """Bounds from above: what was sent at reference times was read at local ones, at least a delay later."""
-    sent, read = np.asarray(sent_reference, float), np.asarray(read_local, float)
-    return np.column_stack([sent, read - sent - delay_s])
+    """Return upper bounds of the offset: messages sent at reference times were read at local times.
+
+    Args:
+        delay_s: the least time that a message takes.
+    """
+    departure, arrival = np.asarray(sent_reference, float), np.asarray(read_local, float)
+    return np.column_stack([departure, arrival - departure - delay_s])
 
 
 def at_least(sent_local: npt.ArrayLike, read_reference: npt.ArrayLike, delay_s: float = 0.0) -> Points:
-    """Bounds from below: what was sent at local times was read at reference ones."""
-    sent, read = np.asarray(sent_local, float), np.asarray(read_reference, float)
-    return np.column_stack([read, sent - read + delay_s])
+    """Return lower bounds of the offset: messages sent at local times were read at reference times."""
+    departure, arrival = np.asarray(sent_local, float), np.asarray(read_reference, float)
+    return np.column_stack([arrival, departure - arrival + delay_s])
 
 
 def estimate(above: Points, below: Points) -> Clock:
-    """The clock that agrees best with all bounds."""
+    """Estimate the clock that agrees best with all bounds."""
     pairs = len(above) + len(below)
     if not len(above) or not len(below):
         bound = above if len(above) else below
@@ -80,13 +87,26 @@ def estimate(above: Points, below: Points) -> Clock:
 
 
 def _hull(points: Points, at: float) -> Points:
-    """The points that a line below all of them can touch: the lower convex hull, times from ``at`` on."""
+    """Return the points that a line below all of them can touch, with times relative to ``at``."""
     hull: list[Point] = []
-    for point in sorted(map(tuple, (points - (at, 0)).tolist())):
+    for point in sorted(map(tuple, _candidates(points - (at, 0)).tolist())):
         while len(hull) > 1 and _turn(hull[-2], hull[-1], point) <= 0:
             hull.pop()
         hull.append(point)
     return np.array(hull)
+
+
+def _candidates(points: Points) -> Points:
+    """Drop most points that cannot be on the lower hull: those above a line between two lower ones.
+
+    The lowest point of each of some stretches of time is a cheap first guess at such lines.
+    """
+    times = points[:, 0]
+    stretch = ((times - times.min()) / max(1e-9, np.ptp(times)) * STRETCHES).astype(np.int64)
+    order = np.lexsort((points[:, 1], stretch))
+    lowest = points[order[np.append(True, np.diff(stretch[order]) > 0)]]
+    line = np.interp(times, lowest[:, 0], lowest[:, 1], left=np.inf, right=np.inf)
+    return points[points[:, 1] <= line]
 
 
 def _turn(a: Point, b: Point, c: Point) -> float:
@@ -105,36 +125,36 @@ def _constraints(upper: Points, lower: Points) -> tuple[Points, npt.NDArray[np.f
 
 
 def _widest(upper: Points, lower: Points) -> tuple[float, float, float]:
-    """Offset, skew and margin of the line that keeps farthest away from all bounds (Chebyshev)."""
+    """Return offset, skew and margin of the line that is farthest from all bounds (Chebyshev centre)."""
     matrix, bounds = _constraints(upper, lower)
     centre = (upper[:, 1].min() + lower[:, 1].max()) / 2
     scale = max(1e-6, float(np.abs(bounds - matrix[:, 0] * centre).max()))
-    found = linprog(
+    solution = linprog(
         [0, 0, -1],
         A_ub=np.column_stack([matrix * (1, 1 / _span(upper, lower)), np.ones(len(matrix))]),
         b_ub=(bounds - matrix[:, 0] * centre) / scale,
         bounds=[(None, None), _slopes(upper, lower, scale), (None, None)],
         method="highs",
     )
-    offset, slope, margin = found.x * scale
+    offset, slope, margin = solution.x * scale
     return float(offset + centre), float(slope / _span(upper, lower)), float(margin)
 
 
 def _interval(upper: Points, lower: Points) -> tuple[float, float]:
-    """Least and greatest offset at time zero that all bounds allow."""
+    """Return the least and the greatest offset at time zero that all bounds allow."""
     matrix, bounds = _constraints(upper, lower)
     centre = (upper[:, 1].min() + lower[:, 1].max()) / 2
     scale = max(1e-6, float(np.abs(bounds - matrix[:, 0] * centre).max()))
     ends = []
     for sign in (1, -1):
-        found = linprog(
+        solution = linprog(
             [sign, 0],
             A_ub=matrix * (1, 1 / _span(upper, lower)),
             b_ub=(bounds - matrix[:, 0] * centre) / scale,
             bounds=[(None, None), _slopes(upper, lower, scale)],
             method="highs",
         )
-        ends.append(float(found.x[0] * scale + centre))
+        ends.append(float(solution.x[0] * scale + centre))
     return ends[0], ends[1]
 
 
@@ -144,5 +164,5 @@ def _span(upper: Points, lower: Points) -> float:
 
 
 def _slopes(upper: Points, lower: Points, scale: float) -> tuple[float, float]:
-    most = STEEPEST * _span(upper, lower) / scale
+    most = MOST_SKEW * _span(upper, lower) / scale
     return -most, most

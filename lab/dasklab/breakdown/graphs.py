@@ -1,52 +1,65 @@
-"""A graph's way from client to the scheduler's states in stages, and how they grow with its size. Pure."""
+"""A graph's stages, from the client to the scheduler's states, and how they grow with its size."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 
 from dasklab.breakdown.run import Graph, Run
 
-STAGES = {  # in words, and whether a link is in it
-    "build": ("client: built, until Dask has it", False),
-    "pickle": ("client: packed", False),
-    "upload": ("on the wire to the scheduler, until it has it", True),
-    "materialise": ("scheduler: unpacked and made single tasks", False),
-    "order": ("scheduler: culled and ordered", False),
-    "state": ("scheduler: states made", False),
-}
-LARGER = 4.0  # graphs of so many times as many tasks tell how a stage grows
-SQUARE = 1.5  # from this exponent on it is told as growing with the square
-LEAST_S = 0.01  # and from this time on
+
+@dataclass(frozen=True)
+class GraphStage:
+    name: str
+    title: str
+    moves_with_link: bool = False
+
+
+GRAPH_STAGES = (
+    GraphStage("build", "client: built, until Dask has it"),
+    GraphStage("pickle", "client: packed"),
+    GraphStage("upload", "on the wire to the scheduler, until it has handled it", moves_with_link=True),
+    GraphStage("materialise", "scheduler: unpacked and made single tasks"),
+    GraphStage("order", "scheduler: culled and ordered"),
+    GraphStage("state", "scheduler: states made"),
+)
+LARGER = (
+    4.0  # growth is computed if the largest graph has at least so many times as many tasks as the smallest
+)
+SQUARE = 1.5  # a stage whose exponent is at least this grows with the square, or nearly
+LEAST_S = 0.01  # a shorter stage is not worth a sentence
 
 
 @dataclass(frozen=True)
-class Way:
-    """Means over runs, of all graphs of each: tasks, bytes that were sent, seconds by stage."""
+class GraphTimes:
+    """Means over runs, of all graphs of each: tasks, bytes sent, seconds by the name of the stage."""
 
     tasks: float
     nbytes: float
     seconds: Mapping[str, float] = field(default_factory=dict)
 
 
-def graphs(runs: Sequence[Run]) -> Way | None:
-    """What the graphs of runs took; None where nobody recorded it."""
-    every = list(chain.from_iterable(run.graphs for run in runs))
-    if not every:
+def graph_times(runs: Sequence[Run]) -> GraphTimes | None:
+    """Return how long the graphs of runs took; None where nothing was recorded."""
+    graphs = [graph for run in runs for graph in run.graphs]
+    if not graphs:
         return None
-    total = dict.fromkeys(STAGES, 0.0)
+    total = dict.fromkeys((stage.name for stage in GRAPH_STAGES), 0.0)
     for run in runs:
         for number, graph in enumerate(run.graphs):
-            for stage, seconds in _stages(graph, run.start if number == 0 else graph.begin):
-                total[stage] += seconds
-    share = 1 / len(runs)
-    means = {stage: seconds * share for stage, seconds in total.items()}
-    return Way(sum(g.tasks for g in every) * share, sum(g.nbytes for g in every) * share, means)
+            # between two graphs of a run the client waited: only the first was built since the run's start
+            for name, seconds in _seconds(graph, run.start if number == 0 else graph.begin):
+                total[name] += seconds
+    count = len(runs)
+    return GraphTimes(
+        sum(graph.tasks for graph in graphs) / count,
+        sum(graph.nbytes for graph in graphs) / count,
+        {name: seconds / count for name, seconds in total.items()},
+    )
 
 
-def _stages(graph: Graph, start: float) -> Iterator[tuple[str, float]]:
+def _seconds(graph: Graph, start: float) -> Iterator[tuple[str, float]]:
     yield "build", graph.begin - start
     yield "pickle", graph.sent - graph.begin
     yield "upload", graph.received - graph.sent
@@ -55,21 +68,28 @@ def _stages(graph: Graph, start: float) -> Iterator[tuple[str, float]]:
     yield "state", graph.state
 
 
-def growth(ways: Sequence[Way]) -> dict[str, float]:
-    """With which power of the number of tasks each stage grows, from the smallest graph to the largest.
+def growth(times: Sequence[GraphTimes]) -> dict[str, float]:
+    """Return the exponent with which each stage grows with the number of tasks.
 
-    Empty where they are of about the same size. A stage of no length has none.
+    It is computed from the smallest graph to the largest, and empty where they are of about the same size. A
+    stage without length has no exponent.
     """
-    least, most = (pick(ways, key=lambda way: way.tasks, default=None) for pick in (min, max))
-    if least is None or most is None or most.tasks < LARGER * least.tasks:
+    smallest, largest = (pick(times, key=lambda graph: graph.tasks, default=None) for pick in (min, max))
+    if smallest is None or largest is None or largest.tasks < LARGER * smallest.tasks:
         return {}
-    ratio = math.log(most.tasks / least.tasks)
-    pairs = {stage: (least.seconds[stage], most.seconds[stage]) for stage in STAGES}
-    return {stage: math.log(b / a) / ratio for stage, (a, b) in pairs.items() if a > 0 and b > 0}
+    ratio = math.log(largest.tasks / smallest.tasks)
+    pairs = {
+        stage.name: (smallest.seconds[stage.name], largest.seconds[stage.name]) for stage in GRAPH_STAGES
+    }
+    return {name: math.log(b / a) / ratio for name, (a, b) in pairs.items() if a > 0 and b > 0}
 
 
-def squares(ways: Sequence[Way]) -> list[str]:
-    """Stages that grow with the square of the number of tasks, or nearly so, and are no trifle."""
-    longest = max(ways, key=lambda way: way.tasks, default=None)
-    found = growth(ways)
-    return [s for s, power in found.items() if power >= SQUARE and longest and longest.seconds[s] >= LEAST_S]
+def quadratic(times: Sequence[GraphTimes]) -> list[GraphStage]:
+    """Return the stages that grow with the square of the number of tasks, or nearly, and take long."""
+    largest = max(times, key=lambda graph: graph.tasks, default=None)
+    exponents = growth(times)
+    return [
+        stage
+        for stage in GRAPH_STAGES
+        if exponents.get(stage.name, 0) >= SQUARE and largest and largest.seconds[stage.name] >= LEAST_S
+    ]

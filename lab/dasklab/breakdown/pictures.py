@@ -1,103 +1,103 @@
-"""Pictures of accounts: threads over time in the colours of the causes, and the causes of several trials."""
+"""Pictures of time breakdowns: threads over time, coloured by cause, and the causes of several trials."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 import matplotlib as mpl
 import numpy as np
+import numpy.typing as npt
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from dasklab.breakdown.causes import COLOURS, QUEUE, WORDS
-from dasklab.breakdown.partition import Thread, account
+from dasklab.breakdown.causes import CAUSES, QUEUE, Cause
+from dasklab.breakdown.intervals import Floats, Intervals
+from dasklab.breakdown.matching import expand
 from dasklab.breakdown.run import Run
+from dasklab.breakdown.steps import Steps
 from dasklab.breakdown.summary import Summary
+from dasklab.breakdown.threads import break_down
+from dasklab.breakdown.wording import percent
 from dasklab.plotting import STYLE
 
-COLUMNS = 1200  # of the picture of threads: each shows the cause that took most of its time
+COLUMNS = 1200  # of the picture of threads: each shows the cause of most of its time
 
 
 def threads(runs: Mapping[str, Run]) -> Figure:
-    """Runs on one scale: a row per thread; below, how many tasks each worker was given and had not ended."""
-    found = {name: account(run) for name, run in runs.items()}
-    rows = [row for accounted in found.values() for row in (max(2.0, 0.4 * len(accounted)), 1.0)]
+    """Draw runs on one scale: a row per thread, and below how many tasks each worker had."""
+    breakdowns = {name: break_down(run) for name, run in runs.items()}
+    heights = [h for run in runs.values() for h in (max(2.0, 0.4 * len(run.thread_rows[1])), 1.0)]
     with mpl.rc_context(STYLE):
-        figure = Figure((10, 1.2 + 0.75 * sum(rows)), layout="constrained")
-        axes = figure.subplots(len(rows), 1, sharex=True, height_ratios=rows)
+        figure = Figure((10, 1.2 + 0.75 * sum(heights)), layout="constrained")
+        axes = figure.subplots(len(heights), 1, sharex=True, height_ratios=heights)
         for index, (name, run) in enumerate(runs.items()):
-            _draw_threads(axes[2 * index], name, run, found[name])
-            _draw_given(axes[2 * index + 1], run)
+            _draw_threads(axes[2 * index], name, run, breakdowns[name])
+            _draw_assigned(axes[2 * index + 1], run)
         axes[0].set_xlim(0, max(run.makespan for run in runs.values()))
         axes[-1].set_xlabel("seconds since the run's start")
-        _legend(figure, {part.cause for some in found.values() for thread in some for part in thread.parts})
+        codes = {code for intervals in breakdowns.values() for code in np.unique(intervals.cause).tolist()}
+        _legend(figure, (CAUSES[code] for code in codes))
     return figure
 
 
-def _draw_threads(axes: Axes, name: str, run: Run, found: Sequence[Thread]) -> None:
-    idle = sum(part.seconds for thread in found for part in thread.parts if part.cause == QUEUE)
-    share = idle / (len(found) * run.makespan)
-    image = np.array([_row(thread, run) for thread in found])
-    ends = (0, run.makespan, len(found) - 0.5, -0.5)
-    axes.imshow(image, aspect="auto", extent=ends, interpolation="nearest")
-    axes.set_yticks(range(len(found)), [thread.worker for thread in found])
+def _draw_threads(axes: Axes, name: str, run: Run, intervals: Intervals) -> None:
+    _, rows = run.thread_rows
+    idle = intervals.seconds[intervals.is_cause(QUEUE)].sum() / (len(rows) * run.makespan)
+    ends = (0, run.makespan, len(rows) - 0.5, -0.5)
+    axes.imshow(_pixels(run, intervals, len(rows)), aspect="auto", extent=ends, interpolation="nearest")
+    axes.set_yticks(range(len(rows)), [worker for worker, _ in rows])
     axes.grid(visible=False)
-    said = f"{name}: {run.makespan:.2f} s; idle while others queue {share:.1%} of the threads' time"
-    axes.set_title(said, loc="left", fontsize=10)
+    title = f"{name}: {run.makespan:.2f} s; idle while others queue: {percent(idle, 1)} of the thread time"
+    axes.set_title(title, loc="left", fontsize=10)
 
 
-def _draw_given(axes: Axes, run: Run) -> None:
+def _pixels(run: Run, intervals: Intervals, rows: int) -> npt.NDArray[np.float64]:
+    """Return the colour of each pixel: that of the cause with most of its time."""
+    scale = COLUMNS / run.makespan
+    begin, end = (intervals.start - run.start) * scale, (intervals.stop - run.start) * scale
+    first = np.clip(begin.astype(np.int64), 0, COLUMNS - 1)
+    last = np.clip(end.astype(np.int64), 0, COLUMNS - 1)
+    weight = np.zeros((rows, len(CAUSES), COLUMNS))
+    index, column = expand(first, last + 1)
+    inside = np.minimum(end[index], column + 1) - np.maximum(begin[index], column)
+    np.add.at(weight, (intervals.lane[index], intervals.cause[index], column), inside)
+    return np.array([to_rgb(cause.colour) for cause in CAUSES])[weight.argmax(axis=1)]
+
+
+def _draw_assigned(axes: Axes, run: Run) -> None:
     for worker in run.threads:
-        times, given = _given(run, worker)
-        axes.step(times, given, where="post", label=worker, linewidth=0.9)
-    axes.set_ylabel("tasks\ngiven", fontsize=8)
+        load = run.load[run.node(worker)]
+        axes.step(*_points(run, load), where="post", label=worker, linewidth=0.9)
+    axes.set_ylabel("tasks\nassigned", fontsize=8)
     axes.legend(frameon=False, fontsize=8, ncols=4, loc="upper right")
 
 
+def _points(run: Run, number: Steps) -> tuple[Floats, Floats]:
+    times = np.concatenate([[0.0], number.time - run.start])
+    return times, np.concatenate([[0], number.value]).astype(float)
+
+
 def levels(summaries: Mapping[str, Summary]) -> Figure:
-    """Several trials on one scale: a bar each, as long as its makespan, made of its causes."""
+    """Draw several trials on one scale: a bar each, as long as its makespan, divided by cause."""
     with mpl.rc_context(STYLE):
         figure = Figure((10, 1.6 + 0.4 * len(summaries)), layout="constrained")
         axes = figure.subplots()
         for row, summary in enumerate(summaries.values()):
             left = 0.0
-            for cause in WORDS:
+            for cause in CAUSES:
                 seconds = summary.by_cause.get(cause, 0.0)
-                axes.barh(row, seconds, left=left, color=COLOURS[cause], height=0.7)
+                axes.barh(row, seconds, left=left, color=cause.colour, height=0.7)
                 left += seconds
         axes.set_yticks(range(len(summaries)), list(summaries))
         axes.invert_yaxis()
         axes.set_xlabel("seconds of a thread, mean of all threads and runs")
-        _legend(figure, {cause for summary in summaries.values() for cause in summary.by_cause})
+        _legend(figure, (cause for summary in summaries.values() for cause in summary.by_cause))
     return figure
 
 
-def _row(thread: Thread, run: Run) -> Sequence[tuple[float, float, float]]:
-    causes = list(WORDS)
-    weight = np.zeros((len(causes), COLUMNS))
-    scale = COLUMNS / run.makespan
-    for part in thread.parts:
-        first, last = (part.start - run.start) * scale, (part.stop - run.start) * scale
-        low, high = min(int(first), COLUMNS - 1), min(int(last), COLUMNS - 1)
-        row = weight[causes.index(part.cause)]
-        if low == high:
-            row[low] += last - first
-        else:
-            row[low] += low + 1 - first
-            row[low + 1 : high] += 1
-            row[high] += last - high
-    return [to_rgb(COLOURS[causes[index]]) for index in weight.argmax(axis=0)]
-
-
-def _given(run: Run, worker: str) -> tuple[list[float], list[int]]:
-    tasks = [task for task in run.tasks if task.worker == worker]
-    steps = sorted([(task.given, 1) for task in tasks] + [(task.stop, -1) for task in tasks])
-    times = [0.0, *(time - run.start for time, _ in steps)]
-    return times, np.cumsum([0, *(change for _, change in steps)]).tolist()
-
-
-def _legend(figure: Figure, causes: set[str]) -> None:
-    handles = [Patch(color=COLOURS[cause], label=words) for cause, words in WORDS.items() if cause in causes]
+def _legend(figure: Figure, causes: Iterable[Cause]) -> None:
+    shown = sorted(set(causes), key=lambda cause: cause.code)
+    handles = [Patch(color=cause.colour, label=cause.title) for cause in shown]
     figure.legend(handles=handles, loc="outside lower center", frameon=False, fontsize=8, ncols=3)

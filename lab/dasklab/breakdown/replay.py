@@ -1,22 +1,28 @@
-"""A run once more, without its waits for the wire: what is the most that a faster network could bring? Pure.
+"""Replay a run without its waits for the wire: the most that a faster network could bring.
 
-A list schedule: each task on the worker that it had, after the tasks that it came after, on whichever of the
-worker's threads is free first, for as long as it took. What lay between is kept, all but the wire's share:
-choices, messages, timers, event loops, (de)serialising, busy peers; a fetch begins when the first task that
-needs its data is there. Dask might have decided otherwise had data come sooner, so this is no forecast; how
-far the same replay misses the run as it was says how good the model is.
+A list schedule: each task runs on the worker that it had, after the tasks that it came after, on whichever
+    thread of the worker is free first, for as long as it took. What lay between is kept, except for the
+    wire's share: choices, messages, timers, event loops, serialising, busy peers. A fetch begins when the
+    first task that needs its data has arrived. Dask might have decided otherwise had data arrived sooner, so
+    this is no prediction. How far the same replay *with* the wire misses the run as it was shows how good the
+    model is.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from heapq import heappop, heappush
 
-from dasklab.breakdown.causes import MESSAGE, WIRE, Part
-from dasklab.breakdown.run import Fetch, Run, Task
-from dasklab.breakdown.timeline import Found, Way, clipped, fetching, report, way
+import numpy as np
+
+from dasklab.breakdown.causes import MESSAGE, WIRE, Cause
+from dasklab.breakdown.intervals import Codes, Floats, Windows
+from dasklab.breakdown.run import NONE, Run
+from dasklab.breakdown.timeline import explain_after, explain_before
+from dasklab.breakdown.transfers import explain_fetches
+
+ARRIVE, HANDLE, STOP, READY = range(4)  # kinds of events, in the order in which simultaneous ones are handled
 
 
 @dataclass(frozen=True)
@@ -28,151 +34,190 @@ class Replay:
 
 
 def replay(run: Run) -> Replay:
-    """Both replays of a run. Another order of tasks may make the second one longer: then it shows nothing."""
-    ways = {task.key: way(run, task) for task in run.by_key.values()}
-    as_it_was = _World(run, ways, lifted=False).makespan()
-    return Replay(as_it_was, min(as_it_was, _World(run, ways, lifted=True).makespan()))
+    """Replay a run twice. Another order of tasks may make the second one longer: then it shows nothing."""
+    delays = _delays(run)
+    as_it_was = _Schedule(run, delays).makespan()
+    without_wire = _Schedule(run, _without_wire(run, delays)).makespan()
+    return Replay(as_it_was, min(as_it_was, without_wire))
 
 
 def mean(replays: Sequence[Replay]) -> Replay | None:
-    """The mean of several runs; None without any."""
+    """Return the mean of several runs; None without any."""
     if not replays:
         return None
-    as_they_were, without_wire = zip(*((r.as_it_was_s, r.without_wire_s) for r in replays), strict=True)
-    return Replay(sum(as_they_were) / len(replays), sum(without_wire) / len(replays))
+    count = len(replays)
+    return Replay(
+        sum(each.as_it_was_s for each in replays) / count,
+        sum(each.without_wire_s for each in replays) / count,
+    )
 
 
-@dataclass
-class _Step:
-    """A task with its latencies, and what it waits for; a replay's times are seconds from the run's start."""
+@dataclass(frozen=True)
+class _Delays:
+    """What lies between the tasks of a run, in seconds; a row per task, or per need for ``fetch``.
 
-    task: Task
-    first: float  # it was chosen when nothing of this run had to end before: at this time
-    choice: float  # from the last end that it came after to the choice of its worker
-    message: float  # from the choice until it is there
-    lag: float  # from when thread and data were there to its start, and what the worker did in between
-    report: float  # from its end until the scheduler has dealt with it
-    after: set[str] = field(default_factory=set)  # keys of tasks that have to be handled before
+    Attributes:
+        first: when it was assigned, since the run's start, for a task that comes after no other.
+        choice: from the last end that it came after to the choice of its worker.
+        message: from the choice until the worker has the task.
+        lag: from the moment when thread and data were there to its start.
+        report: from its end until the scheduler has handled it.
+        fetch: from the first need of some data until it has arrived.
+        after: the tasks that have to be handled before it, as pairs (task, earlier task).
+    """
+
+    first: Floats
+    choice: Floats
+    message: Floats
+    lag: Floats
+    report: Floats
+    fetch: Floats
+    after: Codes
 
 
-class _World:
-    """The state of one replay: events in their order, free threads and ready tasks of each worker."""
+def _delays(run: Run) -> _Delays:
+    tasks, fetch = run.tasks, run.need_fetch
+    ready = np.fmin(tasks.start, tasks.stamps["ready"])
+    arrived = np.fmin(ready, tasks.stamps["arrived"])
+    decided = np.fmin(arrived, tasks.stamps["decided"])
+    after = _after(run)
+    latest = np.full(len(tasks), -np.inf)
+    np.maximum.at(latest, after[:, 0], tasks.handled[after[:, 1]])
+    latest = np.where(np.isinf(latest), decided, latest)
+    previous = run.previous_on_thread
+    free = np.where(previous != NONE, np.maximum(ready, tasks.stop[previous]), ready)
+    needed = fetch != NONE
+    fetched = np.full(len(tasks), -np.inf)
+    np.maximum.at(fetched, run.needs.task[needed], run.fetches.stop[fetch[needed]])
+    complete = np.maximum(arrived, np.minimum(ready, np.where(np.isinf(fetched), arrived, fetched)))
+    takes = np.zeros(len(fetch))
+    begin, end = run.fetches.start[fetch[needed]], run.fetches.stop[fetch[needed]]
+    takes[needed] = np.maximum(0.0, end - np.minimum(begin, arrived[run.needs.task[needed]]))
+    return _Delays(
+        first=np.maximum(0.0, decided - run.start),
+        choice=np.maximum(0.0, decided - latest),
+        message=arrived - decided,
+        lag=ready - complete + np.maximum(0.0, tasks.start - free),
+        report=tasks.handled - tasks.stop,
+        fetch=takes,
+        after=after,
+    )
 
-    def __init__(self, run: Run, ways: Mapping[str, Found], lifted: bool) -> None:
-        self.run, self.lifted = run, lifted
-        self.steps = {task.key: self._step(task, ways[task.key]) for task in run.by_key.values()}
-        self.followers: defaultdict[str, list[_Step]] = defaultdict(list)
-        for step in self.steps.values():
-            for key in step.after:
-                self.followers[key].append(step)
-        self.free = dict(run.threads)
-        self.ready: defaultdict[str, list[tuple[float, str]]] = defaultdict(list)
-        self.held: dict[tuple[str, str], float] = {}  # when a worker has, or will have, a key's data
-        self.events: list[tuple[float, str, str]] = []
+
+def _after(run: Run) -> Codes:
+    """Return what each task came after: what it needs, and what triggered it."""
+    rows = np.arange(len(run.tasks))
+    pairs = np.column_stack(
+        [np.concatenate([run.needs.task, rows]), np.concatenate([run.need_source, run.tasks.trigger])]
+    )
+    # a task that was recorded to start later cannot have been waited for: clocks err
+    start = run.tasks.start
+    possible = (pairs[:, 1] != NONE) & (start[pairs[:, 1]] < start[pairs[:, 0]])
+    return np.unique(pairs[possible], axis=0)
+
+
+def _without_wire(run: Run, delays: _Delays) -> _Delays:
+    tasks = run.tasks
+    rows = np.arange(len(tasks))
+    arrived = np.fmin(np.fmin(tasks.start, tasks.stamps["ready"]), tasks.stamps["arrived"])
+    sent = Windows(rows, arrived - delays.message, arrived, rows)
+    explain_before(run, sent)
+    reported = Windows(rows, tasks.stop, tasks.handled, rows)
+    explain_after(run, reported)
+    fetches = run.fetches
+    numbers = np.arange(len(fetches))
+    transfer = Windows(np.zeros(len(fetches), np.int64), fetches.start, fetches.stop, numbers)
+    explain_fetches(run, transfer, numbers, numbers, fetches.start, fetches.stop)
+    takes = fetches.stop - fetches.start - _seconds(transfer, WIRE)
+    needed = run.need_fetch != NONE
+    return _Delays(
+        first=delays.first,
+        choice=delays.choice,
+        message=delays.message - _seconds(sent, MESSAGE),
+        lag=delays.lag,
+        report=delays.report - _seconds(reported, MESSAGE),
+        fetch=np.where(needed, takes[run.need_fetch], 0.0) if len(fetches) else delays.fetch,
+        after=delays.after,
+    )
+
+
+def _seconds(windows: Windows, cause: Cause) -> Floats:
+    """Sum the seconds of a cause in each window."""
+    intervals = windows.intervals()
+    mine = intervals.select(intervals.is_cause(cause))
+    return np.bincount(mine.lane, mine.seconds, minlength=len(windows.low))
+
+
+class _Schedule:
+    """The state of one replay: pending events, free threads and ready tasks of each worker.
+
+    Times are seconds since the run's start. Columns become lists: single items of arrays are slow.
+    """
+
+    def __init__(self, run: Run, delays: _Delays) -> None:
+        self.run = run
+        self.delays = {name: column.tolist() for name, column in vars(delays).items() if name != "after"}
+        self.worker = run.tasks.worker.tolist()
+        self.order = run.tasks.start.tolist()
+        self.length = (run.tasks.stop - run.tasks.start).tolist()
+        self.missing = np.bincount(delays.after[:, 0], minlength=len(self.worker)).tolist()
+        self.followers: list[list[int]] = [[] for _ in self.worker]
+        for later, earlier in delays.after.tolist():
+            self.followers[earlier].append(later)
+        self.needed: list[list[int]] = [[] for _ in self.worker]  # needs of each task that a fetch brought
+        for need in np.flatnonzero(run.need_fetch != NONE).tolist():
+            self.needed[run.needs.task[need]].append(need)
+        self.need_key = run.needs.key.tolist()
+        self.free = {run.node(name): count for name, count in run.threads.items()}
+        self.ready: dict[int, list[tuple[float, int]]] = {worker: [] for worker in self.free}
+        self.available: dict[tuple[int, int], float] = {}  # when a worker has, or will have, a key's data
+        self.events: list[tuple[float, int, int]] = []
         self.end = 0.0
 
     def makespan(self) -> float:
-        """Seconds until the client has the result."""
-        for step in self.steps.values():
-            if not step.after:
-                self._event(step.first + step.message, "arrive", step.task.key)
+        """Return the seconds until the client has the result."""
+        for task, missing in enumerate(self.missing):
+            if not missing:
+                self._later(self.delays["first"][task] + self.delays["message"][task], ARRIVE, task)
+        handlers = {ARRIVE: self._arrive, HANDLE: self._handle, STOP: self._stop, READY: self._wait}
         while self.events:
-            now, what, key = heappop(self.events)
-            getattr(self, f"_{what}")(now, self.steps[key])
-        last = max((_handled(task) for task in self.run.by_key.values()), default=self.run.start)
+            now, kind, task = heappop(self.events)
+            handlers[kind](now, task)
+        last = float(self.run.tasks.handled.max()) if len(self.run.tasks) else self.run.start
         return self.end + max(0.0, self.run.stop - last)
 
-    def _event(self, time: float, what: str, key: str) -> None:
-        heappush(self.events, (time, what, key))
+    def _later(self, time: float, kind: int, task: int) -> None:
+        heappush(self.events, (time, kind, task))
 
-    def _arrive(self, now: float, step: _Step) -> None:
-        """The worker knows of it: data that is not there is asked for."""
-        task = step.task
-        there = [now]
-        for need in task.needs:
-            if fetch := self._fetch_of(task, need.key):
-                asked = self.held.setdefault((task.worker, need.key), now + self._takes(task, fetch))
-                there.append(asked)
-        self._event(max(there), "wait", task.key)
+    def _arrive(self, now: float, task: int) -> None:
+        """The worker has the task: it fetches the data that it lacks."""
+        complete = now
+        for need in self.needed[task]:
+            place = (self.worker[task], self.need_key[need])
+            complete = max(complete, self.available.setdefault(place, now + self.delays["fetch"][need]))
+        self._later(complete, READY, task)
 
-    def _wait(self, now: float, step: _Step) -> None:
-        heappush(self.ready[step.task.worker], (step.task.start, step.task.key))
-        self._start(now, step.task.worker)
+    def _wait(self, now: float, task: int) -> None:
+        heappush(self.ready[self.worker[task]], (self.order[task], task))
+        self._start(now, self.worker[task])
 
-    def _start(self, now: float, worker: str) -> None:
-        """Of what is ready a free thread takes what it took first."""
-        while self.ready[worker] and self.free.get(worker, 0) > 0:
-            _, key = heappop(self.ready[worker])
+    def _start(self, now: float, worker: int) -> None:
+        """A free thread takes the ready task that started first."""
+        while self.ready[worker] and self.free[worker] > 0:
+            _, task = heappop(self.ready[worker])
             self.free[worker] -= 1
-            step = self.steps[key]
-            self._event(now + step.lag + step.task.stop - step.task.start, "stop", key)
+            self._later(now + self.delays["lag"][task] + self.length[task], STOP, task)
 
-    def _stop(self, now: float, step: _Step) -> None:
-        self.free[step.task.worker] += 1
-        self._start(now, step.task.worker)
-        self._event(now + step.report, "handle", step.task.key)
+    def _stop(self, now: float, task: int) -> None:
+        self.free[self.worker[task]] += 1
+        self._start(now, self.worker[task])
+        self._later(now + self.delays["report"][task], HANDLE, task)
 
-    def _handle(self, now: float, step: _Step) -> None:
-        """The scheduler has dealt with its end, and chooses what comes after it."""
+    def _handle(self, now: float, task: int) -> None:
+        """The scheduler handles the end of a task, and chooses what comes next."""
         self.end = max(self.end, now)
-        for follower in self.followers[step.task.key]:
-            follower.after.discard(step.task.key)
-            if not follower.after:
-                self._event(now + follower.choice + follower.message, "arrive", follower.task.key)
-
-    def _step(self, task: Task, found: Found) -> _Step:
-        run = self.run
-        parts, _, trigger = found
-        decided, arrived, ready = _stamps(task)
-        before = [run.by_key[need.key] for need in task.needs if need.key in run.by_key]
-        before += [trigger] if trigger else []
-        # what was recorded to come later cannot have been waited for: clocks err
-        known = [other for other in before if other.start < task.start and other is not task]
-        latest = max((_handled(other) for other in known), default=decided)
-        busy = run.before_on_thread.get(task.key)
-        free = max(ready, busy.stop) if busy else ready
-        fetches = [fetch.stop for need in task.needs if (fetch := self._fetch_of(task, need.key))]
-        there = max(arrived, min(ready, max(fetches, default=arrived)))
-        reporting = Way(_handled(task))
-        if self.lifted:
-            report(run, task, reporting)
-        reported = clipped(reporting.parts, task.stop, _handled(task))  # it may be told to have left before
-        return _Step(
-            task,
-            first=max(0.0, decided - run.start),
-            choice=max(0.0, decided - latest),
-            message=arrived - decided - self._on_wire(_within(parts, decided, arrived), MESSAGE),
-            lag=ready - there + max(0.0, task.start - free),
-            report=_handled(task) - task.stop - self._on_wire(reported, MESSAGE),
-            after={other.key for other in known},
-        )
-
-    def _fetch_of(self, task: Task, key: str) -> Fetch | None:
-        """The fetch that brought a key to a task's worker in time for it."""
-        found = [f for f in self.run.fetches_by_key.get((task.worker, key), ()) if not f.busy]
-        return max((f for f in found if f.start < task.start), key=lambda f: f.stop, default=None)
-
-    def _takes(self, task: Task, fetch: Fetch) -> float:
-        """From when data is first needed until it is there."""
-        if not self.lifted:
-            return max(0.0, fetch.stop - min(fetch.start, _stamps(task)[1]))
-        parts = list(fetching(self.run, fetch, task.key, fetch.start, fetch.stop))
-        return fetch.stop - fetch.start - self._on_wire(parts, WIRE)
-
-    def _on_wire(self, parts: Iterable[Part], cause: str) -> float:
-        return sum(part.seconds for part in parts if part.cause == cause) if self.lifted else 0.0
-
-
-def _stamps(task: Task) -> tuple[float, float, float]:
-    """When it was chosen, was there, and had its data; a stage that was not seen is the one after it."""
-    ready = min(task.start if task.ready is None else task.ready, task.start)
-    arrived = min(ready if task.arrived is None else task.arrived, ready)
-    return min(arrived if task.decided is None else task.decided, arrived), arrived, ready
-
-
-def _handled(task: Task) -> float:
-    return task.stop if task.handled is None else max(task.handled, task.stop)
-
-
-def _within(parts: Iterable[Part], start: float, stop: float) -> Iterator[Part]:
-    return (part for part in parts if start <= part.start and part.stop <= stop)
+        for follower in self.followers[task]:
+            self.missing[follower] -= 1
+            if not self.missing[follower]:
+                delay = self.delays["choice"][follower] + self.delays["message"][follower]
+                self._later(now + delay, ARRIVE, follower)

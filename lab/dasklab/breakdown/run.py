@@ -1,85 +1,109 @@
-"""One run as the account needs it: tasks, fetches and busy spells, all on one clock."""
+"""One run on one clock, as columns: tasks, what they needed, fetches, and when processes were busy."""
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import pairwise
 
-from dasklab.breakdown.busy import Spells
+import numpy as np
+import pandas as pd
 
-SCHEDULER, CLIENT = "scheduler", "client"
+from dasklab.breakdown.busy import BusyIntervals
+from dasklab.breakdown.intervals import Codes, Floats, Mask, Places
+from dasklab.breakdown.matching import last_before, running_max
+from dasklab.breakdown.steps import NO_STEPS, Steps, steps
+
+CLIENT, SCHEDULER = "client", "scheduler"
+CLIENT_CODE, SCHEDULER_CODE, FIRST_WORKER = 0, 1, 2
+NONE = -1  # no task, no fetch
 
 
-@dataclass(slots=True)
-class Task:
-    """A computed task; stages that were not seen are those before or after them."""
+@dataclass(frozen=True)
+class Tasks:
+    """The computed tasks, in order of their start. A task that was computed twice has two rows.
 
-    key: str
-    worker: str
-    thread: int
-    start: float
-    stop: float
-    executing: float | None = None
-    ready: float | None = None
-    arrived: float | None = None
-    sent: float | None = None
-    due: float | None = None
-    decided: float | None = None
-    done: float | None = None
-    report_due: float | None = None
-    reported: float | None = None
-    handled: float | None = None
-    trigger: str = ""
-    stimulus: str = ""
-    disk: float = 0.0
-    needs: tuple[Need, ...] = ()
+    Attributes:
+        key: codes of ``Run.keys``.
+        worker: codes of nodes.
+        thread: the thread's number on its worker.
+        stamps: by name (``stages.STAMPS`` and ``DUE_STAMPS``), seconds; NaN where nobody took it.
+        trigger: row of the task whose end made the scheduler choose this one; ``NONE`` for another reason.
+        disk_s: seconds that Dask reported for reading and writing spilled data.
+    """
+
+    key: Codes
+    worker: Codes
+    thread: Codes
+    stamps: Mapping[str, Floats]
+    trigger: Codes
+    disk_s: Floats
+
+    def __len__(self) -> int:
+        return len(self.key)
 
     @property
-    def given(self) -> float:
-        """When the scheduler gave it to its worker."""
-        return self.start if self.decided is None else min(self.decided, self.start)
+    def start(self) -> Floats:
+        return self.stamps["start"]
 
     @property
-    def prefix(self) -> str:
-        """What is done, without which one: Dask's key without its number or token."""
-        from dask.utils import key_split
+    def stop(self) -> Floats:
+        return self.stamps["stop"]
 
-        return str(key_split(self.key))
+    @cached_property
+    def handled(self) -> Floats:
+        """When the scheduler had handled the end of each task, at the earliest its end."""
+        return np.fmax(self.stop, self.stamps["handled"])
 
-
-@dataclass(frozen=True, slots=True)
-class Need:
-    """What a task needs of another: its size, and who had it when the task was sent."""
-
-    key: str
-    nbytes: float
-    holders: tuple[str, ...]
+    @cached_property
+    def assigned(self) -> Floats:
+        """When the scheduler assigned each task to its worker, at the latest its start."""
+        return np.fmin(self.start, self.stamps["decided"])
 
 
-@dataclass(slots=True)
-class Fetch:
-    """A request for data and its answer; ``first`` and ``last``: when packets showed the data on the wire."""
+@dataclass(frozen=True)
+class Needs:
+    """What tasks need of others: ``task`` is the row of the dependent, ``key`` the code of the dependency.
 
-    receiver: str
-    sender: str
-    start: float
-    stop: float
-    keys: tuple[str, ...]
-    busy: bool = False
-    serve_start: float | None = None
-    serialise: float = 0.0
-    deserialise: float = 0.0
-    first: float | None = None
-    last: float | None = None
+    ``holders`` are the workers that had the data when the task was sent.
+    """
+
+    task: Codes
+    key: Codes
+    nbytes: Floats
+    holders: Sequence[Sequence[str]]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
+class Fetches:
+    """Requests of workers for data. ``first`` and ``last``: when packets showed the data on the wire."""
+
+    receiver: Codes
+    sender: Codes
+    start: Floats
+    stop: Floats
+    busy: Mask  # the sender answered that it was busy
+    serve_start: Floats
+    serialise_s: Floats
+    deserialise_s: Floats
+    first: Floats
+    last: Floats
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+
+@dataclass(frozen=True)
+class Delivered:
+    """Which fetch was for which key: one row per pair."""
+
+    fetch: Codes
+    key: Codes
+
+
+@dataclass(frozen=True)
 class Graph:
-    """A graph on its way: when Dask's client was given it and sent it, the scheduler had it; then seconds."""
+    """A graph: when the client began and sent it and the scheduler received it; then seconds of work."""
 
     begin: float
     sent: float
@@ -91,83 +115,142 @@ class Graph:
     state: float
 
 
-@dataclass
+@dataclass(frozen=True)
 class Run:
-    """A run on one clock. ``unfinished`` and ``queued``: how many tasks the scheduler had, from when on."""
+    """A run on one clock.
+
+    Attributes:
+        threads: number of threads of each worker, in the order of their codes.
+        keys: all task keys, by code.
+        unfinished: how many tasks the scheduler knew that were not done.
+        queued: how many of these it kept back.
+    """
 
     number: int
     start: float
     stop: float
-    threads: dict[str, int]
-    tasks: list[Task]
-    fetches: list[Fetch] = field(default_factory=list)
-    busy: dict[str, Spells] = field(default_factory=dict)
-    unfinished: list[tuple[float, int]] = field(default_factory=list)
-    queued: list[tuple[float, int]] = field(default_factory=list)
+    threads: Mapping[str, int]
+    keys: Sequence[str]
+    tasks: Tasks
+    needs: Needs
+    fetches: Fetches
+    delivered: Delivered
+    busy: BusyIntervals
+    unfinished: Steps = NO_STEPS
+    queued: Steps = NO_STEPS
     warmup: bool = False
-    graphs: list[Graph] = field(default_factory=list)
+    graphs: Sequence[Graph] = field(default=())
 
     @property
     def makespan(self) -> float:
-        """Its length."""
         return self.stop - self.start
 
     @cached_property
-    def by_key(self) -> dict[str, Task]:
-        """Tasks by key; of one that was computed twice the last."""
-        return {task.key: task for task in self.tasks}
+    def places(self) -> Places:
+        return Places((CLIENT, SCHEDULER, *self.threads))
+
+    @property
+    def workers(self) -> range:
+        """The codes of the workers, in the order of ``threads``."""
+        return range(FIRST_WORKER, FIRST_WORKER + len(self.threads))
+
+    def node(self, name: str) -> int:
+        return self.places.nodes.index(name)
+
+    def busy_s(self, name: str) -> float:
+        """How long the event loop of a process was busy during the run."""
+        node = np.array([self.node(name)])
+        return float(self.busy.within(node, np.array([self.start]), np.array([self.stop]))[0])
 
     @cached_property
-    def by_thread(self) -> dict[tuple[str, int], list[Task]]:
-        """The tasks of each thread in their order; threads that did nothing have numbers below zero."""
-        found: dict[tuple[str, int], list[Task]] = {}
-        for task in sorted(self.tasks, key=lambda task: task.start):
-            found.setdefault((task.worker, task.thread), []).append(task)
-        for worker, threads in self.threads.items():
-            used = sum(name == worker for name, _ in found)
-            found.update({(worker, -index - 1): [] for index in range(threads - used)})
-        return dict(sorted(found.items()))
+    def prefixes(self) -> Sequence[str]:
+        """For each key what is computed, without its number or token."""
+        from dask.utils import key_split
+
+        return [str(key_split(key)) for key in self.keys]
 
     @cached_property
-    def before_on_thread(self) -> dict[str, Task]:
-        """For each task's key the one that its thread ran before it."""
-        return {later.key: task for some in self.by_thread.values() for task, later in pairwise(some)}
+    def prefix(self) -> Codes:
+        """The kind of each task, as a number."""
+        codes, _ = pd.factorize(np.array(self.prefixes, dtype=object))
+        return codes.astype(np.int64)[self.tasks.key]
 
     @cached_property
-    def _fetches_of(self) -> dict[str, tuple[list[Fetch], list[float], float]]:
-        """Each receiver's fetches by their start, these, and how long the longest took."""
-        found = defaultdict(list)
-        for fetch in sorted(self.fetches, key=lambda fetch: fetch.start):
-            found[fetch.receiver].append(fetch)
+    def sizes(self) -> Floats:
+        """For each key the size of its result in bytes, as Dask estimates it; 0 where no task needed it."""
+        sizes = np.zeros(len(self.keys))
+        sizes[self.needs.key] = self.needs.nbytes
+        return sizes
+
+    @cached_property
+    def moved(self) -> Floats:
+        """Bytes that each fetch brought, in Dask's estimate of sizes."""
+        total = np.bincount(self.delivered.fetch, self.sizes[self.delivered.key], minlength=len(self.fetches))
+        return np.where(self.fetches.busy, 0.0, total)
+
+    @cached_property
+    def load(self) -> dict[int, Steps]:
+        """For each worker how many tasks it has been assigned that have not ended."""
+        tasks = self.tasks
         return {
-            name: (some, [fetch.start for fetch in some], max(fetch.stop - fetch.start for fetch in some))
-            for name, some in found.items()
+            worker: steps(
+                np.concatenate([tasks.assigned[mine], tasks.stop[mine]]), np.repeat([1, -1], len(mine))
+            )
+            for worker in self.workers
+            for mine in [np.flatnonzero(tasks.worker == worker)]
         }
 
-    def fetches_between(self, receiver: str, start: float, stop: float) -> list[Fetch]:
-        """A receiver's fetches that were under way between two times."""
-        some, starts, longest = self._fetches_of.get(receiver, ([], [], 0.0))
-        near = some[bisect_left(starts, start - longest) : bisect_left(starts, stop)]
-        return [fetch for fetch in near if fetch.stop > start]
+    @cached_property
+    def thread_rows(self) -> tuple[Codes, list[tuple[str, int]]]:
+        """For each task the index of its thread, and all threads: worker and number.
+
+        Threads that ran nothing have negative numbers.
+        """
+        tasks = self.tasks
+        pairs = np.column_stack([tasks.worker, tasks.thread])
+        used, index = np.unique(pairs, axis=0, return_inverse=True)
+        threads = [(self.places.nodes[worker], thread) for worker, thread in used.tolist()]
+        for name, count in self.threads.items():
+            idle = count - sum(worker == name for worker, _ in threads)
+            threads += [(name, -number - 1) for number in range(idle)]
+        order = sorted(range(len(threads)), key=threads.__getitem__)
+        rank = np.empty(len(threads), np.int64)
+        rank[order] = np.arange(len(threads))
+        return rank[index.reshape(-1)], sorted(threads)
 
     @cached_property
-    def fetches_by_key(self) -> dict[tuple[str, str], list[Fetch]]:
-        """A receiver's fetches that brought a key."""
-        found = defaultdict(list)
-        for fetch in self.fetches:
-            for key in fetch.keys:
-                found[fetch.receiver, key].append(fetch)
-        return found
+    def previous_on_thread(self) -> Codes:
+        """For each task the row of the one that its thread ran before it; ``NONE`` for the first."""
+        thread, _ = self.thread_rows
+        order = np.lexsort((self.tasks.start, thread))
+        previous = np.full(len(order), NONE)
+        follows = thread[order[1:]] == thread[order[:-1]]
+        previous[order[1:]] = np.where(follows, order[:-1], NONE)
+        return previous
 
-    def see(self, transfers: Iterable[tuple[str, str, float, float, float]]) -> None:
-        """Take over from packets when data was on the wire: sender, receiver, request, first, last byte."""
-        asked: defaultdict[tuple[str, str], list[Fetch]] = defaultdict(list)
-        for fetch in sorted(self.fetches, key=lambda fetch: fetch.start):
-            asked[fetch.sender, fetch.receiver].append(fetch)
-        for sender, receiver, request, first, last in sorted(transfers, key=lambda transfer: transfer[2]):
-            pending = asked[sender, receiver]
-            while pending and pending[0].stop < request:
-                pending.pop(0)
-            if pending and pending[0].start <= last:
-                pending[0].first, pending[0].last = first, last
-                pending.pop(0)
+    @cached_property
+    def need_fetch(self) -> Codes:
+        """For each need the fetch that brought it in time for the task; ``NONE`` where the data was there.
+
+        Of those that began before the task did it is the one that ended last.
+        """
+        tasks, fetches = self.tasks, self.fetches
+        answered = ~fetches.busy[self.delivered.fetch]
+        fetch, key = self.delivered.fetch[answered], self.delivered.key[answered]
+        owner = fetches.receiver[fetch] * len(self.keys) + key
+        order = np.lexsort((fetches.start[fetch], owner))
+        fetch, owner = fetch[order], owner[order]
+        latest = running_max(owner, fetches.stop[fetch])
+        at_latest = np.where(fetches.stop[fetch] == latest, np.arange(len(fetch)), 0)
+        best = fetch[np.maximum.accumulate(at_latest)] if len(fetch) else fetch
+        wanted = tasks.worker[self.needs.task] * len(self.keys) + self.needs.key
+        position = last_before(owner, fetches.start[fetch], wanted, tasks.start[self.needs.task])
+        return np.where(position >= 0, best[position], NONE) if len(best) else np.full(len(wanted), NONE)
+
+    @cached_property
+    def need_source(self) -> Codes:
+        """For each need the task that computed it: the last one that began before the dependent did."""
+        tasks = self.tasks
+        return last_before(
+            tasks.key, tasks.start, self.needs.key, np.nextafter(tasks.start[self.needs.task], 0)
+        )

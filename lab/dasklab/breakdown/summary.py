@@ -1,52 +1,59 @@
-"""An account summed up: seconds by cause and place, of all threads and of the critical path; and differences.
+"""Time breakdowns summed up by cause and place, of all threads and of the critical path; differences.
 
-Seconds of the account are thread-seconds divided by the number of threads: they add up to the makespan, as do
-those of the critical path. Over several runs they are means. Pure.
+Seconds of the breakdown are thread-seconds divided by the number of threads, so they add up to the makespan,
+as do those of the critical path. Over several runs they are means.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TypeVar
 
-from dasklab.breakdown.bottlenecks import BUSY, LINK, PLACEMENT, culprits
-from dasklab.breakdown.causes import MESSAGE, WIRE, Cell
+from dasklab.breakdown.bottlenecks import bottlenecks
+from dasklab.breakdown.causes import BUSY, LINK, MESSAGE, PLACEMENT, WIRE, Bottleneck, Cause
 from dasklab.breakdown.critical_path import critical_path
-from dasklab.breakdown.graphs import Way, graphs
-from dasklab.breakdown.partition import account
+from dasklab.breakdown.graphs import GraphTimes, graph_times
+from dasklab.breakdown.intervals import seconds_by
 from dasklab.breakdown.replay import Replay, mean, replay
 from dasklab.breakdown.run import Run
+from dasklab.breakdown.threads import break_down
+
+Label = TypeVar("Label", bound=Hashable)  # a cause or a bottleneck
+ByCause = Mapping[tuple[Cause, str], float]
+ByBottleneck = Mapping[tuple[Bottleneck, str], float]
+Ranked = list[tuple[Bottleneck, str, float]]
 
 
 @dataclass(frozen=True)
 class Summary:
-    """Means over runs, in seconds."""
+    """Means over runs, in seconds, by cause (or bottleneck) and place."""
 
     makespan_s: float
     threads: int
     runs: int
-    account: Mapping[Cell, float] = field(default_factory=dict)
-    path: Mapping[Cell, float] = field(default_factory=dict)
-    culprits: Mapping[Cell, float] = field(default_factory=dict)
+    breakdown: ByCause = field(default_factory=dict)
+    path: ByCause = field(default_factory=dict)
+    bottlenecks: ByBottleneck = field(default_factory=dict)
     moved_bytes: float = 0.0
     replayed: Replay | None = None
-    graphs: Way | None = None
+    graphs: GraphTimes | None = None
 
     @cached_property
-    def by_cause(self) -> dict[str, float]:
-        """The account without places."""
-        return summed(self.account)
+    def by_cause(self) -> dict[Cause, float]:
+        """The breakdown of all threads, without places."""
+        return without_places(self.breakdown)
 
     @cached_property
-    def path_by_cause(self) -> dict[str, float]:
-        """The critical path without places."""
-        return summed(self.path)
+    def path_by_cause(self) -> dict[Cause, float]:
+        """The critical path, without places."""
+        return without_places(self.path)
 
-    def ranked(self) -> list[tuple[str, str, float]]:
-        """Culprits on the critical path, the greatest first: which, where (most of it), seconds."""
-        return _ranked(self.culprits)
+    def ranked(self) -> Ranked:
+        """Bottlenecks of the critical path, the greatest first: which, where most of it is, seconds."""
+        return _ranked(self.bottlenecks)
 
 
 @dataclass(frozen=True)
@@ -58,112 +65,119 @@ class Difference:
 
     @cached_property
     def makespan_s(self) -> float:
-        """By how much it took longer."""
         return self.new.makespan_s - self.old.makespan_s
 
     @cached_property
-    def account(self) -> dict[Cell, float]:
-        """Of all threads."""
-        return _minus(self.new.account, self.old.account)
+    def breakdown(self) -> dict[tuple[Cause, str], float]:
+        return _minus(self.new.breakdown, self.old.breakdown)
 
     @cached_property
-    def path(self) -> dict[Cell, float]:
-        """Of the critical path."""
+    def path(self) -> dict[tuple[Cause, str], float]:
         return _minus(self.new.path, self.old.path)
 
     @cached_property
-    def culprits(self) -> dict[Cell, float]:
-        """Of the critical path. More data, at the old trial's seconds a byte, is the placement's.
+    def bottlenecks(self) -> dict[tuple[Bottleneck, str], float]:
+        """Bottlenecks of the critical path.
 
-        That a byte takes longer than it did is the link's, also for data that need not have moved in either.
+        More data, at the old trial's seconds per byte, is due to placement. A byte that takes longer than
+        before is due to the link, also for data that need not have moved in either trial.
         """
-        old, new = (_as_links(one.culprits) for one in (self.old, self.new))
-        cells, before = _minus(new, old), summed(old)
+        old, new = _placement_as_link(self.old.bottlenecks), _placement_as_link(self.new.bottlenecks)
+        cells, before = _minus(new, old), without_places(old)
         more = self.new.moved_bytes / self.old.moved_bytes - 1 if self.old.moved_bytes else 0.0
-        for name in (LINK, BUSY):
-            grown = {cell: seconds for cell, seconds in cells.items() if cell[0] == name and seconds > 0}
-            share = min(1.0, max(0.0, more * before.get(name, 0.0)) / sum(grown.values())) if grown else 0.0
+        for bottleneck in (LINK, BUSY):
+            grown = {
+                cell: seconds for cell, seconds in cells.items() if cell[0] is bottleneck and seconds > 0
+            }
+            placed = max(0.0, more * before.get(bottleneck, 0.0))
+            share = min(1.0, placed / sum(grown.values())) if grown else 0.0
             for (_, place), seconds in grown.items():
-                cells[name, place] -= share * seconds
+                cells[bottleneck, place] -= share * seconds
                 cells[PLACEMENT, place] = cells.get((PLACEMENT, place), 0.0) + share * seconds
         return cells
 
-    def ranked(self) -> list[tuple[str, str, float]]:
-        """Culprits whose seconds on the critical path grew, the most first.
+    def ranked(self) -> Ranked:
+        """Bottlenecks whose seconds on the critical path grew, the most first.
 
-        Which host's link it is, all threads know better than the path, which may pass it once only.
+        Which host's link is slow is read from all threads: the path may cross that link only once.
         """
-        on_wire = {cell: s for cell, s in self.account.items() if cell[0] in (WIRE, MESSAGE)}
-        link = hosts({(LINK, place): seconds for (_, place), seconds in on_wire.items()}, LINK)
-        at = next((host for host, _ in link if host != "scheduler"), "")
-        return [(n, at if n == LINK and at else place, s) for n, place, s in _ranked(self.culprits)]
+        on_wire = {cell: seconds for cell, seconds in self.breakdown.items() if cell[0] in (WIRE, MESSAGE)}
+        by_link = hosts({(LINK, place): seconds for (_, place), seconds in on_wire.items()}, LINK)
+        slow = next((host for host, _ in by_link if host != "scheduler"), "")
+        return [(b, slow if b is LINK and slow else place, s) for b, place, s in _ranked(self.bottlenecks)]
 
 
 def summarise(runs: Sequence[Run]) -> Summary:
-    """The mean of the accounts of several runs of the same work."""
-    total: dict[str, dict[Cell, float]] = {
-        name: defaultdict(float) for name in ("account", "path", "culprits")
-    }
+    """Return the mean of several runs of the same work."""
+    breakdown: defaultdict[tuple[Cause, str], float] = defaultdict(float)
+    path: defaultdict[tuple[Cause, str], float] = defaultdict(float)
+    blamed: defaultdict[tuple[Bottleneck, str], float] = defaultdict(float)
     for run in runs:
-        threads = account(run)
-        parts = (part for thread in threads for part in thread.parts)
-        share = 1 / (len(runs) * max(1, len(threads)))
-        _add(total["account"], ((part.cause, part.place, part.seconds) for part in parts), share)
-        path = critical_path(run)
-        _add(total["path"], ((part.cause, part.place, part.seconds) for part in path), 1 / len(runs))
-        _add(total["culprits"], culprits(run, path), 1 / len(runs))
+        _, threads = run.thread_rows
+        _add(breakdown, seconds_by(break_down(run), run.places), 1 / (len(runs) * max(1, len(threads))))
+        intervals = critical_path(run)
+        _add(path, seconds_by(intervals, run.places), 1 / len(runs))
+        _add(blamed, bottlenecks(run, intervals), 1 / len(runs))
     return Summary(
         makespan_s=sum(run.makespan for run in runs) / max(1, len(runs)),
         threads=sum(runs[0].threads.values()) if runs else 0,
         runs=len(runs),
+        breakdown=breakdown,
+        path=path,
+        bottlenecks=blamed,
         moved_bytes=sum(map(moved_bytes, runs)) / max(1, len(runs)),
         replayed=mean([replay(run) for run in runs]),
-        graphs=graphs(runs),
-        **total,
+        graphs=graph_times(runs),
     )
 
 
 def moved_bytes(run: Run, worker: str | None = None) -> float:
-    """What workers fetched from each other, in Dask's estimate of sizes; or what one fetched or served."""
-    sizes = {need.key: need.nbytes for task in run.tasks for need in task.needs}
-    told = [fetch for fetch in run.fetches if worker is None or worker in (fetch.receiver, fetch.sender)]
-    return sum(sizes.get(key, 0.0) for fetch in told if not fetch.busy for key in fetch.keys)
+    """Return the bytes that workers fetched from each other (or one of them), as Dask estimates them."""
+    if worker is None:
+        return float(run.moved.sum())
+    node = run.node(worker)
+    return float(run.moved[(run.fetches.receiver == node) | (run.fetches.sender == node)].sum())
 
 
-def summed(cells: Mapping[Cell, float]) -> dict[str, float]:
-    """Seconds by cause, whatever the place."""
-    total: defaultdict[str, float] = defaultdict(float)
-    for (cause, _), seconds in cells.items():
-        total[cause] += seconds
+def without_places(cells: Mapping[tuple[Label, str], float]) -> dict[Label, float]:
+    """Sum the seconds of each cause, or bottleneck, whatever the place."""
+    total: defaultdict[Label, float] = defaultdict(float)
+    for (label, _), seconds in cells.items():
+        total[label] += seconds
     return dict(total)
 
 
-def hosts(cells: Mapping[Cell, float], cause: str) -> list[tuple[str, float]]:
-    """The hosts that a cause's seconds are about, most first: each pair counts for both of its ends."""
+def hosts(cells: Mapping[tuple[Label, str], float], label: Label) -> list[tuple[str, float]]:
+    """Return the hosts that a cause's seconds are about, most first. A pair counts for both of its ends."""
     total: defaultdict[str, float] = defaultdict(float)
-    for (found, place), seconds in cells.items():
-        if found == cause:
+    for (other, place), seconds in cells.items():
+        if other == label:
             for host in place.split(" < "):
                 total[host] += seconds
     return sorted(total.items(), key=lambda item: -item[1])
 
 
-def _ranked(cells: Mapping[Cell, float]) -> list[tuple[str, str, float]]:
-    order = sorted(summed(cells).items(), key=lambda item: -item[1])
-    return [(name, hosts(cells, name)[0][0], seconds) for name, seconds in order]
+def _ranked(cells: ByBottleneck) -> Ranked:
+    order = sorted(without_places(cells).items(), key=lambda item: -item[1])
+    return [(bottleneck, hosts(cells, bottleneck)[0][0], seconds) for bottleneck, seconds in order]
 
 
-def _add(total: dict[Cell, float], found: Iterable[tuple[str, str, float]], share: float) -> None:
-    for what, place, seconds in found:
-        total[what, place] += seconds * share
+def _add(
+    total: dict[tuple[Label, str], float], cells: Mapping[tuple[Label, str], float], weight: float
+) -> None:
+    for cell, seconds in cells.items():
+        total[cell] += seconds * weight
 
 
-def _as_links(cells: Mapping[Cell, float]) -> dict[Cell, float]:
-    """Culprits with the time of avoidable data as the links'."""
-    total: defaultdict[Cell, float] = defaultdict(float)
-    _add(total, ((LINK if name == PLACEMENT else name, place, s) for (name, place), s in cells.items()), 1)
+def _placement_as_link(cells: ByBottleneck) -> dict[tuple[Bottleneck, str], float]:
+    """Count the time of avoidable data as the links'."""
+    total: defaultdict[tuple[Bottleneck, str], float] = defaultdict(float)
+    for (bottleneck, place), seconds in cells.items():
+        total[LINK if bottleneck is PLACEMENT else bottleneck, place] += seconds
     return dict(total)
 
 
-def _minus(new: Mapping[Cell, float], old: Mapping[Cell, float]) -> dict[Cell, float]:
+def _minus(
+    new: Mapping[tuple[Label, str], float], old: Mapping[tuple[Label, str], float]
+) -> dict[tuple[Label, str], float]:
     return {cell: new.get(cell, 0.0) - old.get(cell, 0.0) for cell in {**new, **old}}

@@ -1,171 +1,118 @@
-"""A task's way to its thread, backwards: what each moment before its start was spent on, what came before.
-
-A moment belongs to the stage that the task was in. What goes from one process to another is with the sender
-for as long as the sender goes on being busy after it wrote, and with the receiver since the receiver became
-busy without a pause until it took it up: it may have lain there. In between it is on the wire, where kernels
-and wake-ups are too.
-"""
+"""Walk the stages of many tasks backwards at once: where each timeline begins, and the causes of its time."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from functools import partial
+from dataclasses import dataclass
 
-from dasklab.breakdown.busy import Spells
-from dasklab.breakdown.causes import LAG, LOGIC, LOOP, MESSAGE, PEER, RECEIVED, SERIALISE, TIMER, WIRE, Part
-from dasklab.breakdown.run import SCHEDULER, Fetch, Run, Task
+import numpy as np
 
-Between = Callable[[float, float], Iterator[Part]]
-Found = tuple[list[Part], float, Task | None]
-IDLE = Spells()
+from dasklab.breakdown.intervals import Codes, Floats, Mask, Windows
+from dasklab.breakdown.run import NONE, SCHEDULER_CODE, Run
+from dasklab.breakdown.stages import CHOICE, Process, Rule, Stage, stages_after_stop, stages_before_start
+from dasklab.breakdown.transfers import explain_data, split
+
 TIMER_S = 0.005  # Dask's longest interval between two batches; workers have 2 ms
 
 
-def clipped(parts: Iterable[Part], start: float, stop: float) -> Iterator[Part]:
-    """Parts between two times, in order."""
-    for part in sorted(parts, key=lambda part: part.start):
-        if part.stop > start and part.start < stop:
-            begin, end = max(part.start, start), min(part.stop, stop)
-            yield Part(begin, end, part.cause, part.place, part.key)
+@dataclass(frozen=True)
+class Origins:
+    """Where the timeline of each task begins, and the task that ended there (``NONE``: another event)."""
+
+    begin: Floats
+    trigger: Codes
 
 
-class Way:
-    """Parts of time that are laid down backwards, each up to where the one after it began."""
+class Walk:
+    """Moments that are moved backwards from stamp to stamp, one for each task."""
 
-    def __init__(self, until: float) -> None:
-        self.begin = until
-        self.parts: list[Part] = []
+    def __init__(self, begin: Floats) -> None:
+        self.begin = begin
 
-    def back(self, to: float | None, between: Between) -> None:
-        """Go back to a time, if it was seen and is earlier."""
-        if to is not None and to < self.begin:
-            self.parts.extend(between(to, self.begin))
-            self.begin = to
+    def back_to(self, stamp: Floats) -> tuple[Mask, Floats, Floats]:
+        """Go back to a stamp, where it was taken and is earlier.
+
+        Returns:
+            Which walks moved, and from where to where (start, stop) in time.
+        """
+        moved = stamp < self.begin
+        stop, self.begin = self.begin, np.where(moved, stamp, self.begin)
+        return moved, self.begin, stop
 
 
-def way(run: Run, task: Task) -> Found:
-    """The parts before a task's start, when the first begins, and whose end they began with.
+def origins(run: Run) -> Origins:
+    """Find where each task's timeline begins."""
+    walk = Walk(run.tasks.start)
+    for stage in stages_before_start():
+        walk.back_to(run.tasks.stamps[stage.begin])
+    trigger = _triggers(run)
+    has = trigger != NONE
+    walk.back_to(np.where(has, run.tasks.stamps[CHOICE.begin][trigger], np.nan))
+    for stage in stages_after_stop():
+        walk.back_to(np.where(has, run.tasks.stamps[stage.begin][trigger], np.nan))
+    return Origins(walk.begin, trigger)
 
-    Without a task that triggered it, its way begins when the scheduler chose a worker for it.
+
+def _triggers(run: Run) -> Codes:
+    """Return the trigger of each task, unless it is the task itself or the choice was not recorded."""
+    itself = run.tasks.trigger == np.arange(len(run.tasks))
+    return np.where(itself | np.isnan(run.tasks.stamps[CHOICE.end]), NONE, run.tasks.trigger)
+
+
+def explain_before(run: Run, windows: Windows) -> None:
+    """Add to each window the timeline of its task up to the task's start, as far as it lies within."""
+    task = windows.task
+    rows = np.arange(len(task))
+    walk = Walk(run.tasks.start[task])
+    for stage in stages_before_start():
+        _step(run, windows, rows, task, stage, walk)
+    trigger = _triggers(run)[task]
+    has = trigger != NONE
+    moved, start, stop = walk.back_to(np.where(has, run.tasks.stamps[CHOICE.begin][trigger], np.nan))
+    scheduler = np.full(moved.sum(), SCHEDULER_CODE)
+    windows.add(rows[moved], start[moved], stop[moved], CHOICE.causes[0], scheduler)
+    after = Walk(walk.begin[has])
+    for stage in stages_after_stop():
+        _step(run, windows, rows[has], trigger[has], stage, after)
+
+
+def explain_after(run: Run, windows: Windows) -> Floats:
+    """Add to each window what happened from the end of its task until the window's end.
+
+    Returns:
+        Where each walk back ended: at the end of the task.
     """
-    done, worker, key = Way(task.start), task.worker, task.key
-    done.back(task.executing, whole(LAG, worker, key))
-    done.back(task.ready, whole(LAG, worker, key))
-    done.back(task.arrived, partial(_data, run, task))
-    done.back(task.sent, _transit(run, (SCHEDULER, LOOP), (worker, LAG), MESSAGE, key))
-    done.back(task.decided, _held(task.due, LOOP, SCHEDULER, key))
-    trigger = run.by_key.get(task.trigger)
-    if trigger is None or trigger is task or task.decided is None:
-        return done.parts, done.begin, None
-    done.back(trigger.handled, whole(LOGIC, SCHEDULER, key))
-    report(run, trigger, done)
-    return done.parts, done.begin, trigger
+    walk = Walk(windows.high)
+    for stage in stages_after_stop():
+        _step(run, windows, np.arange(len(windows.high)), windows.task, stage, walk)
+    return walk.begin
 
 
-def report(run: Run, task: Task, done: Way) -> None:
-    """From a task's end until the scheduler has dealt with it."""
-    worker, key = task.worker, task.key
-    done.back(task.reported, _transit(run, (worker, LAG), (SCHEDULER, LOOP), MESSAGE, key))
-    done.back(task.done, _held(task.report_due, LAG, worker, key))
-    done.back(task.stop, whole(LAG, worker, key))
+def _step(run: Run, windows: Windows, rows: Codes, task: Codes, stage: Stage, walk: Walk) -> None:
+    """Go back through one stage, and add its time to the windows.
 
-
-def whole(cause: str, place: str, key: str) -> Between:
-    """All of some time has one cause."""
-
-    def between(start: float, stop: float) -> Iterator[Part]:
-        yield Part(start, stop, cause, place, key)
-
-    return between
-
-
-def _held(due: float | None, late: str, place: str, key: str) -> Between:
-    """A message that waits to be sent: until it is due Dask's timer may hold it back, for so long at most.
-
-    Before that it was not even handed over, after that the sender was late.
+    Args:
+        rows: windows, one for each walk.
+        task: the tasks whose stages these are; not those of the windows, where they triggered them.
     """
-
-    def between(start: float, stop: float) -> Iterator[Part]:
-        done, free = Way(stop), max(start, due or start)
-        done.back(free, whole(late, place, key))
-        done.back(max(start, free - TIMER_S), whole(TIMER, place, key))
-        done.back(start, whole(late, place, key))
-        yield from done.parts
-
-    return between
-
-
-def _transit(
-    run: Run,
-    sender: tuple[str, str],
-    receiver: tuple[str, str],
-    wire: str,
-    key: str,
-    seen: tuple[float | None, float | None] = (None, None),
-) -> Between:
-    """From one process to another, each with the cause of its own share; ``seen``: it was on the wire."""
-    (source, left), (target, taken) = sender, receiver
-    pair = f"{target} < {source}"
-
-    def place(cause: str, node: str) -> str:
-        return node if cause in (LAG, LOOP) else pair
-
-    def between(start: float, stop: float) -> Iterator[Part]:
-        first, last = seen
-        wrote = first or run.busy.get(source, IDLE).around(start)[1]
-        free = last or run.busy.get(target, IDLE).around(stop)[0]
-        done = Way(stop)
-        done.back(max(start, free), whole(taken, place(taken, target), key))
-        done.back(max(start, min(wrote, stop)), whole(wire, pair, key))
-        done.back(start, whole(left, place(left, source), key))
-        yield from done.parts
-
-    return between
-
-
-def _data(run: Run, task: Task, start: float, stop: float) -> Iterator[Part]:
-    """What a task that waits for data waits for: at each moment the fetch that brought the last of it."""
-    found = {id(f): f for need in task.needs for f in run.fetches_by_key.get((task.worker, need.key), ())}
-    done = Way(stop)
-    for fetch in sorted(found.values(), key=lambda fetch: fetch.stop, reverse=True):
-        if fetch.start < done.begin and fetch.stop > start:
-            done.back(max(start, fetch.stop), partial(_unasked, run, task))
-            done.back(max(start, fetch.start), partial(fetching, run, fetch, task.key))
-    done.back(start, partial(_unasked, run, task))
-    yield from done.parts
-
-
-def _unasked(run: Run, task: Task, start: float, stop: float) -> Iterator[Part]:
-    """Data was needed and not asked for: another fetch was waited for, else the worker had not come to it."""
-    done = Way(stop)
-    others = run.fetches_between(task.worker, start, stop)
-    for fetch in sorted(others, key=lambda fetch: fetch.stop, reverse=True):
-        if fetch.start < done.begin:
-            done.back(max(start, fetch.stop), _after(fetch, task))
-            done.back(max(start, fetch.start), partial(fetching, run, fetch, task.key))
-    done.back(start, whole(LAG, task.worker, task.key))
-    yield from done.parts
-
-
-def _after(fetch: Fetch, task: Task) -> Between:
-    """After a peer said that it was busy Dask waits before it asks again."""
-    if fetch.busy:
-        return whole(PEER, f"{fetch.receiver} < {fetch.sender}", task.key)
-    return whole(LAG, task.worker, task.key)
-
-
-def fetching(run: Run, fetch: Fetch, key: str, start: float, stop: float) -> Iterator[Part]:
-    """The phases of a fetch, as far as they lie between two times."""
-    pair = f"{fetch.receiver} < {fetch.sender}"
-    if fetch.busy:
-        yield Part(start, stop, PEER, pair, key)
-        return
-    served = min(max(fetch.serve_start or fetch.start, fetch.start), fetch.stop)
-    packed = min(served + fetch.serialise, fetch.stop)
-    there = max(packed, fetch.stop - fetch.deserialise)
-    done, sender, receiver = Way(fetch.stop), (fetch.sender, PEER), (fetch.receiver, RECEIVED)
-    done.back(there, whole(SERIALISE, fetch.receiver, key))
-    done.back(packed, _transit(run, sender, receiver, WIRE, key, (fetch.first, fetch.last)))
-    done.back(served, whole(SERIALISE, fetch.sender, key))
-    done.back(fetch.start, _transit(run, receiver, sender, WIRE, key))
-    yield from clipped(done.parts, start, stop)
+    moved, start, stop = walk.back_to(run.tasks.stamps[stage.begin][task])
+    rows, task, start, stop = rows[moved], task[moved], start[moved], stop[moved]
+    worker = run.tasks.worker[task]
+    scheduler = np.full(len(task), SCHEDULER_CODE)
+    here, peer = (scheduler, worker) if stage.place is Process.SCHEDULER else (worker, scheduler)
+    if stage.rule is Rule.WHOLE:
+        windows.add(rows, start, stop, stage.causes[0], here)
+    elif stage.rule is Rule.DATA:
+        explain_data(run, windows, rows, start, stop)
+    elif stage.rule is Rule.HELD:
+        late, timer = stage.causes
+        free = np.minimum(np.fmax(start, run.tasks.stamps[stage.due][task]), stop)
+        held = np.minimum(free, np.maximum(start, free - TIMER_S))
+        windows.add(rows, free, stop, late, here)
+        windows.add(rows, held, free, timer, here)
+        windows.add(rows, start, held, late, here)
+    else:
+        sender_cause, wire, receiver_cause = stage.causes
+        parts = split(run, peer, here, start, stop)
+        windows.add(rows, start, parts.left, sender_cause, peer)
+        windows.add(rows, parts.left, parts.taken_up, wire, run.places.pair(here, peer))
+        windows.add(rows, parts.taken_up, stop, receiver_cause, here)

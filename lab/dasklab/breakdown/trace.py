@@ -1,4 +1,4 @@
-"""A trial as a trace that ui.perfetto.dev and chrome://tracing open: threads, fetches, loops; one clock."""
+"""A trial as a trace for ui.perfetto.dev and chrome://tracing: threads, fetches, loops on one clock."""
 
 from __future__ import annotations
 
@@ -8,51 +8,55 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from dasklab import atomic
-from dasklab.breakdown.causes import COMPUTE, WORDS, Part
+from dasklab.breakdown.causes import CAUSES, COMPUTE
 from dasklab.breakdown.critical_path import critical_path
 from dasklab.breakdown.explain import Explained
-from dasklab.breakdown.partition import account
+from dasklab.breakdown.intervals import NO_TASK, Intervals
 from dasklab.breakdown.run import SCHEDULER, Run
+from dasklab.breakdown.threads import break_down
 from dasklab.results.storage import recording
 from dasklab.results.storage.recording import Recording
 
 Event = dict[str, Any]
-PATH, LOOP = "critical path", 90  # the first process, and the row of a host's event loop
-WIRE = 99  # the process of what packets showed
+PATH = "critical path"  # the first process
+LOOP_ROW = 90  # of a host's event loop
+PACKETS = 99  # the process that shows packets
 
 
-def write(found: Explained, path: Path) -> None:
-    """Write the runs that count as one JSON file."""
-    zero = min((run.start for run in found.timed), default=0.0)
-    events = [event for run in found.timed for event in _Run(run, zero).events()]
-    if capture := recording.read(found.directory) if found.captured else None:
-        events += _wire(capture, zero)
-    _from_zero(events)
+def write(explained: Explained, path: Path) -> None:
+    """Write the timed runs as one JSON file."""
+    zero = min((run.start for run in explained.timed), default=0.0)
+    events = [event for run in explained.timed for event in _RunEvents(run, zero).events()]
+    if capture := recording.read(explained.directory) if explained.captured else None:
+        events += _packets(capture, zero)
+    _shift_to_zero(events)
     content = {"traceEvents": events, "displayTimeUnit": "ms"}
     atomic.write_text(path, json.dumps(content, allow_nan=False))
 
 
-def _from_zero(events: list[Event]) -> None:
-    """Perfetto drops what is before time zero, as what an event loop did when the run began."""
+def _shift_to_zero(events: list[Event]) -> None:
+    """Make the earliest event the origin: Perfetto drops what is before time zero."""
     first = min((event["ts"] for event in events if "ts" in event), default=0.0)
     for event in events:
         if "ts" in event:
             event["ts"] -= first
 
 
-def _wire(capture: Recording, zero: float) -> Iterator[Event]:
-    """What packets showed, on the capture's clock: messages by sender, the rate between each two hosts."""
-    yield {"ph": "M", "name": "process_name", "pid": WIRE, "args": {"name": "wire"}}
+def _packets(capture: Recording, zero: float) -> Iterator[Event]:
+    """Show messages by sender, and the rate between each two hosts, on the capture's clock."""
+    yield {"ph": "M", "name": "process_name", "pid": PACKETS, "args": {"name": "packets"}}
     senders: dict[str, int] = {}
     for number, row in enumerate(capture.rows("messages")):
         sender = senders.setdefault(row["source"], len(senders) + 1)
-        common = {"cat": "message", "id": f"m{number}", "pid": WIRE, "tid": sender}
+        common = {"cat": "message", "id": f"m{number}", "pid": PACKETS, "tid": sender}
         common |= {"name": f"{row['source']} to {row['destination']}: {row['op'] or row['kind']}"}
         yield common | {"ph": "b", "ts": _us(row["time_ns"], zero), "args": {"bytes": row["bytes"]}}
         yield common | {"ph": "e", "ts": _us(row["end_ns"], zero)}
     for row in capture.rows("series"):
-        common = {"ph": "C", "pid": WIRE, "name": f"Mbit/s {row['source']} to {row['destination']}"}
+        common = {"ph": "C", "pid": PACKETS, "name": f"Mbit/s {row['source']} to {row['destination']}"}
         yield common | {"ts": _us(1e9 * row["second"], zero), "args": {"rate": row["ip_bytes"] * 8 / 1e6}}
 
 
@@ -61,8 +65,8 @@ def _us(time_ns: float, zero: float) -> float:
 
 
 @dataclass(frozen=True)
-class _Run:
-    """A run's events: processes are hosts, their rows threads and the event loop; times from ``zero`` on."""
+class _RunEvents:
+    """A run's events. Processes are hosts; their rows are threads and the loop. Times start at ``zero``."""
 
     run: Run
     zero: float
@@ -70,58 +74,71 @@ class _Run:
     def events(self) -> Iterator[Event]:
         for host, number in self.hosts.items():
             yield {"ph": "M", "name": "process_name", "pid": number, "args": {"name": host}}
-        yield from (self._part(PATH, 1, part) for part in critical_path(self.run))
+        yield from self._intervals(critical_path(self.run), [(PATH, 1)])
         yield from self._threads()
         yield from self._loops()
         yield from self._fetches()
-        yield from self._given()
+        yield from self._assigned()
 
     @property
     def hosts(self) -> dict[str, int]:
         return {host: number for number, host in enumerate((PATH, SCHEDULER, *self.run.threads), start=1)}
 
     def _threads(self) -> Iterator[Event]:
-        rows: dict[str, int] = {}
-        for thread in account(self.run):
-            row = rows[thread.worker] = rows.get(thread.worker, 0) + 1
-            yield self._named(thread.worker, row, f"thread {row}")
-            yield from (self._part(thread.worker, row, part) for part in thread.parts)
+        count = dict.fromkeys(self.run.threads, 0)
+        rows = []
+        for worker, _ in self.run.thread_rows[1]:
+            count[worker] += 1
+            rows.append((worker, count[worker]))
+            yield self._row_name(worker, count[worker], f"thread {count[worker]}")
+        yield from self._intervals(break_down(self.run), rows)
+
+    def _intervals(self, intervals: Intervals, rows: list[tuple[str, int]]) -> Iterator[Event]:
+        columns = (
+            getattr(intervals, name).tolist() for name in ("start", "stop", "cause", "place", "task", "lane")
+        )
+        for start, stop, code, place, task, lane in zip(*columns, strict=True):
+            cause = CAUSES[code]
+            key = self.run.keys[self.run.tasks.key[task]] if task != NO_TASK else ""
+            about = {"cause": cause.title, "where": self.run.places.name(place), "task": key}
+            name = key if cause is COMPUTE else cause.title
+            yield self._span(*rows[lane], name, start, stop) | {"args": about}
 
     def _loops(self) -> Iterator[Event]:
-        for host, spells in self.run.busy.items():
-            yield self._named(host, LOOP, "event loop")
-            for start, stop in zip(spells.starts, spells.stops, strict=True):
-                yield self._span(host, LOOP, "busy", start, stop)
+        busy, names = self.run.busy, self.run.places.nodes
+        for node in np.unique(busy.node).tolist():
+            yield self._row_name(names[node], LOOP_ROW, "event loop")
+        columns = (getattr(busy, name).tolist() for name in ("node", "start", "stop"))
+        for node, start, stop in zip(*columns, strict=True):
+            yield self._span(names[node], LOOP_ROW, "busy", start, stop)
 
     def _fetches(self) -> Iterator[Event]:
-        """They overlap, so each is a row of its own where a viewer needs it."""
-        for number, fetch in enumerate(self.run.fetches):
-            common = {"cat": "fetch", "id": f"{self.run.number}-{number}", "pid": self.hosts[fetch.receiver]}
-            common |= {"tid": 0, "name": f"fetch from {fetch.sender}"}
-            yield common | {"ph": "b", "ts": self._us(fetch.start), "args": {"keys": list(fetch.keys)}}
-            yield common | {"ph": "e", "ts": self._us(fetch.stop)}
+        """Show each fetch in a row of its own where they overlap."""
+        fetches, delivered, names = self.run.fetches, self.run.delivered, self.run.places.nodes
+        keys: list[list[str]] = [[] for _ in range(len(fetches))]
+        for fetch, key in zip(delivered.fetch.tolist(), delivered.key.tolist(), strict=True):
+            keys[fetch].append(self.run.keys[key])
+        for number in range(len(fetches)):
+            pid = self.hosts[names[fetches.receiver[number]]]
+            common = {"cat": "fetch", "id": f"{self.run.number}-{number}", "pid": pid, "tid": 0}
+            common |= {"name": f"fetch from {names[fetches.sender[number]]}"}
+            start, stop = float(fetches.start[number]), float(fetches.stop[number])
+            yield common | {"ph": "b", "ts": self._us(start), "args": {"keys": keys[number]}}
+            yield common | {"ph": "e", "ts": self._us(stop)}
 
-    def _given(self) -> Iterator[Event]:
-        """How many tasks each worker has been given and has not ended."""
-        steps = [(task.given, task.worker, 1) for task in self.run.tasks]
-        steps += [(task.stop, task.worker, -1) for task in self.run.tasks]
-        count = dict.fromkeys(self.run.threads, 0)
-        for time, worker, change in sorted(steps):
-            count[worker] += change
-            common = {"ph": "C", "name": "tasks given", "pid": self.hosts[worker]}
-            yield common | {"ts": self._us(time), "args": {"tasks": count[worker]}}
-
-    def _part(self, host: str, row: int, part: Part) -> Event:
-        words = WORDS[part.cause]
-        name = part.key if part.cause == COMPUTE else words
-        about = {"cause": words, "where": part.place, "task": part.key}
-        return self._span(host, row, name, part.start, part.stop) | {"args": about}
+    def _assigned(self) -> Iterator[Event]:
+        """Show how many tasks each worker has been assigned that have not ended."""
+        for worker in self.run.threads:
+            load = self.run.load[self.run.node(worker)]
+            common = {"ph": "C", "name": "tasks assigned", "pid": self.hosts[worker]}
+            for time, tasks in zip(load.time.tolist(), load.value.tolist(), strict=True):
+                yield common | {"ts": self._us(time), "args": {"tasks": tasks}}
 
     def _span(self, host: str, row: int, name: str, start: float, stop: float) -> Event:
         where = {"pid": self.hosts[host], "tid": row, "name": name}
         return {"ph": "X", "ts": self._us(start), "dur": 1e6 * (stop - start)} | where
 
-    def _named(self, host: str, row: int, name: str) -> Event:
+    def _row_name(self, host: str, row: int, name: str) -> Event:
         return {"ph": "M", "name": "thread_name", "pid": self.hosts[host], "tid": row, "args": {"name": name}}
 
     def _us(self, time: float) -> float:

@@ -1,183 +1,198 @@
-"""What an account says, in words and as rows of a table. Pure."""
+"""The sentences and tables of ``dasklab explain``."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from dasklab.breakdown.bandwidth import Belief
-from dasklab.breakdown.bottlenecks import CULPRITS, IDLE
-from dasklab.breakdown.causes import WORDS, Cell
+from dasklab.breakdown.bandwidth import BandwidthEstimate
+from dasklab.breakdown.causes import CAUSES, IDLE, Bottleneck
 from dasklab.breakdown.clocks import Clock
-from dasklab.breakdown.graphs import STAGES as GRAPH_STAGES
-from dasklab.breakdown.graphs import Way, growth, squares
+from dasklab.breakdown.graphs import GRAPH_STAGES, GraphTimes, growth, quadratic
 from dasklab.breakdown.run import Run
-from dasklab.breakdown.stages import stages
-from dasklab.breakdown.summary import Difference, Summary, hosts
+from dasklab.breakdown.stage_lengths import stage_lengths
+from dasklab.breakdown.summary import ByCause, Difference, Label, Summary, hosts
 
-TOLD = 0.03  # what is less than this share of a makespan is not told in a sentence
-MOST = 4  # nor are more than so many parts
-STARVED = 0.1  # of a makespan: to wait longer than this for a CPU is told
+LEAST_SHARE = 0.03  # a smaller share of the makespan is left out of sentences
+MOST_PARTS = 4  # of a sentence
+LONG_CPU_WAIT = 0.1  # share of the makespan from which on waiting for a CPU is reported
 Row = tuple[str, ...]
 HEAD: Row = ("cause", "seconds", "share", "critical path", "where")
 DIFFERENCE_HEAD: Row = ("cause", "before", "after", "difference", "critical path", "where")
+GRAPH_HEAD: Row = ("stage of a graph", "ms", "µs per task", "moves with the link")
+STAGE_HEAD: Row = ("stage of a task, ms", "median", "10 %", "90 %", "moves with the link")
+BANDWIDTH_HEAD: Row = ("MB/s to", "from", "Dask plans with", "Dask's table", "Dask's fetches", "iperf3")
+CLOCK_HEAD: Row = ("clock", "ahead, ms", "certainly between", "skew, ppm", "bounds", "")
 
 
-def paragraph(found: Summary) -> str:
-    """One account."""
-    runs = f"{found.runs} run{'s' if found.runs != 1 else ''}"
-    threads = f"{found.threads} thread{'s' if found.threads != 1 else ''}"
-    shares = sorted(found.by_cause.items(), key=lambda item: -item[1])
-    told = [
-        f"{seconds / found.makespan_s:.0%} {WORDS[cause]}" for cause, seconds in shares[:MOST] if seconds > 0
+def paragraph(summary: Summary) -> str:
+    """Describe one time breakdown."""
+    threads, runs = _count(summary.threads, "thread"), _count(summary.runs, "run")
+    by_share = sorted(summary.by_cause.items(), key=lambda item: -item[1])
+    shares = [
+        f"{percent(seconds / summary.makespan_s)} {cause.title}"
+        for cause, seconds in by_share[:MOST_PARTS]
+        if seconds > 0
     ]
-    path = [_culprit(*each) for each in found.ranked()[:MOST] if each[2] > TOLD * found.makespan_s]
+    path = [
+        _bottleneck(*row)
+        for row in summary.ranked()[:MOST_PARTS]
+        if row[2] > LEAST_SHARE * summary.makespan_s
+    ]
     return (
-        f"A run took {found.makespan_s:.2f} s on {threads} (mean of {runs}). Their time: {', '.join(told)}."
-        f" On the critical path: {', '.join(path)}.{_faster(found)}"
+        f"A run took {summary.makespan_s:.2f} s on {threads} (mean of {runs}). Thread time:"
+        f" {', '.join(shares)}. On the critical path: {', '.join(path)}.{_without_network(summary)}"
     )
 
 
-def _faster(found: Summary) -> str:
-    """If the network took no time, and how good the model is that says so."""
-    if found.replayed is None:
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def percent(share: float, digits: int = 0) -> str:
+    return f"{100 * share:.{digits}f} %"
+
+
+def _without_network(summary: Summary) -> str:
+    """Say what a network that takes no time would save, and how good the model is that says so."""
+    if summary.replayed is None:
         return ""
-    was, without = found.replayed.as_it_was_s, found.replayed.without_wire_s
-    less = found.makespan_s * (1 - without / was) if was else 0.0
+    measured, replayed = summary.makespan_s, summary.replayed.as_it_was_s
+    without = summary.replayed.without_wire_s
+    saved = measured * (1 - without / replayed) if replayed else 0.0
     return (
-        f" Had the network taken no time: {found.makespan_s - less:.2f} s, at most {less:.2f} s less"
-        f" (replayed on the same workers: {without:.2f} s, with the network as it was {was:.2f} s,"
-        f" {was / found.makespan_s - 1:+.1%})."
+        f" With a network that takes no time: {measured - saved:.2f} s, at most {saved:.2f} s less."
+        f" (Replay on the same workers: {without:.2f} s; with the network as it was {replayed:.2f} s,"
+        f" {100 * (replayed / measured - 1):+.1f} % from the measured time.)"
     )
 
 
-def difference(found: Difference) -> str:
-    """Two accounts: what the second has more, the most first, then what it has less."""
-    least = TOLD * max(abs(found.makespan_s), found.old.makespan_s * TOLD)
-    ranked = [each for each in found.ranked() if abs(each[2]) > least and each[0] != IDLE]
-    more, less = [e for e in ranked if e[2] > 0][:MOST], [e for e in ranked if e[2] < 0][:-3:-1]
-    parts = [_culprit(name, place, seconds, "+") for name, place, seconds in (*more, *less)]
-    before, after = found.old.makespan_s, found.new.makespan_s
-    said = f"{found.makespan_s:+.2f} s ({before:.2f} to {after:.2f} s)"
-    return f"{said}: on the critical path {', '.join(parts)}." if parts else f"{said}."
+def difference(change: Difference) -> str:
+    """Describe two time breakdowns: what the second has more of, the most first, then what it has less of."""
+    least = LEAST_SHARE * max(abs(change.makespan_s), change.old.makespan_s * LEAST_SHARE)
+    ranked = [row for row in change.ranked() if abs(row[2]) > least and row[0] is not IDLE]
+    more, less = (
+        [row for row in ranked if row[2] > 0][:MOST_PARTS],
+        [row for row in ranked if row[2] < 0][:-3:-1],
+    )
+    parts = [_bottleneck(bottleneck, place, seconds, "+") for bottleneck, place, seconds in (*more, *less)]
+    before, after = change.old.makespan_s, change.new.makespan_s
+    total = f"{change.makespan_s:+.2f} s ({before:.2f} to {after:.2f} s)"
+    return f"{total}: on the critical path {', '.join(parts)}." if parts else f"{total}."
 
 
-def _culprit(name: str, place: str, seconds: float, sign: str = "") -> str:
-    where = f" ({place})" if place and place not in (name, "client", "scheduler") else ""
-    return f"{seconds:{sign}.2f} s {CULPRITS[name]}{where}"
+def _bottleneck(bottleneck: Bottleneck, place: str, seconds: float, sign: str = "") -> str:
+    where = f" ({place})" if place and place not in (bottleneck.name, "client", "scheduler") else ""
+    return f"{seconds:{sign}.2f} s {bottleneck.title}{where}"
 
 
-def rows(found: Summary) -> Iterator[Row]:
-    """An account by cause; its last row is the sum, which is the makespan."""
-    for cause, words in WORDS.items():
-        seconds, path = found.by_cause.get(cause, 0.0), found.path_by_cause.get(cause, 0.0)
+def rows(summary: Summary) -> Iterator[Row]:
+    """Return a time breakdown by cause; the last row is the sum, which is the makespan."""
+    for cause in CAUSES:
+        seconds, path = summary.by_cause.get(cause, 0.0), summary.path_by_cause.get(cause, 0.0)
         if seconds or path:
-            share = f"{seconds / found.makespan_s:.1%}"
-            yield words, f"{seconds:.3f}", share, f"{path:.3f}", _where(found.account, cause)
-    total, path = sum(found.account.values()), sum(found.path.values())
-    yield "together", f"{total:.3f}", f"{total / found.makespan_s:.1%}", f"{path:.3f}", ""
+            share = percent(seconds / summary.makespan_s, 1)
+            yield cause.title, f"{seconds:.3f}", share, f"{path:.3f}", _where(summary.breakdown, cause)
+    total, path = sum(summary.breakdown.values()), sum(summary.path.values())
+    yield "together", f"{total:.3f}", percent(total / summary.makespan_s, 1), f"{path:.3f}", ""
 
 
-def difference_rows(found: Difference) -> Iterator[Row]:
-    """Two accounts by cause; the last row is the sum, which is the difference of the makespans."""
-    old, new = found.old, found.new
-    for cause, words in WORDS.items():
+def difference_rows(change: Difference) -> Iterator[Row]:
+    """Return two time breakdowns by cause; the last row is the sum, the difference of the makespans."""
+    old, new = change.old, change.new
+    for cause in CAUSES:
         before, after = old.by_cause.get(cause, 0.0), new.by_cause.get(cause, 0.0)
         path = new.path_by_cause.get(cause, 0.0) - old.path_by_cause.get(cause, 0.0)
         if before or after or path:
             seconds = (f"{before:.3f}", f"{after:.3f}", f"{after - before:+.3f}", f"{path:+.3f}")
-            yield (words, *seconds, _where(found.account, cause))
-    sums = (f"{sum(one.account.values()):.3f}" for one in (old, new))
-    total, path = sum(found.account.values()), sum(found.path.values())
+            yield (cause.title, *seconds, _where(change.breakdown, cause))
+    sums = (f"{sum(summary.breakdown.values()):.3f}" for summary in (old, new))
+    total, path = sum(change.breakdown.values()), sum(change.path.values())
     yield "together", *sums, f"{total:+.3f}", f"{path:+.3f}", ""
 
 
+def _where(cells: ByCause, label: Label) -> str:
+    """Name the places of most of a cause's seconds."""
+    places = [(host, seconds) for host, seconds in hosts(cells, label) if host not in ("client", "")]
+    most = max((abs(seconds) for _, seconds in places), default=0.0)
+    return ", ".join(f"{host} {seconds:.2f}" for host, seconds in places[:3] if abs(seconds) > most / 10)
+
+
 def starved(waiting_s: Mapping[str, float], makespan_s: float) -> str:
-    """Who waited for a CPU, if that was long: a machine that is too small or busy looks like worker lag."""
-    most = sorted(waiting_s.items(), key=lambda item: -item[1])
-    told = [f"{node} {seconds:.2f} s" for node, seconds in most if seconds > STARVED * makespan_s]
-    return f"Kept waiting for a CPU, per run: {', '.join(told)}." if told else ""
+    """Name the processes that waited long for a CPU: too few CPUs look like worker lag."""
+    longest = sorted(waiting_s.items(), key=lambda item: -item[1])
+    parts = [f"{node} {seconds:.2f} s" for node, seconds in longest if seconds > LONG_CPU_WAIT * makespan_s]
+    return f"Waited for a CPU, per run: {', '.join(parts)}." if parts else ""
 
 
-def clock_rows(found: Mapping[str, Clock]) -> Iterator[Row]:
-    """Each clock: its offset to the reference, the honest interval, its skew."""
-    for node, clock in found.items():
+def clock_rows(clocks: Mapping[str, Clock]) -> Iterator[Row]:
+    """Return each clock: its offset to the reference, the interval of possible offsets, its skew."""
+    for node, clock in clocks.items():
         between = f"{1e3 * clock.low_s:.2f} to {1e3 * clock.high_s:.2f}"
-        said = "" if clock.linear else f"not linear, by {-1e3 * clock.margin_s:.2f} ms"
-        yield node, f"{1e3 * clock.offset_s:.3f}", between, f"{1e6 * clock.skew:.0f}", str(clock.pairs), said
+        note = "" if clock.linear else f"not linear, by {-1e3 * clock.margin_s:.2f} ms"
+        yield node, f"{1e3 * clock.offset_s:.3f}", between, f"{1e6 * clock.skew:.0f}", str(clock.pairs), note
 
 
-def belief(found: Sequence[Belief]) -> str:
-    """One sentence: the pair that Dask's one number is farthest above."""
-    known = [(one.planned / one.found, one) for one in found if one.found]
-    if not known:
+def bandwidth_sentence(estimates: Sequence[BandwidthEstimate]) -> str:
+    """Name the pair that achieved least compared with what Dask plans with."""
+    ratios = [(pair.planned / pair.measured, pair) for pair in estimates if pair.measured]
+    if not ratios:
         return ""
-    times, worst = max(known, key=lambda each: each[0])
-    beside = f"{times:.1f} times less." if times > 1 else "no pair got less than that."
+    ratio, worst = max(ratios, key=lambda item: item[0])
+    comparison = f"{ratio:.1f} times less." if ratio > 1 else "no pair achieved less than planned."
     return (
-        f"Dask plans with {_mb(worst.planned)} MB/s between all pairs; {worst.receiver} got"
-        f" {_mb(worst.found)} from {worst.sender}: {beside}"
+        f"Dask plans with {_mb(worst.planned)} MB/s between all pairs; {worst.receiver} received"
+        f" {_mb(worst.measured)} MB/s from {worst.sender}: {comparison}"
     )
 
 
-def belief_rows(found: Sequence[Belief]) -> Iterator[Row]:
-    """A row a pair, in MB/s."""
-    for one in found:
-        yield (one.receiver, one.sender, *map(_mb, (one.planned, one.table, one.fetched, one.probed)))
+def bandwidth_rows(estimates: Sequence[BandwidthEstimate]) -> Iterator[Row]:
+    """Return a row per pair, in MB/s."""
+    for pair in estimates:
+        rates = (pair.planned, pair.by_pair, pair.fetched, pair.probed)
+        yield (pair.receiver, pair.sender, *map(_mb, rates))
 
 
 def _mb(bytes_per_s: float | None) -> str:
     return "" if bytes_per_s is None else f"{bytes_per_s / 1e6:.1f}"
 
 
-def stage_rows(found: Sequence[Run]) -> Iterator[Row]:
-    """A task's way in stages."""
-    for words, middle, low, high, link in stages(found):
-        yield words, f"{middle:.3f}", f"{low:.3f}", f"{high:.3f}", "yes" if link else ""
+def stage_rows(runs: Sequence[Run]) -> Iterator[Row]:
+    for stage in stage_lengths(runs):
+        lengths = (f"{ms:.3f}" for ms in (stage.median_ms, stage.low_ms, stage.high_ms))
+        yield (stage.title, *lengths, "yes" if stage.moves_with_link else "")
 
 
-def graph_rows(found: Way | None) -> Iterator[Row]:
-    """A graph's way from the client to the scheduler's states."""
-    for stage, seconds in found.seconds.items() if found else ():
-        words, link = GRAPH_STAGES[stage]
-        each = f"{1e6 * seconds / found.tasks:.1f}" if found and found.tasks else ""
-        yield words, f"{1e3 * seconds:.2f}", each, "yes" if link else ""
+def graph_rows(graphs: GraphTimes | None) -> Iterator[Row]:
+    for stage in GRAPH_STAGES if graphs else ():
+        seconds = graphs.seconds[stage.name] if graphs else 0.0
+        per_task = f"{1e6 * seconds / graphs.tasks:.1f}" if graphs and graphs.tasks else ""
+        yield stage.title, f"{1e3 * seconds:.2f}", per_task, "yes" if stage.moves_with_link else ""
 
 
-def graph(found: Way | None) -> str:
-    """Its size."""
-    if not found or not found.tasks:
+def graph_size(graphs: GraphTimes | None) -> str:
+    if not graphs or not graphs.tasks:
         return ""
-    size = found.nbytes / found.tasks
-    return f"Graphs of a run: {found.tasks:.0f} tasks, {found.nbytes / 1e6:.2f} MB, {size:.0f} bytes a task."
+    per_task = graphs.nbytes / graphs.tasks
+    size = f"{graphs.tasks:.0f} tasks, {graphs.nbytes / 1e6:.2f} MB"
+    return f"Graphs of a run: {size}, {per_task:.0f} bytes per task."
 
 
-def growth_rows(found: Mapping[str, Way]) -> Iterator[Row]:
-    """Microseconds a task of each stage, a column a cell; and with which power of the tasks it grows."""
-    powers = growth(list(found.values()))
-    for stage, (words, _) in GRAPH_STAGES.items():
-        each = (f"{1e6 * way.seconds[stage] / max(1, way.tasks):.1f}" for way in found.values())
-        yield (words, *each, f"{powers[stage]:.2f}" if stage in powers else "")
+def growth_rows(cells: Mapping[str, GraphTimes]) -> Iterator[Row]:
+    """Return microseconds per task of each stage, a column per cell, and its exponent."""
+    exponents = growth(list(cells.values()))
+    for stage in GRAPH_STAGES:
+        per_task = (
+            f"{1e6 * graphs.seconds[stage.name] / max(1, graphs.tasks):.1f}" for graphs in cells.values()
+        )
+        exponent = f"{exponents[stage.name]:.2f}" if stage.name in exponents else ""
+        yield (stage.title, *per_task, exponent)
 
 
-def growth_head(found: Mapping[str, Way]) -> Row:
-    """Its cells, by their number of tasks."""
-    return ("a graph, µs a task", *(f"{name}: {way.tasks:.0f}" for name, way in found.items()), "power")
+def growth_head(cells: Mapping[str, GraphTimes]) -> Row:
+    sizes = (f"{name}: {graphs.tasks:.0f} tasks" for name, graphs in cells.items())
+    return ("stage of a graph, µs per task", *sizes, "exponent")
 
 
-def square(found: Sequence[Way]) -> str:
-    """What grows with the square of the number of tasks."""
-    named = [GRAPH_STAGES[stage][0] for stage in squares(found)]
-    return f"Grows with the square of the number of tasks, or nearly: {'; '.join(named)}." if named else ""
-
-
-GRAPH_HEAD: Row = ("a graph's way", "ms", "µs a task", "moves with the link")
-STAGE_HEAD: Row = ("a task's way, ms", "median", "10 %", "90 %", "moves with the link")
-BELIEF_HEAD: Row = ("MB/s to", "from", "Dask plans with", "Dask's table", "Dask's fetches", "iperf3")
-CLOCK_HEAD: Row = ("clock", "ahead, ms", "surely between", "skew, ppm", "bounds", "")
-
-
-def _where(cells: Mapping[Cell, float], cause: str) -> str:
-    """The places that most of a cause's seconds are at."""
-    found = [(host, seconds) for host, seconds in hosts(cells, cause) if host not in ("client", "")]
-    most = max((abs(seconds) for _, seconds in found), default=0.0)
-    return ", ".join(f"{host} {seconds:.2f}" for host, seconds in found[:3] if abs(seconds) > most / 10)
+def quadratic_growth(graphs: Sequence[GraphTimes]) -> str:
+    titles = [stage.title for stage in quadratic(graphs)]
+    return f"Grows with the square of the number of tasks, or nearly: {'; '.join(titles)}." if titles else ""

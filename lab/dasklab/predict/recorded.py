@@ -164,11 +164,11 @@ def loop_cpu(frames: Frames, runs: Sequence[Run], given: float = 1.0) -> dict[Ro
     had = metrics[metrics.metric == CPU]
     tasks_s = sum(cpu for cpu, _ in _thread_s(frames).values())
     nodes: dict[Role, tuple[pd.Series[float], float, float]] = {
-        "scheduler": (had[had.node == SCHEDULER].value, 0.0, sum(_busy_s(run, SCHEDULER) for run in runs)),
+        "scheduler": (had[had.node == SCHEDULER].value, 0.0, sum(run.busy_s(SCHEDULER) for run in runs)),
         "worker": (
             had[had.node != SCHEDULER].value,
             tasks_s,
-            sum(_busy_s(run, name) for run in runs for name in run.threads),
+            sum(run.busy_s(name) for run in runs for name in run.threads),
         ),
     }
     return {
@@ -181,25 +181,21 @@ def loop_cpu(frames: Frames, runs: Sequence[Run], given: float = 1.0) -> dict[Ro
 def costs(runs: Sequence[Run], ops: Mapping[Role, float]) -> dict[Role, Costs]:
     """Of an operation, so that the ``ops`` of a run keep event loops as busy as they were."""
     byte_s = _byte_s(runs)
-    scheduler = sum(_busy_s(run, SCHEDULER) for run in runs) / len(runs)
-    worker = sum(_busy_s(run, name) - byte_s * moved_bytes(run, name) for run in runs for name in run.threads)
+    scheduler = sum(run.busy_s(SCHEDULER) for run in runs) / len(runs)
+    worker = sum(run.busy_s(name) - byte_s * moved_bytes(run, name) for run in runs for name in run.threads)
     return {
         "scheduler": Costs(op_s=scheduler / ops["scheduler"]),
         "worker": Costs(op_s=max(0.0, worker) / len(runs) / ops["worker"], byte_s=byte_s),
     }
 
 
-def _busy_s(run: Run, node: str) -> float:
-    return run.busy[node].within(run.start, run.stop) if node in run.busy else 0.0
-
-
 def _byte_s(runs: Sequence[Run]) -> float:
     """What a byte more costs a worker's event loop, beside what its tasks cost it."""
     nodes = [(run, name) for run in runs for name in run.threads]
     counted = [
-        (sum(task.worker == name for task in run.tasks), moved_bytes(run, name)) for run, name in nodes
+        (int((run.tasks.worker == run.node(name)).sum()), moved_bytes(run, name)) for run, name in nodes
     ]
-    busy = [_busy_s(run, name) for run, name in nodes]
+    busy = [run.busy_s(name) for run, name in nodes]
     if len(nodes) < 3 or not any(moved for _, moved in counted):
         return 0.0
     (_, per_byte), _ = nnls(np.array(counted, float), np.array(busy))
@@ -210,7 +206,7 @@ def driver_s(runs: Sequence[Run]) -> float:
     """Median of what a run takes before its first task is given away and after its last is dealt with."""
     ends = []
     for run in runs:
-        first = min((task.given for task in run.tasks), default=run.start)
-        last = max((task.handled or task.stop for task in run.tasks), default=run.stop)
+        first = float(run.tasks.assigned.min()) if len(run.tasks) else run.start
+        last = float(run.tasks.handled.max()) if len(run.tasks) else run.stop
         ends.append(max(0.0, first - run.start) + max(0.0, run.stop - last))
     return median(ends)

@@ -82,7 +82,7 @@ TABLES: dict[str, dict[str, str]] = {
         "keys": "what was asked for",
         "status": "OK, or busy: asked to come again",
     },
-    "spells": RUN
+    "busy": RUN
     | {
         "node": "scheduler or worker",
         "start_s": "its event loop became busy (or was kept from running), its own clock",
@@ -124,7 +124,7 @@ TABLES: dict[str, dict[str, str]] = {
         "stack": "what they were found doing, outermost frame first: name (file:line)",
         "seconds": "how often, times the interval between looks",
     },
-    "beliefs": RUN
+    "bandwidths": RUN
     | {
         "receiver": "who received; empty: all workers",
         "sender": "who sent; empty: all workers",

@@ -66,7 +66,7 @@ def _run(taken: Taken, sample: Sample) -> Iterator[tuple[str, Iterable[Row]]]:
     yield "needs", _needs(workers, names)
     yield "fetches", _fetches(workers, names)
     for name, records in nodes.items():
-        yield "spells", _rows(records["spells"], {"node": name}, "start_s", "stop_s")
+        yield "busy", _rows(records["spells"], {"node": name}, "start_s", "stop_s")
         waited = zip(("process/cpu/seconds", "process/waiting-for-cpu/seconds"), records["cpu"], strict=True)
         metrics = [*records["metrics"], *waited]
         yield "metrics", _rows(metrics, {"node": name}, "metric", "value")
@@ -77,9 +77,9 @@ def _run(taken: Taken, sample: Sample) -> Iterator[tuple[str, Iterable[Row]]]:
     yield "load", _named(_rows(scheduler["load"], {}, *load), names, "worker")
     steals = _rows(scheduler["steals"], {}, "time_s", "kind", "key", "victim", "thief")
     yield "steals", _named(steals, names, "victim", "thief")
-    beliefs = [("", "", scheduler["bandwidth"]), *scheduler["bandwidth_workers"]]
-    rows = _rows(beliefs, {}, "receiver", "sender", "bytes_per_s")
-    yield "beliefs", _named(rows, names, "receiver", "sender")
+    bandwidths = [("", "", scheduler["bandwidth"]), *scheduler["bandwidth_workers"]]
+    rows = _rows(bandwidths, {}, "receiver", "sender", "bytes_per_s")
+    yield "bandwidths", _named(rows, names, "receiver", "sender")
 
 
 def _graphs(sent: Sequence[Sequence[Any]], received: Sequence[Sequence[Any]]) -> Iterator[Row]:

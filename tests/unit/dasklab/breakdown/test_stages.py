@@ -1,80 +1,79 @@
-"""A task's way in stages, and the trace: on the run made by hand."""
+"""The table of stages is a chain, the documentation shows it, and every cause is registered and explained."""
 
 from __future__ import annotations
 
-import json
-from collections import defaultdict
 from itertools import pairwise
-from pathlib import Path
-from typing import Any
 
-import pandas as pd
+import numpy as np
 import pytest
 from dasklab.breakdown import wording
-from dasklab.breakdown.busy import Spells
-from dasklab.breakdown.explain import Explained
-from dasklab.breakdown.stages import STAGES, stages
-from dasklab.breakdown.trace import write
+from dasklab.breakdown.causes import BOTTLENECKS, CAUSES, Cause, cause_named
+from dasklab.breakdown.figure import render
+from dasklab.breakdown.stage_lengths import stage_lengths
+from dasklab.breakdown.stages import CHOICE, DUE_STAMPS, STAGES, STAMPS, Process, Rule, clock_of
+from dasklab.errors import LabError
+from dasklab.paths import SHARE
 
-from tests.unit.dasklab.breakdown.test_partition import by_hand
+from tests.unit.dasklab.breakdown.timelines import by_hand, make_run, task
+
+DOCUMENT = SHARE / "docs" / "explanation" / "time-breakdown.md"
 
 
-def test_stages_follow_each_other_and_add_up() -> None:
-    *parts, whole = STAGES
-    assert [last for _, _, last, _ in parts[:-1]] == [first for _, first, _, _ in parts[1:]]
-    assert (whole[1], whole[2]) == (parts[0][1], parts[-1][2])
+def test_each_stage_begins_where_the_one_before_ends() -> None:
+    for earlier, later in pairwise(STAGES):
+        assert later.begin == earlier.end
+    assert (CHOICE.begin, CHOICE.end) == (STAGES[-1].end, STAGES[0].begin)
+    assert list(STAMPS) == [STAGES[0].begin, *(stage.end for stage in STAGES)]
+
+
+def test_stamps_come_from_the_process_that_has_the_task() -> None:
+    by_scheduler = {stamp for stamp in (*STAMPS, *DUE_STAMPS) if clock_of(stamp) is Process.SCHEDULER}
+    assert by_scheduler == {"decided", "due", "sent", "handled"}
+
+
+@pytest.mark.parametrize("stage", [*STAGES, CHOICE], ids=lambda stage: f"{stage.begin}-{stage.end}")
+def test_a_rule_has_the_causes_that_it_divides_time_among(stage) -> None:
+    expected = {Rule.WHOLE: 1, Rule.HELD: 2, Rule.MESSAGE: 3, Rule.DATA: 5}
+    assert len(stage.causes) == expected[stage.rule]
+    assert (stage.rule is Rule.HELD) == bool(stage.due)
+
+
+@pytest.mark.parametrize("cause", CAUSES, ids=lambda cause: cause.name)
+def test_a_cause_is_registered_with_all_that_is_said_about_it(cause: Cause) -> None:
+    assert CAUSES[cause.code] is cause is cause_named(cause.name)
+    assert cause.bottleneck in BOTTLENECKS
+    assert cause.title and cause.explanation.endswith(".")
+    assert sum(cause.colour == other.colour or cause.title == other.title for other in CAUSES) == 1
+
+
+def test_a_cause_that_is_not_registered_is_an_error() -> None:
+    with pytest.raises(LabError, match=r"no cause is named 'cosmic rays'; the causes are compute, "):
+        cause_named("cosmic rays")
+
+
+def test_the_documentation_shows_stages_and_causes_as_they_are() -> None:
+    """To write them anew: python -m dasklab.breakdown.figure docs/explanation/time-breakdown.md"""
+    text = DOCUMENT.read_text()
+    assert text == render(text)
+    assert all(f"`{cause.name}`" in text for cause in CAUSES)
+
+
+def test_lengths_of_stages_add_up() -> None:
     run = by_hand()
-    run.tasks = run.tasks[1:]
-    *lengths, together = [middle for _, middle, _, _, _ in stages([run])]
+    only_b = make_run([_row(run, "b")], stop=run.stop)
+    *lengths, together = [stage.median_ms for stage in stage_lengths([only_b])]
     assert lengths == pytest.approx([500, 300, 3000, 400, 100, 1000, 100, 100, 200])
     assert together == pytest.approx(sum(lengths))
 
 
-def test_stages_that_nobody_saw_are_left_out() -> None:
-    run = by_hand()
-    for task in run.tasks:
-        task.sent = None
-    assert len(list(wording.stage_rows([run]))) == len(STAGES) - 2
+def _row(run, key: str):
+    index = run.tasks.key.tolist().index(run.keys.index(key))
+    stamps = {name: float(values[index]) for name, values in run.tasks.stamps.items()}
+    start, stop = stamps.pop("start"), stamps.pop("stop")
+    return task(key, "worker-2", 2, start, stop, **stamps)
 
 
-def test_a_trace_has_every_part_once(tmp_path: Path) -> None:
-    found = Explained(tmp_path, False, {}, [by_hand()], {}, pd.DataFrame())
-    write(found, tmp_path / "trace.json")
-    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
-    names = {event["pid"]: event["args"]["name"] for event in events if event["name"] == "process_name"}
-    assert set(names.values()) == {"critical path", "scheduler", "worker-1", "worker-2"}
-    lengths = dict.fromkeys(names.values(), 0.0)
-    for event in events:
-        if event["ph"] == "X":
-            lengths[names[event["pid"]]] += event["dur"]
-    assert lengths == pytest.approx({"critical path": 1e7, "scheduler": 0, "worker-1": 1e7, "worker-2": 1e7})
-    begun = [event["id"] for event in events if event["ph"] == "b"]
-    assert begun == [event["id"] for event in events if event["ph"] == "e"] != []
-
-
-def overlaps(spans: list[tuple[float, float]]) -> bool:
-    """Do spans of one row overlap by more than a nanosecond?"""
-    return any(start < stop - 0.001 for (_, stop), (start, _) in pairwise(sorted(spans)))
-
-
-def broken_rules(events: list[dict[str, Any]]) -> list[str]:
-    """What breaks the Trace Event Format, or what Perfetto drops: times below zero, spans that overlap."""
-    timed = [event for event in events if event["ph"] != "M"]
-    found = [f"time of {event}" for event in timed if not 0 <= event["ts"] < float("inf")]
-    found += [f"kind of {event}" for event in timed if event["ph"] not in "XCbe"]
-    rows = defaultdict(list)
-    for event in timed:
-        if event["ph"] == "X":
-            rows[event["pid"], event["tid"]].append((event["ts"], event["ts"] + event["dur"]))
-    found += [f"row {row} overlaps" for row, spans in rows.items() if overlaps(spans)]
-    ends = {kind: [(e["cat"], e["id"], e["pid"]) for e in timed if e["ph"] == kind] for kind in "be"}
-    return found + [f"{len(ends['b'])} begun, others ended"] * (sorted(ends["b"]) != sorted(ends["e"]))
-
-
-def test_a_trace_keeps_to_its_format(tmp_path: Path) -> None:
-    run = by_hand()
-    run.busy["scheduler"] = Spells([(run.start - 1, run.start + 1)])  # busy before the run began
-    write(Explained(tmp_path, False, {}, [run], {}, pd.DataFrame()), tmp_path / "trace.json")
-    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
-    assert len(events) > 10
-    assert broken_rules(events) == []
+def test_stages_that_were_not_recorded_are_left_out() -> None:
+    missing = {"sent_s": None}
+    assert len(list(wording.stage_rows([by_hand(missing, missing)]))) == len(STAGES) - 1
+    assert np.isnan(by_hand(missing).tasks.stamps["sent"]).any()

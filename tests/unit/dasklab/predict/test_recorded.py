@@ -6,9 +6,10 @@ import math
 
 import pandas as pd
 import pytest
-from dasklab.breakdown.busy import Spells
-from dasklab.breakdown.run import Fetch, Need, Run, Task
+from dasklab.breakdown.run import Run
 from dasklab.predict import recorded
+
+from tests.unit.dasklab.breakdown.timelines import fetch, make_run, task
 
 RUN = "execute/span/{}/seconds"
 
@@ -86,24 +87,24 @@ def test_of_what_kept_loops_busy_a_core_computed_what_tasks_did_not() -> None:
 
 def run(number: int, moved: int, tasks: int, byte_s: float = 1e-9) -> Run:
     """Ten seconds; worker-1 is busy 0.1 s for each of its tasks and ``byte_s`` for each byte it fetched."""
-    done = [
-        Task(
-            f"a-{i}", "worker-1", 0, 2.0 + i, 2.5 + i, decided=1.0, handled=8.0, needs=(Need("b", moved, ()),)
-        )
-        for i in range(tasks)
-    ]
-    fetches = [
-        Fetch("worker-1", "worker-2", 2.0, 3.0, ("b",)),
-        Fetch("worker-1", "worker-2", 3, 4, ("b",), busy=True),
-    ]
+    need = [("b", moved, ())]
     busy_s = 0.1 * tasks + byte_s * moved
-    found = Run(number, 0.0, 10.0, {"worker-1": 1, "worker-2": 1}, done, fetches)
-    found.busy = {
-        "worker-1": Spells([(1.0, 1.0 + busy_s), (11.0, 20.0)]),
-        "worker-2": Spells([(1.0, 1.0 + byte_s * moved)]),
-        "scheduler": Spells([(-5.0, 0.3), (4.0, 4.2)]),
-    }
-    return found
+    return make_run(
+        [
+            task(f"a-{i}", "worker-1", 0, 2.0 + i, 2.5 + i, decided=1.0, handled=8.0, needs=need)
+            for i in range(tasks)
+        ],
+        [
+            fetch("worker-1", "worker-2", 2.0, 3.0, ("b",)),
+            fetch("worker-1", "worker-2", 3, 4, ("b",), status="busy"),
+        ],
+        number=number,
+        busy={
+            "worker-1": [(1.0, 1.0 + busy_s), (11.0, 20.0)],
+            "worker-2": [(1.0, 1.0 + byte_s * moved)],
+            "scheduler": [(-5.0, 0.3), (4.0, 4.2)],
+        },
+    )
 
 
 def test_operations_cost_what_kept_the_loops_busy_bytes_aside() -> None:

@@ -109,7 +109,7 @@ def test_fetches_find_their_answers_in_order(found: dict[str, list[dict[str, Any
 def test_addresses_have_names(found: dict[str, list[dict[str, Any]]]) -> None:
     assert found["steals"][0] | {"run": 1} == found["steals"][0]
     assert (found["steals"][0]["victim"], found["steals"][0]["thief"]) == ("worker-1", "worker-2")
-    assert [row["bytes_per_s"] for row in found["beliefs"]] == [1e8, 5e7]
+    assert [row["bytes_per_s"] for row in found["bandwidths"]] == [1e8, 5e7]
     assert found["needs"][0]["holders"] == ["worker-1"]
     assert {row["run"] for name, rows in found.items() for row in rows if name != "config"} == {1}
 

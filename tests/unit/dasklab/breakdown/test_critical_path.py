@@ -1,0 +1,41 @@
+"""The critical path covers the run, and follows what was waited for."""
+
+from __future__ import annotations
+
+from dasklab.breakdown.causes import CAUSES, CLIENT, COMPUTE, LAG, WIRE, Cause
+from dasklab.breakdown.critical_path import critical_path
+from dasklab.breakdown.run import Run
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.unit.dasklab.breakdown.test_threads import assert_covers
+from tests.unit.dasklab.breakdown.timelines import by_hand, random_run, task
+
+
+@settings(deadline=None, max_examples=150)
+@given(st.integers(0, 10**9), st.booleans())
+def test_the_path_goes_from_start_to_end(seed: int, sense: bool) -> None:
+    run = random_run(seed, sense)
+    assert_covers(critical_path(run), run.start, run.stop)
+
+
+def rows(run: Run) -> list[tuple[float, float, Cause, str]]:
+    path = critical_path(run)
+    keys = [run.keys[run.tasks.key[row]] if row >= 0 else "" for row in path.task.tolist()]
+    columns = zip(path.start.round(6), path.stop.round(6), path.cause.tolist(), keys, strict=True)
+    return [(start, stop, CAUSES[code], key) for start, stop, code, key in columns]
+
+
+def test_the_path_by_hand_is_the_whole_story() -> None:
+    path = rows(by_hand())
+    assert (path[0][0], path[0][2]) == (0.0, CLIENT)
+    assert (1.0, 3.0, COMPUTE, "a") in path
+    assert (5.2, 7.0, WIRE, "b") in path
+    assert path[-1] == (9.4, 10.0, CLIENT, "")
+
+
+def test_a_task_that_waits_for_its_thread_waits_for_the_task_that_runs_there() -> None:
+    before = task("c", "worker-2", 2, 2.0, 7.8, decided=0.5)
+    path = rows(by_hand(more=[before]))
+    assert (2.0, 7.8, COMPUTE, "c") in path
+    assert (7.8, 7.9, LAG, "b") in path
