@@ -1,25 +1,24 @@
-"""How fast and how large: this decoder beside Scapy, dpkt, tshark and tcpdump, on the same files in one
-run.
+"""Compare the speed and memory of daskwire with dpkt, Scapy, tshark and tcpdump on the same files.
 
-Makes its captures from real clusters in network namespaces (root, tcpdump, ethtool), or takes them:
+The captures are made from real clusters in network namespaces (root, tcpdump, ethtool), or given:
 
-    python benchmarks/wire.py --work /tmp/wire-bench            make captures there, run everything
+    python benchmarks/wire.py --work /tmp/wire-bench            make the captures, run everything
     python benchmarks/wire.py --work /tmp/wire-bench --only veth shuffle --beside ../old-checkout
     python benchmarks/wire.py --gso A.pcap --mtu B.pcap --control C.pcap --work /tmp/wire-bench
 
-What is counted: user plus system time of a process of its own, from its start to its end, less what the same
-process costs on a capture of two packets (start-up, imports; the least of all rounds). In that time "wire"
-opens the file, puts TCP streams together and decodes every Dask message; "wire, summary" also makes all that
-``dasklab wire CAPTURE`` prints. dpkt and Scapy parse each packet down to TCP, tshark gives twelve fields of
-it, tcpdump counts: none of them puts streams together. A rate is the packets of the file by that time, at
-the best round and at the median of all; "wire_is_times" compares the best. The tools take turns. Slow tools
-get the first part of a file; rates are per packet they saw. ``--beside`` measures the decoder of another
-checkout too, in the same turns.
+The measure is user plus system time of a separate process, minus the time of the same process on a capture of
+two packets (start-up and imports; the minimum of all rounds). In that time "wire" opens the file, reassembles
+TCP streams and decodes every Dask message; "wire, summary" also computes everything that ``daskwire CAPTURE``
+prints. dpkt and Scapy parse each packet down to TCP, tshark prints twelve fields of each, tcpdump counts
+packets: none of them reassembles streams. A rate is the number of packets divided by that time, in the best
+round and at the median; "wire_is_times" compares the best rounds. The tools take turns. Slow tools get only
+the first part of a file; rates are per packet that they read. ``--beside`` also measures the decoder of
+another checkout, in the same turns.
 
-Before each run the file is read once, and memory touched and freed: a virtual machine may have given both
-back to its host (free page reporting, swapping), and the first to touch them would pay for that, at times
-more than for all its work. Scapy and dpkt come from an interpreter of their own (--tools-python), they are
-no dependency of this project.
+Before each run the file is read once, and memory is touched and freed. A virtual machine may have returned
+both to its host (free page reporting, swapping); the first process to touch them would pay for that,
+sometimes more than for its work. Scapy and dpkt run in a separate interpreter (--tools-python), because they
+are not a dependency of this project.
 """
 
 from __future__ import annotations
@@ -104,8 +103,14 @@ TSHARK_FIELDS = [
 
 @dataclass(frozen=True)
 class Tool:
-    """A program to measure: its command without the file, what follows the file, how many packets it gets
-    (0: all), and where it runs.
+    """A program to measure.
+
+    Attributes:
+        name: its name in the results.
+        command: its command, without the file.
+        packets: number of packets in the file that it gets; 0 for all.
+        after: arguments after the file.
+        folder: its working directory.
     """
 
     name: str
@@ -114,27 +119,26 @@ class Tool:
     after: tuple[str, ...] = ()
     folder: Path = ROOT
 
-    def on(self, file: Path) -> Cost:
-        """Run it on a file."""
+    def run(self, file: Path) -> Cost:
         return measure([*self.command, str(file), *self.after], self.folder)
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What one run cost: seconds of CPU and of wall clock, MB of memory, and what it printed."""
+    """The cost of a run: CPU and wall-clock time, maximum resident memory; and its output."""
 
     cpu_s: float
     wall_s: float
     rss_mb: float
-    said: str
+    output: str
 
 
 def tools(python: str, beside: Path | None) -> list[Tool]:
-    """All tools that are installed; says which are missing."""
+    """Return all installed tools, and print the missing ones."""
     fields = [a for field in TSHARK_FIELDS for a in ("-e", field)]
     wire = [sys.executable, "-c", WIRE]
     folders = {"wire": ROOT} | ({f"wire of {beside.name}": beside.resolve()} if beside else {})
-    found = [
+    all_tools = [
         *(Tool(name, wire, folder=folder) for name, folder in folders.items()),
         *(Tool(f"{name}, summary", wire, 0, ("all",), folder) for name, folder in folders.items()),
         Tool("tcpdump --count", ["tcpdump", "--count", "-nr"]),
@@ -142,17 +146,17 @@ def tools(python: str, beside: Path | None) -> list[Tool]:
         Tool("tshark", ["tshark", "-T", "fields", *fields, "-r"], 200_000),
         Tool("scapy", [python, "-c", SCAPY], 50_000),
     ]
-    missing = [t.name for t in found if shutil.which(t.command[0]) is None]
+    missing = [t.name for t in all_tools if shutil.which(t.command[0]) is None]
     for module in ("dpkt", "scapy"):
         if subprocess.run([python, "-c", f"import {module}"], capture_output=True, check=False).returncode:
             missing.append(module)
     if missing:
-        print("not installed, left out:", ", ".join(missing))
-    return [tool for tool in found if tool.name not in missing]
+        print("not installed, omitted:", ", ".join(missing))
+    return [tool for tool in all_tools if tool.name not in missing]
 
 
 def measure(command: list[str], folder: Path = ROOT) -> Cost:
-    """Run a command to its end; CPU and memory are those of that process alone."""
+    """Run a command; CPU time and memory are those of this process only."""
     begin = time.perf_counter()
     source = os.environ | {"PYTHONPATH": str(folder / "lab")}  # of that checkout, whatever is installed
     process = subprocess.Popen(
@@ -167,16 +171,16 @@ def measure(command: list[str], folder: Path = ROOT) -> Cost:
 
 
 def measure_warm(tool: Tool, file: Path) -> Cost:
-    """Run a tool on a file that, like some free memory, was just touched."""
+    """Run a tool on a file after touching the file and some free memory."""
     measure([sys.executable, "-c", WARM_UP, str(file)])
-    return tool.on(file)
+    return tool.run(file)
 
 
 _USAGE: dict[int, resource.struct_rusage] = {}
 
 
 def _drain(process: subprocess.Popen[bytes]) -> tuple[bytes, bytes]:
-    """Read the output (keeping only its end), then collect the process with its own resource usage."""
+    """Read the output (keeping only its end), then wait for the process and store its resource usage."""
     assert process.stdout is not None and process.stderr is not None
     tail = b""
     while chunk := process.stdout.read(1 << 16):
@@ -189,7 +193,7 @@ def _drain(process: subprocess.Popen[bytes]) -> tuple[bytes, bytes]:
 
 
 def head(path: Path, packets: int, work: Path) -> tuple[Path, int, int]:
-    """The first packets of a capture as a file of its own; gives it, their number and bytes."""
+    """Copy the first packets of a capture to a file; return it, their number and their bytes."""
     out = work / f"{path.parent.name}-{path.stem}-{packets}.pcap"
     count = size = 0
     with path.open("rb") as source, out.open("wb") as target:
@@ -201,25 +205,29 @@ def head(path: Path, packets: int, work: Path) -> tuple[Path, int, int]:
     return out, count, size
 
 
-def compare(title: str, path: Path, work: Path, found: list[Tool], rounds: int) -> list[dict[str, object]]:
-    """All tools on one capture, turn by turn, several rounds."""
+def compare(
+    title: str, path: Path, work: Path, installed: list[Tool], rounds: int
+) -> list[dict[str, object]]:
+    """Run all tools on a capture in turn, for several rounds."""
     tiny, _, _ = head(path, 2, work)
-    total = json.loads(found[0].on(path).said)["packets"]
+    total = json.loads(installed[0].run(path).output)["packets"]
     whole = (path, total, path.stat().st_size)
-    jobs = [(tool, head(path, tool.packets, work) if 0 < tool.packets < total else whole) for tool in found]
+    jobs = [
+        (tool, head(path, tool.packets, work) if 0 < tool.packets < total else whole) for tool in installed
+    ]
     idle: dict[str, float] = {}
-    costs: dict[str, list[Cost]] = {tool.name: [] for tool in found}
+    costs: dict[str, list[Cost]] = {tool.name: [] for tool in installed}
     for _ in range(rounds):
         for tool, (file, _, _) in jobs:
-            idle[tool.name] = min(tool.on(tiny).cpu_s, idle.get(tool.name, math.inf))
+            idle[tool.name] = min(tool.run(tiny).cpu_s, idle.get(tool.name, math.inf))
             costs[tool.name].append(measure_warm(tool, file))
     for file in {tiny, *(file for _, (file, _, _) in jobs if file != path)}:
         file.unlink()
     rows = [_row(title, job, idle[job[0].name], costs[job[0].name]) for job in jobs]
-    for which in ("wire", "wire, summary"):
-        ours = next(row for row in rows if row["tool"] == which)["packets_per_cpu_s"]
+    for variant in ("wire", "wire, summary"):
+        ours = next(row for row in rows if row["tool"] == variant)["packets_per_cpu_s"]
         for row in rows:
-            row[f"{which.replace(', ', '_')}_is_times"] = round(ours / row["packets_per_cpu_s"], 1)
+            row[f"{variant.replace(', ', '_')}_is_times"] = round(ours / row["packets_per_cpu_s"], 1)
     return rows
 
 
@@ -240,11 +248,11 @@ def _row(
         "mb_per_cpu_s": round(size / cpu / 1e6, 1),
         "rss_mb": round(ordered[0].rss_mb),
     }
-    return row | (json.loads(ordered[0].said) if tool.command[-1] == WIRE else {})
+    return row | (json.loads(ordered[0].output) if tool.command[-1] == WIRE else {})
 
 
 def grow(path: Path, copies: int, out: Path) -> None:
-    """A larger capture: copies whose addresses and times differ, so that all their connections are new."""
+    """Build a larger capture of copies with different addresses and times, so that all connections differ."""
     import numpy as np
     from daskwire.file import pcap
     from daskwire.file.records import Progress
@@ -266,7 +274,7 @@ def grow(path: Path, copies: int, out: Path) -> None:
 
 
 def growth(path: Path, work: Path, copies: tuple[int, ...], rounds: int) -> list[dict[str, object]]:
-    """CPU and memory against size; best of several rounds, start-up included."""
+    """Measure CPU time and memory by file size: best of several rounds, including start-up."""
     rows: list[dict[str, object]] = []
     for number in copies:
         out = work / f"grown-{number}.pcap"
@@ -278,7 +286,7 @@ def growth(path: Path, work: Path, copies: tuple[int, ...], rounds: int) -> list
         rows.append(
             {name: round(value, 3) for name, value in row.items()}
             | {"rss_mb": round(best.rss_mb)}
-            | json.loads(best.said)
+            | json.loads(best.output)
         )
         if number != copies[-1]:
             out.unlink()
@@ -286,7 +294,7 @@ def growth(path: Path, work: Path, copies: tuple[int, ...], rounds: int) -> list
 
 
 def forget(path: Path) -> None:
-    """Throw a file out of the page cache."""
+    """Drop a file from the page cache."""
     handle = os.open(path, os.O_RDONLY)
     os.fsync(handle)
     os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)
@@ -294,7 +302,7 @@ def forget(path: Path) -> None:
 
 
 def cold(path: Path, rounds: int) -> dict[str, object]:
-    """Wall time from a cold cache, beside reading the file once and doing nothing with it; best of each."""
+    """Measure wall-clock time from a cold cache, and the time to only read the file; best of each."""
     commands = {
         "read_s": ["dd", f"if={path}", "of=/dev/null", "bs=4M", "status=none"],
         "wire_s": [sys.executable, "-c", WIRE, str(path)],
@@ -309,17 +317,16 @@ def cold(path: Path, rounds: int) -> dict[str, object]:
     return {"file": str(path)} | {name: round(value, 2) for name, value in row.items()}
 
 
-def make(work: Path, dask_python: str, wanted: list[str]) -> dict[str, Path]:
-    """Captures of real clusters, those that are not there yet."""
+def make(work: Path, dask_python: str, names: list[str]) -> dict[str, Path]:
+    """Make the captures of real clusters that do not exist yet."""
     script = [sys.executable, str(ROOT / "benchmarks/wire_cluster.py"), "--python", dask_python]
-    for name in wanted:
+    for name in names:
         if not (work / name / "capture.pcap").exists():
             subprocess.run([*script, *CLUSTERS[name], "--out", str(work / name)], check=True)
-    return {name: work / name / "capture.pcap" for name in wanted}
+    return {name: work / name / "capture.pcap" for name in names}
 
 
-def show(rows: list[dict[str, object]]) -> None:
-    """A plain table."""
+def print_rows(rows: list[dict[str, object]]) -> None:
     names = list(dict.fromkeys(name for row in rows for name in row))
     lines = [names, *([str(row.get(name, "")) for name in names] for row in rows)]
     widths = [max(len(line[i]) for line in lines) for i in range(len(names))]
@@ -329,7 +336,7 @@ def show(rows: list[dict[str, object]]) -> None:
 
 
 def main() -> None:
-    """Run what was asked for and print tables; --json stores them."""
+    """Run the selected measurements and print tables; --json stores them."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -337,33 +344,33 @@ def main() -> None:
         "--work", type=Path, required=True, help="folder for captures and slices; needs 30 GB for --growth"
     )
     for name in CLUSTERS:
-        parser.add_argument(f"--{name}", type=Path, help="a capture to take instead")
+        parser.add_argument(f"--{name}", type=Path, help="use this capture")
     parser.add_argument("--only", nargs="+", choices=list(CLUSTERS), default=list(CLUSTERS))
-    parser.add_argument("--beside", type=Path, help="another checkout, whose decoder is measured too")
+    parser.add_argument("--beside", type=Path, help="also measure the decoder of this checkout")
     parser.add_argument("--dask-python", default=sys.executable)
-    parser.add_argument("--tools-python", default=sys.executable, help="interpreter that has scapy and dpkt")
+    parser.add_argument("--tools-python", default=sys.executable, help="interpreter with scapy and dpkt")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument(
         "--growth", type=int, nargs="*", default=[], metavar="COPIES", help="sizes, in copies of --mtu"
     )
-    parser.add_argument("--cold", action="store_true", help="also from a cold page cache")
+    parser.add_argument("--cold", action="store_true", help="also measure from a cold page cache")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     args.work.mkdir(parents=True, exist_ok=True)
-    given = {name: getattr(args, name) for name in CLUSTERS if getattr(args, name)}
-    captures = given or make(args.work, args.dask_python, args.only)
-    found = tools(args.tools_python, args.beside)
+    existing = {name: getattr(args, name) for name in CLUSTERS if getattr(args, name)}
+    captures = existing or make(args.work, args.dask_python, args.only)
+    installed = tools(args.tools_python, args.beside)
     results: dict[str, list[dict[str, object]]] = {"compare": []}
     for name, path in captures.items():
-        rows = compare(name, path, args.work, found, args.rounds)
-        show(rows)
+        rows = compare(name, path, args.work, installed, args.rounds)
+        print_rows(rows)
         results["compare"] += rows
     if args.growth:
         results["growth"] = growth(captures["mtu"], args.work, tuple(args.growth), args.rounds)
-        show(results["growth"])
+        print_rows(results["growth"])
     if args.cold:
         results["cold"] = [cold(path, args.rounds) for path in captures.values()]
-        show(results["cold"])
+        print_rows(results["cold"])
     if args.json:
         args.json.write_text(json.dumps(results, indent=1))
 

@@ -1,9 +1,8 @@
-"""Make a capture of a real Dask cluster on this machine: namespaces, a bridge, tcpdump, and the truth from
-inside.
+"""Capture a real Dask cluster on this machine, in network namespaces on a bridge.
 
-Needs root, iproute2, tcpdump and (for --mtu) ethtool. Everything lives in network namespaces of its own and
-is removed at the end, whatever happens. Leaves in --out: capture.pcap and truth.json (what each node
-counted, see wire_node.py).
+Needs root, iproute2, tcpdump and (for --mtu) ethtool. Everything runs in new network namespaces, which are
+removed at the end in any case. Writes capture.pcap and truth.json (the counts of each
+node, see wire_node.py) to --out.
 
     python benchmarks/wire_cluster.py --python /venv/bin/python --workload array:10000:1000 --out /tmp/capture
 """
@@ -26,21 +25,19 @@ NET = "10.99.7"  # the client is .115, the scheduler .116, workers from .117, as
 
 
 def sh(*argv: str) -> None:
-    """Run a command that must succeed."""
+    """Run a command; raise an error if it fails."""
     subprocess.run(argv, check=True, capture_output=True, text=True)
 
 
 def hosts(workers: int) -> dict[str, str]:
-    """Name of each node and its address."""
+    """Return the address of each node."""
     names = ["client", "scheduler", *(f"worker-{i + 1}" for i in range(workers))]
     return {name: f"{NET}.{115 + i}" for i, name in enumerate(names)}
 
 
 @contextlib.contextmanager
 def network(nodes: dict[str, str], mtu_frames: bool, tag: str) -> Iterator[str]:
-    """A learning bridge in a namespace of its own with one namespace per node; yields the bridge's
-    namespace.
-    """
+    """Create a learning bridge and one namespace per node; yield the namespace of the bridge."""
     switch = f"{tag}-switch"
     names = [switch, *(f"{tag}-{n}" for n in nodes)]
     try:
@@ -57,7 +54,7 @@ def network(nodes: dict[str, str], mtu_frames: bool, tag: str) -> Iterator[str]:
 
 
 def attach(switch: str, namespace: str, port: str, address: str, mtu_frames: bool) -> None:
-    """Give a node an interface on the bridge; without offloads each frame has the size it has on a wire."""
+    """Connect a node to the bridge. Without offloads, frames have the size that they have on a wire."""
     sh("ip", "-n", switch, "link", "add", port, "type", "veth", "peer", "name", "eth0", "netns", namespace)
     sh("ip", "-n", switch, "link", "set", port, "master", "br0", "up")
     sh("ip", "-n", namespace, "link", "set", "lo", "up")
@@ -71,7 +68,7 @@ def attach(switch: str, namespace: str, port: str, address: str, mtu_frames: boo
 
 
 def start(namespace: str, argv: list[str], log: Path, **env: str) -> subprocess.Popen[bytes]:
-    """Start a process inside a namespace, its output in a file."""
+    """Start a process in a namespace, with its output in a file."""
     with log.open("wb") as out:
         return subprocess.Popen(
             ["ip", "netns", "exec", namespace, *argv],
@@ -83,7 +80,7 @@ def start(namespace: str, argv: list[str], log: Path, **env: str) -> subprocess.
 
 
 def stop(process: subprocess.Popen[bytes], sig: int = signal.SIGTERM, patience_s: float = 8) -> None:
-    """End a process that we started."""
+    """Terminate a process that was started here."""
     if process.poll() is None:
         process.send_signal(sig)
     try:
@@ -94,7 +91,7 @@ def stop(process: subprocess.Popen[bytes], sig: int = signal.SIGTERM, patience_s
 
 
 def certificate(folder: Path) -> None:
-    """A self-signed certificate for TLS clusters."""
+    """Create a self-signed certificate for TLS clusters."""
     sh(
         "openssl",
         "req",
@@ -114,7 +111,7 @@ def certificate(folder: Path) -> None:
 
 
 def capture(args: argparse.Namespace, out: Path, tag: str) -> dict[str, object]:
-    """Run the cluster and its workload under tcpdump; gives the nodes' counts."""
+    """Run the cluster and its workload under tcpdump; return the counts of the nodes."""
     nodes = hosts(args.workers)
     address = f"{args.protocol}://{nodes['scheduler']}:8786"
     env = {
@@ -167,24 +164,22 @@ def capture(args: argparse.Namespace, out: Path, tag: str) -> dict[str, object]:
             )  # fmt: skip
             time.sleep(0.3)
         finally:
-            for (
-                process
-            ) in running:  # all at once, the scheduler first: its counters of open streams are wanted
+            for process in running:  # all together, the scheduler first, to read its counters of open streams
                 process.terminate()
             for process in running:
                 stop(process)
-            time.sleep(1.5)  # the kernel hands packets over up to a second late
+            time.sleep(1.5)  # the kernel delivers packets up to a second late
             stop(dumper, signal.SIGINT)
     return {name: json.loads((out / f"{name}.json").read_text()) for name in nodes}
 
 
 def main() -> None:
-    """Parse the options, make the capture, store the truth."""
+    """Make a capture, and store the counts of its nodes."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(
-        "--python", default=sys.executable, help="interpreter with the distributed version to run"
+        "--python", default=sys.executable, help="interpreter with the version of distributed to run"
     )
     parser.add_argument(
         "--workload", default="array:2000:500", help="array:SIZE:CHUNK, tasks:N, shuffle:ROWS or groupby:ROWS"
@@ -193,7 +188,9 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=3)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--protocol", default="tcp", choices=["tcp", "tls", "ws"])
-    parser.add_argument("--mtu", action="store_true", help="offloads off: frames as large as the MTU")
+    parser.add_argument(
+        "--mtu", action="store_true", help="disable offloads: frames are at most as large as the MTU"
+    )
     parser.add_argument("--snaplen", type=int, default=262144)
     parser.add_argument("--buffer-mib", type=int, default=512, help="kernel buffer of the capture")
     parser.add_argument("--timeout-s", type=float, default=300)

@@ -1,8 +1,7 @@
-"""Coverage-guided fuzzing of the decoder: whatever a file holds, only WireError may come out, in bounded
-time and memory.
+"""Fuzz the decoder: any file may only raise WireError, in limited time and memory.
 
-Needs atheris (pip install atheris). Seeds are the golden captures, cut short, and small captures made by
-hand.
+Needs atheris (pip install atheris), a coverage-guided fuzzer. The seeds are the first bytes of the golden
+captures, and small generated captures.
 
     python benchmarks/wire_fuzz.py --seconds 300 [--corpus DIR]
 """
@@ -25,12 +24,12 @@ with atheris.instrument_imports(include=["daskwire"]):
     from daskwire import TABLES, WireError, open_capture
 
 SLOWEST_S = 5.0
-STATE = {"inputs": 0, "slowest_s": 0.0, "begun": time.monotonic()}
+STATE = {"inputs": 0, "slowest_s": 0.0, "start": time.monotonic()}
 SCRATCH = Path(tempfile.mkdtemp(prefix="wire-fuzz-"))
 
 
 def one_input(data: bytes) -> None:
-    """Decode the bytes as a capture and make every table."""
+    """Decode the bytes as a capture and build every table."""
     path = SCRATCH / f"{os.getpid()}.pcap"
     path.write_bytes(data)
     begin = time.process_time()
@@ -44,7 +43,7 @@ def one_input(data: bytes) -> None:
     STATE["inputs"] += 1
     STATE["slowest_s"] = max(STATE["slowest_s"], spent)
     if STATE["inputs"] % 1000 == 0:
-        seconds = time.monotonic() - STATE["begun"]
+        seconds = time.monotonic() - STATE["start"]
         print(
             f"{STATE['inputs']} inputs, {seconds:.0f} s, slowest {STATE['slowest_s']:.3f} CPU-s", flush=True
         )
@@ -53,7 +52,7 @@ def one_input(data: bytes) -> None:
 
 
 def seeds(folder: Path) -> None:
-    """Beginnings of the golden captures, and one packet of each kind of file."""
+    """Write the seeds: first bytes of the golden captures, and small files of each format."""
     folder.mkdir(parents=True, exist_ok=True)
     for path in (ROOT / "tests/data/wire").glob("*.pcap.gz"):
         raw = gzip.decompress(path.read_bytes())
@@ -69,7 +68,7 @@ def seeds(folder: Path) -> None:
 
 
 def main() -> None:
-    """Run libFuzzer for some time."""
+    """Run libFuzzer for the given time."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

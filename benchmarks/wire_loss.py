@@ -1,4 +1,4 @@
-"""Messages found, and false ones, when packets are missing from a capture (classic pcap, little endian)."""
+"""Count correct and false messages when packets are missing from a capture (little-endian pcap)."""
 
 from __future__ import annotations
 
@@ -12,20 +12,18 @@ from pathlib import Path
 from daskwire import Capture, WireError, open_capture
 
 HEADER, RECORD = 24, 16
-Known = dict[tuple[object, ...], tuple[int, str]]
+MessageMap = dict[tuple[object, ...], tuple[int, str]]
 
 
-def messages(capture: Capture) -> Known:
-    """Endpoints and sequence number of each message's first byte -> its size and ops ("?" when cut)."""
-    found, zero = (
-        capture.messages,
-        dict(zip(capture.pieces.flow.tolist(), capture.pieces.zero.tolist(), strict=True)),
-    )
+def messages(capture: Capture) -> MessageMap:
+    """Map endpoints and sequence number of each message to its size and ops ("?" if truncated)."""
+    table = capture.messages
+    zero = dict(zip(capture.pieces.flow.tolist(), capture.pieces.zero.tolist(), strict=True))
     ops: dict[int, str] = {}
-    for message, op in zip(found.op_message.tolist(), found.op_name, strict=True):
+    for message, op in zip(table.op_message.tolist(), table.op_name, strict=True):
         ops[message] = f"{ops.get(message, '')} {op}"
     columns = zip(
-        found.flow.tolist(), found.position.tolist(), found.size.tolist(), found.kind.tolist(), strict=True
+        table.flow.tolist(), table.position.tolist(), table.size.tolist(), table.kind.tolist(), strict=True
     )
     return {
         (*capture.connections.endpoints(flow), (zero[flow] + position) & 0xFFFFFFFF): (
@@ -37,7 +35,7 @@ def messages(capture: Capture) -> Known:
 
 
 def thinned(path: Path, out: Path, keep: Callable[[int], bool]) -> None:
-    """Copy a capture without the packets that ``keep`` refuses (by their number)."""
+    """Copy a capture without the packets whose number ``keep`` rejects."""
     with path.open("rb") as source, out.open("wb") as target:
         target.write(source.read(HEADER))
         number = 0
@@ -49,7 +47,7 @@ def thinned(path: Path, out: Path, keep: Callable[[int], bool]) -> None:
 
 
 def main() -> None:
-    """Print one line per case."""
+    """Print the number of messages for each share of lost packets."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("capture", type=Path)
     path = parser.parse_args().capture
@@ -68,9 +66,9 @@ def main() -> None:
         with tempfile.TemporaryDirectory(dir=path.parent) as folder:
             out = Path(folder) / "thin.pcap"
             thinned(path, out, keep)
-            found = messages(open_capture(out))
-        false = sum(k not in truth or v not in (truth[k], (truth[k][0], "?")) for k, v in found.items())
-        print(f"{name:>18}: {len(found):6} found, {false} false")
+            decoded = messages(open_capture(out))
+        false = sum(k not in truth or v not in (truth[k], (truth[k][0], "?")) for k, v in decoded.items())
+        print(f"{name:>18}: {len(decoded):6} decoded, {false} false")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""One Dask node of a capture cluster that counts, from the inside, all that it says.
+"""A Dask node that counts all messages it sends.
 
-Runs under any distributed from 2.8.0 to today, hence the plain Python and the few fall-backs. Every message
-that ``TCP.write`` finished is counted by op; the counts are the truth that the decoder must reproduce from
-packets alone. Started by wire_cluster.py: wire_node.py scheduler|worker|client ADDRESS OUT.json [WORKLOAD]
+It runs with any version of distributed since 2.8.0, hence the plain Python and the fallbacks. Every message
+that ``TCP.write`` finished is counted by op; the decoder must reproduce these counts from packets alone.
+Started by wire_cluster.py: wire_node.py scheduler|worker|client ADDRESS OUT.json [WORKLOAD]
 """
 
 import asyncio
@@ -21,17 +21,16 @@ COUNTS = {"messages": 0, "ops": collections.Counter(), "without_op": 0, "batched
 
 
 def to_itself(comm):
-    """A node that talks to itself does so over its loopback, which no capture on a network sees."""
+    """Return whether a node sends to itself, over the loopback, which a network capture does not contain."""
     return isinstance(comm, tcp.TCP) and address_of(comm.local_address) == address_of(comm.peer_address)
 
 
 def address_of(uri):
-    """``10.0.0.1`` of ``tcp://10.0.0.1:8786``."""
     return uri.split("://")[-1].rsplit(":", 1)[0]
 
 
 def count_message(message):
-    """Count one written message: a dict is one op or a reply, a list or tuple is a batch of ops."""
+    """Count a message: a dict is an op or a reply, a list or tuple is a batch of ops."""
     COUNTS["messages"] += 1
     if isinstance(message, dict) and "op" in message:
         COUNTS["ops"][message["op"]] += 1
@@ -43,7 +42,7 @@ def count_message(message):
 
 
 def watch_writes():
-    """Wrap the write of TCP comms, and of WebSocket comms where this version has them."""
+    """Wrap the write method of TCP comms, and of WebSocket comms in versions that have them."""
     count_writes(tcp.TCP)
     try:
         from distributed.comm import ws
@@ -55,26 +54,26 @@ def watch_writes():
 
 
 def count_writes(comm):
-    """Wrap ``comm.write`` so that each message is counted once it was handed to the kernel."""
+    """Wrap ``comm.write`` to count each message after it was passed to the kernel."""
     write = comm.write
 
     async def counted(self, msg, *args, **kwargs):
-        kept = list(msg) if isinstance(msg, list) else msg
+        content = list(msg) if isinstance(msg, list) else msg
         result = await write(self, msg, *args, **kwargs)
         if not to_itself(self):
-            count_message(kept)
+            count_message(content)
         return result
 
     comm.write = counted
 
 
 def batched_counters(streams):
-    """Dask's own counters of its batched streams: messages (= ops), batches."""
+    """Return the counters of Dask's batched streams: messages (= ops) and batches."""
     return {str(k): [s.message_count, s.batch_count] for k, s in streams.items()}
 
 
-async def until_told(path, streams):
-    """Wait for SIGTERM, then write the counts and leave at once (no farewell messages)."""
+async def run_until_sigterm(path, streams):
+    """Wait for SIGTERM, then write the counts and exit at once, without closing messages."""
     stop = asyncio.Event()
     asyncio.get_event_loop().add_signal_handler(signal.SIGTERM, stop.set)
     await stop.wait()
@@ -84,13 +83,12 @@ async def until_told(path, streams):
 
 
 def save(path):
-    """Write the counts."""
     COUNTS["versions"] = {"distributed": distributed.__version__, "python": sys.version.split()[0]}
     pathlib.Path(path).write_text(json.dumps(COUNTS))
 
 
 def security():
-    """TLS when the cluster was asked for it."""
+    """Return the TLS options if the cluster uses TLS."""
     folder = os.environ.get("WIRE_TLS")
     if not folder:
         return {}
@@ -98,36 +96,35 @@ def security():
 
     cert, key = folder + "/cert.pem", folder + "/key.pem"
     names = {
-        f"tls_{who}_{what}": value
-        for who in ("scheduler", "worker", "client")
-        for what, value in (("cert", cert), ("key", key))
+        f"tls_{role}_{kind}": value
+        for role in ("scheduler", "worker", "client")
+        for kind, value in (("cert", cert), ("key", key))
     }
     return {"security": Security(tls_ca_file=cert, require_encryption=True, **names)}
 
 
 async def scheduler(address, path):
-    """A scheduler on ADDRESS."""
     protocol = address.split("://")[0] + "://"
     port = int(address.rsplit(":", 1)[1])
     host = address.split("://")[1].rsplit(":", 1)[0]
     async with Scheduler(
         host=host, port=port, protocol=protocol, dashboard_address=None, **security()
     ) as node:
-        await until_told(path, lambda: node.stream_comms)
+        await run_until_sigterm(path, lambda: node.stream_comms)
 
 
 async def worker(address, path):
-    """A worker of WIRE_THREADS threads that listens on WIRE_HOST."""
+    """Run a worker with WIRE_THREADS threads that listens on WIRE_HOST."""
     options = {
         "nthreads": int(os.environ["WIRE_THREADS"]), "host": os.environ["WIRE_HOST"], "memory_limit": 0,
         "name": os.environ.get("WIRE_NAME"), "protocol": address.split("://")[0] + "://", **security(),
     }  # fmt: skip
     async with Worker(address, **options) as node:
-        await until_told(path, lambda: {"scheduler": node.batched_stream})
+        await run_until_sigterm(path, lambda: {"scheduler": node.batched_stream})
 
 
 def array_work(client, size, chunk):
-    """The study's computation (Dask array), its answer about 16."""
+    """Run the study's computation with Dask arrays; the result is about 16."""
     import dask.array as da
 
     w, x, y, z = (da.random.random((size, size), chunks=(chunk, chunk)) for _ in range(4))
@@ -136,12 +133,12 @@ def array_work(client, size, chunk):
 
 
 def many_tasks(client, count):
-    """Control traffic: many tiny tasks."""
+    """Run many tiny tasks: nearly all traffic is control messages."""
     return sum(client.gather(client.map(lambda i: i + 1, range(count), pure=False)))
 
 
 def part_of_frame(number, rows):
-    """A partition that a worker makes by itself: nothing of it comes from the client."""
+    """Create a partition on a worker, without data from the client."""
     import numpy as np
     import pandas as pd
 
@@ -151,14 +148,14 @@ def part_of_frame(number, rows):
 
 
 def frame_of(rows):
-    """A data frame of so many rows in 24 partitions."""
+    """Build a data frame with this number of rows in 24 partitions."""
     import dask.dataframe as dd
 
     return dd.from_map(part_of_frame, range(24), rows=rows // 24)
 
 
 def shuffle(client, rows):
-    """P2P shuffle of a data frame: payload travels inside requests."""
+    """Shuffle a data frame with P2P: requests contain the data."""
     import dask
 
     dask.config.set({"dataframe.shuffle.method": "p2p"})
@@ -166,7 +163,7 @@ def shuffle(client, rows):
 
 
 def groupby(client, rows):
-    """A function of each group, so that its rows must come together: a shuffle by tasks."""
+    """Compute a median per group: a shuffle by tasks."""
     import dask
 
     dask.config.set({"dataframe.shuffle.method": "tasks"})
@@ -174,13 +171,13 @@ def groupby(client, rows):
 
 
 def submit(client, name, args):
-    """Run one workload by its name."""
+    """Run a workload by its name."""
     work = {"array": array_work, "tasks": many_tasks, "shuffle": shuffle, "groupby": groupby}[name]
     return work(client, *[int(a) for a in args])
 
 
 def run_client(address, path, workload):
-    """Wait for all workers, run the workload, write the counts and the answer."""
+    """Wait for all workers, run the workload, write the counts and the result."""
     import time
 
     client = Client(address, **security())
@@ -194,7 +191,6 @@ def run_client(address, path, workload):
 
 
 def main():
-    """Dispatch on the role."""
     role, address, path = sys.argv[1:4]
     watch_writes()
     if role == "client":

@@ -1,9 +1,11 @@
-"""From a capture file to Dask messages: file -> net -> dask -> tables. Knows nothing of labs.
+"""Decode Dask messages from packet captures: ``file`` -> ``net`` -> ``dask`` -> ``tables``.
 
-import daskwire
-capture = daskwire.open_capture("capture.pcap")
-print(daskwire.summarise(capture))
-tasks = daskwire.to_pandas(capture.table("tasks"))
+    import daskwire
+    capture = daskwire.open_capture("capture.pcap")
+    print(daskwire.summarise(capture))
+    tasks = daskwire.to_pandas(capture.table("tasks"))
+
+The package knows nothing of the lab.
 """
 
 from daskwire.capture import Capture

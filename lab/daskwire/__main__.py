@@ -1,10 +1,9 @@
-"""The command ``daskwire``, also as ``python -m daskwire``."""
+"""Run the command with ``python -m daskwire``."""
 
 from daskwire.terminal.cli import wire
 
 
 def main() -> None:
-    """Run the command."""
     wire(prog_name="daskwire")
 
 

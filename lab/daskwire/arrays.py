@@ -1,8 +1,7 @@
-"""The types of arrays, and arrays of one length that grow together: what is found batch by batch, put end
-to end.
+"""Array types, and columns of equal length that grow batch by batch.
 
-Each batch is copied while it is still in the processor's cache; keeping the batches to join them at the end
-would read and write all memory once more.
+A batch is copied into the columns while it is still in the processor's cache. Collecting the batches and
+concatenating them at the end would read and write all memory once more.
 """
 
 from __future__ import annotations
@@ -15,20 +14,21 @@ import numpy.typing as npt
 
 Array = npt.NDArray[Any]
 Ints = npt.NDArray[np.int64]
-Signed = npt.NDArray[np.signedinteger[Any]]  # as wide as it needs to be
+Signed = npt.NDArray[np.signedinteger[Any]]  # any width
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
 U8 = npt.NDArray[np.uint8]
 U16 = npt.NDArray[np.uint16]
 U32 = npt.NDArray[np.uint32]
 U64 = npt.NDArray[np.uint64]
-ALIGNED = 64  # values; so that each column begins where a line of the processor's cache does
+ALIGNED = 64  # values: each column starts on a cache line
 
 
 class Columns:
-    """Columns of given NumPy types; ``arrays`` are views that stay valid when more is added.
+    """Columns of the given NumPy types. Views from ``arrays`` stay valid when rows are added.
 
-    All lie in one block: NumPy asks for huge pages for what is large, and each page costs at its first touch.
+    All columns share one memory block, so that NumPy can use huge pages: the first touch of a page is
+    expensive.
     """
 
     def __init__(self, types: Iterable[str]) -> None:
@@ -40,41 +40,44 @@ class Columns:
         return self._used
 
     def add(self, batch: Sequence[Array], share: float = 1.0) -> None:
-        """Append a batch, one array for each column. With it, ``share`` (0 to 1) of everything is there: room
-        is made for the rest.
+        """Append a batch, one array per column.
+
+        Args:
+            batch: arrays of equal length, in the order of the columns.
+            share: share (0 to 1) of all rows that are present after this batch; used to allocate space for
+                the rest.
         """
         begin, self._used = self._used, self._used + len(batch[0])
         if self._used > len(self._columns[0]):
-            room = max(int(self._used / max(share, 0.001) * 1.1), 2 * begin)
-            longer = _block(self._types, room)
-            for column, before in zip(longer, self._columns, strict=True):
-                column[:begin] = before[:begin]
+            capacity = max(int(self._used / max(share, 0.001) * 1.1), 2 * begin)
+            longer = _block(self._types, capacity)
+            for column, previous in zip(longer, self._columns, strict=True):
+                column[:begin] = previous[:begin]
             self._columns = longer
         for column, values in zip(self._columns, batch, strict=True):
             column[begin : self._used] = values
 
     def arrays(self) -> list[Array]:
-        """All that was added."""
         return [column[: self._used] for column in self._columns]
 
 
-def _block(types: Sequence[np.dtype[Any]], room: int) -> list[Array]:
-    """Columns of ``room`` values each, one behind the other in one piece of memory."""
-    rows = -(-room // ALIGNED) * ALIGNED
+def _block(types: Sequence[np.dtype[Any]], capacity: int) -> list[Array]:
+    """Allocate columns of ``capacity`` values, one after the other in one memory block."""
+    rows = -(-capacity // ALIGNED) * ALIGNED
     ends = np.cumsum([kind.itemsize * rows for kind in types]).tolist()
     block = np.empty(ends[-1], np.uint8)
     starts = [0, *ends[:-1]]
-    return [block[a:b].view(kind)[:room] for a, b, kind in zip(starts, ends, types, strict=True)]
+    return [block[a:b].view(kind)[:capacity] for a, b, kind in zip(starts, ends, types, strict=True)]
 
 
 def header_type(width: int, /, **fields: tuple[Any, int]) -> np.dtype[np.void]:
-    """A header of ``width`` bytes: of each field its type and where it stands; fields may overlap."""
-    kinds, places = [kind for kind, _ in fields.values()], [at for _, at in fields.values()]
-    header: Any = {"names": list(fields), "formats": kinds, "offsets": places, "itemsize": width}
-    made: np.dtype[np.void] = np.dtype(header)
-    return made
+    """Build the dtype of a header of ``width`` bytes from fields ``name=(type, offset)``."""
+    kinds, offsets = [kind for kind, _ in fields.values()], [at for _, at in fields.values()]
+    header: Any = {"names": list(fields), "formats": kinds, "offsets": offsets, "itemsize": width}
+    dtype: np.dtype[np.void] = np.dtype(header)
+    return dtype
 
 
 def overlapping(view: memoryview, start: int, size: int) -> npt.NDArray[np.void]:
-    """The ``size`` bytes that begin at each byte of the file from ``start`` on, overlapping, not copied."""
+    """View the ``size`` bytes at every position from ``start`` on, as overlapping items. Copies nothing."""
     return np.ndarray((len(view) - start - size + 1,), f"V{size}", view, start, (1,))

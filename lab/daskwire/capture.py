@@ -1,4 +1,4 @@
-"""What was found in capture files: segments, streams, messages, nodes. All tables are made of this."""
+"""The content of capture files: segments, streams, messages, nodes. All tables are built from it."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from daskwire.arrays import Flags
-from daskwire.dask.clusters import title
-from daskwire.dask.dialogues import Dialogue
+from daskwire.dask.clusters import cluster_name
+from daskwire.dask.conversations import Conversation
 from daskwire.dask.evidence import Endpoint
 from daskwire.dask.framing import Generation, generation_of
 from daskwire.dask.messagepack import UndecodableError
@@ -32,7 +32,21 @@ from daskwire.schema import Table
 
 @dataclass
 class Capture:
-    """Everything that was found in the files. ``make`` makes a table from it, and any that come with it."""
+    """A decoded capture. Everything that is derived from it is computed on first use.
+
+    Attributes:
+        files: the files, and how far each was read.
+        memory: their bytes.
+        connections: endpoints of all connections.
+        tally: counts of packets, decoded or not.
+        segments: all TCP segments.
+        pieces: the pieces of all streams.
+        disorder: segments that arrived out of sequence.
+        conversations: the connections that carry Dask, by connection number.
+        other_protocols: protocols of other connections, by connection number.
+        user_names: names of nodes by address, chosen by the user.
+        build_tables: builds a table by name, and any others that are computed with it.
+    """
 
     files: list[File]
     memory: Memory
@@ -41,104 +55,110 @@ class Capture:
     segments: Segments
     pieces: Pieces
     disorder: Disorder
-    dialogues: dict[int, Dialogue]
+    conversations: dict[int, Conversation]
     other_protocols: dict[int, str]
-    names: Mapping[str, str]
-    make: Callable[[Capture, str], dict[str, Table]]
+    user_names: Mapping[str, str]
+    build_tables: Callable[[Capture, str], dict[str, Table]]
     _tables: dict[str, Table] = field(default_factory=dict)
 
     @cached_property
     def messages(self) -> Messages:
-        """All Dask messages of the capture, in the order in which they began on the wire."""
-        return build(self.dialogues)
+        """All Dask messages, ordered by the time of their first byte."""
+        return build(self.conversations)
 
     @cached_property
     def nodes(self) -> Nodes:
-        """Who is who."""
-        return recognise_nodes(self.messages, self.dialogues, self.connections, self.names, self.translations)
+        """Names, clusters and processes of the endpoints."""
+        return recognise_nodes(
+            self.messages, self.conversations, self.connections, self.user_names, self.translations
+        )
 
     @cached_property
     def sources(self) -> npt.NDArray[np.object_]:
-        """Name of the sending node of each flow; the receiver's is that of ``flow ^ 1``."""
+        """Name of the sending node, per flow. The receiver of ``flow`` is the sender of ``flow ^ 1``."""
         return np.array([self.nodes.name(*sender) for sender in self.senders], object)
 
     @cached_property
     def clusters(self) -> npt.NDArray[np.object_]:
-        """Cluster of each flow: its scheduler's address, empty where that is not known."""
-        return np.repeat(np.array([*map(title, self.nodes.clusters)], object), 2)
+        """Cluster (address of its scheduler), per flow; empty if unknown."""
+        return np.repeat(np.array([*map(cluster_name, self.nodes.clusters)], object), 2)
 
     @cached_property
     def scheduler_names(self) -> dict[str, str]:
         """Name of the scheduler of each cluster."""
-        return {title(head): self.nodes.name(*head) for head in self.nodes.schedulers.values()}
+        return {cluster_name(head): self.nodes.name(*head) for head in self.nodes.schedulers.values()}
 
     @cached_property
     def senders(self) -> list[Endpoint]:
-        """Endpoint that sends each flow."""
+        """Sending endpoint, per flow."""
         return [self.connections.endpoints(flow)[:2] for flow in range(2 * len(self.connections))]
 
     @cached_property
     def from_scheduler(self) -> list[bool]:
-        """Whether a scheduler sends each flow."""
+        """Whether a scheduler is the sender, per flow."""
         return [sender in self.nodes.schedulers for sender in self.senders]
 
     @cached_property
     def processes(self) -> list[Endpoint]:
-        """Process that sends each flow, identified by the address that it serves on, else by its endpoint."""
+        """Sending process, per flow: its listening address, else the endpoint itself."""
         return [self.nodes.processes.get(sender, sender) for sender in self.senders]
 
     @property
     def packets(self) -> int:
-        """All packets of the files, those outside of the span that was asked for left out."""
+        """Number of packets within the requested time span."""
         return self.tally.packets + sum(sum(file.progress.skipped.values()) for file in self.files)
 
     @property
     def skipped(self) -> Counter[str]:
-        """Packets that were not looked into, by reason; all others are TCP segments."""
+        """Packets that were not decoded, by reason. All others are TCP segments."""
         return +sum((file.progress.skipped for file in self.files), self.tally.skipped)
 
     @cached_property
     def translations(self) -> list[tuple[int, int]]:
-        """Flows that are in the capture on both sides of a NAT: pairs of flows."""
+        """Pairs of flows that are one flow on both sides of a NAT."""
         return translations(self.segments, self.lanes)
 
     @cached_property
     def generation(self) -> str:
-        """Framing that the cluster speaks; G2 and G3 are told apart by what only G3 writes, or by stated
-        versions.
-        """
-        spoken = {f.generation for d in self.dialogues.values() for f in d.framed.values() if f.generation}
-        if Generation.G23 in spoken:
-            spoken.discard(Generation.G23)
-            spoken.add(Generation.G3 if Generation.G3 in spoken else generation_of(self.nodes.versions))
-        return "+".join(sorted(g.value for g in spoken))
+        """Framing of the cluster. G2 and G3 are distinguished by messages in parts, else by versions."""
+        generations = {
+            f.generation for c in self.conversations.values() for f in c.framed.values() if f.generation
+        }
+        if Generation.G23 in generations:
+            generations.discard(Generation.G23)
+            is_g3 = Generation.G3 in generations
+            generations.add(Generation.G3 if is_g3 else generation_of(self.nodes.versions))
+        return "+".join(sorted(generation.value for generation in generations))
 
     def table(self, name: str) -> Table:
-        """A table of ``daskwire.TABLES``."""
+        """Return the table with this name, see ``daskwire.TABLES``.
+
+        Raises:
+            WireError: there is no such table.
+        """
         if name not in self._tables:
-            self._tables.update(self.make(self, name))
+            self._tables.update(self.build_tables(self, name))
         return self._tables[name]
 
-    def said(self, message: int) -> Any:
-        """A message decoded again; None when its body is not in the capture or does not decode."""
+    def content(self, message: int) -> Any:
+        """Decode a message. Return None if its body is missing or cannot be decoded."""
         try:
-            return content(self.messages, message, self.dialogues)
+            return content(self.messages, message, self.conversations)
         except (UndecodableError, KeyError):
             return None
 
-    def decoded(self, *wanted: str) -> Iterator[tuple[int, str, dict[Any, Any]]]:
-        """(message, op, content) of all wanted ops in the capture, in time order, batches taken apart."""
-        found = self.messages
-        ops = zip(found.op_message.tolist(), found.op_name, strict=True)
-        for message in sorted({message for message, op in ops if op in wanted}):
-            said = self.said(message)
-            for item in said if isinstance(said, tuple) else (said,):
-                if isinstance(item, dict) and item.get("op") in wanted:
-                    yield message, str(item["op"]), item
+    def decoded(self, *ops: str) -> Iterator[tuple[int, str, dict[Any, Any]]]:
+        """Yield message, op and fields of every occurrence of some ops, in time order."""
+        names = zip(self.messages.op_message.tolist(), self.messages.op_name, strict=True)
+        for message in sorted({message for message, op in names if op in ops}):
+            body = self.content(message)
+            for fields in body if isinstance(body, tuple) else (body,):
+                if isinstance(fields, dict) and fields.get("op") in ops:
+                    yield message, str(fields["op"]), fields
 
     @cached_property
     def lanes(self) -> Lanes:
-        """Rows of the segments by flow."""
+        """Rows of the segments, by flow."""
         return lanes(self.segments, 2 * len(self.connections))
 
     @cached_property
@@ -148,15 +168,14 @@ class Capture:
 
     @cached_property
     def lives(self) -> Lives:
-        """Which connections began and ended while the capture ran."""
+        """Which connections began and ended during the capture."""
         return lives(self.segments, len(self.connections))
 
     @cached_property
     def round_trips(self) -> RoundTrips:
-        """Round trips by flow."""
         return round_trips(self.segments, self.lanes, self.pieces, self.disorder)
 
     @cached_property
     def copied(self) -> Flags:
-        """Which segments were captured before: all but the first of each packet."""
+        """Which segments are repeated captures of the same packet."""
         return copies(self.segments, self.lanes.order)

@@ -1,10 +1,10 @@
--- Wireshark/tshark dissector for Dask over TCP: framing of all generations, ops in the Info column.
+-- Wireshark/tshark dissector for Dask over TCP: all generations of the framing, ops in the Info column.
 --
--- Use:  tshark -X lua_script:dask.lua -r capture.pcap -Y dask
---       or put this file into Wireshark's personal plugin folder (Help > About > Folders).
+-- Usage: tshark -X lua_script:dask.lua -r capture.pcap -Y dask
+--        or copy this file to Wireshark's personal plugin folder (Help > About > Folders).
 -- Fields: dask.generation dask.frames dask.length dask.op dask.ops dask.kind dask.key dask.status
--- Port 8786 is Dask's by default; workers choose theirs, so every TCP stream is also looked at heuristically. The facts
--- are those of lab/daskwire/framing.py: keep the two together.
+-- Port 8786 is the scheduler's default. Workers choose random ports, so every TCP stream is also tested by a heuristic.
+-- The framing is described in lab/daskwire/dask/framing.py; keep the two consistent.
 
 local dask = Proto("dask", "Dask Distributed")
 
@@ -23,13 +23,13 @@ dask.fields = { f.generation, f.frames, f.length, f.kind, f.op, f.ops, f.key, f.
 local MAX_FRAMES, MAX_BYTES, MAX_DEPTH = 100000, 2 ^ 31, 64
 local HEADER = 24 -- the smallest header: three words
 
--- A 64-bit little-endian word as a Lua number; nil when it is too large to be a size.
+-- Read a 64-bit little-endian word; return nil if it is too large to be a size.
 local function word(buffer, at)
   if buffer(at + 4, 4):le_uint() ~= 0 then return nil end
   return buffer(at, 4):le_uint()
 end
 
--- MessagePack, as far as the ops of a message need it. Returns value, position after it; errors are caught by the caller.
+-- Decode the parts of MessagePack that messages use. Return the value and the position after it; raises errors.
 local unpack
 
 local function text(buffer, at, size)
@@ -79,7 +79,7 @@ unpack = function(buffer, at, depth)
   error("not MessagePack of Dask")
 end
 
--- The header of a message at the start of buffer(at): a table, "more" when bytes are missing, or nil when it is none.
+-- Read a message header at buffer(at): return a table, "more" if bytes are missing, or nil if it is not a header.
 local function lengths(buffer, at, count)
   if buffer:reported_len() < at + 8 * count then return "more" end
   local list, total = {}, 0
@@ -118,12 +118,12 @@ local function header_g1(buffer, at)
 end
 
 local function header(buffer, at)
-  local found = header_g23(buffer, at)
-  if found ~= nil then return found end
+  local result = header_g23(buffer, at)
+  if result ~= nil then return result end
   return header_g1(buffer, at)
 end
 
--- What a message says: kind, list of ops, a key, a status.
+-- Describe a decoded message: kind, list of ops, key, status.
 local function describe(value)
   if type(value) == "string" then return "text", { value } end
   if type(value) ~= "table" then return "reply", {} end
@@ -140,7 +140,7 @@ local function describe(value)
   return #ops > 0 and "batch" or "reply", ops
 end
 
--- "task-finished x3, add-keys"
+-- Format ops as "task-finished x3, add-keys".
 local function count_ops(ops)
   local order, number = {}, {}
   for _, op in ipairs(ops) do
@@ -170,14 +170,14 @@ local function add_message(buffer, at, head, tree)
   end
   if type(key) == "string" then branch:add(f.key, key) end
   if type(status) == "string" then branch:add(f.status, status) end
-  local said = count_ops(ops)
-  branch:append_text(": " .. said)
-  return said
+  local summary = count_ops(ops)
+  branch:append_text(": " .. summary)
+  return summary
 end
 
--- Wireshark calls this with stream bytes from a message's beginning on; we say when we need more to have it whole.
+-- Called by Wireshark with stream bytes from the start of a message; requests more bytes for incomplete messages.
 function dask.dissector(buffer, pinfo, tree)
-  local at, total, said = 0, buffer:reported_len(), {}
+  local at, total, summaries = 0, buffer:reported_len(), {}
   while at < total do
     local need
     if total - at < HEADER then
@@ -190,8 +190,8 @@ function dask.dissector(buffer, pinfo, tree)
       elseif at + head.size > total then
         need = at + head.size - total
       else
-        if buffer:len() < at + head.size then return at end -- cut by the snaplen
-        said[#said + 1] = add_message(buffer, at, head, tree)
+        if buffer:len() < at + head.size then return at end -- truncated by the snaplen
+        summaries[#summaries + 1] = add_message(buffer, at, head, tree)
         at = at + head.size
       end
     end
@@ -200,14 +200,14 @@ function dask.dissector(buffer, pinfo, tree)
       break
     end
   end
-  if #said > 0 then
+  if #summaries > 0 then
     pinfo.cols.protocol = "Dask"
-    pinfo.cols.info = table.concat(said, " | ")
+    pinfo.cols.info = table.concat(summaries, " | ")
   end
   return total
 end
 
--- A stream is Dask's when it begins with a message that proves itself: header and body agree, to the last byte.
+-- A stream is Dask if it begins with a message whose header and body agree to the last byte.
 local function recognise(buffer, pinfo, tree)
   if buffer:len() < HEADER then return false end
   local head = header(buffer, 0)

@@ -1,7 +1,7 @@
-"""The one exception of the decoder: whatever a capture file holds, nothing else comes out of it."""
+"""The decoder's only exception. Whatever a capture file contains, nothing else is raised."""
 
 from __future__ import annotations
 
 
 class WireError(Exception):
-    """A capture that cannot be read, or a product that cannot be made from it; the message is one line."""
+    """A capture cannot be read, or a table cannot be written. The message is one line."""

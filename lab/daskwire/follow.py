@@ -1,8 +1,8 @@
-"""A capture that is still being written: the same decoding, in pieces.
+"""Decode a capture file while it is still being written.
 
-Between polls only the segments of unfinished messages are kept. Each flow's position 0 moves along with its
-last whole message, so streams of any length can be followed. What is missing counts as lost when later bytes
-are PATIENCE_NS old. Encrypted connections and WebSockets are not followed.
+Between polls only the segments of incomplete messages are stored. Position 0 of each flow moves to the end of
+its last complete message, so streams of any length can be followed. Missing bytes count as lost when later
+bytes are PATIENCE_NS old. TLS and WebSocket connections are not decoded.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from pathlib import Path
 
 import numpy as np
 
-from daskwire.dask.comm import EVERYTHING, Framed, walk
-from daskwire.dask.dialogues import Forms, streams_of
+from daskwire.dask.conversations import Forms, streams_of
 from daskwire.dask.framing import Generation, recognise
+from daskwire.dask.walk import EVERYTHING, Framed, walk
 from daskwire.errors import WireError
 from daskwire.file import pcap
 from daskwire.file.memory import Memory
@@ -23,19 +23,19 @@ from daskwire.file.reading import read_blocks
 from daskwire.file.records import Progress
 from daskwire.file.source import map_open
 from daskwire.net.connections import Connections
-from daskwire.net.headers import segments
+from daskwire.net.headers import parse_segments
 from daskwire.net.segments import ACK, SYN, Segments, Tally, concatenate, sort_by_time
 from daskwire.net.stream import Stream, arrival
 from daskwire.net.tcp import reassemble
 
 PATIENCE_NS = 2_000_000_000
-FIRST_MESSAGE = 4096  # a stream of this size that does not begin with Dask is not Dask
-ROOM = 1 << 50  # address space for a file to grow into
+FIRST_MESSAGE = 4096  # bytes; a longer stream that does not begin with a Dask message is not Dask
+ROOM = 1 << 50  # bytes of address space that are reserved for the growing file
 
 
 @dataclass(frozen=True)
-class Said:
-    """One message: when it began, its flow, size in bytes, kind (``daskwire.dask.content.Kind``) and ops."""
+class NewMessage:
+    """A message: time of its first byte, flow, size in bytes, kind (``daskwire.dask.content.Kind``), ops."""
 
     time_ns: int
     flow: int
@@ -46,14 +46,14 @@ class Said:
 
 @dataclass
 class Following:
-    """A flow that speaks Dask: its generation, and the sequence number where its next message begins."""
+    """A flow that carries Dask: its generation, and the sequence number where its next message begins."""
 
     generation: Generation
     origin: int
 
 
 class Follower:
-    """Reads one growing file: each ``poll`` gives the messages that became complete since the last."""
+    """Reads a growing file. Each ``poll`` returns the messages that became complete since the last one."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -62,65 +62,71 @@ class Follower:
         self._progress = Progress()
         self._memory = Memory()
         self._base = self._memory.add(memoryview(b""), ROOM)
-        self._carried = concatenate([])
+        self._unfinished = concatenate([])
         self._flows: dict[int, Following] = {}
-        self._opened: dict[int, int] = {}  # flow: sequence number of its SYN
+        self._syn_seq: dict[int, int] = {}  # flow -> sequence number of its SYN
         self._newest_ns = 0
         self._size = 0
 
-    def poll(self, final: bool = False) -> list[Said]:
-        """Read what was added to the file; ``final``: nothing more will come. Raises WireError."""
+    def poll(self, final: bool = False) -> list[NewMessage]:
+        """Read what was added to the file.
+
+        Args:
+            final: nothing more will be added, so missing bytes are lost.
+
+        Raises:
+            WireError: the file cannot be read.
+        """
         new = self._read()
         self._forget_reopened(new)
-        together = concatenate([part for part in (self._carried, new) if len(part)])
-        if not len(together):
+        segments = concatenate([part for part in (self._unfinished, new) if len(part)])
+        if not len(segments):
             return []
-        sort_by_time(together)
-        self._newest_ns = max(self._newest_ns, int(together.time_ns.max()))
-        pieces, _ = reassemble(together, {flow: state.origin for flow, state in self._flows.items()})
-        streams, forms = streams_of(self._memory, together, pieces)
-        said: list[Said] = []
-        done = np.zeros(len(pieces.flow), np.int64)  # per flow: stream position below which nothing is needed
+        sort_by_time(segments)
+        self._newest_ns = max(self._newest_ns, int(segments.time_ns.max()))
+        pieces, _ = reassemble(segments, {flow: state.origin for flow, state in self._flows.items()})
+        streams, forms = streams_of(self._memory, segments, pieces)
+        messages: list[NewMessage] = []
+        decoded = np.zeros(len(pieces.flow), np.int64)  # stream position up to which each flow is decoded
         for index, flow in enumerate(pieces.flow.tolist()):
             framed = self._walk(flow, streams, forms[flow], EVERYTHING if final else None)
-            done[index] = framed.position
+            decoded[index] = framed.position
             if framed.generation is not None:
                 origin = int(pieces.zero[index]) + framed.position & 0xFFFFFFFF
                 self._flows[flow] = Following(framed.generation, origin)
-                said += _messages(flow, streams[flow], framed)
-        needed = pieces.start + pieces.length > np.repeat(done, np.diff(pieces.begin))
-        self._carried = together.take(np.sort(pieces.row[needed]))
-        return sorted(said, key=lambda s: s.time_ns)
+                messages += _messages(flow, streams[flow], framed)
+        needed = pieces.start + pieces.length > np.repeat(decoded, np.diff(pieces.begin))
+        self._unfinished = segments.take(np.sort(pieces.row[needed]))
+        return sorted(messages, key=lambda message: message.time_ns)
 
     def _forget_reopened(self, new: Segments) -> None:
-        """A SYN with another sequence number opens the same ports again: nothing of the old connection goes
-        on.
-        """
+        """Forget a connection when a SYN with another sequence number reuses its ports."""
         for row in np.flatnonzero(new.flags & (SYN | ACK) == SYN).tolist():
             flow, seq = int(new.flow[row]), int(new.seq[row])
-            if self._opened.setdefault(flow, seq) != seq:
-                self._opened[flow] = seq
+            if self._syn_seq.setdefault(flow, seq) != seq:
+                self._syn_seq[flow] = seq
                 for direction in (flow, flow ^ 1):
                     self._flows.pop(direction, None)
-                self._carried = self._carried.take(np.flatnonzero(self._carried.flow // 2 != flow // 2))
+                others = np.flatnonzero(self._unfinished.flow // 2 != flow // 2)
+                self._unfinished = self._unfinished.take(others)
 
     def check(self) -> None:
-        """Raise WireError when the file is damaged: nothing behind that place will ever be read."""
+        """Raise WireError if the file is damaged, so that nothing after that position can be read."""
         if self._progress.damaged:
             raise WireError(f"{self.path}: {self._progress.problem}")
 
     def _read(self) -> Segments:
-        before, self._size = self._size, self._size_now()
-        if self._size < before:
-            raise WireError(f"{self.path}: became shorter; is it another file now?")
-        if self._size == before or self._size <= pcap.HEADER or self._progress.damaged:
+        previous, self._size = self._size, self._size_now()
+        if self._size < previous:
+            raise WireError(f"{self.path}: became shorter; was it replaced by another file?")
+        if self._size == previous or self._size <= pcap.HEADER or self._progress.damaged:
             return concatenate([])
         view = self._map()
         self._memory.replace(self._base, view)
         return concatenate(
             part
             for records in read_blocks(self.path, view, self._progress)
-            for part in segments(view, self._base, records, self.connections, self.tally)
+            for part in parse_segments(view, self._base, records, self.connections, self.tally)
         )
 
     def _map(self) -> memoryview:
@@ -136,7 +142,7 @@ class Follower:
             raise WireError(f"{self.path}: {error.strerror}") from error
 
     def _walk(self, flow: int, streams: dict[int, Stream], forms: Forms, settled: int | None) -> Framed:
-        """Walk what is there of one flow. Its position afterwards: what lies below it is done with."""
+        """Walk the available bytes of a flow. Bytes below the resulting position are no longer needed."""
         stream, state = streams[flow], self._flows.get(flow)
         if state is not None:
             framed = Framed(state.generation, 0)
@@ -148,29 +154,29 @@ class Follower:
                 return Framed(None, int(stream.end[-1]) if enough else 0)
         walk(stream, framed, forms, self._settled(stream) if settled is None else settled)
         if framed.generation is None:
-            framed.position = int(stream.end[-1])  # nothing was recognised in it
+            framed.position = int(stream.end[-1])  # nothing was recognised
         return framed
 
     def _recognise(self, flow: int, streams: dict[int, Stream]) -> Generation | None:
         if flow ^ 1 in self._flows:
             return self._flows[flow ^ 1].generation
-        both = [streams[f] for f in (flow, flow ^ 1) if f in streams]
-        return next(filter(None, (recognise(s, int(s.start[0])) for s in both)), None)
+        directions = [streams[f] for f in (flow, flow ^ 1) if f in streams]
+        return next(filter(None, (recognise(s, int(s.start[0])) for s in directions)), None)
 
     def _settled(self, stream: Stream) -> int:
-        """Position below which nothing more is expected."""
+        """Return the position below which no more bytes are expected."""
         old = int(np.searchsorted(stream.time_ns, self._newest_ns - PATIENCE_NS, side="right"))
         return int(stream.end[old - 1]) if old else 0
 
 
-def _messages(flow: int, stream: Stream, framed: Framed) -> list[Said]:
+def _messages(flow: int, stream: Stream, framed: Framed) -> list[NewMessage]:
     rows, contents = framed.table(), framed.contents
     ops: dict[int, list[str]] = {}
     for message, name in zip(contents.op_message, contents.op_name, strict=True):
         ops.setdefault(message, []).append(name)
     times = arrival(stream, rows[:, 0]).tolist()
     return [
-        Said(time_ns, flow, size, kind, tuple(ops.get(index, ())))
+        NewMessage(time_ns, flow, size, kind, tuple(ops.get(index, ())))
         for index, (time_ns, size, kind) in enumerate(
             zip(times, rows[:, 1].tolist(), contents.kind, strict=True)
         )

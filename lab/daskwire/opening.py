@@ -1,4 +1,4 @@
-"""From files to a capture: the steps of the decoder, one after the other."""
+"""Open capture files: the steps of the decoder, in order."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ import numpy as np
 
 from daskwire.arrays import Columns
 from daskwire.capture import Capture
-from daskwire.dask.dialogues import find_dialogues
+from daskwire.dask.conversations import find_conversations
 from daskwire.dask.tls import KeyLog, read_key_log
 from daskwire.file.memory import Memory
 from daskwire.file.reading import File, between, read_blocks
 from daskwire.file.records import Progress
 from daskwire.file.source import map_file
 from daskwire.net.connections import Connections, split_reused
-from daskwire.net.headers import segments
+from daskwire.net.headers import parse_segments
 from daskwire.net.segments import ACK, SYN, Segments, Tally, sort_by_time
 from daskwire.net.tcp import reassemble
-from daskwire.tables.products import make
+from daskwire.tables.builders import build_tables
 
-Report = Callable[[float], None]  # is given the share of the files read so far, 0 to 1
+Report = Callable[[float], None]  # called with the share of the files that has been read, 0 to 1
 
 
 def open_capture(
@@ -34,12 +34,20 @@ def open_capture(
     key_log: str | None = None,
     report: Report | None = None,
 ) -> Capture:
-    """Read one capture, or several that belong together, and find the Dask messages in it.
+    """Read a capture of one or several files, and find the Dask messages in it.
 
-    ``names`` maps addresses (``10.0.0.1`` or ``10.0.0.1:8786``) to node names; ``since_ns``/``until_ns``
-    bound the packets looked at (nanoseconds since 1970). ``key_log`` is the text of a TLS key log. Raises
-    WireError when a file is no capture. A damaged or cut-off file gives what could be read;
-    ``Capture.files`` says what was wrong.
+    A damaged or truncated file is read up to that position; ``Capture.files`` describes the problem.
+
+    Args:
+        paths: a file, or the files of one capture.
+        since_ns: ignore packets before this time, nanoseconds since 1970.
+        until_ns: ignore packets from this time on.
+        names: address (``10.0.0.1`` or ``10.0.0.1:8786``) -> name of the node.
+        key_log: text of a TLS key log.
+        report: called with the share of the files that has been read, 0 to 1.
+
+    Raises:
+        WireError: a file cannot be read or is not a capture.
     """
     listed = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
     memory, table, tally = Memory(), Connections(), Tally()
@@ -51,18 +59,18 @@ def open_capture(
         files.append(File(str(path), len(view), progress))
         base = memory.add(view)
         for records in read_blocks(path, view, progress):
-            tally.see(records.time_ns)
-            progress.see(records.time_ns)
-            chosen = between(records, since_ns, until_ns)
+            tally.note_times(records.time_ns)
+            progress.note_times(records.time_ns)
+            selected = between(records, since_ns, until_ns)
             share = (index + progress.position / len(view)) / len(listed)
-            for part in segments(view, base, chosen, table, tally):
+            for part in parse_segments(view, base, selected, table, tally):
                 columns.add(part.columns(), share)
             if report:
                 report(share)
-    together = Segments(*columns.arrays())
-    sort_by_time(together)
+    all_segments = Segments(*columns.arrays())
+    sort_by_time(all_segments)
     logs = [f.progress.secrets.decode("ascii", "replace") for f in files] + ([key_log] if key_log else [])
-    return _decode(files, memory, table, tally, together, names or {}, read_key_log("\n".join(logs)))
+    return _decode(files, memory, table, tally, all_segments, names or {}, read_key_log("\n".join(logs)))
 
 
 def _decode(
@@ -70,13 +78,15 @@ def _decode(
     memory: Memory,
     table: Connections,
     tally: Tally,
-    together: Segments,
+    segments: Segments,
     names: Mapping[str, str],
     secrets: KeyLog,
 ) -> Capture:
-    """From segments to messages."""
-    opening = np.flatnonzero(together.flags & (SYN | ACK) == SYN)
-    split_reused(together.flow, opening, together.seq, together.ack, table)
-    pieces, upset = reassemble(together)
-    dialogues, others = find_dialogues(memory, together, pieces, secrets)
-    return Capture(files, memory, table, tally, together, pieces, upset, dialogues, others, names, make)
+    """Reassemble the segments and find the messages."""
+    opening = np.flatnonzero(segments.flags & (SYN | ACK) == SYN)
+    split_reused(segments.flow, opening, segments.seq, segments.ack, table)
+    pieces, disorder = reassemble(segments)
+    conversations, others = find_conversations(memory, segments, pieces, secrets)
+    return Capture(
+        files, memory, table, tally, segments, pieces, disorder, conversations, others, names, build_tables
+    )

@@ -1,4 +1,4 @@
-"""What decoding a stranger's file may cost at most, measured on a process of its own."""
+"""The memory that decoding an untrusted file may use, measured in a separate process."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 ITEMS = (
     b"\x80", b"\x81\xc0\xc0", b"\x91" * 400 + b"\x90", b"\xa2ab", b"\xcd\x7f\xff", b"\xd4\x05a", b"\xc4\x01a",
 )  # fmt: skip
-SIZES = (1 << 20, 7_000_000)  # bytes of values that are few enough, and of too many of every item
+SIZES = (1 << 20, 7_000_000)  # bytes: below the limit of values, and above it for every item
 DECODE = """
 import struct
 from daskwire.dask.messagepack import UndecodableError, unpack
@@ -25,9 +25,9 @@ print(peak() - begin)
 """
 
 
-def test_messagepack_costs_at_most_what_the_readme_says() -> None:
-    """20 MB of empty maps became 1.5 GB (and 7 MB of them 0.5 GB)."""
+def test_messagepack_memory_is_within_the_documented_limit() -> None:
+    """20 MB of empty maps would become 1.5 GB without the limit."""
     program = DECODE.format(sizes=SIZES, items=ITEMS)
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    themselves = 3 * max(SIZES) / 1e6  # the bytes, here and in the checker
-    assert 40 < float(done.stdout) < 170 + themselves
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    input_mb = 3 * max(SIZES) / 1e6  # the bytes, here and in the checker
+    assert 40 < float(result.stdout) < 170 + input_mb

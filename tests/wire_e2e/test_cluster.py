@@ -1,7 +1,6 @@
-"""A fresh capture of a real cluster in network namespaces, against the counters inside it.
+"""Compare a fresh capture of a real cluster in network namespaces with the counters inside it.
 
-Slow (a minute or two) and needs root, iproute2 and tcpdump. WIRE_E2E_SIZE=10000:1000 runs the study's own
-size.
+Takes a minute or two; needs root, iproute2 and tcpdump. WIRE_E2E_SIZE=10000:1000 runs the study's size.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from daskwire import Capture, open_capture
 ROOT = Path(__file__).parents[2]
 SIZE = os.environ.get("WIRE_E2E_SIZE", "4000:400")
 TASKS = (
-    676  # of the study's computation on 10 x 10 chunks: 675 after optimisation and the one that hands over
+    676  # the study's computation on 10 x 10 chunks: 675 tasks after optimisation, and the one that returns
 )
 NEEDED = ("ip", "tcpdump")
 
@@ -47,23 +46,23 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Capture, dict[str, An
     return capture, truth
 
 
-def test_the_answer_was_right(run: tuple[Capture, dict[str, Any]]) -> None:
+def test_result_of_the_workload_is_correct(run: tuple[Capture, dict[str, Any]]) -> None:
     assert run[1]["client"]["answer"] == pytest.approx(16, rel=0.01)
 
 
-def test_ops_and_messages_equal_the_clusters_own_counts(run: tuple[Capture, dict[str, Any]]) -> None:
+def test_ops_and_messages_match_the_counts_of_the_cluster(run: tuple[Capture, dict[str, Any]]) -> None:
     capture, truth = run
     table = capture.table("ops")
-    found: dict[str, Counter[str]] = {node: Counter() for node in truth}
+    actual: dict[str, Counter[str]] = {node: Counter() for node in truth}
     for source, op in zip(table["source"], table["op"], strict=True):
-        found[source][op] += 1
-    assert found == {node: Counter(said["ops"]) for node, said in truth.items()}
+        actual[source][op] += 1
+    assert actual == {node: Counter(output["ops"]) for node, output in truth.items()}
     assert Counter(capture.table("messages")["source"]) == {
-        node: said["messages"] for node, said in truth.items()
+        node: output["messages"] for node, output in truth.items()
     }
 
 
-def test_every_task_of_the_study_is_there(run: tuple[Capture, dict[str, Any]]) -> None:
+def test_every_task_is_decoded(run: tuple[Capture, dict[str, Any]]) -> None:
     tasks = run[0].table("tasks")
     outcomes = Counter(tasks["outcome"])
     assert outcomes["finished"] == TASKS and len(set(tasks["key"])) == TASKS

@@ -1,6 +1,4 @@
-"""The Wireshark dissector, run by tshark on the golden captures, against the decoder: two independent
-readers.
-"""
+"""Compare the Wireshark dissector, run by tshark on the golden captures, with the decoder."""
 
 from __future__ import annotations
 
@@ -22,37 +20,37 @@ pytestmark = pytest.mark.skipif(shutil.which("tshark") is None, reason="tshark i
 
 def tshark(name: str, *arguments: str) -> list[str]:
     script = ["tshark", "-X", f"lua_script:{LUA}", "-r", str(DATA / f"{name}.pcap.gz"), *arguments]
-    done = subprocess.run(script, capture_output=True, text=True, check=True, timeout=120)
-    assert "Lua Error" not in done.stdout + done.stderr
-    return done.stdout.splitlines()
+    result = subprocess.run(script, capture_output=True, text=True, check=True, timeout=120)
+    assert "Lua Error" not in result.stdout + result.stderr
+    return result.stdout.splitlines()
 
 
 @pytest.mark.parametrize("name", PLAIN)
 def test_tshark_counts_the_same_ops(name: str) -> None:
     lines = tshark(name, "-Y", "dask", "-T", "fields", "-e", "dask.op", "-E", "occurrence=a")
-    found = Counter(op for line in lines for op in line.split(",") if op)
+    actual = Counter(op for line in lines for op in line.split(",") if op)
     expected = Counter(golden_capture(name).messages.op_name)
     if name.startswith("g1"):  # G1 compresses its large update-graph with lz4, which Lua does not undo
         expected -= Counter(["update-graph", "update-graph-hlg"])
-    assert found == expected
+    assert actual == expected
 
 
 @pytest.mark.parametrize("name", PLAIN)
-def test_tshark_finds_the_same_messages(name: str) -> None:
+def test_tshark_decodes_the_same_messages(name: str) -> None:
     lines = tshark(name, "-Y", "dask", "-T", "fields", "-e", "dask.length", "-E", "occurrence=a")
-    found = sorted(int(size) for line in lines for size in line.split(",") if size)
-    assert found == sorted(golden_capture(name).messages.size.tolist())
+    actual = sorted(int(size) for line in lines for size in line.split(",") if size)
+    assert actual == sorted(golden_capture(name).messages.size.tolist())
 
 
-def test_the_info_column_shows_ops() -> None:
+def test_info_column_shows_ops() -> None:
     lines = tshark("g3-2026.8.0", "-Y", "dask.ops > 1")
     assert any("task-finished, add-keys" in line or " x" in line for line in lines) and all(
         "Dask" in line for line in lines
     )
 
 
-def test_the_reference_decoder_agrees_on_tcp() -> None:
-    """Payload bytes and retransmissions by tshark's own TCP analysis."""
+def test_tcp_figures_match_tshark() -> None:
+    """Payload bytes, retransmissions and packets by tshark's TCP analysis."""
     fields = ("tcp.len", "tcp.analysis.retransmission")
     lines = tshark("g3-2026.8.0", "-Y", "tcp", "-T", "fields", *(a for f in fields for a in ("-e", f)))
     rows = [line.split("\t") for line in lines]

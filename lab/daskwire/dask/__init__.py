@@ -1,1 +1,1 @@
-"""From streams of bytes to what Dask said."""
+"""Parse byte streams into Dask messages."""

@@ -1,9 +1,9 @@
-"""Which cluster each connection belongs to. A cluster is identified by its scheduler's address.
+"""Assign connections to clusters. A cluster is identified by its scheduler's address.
 
-Names cannot identify it: users choose them, and two clusters may use the same ones. An endpoint is a
-scheduler if workers or clients register with it, or if it sends or receives what only a scheduler does. A
-scheduler may have several endpoints (loopback and network, both sides of a NAT). They count as one if a
-client's or the scheduler's own identifier shows it, or if the packets are the same.
+Names cannot identify a cluster: users choose them, and two clusters may use the same ones. An endpoint is a
+scheduler if workers or clients register with it, or if it sends or receives ops that only a scheduler does. A
+scheduler may have several endpoints (loopback and network, both sides of a NAT). They are one scheduler if a
+client's or the scheduler's own identifier proves it, or if the packets are the same.
 """
 
 from __future__ import annotations
@@ -15,33 +15,34 @@ from daskwire.dask.evidence import Endpoint, Evidence
 from daskwire.net.connections import Connections
 
 
-def schedulers(known: Evidence) -> dict[Endpoint, Endpoint]:
+def schedulers(evidence: Evidence) -> dict[Endpoint, Endpoint]:
     """Map each endpoint of a scheduler to its main one, which identifies the cluster.
 
     The main endpoint, and the first cluster, are those with the most messages that prove a scheduler.
     """
-    main = {endpoint: endpoint for endpoint in known.schedulers}
-    for one, other in known.same:
-        if one in main and other in main and main[one] != main[other]:
-            first, second = sorted((main[one], main[other]), key=lambda e: -known.schedulers[e])
+    main = {endpoint: endpoint for endpoint in evidence.schedulers}
+    for left, right in evidence.aliases:
+        if left in main and right in main and main[left] != main[right]:
+            first, second = sorted((main[left], main[right]), key=lambda e: -evidence.schedulers[e])
             main = {endpoint: first if head == second else head for endpoint, head in main.items()}
     total: defaultdict[Endpoint, int] = defaultdict(int)
     for endpoint, head in main.items():
-        total[head] += known.schedulers[endpoint]
+        total[head] += evidence.schedulers[endpoint]
     return {endpoint: main[endpoint] for endpoint in sorted(main, key=lambda e: -total[main[e]])}
 
 
 def by_connection(
-    main: dict[Endpoint, Endpoint], known: Evidence, connections: Connections
+    main: dict[Endpoint, Endpoint], evidence: Evidence, connections: Connections
 ) -> list[Endpoint | None]:
-    """Return the main endpoint of each connection's scheduler, None where neither end shows the cluster.
+    """Return the main endpoint of each connection's scheduler, None if the cluster is unknown.
 
-    An end shows it by being a scheduler, or a worker that registered with one. Failing that, its address
-    must belong to one cluster only.
+    One end must be a scheduler, or a worker that registered with one. Otherwise the address of one end must
+    belong to a single cluster.
     """
     ends = [_ends(connections, number) for number in range(len(connections))]
     result = [
-        _first(map(main.get, pair)) or _first(_registered(end, main, known) for end in pair) for pair in ends
+        _first(map(main.get, pair)) or _first(_registered(end, main, evidence) for end in pair)
+        for pair in ends
     ]
     heads_at: defaultdict[str, set[Endpoint]] = defaultdict(set)
     for pair, head in zip(ends, result, strict=True):
@@ -55,7 +56,7 @@ def by_connection(
     ]
 
 
-def title(head: Endpoint | None) -> str:
+def cluster_name(head: Endpoint | None) -> str:
     """Format a cluster for tables: ``address:port`` of its scheduler, empty for None."""
     if head is None:
         return ""
@@ -67,8 +68,8 @@ def _ends(connections: Connections, number: int) -> tuple[Endpoint, Endpoint]:
     return (source, source_port), (destination, port)
 
 
-def _registered(end: Endpoint, main: dict[Endpoint, Endpoint], known: Evidence) -> Endpoint | None:
-    scheduler = known.registered.get(known.speaks.get(end, end))
+def _registered(end: Endpoint, main: dict[Endpoint, Endpoint], evidence: Evidence) -> Endpoint | None:
+    scheduler = evidence.registered.get(evidence.listener.get(end, end))
     return main[scheduler] if scheduler else None
 
 

@@ -1,7 +1,7 @@
-"""What the messages of a capture say, in a few bytes each: kind, op names, task keys.
+"""The content of messages in a few bytes each: kind, op names, task keys.
 
-Everything else that a message holds is decoded again when a product asks for it: a capture has few messages
-of each kind, and holding all of them decoded would cost far more memory than the capture's own bytes.
+Other fields are decoded again when a table needs them: keeping all messages decoded would need much more
+memory than the capture itself.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from daskwire.net.stream import Bytes
 
 
 class Kind(IntEnum):
-    """What a message is. CUT: its body is not in the capture. UNDECODED: it is, but does not decode."""
+    """The kind of a message. CUT: its body is not in the capture. UNDECODED: the body cannot be decoded."""
 
     HANDSHAKE = 0
     REQUEST = 1
@@ -28,29 +28,36 @@ class Kind(IntEnum):
 
 @dataclass
 class Contents:
-    """Content of all messages of one flow, in order; ops point at their message by its index in the flow."""
+    """Content of all messages of one flow, in order.
+
+    Attributes:
+        kind: (per message) its Kind.
+        op_message: (per op) index of its message in this flow.
+        op_name: (per op) its name.
+        op_key: (per op) its task key, None without.
+        op_reply: (per op) the sender waits for a reply.
+    """
 
     kind: list[int] = field(default_factory=list)
     op_message: list[int] = field(default_factory=list)
     op_name: list[str] = field(default_factory=list)
     op_key: list[Any] = field(default_factory=list)
-    op_reply: list[bool] = field(default_factory=list)  # whether the sender waits for an answer
+    op_reply: list[bool] = field(default_factory=list)
 
-    def absent(self) -> None:
-        """The next message's body is not in the capture."""
+    def add_missing(self) -> None:
+        """Append a message whose body is not in the capture."""
         self.kind.append(Kind.CUT)
 
     def add(self, body: Bytes) -> None:
-        """The next message's body."""
+        """Append a message by its body."""
         try:
             content = unpack(body)
         except UndecodableError:
             self.kind.append(Kind.UNDECODED)
         else:
-            self.note(content)
+            self._classify(content)
 
-    def note(self, content: Any) -> None:
-        """The next message, decoded."""
+    def _classify(self, content: Any) -> None:
         if type(content) is tuple and content and all(type(d) is dict and "op" in d for d in content):
             self._batch(content)
         elif type(content) is dict:

@@ -1,4 +1,4 @@
-"""What nodes say of themselves and of each other, before names are given."""
+"""Collect what messages reveal about the identity of their senders and receivers."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from daskwire.dask.dialogues import Dialogue
+from daskwire.dask.conversations import Conversation
 from daskwire.dask.messagepack import UndecodableError, text
 from daskwire.dask.messages import Messages, content
 
-CLIENT_SAYS = frozenset({  # to a scheduler; what a worker or nanny may say to it too is not among them
+CLIENT_OPS = frozenset({  # only clients send these to a scheduler; workers and nannies do not
     "benchmark_hardware", "broadcast", "call_stack", "cancel", "gather", "get_task_metadata",
     "get_task_stream", "has_what", "ncores", "performance_report", "processing", "profile",
     "profile_metadata", "publish_list", "rebalance", "replicate", "restart", "restart_workers",
     "retire_workers", "run_function", "scatter", "start_task_metadata", "stop_task_metadata", "versions",
 })  # fmt: skip
-SCHEDULER_SAYS = frozenset({  # to a worker or nanny; nobody else says these to it
+SCHEDULER_OPS = frozenset({  # only schedulers send these to a worker or nanny
     "benchmark_network", "call_stack", "free_keys", "gather", "get_logs", "plugin_add", "plugin_remove",
     "profile", "profile_metadata", "run", "versions",
 })  # fmt: skip
-SPEAKING = CLIENT_SAYS | SCHEDULER_SAYS | {
+IDENTIFYING = CLIENT_OPS | SCHEDULER_OPS | {
     "register-worker", "heartbeat_worker", "register-client", "heartbeat-client", "register_nanny",
     "unregister", "get_data", "identity",
 }  # fmt: skip
-FROM_SCHEDULER = frozenset({  # on the streams to workers and clients, which those open to the scheduler
+FROM_SCHEDULER = frozenset({  # on the streams that workers and clients open to the scheduler
     "acquire-replicas", "cancel-compute", "cancelled-keys", "compute-task", "delete-data", "free-keys",
     "key-in-memory", "lost-data", "refresh-who-has", "release-task", "remove-replicas", "steal-request",
     "stream-start", "task-retried",
@@ -40,122 +40,135 @@ Endpoint = tuple[str, int]
 
 @dataclass
 class Evidence:
-    """What was said of who is who; endpoints are those that connect (``here``) or that are listened on.
+    """What is known about the endpoints of a capture.
 
-    A nanny's endpoints belong to its worker: they are one node, and a worker that its nanny started anew is
-    the one from before.
+    An endpoint is either local to a connection's opener or a listening address. A nanny's endpoints belong to
+    its worker: both are one node, and a worker that the nanny restarted is the same node.
+
+    Attributes:
+        workers: worker's listening address -> the name that it chose, if any.
+        nannies: worker's listening address -> its nanny's.
+        schedulers: scheduler's listening address -> number of messages that prove it.
+        registered: worker's or nanny's listening address -> its scheduler's.
+        listener: endpoint -> listening address of the same worker or nanny.
+        clients: endpoints of clients.
+        owner: client's or scheduler's identifier -> the scheduler's address.
+        aliases: pairs of addresses of the same scheduler.
+        ops: endpoint -> its peer, and the ops sent to it.
+        gathered: keys that clients requested from a scheduler.
+        fetched: endpoint -> keys that it fetched without identifying itself.
     """
 
-    workers: dict[Endpoint, str | None] = field(default_factory=dict)  # listens on: its own name
-    nannies: dict[Endpoint, Endpoint] = field(default_factory=dict)  # worker: its nanny
+    workers: dict[Endpoint, str | None] = field(default_factory=dict)
+    nannies: dict[Endpoint, Endpoint] = field(default_factory=dict)
     schedulers: Counter[Endpoint] = field(default_factory=Counter)
-    registered: dict[Endpoint, Endpoint] = field(default_factory=dict)  # worker or nanny: its scheduler
-    speaks: dict[Endpoint, Endpoint] = field(default_factory=dict)  # here: the worker or nanny that it is of
+    registered: dict[Endpoint, Endpoint] = field(default_factory=dict)
+    listener: dict[Endpoint, Endpoint] = field(default_factory=dict)
     clients: list[Endpoint] = field(default_factory=list)
-    owner: dict[str, Endpoint] = field(default_factory=dict)  # client or scheduler identifier: scheduler
-    same: list[tuple[Endpoint, Endpoint]] = field(default_factory=list)  # addresses of one scheduler
-    says: dict[Endpoint, tuple[Endpoint, set[str]]] = field(default_factory=dict)  # here: to whom, which ops
-    asked: set[str] = field(default_factory=set)  # keys that clients asked the scheduler to gather
-    fetched: dict[Endpoint, set[str]] = field(default_factory=dict)  # here: keys fetched without a name
+    owner: dict[str, Endpoint] = field(default_factory=dict)
+    aliases: list[tuple[Endpoint, Endpoint]] = field(default_factory=list)
+    ops: dict[Endpoint, tuple[Endpoint, set[str]]] = field(default_factory=dict)
+    gathered: set[str] = field(default_factory=set)
+    fetched: dict[Endpoint, set[str]] = field(default_factory=dict)
 
-    def hear(self, op: str, here: Endpoint, there: Endpoint, said: dict[Any, Any]) -> None:
-        """One message of a telling kind."""
+    def add_message(self, op: str, sender: Endpoint, receiver: Endpoint, fields: dict[Any, Any]) -> None:
+        """Evaluate a message with one of the IDENTIFYING ops."""
         if op in ("register-worker", "heartbeat_worker"):
-            self._worker(here, there, said)
+            self._add_worker(sender, receiver, fields)
         elif op in ("register-client", "heartbeat-client"):
-            self.clients.append(here)
-            self.schedulers[there] += 1
-            self._belongs(said.get("client"), there)
+            self.clients.append(sender)
+            self.schedulers[receiver] += 1
+            self._add_identifier(fields.get("client"), receiver)
         elif op in ("register_nanny", "unregister"):
-            self.speaks[here] = parse_address(said.get("address")) or here
+            self.listener[sender] = parse_address(fields.get("address")) or sender
         elif op == "get_data":
-            self._fetch(here, there, said)
+            self._add_fetch(sender, receiver, fields)
         elif op != "identity":
-            self.says.setdefault(here, (there, set()))[1].add(op)
+            self.ops.setdefault(sender, (receiver, set()))[1].add(op)
         if op == "gather":
-            self.asked |= _keys(said)
+            self.gathered |= _keys(fields)
 
-    def carry(self, op: str, here: Endpoint, there: Endpoint) -> None:
-        """A connection carried an op, whatever stood in it."""
+    def add_op(self, op: str, sender: Endpoint, receiver: Endpoint) -> None:
+        """Evaluate that an op was sent, whatever its message contains."""
         if op in FROM_SCHEDULER:
-            self.schedulers[here] += 1
+            self.schedulers[sender] += 1
         elif op in TO_SCHEDULER:
-            self.schedulers[there] += 1
+            self.schedulers[receiver] += 1
 
-    def identify(self, there: Endpoint, reply: Any) -> None:
-        """A reply to ``identity``: a scheduler gives its identifier and the address that it announces."""
+    def add_identity(self, receiver: Endpoint, reply: Any) -> None:
+        """Evaluate a reply to ``identity``: a scheduler sends its identifier and the address it announces."""
         if not isinstance(reply, dict) or reply.get("type") != "Scheduler":
             return
-        self.schedulers[there] += 1
-        self._belongs(reply.get("id"), there)
+        self.schedulers[receiver] += 1
+        self._add_identifier(reply.get("id"), receiver)
         if announced := parse_address(reply.get("address")):
-            self.same.append((there, announced))
+            self.aliases.append((receiver, announced))
 
-    def _belongs(self, identifier: Any, scheduler: Endpoint) -> None:
-        """Unite the addresses that one identifier was used with: clients and schedulers have unique ones."""
+    def _add_identifier(self, identifier: Any, scheduler: Endpoint) -> None:
+        """Join the addresses used with one identifier: those of clients and schedulers are unique."""
         if isinstance(identifier, str) and identifier:
-            self.same.append((self.owner.setdefault(identifier, scheduler), scheduler))
+            self.aliases.append((self.owner.setdefault(identifier, scheduler), scheduler))
 
-    def _worker(self, here: Endpoint, there: Endpoint, said: dict[Any, Any]) -> None:
-        listens = parse_address(said.get("address")) or here
-        name, nanny = said.get("name"), parse_address(said.get("nanny"))
-        self.speaks[here] = listens
-        own = name if isinstance(name, str) and "://" not in name else None
-        self.workers[listens] = self.workers.get(listens) or own
-        self.schedulers[there] += 1
-        self.registered[listens] = there
+    def _add_worker(self, sender: Endpoint, receiver: Endpoint, fields: dict[Any, Any]) -> None:
+        listener = parse_address(fields.get("address")) or sender
+        name, nanny = fields.get("name"), parse_address(fields.get("nanny"))
+        self.listener[sender] = listener
+        own_name = name if isinstance(name, str) and "://" not in name else None
+        self.workers[listener] = self.workers.get(listener) or own_name
+        self.schedulers[receiver] += 1
+        self.registered[listener] = receiver
         if nanny:
-            self.nannies[listens] = nanny
-            self.registered[nanny] = there
+            self.nannies[listener] = nanny
+            self.registered[nanny] = receiver
 
-    def _fetch(self, here: Endpoint, there: Endpoint, said: dict[Any, Any]) -> None:
-        """Workers say who asks; a scheduler that gathers for a client does not."""
-        self.workers.setdefault(there, None)
-        if who := parse_address(said.get("who")):
-            self.speaks[here] = who
+    def _add_fetch(self, sender: Endpoint, receiver: Endpoint, fields: dict[Any, Any]) -> None:
+        """Evaluate ``get_data``. Workers identify themselves; a gathering scheduler does not."""
+        self.workers.setdefault(receiver, None)
+        if who := parse_address(fields.get("who")):
+            self.listener[sender] = who
             self.workers.setdefault(who, None)
         else:
-            self.fetched[here] = _keys(said)
+            self.fetched[sender] = _keys(fields)
 
 
-def _keys(said: dict[Any, Any]) -> set[str]:
-    keys = said.get("keys")
+def _keys(fields: dict[Any, Any]) -> set[str]:
+    keys = fields.get("keys")
     if isinstance(keys, dict):  # a set
         keys = keys.get("as-list")
     return set(map(text, keys)) if isinstance(keys, tuple) else set()
 
 
-def carried(messages: Messages) -> set[tuple[int, str]]:
-    """The ops of each flow that tell on which side the scheduler is."""
+def directional_ops(messages: Messages) -> set[tuple[int, str]]:
+    """Return flow and name of the ops that show which side of a connection is the scheduler."""
     ops = set(zip(messages.flow[messages.op_message].tolist(), messages.op_name, strict=True))
     return {(flow, op) for flow, op in ops if op in FROM_SCHEDULER or op in TO_SCHEDULER}
 
 
-def telling(
-    messages: Messages, dialogues: Mapping[int, Dialogue]
+def identifying_messages(
+    messages: Messages, conversations: Mapping[int, Conversation]
 ) -> Iterator[tuple[str, int, int, dict[Any, Any]]]:
-    """One message of each telling kind per flow, all of those that name keys to gather.
+    """Yield op, flow, row and fields of identifying messages.
 
-    Yields op, flow, row of messages, content.
+    These are the first message of each IDENTIFYING op per flow, and every ``gather``.
     """
-    done: set[tuple[int, str]] = set()
+    evaluated: set[tuple[int, str]] = set()
     for message, op in zip(messages.op_message.tolist(), messages.op_name, strict=True):
-        if op not in SPEAKING or (int(messages.flow[message]), op) in done:
+        if op not in IDENTIFYING or (int(messages.flow[message]), op) in evaluated:
             continue
         try:
-            said = content(messages, message, dialogues)
+            body = content(messages, message, conversations)
         except (UndecodableError, KeyError):
             continue
         if op != "gather":
-            done.add((int(messages.flow[message]), op))
-        for item in said if isinstance(said, tuple) else (said,):
-            if isinstance(item, dict) and item.get("op") == op:
-                yield op, int(messages.flow[message]), message, item
+            evaluated.add((int(messages.flow[message]), op))
+        for fields in body if isinstance(body, tuple) else (body,):
+            if isinstance(fields, dict) and fields.get("op") == op:
+                yield op, int(messages.flow[message]), message, fields
 
 
-def parse_address(text: object) -> Endpoint | None:
-    """``tcp://10.0.0.1:8786`` as (address, port); None when it is something else."""
-    if not isinstance(text, str) or "://" not in text:
+def parse_address(value: object) -> Endpoint | None:
+    """Parse ``tcp://10.0.0.1:8786`` into (address, port); return None for anything else."""
+    if not isinstance(value, str) or "://" not in value:
         return None
-    host, _, port = text.split("://", 1)[1].split("/")[0].rpartition(":")
+    host, _, port = value.split("://", 1)[1].split("/")[0].rpartition(":")
     return (host.strip("[]"), int(port)) if host and port.isdigit() and port.isascii() else None

@@ -1,14 +1,15 @@
-"""Where messages begin and end: the three generations of Dask's framing.
+"""Find where messages begin and end: the three generations of Dask's framing.
 
 All integers are 64-bit, little endian::
 
     G1  <= 2021.2         n, n lengths, n frames; frame 0: small header (often empty), frame 1: the message
-    G2  2021.3..2023.10   rest, n, n lengths, n frames; frame 0: the message; rest: all after this word
-    G3  since 2023.11     split, n, n lengths, n frames; split: what the reader takes first, a frame border
+    G2  2021.3..2023.10   rest, n, n lengths, n frames; frame 0: the message; rest: bytes after this word
+    G3  since 2023.11     split, n, n lengths, n frames; split: bytes of the reader's first read, which ends
+                          at a frame boundary
 
-G2's ``rest`` is also a frame border, so one parser serves both; the difference shows as soon as a message
-is written in parts. The first word checks the rest of the header, which is what makes a resynchronisation
-certain instead of likely. G1 has no such check; there the message itself must decode, to the last byte.
+G2's ``rest`` is also a frame boundary, so one parser serves both. They differ as soon as a message is written
+in parts. The first word validates the rest of the header; this makes resynchronisation certain instead of
+likely. G1 has no such check: there, the message itself must decode to the last byte.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ from daskwire.net.stream import Bytes, ByteStream
 
 MAX_FRAMES = 1_000_000
 MAX_BYTES = 1 << 40
-_TWO = struct.Struct("<2Q").unpack_from
-_ONE = struct.Struct("<Q").unpack_from
+_unpack_pair = struct.Struct("<2Q").unpack_from
+_unpack_word = struct.Struct("<Q").unpack_from
 
 
 class Generation(Enum):
-    """Which framing a connection speaks. G23: no message yet that tells G2 from G3."""
+    """The framing of a connection. G23: no message yet distinguishes G2 from G3."""
 
     G1 = "G1"
     G23 = "G2/G3"
@@ -37,34 +38,44 @@ class Generation(Enum):
 
 
 def generation_of(versions: set[str]) -> Generation:
-    """The generation that the stated versions of distributed speak, when they agree."""
-    found = set()
+    """Return the generation that all these versions of distributed use, G23 if they differ."""
+    generations = set()
     for version in versions:
         parts = [int(p) if p.isdigit() else 0 for p in version.split(".")[:2]]
-        found.add(
+        generations.add(
             Generation.G1 if parts < [2021, 3] else Generation.G2 if parts < [2023, 11] else Generation.G3
         )
-    return found.pop() if len(found) == 1 else Generation.G23
+    return generations.pop() if len(generations) == 1 else Generation.G23
 
 
 class Header(NamedTuple):
-    """The header of one message: sizes in bytes; ``body`` is the frame with the message, relative to its
-    beginning.
+    """The header of a message.
+
+    Attributes:
+        size: size of the whole message, bytes.
+        lengths: sizes of its frames, bytes.
+        body_at: offset of the frame with the message proper, relative to the header.
+        body_size: size of that frame, bytes.
+        split: the message was written in parts, which only G3 does.
     """
 
     size: int
     lengths: tuple[int, ...]
     body_at: int
     body_size: int
-    split: bool = False  # written in parts: only G3 does
+    split: bool = False
 
 
 class NotAHeaderError(ValueError):
-    """The bytes are there, but they are no header."""
+    """The bytes are in the capture, but they are not a header."""
 
 
 def read_header(stream: ByteStream, position: int, generation: Generation) -> Header | None:
-    """The header at a position; None when it is not wholly in the capture; raises NotAHeaderError."""
+    """Read the header at a position; return None if it is not completely in the capture.
+
+    Raises:
+        NotAHeaderError: the bytes are not a header.
+    """
     return _read_g1(stream, position) if generation is Generation.G1 else _read_g23(stream, position)
 
 
@@ -76,7 +87,7 @@ def _lengths(stream: ByteStream, position: int, count: int) -> tuple[int, ...] |
         return None
     lengths: tuple[int, ...] = struct.unpack(f"<{count}Q", table)
     if sum(lengths) > MAX_BYTES:
-        raise NotAHeaderError("frame lengths beyond reason")
+        raise NotAHeaderError("implausible frame lengths")
     return lengths
 
 
@@ -84,19 +95,19 @@ def _read_g23(stream: ByteStream, position: int) -> Header | None:
     head = stream.read(position, 16)
     if head is None:
         return None
-    split, count = _TWO(head)
+    split, count = _unpack_pair(head)
     lengths = _lengths(stream, position + 16, count)
     if lengths is None:
         return None
-    border = 8 + 8 * count
-    rest = border + sum(lengths)
+    boundary = 8 + 8 * count
+    rest = boundary + sum(lengths)
     if split != rest:
         for length in lengths:
-            border += length
-            if border >= split:
+            boundary += length
+            if boundary >= split:
                 break
-        if border != split:
-            raise NotAHeaderError("the first word is not a frame border")
+        if boundary != split:
+            raise NotAHeaderError("the first word is not a frame boundary")
     at = 16 + 8 * count
     return Header(8 + rest, lengths, at, lengths[0], split != rest)
 
@@ -105,7 +116,7 @@ def _read_g1(stream: ByteStream, position: int) -> Header | None:
     head = stream.read(position, 8)
     if head is None:
         return None
-    count = _ONE(head)[0]
+    count = _unpack_word(head)[0]
     if count < 2:
         raise NotAHeaderError(f"{count} frames")
     lengths = _lengths(stream, position + 8, count)
@@ -116,7 +127,7 @@ def _read_g1(stream: ByteStream, position: int) -> Header | None:
 
 
 def recognise(stream: ByteStream, position: int) -> Generation | None:
-    """The generation of the message at a position, when header and message prove it; None otherwise."""
+    """Return the generation of the message at a position if its header and body prove it, else None."""
     for generation in (Generation.G23, Generation.G1):
         try:
             header = read_header(stream, position, generation)
@@ -129,7 +140,7 @@ def recognise(stream: ByteStream, position: int) -> Generation | None:
 
 def _convincing(stream: ByteStream, position: int, header: Header, generation: Generation) -> bool:
     body = stream.read(position + header.body_at, header.body_size)
-    if body is None:  # cut by the snaplen: the self-check of G2/G3 is proof enough
+    if body is None:  # truncated by the snaplen: the header of G2/G3 validates itself
         return generation is Generation.G23
     if generation is Generation.G1:
         small = stream.read(position + 8 + 8 * len(header.lengths), header.lengths[0])
@@ -138,7 +149,7 @@ def _convincing(stream: ByteStream, position: int, header: Header, generation: G
 
 
 def is_message(content: Any) -> bool:
-    """Whether decoded content is what Dask sends: a request or reply, a batch of ops, a short text."""
+    """Return whether decoded content is what Dask sends: a request or reply, a batch, or a short text."""
     if isinstance(content, dict):
         return all(isinstance(key, str | int | tuple) for key in content)
     if isinstance(content, tuple):
@@ -147,7 +158,11 @@ def is_message(content: Any) -> bool:
 
 
 def decompress(body: Bytes, small: Bytes | None) -> Bytes:
-    """Undo lz4.block.compress: 4 bytes of size, then literals and matches. Raises UndecodableError."""
+    """Decompress the body of a G1 message as its small header says.
+
+    Raises:
+        UndecodableError: unknown compression, or damaged data.
+    """
     if not small:
         return body
     header = unpack(small)

@@ -1,6 +1,7 @@
-"""LZ4 blocks, which G1 compresses large messages with.
+"""Decompress LZ4 blocks. G1 uses them for large messages.
 
-Not by pyarrow: where a block holds less than it promises, pyarrow fills the result with uninitialised memory.
+pyarrow is not used because it fills the result with uninitialised memory if a block contains less than it
+promises.
 """
 
 from __future__ import annotations
@@ -9,15 +10,17 @@ import struct
 
 from daskwire.dask.messagepack import UndecodableError
 
-LARGEST = 1 << 28  # bytes that a message may become
+LARGEST = 1 << 28  # maximum size of a decompressed message, bytes
 
 
 def lz4_block(data: bytes) -> bytes:
-    """Undo lz4.block.compress: 4 bytes of size, then sequences of literals and matches; raises
-    UndecodableError.
+    """Decompress the output of ``lz4.block.compress``: 4 bytes of size, then literals and matches.
+
+    Raises:
+        UndecodableError: the data is damaged or too large.
     """
     if len(data) < 4:
-        raise UndecodableError("lz4: no size")
+        raise UndecodableError("lz4: the size is missing")
     (size,) = struct.unpack_from("<I", data)
     if size > min(255 * len(data), LARGEST):
         raise UndecodableError("lz4: impossible size")
@@ -34,7 +37,7 @@ def lz4_block(data: bytes) -> bytes:
             count, at = _lz4_length(data, at + 2, token & 15)
             _lz4_copy(out, distance, count + 4, size)
     except IndexError:
-        raise UndecodableError("lz4: cut off") from None
+        raise UndecodableError("lz4: truncated") from None
     if len(out) != size:
         raise UndecodableError("lz4: wrong size")
     return bytes(out)

@@ -1,9 +1,10 @@
-"""MessagePack from strangers: decoded, never unpickled, with bounded memory.
+"""Decode untrusted MessagePack with bounded memory. Nothing is unpickled.
 
-Dask's options: raw=False, keys of any type, tuples instead of lists (task keys are tuples and may be map
-keys). Two things are looked at before memory is spent. A forged array header can claim millions of items;
-MessagePack's ``skip`` walks the bytes without building anything, so whatever claims more than is there is
-refused. And an empty map is one byte that becomes 72: of a large message the values are counted first.
+Dask's options are used: raw=False, keys of any type, tuples instead of lists (task keys are tuples and may be
+map keys). Two checks come before memory is allocated. A forged array header can claim millions of items:
+MessagePack's ``skip`` walks the bytes without building objects and rejects headers that claim more than the
+message contains. And an empty map is one byte that becomes 72, so the values of a large message are counted
+first.
 """
 
 from __future__ import annotations
@@ -16,21 +17,21 @@ import msgpack
 
 from daskwire.net.stream import Bytes
 
-SMALL = 2048  # bytes below which a forged header cannot claim memory worth a check
-MOST_VALUES = 1 << 21  # in a message; 80 bytes each at most: 170 MB beside what it says itself
-LONGEST_NAME = 4096  # of a task key or type that is more than plain text
+SMALL = 2048  # bytes; in a smaller message a forged header cannot claim a relevant amount of memory
+MAX_VALUES = 1 << 21  # per message; at most 80 bytes each: 170 MB in addition to the message itself
+MAX_NAME = 4096  # characters of a task key or type that is not plain text
 _unpack = partial(
     msgpack.unpackb, raw=False, strict_map_key=False, use_list=False, unicode_errors="backslashreplace"
 )
 BAD = (ValueError, TypeError, msgpack.exceptions.UnpackException, RecursionError, OverflowError)
-FIXED = [1] * 256  # by first byte of a value its size, 0 where a length stands behind it
+FIXED = [1] * 256  # size of a value by its first byte; 0 if a length follows
 FIXED[0xA0:0xC0] = range(1, 33)  # short strings
 FIXED[0xC4:0xCA] = [0] * 6  # binary, extensions
 FIXED[0xCA:0xD4] = (5, 9, 2, 3, 5, 9, 2, 3, 5, 9)  # numbers
 FIXED[0xD4:0xD9] = (3, 4, 6, 10, 18)  # extensions of fixed size
 FIXED[0xD9:0xDC] = [0] * 3  # strings
 FIXED[0xDC:0xE0] = (3, 5, 3, 5)  # headers of arrays and maps
-LENGTH = {  # first byte: width of the length, bytes between it and what it counts
+LENGTH = {  # first byte: width of the length, and the bytes between it and the data
     0xC4: (1, 0), 0xC5: (2, 0), 0xC6: (4, 0), 0xC7: (1, 1), 0xC8: (2, 1), 0xC9: (4, 1),
     0xD9: (1, 0), 0xDA: (2, 0), 0xDB: (4, 0),
 }  # fmt: skip
@@ -38,11 +39,15 @@ PLAIN = frozenset({str, int, float, bool, type(None)})
 
 
 class UndecodableError(ValueError):
-    """Not one whole MessagePack object."""
+    """The data is not exactly one MessagePack object, or exceeds a limit."""
 
 
 def unpack(data: Bytes) -> Any:
-    """The object that ``data`` is; raises UndecodableError."""
+    """Decode one object.
+
+    Raises:
+        UndecodableError: ``data`` is not exactly one object, or it exceeds a limit.
+    """
     try:
         if len(data) > SMALL:
             _check(data)
@@ -55,28 +60,30 @@ def _check(data: Bytes) -> None:
     checker = msgpack.Unpacker(max_buffer_size=len(data), strict_map_key=False)
     checker.feed(data)
     checker.skip()
-    if len(data) > MOST_VALUES and not _has_at_most(data, MOST_VALUES):  # each takes a byte or more
-        raise ValueError(f"more than {MOST_VALUES} values")
+    if len(data) > MAX_VALUES and not _has_at_most(data, MAX_VALUES):  # a value is at least one byte
+        raise ValueError(f"more than {MAX_VALUES} values")
 
 
-def _has_at_most(data: Bytes, most: int) -> bool:
-    """Whether well-formed MessagePack holds so many values; what is in an array or map counts by itself."""
+def _has_at_most(data: Bytes, limit: int) -> bool:
+    """Return whether valid MessagePack contains at most ``limit`` values, items of containers included."""
     at, end = 0, len(data)
-    for _ in range(most):
+    for _ in range(limit):
         if at >= end:
             return True
         first = data[at]
         if fixed := FIXED[first]:
             at += fixed
         else:
-            width, more = LENGTH[first]
-            at += 1 + width + more + int.from_bytes(data[at + 1 : at + 1 + width], "big")
+            width, extra = LENGTH[first]
+            at += 1 + width + extra + int.from_bytes(data[at + 1 : at + 1 + width], "big")
     return at >= end
 
 
 def name(value: Any) -> Any:
-    """A task key or the like, to be kept: as it is when it is text or a tuple of plain values, else as text
-    of bounded length (what it holds may be large, or nested deeper than Python likes).
+    """Convert a task key or similar for storage.
+
+    Text and tuples of plain values are returned unchanged. Anything else becomes text of limited length: it
+    may be large, or nested too deeply for Python.
     """
     if type(value) in PLAIN or (type(value) is tuple and PLAIN.issuperset(map(type, value))):
         return value
@@ -84,16 +91,16 @@ def name(value: Any) -> Any:
 
 
 def number(value: Any) -> int | float | None:
-    """A finite number, None for all else that may stand in its place."""
+    """Return the value if it is a finite number, else None."""
     return value if type(value) is int or (type(value) is float and math.isfinite(value)) else None
 
 
 def text(value: Any) -> str:
-    """Anything decoded as text."""
+    """Convert any decoded value to text of limited length."""
     if type(value) is str:
         return value
     try:
-        said = str(value)
+        result = str(value)
     except RecursionError:
         return "(nested too deep)"
-    return said if len(said) <= LONGEST_NAME else said[: LONGEST_NAME - 3] + "..."
+    return result if len(result) <= MAX_NAME else result[: MAX_NAME - 3] + "..."

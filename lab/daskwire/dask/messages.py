@@ -1,4 +1,4 @@
-"""All messages of a capture as arrays, and which reply belongs to which request."""
+"""All messages of a capture as arrays, with replies matched to requests."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from daskwire.arrays import Ints
 from daskwire.dask.content import Kind
-from daskwire.dask.dialogues import Dialogue
+from daskwire.dask.conversations import Conversation
 from daskwire.dask.framing import Generation, NotAHeaderError, decompress, read_header
 from daskwire.dask.messagepack import unpack
 from daskwire.net.stream import ByteStream, arrival, seen_before
@@ -22,13 +22,23 @@ COLUMNS = ("position", "size", "frames", "body_at", "body_size")
 
 @dataclass(frozen=True)
 class Messages:
-    """Messages as arrays of one length, ordered by ``time_ns``.
+    """Messages as arrays of equal length, ordered by ``time_ns``, and their ops.
 
-    ``flow``, ``position``: which stream and where in it; ``size``: bytes with header, of which ``seen``
-    were in the capture; ``frames``: their number; ``body_at`` (relative) and ``body_size``: the frame that
-    holds the message itself; ``time_ns``/``end_ns``: when its first/last byte passed the capture point;
-    ``kind``: see ``daskwire.dask.content.Kind``; ``answer``: index of the reply to a request, of the request
-    to a reply, -1 without. ``ops``: per op its message's index, name, task key (or None).
+    Attributes:
+        flow: the flow that carried the message.
+        position: stream position of its header.
+        size: bytes, header included.
+        frames: number of frames.
+        body_at: offset of the frame with the message proper, relative to ``position``.
+        body_size: size of that frame, bytes.
+        time_ns: when the first byte passed the capture point.
+        end_ns: when the last byte passed.
+        seen: captured bytes of the message.
+        kind: see ``daskwire.dask.content.Kind``.
+        answer: index of the reply to a request, or of the request to a reply; -1 without.
+        op_message: (per op) index of its message.
+        op_name: (per op) its name.
+        op_key: (per op) its task key, None without.
     """
 
     flow: Ints
@@ -51,13 +61,17 @@ class Messages:
 
     @property
     def complete(self) -> npt.NDArray[np.bool_]:
-        """Which messages were seen to the last byte."""
+        """Which messages were captured to the last byte."""
         return np.equal(self.seen, self.size)
 
 
-def build(dialogues: Mapping[int, Dialogue]) -> Messages:
-    """Join the messages of all dialogues, in time order, and match replies to requests."""
-    parts = [_flow_part(dialogue, d) for dialogue in dialogues.values() for d in sorted(dialogue.framed)]
+def build(conversations: Mapping[int, Conversation]) -> Messages:
+    """Merge the messages of all conversations in time order, and match replies to requests."""
+    parts = [
+        _flow_part(conversation, d)
+        for conversation in conversations.values()
+        for d in sorted(conversation.framed)
+    ]
     table = np.concatenate([p for p, _, _, _ in parts]) if parts else np.zeros((0, 10), np.int64)
     base = np.cumsum([0, *(len(p) for p, _, _, _ in parts)])
     order = np.argsort(table[:, 6], kind="stable")
@@ -78,16 +92,16 @@ def build(dialogues: Mapping[int, Dialogue]) -> Messages:
     }
     op_message = position[sequence]
     op_name, op_key = [names[i] for i in sequence], [keys[i] for i in sequence]
-    waits = _waiting(dialogues, place, sequence)
+    waits = _waiting(conversations, place, sequence)
     answer = match(columns["flow"], columns["kind"], op_message, op_name, waits)
     return Messages(**columns, answer=answer, op_message=op_message, op_name=op_name, op_key=op_key)
 
 
-def _flow_part(dialogue: Dialogue, direction: int) -> tuple[Ints, list[int], list[str], list[Any]]:
-    framed, stream = dialogue.framed[direction], dialogue.streams[direction]
+def _flow_part(conversation: Conversation, direction: int) -> tuple[Ints, list[int], list[str], list[Any]]:
+    framed, stream = conversation.framed[direction], conversation.streams[direction]
     rows = framed.table()
     result = np.empty((len(rows), 10), np.int64)
-    result[:, 0] = 2 * dialogue.connection + direction
+    result[:, 0] = 2 * conversation.connection + direction
     result[:, 1:6] = rows
     begin, end = rows[:, 0], rows[:, 0] + rows[:, 1]
     result[:, 6] = arrival(stream, begin)
@@ -99,17 +113,21 @@ def _flow_part(dialogue: Dialogue, direction: int) -> tuple[Ints, list[int], lis
     return result, contents.op_message, contents.op_name, contents.op_key
 
 
-def _waiting(dialogues: Mapping[int, Dialogue], place: Ints, sequence: list[int]) -> list[bool]:
-    waits = [w for d in dialogues.values() for i in sorted(d.framed) for w in d.framed[i].contents.op_reply]
+def _waiting(conversations: Mapping[int, Conversation], place: Ints, sequence: list[int]) -> list[bool]:
+    waits = [
+        w for d in conversations.values() for i in sorted(d.framed) for w in d.framed[i].contents.op_reply
+    ]
     return [waits[i] for i in sequence]
 
 
 def match(flow: Ints, kind: Ints, op_message: Ints, op_name: list[str], waits: list[bool]) -> Ints:
-    """Pair requests with replies: on one connection one request is outstanding at a time (Dask's rpc).
+    """Match requests to replies. Dask's rpc has one outstanding request per connection.
 
-    A request that follows an unanswered one means that the answer was not captured. Registration says
-    ``reply: False`` and is answered all the same, by the first message of the stream that the connection
-    then becomes.
+    If another request follows an unanswered one, its reply was not captured. A registration has
+    ``reply: False`` and is answered nevertheless, by the first message of the stream.
+
+    Returns:
+        Per message the index of the reply or request, -1 without.
     """
     answer = np.full(len(flow), -1, np.int64)
     expects = {
@@ -119,12 +137,12 @@ def match(flow: Ints, kind: Ints, op_message: Ints, op_name: list[str], waits: l
     }
     pending: dict[int, int] = {}
     rows = np.flatnonzero(kind != Kind.BATCH)
-    for index, sender, what in zip(rows.tolist(), flow[rows].tolist(), kind[rows].tolist(), strict=True):
-        if what == Kind.REQUEST:
+    for index, sender, value in zip(rows.tolist(), flow[rows].tolist(), kind[rows].tolist(), strict=True):
+        if value == Kind.REQUEST:
             pending.pop(sender, None)
             if index in expects:
                 pending[sender] = index
-        elif what != Kind.HANDSHAKE:
+        elif value != Kind.HANDSHAKE:
             request = pending.pop(sender ^ 1, None)
             if request is not None:
                 answer[request], answer[index] = index, request
@@ -132,14 +150,19 @@ def match(flow: Ints, kind: Ints, op_message: Ints, op_name: list[str], waits: l
 
 
 def frames(
-    messages: Messages, index: int, dialogues: Mapping[int, Dialogue]
+    messages: Messages, index: int, conversations: Mapping[int, Conversation]
 ) -> tuple[ByteStream, Generation, list[int], list[int]]:
-    """Stream, generation, and positions and sizes of a message's frames. Raises KeyError when its header is
-    gone.
+    """Return stream, generation, and positions and sizes (bytes) of a message's frames.
+
+    Raises:
+        KeyError: its header is not in the capture.
     """
     flow, position = int(messages.flow[index]), int(messages.position[index])
-    dialogue = dialogues[flow // 2]
-    stream, generation = dialogue.streams[flow % 2], dialogue.framed[flow % 2].generation or Generation.G23
+    conversation = conversations[flow // 2]
+    stream, generation = (
+        conversation.streams[flow % 2],
+        conversation.framed[flow % 2].generation or Generation.G23,
+    )
     try:
         header = read_header(stream, position, generation)
     except NotAHeaderError:
@@ -155,14 +178,19 @@ def frames(
     )
 
 
-def content(messages: Messages, index: int, dialogues: Mapping[int, Dialogue]) -> Any:
-    """Decode a message's body again. Raises UndecodableError; KeyError when it is not in the capture."""
+def content(messages: Messages, index: int, conversations: Mapping[int, Conversation]) -> Any:
+    """Decode a message's body.
+
+    Raises:
+        UndecodableError: the body is damaged.
+        KeyError: the body is not in the capture.
+    """
     flow, position, at = (int(a[index]) for a in (messages.flow, messages.position, messages.body_at))
-    stream, framed = dialogues[flow // 2].streams[flow % 2], dialogues[flow // 2].framed[flow % 2]
+    stream, framed = conversations[flow // 2].streams[flow % 2], conversations[flow // 2].framed[flow % 2]
     body = stream.read(position + at, int(messages.body_size[index]))
     if body is None:
         raise KeyError(index)
-    if framed.generation is Generation.G1:  # the small header stands between the lengths and the message
+    if framed.generation is Generation.G1:  # the small header is between the lengths and the message
         small = 8 + 8 * int(messages.frames[index])
         body = decompress(body, stream.read(position + small, at - small))
     return unpack(body)

@@ -1,13 +1,13 @@
-"""Who is who: endpoints recognised by what they say, or named by the user.
+"""Name the nodes: recognise endpoints by their messages, or use the names given by the user.
 
-A worker registers with the address it listens on; a client registers as a client; whoever receives a
-registration or a worker's heartbeat is the scheduler; the requester of data says its address. Several nodes
-may share one IP address (a cluster on one machine), so names belong to endpoints, and to an IP address only
-when a single node was seen there. What does not say who it is may say what only clients, or only schedulers,
-say. A nanny and all workers that it started are one node.
+A worker registers with its listening address; a client registers as a client; the receiver of a registration
+or of a worker's heartbeat is the scheduler; a worker that requests data includes its address. Other endpoints
+are recognised by ops that only clients, or only schedulers, send. Several nodes may share one IP address (a
+cluster on one machine), so names belong to endpoints, and to an IP address only if a single node uses it. A
+nanny and all workers that it started are one node.
 
-A name is for people. It may be chosen by a user, and no two clusters have agreed on theirs: which role an
-endpoint has, and which cluster and process it belongs to, are asked by its address.
+Names are for people: users choose them, and two clusters may use the same ones. The role, the cluster and the
+process of an endpoint are therefore looked up by its address, never by its name.
 """
 
 from __future__ import annotations
@@ -19,76 +19,95 @@ from itertools import count
 from typing import Any
 
 from daskwire.dask import clusters
-from daskwire.dask.dialogues import Dialogue
-from daskwire.dask.evidence import CLIENT_SAYS, SCHEDULER_SAYS, Endpoint, Evidence, carried, telling
+from daskwire.dask.conversations import Conversation
+from daskwire.dask.evidence import (
+    CLIENT_OPS,
+    SCHEDULER_OPS,
+    Endpoint,
+    Evidence,
+    directional_ops,
+    identifying_messages,
+)
 from daskwire.dask.messagepack import UndecodableError
 from daskwire.dask.messages import Messages, content
 from daskwire.net.connections import Connections
 
-ROLE = re.compile(r"(scheduler|client)(-\d+)?")  # what no worker is called, whatever it calls itself
+ROLE = re.compile(r"(scheduler|client)(-\d+)?")  # names that are never used for a worker
 
 
 @dataclass
 class Nodes:
-    """Names of endpoints. ``listening`` maps the address that a node serves on to its name.
+    """Names of endpoints.
 
-    ``schedulers``: each scheduler's endpoint, and the one that its cluster is called by; ``clusters``: that
-    one for each connection, None where it is not known; ``processes``: the address that the process behind
-    an endpoint serves on.
+    Attributes:
+        user_names: address or ``address:port`` -> name chosen by the user of the decoder.
+        endpoint: opening endpoint -> name.
+        listening: listening address -> name.
+        by_address: IP address -> names of its nodes.
+        versions: versions of distributed that workers and clients reported.
+        schedulers: scheduler's endpoint -> the endpoint that identifies its cluster.
+        clusters: per connection, the endpoint that identifies its cluster, None if unknown.
+        processes: endpoint -> listening address of its process.
     """
 
-    given: Mapping[str, str]
+    user_names: Mapping[str, str]
     endpoint: dict[Endpoint, str] = field(default_factory=dict)
     listening: dict[Endpoint, str] = field(default_factory=dict)
     by_address: dict[str, set[str]] = field(default_factory=dict)
-    versions: set[str] = field(default_factory=set)  # of distributed, as workers and clients said
+    versions: set[str] = field(default_factory=set)
     schedulers: dict[Endpoint, Endpoint] = field(default_factory=dict)
     clusters: list[Endpoint | None] = field(default_factory=list)
     processes: dict[Endpoint, Endpoint] = field(default_factory=dict)
 
     def name(self, address: str, port: int) -> str:
-        """The node behind an endpoint; its IP address when nothing more is known."""
+        """Return the name of the node behind an endpoint, its IP address if unknown."""
         for key in (f"{address}:{port}", address):
-            if key in self.given:
-                return self.given[key]
-        known = self.endpoint.get((address, port)) or self.listening.get((address, port))
-        if known:
-            return known
-        here = self.by_address.get(address, set())
-        return next(iter(here)) if len(here) == 1 else address
+            if key in self.user_names:
+                return self.user_names[key]
+        name = self.endpoint.get((address, port)) or self.listening.get((address, port))
+        if name:
+            return name
+        names = self.by_address.get(address, set())
+        return next(iter(names)) if len(names) == 1 else address
 
-    def learn(self, here: Endpoint, among: Mapping[Endpoint, str]) -> None:
-        """An endpoint is of one of some nodes: its name is known where only one of them has its address."""
-        names = {name for (address, _), name in among.items() if address == here[0]}
+    def assign(self, endpoint: Endpoint, candidates: Mapping[Endpoint, str]) -> None:
+        """Name an endpoint after the only candidate with the same IP address, if there is exactly one."""
+        names = {name for (address, _), name in candidates.items() if address == endpoint[0]}
         if len(names) == 1:
-            self.endpoint.setdefault(here, next(iter(names)))
+            self.endpoint.setdefault(endpoint, next(iter(names)))
 
 
 def recognise_nodes(
     messages: Messages,
-    dialogues: Mapping[int, Dialogue],
+    conversations: Mapping[int, Conversation],
     connections: Connections,
-    given: Mapping[str, str],
+    user_names: Mapping[str, str],
     translated: Iterable[tuple[int, int]] = (),
 ) -> Nodes:
-    """Learn names from one message of each telling kind per connection.
+    """Name the nodes of a capture.
 
-    ``translated``: flows of which the second is the first behind a NAT.
+    Args:
+        messages: all messages.
+        conversations: the connections that carry Dask.
+        connections: all connections.
+        user_names: address or ``address:port`` -> name.
+        translated: pairs of flows; the second is the first on the other side of a NAT.
     """
-    nodes, known = Nodes(given), Evidence()
-    for op, flow, message, said in telling(messages, dialogues):
-        here, there = _ends(connections, flow)
-        known.hear(op, here, there, said)
+    nodes, evidence = Nodes(user_names), Evidence()
+    for op, flow, message, fields in identifying_messages(messages, conversations):
+        sender, receiver = _ends(connections, flow)
+        evidence.add_message(op, sender, receiver, fields)
         if op == "identity" and messages.answer[message] >= 0:
-            known.identify(there, _content(messages, int(messages.answer[message]), dialogues))
-        _versions(said, nodes)
-    for flow, op in carried(messages):
-        known.carry(op, *_ends(connections, flow))
-    for before, behind in translated:
-        known.same += zip(_ends(connections, before), _ends(connections, behind), strict=True)
-    nodes.schedulers, nodes.processes = clusters.schedulers(known), known.speaks
-    nodes.clusters = clusters.by_connection(nodes.schedulers, known, connections)
-    _assign(nodes, known)
+            reply = _content(messages, int(messages.answer[message]), conversations)
+            evidence.add_identity(receiver, reply)
+        _add_versions(fields, nodes)
+    for flow, op in directional_ops(messages):
+        evidence.add_op(op, *_ends(connections, flow))
+    for outer, inner in translated:
+        evidence.aliases += zip(_ends(connections, outer), _ends(connections, inner), strict=True)
+    nodes.schedulers, nodes.processes = clusters.schedulers(evidence), evidence.listener
+    nodes.clusters = clusters.by_connection(nodes.schedulers, evidence, connections)
+    _assign(nodes, evidence)
     return nodes
 
 
@@ -97,15 +116,15 @@ def _ends(connections: Connections, flow: int) -> tuple[Endpoint, Endpoint]:
     return (source, source_port), (destination, port)
 
 
-def _content(messages: Messages, message: int, dialogues: Mapping[int, Dialogue]) -> Any:
+def _content(messages: Messages, message: int, conversations: Mapping[int, Conversation]) -> Any:
     try:
-        return content(messages, message, dialogues)
+        return content(messages, message, conversations)
     except (UndecodableError, KeyError):
         return None
 
 
-def _versions(said: dict[Any, Any], nodes: Nodes) -> None:
-    versions = said.get("versions")
+def _add_versions(fields: dict[Any, Any], nodes: Nodes) -> None:
+    versions = fields.get("versions")
     packages = versions.get("packages") if isinstance(versions, dict) else None
     if isinstance(packages, tuple):  # G1 and early G2 send pairs
         packages = {
@@ -115,19 +134,19 @@ def _versions(said: dict[Any, Any], nodes: Nodes) -> None:
         nodes.versions.add(packages["distributed"])
 
 
-def _assign(nodes: Nodes, known: Evidence) -> None:
+def _assign(nodes: Nodes, evidence: Evidence) -> None:
     heads = list(dict.fromkeys(nodes.schedulers.values()))
     for endpoint, head in nodes.schedulers.items():
         nodes.listening[endpoint] = _numbered("scheduler", heads.index(head) + 1)
-    _name_workers(nodes, known)
-    for here, listens in known.speaks.items():
-        nodes.endpoint[here] = nodes.listening.get(listens, "")
+    _name_workers(nodes, evidence)
+    for endpoint, listener in evidence.listener.items():
+        nodes.endpoint[endpoint] = nodes.listening.get(listener, "")
     machines: list[str] = []
-    for client in known.clients:
+    for client in evidence.clients:
         if client[0] not in machines:
             machines.append(client[0])
         nodes.endpoint[client] = _numbered("client", machines.index(client[0]) + 1)
-    _name_by_speech(nodes, known)
+    _name_by_ops(nodes, evidence)
     for (address, _), name in [*nodes.listening.items(), *nodes.endpoint.items()]:
         nodes.by_address.setdefault(address, set()).add(name)
 
@@ -136,46 +155,44 @@ def _numbered(role: str, number: int) -> str:
     return role if number == 1 else f"{role}-{number}"
 
 
-def _name_workers(nodes: Nodes, known: Evidence) -> None:
-    """A worker's own name, else a number in the order of addresses that no other worker calls itself by. Two
-    schedulers' workers of one name are two.
-    """
-    plain = sorted((w for w in known.workers if w not in nodes.listening), key=_sort_key)
+def _name_workers(nodes: Nodes, evidence: Evidence) -> None:
+    """Use each worker's own name if it is unique among clusters, else generate ``worker-N`` by address."""
+    listeners = sorted((w for w in evidence.workers if w not in nodes.listening), key=_sort_key)
     users: dict[str, set[Endpoint | None]] = {}
-    for listens in plain:
-        if own := known.workers[listens]:
-            scheduler = known.registered.get(listens)
-            users.setdefault(own, set()).add(nodes.schedulers[scheduler] if scheduler else None)
-    alone = {own for own, clusters in users.items() if len(clusters) == 1 and not ROLE.fullmatch(own)}
+    for listener in listeners:
+        if own_name := evidence.workers[listener]:
+            scheduler = evidence.registered.get(listener)
+            users.setdefault(own_name, set()).add(nodes.schedulers[scheduler] if scheduler else None)
+    unique = {name for name, owners in users.items() if len(owners) == 1 and not ROLE.fullmatch(name)}
     names: dict[object, str] = {}
-    for listens in plain:
-        own, nanny = known.workers[listens], known.nannies.get(listens)
-        name = own if own in alone else None
-        identity = name or nanny or listens
+    for listener in listeners:
+        own_name, nanny = evidence.workers[listener], evidence.nannies.get(listener)
+        name = own_name if own_name in unique else None
+        identity = name or nanny or listener
         if identity not in names:
-            names[identity] = name or _free(len(names) + 1, {*alone, *names.values()})
-        nodes.listening[listens] = names[identity]
+            names[identity] = name or _unused_name(len(names) + 1, {*unique, *names.values()})
+        nodes.listening[listener] = names[identity]
         if nanny:
-            nodes.listening[nanny] = nodes.listening[listens]
+            nodes.listening[nanny] = nodes.listening[listener]
 
 
-def _free(number: int, used: set[str]) -> str:
-    """The first ``worker-N`` from a number on that is not used."""
+def _unused_name(number: int, used: set[str]) -> str:
+    """Return the first unused ``worker-N`` with N >= ``number``."""
     return next(name for n in count(number) if (name := f"worker-{n}") not in used)
 
 
-def _name_by_speech(nodes: Nodes, known: Evidence) -> None:
-    """Connections that say what one kind of node says, where one of that kind has their address."""
-    clients = {here: nodes.endpoint[here] for here in known.clients}
-    schedulers = {there: nodes.listening[there] for there in nodes.schedulers}
-    for here, (there, ops) in known.says.items():
-        if there in nodes.schedulers and ops & CLIENT_SAYS:
-            nodes.learn(here, clients)
-        elif there in nodes.listening and ops & SCHEDULER_SAYS:
-            nodes.learn(here, schedulers)
-    for here, keys in known.fetched.items():
-        if keys and keys <= known.asked:
-            nodes.learn(here, schedulers)
+def _name_by_ops(nodes: Nodes, evidence: Evidence) -> None:
+    """Name endpoints that sent ops which only clients, or only schedulers, send."""
+    clients = {endpoint: nodes.endpoint[endpoint] for endpoint in evidence.clients}
+    schedulers = {endpoint: nodes.listening[endpoint] for endpoint in nodes.schedulers}
+    for sender, (receiver, ops) in evidence.ops.items():
+        if receiver in nodes.schedulers and ops & CLIENT_OPS:
+            nodes.assign(sender, clients)
+        elif receiver in nodes.listening and ops & SCHEDULER_OPS:
+            nodes.assign(sender, schedulers)
+    for sender, keys in evidence.fetched.items():
+        if keys and keys <= evidence.gathered:
+            nodes.assign(sender, schedulers)
 
 
 def _sort_key(endpoint: Endpoint) -> tuple[bytes, int]:

@@ -1,6 +1,6 @@
-"""A stream that lies over another one: decrypted TLS records, unmasked WebSocket frames.
+"""A stream derived from another one: decrypted TLS records, unmasked WebSocket frames.
 
-Pieces are made when they are read and a few are kept, so memory does not grow with the capture.
+Pieces are computed when they are read. A few are cached, so memory does not grow with the capture.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ import numpy.typing as npt
 
 from daskwire.net.stream import Bytes
 
-KEPT = 64
+CACHED = 64  # pieces
 
 
 class Overlay:
-    """A ``ByteStream`` (see ``daskwire.net.stream``) of pieces that follow each other without holes.
+    """A ``ByteStream`` (see ``daskwire.net.stream``) of consecutive pieces without holes.
 
-    ``load`` makes the bytes of a piece by its number, nothing when they are not in the capture.
+    ``load`` computes the bytes of a piece by its number; empty if they are not in the capture.
     """
 
     def __init__(
@@ -30,14 +30,12 @@ class Overlay:
         self.time_ns = np.array(times_ns, np.int64)
         self.opened = opened
         self._load = load
-        self._kept: OrderedDict[int, bytes] = OrderedDict()
+        self._cache: OrderedDict[int, bytes] = OrderedDict()
 
     def piece_at(self, position: int) -> int:
-        """Index of the piece that holds a position."""
         return int(np.searchsorted(self.end, position, side="right"))
 
     def read(self, position: int, size: int) -> Bytes | None:
-        """``size`` bytes, or None when any of them is not in the capture."""
         parts, piece = [], self.piece_at(position)
         while size > 0:
             if piece >= len(self.end):
@@ -52,7 +50,6 @@ class Overlay:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def heads(self, chunk: slice) -> npt.NDArray[np.uint64]:
-        """The first two 64-bit words of some pieces; zeros where they are not there."""
         heads = np.zeros((len(self.start[chunk]), 2), np.uint64)
         for row, start in enumerate(self.start[chunk].tolist()):
             head = self.read(start, 16)
@@ -61,9 +58,9 @@ class Overlay:
         return heads
 
     def _piece(self, piece: int) -> bytes:
-        if piece not in self._kept:
-            self._kept[piece] = self._load(piece)
-            if len(self._kept) > KEPT:
-                self._kept.popitem(last=False)
-        self._kept.move_to_end(piece)
-        return self._kept[piece]
+        if piece not in self._cache:
+            self._cache[piece] = self._load(piece)
+            if len(self._cache) > CACHED:
+                self._cache.popitem(last=False)
+        self._cache.move_to_end(piece)
+        return self._cache[piece]

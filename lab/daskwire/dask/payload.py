@@ -1,9 +1,8 @@
-"""What the frames behind a message carry: per key its bytes, dtype, shape and compression, from sub-headers
-alone.
+"""Describe the objects in a message (size, dtype, shape, compression) from their sub-headers alone.
 
-G2 and G3 put ``{"__Serialized__": i}`` (or ``__Pickled__``) where an object was: frame i is a sub-header in
-MessagePack, the frames after it are its data. G1 keeps all sub-headers in frame 2. Nothing is ever
-unpickled; pickles are only measured.
+G2 and G3 replace an object by ``{"__Serialized__": i}`` (or ``__Pickled__``): frame i is a sub-header in
+MessagePack, the frames after it are the data. G1 has all sub-headers in frame 2. Nothing is unpickled; only
+the size of a pickle is measured.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeGuard
 
-from daskwire.dask.dialogues import Dialogue
+from daskwire.dask.conversations import Conversation
 from daskwire.dask.framing import Generation
 from daskwire.dask.messagepack import UndecodableError, name, text, unpack
 from daskwire.dask.messages import Messages, content, frames
@@ -26,9 +25,7 @@ MAX_AXES = 64  # NumPy's own limit
 
 @dataclass(frozen=True)
 class Part:
-    """One object in a message: ``wire_bytes`` as sent, ``bytes`` in memory (None when the sub-header does
-    not say).
-    """
+    """An object in a message: ``wire_bytes`` as sent, ``bytes`` in memory (None if unknown)."""
 
     key: str
     wire_bytes: int
@@ -40,25 +37,25 @@ class Part:
     compression: str
 
 
-def parts(messages: Messages, index: int, dialogues: Mapping[int, Dialogue]) -> list[Part]:
-    """The objects in a message, as far as its sub-headers were captured."""
+def parts(messages: Messages, index: int, conversations: Mapping[int, Conversation]) -> list[Part]:
+    """Describe the objects in a message whose sub-headers were captured."""
     try:
-        stream, generation, places, sizes = frames(messages, index, dialogues)
+        stream, generation, positions, sizes = frames(messages, index, conversations)
         if generation is Generation.G1:
-            table = stream.read(places[2], sizes[2]) if len(places) > 2 else None
+            table = stream.read(positions[2], sizes[2]) if len(positions) > 2 else None
             return list(_g1(unpack(table), sizes)) if table is not None else []
-        found = []
-        for key, frame, mark in _marks(content(messages, index, dialogues), "", 0):
-            head = stream.read(places[frame], sizes[frame]) if 0 < frame < len(places) else None
+        result = []
+        for key, frame, mark in _marks(content(messages, index, conversations), "", 0):
+            head = stream.read(positions[frame], sizes[frame]) if 0 < frame < len(positions) else None
             if head is not None:
-                found.append(_part(key, _as_dict(unpack(head)), mark, sizes, frame + 1))
+                result.append(_part(key, _as_dict(unpack(head)), mark, sizes, frame + 1))
     except (KeyError, UndecodableError):
         return []
-    return found
+    return result
 
 
 def _marks(item: Any, key: str, depth: int) -> Iterator[tuple[str, int, str]]:
-    """Where objects were in a decoded message: the key they stood under, frame number, kind of mark."""
+    """Yield key, frame number and kind of mark for each object in a decoded message."""
     if depth > MAX_DEPTH:
         return
     if isinstance(item, dict):
@@ -67,20 +64,20 @@ def _marks(item: Any, key: str, depth: int) -> Iterator[tuple[str, int, str]]:
             if isinstance(frame, int) and len(item) == 1:
                 yield key, frame, mark
                 return
-        for under, value in item.items():
-            yield from _marks(value, text(under), depth + 1)
+        for field_name, value in item.items():
+            yield from _marks(value, text(field_name), depth + 1)
     elif isinstance(item, tuple):
         for value in item:
             yield from _marks(value, key, depth + 1)
 
 
 def _g1(table: Any, sizes: list[int]) -> Iterator[Part]:
-    """Frame 2: ``headers`` by path, and the order in which their frames follow."""
+    """Read frame 2 of G1: ``headers`` by path, and ``keys``, the order of their frames."""
     headers = _as_dict(_as_dict(table).get("headers"))
     paths, at = _as_dict(table).get("keys"), 3
     for path in paths if isinstance(paths, tuple) else ():
         if not isinstance(path, tuple) or name(path) is not path:
-            return  # what follows cannot be told apart
+            return  # the frames of the next objects are unknown
         header = _as_dict(headers.get(path))
         yield _part(text(path[-1]) if path else "", header, "__Serialized__", sizes, at)
         count = header.get("count", 1)
@@ -115,9 +112,9 @@ def _part(key: str, header: dict[Any, Any], mark: str, sizes: list[int], first: 
 
 
 def _dtype(value: Any) -> str:
-    """NumPy's string of a plain dtype; Dask sends ``(0, string)``, and pickles the others."""
-    text = value[1] if isinstance(value, tuple) and len(value) == 2 else value
-    return text if isinstance(text, str) else ""
+    """Return NumPy's string of a plain dtype. Dask sends it as ``(0, string)`` and pickles other dtypes."""
+    dtype = value[1] if isinstance(value, tuple) and len(value) == 2 else value
+    return dtype if isinstance(dtype, str) else ""
 
 
 def _is_shape(shape: Any) -> TypeGuard[tuple[int, ...]]:

@@ -1,8 +1,8 @@
-"""TLS 1.3 with a key log (the file that SSLKEYLOGFILE makes): records to plain text.
+"""Decrypt TLS 1.3 (RFC 8446) with a key log, the file that SSLKEYLOGFILE names.
 
-RFC 8446. The key log names each connection by the 32 random bytes of its ClientHello, so the beginning must
-be in the capture. Records are decrypted once to learn what they hold, and again when they are read; nothing
-is kept. Without keys only sizes and times remain. Needs the package cryptography.
+The key log identifies a connection by the 32 random bytes of its ClientHello, which must be in the capture.
+Records are decrypted once to find their type and size, and again when they are read; no plain text is stored.
+Without keys, only sizes and times are available. Needs the package cryptography.
 """
 
 from __future__ import annotations
@@ -34,8 +34,14 @@ KeyLog = dict[tuple[str, bytes], bytes]
 
 @dataclass(frozen=True)
 class Record:
-    """One decrypted record of application data: where it lies, with which key and number it opens, its
-    plain size.
+    """A record of application data.
+
+    Attributes:
+        position: stream position of its header.
+        size: encrypted size, bytes.
+        key: the key that decrypts it.
+        number: its sequence number for that key.
+        plain: decrypted size, bytes.
     """
 
     position: int
@@ -46,7 +52,7 @@ class Record:
 
 
 class Key:
-    """Traffic keys that follow from one secret (RFC 8446, 7.3)."""
+    """A traffic key, derived from a secret (RFC 8446, 7.3)."""
 
     def __init__(self, secret: bytes, suite: int) -> None:
         algorithm, size, self._hash = SUITES[suite]
@@ -60,11 +66,11 @@ class Key:
         return hmac.new(self.secret, info + b"\x01", self._hash).digest()[:size]
 
     def updated(self) -> Key:
-        """The key after a KeyUpdate message."""
+        """Return the key that follows a KeyUpdate message."""
         return Key(self._expand(b"traffic upd", hashlib.new(self._hash).digest_size), self.suite)
 
     def open(self, number: int, header: bytes, sealed: bytes) -> bytes | None:
-        """Plain text with its inner type at the end; None when key or number are not the right ones."""
+        """Decrypt a record; the last byte is its inner type. Return None for a wrong key or number."""
         nonce = (self._iv ^ number).to_bytes(12, "big")
         try:
             plain: bytes = self._cipher.decrypt(nonce, sealed, header)
@@ -81,7 +87,7 @@ def _aead() -> Any:
 
 
 def read_key_log(text: str) -> KeyLog:
-    """Secrets by label and client random, from the lines of a key log."""
+    """Parse a key log into secrets by label and client random."""
     secrets: KeyLog = {}
     for line in text.splitlines():
         words = line.split()
@@ -94,15 +100,15 @@ def read_key_log(text: str) -> KeyLog:
 
 
 def is_tls(head: bytes) -> bool:
-    """Whether a stream begins with a TLS handshake record."""
+    """Return whether a stream begins with a TLS handshake record."""
     return len(head) >= 3 and head[0] == HANDSHAKE and head[1] == 3
 
 
-def plain_streams(both: dict[int, ByteStream], secrets: KeyLog) -> dict[int, Overlay] | None:
-    """The streams of a connection, decrypted; None when the key log does not have it."""
-    hellos = {direction: _hello(stream) for direction, stream in both.items()}
+def plain_streams(streams: dict[int, ByteStream], secrets: KeyLog) -> dict[int, Overlay] | None:
+    """Decrypt both streams of a connection. Return None if the key log does not contain its keys."""
+    hellos = {direction: _hello(stream) for direction, stream in streams.items()}
     client = next((d for d, hello in hellos.items() if hello and hello[0] == CLIENT_HELLO), None)
-    if client is None or client ^ 1 not in both:
+    if client is None or client ^ 1 not in streams:
         return None
     client_hello, server_hello = hellos[client], hellos[client ^ 1]
     if not client_hello or not server_hello:
@@ -111,13 +117,13 @@ def plain_streams(both: dict[int, ByteStream], secrets: KeyLog) -> dict[int, Ove
     if suite not in SUITES:
         return None
     plain = {}
-    for direction, who in ((client, "CLIENT"), (client ^ 1, "SERVER")):
-        names = (f"{who}_HANDSHAKE_TRAFFIC_SECRET", f"{who}_TRAFFIC_SECRET_0")
-        found = [secrets.get((name, random)) for name in names]
-        if found[0] is None or found[1] is None:
+    for direction, side in ((client, "CLIENT"), (client ^ 1, "SERVER")):
+        handshake = secrets.get((f"{side}_HANDSHAKE_TRAFFIC_SECRET", random))
+        traffic = secrets.get((f"{side}_TRAFFIC_SECRET_0", random))
+        if handshake is None or traffic is None:
             return None
-        records = list(_records(both[direction], Key(found[0], suite), Key(found[1], suite)))
-        plain[direction] = _overlay(both[direction], records)
+        records = list(_records(streams[direction], Key(handshake, suite), Key(traffic, suite)))
+        plain[direction] = _overlay(streams[direction], records)
     return plain
 
 
@@ -126,14 +132,14 @@ def _overlay(below: ByteStream, records: list[Record]) -> Overlay:
 
     def load(number: int) -> bytes:
         record = records[number]
-        opened = _open(below, record.position, record.size, record.key, record.number)
-        return opened[: record.plain] if opened else b""
+        text = _open(below, record.position, record.size, record.key, record.number)
+        return text[: record.plain] if text else b""
 
     return Overlay([r.plain for r in records], arrival(below, ends).tolist(), True, load)
 
 
 def _hello(stream: ByteStream) -> bytes | None:
-    """The handshake message in the first record."""
+    """Read the handshake message in the first record."""
     head = stream.read(0, HEADER) if stream.opened else None
     if head is None or head[0] != HANDSHAKE:
         return None
@@ -147,7 +153,7 @@ def _suite(server_hello: bytes) -> int:
 
 
 def _records(stream: ByteStream, handshake: Key, application: Key) -> Iterator[Record]:
-    """Application data in order. Ends at a hole: the records after it cannot be numbered with certainty."""
+    """Yield the records of application data up to the first hole: after it, sequence numbers are unknown."""
     position, number, key = 0, 0, handshake
     while (head := stream.read(position, HEADER)) is not None:
         kind, size = head[0], int.from_bytes(head[3:5], "big")

@@ -1,8 +1,8 @@
-"""WebSocket comms: Dask sends the number of frames as one WebSocket message, then each frame as one.
+"""Decode WebSocket (RFC 6455): Dask sends the number of frames as a WebSocket message, then one per frame.
 
-The frames are laid out again as if they had come over TCP, with the header that G3 would have written, so
-that all else works unchanged. (A message's size is therefore its size over TCP.) RFC 6455 gives the
-framing; compression of messages, which Dask does not switch on, is not undone.
+The frames are arranged as if they had been sent over TCP, with the header that G3 would have written, so that
+all other code works unchanged. A message's size is therefore its size over TCP. Compressed WebSocket
+messages, which Dask does not enable, are not supported.
 """
 
 from __future__ import annotations
@@ -24,26 +24,25 @@ CONTINUATION, BINARY, CLOSE = 0, 2, 8
 
 @dataclass(frozen=True)
 class Fragment:
-    """Payload of one WebSocket frame, where it lies in the stream below."""
+    """Position, size and mask of the payload of one WebSocket frame in the stream below."""
 
     position: int
     size: int
     mask: bytes
 
 
-Message = list[Fragment]  # one WebSocket message
+Message = list[Fragment]  # a WebSocket message
 
 
 def is_upgrade(head: bytes) -> bool:
-    """Whether a stream begins with the request or the answer that opens a WebSocket."""
+    """Return whether a stream begins with the request or the response that opens a WebSocket."""
     return b"upgrade: websocket" in head.lower() and head.startswith((b"GET ", b"HTTP/1.1 101"))
 
 
 def plain_stream(below: ByteStream) -> Overlay | None:
-    """The Dask stream inside a WebSocket stream, as far as it can be followed; None when its opening is
-    missing.
+    """Return the Dask stream inside a WebSocket stream, None if its opening is missing.
 
-    After a hole nothing can be found again: WebSocket frames have no mark that proves them.
+    It ends at the first hole: WebSocket frames have no mark that would allow resynchronisation.
     """
     begin = _after_http(below)
     if begin is None:
@@ -81,7 +80,7 @@ def _after_http(below: ByteStream) -> int | None:
 
 
 def _dask_messages(below: ByteStream, position: int) -> Iterator[list[Message]]:
-    """Dask messages: a count, then that many frames. Ends with the first that is not there."""
+    """Yield the frames of each Dask message (a count, then that many frames) until one is incomplete."""
     messages = _messages(below, position)
     for first in messages:
         count = b"".join(_unmask(below, part) for part in first)
@@ -95,7 +94,7 @@ def _dask_messages(below: ByteStream, position: int) -> Iterator[list[Message]]:
 
 
 def _messages(below: ByteStream, position: int) -> Iterator[Message]:
-    """Binary messages in order, control frames left out, until the stream ends or breaks off."""
+    """Yield binary messages in order, without control frames, until the stream ends or has a hole."""
     message: Message = []
     while (head := below.read(position, 2)) is not None:
         final, opcode, masked, size = head[0] & 0x80, head[0] & 0x0F, head[1] & 0x80, head[1] & 0x7F

@@ -1,1 +1,1 @@
-"""Capture files: bytes in, records of packets out."""
+"""Read capture files: bytes in, packet records out."""

@@ -1,4 +1,4 @@
-"""Compressed capture files, unpacked with a bound: a small file must not fill the disk."""
+"""Decompress capture files within a limit, so that a small file cannot fill the disk."""
 
 from __future__ import annotations
 
@@ -13,34 +13,35 @@ from typing import IO, Any
 from daskwire.errors import WireError
 
 GZIP, ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
-AT_A_TIME = 1 << 14  # bytes unpacked at a time: so much may be missing before the place of a damage
-ALWAYS, TIMES = 1 << 30, 100  # unpacked are at most so many bytes, or so many times the file's own
+CHUNK = 1 << 14  # bytes decompressed at a time; up to this many before a damaged position are lost
+MINIMUM_LIMIT, RATIO_LIMIT = 1 << 30, 100  # at most this many bytes, or this many times the packed size
 
 
 def is_packed(file: IO[bytes]) -> bool:
-    """Whether an open file is compressed; it stands at its beginning then."""
+    """Return whether a file, open at its beginning, is compressed. The position stays there."""
     head = file.read(4)
     file.seek(0)
     return head[:2] == GZIP or head == ZSTD
 
 
 def unpack(file: IO[bytes], plain: IO[bytes], name: str) -> None:
-    """Unpack what can be unpacked: a compressed capture that is cut off still gives its beginning.
+    """Decompress ``file`` into ``plain``. From a truncated file the beginning is recovered.
 
-    Raises WireError when nothing can, or when it would be more than the bound.
+    Raises:
+        WireError: nothing can be decompressed, or the result would exceed the limit.
     """
-    most = max(ALWAYS, TIMES * os.fstat(file.fileno()).st_size)
+    limit = max(MINIMUM_LIMIT, RATIO_LIMIT * os.fstat(file.fileno()).st_size)
     read = _reader(file)
-    while part := read(AT_A_TIME):
+    while part := read(CHUNK):
         _write(plain, part, name)
-        if plain.tell() > most:
+        if plain.tell() > limit:
             raise WireError(
-                f"{name}: unpacks to more than {most / 1e9:.1f} GB, {TIMES} times its size; "
-                "if that is right, unpack it by hand (gzip -dk, zstd -d) and name the result"
+                f"{name}: unpacks to more than {limit / 1e9:.1f} GB, {RATIO_LIMIT} x its size; "
+                "if that is correct, decompress it yourself (gzip -dk, zstd -d) and read the result"
             )
     plain.flush()
     if plain.tell() == 0:
-        raise WireError(f"{name}: damaged compressed file, nothing of it can be unpacked")
+        raise WireError(f"{name}: damaged compressed file: nothing can be decompressed")
 
 
 def _write(plain: IO[bytes], part: bytes, name: str) -> None:
@@ -49,12 +50,12 @@ def _write(plain: IO[bytes], part: bytes, name: str) -> None:
     except OSError as error:
         folder = tempfile.gettempdir()
         raise WireError(
-            f"{name}: unpacking it into {folder}: {error.strerror}; TMPDIR can name another folder"
+            f"{name}: cannot decompress it into {folder}: {error.strerror}; set TMPDIR to use another folder"
         ) from error
 
 
 def _reader(file: IO[bytes]) -> Callable[[int], bytes]:
-    """Gives some bytes at a time, none at the end or where the file is damaged."""
+    """Return a function that reads decompressed bytes; it returns none at the end and at damage."""
     head = file.read(4)
     file.seek(0)
     packed, damage = _zstd(file) if head == ZSTD else _gzip(file)
@@ -73,7 +74,7 @@ def _gzip(file: IO[bytes]) -> tuple[Any, tuple[type[Exception], ...]]:
 
 
 def _zstd(file: IO[bytes]) -> tuple[Any, tuple[type[Exception], ...]]:
-    """A reader of zstd, and how it says that the file is damaged."""
+    """Return a zstd reader, and the exceptions that it raises for a damaged file."""
     try:
         return importlib.import_module("pyarrow").CompressedInputStream(file, "zstd"), (OSError,)
     except ImportError:
@@ -82,6 +83,6 @@ def _zstd(file: IO[bytes]) -> tuple[Any, tuple[type[Exception], ...]]:
         module = importlib.import_module("zstandard")
     except ImportError as error:
         raise WireError(
-            "reading .zst needs the package pyarrow or zstandard; or unpack it with zstd -d"
+            "reading .zst files needs the package pyarrow or zstandard; or decompress the file with zstd -d"
         ) from error
     return module.ZstdDecompressor().stream_reader(file), (module.ZstdError,)

@@ -1,6 +1,6 @@
-"""Records of classic pcap files: microsecond or nanosecond, either byte order. Bytes in, arrays out.
+"""Read the records of classic pcap files: microseconds or nanoseconds, either byte order.
 
-Layout: https://datatracker.ietf.org/doc/draft-ietf-opsawg-pcap/ - a 24-byte header (magic, version, zone,
+Layout (https://datatracker.ietf.org/doc/draft-ietf-opsawg-pcap/): a 24-byte header (magic, version, zone,
 accuracy, snaplen, link type), then per packet 16 bytes (seconds, fraction, captured length, original
 length) and the data.
 """
@@ -14,7 +14,7 @@ import numpy as np
 
 from daskwire.arrays import Ints
 from daskwire.errors import WireError
-from daskwire.file.lockstep import BLOCK, Layout, heads, index, mean_record
+from daskwire.file.record_index import BLOCK, Layout, heads, index, mean_record
 from daskwire.file.records import MAX_PACKET, PEEK, SPARSE, Advise, Progress, Records, batches, no_advice
 
 HEADER, RECORD = 24, 16
@@ -27,19 +27,24 @@ MAGICS = {  # the first four bytes: byte order, nanoseconds per unit of the frac
 
 
 def is_pcap(view: memoryview) -> bool:
-    """Whether the file begins like a classic pcap."""
+    """Return whether the file starts with the magic number of a classic pcap."""
     return bytes(view[:4]) in MAGICS
 
 
 def blocks(view: memoryview, progress: Progress, advise: Advise = no_advice) -> Iterator[Records]:
-    """The packets of a file, block by block, from ``progress.position`` (0 is the beginning) on.
+    """Yield the packets of a file, block by block.
 
-    Leaves in ``progress`` where the next call would go on (a file that grows) and what was wrong. Raises
-    WireError when not even the file's header can be read. ``advise`` is told before each block what will be
-    read.
+    Args:
+        view: the file.
+        progress: where to start; updated with the position for the next call (for a growing file) and with
+            any problem.
+        advise: called before each block with the bytes that will be read.
+
+    Raises:
+        WireError: the file header is incomplete.
     """
     if len(view) < HEADER:
-        raise WireError("the file ends before its header does")
+        raise WireError("the file ends within its header")
     order, unit_ns = MAGICS[bytes(view[:4])]
     link = struct.unpack_from(order + "I", view, 20)[0] & 0xFFFF
     layout = _layout(order, 1_000_000_000 // unit_ns)
@@ -49,22 +54,22 @@ def blocks(view: memoryview, progress: Progress, advise: Advise = no_advice) -> 
     while position < len(view):
         stop = min(position + BLOCK, len(view))
         advise(position, stop, sparse)
-        found = index(view, position, stop, layout)
-        for batch, following in batches(found):
+        records = index(view, position, stop, layout)
+        for batch, following in batches(records):
             progress.position = following
             yield _records(view, batch, layout, unit_ns, link)
-        position = progress.position = found.end
+        position = progress.position = records.end
         if position < stop:
-            progress.problem, progress.damaged = _why(view, position, layout)
+            progress.problem, progress.damaged = _diagnose(view, position, layout)
             return
 
 
-def _why(view: memoryview, position: int, layout: Layout) -> tuple[str, bool]:
-    """Why there is no record, and whether that is damage rather than an end that is missing."""
-    left = len(view) - position
-    if left < RECORD or layout.follow(view, position) > len(view):
-        return f"cut off: the last record, at byte {position}, is not whole", False
-    return f"damaged at byte {position}: no record there, {left} bytes were not read", True
+def _diagnose(view: memoryview, position: int, layout: Layout) -> tuple[str, bool]:
+    """Explain why there is no record here, and whether the file is damaged (True) or ends early (False)."""
+    rest = len(view) - position
+    if rest < RECORD or layout.follow(view, position) > len(view):
+        return f"truncated: the last record, at byte {position}, is incomplete", False
+    return f"damaged at byte {position}: no valid record there; {rest} bytes were not read", True
 
 
 def _layout(order: str, fractions: int) -> Layout:

@@ -1,9 +1,9 @@
-"""Records of pcapng files: any byte order, several sections and interfaces. Bytes in, arrays out.
+"""Read the records of pcapng files: either byte order, several sections and interfaces.
 
-Layout: https://datatracker.ietf.org/doc/draft-ietf-opsawg-pcapng/ - blocks of type, total length, body,
-total length again. Packets are in enhanced (6), simple (3) and old (2) packet blocks; an interface block
-(1) gives link type and clock resolution; a statistics block (5) what was lost; a secrets block (10) may
-hold a TLS key log.
+Layout (https://datatracker.ietf.org/doc/draft-ietf-opsawg-pcapng/): blocks of type, total length, body and
+total length again. Enhanced (6), simple (3) and old (2) packet blocks contain packets; an interface block (1)
+contains the link type and the clock resolution; a statistics block (5) the number of lost packets; a secrets
+block (10) may contain a TLS key log.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 
 from daskwire.arrays import U32, Array, Ints, header_type
 from daskwire.errors import WireError
-from daskwire.file.lockstep import BLOCK, Layout, heads, index, mean_record
+from daskwire.file.record_index import BLOCK, Layout, heads, index, mean_record
 from daskwire.file.records import MAX_PACKET, PEEK, SPARSE, Advise, Progress, Records, batches, no_advice
 
 SECTION, INTERFACE, OLD_PACKET, SIMPLE, STATISTICS, ENHANCED, SECRETS = 0x0A0D0D0A, 1, 2, 3, 5, 6, 10
@@ -32,9 +32,7 @@ NEW_SECTION = b"\x0a\x0d\x0d\x0a"  # the same in either byte order
 
 @dataclass(frozen=True)
 class Interface:
-    """What an interface block says: link type, snaplen (0: none), clock ticks per second and offset in
-    seconds.
-    """
+    """An interface block: link type, snaplen (bytes, 0 for none), clock ticks per second, clock offset."""
 
     link: int
     snaplen: int
@@ -44,77 +42,76 @@ class Interface:
 
 @dataclass
 class Section:
-    """State of the section that is being read."""
+    """The section that is being read: its byte order and the interfaces described so far."""
 
     order: str
     interfaces: list[Interface] = field(default_factory=list)
 
 
 def is_pcapng(view: memoryview) -> bool:
-    """Whether the file begins like a pcapng."""
+    """Return whether the file starts with a section header block."""
     return bytes(view[:4]) == NEW_SECTION
 
 
 def blocks(view: memoryview, progress: Progress, advise: Advise = no_advice) -> Iterator[Records]:
-    """The packets of a file, block by block, from where ``progress`` stands; as ``pcap.blocks``."""
+    """Yield the packets of a file, block by block, from ``progress`` on. See ``pcap.blocks``."""
     position = progress.position
     section = progress.section if isinstance(progress.section, Section) else _section(view, 0)
     if section is None:
-        raise WireError("a pcapng file without byte-order magic")
+        raise WireError("a pcapng file without a byte-order magic")
     progress.problem = None
     sparse = mean_record(view, position, len(view), _layout(section.order)) > SPARSE
     while position < len(view):
         if bytes(view[position : position + 4]) == NEW_SECTION:
-            begun = _section(view, position)
-            if begun is None:
-                progress.problem, progress.damaged = _why(view, position, _layout(section.order))
+            following = _section(view, position)
+            if following is None:
+                progress.problem, progress.damaged = _diagnose(view, position, _layout(section.order))
                 return
-            progress.section = section = begun
+            progress.section = section = following
         layout = _layout(section.order)
         stop = min(position + BLOCK, len(view))
         advise(position, stop, sparse)
-        found = index(view, position, stop, layout)
+        records = index(view, position, stop, layout)
         begin = position
-        for batch, following in batches(found):
+        for batch, after in batches(records):
             head = heads(view, batch, layout).view(_header(section.order))
             number = _section_end(head["words"], bool(batch[0] == begin))
-            progress.position = following if number == len(batch) else int(batch[number])
+            progress.position = after if number == len(batch) else int(batch[number])
             yield from _packets(view, batch[:number], head[:number], section, progress)
             if number < len(batch):
                 break
         position = progress.position
         if position == begin or (position < stop and bytes(view[position : position + 4]) != NEW_SECTION):
-            progress.problem, progress.damaged = _why(view, position, layout)
+            progress.problem, progress.damaged = _diagnose(view, position, layout)
             return
 
 
-def _why(view: memoryview, position: int, layout: Layout) -> tuple[str, bool]:
-    """Why there is no block, and whether that is damage rather than an end that is missing."""
-    left = len(view) - position
-    if left < SMALLEST or layout.follow(view, position) > len(view):
-        return f"cut off: the last block, at byte {position}, is not whole", False
-    return f"damaged at byte {position}: no block there, {left} bytes were not read", True
+def _diagnose(view: memoryview, position: int, layout: Layout) -> tuple[str, bool]:
+    """Explain why there is no block here, and whether the file is damaged (True) or ends early (False)."""
+    rest = len(view) - position
+    if rest < SMALLEST or layout.follow(view, position) > len(view):
+        return f"truncated: the last block, at byte {position}, is incomplete", False
+    return f"damaged at byte {position}: no valid block there; {rest} bytes were not read", True
 
 
 def _section(view: memoryview, position: int) -> Section | None:
-    """The section that begins here; None when it has no byte-order magic."""
+    """Return the section that begins here, None without a byte-order magic."""
     magic = bytes(view[position + 8 : position + 12])
-    found = [order for order in "<>" if magic == struct.pack(order + "I", ORDER_MAGIC)]
-    return Section(found[0]) if found else None
+    return next((Section(order) for order in "<>" if magic == struct.pack(order + "I", ORDER_MAGIC)), None)
 
 
 def _layout(order: str) -> Layout:
-    pair = struct.Struct(order + "2I").unpack_from
-    one = struct.Struct(order + "I").unpack_from
+    unpack_header = struct.Struct(order + "2I").unpack_from
+    unpack_word = struct.Struct(order + "I").unpack_from
 
     def follow(view: memoryview, position: int) -> int:
         if position + SMALLEST > len(view):
             return -1
-        _, total = pair(view, position)
+        _, total = unpack_header(view, position)
         if total < SMALLEST or total % 4 or total > MAX_PACKET:
             return -1
         end: int = position + total
-        return end if end > len(view) or one(view, end - 4)[0] == total else -1
+        return end if end > len(view) or unpack_word(view, end - 4)[0] == total else -1
 
     def mark(view: memoryview, position: int) -> tuple[bytes, int]:
         return struct.pack(order + "I", ENHANCED), 0
@@ -123,25 +120,28 @@ def _layout(order: str) -> Layout:
 
 
 def _header(order: str) -> np.dtype[np.void]:
-    """The beginning of a block: its words before a packet, and the packet in a simple block or another."""
+    """Return the dtype of a block's start: its words, and the packet in a simple block and in the others."""
     packet, words = f"V{PEEK}", f"({HEADER // 4},){order}u4"
     return header_type(
         HEADER + PEEK, words=(words, 0), simple=(packet, SIMPLE_HEADER), packet=(packet, HEADER)
     )
 
 
-def _section_end(words: U32, begins: bool) -> int:
-    """Number of blocks before the next section, which may change byte order and interfaces; the first block
-    may be the header of the one that ``begins``.
+def _section_end(words: U32, at_start: bool) -> int:
+    """Count the blocks before the next section, which may have another byte order and other interfaces.
+
+    Args:
+        words: the header words of some blocks.
+        at_start: the first block is the header of the current section.
     """
-    sections = np.flatnonzero(words[begins:, TYPE] == SECTION)
-    return int(sections[0]) + begins if len(sections) else len(words)
+    sections = np.flatnonzero(words[at_start:, TYPE] == SECTION)
+    return int(sections[0]) + at_start if len(sections) else len(words)
 
 
 def _packets(
     view: memoryview, position: Ints, head: Array, section: Section, progress: Progress
 ) -> Iterator[Records]:
-    """Interpret blocks in order; runs of packets between other blocks are taken at once."""
+    """Interpret blocks in order. Packets between two other blocks are parsed together."""
     kind, total = head["words"][:, TYPE], head["words"][:, TOTAL]
     long = ((kind == ENHANCED) | (kind == OLD_PACKET)) & (total >= 32)
     packet = long | ((kind == SIMPLE) & (total >= 16))
@@ -161,15 +161,15 @@ def _describe(view: memoryview, position: int, kind: int, section: Section, prog
         section.interfaces.append(_interface(body, section.order))
     elif kind == STATISTICS and len(body) >= 12:
         options = _options(body[12:], section.order)
-        lost = [
+        dropped = [
             int.from_bytes(options[c], "little" if section.order == "<" else "big")
             for c in (ISB_IFDROP, ISB_OSDROP)
             if c in options
         ]
-        progress.dropped = (progress.dropped or 0) + sum(lost)
+        progress.dropped = (progress.dropped or 0) + sum(dropped)
     elif kind == SECRETS and len(body) >= 8:
-        which, size = struct.unpack_from(section.order + "2I", body)
-        progress.secrets += body[8 : 8 + size] if which == TLS_KEY_LOG else b""
+        secrets_type, size = struct.unpack_from(section.order + "2I", body)
+        progress.secrets += body[8 : 8 + size] if secrets_type == TLS_KEY_LOG else b""
     elif kind in (ENHANCED, SIMPLE, OLD_PACKET):
         progress.skipped[TOO_SHORT] += 1
 
@@ -185,30 +185,31 @@ def _interface(body: bytes, order: str) -> Interface:
 
 
 def _options(body: bytes, order: str) -> dict[int, bytes]:
-    found: dict[int, bytes] = {}
+    options: dict[int, bytes] = {}
     at = 0
     while at + 4 <= len(body):
         code, size = struct.unpack_from(order + "HH", body, at)
         if code == 0:
             break
-        found[code] = body[at + 4 : at + 4 + size]
+        options[code] = body[at + 4 : at + 4 + size]
         at += 4 + (size + 3) // 4 * 4
-    return found
+    return options
 
 
 def _run(positions: Ints, head: Array, section: Section, progress: Progress) -> Iterator[Records]:
-    """A run of packet blocks in batches of one interface and kind (simple blocks belong to the first).
+    """Parse consecutive packet blocks in batches of one interface and block type.
 
-    Without its interface a packet has neither a link type nor a time.
+    Simple packet blocks belong to the first interface. Without its interface block, a packet has neither a
+    link type nor a time.
     """
     kind, interface = head["words"][:, TYPE], head["words"][:, 2].astype(np.int64)
     interface[kind == OLD_PACKET] &= 0xFFFF
     interface[kind == SIMPLE] = 0
     changes = np.flatnonzero(np.diff(interface * 8 + (kind == SIMPLE))) + 1
     for group in np.split(np.arange(len(positions)), changes) if len(changes) else [slice(None)]:
-        which = int(interface[group][0])
-        if which < len(section.interfaces):
-            yield _batch(positions[group], head[group], section.interfaces[which])
+        number = int(interface[group][0])
+        if number < len(section.interfaces):
+            yield _batch(positions[group], head[group], section.interfaces[number])
         else:
             progress.skipped[NO_INTERFACE] += len(positions[group])
 

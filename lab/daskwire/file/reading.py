@@ -1,4 +1,4 @@
-"""The packets of a capture file, whatever its format."""
+"""Read the packets of a capture file of any supported format."""
 
 from __future__ import annotations
 
@@ -14,30 +14,33 @@ from daskwire.file import pcap, pcapng
 from daskwire.file.records import Progress, Records
 from daskwire.file.source import Advisor, map_file
 
-BEGINNING = 1 << 20  # bytes in which a file's first packet is found
+FIRST_BYTES = 1 << 20  # bytes of a file that contain its first packet
 
 
 @dataclass(frozen=True)
 class File:
-    """One file of a capture and how reading it went."""
+    """A capture file, its size, and how far it was read."""
 
     path: str
     bytes: int
     progress: Progress
 
     def problems(self) -> list[str]:
-        """What is wrong with it, a line each."""
-        said = [self.progress.problem] if self.progress.problem else []
+        """Describe what is wrong with the file, one line per problem."""
+        lines = [self.progress.problem] if self.progress.problem else []
         if self.progress.disordered:
-            older = f"{self.progress.disordered:,} packets are older than the one before them"
-            said.append(f"{older}: sorted by time")
+            lines.append(f"{self.progress.disordered:,} packets were out of order and were sorted by time")
         if self.progress.dropped:
-            said.append(f"the capturing program lost {self.progress.dropped:,} packets")
-        return said
+            lines.append(f"the capturing program lost {self.progress.dropped:,} packets")
+        return lines
 
 
 def read_blocks(path: Path, view: memoryview, progress: Progress) -> Iterator[Records]:
-    """The packets of a file of either format, from where ``progress`` stands. Raises WireError."""
+    """Yield the packets of a pcap or pcapng file from ``progress`` on.
+
+    Raises:
+        WireError: the file is neither, or its header is damaged.
+    """
     for recognised, blocks in ((pcap.is_pcap, pcap.blocks), (pcapng.is_pcapng, pcapng.blocks)):
         if recognised(view):
             try:
@@ -45,16 +48,20 @@ def read_blocks(path: Path, view: memoryview, progress: Progress) -> Iterator[Re
             except WireError as error:
                 raise WireError(f"{path}: {error}") from None
             return
-    what = "empty" if not len(view) else "neither pcap nor pcapng"
-    raise WireError(f"{path}: {what}")
+    reason = "empty" if not len(view) else "neither pcap nor pcapng"
+    raise WireError(f"{path}: {reason}")
 
 
 def first_packet_ns(paths: Iterable[str | os.PathLike[str]]) -> int:
-    """Time of the first packet of several files. Raises WireError."""
+    """Return the time of the earliest first packet of several files, nanoseconds since 1970.
+
+    Raises:
+        WireError: a file cannot be read, or none contains a packet.
+    """
     times = []
     for path in map(Path, paths):
         view = map_file(path)
-        for records in read_blocks(path, view[:BEGINNING], Progress()):
+        for records in read_blocks(path, view[:FIRST_BYTES], Progress()):
             times.append(int(records.time_ns.min()))
             break
     if not times:
@@ -63,7 +70,7 @@ def first_packet_ns(paths: Iterable[str | os.PathLike[str]]) -> int:
 
 
 def between(records: Records, since_ns: int | None, until_ns: int | None) -> Records:
-    """The packets of a span of time."""
+    """Select the packets with ``since_ns <= time < until_ns``."""
     if since_ns is None and until_ns is None:
         return records
     time_ns = records.time_ns

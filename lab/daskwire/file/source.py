@@ -1,7 +1,7 @@
-"""Capture files as memory: the only place where the decoder touches the disk.
+"""Map capture files into memory.
 
-A file is mapped, not read, so what it costs is what is looked at. Compressed files are unpacked once into
-an unnamed temporary file and mapped from there.
+A mapped file costs only the pages that are accessed. Compressed files are decompressed once into an unnamed
+temporary file, which is mapped.
 """
 
 from __future__ import annotations
@@ -16,11 +16,15 @@ from typing import IO
 from daskwire.errors import WireError
 from daskwire.file.packed import is_packed, unpack
 
-POPULATE_READ = 22  # madvise(2), Linux 5.14: maps a range in one go, reading it ahead from disk in order
+POPULATE_READ = 22  # madvise(2), Linux 5.14: read a range from disk in order and map all its pages
 
 
 def map_file(path: Path) -> memoryview:
-    """The bytes of a capture file, mapped read-only; unpacked first if compressed. Raises WireError."""
+    """Map a capture file read-only, after decompression if needed.
+
+    Raises:
+        WireError: the file cannot be opened or decompressed.
+    """
     try:
         with path.open("rb") as file:
             if not is_packed(file):
@@ -33,7 +37,7 @@ def map_file(path: Path) -> memoryview:
 
 
 def map_open(file: IO[bytes]) -> memoryview:
-    """The bytes of an open file, as many as it has now."""
+    """Map an open file at its current size."""
     size = os.fstat(file.fileno()).st_size
     if size == 0:
         return memoryview(b"")
@@ -41,10 +45,10 @@ def map_open(file: IO[bytes]) -> memoryview:
 
 
 class Advisor:
-    """Tells the kernel how a mapped file will be read, block after block.
+    """Advise the kernel how a mapped file will be read, block by block.
 
-    Once a block had to be fetched from the disk, the disk is set to fetch the next one while this one is
-    worked on; of a file that is in memory already that would only cost time.
+    Once a block had to be read from disk, the kernel is asked to prefetch the next block while this one is
+    parsed. For a file in the page cache this would only cost time.
     """
 
     def __init__(self, view: memoryview) -> None:
@@ -53,26 +57,26 @@ class Advisor:
         self._cold = False
 
     def __call__(self, start: int, stop: int, sparse: bool) -> None:
-        """``start`` to ``stop`` comes now: all of it in order, or (``sparse``) a little here and there."""
+        """Announce that ``start`` to ``stop`` is read now: in order, or (``sparse``) only small parts."""
         if sparse:
-            self._say(mmap.MADV_RANDOM, start, stop)
+            self._advise(mmap.MADV_RANDOM, start, stop)
             return
-        fetched = _fetched()
-        self._say(POPULATE_READ, start, stop)
-        self._cold |= _fetched() > fetched
+        faults = _major_faults()
+        self._advise(POPULATE_READ, start, stop)
+        self._cold |= _major_faults() > faults
         if self._cold:
-            self._say(mmap.MADV_WILLNEED, stop, 2 * stop - start)
+            self._advise(mmap.MADV_WILLNEED, stop, 2 * stop - start)
 
-    def _say(self, advice: int, start: int, stop: int) -> None:
+    def _advise(self, advice: int, start: int, stop: int) -> None:
         start, stop = start - start % mmap.PAGESIZE, min(stop, self._size)
         if not isinstance(self._region, mmap.mmap) or start >= stop:
             return
         try:
             self._region.madvise(advice, start, stop - start)
-        except (OSError, ValueError):  # an older kernel, or a file cut while it is read: slower, not wrong
+        except (OSError, ValueError):  # an older kernel, or a file that was truncated: slower, still correct
             return
 
 
-def _fetched() -> int:
-    """Pages that this process had to wait for so far."""
+def _major_faults() -> int:
+    """Count the page faults of this process that had to wait for the disk."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_majflt

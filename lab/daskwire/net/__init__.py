@@ -1,1 +1,1 @@
-"""From packets to streams of bytes, and how the network treated them."""
+"""Reassemble packets into byte streams, and measure what the network did to them."""

@@ -1,9 +1,9 @@
-"""From packets to TCP segments: link, IP and TCP headers of whole batches of packets at once.
+"""Parse the link, IP and TCP headers of whole batches of packets.
 
-Understood: Ethernet with VLAN tags, Linux cooked v1/v2, loopback, raw IP; IPv4 with options, IPv6 with
-extension headers; what tunnels carry (see ``tunnels``); frames cut by the snaplen; GSO super-frames and the
-IP length 0 that very large ones carry (the length on the wire is used then). Checksums are not looked at:
-with transmit offload they are wrong in any capture made on the sending host.
+Supported: Ethernet with VLAN tags, Linux cooked v1 and v2, loopback, raw IP; IPv4 with options, IPv6 with
+extension headers; the inner packets of tunnels (see ``tunnels``); frames truncated by the snaplen; GSO
+super-frames, also those with IP length 0 (their length on the wire is used). Checksums are ignored: with
+transmit offload they are wrong in every capture from the sending host.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from daskwire.net.skipped import (
 from daskwire.net.tcp_options import read_options
 from daskwire.net.tunnels import inside
 
-MARGIN = 128  # bytes that a gather may look past a packet
-DEEPEST = 4  # tunnels in tunnels
+MARGIN = 128  # bytes that a gather may read beyond a packet
+MAX_DEPTH = 4  # tunnels within tunnels
 IPV4, IPV6, TCP = 0x0800, 0x86DD, 6
 VLAN = (0x8100, 0x88A8, 0x9100)
 ETHERNET_HEADER, IPV4_HEADER, IPV6_HEADER, TCP_HEADER = 14, 20, 40, 20
 ETHERNET, NULL, LOOP, SLL, SLL2 = 1, 0, 108, 113, 276
 RAW = {12: 0, 14: 0, 101: 0, 228: 0, 229: 0, NULL: 4, LOOP: 4}  # link type: where the IP header begins
-LINKS = {  # link type: bytes up to the end of the field that says what the frame carries
+LINKS = {  # link type: bytes up to the end of the field with the payload's type
     ETHERNET: ETHERNET_HEADER, SLL: 16, SLL2: 2, **{link: at + 1 for link, at in RAW.items()}
 }  # fmt: skip
 EXTENSIONS = (0, 43, 60, 135)  # IPv6 headers that may stand before TCP
@@ -47,7 +47,7 @@ IPV4_FIELDS = header_type(
     IPV4_HEADER, version_size=("u1", 0), length=(">u2", 2), identification=(">u2", 4), fragment=(">u2", 6),
     protocol=("u1", 9), source=(">u4", 12), destination=(">u4", 16),
 )  # fmt: skip
-TCP_FIELDS = header_type(  # with the options that nearly all segments have
+TCP_FIELDS = header_type(  # with the timestamp option, which nearly all segments have
     TCP_HEADER + 12, source=(">u2", 0), destination=(">u2", 2), seq=(">u4", 4), ack=(">u4", 8),
     size=("u1", 12), flags=(">u2", 12), window=(">u2", 14), option=(">u4", 20), tsval=(">u4", 24),
     tsecr=(">u4", 28),
@@ -56,10 +56,18 @@ IP_AT, TCP_AT = ETHERNET_HEADER, ETHERNET_HEADER + IPV4_HEADER
 PLAIN = header_type(PEEK, ethertype=(">u2", IP_AT - 2), ip=(IPV4_FIELDS, IP_AT), tcp=(TCP_FIELDS, TCP_AT))
 
 
-def segments(
+def parse_segments(
     view: memoryview, base: int, records: Records, table: Connections, tally: Tally
 ) -> Iterator[Segments]:
-    """The TCP segments of a batch of packets. ``base`` is added to payload offsets (the file's address)."""
+    """Yield the TCP segments of a batch of packets.
+
+    Args:
+        view: the file.
+        base: address of the file, see ``daskwire.file.memory``.
+        records: the packets.
+        table: assigns connection numbers.
+        tally: receives the number of packets, bytes, and skipped packets.
+    """
     if not len(records.time_ns):
         return
     tally.packets += len(records.time_ns)
@@ -67,7 +75,7 @@ def segments(
     tally.first_ns = min(tally.first_ns, int(records.time_ns.min()))
     tally.last_ns = max(tally.last_ns, int(records.time_ns.max()))
     ends = records.offset + records.captured
-    safe = int(np.searchsorted(ends, len(view) - MARGIN))  # a gather of the last packets would leave the file
+    safe = int(np.searchsorted(ends, len(view) - MARGIN))  # for later packets a gather would leave the file
     if safe:
         yield from _parse(Batch(view, base, records.take(slice(safe)), table, tally))
     if safe < len(ends):
@@ -79,7 +87,7 @@ def segments(
 
 
 def _parse(batch: Batch) -> Iterator[Segments]:
-    """Plain packets from what was read along with the records, the others layer by layer."""
+    """Parse plain packets from the bytes read with the record headers, and the others layer by layer."""
     records = batch.records
     if records.link == ETHERNET:
         plain = _is_plain(records)
@@ -93,7 +101,7 @@ def _parse(batch: Batch) -> Iterator[Segments]:
 
 
 def _is_plain(records: Records) -> Flags:
-    """Which packets are Ethernet, IPv4 and TCP without IP options, and no fragments."""
+    """Select the packets that are Ethernet, IPv4 without options, TCP, and not fragments."""
     head = records.peek.view(PLAIN)
     ip = head["ip"]
     plain = (head["ethertype"] == IPV4) & (ip["version_size"] == 0x45) & (ip["protocol"] == TCP) & _whole(ip)
@@ -101,48 +109,48 @@ def _is_plain(records: Records) -> Flags:
 
 
 def _plain(batch: Batch) -> Segments:
-    """Segments of packets that are all plain."""
+    """Parse packets that are all plain."""
     head, layer = batch.records.peek.view(PLAIN), _layer(batch.records)
     packets = _internet(head["ip"], layer.moved(layer.at + IP_AT), IPV4_HEADER)
     return _segments(batch, packets, head["tcp"])
 
 
 def _layer(records: Records) -> Layer:
-    """The lowest layer: whole packets."""
+    """Return the lowest layer: whole frames."""
     at = records.offset
     return Layer(at, at + records.captured, at + records.length, np.arange(len(at)))
 
 
 def _frames(batch: Batch, layer: Layer, link: int, depth: int = 0) -> Iterator[Segments]:
-    """Packets of one link type, whatever is in them."""
+    """Parse packets of one link type, including tunnels."""
     above, kind = _network_layer(batch.view, layer, link)
     whole = above.at + IPV4_HEADER <= above.end
     _count_others(batch.tally, layer, kind, whole, link)
     kind = kind * whole
     for ethertype, parse in ((IPV4, _ipv4), (IPV6, _ipv6)):
-        chosen = kind == ethertype
-        if chosen.any():
-            packets = parse(batch, some(above, chosen))
+        selected = kind == ethertype
+        if selected.any():
+            packets = parse(batch, some(above, selected))
             tcp = packets.protocol == TCP
             yield from _tcp(batch, some(packets, tcp))
             if tcp.all():
                 continue
-            if depth == DEEPEST:
+            if depth == MAX_DEPTH:
                 batch.tally.skipped[TOO_DEEP] += int((~tcp).sum())
                 continue
-            for inner, within in inside(batch, some(packets, ~tcp)):
-                yield from _frames(batch, within, inner, depth + 1)
+            for inner_link, inner_layer in inside(batch, some(packets, ~tcp)):
+                yield from _frames(batch, inner_layer, inner_link, depth + 1)
 
 
 def _count_others(tally: Tally, layer: Layer, kind: U16, whole: Flags, link: int) -> None:
-    """Count the packets that carry no IP, and those that were cut before the end of its header."""
+    """Count the packets without IP, and those truncated before the end of the IP header."""
     if link not in LINKS:
         tally.skipped[link_reason(link)] += len(kind)
         return
     ip = (kind == IPV4) | (kind == IPV6)
     if (ip & whole).all():
         return
-    typed = layer.at + LINKS[link] <= layer.end  # false where the type was read beyond the packet
+    typed = layer.at + LINKS[link] <= layer.end  # False if the type field lies beyond the captured bytes
     tally.skipped[CUT_IP] += int((~typed | (ip & ~whole)).sum())
     others = typed & ~ip
     if others.any():
@@ -150,9 +158,10 @@ def _count_others(tally: Tally, layer: Layer, kind: U16, whole: Flags, link: int
 
 
 def _network_layer(view: memoryview, layer: Layer, link: int) -> tuple[Layer, U16]:
-    """Where IP begins, and the EtherType; 0 for an unknown link type.
+    """Return where IP begins, and the EtherType (0 for an unknown link type).
 
-    Where a packet was cut before its type, the bytes that follow are taken for it: see ``_count_others``.
+    If a packet was truncated before its type field, the type is read from the bytes that follow; see
+    ``_count_others``.
     """
     if link == ETHERNET:
         at, type_at = layer.at + ETHERNET_HEADER, layer.at + 12
@@ -176,7 +185,7 @@ def _network_layer(view: memoryview, layer: Layer, link: int) -> tuple[Layer, U1
 
 
 def _whole(ip: Array) -> Flags:
-    """Whether packets are no fragments."""
+    """Select the packets that are not fragments."""
     return np.asarray(ip["fragment"] & 0x3FFF == 0, np.bool_)
 
 
@@ -192,9 +201,9 @@ def _ipv4(batch: Batch, layer: Layer) -> Internet:
 
 
 def _internet(ip: Array, layer: Layer, header: Ints | int) -> Internet:
-    """IPv4 packets from their headers."""
+    """Build IPv4 packets from their headers."""
     length = ip["length"].astype(np.int32)
-    if not length.all():  # of very large ones only the wire knows it
+    if not length.all():  # very large GSO frames have length 0
         length = np.where(length == 0, layer.wire_end - layer.at, length)
     at = layer.at + header
     return Internet(
@@ -224,9 +233,9 @@ def _ipv6(batch: Batch, layer: Layer) -> Internet:
         extended = np.isin(following, EXTENSIONS) & (layer.at + header + 8 <= layer.end)
         if not extended.any():
             break
-        here = np.where(extended, layer.at + header, layer.at)
-        following = np.where(extended, u8(view, here), following)
-        header = header + np.where(extended, (u8(view, here + 1).astype(np.int64) + 1) * 8, 0)
+        extension = np.where(extended, layer.at + header, layer.at)
+        following = np.where(extended, u8(view, extension), following)
+        header = header + np.where(extended, (u8(view, extension + 1).astype(np.int64) + 1) * 8, 0)
     return Internet(
         at=layer.at + header,
         room=(layer.end - layer.at - header).astype(np.int32),
@@ -250,7 +259,7 @@ def _tcp(batch: Batch, packets: Internet) -> Iterator[Segments]:
 
 
 def _segments(batch: Batch, packets: Internet, tcp: Array) -> Segments:
-    """From IP packets and the TCP headers in them to segments."""
+    """Build segments from IP packets and their TCP headers."""
     records = batch.records
     size = tcp["size"] >> 4 << 2
     flags = tcp["flags"] & np.uint16(0x1FF)

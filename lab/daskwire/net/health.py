@@ -1,6 +1,4 @@
-"""How the network treated each flow: losses, duplicates, round-trip times, windows, resets. Arrays in,
-arrays out.
-"""
+"""TCP analysis per flow: losses, duplicates, round-trip times, windows, resets, connection attempts."""
 
 from __future__ import annotations
 
@@ -14,18 +12,22 @@ from daskwire.net.segments import ACK, FIN, RST, SYN, Lanes, Segments
 from daskwire.net.tcp import BAND_BITS, Disorder, Pieces
 from daskwire.net.tcp_options import DSACK, STAMPED
 
-SAME_PACKET = 4  # how far apart, in its flow, the copies of one packet may be captured
+COPY_DISTANCE = 4  # copies of a packet are at most this many segments of their flow apart
 COPY_WITHIN_NS = 100_000_000
-FIRST_ACK_WITHIN = 8  # segments of a flow, its copies among them
+FIRST_ACK_WITHIN = 8  # segments of a flow, including copies
 
 
 @dataclass(frozen=True)
 class RoundTrips:
-    """Per flow: smallest and 5th-percentile time from a segment to its echo, how many were measured, and
-    how.
+    """Round-trip times per flow, between the capture point and the receiver.
 
-    Measured between the capture point and the receiver, including its delayed ACKs: hence no means or
-    medians.
+    They include the receiver's delayed ACKs, hence no means or medians.
+
+    Attributes:
+        minimum_ms: smallest time from a segment to its acknowledgement, NaN without a sample.
+        p5_ms: 5th percentile.
+        samples: number of samples.
+        stamped: measured by TCP timestamps rather than by sequence numbers.
     """
 
     minimum_ms: Floats
@@ -35,26 +37,30 @@ class RoundTrips:
 
 
 def count(segments: Segments, which: Flags, flows: int) -> Ints:
-    """How many of some segments each flow has."""
+    """Count the selected segments of each flow."""
     return np.bincount(segments.flow[which], minlength=flows).astype(np.int64)
 
 
 def total(segments: Segments, values: U32, flows: int) -> Ints:
-    """Sum of a column per flow."""
+    """Sum a column of the segments per flow."""
     return np.bincount(segments.flow, values, minlength=flows).astype(np.int64)
 
 
 def copies(segments: Segments, order: Ints) -> Flags:
-    """Packets captured more than once (flooding, several interfaces): all but the first.
+    """Select the repeated captures of one packet (flooding, several interfaces): all but the first.
 
     A copy has the same sequence and ACK numbers, length, flags, timestamp and, for IPv4, the same
-    identification; a retransmission is a new packet with a new one. ``order``: rows by flow, see ``Lanes``.
+    identification. A retransmission is a new packet with a new identification.
+
+    Args:
+        segments: the segments.
+        order: their rows by flow, see ``Lanes``.
     """
     result = np.zeros(len(segments), bool)
     names = ("flow", "ip_id", "seq", "ack", "length", "flags", "tsval")
     columns = [getattr(segments, name)[order] for name in names]
     time_ns = segments.time_ns[order]
-    for distance in range(1, SAME_PACKET + 1):
+    for distance in range(1, COPY_DISTANCE + 1):
         same = columns[0][distance:] == columns[0][:-distance]
         for column in columns[1:]:
             if not same.any():
@@ -62,17 +68,18 @@ def copies(segments: Segments, order: Ints) -> Flags:
             same &= column[distance:] == column[:-distance]
         near = np.flatnonzero(same)
         near = near[np.abs(time_ns[near + distance] - time_ns[near]) < COPY_WITHIN_NS]
-        # IPv6 and systems without IP identification: only the timestamp tells a copy from a retransmission
+        # without an IP identification (IPv6), only the timestamp distinguishes a copy from a retransmission
         near = near[(columns[1][near] != 0) | (columns[5][near] & STAMPED != 0)]
         result[order[near + distance]] = True
     return result
 
 
 def resent(segments: Segments, disorder: Disorder, copied: Flags, flows: int) -> tuple[Ints, Ints, Ints]:
-    """Per flow: retransmitted segments, their bytes, and segments that came late into a hole (reordering or
-    repair). A SYN or FIN alone counts too: it may be lost, and a D-SACK tells of it, like payload.
+    """Count retransmitted segments, their bytes, and late segments that filled a hole, per flow.
+
+    A retransmitted SYN or FIN without payload counts too: a D-SACK reports it like payload.
     """
-    rows = np.concatenate([disorder.resent, _openings_again(segments)])
+    rows = np.concatenate([disorder.resent, _repeated_syn_fin(segments)])
     rows = rows[~copied[rows]]
     number = np.bincount(segments.flow[rows], minlength=flows)
     size = np.bincount(segments.flow[rows], segments.length[rows], minlength=flows)
@@ -80,35 +87,34 @@ def resent(segments: Segments, disorder: Disorder, copied: Flags, flows: int) ->
     return number.astype(np.int64), size.astype(np.int64), late.astype(np.int64)
 
 
-def _openings_again(segments: Segments) -> Ints:
-    """Rows of SYNs and FINs without payload that stand where one of their flow stood before."""
+def _repeated_syn_fin(segments: Segments) -> Ints:
+    """Return the rows of SYNs and FINs without payload that repeat an earlier one of their flow."""
     rows = np.flatnonzero(segments.flags & (SYN | FIN))
-    place = segments.seq[rows] + segments.length[rows]  # a FIN stands behind the payload, a SYN has none
+    position = segments.seq[rows] + segments.length[rows]  # a FIN follows the payload; a SYN has none
     kind = (segments.flags[rows] & (SYN | FIN)).astype(np.int64)
-    code = (segments.flow[rows].astype(np.int64) << 2 | kind) << 32 | place
+    code = (segments.flow[rows].astype(np.int64) << 2 | kind) << 32 | position
     _, first = np.unique(code, return_index=True)
-    again = np.ones(len(rows), bool)
-    again[first] = False
-    return np.asarray(rows[again & (segments.length[rows] == 0)], np.int64)
+    repeated = np.ones(len(rows), bool)
+    repeated[first] = False
+    return np.asarray(rows[repeated & (segments.length[rows] == 0)], np.int64)
 
 
 def spurious(segments: Segments, copied: Flags, flows: int) -> Ints:
-    """Per flow: retransmissions that its receiver reported as needless (D-SACK, RFC 2883, sent in the other
-    direction).
-    """
+    """Count the retransmissions of each flow that its receiver reported as unnecessary (D-SACK, RFC 2883)."""
     rows = np.flatnonzero((segments.flags & DSACK != 0) & ~copied)
     return np.bincount(segments.flow[rows] ^ 1, minlength=flows).astype(np.int64)
 
 
 def zero_windows(segments: Segments, copied: Flags, flows: int) -> Ints:
-    """Per flow: times its sender said that it cannot take more."""
+    """Count the segments of each flow whose sender advertised a receive window of 0."""
     opening = segments.flags & (RST | SYN | FIN)
     return count(segments, (segments.window == 0) & (opening == 0) & ~copied, flows)
 
 
 def resets(segments: Segments, flows: int) -> Ints:
-    """Per flow: 1 when its sender broke the connection off. The first RST of a connection counts; what still
-    arrives behind it is answered with another one each.
+    """Return 1 for each flow whose sender reset the connection.
+
+    Only the first RST of a connection counts: every segment that arrives later is answered with another RST.
     """
     rows = np.flatnonzero(segments.flags & RST)
     _, first = np.unique(segments.flow[rows] // 2, return_index=True)
@@ -116,42 +122,45 @@ def resets(segments: Segments, flows: int) -> Ints:
 
 
 def round_trips(segments: Segments, lanes: Lanes, pieces: Pieces, disorder: Disorder) -> RoundTrips:
-    """RTT from the capture point to each flow's receiver: by timestamps, else by sequence numbers (with
-    Karn's rule).
-    """
+    """Measure the RTT to each flow's receiver by timestamps, else by sequence numbers with Karn's rule."""
     flows = len(lanes.begin) - 1
     flow, sample_ns = _by_timestamps(segments, lanes.order)
     stamped = np.bincount(flow, minlength=flows) > 0
     if not stamped[pieces.flow].all():
-        more_flow, more_ns = _by_sequence(segments, pieces, disorder, stamped)
-        flow, sample_ns = np.concatenate([flow, more_flow]), np.concatenate([sample_ns, more_ns])
+        plain_flow, plain_ns = _by_sequence(segments, pieces, disorder, stamped)
+        flow, sample_ns = np.concatenate([flow, plain_flow]), np.concatenate([sample_ns, plain_ns])
     by = np.lexsort((sample_ns, flow))
     flow, sample_ms = flow[by], sample_ns[by] / 1e6
     samples = np.bincount(flow, minlength=flows).astype(np.int64)
     begin = np.concatenate([[0], np.cumsum(samples)[:-1]])
     minimum, p5 = np.full(flows, np.nan), np.full(flows, np.nan)
-    some = samples > 0
-    minimum[some] = sample_ms[begin[some]]
-    p5[some] = sample_ms[begin[some] + (samples[some] - 1) // 20]
+    measured = samples > 0
+    minimum[measured] = sample_ms[begin[measured]]
+    p5[measured] = sample_ms[begin[measured] + (samples[measured] - 1) // 20]
     return RoundTrips(minimum, p5, samples, stamped)
 
 
 def _by_timestamps(segments: Segments, order: Ints) -> tuple[Ints, Ints]:
-    """Time from the first segment with a timestamp value to the first that echoes it, per flow."""
+    """Return flow and time from the first segment with a timestamp value to the first one that echoes it."""
     flags = segments.flags
     carries = (flags & STAMPED != 0) & ((segments.length > 0) | (flags & (SYN | FIN) != 0))
     echoes = (flags & (STAMPED | ACK) == STAMPED | ACK) & (segments.tsecr != 0)
-    sent, sent_ns = _first_of(segments, order[carries[order]], segments.tsval, 0)
+    value, value_ns = _first_of(segments, order[carries[order]], segments.tsval, 0)
     echo, echo_ns = _first_of(segments, order[echoes[order]], segments.tsecr, 1)
-    _, here, there = np.intersect1d(sent, echo, assume_unique=True, return_indices=True)
-    trip = echo_ns[there] - sent_ns[here]
-    good = trip > 0
-    return sent[here][good] >> 32, trip[good]
+    _, value_at, echo_at = np.intersect1d(value, echo, assume_unique=True, return_indices=True)
+    trip = echo_ns[echo_at] - value_ns[value_at]
+    positive = trip > 0
+    return value[value_at][positive] >> 32, trip[positive]
 
 
 def _first_of(segments: Segments, rows: Ints, stamps: U32, other: int) -> tuple[Ints, Ints]:
-    """First time of each (flow, timestamp), both in one number, in some rows that are ordered by flow; of the
-    ``other`` direction's flow (1) or their own (0).
+    """Return each distinct ``flow << 32 | timestamp`` and the time of its first segment.
+
+    Args:
+        segments: the segments.
+        rows: their rows, ordered by flow.
+        stamps: the timestamp column.
+        other: 1 to assign a timestamp to the flow of the other direction, else 0.
     """
     flow, stamp = segments.flow[rows], stamps[rows]
     change = np.flatnonzero((flow[1:] != flow[:-1]) | (stamp[1:] != stamp[:-1])) + 1
@@ -162,25 +171,22 @@ def _first_of(segments: Segments, rows: Ints, stamps: U32, other: int) -> tuple[
 
 
 def _sent_twice(segments: Segments, disorder: Disorder, flow: Ints, begin: Ints, end: Ints) -> Flags:
-    """Karn's rule: which spans of streams had any of their bytes sent again, so that an ACK may be for
-    either.
-    """
+    """Select the stream ranges with retransmitted bytes, whose ACK is ambiguous (Karn's rule)."""
     if not len(disorder.resent):
         return np.zeros(len(flow), bool)
     band = segments.flow[disorder.resent].astype(np.int64) << BAND_BITS
-    again, reach = (
-        band + disorder.resent_start,
-        band + disorder.resent_start + segments.length[disorder.resent],
-    )
-    by = np.argsort(again, kind="stable")
-    again, reach = again[by], np.maximum.accumulate(reach[by])
-    before = np.searchsorted(again, (flow << BAND_BITS) + end) - 1
-    return (before >= 0) & (reach[np.maximum(before, 0)] > (flow << BAND_BITS) + begin)
+    resent_begin = band + disorder.resent_start
+    resent_end = resent_begin + segments.length[disorder.resent]
+    by = np.argsort(resent_begin, kind="stable")
+    resent_begin, resent_end = resent_begin[by], np.maximum.accumulate(resent_end[by])
+    before = np.searchsorted(resent_begin, (flow << BAND_BITS) + end) - 1
+    return (before >= 0) & (resent_end[np.maximum(before, 0)] > (flow << BAND_BITS) + begin)
 
 
 def _by_sequence(segments: Segments, pieces: Pieces, disorder: Disorder, stamped: Flags) -> tuple[Ints, Ints]:
-    """Time from a data segment to the ACK of its last byte, for segments of flows without timestamps sent
-    once.
+    """Return flow and time from a data segment that was sent once to the ACK of its last byte.
+
+    Only flows without timestamps are measured.
     """
     flow = np.repeat(pieces.flow, np.diff(pieces.begin)).astype(np.int64)
     plain = np.flatnonzero(~stamped[flow] & ~np.isin(pieces.row, disorder.late))
@@ -191,17 +197,24 @@ def _by_sequence(segments: Segments, pieces: Pieces, disorder: Disorder, stamped
     acks = np.flatnonzero(segments.flags & (ACK | RST) == ACK)
     ack_code = (segments.flow[acks] ^ 1).astype(np.int64) << 32 | segments.ack[acks]
     unique, first = np.unique(ack_code, return_index=True)
-    own, mine = np.unique(code, return_index=True)
-    _, here, there = np.intersect1d(own, unique, assume_unique=True, return_indices=True)
-    trip = segments.time_ns[acks[first[there]]] - segments.time_ns[row[mine[here]]]
-    good = trip > 0
-    return own[here][good] >> 32, trip[good]
+    data_code, data_first = np.unique(code, return_index=True)
+    _, data_at, ack_at = np.intersect1d(data_code, unique, assume_unique=True, return_indices=True)
+    trip = segments.time_ns[acks[first[ack_at]]] - segments.time_ns[row[data_first[data_at]]]
+    positive = trip > 0
+    return data_code[data_at][positive] >> 32, trip[positive]
 
 
 @dataclass(frozen=True)
 class Connect:
-    """The opening of a connection. ``flow``: of the side that opened it; ``ms``: SYN until its ACK of the
-    SYN-ACK, None when that cannot be told for certain.
+    """An attempt to open a connection.
+
+    Attributes:
+        flow: flow of the side that sent the SYN.
+        time_ns: time of the first SYN.
+        attempts: number of SYNs.
+        answered: a SYN-ACK was captured.
+        refused: an RST answered the SYN.
+        ms: time from the SYN to the ACK of the SYN-ACK; None if ambiguous.
     """
 
     flow: int
@@ -213,10 +226,10 @@ class Connect:
 
 
 def connects(segments: Segments, lanes: Lanes, copied: Flags, flows: int) -> Iterator[Connect]:
-    """All connections of which a SYN was captured."""
-    both = SYN | ACK
-    opening = np.flatnonzero((segments.flags & both == SYN) & ~copied)
-    answers = np.flatnonzero((segments.flags & both == both) & ~copied)
+    """Yield every connection attempt with a captured SYN."""
+    syn_ack = SYN | ACK
+    opening = np.flatnonzero((segments.flags & syn_ack == SYN) & ~copied)
+    answers = np.flatnonzero((segments.flags & syn_ack == syn_ack) & ~copied)
     answered = np.bincount(segments.flow[answers] ^ 1, minlength=flows)
     attempts = np.bincount(segments.flow[opening], minlength=flows)
     _, first = np.unique(segments.flow[opening], return_index=True)
@@ -229,10 +242,10 @@ def connects(segments: Segments, lanes: Lanes, copied: Flags, flows: int) -> Ite
 
 
 def _first_ack_ms(segments: Segments, rows: Ints, opening: int) -> float | None:
-    """From a SYN until its sender's first ACK."""
+    """Measure the time from a SYN to its sender's first ACK."""
     for row in rows[:FIRST_ACK_WITHIN].tolist():
         if segments.flags[row] & (SYN | ACK | RST) == ACK:
-            if row < opening:  # captured in another order than it was sent
+            if row < opening:  # captured in a different order than sent
                 return None
             return int(segments.time_ns[row] - segments.time_ns[opening]) / 1e6
     return None

@@ -1,7 +1,7 @@
-"""Packets on their way up: what is passed from one layer's parser to the next, and how headers are read.
+"""The data that one protocol layer's parser passes to the next, and functions that read header fields.
 
-One gather of a few bytes at computed places replaces a loop over packets; each field of the headers gathered
-is then read as a column, on which all else is arithmetic.
+One gather of a few bytes at computed positions replaces a loop over packets. Each field of the gathered
+headers is then a column for array arithmetic.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ Some = TypeVar("Some", "Layer", "Internet")
 
 @dataclass(frozen=True)
 class Batch:
-    """Packets that are parsed together, and where what is found in them goes.
+    """Packets that are parsed together, and the objects that collect the results.
 
-    ``view`` is memory of which the first byte has the address ``base``.
+    The first byte of ``view`` has the address ``base``.
     """
 
     view: memoryview
@@ -35,24 +35,39 @@ class Batch:
 
 @dataclass(frozen=True)
 class Layer:
-    """Where the next header begins, in arrays of one length."""
+    """Where the next header of each packet begins, as arrays of equal length.
+
+    Attributes:
+        at: position of the next header.
+        end: end of the captured bytes.
+        wire_end: where the packet would end if it had been captured whole.
+        row: index of the packet in its batch.
+    """
 
     at: Ints
-    end: Ints  # end of the captured bytes
-    wire_end: Ints  # end of the bytes on the wire
-    row: Ints  # index of the packet in its batch
+    end: Ints
+    wire_end: Ints
+    row: Ints
 
     def moved(self, at: Ints) -> Layer:
-        """The same packets with the next header somewhere else."""
+        """Return the same packets with the next header at another position."""
         return Layer(at, self.end, self.wire_end, self.row)
 
 
 @dataclass(frozen=True)
 class Internet:
-    """IP packets: where what they carry begins, and what their headers say.
+    """IP packets, as arrays of equal length.
 
-    ``room``: captured bytes from there on; ``above``: IP's length without its header, ``length`` with it;
-    addresses are codes of ``Connections``.
+    Attributes:
+        at: position of the payload.
+        room: captured bytes of the payload.
+        row: index of the packet in its batch.
+        protocol: IP protocol number.
+        above: length of the payload according to the IP header.
+        length: total length according to the IP header.
+        source: code of the source address, see ``Connections``.
+        destination: code of the destination address.
+        identification: IPv4 identification, 0 for IPv6.
     """
 
     at: Ints
@@ -67,30 +82,29 @@ class Internet:
 
     @property
     def end(self) -> Ints:
-        """End of the captured bytes."""
+        """The end of the captured bytes of each packet."""
         return self.at + self.room
 
     def layer(self, at: Ints) -> Layer:
-        """What is inside: packets that begin further up, and end where IP says."""
+        """Return the inner packets, which begin at ``at`` and end where the IP header says."""
         return Layer(at, self.end, self.at + self.above, self.row)
 
 
-def some(of: Some, which: Array) -> Some:
-    """Some of the packets, by a mask or by indices."""
-    return type(of)(*(getattr(of, f.name)[which] for f in fields(of)))
+def some(packets: Some, which: Array) -> Some:
+    """Select packets by a mask or by indices."""
+    return type(packets)(*(getattr(packets, f.name)[which] for f in fields(packets)))
 
 
 def gather(view: memoryview, at: Ints, header: np.dtype[np.void]) -> Array:
-    """The headers that begin at many places."""
+    """Read the header at each position."""
     return overlapping(view, 0, header.itemsize)[at].view(header)
 
 
 def u16(view: memoryview, at: Ints) -> U16:
-    """Big-endian 16-bit words."""
-    every: U16 = np.ndarray((len(view) - 1,), ">u2", view, 0, (1,))
-    return every[at].astype(np.uint16)
+    """Read the big-endian 16-bit word at each position."""
+    words: U16 = np.ndarray((len(view) - 1,), ">u2", view, 0, (1,))
+    return words[at].astype(np.uint16)
 
 
 def u8(view: memoryview, at: Ints) -> U8:
-    """Bytes."""
     return np.frombuffer(view, np.uint8)[at]

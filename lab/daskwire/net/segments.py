@@ -1,4 +1,4 @@
-"""TCP segments: what is kept of each packet."""
+"""TCP segments: the columns that are stored for each packet."""
 
 from __future__ import annotations
 
@@ -18,12 +18,23 @@ FIN, SYN, RST, PSH, ACK = 1, 2, 4, 8, 16
 
 @dataclass(frozen=True)
 class Segments:
-    """TCP segments as arrays of one length, in capture order.
+    """TCP segments as arrays of equal length, in capture order.
 
-    ``flow``: one direction of a connection, see ``daskwire.net.connections``; ``flags``: TCP's nine bits plus
-    STAMPED and DSACK; ``length``: payload bytes on the wire, of which ``captured`` lie at address
-    ``offset``; ``ip_bytes``: IP total length; ``frame_bytes``: the frame on the wire; ``ip_id``: IPv4
-    identification, 0 for IPv6.
+    Attributes:
+        time_ns: capture time, nanoseconds since 1970.
+        flow: one direction of a connection, see ``daskwire.net.connections``.
+        seq: sequence number.
+        ack: acknowledgement number.
+        flags: TCP's nine flag bits, plus STAMPED and DSACK.
+        window: advertised window, unscaled.
+        length: payload bytes on the wire.
+        captured: payload bytes in the capture, at address ``offset``.
+        offset: address of the payload.
+        ip_bytes: IP total length.
+        frame_bytes: length of the frame on the wire.
+        ip_id: IPv4 identification, 0 for IPv6.
+        tsval: timestamp value, 0 without.
+        tsecr: timestamp echo reply, 0 without.
     """
 
     time_ns: Ints
@@ -47,55 +58,55 @@ class Segments:
     TYPES: ClassVar = ("i8", "i4", "u4", "u4", "u2", "u2", "u4", "u4", "i8", "u4", "u4", "u2", "u4", "u4")
 
     def columns(self) -> list[npt.NDArray[Any]]:
-        """The arrays, in the order of the fields."""
+        """Return the arrays in the order of the fields."""
         return [getattr(self, f.name) for f in fields(self)]
 
     def take(self, which: Array) -> Segments:
-        """The segments at some indices (or where a mask is true), in that order."""
+        """Select segments by indices or a mask, in that order."""
         return Segments(*(column[which] for column in self.columns()))
 
 
 @dataclass(frozen=True)
 class Lanes:
-    """The rows of segments by flow: flow ``f`` has ``order[begin[f] : begin[f + 1]]``, in capture order."""
+    """Segment rows grouped by flow: flow ``f`` has ``order[begin[f] : begin[f + 1]]``, in capture order."""
 
     order: Ints
     begin: Ints
 
     def rows(self, flow: int) -> Ints:
-        """Rows of a flow."""
         return self.order[self.begin[flow] : self.begin[flow + 1]]
 
 
 def lanes(segments: Segments, flows: int) -> Lanes:
-    """Sort the rows of segments by flow."""
+    """Group the rows of segments by flow."""
     number = np.bincount(segments.flow, minlength=flows)
     return Lanes(by_flow(segments.flow), np.append(0, np.cumsum(number)))
 
 
 def by_flow(flow: npt.NDArray[np.int32]) -> Ints:
-    """Stable order by flow number; 16-bit numbers sort much faster."""
+    """Return the stable order by flow number. 16-bit numbers sort much faster."""
     narrow = flow.astype(np.uint16) if len(flow) and int(flow.max()) < 1 << 16 else flow
     return np.argsort(narrow, kind="stable")
 
 
 def sort_by_time(segments: Segments) -> None:
-    """Put segments in order of time, in place. A file is mostly in order: only those that have an older one
-    behind them, or a newer one before them, change places among themselves.
+    """Sort segments by time, in place.
+
+    Files are mostly sorted, so only the segments that have a newer one before them or an older one after them
+    are moved.
     """
     time_ns = segments.time_ns
     if not disorder(time_ns):
         return
     newest = np.maximum.accumulate(time_ns)
     oldest = np.minimum.accumulate(time_ns[::-1])[::-1]
-    upset = np.flatnonzero((time_ns < newest) | (time_ns > oldest))
-    order = upset[np.argsort(time_ns[upset], kind="stable")]
+    unsorted = np.flatnonzero((time_ns < newest) | (time_ns > oldest))
+    order = unsorted[np.argsort(time_ns[unsorted], kind="stable")]
     for column in segments.columns():
-        column[upset] = column[order]
+        column[unsorted] = column[order]
 
 
 def concatenate(parts: Iterable[Segments]) -> Segments:
-    """Several batches as one."""
     columns = Columns(Segments.TYPES)
     for part in parts:
         columns.add(part.columns())
@@ -104,20 +115,32 @@ def concatenate(parts: Iterable[Segments]) -> Segments:
 
 @dataclass
 class Tally:
-    """What was in the capture besides whole TCP segments: ``skipped``, by reason."""
+    """Counts of the packets in a capture.
+
+    Attributes:
+        packets: packets within the requested time span.
+        bytes: their bytes on the wire.
+        skipped: packets that were not decoded, by reason.
+        tunnels: packets in decoded tunnels, by kind of tunnel.
+        opaque: packets that may be tunnels but cannot be decoded, by kind or UDP port.
+        first_ns: time of the first packet within the requested span.
+        last_ns: time of the last one.
+        begin_ns: time of the first packet in the files.
+        end_ns: time of the last one.
+    """
 
     packets: int = 0
     bytes: int = 0
     skipped: Counter[str] = field(default_factory=Counter)
-    tunnels: Counter[str] = field(default_factory=Counter)  # packets that were looked into, by kind
-    opaque: Counter[str] = field(default_factory=Counter)  # packets that may be tunnels, by kind or port
+    tunnels: Counter[str] = field(default_factory=Counter)
+    opaque: Counter[str] = field(default_factory=Counter)
     first_ns: int = 1 << 62
     last_ns: int = 0
-    begin_ns: int = 0  # of all packets, those outside of the span that was asked for too
+    begin_ns: int = 0
     end_ns: int = 0
 
-    def see(self, time_ns: Ints) -> None:
-        """Packets of the files, before any are left out."""
+    def note_times(self, time_ns: Ints) -> None:
+        """Extend ``begin_ns`` and ``end_ns`` by packets of the files."""
         first, last = int(time_ns.min()), int(time_ns.max())
         self.begin_ns = min(first, self.begin_ns) if self.end_ns else first
         self.end_ns = max(last, self.end_ns)

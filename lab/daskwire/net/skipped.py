@@ -1,4 +1,4 @@
-"""Why packets were skipped: each packet is either a TCP segment or counted once, under a reason from here."""
+"""Reasons for skipping a packet. A packet is a TCP segment, or is counted once under one of these reasons."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from daskwire.arrays import U8, U16, Array
 
-CUT_IP, CUT_TCP = "cut before the end of the IP header", "cut before the end of the TCP header"
+CUT_IP, CUT_TCP = "truncated before the end of the IP header", "truncated before the end of the TCP header"
 FRAGMENTS, TOO_DEEP, BAD_IP = "IP fragments", "tunnels nested too deep", "damaged IP header"
 NO_IP = "neither IPv4 nor IPv6"
 UDP = "UDP"
@@ -22,31 +22,31 @@ ETHERTYPES = {
     0x8809: "LACP", 0x8847: "MPLS", 0x8848: "MPLS", 0x8863: "PPPoE", 0x8864: "PPPoE", 0x888E: "802.1X",
     0x88CC: "LLDP", 0x88E5: "MACsec", 0x88E7: "PBB (MAC in MAC)", 0x88F7: "PTP", 0x894F: "NSH",
 }  # fmt: skip
-SMALLEST_ETHERTYPE = 0x600  # below stands a length, and 802.2 behind it
-LENGTH = "802.2 (spanning tree and the like)"
+SMALLEST_ETHERTYPE = 0x600  # lower values are lengths, followed by an 802.2 header
+LENGTH = "802.2 (spanning tree and similar)"
 PROTOCOLS = {
     1: "ICMP", 2: "IGMP", 4: "IP in IP", 17: UDP, 41: "IP in IP", 44: FRAGMENTS, 47: "GRE of an unknown kind",
     50: "IPsec (ESP)", 51: "IPsec (AH)", 58: "ICMPv6", 88: "EIGRP", 89: "OSPF", 103: "PIM", 112: "VRRP",
     115: "L2TP", 132: "SCTP",
 }  # fmt: skip
-ORDINARY = frozenset({  # beside any cluster, and never Dask
+ORDINARY = frozenset({  # common on any network, and never Dask
     "ARP", "RARP", "LACP", "LLDP", "802.1X", "PTP", LENGTH, "Ethernet flow control", "ICMP", "ICMPv6", "IGMP",
     UDP, "EIGRP", "OSPF", "PIM", "VRRP", "SCTP",
 })  # fmt: skip
 
 
 def link_reason(link: int) -> str:
-    """Of packets of a link type that is not known here."""
+    """Return the reason for packets with an unsupported link type."""
     return f"link type {link} ({LINKS[link]})" if link in LINKS else f"link type {link}"
 
 
 def ethertype_reasons(kinds: U16) -> Counter[str]:
-    """Of frames that carry no IP: how many by reason."""
+    """Count frames without IP by reason, from their EtherTypes."""
     return _by_reason(kinds, lambda kind: ETHERTYPES.get(kind) or _ethertype(kind))
 
 
 def protocol_reasons(protocols: U8) -> Counter[str]:
-    """Of IP packets that are no TCP: how many by reason."""
+    """Count IP packets other than TCP by reason, from their protocol numbers."""
     return _by_reason(protocols, lambda number: PROTOCOLS.get(number) or f"IP protocol {number}")
 
 

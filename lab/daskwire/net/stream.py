@@ -1,4 +1,4 @@
-"""One direction of a connection as a stream of bytes with holes, read without copying where it can be."""
+"""One direction of a connection as a stream of bytes with holes. Reads copy nothing where possible."""
 
 from __future__ import annotations
 
@@ -13,25 +13,32 @@ Bytes = bytes | memoryview
 
 
 class ByteStream(Protocol):
-    """What the framing needs: plain TCP, and the decrypted or unmasked streams that are laid over it."""
+    """The interface that message framing needs: plain TCP, or a decrypted or unmasked stream on top of it.
 
-    start: Ints  # position of each piece, ascending
+    Attributes:
+        start: position of each piece, ascending.
+        end: position after each piece.
+        time_ns: when each piece, and everything before it, had been captured.
+        opened: position 0 is the beginning of the connection.
+    """
+
+    start: Ints
     end: Ints
-    time_ns: Ints  # when each piece, and all before it, had passed
-    opened: bool  # position 0 is the true beginning
+    time_ns: Ints
+    opened: bool
 
     def read(self, position: int, size: int) -> Bytes | None:
-        """``size`` bytes, or None when any of them is not in the capture."""
+        """Return ``size`` bytes, None if any of them is not in the capture."""
 
     def piece_at(self, position: int) -> int:
-        """Index of the piece that holds a position; when none does, of the next one."""
+        """Return the index of the piece that contains a position, else of the next piece."""
 
     def heads(self, chunk: slice) -> U64:
-        """The first two 64-bit words of some pieces, an ``(n, 2)`` array; zeros where they are not there."""
+        """Return the first two 64-bit words of some pieces as an ``(n, 2)`` array, zeros where missing."""
 
 
 class Stream:
-    """The pieces of one flow (see ``daskwire.net.tcp.Pieces``)."""
+    """The stream of one flow, made of its pieces (see ``daskwire.net.tcp.Pieces``)."""
 
     def __init__(
         self,
@@ -48,16 +55,15 @@ class Stream:
         self.time_ns = np.maximum.accumulate(time_ns)
         self.opened = opened
         self.memory = memory
-        self._from = self._to = self._address = 0  # the captured bytes that were read of last, and where
+        self._from = self._to = self._address = 0  # the range that was read last, and its address
 
     def piece_at(self, position: int) -> int:
-        """Index of the piece that holds a position; when none does, of the next one."""
         return int(self.end.searchsorted(position, side="right"))
 
     def read(self, position: int, size: int) -> Bytes | None:
-        """``size`` bytes, or None when any of them is not in the capture (gap, snaplen, end).
+        """Return ``size`` bytes, None if any of them is missing (hole, snaplen, end).
 
-        A message's header and body are mostly in one piece, which is looked up once.
+        A message's header and body are usually in one piece, which is then looked up only once.
         """
         if self._from <= position < self._to and position + size <= self._to:
             return self.memory.read(self._address + position - self._from, size)
@@ -74,14 +80,13 @@ class Stream:
         return self._join(piece, position, size)
 
     def heads(self, chunk: slice) -> U64:
-        """The first two 64-bit words of some pieces, an ``(n, 2)`` array; zeros where they are not there."""
         heads = np.zeros((len(self.start[chunk]), 2), np.uint64)
         enough = self.captured[chunk] >= 16
         heads[enough] = self.memory.words(self.offset[chunk][enough], 2)
         return heads
 
     def _join(self, piece: int, position: int, size: int) -> bytes | None:
-        """Bytes that lie in several pieces."""
+        """Read bytes that are spread over several pieces."""
         parts = []
         while size > 0:
             if piece == len(self.end) or int(self.start[piece]) > position:
@@ -98,14 +103,14 @@ class Stream:
 
 
 def holes(start: Ints, end: Ints, opened: bool) -> tuple[Ints, Ints]:
-    """Positions and sizes of the bytes that are missing between the pieces (and before the first)."""
-    before = np.concatenate([[0 if opened else start[0]], end[:-1]]) if len(start) else start
-    size = start - before
-    return before[size > 0], size[size > 0]
+    """Return positions and sizes of the holes between the pieces, and before the first piece."""
+    previous = np.concatenate([[0 if opened else start[0]], end[:-1]]) if len(start) else start
+    size = start - previous
+    return previous[size > 0], size[size > 0]
 
 
 def seen_before(start: Ints, end: Ints, positions: Ints) -> Ints:
-    """How many bytes of the stream were seen below each position."""
+    """Count the captured bytes of the stream below each position."""
     total = np.concatenate([[0], np.cumsum(end - start)])
     piece = np.searchsorted(end, positions, side="right")
     inside = np.clip(positions - np.append(start, np.iinfo(np.int64).max)[piece], 0, None)
@@ -113,7 +118,7 @@ def seen_before(start: Ints, end: Ints, positions: Ints) -> Ints:
 
 
 def arrival(stream: ByteStream, positions: Ints) -> Ints:
-    """When the byte at each position, and all before it, had passed."""
+    """Return when the byte at each position, and everything before it, had been captured."""
     if not len(stream.end):
         return np.zeros(len(positions), np.int64)
     piece = np.minimum(np.searchsorted(stream.end, positions, side="right"), len(stream.end) - 1)

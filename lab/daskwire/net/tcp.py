@@ -1,8 +1,8 @@
-"""Reassembly: for each flow, which stream bytes lie where in the capture file. No payload is copied.
+"""Reassemble TCP streams: find where in the capture file the stream bytes of each flow are..
 
-Many flows are handled together. Each flow gets a band of the 64-bit number line, so that one running maximum
-or one sort over everything respects the borders between flows. Stream position 0 is the first byte after
-the SYN, or the first byte seen when the capture began later.
+Many flows are processed together. Each flow has a band of the 64-bit number line, so that one running maximum
+or one sort over all segments never mixes flows. Stream position 0 is the first byte after the SYN, or the
+first captured byte if the SYN is missing.
 """
 
 from __future__ import annotations
@@ -17,22 +17,29 @@ import numpy.typing as npt
 from daskwire.arrays import U32, Columns, Flags, Ints
 from daskwire.net.segments import PSH, SYN, Segments, by_flow
 
-BAND_BITS = (
-    42  # a flow's band is 4 TiB wide: positions are cut to +-1 TiB, far beyond any real stream in a capture
-)
+BAND_BITS = 42  # a band is 4 TiB wide; positions are limited to +-1 TiB, far beyond any real stream
 HALF = 1 << (BAND_BITS - 1)
-TOGETHER = 1 << 18  # segments handled at once: all arrays on the way stay small enough to be reused
-PIECE = ("i8", "u4", "u4", "i8", "i8", "?")  # columns of Pieces from start on
+TOGETHER = 1 << 18  # segments per group: the temporary arrays stay small and their memory is reused
+PIECE = ("i8", "u4", "u4", "i8", "i8", "?")  # the columns of Pieces, from ``start`` on
 
 
 @dataclass(frozen=True)
 class Pieces:
-    """What each flow's stream is made of: non-overlapping pieces, ordered by flow and position.
+    """The non-overlapping pieces of all streams, ordered by flow and position.
 
-    ``flow`` and ``begin`` (index of a flow's first piece; one more entry at the end) say whose they are. A
-    piece covers stream bytes ``start .. start + length``, of which the first ``captured`` are in the
-    capture at address ``offset``; ``row`` is the segment that brought them. ``opened`` tells whether the
-    flow's SYN was seen; ``zero`` is the sequence number of position 0.
+    Per flow with payload:
+
+    Attributes:
+        flow: flow number.
+        begin: index of the flow's first piece; one extra entry at the end.
+        opened: the flow's SYN was captured.
+        zero: sequence number of stream position 0.
+        start: (per piece) stream position of the piece.
+        length: (per piece) stream bytes that it covers.
+        captured: (per piece) how many of these are in the capture, at address ``offset``.
+        offset: (per piece) address of its first byte.
+        row: (per piece) segment that contained it.
+        whole: (per piece) a whole segment with PSH, so it may be exactly one message.
     """
 
     flow: npt.NDArray[np.int32]
@@ -44,13 +51,17 @@ class Pieces:
     captured: U32
     offset: Ints
     row: Ints
-    whole: Flags  # a segment's payload, untrimmed and with PSH: may be exactly one message
+    whole: Flags
 
 
 @dataclass(frozen=True)
 class Disorder:
-    """Segments that did not simply follow: rows of those that brought nothing new (``resent``, with their
-    stream positions ``resent_start``) and of those that came after later ones (``late``).
+    """Segments that arrived out of sequence.
+
+    Attributes:
+        resent: rows of the segments without new bytes.
+        resent_start: their stream positions.
+        late: rows of the segments that were captured after later ones.
     """
 
     resent: Ints
@@ -61,8 +72,9 @@ class Disorder:
 def reassemble(segments: Segments, origin: dict[int, int] | None = None) -> tuple[Pieces, Disorder]:
     """Put the payload of all flows in stream order.
 
-    ``origin`` gives, for flows that are continued from an earlier call, the sequence number that is
-    position 0.
+    Args:
+        segments: all segments.
+        origin: sequence number of position 0, for flows that continue from an earlier call.
     """
     row = np.flatnonzero(segments.length)
     row = row[by_flow(segments.flow[row])]
@@ -72,87 +84,91 @@ def reassemble(segments: Segments, origin: dict[int, int] | None = None) -> tupl
     zero, opened = _origins(segments, present, segments.seq[row[first]], origin or {})
     counts, columns, resent, late = (Columns(types) for types in (("i8",), PIECE, ("i8", "i8"), ("i8",)))
     for rows, flows in _groups(first, len(row)):
-        found = _group(segments, row[rows], first[flows] - rows.start, zero[flows])
-        for table, arrays in zip((counts, columns, resent, late), found, strict=True):
+        parts = _group(segments, row[rows], first[flows] - rows.start, zero[flows])
+        for table, arrays in zip((counts, columns, resent, late), parts, strict=True):
             table.add(arrays, rows.stop / len(row))
     begin = np.append(0, np.cumsum(*counts.arrays()))
     return Pieces(present, begin, opened, zero, *columns.arrays()), Disorder(*resent.arrays(), *late.arrays())
 
 
 def _groups(first: Ints, number: int) -> Iterator[tuple[slice, slice]]:
-    """Whole flows taken together until there are enough segments: slices of the rows and of the flows."""
-    border = np.append(first, number)
+    """Yield slices of the rows and of the flows: whole flows, up to about TOGETHER segments."""
+    boundary = np.append(first, number)
     begin = 0
     while begin < len(first):
-        end = int(np.searchsorted(border, border[begin] + TOGETHER, side="right")) - 1
+        end = int(np.searchsorted(boundary, boundary[begin] + TOGETHER, side="right")) - 1
         end = max(end, begin + 1)
-        yield slice(int(border[begin]), int(border[end])), slice(begin, end)
+        yield slice(int(boundary[begin]), int(boundary[end])), slice(begin, end)
         begin = end
 
 
 def _group(segments: Segments, row: Ints, first: Ints, zero: U32) -> tuple[Sequence[npt.NDArray[Any]], ...]:
-    """Reassemble some flows: number of pieces, the columns of ``Pieces`` from start on, the two parts of
-    ``Disorder``.
+    """Reassemble some flows.
+
+    Returns:
+        The number of pieces of each flow, the columns of ``Pieces`` from ``start`` on, and the columns of
+        ``Disorder`` in two parts.
     """
     sizes = np.diff(np.append(first, len(row)))
     row, start, length = row.copy(), _unwrap(segments.seq[row], first, zero), segments.length[row]
     key = start + np.repeat(np.arange(len(first)) << BAND_BITS, sizes) + HALF
     end = key + length
-    late, upset = _upset(key, end)
-    order, known = _resolve(key[upset], end[upset])
-    source = upset[order]
-    adds = known < length[source]
-    resent = np.sort(source[~adds])
+    late, unsorted = _unsorted(key, end)
+    order, overlap = _resolve(key[unsorted], end[unsorted])
+    source = unsorted[order]
+    has_new = overlap < length[source]
+    resent = np.sort(source[~has_new])
     overtaken = np.zeros(len(row), np.bool_)
     overtaken[late] = True
     overtaken[resent] = False
     disorder = (row[resent], start[resent]), (row[overtaken],)
-    row[upset], start[upset], length[upset] = row[source], start[source] + known, length[source] - known
+    row[unsorted] = row[source]
+    start[unsorted], length[unsorted] = start[source] + overlap, length[source] - overlap
     captured, offset = segments.captured[row], segments.offset[row]
     whole = (captured == segments.length[row]) & (segments.flags[row] & PSH != 0)
-    captured[upset] = np.maximum(captured[upset] - known, 0)
-    offset[upset] += known
-    whole[upset] &= known == 0
+    captured[unsorted] = np.maximum(captured[unsorted] - overlap, 0)
+    offset[unsorted] += overlap
+    whole[unsorted] &= overlap == 0
     columns: list[npt.NDArray[Any]] = [start, length, captured, offset, row, whole]
     if len(resent):
         keep = np.ones(len(row), bool)
-        keep[upset] = adds
+        keep[unsorted] = has_new
         sizes, columns = np.add.reduceat(keep, first, dtype=np.int64), [c[keep] for c in columns]
     return (sizes,), columns, *disorder
 
 
 def _origins(
-    segments: Segments, present: npt.NDArray[np.int32], seen: U32, given: dict[int, int]
+    segments: Segments, present: npt.NDArray[np.int32], first_seq: U32, origin: dict[int, int]
 ) -> tuple[U32, Flags]:
-    """Sequence number of position 0 for each present flow, and whether it is the true beginning."""
+    """Return the sequence number of position 0 of each present flow, and whether its SYN was captured."""
     syn = np.flatnonzero(segments.flags & SYN)[::-1]  # reversed: the first one wins
     last = int(max(present.max(initial=0), segments.flow[syn].max(initial=0)))
     number, opened = np.zeros(last + 1, np.uint32), np.zeros(last + 1, bool)
     number[segments.flow[syn]] = segments.seq[syn] + np.uint32(1)
     opened[segments.flow[syn]] = True
-    zero = np.where(opened[present], number[present], seen).astype(np.uint32)
-    if given:
-        known = [(i, given[f]) for i, f in enumerate(present.tolist()) if f in given]
-        for index, sequence in known:
-            zero[index] = sequence
+    zero = np.where(opened[present], number[present], first_seq).astype(np.uint32)
+    for index, flow in enumerate(present.tolist()) if origin else ():
+        if flow in origin:
+            zero[index] = origin[flow]
     return zero, opened[present]
 
 
 def _unwrap(seq: U32, first: Ints, zero: U32) -> Ints:
-    """64-bit stream positions from 32-bit sequence numbers: steps are shorter than 2**31, so they can be
-    summed.
-    """
+    """Convert 32-bit sequence numbers to 64-bit stream positions by summing steps, each below 2**31."""
     step = np.diff(seq, prepend=seq[:1]).view(np.int32).astype(np.int64)
     begin = (seq[first] - zero).view(np.int32).astype(np.int64)
     step[first] = 0
     end = begin + np.add.reduceat(step, first)
-    step[first] = begin - np.append(0, end[:-1])  # from where the flow before ended
+    step[first] = begin - np.append(0, end[:-1])  # from the end of the previous flow
     return np.clip(np.cumsum(step), -HALF // 2, HALF // 2)
 
 
-def _upset(key: Ints, end: Ints) -> tuple[Ints, Ints]:
-    """The segments that begin before others ended that came earlier; all those that come before, after or
-    over others than their place says. The others are where they belong.
+def _unsorted(key: Ints, end: Ints) -> tuple[Ints, Ints]:
+    """Find the segments that are not in their place.
+
+    Returns:
+        Indices of the segments that begin before the end of an earlier captured one, and of all segments that
+        must be moved or trimmed.
     """
     if (key[1:] >= end[:-1]).all():
         return key[:0], key[:0]
@@ -162,14 +178,12 @@ def _upset(key: Ints, end: Ints) -> tuple[Ints, Ints]:
 
 
 def _resolve(key: Ints, end: Ints) -> tuple[Ints, Ints]:
-    """The order of segments on the number line, and how many bytes at the beginning of each, so ordered, the
-    ones before it brought.
-    """
+    """Return the order of segments on the number line, and how many leading bytes of each repeat others."""
     order = np.argsort(key, kind="stable")
     begin, end = key[order], end[order]
     return order, np.minimum(np.maximum(_covered_before(end) - begin, 0), end - begin)
 
 
 def _covered_before(end: Ints) -> Ints:
-    """Running maximum of the ends before each entry."""
+    """Return the running maximum of the ends before each entry."""
     return np.maximum.accumulate(np.append(-1, end))[:-1]

@@ -1,7 +1,7 @@
-"""TCP options of many segments at once: timestamps, and the duplicate SACK of RFC 2883.
+"""Parse the TCP options of many segments: timestamps, and the duplicate SACK of RFC 2883.
 
-Nearly every segment carries nothing but timestamps in the layout that all systems use; that is one
-comparison. The rest is walked option by option, all segments in step.
+Nearly all segments have only timestamps, in the layout that all systems use; one comparison recognises it.
+The options of the others are walked one by one, in all segments together.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from daskwire.arrays import U16, U32, Array, Flags, Ints, Signed
 
 NOP_NOP_TIMESTAMP = 0x0101080A
 NOP, SACK, TIMESTAMP = 1, 5, 8
-STAMPED, DSACK = 0x1000, 0x2000  # our own bits beside TCP's: has timestamps; carries a duplicate-SACK
+STAMPED, DSACK = 0x1000, 0x2000  # our own flag bits: the segment has timestamps; it has a duplicate SACK
 
 
 def read_options(
@@ -22,10 +22,17 @@ def read_options(
     tcp: Array,
     flags: U16,
 ) -> tuple[U32, U32]:
-    """Timestamps (value, echo) of each segment, 0 without; sets STAMPED and DSACK in ``flags``.
+    """Read the timestamps of each segment, and set STAMPED and DSACK in ``flags``.
 
-    ``tcp`` are the headers, with the first option and what stands behind it where it is timestamps; ``size``
-    is their captured size, at most what the data offset says.
+    Args:
+        view: the file.
+        at: position of each TCP header.
+        size: captured size of each TCP header, bytes.
+        tcp: the headers, including the first option as if it were a timestamp.
+        flags: TCP flags; changed in place.
+
+    Returns:
+        Timestamp value and echo reply of each segment, 0 without.
     """
     usual = (tcp["option"] == NOP_NOP_TIMESTAMP) & (size >= 32)
     tsval, tsecr = tcp["tsval"] * usual, tcp["tsecr"] * usual
@@ -47,7 +54,7 @@ def _walk(
     tsval: U32,
     tsecr: U32,
 ) -> None:
-    """Advance one option per step, from ``cursor`` to ``end``, in every segment that still has one."""
+    """Walk the options from ``cursor`` to ``end``, one option of every segment per step."""
     data = np.frombuffer(view, np.uint8)
     words: U32 = np.ndarray((len(view) - 3,), ">u4", view, 0, (1,))
     for _ in range(40):
@@ -70,7 +77,7 @@ def _walk(
 
 
 def _is_duplicate(words: U32, at: Ints, length: Ints, ack: U32) -> Flags:
-    """RFC 2883: the first block lies below the cumulative ACK, or inside the second block."""
+    """Return whether the first block is below the cumulative ACK or within the second block (RFC 2883)."""
     if not len(at):
         return np.zeros(0, bool)
     left, right = words[at + 2].astype(np.uint32), words[at + 6].astype(np.uint32)

@@ -1,1 +1,1 @@
-"""What a capture is made into: tables, summary, exports."""
+"""Build tables from a capture."""

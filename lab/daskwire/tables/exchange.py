@@ -1,6 +1,4 @@
-"""An exchange of messages drawn as packets: who sent what, with relative sequence numbers, as the study
-drew it.
-"""
+"""Show a request and its reply packet by packet, with relative sequence numbers."""
 
 from __future__ import annotations
 
@@ -16,15 +14,27 @@ from daskwire.capture import Capture
 from daskwire.dask.messagepack import text
 from daskwire.net.tcp_options import DSACK
 
-FEW = 32
-DEEPEST = 16  # fields within fields that are shown each
-WIDEST = 90  # characters of a value
+CHUNK = 32  # rows
+MAX_DEPTH = 16  # nested fields
+MAX_WIDTH = 90  # characters of a value
 FLAGS = ((2, "SYN"), (1, "FIN"), (4, "RST"), (8, "PSH"), (16, "ACK"))
 
 
 @dataclass(frozen=True)
 class Packet:
-    """One packet of an exchange: when since the first, whose, TCP's relative numbers, and its sizes."""
+    """A packet of an exchange.
+
+    Attributes:
+        time_ms: time since the first packet of the exchange.
+        source: sending node.
+        destination: receiving node.
+        flags: names of its TCP flags.
+        seq: relative sequence number.
+        ack: relative acknowledgement number.
+        payload_bytes: TCP payload.
+        frame_bytes: length of the frame on the wire.
+        received_twice: it has a D-SACK.
+    """
 
     time_ms: float
     source: str
@@ -34,15 +44,15 @@ class Packet:
     ack: int
     payload_bytes: int
     frame_bytes: int
-    received_twice: bool  # it carries a D-SACK
+    received_twice: bool
 
 
-def dialogue_rows(capture: Capture, request: int) -> list[int]:
-    """Segments of one exchange, from the request's first to the one that acknowledges the reply."""
-    found, segments = capture.messages, capture.segments
-    flow, answer = int(found.flow[request]), int(found.answer[request])
-    first = int(np.searchsorted(segments.time_ns, found.time_ns[request]))
-    until = int(found.end_ns[answer if answer >= 0 else request])
+def exchange_rows(capture: Capture, request: int) -> list[int]:
+    """Return the segment rows of an exchange, from the request's first to the ACK of the reply."""
+    messages, segments = capture.messages, capture.segments
+    flow, answer = int(messages.flow[request]), int(messages.answer[request])
+    first = int(np.searchsorted(segments.time_ns, messages.time_ns[request]))
+    until = int(messages.end_ns[answer if answer >= 0 else request])
     result = []
     for row in merge(*(_rows_from(capture.lanes.rows(f), first) for f in (flow, flow ^ 1))):
         time_ns, own = int(segments.time_ns[row]), segments.flow[row] == flow
@@ -55,20 +65,20 @@ def dialogue_rows(capture: Capture, request: int) -> list[int]:
 
 
 def _rows_from(lane: Ints, first: int) -> Iterator[int]:
-    """The rows of a flow from a row of the capture on, a few at a time: mostly a few are wanted."""
-    for begin in range(int(np.searchsorted(lane, first)), len(lane), FEW):
-        yield from lane[begin : begin + FEW].tolist()
+    """Yield the rows of a flow from ``first`` on. They are converted in chunks: usually a few are needed."""
+    for begin in range(int(np.searchsorted(lane, first)), len(lane), CHUNK):
+        yield from lane[begin : begin + CHUNK].tolist()
 
 
 def packets(capture: Capture, request: int) -> list[Packet]:
-    """The packets from a request to the ACK of its reply; ``request`` is a row of messages."""
+    """Return the packets from a request (a row of messages) to the ACK of its reply."""
     segments, flow = capture.segments, int(capture.messages.flow[request])
     zero = {flow: _zero(capture, flow), flow ^ 1: _zero(capture, flow ^ 1)}
-    rows = dialogue_rows(capture, request)
-    found = []
+    rows = exchange_rows(capture, request)
+    result = []
     for row in rows:
         sender, flags = int(segments.flow[row]), int(segments.flags[row])
-        found.append(
+        result.append(
             Packet(
                 time_ms=int(segments.time_ns[row] - segments.time_ns[rows[0]]) / 1e6,
                 source=str(capture.sources[sender]),
@@ -81,11 +91,11 @@ def packets(capture: Capture, request: int) -> list[Packet]:
                 received_twice=bool(flags & DSACK),
             )
         )
-    return found
+    return result
 
 
 def exchange(capture: Capture, request: int) -> list[str]:
-    """The packets of an exchange, one line each, and what they said."""
+    """Format the packets of an exchange, one line each, and the fields of its two messages."""
     lines = [
         f"{packet.time_ms:+10.3f} ms  {packet.source:>10} -> {packet.destination:<10}  "
         f"{packet.flags:<11} seq {packet.seq:<8} ack {packet.ack:<8} len {packet.payload_bytes:<6}"
@@ -95,45 +105,43 @@ def exchange(capture: Capture, request: int) -> list[str]:
     if not lines:
         return []
     answer = int(capture.messages.answer[request])
-    lines += ["", *_said(capture, request, "request")]
-    return lines + (_said(capture, answer, "reply") if answer >= 0 else ["no reply in the capture"])
+    lines += ["", *_describe(capture, request, "request")]
+    return lines + (_describe(capture, answer, "reply") if answer >= 0 else ["no reply in the capture"])
 
 
 def _zero(capture: Capture, flow: int) -> int:
-    """Sequence number that is shown as 1 (the first data byte), as Wireshark does."""
-    for index, known in enumerate(capture.pieces.flow.tolist()):
-        if known == flow:
-            return int(capture.pieces.zero[index]) - 1
-    return 0
+    """Return the base of relative sequence numbers. As in Wireshark, the first data byte is number 1."""
+    index = np.flatnonzero(capture.pieces.flow == flow)
+    return int(capture.pieces.zero[index[0]]) - 1 if len(index) else 0
 
 
-def said(capture: Capture, message: int) -> dict[str, Any] | None:
-    """A message's decoded fields, dicts flattened with dots; None when its body is not in the capture."""
-    found = capture.said(message)
-    return None if found is None else flat(found)
+def fields(capture: Capture, message: int) -> dict[str, Any] | None:
+    """Return the decoded fields of a message by dotted path, None if its body is not in the capture."""
+    content = capture.content(message)
+    return None if content is None else flat(content)
 
 
-def _said(capture: Capture, message: int, title: str) -> list[str]:
-    size, found = int(capture.messages.size[message]), said(capture, message)
-    if found is None:
+def _describe(capture: Capture, message: int, title: str) -> list[str]:
+    size, values = int(capture.messages.size[message]), fields(capture, message)
+    if values is None:
         return [f"{title} ({size} bytes): its body is not in the capture"]
     return [
         f"{title} ({size} bytes):",
-        *(f"    {path} = {shortened(value)}" for path, value in found.items()),
+        *(f"    {path} = {shortened(value)}" for path, value in values.items()),
     ]
 
 
 def shortened(value: Any) -> str:
-    """A value on one line."""
-    said = repr(value) if isinstance(value, str | bytes) else text(value)
-    return said if len(said) <= WIDEST else said[: WIDEST - 3] + "..."
+    """Format a value on one line of limited length."""
+    line = repr(value) if isinstance(value, str | bytes) else text(value)
+    return line if len(line) <= MAX_WIDTH else line[: MAX_WIDTH - 3] + "..."
 
 
-def flat(said: Any, path: str = "", depth: int = 0) -> dict[str, Any]:
-    """Fields by path: ``{"a": {"b": 1}}`` gives ``{"a.b": 1}``."""
-    if not isinstance(said, Mapping) or not said or depth == DEEPEST:
-        return {path: said}
-    found: dict[str, Any] = {}
-    for key, value in said.items():
-        found |= flat(value, f"{path}.{text(key)}" if path else text(key), depth + 1)
-    return found
+def flat(content: Any, path: str = "", depth: int = 0) -> dict[str, Any]:
+    """Flatten nested fields: ``{"a": {"b": 1}}`` becomes ``{"a.b": 1}``."""
+    if not isinstance(content, Mapping) or not content or depth == MAX_DEPTH:
+        return {path: content}
+    result: dict[str, Any] = {}
+    for key, value in content.items():
+        result |= flat(value, f"{path}.{text(key)}" if path else text(key), depth + 1)
+    return result

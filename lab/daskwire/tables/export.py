@@ -1,4 +1,4 @@
-"""Tables for other programs: rows for JSON, Parquet files, pandas frames."""
+"""Export tables: rows for JSON, Parquet files, pandas frames."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 
 def rows(table: Table, limit: int | None = None) -> list[dict[str, Any]]:
-    """A table as a list of dicts, ready for JSON (NaN becomes None)."""
+    """Convert a table to a list of dicts for JSON (NaN becomes None), at most ``limit`` of them."""
     names = list(table)
     number = len(table[names[0]])
-    chosen = range(number if limit is None else min(limit, number))
-    return [{name: _plain(table[name][i]) for name in names} for i in chosen]
+    selected = range(number if limit is None else min(limit, number))
+    return [{name: _plain(table[name][i]) for name in names} for i in selected]
 
 
 def _plain(value: Any) -> Any:
@@ -32,15 +32,20 @@ def _plain(value: Any) -> Any:
 
 
 def to_pandas(table: Table) -> pd.DataFrame:
-    """A table as a pandas frame. Raises WireError when pandas is not installed."""
-    frame: pd.DataFrame = _need("pandas").DataFrame(table)
+    """Convert a table to a pandas frame.
+
+    Raises:
+        WireError: pandas is not installed.
+    """
+    frame: pd.DataFrame = _import("pandas").DataFrame(table)
     return frame
 
 
 def write_parquet(capture: Capture, folder: Path, names: list[str] | None = None) -> list[Path]:
-    """Write tables (all when none are named), one file each; column meanings go into the file's metadata.
+    """Write tables (by default all) as Parquet, with the meaning of each column in the metadata.
 
-    Raises WireError when pyarrow is not installed or the folder cannot be written.
+    Raises:
+        WireError: pyarrow is not installed, or the folder cannot be written.
     """
     files = [f"{name}.parquet" for name in names or TABLES]
     is_new = not folder.exists()
@@ -59,7 +64,7 @@ def write_parquet(capture: Capture, folder: Path, names: list[str] | None = None
 
 
 def _write_tables(capture: Capture, folder: Path, names: list[str]) -> None:
-    arrow, parquet = _need("pyarrow"), _need("pyarrow.parquet")
+    arrow, parquet = _import("pyarrow"), _import("pyarrow.parquet")
     for name in names:
         columns = {column: arrow.array(_same_type(v)) for column, v in capture.table(name).items()}
         fields = [
@@ -71,7 +76,7 @@ def _write_tables(capture: Capture, folder: Path, names: list[str]) -> None:
 
 
 def refuse_unwritable(folder: Path) -> None:
-    """Raise WireError when nothing can be written into a folder, which need not exist yet."""
+    """Raise WireError if a folder, which need not exist yet, cannot be written."""
     nearest = next(path for path in (folder.absolute(), *folder.absolute().parents) if os.path.lexists(path))
     try:
         tempfile.TemporaryFile(dir=nearest).close()
@@ -80,7 +85,7 @@ def refuse_unwritable(folder: Path) -> None:
 
 
 def _same_type(values: list[Any]) -> list[Any]:
-    """Numbers stay numbers when all are; what strangers wrote in a number's place makes the column text."""
+    """Make a column uniform: numbers if all values are numbers, else text (captures are untrusted)."""
     kinds = {type(value) for value in values if value is not None}
     if kinds <= {int} and all(v is None or abs(v) < 1 << 63 for v in values):
         return values
@@ -89,7 +94,7 @@ def _same_type(values: list[Any]) -> list[Any]:
     return values if kinds <= {str} else [None if value is None else str(value) for value in values]
 
 
-def _need(module: str) -> Any:
+def _import(module: str) -> Any:
     try:
         return importlib.import_module(module)
     except ImportError as error:

@@ -1,4 +1,4 @@
-"""The table of flows: how TCP fared, and how complete the capture is."""
+"""The table of flows: TCP analysis, and completeness of the capture."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DESCRIBED = (
 
 
 def flows(capture: Capture) -> Table:
-    """One row per flow that had a packet, or of which the other side acknowledged some."""
+    """Build one row per flow with a packet, or with bytes that the other side acknowledged."""
     columns = _traffic(capture) | _losses(capture) | _times(capture)
     present = np.flatnonzero(columns["packets"] + columns["missing_bytes"])
     described = _described(capture, present)
@@ -31,13 +31,13 @@ def flows(capture: Capture) -> Table:
 
 
 def _plain(column: Ints | Floats) -> list[Any]:
-    """Numbers for a table; None for those that are not known."""
+    """Convert numbers for a table; NaN becomes None."""
     values: list[Any] = np.round(column, 4).tolist() if column.dtype.kind == "f" else column.tolist()
-    return [None if value != value else value for value in values]  # NaN
+    return [None if value != value else value for value in values]
 
 
 def _described(capture: Capture, present: Ints) -> dict[str, list[Any]]:
-    """Columns that are not counted: whose flow it is, and what is spoken in it."""
+    """Build the columns about endpoints and framing."""
     rows = []
     for flow in present.tolist():
         _, port, _, peer_port = capture.connections.endpoints(flow)
@@ -49,17 +49,17 @@ def _described(capture: Capture, present: Ints) -> dict[str, list[Any]]:
 
 
 def _framing(capture: Capture, flow: int) -> tuple[str, str, int, int]:
-    dialogue = capture.dialogues.get(flow // 2)
-    if dialogue is None:
+    conversation = capture.conversations.get(flow // 2)
+    if conversation is None:
         return capture.other_protocols.get(flow // 2, ""), "", 0, 0
-    framed, extent = dialogue.framed.get(flow % 2), capture.extents
+    framed, extent = conversation.framed.get(flow % 2), capture.extents
     if framed is None:
-        spoken = "" if flow in capture.pieces.flow else capture.generation  # none of it was captured
-        return dialogue.protocol, spoken, 0, 0
+        generation = "" if flow in capture.pieces.flow else capture.generation  # no packet was captured
+        return conversation.protocol, generation, 0, 0
     unframed = framed.unframed
-    if dialogue.protocol != PLAIN:  # behind a hole it was not opened
+    if conversation.protocol != PLAIN:  # nothing after a hole can be decoded
         unframed += max(int(extent.end[flow] - extent.hole[flow] - extent.missing[flow]), 0)
-    return dialogue.protocol, capture.generation, unframed, framed.resyncs
+    return conversation.protocol, capture.generation, unframed, framed.resyncs
 
 
 def _traffic(capture: Capture) -> dict[str, Ints]:
@@ -79,11 +79,11 @@ def _traffic(capture: Capture) -> dict[str, Ints]:
 def _losses(capture: Capture) -> dict[str, Ints]:
     segments, number = capture.segments, len(capture.connections) * 2
     copied = capture.copied
-    again, again_bytes, late = health.resent(segments, capture.disorder, copied, number)
+    resent, resent_bytes, late = health.resent(segments, capture.disorder, copied, number)
     return {
         "copies": health.count(segments, copied, number),
-        "retransmitted": again,
-        "retransmitted_bytes": again_bytes,
+        "retransmitted": resent,
+        "retransmitted_bytes": resent_bytes,
         "spurious": health.spurious(segments, copied, number),
         "out_of_order": late,
         "zero_windows": health.zero_windows(segments, copied, number),
@@ -96,9 +96,9 @@ def _times(capture: Capture) -> dict[str, Ints | Floats]:
     segments, number = capture.segments, len(capture.connections) * 2
     attempts, handshake_ms = np.zeros(number, np.int64), np.full(number, np.nan)
     for connect in health.connects(segments, capture.lanes, capture.copied, number):
-        both = [connect.flow, connect.flow ^ 1]
-        attempts[both] = connect.attempts
-        handshake_ms[both] = np.nan if connect.ms is None else connect.ms
+        flows_of = [connect.flow, connect.flow ^ 1]
+        attempts[flows_of] = connect.attempts
+        handshake_ms[flows_of] = np.nan if connect.ms is None else connect.ms
     trips = capture.round_trips
     return {
         "attempts": attempts,

@@ -1,4 +1,4 @@
-"""The table of the workers' heartbeats."""
+"""The table of worker heartbeats."""
 
 from __future__ import annotations
 
@@ -7,49 +7,50 @@ from typing import Any
 from daskwire.capture import Capture
 from daskwire.dask.messagepack import number, text
 from daskwire.schema import Table, add_row, empty
-from daskwire.tables.exchange import dialogue_rows
+from daskwire.tables.exchange import exchange_rows
 
 
 def heartbeats(capture: Capture) -> Table:
-    """One row per heartbeat of a worker, with its reply."""
-    found, table = capture.messages, empty("heartbeats")
-    last: dict[tuple[str, str], int] = {}  # by cluster and address: a restarted worker begins anew
-    for message, _, said in capture.decoded("heartbeat_worker"):
-        worker, begun = str(capture.sources[found.flow[message]]), int(found.time_ns[message])
-        cluster = str(capture.clusters[found.flow[message]])
-        process = cluster, text(said.get("address") or worker)
-        answer = int(found.answer[message])
+    """Build one row per worker heartbeat and its reply."""
+    messages, table = capture.messages, empty("heartbeats")
+    last: dict[tuple[str, str], int] = {}  # by cluster and address, so that a restarted worker starts over
+    for message, _, fields in capture.decoded("heartbeat_worker"):
+        worker, time_ns = str(capture.sources[messages.flow[message]]), int(messages.time_ns[message])
+        cluster = str(capture.clusters[messages.flow[message]])
+        process = cluster, text(fields.get("address") or worker)
+        answer = int(messages.answer[message])
         reply = _reply(capture, answer)
         announced = number(reply.get("heartbeat-interval"))
-        metrics = said.get("metrics")
+        metrics = fields.get("metrics")
         metrics = metrics if isinstance(metrics, dict) else {}
+        answer_ns = int(messages.time_ns[answer] - messages.end_ns[message]) if answer >= 0 else None
         add_row(
             table,
-            begun,
+            time_ns,
             worker,
-            (begun - last[process]) / 1e6 if process in last else None,
+            (time_ns - last[process]) / 1e6 if process in last else None,
             announced * 1e3 if announced is not None else None,
-            int(found.size[message]),
-            int(found.size[answer]) if answer >= 0 else None,
-            int(found.time_ns[answer] - found.end_ns[message]) / 1e6 if answer >= 0 else None,
-            len(dialogue_rows(capture, message)),
+            int(messages.size[message]),
+            int(messages.size[answer]) if answer >= 0 else None,
+            answer_ns / 1e6 if answer_ns is not None else None,
+            len(exchange_rows(capture, message)),
             number(metrics.get("cpu")),
             number(metrics.get("memory")),
             _executing(metrics),
             _latency(metrics),
             cluster,
         )
-        last[process] = begun
+        last[process] = time_ns
     return table
 
 
 def _reply(capture: Capture, answer: int) -> dict[Any, Any]:
-    said = capture.said(answer) if answer >= 0 else None
-    return said if isinstance(said, dict) else {}
+    content = capture.content(answer) if answer >= 0 else None
+    return content if isinstance(content, dict) else {}
 
 
 def _executing(metrics: dict[Any, Any]) -> int | None:
-    """G1 and early G2 count in ``executing``, later versions in ``task_counts``."""
+    """Read ``executing`` (G1 and early G2) or ``task_counts`` (later versions)."""
     counts = metrics.get("task_counts")
     value = counts.get("executing", 0) if isinstance(counts, dict) else metrics.get("executing")
     return value if isinstance(value, int) else None

@@ -1,4 +1,4 @@
-"""Tables about what was said: messages, ops, and what each node says."""
+"""The tables messages, ops and composition."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ KINDS = [kind.name.lower() for kind in Kind]
 
 
 def message_ops(capture: Capture) -> list[str]:
-    """For each message what it is: its op, its batch's ops joined by +, or what it answers."""
+    """Describe each message: its op, the ops of a batch joined by +, or the request that it answers."""
     messages = capture.messages
     names: list[str] = [""] * len(messages)
     for message, op in zip(messages.op_message.tolist(), messages.op_name, strict=True):
@@ -34,69 +34,69 @@ def message_ops(capture: Capture) -> list[str]:
 
 
 def messages(capture: Capture) -> Table:
-    """One row per Dask message."""
-    found = capture.messages
-    source, destination = capture.sources[found.flow], capture.sources[found.flow ^ 1]
+    """Build one row per Dask message."""
+    table = capture.messages
+    source, destination = capture.sources[table.flow], capture.sources[table.flow ^ 1]
     ops = (
-        np.bincount(found.op_message, minlength=len(found))
-        if len(found.op_message)
-        else np.zeros(len(found), int)
+        np.bincount(table.op_message, minlength=len(table))
+        if len(table.op_message)
+        else np.zeros(len(table), int)
     )
     return {
-        "time_ns": found.time_ns.tolist(),
-        "end_ns": found.end_ns.tolist(),
+        "time_ns": table.time_ns.tolist(),
+        "end_ns": table.end_ns.tolist(),
         "source": source.tolist(),
         "destination": destination.tolist(),
-        "connection": (found.flow // 2).tolist(),
-        "kind": [KINDS[k] for k in found.kind.tolist()],
+        "connection": (table.flow // 2).tolist(),
+        "kind": [KINDS[k] for k in table.kind.tolist()],
         "op": message_ops(capture),
         "ops": ops.tolist(),
-        "bytes": found.size.tolist(),
-        "frames": found.frames.tolist(),
-        "body_bytes": found.body_size.tolist(),
-        "seen_bytes": found.seen.tolist(),
-        "answer": found.answer.tolist(),
-        "cluster": capture.clusters[found.flow].tolist(),
+        "bytes": table.size.tolist(),
+        "frames": table.frames.tolist(),
+        "body_bytes": table.body_size.tolist(),
+        "seen_bytes": table.seen.tolist(),
+        "answer": table.answer.tolist(),
+        "cluster": capture.clusters[table.flow].tolist(),
     }
 
 
 def ops(capture: Capture) -> Table:
-    """One row per op, those in batches included."""
-    found = capture.messages
-    flow = found.flow[found.op_message]
+    """Build one row per op, including those in batches."""
+    messages = capture.messages
+    flow = messages.flow[messages.op_message]
     return {
-        "time_ns": found.time_ns[found.op_message].tolist(),
+        "time_ns": messages.time_ns[messages.op_message].tolist(),
         "source": capture.sources[flow].tolist(),
         "destination": capture.sources[flow ^ 1].tolist(),
-        "op": list(found.op_name),
-        "key": [None if key is None else text(key) for key in found.op_key],
-        "message": found.op_message.tolist(),
+        "op": list(messages.op_name),
+        "key": [None if key is None else text(key) for key in messages.op_key],
+        "message": messages.op_message.tolist(),
         "cluster": capture.clusters[flow].tolist(),
     }
 
 
 def composition(capture: Capture) -> Table:
-    """What each node says: ops by sender."""
-    found = capture.messages
+    """Count the ops of each sender, and their bytes."""
+    messages = capture.messages
     names = message_ops(capture)
-    count: Counter[tuple[str, str, str]] = Counter()
-    held: Counter[tuple[str, str, str]] = Counter()
+    number: Counter[tuple[str, str, str]] = Counter()
+    number_messages: Counter[tuple[str, str, str]] = Counter()
     size: defaultdict[tuple[str, str, str], float] = defaultdict(float)
-    sender, cluster = capture.sources[found.flow].tolist(), capture.clusters[found.flow].tolist()
-    per_message = np.bincount(found.op_message, minlength=len(found))
+    sender, cluster = capture.sources[messages.flow].tolist(), capture.clusters[messages.flow].tolist()
+    per_message = np.bincount(messages.op_message, minlength=len(messages))
     last: tuple[int, str] = (-1, "")
-    for message, op in sorted(zip(found.op_message.tolist(), found.op_name, strict=True)):
+    for message, op in sorted(zip(messages.op_message.tolist(), messages.op_name, strict=True)):
         row = (cluster[message], sender[message], op)
-        count[row] += 1
-        held[row] += (message, op) != last
-        size[row] += int(found.size[message]) / int(per_message[message])
+        number[row] += 1
+        number_messages[row] += (message, op) != last
+        size[row] += int(messages.size[message]) / int(per_message[message])
         last = (message, op)
-    for index in np.flatnonzero(~np.isin(found.kind, (Kind.BATCH, Kind.REQUEST))).tolist():
-        row = (cluster[index], sender[index], names[index] or KINDS[found.kind[index]])
-        count[row] += 1
-        held[row] += 1
-        size[row] += int(found.size[index])
+    for index in np.flatnonzero(~np.isin(messages.kind, (Kind.BATCH, Kind.REQUEST))).tolist():
+        row = (cluster[index], sender[index], names[index] or KINDS[messages.kind[index]])
+        number[row] += 1
+        number_messages[row] += 1
+        size[row] += int(messages.size[index])
     table = empty("composition")
-    for row in sorted(count, key=lambda r: (r[0], r[1], -count[r], r[2])):
-        add_row(table, row[1], row[2], count[row], held[row], round(size[row]), row[0])
+    for row in sorted(number, key=lambda r: (r[0], r[1], -number[r], r[2])):
+        add_row(table, row[1], row[2], number[row], number_messages[row], round(size[row]), row[0])
     return table

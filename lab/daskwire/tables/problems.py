@@ -10,13 +10,13 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 
 from daskwire.capture import Capture
-from daskwire.dask.clusters import title
+from daskwire.dask.clusters import cluster_name
 from daskwire.dask.content import Kind
 from daskwire.net.health import Connect, connects
 from daskwire.net.skipped import FRAGMENTS
 from daskwire.schema import Table, add_row, empty
-from daskwire.tables.completeness import COVERED, completeness
-from daskwire.tables.summary import likely_tunnels, not_looked_into, snaplen
+from daskwire.tables.completeness import ENCRYPTED, completeness
+from daskwire.tables.summary import likely_tunnels, not_decoded, snaplen
 
 LATE = 2.0  # times the interval that the scheduler asked for, from which a heartbeat is late
 SLOW_MS = 1000.0  # that long a connect, a handshake or the answer to a heartbeat is slow
@@ -62,7 +62,7 @@ def _lost(capture: Capture) -> Rows:
 def _began_before(capture: Capture) -> Rows:
     whole = completeness(capture)
     for name, what in (
-        ("began_before", f"of {len(capture.dialogues):,} Dask connections; their beginning is missing"),
+        ("began_before", f"of {len(capture.conversations):,} Dask connections; their beginning is missing"),
         ("unrecognised", "connections that were not recognised: TLS, WebSocket, or no Dask at all"),
     ):
         if number := whole[name]:
@@ -82,11 +82,11 @@ def _covered(capture: Capture) -> Rows:
     for name, packets in likely_tunnels(capture).items():
         yield "likely tunnel", None, "", "", packets, None, f"packets that were not looked into: {name}", ""
     closed = Counter(capture.other_protocols.values())
-    for protocol in sorted(COVERED & set(closed)):
+    for protocol in sorted(ENCRYPTED & set(closed)):
         yield "covered", None, "", "", closed[protocol], None, f"connections that speak {protocol}", ""
     if fragments := capture.skipped[FRAGMENTS]:
         yield "fragments", None, "", "", fragments, None, "IP fragments, which are not put together", ""
-    for reason, number in not_looked_into(capture).items():
+    for reason, number in not_decoded(capture).items():
         yield "not looked into", None, "", "", number, None, f"packets: {reason}", ""
 
 
@@ -104,7 +104,7 @@ def _translated(capture: Capture) -> Rows:
 
 def _endpoints(capture: Capture, flow: int) -> str:
     source, port, destination, peer_port = capture.connections.endpoints(flow)
-    return f"{title((source, port))} to {title((destination, peer_port))}"
+    return f"{cluster_name((source, port))} to {cluster_name((destination, peer_port))}"
 
 
 def _connects(capture: Capture) -> Rows:

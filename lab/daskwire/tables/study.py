@@ -1,12 +1,14 @@
-"""What the 2019 study's own method would have counted: packets by the first op name found in them.
+"""Count packets as the 2019 study did: by the first op name in each packet.
 
-Its notebook looked, packet by packet, for the letters ``op`` followed by one of nine names in a fixed order,
-took the first that matched, and called all other packets with payload "data" (add-keys it found, but a
-swallowed error kept it from counting them; here they are counted). Beside ``composition`` this
-shows the method's error: batches count once, split messages not at all, and the result changes with offloads.
+The study's notebook searched each packet for the letters ``op`` followed by one of nine names, in a fixed
+order, took the first match, and called all other packets with payload "data". (It detected add-keys, but a
+swallowed error prevented counting them; here they are counted.) Compared with ``composition`` this shows the
+method's error: a batch counts once, a message in several packets counts as data, and the result changes with
+offloads.
 
-All segments with payload are laid end to end on one line, flow by flow. Names are places on that line and
-packets are borders on it, so the same bytes can be counted as if they had been cut elsewhere.
+All segments with payload are concatenated flow by flow into one line of bytes. Op names are positions on that
+line and packets are intervals of it, so the same bytes can be counted as if they had been segmented
+differently.
 """
 
 from __future__ import annotations
@@ -23,19 +25,19 @@ from daskwire.capture import Capture
 from daskwire.net.segments import PSH, Segments, by_flow
 from daskwire.schema import Table
 
-NAMES = (  # in the order of the notebook
+NAMES = (  # in the notebook's order
     "heartbeat_worker", "task-finished", "get_data", "delete-data", "add-keys",
     "steal-response", "compute-task", "key-in-memory", "steal-request",
 )  # fmt: skip
 OTHERS = "data"
-# a name after "op", between them only a MessagePack length, which the notebook's decoding dropped
+# "op", a MessagePack length (which the notebook's decoding dropped), and a name
 _PATTERN = re.compile(b"op[\x80-\xff]*(" + b"|".join(name.encode() for name in NAMES) + b")")
 _RANK = {name.encode(): rank for rank, name in enumerate(NAMES)}
 
 
 @dataclass(frozen=True)
 class _Line:
-    """Segments with payload end to end: their rows, their places (and the end), which begin a write."""
+    """Concatenated segments with payload: rows, positions (and the end), and which begin a write."""
 
     row: Ints
     at: Ints
@@ -44,7 +46,7 @@ class _Line:
 
 @dataclass(frozen=True)
 class Names:
-    """The op names in a capture's payload: rank among NAMES, where each begins and ends on the line."""
+    """The op names in a capture's payload: index in NAMES, begin and end on the line."""
 
     capture: Capture
     line: _Line
@@ -54,34 +56,38 @@ class Names:
 
 
 def find_names(capture: Capture) -> Names:
-    """Every op name that the study looked for.
+    """Find every op name that the study searched for, except in bytes that the snaplen removed.
 
-    Names in bytes that the snaplen cut off are not found. Looks at every captured payload byte: slower than
-    all else here, and meant for the comparison only.
+    This reads all captured payload: it is slow, and meant for the comparison only.
     """
-    line = _lay(capture.segments)
-    return Names(capture, line, *_found(capture, line))
+    line = _concatenate(capture.segments)
+    return Names(capture, line, *_search(capture, line))
 
 
 def packets_by_first_op(names: Names, segment_bytes: int | None = None) -> Table:
-    """Packets with payload by the first op found, "data" for the rest: source, destination, op, packets.
+    """Count packets with payload by their first op, "data" for the rest.
 
-    With ``segment_bytes`` the packets are not those captured: what was pushed together is joined and cut anew
-    into so many bytes, as a network card does with the super-packets that segmentation offload hands to it
-    (1448 at the usual MTU), or as the offload would have left it (65160 at most).
+    Args:
+        names: the op names of a capture.
+        segment_bytes: count as if each write had been segmented into packets of this size, as a NIC does
+            with segmentation offload (1448 at an MTU of 1500), or as the offload leaves it (up to 65160).
+            None counts the captured packets.
+
+    Returns:
+        A table with the columns source, destination, op, packets.
     """
     line = names.line
     begin = line.at[:-1] if segment_bytes is None else _cut(line, segment_bytes)
     packet = np.searchsorted(begin, names.begin, side="right") - 1
-    whole = names.end <= np.append(begin, line.at[-1])[packet + 1]  # a name across a border is not found
+    whole = names.end <= np.append(begin, line.at[-1])[packet + 1]  # not names that span two packets
     rank = np.full(len(begin), len(NAMES))
     np.minimum.at(rank, packet[whole], names.rank[whole])
     flow = names.capture.segments.flow[line.row[np.searchsorted(line.at, begin, side="right") - 1]]
     return _table(names.capture, flow.astype(np.int64), rank)
 
 
-def _lay(segments: Segments) -> _Line:
-    """A write goes on where a segment follows its flow's last one that was not pushed."""
+def _concatenate(segments: Segments) -> _Line:
+    """Concatenate the segments. A segment continues a write if its predecessor had no PSH flag."""
     row = np.flatnonzero(segments.length)
     row = row[by_flow(segments.flow[row])]
     length = segments.length[row]
@@ -94,23 +100,23 @@ def _lay(segments: Segments) -> _Line:
     return _Line(row, np.append(0, np.cumsum(length, dtype=np.int64)), np.flatnonzero(~follows))
 
 
-def _found(capture: Capture, line: _Line) -> tuple[Ints, Ints, Ints]:
-    """Each name on the line: its rank among NAMES, where it begins, where it ends."""
+def _search(capture: Capture, line: _Line) -> tuple[Ints, Ints, Ints]:
+    """Return the index in NAMES, the begin and the end of each name on the line."""
     size = capture.segments.captured[line.row]
-    cut = np.flatnonzero(size < capture.segments.length[line.row]) + 1  # the next one cannot be joined
+    cut = np.flatnonzero(size < capture.segments.length[line.row]) + 1  # cannot be joined to the next segment
     parts = np.append(np.union1d(line.begins, cut[cut < len(line.row)]), len(line.row)).tolist()
-    places = list(zip(capture.segments.offset[line.row].tolist(), size.tolist(), strict=True))
+    ranges = list(zip(capture.segments.offset[line.row].tolist(), size.tolist(), strict=True))
     names: list[tuple[int, int, int]] = []
     for begin, end in pairwise(parts):
-        said = b"".join(capture.memory.read(*place) for place in places[begin:end] if place[1])
+        payload = b"".join(capture.memory.read(*part) for part in ranges[begin:end] if part[1])
         at = int(line.at[begin])
-        names += [(_RANK[m[1]], at + m.start(), at + m.end()) for m in _PATTERN.finditer(said)]
-    rank, place, end_at = np.array(names, np.int64).reshape(-1, 3).T
-    return rank, place, end_at
+        names += [(_RANK[m[1]], at + m.start(), at + m.end()) for m in _PATTERN.finditer(payload)]
+    rank, begin_at, end_at = np.array(names, np.int64).reshape(-1, 3).T
+    return rank, begin_at, end_at
 
 
 def _cut(line: _Line, segment_bytes: int) -> Ints:
-    """Where packets begin when each write is cut into pieces of so many bytes."""
+    """Return where packets begin if each write is segmented into ``segment_bytes``."""
     begin = line.at[line.begins]
     pieces = -(-np.diff(np.append(begin, line.at[-1])) // segment_bytes)
     first = np.repeat(np.cumsum(pieces) - pieces, pieces)

@@ -1,4 +1,4 @@
-"""The first answer about a capture: what is in it, how complete it is, and the figures most asked for."""
+"""Summarise a capture: its content, its completeness, and the most useful figures."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from daskwire.net.skipped import FRAGMENTS, ORDINARY
 from daskwire.net.tunnels import UDP_PORT
 from daskwire.tables.completeness import completeness, is_complete
 
-NOTABLE = 0.01  # share of all packets from which it matters that some were not looked into
-LIKELY = 0.1  # share of all packets from which a UDP port may be a tunnel's
+NOTABLE = 0.01  # share of all packets from which skipped packets matter
+LIKELY = 0.1  # share of all packets from which a UDP port may be a tunnel
 
 
 def summarise(capture: Capture) -> dict[str, Any]:
-    """Nested plain values, ready for JSON. Shares are 0 to 1, None when there is nothing to share."""
-    tally, found = capture.tally, capture.messages
+    """Return nested plain values, ready for JSON. Shares are 0 to 1, None of nothing."""
+    tally, messages = capture.tally, capture.messages
     return {
         "files": [
             {
@@ -43,11 +43,11 @@ def summarise(capture: Capture) -> dict[str, Any]:
         "clusters": list(capture.scheduler_names),
         "connections": len(capture.connections),
         "translated_connections": len(capture.translations),
-        "dask_connections": len(capture.dialogues),
+        "dask_connections": len(capture.conversations),
         "covered_connections": dict(Counter(capture.other_protocols.values())),
-        "messages": len(found),
-        "message_bytes": int(found.size.sum()),
-        "ops": dict(Counter(found.op_name).most_common()),
+        "messages": len(messages),
+        "message_bytes": int(messages.size.sum()),
+        "ops": dict(Counter(messages.op_name).most_common()),
         "complete": is_complete(capture),
         "completeness": completeness(capture),
         "snaplen": snaplen(capture),
@@ -57,27 +57,30 @@ def summarise(capture: Capture) -> dict[str, Any]:
 
 
 def likely_tunnels(capture: Capture) -> dict[str, int]:
-    """Packets that may hold what is looked for, but cannot be looked into: of known kinds, and where no Dask
-    was found also those to UDP ports that much goes to.
+    """Count packets that may be tunnels with Dask inside, but cannot be decoded.
+
+    If the capture contains no Dask, UDP ports with many packets count too.
     """
     tally = capture.tally
-    enough = LIKELY * tally.packets if not capture.dialogues else tally.packets + 1
-    found = tally.opaque.most_common()
-    return {name: n for name, n in found if n and (not name.startswith(UDP_PORT) or n >= enough)}
+    enough = LIKELY * tally.packets if not capture.conversations else tally.packets + 1
+    return {
+        name: number
+        for name, number in tally.opaque.most_common()
+        if number and (not name.startswith(UDP_PORT) or number >= enough)
+    }
 
 
-def not_looked_into(capture: Capture) -> dict[str, int]:
-    """Packets that may hold what is looked for, by the reason why they were skipped; few do not matter where
-    Dask was found.
-    """
-    named = {*likely_tunnels(capture), *ORDINARY, FRAGMENTS}
-    enough = NOTABLE * capture.packets if capture.dialogues else 1
-    return {name: n for name, n in capture.skipped.most_common() if n >= enough and name not in named}
+def not_decoded(capture: Capture) -> dict[str, int]:
+    """Count skipped packets that may contain Dask, by reason; small numbers only if no Dask was decoded."""
+    excluded = {*likely_tunnels(capture), *ORDINARY, FRAGMENTS}
+    enough = NOTABLE * capture.packets if capture.conversations else 1
+    return {name: n for name, n in capture.skipped.most_common() if n >= enough and name not in excluded}
 
 
 def snaplen(capture: Capture) -> dict[str, int]:
-    """What a small snaplen cost: packets cut, to how many bytes, and what was not understood for it; empty
-    when it cost nothing.
+    """Measure what a small snaplen cost: truncated packets, the bytes kept of each, and undecoded content.
+
+    The result is empty if the truncation cost nothing.
     """
     segments = capture.segments
     cut = np.flatnonzero(segments.captured < segments.length)
@@ -85,33 +88,33 @@ def snaplen(capture: Capture) -> dict[str, int]:
     unframed = sum(capture.table("flows")["unframed_bytes"])
     if not len(cut) or not messages + unframed:
         return {}
-    kept = segments.frame_bytes[cut].astype(np.int64) - segments.length[cut] + segments.captured[cut]
-    of_cut = {"packets": len(cut), "kept_bytes": int(kept.max())}
-    return of_cut | {"messages": messages, "unframed_bytes": unframed}
+    captured = segments.frame_bytes[cut].astype(np.int64) - segments.length[cut] + segments.captured[cut]
+    packets = {"packets": len(cut), "kept_bytes": int(captured.max())}
+    return packets | {"messages": messages, "unframed_bytes": unframed}
 
 
 def network(capture: Capture) -> dict[str, Any]:
-    """TCP's figures over all flows, and whether packet counts mean anything."""
+    """Aggregate the TCP figures of all flows, and detect offloads."""
     flows, packets = capture.table("flows"), capture.table("packets")
     totals = {
         name: sum(flows[name])
         for name in ("copies", "retransmitted", "spurious", "out_of_order", "zero_windows", "resets")
     }
     trips = [ms for ms in flows["rtt_min_ms"] if ms is not None]
-    shakes = [ms for ms in flows["handshake_ms"] if ms is not None]
+    handshakes = [ms for ms in flows["handshake_ms"] if ms is not None]
     return {
         **totals,
         "rtt_min_ms": min(trips, default=None),
-        "handshake_median_ms": round(float(np.median(shakes)), 4) if shakes else None,
+        "handshake_median_ms": round(float(np.median(handshakes)), 4) if handshakes else None,
         "offload": "on" if "on" in packets["offload"] else "off",
     }
 
 
 def times(capture: Capture) -> dict[str, dict[str, float | None]]:
-    """Quantiles of the steps of tasks, transfers and heartbeats, in milliseconds."""
+    """Return quantiles of the steps of tasks, transfers and heartbeats, in milliseconds."""
     tasks, transfers = capture.table("tasks"), capture.table("transfers")
     heartbeats, gaps = capture.table("heartbeats"), capture.table("gaps")
-    fetched = [i for i, kind in enumerate(transfers["kind"]) if kind == "get_data"]
+    fetches = [i for i, kind in enumerate(transfers["kind"]) if kind == "get_data"]
     columns = {
         "heartbeat interval": heartbeats["interval_ms"],
         "heartbeat answered (scheduler)": heartbeats["answer_ms"],
@@ -119,17 +122,17 @@ def times(capture: Capture) -> dict[str, dict[str, float | None]]:
         "compute": tasks["compute_ms"],
         "stop -> task-finished on wire": tasks["report_ms"],
         "between tasks on a thread": gaps["gap_ms"],
-        "get_data: serve": [transfers["serve_ms"][i] for i in fetched],
-        "get_data: wire": [transfers["wire_ms"][i] for i in fetched],
-        "get_data: receive": [transfers["receive_ms"][i] for i in fetched],
+        "get_data: serve": [transfers["serve_ms"][i] for i in fetches],
+        "get_data: wire": [transfers["wire_ms"][i] for i in fetches],
+        "get_data: receive": [transfers["receive_ms"][i] for i in fetches],
     }
     return {name: quantiles(values) for name, values in columns.items()}
 
 
 def quantiles(values: list[Any]) -> dict[str, float | None]:
-    """Number, 5th, 50th, 95th and 99th percentile of the known values."""
-    known = np.array([v for v in values if v is not None], float)
-    result: dict[str, float | None] = {"n": len(known)}
+    """Return the number and the 5th, 50th, 95th and 99th percentile of the values that are not None."""
+    numbers = np.array([v for v in values if v is not None], float)
+    result: dict[str, float | None] = {"n": len(numbers)}
     for q in (5, 50, 95, 99):
-        result[f"p{q}"] = round(float(np.percentile(known, q)), 3) if len(known) else None
+        result[f"p{q}"] = round(float(np.percentile(numbers, q)), 3) if len(numbers) else None
     return result

@@ -1,4 +1,4 @@
-"""Tables about traffic: by pair of nodes, by second, by size of packets."""
+"""The tables matrix, series and packets: traffic by pair of nodes, by second, and by packet size."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ ETHERNET_PAYLOAD = 1500 - 20 - 20
 
 
 def matrix(capture: Capture) -> Table:
-    """Traffic by pair of nodes."""
-    segments, found = capture.segments, capture.messages
+    """Sum the traffic of each pair of nodes."""
+    segments, messages = capture.segments, capture.messages
     flows = len(capture.sources)
     packets = np.bincount(segments.flow, minlength=flows)
     columns = [
@@ -24,8 +24,8 @@ def matrix(capture: Capture) -> Table:
         np.bincount(segments.flow[segments.length > 0], minlength=flows),
         np.bincount(segments.flow, segments.ip_bytes, minlength=flows),
         np.bincount(segments.flow, segments.length, minlength=flows),
-        np.bincount(found.flow, minlength=flows),
-        np.bincount(found.flow, found.size, minlength=flows),
+        np.bincount(messages.flow, minlength=flows),
+        np.bincount(messages.flow, messages.size, minlength=flows),
     ]
     table = empty("matrix")
     for (cluster, source, destination), rows in _pairs(capture).items():
@@ -34,7 +34,7 @@ def matrix(capture: Capture) -> Table:
 
 
 def _pairs(capture: Capture) -> dict[tuple[str, str, str], Ints]:
-    """Flows of each pair of nodes, sorted by cluster and name."""
+    """Group the flows by pair of nodes, sorted by cluster and name."""
     pairs: defaultdict[tuple[str, str, str], list[int]] = defaultdict(list)
     for flow, source in enumerate(capture.sources.tolist()):
         pairs[str(capture.clusters[flow]), source, str(capture.sources[flow ^ 1])].append(flow)
@@ -42,7 +42,7 @@ def _pairs(capture: Capture) -> dict[tuple[str, str, str], Ints]:
 
 
 def series(capture: Capture) -> Table:
-    """Traffic by pair of nodes and second."""
+    """Sum the traffic of each pair of nodes per second."""
     segments = capture.segments
     table = empty("series")
     if not len(segments):
@@ -54,20 +54,20 @@ def series(capture: Capture) -> Table:
     second = segments.time_ns // 1_000_000_000
     first = int(second.min())
     code = (second - first) * len(pairs) + number[segments.flow]
-    used, place = np.unique(code, return_inverse=True)
-    packets = np.bincount(place)
-    ip_bytes, payload = np.bincount(place, segments.ip_bytes), np.bincount(place, segments.length)
+    codes, row_of = np.unique(code, return_inverse=True)
+    packets = np.bincount(row_of)
+    ip_bytes, payload = np.bincount(row_of, segments.ip_bytes), np.bincount(row_of, segments.length)
     names = list(pairs)
-    for index, value in enumerate(used.tolist()):
-        when, pair = divmod(value, len(pairs))
+    for row, value in enumerate(codes.tolist()):
+        elapsed_s, pair = divmod(value, len(pairs))
         cluster, source, destination = names[pair]
-        sums = (int(packets[index]), int(ip_bytes[index]), int(payload[index]))
-        add_row(table, first + when, source, destination, *sums, cluster)
+        sums = (int(packets[row]), int(ip_bytes[row]), int(payload[row]))
+        add_row(table, first + elapsed_s, source, destination, *sums, cluster)
     return table
 
 
 def packets(capture: Capture) -> Table:
-    """What packets looked like by sender, and whether offloads shaped them."""
+    """Describe the packets of each sender, and whether offloads formed them."""
     segments = capture.segments
     table = empty("packets")
     owners = list(zip(capture.clusters.tolist(), capture.sources.tolist(), strict=True))

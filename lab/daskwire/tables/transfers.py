@@ -1,4 +1,4 @@
-"""Tables about data that moved between nodes: the movements, and the objects in them."""
+"""The tables transfers and parts: data sent between nodes, and the objects in it."""
 
 from __future__ import annotations
 
@@ -9,55 +9,55 @@ from daskwire.dask.content import Kind
 from daskwire.dask.payload import parts
 from daskwire.schema import Table, add_row, empty
 
-PUSHED = {"shuffle_receive": "shuffle_receive", "update_data": "update_data", "scatter": "scatter"}
+FETCHES = {"get_data", "gather"}
+PUSHES = {"shuffle_receive", "update_data", "scatter"}
 
 
 def transfers(capture: Capture) -> tuple[Table, Table]:
-    """Movements of data between nodes, fetched (get_data, gather) or pushed (shuffle, scatter), and their
-    objects.
-    """
-    found, table, pieces = capture.messages, empty("transfers"), empty("parts")
+    """Build one row per transfer (FETCHES and PUSHES), and one per object in it."""
+    messages, table, parts_table = capture.messages, empty("transfers"), empty("parts")
     acks = _acknowledgements(capture)
-    for message, op in zip(found.op_message.tolist(), found.op_name, strict=True):
-        answer = int(found.answer[message])
-        if op in ("get_data", "gather") and answer >= 0:
-            _transfer(capture, table, pieces, op, message, answer, acks.get(answer))
-        elif op in PUSHED and found.kind[message] == Kind.REQUEST:
-            _transfer(capture, table, pieces, op, message, message, answer if answer >= 0 else None)
-    return table, pieces
+    for message, op in zip(messages.op_message.tolist(), messages.op_name, strict=True):
+        answer = int(messages.answer[message])
+        if op in FETCHES and answer >= 0:
+            _transfer(capture, table, parts_table, op, message, answer, acks.get(answer))
+        elif op in PUSHES and messages.kind[message] == Kind.REQUEST:
+            _transfer(capture, table, parts_table, op, message, message, answer if answer >= 0 else None)
+    return table, parts_table
 
 
 def _acknowledgements(capture: Capture) -> dict[int, int]:
-    """Reply with data -> the bare "OK" that its receiver sent next on the same connection."""
-    found, waiting, acks = capture.messages, {}, {}
-    for index in np.flatnonzero((found.kind == Kind.REPLY) | (found.kind == Kind.TEXT)).tolist():
-        if found.kind[index] == Kind.REPLY:
-            waiting[int(found.flow[index])] = index
-        elif found.answer[index] < 0 and (reply := waiting.pop(int(found.flow[index]) ^ 1, None)) is not None:
+    """Map each reply with data to the plain "OK" that its receiver sent next on the same connection."""
+    messages, pending, acks = capture.messages, {}, {}
+    for index in np.flatnonzero((messages.kind == Kind.REPLY) | (messages.kind == Kind.TEXT)).tolist():
+        flow = int(messages.flow[index])
+        if messages.kind[index] == Kind.REPLY:
+            pending[flow] = index
+        elif messages.answer[index] < 0 and (reply := pending.pop(flow ^ 1, None)) is not None:
             acks[reply] = index
     return acks
 
 
 def _transfer(
-    capture: Capture, table: Table, pieces: Table, op: str, request: int, data: int, ack: int | None
+    capture: Capture, table: Table, parts_table: Table, op: str, request: int, data: int, ack: int | None
 ) -> None:
-    found = capture.messages
-    flow = int(found.flow[data])
-    objects = parts(found, data, capture.dialogues)
+    messages = capture.messages
+    flow = int(messages.flow[data])
+    objects = parts(messages, data, capture.conversations)
     status = _status(capture, data if data != request else ack)
-    serve_ns = int(found.time_ns[data] - found.end_ns[request]) if data != request else 0
+    serve_ns = int(messages.time_ns[data] - messages.end_ns[request]) if data != request else 0
     memory = [part.bytes for part in objects]
     add_row(
         table,
         op,
         str(capture.sources[flow]),
         str(capture.sources[flow ^ 1]),
-        int(found.time_ns[request]),
+        int(messages.time_ns[request]),
         serve_ns / 1e6,
-        int(found.end_ns[data] - found.time_ns[data]) / 1e6,
-        int(found.time_ns[ack] - found.end_ns[data]) / 1e6 if ack is not None else None,
+        int(messages.end_ns[data] - messages.time_ns[data]) / 1e6,
+        int(messages.time_ns[ack] - messages.end_ns[data]) / 1e6 if ack is not None else None,
         len({part.key for part in objects}),
-        int(found.size[data]),
+        int(messages.size[data]),
         sum(part.wire_bytes for part in objects),
         None if None in memory else sum(m for m in memory if m is not None),
         "+".join(sorted({part.compression for part in objects} - {""})),
@@ -67,7 +67,7 @@ def _transfer(
     )
     for part in objects:
         add_row(
-            pieces,
+            parts_table,
             len(table["kind"]) - 1,
             part.key,
             part.wire_bytes,
@@ -81,19 +81,19 @@ def _transfer(
 
 
 def _speed(capture: Capture, message: int) -> tuple[float | None, float | None]:
-    """MB/s of a message on the wire, and the smallest round trip of its flow in ms."""
-    found = capture.messages
-    spent_ns = int(found.end_ns[message] - found.time_ns[message])
-    trip_ms = float(capture.round_trips.minimum_ms[found.flow[message]])
-    mb_s = round(int(found.size[message]) / 1e6 / (spent_ns / 1e9), 3) if spent_ns > 0 else None
-    return mb_s, None if trip_ms != trip_ms else round(trip_ms, 4)
+    """Return the throughput of a message in MB/s, and the smallest RTT of its flow in ms."""
+    messages = capture.messages
+    duration_ns = int(messages.end_ns[message] - messages.time_ns[message])
+    rtt_ms = float(capture.round_trips.minimum_ms[messages.flow[message]])
+    mb_s = round(int(messages.size[message]) / 1e6 / (duration_ns / 1e9), 3) if duration_ns > 0 else None
+    return mb_s, None if rtt_ms != rtt_ms else round(rtt_ms, 4)
 
 
 def _status(capture: Capture, message: int | None) -> str | None:
     if message is None:
         return None
-    said = capture.said(message)
-    if said is None:
+    content = capture.content(message)
+    if content is None:
         return None
-    status = said.get("status", "OK") if isinstance(said, dict) else said
+    status = content.get("status", "OK") if isinstance(content, dict) else content
     return status if isinstance(status, str) else "OK"

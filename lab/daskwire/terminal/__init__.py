@@ -1,1 +1,1 @@
-"""The command `wire`: arguments, and how answers look."""
+"""The command line."""

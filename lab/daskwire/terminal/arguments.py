@@ -1,7 +1,4 @@
-"""The arguments that every command has, and what they mean: files, a span of time, names, form of the answer.
-
-Mistakes are one line, as everywhere in the toolkit.
-"""
+"""The arguments that all commands share: files, time span, node names, output format."""
 
 from __future__ import annotations
 
@@ -18,15 +15,15 @@ from daskwire.capture import Capture
 from daskwire.errors import WireError
 from daskwire.file.reading import first_packet_ns
 from daskwire.opening import open_capture
-from daskwire.terminal.text import bar, say
+from daskwire.terminal.text import progress_bar, write_line
 
-LONG_FILE = 200_000_000  # bytes from which progress is shown
+LONG_FILE = 200_000_000  # bytes from which a progress bar is shown
 ISO = "%Y-%m-%dT%H:%M:%S.%f"
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What the arguments of a command ask for. ``limit``: rows to show, None for all."""
+class Options:
+    """The arguments of a command. ``limit``: number of rows to print, None for all."""
 
     files: tuple[Path, ...]
     since: str | None
@@ -39,27 +36,28 @@ class Asked:
     follow: bool = False
 
 
-def arguments(command: Callable[[Asked], None]) -> Callable[..., None]:
-    """Give a command these arguments."""
+def arguments(command: Callable[[Options], None]) -> Callable[..., None]:
+    """Add the shared arguments to a command."""
 
-    def run(limit: int, **given: Any) -> None:
-        command(Asked(limit=limit or None, **given))
+    def run(limit: int, **options: Any) -> None:
+        command(Options(limit=limit or None, **options))
 
     run.__doc__, run.__name__ = command.__doc__, command.__name__
-    run.__dict__.update(command.__dict__)  # options that only this command has
+    run.__dict__.update(command.__dict__)  # options of this command only
     path = click.Path(path_type=Path)
     for decorate in (
         click.option(
             "--limit", type=click.IntRange(min=0), default=40, show_default=True,
-            help="Rows to show; 0 shows all.",
+            help="Number of rows to print; 0 prints all.",
         ),
-        click.option("--parquet", type=path, metavar="DIR", help="Write the table(s) as Parquet."),
-        click.option("--json", "as_json", is_flag=True, help="JSON on stdout, all rows."),
-        click.option("--key-log", type=path, help="TLS key log (SSLKEYLOGFILE)."),
-        click.option("--node", multiple=True, metavar="ADDRESS=NAME", help="Name a node; may be repeated."),
-        click.option("--until", metavar="TIME", help="Up to then, likewise."),
+        click.option("--parquet", type=path, metavar="DIR", help="Write the table(s) as Parquet to DIR."),
+        click.option("--json", "as_json", is_flag=True, help="Print JSON with all rows."),
+        click.option("--key-log", type=path, help="Decrypt TLS with this key log (see SSLKEYLOGFILE)."),
+        click.option("--node", multiple=True, metavar="ADDRESS=NAME", help="Name a node. Repeatable."),
+        click.option("--until", metavar="TIME", help="Ignore packets after TIME (see --since)."),
         click.option(
-            "--since", metavar="TIME", help="From then: seconds after the first packet, or ISO 8601."
+            "--since", metavar="TIME",
+            help="Ignore packets before TIME: seconds after the first packet, or ISO 8601.",
         ),
         click.argument("files", nargs=-1, required=True, type=path),
     ):  # fmt: skip
@@ -67,49 +65,54 @@ def arguments(command: Callable[[Asked], None]) -> Callable[..., None]:
     return run
 
 
-def open_asked(asked: Asked) -> Capture:
-    """Open the capture; say on stderr what is wrong with it. Raises WireError."""
-    begin = first_packet_ns(asked.files) if asked.since or asked.until else 0
-    capture = _open(asked, begin)
-    if begin > capture.tally.begin_ns:  # the first packet does not stand first
-        capture = _open(asked, capture.tally.begin_ns)
+def open_files(options: Options) -> Capture:
+    """Open the capture, and print warnings about its files.
+
+    Raises:
+        WireError: a file cannot be read, or an argument is invalid.
+    """
+    begin = first_packet_ns(options.files) if options.since or options.until else 0
+    capture = _open(options, begin)
+    if begin > capture.tally.begin_ns:  # the earliest packet is not the first of a file
+        capture = _open(options, capture.tally.begin_ns)
     for file in capture.files:
         for problem in file.problems():
-            say(f"warning: {file.path}: {problem}", err=True)
+            write_line(f"warning: {file.path}: {problem}", err=True)
     if not capture.tally.packets and capture.tally.end_ns:
-        say(f"warning: no packet in this span; the capture goes {_extent(capture)}", err=True)
+        extent = _extent(capture)
+        write_line(f"warning: no packet in this time span; the capture covers {extent}", err=True)
     return capture
 
 
-def _open(asked: Asked, begin: int) -> Capture:
-    since, until = _time_ns(asked.since, begin), _time_ns(asked.until, begin)
+def _open(options: Options, begin: int) -> Capture:
+    since, until = _time_ns(options.since, begin), _time_ns(options.until, begin)
     if since is not None and until is not None and since >= until:
-        raise WireError(f"--since {asked.since} is not before --until {asked.until}")
-    names = dict(_pair(text) for text in asked.node)
-    key_log = _read(asked.key_log)
-    size = sum(file.stat().st_size for file in asked.files if file.exists())
-    with bar(size >= LONG_FILE) as shown:
-        task = shown.add_task("reading", total=1.0)
+        raise WireError(f"--since {options.since} is not before --until {options.until}")
+    names = dict(_pair(text) for text in options.node)
+    key_log = _read(options.key_log)
+    size = sum(file.stat().st_size for file in options.files if file.exists())
+    with progress_bar(size >= LONG_FILE) as bar:
+        task = bar.add_task("reading", total=1.0)
         return open_capture(
-            asked.files,
+            options.files,
             since_ns=since,
             until_ns=until,
             names=names,
             key_log=key_log,
-            report=lambda share: shown.update(task, completed=share),
+            report=lambda share: bar.update(task, completed=share),
         )
 
 
 def _extent(capture: Capture) -> str:
     tally = capture.tally
     begin, end = (datetime.fromtimestamp(ns / 1e9) for ns in (tally.begin_ns, tally.end_ns))
-    return f"from 0 to {(tally.end_ns - tally.begin_ns) / 1e9:.6f} s ({begin:{ISO}} to {end:{ISO}})"
+    return f"0 to {(tally.end_ns - tally.begin_ns) / 1e9:.6f} s ({begin:{ISO}} to {end:{ISO}})"
 
 
 def _pair(text: str) -> tuple[str, str]:
     address, equals, name = text.partition("=")
     if not address or not equals or not name:
-        raise WireError(f"--node {text}: say ADDRESS=NAME, as in 10.0.0.1=scheduler")
+        raise WireError(f"--node {text}: expected ADDRESS=NAME, as in 10.0.0.1=scheduler")
     return address, name
 
 
@@ -121,7 +124,7 @@ def _read(key_log: Path | None) -> str | None:
 
 
 def _time_ns(text: str | None, begin_ns: int) -> int | None:
-    """Seconds after the first packet, or an ISO 8601 time (local when it names no zone)."""
+    """Parse seconds after the first packet, or an ISO 8601 time (local without a zone)."""
     if text is None:
         return None
     try:
@@ -129,7 +132,7 @@ def _time_ns(text: str | None, begin_ns: int) -> int | None:
     except ValueError:
         return _iso_ns(text)
     if not math.isfinite(seconds) or abs(seconds) > 1e10:
-        raise WireError(f"{text!r} is no number of seconds after the first packet")
+        raise WireError(f"{text!r} is not a number of seconds after the first packet")
     return begin_ns + round(seconds * 1e9)
 
 

@@ -1,4 +1,4 @@
-"""The command ``wire``: tables for a terminal, JSON for programs; results on stdout, the rest on stderr."""
+"""The commands: tables for a terminal, JSON for programs. Results go to stdout, everything else to stderr."""
 
 from __future__ import annotations
 
@@ -16,113 +16,111 @@ from daskwire.tables.exchange import exchange
 from daskwire.tables.export import refuse_unwritable, rows, write_parquet
 from daskwire.tables.problems import slowest
 from daskwire.tables.summary import summarise
-from daskwire.terminal.arguments import Asked, arguments, open_asked
+from daskwire.terminal.arguments import Options, arguments, open_files
 from daskwire.terminal.printing import print_summary, print_table
-from daskwire.terminal.text import say, say_json
+from daskwire.terminal.text import write_json, write_line
 from daskwire.terminal.watch import watch
 
 
-class MistakeError(click.ClickException):
-    """What a user can mend, in one line."""
+class UserError(click.ClickException):
+    """An error that the user can correct, printed as one line."""
 
     def show(self, file: Any = None) -> None:
-        """Write the line on stderr."""
-        say(f"daskwire: {self.message}", err=True)
+        write_line(f"daskwire: {self.message}", err=True)
 
 
 class Commands(click.Group):
-    """``wire FILE`` means ``wire summary FILE``; whatever is wrong is one line."""
+    """``daskwire FILE`` means ``daskwire summary FILE``. Every error is one line."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Put the default command where none is named, unless one was meant."""
+        """Insert the default command if none is named, except for a likely typing error."""
         if args and args[0] not in self.commands and args[0] not in ("--help", "-h"):
-            meant = get_close_matches(args[0], self.commands, 1)
-            if meant and not args[0].startswith("-") and not Path(args[0]).exists():
-                raise MistakeError(f"{args[0]}: no such file, and no such command; did you mean {meant[0]}?")
+            similar = get_close_matches(args[0], self.commands, 1)
+            if similar and not args[0].startswith("-") and not Path(args[0]).exists():
+                raise UserError(f"{args[0]}: no such file or command; did you mean {similar[0]}?")
             args = ["summary", *args]
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command that was chosen."""
         try:
             return super().invoke(ctx)
         except click.UsageError as error:
-            raise MistakeError(error.format_message()) from None
+            raise UserError(error.format_message()) from None
         except WireError as error:
-            raise MistakeError(str(error)) from None
+            raise UserError(str(error)) from None
 
 
 @click.group(cls=Commands, no_args_is_help=True)
 def wire() -> None:
-    """What Dask said, from packets alone.
+    """Decode Dask messages from packet captures.
 
-    FILES are captures of one cluster: pcap or pcapng, also .gz and .zst. `wire FILE` gives a summary.
+    FILES are captures of one cluster: pcap or pcapng, also .gz and .zst. `daskwire FILE` prints a summary.
     """
 
 
-def _answer(asked: Asked, name: str, show: Callable[[Capture], None]) -> None:
-    """Parquet where it was asked for, else what the command shows."""
-    if asked.parquet:
-        refuse_unwritable(asked.parquet)
-    capture = open_asked(asked)
-    if not asked.parquet:
+def _run(options: Options, name: str, show: Callable[[Capture], None]) -> None:
+    """Open the capture, then write Parquet files if requested, else show the result."""
+    if options.parquet:
+        refuse_unwritable(options.parquet)
+    capture = open_files(options)
+    if not options.parquet:
         show(capture)
         return
-    for path in write_parquet(capture, asked.parquet, None if name == "summary" else [name]):
-        say(path)
+    for path in write_parquet(capture, options.parquet, None if name == "summary" else [name]):
+        write_line(path)
 
 
-def _show(capture: Capture, name: str, asked: Asked) -> None:
+def _show(capture: Capture, name: str, options: Options) -> None:
     table = capture.table(name)
-    if asked.as_json:
-        say_json({"schema": 1, "table": name, "columns": TABLES[name], "rows": rows(table)})
+    if options.as_json:
+        write_json({"schema": 1, "table": name, "columns": TABLES[name], "rows": rows(table)})
         return
     number = len(next(iter(table.values())))
-    print_table(table, name, capture.tally.begin_ns, asked.limit)
-    if asked.limit is not None and number > asked.limit:
-        say(f"{asked.limit} of {number} rows; --limit 0 shows all", err=True)
+    print_table(table, name, capture.tally.begin_ns, options.limit)
+    if options.limit is not None and number > options.limit:
+        write_line(f"{options.limit} of {number} rows; --limit 0 prints all", err=True)
 
 
 def _command(name: str, text: str) -> None:
-    def run(asked: Asked) -> None:
-        _answer(asked, name, lambda capture: _show(capture, name, asked))
+    def run(options: Options) -> None:
+        _run(options, name, lambda capture: _show(capture, name, options))
 
     run.__name__, run.__doc__ = name, text
     wire.command(name)(arguments(run))
 
 
 for _name, _text in {
-    "messages": "Every message: when, who, what, how large.",
-    "ops": "Every op, those in batches included.",
-    "tasks": "Each task: sent, started, stopped, reported.",
-    "transfers": "Each movement of data between nodes, by step.",
-    "parts": "Each object that was moved: size, dtype, shape, compression.",
-    "matrix": "Traffic by pair of nodes.",
-    "series": "Traffic by pair of nodes and second.",
-    "composition": "What each node says: ops by sender.",
-    "gaps": "Idle time between the tasks of each worker thread.",
-    "packets": "Packets by sender, and whether offloads shaped them.",
-    "flows": "How TCP fared: losses, RTT, windows, completeness.",
+    "messages": "List all messages: time, sender, receiver, kind, size.",
+    "ops": "List all ops, including those in batches.",
+    "tasks": "List tasks: when each was sent, started, stopped and reported.",
+    "transfers": "List data transfers between nodes, with the time of each step.",
+    "parts": "List transferred objects: size, dtype, shape, compression.",
+    "matrix": "Show the traffic of each pair of nodes.",
+    "series": "Show the traffic of each pair of nodes per second.",
+    "composition": "Count the ops of each sender.",
+    "gaps": "List idle time between the tasks of each worker thread.",
+    "packets": "Count packets by sender, and detect offloads.",
+    "flows": "Show TCP figures per flow: losses, RTT, windows, completeness.",
 }.items():
     _command(_name, _text)
 
 
 @wire.command()
 @arguments
-def heartbeats(asked: Asked) -> None:
-    """Each worker's heartbeats; the first is drawn packet by packet."""
+def heartbeats(options: Options) -> None:
+    """List the workers' heartbeats, and show the first one packet by packet."""
 
     def show(capture: Capture) -> None:
-        if not asked.as_json:
-            for line in _first_beat(capture):
-                say(line)
-            say()
-        _show(capture, "heartbeats", asked)
+        if not options.as_json:
+            for line in _first_heartbeat(capture):
+                write_line(line)
+            write_line()
+        _show(capture, "heartbeats", options)
 
-    _answer(asked, "heartbeats", show)
+    _run(options, "heartbeats", show)
 
 
-def _first_beat(capture: Capture) -> list[str]:
+def _first_heartbeat(capture: Capture) -> list[str]:
     for message, _, _ in capture.decoded("heartbeat_worker"):
         return exchange(capture, message)
     return ["no heartbeat in this capture"]
@@ -130,48 +128,51 @@ def _first_beat(capture: Capture) -> list[str]:
 
 @wire.command()
 @arguments
-@click.option("--follow", is_flag=True, help="Watch one growing file: ops per second until Ctrl-C.")
-def summary(asked: Asked) -> None:
-    """What is in a capture, how complete it is, and the figures most asked for."""
-    if asked.follow:
-        _follow(asked)
+@click.option("--follow", is_flag=True, help="Print the ops per second of a growing file until Ctrl-C.")
+def summary(options: Options) -> None:
+    """Summarise a capture: content, completeness, traffic, times."""
+    if options.follow:
+        _follow(options)
         return
 
     def show(capture: Capture) -> None:
-        said = summarise(capture)
-        if asked.as_json:
-            say_json({"schema": 1, **said})
+        summary = summarise(capture)
+        if options.as_json:
+            write_json({"schema": 1, **summary})
         else:
-            print_summary(capture, said)
+            print_summary(capture, summary)
 
-    _answer(asked, "summary", show)
+    _run(options, "summary", show)
 
 
 @wire.command()
 @arguments
-def problems(asked: Asked) -> None:
-    """What is wrong here: late heartbeats, failed connects, losses ... and the slowest transfers."""
+def problems(options: Options) -> None:
+    """List what is wrong: late heartbeats, failed connects, losses, ..., and the slowest transfers."""
 
     def show(capture: Capture) -> None:
-        found, moved = capture.table("problems"), slowest(capture)
-        if asked.as_json:
-            form = {"schema": 1, "table": "problems", "columns": TABLES["problems"]}
-            say_json({**form, "rows": rows(found), "slowest_transfers": rows(moved)})
+        table, slow = capture.table("problems"), slowest(capture)
+        if options.as_json:
+            header = {"schema": 1, "table": "problems", "columns": TABLES["problems"]}
+            write_json({**header, "rows": rows(table), "slowest_transfers": rows(slow)})
             return
-        if found["problem"]:
-            _show(capture, "problems", asked)
+        if table["problem"]:
+            _show(capture, "problems", options)
         else:
-            say("nothing found")
-        if moved["kind"]:
-            say()
-            print_table(moved, "slowest transfers", capture.tally.begin_ns)
+            write_line("no problem found")
+        if slow["kind"]:
+            write_line()
+            print_table(slow, "slowest transfers", capture.tally.begin_ns)
 
-    _answer(asked, "problems", show)
+    _run(options, "problems", show)
 
 
-def _follow(asked: Asked) -> None:
-    if len(asked.files) != 1:
+def _follow(options: Options) -> None:
+    if len(options.files) != 1:
         raise WireError("--follow watches exactly one file")
-    if asked.since or asked.until or asked.node or asked.key_log or asked.as_json or asked.parquet:
-        raise WireError("--follow goes with no other option")
-    watch(asked.files[0])
+    others = (
+        options.since, options.until, options.node, options.key_log, options.as_json, options.parquet,
+    )  # fmt: skip
+    if any(others):
+        raise WireError("--follow cannot be combined with other options")
+    watch(options.files[0])

@@ -1,9 +1,8 @@
-"""The one way out: all that the command writes passes here, because captures hold what strangers wrote.
+"""The only output channel of the command: it makes untrusted text from captures harmless.
 
-A task's key, an op or a worker's name may carry terminal escapes, markup of the library that draws our
-tables, or characters that turn the direction of writing. Here each such character becomes the escape that
-Python would write for it, and markup is never looked for. A test sees to it that nothing else in this room
-writes.
+A task key, an op or a worker's name may contain terminal escapes, markup of the library that draws tables, or
+characters that change the writing direction. Each such character is replaced by its Python escape, and
+markup is never interpreted. A test ensures that no other module of this package writes output.
 """
 
 from __future__ import annotations
@@ -19,40 +18,41 @@ from rich.text import Text
 
 
 def plain(text: object) -> str:
-    """The text on one line, with everything that is no letter, digit, sign or plain space escaped: controls
-    (C0, DEL, C1), bidirectional and other invisible formatting, line and paragraph separators, surrogates.
+    """Escape all characters that are not printable.
+
+    These are controls (C0, DEL, C1), bidirectional and other invisible formatting, line and paragraph
+    separators, and surrogates. The result is one line.
     """
-    said = str(text)
-    if said.isprintable():
-        return said
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in said)
+    result = str(text)
+    if result.isprintable():
+        return result
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in result)
 
 
 def cell(text: object) -> Text:
-    """Text for a table that is drawn, taken literally."""
+    """Return literal text for a table that is drawn on a terminal."""
     return Text(plain(text))
 
 
-def say(line: object = "", err: bool = False) -> None:
-    """Write a line."""
+def write_line(line: object = "", err: bool = False) -> None:
     click.echo(plain(line), err=err)
 
 
-def say_json(value: Any) -> None:
-    """Write JSON in ASCII; the one control character that JSON itself lets through is DEL."""
+def write_json(value: Any) -> None:
+    """Write JSON in ASCII. DEL is escaped here because the JSON encoder does not escape it."""
     click.echo(json.dumps(value).replace("\x7f", "\\u007f"))
 
 
-def draw(what: RenderableType) -> None:
-    """Draw on a terminal something that is made of ``cell``."""
-    Console(markup=False, highlight=False, emoji=False).print(what)
+def draw(table: RenderableType) -> None:
+    """Draw a table whose texts were made by ``cell``."""
+    Console(markup=False, highlight=False, emoji=False).print(table)
 
 
 def on_terminal() -> bool:
-    """Whether someone looks at what is written, rather than a program."""
+    """Return whether stdout is a terminal."""
     return sys.stdout.isatty()
 
 
-def bar(shown: bool) -> Progress:
-    """A progress bar on stderr, gone at the end."""
-    return Progress(console=Console(stderr=True), disable=not shown, transient=True)
+def progress_bar(visible: bool) -> Progress:
+    """Create a progress bar on stderr that disappears when it is finished."""
+    return Progress(console=Console(stderr=True), disable=not visible, transient=True)

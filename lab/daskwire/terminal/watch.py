@@ -1,4 +1,4 @@
-"""``--follow``: a line per second with the ops that were said in it, while the file still grows."""
+"""The option ``--follow``: print the ops of each second while the capture file grows."""
 
 from __future__ import annotations
 
@@ -7,16 +7,20 @@ from collections import Counter
 from datetime import datetime
 from pathlib import Path
 
-from daskwire.follow import Follower, Said
-from daskwire.terminal.text import say
+from daskwire.follow import Follower, NewMessage
+from daskwire.terminal.text import write_line
 
 
 def watch(file: Path, interval_s: float = 1.0, rounds: int | None = None) -> None:
-    """Until Ctrl-C, or until the file turns out to be damaged. Raises WireError."""
+    """Print a line per interval until Ctrl-C (or for a number of rounds).
+
+    Raises:
+        WireError: the file is damaged.
+    """
     follower = Follower(file)
     try:
         while rounds is None or rounds > 0:
-            _tell(follower.poll())
+            _print(follower.poll())
             follower.check()
             rounds = None if rounds is None else rounds - 1
             time.sleep(interval_s)
@@ -24,8 +28,8 @@ def watch(file: Path, interval_s: float = 1.0, rounds: int | None = None) -> Non
         return
 
 
-def _tell(said: list[Said]) -> None:
-    ops = Counter(op for message in said for op in message.ops)
-    text = "  ".join(f"{op} {number}" for op, number in ops.most_common(8))
-    size = sum(message.size for message in said)
-    say(f"{datetime.now():%H:%M:%S}  {len(said):6} messages  {size / 1e6:9.2f} MB  {text}")
+def _print(messages: list[NewMessage]) -> None:
+    ops = Counter(op for message in messages for op in message.ops)
+    counts = "  ".join(f"{op} {number}" for op, number in ops.most_common(8))
+    size = sum(message.size for message in messages)
+    write_line(f"{datetime.now():%H:%M:%S}  {len(messages):6} messages  {size / 1e6:9.2f} MB  {counts}")

@@ -122,7 +122,7 @@ def test_an_unwritable_output_is_refused_before_the_work(
         raise AssertionError("the work began")
 
     capture = ROOT / "tests" / "data" / "wire" / "g3-2026.8.0.pcap.gz"
-    monkeypatch.setattr("daskwire.terminal.cli.open_asked", worked)
+    monkeypatch.setattr("daskwire.terminal.cli.open_files", worked)
     monkeypatch.setattr(explaining, "_tell", worked)
     done = run(*(word.format(tmp=tmp_path, capture=capture) for word in words))
     assert isinstance(done.exception, SystemExit), done.exception
@@ -138,7 +138,7 @@ def test_an_unwritable_output_is_refused_before_the_work(
         (["pln"], "dasklab: No such command 'pln'. Did you mean plan?"),
         (["run", "--seed", "x"], "dasklab: Invalid value for '--seed': 'x' is not a valid integer."),
         (["results", "show"], "dasklab: Missing argument 'RUN'."),
-        (["wire", "summry"], "daskwire: summry: no such file, and no such command; did you mean summary?"),
+        (["wire", "summry"], "daskwire: summry: no such file or command; did you mean summary?"),
     ],
 )
 def test_all_mistakes_begin_alike(words: list[str], line: str) -> None:

@@ -1,4 +1,4 @@
-"""Captures made by hand: packets, conversations, and every file format that the reader knows."""
+"""Build captures: packets, TCP connections, and files of every supported format."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ def golden_bytes(name: str) -> bytes:
 
 
 def packets_of(raw: bytes) -> list[Packet]:
-    """The packets of a little-endian microsecond pcap, read one by one: an independent reader."""
-    found, at = [], 24
+    """Read the packets of a little-endian microsecond pcap with an independent reader."""
+    packets, at = [], 24
     while at + 16 <= len(raw):
         seconds, micros, size, length = struct.unpack_from("<4I", raw, at)
-        found.append((seconds * 10**9 + micros * 1000, raw[at + 16 : at + 16 + size], length))
+        packets.append((seconds * 10**9 + micros * 1000, raw[at + 16 : at + 16 + size], length))
         at += 16 + size
-    return found
+    return packets
 
 
 def pcap(
@@ -51,7 +51,7 @@ def block(order: str, kind: int, body: bytes) -> bytes:
 def pcapng(
     packets: list[Packet], order: str = "<", resolution: int = 9, link: int = 1, extra: bytes = b""
 ) -> bytes:
-    """Enhanced packet blocks on one interface; ``resolution`` as in if_tsresol (bit 7: a power of 2)."""
+    """Build enhanced packet blocks of one interface; ``resolution`` is the value of if_tsresol."""
     out = [block(order, 0x0A0D0D0A, struct.pack(order + "IHHq", 0x1A2B3C4D, 1, 0, -1))]
     option = struct.pack(order + "HH", 9, 1) + bytes([resolution]) + bytes(3) + bytes(4)
     out.append(block(order, 1, struct.pack(order + "HHI", link, 0, 262144) + option))
@@ -76,7 +76,7 @@ def tcp_packet(
     identification: int = 1,
     window: int = 500,
 ) -> bytes:
-    """An Ethernet frame; IPv6 when the addresses are."""
+    """Build an Ethernet frame with IPv4 or IPv6, depending on the addresses."""
     words = 5 + len(options) // 4
     tcp = struct.pack(
         ">HHIIHHHH",
@@ -104,7 +104,7 @@ def stamp(value: int, echo: int) -> bytes:
 
 @dataclass
 class Talk:
-    """A TCP connection between a client and a server that is written down packet by packet."""
+    """A TCP connection between a client and a server, built packet by packet."""
 
     client: tuple[str, int] = ("10.0.0.2", 40000)
     server: tuple[str, int] = ("10.0.0.1", 8786)
@@ -116,13 +116,13 @@ class Talk:
     identification: int = 0
 
     def add(self, who: int, flags: int, payload: bytes = b"", seq: int | None = None, **more: object) -> None:
-        """One packet of the client (0) or the server (1); ``seq`` overrides the running sequence number."""
+        """Add a packet of the client (0) or the server (1); ``seq`` overrides the sequence number."""
         ends = (self.client, self.server) if who == 0 else (self.server, self.client)
         self.identification += 1
-        begins = self.isn[who] + 1 + self.sent[who] if seq is None else seq
+        start = self.isn[who] + 1 + self.sent[who] if seq is None else seq
         ack = self.isn[who ^ 1] + 1 + self.sent[who ^ 1] if flags & ACK else 0
         more = {"identification": self.identification, **more}
-        data = tcp_packet(*ends, begins, ack, flags, payload, **more)
+        data = tcp_packet(*ends, start, ack, flags, payload, **more)
         self.packets.append((self.time_ns, data, len(data)))
         self.time_ns += self.step_ns
 
@@ -133,7 +133,7 @@ class Talk:
         return self
 
     def say(self, who: int, payload: bytes, mtu: int = 1448) -> Talk:
-        """Data in segments, then the other side's ACK."""
+        """Add data in segments, then the other side's ACK."""
         for at in range(0, len(payload), mtu):
             part = payload[at : at + mtu]
             self.add(who, ACK | (PSH if at + mtu >= len(payload) else 0), part)
@@ -143,7 +143,7 @@ class Talk:
 
 
 def g3(message: object, *frames: bytes) -> bytes:
-    """A message as G3 writes it (and G2, when nothing is behind the message)."""
+    """Encode a message as G3 does (and G2, if no frames follow)."""
     body = msgpack.packb(message)
     lengths = [len(body), *map(len, frames)]
     split = 8 + 8 * len(lengths) + sum(lengths[:2])
@@ -151,7 +151,7 @@ def g3(message: object, *frames: bytes) -> bytes:
 
 
 def g1(message: object, small: bytes = b"", *frames: bytes) -> bytes:
-    """A message as G1 writes it."""
+    """Encode a message as G1 does."""
     lengths = [len(small), len(body := msgpack.packb(message)), *map(len, frames)]
     return struct.pack(f"<{1 + len(lengths)}Q", len(lengths), *lengths) + small + body + b"".join(frames)
 
@@ -160,7 +160,7 @@ HELLO = {"compression": None, "python": [3, 11, 7], "pickle-protocol": 5}
 
 
 def small_talk(beats: int = 5, **options: object) -> Talk:
-    """A worker's heartbeats as G3 sends them."""
+    """Build a connection with a worker's heartbeats in G3."""
     talk = Talk(**options).open()
     talk.say(0, g3(HELLO)).say(1, g3(HELLO))
     for number in range(beats):

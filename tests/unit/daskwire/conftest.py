@@ -1,4 +1,4 @@
-"""Fixtures of the wire tests."""
+"""Fixtures of the daskwire tests."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from tests.unit.daskwire.build import DATA, Packet, pcap
 
 @cache
 def golden_capture(name: str) -> Capture:
-    """A golden capture, decoded once."""
+    """Decode a golden capture, once per session."""
     keys = DATA / f"{name}.keys"
     return open_capture(DATA / f"{name}.pcap.gz", key_log=keys.read_text() if keys.exists() else None)
 
 
 def golden_truth(name: str) -> dict[str, Any]:
-    """What its nodes counted."""
+    """Return what its nodes counted while they ran."""
     nodes: dict[str, Any] = json.loads((DATA / f"{name}.json").read_text())["nodes"]
     return nodes
 
 
 @pytest.fixture
 def read(tmp_path: Path) -> Callable[..., Capture]:
-    """Decode packets or the bytes of a file."""
+    """Return a function that decodes packets or the bytes of a file."""
 
-    def decode(what: list[Packet] | bytes, **options: Any) -> Capture:
+    def decode(content: list[Packet] | bytes, **options: Any) -> Capture:
         path = tmp_path / "capture.pcap"
-        path.write_bytes(what if isinstance(what, bytes) else pcap(what))
+        path.write_bytes(content if isinstance(content, bytes) else pcap(content))
         return open_capture(path, **options)
 
     return decode

@@ -1,4 +1,4 @@
-"""What a file may cost at most, whatever it claims: disk, memory, time."""
+"""Limits on disk, memory and time for any file, whatever it claims."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from tests.unit.daskwire.build import HELLO, Talk, g3, pcap, small_talk
 
 
-def test_a_large_message_with_much_in_it_is_still_decoded() -> None:
+def test_large_message_with_many_values_is_decoded() -> None:
     large = {"op": "update-graph", "tasks": {f"key-{i}": b"x" * 300 for i in range(100_000)}}
     assert unpack(msgpack.packb(large)) == large
 
@@ -40,27 +40,27 @@ def values_in(item: Any) -> int:
 
 @settings(deadline=None)
 @given(VALUES, st.sampled_from([0, 40, 300, 70_000]))
-def test_values_are_counted_right(value: Any, pad: int) -> None:
+def test_value_count_is_exact(value: Any, pad: int) -> None:
     item = [value, "x" * pad, b"x" * pad, msgpack.ExtType(1, b"x" * pad), [0] * pad]
     body, number = msgpack.packb(item), values_in([value, 0, 0, 0, []]) + pad
     assert messagepack._has_at_most(body, number) and not messagepack._has_at_most(body, number - 1)
 
 
-def test_keys_that_are_kept_are_bounded(read: Callable[..., Capture]) -> None:
-    """A task key may be anything; only text and plain tuples stay as they are."""
+def test_stored_keys_have_limited_length(read: Callable[..., Capture]) -> None:
+    """A task key may have any type; only text and plain tuples are stored unchanged."""
     deep: Any = "x"
     for _ in range(900):
         deep = (deep,)
     keys = ["plain", ["tuple", 1, 2], [{}] * 50_000, {"a": 1}, deep]
     talk = Talk().open().say(0, g3(HELLO)).say(1, g3(HELLO))
     talk.say(1, g3([{"op": "free-keys", "key": key} for key in keys]), mtu=60_000)
-    found = read(talk.packets).messages.op_key
-    assert found[:2] == ["plain", ("tuple", 1, 2)] and all(isinstance(key, str) for key in found[2:])
-    assert all(len(str(key)) <= 4096 for key in found)
+    actual = read(talk.packets).messages.op_key
+    assert actual[:2] == ["plain", ("tuple", 1, 2)] and all(isinstance(key, str) for key in actual[2:])
+    assert all(len(str(key)) <= 4096 for key in actual)
     assert name(("a", ("b", 1))) == "('a', ('b', 1))"
 
 
-def test_lz4_that_claims_too_much_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lz4_block_above_the_limit_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     data = b"\x80\x00\x00\x00\x8fabcdefgh\x08\x00\x5d\x80abcdefgh"
     assert len(lz4.lz4_block(data)) == 128
     monkeypatch.setattr(lz4, "LARGEST", 127)
@@ -72,12 +72,10 @@ PACKERS = {"gz": gzip.compress, "zst": lambda raw: pyarrow.compress(raw, "zstd",
 
 
 @pytest.mark.parametrize("kind", PACKERS)
-def test_a_small_file_does_not_fill_the_disk(
-    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The bound is 1 GB or 100 times the file; here the first is lowered, so that it can be seen."""
-    assert (packed.ALWAYS, packed.TIMES) == (1 << 30, 100)
-    monkeypatch.setattr(packed, "ALWAYS", 1 << 20)
+def test_decompression_stops_at_the_limit(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The limit is 1 GB or 100 x the file size; the test lowers the first."""
+    assert (packed.MINIMUM_LIMIT, packed.RATIO_LIMIT) == (1 << 30, 100)
+    monkeypatch.setattr(packed, "MINIMUM_LIMIT", 1 << 20)
     path = tmp_path / f"bomb.pcap.{kind}"
     path.write_bytes(PACKERS[kind](pcap(small_talk().packets) + bytes(50_000_000)))
     assert path.stat().st_size < 200_000
@@ -86,14 +84,14 @@ def test_a_small_file_does_not_fill_the_disk(
         with pytest.raises(WireError, match="unpacks to more than"):
             packed.unpack(file, plain, str(path))
         written.append(plain.tell())
-    assert written[0] <= max(1 << 20, 100 * path.stat().st_size) + packed.AT_A_TIME
+    assert written[0] <= max(1 << 20, 100 * path.stat().st_size) + packed.CHUNK
     with pytest.raises(WireError) as caught:
         open_capture(path)
     assert str(caught.value).startswith(f"{path}: unpacks to more than") and "gzip -dk" in str(caught.value)
 
 
 @pytest.mark.parametrize("kind", PACKERS)
-def test_what_packs_well_but_is_small_is_read(tmp_path: Path, kind: str) -> None:
+def test_small_file_with_high_compression_ratio_is_read(tmp_path: Path, kind: str) -> None:
     talk = small_talk(3)
     for _ in range(20):
         talk.say(0, g3({"op": "x", "pad": "y" * 100_000}), mtu=60_000)
@@ -103,12 +101,15 @@ def test_what_packs_well_but_is_small_is_read(tmp_path: Path, kind: str) -> None
     assert open_capture(path).tally.packets == len(talk.packets)
 
 
-def test_a_full_disk_is_said_by_its_name(tmp_path: Path) -> None:
+def test_full_disk_is_reported(tmp_path: Path) -> None:
     class Full:
         def write(self, part: bytes) -> int:
             raise OSError(28, "No space left on device")
 
     path = tmp_path / "a.pcap.gz"
     path.write_bytes(gzip.compress(pcap(small_talk().packets)))
-    with path.open("rb") as file, pytest.raises(WireError, match=r"unpacking it into .*: No space left"):
+    with (
+        path.open("rb") as file,
+        pytest.raises(WireError, match=r"cannot decompress it into .*: No space left"),
+    ):
         packed.unpack(file, Full(), str(path))

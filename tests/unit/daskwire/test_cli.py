@@ -1,4 +1,4 @@
-"""The command and its documentation."""
+"""The commands and their documentation."""
 
 from __future__ import annotations
 
@@ -24,34 +24,34 @@ def run(*arguments: str) -> Result:
     return CliRunner().invoke(wire, arguments)
 
 
-def test_a_file_alone_gives_the_summary() -> None:
+def test_summary_is_the_default_command() -> None:
     result = run(G3)
     assert result.exit_code == 0 and result.stdout == run("summary", G3).stdout
     assert "133 Dask messages (G3, distributed 2026.8.0) in 9 of 9 connections" in result.stdout
     assert "100.00 % of stream bytes seen, 100.00 % framed, 100.00 % of messages decoded" in result.stdout
 
 
-def test_the_summary_as_json_has_the_clusters_counts() -> None:
-    said = json.loads(run(G3, "--json").stdout)
+def test_json_summary_matches_the_counts_of_the_cluster() -> None:
+    output = json.loads(run(G3, "--json").stdout)
     truth = golden_truth("g3-2026.8.0")
-    assert said["schema"] == 1 and said["messages"] == sum(node["messages"] for node in truth.values())
+    assert output["schema"] == 1 and output["messages"] == sum(node["messages"] for node in truth.values())
     for op in ("compute-task", "task-finished", "get_data", "heartbeat_worker"):
-        assert said["ops"][op] == sum(node["ops"].get(op, 0) for node in truth.values())
-    whole = said["completeness"]
+        assert output["ops"][op] == sum(node["ops"].get(op, 0) for node in truth.values())
+    whole = output["completeness"]
     assert whole["stream_seen"] == whole["framed"] == whole["decoded"] == whole["whole"] == 1.0
     assert whole["lost_by_capture_bytes"] == whole["resyncs"] == 0
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_every_table_is_shown_and_given_as_json(name: str) -> None:
-    said = json.loads(run(name, G3, "--json").stdout)
-    assert said["rows"] == rows(golden_capture("g3-2026.8.0").table(name))
-    assert list(said["columns"]) == list(golden_capture("g3-2026.8.0").table(name)) == list(TABLES[name])
+def test_every_table_is_printed_and_available_as_json(name: str) -> None:
+    output = json.loads(run(name, G3, "--json").stdout)
+    assert output["rows"] == rows(golden_capture("g3-2026.8.0").table(name))
+    assert list(output["columns"]) == list(golden_capture("g3-2026.8.0").table(name)) == list(TABLES[name])
     shown = run(name, G3, "--limit", "2")
     assert shown.exit_code == 0 and "Traceback" not in shown.output
 
 
-def test_the_heartbeat_is_drawn() -> None:
+def test_heartbeats_shows_the_first_one_by_packet() -> None:
     lines = run("heartbeats", G1).stdout.splitlines()
     assert re.search(r"worker-\d -> scheduler +PSH,ACK +seq 1 +ack 1 +len 273", lines[0])
     assert any(
@@ -60,7 +60,7 @@ def test_the_heartbeat_is_drawn() -> None:
     assert "    heartbeat-interval = 0.5" in lines
 
 
-def test_since_and_until_bound_the_packets() -> None:
+def test_since_and_until_select_packets() -> None:
     whole, part = (
         json.loads(run(G3, "--json").stdout),
         json.loads(run(G3, "--json", "--since", "2.4", "--until", "3").stdout),
@@ -70,7 +70,7 @@ def test_since_and_until_bound_the_packets() -> None:
     assert iso["packets"] == 0 and iso["messages"] == 0
 
 
-def test_nodes_are_named_by_the_user_first() -> None:
+def test_user_names_take_precedence() -> None:
     assert {"boss", "worker-1"} <= {
         r["source"]
         for r in json.loads(run("matrix", G3, "--json", "--node", "10.99.7.116=boss").stdout)["rows"]
@@ -79,7 +79,7 @@ def test_nodes_are_named_by_the_user_first() -> None:
 
 def test_tls_with_and_without_keys() -> None:
     tls = str(DATA / "tls-2026.8.0.pcap.gz")
-    assert "9 connections speak tls: only their sizes and times are known" in run(tls).stdout
+    assert "9 connections use tls: only their sizes and times are known" in run(tls).stdout
     assert "122 Dask messages" in run(tls, "--key-log", str(DATA / "tls-2026.8.0.keys")).stdout
 
 
@@ -89,28 +89,28 @@ def test_tls_with_and_without_keys() -> None:
         (["absent.pcap"], "absent.pcap: No such file or directory"),
         ([str(DATA / "README.md")], "neither pcap nor pcapng"),
         ([G3, "--since", "soon"], "'soon' is neither seconds after the first packet nor a time"),
-        ([G3, "--node", "10.0.0.1"], "say ADDRESS=NAME"),
+        ([G3, "--node", "10.0.0.1"], "expected ADDRESS=NAME"),
         ([G3, "--key-log", "absent.log"], "absent.log: No such file or directory"),
         ([G3, G1, "--follow"], "--follow watches exactly one file"),
     ],
 )
-def test_mistakes_are_one_line(arguments: list[str], says: str) -> None:
+def test_errors_are_one_line(arguments: list[str], says: str) -> None:
     result = run(*arguments)
     assert result.exit_code == 1 and says in result.stderr and len(result.stderr.splitlines()) == 1
 
 
-def test_a_cut_off_file_is_read_with_a_warning(tmp_path: Path) -> None:
+def test_truncated_file_is_read_with_a_warning(tmp_path: Path) -> None:
     path = tmp_path / "cut.pcap"
     path.write_bytes(golden_bytes("g3-2026.8.0")[:-7])
     result = run(str(path))
     assert (
         result.exit_code == 0
-        and "cut off: the last record" in result.stderr
+        and "truncated: the last record" in result.stderr
         and "Dask messages" in result.stdout
     )
 
 
-def test_follow_counts_what_is_added(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_follow_counts_new_messages(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "growing.pcap"
     path.write_bytes(golden_bytes("g3-2026.8.0"))
     watch(path, interval_s=0, rounds=2)
@@ -118,7 +118,7 @@ def test_follow_counts_what_is_added(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert "release-worker-data 47" in first and re.search(r" 0 messages +0.00 MB", second)
 
 
-def test_parquet_holds_the_tables_and_their_meaning(tmp_path: Path) -> None:
+def test_parquet_files_contain_tables_and_descriptions(tmp_path: Path) -> None:
     import pyarrow.parquet as parquet
 
     result = run(G3, "--parquet", str(tmp_path))
@@ -132,13 +132,13 @@ def test_parquet_holds_the_tables_and_their_meaning(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_the_readme_describes_each_table(name: str) -> None:
+def test_reference_describes_each_table(name: str) -> None:
     section = README.split(f"\n### {name}\n")[1].split("\n### ")[0]
-    found = dict(re.findall(r"^\| `(\w+)` \| (.*) \|$", section, re.M))
-    assert found == TABLES[name]
+    actual = dict(re.findall(r"^\| `(\w+)` \| (.*) \|$", section, re.M))
+    assert actual == TABLES[name]
 
 
-def test_the_readme_names_each_command_and_option() -> None:
+def test_readme_names_each_command_and_option() -> None:
     for name, command in wire.commands.items():
         assert re.search(rf"\b{name}\b", README), name
         for option in command.params:
@@ -155,36 +155,36 @@ def test_the_readme_names_each_command_and_option() -> None:
         (["ops"], "Missing argument 'FILES...'."),
         ([G3, "--since", "9", "--until", "3"], "--since 9 is not before --until 3"),
         ([G3, "--since", "3", "--until", "3"], "--since 3 is not before --until 3"),
-        ([G3, "--since", "inf"], "'inf' is no number of seconds after the first packet"),
-        ([G3, "--until", "nan"], "'nan' is no number of seconds after the first packet"),
-        ([G3, "--until", "1e300"], "'1e300' is no number of seconds after the first packet"),
+        ([G3, "--since", "inf"], "'inf' is not a number of seconds after the first packet"),
+        ([G3, "--until", "nan"], "'nan' is not a number of seconds after the first packet"),
+        ([G3, "--until", "1e300"], "'1e300' is not a number of seconds after the first packet"),
         ([G3, "--since", "0001-01-01"], "neither seconds after the first packet nor a time"),
-        ([G3, "--node", "=name"], "say ADDRESS=NAME"),
-        (["flow", G3], "flow: no such file, and no such command; did you mean flows?"),
+        ([G3, "--node", "=name"], "expected ADDRESS=NAME"),
+        (["flow", G3], "flow: no such file or command; did you mean flows?"),
         (["problem", G3], "did you mean problems?"),
     ],
 )
-def test_more_mistakes_are_one_line(arguments: list[str], says: str) -> None:
+def test_usage_errors_are_one_line(arguments: list[str], says: str) -> None:
     result = run(*arguments)
     assert result.exit_code in (1, 2) and result.stdout == ""
     assert says in result.stderr and len(result.stderr.splitlines()) == 1
 
 
 @pytest.mark.parametrize("span", [["--since", "100"], ["--until", "2001-01-01"]])
-def test_a_span_without_packets_says_where_the_capture_is(span: list[str]) -> None:
+def test_empty_time_span_reports_the_extent_of_the_capture(span: list[str]) -> None:
     result = run(G3, *span)
     assert result.exit_code == 0 and result.stdout.startswith("0 packets")
-    assert "no packet in this span; the capture goes from 0 to " in result.stderr
+    assert "no packet in this time span; the capture covers 0 to " in result.stderr
 
 
-def test_a_file_may_have_the_name_of_a_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_named_like_a_command_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("flow").write_bytes(golden_bytes("g3-2026.8.0"))
     assert "133 Dask messages" in run("flow").stdout
 
 
-def test_all_times_on_the_terminal_count_from_the_first_packet() -> None:
-    """``tasks`` mixed seconds since the first packet with seconds since 1970."""
+def test_printed_times_start_at_the_first_packet() -> None:
+    """Also those of ``tasks``, which has two clocks."""
     title, head, *lines = run("tasks", G3).stdout.splitlines()
     assert re.match(
         r"tasks \(0 s is 20\d\d-\d\d-\d\d [\d:.]+ UTC; start_s, stop_s: the workers' clocks\)", title

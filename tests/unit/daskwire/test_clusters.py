@@ -1,4 +1,4 @@
-"""Roles and clusters are known by addresses and handshakes: names, whoever chose them, decide nothing."""
+"""Roles and clusters are recognised by addresses and messages, never by names."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ NEXT = {"action": "compute", "start": 1.7e9 + 3, "stop": 1.7e9 + 4}
 
 
 class Cluster:
-    """A scheduler, one worker, one client: two tasks finish, one fails, and the client is told of it."""
+    """A scheduler, a worker and a client: two tasks finish, one fails, and the client is notified."""
 
     def __init__(self, network: str, port: int = 8786, name: Any = "w", listens: int = 3333) -> None:
         self.scheduler = (f"{network}.1", port)
@@ -85,8 +85,8 @@ def erred(capture: Capture) -> list[dict[str, Any]]:
     {}, {"10.0.0.1": "boss"}, {"10.0.0.1:8786": "10.0.0.2"}, {"10.0.0.2": "scheduler"},
     {"10.0.0.9": "scheduler", "10.0.0.2": "scheduler", "10.0.0.1": "w"},
 ])  # fmt: skip
-def test_names_make_no_tasks(read: Read, names: dict[str, str]) -> None:
-    """What a scheduler told its clients of a failed task became a task, when it was not called scheduler."""
+def test_user_names_do_not_create_tasks(read: Read, names: dict[str, str]) -> None:
+    """A scheduler's notification of its clients is not a task, whatever the scheduler is called."""
     capture = read(Cluster("10.0.0").packets, names=names)
     assert outcomes(capture) == {("10.0.0.1:8786", "finished"): 2, ("10.0.0.1:8786", "erred"): 1}
     (problem,) = erred(capture)
@@ -96,7 +96,7 @@ def test_names_make_no_tasks(read: Read, names: dict[str, str]) -> None:
 
 @pytest.mark.parametrize("name", ["w", "scheduler", 0])
 @pytest.mark.parametrize("names", [{}, {"10.0.0.2": "x", "10.7.0.2": "x"}])
-def test_two_clusters_in_one_capture_stay_two(read: Read, name: Any, names: dict[str, str]) -> None:
+def test_two_clusters_in_one_capture_are_separate(read: Read, name: Any, names: dict[str, str]) -> None:
     first, second = Cluster("10.0.0", name=name), Cluster("10.7.0", 9786, name=name)
     capture = read(merged(first, second), names=names)
     expected = {(c.address, o): n for c in (first, second) for o, n in (("finished", 2), ("erred", 1))}
@@ -114,30 +114,30 @@ def test_two_clusters_in_one_capture_stay_two(read: Read, name: Any, names: dict
         assert len(set(capture.table("matrix")["source"])) == 6
 
 
-def test_a_second_scheduler_is_a_scheduler(read: Read) -> None:
-    """Only the one that was heard of most was one; the other's reports to its clients were tasks."""
+def test_second_scheduler_is_recognised(read: Read) -> None:
+    """Also if it has fewer messages than the first."""
     first, second = Cluster("10.0.0"), Cluster("10.0.0", 9786)
     second.packets = second.client.packets
     capture = read(merged(first, second))
     assert outcomes(capture) == {(first.address, "finished"): 2, (first.address, "erred"): 1}
 
 
-def test_a_generated_name_is_no_workers_own(read: Read) -> None:
+def test_generated_name_differs_from_chosen_names(read: Read) -> None:
     capture = read(merged(Cluster("10.0.0", name=0), Cluster("10.7.0", name="worker-1")))
     workers = dict(zip(capture.table("tasks")["cluster"], capture.table("tasks")["worker"], strict=True))
     assert workers == {"10.0.0.1:8786": "worker-2", "10.7.0.1:8786": "worker-1"}
 
 
-def test_begun_in_the_middle_streams_tell_the_scheduler_by_what_they_carry(read: Read) -> None:
+def test_scheduler_is_recognised_mid_stream_by_its_ops(read: Read) -> None:
     cluster = Cluster("10.0.0")
-    kept = [p for talk in (cluster.stream, cluster.client) for p in talk.packets[13:]]
-    capture = read(sorted(kept, key=lambda p: p[0]))
+    remaining = [p for talk in (cluster.stream, cluster.client) for p in talk.packets[13:]]
+    capture = read(sorted(remaining, key=lambda p: p[0]))
     assert "register-worker" not in capture.messages.op_name
     assert outcomes(capture) == {("10.0.0.1:8786", "finished"): 2, ("10.0.0.1:8786", "erred"): 1}
 
 
 @pytest.mark.parametrize("thread", [{"thread": 7}, {}])
-def test_a_failed_task_alone_is_a_report_when_it_names_its_thread(read: Read, thread: dict[str, int]) -> None:
+def test_task_erred_with_a_thread_is_a_report(read: Read, thread: dict[str, int]) -> None:
     talk = Talk().open().say(0, g3(HELLO)).say(1, g3(HELLO))
     talk.say(0, g3([{"op": "task-erred", "key": "a", **thread}]))
     capture = read(talk.packets)
@@ -156,19 +156,19 @@ def test_two_addresses_of_one_scheduler_are_one_cluster(read: Read, how: str) ->
     if how == "announced":
         identity |= {"address": f"tcp://{inside[0]}:{inside[1]}"}
     ask = Talk(client=("192.168.0.9", 50001), server=outside).open().say(0, g3(HELLO)).say(1, g3(HELLO))
-    asked = Talk(client=("10.0.0.9", 50001), server=inside).open().say(0, g3(HELLO)).say(1, g3(HELLO))
+    inner = Talk(client=("10.0.0.9", 50001), server=inside).open().say(0, g3(HELLO)).say(1, g3(HELLO))
     if how != "client":
         ask.say(0, g3({"op": "identity"})).say(1, g3(identity))
     if how == "identity":
-        asked.say(0, g3({"op": "identity"})).say(1, g3(identity))
-    capture = read(cluster.packets + talk.packets + ask.packets + asked.packets)
+        inner.say(0, g3({"op": "identity"})).say(1, g3(identity))
+    capture = read(cluster.packets + talk.packets + ask.packets + inner.packets)
     assert list(capture.scheduler_names.values()) == ["scheduler"]
     assert set(capture.table("matrix")["cluster"]) == {cluster.address}
     assert capture.nodes.name(*outside) == capture.nodes.name(*inside) == "scheduler"
 
 
-def test_workers_of_two_clusters_on_the_same_machines(read: Read) -> None:
-    """What is on an address of both is of neither; what registered is of its own."""
+def test_clusters_that_share_machines_are_separate(read: Read) -> None:
+    """A connection between shared addresses belongs to neither cluster, unless a worker registered there."""
     first, second = Cluster("10.0.0"), Cluster("10.0.0", 9786, listens=4444)
     ssh = Talk(client=("10.0.0.9", 33000), server=("10.0.0.2", 22)).open()
     fetch = Talk(client=("10.0.0.9", 33001), server=("10.0.0.2", 4444)).open()
@@ -178,8 +178,8 @@ def test_workers_of_two_clusters_on_the_same_machines(read: Read) -> None:
     assert (flows[4444], flows[22]) == (second.address, "")
 
 
-def test_a_connection_is_reset_once(read: Read) -> None:
-    """Each RST packet counted, also the answers to what was still on its way."""
+def test_connection_is_reset_once(read: Read) -> None:
+    """Later RSTs, which answer segments in flight, do not count."""
     talk = Talk().open().say(0, g3(HELLO)).say(1, g3(HELLO))
     talk.add(1, RST | ACK)
     for _ in range(13):
@@ -194,7 +194,7 @@ def test_a_connection_is_reset_once(read: Read) -> None:
 
 
 @pytest.mark.skipif(not CASES.exists(), reason="the captures of real clusters are not part of the project")
-def test_real_captures() -> None:
+def test_captures_of_real_clusters() -> None:
     names = {"10.77.0.2": "boss"}
     tasks = open_capture(CASES / "04-node-option-false-tasks.pcap", names=names).table("tasks")
     assert len(tasks["key"]) == 15 and set(tasks["cluster"]) == {"10.77.0.2:8786"}

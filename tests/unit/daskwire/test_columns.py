@@ -1,4 +1,4 @@
-"""Columns that grow together hold what was added, whatever was said of what would come."""
+"""Columns contain what was added, whatever share was announced."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ BATCHES = st.lists(st.tuples(st.lists(st.integers(0, 255)), st.floats(0, 1)))
 
 
 @given(BATCHES)
-def test_they_hold_all_that_was_added_in_order(batches: list[tuple[list[int], float]]) -> None:
+def test_columns_contain_all_batches_in_order(batches: list[tuple[list[int], float]]) -> None:
     columns = Columns(("u1", "i8"))
     for numbers, share in batches:
         columns.add([np.array(numbers, np.uint8), -np.array(numbers, np.int64)], share)
@@ -21,7 +21,7 @@ def test_they_hold_all_that_was_added_in_order(batches: list[tuple[list[int], fl
     assert small.tolist() == everything and large.tolist() == [-n for n in everything]
 
 
-def test_what_was_given_out_stays_when_more_is_added() -> None:
+def test_views_stay_valid_when_rows_are_added() -> None:
     columns = Columns(("i8",))
     columns.add([np.arange(3)])
     (early,) = columns.arrays()

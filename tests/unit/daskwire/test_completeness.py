@@ -1,4 +1,4 @@
-"""How complete a capture is: of bytes, of messages, and of connections from their beginning to their end."""
+"""Completeness of a capture: bytes, messages, connections."""
 
 from __future__ import annotations
 
@@ -54,22 +54,21 @@ def problem(capture: Capture, name: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", GOLDEN)
-def test_a_whole_capture_is_complete(name: str) -> None:
-    said = summarise(golden_capture(name))
-    whole = said["completeness"]
-    assert said["complete"] and whole["messages_seen"] == 1.0
+def test_whole_capture_is_complete(name: str) -> None:
+    output = summarise(golden_capture(name))
+    whole = output["completeness"]
+    assert output["complete"] and whole["messages_seen"] == 1.0
     assert whole["messages_missing"] == whole["began_before"] == whole["open_at_end"] == 0
     assert whole["unrecognised"] == 0
 
 
 @pytest.mark.parametrize("name", [name for name in GOLDEN if not name.startswith("g1-2.8")])
-def test_begun_in_the_middle_is_not_complete(read: Read, tmp_path: Path, name: str) -> None:
-    """It was 100.00 % seen, framed and decoded."""
+def test_capture_that_starts_mid_stream_is_incomplete(read: Read, tmp_path: Path, name: str) -> None:
     packets = packets_of(golden_bytes(name))
     half = packets[len(packets) // 2 :]
-    said = summarise(read(half))
-    whole = said["completeness"]
-    assert not said["complete"] and whole["began_before"] + whole["unrecognised"] > 4
+    output = summarise(read(half))
+    whole = output["completeness"]
+    assert not output["complete"] and whole["began_before"] + whole["unrecognised"] > 4
     text = shown(tmp_path, half)
     assert "incomplete: " in text and "began before the capture" in text
     if not name.startswith(("tls", "ws")):
@@ -77,7 +76,7 @@ def test_begun_in_the_middle_is_not_complete(read: Read, tmp_path: Path, name: s
         assert problem(read(half), "began before the capture")["number"] == whole["began_before"]
 
 
-def test_the_first_versions_have_no_handshake_that_could_be_missed(read: Read, tmp_path: Path) -> None:
+def test_missing_handshake_is_not_estimated_for_early_versions(read: Read, tmp_path: Path) -> None:
     packets = packets_of(golden_bytes("g1-2.8.0"))
     half = packets[len(packets) // 2 :]
     whole = completeness(read(half))
@@ -88,16 +87,16 @@ def test_the_first_versions_have_no_handshake_that_could_be_missed(read: Read, t
 
 @pytest.mark.parametrize("cut", [lambda raw: raw[: len(raw) // 2], lambda _: pcap(G3[: len(G3) // 2])],
                          ids=["within a packet", "between packets"])  # fmt: skip
-def test_cut_off_is_not_complete(read: Read, tmp_path: Path, cut: Callable[[bytes], bytes]) -> None:
+def test_truncated_capture_is_incomplete(read: Read, tmp_path: Path, cut: Callable[[bytes], bytes]) -> None:
     raw = cut(pcap(G3))
-    said = summarise(read(raw))
-    assert not said["complete"] and said["completeness"]["open_at_end"] == 8
+    output = summarise(read(raw))
+    assert not output["complete"] and output["completeness"]["open_at_end"] == 8
     text = shown(tmp_path, raw)
     assert "8 of 8 Dask connections were open when it ended" in text and "100.00 %" not in text
 
 
 @pytest.mark.parametrize("end", [FIN, RST])
-def test_a_fin_or_rst_is_an_end(read: Read, end: int) -> None:
+def test_fin_or_rst_ends_a_connection(read: Read, end: int) -> None:
     talk = small_talk()
     assert completeness(read(talk.packets))["open_at_end"] == 1
     talk.add(1, end | ACK)
@@ -105,7 +104,7 @@ def test_a_fin_or_rst_is_an_end(read: Read, end: int) -> None:
 
 
 def beats(number: int = 60) -> Talk:
-    """Small messages beside one large one: nearly all bytes are in one message."""
+    """Build many small messages and a large one that has nearly all bytes."""
     talk = small_talk(number // 2)
     talk.say(0, g3({"op": "get_data", "keys": ["x"], "who": "tcp://10.0.0.2:3333"}))
     talk.say(1, g3({"status": "OK", "data": {"x": {"__Serialized__": 1}}}, bytes(3_000_000)), mtu=60_000)
@@ -115,8 +114,8 @@ def beats(number: int = 60) -> Talk:
     return closed(talk)
 
 
-def test_messages_that_are_gone_are_told_as_messages(read: Read, tmp_path: Path) -> None:
-    """36 % of the messages gone were 98.8 % of the bytes seen, and no word of messages."""
+def test_share_of_missing_messages_is_reported(read: Read, tmp_path: Path) -> None:
+    """Also if the missing messages contain few of the bytes."""
     whole = beats().packets
     chance = random.Random(3)
     few = [p for p in whole if not 66 < len(p[1]) < 400 or chance.random() < 0.64]
@@ -131,36 +130,36 @@ def test_messages_that_are_gone_are_told_as_messages(read: Read, tmp_path: Path)
 
 @pytest.mark.parametrize("share", [0.05, 0.3])
 @pytest.mark.parametrize("name", [name for name in GOLDEN if not name.startswith(("tls", "ws"))])
-def test_the_estimate_is_near_the_truth(read: Read, name: str, share: float) -> None:
+def test_estimate_of_missing_messages_is_close(read: Read, name: str, share: float) -> None:
     chance = random.Random(1)
-    kept = [p for p in packets_of(golden_bytes(name)) if chance.random() > share]
-    capture = read(kept)
+    remaining = [p for p in packets_of(golden_bytes(name)) if chance.random() > share]
+    capture = read(remaining)
     gone = len(golden_capture(name).messages) - len(capture.messages)
     assert completeness(capture)["messages_missing"] == pytest.approx(gone, rel=0.5, abs=8)
 
 
-def test_the_end_of_a_stream_that_only_its_acks_show(read: Read) -> None:
-    """Holes were only looked for before what was captured, not behind it."""
+def test_missing_end_of_a_stream_is_derived_from_acks(read: Read) -> None:
+    """A hole after the last captured segment counts."""
     talk = small_talk(3)
     before = completeness(read(talk.packets))
     size = len(data := g3({"op": "heartbeat_worker", "address": "tcp://10.0.0.2:3333"}))
     lost = len(talk.packets)
     talk.say(0, data).add(1, ACK)
-    kept = [p for i, p in enumerate(talk.packets) if i != lost]
-    shares = completeness(read(kept))
+    remaining = [p for i, p in enumerate(talk.packets) if i != lost]
+    shares = completeness(read(remaining))
     assert before["lost_by_capture_bytes"] == 0 and shares["lost_by_capture_bytes"] == size
     assert shares["messages_missing"] == 1 and shares["stream_seen"] < 1
 
 
-def test_a_fin_is_no_byte_that_was_lost(read: Read) -> None:
+def test_fin_is_not_a_lost_byte(read: Read) -> None:
     talk = closed(small_talk(3))
-    for kept in (talk.packets, [p for p in talk.packets if not p[1][47] & FIN]):
-        whole = completeness(read(kept))
+    for remaining in (talk.packets, [p for p in talk.packets if not p[1][47] & FIN]):
+        whole = completeness(read(remaining))
         assert whole["lost_by_capture_bytes"] == 0 and whole["stream_seen"] == 1.0
 
 
 @pytest.mark.parametrize("seq", [0, 1 << 31, 0xFFFFFFFF])
-def test_a_nonsensical_sequence_number_gives_no_nonsensical_share(read: Read, seq: int) -> None:
+def test_shares_are_valid_for_absurd_sequence_numbers(read: Read, seq: int) -> None:
     talk = closed(small_talk(20))
     time_ns, data, length = talk.packets[20]
     talk.packets[20] = time_ns, data[:38] + seq.to_bytes(4, "big") + data[42:], length
@@ -168,8 +167,8 @@ def test_a_nonsensical_sequence_number_gives_no_nonsensical_share(read: Read, se
     assert all(0 <= shares[name] <= 1 for name in ("stream_seen", "framed", "messages_seen"))
 
 
-def test_one_direction_only(read: Read) -> None:
-    """Two routes, of which one was captured: the other's bytes and messages are known by their ACKs."""
+def test_uncaptured_direction_is_derived_from_acks(read: Read) -> None:
+    """With asymmetric routes, only one direction may be captured."""
     talk = closed(small_talk(20))
     server = bytes([10, 0, 0, 1])
     there = [p for p in talk.packets if p[1][26:30] != server]
@@ -183,8 +182,8 @@ def test_one_direction_only(read: Read) -> None:
 
 
 @pytest.mark.parametrize("name", ["ws-2026.8.0", "tls-2026.8.0"])
-def test_behind_a_hole_what_is_covered_is_not_framed(name: str, tmp_path: Path) -> None:
-    """TLS and WebSocket are not found again after a hole: all of it was 100 % framed."""
+def test_encrypted_bytes_after_a_hole_are_not_framed(name: str, tmp_path: Path) -> None:
+    """TLS and WebSocket cannot be resynchronised after a hole."""
     keys = DATA / f"{name}.keys"
     packets = packets_of(golden_bytes(name))
     large = max(range(len(packets) // 2), key=lambda i: len(packets[i][1]))
@@ -196,19 +195,19 @@ def test_behind_a_hole_what_is_covered_is_not_framed(name: str, tmp_path: Path) 
     assert len(capture.messages) < len(golden_capture(name).messages)
 
 
-def test_nearly_all_is_not_all(read: Read, tmp_path: Path) -> None:
+def test_nearly_complete_is_not_rounded_up(read: Read, tmp_path: Path) -> None:
     talk = Talk().open().say(0, g3(HELLO)).say(1, g3(HELLO))
     talk.say(1, g3({"status": "OK", "data": {"x": {"__Serialized__": 1}}}, bytes(30_000_000)), mtu=65_000)
     talk.say(1, g3({"status": "OK"}))
     closed(talk)
     lost = next(i for i in range(len(talk.packets) - 1, 0, -1) if len(talk.packets[i][1]) > 66)
-    kept = [p for i, p in enumerate(talk.packets) if i != lost]
-    assert completeness(read(kept))["stream_seen"] < 1
-    assert "99.99 % of stream bytes seen" in shown(tmp_path, kept)
+    remaining = [p for i, p in enumerate(talk.packets) if i != lost]
+    assert completeness(read(remaining))["stream_seen"] < 1
+    assert "99.99 % of stream bytes seen" in shown(tmp_path, remaining)
 
 
-def test_where_no_dask_is_nothing_is_complete(read: Read, tmp_path: Path) -> None:
+def test_capture_without_dask_is_not_complete(read: Read, tmp_path: Path) -> None:
     talk = Talk().open().say(0, b"hello").say(1, b"you")
     assert not summarise(read(talk.packets))["complete"]
     text = shown(tmp_path, talk.packets)
-    assert "nothing of Dask was found" in text and "\ncomplete" not in text
+    assert "no Dask messages found" in text and "\ncomplete" not in text

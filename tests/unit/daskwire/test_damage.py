@@ -1,4 +1,4 @@
-"""Captures that lost, doubled, reordered or cut packets: fewer messages, never false ones."""
+"""Captures with lost, duplicated, reordered or truncated packets: fewer messages, never false ones."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from tests.unit.daskwire.conftest import golden_capture
 
 Read = Callable[..., Capture]
 PLAIN = [name for name in GOLDEN if not name.startswith(("tls", "ws"))]
-Found = dict[tuple[str, int, str, int, int], tuple[int, str]]
+MessageMap = dict[tuple[str, int, str, int, int], tuple[int, str]]
 
 
-def messages(capture: Capture) -> Found:
-    """Each message by its endpoints and the sequence number of its first byte; its size and ops."""
-    found = capture.messages
+def messages(capture: Capture) -> MessageMap:
+    """Map endpoints and sequence number of each message to its size and ops."""
+    actual = capture.messages
     ops: dict[int, str] = {}
-    for message, op in zip(found.op_message.tolist(), found.op_name, strict=True):
+    for message, op in zip(actual.op_message.tolist(), actual.op_name, strict=True):
         ops[message] = f"{ops.get(message, '')} {op}"
     last = {}
     for index, flow in enumerate(capture.pieces.flow.tolist()):
@@ -38,10 +38,10 @@ def messages(capture: Capture) -> Found:
         )
         for i, (flow, position, size, kind) in enumerate(
             zip(
-                found.flow.tolist(),
-                found.position.tolist(),
-                found.size.tolist(),
-                found.kind.tolist(),
+                actual.flow.tolist(),
+                actual.position.tolist(),
+                actual.size.tolist(),
+                actual.kind.tolist(),
                 strict=True,
             )
         )
@@ -88,16 +88,16 @@ CASES = [
 def test_no_false_messages(read: Read, name: str, injure: Callable[..., list[Packet]], share: float) -> None:
     truth = messages(golden_capture(name))
     packets = injure(packets_of(golden_bytes(name)), random.Random(f"{name}{injure.__name__}{share}"), share)
-    found = messages(read(pcap(packets)))
-    false = {k: v for k, v in found.items() if k not in truth or (v != truth[k] and v != (truth[k][0], "?"))}
+    actual = messages(read(pcap(packets)))
+    false = {k: v for k, v in actual.items() if k not in truth or (v != truth[k] and v != (truth[k][0], "?"))}
     assert not false
     if injure in (doubled, reordered):
-        assert found == truth
+        assert actual == truth
     elif share < 0.5 or injure is halved:
-        assert len(found) > len(truth) * (1 - share) * 0.6
+        assert len(actual) > len(truth) * (1 - share) * 0.6
 
 
-def test_losses_of_the_capture_are_counted(read: Read) -> None:
+def test_bytes_lost_by_the_capture_are_counted(read: Read) -> None:
     packets = packets_of(golden_bytes("g3-2026.8.0"))
     data = [i for i, p in enumerate(packets) if len(p[1]) > 3000]
     capture = read([p for i, p in enumerate(packets) if i != data[3]])
@@ -115,31 +115,31 @@ def test_copies_are_not_retransmissions(read: Read) -> None:
 
 @pytest.mark.parametrize("name", PLAIN)
 @pytest.mark.parametrize("pieces", [4, 60])
-def test_fed_in_pieces_gives_the_same_messages(tmp_path: Path, name: str, pieces: int) -> None:
+def test_growing_file_gives_the_same_messages(tmp_path: Path, name: str, pieces: int) -> None:
     raw = golden_bytes(name)
     chance = random.Random(f"{name}{pieces}")
     cuts = [24, *sorted(chance.randrange(24, len(raw)) for _ in range(pieces)), len(raw)]
     path = tmp_path / "growing.pcap"
     path.write_bytes(raw[:24])
-    follower, said = Follower(path), []
+    follower, output = Follower(path), []
     with path.open("ab", buffering=0) as file:
         for begin, end in itertools.pairwise(cuts):
             file.write(raw[begin:end])
-            said += follower.poll(final=end == len(raw))
-    found = golden_capture(name).messages
+            output += follower.poll(final=end == len(raw))
+    actual = golden_capture(name).messages
     ops: dict[int, list[str]] = {}
-    for message, op in zip(found.op_message.tolist(), found.op_name, strict=True):
+    for message, op in zip(actual.op_message.tolist(), actual.op_name, strict=True):
         ops.setdefault(message, []).append(op)
     whole = [
         (flow, time_ns, size, kind, tuple(ops.get(i, ())))
         for i, (flow, time_ns, size, kind) in enumerate(
             zip(
-                found.flow.tolist(),
-                found.time_ns.tolist(),
-                found.size.tolist(),
-                found.kind.tolist(),
+                actual.flow.tolist(),
+                actual.time_ns.tolist(),
+                actual.size.tolist(),
+                actual.kind.tolist(),
                 strict=True,
             )
         )
     ]
-    assert sorted((s.flow, s.time_ns, s.size, s.kind, s.ops) for s in said) == sorted(whole)
+    assert sorted((s.flow, s.time_ns, s.size, s.kind, s.ops) for s in output) == sorted(whole)

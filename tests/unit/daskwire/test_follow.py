@@ -1,4 +1,4 @@
-"""``--follow`` on files that will never go on: the reason is said, and nothing is done again and again."""
+"""``--follow`` on damaged, unchanged and replaced files."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def follow(path: Path) -> Result:
 
 
 def damaged(form: str) -> tuple[bytes, int]:
-    """A file with something in its middle that is no record, and where."""
+    """Build a file with an invalid record in the middle; return it and the position."""
     if form == "pcap":
         whole, at = pcap(PACKETS), len(pcap(PACKETS[:100]))
     else:
@@ -31,29 +31,29 @@ def damaged(form: str) -> tuple[bytes, int]:
 
 
 @pytest.mark.parametrize("form", ["pcap", "pcapng"])
-def test_damage_ends_it_with_a_line(tmp_path: Path, form: str) -> None:
+def test_follow_ends_at_damage(tmp_path: Path, form: str) -> None:
     path = tmp_path / "growing"
     raw, at = damaged(form)
     path.write_bytes(raw)
-    result = follow(path)  # ends by itself
-    assert result.exit_code == 1 and len(result.stdout.splitlines()) == 1  # what came before is counted
+    result = follow(path)  # terminates
+    assert result.exit_code == 1 and len(result.stdout.splitlines()) == 1  # with what precedes the damage
     assert result.stderr.startswith(f"daskwire: {path}: damaged at byte {at}: no ")
     assert len(result.stderr.splitlines()) == 1
 
 
-def test_a_record_that_is_not_whole_yet_is_waited_for(tmp_path: Path) -> None:
+def test_follow_waits_for_an_incomplete_record(tmp_path: Path) -> None:
     path = tmp_path / "growing.pcap"
     path.write_bytes(RAW[:-7])
     follower = Follower(path)
-    said = follower.poll()
+    output = follower.poll()
     follower.check()
     path.write_bytes(RAW)
-    assert len(said) > 100 and len(follower.poll()) >= 0
+    assert len(output) > 100 and len(follower.poll()) >= 0
     follower.check()
 
 
-def test_polling_what_does_not_grow_costs_nothing(tmp_path: Path) -> None:
-    """Eight megabytes that look like the beginning of one record."""
+def test_polling_an_unchanged_file_is_free(tmp_path: Path) -> None:
+    """Also if the file ends with the start of an 8 MB record."""
     path = tmp_path / "growing.pcap"
     path.write_bytes(RAW + RAW[24:32] + (15_000_000).to_bytes(4, "little") * 2 + bytes(8_000_000))
     follower = Follower(path)
@@ -64,7 +64,7 @@ def test_polling_what_does_not_grow_costs_nothing(tmp_path: Path) -> None:
     assert time.process_time() - begin < 0.5
 
 
-def test_another_file_in_its_place_is_noticed(tmp_path: Path) -> None:
+def test_replaced_file_is_detected(tmp_path: Path) -> None:
     path = tmp_path / "growing.pcap"
     path.write_bytes(RAW)
     follower = Follower(path)
@@ -74,14 +74,14 @@ def test_another_file_in_its_place_is_noticed(tmp_path: Path) -> None:
         follower.poll()
 
 
-def test_what_cannot_be_followed_is_said() -> None:
+def test_follow_rejects_compressed_files_and_other_options() -> None:
     packed = DATA / "g3-2026.8.0.pcap.gz"
     assert "a compressed file cannot be followed" in follow(packed).stderr
     result = CliRunner().invoke(wire, ["--follow", "--json", str(packed)])
-    assert result.stderr == "daskwire: --follow goes with no other option\n"
+    assert result.stderr == "daskwire: --follow cannot be combined with other options\n"
 
 
-def test_a_pcapng_section_without_magic_is_damage_not_the_end_of_all(tmp_path: Path) -> None:
+def test_pcapng_section_without_magic_is_reported_as_damage(tmp_path: Path) -> None:
     path = tmp_path / "two.pcapng"
     path.write_bytes(pcapng(PACKETS[:100]) + block("<", 0x0A0D0D0A, bytes(16)) + pcapng(PACKETS[100:]))
     result = CliRunner().invoke(wire, [str(path)])

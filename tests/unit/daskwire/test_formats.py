@@ -1,4 +1,4 @@
-"""The same packets in every file format, link layer and IP version give the same tables."""
+"""Every file format, link type and IP version gives the same tables for the same packets."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ def test_pcapng_of_two_sections_in_both_byte_orders(read: Read, expected: object
     assert tables(read(pcapng(PACKETS[:half], "<") + pcapng(PACKETS[half:], ">", 6))) == expected
 
 
-def test_pcapng_statistics_say_what_was_dropped(read: Read) -> None:
+def test_pcapng_statistics_count_dropped_packets(read: Read) -> None:
     option = struct.pack("<HHQ", 5, 8, 7) + struct.pack("<HHQ", 7, 8, 2) + bytes(4)
     file = pcapng(PACKETS[:40]) + block("<", 5, struct.pack("<III", 0, 0, 0) + option)
     assert read(file).files[0].progress.dropped == 9
 
 
-def test_pcapng_can_carry_the_key_log(read: Read) -> None:
+def test_pcapng_key_log_is_used(read: Read) -> None:
     keys = (Path(__file__).parents[2] / "data" / "wire" / "tls-2026.8.0.keys").read_bytes()
     secrets = block("<", 10, struct.pack("<II", 0x544C534B, len(keys)) + keys)
     file = pcapng(packets_of(golden_bytes("tls-2026.8.0")), extra=secrets)
@@ -67,9 +67,9 @@ def test_gzip_and_several_files(tmp_path: Path, expected: object) -> None:
 
 
 def rewrapped(change: Callable[[bytes], bytes]) -> list[Packet]:
-    """Only IPv4 packets, with another link layer."""
-    kept = [p for p in PACKETS if p[1][12:14] == b"\x08\x00"]
-    return [(t, change(data), length + len(change(data)) - len(data)) for t, data, length in kept]
+    """Convert the IPv4 packets to another link layer."""
+    remaining = [p for p in PACKETS if p[1][12:14] == b"\x08\x00"]
+    return [(t, change(data), length + len(change(data)) - len(data)) for t, data, length in remaining]
 
 
 LINKS: dict[str, tuple[int, Callable[[bytes], bytes]]] = {
@@ -89,7 +89,7 @@ def test_link_layers(read: Read, expected: tuple[object, ...], name: str) -> Non
     assert tables(read(pcap(rewrapped(change), link=link))) == expected
 
 
-def test_unknown_link_layer_is_counted_not_guessed(read: Read) -> None:
+def test_unknown_link_type_is_counted(read: Read) -> None:
     capture = read(pcap(PACKETS, link=147))
     assert len(capture.messages) == 0 and capture.skipped == {"link type 147": len(PACKETS)}
 
@@ -109,7 +109,7 @@ def test_ipv6_with_extension_headers(read: Read, extension: bytes) -> None:
 
 
 def test_ip_options_and_length_zero(read: Read) -> None:
-    """Very large GSO frames carry IP length 0: the length on the wire counts."""
+    """Very large GSO frames have IP length 0; their length on the wire is used."""
     plain = tables(read(small_talk().packets))[:2]
     talk = small_talk()
     zero = [(t, d[:16] + b"\0\0" + d[18:], n) for t, d, n in talk.packets]
@@ -131,28 +131,29 @@ def test_ip_options_and_length_zero(read: Read) -> None:
     assert tables(read(optioned))[:2] == plain
 
 
-def test_short_frames_are_padded_on_ethernet(read: Read) -> None:
+def test_ethernet_padding_is_ignored(read: Read) -> None:
     padded = [(t, d.ljust(60, b"\xff"), max(n, 60)) for t, d, n in small_talk().packets]
     assert read(padded).table("ops") == read(small_talk().packets).table("ops")
 
 
 @pytest.mark.parametrize("snaplen", [96, 256, 1024])
-def test_snaplen_costs_content_not_framing(read: Read, snaplen: int) -> None:
-    """Sizes and counts stay; bodies that were cut are said to be cut."""
+def test_snaplen_costs_content_but_not_framing(read: Read, snaplen: int) -> None:
+    """Sizes and counts stay; truncated bodies have the kind cut."""
     whole, cut = read(pcap(PACKETS)).messages, read(pcap(PACKETS, snaplen=snaplen)).messages
-    known = {(int(f), int(p)): int(s) for f, p, s in zip(whole.flow, whole.position, whole.size, strict=True)}
+    columns = zip(whole.flow, whole.position, whole.size, strict=True)
+    expected = {(int(flow), int(position)): int(size) for flow, position, size in columns}
     for flow, position, size in zip(cut.flow.tolist(), cut.position.tolist(), cut.size.tolist(), strict=True):
-        assert known[flow, position] == size
+        assert expected[flow, position] == size
     assert len(cut) >= len(whole) * {96: 0.7, 256: 0.97, 1024: 0.99}[snaplen]
 
 
-def test_files_that_are_no_captures(tmp_path: Path) -> None:
+def test_files_that_are_not_captures_are_rejected(tmp_path: Path) -> None:
     path = tmp_path / "x.pcap"
     for content, why in (
         (b"", "empty"),
         (b"hello world, this is text", "neither pcap nor pcapng"),
-        (b"\xd4\xc3\xb2\xa1", "ends before its header"),
-        (b"\x0a\x0d\x0d\x0a" + bytes(20), "without byte-order magic"),
+        (b"\xd4\xc3\xb2\xa1", "ends within its header"),
+        (b"\x0a\x0d\x0d\x0a" + bytes(20), "without a byte-order magic"),
     ):
         path.write_bytes(content)
         with pytest.raises(WireError, match=why):
@@ -161,7 +162,7 @@ def test_files_that_are_no_captures(tmp_path: Path) -> None:
         open_capture(tmp_path / "absent.pcap")
 
 
-def test_compressed_files_that_are_cut_off_give_their_beginning(tmp_path: Path) -> None:
+def test_truncated_compressed_file_gives_its_beginning(tmp_path: Path) -> None:
     import pyarrow
 
     for name, packed in (
@@ -180,15 +181,15 @@ def test_compressed_files_that_are_cut_off_give_their_beginning(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("size", [30, 60, 5000, 100_000])
-def test_cut_off_files_give_what_is_whole(read: Read, size: int) -> None:
+def test_truncated_file_gives_its_complete_packets(read: Read, size: int) -> None:
     capture = read(pcap(PACKETS)[:size])
     number = len(packets_of(pcap(PACKETS)[:size]))
     complete = [p for p in packets_of(pcap(PACKETS)[:size]) if len(p[1]) == p[2]]
     assert capture.tally.packets == len(complete) >= number - 1
-    assert "cut off" in str(capture.files[0].progress.problem)
+    assert "truncated" in str(capture.files[0].progress.problem)
 
 
-def test_a_damaged_record_ends_the_reading_with_a_word(read: Read) -> None:
+def test_damaged_record_is_reported(read: Read) -> None:
     file = bytearray(pcap(PACKETS))
     at = len(pcap(PACKETS[:100]))
     file[at : at + 16] = b"\xff" * 16

@@ -1,4 +1,4 @@
-"""Framing and content: the study's recorded bytes, every generation's form, and what strangers may send."""
+"""Framing and content: bytes recorded by the study, every generation, and malicious input."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ STUDY_REPLY = bytes.fromhex(
 )
 
 
-def test_the_heartbeat_that_the_study_recorded_in_2019(read: Read) -> None:
+def test_heartbeat_recorded_by_the_2019_study(read: Read) -> None:
     """Figures 4 to 7: 279 and 77 bytes, and an interval of 0.5 s where the study read 1022 ms."""
     talk = Talk(client=("192.168.1.117", 59840), server=("192.168.1.116", 8786)).open()
     talk.say(0, STUDY_REQUEST).say(1, STUDY_REPLY)
@@ -49,7 +49,7 @@ def test_the_heartbeat_that_the_study_recorded_in_2019(read: Read) -> None:
     assert capture.table("matrix")["source"] == ["scheduler", "worker-1"]
 
 
-def test_the_studys_bytes_say_what_its_figures_are_said_to_say() -> None:
+def test_bytes_of_the_study_match_its_figures() -> None:
     theirs = json.loads(STUDY.read_text())["figures"]["fig4"]
     for raw, name in ((STUDY_REQUEST, "request"), (STUDY_REPLY, "reply")):
         assert msgpack.unpackb(raw[24:]) == theirs[name]
@@ -62,7 +62,7 @@ def test_the_studys_bytes_say_what_its_figures_are_said_to_say() -> None:
     ]
 
 
-def test_messages_of_each_form_are_framed(read: Read) -> None:
+def test_messages_of_each_generation_are_framed(read: Read) -> None:
     for write, generation in ((g3, "G3"), (g1, "G1")):
         talk = Talk().open()
         if write is g3:
@@ -92,7 +92,7 @@ def test_many_messages_in_one_segment_and_one_in_many(read: Read) -> None:
     assert read(talk.packets).table("ops")["op"] == [f"op-{i}" for i in range(50)] * 2
 
 
-def test_what_is_not_dask_gives_no_messages(read: Read) -> None:
+def test_other_protocols_give_no_messages(read: Read) -> None:
     for said in (
         b"GET / HTTP/1.1\r\nHost: x\r\n\r\n" * 50,
         b"SSH-2.0-OpenSSH\r\n",
@@ -100,12 +100,12 @@ def test_what_is_not_dask_gives_no_messages(read: Read) -> None:
         b"\xff" * 5000,
     ):
         capture = read(Talk().open().say(0, said).say(1, said).packets)
-        assert len(capture.messages) == 0 and not capture.dialogues
+        assert len(capture.messages) == 0 and not capture.conversations
     assert capture.table("flows")["generation"] == ["", ""]
 
 
 def test_g1_compresses_large_messages() -> None:
-    """lz4.block.compress of 16 times the letters: a size, literals, then a match that overlaps itself."""
+    """Output of lz4.block.compress: a size, literals, and a match that overlaps itself."""
     data = b"\x80\x00\x00\x00\x8fabcdefgh\x08\x00\x5d\x80abcdefgh"
     assert lz4_block(data) == b"abcdefgh" * 16
     assert decompress(data, msgpack.packb({"compression": "lz4"})) == b"abcdefgh" * 16
@@ -123,13 +123,13 @@ def test_g1_compresses_large_messages() -> None:
 
 
 @given(st.binary(max_size=300))
-def test_lz4_of_anything_ends(data: bytes) -> None:
+def test_lz4_of_random_bytes_terminates(data: bytes) -> None:
     with contextlib.suppress(UndecodableError):
         assert len(lz4_block(data)) == struct.unpack_from("<I", data)[0]
 
 
-def test_forged_lengths_cost_no_memory() -> None:
-    """A thousand nested arrays that each claim a million items would be 8 GB of empty tuples."""
+def test_forged_lengths_allocate_no_memory() -> None:
+    """A thousand nested arrays that each claim a million items would need 8 GB."""
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     for bomb in (
         b"\xdd\x00\x10\x00\x00" * 1000 + bytes(1 << 20),
@@ -140,13 +140,13 @@ def test_forged_lengths_cost_no_memory() -> None:
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 64_000
 
 
-def test_deep_nesting_and_odd_keys_are_refused_not_fatal() -> None:
+def test_deep_nesting_and_odd_keys_are_rejected() -> None:
     for data in (b"\x91" * 100_000, b"\x81\x80\x01", b"\xc1", b"\x81\x91\x80\x01", b"\xd6\xff\xff\xff\xff"):
         with pytest.raises(UndecodableError):
             unpack(data)
 
 
-def test_a_count_of_frames_beyond_the_stream_is_no_message(read: Read) -> None:
+def test_impossible_frame_count_is_not_a_message(read: Read) -> None:
     talk = Talk().open().say(0, g3(HELLO)).say(1, g3(HELLO))
     talk.say(0, struct.pack("<2Q", 8 + 8 * 999_999 + 5, 999_999) + bytes(100))
     talk.say(0, struct.pack("<2Q", 1 << 63, 1 << 62) + bytes(100))
@@ -191,9 +191,9 @@ def test_generations_by_version() -> None:
     assert generation_of({"2.8.0", "2026.8.0"}) is generation_of(set()) is Generation.G23
 
 
-def test_a_message_proves_itself_or_is_not_recognised(read: Read) -> None:
+def test_only_a_valid_message_is_recognised(read: Read) -> None:
     capture = read(Talk().open().say(0, g3({"op": "x"}) + bytes(16)).packets)
-    stream = next(iter(capture.dialogues.values())).streams
+    stream = next(iter(capture.conversations.values())).streams
     only = next(iter(stream.values()))
     assert recognise(only, 0) is Generation.G23
     assert recognise(only, 1) is recognise(only, int(only.end[-1]) - 16) is None

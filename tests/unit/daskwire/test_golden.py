@@ -19,26 +19,26 @@ def test_all_generations_and_transports_are_there(name: str) -> None:
     assert {n.split("-")[0] for n in GOLDEN} == set(SPOKEN)
 
 
-def test_ops_are_exactly_those_that_each_node_sent(name: str) -> None:
-    capture, said = golden_capture(name), golden_truth(name)
+def test_ops_match_the_counts_of_each_node(name: str) -> None:
+    capture, output = golden_capture(name), golden_truth(name)
     table = capture.table("ops")
-    found: dict[str, Counter[str]] = {node: Counter() for node in said}
+    actual: dict[str, Counter[str]] = {node: Counter() for node in output}
     for source, op in zip(table["source"], table["op"], strict=True):
-        found[source][op] += 1
-    assert found == {node: Counter(truth["ops"]) for node, truth in said.items()}
+        actual[source][op] += 1
+    assert actual == {node: Counter(truth["ops"]) for node, truth in output.items()}
 
 
-def test_messages_are_exactly_those_that_each_node_sent(name: str) -> None:
-    capture, said = golden_capture(name), golden_truth(name)
-    found = Counter(capture.table("messages")["source"])
-    assert found == {node: truth["messages"] for node, truth in said.items()}
+def test_messages_match_the_counts_of_each_node(name: str) -> None:
+    capture, output = golden_capture(name), golden_truth(name)
+    actual = Counter(capture.table("messages")["source"])
+    assert actual == {node: truth["messages"] for node, truth in output.items()}
 
 
-def test_batched_streams_agree_with_dasks_own_counters(name: str) -> None:
+def test_batches_match_the_counters_of_batched_send(name: str) -> None:
     """BatchedSend.message_count counts ops, batch_count the writes they went out in."""
-    capture, said = golden_capture(name), golden_truth(name)
+    capture, output = golden_capture(name), golden_truth(name)
     table = capture.table("messages")
-    for node, truth in said.items():
+    for node, truth in output.items():
         if node.startswith("worker"):
             batches = [
                 (table["ops"][i])
@@ -51,14 +51,14 @@ def test_batched_streams_agree_with_dasks_own_counters(name: str) -> None:
 
 def test_everything_is_decoded_and_answered(name: str) -> None:
     capture = golden_capture(name)
-    found = capture.messages
+    actual = capture.messages
     assert capture.generation == SPOKEN[name.split("-")[0]]
-    assert found.complete.all()
-    assert not set(found.kind.tolist()) & {Kind.CUT, Kind.UNDECODED}
+    assert actual.complete.all()
+    assert not set(actual.kind.tolist()) & {Kind.CUT, Kind.UNDECODED}
     unanswered = {
         op
-        for message, op in zip(found.op_message.tolist(), found.op_name, strict=True)
-        if found.kind[message] == Kind.REQUEST and found.answer[message] < 0
+        for message, op in zip(actual.op_message.tolist(), actual.op_name, strict=True)
+        if actual.kind[message] == Kind.REQUEST and actual.answer[message] < 0
     }
     assert unanswered <= {
         "register-client",
@@ -71,7 +71,7 @@ def test_everything_is_decoded_and_answered(name: str) -> None:
 def test_tasks_are_sent_run_and_reported(name: str) -> None:
     tasks = golden_capture(name).table("tasks")
     assert set(tasks["outcome"]) - {"rescheduled", "stolen"} == {"finished"}
-    assert all(sent < done for sent, done in zip(tasks["sent_ns"], tasks["finished_ns"], strict=True))
+    assert all(sent_ns < done for sent_ns, done in zip(tasks["sent_ns"], tasks["finished_ns"], strict=True))
     truth = golden_truth(name)
     reported = sum(node["ops"].get("task-finished", 0) for node in truth.values())
     assert (
@@ -79,7 +79,7 @@ def test_tasks_are_sent_run_and_reported(name: str) -> None:
     )
 
 
-def test_transfers_say_what_was_moved(name: str) -> None:
+def test_transfers_describe_the_data(name: str) -> None:
     capture = golden_capture(name)
     transfers, parts = capture.table("transfers"), capture.table("parts")
     assert set(transfers["status"]) <= {"OK", "busy"}

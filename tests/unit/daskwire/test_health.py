@@ -1,4 +1,4 @@
-"""What TCP went through: D-SACK, windows, resets, connect attempts, round trips."""
+"""TCP analysis: D-SACK, windows, resets, connection attempts, round trips."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ def flow(capture: Capture, source: str) -> dict[str, object]:
     return {name: column[row] for name, column in table.items()}
 
 
-def test_a_duplicate_sack_is_seen(read: Read) -> None:
-    """Figure 5 of the study: an ACK whose SACK block lies below it, so the segment had come twice."""
+def test_duplicate_sack_is_recognised(read: Read) -> None:
+    """Figure 5 of the study: the SACK block is below the ACK, so the segment arrived twice."""
     talk = small_talk(1)
     block = b"\x01\x01\x05\x0a" + struct.pack(">II", talk.isn[0] + 1, talk.isn[0] + 67)
     talk.add(1, ACK, options=stamp(1, 1) + block)
     assert flow(read(talk.packets), "worker-1")["spurious"] == 1
 
 
-def test_a_sack_of_later_bytes_is_no_duplicate(read: Read) -> None:
+def test_sack_of_later_bytes_is_not_a_duplicate(read: Read) -> None:
     talk = small_talk(1)
     above = talk.isn[0] + 1 + talk.sent[0] + 5000
     talk.add(1, ACK, options=stamp(1, 1) + b"\x01\x01\x05\x0a" + struct.pack(">II", above, above + 1448))
     assert flow(read(talk.packets), "worker-1")["spurious"] == 0
 
 
-def test_a_duplicate_inside_the_second_block(read: Read) -> None:
+def test_duplicate_sack_within_the_second_block(read: Read) -> None:
     talk = small_talk(1)
     top = talk.isn[0] + 1 + talk.sent[0]
     blocks = struct.pack(">4I", top + 2000, top + 3000, top + 1000, top + 5000)
@@ -48,9 +48,9 @@ def test_retransmissions_and_late_segments(read: Read) -> None:
     parts = [(begin + at, data[at : at + 1000]) for at in range(0, len(data), 1000)]
     for index in (0, 2, 1, 3, 3, 4):  # one late, one sent twice
         talk.add(0, ACK | PSH, parts[index][1], seq=parts[index][0])
-    seen = flow(read(talk.packets), "worker-1")
-    assert (seen["out_of_order"], seen["retransmitted"], seen["retransmitted_bytes"]) == (1, 1, 1000)
-    assert seen["missing_bytes"] == 0
+    row = flow(read(talk.packets), "worker-1")
+    assert (row["out_of_order"], row["retransmitted"], row["retransmitted_bytes"]) == (1, 1, 1000)
+    assert row["missing_bytes"] == 0
 
 
 def test_windows_resets_and_refused_attempts(read: Read) -> None:
@@ -63,20 +63,20 @@ def test_windows_resets_and_refused_attempts(read: Read) -> None:
         early.add(1, RST | ACK, seq=0)
         talk.packets += early.packets
     capture = read(talk.packets)
-    seen = flow(capture, "scheduler")
-    assert (seen["zero_windows"], seen["resets"]) == (1, 1)
+    row = flow(capture, "scheduler")
+    assert (row["zero_windows"], row["resets"]) == (1, 1)
     table = capture.table("flows")
     assert sum(table["resets"]) == 3 and table["handshake_ms"].count(None) == 4
 
 
 def test_round_trips_by_sequence_numbers(read: Read) -> None:
     talk = small_talk(3, step_ns=250_000)
-    seen = flow(read(talk.packets), "worker-1")
-    assert seen["rtt_min_ms"] == pytest.approx(0.25) and seen["handshake_ms"] == pytest.approx(0.5)
-    assert seen["rtt_samples"] == 4
+    row = flow(read(talk.packets), "worker-1")
+    assert row["rtt_min_ms"] == pytest.approx(0.25) and row["handshake_ms"] == pytest.approx(0.5)
+    assert row["rtt_samples"] == 4
 
 
-def test_karn_a_segment_sent_twice_gives_no_round_trip(read: Read) -> None:
+def test_retransmitted_segment_gives_no_round_trip(read: Read) -> None:
     talk = Talk(step_ns=1_000_000).open()
     data = g3({"op": "x"})
     talk.add(0, ACK | PSH, data)
@@ -97,26 +97,25 @@ def test_round_trips_by_timestamps(read: Read) -> None:
     assert table["rtt_min_ms"][row] == table["rtt_p5_ms"][row] == pytest.approx(2.0)
 
 
-def test_offloads_are_said(read: Read) -> None:
+def test_offloads_are_detected(read: Read) -> None:
     small, large = small_talk(2), small_talk(2).say(0, g3({"op": "x", "pad": "y" * 9000}), mtu=65_000)
     assert set(read(small.packets).table("packets")["offload"]) == {"off"}
     assert read(large.packets).table("packets")["largest_bytes"][-1] > 9000
     assert "on" in read(large.packets).table("packets")["offload"]
 
 
-def test_a_fin_sent_again_is_a_retransmission_and_may_be_needless(read: Read) -> None:
-    """Its D-SACK was counted, it was not: 24 retransmissions, 25 of them needless."""
+def test_retransmitted_fin_may_be_spurious(read: Read) -> None:
     talk = small_talk(2)
     end = talk.isn[0] + 1 + talk.sent[0]
     talk.add(0, FIN | ACK, seq=end)
     talk.add(0, FIN | ACK, seq=end)
     talk.sent[0] += 1
     talk.add(1, ACK, options=b"\x01\x01\x05\x0a" + struct.pack(">II", end, end + 1))
-    seen = flow(read(talk.packets), "worker-1")
-    assert (seen["retransmitted"], seen["retransmitted_bytes"], seen["spurious"]) == (1, 0, 1)
+    row = flow(read(talk.packets), "worker-1")
+    assert (row["retransmitted"], row["retransmitted_bytes"], row["spurious"]) == (1, 0, 1)
 
 
-def test_a_fin_sent_again_without_the_payload_that_it_came_with(read: Read) -> None:
+def test_fin_retransmitted_without_its_payload_counts(read: Read) -> None:
     talk = small_talk(2)
     end = talk.isn[0] + 1 + talk.sent[0]
     talk.add(0, FIN | PSH | ACK, b"x" * 100, seq=end)
@@ -124,7 +123,7 @@ def test_a_fin_sent_again_without_the_payload_that_it_came_with(read: Read) -> N
     assert flow(read(talk.packets), "worker-1")["retransmitted"] == 1
 
 
-def test_a_syn_ack_sent_again_is_a_retransmission(read: Read) -> None:
+def test_repeated_syn_ack_is_a_retransmission(read: Read) -> None:
     talk = Talk()
     talk.add(0, SYN, seq=talk.isn[0])
     for _ in range(3):
@@ -134,15 +133,15 @@ def test_a_syn_ack_sent_again_is_a_retransmission(read: Read) -> None:
     assert sorted(capture.table("flows")["retransmitted"]) == [0, 2]
 
 
-def test_what_was_captured_twice_happened_once(read: Read) -> None:
-    """D-SACKs, zero windows, resets and SYNs of packets that a flooded bridge shows twice."""
+def test_copies_are_counted_once(read: Read) -> None:
+    """D-SACKs, zero windows, resets and SYNs in packets that a flooding bridge repeats."""
     talk = small_talk(1)
     end = talk.isn[0] + 1 + talk.sent[0]
     talk.add(1, ACK, window=0, options=b"\x01\x01\x05\x0a" + struct.pack(">II", end - 60, end))
     talk.add(0, FIN | ACK, seq=end)
     talk.add(1, RST)
     twice = [(time + delay, data, size) for time, data, size in talk.packets for delay in (0, 1000)]
-    once, both = read(talk.packets).table("flows"), read(twice).table("flows")
+    once, copies = read(talk.packets).table("flows"), read(twice).table("flows")
     for name in ("spurious", "zero_windows", "resets", "attempts", "retransmitted", "handshake_ms"):
-        assert both[name] == once[name], name
+        assert copies[name] == once[name], name
     assert sum(once["spurious"]) == sum(once["zero_windows"]) == sum(once["resets"]) == 1

@@ -1,4 +1,4 @@
-"""Who is who: after a nanny's restart, and when all nodes share one address."""
+"""Node names: after a restart by the nanny, and if all nodes share one address."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SCHEDULER = 8786
 
 
 class Cluster:
-    """Conversations that begin one after the other, all or each on its own address."""
+    """Connections opened one after the other; all nodes on one address, or each on its own."""
 
     def __init__(self, one_address: bool = True) -> None:
         self.one_address = one_address
@@ -27,7 +27,7 @@ class Cluster:
         return "127.0.0.1" if self.one_address else f"10.0.0.{number}"
 
     def talk(self, host: int, to: tuple[int, int], *said: Any, answer: Any = "OK") -> int:
-        """Says all that on a new connection to (host, port); gives the port that it came from."""
+        """Send messages on a new connection to (host, port); return the client port."""
         self.port += 1
         ends = {"client": (self.host(host), self.port), "server": (self.host(to[0]), to[1])}
         talk = Talk(**ends, time_ns=self.time_ns).open().say(0, g3(HELLO)).say(1, g3(HELLO))
@@ -49,26 +49,24 @@ def name(capture: Capture, address: str, port: int) -> str:
 
 @pytest.mark.parametrize("one_address", [True, False])
 @pytest.mark.parametrize(("own", "known"), [("w1", "w1"), (None, "worker-1"), (0, "worker-1")])
-def test_a_worker_that_its_nanny_started_anew_is_the_same(
-    read: Read, one_address: bool, own: Any, known: str
-) -> None:
+def test_restarted_worker_is_the_same_node(read: Read, one_address: bool, own: Any, expected: str) -> None:
     cluster = Cluster(one_address)
     ports = [cluster.worker(2, port, own, nanny=3000) for port in (3333, 3444, 3555)]
     other = cluster.worker(3, 5333, "other", nanny=5000)
     capture = read(cluster.packets)
-    assert {name(capture, cluster.host(2), port) for port in [*ports, 3333, 3444, 3555]} == {known}
+    assert {name(capture, cluster.host(2), port) for port in [*ports, 3333, 3444, 3555]} == {expected}
     assert name(capture, cluster.host(3), other) == name(capture, cluster.host(3), 5333) == "other"
 
 
-def test_two_clusters_may_use_the_same_name(read: Read) -> None:
+def test_same_name_in_two_clusters_is_two_nodes(read: Read) -> None:
     cluster = Cluster()
     first, second = cluster.worker(2, 3333, "w", 3000), cluster.worker(2, 4444, "w", 4000, scheduler=9786)
     capture = read(cluster.packets)
     assert {name(capture, "127.0.0.1", port) for port in (first, second)} == {"worker-1", "worker-2"}
 
 
-def test_on_one_address_everything_said_has_a_name(read: Read) -> None:
-    """Registrations, fetches by ``who``, nannies, what only clients or only schedulers say."""
+def test_all_endpoints_on_one_address_are_named(read: Read) -> None:
+    """By registration, by ``who`` in get_data, by nanny, and by ops of clients and schedulers."""
     cluster = Cluster()
     expected = {
         cluster.talk(1, (1, SCHEDULER), {"op": "register_nanny", "address": "tcp://127.0.0.1:3000"}): "w1",
@@ -87,14 +85,14 @@ def test_on_one_address_everything_said_has_a_name(read: Read) -> None:
     assert "127.0.0.1" not in capture.table("composition")["source"]
 
 
-def test_what_could_be_two_has_no_name(read: Read) -> None:
+def test_ambiguous_endpoint_is_not_named(read: Read) -> None:
     cluster = Cluster()
     cluster.worker(1, 3333, "w1", nanny=3000)
     for client in ("a", "b"):
         cluster.talk(1, (1, SCHEDULER), {"op": "register-client", "client": client})
     unknown = [
-        cluster.talk(1, (1, SCHEDULER), {"op": "identity"}),  # anybody may say that
-        cluster.talk(1, (1, 3333), {"op": "get_data", "keys": ["x"], "who": None}),  # not asked for
+        cluster.talk(1, (1, SCHEDULER), {"op": "identity"}),  # any node may send it
+        cluster.talk(1, (1, 3333), {"op": "get_data", "keys": ["x"], "who": None}),  # no client requested x
     ]
     capture = read(cluster.packets)
     assert {name(capture, "127.0.0.1", port) for port in unknown} == {"127.0.0.1"}

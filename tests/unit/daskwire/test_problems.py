@@ -54,10 +54,10 @@ def greeted(**options: Any) -> Talk:
 
 def test_nothing_found_is_an_answer() -> None:
     result = CliRunner().invoke(wire, ["problems", GOLDEN])
-    assert result.exit_code == 0 and result.stdout.startswith("nothing found\n\nslowest transfers ")
-    said = json.loads(CliRunner().invoke(wire, ["problems", GOLDEN, "--json"]).stdout)
-    assert said["rows"] == []
-    slow = [row["wire_ms"] for row in said["slowest_transfers"]]
+    assert result.exit_code == 0 and result.stdout.startswith("no problem found\n\nslowest transfers ")
+    output = json.loads(CliRunner().invoke(wire, ["problems", GOLDEN, "--json"]).stdout)
+    assert output["rows"] == []
+    slow = [row["wire_ms"] for row in output["slowest_transfers"]]
     assert len(slow) == 10 and slow == sorted(slow, reverse=True)
 
 
@@ -152,8 +152,8 @@ def test_a_snaplen_that_is_too_small_is_said(read: Read, tmp_path: Path) -> None
     row = only(capture, "snaplen too small")
     assert row["number"] == sum(length > 96 for _, data, length in PACKETS if data[12:14] == b"\x08\x00")
     assert row["what"].startswith("packets cut after 96 bytes: ")
-    said = CliRunner().invoke(wire, [str(tmp_path / "capture.pcap")]).stdout
-    assert f"SNAPLEN TOO SMALL: {row['number']} packets were cut after 96 bytes" in said
+    output = CliRunner().invoke(wire, [str(tmp_path / "capture.pcap")]).stdout
+    assert f"SNAPLEN TOO SMALL: {row['number']} packets were truncated to 96 bytes" in output
 
 
 def test_a_snaplen_that_suffices_is_not(read: Read) -> None:
@@ -167,9 +167,9 @@ def test_a_snaplen_that_suffices_is_not(read: Read) -> None:
 
 def test_damage_order_and_tunnels_are_told_here_too(read: Read) -> None:
     cut = only(read(pcap(PACKETS)[:-3]), "file")
-    assert "cut off: the last record" in cut["what"]
+    assert "truncated: the last record" in cut["what"]
     turned = only(read([p for p in PACKETS if p[1][12:14] == b"\x08\x00"][::-1]), "file")
-    assert turned["what"].endswith("packets are older than the one before them: sorted by time")
+    assert turned["what"].endswith("packets were out of order and were sorted by time")
     ip = struct.pack(">BBHHHBBH", 0x45, 0, 60, 1, 0, 64, 17, 0) + bytes(8)
     frame = bytes(12) + b"\x08\x00" + ip + struct.pack(">HHHH", 1, 51820, 40, 0) + bytes(32)
     wireguard: Packet = (PACKETS[-1][0], frame, len(frame))

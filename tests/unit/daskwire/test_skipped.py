@@ -1,4 +1,4 @@
-"""Every packet is a TCP segment, or is counted under the reason why it is none."""
+"""Every packet is a TCP segment or is counted under a reason."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ FRAMES: dict[str, tuple[str, Callable[[bytes], bytes]]] = {
     "arp": ("ARP", framed(0x0806)),
     "lldp": ("LLDP", framed(0x88CC)),
     "macsec": ("MACsec", framed(0x88E5)),
-    "spanning tree": ("802.2 (spanning tree and the like)", framed(0x0026)),
+    "spanning tree": ("802.2 (spanning tree and similar)", framed(0x0026)),
     "unknown": ("EtherType 0x9999", framed(0x9999)),
     "unknown in a vlan": ("EtherType 0x9999", lambda d: d[:12] + b"\x81\0\0\x05\x99\x99" + bytes(60)),
     "four vlan tags": ("more than three VLAN tags", lambda d: d[:12] + b"\x81\0\0\x05" * 4 + d[12:]),
@@ -67,21 +67,21 @@ FRAMES: dict[str, tuple[str, Callable[[bytes], bytes]]] = {
 
 
 @pytest.mark.parametrize("what", FRAMES)
-def test_what_is_not_looked_into_has_a_reason(read: Read, tmp_path: Path, what: str) -> None:
+def test_skipped_packets_are_counted_by_reason(read: Read, tmp_path: Path, what: str) -> None:
     reason, change = FRAMES[what]
     other = [(t, change(d), len(change(d))) for t, d, _ in BEATS]
     capture = read(sorted(BEATS + other, key=lambda p: p[0]))
     assert capture.skipped == {reason: NUMBER} and all_counted(capture)
     assert summarise(capture)["skipped_packets"] == {reason: NUMBER}
     shown = CliRunner().invoke(wire, [str(tmp_path / "capture.pcap")], catch_exceptions=False).stdout
-    assert f"{NUMBER} packets were not looked into: {reason} {NUMBER}" in shown
+    assert f"{NUMBER} packets were not decoded: {reason} {NUMBER}" in shown
 
 
 @pytest.mark.parametrize(("link", "reason"), [
     (147, "link type 147"), (9, "link type 9 (PPP)"), (127, "link type 127 (802.11 with radiotap)"),
     (101, "neither IPv4 nor IPv6"),
 ])  # fmt: skip
-def test_link_types(read: Read, link: int, reason: str) -> None:
+def test_unsupported_link_types_are_counted(read: Read, link: int, reason: str) -> None:
     capture = read(pcap(BEATS, link=link))
     assert capture.skipped == {reason: NUMBER} and all_counted(capture)
     table = capture.table("problems")
@@ -91,16 +91,16 @@ def test_link_types(read: Read, link: int, reason: str) -> None:
 
 
 @pytest.mark.parametrize(("snaplen", "reasons"), [
-    (10, {"cut before the end of the IP header"}), (20, {"cut before the end of the IP header"}),
-    (40, {"cut before the end of the TCP header"}), (54, set()),
+    (10, {"truncated before the end of the IP header"}), (20, {"truncated before the end of the IP header"}),
+    (40, {"truncated before the end of the TCP header"}), (54, set()),
 ])  # fmt: skip
-def test_packets_that_are_cut(read: Read, snaplen: int, reasons: set[str]) -> None:
+def test_truncated_packets_are_counted(read: Read, snaplen: int, reasons: set[str]) -> None:
     capture = read(pcap(BEATS, snaplen=snaplen))
     assert set(capture.skipped) == reasons and all_counted(capture)
 
 
 def unknown_interface(packets: list[Packet], every: int = 1) -> bytes:
-    """A pcapng of which some packets name an interface that it does not describe."""
+    """Build a pcapng in which some packets belong to an interface without a description."""
     raw = bytearray(pcapng(packets))
     at = 0
     seen = 0
@@ -113,7 +113,7 @@ def unknown_interface(packets: list[Packet], every: int = 1) -> bytes:
     return bytes(raw)
 
 
-def test_an_unknown_pcapng_interface(read: Read, tmp_path: Path) -> None:
+def test_packets_of_an_unknown_pcapng_interface_are_counted(read: Read, tmp_path: Path) -> None:
     capture = read(unknown_interface(BEATS))
     assert capture.skipped == {"unknown pcapng interface": NUMBER} and all_counted(capture)
     assert summarise(capture)["packets"] == NUMBER
@@ -123,13 +123,13 @@ def test_an_unknown_pcapng_interface(read: Read, tmp_path: Path) -> None:
     assert half.skipped == {"unknown pcapng interface": NUMBER // 2} and all_counted(half)
 
 
-def test_pcapng_blocks_that_are_too_short_for_a_packet(read: Read) -> None:
+def test_damaged_pcapng_blocks_are_counted(read: Read) -> None:
     capture = read(pcapng(BEATS, extra=block("<", 6, bytes(12)) + block("<", 3, b"")))
     assert capture.skipped == {"damaged pcapng block": 2} and all_counted(capture)
 
 
 @pytest.mark.parametrize("name", GOLDEN)
-def test_golden_captures_are_counted_to_the_last_packet(read: Read, name: str) -> None:
+def test_every_packet_of_a_golden_capture_is_counted(read: Read, name: str) -> None:
     capture = read(golden_bytes(name))
     assert all_counted(capture) and set(capture.skipped) <= {"ARP", "ICMPv6", "IGMP"}
     assert "not looked into" not in capture.table("problems")["problem"]
@@ -137,13 +137,13 @@ def test_golden_captures_are_counted_to_the_last_packet(read: Read, name: str) -
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("snaplen", range(14, 140, 25))
-def test_tunnels_are_counted_to_the_last_packet(read: Read, way: str, snaplen: int) -> None:
+def test_every_packet_of_a_tunnel_is_counted(read: Read, way: str, snaplen: int) -> None:
     packets = wrapped(IPV4_ONLY[:60], WAYS[way][1])
     assert all_counted(read(pcap(packets, snaplen=snaplen)))
 
 
-def test_a_few_beside_dask_are_no_problem(read: Read) -> None:
-    """One strange packet in a capture that was understood is counted, and that is all."""
+def test_few_skipped_packets_are_not_a_problem(read: Read) -> None:
+    """An unknown EtherType in a capture with Dask is only counted."""
     many = small_talk(100).packets
     strange = framed(0x9999)(many[0][1])
     capture = read([*many, (many[-1][0] + 1, strange, len(strange))])
@@ -152,7 +152,7 @@ def test_a_few_beside_dask_are_no_problem(read: Read) -> None:
 
 
 @pytest.mark.skipif(not CASES.exists(), reason="the captures of real clusters are not part of the project")
-def test_real_captures() -> None:
+def test_captures_of_real_clusters() -> None:
     mpls = open_capture(CASES / "mpls.pcap")
     assert mpls.skipped["MPLS"] == 303 and all_counted(mpls)
     interface = open_capture(CASES / "ng-unknownif.pcapng")

@@ -1,4 +1,4 @@
-"""The study's packet counting, kept to show how far it is from messages."""
+"""The packet count of the 2019 study, which shows its difference from messages."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ MTU, SUPER = 1448, 65160
 
 
 def counted(table: Table) -> Counter[tuple[str, str]]:
-    found: Counter[tuple[str, str]] = Counter()
+    actual: Counter[tuple[str, str]] = Counter()
     for source, op, packets in zip(table["source"], table["op"], table["packets"], strict=True):
-        found[source, op] += packets
-    return found
+        actual[source, op] += packets
+    return actual
 
 
 def packets_of(capture: Capture, segment_bytes: int | None = None) -> Table:
@@ -35,16 +35,16 @@ def batches(mtu: int) -> Talk:
 
 
 def test_a_batch_counts_once_and_a_continued_message_as_data(read: Callable[..., Capture]) -> None:
-    found = counted(packets_of(read(batches(MTU).packets)))
-    assert found["scheduler", "compute-task"] == 3 and found["scheduler", "data"] == 2
+    actual = counted(packets_of(read(batches(MTU).packets)))
+    assert actual["scheduler", "compute-task"] == 3 and actual["scheduler", "data"] == 2
 
 
-def test_as_captured_it_is_what_looking_into_each_packet_gives() -> None:
+def test_count_as_captured_equals_search_by_packet() -> None:
     capture = golden_capture("g1-2.8.0")
     segments, naive = capture.segments, Counter[tuple[str, str]]()
     for row in np.flatnonzero(segments.length).tolist():
-        said = bytes(capture.memory.read(int(segments.offset[row]), int(segments.captured[row])))
-        text = said.decode(errors="ignore")  # as the notebook did
+        output = bytes(capture.memory.read(int(segments.offset[row]), int(segments.captured[row])))
+        text = output.decode(errors="ignore")  # as the notebook did
         op = next((name for name in NAMES if f"op{name}" in text), "data")
         naive[capture.sources[segments.flow[row]], op] += 1
     assert counted(packets_of(capture)) == naive
@@ -52,20 +52,20 @@ def test_as_captured_it_is_what_looking_into_each_packet_gives() -> None:
 
 
 @pytest.mark.parametrize(("captured", "cut"), [(SUPER, MTU), (MTU, SUPER), (500, MTU), (SUPER, 100)])
-def test_cut_anew_it_is_what_a_capture_of_such_segments_gives(
+def test_count_of_resegmented_bytes_equals_capture_of_such_segments(
     read: Callable[..., Capture], captured: int, cut: int
 ) -> None:
     recomputed = packets_of(read(batches(captured).packets), cut)
     assert recomputed == packets_of(read(batches(cut).packets))
 
 
-def test_a_retransmission_is_a_packet_of_its_own(read: Callable[..., Capture]) -> None:
+def test_retransmission_is_a_separate_packet(read: Callable[..., Capture]) -> None:
     talk = batches(MTU)
     talk.add(1, 24, g3(BATCH[1:]), seq=talk.isn[1] + 1 + talk.sent[1] - len(g3(BATCH[1:])))
     assert counted(packets_of(read(talk.packets), SUPER))["scheduler", "compute-task"] == 3
 
 
-def test_what_the_snaplen_cut_off_is_not_found_but_counted(read: Callable[..., Capture]) -> None:
+def test_truncated_packets_count_as_data(read: Callable[..., Capture]) -> None:
     packets = [(time, data[:58], length) for time, data, length in batches(SUPER).packets]
     whole = packets_of(read(batches(SUPER).packets), MTU)
     cut = packets_of(read(packets), MTU)

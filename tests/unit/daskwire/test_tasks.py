@@ -1,4 +1,4 @@
-"""What became of tasks: cancelled ones, and those of workers that were started anew."""
+"""Outcomes of tasks: cancelled ones, and those of restarted workers."""
 
 from __future__ import annotations
 
@@ -37,18 +37,18 @@ def outcomes(capture: Capture) -> list[tuple[str, str]]:
     {"op": "cancel-compute", "key": "b"},
     {"op": "release-task", "key": "b"},
 ])  # fmt: skip
-def test_a_task_that_is_freed_before_its_report_was_cancelled(read: Read, cancel: dict[str, Any]) -> None:
+def test_task_released_before_its_report_is_cancelled(read: Read, cancel: dict[str, Any]) -> None:
     talk = stream()
     send(talk, "a", "b")
     finish(talk, "a")
     talk.say(1, g3([cancel, {"op": "free-keys", "keys": ["a"]}]))
     capture = read(talk.packets)
     assert outcomes(capture) == [("a", "finished"), ("b", "cancelled")]
-    sent, freed = (capture.table("tasks")[name][1] for name in ("sent_ns", "finished_ns"))
-    assert freed > sent
+    sent_ns, freed = (capture.table("tasks")[name][1] for name in ("sent_ns", "finished_ns"))
+    assert freed > sent_ns
 
 
-def test_a_worker_may_still_report_what_was_cancelled(read: Read) -> None:
+def test_cancelled_task_may_still_finish(read: Read) -> None:
     talk = stream()
     send(talk, "a")
     talk.say(1, g3([{"op": "free-keys", "keys": ["a"]}]))
@@ -56,7 +56,7 @@ def test_a_worker_may_still_report_what_was_cancelled(read: Read) -> None:
     assert outcomes(read(talk.packets)) == [("a", "finished")]
 
 
-def test_a_task_cancelled_and_sent_again(read: Read) -> None:
+def test_cancelled_task_may_be_sent_again(read: Read) -> None:
     talk = stream()
     send(talk, "a")
     talk.say(1, g3([{"op": "free-keys", "keys": ["a"]}]))
@@ -65,8 +65,8 @@ def test_a_task_cancelled_and_sent_again(read: Read) -> None:
     assert outcomes(read(talk.packets)) == [("a", "cancelled"), ("a", "finished")]
 
 
-def test_a_task_sent_again_after_its_workers_death_is_the_new_ones(read: Read) -> None:
-    """Both processes have one name; the report belongs to the connection that it came on."""
+def test_report_after_a_restart_belongs_to_the_new_worker(read: Read) -> None:
+    """Both processes have the same name; a report belongs to its connection."""
     first = stream()
     send(first, "a")
     second = stream(41000, time_ns=first.time_ns)

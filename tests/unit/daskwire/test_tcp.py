@@ -1,4 +1,4 @@
-"""Reassembly: whatever way TCP takes, the stream is the one that was sent."""
+"""Reassembly restores the stream that was sent, whatever happens to its segments."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import itertools
 import random
 
 import numpy as np
-from daskwire.file import lockstep
 from daskwire.file import pcap as reader
+from daskwire.file import record_index
 from daskwire.file.memory import Memory
 from daskwire.file.pcap import blocks
 from daskwire.file.records import Progress
 from daskwire.net.connections import Connections, split_reused
-from daskwire.net.headers import segments
+from daskwire.net.headers import parse_segments
 from daskwire.net.segments import Segments, Tally, concatenate
 from daskwire.net.stream import Stream
 from daskwire.net.tcp import Pieces, reassemble
@@ -27,7 +27,7 @@ def parse(packets: list[Packet]) -> tuple[Memory, Segments]:
     base = memory.add(view)
     table = Connections()
     return memory, concatenate(
-        [s for r in blocks(view, Progress()) for s in segments(view, base, r, table, Tally())]
+        [s for r in blocks(view, Progress()) for s in parse_segments(view, base, r, table, Tally())]
     )
 
 
@@ -42,7 +42,7 @@ def stream_of(memory: Memory, together: Segments, pieces: Pieces, index: int = 0
 
 @st.composite
 def journeys(draw: st.DrawFn) -> tuple[bytes, list[Packet], int]:
-    """A stream, cut into segments that overlap, repeat and overtake each other; all its bytes are sent."""
+    """Draw a stream in segments that overlap, repeat and overtake each other."""
     data = draw(st.binary(min_size=1, max_size=400))
     isn = draw(st.sampled_from([0, 1000, 2**31 - 50, 2**32 - 60, 2**32 - 1]))
     cuts = sorted({0, len(data), *draw(st.lists(st.integers(0, len(data)), max_size=12))})
@@ -58,7 +58,7 @@ def journeys(draw: st.DrawFn) -> tuple[bytes, list[Packet], int]:
 
 @settings(max_examples=80, deadline=None)
 @given(journeys())
-def test_any_journey_gives_the_stream(journey: tuple[bytes, list[Packet], int]) -> None:
+def test_reassembly_restores_the_stream(journey: tuple[bytes, list[Packet], int]) -> None:
     data, packets, _ = journey
     memory, together = parse(packets)
     pieces, disorder = reassemble(together)
@@ -71,7 +71,7 @@ def test_any_journey_gives_the_stream(journey: tuple[bytes, list[Packet], int]) 
 
 @settings(max_examples=40, deadline=None)
 @given(journeys(), st.randoms(use_true_random=False))
-def test_missing_packets_leave_holes_never_wrong_bytes(
+def test_missing_packets_leave_holes_but_no_wrong_bytes(
     journey: tuple[bytes, list[Packet], int], chance: random.Random
 ) -> None:
     data, packets, _ = journey
@@ -87,8 +87,8 @@ def test_missing_packets_leave_holes_never_wrong_bytes(
 
 
 @given(st.data())
-def test_any_part_can_be_read_after_any_other(data: st.DataObject) -> None:
-    """Pieces with holes between them, some cut by the snaplen: None when any byte is not there."""
+def test_any_range_can_be_read_in_any_order(data: st.DataObject) -> None:
+    """Pieces have holes between them, some are truncated; a range with a missing byte is None."""
     there: dict[int, int] = {}
     start, length, captured, offset, position = [], [], [], [], 0
     content = bytes(range(256))
@@ -109,11 +109,11 @@ def test_any_part_can_be_read_after_any_other(data: st.DataObject) -> None:
         first, size = data.draw(st.integers(0, position)), data.draw(st.integers(1, 12))
         wanted = range(first, first + size)
         expected = bytes(there[i] for i in wanted) if all(i in there for i in wanted) else None
-        found = stream.read(first, size)
-        assert (None if found is None else bytes(found)) == expected
+        actual = stream.read(first, size)
+        assert (None if actual is None else bytes(actual)) == expected
 
 
-def test_many_flows_are_kept_apart() -> None:
+def test_many_flows_are_separate() -> None:
     packets: list[Packet] = []
     said = {port: b"I am %d. " % port * (port % 300 + 1) for port in range(20_001, 20_400)}
     for port, text in said.items():
@@ -126,14 +126,14 @@ def test_many_flows_are_kept_apart() -> None:
     assert {bytes(s.read(0, int(s.end[-1])) or b"") for s in streams} == set(said.values())
 
 
-def test_ports_used_again_make_a_new_connection() -> None:
+def test_reused_ports_open_a_new_connection() -> None:
     first = Talk().open().say(0, b"one")
     again = Talk(isn=(9_000_000, 9_500_000), time_ns=first.time_ns).open().say(0, b"two")
     view = memoryview(pcap(first.packets + again.packets))
     memory, table = Memory(), Connections()
     base = memory.add(view)
     together = concatenate(
-        [s for r in blocks(view, Progress()) for s in segments(view, base, r, table, Tally())]
+        [s for r in blocks(view, Progress()) for s in parse_segments(view, base, r, table, Tally())]
     )
     split_reused(together.flow, np.flatnonzero(together.flags & 18 == 2), together.seq, together.ack, table)
     pieces, _ = reassemble(together)
@@ -144,8 +144,8 @@ def test_ports_used_again_make_a_new_connection() -> None:
     assert len(table) == 2 and table.endpoints(int(pieces.flow[0])) == table.endpoints(int(pieces.flow[1]))
 
 
-def test_the_lockstep_index_is_the_serial_one() -> None:
-    """A capture large enough for the walkers, with records of very different size."""
+def test_lockstep_index_equals_the_serial_index() -> None:
+    """In a capture large enough for the walkers, with records of very different size."""
     chance = random.Random(5)
     packets = [
         (1_700_000_000 * 10**9 + i * 1000, bytes(chance.choice((60, 66, 1514))), 1514) for i in range(30_000)
@@ -153,18 +153,18 @@ def test_the_lockstep_index_is_the_serial_one() -> None:
     for order in "<>":
         view = memoryview(pcap(packets, order))
         layout = reader._layout(order, 1_000_000)
-        serial = lockstep._serial(view, 24, len(view), layout)
-        together = lockstep._lockstep(view, 24, len(view), layout, 100, len(packets))
+        serial = record_index._serial(view, 24, len(view), layout)
+        together = record_index._lockstep(view, 24, len(view), layout, 100, len(packets))
         assert together is not None
-        for found in (together, lockstep.index(view, 24, len(view), layout)):
-            assert np.array_equal(found.position, serial.position) and len(serial.position) == len(packets)
-            assert found.end == len(view)
+        for actual in (together, record_index.index(view, 24, len(view), layout)):
+            assert np.array_equal(actual.position, serial.position) and len(serial.position) == len(packets)
+            assert actual.end == len(view)
 
 
-def test_records_hidden_in_payload_do_not_mislead_the_index() -> None:
-    """A capture of a capture: false starts are found out because the walkers do not meet."""
+def test_records_within_payload_do_not_mislead_the_index() -> None:
+    """In a capture of a capture: false starts are detected because the walkers do not meet."""
     inner = pcap([(1_700_000_000 * 10**9, bytes(50), 50)] * 20)[24:]
     packets = [(1_700_000_000 * 10**9 + i, inner + bytes([i % 256]), len(inner) + 1) for i in range(6000)]
     view = memoryview(pcap(packets, "<"))
     layout = reader._layout("<", 1_000_000)
-    assert len(lockstep.index(view, 24, len(view), layout).position) == 6000
+    assert len(record_index.index(view, 24, len(view), layout).position) == 6000

@@ -1,4 +1,4 @@
-"""What strangers wrote into a capture reaches a terminal only as text."""
+"""Untrusted text in a capture reaches the terminal only in escaped form."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ HOSTILE = f"{MARKUP} {ESCAPES} {BIDI}"
 
 @pytest.fixture
 def hostile(tmp_path: Path) -> Path:
-    """A cluster whose names, ops, keys and versions are meant to do harm."""
+    """A cluster whose names, ops, keys and versions contain terminal escapes and markup."""
     talk = Talk().open().say(0, g3(HELLO)).say(1, g3(HELLO))
     register = {"op": "register-worker", "address": "tcp://10.0.0.2:3333", "name": HOSTILE, "reply": False}
     versions = {"packages": {"distributed": f"2026.8.0{HOSTILE}"}}
@@ -47,13 +47,13 @@ def hostile(tmp_path: Path) -> Path:
     return path
 
 
-def harmless(said: str) -> bool:
-    return all(line.isprintable() for line in said.split("\n"))
+def harmless(output: str) -> bool:
+    return all(line.isprintable() for line in output.split("\n"))
 
 
 @pytest.mark.parametrize("name", sorted(wire.commands))
 @pytest.mark.parametrize("form", ["text", "json"])
-def test_every_command_shows_it_as_text(hostile: Path, name: str, form: str) -> None:
+def test_every_command_escapes_untrusted_text(hostile: Path, name: str, form: str) -> None:
     arguments = [name, str(hostile), "--limit", "0", *(["--json"] if form == "json" else [])]
     result = CliRunner().invoke(wire, arguments, catch_exceptions=False)
     assert result.exit_code == 0 and harmless(result.stdout) and harmless(result.stderr)
@@ -64,8 +64,10 @@ def test_every_command_shows_it_as_text(hostile: Path, name: str, form: str) -> 
 
 
 @pytest.mark.parametrize("name", ["ops", "tasks", "summary"])
-def test_on_a_terminal_too(hostile: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Drawn tables: what is left when the escapes that bold heads are made of are taken away is text."""
+def test_drawn_tables_escape_untrusted_text(
+    hostile: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without the escapes for bold headers, the output is plain text."""
     drawn: list[str] = []
 
     def draw(what: object) -> None:
@@ -78,34 +80,34 @@ def test_on_a_terminal_too(hostile: Path, name: str, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("daskwire.terminal.printing.draw", draw)
     result = CliRunner().invoke(wire, [name, str(hostile), "--limit", "0"], catch_exceptions=False)
     assert result.exit_code == 0 and drawn and all(map(harmless, drawn))
-    assert any(MARKUP in said for said in drawn)
+    assert any(MARKUP in output for output in drawn)
 
 
-def test_following_too(hostile: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_follow_escapes_untrusted_text(hostile: Path, capsys: pytest.CaptureFixture[str]) -> None:
     watch(hostile, interval_s=0, rounds=1)
-    said = capsys.readouterr().out
-    assert MARKUP in said and harmless(said)
+    output = capsys.readouterr().out
+    assert MARKUP in output and harmless(output)
 
 
 @given(st.text())
-def test_plain_keeps_what_can_be_seen_and_nothing_else(said: str) -> None:
-    shown = plain(said)
+def test_plain_keeps_only_printable_characters(output: str) -> None:
+    shown = plain(output)
     assert not {unicodedata.category(c) for c in shown} & {"Cc", "Cf", "Cs", "Zl", "Zp"}
-    assert shown == said or any(not c.isprintable() for c in said)
+    assert shown == output or any(not c.isprintable() for c in output)
 
 
-def test_nothing_else_in_the_room_writes() -> None:
-    room = Path(daskwire.terminal.__file__).parent
-    found = set()
-    for path in room.glob("*.py"):
+def test_only_the_text_module_writes_output() -> None:
+    folder = Path(daskwire.terminal.__file__).parent
+    actual = set()
+    for path in folder.glob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             call = ast.unparse(node.func) if isinstance(node, ast.Call) else ""
             if call in ("print", "Console") or call.split(".")[-1] in ("echo", "secho", "write", "print"):
-                found.add(path.name)
-    assert found == {Path(text.__file__).name}
+                actual.add(path.name)
+    assert actual == {Path(text.__file__).name}
 
 
-def test_in_a_pipe_names_are_whole_and_columns_stable(tmp_path: Path) -> None:
+def test_pipe_output_has_complete_names_and_aligned_columns(tmp_path: Path) -> None:
     long, short = "('a-very-long-name', 1)" * 40, "x"
     talk = Talk().open().say(0, g3(HELLO)).say(1, g3(HELLO))
     talk.say(1, g3([{"op": "compute-task", "key": long}, {"op": "compute-task", "key": short}]))

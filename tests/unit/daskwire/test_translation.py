@@ -1,4 +1,4 @@
-"""Connections that a capture shows otherwise than they were: before and behind a NAT, or in another order."""
+"""Connections captured on both sides of a NAT, or with their opening out of order."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ IPV4_ONLY = [p for p in PACKETS if p[1][12:14] == b"\x08\x00"]
 
 
 def translated(packets: list[Packet], addresses: dict[str, str], ports: dict[int, int]) -> list[Packet]:
-    """What a router between two networks sends on: other addresses and ports, all else the same."""
+    """Translate addresses and ports, as a router does."""
     result = []
     for time_ns, data, length in packets:
         new = bytearray(data)
@@ -49,7 +49,7 @@ def problem_rows(capture: Capture, problem: str) -> list[dict[str, Any]]:
     ({"10.0.0.1": "172.17.0.9"}, {8786: 30786}), ({"10.0.0.1": "172.17.0.9", "10.0.0.2": "172.17.0.1"}, {}),
 ])  # fmt: skip
 @pytest.mark.parametrize("skipped", [0, 9])
-def test_both_sides_of_a_nat_are_named_and_counted(
+def test_nat_is_detected_and_reported(
     read: Read, tmp_path: Path, addresses: dict[str, str], ports: dict[int, int], skipped: int
 ) -> None:
     capture = read(both_sides(small_talk().packets[skipped:], addresses, ports))
@@ -61,8 +61,8 @@ def test_both_sides_of_a_nat_are_named_and_counted(
     assert "TWICE: 1 connections were captured on both sides of a NAT" in shown
 
 
-def test_a_whole_cluster_behind_a_nat(read: Read) -> None:
-    """All connections of the workers go through; whatever is lost or comes twice."""
+def test_cluster_behind_a_nat(read: Read) -> None:
+    """All connections of the workers are translated; 3 % of the packets are missing."""
     hosts = {f"10.99.7.{n}": f"192.168.9.{n}" for n in (117, 118, 119)}
     chance = random.Random(4)
     packets = [p for p in both_sides(IPV4_ONLY, hosts, {}) if chance.random() > 0.03]
@@ -76,7 +76,7 @@ def test_a_whole_cluster_behind_a_nat(read: Read) -> None:
     assert list(capture.scheduler_names) == ["10.99.7.116:8786"]
 
 
-def test_connections_of_their_own_are_no_translations(read: Read) -> None:
+def test_distinct_connections_are_not_translations(read: Read) -> None:
     assert read(PACKETS).translations == []
     ports = range(40000, 40030)
     talks = [small_talk(client=("10.0.0.2", port), isn=(port * 99991, port * 77773)) for port in ports]
@@ -84,7 +84,7 @@ def test_connections_of_their_own_are_no_translations(read: Read) -> None:
     assert read(packets).translations == []
 
 
-def test_ports_used_again_with_the_same_numbers_are_no_translation(read: Read) -> None:
+def test_reused_ports_are_not_a_translation(read: Read) -> None:
     first = small_talk()
     second = small_talk(client=("10.0.0.3", 40000), time_ns=first.time_ns)
     assert read(first.packets + second.packets).translations == []
@@ -95,8 +95,8 @@ OVERTAKEN = {"SYN-ACK": (1, 0, 2), "SYN-ACK and ACK": (1, 2, 0), "all but the da
 
 @pytest.mark.parametrize("order", OVERTAKEN.values(), ids=OVERTAKEN)
 @pytest.mark.parametrize("again", [False, True])
-def test_a_syn_that_was_overtaken_is_answered(read: Read, order: tuple[int, ...], again: bool) -> None:
-    """Two queues of a card: the SYN-ACK stands before its SYN. That was a connect without an answer."""
+def test_syn_captured_after_its_answer_is_answered(read: Read, order: tuple[int, ...], again: bool) -> None:
+    """A NIC with two queues may deliver the SYN-ACK before its SYN."""
     talk = small_talk(isn=(70_000, 90_000))
     times = [packet[0] for packet in talk.packets]
     turned = [talk.packets[i] for i in order] + talk.packets[len(order) :]
@@ -109,7 +109,7 @@ def test_a_syn_that_was_overtaken_is_answered(read: Read, order: tuple[int, ...]
     assert all(ms is None or ms >= 0 for ms in capture.table("flows")["handshake_ms"])
 
 
-def test_a_syn_that_data_overtook_is_answered(read: Read) -> None:
+def test_syn_captured_after_data_is_answered(read: Read) -> None:
     talk = small_talk()
     packets = talk.packets[1:8] + talk.packets[:1] + talk.packets[8:]
     capture = read([(talk.packets[i][0], *packet[1:]) for i, packet in enumerate(packets)])
@@ -117,15 +117,15 @@ def test_a_syn_that_data_overtook_is_answered(read: Read) -> None:
     assert len(capture.messages) == 12
 
 
-def test_ports_used_again_are_still_two_connections(read: Read) -> None:
+def test_reused_ports_are_two_connections(read: Read) -> None:
     first = small_talk(isn=(1000, 5000))
     second = small_talk(isn=(9_000_000, 9_500_000), time_ns=first.time_ns)
     capture = read(first.packets + second.packets)
     assert len(capture.connections) == 2 and len(capture.messages) == 24
 
 
-def test_a_syn_without_an_answer_still_is_one(read: Read) -> None:
-    """Packets of the connection that used the ports before are no answer."""
+def test_unanswered_syn_is_reported(read: Read) -> None:
+    """Packets of an earlier connection on the same ports are not an answer."""
     first = small_talk(isn=(1000, 5000))
     lost = Talk(isn=(8_000_000, 0), time_ns=first.time_ns)
     for _ in range(3):

@@ -1,4 +1,4 @@
-"""Captures of the outer network of Kubernetes or of a mirror port give the tables of the inner one."""
+"""A capture of the outer network gives the tables of the inner one."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def wrapped(packets: list[Packet], wrap: Callable[[bytes], bytes]) -> list[Packe
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_what_is_inside_is_decoded(read: Read, way: str) -> None:
+def test_inner_packets_are_decoded(read: Read, way: str) -> None:
     name, wrap = WAYS[way]
     capture = read(wrapped(IPV4_ONLY, wrap))
     assert tables(capture) == tables(read(IPV4_ONLY))
@@ -74,21 +74,21 @@ def test_what_is_inside_is_decoded(read: Read, way: str) -> None:
     assert not +capture.tally.opaque and len(capture.messages) == 133
 
 
-def test_ipv6_inside(read: Read) -> None:
+def test_inner_ipv6_is_decoded(read: Read) -> None:
     talk = small_talk(client=("2001:db8::2", 40000), server=("2001:db8::1", 8786))
     for way in ("vxlan", "nvgre"):
         assert read(wrapped(talk.packets, WAYS[way][1])).table("ops")["op"] == ["heartbeat_worker"] * 5
 
 
-def test_the_same_packets_outside_and_inside_are_copies(read: Read) -> None:
-    """A capture on a node's own interface and on its pods' sees both."""
-    both = sorted(IPV4_ONLY + wrapped(IPV4_ONLY, vxlan(4789)), key=lambda p: p[0])
-    flows = read(both).table("flows")
+def test_same_packets_inside_and_outside_a_tunnel_are_copies(read: Read) -> None:
+    """A capture on the interfaces of a node and of its pods contains both."""
+    copies = sorted(IPV4_ONLY + wrapped(IPV4_ONLY, vxlan(4789)), key=lambda p: p[0])
+    flows = read(copies).table("flows")
     assert sum(flows["copies"]) == len(IPV4_ONLY) and sum(flows["retransmitted"]) == 0
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_tunnels_that_are_cut_give_nothing_false(read: Read, way: str) -> None:
+def test_truncated_tunnels_give_no_false_messages(read: Read, way: str) -> None:
     packets = wrapped(IPV4_ONLY, WAYS[way][1])
     for snaplen in range(14, 140, 7):
         capture = read(pcap(packets, snaplen=snaplen))
@@ -104,13 +104,13 @@ def test_tunnels_that_are_cut_give_nothing_false(read: Read, way: str) -> None:
         (lambda frame: ipv4(17, udp(4789, bytes(8) + frame)), "UDP port 4789"),  # without VXLAN's flag
     ],
 )
-def test_what_may_be_a_tunnel_is_named(tmp_path, read: Read, wrap, name: str) -> None:  # type: ignore[no-untyped-def]
+def test_possible_tunnel_is_named(tmp_path, read: Read, wrap, name: str) -> None:  # type: ignore[no-untyped-def]
     packets = wrapped(IPV4_ONLY, wrap)
     assert summarise(read(packets))["likely_tunnels"] == {name: len(packets)}
-    said = CliRunner().invoke(wire, [str(tmp_path / "capture.pcap")]).stdout
-    assert f"{len(packets)} packets were not looked into: {name}, which may be a tunnel" in said
+    output = CliRunner().invoke(wire, [str(tmp_path / "capture.pcap")]).stdout
+    assert f"{len(packets)} packets were not decoded: {name}, which may be a tunnel" in output
 
 
-def test_udp_beside_dask_is_no_tunnel(read: Read) -> None:
+def test_udp_next_to_dask_is_not_a_tunnel(read: Read) -> None:
     some = [(time, ipv4(17, udp(53, bytes(30))), 72) for time, _, _ in IPV4_ONLY]
     assert summarise(read(sorted(IPV4_ONLY + some, key=lambda p: p[0])))["likely_tunnels"] == {}

@@ -187,7 +187,7 @@ def _heartbeat(capture: daskwire.Capture, window: Window) -> Heartbeat | None:
     found = capture.messages
     during = _during(found.time_ns, window)
     sizes: dict[int, int] = {
-        message: len(exchange.dialogue_rows(capture, message))
+        message: len(exchange.exchange_rows(capture, message))
         for message, op in zip(found.op_message.tolist(), found.op_name, strict=True)
         if op == HEARTBEAT and found.answer[message] >= 0 and during[message]
     }
@@ -205,8 +205,8 @@ def _heartbeat(capture: daskwire.Capture, window: Window) -> Heartbeat | None:
 
 
 def _fields(capture: daskwire.Capture, message: int) -> dict[str, str]:
-    said = exchange.said(capture, message) or {}
-    return {path: exchange.shortened(value) for path, value in said.items()}
+    fields = exchange.fields(capture, message) or {}
+    return {path: exchange.shortened(value) for path, value in fields.items()}
 
 
 def _traffic(capture: daskwire.Capture, window: Window) -> Iterator[Traffic]:

@@ -9,5 +9,5 @@ MODULES = sorted(Path(daskwire.__file__).parent.rglob("*.py"))
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda path: path.stem)
-def test_nothing_from_a_capture_is_unpickled(module: Path) -> None:
+def test_module_does_not_unpickle(module: Path) -> None:
     assert "pickle.load" not in module.read_text()

@@ -1,8 +1,8 @@
-"""From a stream of bytes to Dask messages: walk, and find the way again after a hole.
+"""Walk a byte stream from message to message, and resynchronise after a hole.
 
-The walk goes from header to header and never looks at payload: its cost is per message, not per byte. Where
-a run of segments holds exactly one small message each, which is most of Dask's control traffic, the headers
-of the whole run were already checked by NumPy and only the bodies are decoded one by one.
+The walk reads headers and message bodies but never payload: its cost is per message, not per byte. Most of
+Dask's control traffic has exactly one small message per segment. The headers of a run of such segments are
+checked together by NumPy; only the bodies are decoded one by one.
 """
 
 from __future__ import annotations
@@ -19,45 +19,51 @@ from daskwire.dask.messagepack import UndecodableError
 from daskwire.net.stream import ByteStream, Stream
 
 EVERYTHING = 1 << 62
-LOOK_AHEAD = 4096  # pieces looked at together when the way is lost
-RUN = 256  # simple messages looked at together
+LOOK_AHEAD = 4096  # pieces that are searched together for the next message after a hole
+RUN = 256  # simple messages that are parsed together
 SIMPLE_HEADER = 24  # three words: G1 with an empty small header, G2/G3 with one frame
 
 
 @dataclass
 class Framed:
-    """The messages of one flow: positions and sizes in stream bytes, as lists of arrays that belong
-    together.
+    """The messages of one flow.
 
-    ``body_at`` is relative to the message's position. ``unframed`` counts stream bytes that were seen but
-    could not be assigned to a message. ``position`` is where the walk stands; ``generation`` what the flow
-    speaks.
+    Attributes:
+        generation: the framing of this flow, None if unknown.
+        position: stream position where the walk continues.
+        unframed: captured bytes that could not be assigned to a message.
+        resyncs: how often the framing was lost and recovered.
+        blocks: arrays ``(n, 5)``: position, size, frames, body_at (relative to position), body_size.
+        pending: rows that are not yet in a block.
+        contents: what the messages contain.
     """
 
     generation: Generation | None = None
     position: int = 0
     unframed: int = 0
     resyncs: int = 0
-    columns: list[Ints] = field(default_factory=list)  # (n, 5): position, size, frames, body_at, body_size
-    single: list[tuple[int, int, int, int, int]] = field(default_factory=list)
+    blocks: list[Ints] = field(default_factory=list)
+    pending: list[tuple[int, int, int, int, int]] = field(default_factory=list)
     contents: Contents = field(default_factory=Contents)
 
     def flush(self) -> None:
-        """Move rows that came one by one to the arrays."""
-        if self.single:
-            self.columns.append(np.array(self.single, np.int64).reshape(-1, 5))
-            self.single = []
+        """Move the pending rows to a block."""
+        if self.pending:
+            self.blocks.append(np.array(self.pending, np.int64).reshape(-1, 5))
+            self.pending = []
 
     def table(self) -> Ints:
-        """All rows so far, ``(n, 5)``."""
+        """Return all rows so far, ``(n, 5)``."""
         self.flush()
-        return np.concatenate(self.columns) if self.columns else np.zeros((0, 5), np.int64)
+        return np.concatenate(self.blocks) if self.blocks else np.zeros((0, 5), np.int64)
 
 
 def simple_messages(heads: U64, length: U32) -> npt.NDArray[np.int8]:
-    """Which pieces are exactly one simple message: 1 for G1's form, 2 for that of G2/G3, else 0.
+    """Classify pieces that are exactly one simple message: 1 for G1, 2 for G2/G3, else 0.
 
-    ``heads``: the first three words of each piece; ``length``: its size.
+    Args:
+        heads: the first three words of each piece, ``(n, 3)``.
+        length: size of each piece, bytes.
     """
     size = length.astype(np.uint64)
     g1 = (heads[:, 0] == 2) & (heads[:, 1] == 0) & (heads[:, 2] + np.uint64(24) == size)
@@ -68,13 +74,16 @@ def simple_messages(heads: U64, length: U32) -> npt.NDArray[np.int8]:
 def walk(
     stream: ByteStream, framed: Framed, simple: npt.NDArray[np.int8] | None, settled: int = EVERYTHING
 ) -> None:
-    """Add the messages from ``framed.position`` on.
+    """Append the messages from ``framed.position`` on.
 
-    ``settled``: stream position below which nothing more will come, so that what is missing there is lost.
-    ``framed.generation`` is what the flow speaks, or None to look for a first message (a capture begun
-    mid-stream).
+    Args:
+        stream: the bytes of one flow.
+        framed: receives the messages. Without a generation, the first message is searched (for a capture
+            that began mid-stream).
+        simple: class of each piece, see ``simple_messages``.
+        settled: stream position below which no more bytes will arrive: what is missing there is lost.
     """
-    if framed.generation is None and not _find_again(stream, framed, -1, settled):
+    if framed.generation is None and not _resynchronise(stream, framed, -1, settled):
         return
     last = int(stream.end[-1]) if len(stream.end) else 0
     while framed.generation is not None and framed.position < last:
@@ -85,22 +94,22 @@ def walk(
 
 
 def _take_run(stream: Stream, framed: Framed, simple: npt.NDArray[np.int8]) -> bool:
-    """Take a run of simple messages that begins here, if there is one."""
+    """Take a run of simple messages that begins at the current position. Return False if there is none."""
     first = stream.piece_at(framed.position)
     form = 1 if framed.generation is Generation.G1 else 2
     if simple[first] != form or stream.start[first] != framed.position:
         return False
     chunk = slice(first, first + RUN)
-    good = simple[chunk] == form
-    good[1:] &= stream.start[chunk][1:] == stream.end[chunk][:-1]
-    count = int(np.argmin(good)) if not good.all() else len(good)
+    in_run = simple[chunk] == form
+    in_run[1:] &= stream.start[chunk][1:] == stream.end[chunk][:-1]
+    count = int(np.argmin(in_run)) if not in_run.all() else len(in_run)
     run = slice(first, first + count)
     size = stream.end[run] - stream.start[run]
     rows = np.empty((count, 5), np.int64)
     rows[:, 0], rows[:, 1], rows[:, 2], rows[:, 3] = stream.start[run], size, 3 - form, SIMPLE_HEADER
     rows[:, 4] = size - SIMPLE_HEADER
     framed.flush()
-    framed.columns.append(rows)
+    framed.blocks.append(rows)
     add, read = framed.contents.add, stream.memory.read
     for address, length in zip(
         (stream.offset[run] + SIMPLE_HEADER).tolist(), rows[:, 4].tolist(), strict=True
@@ -111,23 +120,23 @@ def _take_run(stream: Stream, framed: Framed, simple: npt.NDArray[np.int8]) -> b
 
 
 def _take_one(stream: ByteStream, framed: Framed, settled: int) -> bool:
-    """Take one message, or find the way again; False when the walk cannot go on (yet)."""
+    """Take one message, or resynchronise. Return False when the walk cannot continue (yet)."""
     position, generation = framed.position, framed.generation or Generation.G23
     try:
         header = read_header(stream, position, generation)
     except NotAHeaderError:
-        return _find_again(stream, framed, position, settled)
+        return _resynchronise(stream, framed, position, settled)
     if header is None:
-        return position < settled and _find_again(stream, framed, position, settled)
+        return position < settled and _resynchronise(stream, framed, position, settled)
     end = position + header.size
     if settled < end > int(stream.end[-1]):
         return False
     if header.split:
         framed.generation = Generation.G3
-    framed.single.append((position, header.size, len(header.lengths), header.body_at, header.body_size))
+    framed.pending.append((position, header.size, len(header.lengths), header.body_at, header.body_size))
     body = stream.read(position + header.body_at, header.body_size)
     if body is None:
-        framed.contents.absent()
+        framed.contents.add_missing()
     elif generation is Generation.G1 and header.body_at > 8 + 8 * len(header.lengths):
         _add_compressed(stream, framed, position, header.lengths, body)
     else:
@@ -145,39 +154,39 @@ def _add_compressed(
         framed.contents.add(b"")
 
 
-def _find_again(stream: ByteStream, framed: Framed, position: int, settled: int) -> bool:
-    """Go to the next segment that begins with a message; False when there is none."""
+def _resynchronise(stream: ByteStream, framed: Framed, position: int, settled: int) -> bool:
+    """Continue at the next segment that begins with a message. Return False when there is none."""
     first = stream.piece_at(position)
     for begin in range(first, len(stream.start), LOOK_AHEAD):
         for piece in _plausible(stream, begin, position):
-            there = int(stream.start[piece])
-            generation = recognise(stream, there)
+            start = int(stream.start[piece])
+            generation = recognise(stream, start)
             if generation is not None and _compatible(generation, framed.generation):
                 framed.resyncs += position >= 0
-                framed.unframed += _seen_between(stream, max(position, 0), there)
-                framed.position = there
+                framed.unframed += _captured_between(stream, max(position, 0), start)
+                framed.position = start
                 framed.generation = framed.generation or generation
                 return True
     if settled == EVERYTHING and len(stream.end):
-        framed.unframed += _seen_between(stream, max(position, 0), int(stream.end[-1]))
+        framed.unframed += _captured_between(stream, max(position, 0), int(stream.end[-1]))
         framed.position = int(stream.end[-1])
     return False
 
 
 def _plausible(stream: ByteStream, begin: int, position: int) -> list[int]:
-    """Pieces of one chunk whose first two words could be a header."""
+    """Return the pieces of one chunk whose first two words could be a header."""
     chunk = slice(begin, begin + LOOK_AHEAD)
     heads = stream.heads(chunk)
     split, count = heads[:, 0], heads[:, 1]
     g23 = (count >= 1) & (count <= 1_000_000) & (split >= 8 + 8 * count) & (split < 1 << 40)
     g1 = (split >= 2) & (split <= 1_000_000) & (count < 1 << 20)
-    found: list[int] = (np.flatnonzero((stream.start[chunk] > position) & (g23 | g1)) + begin).tolist()
-    return found
+    pieces: list[int] = (np.flatnonzero((stream.start[chunk] > position) & (g23 | g1)) + begin).tolist()
+    return pieces
 
 
-def _compatible(found: Generation, known: Generation | None) -> bool:
-    return known is None or (found is Generation.G1) == (known is Generation.G1)
+def _compatible(generation: Generation, expected: Generation | None) -> bool:
+    return expected is None or (generation is Generation.G1) == (expected is Generation.G1)
 
 
-def _seen_between(stream: ByteStream, begin: int, end: int) -> int:
+def _captured_between(stream: ByteStream, begin: int, end: int) -> int:
     return int(np.clip(np.minimum(stream.end, end) - np.maximum(stream.start, begin), 0, None).sum())
