@@ -38,7 +38,7 @@ from dasklab.machines.inventory import DEFAULT
 from dasklab.model.files import Campaign, Result
 from dasklab.paths import SHARE as ROOT
 from dasklab.results import load
-from dasklab.results.statistics.measures import answers
+from dasklab.results.statistics.answers import answers
 from dasklab.results.storage import store
 
 METRICS = ("compute_s", "transfer_mb")

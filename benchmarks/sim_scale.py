@@ -26,6 +26,7 @@ import matplotlib as mpl
 from dasklab import record
 from dasklab.errors import LabError
 from dasklab.model.files import Outcome, Result
+from dasklab.model.number_format import format_number
 from dasklab.model.settings import Workload
 from dasklab.model.trial import Trial
 from dasklab.plotting import MORE, STYLE, mark, save
@@ -34,7 +35,6 @@ from dasklab.predict.calibrate import calibrate
 from dasklab.predict.calibration import Calibration
 from dasklab.predict.validation import HERE, kept
 from dasklab.predict.whatif import PAYLOAD, scenario
-from dasklab.results.statistics.measures import number
 from dasklab.results.storage import store
 from dasklab.sim.scenario import Record, Scenario
 from matplotlib.axes import Axes
@@ -167,11 +167,11 @@ class Point:
             self.cell.place,
             f"{self.cell.workers:,}",
             f"{one.computed:,}",
-            number(self.seconds),
+            format_number(self.seconds),
             f"{self.rate:,.0f}",
-            number(run.transfer_bytes / 1e9),
+            format_number(run.transfer_bytes / 1e9),
             f"{self.busy:.0%}",
-            number(one.cpu_s),
+            format_number(one.cpu_s),
             f"{one.memory_mb:,.0f}",
         )
         return f"| {' | '.join(told)} |"

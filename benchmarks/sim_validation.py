@@ -43,7 +43,8 @@ from dasklab.predict.calibration import Calibration
 from dasklab.predict.sources import key, settings, sources
 from dasklab.predict.validation import HERE, Case, Validated, kept
 from dasklab.predict.whatif import scenario
-from dasklab.results.statistics.measures import Interval, Values
+from dasklab.results.statistics.inference import Values
+from dasklab.results.statistics.interval import Interval
 from dasklab.results.storage import store
 from dasklab.sim.scenario import Scenario
 

@@ -26,8 +26,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+from dasklab.results.statistics.answers import error_rates
 from dasklab.results.statistics.inference import ALPHA, Estimate, Fit
-from dasklab.results.statistics.measures import error_rates
 from dasklab.running.more_blocks import MIN_BLOCKS
 
 DRIFT = 0.1

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from dasklab.model.files import Campaign, Outcome
     from dasklab.predict.advice import Candidate, Search
     from dasklab.predict.confirm import Verdict, Verdicts
-    from dasklab.results.statistics.measures import Interval
+    from dasklab.results.statistics.interval import Interval
 
 
 @click.command()
@@ -147,9 +147,9 @@ def _tell(directory: Path, found: Search, verdicts: Verdicts | None, as_json: bo
 def _tell_candidates(directory: Path, found: Search) -> None:
     from dasklab.predict.advice import NOT_SEARCHED
     from dasklab.predict.validation import Validated
-    from dasklab.results.statistics.measures import interval
+    from dasklab.results.statistics.interval import format_interval
 
-    click.echo(f"{directory}: simulated, a run takes {interval(found.seconds, 's')}.\n")
+    click.echo(f"{directory}: simulated, a run takes {format_interval(found.seconds, 's')}.\n")
     rows = [(one.candidate.name, _words(one.gain)) for one in found.ranked]
     print_table(("setting of Dask", "time"), rows, title="simulated candidates, not advice")
     click.echo(
@@ -187,9 +187,9 @@ def _lines(verdict: Verdict) -> str:
 
 
 def _words(gain: Interval) -> str:
-    from dasklab.results.statistics.measures import Interval, less
+    from dasklab.results.statistics.interval import Interval, format_reduction
 
-    return less(Interval(*(100 * value for value in (gain.value, gain.low, gain.high))))
+    return format_reduction(Interval(*(100 * value for value in (gain.value, gain.low, gain.high))))
 
 
 def _again(path: Path, runs: int | None, blocks: int | None) -> str:

@@ -104,7 +104,7 @@ def _verdicts(run: Path, cells: list[str]) -> dict[str, str]:
     """Say for each cell whether its time differs from the baseline's by more than chance explains."""
     from dasklab.results import load
     from dasklab.results.statistics import reasons
-    from dasklab.results.statistics.measures import answers
+    from dasklab.results.statistics.answers import answers
     from dasklab.results.storage import store
 
     metrics = list(store.read_run(run).experiment["metrics"])

@@ -1,4 +1,4 @@
-"""``dasklab history``: chosen results per version of Dask, and which is slower than the one before."""
+"""``dasklab history``: selected results per version of Dask, and the regressions between versions."""
 
 from __future__ import annotations
 
@@ -9,57 +9,57 @@ import click
 from dasklab.commands.options import results_option
 from dasklab.path_types import OutputFolder, UserPath
 
-FILE = "history.csv"  # beside the runs
+FILE = "history.csv"  # in the results folder
 
 
 @click.group(invoke_without_command=True)
 @click.pass_context
 @results_option
 def history(context: click.Context, root: Path) -> None:
-    """Keep chosen results per version of Dask, and tell regressions.
+    """Keep selected results per version of Dask, and report regressions.
 
     \b
     dasklab history                      each benchmark from version to version, with intervals
-    dasklab history add RUN...           keep these runs' valid samples
-    dasklab history publish DIRECTORY    files that `asv publish` makes pages of
+    dasklab history add RUN...           add the valid samples of these runs
+    dasklab history publish DIRECTORY    write files that `asv publish` turns into pages
     """
     context.obj = root / FILE
     if context.invoked_subcommand is None:
-        _tell(root / FILE)
+        _print_steps(root / FILE)
 
 
 @history.command()
 @click.argument("runs", metavar="RUN...", nargs=-1, required=True, type=UserPath(exists=True))
 @click.pass_obj
 def add(file: Path, runs: tuple[Path, ...]) -> None:
-    """Keep the valid samples of one or more RUNs, each by the version of Dask that it ran with."""
-    from dasklab.results.history import history as kept
+    """Add the valid samples of RUNs to the history, with the version of Dask that they ran with."""
+    from dasklab.results.history import history as table
     from dasklab.results.storage import store
 
     for run in (run for path in runs for run in store.find(path)):
-        click.echo(f"{run}: {kept.keep(file, run)} samples kept in {file}")
+        click.echo(f"{run}: {table.add(file, run)} samples added to {file}")
 
 
 @history.command()
 @click.argument("directory", type=OutputFolder())
 @click.pass_obj
 def publish(file: Path, directory: Path) -> None:
-    """Write the files that `asv publish` makes pages of into DIRECTORY."""
+    """Write the files that `asv publish` turns into pages into DIRECTORY."""
     from dasklab.results.history import asv
-    from dasklab.results.history import history as kept
+    from dasklab.results.history import history as table
 
-    asv.write(kept.need(file), directory)
-    click.echo(f"{directory}: now `asv publish` there, then `asv preview`")
+    asv.write(table.need(file), directory)
+    click.echo(f"{directory}: now run `asv publish` there, then `asv preview`")
 
 
-def _tell(file: Path) -> None:
-    """Print each step from a version to the next, what is slower first."""
-    from dasklab.results.history import history as kept
-    from dasklab.results.statistics.measures import interval
+def _print_steps(file: Path) -> None:
+    """Print each step from a version to the next, regressions first."""
+    from dasklab.results.history import history as table
+    from dasklab.results.statistics.interval import format_interval
     from dasklab.terminal import print_table
 
-    steps = kept.steps(kept.need(file))
-    rank = ("regression", "improvement", "not shown")
+    steps = table.steps(table.need(file))
+    rank = ("regression", "improvement", "change", "not shown")
     heads = ("benchmark", "cell", "from", "to", "median before", "median after", "after / before", "verdict")
     rows = [
         (
@@ -67,9 +67,9 @@ def _tell(file: Path) -> None:
             ",".join(f"{name}={level}" for name, level in step.params.items()),
             step.old,
             step.new,
-            interval(step.before),
-            interval(step.after),
-            interval(step.change),
+            format_interval(step.before),
+            format_interval(step.after),
+            format_interval(step.change),
             step.verdict,
         )
         for step in sorted(steps, key=lambda step: rank.index(step.verdict))
@@ -77,5 +77,5 @@ def _tell(file: Path) -> None:
     print_table(heads, rows)
     count = sum(step.verdict == "regression" for step in steps)
     click.echo(
-        f"{count} regressions in {len(steps)} steps; chance alone makes any in at most one of 20 such tables"
+        f"{count} regressions in {len(steps)} steps; chance alone shows one in at most one of 20 such tables"
     )

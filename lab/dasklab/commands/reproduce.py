@@ -84,12 +84,12 @@ def _simulate(old: Path, stored: Campaign, cell: str, root: Path) -> Path:
 
 def _print_comparison(old: Path, new: Path, cell: str) -> None:
     """Print each trial of the cell from both runs, and whether they agree."""
-    from dasklab.results.statistics import compare, reproduction
+    from dasklab.results.statistics import identity, reproduction
 
     rows = reproduction.rows(old, new, cell)
     click.echo()
-    print_table(HEADS, [row.cells for row in rows], title=f"{cell}: {old} and {new}")
-    if compare.simulated_from(old) and compare.simulated_from(new):
+    print_table(HEADS, [row.columns for row in rows], title=f"{cell}: {old} and {new}")
+    if identity.simulated_from(old) and identity.simulated_from(new):
         same = all(row.same for row in rows)
         click.echo(
             "All digits are the same."

@@ -64,9 +64,9 @@ def sensitivity(path: Path, seeds: int, as_json: bool) -> None:
 
 
 def _tell(found: Card, directory: Path) -> None:
-    from dasklab.results.statistics.measures import interval
+    from dasklab.results.statistics.interval import format_interval
 
-    click.echo(f"{directory}: simulated, a run takes {interval(found.seconds, 's')}.\n")
+    click.echo(f"{directory}: simulated, a run takes {format_interval(found.seconds, 's')}.\n")
     rows = [
         (line.name, line.now, "1 % more of it" if line.relative else "with it", _words(line))
         for line in found.lines
@@ -76,19 +76,19 @@ def _tell(found: Card, directory: Path) -> None:
 
 
 def _words(line: Line) -> str:
-    from dasklab.results.statistics.measures import less
+    from dasklab.results.statistics.interval import format_reduction
 
-    return f"{less(line.gain_pct)}{'' if line.simulated else ', measured'}"
+    return f"{format_reduction(line.gain_pct)}{'' if line.simulated else ', measured'}"
 
 
 def _knee(found: Card) -> str:
+    from dasklab.model.number_format import format_number
     from dasklab.predict.sensitivity import LITTLE
-    from dasklab.results.statistics.measures import number
 
-    most = number(max(found.rates))
+    most = format_number(max(found.rates))
     if found.knee_mbit is None:
         return f"Faster links bring something up to the fastest that was simulated, {most} Mbit/s."
-    knee = number(found.knee_mbit)
+    knee = format_number(found.knee_mbit)
     return (
         f"Faster than {knee} Mbit/s brings nothing: less than {LITTLE:.0%} up to {most} Mbit/s (simulated)."
     )

@@ -10,10 +10,14 @@ import click
 
 from dasklab.model import cells
 from dasklab.model.files import Result
+from dasklab.model.number_format import format_number
 from dasklab.model.trial import Trial
 from dasklab.results import load
-from dasklab.results.statistics import compare, reasons
-from dasklab.results.statistics.measures import Answer, Interval, answers, by_node, interval, number
+from dasklab.results.statistics import compare, identity, reasons
+from dasklab.results.statistics.answer import Answer
+from dasklab.results.statistics.answers import answers
+from dasklab.results.statistics.interval import Interval, format_interval
+from dasklab.results.statistics.typical import by_node
 from dasklab.results.storage import store
 from dasklab.results.storage.table import write_table
 from dasklab.terminal import console, duration, print_table
@@ -27,7 +31,7 @@ def list_runs(root: Path) -> None:
         valid = sum(store.need(Result, directory).status == "ok" for directory in done)
         form = "quick" if document.quick else "full"
         trials = f"{len(done)}/{len(document.order)}"
-        where = "simulated" if compare.simulated_from(run) else compare.accelerator(run) or "?"
+        where = "simulated" if identity.simulated_from(run) else identity.accelerator(run) or "?"
         rows.append((str(run), form, trials, str(valid), where))
     print_table(("run", "form", "trials", "ok", "accelerator"), rows)
 
@@ -39,11 +43,11 @@ def show_run(run: Path) -> None:
     found_by_metric = answers(frame, list(store.read_run(run).experiment["metrics"]))
     for metric, found in found_by_metric.items():
         if found is None:
-            unsaid = compare.simulated_from(run) and not frame.metric.eq(metric).any()
+            unsaid = identity.simulated_from(run) and not frame.metric.eq(metric).any()
             click.echo(f"{metric}: {'not simulated' if unsaid else 'no valid baseline'}")
             continue
-        _print_cells(found, compare.mark(run), _missing(run, {cell.name for cell in found.cells}))
-        for line in reasons.hidden(found):
+        _print_cells(found, identity.heading_suffix(run), _missing(run, {cell.name for cell in found.cells}))
+        for line in reasons.not_shown(found):
             _print(line)
         _print_nodes(metric, by_node(frame, metric))
     _print_left_out(run)
@@ -57,7 +61,7 @@ def _print_left_out(run: Path) -> None:
     for directory in store.finished(run):
         trial, result = store.need(Trial, directory), store.need(Result, directory)
         statuses.setdefault("null trial" if trial.null else trial.cell, []).append(result.status)
-    for line in reasons.unmeasured(statuses):
+    for line in reasons.left_out(statuses):
         _print(line)
 
 
@@ -66,7 +70,7 @@ def _print_blocks(run: Path, answer: Answer, blocks: int) -> None:
     attempts = store.attempts(run)
     block_s = sum(attempt.wall_s for attempt in attempts) / max(1, answer.blocks)
     _print(
-        f"{reasons.count(answer.blocks).capitalize()} too few to tell a difference of "
+        f"{reasons.blocks_are(answer.blocks).capitalize()} too few to tell a difference of "
         f"x {reasons.WORTH_SHOWING} from noise; add `--blocks {blocks}`"
         f" (about {duration(block_s * (blocks - answer.blocks))}):"
         f" dasklab run {run} --blocks {blocks}",
@@ -75,14 +79,19 @@ def _print_blocks(run: Path, answer: Answer, blocks: int) -> None:
 
 def _warn(run: Path) -> None:
     """Say of a simulated run that it is one."""
-    if origin := compare.simulated_from(run):
+    if origin := identity.simulated_from(run):
         click.echo(f"Simulated, not measured: with the costs of {origin}.\n")
 
 
 def _print_nodes(metric: str, found: dict[str, tuple[int, Interval]]) -> None:
     """The baseline's probes by where they went: on one node, or from one to another."""
     rows = [
-        (node.replace(" ", " - "), "another node" if " " in node else "same node", str(n), interval(median))
+        (
+            node.replace(" ", " - "),
+            "another node" if " " in node else "same node",
+            str(n),
+            format_interval(median),
+        )
         for node, (n, median) in sorted(found.items(), key=lambda item: (item[0].count(" "), item[0]))
     ]
     if rows:
@@ -91,14 +100,14 @@ def _print_nodes(metric: str, found: dict[str, tuple[int, Interval]]) -> None:
 
 def show_changes(old: Path, new: Path, anyway: bool) -> None:
     """Print the cells that two runs have in common, new against old."""
-    old_is, new_is = map(compare.mark, (old, new))
+    old_is, new_is = map(identity.heading_suffix, (old, new))
     rows = [
         (
             change.metric,
             change.cell,
-            number(change.old),
-            number(change.new),
-            interval(change.ratio),
+            format_number(change.old),
+            format_number(change.new),
+            format_interval(change.ratio),
             _verdict(change),
         )
         for change in compare.compare(old, new, anyway)
@@ -111,7 +120,7 @@ def _print(line: str) -> None:
     console(sys.stdout).print(line, markup=False, highlight=False)
 
 
-def _verdict(change: compare.Change) -> str:
+def _verdict(change: compare.CellChange) -> str:
     if change.ratio.low != change.ratio.low:
         return "too few blocks"
     return "shown" if change.shown else "not shown"
@@ -149,9 +158,9 @@ def _print_cells(found: Answer, mark: str, missing: list[tuple[str, ...]]) -> No
     rows = []
     for cell in found.cells:
         levels = [str(level) for level in cell.factors.values()] or [cell.name]
-        ratio = "baseline" if cell.baseline else interval(cell.ratio)
+        ratio = "baseline" if cell.baseline else format_interval(cell.ratio)
         verdict = "" if cell.baseline else "shown" if cell.shown else "not shown"
-        rows.append((*levels, str(cell.n), interval(cell.median), ratio, verdict))
+        rows.append((*levels, str(cell.n), format_interval(cell.median), ratio, verdict))
     rows += missing
     heads = (*(factors or ["cell"]), "n", "median", "x baseline", "difference")
     print_table(heads, rows, title=f"{found.metric}{mark}")

@@ -26,7 +26,7 @@ from dasklab.predict import farm
 from dasklab.predict.calibration import Calibration, dealt
 from dasklab.predict.sensitivity import MOST_RUNS, run_s, spread
 from dasklab.predict.whatif import scenario
-from dasklab.results.statistics.measures import Interval
+from dasklab.results.statistics.interval import Interval
 from dasklab.results.storage import store
 from dasklab.sim.scenario import Scenario
 

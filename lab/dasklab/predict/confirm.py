@@ -20,7 +20,9 @@ from dasklab.model.experiment import Experiment, check, merge
 from dasklab.model.files import Campaign
 from dasklab.model.trial import Trial
 from dasklab.predict.advice import Candidate
-from dasklab.results.statistics.measures import Answer, Interval, answer
+from dasklab.results.statistics.answer import Answer
+from dasklab.results.statistics.answers import answer
+from dasklab.results.statistics.interval import Interval
 from dasklab.results.storage import store
 
 NAME = "advice"  # of the experiment, and of its file beside the trial
@@ -120,7 +122,7 @@ def judge(frame: pd.DataFrame, candidates: Sequence[Candidate]) -> Verdicts:
         )
     verdicts = [_verdict(found, candidate) for candidate in candidates]
     base = found.cells[0].median.value
-    return Verdicts(tuple(sorted(verdicts, key=_loss)), found.floor / base)
+    return Verdicts(tuple(sorted(verdicts, key=_loss)), found.noise_floor / base)
 
 
 def _loss(verdict: Verdict) -> float:

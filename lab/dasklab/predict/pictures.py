@@ -9,9 +9,10 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from dasklab.model.number_format import format_number
 from dasklab.plotting import MORE, OURS, STYLE, mark
 from dasklab.predict.sensitivity import LITTLE, Card
-from dasklab.results.statistics.measures import Interval, number
+from dasklab.results.statistics.interval import Interval
 
 GREY = "#666660"
 
@@ -50,7 +51,7 @@ def _rates(axes: Axes, card: Card) -> None:
         _points(axes, card.measured, MORE[1], "measured", "")
     axes.set_xscale("log")
     axes.set_ylim(bottom=0)
-    axes.set_xticks(list(card.rates), [number(rate) for rate in card.rates], rotation=30)
+    axes.set_xticks(list(card.rates), [format_number(rate) for rate in card.rates], rotation=30)
     axes.minorticks_off()
     axes.axvline(card.now_mbit, color=GREY, linewidth=0.8, linestyle=":", label="as it is")
     if card.knee_mbit:

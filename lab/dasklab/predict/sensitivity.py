@@ -27,7 +27,8 @@ from dasklab.predict.sources import settings
 from dasklab.predict.validation import Validated
 from dasklab.predict.whatif import PAYLOAD, scenario
 from dasklab.results.statistics.inference import CONFIDENCE, Fit
-from dasklab.results.statistics.measures import Interval, level
+from dasklab.results.statistics.interval import Interval
+from dasklab.results.statistics.scale import level
 from dasklab.results.storage import store
 
 Changes = dict[str, Any]  # settings, as `dasklab whatif` has them

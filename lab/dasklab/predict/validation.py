@@ -18,7 +18,7 @@ from typing_extensions import Self
 from dasklab.model.document import Document
 from dasklab.model.strict import Strict
 from dasklab.predict.prediction import TAIL_PCT, Row
-from dasklab.results.statistics.measures import Interval
+from dasklab.results.statistics.interval import Interval
 from dasklab.results.storage import store
 from dasklab.sim.scenario import Scenario
 

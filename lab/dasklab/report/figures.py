@@ -16,9 +16,11 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from dasklab.model.metric import METRICS
+from dasklab.model.number_format import format_number
 from dasklab.plotting import MORE, OURS, STUDY, STYLE
 from dasklab.report.sentences import level_name
-from dasklab.results.statistics.measures import Answer, Cell, Interval, number
+from dasklab.results.statistics.answer import Answer, Cell
+from dasklab.results.statistics.interval import Interval
 
 
 def draw(answer: Answer, frame: pd.DataFrame, study: Mapping[str, Any] | None) -> Figure:
@@ -57,7 +59,7 @@ def shares(ours: Mapping[str, float], theirs: Mapping[str, float], xlabel: str) 
     """Bars of shares in per cent, the study's below ours where it has any."""
     with mpl.rc_context(STYLE):
         values = {name: Interval(share) for name, share in ours.items()}
-        return _bars(values, theirs, xlabel, lambda value: f"{number(value)} %")
+        return _bars(values, theirs, xlabel, lambda value: f"{format_number(value)} %")
 
 
 def _new(height: float) -> tuple[Figure, Axes]:
@@ -139,7 +141,7 @@ def _cells(answer: Answer, study: Mapping[str, Any] | None) -> Figure:
     theirs = {str(p["level"]): p["value"] / _study_base(study) for p in study["points"]} if study else {}
     ours = {_levels(cell): cell.ratio if answer.scaled else cell.median for cell in answer.cells}
     sign = "\u00d7" if answer.scaled else ""
-    return _bars(ours, theirs, _scale(answer), lambda value: sign + number(value))
+    return _bars(ours, theirs, _scale(answer), lambda value: sign + format_number(value))
 
 
 def _scale(answer: Answer) -> str:

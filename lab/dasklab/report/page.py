@@ -10,10 +10,11 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoes
 
 from dasklab import atomic
 from dasklab.model.metric import METRICS
+from dasklab.model.number_format import format_number
 from dasklab.report import sentences
 from dasklab.report.section import Section, section
 from dasklab.results.statistics import reasons
-from dasklab.results.statistics.measures import interval, number
+from dasklab.results.statistics.interval import format_interval
 from dasklab.results.storage import store
 
 HERE = Path(__file__).parent
@@ -46,7 +47,7 @@ def _write(runs: list[Path], output: Path) -> None:
         "study": study,
         "metrics": METRICS,
         "contrasts": sentences.contrasts,
-        "hidden": reasons.hidden,
+        "hidden": reasons.not_shown,
     }
     for name in ("report.html", "report.md"):
         (output / name).write_text(_templates().get_template(f"{name}.j2").render(page), encoding="utf-8")
@@ -60,5 +61,5 @@ def _templates() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"number": number, "interval": interval, "facts": sentences.facts}
+    environment.filters |= {"number": format_number, "interval": format_interval, "facts": sentences.facts}
     return environment

@@ -17,13 +17,16 @@ from dasklab.breakdown.summary import Difference
 from dasklab.errors import LabError
 from dasklab.model.files import Attempt, Campaign, Configured, Hosts, Result
 from dasklab.model.metric import METRICS
+from dasklab.model.number_format import format_number
 from dasklab.model.trial import Trial
 from dasklab.notices import warn
 from dasklab.plotting import mark, save
 from dasklab.report import captures, figures, sentences
 from dasklab.report.captures.content import Content, TextTable
-from dasklab.results.statistics import compare, interaction, slopes
-from dasklab.results.statistics.measures import Answer, answers, interval, number
+from dasklab.results.statistics import identity, interaction, slopes
+from dasklab.results.statistics.answer import Answer
+from dasklab.results.statistics.answers import answers
+from dasklab.results.statistics.interval import format_interval
 from dasklab.results.storage import recording, store
 from dasklab.results.storage.damage import damage
 from dasklab.results.storage.table import table
@@ -91,7 +94,7 @@ def section(run: Path, study: Study, output: Path) -> Section:
         raise LabError(
             f"{run}: none of its trials is finished and whole", f"dasklab run {run} goes on with it"
         )
-    simulated = compare.simulated_from(run)
+    simulated = identity.simulated_from(run)
     study = {} if simulated else study
     every = answers(frame, list(document.experiment["metrics"]))
     told = {metric: every[metric] for metric in sorted(every, key=list(METRICS).index)}  # time comes first
@@ -104,7 +107,7 @@ def section(run: Path, study: Study, output: Path) -> Section:
     return Section(
         name=document.name,
         simulated=simulated,
-        mark=compare.mark(run),
+        mark=identity.heading_suffix(run),
         run=run,
         document=document,
         sentence=("Simulated: " if simulated else "") + _sentence(found, captured),
@@ -116,7 +119,7 @@ def section(run: Path, study: Study, output: Path) -> Section:
         tables=[*([] if simulated else [*_together(found), *_slopes(frame)]), *captured.tables],
         trials=len(trials),
         invalid=_invalid(results),
-        identity=compare.identity(run),
+        identity=identity.identity(run),
         machines=_machines(trials),
         notes=[*_damaged(run), *_notes(trials)],
         share_pct=100 * measuring_s / wall_s if wall_s else 0,
@@ -185,9 +188,10 @@ def _sentence(answers: Mapping[str, Answer], captured: Content) -> str:
 def _together(answers: Mapping[str, Answer]) -> list[TextTable]:
     """Of two factors: how much of what a cell adds to the first metric either level adds by itself."""
     first = next(iter(answers.values()), None)
-    found = interaction.together(first) if first else []
+    found = interaction.interactions(first) if first else []
     rows = [
-        [each.name, *map(interval, (each.added, *each.alone_pct.values(), each.both_pct))] for each in found
+        [each.name, *map(format_interval, (each.added, *each.alone_pct.values(), each.combined_pct))]
+        for each in found
     ]
     if first is None or not rows:
         return []
@@ -199,15 +203,15 @@ def _together(answers: Mapping[str, Answer]) -> list[TextTable]:
 def _slopes(frame: pd.DataFrame) -> list[TextTable]:
     """What each of the other cells waits for as the links get slower, where their rate is varied."""
     rows = [
-        [each.name, ", ".join(map(_rate, each.rates_mbit)), interval(each.waited_mb)]
-        for each in slopes.slopes(frame, frame.attrs["factors"])
+        [each.name, ", ".join(map(_rate, each.rates_mbit)), format_interval(each.waited_mb)]
+        for each in slopes.rate_slopes(frame, frame.attrs["factors"])
     ]
     title = "Slope of the time over 1/rate: as if so much had to pass the slowest link while all else waits"
     return [TextTable(title, ["cells", "rates, Mbit/s", "MB"], rows)] if rows else []
 
 
 def _rate(mbit: float) -> str:
-    return number(mbit) if mbit else "no cap"
+    return format_number(mbit) if mbit else "no cap"
 
 
 def _spent_s(attempts: list[Attempt]) -> tuple[float, float]:

@@ -11,8 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from dasklab.model.metric import METRICS
+from dasklab.model.number_format import format_number
 from dasklab.results.statistics import reasons
-from dasklab.results.statistics.measures import Answer, Cell, Interval, interval, number
+from dasklab.results.statistics.answer import Answer, Cell
+from dasklab.results.statistics.interval import Interval, format_interval
 
 UNITS = {"ms": "ms", "pct": "%", "mbit": "Mbit/s"}  # by the ending of a factor's name
 Answers = Mapping[str, Mapping[str, Answer]]  # experiment -> metric -> its answer
@@ -36,7 +38,7 @@ def facts(found: Any) -> str:
             f"{key}{':' if isinstance(value, Mapping) else ''} {facts(value)}" for key, value in found.items()
         )
     if isinstance(found, float):
-        return number(found)
+        return format_number(found)
     return ", ".join(map(facts, found)) if isinstance(found, list) else str(found)
 
 
@@ -47,28 +49,28 @@ def sentence(answer: Answer | None) -> str:
     what, unit = METRICS[answer.metric].title, METRICS[answer.metric].unit
     base = answer.cells[0]
     if len(answer.cells) == 1:
-        return f"The {what} was {interval(base.median, unit)}."
+        return f"The {what} was {format_interval(base.median, unit)}."
     tested = [cell for cell in answer.cells if not cell.baseline]
     if answer.fit is not None and not answer.fit.df:
         farthest = max(tested, key=lambda cell: abs(cell.difference.value))
         own = answer.baseline(farthest)
         return (
-            f"{reasons.count(answer.blocks).capitalize()} too few to tell noise from differences,"
-            f" so without intervals: {interval(own.median, unit)} at the baseline,"
-            f" {interval(farthest.median, unit)} with {_cell(farthest, base)}."
+            f"{reasons.blocks_are(answer.blocks).capitalize()} too few to tell noise from differences,"
+            f" so without intervals: {format_interval(own.median, unit)} at the baseline,"
+            f" {format_interval(farthest.median, unit)} with {_cell(farthest, base)}."
         )
     shown = [cell for cell in tested if cell.shown]
     if not shown:
-        noise = "" if math.isnan(answer.floor) else f" ({_floor(answer)} and less could be chance)"
+        noise = "" if math.isnan(answer.noise_floor) else f" ({_floor(answer)} and less could be chance)"
         return f"No difference shown: no level changes the {what} by more than the noise{noise}."
     strongest = max(shown, key=lambda cell: abs(cell.difference.value))
     own = answer.baseline(strongest)
     whose = "the baseline's" if own is base else "its own baseline's"
     hidden = [_cell(cell, base) for cell in tested if not cell.shown]
     if answer.scaled:
-        amount = f"{interval(strongest.ratio)} times {whose}"
+        amount = f"{format_interval(strongest.ratio)} times {whose}"
     else:
-        amount = f"{interval(strongest.median, unit)}, {whose} {number(own.median.value)}"
+        amount = f"{format_interval(strongest.median, unit)}, {whose} {format_number(own.median.value)}"
     text = f"With {_cell(strongest, base)} the {what} is {amount}{_slopes(answer, unit)}"
     return text + (f"; no difference shown with {', '.join(hidden)}." if hidden else ".")
 
@@ -84,7 +86,7 @@ def contrasts(answer: Answer) -> list[str]:
         rows = {(cell.factors[held], cell.factors[varied]): cell.ratio for cell in answer.cells}
         for level in dict.fromkeys(key[1] for key in rows if key[1] != first):
             parts = [
-                f"{interval(quotient(found, rows[at, first]))} times with {level_name(held, at)}"
+                f"{format_interval(quotient(found, rows[at, first]))} times with {level_name(held, at)}"
                 for (at, here), found in rows.items()
                 if here == level and (at, first) in rows
             ]
@@ -116,12 +118,12 @@ def quotient(over: Interval, under: Interval) -> Interval:
 def _floor(answer: Answer) -> str:
     """The smallest difference that would be shown: of a middling cell."""
     compared = sorted((cell for cell in answer.cells if not cell.baseline), key=lambda cell: cell.least)
-    return reasons.size(answer, compared[len(compared) // 2])
+    return reasons.noise_floor(answer, compared[len(compared) // 2])
 
 
 def _slopes(answer: Answer, unit: str) -> str:
     parts = [
-        f"each {_unit_of(factor)} adds {interval(slope, unit)}"
+        f"each {_unit_of(factor)} adds {format_interval(slope, unit)}"
         if slope.excludes(0)
         else f"no slope over {factor}"
         for factor, slope in answer.slopes.items()
@@ -165,5 +167,7 @@ def _meanwhile(finding: Mapping[str, Any], answers: Answers) -> str:
     for metric in ("throughput_mbit", "rtt_ms"):
         cell = _find(finding["slower"], metric, answers)
         if cell is not None:
-            parts.append(f"{METRICS[metric].title} was {number(cell.ratio.value)} times the baseline's")
+            parts.append(
+                f"{METRICS[metric].title} was {format_number(cell.ratio.value)} times the baseline's"
+            )
     return f"In {finding['slower']['cell']} the {' and the '.join(parts)}." if parts else ""

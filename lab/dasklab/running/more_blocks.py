@@ -18,7 +18,9 @@ import pandas as pd
 
 from dasklab.errors import LabError
 from dasklab.model.experiment import Experiment
-from dasklab.results.statistics.measures import Answer, Interval, answers
+from dasklab.results.statistics.answer import Answer
+from dasklab.results.statistics.answers import answers
+from dasklab.results.statistics.interval import Interval
 from dasklab.results.storage import store
 from dasklab.results.storage.table import load
 from dasklab.running.driver import ActiveRun

@@ -15,9 +15,9 @@ from typing import Any
 
 from daskwire.tables.study import NAMES, OTHERS
 
+from dasklab.model.number_format import format_number
 from dasklab.report.captures import drawings
 from dasklab.report.captures.content import Content, TextTable, group
-from dasklab.results.statistics.measures import number
 from dasklab.results.storage.decode import CUT_BYTES, JOINED_BYTES, Packets
 from dasklab.results.storage.recording import Recording
 
@@ -158,8 +158,9 @@ def _majority(scheduler: Mapping[str, Mapping[str, float]]) -> list[str]:
     if not decoded:
         return []
     return [
-        f"Counted the study's way {number(method)} % of the scheduler's packets are {TASK} (the study:"
-        f" {number(theirs)} %); of what it says, each op in a batch counted, {number(decoded)} % are."
+        f"Counted the study's way {format_number(method)} % of the scheduler's packets are {TASK} (the study:"
+        f" {format_number(theirs)} %). Of the ops that it sends, counting each op of a batch,"
+        f" {format_number(decoded)} % are."
     ]
 
 
@@ -170,14 +171,14 @@ def _sentences(found: Counts, keys: list[Key]) -> list[str]:
         worst = min(ops, key=lambda key: found.factor(key, CAPTURED))
         sentences.append(
             f"That way {worst[1]} would be {found.packets[CAPTURED][worst]:,} instead of"
-            f" {found.true[worst]:,}, {number(found.factor(worst, CAPTURED))} times the truth."
+            f" {found.true[worst]:,}, {format_number(found.factor(worst, CAPTURED))} times the truth."
         )
     data = ("worker to worker", OTHERS)
     captured, cut, joined = (found.packets[size][data] for size in SIZES)
     if joined:
         sentences.append(
             f"Its “data” depends on offload: the same bytes between workers are {captured:,} packets as"
-            f" captured, {cut:,} if cut for the wire, {number(cut / joined)} times as many as if joined."
+            f" captured, but {cut:,} if cut for the wire, x {format_number(cut / joined)} of those if joined."
         )
     return sentences
 
@@ -185,7 +186,10 @@ def _sentences(found: Counts, keys: list[Key]) -> list[str]:
 def _table(found: Counts, keys: list[Key]) -> TextTable:
     rows = [
         [f"{way}: {op}", f"{found.true[way, op]:,}"]
-        + [f"{found.packets[s][way, op]:,} (\u00d7{number(found.factor((way, op), s))})" for s in SIZES]
+        + [
+            f"{found.packets[s][way, op]:,} (\u00d7{format_number(found.factor((way, op), s))})"
+            for s in SIZES
+        ]
         for way, op in keys
     ]
     return TextTable("The study's counting, op by op", ["what was said", "decoded", *SIZES], rows)

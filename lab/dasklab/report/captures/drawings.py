@@ -16,9 +16,9 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
+from dasklab.model.number_format import format_number
 from dasklab.plotting import MORE, OURS, STUDY, STYLE
 from dasklab.report.figures import legend
-from dasklab.results.statistics.measures import number
 
 WIDTH = 7.2
 THEIR_METHOD = "#c2571a"
@@ -80,7 +80,7 @@ def intervals(found: Mapping[str, Sequence[float]], asked_ms: float | None, prin
         for place, values in enumerate(found.values()):
             axes.plot(values, [place] * len(values), "o", color=OURS, alpha=0.3, markersize=5)
             axes.plot([np.median(values)] * 2, [place - 0.3, place + 0.3], color=OURS, linewidth=2.5)
-            low, middle, high = (number(float(v)) for v in np.quantile(values, (0.05, 0.5, 0.95)))
+            low, middle, high = (format_number(float(v)) for v in np.quantile(values, (0.05, 0.5, 0.95)))
             beside = axes.get_yaxis_transform()
             axes.text(1.02, place, f"{middle} ({low} to {high})", transform=beside, va="center", fontsize=9)
         if asked_ms is not None:
@@ -119,7 +119,7 @@ def _matrix(axes: Axes, pairs: Mapping[tuple[str, str], float], title: str, top:
     for (row, column), value in np.ndenumerate(values):
         if not math.isnan(value):
             dark = "white" if value > 0.6 * top else "#1d1d1b"
-            axes.text(column, row, number(value), ha="center", va="center", fontsize=9, color=dark)
+            axes.text(column, row, format_number(value), ha="center", va="center", fontsize=9, color=dark)
     axes.set_xticks(range(len(nodes)), nodes, rotation=30, ha="right", fontsize=9)
     axes.set_yticks(range(len(nodes)), nodes, fontsize=9)
     axes.grid(visible=False)
@@ -196,7 +196,7 @@ def compositions(senders: Mapping[str, Mapping[str, Mapping[str, float]]]) -> Fi
                 places = [place + 0.27 * (index - 1) for place in range(len(shares))]
                 axes.barh(places, list(shares.values()), 0.26, color=COUNTERS[who])
                 for place, share in zip(places, shares.values(), strict=True):
-                    axes.text(share + 1, place, f"{number(share)} %", va="center", fontsize=8)
+                    axes.text(share + 1, place, f"{format_number(share)} %", va="center", fontsize=8)
             axes.set_yticks(range(len(shares)), [_op(op) for op in shares])
             axes.invert_yaxis()
             axes.grid(visible=False, axis="y")
@@ -222,7 +222,7 @@ def factors(found: Mapping[tuple[str, str], Mapping[str, float]]) -> Figure:
             axes.plot(values, places, symbol, color=(OURS, *MORE[1:])[index], markersize=7, label=size)
             for value, place in zip(values, places, strict=True):
                 if not math.isnan(value):
-                    _beside(axes, value, place, f"\u00d7{number(value)}")
+                    _beside(axes, value, place, f"\u00d7{format_number(value)}")
         axes.axvline(1, color="#666660", linewidth=1)
         axes.set_xscale("log")
         axes.margins(x=0.12)

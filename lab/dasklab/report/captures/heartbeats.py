@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from daskwire.tables.exchange import Packet, flat, shortened
 
+from dasklab.model.number_format import format_number
 from dasklab.report import figures
 from dasklab.report.captures import drawings
 from dasklab.report.captures.content import Content, TextTable, group
-from dasklab.results.statistics.measures import number
 from dasklab.results.storage.decode import HEARTBEAT, Heartbeat
 from dasklab.results.storage.recording import Recording, Rows
 
@@ -99,16 +99,16 @@ def _idle(
             size[key] += row["bytes"]
     common, total = count.most_common(), count.total()
     shares = {f"{who}: {op}": 100 * n / total for (who, op), n in common[:OPS_SHOWN]}
-    caption = f"All {total:,} messages of {number(capture.window_s)} idle seconds, by sender."
+    caption = f"All {total:,} messages of {format_number(capture.window_s)} idle seconds, by sender."
     rows = [
-        [f"{who}: {op}", f"{n:,}", number(n / capture.window_s), f"{size[who, op]:,}"]
+        [f"{who}: {op}", f"{n:,}", format_number(n / capture.window_s), f"{size[who, op]:,}"]
         for (who, op), n in common
     ]
     mine = count["workers", HEARTBEAT] + count["scheduler", f"reply to {HEARTBEAT}"]
     sentences = [
         _rhythm(capture, beats, intervals),
         _error(_asked_ms(beats), study),
-        f"Of all messages {number(100 * mine / total)} % are heartbeats and replies.",
+        f"Of all messages {format_number(100 * mine / total)} % are heartbeats and replies.",
     ]
     return Content(
         [sentence for sentence in sentences if sentence],
@@ -124,10 +124,10 @@ def _rhythm(capture: Recording, beats: Rows, intervals: dict[str, list[float]]) 
     low, high = np.quantile(every, (0.05, 0.95))
     sizes = [median(row[key] for row in beats if row[key]) for key in ("request_bytes", "reply_bytes")]
     return (
-        "When nobody asks for anything, each worker sends the scheduler a heartbeat every"
-        f" {number(median(every))} ms (nine in ten within {number(low)} to {number(high)}): {sizes[0]:.0f}"
-        f" bytes, answered by {sizes[1]:.0f}; with headers and ACKs workers and scheduler exchange"
-        f" {number(_chatter(capture, len(intervals)))} bytes a second for each worker."
+        "In an idle cluster, each worker sends the scheduler a heartbeat every"
+        f" {format_number(median(every))} ms (90 % within {format_number(low)} to {format_number(high)} ms):"
+        f" {sizes[0]:.0f} bytes, answered by {sizes[1]:.0f}. With headers and ACKs, each worker and the"
+        f" scheduler exchange {format_number(_chatter(capture, len(intervals)))} bytes per second."
     )
 
 

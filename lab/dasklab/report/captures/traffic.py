@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
+from dasklab.model.number_format import format_number
 from dasklab.report import figures
 from dasklab.report.captures import drawings
 from dasklab.report.captures.content import Content, group
-from dasklab.results.statistics.measures import number
 from dasklab.results.storage.recording import Recording
 
 OPS_SHOWN = 8
@@ -93,6 +93,7 @@ def _sentences(ours: Pairs, pairs: Pairs, their_pairs: Pairs) -> list[str]:
     if not pairs:
         return []
     return [
-        f"Workers sent each other {number(_among_workers(ours) / 1e6)} MB, {number(_among_workers(pairs))} %"
-        f" of the cluster's bytes (the study: {number(_among_workers(their_pairs))} %)."
+        f"Workers sent each other {format_number(_among_workers(ours) / 1e6)} MB,"
+        f" {format_number(_among_workers(pairs))} % of the cluster's bytes"
+        f" (the study: {format_number(_among_workers(their_pairs))} %)."
     ]

@@ -1,1 +1,1 @@
-"""Chosen results per version of Dask, and the regressions between versions."""
+"""Selected results per version of Dask, and the regressions between versions."""

@@ -1,1 +1,1 @@
-"""Estimates with intervals, comparisons of cells, runs and levels."""
+"""Statistics: answers with intervals, comparisons of cells, runs and levels."""

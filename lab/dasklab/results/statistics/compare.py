@@ -1,42 +1,33 @@
-"""May two runs be compared, and if so, what changed between them?
+"""Compare two runs: may they be compared, and what changed between them?
 
-Absolute times mean nothing across machines or versions: two runs are comparable when what computed was the
-same (workload and its size, versions, accelerator), and TCP's congestion control, which containers have from
-their host. The user may overrule that by name. How much a trial varies is estimated from the trials of both
-runs (``dasklab.results.statistics.inference``); how much one day differs from
-another cannot be, from two of them.
+Absolute times mean nothing across machines or versions. Two runs are comparable if what computed was the same
+(``identity``); the user may overrule that by name. How much a trial varies is estimated from the trials of
+both runs (``inference``). How much one day differs from another cannot be estimated from two of them.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
 from dasklab.errors import LabError
-from dasklab.model.files import Configured, Hosts, Timings
 from dasklab.model.metric import METRICS
-from dasklab.model.trial import Trial
+from dasklab.results.statistics.identity import identity
 from dasklab.results.statistics.inference import ALPHA, Estimate, Fit, holm
-from dasklab.results.statistics.measures import Interval, exp, level
-from dasklab.results.statistics.trial_values import Scale, is_scaled
-from dasklab.results.storage import store
+from dasklab.results.statistics.interval import Interval
+from dasklab.results.statistics.scale import Scale, exp, has_ratios, level
 from dasklab.results.storage.table import load
-
-PACKAGES = ("python", "dask", "distributed", "numpy")
 
 
 @dataclass(frozen=True)
-class Change:
-    """One cell's metric in two runs, and new over old with its interval.
+class CellChange:
+    """One cell's metric in two runs, and new over old.
 
-    ``shown``: chance explains the difference in less than one of 20 tables as long as this one.
+    ``shown`` means that chance explains the difference in fewer than one of 20 tables as long as this one.
     """
 
     metric: str
@@ -47,74 +38,32 @@ class Change:
     shown: bool
 
 
-def identity(run: Path) -> dict[str, Any]:
-    """What must be equal for two runs to be compared; versions are those of the baseline."""
-    experiment = store.read_run(run).experiment
-    identity: dict[str, Any] = {"workload": experiment.get("workload")}
-    if sources := experiment.get("workload_sources"):
-        text = json.dumps(sources, sort_keys=True)
-        identity["workload's source"] = hashlib.sha256(text.encode()).hexdigest()[:8]
-    done = store.finished(run)
-    for directory in sorted(done, key=lambda trial: not store.need(Trial, trial).baseline):
-        if timings := store.read(Timings, directory):
-            identity |= {package: timings.versions.get(package) for package in PACKAGES}
-            break
-    return identity | {
-        "accelerator": accelerator(run),
-        "congestion control": congestion_control(run),
-        "simulated from": simulated_from(run),
-    }
+def compare(old: Path, new: Path, anyway: bool = False) -> list[CellChange]:
+    """Compare every cell and metric that both runs have, valid trials only.
 
-
-def simulated_from(run: Path) -> str | None:
-    """Where a simulated run's costs are from; None of a measured one."""
-    simulated = store.read_run(run).setup.simulated
-    return simulated.origin if simulated else None
-
-
-def mark(run: Path) -> str:
-    """What stands behind the heading of each of a run's tables: that it was simulated, or nothing."""
-    return ", simulated" if simulated_from(run) else ""
-
-
-def accelerator(run: Path) -> str | None:
-    """``kvm`` or ``tcg``, as the hypervisor said in the first trial that did; None where it did not."""
-    for directory in store.finished(run):
-        if machines := store.read(Hosts, directory):
-            return machines.hypervisor.accel
-    return None
-
-
-def congestion_control(run: Path) -> str | None:
-    """TCP's on all hosts of the first trial that has it read back: a name, or several."""
-    for directory in store.finished(run):
-        if configured := store.read(Configured, directory):
-            return ", ".join(sorted({host.congestion_control for host in configured.hosts.values()}))
-    return None
-
-
-def compare(old: Path, new: Path, anyway: bool = False) -> list[Change]:
-    """Every cell and metric that both runs have, valid trials only.
+    Args:
+        old: the directory of a run.
+        new: the directory of another run.
+        anyway: compare runs that are not comparable.
 
     Raises:
-        LabError: the runs are not comparable, and it was not said to do it anyway.
+        LabError: the runs are not comparable, or have nothing in common.
     """
     before, after = identity(old), identity(new)
-    differ = [
+    differences = [
         f"{key} {before.get(key)} and {after.get(key)}" for key in before if before[key] != after.get(key)
     ]
-    if differ and not anyway:
+    if differences and not anyway:
         raise LabError(
-            f"not comparable: {'; '.join(differ)}", "dasklab results compare --anyway if you mean it"
+            f"not comparable: {'; '.join(differences)}", "dasklab results compare --anyway if you mean it"
         )
     frames = [_valid(load(run)) for run in (old, new)]
     keys = [set(zip(frame.metric, frame.cell, strict=True)) for frame in frames]
     common = sorted(keys[0] & keys[1])
     if not common:
         raise LabError(f"{old} and {new} have no valid cell in common")
-    rows = [
-        row for metric in dict.fromkeys(key[0] for key in common) for row in _rows(frames, metric, common)
-    ]
+    metrics = dict.fromkeys(metric for metric, _ in common)
+    rows = [row for metric in metrics for row in _changes(frames, metric, common)]
     corrected = holm([estimate.p_value for _, estimate in rows])
     return [
         replace(change, shown=p_value < ALPHA) for (change, _), p_value in zip(rows, corrected, strict=True)
@@ -125,12 +74,12 @@ def _valid(frame: pd.DataFrame) -> pd.DataFrame:
     return frame[frame.status.eq("ok") & ~frame.warmup & frame.tested]
 
 
-def _rows(
+def _changes(
     frames: Sequence[pd.DataFrame], metric: str, common: Sequence[tuple[str, str]]
-) -> Iterator[tuple[Change, Estimate]]:
-    """One metric's cells in both runs: all trials of both tell how much a trial varies."""
+) -> Iterator[tuple[CellChange, Estimate]]:
+    """Yield the change of each cell for one metric. The trials of both runs show how much a trial varies."""
     old, new = (frame[frame.metric == metric] for frame in frames)
-    log = is_scaled(pd.concat([old, new]), METRICS[metric].zero_based)
+    log = has_ratios(pd.concat([old, new]), METRICS[metric].zero_based)
     scale = Scale.of(old, log)
     sides = [scale.values(side).assign(side=name) for name, side in (("old", old), ("new", new))]
     trials = pd.concat(sides, ignore_index=True)
@@ -139,15 +88,16 @@ def _rows(
         list(zip(trials.side, trials.run, trials.block, strict=True)),
         trials.value.to_numpy(),
     )
-    for cell in (cell for of, cell in common if of == metric):
+    for cell in (cell for other, cell in common if other == metric):
         estimate = fit.difference(("new", cell), ("old", cell))
         reference = float(trials.reference[trials.cell == cell].mean())
         before, after = (level(fit.mean((side, cell)), reference, log).value for side in ("old", "new"))
-        yield Change(metric, cell, before, after, _ratio(estimate, before, log), shown=False), estimate
+        change = CellChange(metric, cell, before, after, _ratio(estimate, before, log), shown=False)
+        yield change, estimate
 
 
 def _ratio(estimate: Estimate, before: float, log: bool) -> Interval:
-    """New over old; not finite over nothing."""
+    """Return new over old; NaN if old is 0."""
     ends = (estimate.value, estimate.value - estimate.margin, estimate.value + estimate.margin)
     if log:
         return Interval(*map(exp, ends))

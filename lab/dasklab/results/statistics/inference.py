@@ -2,10 +2,10 @@
 
 Theory of operation
 -------------------
-Runs of one trial share its cluster, its placement and its minute. Ten of them are not ten independent
-measurements: what they have in common varies from trial to trial. So each trial is reduced to one value (the
-median of its runs, as a logarithm where ratios make sense), and the variance of these values is estimated
-from the trials themselves::
+Runs of one trial share its cluster, its placement and its minute, so ten of them are not ten independent
+measurements: what they share varies from trial to trial. Each trial is therefore reduced to one value (the
+median of its runs, as a logarithm where ratios make sense; see ``scale``), and the variance of these values
+is estimated from the trials themselves::
 
     value = cell + block + noise        noise ~ Normal(0, s)
 
@@ -13,15 +13,15 @@ A block is a stretch of time in which every cell was measured once; its term rem
 null trial is an exact copy of the baseline, so it belongs to the baseline's cell: each block has two baseline
 trials.
 
-With two to four blocks, no cell alone could tell how much it varies. ``s`` is therefore one number for all
-cells, pooled over them: K cells in B blocks leave K (B - 1) + 1 degrees of freedom. Intervals are Student's.
-A cell whose own trials vary significantly more than the others (``SUSPICIOUS``) does not borrow their calm:
-it is judged by its own variance and its own few degrees of freedom.
+With two to four blocks, the variance of a single cell cannot be estimated from that cell. ``s`` is therefore
+one number for all cells, pooled over them: K cells in B blocks leave K (B - 1) + 1 degrees of freedom.
+Intervals are Student's. If a cell's own trials vary significantly more than those of the others
+(``SUSPICIOUS``), the cell is judged by its own variance and its own few degrees of freedom instead.
 
-A single interval covers the truth in 95 % of cases. An experiment compares several cells with one baseline,
-so a difference is shown only if it also exceeds the quantile of the largest of all these comparisons under
-"no difference" (Dunnett's test, for any design: the quantile is computed from the comparisons' correlations).
-One experiment in 20 at most then shows any difference that is not there.
+A single interval covers the true value in 95 % of cases. An experiment compares several cells with one
+baseline, so a difference is shown only if it also exceeds a quantile of the largest of all these comparisons
+under "no difference" (Dunnett's test for any design: the quantile is computed from the comparisons'
+correlations). At most one experiment in 20 then shows a difference that does not exist.
 
 Cells that share no block (two runs, two days) are compared by their means, with the variance between blocks
 added (Satterthwaite's degrees of freedom). How much one day differs from the next cannot be estimated from
@@ -42,41 +42,40 @@ from numpy.typing import NDArray
 from scipy.special import fdtrc, stdtr, stdtrit  # scipy.stats takes a second to import
 
 CONFIDENCE = 0.95
-ALPHA = 0.04  # the chance that an experiment in which nothing differs shows something; 0.05 is the promise
-SUSPICIOUS = (
-    0.05  # chance makes any cell's variance so much larger in this share of experiments: it is its own
-)
-LEAST_OWN = 2  # degrees of freedom of a cell by itself: with one, nothing is significant
+ALPHA = 0.04  # the chance that an experiment without differences shows one; we promise 0.05
+# A cell has its own variance if chance makes any cell's so much larger in at most this share of experiments.
+SUSPICIOUS = 0.05
+LEAST_OWN_DF = 2  # degrees of freedom that a cell needs for that; with one, nothing is significant
 DRAWS, SEED = 100_000, 1
-EXACT = 1e-9  # what never varies still has rounding errors
+ROUNDING = 1e-9  # values that never vary still differ by rounding
 Values = NDArray[np.float64]
-Pair = tuple[Hashable, Hashable]  # a cell and what it is compared with
+Pair = tuple[Hashable, Hashable]  # a cell and the cell that it is compared with
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A difference with its standard error and degrees of freedom; NaN error where the design gives none."""
+    """A difference with its standard error (NaN if the design gives none) and degrees of freedom."""
 
     value: float
     error: float = math.nan
     df: float = 0.0
 
     @property
-    def known(self) -> bool:
-        """Is there a standard error?"""
+    def has_error(self) -> bool:
+        """Whether there is a standard error."""
         return math.isfinite(self.error) and self.df > 0
 
     @property
     def margin(self) -> float:
-        """Half of the 95 % interval's width; NaN where it is not known."""
-        return self.error * float(stdtrit(self.df, (1 + CONFIDENCE) / 2)) if self.known else math.nan
+        """Half of the width of the 95 % interval; NaN without a standard error."""
+        return self.error * float(stdtrit(self.df, (1 + CONFIDENCE) / 2)) if self.has_error else math.nan
 
     @property
     def p_value(self) -> float:
-        """How often chance alone makes a difference this large; 1 where nobody can know."""
-        if not self.known or abs(self.value) <= EXACT:
+        """How often chance alone makes a difference this large; 1 without a standard error."""
+        if not self.has_error or abs(self.value) <= ROUNDING:
             return 1.0
-        if self.error <= EXACT:
+        if self.error <= ROUNDING:
             return 0.0
         return 2 * float(stdtr(self.df, -abs(self.value) / self.error))
 
@@ -110,7 +109,7 @@ class Fit:
 
     @property
     def _is_repeated(self) -> bool:
-        """Was any cell measured in two blocks? One block, null trial or not, says nothing of the next."""
+        """Whether any cell was measured in two blocks. One block says nothing about the next."""
         return len(set(zip(self._cell, self._block, strict=True))) > len(self.cells)
 
     @property
@@ -119,40 +118,40 @@ class Fit:
         return np.asarray(self._effects[len(self.cells) :][self._block])
 
     def difference(self, new: Hashable, old: Hashable) -> Estimate:
-        """``new`` minus ``old``: inside blocks where they share some, else between them."""
+        """Return ``new`` minus ``old``: inside blocks if they share some, else between blocks."""
         weights = self._weights(new, old)
         if self._compares(weights):
             return self._inside(weights, new, old)
         return self._between(new, old)
 
     def mean(self, cell: Hashable) -> Estimate:
-        """A cell's mean over its trials, with what varies between blocks and between trials."""
-        mine = self._cell == self.cells.index(cell)
-        value, spread = float(self._values[mine].mean()), self._total_variance
+        """Return a cell's mean over its trials, with the variance between blocks and between trials."""
+        own = self._cell == self.cells.index(cell)
+        value, spread = float(self._values[own].mean()), self._total_variance
         if spread is None:
             return Estimate(value)
-        blocks, noise = len(set(self._block[mine])), min(spread.noise, spread.total)
-        variance = (spread.total - noise) / blocks + noise / int(mine.sum())
+        blocks, noise = len(set(self._block[own])), min(spread.noise, spread.total)
+        variance = (spread.total - noise) / blocks + noise / int(own.sum())
         return Estimate(value, math.sqrt(variance), spread.df)
 
     def thresholds(self, pairs: Sequence[Pair], alpha: float = ALPHA) -> list[float]:
-        """The size that each of these differences must exceed to be shown; NaN where none could be.
+        """Return the size that each of these differences must exceed to be shown; NaN if none could be.
 
-        If none of them is real, any of them exceeds its threshold in ``alpha`` of all cases.
+        If no difference is real, any of them exceeds its threshold in a share ``alpha`` of all cases.
         """
         estimates = [self.difference(new, old) for new, old in pairs]
         largest = self._critical(pairs, alpha)
         return [
-            EXACT
+            ROUNDING
             + estimate.error
             * (largest if estimate.df == self.df else quantile_of_one(estimate.df, alpha, len(pairs)))
-            if estimate.known
+            if estimate.has_error
             else math.nan
             for estimate in estimates
         ]
 
     def _critical(self, pairs: Sequence[Pair], alpha: float) -> float:
-        """How many standard errors the largest of the differences inside blocks exceeds by chance."""
+        """Return how many standard errors the largest difference inside blocks has by chance."""
         weights = [self._weights(new, old) for new, old in pairs]
         inside = np.array([w for w in weights if self._compares(w)])
         if not len(inside) or not self.df:
@@ -160,12 +159,12 @@ class Fit:
         covariance = inside @ self._inverse @ inside.T
         spread = np.sqrt(np.diag(covariance))
         correlation = np.round(covariance / np.outer(spread, spread), 6)
-        between = len(pairs) - len(inside)  # compared by other means: they have their share of the error rate
+        between = len(pairs) - len(inside)  # these are compared in another way, and have their share of alpha
         rate = alpha * len(inside) / len(pairs) if between else alpha
         return _largest(self.df, rate, len(inside), correlation.tobytes())
 
     def draws(self, pairs: Sequence[Pair], count: int = DRAWS // 10) -> Values:
-        """What these differences may be, with their correlations: a row per draw."""
+        """Draw what these differences may be, with their correlations: a row per draw, a column per pair."""
         weights = np.array([self._weights(new, old) for new, old in pairs])
         random = np.random.default_rng(SEED)
         covariance = self._pooled * (weights @ self._inverse @ weights.T)
@@ -184,34 +183,34 @@ class Fit:
         return weights
 
     def _compares(self, weights: Values) -> bool:
-        """Do blocks connect the two cells, so that their difference is free of the blocks'?"""
-        again = weights @ self._inverse @ self._design.T @ self._design
-        return bool(np.allclose(again, weights, atol=1e-6))
+        """Whether blocks connect the two cells, so that the drift between blocks cancels."""
+        projected = weights @ self._inverse @ self._design.T @ self._design
+        return bool(np.allclose(projected, weights, atol=1e-6))
 
     def _inside(self, weights: Values, new: Hashable, old: Hashable) -> Estimate:
         value = float(weights @ self._effects)
         share = float(weights @ self._inverse @ weights)
         pooled = Estimate(value, math.sqrt(self._pooled * share) if self.df else math.nan, self.df)
         wide = [own for cell in (new, old) if (own := self._own_variance(cell)) is not None]
-        if not wide or not pooled.known:
+        if not wide or not pooled.has_error:
             return pooled
         variance, df = max(wide)
         error = math.sqrt(variance * share)
         return Estimate(value, error, df) if error > pooled.error else pooled
 
     def _own_variance(self, cell: Hashable) -> tuple[float, float] | None:
-        """The variance of one cell's trials and its degrees of freedom, if it is significantly larger."""
-        mine = self._cell == self.cells.index(cell)
-        own_df = int(mine.sum()) - 1
-        # of a cell's squares, the fit of the block terms takes a part that is shared among its trials
+        """Return variance and degrees of freedom of a cell's own trials, if it is significantly larger."""
+        is_own = self._cell == self.cells.index(cell)
+        own_df = int(is_own.sum()) - 1
+        # the fitted block terms absorb a part of a cell's squares
         leverage = np.einsum("ij,jk,ik->i", self._design, self._inverse, self._design)
-        own_expected = float((1 - leverage)[mine].sum())
-        rest_expected = float((1 - leverage)[~mine].sum())
-        if own_df < LEAST_OWN or own_expected <= EXACT or rest_expected < 1:
+        own_expected = float((1 - leverage)[is_own].sum())
+        rest_expected = float((1 - leverage)[~is_own].sum())
+        if own_df < LEAST_OWN_DF or own_expected <= ROUNDING or rest_expected < 1:
             return None
-        own = float((self._residuals[mine] ** 2).sum()) / own_expected
-        rest = float((self._residuals[~mine] ** 2).sum()) / rest_expected
-        if own <= EXACT or (
+        own = float((self._residuals[is_own] ** 2).sum()) / own_expected
+        rest = float((self._residuals[~is_own] ** 2).sum()) / rest_expected
+        if own <= ROUNDING or (
             rest > 0 and fdtrc(own_expected, rest_expected, own / rest) > SUSPICIOUS / len(self.cells)
         ):
             return None
@@ -219,7 +218,7 @@ class Fit:
 
     @cached_property
     def _total_variance(self) -> _Spread | None:
-        """The variance of one trial's value, blocks' included; None where blocks are too few to tell."""
+        """The variance of a trial's value, including that of its block; None if there are too few blocks."""
         sizes = np.bincount(self._cell)
         means = np.bincount(self._cell, self._values) / sizes
         deviations = self._values - means[self._cell]
@@ -230,21 +229,23 @@ class Fit:
         noise = float(self._residuals @ self._residuals)
         between = max(0.0, (float(deviations @ deviations) - noise) / df_blocks)
         inside = noise / self.df if self.df else 0.0
-        share = len(self._blocks) / len(self._values)  # a block's mean square has its variance once per trial
-        # a sum of mean squares, each with its own degrees of freedom (Satterthwaite)
+        share = len(self._blocks) / len(
+            self._values
+        )  # a block's mean square contains its variance once per trial
+        # a sum of mean squares, each with its own degrees of freedom: Satterthwaite
         parts = [(share * between, df_blocks), ((1 - share) * inside, self.df)]
         variance = sum(part for part, _ in parts)
-        lost = sum(part**2 / df for part, df in parts if df)
-        df = max(1.0, variance**2 / lost) if variance > EXACT**2 else float(df_all)
+        squares = sum(part**2 / df for part, df in parts if df)
+        df = max(1.0, variance**2 / squares) if variance > ROUNDING**2 else float(df_all)
         return _Spread(variance, inside, df)
 
     def _between(self, new: Hashable, old: Hashable) -> Estimate:
-        fresh, before = self.mean(new), self.mean(old)
-        return Estimate(fresh.value - before.value, math.hypot(fresh.error, before.error), fresh.df)
+        after, before = self.mean(new), self.mean(old)
+        return Estimate(after.value - before.value, math.hypot(after.error, before.error), after.df)
 
 
 def quantile_of_one(df: float, alpha: float, count: int) -> float:
-    """How many standard errors one of so many differences may exceed, whatever their correlations."""
+    """Return how many standard errors one of ``count`` differences may have by chance, however correlated."""
     return float(stdtrit(df, 1 - alpha / 2 / count))
 
 
@@ -260,7 +261,7 @@ def _largest(df: int, alpha: float, count: int, correlation: bytes) -> float:
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """P-values corrected for their number (Holm): at most 5 % of such lists have one below 0.05 by chance."""
+    """Correct p-values for their number (Holm): at most 5 % of such lists have one below 0.05 by chance."""
     ranked = sorted(range(len(p_values)), key=p_values.__getitem__)
     corrected, highest = [1.0] * len(p_values), 0.0
     for rank, index in enumerate(ranked):

@@ -9,15 +9,17 @@ from pathlib import Path
 from statistics import fmean
 
 from dasklab.model.files import AGAIN, Result, Simulation, Timings
+from dasklab.model.metric import METRICS
 from dasklab.model.trial import Trial
-from dasklab.results.statistics import compare
-from dasklab.results.statistics.measures import interval, number
+from dasklab.results.statistics.compare import CellChange, compare
+from dasklab.results.statistics.identity import simulated_from
+from dasklab.results.statistics.interval import format_interval
 from dasklab.results.storage import store
 
 
 @dataclass(frozen=True)
-class Row:
-    """One thing of one trial, in both runs."""
+class ReproducedRow:
+    """One property of one trial, in both runs."""
 
     trial: str
     what: str
@@ -26,38 +28,38 @@ class Row:
 
     @property
     def same(self) -> bool:
-        """Is it equal, to the letter?"""
+        """Whether both texts are equal."""
         return self.old == self.new
 
     @property
-    def cells(self) -> tuple[str, ...]:
-        """As a table has it."""
-        return self.trial, self.what, self.old, self.new, "same" if self.same else "other"
+    def columns(self) -> tuple[str, ...]:
+        """The row of a table."""
+        return self.trial, self.what, self.old, self.new, "same" if self.same else "different"
 
 
-def rows(old: Path, new: Path, cell: str) -> list[Row]:
-    """Each trial of a cell that both runs have, by its block."""
+def rows(old: Path, new: Path, cell: str) -> list[ReproducedRow]:
+    """Return the properties of each trial of a cell that both runs have, block by block."""
     before, after = _trials(old, cell), _trials(new, cell)
     return [row for key in before if key in after for row in _rows(before[key], after[key])]
 
 
 def _trials(run: Path, cell: str) -> dict[tuple[int, bool], Path]:
-    """The directories of a cell's trials by their block, the null trial's apart."""
-    asked = {directory: store.need(Trial, directory) for directory in store.finished(run)}
-    return {(trial.block, trial.null): path for path, trial in asked.items() if trial.cell == cell}
+    """Map the block, and whether it is the null trial, to the directory of each trial of a cell."""
+    trials = {directory: store.need(Trial, directory) for directory in store.finished(run)}
+    return {(trial.block, trial.null): path for path, trial in trials.items() if trial.cell == cell}
 
 
-def _rows(old: Path, new: Path) -> Iterator[Row]:
-    """A trial's faults, its verdict, its mean, and of each seed the digest."""
+def _rows(old: Path, new: Path) -> Iterator[ReproducedRow]:
+    """Yield a trial's faults, its verdict, its mean, and the digest of each seed."""
     faults = [" and ".join(map(str, store.need(Trial, path).faults)) for path in (old, new)]
     if any(faults):
-        yield Row(old.name, "fault", *faults)
+        yield ReproducedRow(old.name, "fault", *faults)
     results = [store.need(Result, path) for path in (old, new)]
-    yield Row(old.name, "verdict", *(_verdict(result) for result in results))
-    yield Row(old.name, "mean", *(_mean(path) for path in (old, new)))
+    yield ReproducedRow(old.name, "verdict", *(_verdict(result) for result in results))
+    yield ReproducedRow(old.name, "mean", *(_mean(path) for path in (old, new)))
     digests = [_digests(path) for path in (old, new)]
     for seed in digests[0]:
-        yield Row(old.name, f"seed {seed}", digests[0][seed], digests[1].get(seed, "none"))
+        yield ReproducedRow(old.name, f"seed {seed}", digests[0][seed], digests[1].get(seed, "none"))
 
 
 def _verdict(result: Result) -> str:
@@ -71,28 +73,31 @@ def _mean(directory: Path) -> str:
 
 
 def _digests(directory: Path) -> dict[int, str]:
-    """By seed, of a simulated trial."""
-    found = store.read(Simulation, directory)
-    return {outcome.seed: outcome.digest for outcome in found.outcomes} if found else {}
+    """Map each seed of a simulated trial to its digest."""
+    simulation = store.read(Simulation, directory)
+    return {outcome.seed: outcome.digest for outcome in simulation.outcomes} if simulation else {}
 
 
 def verdicts(old: Path, new: Path, cell: str) -> Iterator[str]:
-    """Of each metric: may chance have made the difference? One that is simulated is compared all the same.
+    """Yield a line for each metric: whether chance explains the difference.
+
+    A simulated run may be compared with the measured run that it simulates.
 
     Raises:
-        LabError: what was measured twice was not the same: versions, machine.
+        LabError: the runs are not comparable: other versions, another machine.
     """
-    anyway = compare.simulated_from(old) != compare.simulated_from(new)
-    for change in compare.compare(old, new, anyway):
+    anyway = simulated_from(old) != simulated_from(new)
+    for change in compare(old, new, anyway):
         if change.cell == cell:
+            number = METRICS[change.metric].format
             yield (
                 f"{change.metric}: {number(change.old)} and {number(change.new)}, "
-                f"new / old {interval(change.ratio)}: {chance(change)}"
+                f"new / old {format_interval(change.ratio)}: {chance(change)}"
             )
 
 
-def chance(change: compare.Change) -> str:
-    """May chance have made it? One block each tells nothing of that, unless they are equal."""
+def chance(change: CellChange) -> str:
+    """Whether chance explains a difference. One block on each side is too few, unless they are equal."""
     if math.isnan(change.ratio.low):
-        return "the same" if change.old == change.new else "too few blocks to tell what chance does"
+        return "the same" if change.old == change.new else "too few blocks to know what chance does"
     return "more than chance does" if change.shown else "within what chance does"

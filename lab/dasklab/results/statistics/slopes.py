@@ -1,9 +1,9 @@
-"""How much slower does each cell get as the links do: the slope of its time over 1/rate, an amount of data.
+"""The slope of a cell's time over 1/rate: how much slower it gets as its links do, in MB.
 
-A run that waits for its links takes ``t = a + b / rate``. What ``b`` is, seconds times bits a second, are
-bits: as if so much had to pass the slowest link while nothing else goes on. Unlike seconds, that may be set
-side by side for programs that compute at different speeds. No cap counts as a rate of infinity. A trial is
-one point, without what its block adds.
+A run that waits for its links takes ``t = a + b / rate``. ``b`` is in bits (seconds times bits per second):
+the data that would have to pass the slowest link while nothing else happens. Unlike seconds, it can be
+compared between programs that compute at different speeds. No cap counts as an infinite rate. Each trial is
+one point, without the drift of its block.
 """
 
 from __future__ import annotations
@@ -15,32 +15,33 @@ import numpy as np
 import pandas as pd
 
 from dasklab.results.statistics.inference import Fit
-from dasklab.results.statistics.measures import Interval, slope
-from dasklab.results.statistics.trial_values import Scale
+from dasklab.results.statistics.interval import Interval
+from dasklab.results.statistics.scale import Scale
+from dasklab.results.statistics.theil_sen import slope
 
-RATE = "_mbit"  # what the name of a factor of rates ends with
+RATE_SUFFIX = "_mbit"  # of the name of a factor of rates
 BITS = 8
 
 
 @dataclass(frozen=True)
-class Slope:
-    """Of the cells that share all levels but the rate's: megabytes, and the rates that it is of, 0 no cap."""
+class RateSlope:
+    """The slope of the cells that differ in their rate only. Among the rates, 0 is no cap."""
 
     name: str
     rates_mbit: tuple[float, ...]
     waited_mb: Interval
 
 
-def slopes(frame: pd.DataFrame, factors: Sequence[str]) -> list[Slope]:
-    """Theil-Sen's slope for each combination of the other levels; none without a factor of rates."""
-    rate = next((factor for factor in factors if factor.endswith(RATE)), None)
+def rate_slopes(frame: pd.DataFrame, factors: Sequence[str]) -> list[RateSlope]:
+    """Return a Theil-Sen slope for each combination of the other factors; none without a factor of rates."""
+    rate = next((factor for factor in factors if factor.endswith(RATE_SUFFIX)), None)
     if rate is None or not pd.api.types.is_numeric_dtype(frame[rate]):
         return []
-    counted = frame.metric.eq("compute_s") & ~frame.warmup & ~frame.null & frame.status.eq("ok")
-    return list(_slopes(frame[counted], rate, [factor for factor in factors if factor != rate]))
+    valid = frame.metric.eq("compute_s") & ~frame.warmup & ~frame.null & frame.status.eq("ok")
+    return list(_rate_slopes(frame[valid], rate, [factor for factor in factors if factor != rate]))
 
 
-def _slopes(runs: pd.DataFrame, rate: str, others: list[str]) -> Iterator[Slope]:
+def _rate_slopes(runs: pd.DataFrame, rate: str, others: list[str]) -> Iterator[RateSlope]:
     names = pd.Series("all", runs.index)
     if others:
         names = runs[others].apply(
@@ -52,10 +53,10 @@ def _slopes(runs: pd.DataFrame, rate: str, others: list[str]) -> Iterator[Slope]
         trials = Scale.of(samples, log=True).values(samples)
         rates = trials.cell.map(rate_of).to_numpy(dtype=float)
         if len(set(rates)) > 1:
-            per = np.divide(1.0, rates, out=np.zeros_like(rates), where=rates > 0)
+            inverse = np.divide(1.0, rates, out=np.zeros_like(rates), where=rates > 0)
             blocks = list(zip(trials.run, trials.block, strict=True))
             drift = Fit(list(trials.cell), blocks, trials.value.to_numpy()).drift
             seconds = np.exp((trials.value + trials.reference).to_numpy() - drift + drift.mean())
-            found = slope(per, seconds)  # s over 1/(Mbit/s), which is Mbit
-            waited = Interval(found.value / BITS, found.low / BITS, found.high / BITS)
-            yield Slope(name, tuple(sorted(set(rates))), waited)
+            mbit = slope(inverse, seconds)  # seconds over 1/(Mbit/s) are Mbit
+            waited_mb = Interval(mbit.value / BITS, mbit.low / BITS, mbit.high / BITS)
+            yield RateSlope(name, tuple(sorted(set(rates))), waited_mb)

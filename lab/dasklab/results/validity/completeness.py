@@ -29,8 +29,8 @@ from pathlib import Path
 
 from dasklab.errors import LabError
 from dasklab.model.files import CaptureReport, Completeness, Hosts, Timings
+from dasklab.model.number_format import format_number
 from dasklab.notices import warn
-from dasklab.results.statistics.measures import number
 from dasklab.results.storage import recording, store
 from dasklab.results.storage.damage import capture_gaps
 from dasklab.results.storage.recording import Recording
@@ -156,7 +156,7 @@ def _unheard(capture: Recording) -> list[str]:
 
 
 def _mb(size: int) -> str:
-    return f"{number(size / 1e6)} MB"
+    return f"{format_number(size / 1e6)} MB"
 
 
 def _whole(value: float | None) -> int | None:

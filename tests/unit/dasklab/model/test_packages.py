@@ -15,7 +15,7 @@ from dasklab.errors import LabError
 from dasklab.model import experiment, packages
 from dasklab.model.experiment import Experiment
 from dasklab.model.files import Timings
-from dasklab.results.statistics import compare
+from dasklab.results.statistics import identity
 from dasklab.results.validity.cluster import differences
 from dasklab.running.trials import plan
 
@@ -122,7 +122,7 @@ def test_runs_are_compared_by_what_their_baselines_ran_with(tmp_path: Path, meas
         return 0
 
     run = measured(FakeLab(spoil=older))
-    assert compare.identity(run.directory)["dask"] == PINNED
+    assert identity.identity(run.directory)["dask"] == PINNED
 
 
 def test_what_is_there_already_is_not_downloaded_again() -> None:

@@ -10,7 +10,7 @@ from dasklab.errors import LabError
 from dasklab.model import experiment, workloads
 from dasklab.model.settings import Workload
 from dasklab.model.trial import Trial
-from dasklab.results.statistics import compare
+from dasklab.results.statistics import identity
 from dasklab.results.storage import store
 from dasklab.running import driver
 
@@ -115,7 +115,7 @@ def test_runs_of_changed_workloads_are_not_compared(folder: Path) -> None:
         (folder / "mywork.py").write_text(source)
         content = experiment.load(str(folder / "my.yml"))
         run = driver.start(folder / str(len(identities)), *content, SETUP, quick=False)
-        identities.append(compare.identity(run.directory))
+        identities.append(identity.identity(run.directory))
     first, second = identities
     assert first["workload"] == second["workload"]
     assert first["workload's source"] != second["workload's source"]

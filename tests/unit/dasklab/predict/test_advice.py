@@ -12,7 +12,7 @@ from dasklab.model.files import Outcome, SimulatedRun
 from dasklab.model.trial import Trial
 from dasklab.predict import advice, farm
 from dasklab.predict.advice import Candidate, Ranked, Search
-from dasklab.results.statistics.measures import Interval
+from dasklab.results.statistics.interval import Interval
 from dasklab.sim.scenario import Scenario
 
 from tests.unit.dasklab.predict.test_whatif import CALIBRATION, TRIAL

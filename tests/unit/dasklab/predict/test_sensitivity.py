@@ -12,7 +12,7 @@ from dasklab.model.files import Outcome, SimulatedRun, Timings
 from dasklab.model.trial import Trial
 from dasklab.predict import farm, pictures, sensitivity
 from dasklab.predict.validation import Validated
-from dasklab.results.statistics.measures import Interval
+from dasklab.results.statistics.interval import Interval
 from dasklab.results.storage import store
 from dasklab.sim.scenario import Scenario
 
@@ -145,7 +145,7 @@ def test_what_was_measured_stands_beside_it(monkeypatch: pytest.MonkeyPatch) -> 
     [
         (Interval(0.3, 0.2, 0.4), "0.300 (0.200 to 0.400) % less"),
         (Interval(-25, -30, -20), "25.0 (20.0 to 30.0) % more"),
-        (Interval(0.1, -0.1, 0.3), "nothing shown: 0.100 (-0.100 to 0.300) % less"),
+        (Interval(0.1, -0.1, 0.3), "no difference shown: 0.100 (-0.100 to 0.300) % less"),
     ],
 )
 def test_a_line_says_less_more_or_nothing(gain: Interval, words: str) -> None:

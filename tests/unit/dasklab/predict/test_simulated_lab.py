@@ -22,7 +22,7 @@ from dasklab.predict.simulated_lab import Calibrations, Known
 from dasklab.predict.validation import Validated
 from dasklab.results import load
 from dasklab.results.statistics import compare
-from dasklab.results.statistics.measures import answer
+from dasklab.results.statistics.answers import answer
 from dasklab.results.storage import store
 from dasklab.running import driver
 from dasklab.running.trials import plan

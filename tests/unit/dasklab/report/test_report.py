@@ -16,14 +16,16 @@ import numpy as np
 import pytest
 from dasklab import report
 from dasklab.model import experiment
+from dasklab.model.number_format import format_number
 from dasklab.report import captures, figures, page, sentences
 from dasklab.report.captures import counting
 from dasklab.report.captures.content import Content
 from dasklab.report.section import _together
 from dasklab.results import load
-from dasklab.results.statistics import compare
-from dasklab.results.statistics.interaction import together
-from dasklab.results.statistics.measures import Interval, answer, number
+from dasklab.results.statistics import identity
+from dasklab.results.statistics.answers import answer
+from dasklab.results.statistics.interaction import interactions
+from dasklab.results.statistics.interval import Interval
 from dasklab.results.storage import recording, store
 from dasklab.results.storage.recording import Recording
 from dasklab.running import driver
@@ -58,7 +60,7 @@ def answered(run: driver.ActiveRun) -> sentences.Answers:
     ],
 )
 def test_numbers_have_three_digits(value: float, text: str) -> None:
-    assert number(value) == text
+    assert format_number(value) == text
 
 
 def test_sentence_says_how_much_and_per_what(measured: Callable[..., driver.ActiveRun]) -> None:
@@ -176,7 +178,7 @@ def test_a_trial_that_is_being_replaced_is_left_out(
     replaced, trials, simulated_from = (
         store.finished(run)[1],
         len(store.finished(run)),
-        compare.simulated_from,
+        identity.simulated_from,
     )
 
     def replace(directory: Path) -> str | None:
@@ -185,7 +187,7 @@ def test_a_trial_that_is_being_replaced_is_left_out(
             replaced.mkdir()
         return simulated_from(directory)
 
-    monkeypatch.setattr(compare, "simulated_from", replace)
+    monkeypatch.setattr(identity, "simulated_from", replace)
     page.write([run], tmp_path / "report")
     assert len(store.finished(run)) == trials - 1
     assert (tmp_path / "report" / "report.html").exists()
@@ -215,8 +217,8 @@ def test_what_a_link_at_rest_has_none_of_is_told_without_ratios(
     assert found is not None and not found.scaled
     assert sentences.sentence(found) == (
         "One block is too few to tell noise from differences, so without intervals:"
-        f" {number(rest)} % at the baseline,"
-        f" {number(200 + rest)} % with 200 ms of delay."
+        f" {format_number(rest)} % at the baseline,"
+        f" {format_number(200 + rest)} % with 200 ms of delay."
     )
     axes = figures.draw(found, counted, STUDY["figures"]["fig14"]).axes[0]
     assert axes.get_ylabel() == "TCP segments sent again during the runs, %"
@@ -244,11 +246,11 @@ def test_a_capture_is_told_in_sentences_and_figures(tmp_path: Path) -> None:
     # 63,725 + 63,662 of the bytes between workers and scheduler, as `dasklab wire matrix` says
     assert content.sentences == [
         "Workers sent each other 0.127 MB, 51.3 % of the cluster's bytes (the study: 99.7 %).",
-        "Counted the study's way 25.0 % of the scheduler's packets are compute-task (the study: 47.9 %);"
-        " of what it says, each op in a batch counted, 27.7 % are.",
+        "Counted the study's way 25.0 % of the scheduler's packets are compute-task (the study: 47.9 %)."
+        " Of the ops that it sends, counting each op of a batch, 27.7 % are.",
         "That way add-keys would be 2 instead of 19, 0.105 times the truth.",
         "Its “data” depends on offload: the same bytes between workers are 28 packets as captured,"
-        " 102 if cut for the wire, 3.64 times as many as if joined.",
+        " but 102 if cut for the wire, x 3.64 of those if joined.",
     ]
     stems = {"traffic", "series", "ops", "composition", "counting", "heartbeat", "intervals"}
     assert set(content.figures) == stems
@@ -274,8 +276,8 @@ def test_an_idle_cluster_answers_with_its_heartbeats(tmp_path: Path) -> None:
     content = described(record(tmp_path, "idle"))
     assert set(content.figures) == {"idle", "heartbeat", "intervals"}
     assert content.sentences[0].startswith(
-        "When nobody asks for anything, each worker sends the scheduler a heartbeat every 500 ms"
-        " (nine in ten within 497 to 501): 607 bytes, answered by 77;"
+        "In an idle cluster, each worker sends the scheduler a heartbeat every 500 ms"
+        " (90 % within 497 to 501 ms): 607 bytes, answered by 77."
     )
     assert content.sentences[1] == (
         "The scheduler asks for 500 ms; the study printed 1,022 ms for that field, wrongly:"
@@ -398,8 +400,8 @@ def test_what_no_two_levels_surely_add_is_not_divided(tmp_path: Path) -> None:
     driver.execute(run, FakeLab(lambda trial: 2.0 + bool(trial["factors"]["rate_mbit"])), lambda *_: None)
     frame = load(run.directory)
     found = answer(frame, "compute_s", ["rate_mbit", "bridge"])
-    assert found is not None and len(together(found)) == 2
+    assert found is not None and len(interactions(found)) == 2
     hidden = [replace(cell, shown=False) for cell in found.cells]
-    assert together(replace(found, cells=hidden)) == []
+    assert interactions(replace(found, cells=hidden)) == []
     alone = answer(frame[frame.bridge == "learning"], "compute_s", ["rate_mbit"])
-    assert alone is not None and together(alone) == []
+    assert alone is not None and interactions(alone) == []

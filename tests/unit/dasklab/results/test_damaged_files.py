@@ -246,7 +246,7 @@ def test_a_run_without_a_finished_trial_is_refused_in_one_line(results: Path, tm
     [
         (b"", "damaged, it cannot be read"),
         (b"\xff\xfe\x00", "damaged, it cannot be read"),
-        (b"a,b\n1,2\n", "this is no history"),
+        (b"a,b\n1,2\n", "this is not a history"),
         ("cut", "damaged, it cannot be read"),
         ("negative", "damaged, value must be 0 or more"),
         ("params", "damaged, params is no JSON object"),

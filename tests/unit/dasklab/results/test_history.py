@@ -54,7 +54,7 @@ def run(tmp_path: Path) -> Path:
 @pytest.fixture
 def kept(run: Path, tmp_path: Path) -> Path:
     file = tmp_path / "results" / "history.csv"
-    history.keep(file, run)
+    history.add(file, run)
     return file
 
 
@@ -66,7 +66,7 @@ def test_a_run_is_kept_once_with_the_version_of_each_trial(run: Path, kept: Path
     assert set(frame.params) == {'{"delay": 0}', '{"delay": 50}'}  # the version is no parameter
     assert len(frame) == 3 * 5 * (3 * 2 + 1)
     assert frame.null.sum() == 15
-    assert history.keep(kept, run) == len(frame)
+    assert history.add(kept, run) == len(frame)
     assert history.read(kept).equals(frame)
 
 
@@ -139,10 +139,10 @@ def test_machines_are_never_compared() -> None:
 
 def test_what_is_no_history_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "history.csv"
-    with pytest.raises(LabError, match="nothing is kept yet"):
+    with pytest.raises(LabError, match="the history is empty"):
         history.need(file)
     file.write_text("a,b\n1,2\n")
-    with pytest.raises(LabError, match="this is no history, its columns are a, b"):
+    with pytest.raises(LabError, match="this is not a history, its columns are a, b"):
         history.read(file)
 
 
@@ -152,7 +152,7 @@ def test_the_command_keeps_tells_and_publishes(run: Path, tmp_path: Path) -> Non
         assert done.exit_code == 0, done.output
         return done.output
 
-    assert f"{run}: 105 samples kept in " in said("add", str(run))
+    assert f"{run}: 105 samples added to " in said("add", str(run))
     lines = said().splitlines()
     assert "regression" in lines[1] and "2024.8.0" in lines[1]
     assert lines[-1].startswith("2 regressions in 4 steps")

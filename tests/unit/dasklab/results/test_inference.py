@@ -10,8 +10,9 @@ import pytest
 from dasklab.model.experiment import Tolerances
 from dasklab.model.files import Hosts
 from dasklab.results.statistics import reasons
+from dasklab.results.statistics.answer import Answer
+from dasklab.results.statistics.answers import answer, answers, error_rates
 from dasklab.results.statistics.inference import ALPHA, Fit, holm
-from dasklab.results.statistics.measures import Answer, answer, answers, error_rates
 from dasklab.results.validity import measured
 from dasklab.running.more_blocks import width
 
@@ -76,25 +77,25 @@ def test_one_block_is_too_few_to_tell_whatever_it_says() -> None:
     [found] = experiments(1, blocks=1, effect=math.log(10))
     cell = found.cells[1]
     assert cell.ratio.value > 8 and math.isnan(cell.ratio.low) and not cell.shown
-    assert reasons.hidden(found) == ["Not shown (level=1): one block is too few to tell."]
+    assert reasons.not_shown(found) == ["Not shown (level=1): one block is too few to know."]
     assert reasons.blocks_needed(found) == 4
 
 
 def test_why_a_difference_is_not_shown() -> None:
     rough = next(each for each in experiments(20, blocks=2, between=0.2) if not each.cells[1].shown)
-    assert "can be told from noise" in reasons.hidden(rough)[0]
+    assert "can be distinguished from noise" in reasons.not_shown(rough)[0]
     assert (reasons.blocks_needed(rough) or 0) > 2
-    assert list(reasons.unmeasured({"a": ["ok", "ok"], "b": ["ok", "invalid"]})) == [
+    assert list(reasons.left_out({"a": ["ok", "ok"], "b": ["ok", "invalid"]})) == [
         "Left out (b): 1 of 2 trials (invalid)."
     ]
 
 
 def test_a_verdict_in_a_sentence() -> None:
     [clear] = experiments(1, blocks=4, effect=math.log(2))
-    assert (reasons.verdict(clear, "level=1") or "").endswith("times the baseline's: shown.")
+    assert (reasons.verdict(clear, "level=1") or "").endswith("of the baseline: shown.")
     assert reasons.verdict(clear, "level=0") is None and reasons.verdict(None, "level=1") is None
     [single] = experiments(1, blocks=1)
-    assert (reasons.verdict(single, "level=1") or "").endswith("not shown: one block is too few to tell.")
+    assert (reasons.verdict(single, "level=1") or "").endswith("not shown: one block is too few to know.")
 
 
 def test_the_first_metric_has_most_of_the_error_rate_and_all_have_no_more_than_it() -> None:

@@ -18,7 +18,10 @@ from dasklab.model.files import Configured, Hosts, Measured
 from dasklab.report import sentences
 from dasklab.results import load
 from dasklab.results.statistics import compare, reproduction
-from dasklab.results.statistics.measures import Interval, answer, by_node, slope, typical
+from dasklab.results.statistics.answers import answer
+from dasklab.results.statistics.interval import Interval
+from dasklab.results.statistics.theil_sen import slope
+from dasklab.results.statistics.typical import by_node, typical
 from dasklab.results.storage import store, table
 from dasklab.results.validity import measured, verdict
 from dasklab.results.validity.configured import differences
@@ -648,5 +651,6 @@ def test_files_of_another_schema_are_refused(tmp_path: Path) -> None:
 )
 def test_what_chance_may_have_done_between_two_runs(new: float, ratio: Interval, told: str) -> None:
     assert (
-        reproduction.chance(compare.Change("compute_s", "x=1", 2.0, new, ratio, shown=ratio.low > 1)) == told
+        reproduction.chance(compare.CellChange("compute_s", "x=1", 2.0, new, ratio, shown=ratio.low > 1))
+        == told
     )

@@ -18,8 +18,9 @@ from dasklab.model.workloads import parameters
 from dasklab.paths import WORKLOADS
 from dasklab.report import sentences
 from dasklab.report.section import _slopes as table_of_slopes
-from dasklab.results.statistics.measures import Answer, Cell, Interval
-from dasklab.results.statistics.slopes import slopes
+from dasklab.results.statistics.answer import Answer, Cell
+from dasklab.results.statistics.interval import Interval
+from dasklab.results.statistics.slopes import rate_slopes
 from dasklab.results.storage import table
 from dasklab.results.validity.cluster import differences
 from dasklab.running.trials import plan
@@ -116,7 +117,7 @@ def frame(seconds: dict[str, tuple[float, float]]) -> pd.DataFrame:
 
 def test_the_slope_over_the_rate_is_what_has_to_pass_the_slowest_link() -> None:
     """Whatever they take without a cap: 800 Mbit are 100 MB."""
-    told = slopes(frame({"dask": (1, 800), "spark": (30, 400)}), ["engine", "work", "rate_mbit"])
+    told = rate_slopes(frame({"dask": (1, 800), "spark": (30, 400)}), ["engine", "work", "rate_mbit"])
     assert [each.name for each in told] == ["engine=dask,work=join", "engine=spark,work=join"]
     assert [each.waited_mb.value for each in told] == pytest.approx([100, 50])
     assert told[0].rates_mbit == (0, 50, 100)
@@ -126,8 +127,8 @@ def test_the_slope_over_the_rate_is_what_has_to_pass_the_slowest_link() -> None:
 
 def test_without_a_factor_of_rates_there_is_no_slope() -> None:
     told = frame({"dask": (1, 800)})
-    assert slopes(told, ["engine", "work"]) == []
-    assert slopes(told[told.rate_mbit == 50], ["engine", "work", "rate_mbit"]) == []
+    assert rate_slopes(told, ["engine", "work"]) == []
+    assert rate_slopes(told[told.rate_mbit == 50], ["engine", "work", "rate_mbit"]) == []
 
 
 def test_spark_is_made_a_wheel_of_once_and_found_when_the_rest_is_resolved(
