@@ -32,7 +32,7 @@ def verdict(answer: Answer | None, name: str) -> str | None:
         return None
     metric = METRICS[answer.metric]
     if answer.scaled:
-        sentence = f"The {metric.title} is x {format_interval(cell.ratio)} of the baseline"
+        sentence = f"The {metric.title} is x {format_interval(cell.ratio)} compared with the baseline"
     else:
         sentence = (
             f"The {metric.title} differs by {format_interval(cell.difference, metric.unit, metric.format)}"

@@ -92,7 +92,7 @@ def test_why_a_difference_is_not_shown() -> None:
 
 def test_a_verdict_in_a_sentence() -> None:
     [clear] = experiments(1, blocks=4, effect=math.log(2))
-    assert (reasons.verdict(clear, "level=1") or "").endswith("of the baseline: shown.")
+    assert (reasons.verdict(clear, "level=1") or "").endswith("compared with the baseline: shown.")
     assert reasons.verdict(clear, "level=0") is None and reasons.verdict(None, "level=1") is None
     [single] = experiments(1, blocks=1)
     assert (reasons.verdict(single, "level=1") or "").endswith("not shown: one block is too few to know.")
