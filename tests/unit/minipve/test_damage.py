@@ -112,7 +112,7 @@ def test_damaged_key_is_replaced(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "where"),
     [
-        (GARBAGE, "no text"),
+        (GARBAGE, "not text"),
         (b"auto lo\niface\n", "line 2: iface without a name"),
         (b"iface vmbr0 inet static\n\taddress 10.0.0.1/99\n", "line 2: '10.0.0.1/99' does not"),
         (b"iface vmbr0 inet static\n\tmtu many\n", "line 2: strange MTU"),
@@ -180,7 +180,7 @@ def test_damaged_endpoint_json_is_empty(tmp_path: Path) -> None:
         launch.endpoint_file(paths).write_bytes(text)
         assert launch.facts(paths) == {}
     (tmp_path / "accel.json").write_bytes(GARBAGE)
-    assert accel._remembered(tmp_path / "accel.json") == {}
+    assert accel._cached(tmp_path / "accel.json") == {}
 
 
 def test_unfinished_files_are_swept(tmp_path: Path) -> None:

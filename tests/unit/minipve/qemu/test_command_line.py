@@ -1,3 +1,5 @@
+"""QEMU's command line of a machine."""
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -6,11 +8,12 @@ import pytest
 from minipve.config import nics, values
 from minipve.image.direct_boot import Boot
 from minipve.paths import Paths
-from minipve.process import MachineError
-from minipve.qemu import command_line, power, running, sandbox
+from minipve.qemu import command_line, power, sandbox
 from minipve.qemu.accel import Accel
 
 TCG, KVM = Accel("tcg", "a test"), Accel("kvm", "a test")
+
+
 CONFIG = {
     "name": "worker-1",
     "cores": "2",
@@ -28,11 +31,11 @@ CONFIG = {
 
 @pytest.fixture
 def paths(tmp_path: Path) -> Paths:
-    found = Paths(tmp_path / "state", tmp_path / "cache")
-    disk = found.state / "storage/images/9103/vm-9103-disk-0.qcow2"
+    paths = Paths(tmp_path / "state", tmp_path / "cache")
+    disk = paths.state / "storage/images/9103/vm-9103-disk-0.qcow2"
     disk.parent.mkdir(parents=True)
     disk.touch()
-    return found
+    return paths
 
 
 def line(paths: Paths, monkeypatch: pytest.MonkeyPatch, accel: Accel = TCG, boot: Boot | None = None) -> str:
@@ -69,9 +72,7 @@ def test_command_line(part: str, paths: Paths, monkeypatch: pytest.MonkeyPatch) 
     assert part.format(**places) in line(paths, monkeypatch)
 
 
-def test_a_disk_without_boot_loader_gets_its_kernel_from_outside(
-    paths: Paths, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_direct_boot_adds_kernel_and_initrd(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
     boot = Boot(Path("/b/kernel"), Path("/b/initrd"), "quiet console=ttyS0")
     assert "-kernel /b/kernel -initrd /b/initrd -append quiet console=ttyS0" in line(
         paths, monkeypatch, boot=boot
@@ -106,21 +107,21 @@ def test_cpu_model(cpu: str, accel: Accel, model: str) -> None:
         ("fstrim_cloned_disks=1,enabled=0", False),
     ],
 )
-def test_both_halves_read_the_agent_alike(agent: str, enabled: bool, paths: Paths) -> None:
+def test_agent_port_exists_if_the_agent_is_enabled(agent: str, enabled: bool, paths: Paths) -> None:
     assert values.agent_enabled({"agent": agent}) is enabled
     words = " ".join(command_line.machine_words(9103, {"agent": agent}, paths, TCG))
     assert ("guest_agent" in words) is enabled
 
 
 @pytest.mark.parametrize(("memory", "mib"), [("2048", 2048), ("current=96", 96), (None, 512)])
-def test_both_halves_read_the_memory_alike(memory: str | None, mib: int, paths: Paths) -> None:
+def test_memory_size(memory: str | None, mib: int, paths: Paths) -> None:
     config = {} if memory is None else {"memory": memory}
     assert values.memory_mib(config) == mib
     assert f" -m {mib} " in " ".join(command_line.machine_words(9103, config, paths, TCG))
 
 
-def test_a_comma_stays_in_its_value(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In a file's name it would otherwise begin another option of the drive."""
+def test_comma_in_a_path_is_escaped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise the rest of the file name would be another option of the drive."""
     paths = Paths(tmp_path / "state,file=/etc/shadow", tmp_path)
     disk = paths.state / "storage/images/9103/vm-9103-disk-0.qcow2"
     disk.parent.mkdir(parents=True)
@@ -134,95 +135,20 @@ def test_a_comma_stays_in_its_value(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_smbios_is_decoded_and_quoted(paths: Paths) -> None:
     config = {"smbios1": "base64=1,serial=YSxiPWM=,uuid=11111111-2222-3333-4444-555555555555"}
     words = list(command_line.machine_words(9103, config, paths, TCG))
-    told = words[words.index("-smbios") + 1]
-    assert sorted(told.replace(",,", ";").split(",")) == [
+    option = words[words.index("-smbios") + 1]
+    assert sorted(option.replace(",,", ";").split(",")) == [
         "serial=a;b=c",
         "type=1",
         "uuid=11111111-2222-3333-4444-555555555555",
     ]
 
 
-def test_vhost_is_for_virtio_alone() -> None:
+def test_vhost_for_virtio_only() -> None:
     virtio, e1000 = (nics.parse(f"{model}=02:00:00:00:00:01,bridge=vmbr0") for model in ("virtio", "e1000"))
     assert command_line.netdev_options(1, 0, virtio, {}, vhost=True)["vhost"] == "on"
     assert "vhost" not in command_line.netdev_options(1, 0, e1000, {}, vhost=True)
 
 
-def test_a_nic_without_bridge_is_nat() -> None:
+def test_nic_without_bridge_uses_nat() -> None:
     words = list(command_line.nic_words(1, {"name": "a", "net0": "virtio=02:00:00:00:00:01"}, vhost=True))
     assert words[:2] == ["-netdev", "type=user,id=net0,hostname=a"]
-
-
-NIC = "virtio=02:DA:00:00:00:01,bridge=vmbr1"
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        (NIC, nics.Nic("virtio", "02:DA:00:00:00:01", "vmbr1")),
-        (
-            "bridge=vmbr1,model=virtio,macaddr=02:da:00:00:00:01",
-            nics.Nic("virtio", "02:DA:00:00:00:01", "vmbr1"),
-        ),
-        (f"{NIC},rate=0", nics.Nic("virtio", "02:DA:00:00:00:01", "vmbr1")),
-        (
-            f"{NIC},link_down=1,rate=0.125,mtu=9000,queues=2",
-            nics.Nic("virtio", "02:DA:00:00:00:01", "vmbr1", 0.125, True, 9000, 2),
-        ),
-    ],
-)
-def test_nics_are_compared_parsed(text: str, expected: nics.Nic) -> None:
-    assert nics.parse(text) == expected
-
-
-@pytest.mark.parametrize(
-    ("rate", "rate_bytes"), [("1", 1048576), ("0.125", 131072), ("119.2", 124990259), ("0", None)]
-)
-def test_rate_is_mebibytes(rate: str, rate_bytes: int | None) -> None:
-    assert nics.parse(f"{NIC},rate={rate}").rate_bytes == rate_bytes
-
-
-@pytest.mark.parametrize(
-    ("other", "another"),
-    [
-        (f"{NIC},rate=1", False),
-        (f"{NIC},link_down=1", False),
-        (NIC.replace("vmbr1", "vmbr2"), False),
-        (NIC.replace("virtio", "e1000"), True),
-        (NIC.replace(":01", ":02"), True),
-        (NIC.partition(",")[0], True),
-        (f"{NIC},mtu=1400", True),
-    ],
-)
-def test_what_is_another_nic(other: str, another: bool) -> None:
-    assert nics.needs_new_device(nics.parse(NIC), nics.parse(other)) is another
-
-
-def test_what_does_not_run_says_so(paths: Paths) -> None:
-    paths.run.mkdir(parents=True)
-    assert running.running_pid(9103, paths) is None
-    assert running.state(9103, paths).status == "stopped"
-    with pytest.raises(MachineError, match="VM 9103 not running"):
-        power.reset(9103, paths)
-    power.stop(9103, paths)
-
-
-def test_a_reused_pid_is_not_believed(paths: Paths) -> None:
-    paths.run.mkdir(parents=True)
-    paths.runtime(9103, "pid").write_text("1\n")
-    assert running.running_pid(9103, paths) is None
-    assert running.state(9103, paths).status == "stopped"
-    running.reap(9103, paths)  # as the endpoint's watch does
-    assert not paths.runtime(9103, "pid").exists()
-
-
-@pytest.mark.parametrize(
-    ("change", "text"),
-    [
-        ({"template": "1"}, "you can't start a vm if it's a template"),
-        ({"cores": "4096"}, r"MAX \d+ vcpus allowed per VM on this node"),
-    ],
-)
-def test_what_cannot_start(change: dict[str, str], text: str, paths: Paths) -> None:
-    with pytest.raises(MachineError, match=text):
-        power.start(9103, {**CONFIG, **change}, paths, lambda _line: None)

@@ -1,3 +1,5 @@
+"""The choice between KVM and TCG."""
+
 from __future__ import annotations
 
 import json
@@ -18,27 +20,25 @@ from minipve.qemu.accel import Accel
         ("qemu-system-x86_64: kvm_buf_set_msrs: Assertion failed", "tcg"),
     ],
 )
-def test_only_a_kernel_that_gets_to_its_end_proves_kvm(console: str, name: str) -> None:
-    found = accel.judge(console, 1.0)
-    assert found.name == name and found.reason
+def test_only_the_expected_panic_proves_kvm(console: str, name: str) -> None:
+    result = accel.judge(console, 1.0)
+    assert result.name == name and result.reason
 
 
-def test_without_the_device_it_is_tcg(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tcg_without_the_kvm_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(accel, "DEVICE", tmp_path / "kvm")
     monkeypatch.setattr(accel, "_key", lambda: "boot 1")
-    found = accel.probe(Paths(tmp_path, tmp_path))
-    assert (found.name, found.reason) == (
+    result = accel.probe(Paths(tmp_path, tmp_path))
+    assert (result.name, result.reason) == (
         "tcg",
         f"{tmp_path}/kvm cannot be opened: No such file or directory",
     )
 
 
-def test_the_answer_is_remembered_until_the_host_changes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    answers = iter([Accel("kvm", "first"), Accel("tcg", "second")])
-    monkeypatch.setattr(accel, "_opens", lambda: None)
-    monkeypatch.setattr(accel, "_probe", lambda _paths: next(answers))
+def test_result_is_cached_until_the_host_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    results = iter([Accel("kvm", "first"), Accel("tcg", "second")])
+    monkeypatch.setattr(accel, "_opening_problem", lambda: None)
+    monkeypatch.setattr(accel, "_probe", lambda _paths: next(results))
     key = ["boot 1"]
     monkeypatch.setattr(accel, "_key", lambda: key[0])
     paths = Paths(tmp_path, tmp_path)
@@ -48,8 +48,8 @@ def test_the_answer_is_remembered_until_the_host_changes(
     assert json.loads((tmp_path / "accel.json").read_text())["key"] == "boot 2"
 
 
-def test_an_undecided_probe_is_not_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(accel, "_opens", lambda: None)
+def test_no_result_is_cached_without_a_golden_image(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(accel, "_opening_problem", lambda: None)
     monkeypatch.setattr(accel, "_probe", lambda _paths: None)
     monkeypatch.setattr(accel, "_key", lambda: "boot 1")
     assert accel.probe(Paths(tmp_path, tmp_path)).name == "tcg"

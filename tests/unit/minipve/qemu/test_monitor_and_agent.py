@@ -1,4 +1,4 @@
-"""The two small clients against a scripted socket."""
+"""The clients of QEMU's monitor and of the guest agent, against scripted and hostile servers."""
 
 from __future__ import annotations
 
@@ -23,31 +23,31 @@ Answer = Callable[[dict[str, Any]], list[dict[str, Any]]]
 
 @pytest.fixture
 def paths(tmp_path: Path) -> Paths:
-    found = Paths(tmp_path, tmp_path)
-    found.run.mkdir()
-    return found
+    paths = Paths(tmp_path, tmp_path)
+    paths.run.mkdir()
+    return paths
 
 
 @pytest.fixture
 def serve(paths: Paths) -> Iterator[Callable[[str, Answer, bool], None]]:
-    """Serve one conversation at ``<run>/100.<kind>``; an empty list of answers is silence."""
+    """Serve one connection at ``<run>/100.<kind>``. An empty list of answers is silence."""
     servers = []
 
-    def begin(kind: str, answer: Answer, greets: bool) -> None:
+    def start(kind: str, answer: Answer, greets: bool) -> None:
         server = socket.socket(socket.AF_UNIX)
         server.bind(str(paths.runtime(100, kind)))
         server.listen()
-        thread = threading.Thread(target=_converse, args=(server, answer, greets))
+        thread = threading.Thread(target=_serve_one, args=(server, answer, greets))
         thread.start()
         servers.append((server, thread))
 
-    yield begin
+    yield start
     for server, thread in servers:
         thread.join(timeout=PATIENCE_S)
         server.close()
 
 
-def _converse(server: socket.socket, answer: Answer, greets: bool) -> None:
+def _serve_one(server: socket.socket, answer: Answer, greets: bool) -> None:
     connection, _ = server.accept()
     with connection, connection.makefile("rw") as file:
         if greets:
@@ -65,18 +65,18 @@ def monitor(message: dict[str, Any]) -> list[dict[str, Any]]:
     return [{"error": {"class": "GenericError", "desc": "no such thing"}}]
 
 
-def test_events_pass_by(paths: Paths, serve: Any) -> None:
+def test_events_are_skipped(paths: Paths, serve: Any) -> None:
     serve("qmp", monitor, True)
     assert qmp.Qmp(100, paths).execute("query-status") == {"status": "running"}
 
 
-def test_refusals_have_proxmox_ves_text(paths: Paths, serve: Any) -> None:
+def test_qmp_error_has_proxmox_ves_text(paths: Paths, serve: Any) -> None:
     serve("qmp", monitor, True)
     with pytest.raises(MachineError, match="VM 100 qmp command 'device_del' failed - no such thing"):
         qmp.Qmp(100, paths).execute("device_del", {"id": "net7"})
 
 
-def test_silence_is_a_time_out(paths: Paths, serve: Any) -> None:
+def test_silent_monitor_is_a_timeout(paths: Paths, serve: Any) -> None:
     serve("qmp", lambda _message: [], True)
     with pytest.raises(MachineError, match="VM 100 qmp command 'cont' failed - got timeout"):
         qmp.Qmp(100, paths).execute("cont", timeout_s=0.1)
@@ -84,13 +84,13 @@ def test_silence_is_a_time_out(paths: Paths, serve: Any) -> None:
 
 def guest(message: dict[str, Any]) -> list[dict[str, Any]]:
     if message["execute"] == "guest-sync":
-        return [{"return": 7}, {"return": message["arguments"]["id"]}]  # 7: left over from an earlier client
+        return [{"return": 7}, {"return": message["arguments"]["id"]}]  # 7: the answer to an earlier client
     if message["execute"] == "guest-exec-status":
         return [{"error": {"desc": "Invalid parameter 'pid'"}}]
     return [] if message["execute"] == "guest-sleep" else [{"return": message["execute"]}]
 
 
-def test_the_agent_is_synchronised_first(paths: Paths, serve: Any) -> None:
+def test_earlier_answers_of_the_agent_are_skipped(paths: Paths, serve: Any) -> None:
     serve("qga", guest, False)
     assert agent.execute(100, paths, "guest-info") == "guest-info"
 
@@ -102,13 +102,13 @@ def test_the_agent_is_synchronised_first(paths: Paths, serve: Any) -> None:
         ("guest-sleep", "VM 100 qga command 'guest-sleep' failed - got timeout"),
     ],
 )
-def test_agent_failures(command: str, text: str, paths: Paths, serve: Any) -> None:
+def test_agent_error_has_proxmox_ves_text(command: str, text: str, paths: Paths, serve: Any) -> None:
     serve("qga", guest, False)
     with pytest.raises(MachineError, match=text):
         agent.execute(100, paths, command, timeout_s=0.1)
 
 
-def test_no_agent_at_all(paths: Paths) -> None:
+def test_missing_agent_is_an_error(paths: Paths) -> None:
     with pytest.raises(MachineError, match="QEMU guest agent is not running"):
         agent.execute(100, paths, "guest-ping")
     assert not agent.shut_down(100, paths)
@@ -116,25 +116,25 @@ def test_no_agent_at_all(paths: Paths) -> None:
 
 @pytest.fixture
 def hostile(paths: Paths) -> Iterator[Callable[[str, bytes], None]]:
-    """Serve conversations whose last answer is these bytes, after handshakes as they should be."""
+    """Serve connections with correct handshakes, on which each other answer is these bytes."""
     servers = []
 
-    def begin(kind: str, data: bytes) -> None:
+    def start(kind: str, data: bytes) -> None:
         server = socket.socket(socket.AF_UNIX)
         server.bind(str(paths.runtime(100, kind)))
         server.listen()
-        thread = threading.Thread(target=_mislead, args=(server, kind, data))
+        thread = threading.Thread(target=_serve_hostile, args=(server, kind, data))
         thread.start()
         servers.append((server, thread))
 
-    yield begin
+    yield start
     for server, thread in servers:
         server.shutdown(socket.SHUT_RDWR)
         thread.join(timeout=10)
         server.close()
 
 
-def _mislead(server: socket.socket, kind: str, data: bytes) -> None:
+def _serve_hostile(server: socket.socket, kind: str, data: bytes) -> None:
     while True:
         try:
             connection, _ = server.accept()
@@ -146,14 +146,14 @@ def _mislead(server: socket.socket, kind: str, data: bytes) -> None:
                 file.flush()
             for line in file:
                 message = json.loads(line)
-                known = {"guest-sync": message.get("arguments", {}).get("id"), "qmp_capabilities": {}}
-                good = json.dumps({"return": known.get(message["execute"])}).encode()
-                file.write((good if message["execute"] in known else data) + b"\n")
+                handshakes = {"guest-sync": message.get("arguments", {}).get("id"), "qmp_capabilities": {}}
+                correct = json.dumps({"return": handshakes.get(message["execute"])}).encode()
+                file.write((correct if message["execute"] in handshakes else data) + b"\n")
                 file.flush()
 
 
 @pytest.mark.parametrize("data", RAW, ids=range(len(RAW)))
-def test_every_malformed_answer_is_one_kind_of_error(paths: Paths, hostile: Any, data: bytes) -> None:
+def test_malformed_answer_is_a_machine_error(paths: Paths, hostile: Any, data: bytes) -> None:
     for kind in ("qga", "qmp"):
         hostile(kind, data)
     with pytest.raises(MachineError, match=r"VM 100 qga command 'guest-info' failed - "):
@@ -162,9 +162,7 @@ def test_every_malformed_answer_is_one_kind_of_error(paths: Paths, hostile: Any,
         qmp.Qmp(100, paths).execute("query-status", timeout_s=0.3)
 
 
-def test_an_answer_without_end_is_given_up(
-    paths: Paths, hostile: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_too_long_answer_is_an_error(paths: Paths, hostile: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(channel, "MAX_ANSWER_BYTES", 2**16)
     hostile("qga", b"x" * 2**20)
     with pytest.raises(MachineError, match="the answer is larger than"):
@@ -172,10 +170,10 @@ def test_an_answer_without_end_is_given_up(
 
 
 @pytest.mark.parametrize("data", [*RAW, b'{"return": -1}'], ids=range(len(RAW) + 1))
-def test_a_guest_that_cannot_be_asked_by_its_agent_gets_the_power_button(
+def test_power_button_replaces_a_useless_agent(
     paths: Paths, monkeypatch: pytest.MonkeyPatch, data: bytes
 ) -> None:
-    """The bytes come already in place of the answer to the first command, ``guest-sync``."""
+    """The first command, ``guest-sync``, is already answered with these bytes."""
     server = socket.socket(socket.AF_UNIX)
     server.bind(str(paths.runtime(100, "qga")))
     server.listen()

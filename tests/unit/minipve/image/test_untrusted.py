@@ -1,4 +1,4 @@
-"""Images that name other files of this machine: refused, and nothing that they name is opened."""
+"""Images that refer to other files of this host are refused, and those files are not opened."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def create(file: Path, fmt: str, *options: str) -> Path:
         ("vmdk", ["-o", "subformat=streamOptimized"]),
     ],
 )
-def test_images_that_stand_on_their_own(tmp_path: Path, fmt: str, options: list[str]) -> None:
+def test_self_contained_image_is_accepted(tmp_path: Path, fmt: str, options: list[str]) -> None:
     assert untrusted.check(create(tmp_path / "image", fmt, *options), fmt) == 2**20
 
 
@@ -40,7 +40,7 @@ def backed(folder: Path) -> Path:
 
 
 def backed_by_json(folder: Path) -> Path:
-    """A pseudo-protocol instead of a name: read by QEMU alone."""
+    """A pseudo-protocol instead of a file name, which only QEMU interprets."""
     image = create(folder / "image.qcow2", "qcow2")
     name = b'json:{"driver":"raw","file":{"driver":"file","filename":"/etc/passwd"}}'
     data = bytearray(image.read_bytes())
@@ -68,7 +68,7 @@ def split(folder: Path) -> Path:
 
 
 def capacity_zero(folder: Path) -> Path:
-    """A sparse header whose embedded descriptor is believed instead."""
+    """A sparse header with capacity 0, so that QEMU uses the embedded descriptor instead."""
     image = create(folder / "image.vmdk", "vmdk")
     data = bytearray(image.read_bytes())
     data[12:20] = bytes(8)
@@ -96,31 +96,33 @@ def parent(folder: Path) -> Path:
         (parent, "backing file not allowed for untrusted image"),
     ],
 )
-def test_images_that_name_other_files(tmp_path: Path, make: Callable[[Path], Path], text: str) -> None:
+def test_image_that_refers_to_another_file_is_refused(
+    tmp_path: Path, make: Callable[[Path], Path], text: str
+) -> None:
     image = make(tmp_path)
     with pytest.raises(ApiError, match=text):
         untrusted.check(image, image.suffix[1:])
 
 
-def test_an_iso_is_what_it_begins_with(tmp_path: Path) -> None:
+def test_format_is_detected_by_the_first_bytes(tmp_path: Path) -> None:
     image = backed(tmp_path)
     assert untrusted.format_of(image) == "qcow2"
     assert untrusted.format_of(tmp_path / "secret") == "raw"
 
 
-@pytest.mark.parametrize(("real", "told"), [("raw", "qcow2"), ("raw", "vmdk"), ("qcow2", "vmdk")])
-def test_a_name_that_lies(tmp_path: Path, real: str, told: str) -> None:
-    with pytest.raises(ApiError, match="is no"):
-        untrusted.check(create(tmp_path / "image", real), told)
+@pytest.mark.parametrize(("real", "stated"), [("raw", "qcow2"), ("raw", "vmdk"), ("qcow2", "vmdk")])
+def test_image_of_another_format_is_refused(tmp_path: Path, real: str, stated: str) -> None:
+    with pytest.raises(ApiError, match="is not"):
+        untrusted.check(create(tmp_path / "image", real), stated)
 
 
-def test_a_qcow2_told_to_be_raw_is_only_bytes(tmp_path: Path) -> None:
+def test_qcow2_read_as_raw_is_plain_bytes(tmp_path: Path) -> None:
     image = backed(tmp_path)
     assert untrusted.check(image, "raw") // 1024 == image.stat().st_size // 1024
 
 
 @pytest.mark.parametrize("size", [0, 2**63])
-def test_sizes_that_no_disk_has(tmp_path: Path, size: int) -> None:
+def test_impossible_size_is_refused(tmp_path: Path, size: int) -> None:
     image = create(tmp_path / "image.qcow2", "qcow2")
     data = bytearray(image.read_bytes())
     data[24:32] = struct.pack(">Q", size)
@@ -129,7 +131,7 @@ def test_sizes_that_no_disk_has(tmp_path: Path, size: int) -> None:
         untrusted.check(image, "qcow2")
 
 
-def test_other_formats_are_named(tmp_path: Path) -> None:
+def test_unsupported_format_is_refused(tmp_path: Path) -> None:
     with pytest.raises(
         ApiError, match="images of format 'ova' are not supported here, only raw, qcow2, vmdk"
     ):

@@ -1,4 +1,4 @@
-"""What tasks do to whole VMs, broken off at their worst moments."""
+"""Create, clone and destroy VMs while the endpoint is killed at every possible moment."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ QUIET = Task("", Path("/dev/null"))
 
 
 class Killed(BaseException):
-    """The endpoint's process is gone: nothing more is done, nothing cleaned up."""
+    """The endpoint was killed: no code runs any more, not even to clean up."""
 
 
 @pytest.fixture
 def node(tmp_path: Path) -> Node:
-    made = Node(Paths(tmp_path / "state", tmp_path / "cache"))
-    made.storage.create_directories()
-    with made.access.change() as data:
+    node = Node(Paths(tmp_path / "state", tmp_path / "cache"))
+    node.storage.create_directories()
+    with node.access.change() as data:
         data["pools"]["lab"] = {"vms": [], "storage": []}
-    made.vms.save(100, GuestConfig({"name": "source", "template": "1"}))
-    return made
+    node.vms.save(100, GuestConfig({"name": "source", "template": "1"}))
+    return node
 
 
 def clone(node: Node) -> None:
@@ -48,25 +48,25 @@ def destroy(node: Node) -> None:
 
 @pytest.mark.parametrize("work", [clone, create, destroy])
 @pytest.mark.parametrize("moment", range(12))
-def test_killed_at_any_write_leaves_no_machine_outside_its_pool(
+def test_kill_at_any_write_leaves_no_vm_outside_its_pool(
     node: Node, monkeypatch: pytest.MonkeyPatch, work: Callable[[Node], None], moment: int
 ) -> None:
-    """Seen for real: killed between configuration and pool, its VMID was taken by nobody's machine."""
+    """A VM that is in no pool would occupy its VMID, and its owner could not see it."""
     writes = iter(range(100))
 
-    def dies_before(do: Callable[..., object]) -> Callable[..., object]:
-        def write(*given: object, **named: object) -> object:
+    def killed_at_moment(do: Callable[..., object]) -> Callable[..., object]:
+        def write(*args: object, **kwargs: object) -> object:
             if next(writes) >= moment:
                 raise Killed
-            return do(*given, **named)
+            return do(*args, **kwargs)
 
         return write
 
     with monkeypatch.context() as patch:
         for owner, name in ((node.vms, "save"), (node.vms, "remove"), (node.access, "change")):
-            patch.setattr(owner, name, dies_before(getattr(owner, name)))
+            patch.setattr(owner, name, killed_at_moment(getattr(owner, name)))
         with contextlib.suppress(Killed):
             work(node)
-    again = Node(node.paths)
-    lifecycle.recover(again)
-    assert again.vms.exists(101) == (again.access.pool_of(101) == "lab")
+    restarted = Node(node.paths)
+    lifecycle.recover(restarted)
+    assert restarted.vms.exists(101) == (restarted.access.pool_of(101) == "lab")

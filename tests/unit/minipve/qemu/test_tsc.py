@@ -1,3 +1,5 @@
+"""The frequency of the time stamp counter."""
+
 from __future__ import annotations
 
 import platform
@@ -6,8 +8,8 @@ import pytest
 from minipve.qemu import tsc
 
 
-@pytest.mark.skipif(platform.machine() != "x86_64", reason="only x86 has this counter")
-def test_the_same_frequency_is_measured_twice() -> None:
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="only x86 has a time stamp counter")
+def test_two_measurements_agree() -> None:
     first = tsc.khz()
     tsc.khz.cache_clear()
     again = tsc.khz()
@@ -17,7 +19,7 @@ def test_the_same_frequency_is_measured_twice() -> None:
     assert 500_000 < first < 10_000_000
 
 
-def test_another_processor_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_frequency_on_other_processors(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(platform, "machine", lambda: "aarch64")
     tsc.khz.cache_clear()
     assert tsc.khz() is None

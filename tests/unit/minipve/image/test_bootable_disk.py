@@ -1,4 +1,4 @@
-"""The boot loader is followed here as a BIOS and GRUB do it: from sector 0 along the block list."""
+"""Load the boot loader as a BIOS and GRUB do: from sector 0 along the block list."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from minipve.process import MachineError
 needs_mke2fs = pytest.mark.skipif(
     shutil.which("mke2fs", path="/usr/sbin:/sbin:/usr/bin") is None, reason="mke2fs and debugfs are needed"
 )
-LIST_START = 500  # of the first sector of GRUB's core: its end is a list, which comes with one item
+LIST_START = 500  # offset in the first sector of GRUB's core: the list at its end has one item at first
 
 
 def core_image(size: int) -> bytes:
-    """Something like what grub-mkimage makes: code, room for the list, its first item, compressed code."""
+    """Something like the output of grub-mkimage: code, room for the list, its first item, compressed code."""
     return (
         os.urandom(256) + bytes(LIST_START - 256) + struct.pack("<QHH", 2, 9, 0x820) + os.urandom(size - 512)
     )
 
 
 def loaded(disk: bytes) -> Iterator[tuple[int, bytes]]:
-    """(segment, content) of what the boot sector's code loads, first its own continuation."""
+    """Yield (segment, content) of what the boot sector's code loads, starting with its own continuation."""
     (core,) = struct.unpack_from("<Q", disk, 0x5C)
     yield 0x800, disk[core * 512 : core * 512 + 512]
     for item in range(LIST_START, 0, -12):
@@ -38,8 +38,8 @@ def loaded(disk: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 @needs_mke2fs
-@pytest.mark.skipif(os.geteuid() != 0, reason="as an ordinary user the tree is a tar file")
-def test_a_bios_finds_all_of_the_boot_loader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.skipif(os.geteuid() != 0, reason="for an ordinary user the root file system is a tar file")
+def test_boot_sector_loads_the_whole_boot_loader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bootable_disk, "SIZE_GIB", 1)
     grub, raw = tmp_path / "tree/boot/grub", tmp_path / "disk.raw"
     grub.mkdir(parents=True)
@@ -56,12 +56,12 @@ def test_a_bios_finds_all_of_the_boot_loader(tmp_path: Path, monkeypatch: pytest
     assert whole[512 : len(core)] == core[512:]
     with nbd.open_image(raw, "raw") as read:
         system = ext4.open_disk(read)
-        assert system is not None, "the local endpoint still finds the file system"
+        assert system is not None, "direct boot still finds the file system"
         assert b"".join(system.content(system.file("/boot/grub/core.img")))[512:] == core[512:]
     process.run(["e2fsck", "-fn", raw])
 
 
-def test_a_core_in_pieces_is_loaded_to_one_place() -> None:
+def test_fragmented_core_is_loaded_contiguously() -> None:
     first = core_image(512)
     rest = [*range(101, 108), *range(4000, 4040), 9]
     disk = bytearray(bootable_disk.boot_sector(bytes(512), 1) + bootable_disk.with_block_list(first, rest))
@@ -69,14 +69,14 @@ def test_a_core_in_pieces_is_loaded_to_one_place() -> None:
     assert segments == [(0x800, 512), (0x820, 7 * 512), (0x820 + 7 * 32, 40 * 512), (0x820 + 47 * 32, 512)]
 
 
-@pytest.mark.parametrize("pieces", [21, 50])
-def test_a_list_that_would_overwrite_code_is_refused(pieces: int) -> None:
+@pytest.mark.parametrize("fragments", [21, 50])
+def test_too_fragmented_core_is_refused(fragments: int) -> None:
     with pytest.raises(MachineError, match="too fragmented"):
-        bootable_disk.with_block_list(core_image(512), list(range(0, 2 * pieces, 2)))
+        bootable_disk.with_block_list(core_image(512), list(range(0, 2 * fragments, 2)))
 
 
 @needs_mke2fs
-def test_a_tree_without_boot_loader_is_an_error(tmp_path: Path) -> None:
+def test_file_system_without_boot_loader_is_an_error(tmp_path: Path) -> None:
     raw = tmp_path / "disk.raw"
     process.run(["mke2fs", "-q", "-t", "ext4", raw, "8M"])
     with pytest.raises(MachineError, match=r"no /boot/grub/boot\.img in the file system of disk\.raw"):

@@ -1,4 +1,4 @@
-"""What a machine boots is what its own disk holds, whatever other disks call themselves."""
+"""A machine boots what its own disk contains, whatever other disks claim to be."""
 
 from __future__ import annotations
 
@@ -39,30 +39,30 @@ def tree(folder: Path, entry: str | None = ENTRY, kernel: bytes = KERNEL) -> Pat
 
 
 def image(folder: Path, *options: str, size: str = "8M") -> Path:
-    """A whole-disk ext4 image of a folder, as qcow2."""
-    raw, made = folder.with_suffix(".raw"), folder.with_suffix(".qcow2")
+    """Create a whole-disk ext4 image of a folder, as qcow2."""
+    raw, qcow2 = folder.with_suffix(".raw"), folder.with_suffix(".qcow2")
     words = ["mke2fs", "-q", "-t", "ext4", "-U", UUID, *options, "-d", folder, raw, size]
     subprocess.run(words, check=True, env={"PATH": SYSTEM_PATH})
-    qemu_img.import_image(raw, made)
-    return made
+    qemu_img.import_image(raw, qcow2)
+    return qcow2
 
 
-def copies(paths: Paths) -> set[str]:
+def cached(paths: Paths) -> set[str]:
     return {path.name for path in paths.boot.iterdir() if path.name != ".lock"}
 
 
-def test_the_kernel_comes_out_of_a_clone_as_out_of_its_base(tmp_path: Path, paths: Paths) -> None:
+def test_clone_and_base_share_one_cached_kernel(tmp_path: Path, paths: Paths) -> None:
     base, clone = image(tree(tmp_path / "a")), tmp_path / "9101" / "clone.qcow2"
     qemu_img.linked_clone(base, clone)
     for disk in (base, clone):
         boot = direct_boot.extract(disk, paths)
         assert boot is not None and boot.cmdline == "quiet console=ttyS0"
         assert (boot.kernel.read_bytes(), boot.initrd.read_bytes()) == (KERNEL, INITRD)
-    assert len(copies(paths)) == 1
+    assert len(cached(paths)) == 1
 
 
 @pytest.mark.parametrize("attacker_first", [True, False])
-def test_an_image_that_takes_anothers_uuid_boots_only_itself(
+def test_images_with_equal_uuids_boot_their_own_kernels(
     tmp_path: Path, paths: Paths, attacker_first: bool
 ) -> None:
     evil = image(tree(tmp_path / "evil", ENTRY.replace("quiet", "init=/bin/evil"), b"\x7fELF evil"))
@@ -74,7 +74,7 @@ def test_an_image_that_takes_anothers_uuid_boots_only_itself(
 
 
 @pytest.mark.parametrize("change", ["kernel", "options"])
-def test_a_changed_kernel_or_command_line_is_booted(tmp_path: Path, paths: Paths, change: str) -> None:
+def test_changed_kernel_or_command_line_takes_effect(tmp_path: Path, paths: Paths, change: str) -> None:
     before = direct_boot.extract(image(tree(tmp_path / "a")), paths)
     kernel, entry = (
         (b"\x7fELF newer", ENTRY) if change == "kernel" else (KERNEL, ENTRY + "# \noptions loud\n")
@@ -85,23 +85,23 @@ def test_a_changed_kernel_or_command_line_is_booted(tmp_path: Path, paths: Paths
     assert after.cmdline == ("loud" if change == "options" else "quiet console=ttyS0")
 
 
-def test_the_cache_is_bounded_and_swept(
+def test_cache_keeps_the_latest_within_its_limit(
     tmp_path: Path, paths: Paths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (paths.boot / UUID).mkdir(parents=True)  # from before copies were named by their digest
+    (paths.boot / UUID).mkdir(parents=True)  # of an earlier version, without a digest as its name
     monkeypatch.setattr(direct_boot, "MAX_CACHE_BYTES", 3 * (len(KERNEL) + len(INITRD)))
-    found = []
+    names = []
     for number in range(6):
         with direct_boot.cache_in_use(paths):
             kernel = KERNEL.replace(b"the", f"{number:03}".encode())
             boot = direct_boot.extract(image(tree(tmp_path / f"disk{number}", kernel=kernel)), paths)
             assert boot is not None
             os.utime(boot.kernel.parent, (number, number))
-            found.append(boot.kernel.parent.name)
-    assert copies(paths) == set(found[-3:])
+            names.append(boot.kernel.parent.name)
+    assert cached(paths) == set(names[-3:])
 
 
-def test_nothing_is_swept_that_is_used(tmp_path: Path, paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sweep_waits_for_other_users(tmp_path: Path, paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(direct_boot, "MAX_CACHE_BYTES", 0)
     with direct_boot.cache_in_use(paths):
         boot = direct_boot.extract(image(tree(tmp_path / "a")), paths)
@@ -109,10 +109,10 @@ def test_nothing_is_swept_that_is_used(tmp_path: Path, paths: Paths, monkeypatch
         with direct_boot.cache_in_use(paths):
             pass
         assert boot.kernel.read_bytes() == KERNEL
-    assert copies(paths) == set()
+    assert cached(paths) == set()
 
 
-def test_a_disk_with_its_own_boot_loader_is_left_to_it(tmp_path: Path, paths: Paths) -> None:
+def test_no_direct_boot_without_a_boot_entry(tmp_path: Path, paths: Paths) -> None:
     qemu_img.create(tmp_path / "empty.qcow2", 2**20)
     assert direct_boot.extract(tmp_path / "empty.qcow2", paths) is None
     assert direct_boot.extract(image(tree(tmp_path / "none", None)), paths) is None
@@ -120,32 +120,32 @@ def test_a_disk_with_its_own_boot_loader_is_left_to_it(tmp_path: Path, paths: Pa
 
 
 @pytest.mark.parametrize(
-    ("entry", "complaint"),
+    ("entry", "text"),
     [
         (ENTRY.replace("vmlinux", "nothing"), "no /boot/nothing in the file system"),
         (ENTRY.replace("/boot/vmlinux", "/boot"), "no /boot in the file system"),
         (ENTRY.replace("/boot/vmlinux", "/boot/vmlinux /etc/cron.d/evil"), "names an impossible file"),
         (ENTRY.replace("linux ", "efi "), "names an impossible file"),
         (ENTRY.replace("vmlinux", "empty"), "/boot/empty in the image is empty"),
-        (ENTRY.replace("vmlinux", "huge"), "/boot/huge in the file system is too large"),
+        (ENTRY.replace("vmlinux", "huge"), "/boot/huge in the image is too large"),
         (ENTRY.replace("vmlinux", "link"), "no /boot/link in the file system"),
     ],
 )
-def test_an_entry_that_names_no_kernel_is_an_error(
-    tmp_path: Path, paths: Paths, entry: str, complaint: str
+def test_entry_without_a_usable_kernel_is_an_error(
+    tmp_path: Path, paths: Paths, entry: str, text: str
 ) -> None:
     folder = tree(tmp_path / "a", entry)
     (folder / "boot/empty").touch()
     (folder / "boot/link").symlink_to("/etc/passwd")
     with (folder / "boot/huge").open("wb") as stream:
         stream.truncate(257 * 2**20)
-    with pytest.raises(MachineError, match=complaint):
+    with pytest.raises(MachineError, match=text):
         direct_boot.extract(image(folder), paths)
     assert not paths.boot.exists()
 
 
-def test_a_boot_entry_that_is_a_link_is_not_followed(tmp_path: Path, paths: Paths) -> None:
-    """Neither to a file of this machine, nor is anything of the guest's tree laid down here."""
+def test_linked_boot_entry_is_not_followed(tmp_path: Path, paths: Paths) -> None:
+    """The link would lead to a file of this host."""
     secret = tmp_path / "secret.conf"
     secret.write_text(ENTRY)
     folder = tree(tmp_path / "a", None)
@@ -164,8 +164,8 @@ def test_a_boot_entry_that_is_a_link_is_not_followed(tmp_path: Path, paths: Path
         ("-O", "metadata_csum"),
     ],
 )
-def test_files_come_out_whole(tmp_path: Path, options: tuple[str, ...]) -> None:
-    """A long file with holes, and the last of a thousand names."""
+def test_long_files_and_directories_are_read_completely(tmp_path: Path, options: tuple[str, ...]) -> None:
+    """A long file with holes, whose name is the last of a thousand."""
     folder = tmp_path / "a"
     (folder / "many").mkdir(parents=True)
     for number in range(1000):
@@ -176,8 +176,8 @@ def test_files_come_out_whole(tmp_path: Path, options: tuple[str, ...]) -> None:
             stream.seek(megabyte * 2**20)
             stream.write(os.urandom(2**20 - 7))
         stream.truncate(25 * 2**20 + 3)
-    made = image(folder, *options, size="64M")
-    for disk, fmt in ((made, "qcow2"), (made.with_suffix(".raw"), "raw")):
+    disk_image = image(folder, *options, size="64M")
+    for disk, fmt in ((disk_image, "qcow2"), (disk_image.with_suffix(".raw"), "raw")):
         with nbd.open_image(disk, fmt) as read:
             system = ext4.open_disk(read)
             assert system is not None
@@ -187,8 +187,8 @@ def test_files_come_out_whole(tmp_path: Path, options: tuple[str, ...]) -> None:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_a_damaged_file_system_is_refused_or_read(tmp_path: Path, paths: Paths, seed: int) -> None:
-    """Bytes of the superblock, the descriptors, the inodes and the extents are changed at random."""
+def test_damaged_file_system_raises_machine_error_only(tmp_path: Path, paths: Paths, seed: int) -> None:
+    """Random bytes of superblock, descriptors, inodes and extents are changed."""
     chance = random.Random(seed)
     raw = tmp_path / "a.raw"
     image(tree(tmp_path / "a"), "-b", "1024")
@@ -203,8 +203,8 @@ def test_a_damaged_file_system_is_refused_or_read(tmp_path: Path, paths: Paths, 
         assert str(error)
 
 
-def test_an_extent_tree_without_end_is_refused(tmp_path: Path) -> None:
-    """Each node of the tree names a whole block of others, all of them itself."""
+def test_endless_extent_tree_is_refused(tmp_path: Path) -> None:
+    """Each node of the tree has a block full of children, all of which are the node itself."""
     block = 4096
     disk = bytearray(64 * block)
     node = struct.pack("<HHHHI", ext4.EXTENT_MAGIC, 340, 340, 5, 0)
@@ -220,7 +220,7 @@ def test_an_extent_tree_without_end_is_refused(tmp_path: Path) -> None:
         list(system.content(ext4.Inode(0o100644, 2**20, root.ljust(60, b"\0"))))
 
 
-def test_an_image_that_qemu_cannot_read(tmp_path: Path) -> None:
+def test_unreadable_image_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "no.qcow2").write_bytes(b"no image")
     with (
         pytest.raises(MachineError, match=r"the image cannot be read: .*not in qcow2 format"),

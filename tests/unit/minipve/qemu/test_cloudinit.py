@@ -1,3 +1,5 @@
+"""The files of a cloud-init seed, compared with recordings of a Proxmox VE."""
+
 from __future__ import annotations
 
 import shutil
@@ -15,7 +17,7 @@ from minipve.qemu import cloudinit
 from tests.waiting import PATIENCE_S
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ3MqMvC4Z1NVPTQTxokttiyWq8BqiHar5IfobkrOR03 me@here"
-# The config and the texts of the recorded pairs of a Proxmox VE 9.2 (start_and_tasks.json, VM 100).
+# A configuration of Proxmox VE 9.2, whose answers were recorded (start_and_tasks.json, VM 100).
 RECORDED = {
     "name": "t1",
     "ciuser": "lab",
@@ -25,15 +27,15 @@ RECORDED = {
 }
 
 
-def test_user_data_as_recorded() -> None:
+def test_user_data_equals_the_recording() -> None:
     assert cloudinit.dump(100, RECORDED, "user") == (
         "#cloud-config\nhostname: t1\nmanage_etc_hosts: true\nfqdn: t1\nuser: lab\nchpasswd:\n"
         "  expire: False\nusers:\n  - default\npackage_upgrade: true\n"
     )
 
 
-def test_network_and_meta_data_as_recorded() -> None:
-    config = {**RECORDED, "nameserver": "10.255.255.53"}  # recorded from the host's resolv.conf
+def test_network_and_meta_data_equal_the_recording() -> None:
+    config = {**RECORDED, "nameserver": "10.255.255.53"}  # the node took it from its own resolv.conf
     assert cloudinit.dump(100, config, "network") == (
         "version: 1\nconfig:\n    - type: physical\n      name: eth0\n"
         "      mac_address: '02:11:22:33:44:55'\n"
@@ -55,7 +57,7 @@ def test_network_and_meta_data_as_recorded() -> None:
         ({"ipconfig0": "ip=10.0.0.6/24"}, True),
     ],
 )
-def test_what_makes_another_instance(change: dict[str, str], another: bool) -> None:
+def test_changes_that_give_a_new_instance_id(change: dict[str, str], another: bool) -> None:
     before, after = (cloudinit.dump(100, config, "meta") for config in (RECORDED, {**RECORDED, **change}))
     assert (before != after) is another
 
@@ -84,7 +86,7 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("value", HOSTILE)
-def test_no_value_changes_the_shape_of_the_yaml(value: str) -> None:
+def test_user_values_do_not_change_the_yaml_structure(value: str) -> None:
     key = f"{KEY} {value}"
     options = {"ciuser": value, "cipassword": value, "sshkeys": quote(key, safe="")}
     user = yaml.safe_load(cloudinit.dump(100, RECORDED | options, "user"))
@@ -99,13 +101,13 @@ def test_no_value_changes_the_shape_of_the_yaml(value: str) -> None:
 
 
 @pytest.mark.parametrize("value", [value for value in HOSTILE if " " not in value and value.strip() == value])
-def test_no_name_server_changes_the_shape_of_the_yaml(value: str) -> None:
+def test_name_servers_do_not_change_the_yaml_structure(value: str) -> None:
     options = {"nameserver": value, "searchdomain": value}
     network = yaml.safe_load(cloudinit.dump(100, RECORDED | options, "network"))
     assert network["config"][-1] == {"type": "nameserver", "address": [value], "search": [value]}
 
 
-def test_keys_are_percent_encoded_lines() -> None:
+def test_ssh_keys_are_percent_encoded() -> None:
     assert cloudinit.ssh_keys({"sshkeys": quote(f"{KEY}\n\n{KEY}\n", safe="")}) == [KEY, KEY]
     cloudinit.check_keys({"sshkeys": quote(KEY, safe="")})
     with pytest.raises(MachineError, match="SSH public key validation error"):
@@ -113,35 +115,35 @@ def test_keys_are_percent_encoded_lines() -> None:
 
 
 @pytest.mark.skipif(shutil.which("xorriso") is None, reason="xorriso is not installed")
-def test_the_disc_carries_the_label_and_the_four_files(tmp_path: Path) -> None:
+def test_iso_has_its_label_and_four_files(tmp_path: Path) -> None:
     iso = cloudinit.build(100, RECORDED, Paths(tmp_path / "state", tmp_path / "cache"))
-    said = subprocess.run(
+    output = subprocess.run(
         ["xorriso", "-indev", str(iso), "-pvd_info", "-find", "/"],
         capture_output=True,
         text=True,
         timeout=PATIENCE_S,
     )
-    assert "Volume Id    : cidata" in said.stdout
+    assert "Volume Id    : cidata" in output.stdout
     assert all(
-        f"'/{name}'" in said.stdout for name in ("user-data", "meta-data", "network-config", "vendor-data")
+        f"'/{name}'" in output.stdout for name in ("user-data", "meta-data", "network-config", "vendor-data")
     )
     assert list(iso.parent.iterdir()) == [iso]
 
 
 @pytest.mark.skipif(shutil.which("busybox") is None, reason="busybox is not installed")
-def test_the_guest_reads_what_is_written(tmp_path: Path) -> None:
-    """The reader's own awk, run on a seed: MAC, address with prefix, gateway."""
+def test_guest_script_reads_the_network_configuration(tmp_path: Path) -> None:
+    """Run the awk program of the guest's script on a seed: MAC, address with prefix, gateway."""
     config = {**RECORDED, "ipconfig1": "ip=10.1.0.5/20", "nameserver": "10.9.9.9"}
     (tmp_path / "network-config").write_text(cloudinit.network_config(config))
-    reader = (GUEST / "nocloud").read_text()
-    program = reader.partition("    awk '")[2].partition("' $seed/network-config")[0].replace("'\\''", "'")
-    said = subprocess.run(
+    script = (GUEST / "nocloud").read_text()
+    program = script.partition("    awk '")[2].partition("' $seed/network-config")[0].replace("'\\''", "'")
+    result = subprocess.run(
         ["busybox", "awk", program, str(tmp_path / "network-config")],
         capture_output=True,
         text=True,
         timeout=30,
     )
-    assert said.stdout.splitlines() == [
+    assert result.stdout.splitlines() == [
         "02:11:22:33:44:55 10.0.0.5/24 10.0.0.1",
         "02:11:22:33:44:66 10.1.0.5/20 ",
     ]

@@ -1,4 +1,4 @@
-"""Volume ids, sizes, names, and the qcow2 header that the lists read."""
+"""Volume IDs, sizes, file names, and the lists, which read qcow2 headers."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from minipve.image.storage import Storage
 
 @pytest.fixture
 def local(tmp_path: Path) -> Storage:
-    made = Storage(tmp_path)
-    made.create_directories()
-    return made
+    local = Storage(tmp_path)
+    local.create_directories()
+    return local
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ def local(tmp_path: Path) -> Storage:
         ("local:iso/x.iso", "iso", None, None),
     ],
 )
-def test_volume_ids(volid: str, content: str, vmid: int | None, base: str | None) -> None:
+def test_volume_id_is_parsed(volid: str, content: str, vmid: int | None, base: str | None) -> None:
     volume = storage.parse(volid)
     assert (volume.content, volume.vmid, volume.base) == (content, vmid, base)
 
@@ -50,42 +50,42 @@ def test_volume_ids(volid: str, content: str, vmid: int | None, base: str | None
         "local:100/../../x.raw",
     ],
 )
-def test_no_volume_ids(volid: str) -> None:
+def test_invalid_volume_id_is_refused(volid: str) -> None:
     with pytest.raises(ApiError):
         storage.parse(volid)
 
 
 @pytest.mark.parametrize(("text", "size"), [("96M", 96 * 2**20), ("1G", 2**30), ("1.5K", 1536), ("7", 7)])
-def test_sizes(text: str, size: int) -> None:
+def test_size_is_parsed(text: str, size: int) -> None:
     assert storage.size_bytes(text) == size
 
 
 @pytest.mark.parametrize(
     ("size", "text"), [(100663296, "96M"), (2**30, "1G"), (1536 * 2**20, "1536M"), (1000, "1000")]
 )
-def test_size_texts(size: int, text: str) -> None:
+def test_size_is_formatted(size: int, text: str) -> None:
     assert storage.size_text(size) == text
     assert storage.size_bytes(text) == size
 
 
 @pytest.mark.parametrize(
-    ("content", "name", "kept"),
+    ("content", "name", "normalised"),
     [
         ("import", "my image.qcow2", "my_image.qcow2"),
         ("iso", "../../x.iso", "x.iso"),
         ("import", "ä.raw", "_.raw"),
     ],
 )
-def test_upload_names(content: str, name: str, kept: str) -> None:
-    assert storage.upload_name(content, name) == kept
+def test_upload_name_is_normalised(content: str, name: str, normalised: str) -> None:
+    assert storage.upload_name(content, name) == normalised
 
 
 @pytest.mark.parametrize(("content", "name"), [("import", "x.img"), ("iso", "x"), ("import", ".qcow2")])
-def test_refused_upload_names(content: str, name: str) -> None:
+def test_upload_with_a_wrong_extension_is_refused(content: str, name: str) -> None:
     with pytest.raises(ApiError) as refused:
         storage.upload_name(content, name)
-    said = {"import": "invalid filename or wrong extension"}.get(content, "wrong file extension")
-    assert refused.value.errors == {"filename": said}
+    text = {"import": "invalid filename or wrong extension"}.get(content, "wrong file extension")
+    assert refused.value.errors == {"filename": text}
 
 
 def _qcow2(file: Path, *more: str) -> None:
@@ -93,7 +93,7 @@ def _qcow2(file: Path, *more: str) -> None:
     subprocess.run(["qemu-img", "create", "-q", "-f", "qcow2", *more, str(file)], check=True)
 
 
-def test_headers_lists_and_who_uses_whom(local: Storage) -> None:
+def test_base_image_is_protected_while_clones_exist(local: Storage) -> None:
     base = local.path("local:100/base-100-disk-0.qcow2")
     _qcow2(base, "-o", "size=64M")
     clone = local.path("local:101/vm-101-disk-0.qcow2")
@@ -115,20 +115,20 @@ def test_headers_lists_and_who_uses_whom(local: Storage) -> None:
     assert local.content(None, None) == []
 
 
-def test_unfinished_uploads_are_dropped_at_the_next_start(local: Storage) -> None:
-    left = local.upload_path("/var/tmp/pveupload-00ff")
-    left.write_bytes(b"half")
+def test_unfinished_upload_is_swept(local: Storage) -> None:
+    upload = local.upload_path("/var/tmp/pveupload-00ff")
+    upload.write_bytes(b"half")
     sweep(local.root)
-    assert not left.exists()
+    assert not upload.exists()
     assert local.upload_path("/var/tmp/../../etc/pveupload-1").parent == local.root
 
 
-def test_a_folder_without_an_image_goes_and_one_with_an_image_stays(tmp_path: Path) -> None:
-    """Seen: an endpoint killed between the folder of a container's volume and the volume."""
-    made = Storage(tmp_path)
+def test_only_empty_folders_are_removed(tmp_path: Path) -> None:
+    """An endpoint may be killed after it created a volume's folder and before it created the volume."""
+    local = Storage(tmp_path)
     for vmid in (300, 301):
         (tmp_path / "images" / str(vmid)).mkdir(parents=True)
     (tmp_path / "images/301/vm-301-disk-0.raw").touch()
     for vmid in (300, 301, 302):
-        made.remove_empty_folder(vmid)
+        local.remove_empty_folder(vmid)
     assert [file.name for file in (tmp_path / "images").iterdir()] == ["301"]

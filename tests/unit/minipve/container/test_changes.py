@@ -1,0 +1,17 @@
+"""Pending changes of a container's configuration."""
+
+from __future__ import annotations
+
+from minipve.config.kinds import LXC
+from minipve.config.store import GuestConfig
+from minipve.container import changes
+
+
+def test_pending_changes_can_be_reverted() -> None:
+    config = GuestConfig({"memory": "512", "hostname": "a"}, {"hostname": "x"}, kind=LXC)
+    changes.stage(config, {"hostname": "b", "memory": "512"}, ["nameserver"], [])
+    assert (config.pending, config.deleted) == ({"hostname": "b"}, [])
+    changes.stage(config, {}, ["hostname"], [])
+    assert (config.pending, config.deleted) == ({}, ["hostname"])
+    changes.stage(config, {}, [], ["hostname"])
+    assert (config.pending, config.deleted) == ({}, [])

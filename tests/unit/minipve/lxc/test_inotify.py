@@ -1,0 +1,22 @@
+"""The kernel's limit of inotify instances."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from minipve.lxc import inotify
+from minipve.process import MachineError
+
+
+def test_limit_is_raised_only_if_too_low(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "max_user_instances"
+    monkeypatch.setattr(inotify, "LIMIT_FILE", file)
+    file.write_text("128\n")
+    assert inotify.ensure_limit(24) == "" and file.read_text() == "128\n"
+    assert "raised from 128 to 65536" in inotify.ensure_limit(25) and file.read_text() == "65536"
+    assert inotify.ensure_limit(500) == ""
+    file.write_text("128\n")
+    monkeypatch.setattr(Path, "write_text", lambda *_: (_ for _ in ()).throw(PermissionError()))
+    with pytest.raises(MachineError, match=r"sysctl -w fs\.inotify\.max_user_instances=65536"):
+        inotify.ensure_limit(50)
