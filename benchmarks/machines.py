@@ -27,7 +27,7 @@ from dasklab.machines.change import Change, Step
 from dasklab.machines.endpoint import Endpoint
 from dasklab.machines.inventory import DEFAULT, Inventory
 from dasklab.machines.observe import observe
-from dasklab.machines.observed import Observed, SeenNode
+from dasklab.machines.observed import Observed, ObservedNode
 from dasklab.machines.plan import plan
 from dasklab.machines.proxmox import Pve
 from dasklab.paths import SHARE as ROOT
@@ -150,7 +150,7 @@ def plans() -> None:
                     print(f"plan for {workers} workers, all there: {lab.cost('plan')}", flush=True)
             finally:
                 lab.command("destroy", "--yes")
-    seen = Observed((9, 2), {}, {"pve": SeenNode(storages={"local": frozenset({"images", "import"})})})
+    seen = Observed((9, 2), {}, {"pve": ObservedNode(storages={"local": frozenset({"images", "import"})})})
     began = time.perf_counter()
     plan(seen, wanted(Path("image.qcow2"), "ssh-ed25519 AAAA", [_machine(n) for n in range(1, 501)]))
     print(f"the plan itself, 500 machines: {(time.perf_counter() - began) * 1e3:.0f} ms")

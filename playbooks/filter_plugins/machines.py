@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ansible.utils.display import Display
-from dasklab.machines.place import Variables, ignored_models, machine, machines
+from dasklab.machines.addressing import Variables, ignored_models, machine, machines
 from dasklab.model.nic import LAB_SLOT, net_from_pve, net_key
 from jinja2 import pass_context
 from jinja2.runtime import Context

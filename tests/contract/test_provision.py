@@ -165,7 +165,7 @@ def test_a_machine_that_the_token_may_not_see_is_found_before_anything_is_made(
     root = place.root()
     place.done(root.nodes(place.node).qemu.post(vmid=FIRST + 1, memory=32), root)
     try:
-        with pytest.raises(LabError, match=f"VMID {FIRST + 1} is wanted for w1, but a machine that"):
+        with pytest.raises(LabError, match=f"VMID {FIRST + 1} is needed for w1, but a machine that"):
             bring(True)
         assert left(place) == [f"VM {FIRST + 1}"]
     finally:
@@ -200,7 +200,7 @@ def test_others_changes_of_the_network_are_neither_applied_nor_dropped(
     network = place.root().nodes(place.node).network
     network.post(iface="vmbr5", type="bridge", comments="somebody else's")
     try:
-        with pytest.raises(LabError, match=r"nobody has applied yet \(vmbr5\)"):
+        with pytest.raises(LabError, match=r"not applied yet \(vmbr5\)"):
             bring(True)
         assert [row["iface"] for row in network.get()] == ["vmbr0", "vmbr5"]
     finally:

@@ -13,7 +13,7 @@ import pytest
 from dasklab.errors import LabError
 from dasklab.machines import preflight
 from dasklab.machines import provision as module
-from dasklab.machines.preflight import Wanted
+from dasklab.machines.preflight import Requirements
 from dasklab.machines.provision import Outcome, Request, provision
 from dasklab.machines.topology import Lab
 
@@ -140,7 +140,7 @@ def test_a_node_that_is_down_is_told_in_one_line(place: Endpoint, bring: Bring) 
 
 
 def test_the_token_of_a_cluster_has_all_that_doctor_asks_for(place: Endpoint) -> None:
-    wanted = Wanted(
+    required = Requirements(
         lab=POOL,
         pool=POOL,
         nodes=NODES,
@@ -150,5 +150,5 @@ def test_the_token_of_a_cluster_has_all_that_doctor_asks_for(place: Endpoint) ->
         own_bridge="labnet",
         bridges=frozenset({"vmbr0", "labnet"}),
     )
-    said = _client(place).model_dump()
-    assert [found.what for found in preflight.endpoint(wanted, said) if not found.well] == []
+    settings = _client(place).model_dump()
+    assert [finding.text for finding in preflight.endpoint(required, settings) if not finding.ok] == []

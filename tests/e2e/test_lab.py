@@ -57,7 +57,7 @@ def test_a_foreign_machine_is_refused_by_name_and_left_alone(bench: Bench) -> No
     nodes.qemu.post(vmid=9103, name="mailserver", memory=64, pool="dasklab")
     until(lambda: "mailserver" in machines(bench), "the foreign machine")
     told = bench.bad("dasklab", "up", "--only", "provision")
-    assert "VMID 9103 is wanted for worker-1, but belongs to 'mailserver' on node pve" in told
+    assert "VMID 9103 is needed for worker-1, but belongs to 'mailserver' on node pve" in told
     assert list(machines(bench)) == ["mailserver"]
     nodes.qemu(9103).delete()
     until(lambda: machines(bench) == {}, "the foreign machine's removal")

@@ -13,7 +13,7 @@ from dasklab.commands.plan import print_plan
 from dasklab.commands.playbooks import play, run_endpoint_program
 from dasklab.commands.target import announce
 from dasklab.machines import presence
-from dasklab.machines.guests import choose_guests
+from dasklab.machines.guest_choice import choose_guests
 from dasklab.machines.inventory import Inventory
 from dasklab.machines.variables import open_lab
 from dasklab.model.nic import MODELS

@@ -1,1 +1,1 @@
-"""From the inventory to running machines: observe, plan, apply over the Proxmox API."""
+"""From the inventory to running machines: observe an endpoint, plan API calls, apply them."""

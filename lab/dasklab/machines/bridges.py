@@ -1,8 +1,8 @@
-"""Which calls make the lab's own bridges, and take them away again. Pure.
+"""Plan the API calls that create and remove the lab's own bridges on one node. Pure.
 
-A node keeps changes of its network aside until a reload (a PUT), which applies everybody's. So a run that was
-cut off between the two leaves a bridge that is configured and not there, or there and no longer configured;
-both are brought to their end here. Others' changes are never applied along.
+A node keeps network changes aside until a reload (a PUT) applies all of them, whoever made them. A run that
+was interrupted between change and reload leaves a bridge that is configured but not active, or active but no
+longer configured; both are completed here. Pending changes of others are never applied along with ours.
 """
 
 from __future__ import annotations
@@ -11,21 +11,21 @@ from collections.abc import Iterator, Mapping
 
 from dasklab.errors import LabError
 from dasklab.machines.change import Change, Value
-from dasklab.machines.observed import SeenNode, bridge_mark, is_own_bridge
+from dasklab.machines.observed import ObservedNode, bridge_mark, is_own_bridge
 from dasklab.machines.topology import Lab
 
 
-def make(seen: SeenNode, lab: Lab, node: str) -> Iterator[Change]:
-    """The calls after which each of the lab's bridges is there.
+def make(observed: ObservedNode, lab: Lab, node: str) -> Iterator[Change]:
+    """Yield the calls that create each missing bridge of the lab and bring it up.
 
     Raises:
-        LabError: a reload would apply others' changes too.
+        LabError: a reload would also apply other users' changes.
     """
-    missing = [b for b in lab.bridges if b not in seen.bridges]
-    unfinished = [b for b in _ours(seen, lab) if not seen.bridges[b].active]
-    if not missing and not unfinished:
+    missing = [b for b in lab.bridges if b not in observed.bridges]
+    inactive = [b for b in _own_bridges(observed, lab) if not observed.bridges[b].active]
+    if not missing and not inactive:
         return
-    _refuse_others(seen, lab, node)
+    _refuse_changes_of_others(observed, lab, node)
     for name in missing:
         params: dict[str, Value] = {
             "iface": name,
@@ -34,62 +34,67 @@ def make(seen: SeenNode, lab: Lab, node: str) -> Iterator[Change]:
             "comments": bridge_mark(lab.name),
         }
         yield Change("POST", f"/nodes/{node}/network", f"the lab's own bridge {name}", params)
-    yield Change("PUT", f"/nodes/{node}/network", f"bring up {', '.join([*missing, *unfinished])}")
+    yield Change("PUT", f"/nodes/{node}/network", f"bring up {', '.join([*missing, *inactive])}")
 
 
-def remove(seen: SeenNode, lab: Lab, node: str) -> Iterator[Change]:
-    """The calls after which none of the lab's own bridges is left, in the configuration or in the kernel.
+def remove(observed: ObservedNode, lab: Lab, node: str) -> Iterator[Change]:
+    """Yield the calls that remove the lab's own bridges from the configuration and from the kernel.
 
     Raises:
-        LabError: a reload is needed and would apply others' changes too.
+        LabError: a reload is needed and would also apply other users' changes.
     """
-    ours = _ours(seen, lab)
-    # Of a bridge that never came up nothing is left once it is out of the configuration.
-    live = [b for b in ours if seen.bridges[b].active or b not in seen.pending]
-    live += [b for b in lab.bridges if _withdrawn(b, seen, lab)]
+    own = _own_bridges(observed, lab)
+    # A bridge that never came up is gone once its configuration is removed; others need a reload.
+    live = [b for b in own if observed.bridges[b].active or b not in observed.pending]
+    live += [b for b in lab.bridges if _is_removal_pending(b, observed, lab)]
     if live:
-        _refuse_others(seen, lab, node)
-    for name in ours:
+        _refuse_changes_of_others(observed, lab, node)
+    for name in own:
         yield Change("DELETE", f"/nodes/{node}/network/{name}", f"the lab's own bridge {name}")
     if live:
         yield Change("PUT", f"/nodes/{node}/network", f"take down {', '.join(live)}")
 
 
 def pending_changes(diff: str) -> Mapping[str, tuple[str, ...]]:
-    """Interface -> its changed lines, from the unified diff that a node tells of changes not yet applied.
+    """Parse the unified diff with which a node describes network changes that are not applied yet.
 
-    Blank lines belong to nobody, nor do comments outside of a stanza: applying them changes nothing.
+    Blank lines, and comments outside of a stanza, are ignored: applying them changes nothing.
+
+    Returns:
+        Interface -> its changed lines, each with ``+`` or ``-``.
     """
-    found: dict[str, tuple[str, ...]] = {}
-    current = ""
+    changes: dict[str, tuple[str, ...]] = {}
+    interface = ""
     for line in diff.splitlines():
         if line.startswith(("+++", "---", "@@")):
-            current = "" if line.startswith("@@") else current
+            interface = "" if line.startswith("@@") else interface
             continue
         sign, words = line[:1], line[1:].split()
         if words and words[0] in ("auto", "iface", "allow-hotplug"):
-            current = words[1]
-        if sign in ("+", "-") and words and (current or not words[0].startswith("#")):
-            found[current] = (*found.get(current, ()), sign + " ".join(words))
-    return found
+            interface = words[1]
+        if sign in ("+", "-") and words and (interface or not words[0].startswith("#")):
+            changes[interface] = (*changes.get(interface, ()), sign + " ".join(words))
+    return changes
 
 
-def _ours(seen: SeenNode, lab: Lab) -> list[str]:
-    """The lab's bridges in the configuration that the lab made itself."""
-    return [b for b in lab.bridges if b in seen.bridges and is_own_bridge(seen.bridges[b], lab.name)]
+def _own_bridges(observed: ObservedNode, lab: Lab) -> list[str]:
+    """Return the configured bridges that the lab created."""
+    bridges = observed.bridges
+    return [b for b in lab.bridges if b in bridges and is_own_bridge(bridges[b], lab.name)]
 
 
-def _withdrawn(name: str, seen: SeenNode, lab: Lab) -> bool:
-    """Was this bridge of ours taken out of the configuration, and a reload still waits?"""
-    return name not in seen.bridges and f"-#{bridge_mark(lab.name)}" in seen.pending.get(name, ())
+def _is_removal_pending(name: str, observed: ObservedNode, lab: Lab) -> bool:
+    """Return whether an own bridge was removed from the configuration and waits for a reload."""
+    removed_mark = f"-#{bridge_mark(lab.name)}"
+    return name not in observed.bridges and removed_mark in observed.pending.get(name, ())
 
 
-def _refuse_others(seen: SeenNode, lab: Lab, node: str) -> None:
-    ours = {*_ours(seen, lab), *(b for b in lab.bridges if _withdrawn(b, seen, lab))}
-    others = sorted(name or "(unclear)" for name in seen.pending if name not in ours)
+def _refuse_changes_of_others(observed: ObservedNode, lab: Lab, node: str) -> None:
+    own = {*_own_bridges(observed, lab), *(b for b in lab.bridges if _is_removal_pending(b, observed, lab))}
+    others = sorted(name or "(unclear)" for name in observed.pending if name not in own)
     if others:
         raise LabError(
-            f"node {node} has network changes that nobody has applied yet ({', '.join(others)}); "
+            f"node {node} has network changes that are not applied yet ({', '.join(others)}); "
             "a reload would apply them together with the lab's bridge",
             "apply or revert them first (web interface: node > System > Network)",
         )

@@ -1,4 +1,4 @@
-"""What a plan is made of: API calls with their why, in chains side by side, in steps one after another."""
+"""The parts of a plan: API calls with their reasons, in chains that run in parallel, in steps that do not."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ Value = str | int
 
 
 @dataclass(frozen=True)
-class Await:
-    """A row that a list holds once a call has had its effect, which no task tells."""
+class ExpectedRow:
+    """A row that the list at ``path`` will contain once a call has taken effect, for calls without a task."""
 
     path: str
     row: Mapping[str, Value]
@@ -20,9 +20,15 @@ class Await:
 
 @dataclass(frozen=True)
 class Change:
-    """One API call and why it is made. ``path`` is below ``/api2/json``; UPLOAD is a POST of ``file``.
+    """One API call and the reason for it.
 
-    It is done when its task is, and when what ``until`` says is there.
+    Args:
+        method: HTTP method; UPLOAD is a POST of ``file``.
+        path: path below ``/api2/json``.
+        why: the reason, for the printed plan and for errors.
+        params: parameters of the call.
+        file: local file to upload.
+        until: rows to wait for after the call's task has ended.
     """
 
     method: Method
@@ -30,12 +36,11 @@ class Change:
     why: str
     params: Mapping[str, Value] = field(default_factory=dict)
     file: str = ""
-    until: tuple[Await, ...] = ()
+    until: tuple[ExpectedRow, ...] = ()
 
     def __str__(self) -> str:
-        shown = {k: ("..." if k == "sshkeys" else v) for k, v in self.params.items()}
-        text = " ".join(f"{k}={v}" for k, v in shown.items())
-        return f"{self.method} {self.path}{' ' + text if text else ''}  # {self.why}"
+        params = (f"{k}={'...' if k == 'sshkeys' else v}" for k, v in self.params.items())
+        return " ".join([f"{self.method} {self.path}", *params, f" # {self.why}"])
 
 
 Chain = tuple[Change, ...]
@@ -43,20 +48,20 @@ Chain = tuple[Change, ...]
 
 @dataclass(frozen=True)
 class Step:
-    """Chains that may run side by side; within a chain calls run in order."""
+    """Chains that may run in parallel. The calls of a chain run in order."""
 
     name: str
     chains: tuple[Chain, ...]
 
 
 def chain(changes: Iterator[Change]) -> tuple[Chain, ...]:
-    """One chain of these calls; none if there are none."""
-    made = tuple(changes)
-    return (made,) if made else ()
+    """Return one chain of these calls, or no chain if there are no calls."""
+    calls = tuple(changes)
+    return (calls,) if calls else ()
 
 
 def render(steps: list[Step]) -> str:
-    """Return a plan as people read it: one line per call, below its step."""
+    """Return a plan as text: the name of each step, and below it one line per call."""
     lines: list[str] = []
     for step in steps:
         lines.append(f"{step.name}:")

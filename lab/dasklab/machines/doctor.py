@@ -1,4 +1,4 @@
-"""What is missing on this machine, in the inventory or on its endpoint, and the lines that mend it."""
+"""Check this machine, the inventory and the endpoint; report what is missing and how to fix it."""
 
 from __future__ import annotations
 
@@ -9,51 +9,50 @@ from collections.abc import Iterator
 from dasklab.errors import LabError
 from dasklab.machines import preflight, ssh
 from dasklab.machines.inventory import Inventory
-from dasklab.machines.preflight import Finding, Wanted
+from dasklab.machines.preflight import Finding, Requirements
 from dasklab.machines.topology import Guest
 from dasklab.model.strict import validate
 
 CONTROLLER_TOOLS = {"ssh": "openssh-client", "ssh-keygen": "openssh-client"}
 SSH_OPTIONS = ("-o", "BatchMode=yes", "-o", "ConnectTimeout=10")
-WITHOUT_SHELL = (
-    "or do without: leave the group hypervisors empty and write the node's name as proxmox.node.",
-    "Then trials are timed on the learning bridge, and a capture sees what the client itself hears.",
+WITHOUT_NODE_SSH = (
+    "or without ssh: leave the group hypervisors empty and write the node's name as proxmox.node.",
+    "Trials are then timed on the learning bridge, and a capture contains only the client's own frames.",
 )
 
 
 def examine(inventory: Inventory) -> Iterator[Finding]:
-    """Look at the controller, the inventory and the endpoint; one finding at a time, cheapest first."""
+    """Check the controller, the inventory and the endpoint, quick checks first."""
     yield from _tools()
-    names = inventory.hosts("lab")
-    if not inventory.has(names[0], "proxmox"):
-        told = ", ".join(names)
-        yield Finding(f"inventory {inventory.path}: {told} (machines that exist already)", True)
+    hosts = inventory.hosts("lab")
+    if not inventory.has(hosts[0], "proxmox"):
+        yield Finding(f"inventory {inventory.path}: {', '.join(hosts)} (machines that exist already)", True)
         return
     try:
-        wanted, said = _wanted(inventory), inventory.value(names[0], "proxmox")
-        yield Finding(f"inventory {inventory.path}: {len(names)} machines", True)
-        yield from preflight.endpoint(wanted, said)
+        requirements, settings = _requirements(inventory), inventory.value(hosts[0], "proxmox")
+        yield Finding(f"inventory {inventory.path}: {len(hosts)} machines", True)
+        yield from preflight.endpoint(requirements, settings)
     except LabError as error:
         yield Finding(error.message, False, (error.hint,) if error.hint else ())
-    yield from _node_shells(inventory)
+    yield from _node_ssh(inventory)
 
 
 def _tools() -> Iterator[Finding]:
     for tool, package in CONTROLLER_TOOLS.items():
-        found = shutil.which(tool)
+        path = shutil.which(tool)
         yield Finding(
-            f"{tool}: {found or 'not found'}", bool(found), () if found else (f"apt install {package}",)
+            f"{tool}: {path or 'not found'}", bool(path), () if path else (f"apt install {package}",)
         )
 
 
-def _wanted(inventory: Inventory) -> Wanted:
-    names = inventory.hosts("lab")
-    guests = [validate(Guest, inventory.value(name, "guest"), f"inventory: {name}") for name in names]
-    proxmox = inventory.value(names[0], "proxmox")
-    return Wanted(
-        lab=inventory.value(names[0], "lab_name"),
-        download=bool(inventory.value(names[0], "proxmox_image").get("url")),
-        own_bridge=inventory.value(names[0], "lab_bridge"),
+def _requirements(inventory: Inventory) -> Requirements:
+    hosts = inventory.hosts("lab")
+    guests = [validate(Guest, inventory.value(host, "guest"), f"inventory: {host}") for host in hosts]
+    proxmox = inventory.value(hosts[0], "proxmox")
+    return Requirements(
+        lab=inventory.value(hosts[0], "lab_name"),
+        download=bool(inventory.value(hosts[0], "proxmox_image").get("url")),
+        own_bridge=inventory.value(hosts[0], "lab_bridge"),
         bridges=frozenset(nic.bridge for guest in guests for nic in guest.nics),
         kinds=frozenset(guest.kind for guest in guests),
         nodes=tuple(dict.fromkeys(guest.node for guest in guests)),
@@ -61,22 +60,18 @@ def _wanted(inventory: Inventory) -> Wanted:
     )
 
 
-def _node_shells(inventory: Inventory) -> Iterator[Finding]:
-    """The one thing that the API cannot do: a bridge's ageing time is set by ssh on the node."""
-    for name in inventory.hosts("hypervisors"):
-        if inventory.optional(name, "ansible_connection") != "local" and _address(inventory, name):
-            yield _shell(ssh.command(inventory, name, *SSH_OPTIONS))
+def _node_ssh(inventory: Inventory) -> Iterator[Finding]:
+    """Check ssh to the nodes. It sets a bridge's ageing time, the only thing that the API cannot do."""
+    for node in inventory.hosts("hypervisors"):
+        is_local = inventory.optional(node, "ansible_connection") == "local"
+        if not is_local and inventory.optional(node, "ansible_host"):  # empty until the environment has it
+            yield _ssh(ssh.command(inventory, node, *SSH_OPTIONS))
 
 
-def _address(inventory: Inventory, name: str) -> str:
-    """Where the node is; empty while the environment does not say it."""
-    return str(inventory.optional(name, "ansible_host") or "")
-
-
-def _shell(argv: list[str]) -> Finding:
-    done = subprocess.run([*argv, "true"], capture_output=True, text=True, check=False)
-    if not done.returncode:
-        return Finding(f"{argv[-1]}: ssh lets one in (it sets the bridge's ageing time)", True)
-    reason = (done.stderr.strip().splitlines() or [f"ssh ended with {done.returncode}"])[-1]
-    what = f"ssh does not let one in ({reason}); it sets the bridge's ageing time, which the API cannot"
-    return Finding(f"{argv[-1]}: {what}", False, (f"ssh-copy-id {argv[-1]}", *WITHOUT_SHELL))
+def _ssh(argv: list[str]) -> Finding:
+    process = subprocess.run([*argv, "true"], capture_output=True, text=True, check=False)
+    if not process.returncode:
+        return Finding(f"{argv[-1]}: ssh works (it sets the bridge's ageing time)", True)
+    reason = (process.stderr.strip().splitlines() or [f"ssh ended with {process.returncode}"])[-1]
+    text = f"ssh does not work ({reason}); it sets the bridge's ageing time, which the API cannot"
+    return Finding(f"{argv[-1]}: {text}", False, (f"ssh-copy-id {argv[-1]}", *WITHOUT_NODE_SSH))

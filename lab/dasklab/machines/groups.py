@@ -1,4 +1,4 @@
-"""The groups that a lab's inventory must have, checked by Python and by the playbooks alike. Pure."""
+"""The groups that a lab's inventory must have. Used by Python and by the playbooks. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ REQUIRED = {
 
 
 def missing_group(groups: Mapping[str, Sequence[str]]) -> str | None:
-    """Say which required group has no hosts; None if all have some."""
+    """Return a message about the first required group that has no hosts; None if all have some."""
     for name, members in REQUIRED.items():
         if not groups.get(name):
             return f"has no hosts in group {name!r} ({members})"

@@ -1,4 +1,4 @@
-"""Which calls bring what guests are made of to the nodes that they are on, and take it away again. Pure."""
+"""Plan the API calls that bring images to the nodes and remove them. Pure."""
 
 from __future__ import annotations
 
@@ -7,54 +7,60 @@ from collections.abc import Iterator, Mapping
 from dasklab.errors import LabError
 from dasklab.machines import containers, vms
 from dasklab.machines.change import Chain, Change, Value
-from dasklab.machines.observed import Observed, SeenGuest
+from dasklab.machines.observed import Observed, ObservedGuest
 from dasklab.machines.topology import Image, Lab
 
 
-def make(seen: Observed, lab: Lab, left: Mapping[int, SeenGuest]) -> Iterator[Chain]:
-    """An image a chain: what the guests that are not ``left`` need and their node has not.
+def make(observed: Observed, lab: Lab, remaining: Mapping[int, ObservedGuest]) -> Iterator[Chain]:
+    """Yield one chain for each image that a node lacks and that a missing guest needs.
+
+    Args:
+        observed: what the endpoint has.
+        lab: the requested lab.
+        remaining: the guests that exist and stay, by VMID.
 
     Raises:
-        LabError: the node is too old to take one.
+        LabError: a node is too old to accept an image.
     """
-    asked = ((node, image) for node in lab.nodes for image in _of(lab, left, node))
-    wanted = dict.fromkeys((_home(seen, lab, node), *image) for node, image in asked)
-    for node, name, content in wanted:
-        if name not in seen.nodes[node].images:
+    images = ((node, image) for node in lab.nodes for image in _needed(lab, remaining, node))
+    needed = dict.fromkeys((_storing_node(observed, lab, node), *image) for node, image in images)
+    for node, name, content in needed:
+        if name not in observed.nodes[node].images:
             image = lab.image if content == vms.IMAGES else containers.image(lab)
-            yield (_call(seen, lab, node, image, content),)
+            yield (_call(observed, lab, node, image, content),)
 
 
-def remove(seen: Observed, lab: Lab) -> Iterator[Chain]:
-    """Every image that carries the lab's mark, on every node."""
-    for node in dict.fromkeys(_home(seen, lab, node) for node in seen.nodes):
+def remove(observed: Observed, lab: Lab) -> Iterator[Chain]:
+    """Yield a chain for each image that carries the lab's mark, on all nodes."""
+    for node in dict.fromkeys(_storing_node(observed, lab, node) for node in observed.nodes):
         path = f"/nodes/{node}/storage/{lab.image_storage}/content/{lab.image_storage}"
-        for content, name in sorted((content, name) for name, content in seen.nodes[node].images.items()):
+        for content, name in sorted((content, name) for name, content in observed.nodes[node].images.items()):
             if name.startswith(lab.image_mark):
                 yield (Change("DELETE", f"{path}:{content}/{name}", "the lab's image"),)
 
 
-def _of(lab: Lab, left: Mapping[int, SeenGuest], node: str) -> Iterator[tuple[str, str]]:
-    """Name and content of the images that a node's missing guests are made of."""
-    here = [guest for guest in lab.guests if guest.node == node]
-    if any(guest.kind == "vm" for guest in here) and lab.template_of(node) not in left:
+def _needed(lab: Lab, remaining: Mapping[int, ObservedGuest], node: str) -> Iterator[tuple[str, str]]:
+    """Yield name and content type of the images that the node's missing guests are made from."""
+    guests = [guest for guest in lab.guests if guest.node == node]
+    if any(guest.kind == "vm" for guest in guests) and lab.template_of(node) not in remaining:
         yield lab.name_of(lab.image), vms.IMAGES
-    if any(guest.vmid not in left for guest in here if guest.kind == "container"):
+    if any(guest.vmid not in remaining for guest in guests if guest.kind == "container"):
         yield lab.name_of(containers.image(lab)), containers.IMAGES
 
 
-def _home(seen: Observed, lab: Lab, node: str) -> str:
-    """Where a node's images go: a storage that several nodes share gets them once."""
-    if lab.image_storage not in seen.nodes[node].shared:
+def _storing_node(observed: Observed, lab: Lab, node: str) -> str:
+    """Return the node through which a node's images are stored: a shared storage gets each image once."""
+    if lab.image_storage not in observed.nodes[node].shared:
         return node
-    return next(other for other, found in seen.nodes.items() if lab.image_storage in found.shared)
+    return next(name for name, other in observed.nodes.items() if lab.image_storage in other.shared)
 
 
-def _call(seen: Observed, lab: Lab, node: str, image: Image, content: str) -> Change:
-    name, why = lab.name_of(image), "what the guests are made of"
-    if content == vms.IMAGES and seen.version < (8, 4):
+def _call(observed: Observed, lab: Lab, node: str, image: Image, content: str) -> Change:
+    name, why = lab.name_of(image), "the image of the guests"
+    if content == vms.IMAGES and observed.version < (8, 4):
         raise LabError(
-            f"Proxmox VE {seen.version[0]}.{seen.version[1]} takes no image by its API (8.4 and later do)",
+            f"Proxmox VE {observed.version[0]}.{observed.version[1]} cannot import an image through its API"
+            " (8.4 and later can)",
             f"upgrade, or as root on the node put {name} where storage {lab.image_storage!r} keeps 'import'",
         )
     base = f"/nodes/{node}/storage/{lab.image_storage}"

@@ -1,7 +1,7 @@
-"""Reads the Ansible inventory with Ansible's own engine, so that Python and the playbooks see the same lab.
+"""Read the inventory with Ansible's own engine, so that Python and the playbooks see the same lab.
 
-This is the one module that imports Ansible. ``ansible-inventory --list`` would print
-expressions unresolved; here each value is resolved when it is asked for.
+Only this module imports Ansible. ``ansible-inventory --list`` would print unresolved expressions; here each
+value is resolved when it is read.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ DEFAULT = INVENTORIES / "hosts.yml"
 
 
 def default_inventory() -> Path:
-    """Return ``./inventory/hosts.yml``, which `dasklab init` writes; without it a checkout's own."""
-    own = Path("inventory/hosts.yml").absolute()
-    return own if own.exists() or not IS_CHECKOUT else DEFAULT
+    """Return ``./inventory/hosts.yml``, which `dasklab init` writes, or else the checkout's own."""
+    local = Path("inventory/hosts.yml").absolute()
+    return local if local.exists() or not IS_CHECKOUT else DEFAULT
 
 
 class Inventory:
     """The machines of a lab and their variables.
 
     Raises:
-        LabError: the file is missing or is not an inventory with a group ``lab``.
+        LabError: the file is missing, or is not an inventory with the groups of a lab.
     """
 
     def __init__(self, path: Path = DEFAULT) -> None:
-        os.environ["ANSIBLE_CONFIG"] = ansible_settings(path)["ANSIBLE_CONFIG"]  # as for the playbooks
+        os.environ["ANSIBLE_CONFIG"] = ansible_settings(path)["ANSIBLE_CONFIG"]  # the same as for playbooks
         from ansible.errors import AnsibleError
         from ansible.inventory.manager import InventoryManager
         from ansible.parsing.dataloader import DataLoader
@@ -44,19 +44,19 @@ class Inventory:
         from ansible.vars.manager import VariableManager
 
         if not path.exists():
-            hint = f"the default one is {DEFAULT}" if IS_CHECKOUT else "make one: dasklab init mylab"
+            hint = f"the default is {DEFAULT}" if IS_CHECKOUT else "to create one: dasklab init mylab"
             raise LabError(f"inventory {path} does not exist", hint)
         _refuse_broken_yaml(path)
         self.path = path
         _load_plugins()
         self._loader = DataLoader()
-        self._loader.set_basedir(str(PLAYBOOKS))  # group_vars there count for every inventory
+        self._loader.set_basedir(str(PLAYBOOKS))  # its group_vars apply to every inventory
         try:
             self._manager = InventoryManager(loader=self._loader, sources=[str(path)])
         except AnsibleError as error:
             raise LabError(f"inventory {path}: {_first_line(error)}") from None
         self._variables = VariableManager(loader=self._loader, inventory=self._manager)
-        # ansible-playbook sets these itself; expressions of the inventory may use them
+        # ansible-playbook sets these, and expressions of the inventory may use them.
         self._playbook = {"ansible_playbook_python": sys.executable, "playbook_dir": str(PLAYBOOKS)}
         self._hostvars = HostVars(self._manager, self._variables, self._loader)
         self._host_variables: dict[str, dict[str, Any]] = {}
@@ -64,38 +64,38 @@ class Inventory:
             raise LabError(f"inventory {path} {missing}", f"{DEFAULT} shows the groups that a lab has")
 
     def hosts(self, group: str = "lab") -> list[str]:
-        """Names of the hosts in ``group``, in the inventory's order."""
+        """Return the hosts of a group, in the inventory's order."""
         if group not in self._manager.groups:
             return []
         return [host.name for host in self._manager.groups[group].get_hosts()]
 
     def _missing_groups(self) -> str | None:
-        """Say which group machines that the lab makes lack."""
+        """Return a message about machines that the lab creates and that lack a group; None if none do."""
         names = self.hosts("lab")
         if not self.has(names[0], "proxmox"):
             return None
-        strangers = [name for name in names if name not in self.hosts("virtual_machines")]
-        if strangers:
-            return f"has {', '.join(strangers)} in group 'lab' but not in group 'virtual_machines'"
+        ungrouped = [name for name in names if name not in self.hosts("virtual_machines")]
+        if ungrouped:
+            return f"has {', '.join(ungrouped)} in group 'lab' but not in group 'virtual_machines'"
         if not self.hosts("hypervisors") and "groups['hypervisors']" in str(self._raw(names[0])["proxmox"]):
             return "has no hosts in group 'hypervisors' (the nodes), and proxmox.node is the first of them"
         return None
 
     def names(self, host: str) -> set[str]:
-        """The names of all variables of ``host``."""
+        """Return the names of all variables of a host."""
         return set(self._raw(host))
 
     def keys(self, host: str, name: str) -> set[str]:
-        """The keys of a variable that is a mapping, unresolved; none where it is another or missing."""
+        """Return the keys of a variable that is a mapping; none if it is missing or something else."""
         raw = self._raw(host).get(name)
         return set(raw) if isinstance(raw, dict) else set()
 
     def has(self, host: str, name: str) -> bool:
-        """Whether ``host`` has a variable ``name`` (resolved or not)."""
+        """Return whether a host has a variable, even if it cannot be resolved."""
         return name in self._raw(host)
 
     def value(self, host: str, name: str) -> Any:
-        """Return the resolved variable ``name`` of ``host`` as plain Python data.
+        """Return a resolved variable of a host as plain Python data.
 
         Raises:
             LabError: the variable is missing or cannot be resolved.
@@ -112,18 +112,20 @@ class Inventory:
             raise LabError(f"inventory {self.path}: {host}: {name}: {_first_line(error)}") from None
 
     def optional(self, host: str, name: str) -> Any:
-        """Return the variable, or ``None`` where the host has none."""
+        """Return a resolved variable, or None if the host does not have it."""
         return self.value(host, name) if self.has(host, name) else None
 
     def _raw(self, host: str) -> dict[str, Any]:
         if host in self._host_variables:
             return self._host_variables[host]
-        found = self._manager.get_host(host)
-        if found is None:
-            known = self.hosts("lab")
-            hint = did_you_mean(host, known)
-            raise LabError(f"no host {host!r} in inventory {self.path}; there are {', '.join(known)}{hint}")
-        variables: dict[str, Any] = self._variables.get_vars(host=found)
+        ansible_host = self._manager.get_host(host)
+        if ansible_host is None:
+            names = self.hosts("lab")
+            suggestion = did_you_mean(host, names)
+            raise LabError(
+                f"no host {host!r} in inventory {self.path}; there are {', '.join(names)}{suggestion}"
+            )
+        variables: dict[str, Any] = self._variables.get_vars(host=ansible_host)
         self._host_variables[host] = {**variables, "hostvars": self._hostvars, **self._playbook}
         return self._host_variables[host]
 
@@ -137,7 +139,7 @@ def _load_plugins() -> None:
 
 
 def _refuse_broken_yaml(path: Path) -> None:
-    """Name the line of a syntax error; Ansible would say what each of its readers thinks of the file."""
+    """Report the line of a syntax error. Ansible would report what each of its parsers thinks of the file."""
     if path.suffix not in {".yml", ".yaml"}:
         return
     try:

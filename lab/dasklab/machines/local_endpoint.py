@@ -1,10 +1,10 @@
-"""Start the local endpoint of the embedded lab, and make the lab's account on it.
+"""Start the local endpoint of a lab, and create the lab's account on it.
 
     python -m dasklab.machines.local_endpoint --lab dasklab --state DIR --management 10.77.0.1/24
 
-The endpoint (minipve) is started as a program and reached by URL only. Its root@pam makes what an
-administrator of a real node makes with the lines that ``dasklab doctor`` prints: a pool, roles, a user and a
-token with exactly the privileges that the lab needs. The token is kept in ``DIR/account.json`` (0600).
+The endpoint (minipve) is a program that is reached by URL only. Its root@pam creates what the administrator
+of a real node creates with the commands that ``dasklab doctor`` prints: a pool, roles, a user and a token
+with exactly the privileges that the lab needs. The token is stored in ``DIR/account.json`` (0600).
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ ENDPOINT_FACTS = ("host", "port", "user", "token_id", "token_secret", "ca_file")
 
 
 def start(lab: str, state: Path, management: str, nodes: int) -> None:
-    """Start the endpoint unless it runs, and make or renew the lab's account.
+    """Start the endpoint unless it is running, and create or update the lab's account.
 
     Raises:
         LabError: the endpoint refused a call.
-        subprocess.CalledProcessError: it did not start; it has printed why.
+        subprocess.CalledProcessError: the endpoint did not start; it has printed why.
     """
     command = [sys.executable, "-m", "minipve", "--state", str(state), "--requirements", str(PINS)]
     serve = ["serve", "--detach", "--management", management]
@@ -49,9 +49,13 @@ def start(lab: str, state: Path, management: str, nodes: int) -> None:
 
 
 def account(facts: Mapping[str, Any], file: Path, lab: str, nodes: Sequence[str]) -> dict[str, Any]:
-    """Return the lab's account as ``file`` keeps it; make or renew it where it lacks a privilege.
+    """Return the lab's account. Create it, or update it if it lacks a privilege.
 
-    ``facts`` is the content of ``endpoint.json``: the address of the endpoint and root's token.
+    Args:
+        facts: the content of ``endpoint.json``: the endpoint's address and root's token.
+        file: where the account is stored.
+        lab: the lab's name.
+        nodes: the endpoint's nodes.
     """
     zone = privileges.zone(lab) if len(nodes) > 1 else ""
     needs = privileges.needed(lab, nodes, STORAGE, STORAGE, BRIDGES, zone=zone)
@@ -60,17 +64,16 @@ def account(facts: Mapping[str, Any], file: Path, lab: str, nodes: Sequence[str]
     content = _read(file)
     if content.get("digest") != digest:
         root = Pve(Endpoint.from_inventory({key: facts[key] for key in ENDPOINT_FACTS}))
-        secret = make_account(root, lab, needs)
+        secret = create_account(root, lab, needs)
         content = {"user": USER, "token_id": TOKEN, "token_secret": secret, "digest": digest}
         atomic.write_text(file, json.dumps(content, indent=1) + "\n", 0o600)
     return content
 
 
-def make_account(root: Pve, pool: str, needs: Iterable[Need]) -> str:
-    """Make pool, roles, user and token with ``needs``; return the token's secret.
+def create_account(root: Pve, pool: str, needs: Iterable[Need]) -> str:
+    """Create or update pool, roles, user and token with ``needs``, and return the token's secret.
 
-    What exists already is brought up to date. A token's secret is shown only when the
-    token is made, so an existing token is replaced.
+    An existing token is replaced, because its secret is shown only when a token is created.
     """
     needs = list(needs)
     access = root.api.access
@@ -104,17 +107,17 @@ def _read(file: Path) -> dict[str, Any]:
 
 
 @click.command()
-@click.option("--lab", required=True, help="The lab's name: its pool.")
-@click.option("--state", type=click.Path(path_type=Path), required=True, help="The endpoint's state folder.")
-@click.option("--management", required=True, help="The node's address on its management bridge.")
-@click.option("--nodes", type=int, default=1, show_default=True, help="Nodes of the cluster that it plays.")
+@click.option("--lab", required=True, help="Name of the lab, and of its pool.")
+@click.option("--state", type=click.Path(path_type=Path), required=True, help="State folder of the endpoint.")
+@click.option("--management", required=True, help="Address of the node on its management bridge.")
+@click.option("--nodes", type=int, default=1, show_default=True, help="Number of nodes.")
 def main(lab: str, state: Path, management: str, nodes: int) -> None:
-    """Start the local endpoint of a lab, and make the lab's account on it."""
+    """Start the local endpoint of a lab, and create the lab's account on it."""
     with one_line_errors(LabError):
         try:
             start(lab, state, management, nodes)
-        except subprocess.CalledProcessError as failed:
-            sys.exit(failed.returncode)
+        except subprocess.CalledProcessError as error:
+            sys.exit(error.returncode)
 
 
 if __name__ == "__main__":

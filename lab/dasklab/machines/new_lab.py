@@ -1,4 +1,4 @@
-"""Write the inventory of a new lab into a folder, for its user to edit."""
+"""Create the folder of a new lab: an inventory and an ``ansible.cfg``."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ EXAMPLES: Mapping[str, Path] = {
     "proxmox": INVENTORIES / "examples" / "proxmox",
     "existing": INVENTORIES / "examples" / "existing",
 }
-"""Kind of lab -> the folder whose inventory it starts from."""
+"""Kind of lab -> the folder of the inventory that is copied."""
 
 _FOLDERS = ("roles_path", "playbook_dir", "filter_plugins", "library", "action_plugins", "callback_plugins")
 _RELATIVE = re.compile(rf"^({'|'.join(_FOLDERS)}) = (.+)$", re.MULTILINE)
 
 
 def create(folder: Path, kind: str) -> Path:
-    """Write the files of a new lab into ``folder`` and return its inventory.
+    """Write the files of a new lab into a folder, and return its inventory.
 
     Args:
-        folder: new or empty; its name becomes the lab's name, so that two labs of a machine do not meet.
+        folder: a new or empty folder. Its name becomes the lab's name, so that two labs on a machine differ.
         kind: one of ``EXAMPLES``.
 
     Raises:
-        LabError: the folder holds something already, or its name cannot be a lab's.
+        LabError: the folder is not empty, or its name cannot be a lab's name.
     """
     if folder.exists() and any(folder.iterdir()):
-        raise LabError(f"{folder} is not empty", "name a new folder: dasklab init mylab")
+        raise LabError(f"{folder} is not empty", "choose a new folder: dasklab init mylab")
     name = folder.resolve().name
     if not re.fullmatch(r"[a-z][a-z0-9-]{0,30}", name):
         allowed = "a lower-case letter, then up to 30 lower-case letters, digits and hyphens"
-        raise LabError(f"{name!r} cannot be a lab's name; allowed: {allowed}", "name another folder")
+        raise LabError(f"{name!r} cannot be a lab's name; allowed: {allowed}", "choose another folder")
     source = EXAMPLES[kind]
     with atomic.filled(folder) as draft:
         inventory = draft / "inventory"
@@ -54,7 +54,7 @@ def create(folder: Path, kind: str) -> Path:
 
 
 def _adapt(text: str, name: str, kind: str) -> str:
-    """Give an example's text the lab's name and, for a lab of containers, that kind of guest (pure)."""
+    """Put the lab's name into an example's text and, for containers, the kind of guest. Pure."""
     text = re.sub(r"^( *lab_name:) *\S+", rf"\1 {name}", text, flags=re.MULTILINE)
     if kind == "containers":
         text = re.sub(r"^lab_guests: >-\n(?: +.*\n)+", "lab_guests: container\n", text, flags=re.MULTILINE)

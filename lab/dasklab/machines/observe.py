@@ -1,4 +1,4 @@
-"""Looks at an endpoint: what it has of what matters to one lab. Changes nothing."""
+"""Read what an endpoint has that matters to one lab. Changes nothing."""
 
 from __future__ import annotations
 
@@ -9,73 +9,76 @@ from typing import Any
 
 from dasklab.errors import LabError
 from dasklab.machines import privileges
-from dasklab.machines.answers import CallError, ForbiddenError
+from dasklab.machines.api_errors import CallError, ForbiddenError
 from dasklab.machines.bridges import pending_changes
-from dasklab.machines.kinds import BY_API, KINDS
-from dasklab.machines.observed import Observed, SeenBridge, SeenGuest, SeenNode, SeenSdn
+from dasklab.machines.guest_kinds import BY_API, KINDS
+from dasklab.machines.observed import Observed, ObservedBridge, ObservedGuest, ObservedNode, ObservedSdn
 from dasklab.machines.proxmox import LOCK_WAIT_S, Pve, Resource
 from dasklab.machines.topology import Lab
 
-# Tasks of this token that say no VMID: an image on its way, a reload of the network.
+# Types of this token's tasks that have no VMID: image transfers and network reloads.
 OWN_TASKS = {"imgcopy", "download", "imgdel", "srvreload", "reloadnetworkall"}
 IMAGES = {kind.IMAGES for kind in KINDS.values()}
-DOWN_HINT = "bring it back; or, for a machine without a trace there, choose another vm_node in the inventory"
+DOWN_HINT = "start it again; or, if nothing of this host is on it, choose another vm_node in the inventory"
 Record = Mapping[str, Any]
 
 
 def observe(pve: Pve, lab: Lab, *, claim: bool = False) -> Observed:
-    """Return what the endpoint has of what matters to ``lab``, once operations under way on it have ended.
+    """Return what the endpoint has that matters to ``lab``. Waits for operations that are still running.
 
-    With ``claim``, where machines are yet to be made, the pool has to be there, and each wanted VMID that
-    looks free is asked for by name: a machine that this token may not see may have it.
+    Args:
+        pve: the endpoint.
+        lab: the requested lab.
+        claim: prepare to create machines: the pool must exist, and the endpoint is asked whether each unused
+            VMID is really free, because a guest that this token may not see could have it.
 
     Raises:
-        LabError: the endpoint cannot be reached, refuses, or lacks a node or the pool.
+        LabError: the endpoint cannot be reached, refuses a call, or lacks a node or the pool.
     """
     version = pve.version()
     online = check_nodes(pve, lab.nodes)
-    wanted = {*lab.templates, *(guest.vmid for guest in lab.guests)}
+    vmids = {*lab.templates, *(guest.vmid for guest in lab.guests)}
     for node in lab.nodes:
-        _settle(pve, node, wanted)
-    relevant = [r for r in _records(pve, lab) if int(r["vmid"]) in wanted or lab.name in _tags(r)]
+        _wait_for_tasks(pve, node, vmids)
+    relevant = [r for r in _guest_records(pve, lab) if int(r["vmid"]) in vmids or lab.name in _tags(r)]
     _refuse_unreachable(relevant, online)
-    guests = {guest.vmid: guest for guest in pve.map(lambda record: _seen_guest(pve, record), relevant)}
-    free = sorted(wanted - guests.keys()) if claim else []
-    if free and not has_pool(pve, lab.pool):
-        hint = (
-            f"as root on a node: pveum pool add {lab.pool}; 'dasklab doctor' looks for what else is missing"
+    guests = {guest.vmid: guest for guest in pve.map(lambda record: _guest(pve, record), relevant)}
+    unused = sorted(vmids - guests.keys()) if claim else []
+    if unused and not has_pool(pve, lab.pool):
+        raise LabError(
+            f"{pve.endpoint.url} has no pool {lab.pool!r}",
+            f"as root on a node: pveum pool add {lab.pool}; 'dasklab doctor' checks what else is missing",
         )
-        raise LabError(f"{pve.endpoint.url} has no pool {lab.pool!r}", hint)
-    taken = pve.map(lambda vmid: _is_taken(pve, vmid), free)
-    sdn = _seen_sdn(pve)
+    hidden = pve.map(lambda vmid: _is_hidden(pve, vmid), unused)
+    sdn = _sdn(pve)
     zone = privileges.zone(lab.name)
     several = len(lab.nodes) > 1 or zone in {*sdn.zones, *sdn.waiting}
     return Observed(
         version=version,
         guests=guests,
-        nodes={node: _seen_node(pve, lab, node) for node in (online if several else lab.nodes)},
+        nodes={node: _node(pve, lab, node) for node in (online if several else lab.nodes)},
         sdn=sdn,
-        taken=frozenset(vmid for vmid, is_taken in zip(free, taken, strict=True) if is_taken),
+        hidden_vmids=frozenset(vmid for vmid, is_hidden in zip(unused, hidden, strict=True) if is_hidden),
     )
 
 
 def check_nodes(pve: Pve, nodes: Iterable[str]) -> list[str]:
-    """Check that there are nodes of these names, and that they answer; returns all that do, these first.
+    """Check that these nodes exist and are online. Return all nodes that are online, these first.
 
     Raises:
-        LabError: naming those that there are, or those that are down.
+        LabError: a node does not exist or is down.
     """
     states = {record["node"]: record.get("status", "unknown") for record in pve.api.nodes.get()}
     for node in nodes:
         if node not in states:
             raise LabError(
                 f"{pve.endpoint.url} has no node {node!r}; there are {', '.join(sorted(states))}",
-                "write the right one as proxmox.node, or as a host's vm_node, in the inventory",
+                "correct proxmox.node, or a host's vm_node, in the inventory",
             )
         if states[node] == "offline":
             raise LabError(f"node {node} is down, and hosts of the lab are on it", DOWN_HINT)
-    up = [node for node, state in sorted(states.items()) if state != "offline"]
-    return list(dict.fromkeys([*nodes, *up]))
+    online = [node for node, state in sorted(states.items()) if state != "offline"]
+    return list(dict.fromkeys([*nodes, *online]))
 
 
 def _refuse_unreachable(records: list[Record], online: list[str]) -> None:
@@ -84,13 +87,13 @@ def _refuse_unreachable(records: list[Record], online: list[str]) -> None:
             raise LabError(f"VMID {record['vmid']} is on node {record['node']}, which is down", DOWN_HINT)
 
 
-def _seen_node(pve: Pve, lab: Lab, node: str) -> SeenNode:
+def _node(pve: Pve, lab: Lab, node: str) -> ObservedNode:
     api = pve.api.nodes(node)
     network, zones, rows = api.network.document(), api.sdn.zones.get(), api.storage.get()
     storages = _contents(rows)
-    return SeenNode(
+    return ObservedNode(
         images=_images(pve, lab, node, storages.get(lab.image_storage, frozenset())),
-        bridges=seen_bridges(network["data"]),
+        bridges=observed_bridges(network["data"]),
         storages=storages,
         pending=pending_changes(network.get("changes") or ""),
         shared=frozenset(row["storage"] for row in rows if row.get("shared")),
@@ -100,20 +103,20 @@ def _seen_node(pve: Pve, lab: Lab, node: str) -> SeenNode:
 
 
 def _address(network: list[Record], lab: Lab) -> str:
-    """Where other nodes reach this one: at the interface with the gateway, or on the management bridge."""
+    """Return the address at which other nodes reach this one: of the gateway's interface or management."""
     management = {guest.nics[0].bridge for guest in lab.guests}
-    found = [row for row in network if row.get("address") and row.get("gateway")]
-    found += [row for row in network if row.get("address") and row["iface"] in management]
-    return str(found[0]["address"]) if found else ""
+    rows = [row for row in network if row.get("address") and row.get("gateway")]
+    rows += [row for row in network if row.get("address") and row["iface"] in management]
+    return str(rows[0]["address"]) if rows else ""
 
 
-def _seen_sdn(pve: Pve) -> SeenSdn:
-    """The zones and vnets that the token may see: its own, and all of who may change everything."""
+def _sdn(pve: Pve) -> ObservedSdn:
+    """Return the zones and vnets that this token may see."""
     areas = ("zones", "vnets")
     zones, vnets = pve.map(lambda area: pve.api.cluster.sdn(area).get(pending=1), areas)
     changing = [(row["zone"], row) for row in zones]
     changing += [(row.get("zone") or row["pending"]["zone"], row) for row in vnets]
-    return SeenSdn(
+    return ObservedSdn(
         zones={row["zone"]: _configured(row) for row in zones if row.get("state") != "deleted"},
         vnets={row["vnet"]: _configured(row) for row in vnets if row.get("state") != "deleted"},
         waiting=frozenset(zone for zone, row in changing if row.get("state")),
@@ -126,7 +129,7 @@ def _configured(row: Record) -> dict[str, Any]:
 
 
 def has_pool(pve: Pve, pool: str) -> bool:
-    """Is there a pool of that name? Where one may not look, the calls that need it will tell."""
+    """Return whether a pool exists. True if the token may not look; calls that need the pool will fail."""
     try:
         pve.api.pools.get(poolid=pool)
     except ForbiddenError:
@@ -138,8 +141,8 @@ def has_pool(pve: Pve, pool: str) -> bool:
     return True
 
 
-def seen_storages(pve: Pve, node: str) -> dict[str, frozenset[str]]:
-    """The node's storages and the content that each keeps."""
+def observed_storages(pve: Pve, node: str) -> dict[str, frozenset[str]]:
+    """Return the node's storages, each with the content types it allows."""
     return _contents(pve.api.nodes(node).storage.get())
 
 
@@ -147,17 +150,17 @@ def _contents(rows: list[Record]) -> dict[str, frozenset[str]]:
     return {row["storage"]: frozenset(row["content"].split(",")) for row in rows}
 
 
-def seen_bridges(network: list[Record]) -> dict[str, SeenBridge]:
-    """The bridges of ``GET network``."""
+def observed_bridges(network: list[Record]) -> dict[str, ObservedBridge]:
+    """Return the bridges in the rows of ``GET network``."""
     return {
-        i["iface"]: SeenBridge((i.get("comments") or "").strip(), bool(i.get("active")))
+        i["iface"]: ObservedBridge((i.get("comments") or "").strip(), bool(i.get("active")))
         for i in network
         if i["type"] == "bridge"
     }
 
 
-def _settle(pve: Pve, node: str, vmids: set[int]) -> None:
-    """Wait for tasks that an interrupted run left going: a clone under way is in no pool yet, so unseen."""
+def _wait_for_tasks(pve: Pve, node: str, vmids: set[int]) -> None:
+    """Wait for tasks of an interrupted run. A guest that is being cloned is in no pool yet, so invisible."""
     ids = {str(vmid) for vmid in vmids}
     deadline = time.monotonic() + LOCK_WAIT_S
     while time.monotonic() < deadline:
@@ -169,30 +172,30 @@ def _settle(pve: Pve, node: str, vmids: set[int]) -> None:
 
 
 def _is_own(task: Record, pve: Pve) -> bool:
-    asker = f"{task.get('user')}!{task['tokenid']}" if "tokenid" in task else task.get("user")
-    return task.get("type") in OWN_TASKS and asker == pve.endpoint.token
+    caller = f"{task.get('user')}!{task['tokenid']}" if "tokenid" in task else task.get("user")
+    return task.get("type") in OWN_TASKS and caller == pve.endpoint.token
 
 
-def _records(pve: Pve, lab: Lab) -> list[Record]:
-    """Cluster resources lag by seconds; each node's own lists are live, so they are what counts."""
+def _guest_records(pve: Pve, lab: Lab) -> list[Record]:
+    """Return all guests. The cluster's list is seconds old, so each node of the lab provides its own list."""
     nodes = sorted(lab.nodes)
-    everywhere = [r for r in pve.api.cluster.resources.get(type="vm") if r.get("type") in BY_API]
-    elsewhere = [r for r in everywhere if r["node"] not in nodes]
+    cluster = [r for r in pve.api.cluster.resources.get(type="vm") if r.get("type") in BY_API]
+    elsewhere = [r for r in cluster if r["node"] not in nodes]
     lists = [(node, api) for node in nodes for api in BY_API]
     answers = pve.map(lambda where: pve.api.nodes(where[0])(where[1]).get(), lists)
-    here = zip(lists, answers, strict=True)
-    return elsewhere + [{**r, "node": node, "type": api} for (node, api), rows in here for r in rows]
+    by_list = zip(lists, answers, strict=True)
+    return elsewhere + [{**r, "node": node, "type": api} for (node, api), rows in by_list for r in rows]
 
 
 def _tags(record: Record) -> frozenset[str]:
     return frozenset(filter(None, re.split(r"[;, ]+", record.get("tags") or "")))
 
 
-def _seen_guest(pve: Pve, record: Record) -> SeenGuest:
+def _guest(pve: Pve, record: Record) -> ObservedGuest:
     vmid, node = int(record["vmid"]), record["node"]
     rows = _rows_unlocked(pve.api.nodes(node)(record["type"])(vmid).pending)
     config = None if rows is None else _config(rows)
-    return SeenGuest(
+    return ObservedGuest(
         vmid=vmid,
         node=node,
         name=str(record.get("name", vmid)),
@@ -206,13 +209,13 @@ def _seen_guest(pve: Pve, record: Record) -> SeenGuest:
 
 
 def _config(rows: list[Record]) -> dict[str, str]:
-    """The configuration as it will be after the next start, from what is and what waits."""
-    kept = [row for row in rows if "delete" not in row]
-    return {row["key"]: str(row.get("pending", row.get("value", ""))) for row in kept}
+    """Return the configuration that the next start will use, from the present and the pending values."""
+    remaining = [row for row in rows if "delete" not in row]
+    return {row["key"]: str(row.get("pending", row.get("value", ""))) for row in remaining}
 
 
 def _rows_unlocked(pending: Resource) -> list[Record] | None:
-    """Return the VM's settings, present and pending, once no lock is on it; ``None``: no right to."""
+    """Wait until a guest is unlocked; return its present and pending settings, None if they are forbidden."""
     deadline = time.monotonic() + LOCK_WAIT_S / 4
     while True:
         try:
@@ -224,7 +227,8 @@ def _rows_unlocked(pending: Resource) -> list[Record] | None:
         time.sleep(1)
 
 
-def _is_taken(pve: Pve, vmid: int) -> bool:
+def _is_hidden(pve: Pve, vmid: int) -> bool:
+    """Return whether a guest that this token may not see has the VMID."""
     try:
         pve.api.cluster.nextid.get(vmid=vmid)
     except CallError as error:
@@ -234,11 +238,12 @@ def _is_taken(pve: Pve, vmid: int) -> bool:
     return False
 
 
-def _images(pve: Pve, lab: Lab, node: str, kept: frozenset[str]) -> dict[str, str]:
-    contents = sorted(IMAGES & kept)
+def _images(pve: Pve, lab: Lab, node: str, allowed: frozenset[str]) -> dict[str, str]:
+    """Return the images on the lab's image storage: name -> content type."""
+    contents = sorted(IMAGES & allowed)
     storage = lab.image_storage
     answers = pve.map(
         lambda content: pve.api.nodes(node).storage(storage).content.get(content=content), contents
     )
-    found = zip(contents, answers, strict=True)
-    return {volume["volid"].rpartition("/")[2]: content for content, rows in found for volume in rows}
+    volumes = zip(contents, answers, strict=True)
+    return {volume["volid"].rpartition("/")[2]: content for content, rows in volumes for volume in rows}

@@ -1,4 +1,4 @@
-"""What an endpoint has of what matters to one lab, and what of it is the lab's own."""
+"""What an endpoint has that matters to one lab, and which of it belongs to the lab."""
 
 from __future__ import annotations
 
@@ -11,8 +11,12 @@ from dasklab.model.nic import GuestKind
 
 
 @dataclass(frozen=True)
-class SeenGuest:
-    """A guest as the endpoint tells it. ``config`` includes pending values; ``None``: it may not be read."""
+class ObservedGuest:
+    """A guest as the endpoint reports it.
+
+    ``config`` includes changes that are pending until the next start; it is None if the token may not read
+    it.
+    """
 
     vmid: int
     node: str
@@ -26,40 +30,45 @@ class SeenGuest:
 
     @property
     def lock(self) -> str | None:
-        """The operation that keeps others away from the VM."""
+        """The operation that has locked the guest."""
         return (self.config or {}).get("lock")
 
     @property
     def description(self) -> str:
-        """Its description, which a node may end with a line break."""
+        """The description without the line break that a node may append."""
         return (self.config or {}).get("description", "").strip()
 
     @property
     def is_template(self) -> bool:
-        """Can others be linked clones of it? Then it goes after them."""
+        """Whether other guests can be linked clones of it. It must be removed after them."""
         return (self.config or {}).get("template") == "1"
 
 
 @dataclass(frozen=True)
-class SeenBridge:
-    """A bridge of the node's configuration; ``active`` when the kernel has it too."""
+class ObservedBridge:
+    """A configured bridge. It is ``active`` if the kernel has it, too."""
 
     comment: str
     active: bool = True
 
 
 @dataclass(frozen=True)
-class SeenNode:
+class ObservedNode:
     """What one node has.
 
-    ``pending`` holds, for each interface with changes that wait for a reload, these lines with ``+`` or
-    ``-``. ``shared`` are storages that other nodes have too, ``zones`` those that are up, and ``address`` is
-    where the other nodes reach it.
+    Args:
+        images: name of an image -> the content type it is stored as.
+        bridges: configured bridges by name.
+        storages: name of a storage -> the content types it allows.
+        pending: interface -> its changed lines (with ``+`` or ``-``) that wait for a reload.
+        shared: storages that other nodes have, too.
+        zones: SDN zones that are up.
+        address: where the other nodes reach this one.
     """
 
-    images: Mapping[str, str] = field(default_factory=dict)  # name -> the content that it is kept as
-    bridges: Mapping[str, SeenBridge] = field(default_factory=dict)
-    storages: Mapping[str, frozenset[str]] = field(default_factory=dict)  # name -> the content that it keeps
+    images: Mapping[str, str] = field(default_factory=dict)
+    bridges: Mapping[str, ObservedBridge] = field(default_factory=dict)
+    storages: Mapping[str, frozenset[str]] = field(default_factory=dict)
     pending: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     shared: frozenset[str] = frozenset()
     zones: frozenset[str] = frozenset()
@@ -67,8 +76,8 @@ class SeenNode:
 
 
 @dataclass(frozen=True)
-class SeenSdn:
-    """The cluster's zones and vnets as configured; ``waiting`` are zones that an apply would change."""
+class ObservedSdn:
+    """The cluster's configured SDN zones and vnets; ``waiting`` are zones that an apply would change."""
 
     zones: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     vnets: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -77,23 +86,26 @@ class SeenSdn:
 
 @dataclass(frozen=True)
 class Observed:
-    """What the endpoint has. ``taken`` are wanted VMIDs that machines have which this token may not see."""
+    """What the endpoint has.
+
+    ``hidden_vmids`` are requested VMIDs of guests that exist but that this token may not see.
+    """
 
     version: tuple[int, int]
-    guests: Mapping[int, SeenGuest]
-    nodes: Mapping[str, SeenNode]
-    sdn: SeenSdn = SeenSdn()
-    taken: frozenset[int] = frozenset()
+    guests: Mapping[int, ObservedGuest]
+    nodes: Mapping[str, ObservedNode]
+    sdn: ObservedSdn = ObservedSdn()
+    hidden_vmids: frozenset[int] = frozenset()
 
 
 def fresh(lab: Lab) -> Observed:
-    """What an endpoint has that nobody has used: what the inventory names but for the lab's own bridge."""
+    """Return what a new endpoint would have: storages, and the inventory's bridges except the lab's own."""
     names = {nic.bridge for guest in lab.guests for nic in guest.nics} - set(lab.bridges)
-    kept = frozenset({"images", "import", "rootdir", "vztmpl"})
+    contents = frozenset({"images", "import", "rootdir", "vztmpl"})
     nodes = {
-        node: SeenNode(
-            bridges={name: SeenBridge("") for name in sorted(names)},
-            storages=dict.fromkeys((lab.storage, lab.image_storage), kept),
+        node: ObservedNode(
+            bridges={name: ObservedBridge("") for name in sorted(names)},
+            storages=dict.fromkeys((lab.storage, lab.image_storage), contents),
             address=node,
         )
         for node in lab.nodes
@@ -101,21 +113,21 @@ def fresh(lab: Lab) -> Observed:
     return Observed(version=(9, 0), guests={}, nodes=nodes)
 
 
-def is_ours(guest: SeenGuest, lab: Lab) -> bool:
-    """Does it carry the lab's mark? A guest has it in its description before it may have tags."""
+def is_ours(guest: ObservedGuest, lab: Lab) -> bool:
+    """Return whether a guest carries the lab's mark. It has the description before it may have tags."""
     return lab.name in guest.tags or guest.description.startswith(mark(lab))
 
 
 def mark(lab: Lab) -> str:
-    """How the descriptions of the lab's guests begin."""
+    """Return how the descriptions of the lab's guests begin."""
     return f"lab={lab.name} "
 
 
 def bridge_mark(lab: str) -> str:
-    """The comment of the own bridge of the lab of that name."""
+    """Return the comment of a bridge that the lab named ``lab`` created."""
     return f"bridge of lab {lab}"
 
 
-def is_own_bridge(bridge: SeenBridge, lab: str) -> bool:
-    """Did the lab of that name make this bridge?"""
+def is_own_bridge(bridge: ObservedBridge, lab: str) -> bool:
+    """Return whether the lab named ``lab`` created this bridge."""
     return bridge.comment == bridge_mark(lab)

@@ -1,6 +1,6 @@
-"""What an endpoint lacks for a lab, told before anything is made there, with the lines that mend it.
+"""Check what an endpoint lacks for a lab before anything is created there, with the commands that fix it.
 
-Lines for root on a node may be pasted again and again.
+The commands for root on a node may be run any number of times.
 """
 
 from __future__ import annotations
@@ -11,30 +11,42 @@ from typing import Any
 
 from dasklab.errors import LabError
 from dasklab.machines import privileges
-from dasklab.machines.answers import CallError, RejectedError
+from dasklab.machines.api_errors import CallError, RejectedError
 from dasklab.machines.endpoint import Endpoint
-from dasklab.machines.kinds import contents
-from dasklab.machines.observe import check_nodes, has_pool, seen_bridges, seen_storages
+from dasklab.machines.guest_kinds import contents
+from dasklab.machines.observe import check_nodes, has_pool, observed_bridges, observed_storages
 from dasklab.machines.observed import is_own_bridge
 from dasklab.machines.privileges import Need
 from dasklab.machines.proxmox import Pve
 from dasklab.model.nic import GuestKind
 
-AS_ROOT = "as root on a node (these lines may be pasted again):"
+AS_ROOT = "as root on a node (these lines may be run again):"
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was looked at. ``mend`` holds the lines that mend it, empty when it is well."""
+    """The result of one check; ``fix`` are lines that say how to fix it, none if it is ``ok``."""
 
-    what: str
-    well: bool
-    mend: tuple[str, ...] = ()
+    text: str
+    ok: bool
+    fix: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """What the inventory asks of an endpoint, as far as it can be looked at beforehand."""
+class Requirements:
+    """What a lab requires of an endpoint, as far as it can be checked beforehand.
+
+    Args:
+        lab: the lab's name.
+        pool: the pool of its guests.
+        nodes: the nodes of its guests.
+        storage: the storage for disks.
+        image_storage: the storage for images.
+        download: whether the nodes download the image themselves.
+        own_bridge: the bridge that the lab creates.
+        bridges: all bridges of its NICs.
+        kinds: the kinds of its guests.
+    """
 
     lab: str
     pool: str
@@ -47,7 +59,7 @@ class Wanted:
     kinds: frozenset[GuestKind] = frozenset({"vm"})
 
     def needs(self, *, network: bool = True) -> list[Need]:
-        """The privileges that this takes; ``network``: the lab has to make its bridge itself."""
+        """Return the privileges that the lab needs; ``network``: it has to create its bridge."""
         several = len(self.nodes) > 1
         return privileges.needed(
             *(self.pool, self.nodes, self.storage, self.image_storage),
@@ -58,43 +70,51 @@ class Wanted:
         )
 
 
-def endpoint(wanted: Wanted, said: Mapping[str, Any]) -> Iterator[Finding]:
-    """Look at the API. Where the token gets nowhere that is all; what else is missing is told in one go."""
+def endpoint(required: Requirements, settings: Mapping[str, Any]) -> Iterator[Finding]:
+    """Check the endpoint. If the token is not accepted, that is the only finding; otherwise check everything.
+
+    Args:
+        required: what the lab requires.
+        settings: the inventory's ``proxmox`` mapping.
+
+    Raises:
+        LabError: a node does not exist or is down.
+    """
     try:
-        pve = Pve(Endpoint.from_inventory(said))
+        pve = Pve(Endpoint.from_inventory(settings))
         version = ".".join(map(str, pve.version()))
     except LabError as error:
-        helpless = isinstance(error, RejectedError) or not said.get("token_secret")
+        has_no_account = isinstance(error, RejectedError) or not settings.get("token_secret")
         hint = (error.hint,) if error.hint else ()
-        yield Finding(error.message, False, _from_nothing(wanted, said) if helpless else hint)
+        yield Finding(error.message, False, _account_lines(required, settings) if has_no_account else hint)
         return
     yield Finding(f"{pve.endpoint.url}: Proxmox VE API {version}, token accepted", True)
-    check_nodes(pve, wanted.nodes)
-    own = len(wanted.nodes) > 1 or _makes_bridge(pve, wanted)
-    yield from _pool(pve, wanted.pool)
-    yield from _privileges(pve, wanted.needs(network=own))
-    for node in wanted.nodes:
-        yield from _storages(pve, wanted, node)
-        if own:
+    check_nodes(pve, required.nodes)
+    creates_network = len(required.nodes) > 1 or _creates_bridge(pve, required)
+    yield from _pool(pve, required.pool)
+    yield from _privileges(pve, required.needs(network=creates_network))
+    for node in required.nodes:
+        yield from _storages(pve, required, node)
+        if creates_network:
             yield from _ifupdown2(pve, node)
 
 
-def _from_nothing(wanted: Wanted, said: Mapping[str, Any]) -> tuple[str, ...]:
-    """All lines that make an account for the lab on a node that has none."""
-    account = said.get("user") or "lab@pve", said.get("token_id") or "dasklab"
+def _account_lines(required: Requirements, settings: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the commands that create an account for the lab, with all privileges."""
+    account = settings.get("user") or "lab@pve", settings.get("token_id") or "dasklab"
     return (
         AS_ROOT,
-        *privileges.account_lines(*account, wanted.pool),
-        *privileges.grant_lines(wanted.needs(), *account),
-        "The second line prints PROXMOX_TOKEN_SECRET as `value` when it makes the token. If that is lost:",
+        *privileges.account_lines(*account, required.pool),
+        *privileges.grant_lines(required.needs(), *account),
+        "The second line prints PROXMOX_TOKEN_SECRET as `value` when it creates the token. If you lost it:",
         f"pveum user token remove {' '.join(account)}, and all lines again.",
     )
 
 
-def _makes_bridge(pve: Pve, wanted: Wanted) -> bool:
-    """Has the lab to make its bridge itself, or did it? One that somebody made by hand is used as it is."""
-    bridge = seen_bridges(pve.api.nodes(wanted.nodes[0]).network.get()).get(wanted.own_bridge)
-    return bridge is None or is_own_bridge(bridge, wanted.lab)
+def _creates_bridge(pve: Pve, required: Requirements) -> bool:
+    """Return whether the lab creates its bridge. A bridge that someone else made is used as it is."""
+    bridge = observed_bridges(pve.api.nodes(required.nodes[0]).network.get()).get(required.own_bridge)
+    return bridge is None or is_own_bridge(bridge, required.lab)
 
 
 def _pool(pve: Pve, pool: str) -> Iterator[Finding]:
@@ -104,23 +124,23 @@ def _pool(pve: Pve, pool: str) -> Iterator[Finding]:
         yield Finding(f"pool {pool} does not exist", False, (AS_ROOT, privileges.pool_line(pool)))
 
 
-def _storages(pve: Pve, wanted: Wanted, node: str) -> Iterator[Finding]:
-    storages = seen_storages(pve, node)
-    asked: dict[str, set[str]] = {}
-    for name, content in contents(wanted.kinds, wanted.storage, wanted.image_storage):
-        asked.setdefault(name, set()).add(content)
-    for name, needed in asked.items():
+def _storages(pve: Pve, required: Requirements, node: str) -> Iterator[Finding]:
+    storages = observed_storages(pve, node)
+    by_storage: dict[str, set[str]] = {}
+    for name, content in contents(required.kinds, required.storage, required.image_storage):
+        by_storage.setdefault(name, set()).add(content)
+    for name, needed in by_storage.items():
         where = f"storage {name} of node {node}"
-        kept = storages.get(name, frozenset())
-        told = " and ".join(sorted(needed - kept or needed))
+        allowed = storages.get(name, frozenset())
+        types = " and ".join(sorted(needed - allowed or needed))
         if name not in storages:
-            known = ", ".join(sorted(storages)) or "none"
-            yield Finding(f"{where} is not there, or this token may not see it; it sees {known}", False)
-        elif needed <= kept:
-            yield Finding(f"{where} keeps {told}", True)
+            visible = ", ".join(sorted(storages)) or "none"
+            yield Finding(f"{where} does not exist, or this token may not see it; it sees {visible}", False)
+        elif needed <= allowed:
+            yield Finding(f"{where} allows {types}", True)
         else:
-            line = f"pvesm set {name} --content {','.join(sorted(kept | needed))}"
-            yield Finding(f"{where} does not keep {told}", False, (AS_ROOT, line))
+            line = f"pvesm set {name} --content {','.join(sorted(allowed | needed))}"
+            yield Finding(f"{where} does not allow {types}", False, (AS_ROOT, line))
 
 
 def _privileges(pve: Pve, needs: list[Need]) -> Iterator[Finding]:
@@ -131,20 +151,22 @@ def _privileges(pve: Pve, needs: list[Need]) -> Iterator[Finding]:
     if not lacking:
         yield Finding(f"privileges on {', '.join(paths)}", True)
         return
-    told = [f"{p} on {n.path} ({n.privileges[p]})" for n, missing in lacking.items() for p in missing]
+    texts = [f"{p} on {n.path} ({n.privileges[p]})" for n, missing in lacking.items() for p in missing]
     lines = privileges.grant_lines(lacking, pve.endpoint.user, pve.endpoint.token_id)
-    yield Finding(f"privileges that are missing: {'; '.join(told)}", False, (AS_ROOT, *lines))
+    yield Finding(f"missing privileges: {'; '.join(texts)}", False, (AS_ROOT, *lines))
 
 
 def _ifupdown2(pve: Pve, node: str) -> Iterator[Finding]:
-    """A node applies changes of its network by ifupdown2 only; some have been upgraded without it."""
+    """Check for ifupdown2, which applies a node's network changes. Old installations may lack it."""
     try:
         packages = pve.api.nodes(node).apt.versions.get()
     except CallError:
-        return  # the right to look is missing, which is told there, or it is no node with packages
-    there = any(p["Package"] == "ifupdown2" and p.get("CurrentState") == "Installed" for p in packages)
-    what = "ifupdown2, by which the node applies changes of its network such as the lab's bridge"
-    if there:
-        yield Finding(f"node {node}: {what}", True)
+        return  # no privilege to look, which is reported with the privileges; or a node without packages
+    is_installed = any(
+        row["Package"] == "ifupdown2" and row.get("CurrentState") == "Installed" for row in packages
+    )
+    purpose = "ifupdown2, which applies network changes such as the lab's bridge"
+    if is_installed:
+        yield Finding(f"node {node}: {purpose}", True)
     else:
-        yield Finding(f"node {node} lacks {what}", False, (AS_ROOT, "apt install ifupdown2"))
+        yield Finding(f"node {node} lacks {purpose}", False, (AS_ROOT, "apt install ifupdown2"))

@@ -81,9 +81,9 @@ def running(lab: Inventory) -> set[int]:
     Raises:
         LabError: the endpoint was never started, or does not answer.
     """
-    from dasklab.machines.answers import TransientError
+    from dasklab.machines.api_errors import TransientError
     from dasklab.machines.endpoint import Endpoint
-    from dasklab.machines.kinds import BY_API
+    from dasklab.machines.guest_kinds import BY_API
     from dasklab.machines.proxmox import Pve
 
     if never_started(lab):

@@ -1,8 +1,8 @@
-"""Which privileges the lab's token needs on a Proxmox VE, why, and the ``pveum`` lines that give them.
+"""Which privileges the lab's token needs on Proxmox VE, why, and the ``pveum`` commands that grant them.
 
-Least privilege: everything on the lab's own pool, its storages and its bridges; the node only where its
-network has to change or it has to fetch an image. A role's name says what it is for and its privileges are
-always the same, so the lines may be pasted again, and two labs may share the roles.
+Least privilege: everything on the lab's own pool, storages and bridges; on a node only if its network has to
+change or it has to download an image. A role of a given name always has the same privileges, so the commands
+may be run again, and two labs may share the roles.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ ROLES: Mapping[str, Mapping[str, str]] = {
     },
     "DaskLabBridge": {"SDN.Use": "PUT config: a NIC on this bridge"},
     "DaskLabZone": {
-        "SDN.Allocate": "POST and DELETE sdn/zones and sdn/vnets: the lab's own, of several nodes",
+        "SDN.Allocate": "POST and DELETE sdn/zones and sdn/vnets: of a lab on several nodes",
         "SDN.Use": "PUT config: a NIC on its vnet",
     },
-    "DaskLabApply": {"SDN.Allocate": "POST sdn/zones, PUT sdn: a zone is made, and brought up on the nodes"},
+    "DaskLabApply": {"SDN.Allocate": "POST sdn/zones, PUT sdn: create a zone, and bring it up on the nodes"},
     "DaskLabNetwork": {"Sys.Modify": "POST and PUT network: the lab's own bridge"},
-    "DaskLabDownload": {"Sys.AccessNetwork": "POST download-url: the node fetches the image"},
-    "DaskLabLook": {"Sys.Audit": "GET apt/versions: doctor sees whether ifupdown2 is there"},
+    "DaskLabDownload": {"Sys.AccessNetwork": "POST download-url: the node downloads the image"},
+    "DaskLabLook": {"Sys.Audit": "GET apt/versions: doctor checks for ifupdown2"},
 }
 
 
 @dataclass(frozen=True, order=True)
 class Need:
-    """A role of the table above on a path; it counts below that too unless it does not ``propagate``."""
+    """A role of the table above on a path, and with ``propagate`` on all paths below it."""
 
     path: str
     role: str
@@ -57,7 +57,7 @@ class Need:
 
     @property
     def privileges(self) -> Mapping[str, str]:
-        """Privilege -> the call that needs it."""
+        """The role's privileges -> the call that needs each."""
         return ROLES[self.role]
 
 
@@ -72,10 +72,17 @@ def needed(
     network: bool = True,
     zone: str = "",
 ) -> list[Need]:
-    """Return what provisioning takes.
+    """Return the needs of provisioning.
 
-    With ``download`` the nodes fetch the image themselves, with ``network`` the lab makes its bridge itself;
-    where it is on several nodes that is a vnet of ``zone``.
+    Args:
+        pool: the pool of the guests.
+        nodes: the nodes of the guests.
+        storage: the storage for disks.
+        image_storage: the storage for images.
+        bridges: the bridges of the guests' NICs.
+        download: the nodes download the image themselves.
+        network: the lab creates its bridge on the node.
+        zone: the SDN zone of a lab on several nodes, in which the lab creates a vnet.
     """
     needs = {
         Need(f"/pool/{pool}", "DaskLabMachines"),
@@ -92,19 +99,19 @@ def needed(
 
 
 def zone(lab: str) -> str:
-    """The SDN zone of a lab on several nodes: its name, made to fit the eight letters and digits of an id."""
+    """Return the SDN zone of a lab on several nodes: its name, or a hash if it exceeds eight characters."""
     if re.fullmatch(r"[a-z][a-z0-9]{1,7}", lab):
         return lab
     return f"l{hashlib.sha256(lab.encode()).hexdigest()[:7]}"
 
 
 def lacking(need: Need, granted: Mapping[str, int]) -> list[str]:
-    """The privileges of ``need`` that are not in ``granted`` (``GET /access/permissions`` of its path)."""
+    """Return the privileges of ``need`` that are not in ``granted`` (from ``GET /access/permissions``)."""
     return [privilege for privilege in need.privileges if privilege not in granted]
 
 
 def account_lines(user: str, token_id: str, pool: str) -> list[str]:
-    """Lines for root on a node that make user, token and pool where they are missing; may be pasted again."""
+    """Return commands for root on a node that create missing user, token and pool. They may be run again."""
     token = f"{user} {token_id} --privsep 1"
     return [
         _either(f"pveum user modify {user} --enable 1", f"pveum user add {user} --enable 1"),
@@ -114,23 +121,23 @@ def account_lines(user: str, token_id: str, pool: str) -> list[str]:
 
 
 def pool_line(pool: str) -> str:
-    """The line that makes the pool where it is missing."""
+    """Return the command that creates a missing pool."""
     comment = "--comment 'machines of a Dask lab'"
     return _either(f"pveum pool modify {pool} {comment}", f"pveum pool add {pool} {comment}")
 
 
 def grant_lines(needs: Iterable[Need], user: str, token_id: str) -> list[str]:
-    """Lines for root on a node that grant ``needs`` to the user and to its token; may be pasted again.
+    """Return commands for root on a node that grant ``needs`` to user and token. They may be run again.
 
-    A token with privilege separation has the intersection of both, so both are granted.
+    A token with privilege separation has the intersection of its own and its user's privileges.
     """
     needs = sorted(needs)
     roles = {need.role: f'{need.role} --privs "{" ".join(need.privileges)}"' for need in needs}
-    who = f"--users {user} --tokens '{user}!{token_id}'"
-    narrow = {True: "", False: " --propagate 0"}
+    grantees = f"--users {user} --tokens '{user}!{token_id}'"
+    propagation = {True: "", False: " --propagate 0"}
     return [
         *(_either(f"pveum role modify {role}", f"pveum role add {role}") for role in roles.values()),
-        *(f"pveum acl modify {n.path} {who} --roles {n.role}{narrow[n.propagate]}" for n in needs),
+        *(f"pveum acl modify {n.path} {grantees} --roles {n.role}{propagation[n.propagate]}" for n in needs),
     ]
 
 

@@ -1,4 +1,4 @@
-"""Observe, plan, apply: the one sequence behind the Ansible module, from its arguments to what it tells."""
+"""Observe, plan, apply: what the Ansible module ``proxmox_vm`` does, from its arguments to its result."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from typing import Any
 from dasklab.machines.change import Step, render
 from dasklab.machines.endpoint import Endpoint
 from dasklab.machines.observe import observe
-from dasklab.machines.observed import Observed, SeenGuest, fresh
+from dasklab.machines.observed import Observed, ObservedGuest, fresh
 from dasklab.machines.plan import plan, plan_removal
 from dasklab.machines.proxmox import Pve
 from dasklab.machines.topology import Guest, Lab
 from dasklab.model.nic import GuestOverride, NicOverride, net_keys
 from dasklab.model.strict import validate
 
-BOOT_S = 60  # in which a machine that was started may not answer yet
+BOOT_S = 60  # a machine may need this long after its start until it answers
 
 
 @dataclass(frozen=True)
 class Request:
-    """What is asked of an endpoint."""
+    """What an endpoint should have: a lab, or with ``present`` false nothing of it."""
 
     endpoint: Endpoint
     lab: Lab
@@ -33,16 +33,16 @@ class Request:
         """Validate the module's arguments.
 
         Raises:
-            LabError: naming the argument, the value and what is allowed.
+            LabError: naming the argument, its value and the allowed values.
         """
-        cards = {name: validate(NicOverride, nic, f"nics of {name}") for name, nic in params["nics"].items()}
+        nics = {name: validate(NicOverride, nic, f"nics of {name}") for name, nic in params["nics"].items()}
         kinds = {
             name: validate(GuestOverride, {"kind": kind}, f"guests of {name}").kind
             for name, kind in params["guests"].items()
         }
         return cls(
             endpoint=Endpoint.from_inventory({**params["endpoint"], "token_secret": params["token_secret"]}),
-            lab=validate(Lab, params["lab"], "inventory").with_kinds(kinds).with_nics(cards),
+            lab=validate(Lab, params["lab"], "inventory").with_kinds(kinds).with_nics(nics),
             present=params["state"] == "started",
             parallel=params["parallel"],
         )
@@ -50,7 +50,10 @@ class Request:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What was (or in check mode would be) done. ``starting``: up so short that they may not answer yet."""
+    """What was done, or would be done in check mode.
+
+    ``starting`` are machines that started so recently that they may not answer yet.
+    """
 
     calls: list[str]
     text: str
@@ -62,61 +65,67 @@ class Outcome:
 
 
 def provision(request: Request, *, apply: bool) -> Outcome:
-    """Bring the endpoint to what is asked, or only say how.
+    """Change the endpoint to what the request says, or (without ``apply``) only plan it.
 
     Raises:
-        LabError: something foreign is in the way, the endpoint refuses, or a task failed.
+        LabError: something that is not this lab's is in the way, the endpoint refuses, or a task failed.
     """
     pve = Pve(request.endpoint)
-    seen = observe(pve, request.lab, claim=request.present)
-    steps = (plan if request.present else plan_removal)(seen, request.lab)
+    observed = observe(pve, request.lab, claim=request.present)
+    steps = (plan if request.present else plan_removal)(observed, request.lab)
     if apply and steps:
         pve.apply(steps, request.parallel)
-        seen = observe(pve, request.lab)
-    return _outcome(steps, seen, request.lab, pve.warnings)
+        observed = observe(pve, request.lab)
+    return _outcome(steps, observed, request.lab, pve.warnings)
 
 
 def provision_fresh(request: Request) -> Outcome:
-    """Say what would be done on an endpoint that does not exist yet."""
-    seen = fresh(request.lab)
-    return _outcome(plan(seen, request.lab), seen, request.lab, [])
+    """Plan for an endpoint that does not exist yet."""
+    observed = fresh(request.lab)
+    return _outcome(plan(observed, request.lab), observed, request.lab, [])
 
 
-def _outcome(steps: list[Step], seen: Observed, lab: Lab, warnings: list[str]) -> Outcome:
+def _outcome(steps: list[Step], observed: Observed, lab: Lab, warnings: list[str]) -> Outcome:
     return Outcome(
         calls=[str(change) for step in steps for chain in step.chains for change in chain],
         text=render(steps),
         created=_created(steps, lab),
         started=_started(steps, lab),
-        starting=starting(seen, lab),
-        guests={guest.name: _told(seen.guests.get(guest.vmid), guest) for guest in lab.guests},
+        starting=starting(observed, lab),
+        guests={guest.name: _report(observed.guests.get(guest.vmid), guest) for guest in lab.guests},
         warnings=warnings,
     )
 
 
-def starting(seen: Observed, lab: Lab) -> list[str]:
-    """Names of machines that run, but so short that they may not answer yet, whoever started them."""
-    found = {guest.name: seen.guests.get(guest.vmid) for guest in lab.guests}
-    up = {name: guest.uptime_s for name, guest in found.items() if guest and guest.status == "running"}
-    return [name for name, uptime_s in up.items() if uptime_s < BOOT_S]
+def starting(observed: Observed, lab: Lab) -> list[str]:
+    """Return machines that started so recently, by whomever, that they may not answer yet."""
+    guests = {guest.name: observed.guests.get(guest.vmid) for guest in lab.guests}
+    uptimes_s = {
+        name: guest.uptime_s for name, guest in guests.items() if guest and guest.status == "running"
+    }
+    return [name for name, uptime_s in uptimes_s.items() if uptime_s < BOOT_S]
 
 
 def _created(steps: list[Step], lab: Lab) -> list[str]:
-    params = [change.params for step in steps for chain in step.chains for change in chain]
-    made = {given.get("newid", given.get("vmid")) for given in params}
-    return [guest.name for guest in lab.guests if guest.vmid in made]
+    changes = [change for step in steps for chain in step.chains for change in chain]
+    vmids = {change.params.get("newid", change.params.get("vmid")) for change in changes}
+    return [guest.name for guest in lab.guests if guest.vmid in vmids]
 
 
 def _started(steps: list[Step], lab: Lab) -> list[str]:
     paths = [change.path for step in steps for chain in step.chains for change in chain]
-    begun = {path.split("/")[-3] for path in paths if path.endswith("/status/start")}
-    return [guest.name for guest in lab.guests if str(guest.vmid) in begun]
+    vmids = {path.split("/")[-3] for path in paths if path.endswith("/status/start")}
+    return [guest.name for guest in lab.guests if str(guest.vmid) in vmids]
 
 
-def _told(seen: SeenGuest | None, guest: Guest) -> dict[str, Any]:
-    """What is told of one machine: where it is, whether it runs, its NICs as the endpoint has them."""
-    if seen is None:
+def _report(observed: ObservedGuest | None, guest: Guest) -> dict[str, Any]:
+    """Return where a machine is, whether it runs, and its NICs as the endpoint has them."""
+    if observed is None:
         return {"vmid": guest.vmid, "node": guest.node, "status": "absent", "nets": {}}
-    config = seen.config or {}
-    cards = {key: config[key] for key in net_keys(config)}
-    return {"vmid": seen.vmid, "node": seen.node, "status": seen.status, "nets": cards}
+    config = observed.config or {}
+    return {
+        "vmid": observed.vmid,
+        "node": observed.node,
+        "status": observed.status,
+        "nets": {key: config[key] for key in net_keys(config)},
+    }

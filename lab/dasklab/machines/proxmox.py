@@ -21,9 +21,9 @@ from proxmoxer import ProxmoxAPI
 from proxmoxer.core import ProxmoxResource, ResourceException
 
 from dasklab.errors import LabError
-from dasklab.machines.answers import PORT_HINT, CallError, TransientError, complete, refusal, silence
+from dasklab.machines.api_errors import PORT_HINT, CallError, TransientError, complete, no_answer, refusal
 from dasklab.machines.causes import cause_key, identifiers, merge, merged_error
-from dasklab.machines.change import Await, Chain, Change, Step
+from dasklab.machines.change import Chain, Change, ExpectedRow, Step
 from dasklab.machines.endpoint import Endpoint
 
 TASK_OK = re.compile(r"^(OK|WARNINGS: \d+)$")
@@ -100,7 +100,7 @@ class Resource:
             try:
                 return self._send_once(method, call)
             except TransientError as error:
-                if not error.is_worth_another_try(read=method == "GET", known=self._pve.has_answered):
+                if not error.may_be_repeated(read=method == "GET", has_answered=self._pve.has_answered):
                     raise
                 time.sleep(pause_s)
         return self._send_once(method, call)
@@ -113,7 +113,7 @@ class Resource:
             answer = error.status_code, error.content, error.errors
             raise refusal(*answer, where, endpoint.url, endpoint.token) from None
         except requests.RequestException as error:
-            raise silence(error, where, endpoint.url) from None
+            raise no_answer(error, where, endpoint.url) from None
 
 
 class Pve:
@@ -231,7 +231,7 @@ class Pve:
             case "DELETE":
                 return resource.delete(**change.params)
 
-    def _await(self, effect: Await, change: Change) -> None:
+    def _await(self, effect: ExpectedRow, change: Change) -> None:
         """Wait until a list of the API has the row that the change leads to."""
         deadline = time.monotonic() + EFFECT_WAIT_S
         while not any(effect.row.items() <= row.items() for row in self.api(effect.path).get()):

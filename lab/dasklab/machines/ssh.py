@@ -1,4 +1,4 @@
-"""How ssh comes to a host of the inventory: the command line that the user could type."""
+"""The ssh command line for a host of the inventory, as the user could type it."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from dasklab.machines.inventory import Inventory
 
 
 def command(inventory: Inventory, host: str, *options: str) -> list[str]:
-    """Return ``ssh`` with the inventory's options, key and user, up to the address.
+    """Return the ssh command with the inventory's options, key, user and address.
 
-    The user's ``~/.ssh/config`` does not count: it could lead elsewhere. An inventory that wants it says so
-    in ``ansible_ssh_common_args`` (``-F /home/me/.ssh/config``), for Ansible too.
+    ``~/.ssh/config`` is ignored, because it could lead to another machine. To use it, set
+    ``ansible_ssh_common_args: -F /home/me/.ssh/config`` in the inventory, which also affects Ansible.
 
     Raises:
         LabError: there is no such host, or it has no address.

@@ -1,7 +1,6 @@
-"""What is wanted: the machines of the lab and their NICs, as the inventory says.
+"""The requested lab: machines and NICs as the inventory describes them.
 
-Values come from a file that people write, so they are validated here, once; the rest of
-the code can trust them.
+People write the inventory, so its values are validated here, once. All other code can trust them.
 """
 
 from __future__ import annotations
@@ -17,12 +16,12 @@ from dasklab.model.nic import LAB_SLOT, MODELS, GuestKind, Nic, NicOverride
 from dasklab.model.strict import Strict
 
 FILE_NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]*"
-MOST_GUESTS = 244  # addresses of a /24, without the node's and its neighbours'
+MAX_GUESTS = 244  # addresses from .11 to .254 of a /24
 DnsName = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")]
 
 
 class Guest(Strict):
-    """One machine of the lab, of either kind that Proxmox VE has; ``nics[n]`` becomes ``net<n>``."""
+    """One machine of the lab, a virtual machine or a container. ``nics[n]`` is its ``net<n>``."""
 
     name: DnsName
     kind: GuestKind = "vm"
@@ -33,7 +32,7 @@ class Guest(Strict):
     nics: Annotated[tuple[Nic, ...], Field(min_length=1, max_length=6)]
 
     @model_validator(mode="after")
-    def _has_such_cards(self) -> Guest:
+    def _check_nic_models(self) -> Guest:
         for slot, nic in enumerate(self.nics):
             if nic.model not in MODELS[self.kind]:
                 allowed = ", ".join(sorted(MODELS[self.kind]))
@@ -41,7 +40,7 @@ class Guest(Strict):
         return self
 
     def for_kind(self, kind: GuestKind) -> Guest:
-        """Return the same machine as one of this kind, with NICs that it can have."""
+        """Return the same machine as this kind of guest, with NICs that this kind can have."""
         nics = tuple(nic.for_kind(kind) for nic in self.nics)
         return self.model_copy(update={"kind": kind, "nics": nics})
 
@@ -53,7 +52,7 @@ class Guest(Strict):
 
 
 class Image(Strict):
-    """The disk that virtual machines are made of: a file to upload, or a URL for the node to fetch."""
+    """The disk image of virtual machines: a file to upload, or a URL from which the node downloads it."""
 
     file: str | None = None
     url: str | None = None
@@ -63,21 +62,22 @@ class Image(Strict):
 
     @property
     def basename(self) -> str:
-        """The file's name without its folder."""
+        """The name of the image's file, without its folder."""
         return self.name or (self.file or self.url or "").rstrip("/").rpartition("/")[2]
 
 
 class Archive(Image):
-    """What containers are unpacked from."""
+    """The archive that containers are unpacked from."""
 
     name: Annotated[str | None, Field(pattern=rf"{FILE_NAME}\.tar(\.(gz|xz|zst))?$")] = None
 
 
 class Lab(Strict):
-    """Everything that the provisioning is asked for.
+    """A requested lab.
 
-    Virtual machines are linked clones of one template, made of ``image`` as ``template_vmid``; containers are
-    unpacked from ``container_image``, and root in one is nobody outside where they are ``unprivileged``.
+    Virtual machines are linked clones of a template, which is created from ``image`` as ``template_vmid``.
+    Containers are unpacked from ``container_image``. In an ``unprivileged`` container, root is mapped to an
+    ordinary user of the node.
     """
 
     name: DnsName
@@ -93,66 +93,67 @@ class Lab(Strict):
     unprivileged: bool = True
     ssh_public_key: str
     bridges: tuple[str, ...] = ()
-    tunnel_mtu: Annotated[int, Field(ge=576, le=65_535)] = 1450  # between nodes: 50 go to VXLAN's headers
+    tunnel_mtu: Annotated[int, Field(ge=576, le=65_535)] = 1450  # between nodes; VXLAN headers take 50 bytes
     guests: tuple[Guest, ...]
 
     @property
     def nodes(self) -> tuple[str, ...]:
-        """The nodes that its guests are on, in the inventory's order."""
+        """The nodes of its guests, in the inventory's order."""
         return tuple(dict.fromkeys(guest.node for guest in self.guests)) or (self.node,)
 
     @property
     def templates(self) -> dict[int, str]:
-        """VMID -> node of each template: a node's machines are clones of one on its own storage.
+        """VMID -> node of each template. Each node has its own, because clones need it on their storage.
 
-        The first is ``template_vmid``; the others come after the last machine that there may be.
+        The first template is ``template_vmid``; the VMIDs of the others follow that of the last possible
+        machine.
         """
-        return {self.template_vmid + bool(k) * (MOST_GUESTS + k): node for k, node in enumerate(self.nodes)}
+        return {self.template_vmid + bool(k) * (MAX_GUESTS + k): node for k, node in enumerate(self.nodes)}
 
     def template_of(self, node: str) -> int:
-        """The VMID of a node's template."""
+        """Return the VMID of a node's template."""
         return next(vmid for vmid, where in self.templates.items() if where == node)
 
     @property
     def image_mark(self) -> str:
-        """How the names of the lab's own images begin on the image storage; no name of a lab has a dot."""
+        """The prefix of the lab's images on the image storage. Unambiguous, as no lab's name has a dot."""
         return f"{self.name}."
 
     def name_of(self, image: Image) -> str:
-        """An image's name on the image storage. Others' of the same file are neither used nor removed."""
+        """Return the name of the lab's own copy of an image on the image storage."""
         return self.image_mark + image.basename
 
     @property
     def kinds(self) -> frozenset[GuestKind]:
-        """The kinds that its guests are of."""
+        """The kinds of its guests."""
         return frozenset(guest.kind for guest in self.guests)
 
     def with_kinds(self, kinds: Mapping[str, GuestKind]) -> Lab:
-        """Return the lab with machines of another kind, as a trial asks; keys are machine names."""
-        self._know("guests", kinds)
+        """Return the lab with a trial's kinds of guests; keys are machine names."""
+        self._check_names("guests", kinds)
         guests = tuple(guest.for_kind(kinds.get(guest.name, guest.kind)) for guest in self.guests)
         return self.model_copy(update={"guests": guests})
 
     def with_nics(self, overrides: Mapping[str, NicOverride]) -> Lab:
         """Return the lab with a trial's NIC overrides; keys are machine names."""
-        self._know("nics", overrides)
+        self._check_names("nics", overrides)
         guests = tuple(
             guest.with_lab_nic(overrides[guest.name]) if guest.name in overrides else guest
             for guest in self.guests
         )
         return self.model_copy(update={"guests": guests})
 
-    def _know(self, what: str, names: Iterable[str]) -> None:
-        known = {guest.name for guest in self.guests}
-        for name in set(names) - known:
+    def _check_names(self, setting: str, names: Iterable[str]) -> None:
+        machines = {guest.name for guest in self.guests}
+        for name in set(names) - machines:
             raise LabError(
-                f"{what}: no machine {name!r} in the inventory; "
-                f"there are {', '.join(sorted(known))}{did_you_mean(name, known)}"
+                f"{setting}: no machine {name!r} in the inventory; "
+                f"there are {', '.join(sorted(machines))}{did_you_mean(name, machines)}"
             )
 
 
 def template_name(lab: Lab, vmid: int) -> str:
-    """What a template is called where people read it."""
+    """Return how messages name a template."""
     return "the template" if len(lab.nodes) == 1 else f"the template of node {lab.templates[vmid]}"
 
 
@@ -160,7 +161,7 @@ def check_unique(lab: Lab) -> None:
     """Refuse a lab in which two machines share a VMID, name, MAC or address.
 
     Raises:
-        LabError: naming what is shared and by whom.
+        LabError: naming the shared value and the machines.
     """
     guests = [(f"VMID {guest.vmid}", guest.name) for guest in lab.guests]
     guests += [(f"VMID {vmid}", template_name(lab, vmid)) for vmid in lab.templates]
@@ -168,7 +169,7 @@ def check_unique(lab: Lab) -> None:
     macs = [(f"MAC {nic.mac.upper()}", name) for name, nic in nics]
     addresses = [(f"address {nic.address.ip}", name) for name, nic in nics if nic.address]
     for what, owners in _shared([*guests, *macs, *addresses]):
-        raise LabError(f"inventory: {what} is given to {' and '.join(owners)}; each needs its own")
+        raise LabError(f"inventory: {' and '.join(owners)} have the same {what}; each needs its own")
 
 
 def _shared(pairs: Iterable[tuple[str, str]]) -> list[tuple[str, list[str]]]:

@@ -1,13 +1,13 @@
-"""The lab's own variables in an inventory: which exist, and which values they take.
+"""The lab's own variables in an inventory: which names exist, and which values are allowed.
 
-An unknown name is refused if it begins as the lab's own names do: with ``lab_``, ``vm_``, ``endpoint_``, or
-the name of a role (``dask_``, ``proxmox_``, ``guest_`` ...). Ansible would ignore a misspelt one. The
-roles' names and types come from their ``meta/argument_specs.yml``, ``defaults`` and ``vars``. All other
-names, such as ``ansible_user`` or a user's own ``site``, are left alone, unless they are a near miss of a
-variable without such a beginning (``scheduler_adress``).
+Ansible ignores misspelt variables. Here an unknown name is refused if it has a prefix of the lab's own names:
+``lab_``, ``vm_``, ``endpoint_``, or the name of a role (``dask_``, ``proxmox_``, ``guest_`` ...). Names and
+types of the roles' variables come from their ``meta/argument_specs.yml``, ``defaults`` and ``vars``. Other
+names, such as ``ansible_user`` or a user's own ``site``, are accepted, unless they almost equal one of the
+lab's variables that have no such prefix (``scheduler_adress``).
 
-Values are checked by host before anything starts. A role's variable is not checked here if it follows from
-what does not exist yet (the endpoint's facts); the playbook checks those.
+Values are checked for each host before anything starts, except those of role variables that depend on
+something that does not exist yet (the facts of the endpoint). The playbook checks these.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Mtu = Annotated[int, Field(ge=576, le=65_535)]
 
 
 class LabVariables(Strict):
-    """The variables of a host whose values the lab itself reads. All are optional here: see ``NEEDED``."""
+    """The variables of a host that dasklab reads itself. All are optional here; see ``REQUIRED``."""
 
     lab_name: DnsName = "dasklab"
     lab_first_vmid: Vmid = 100
@@ -59,7 +59,7 @@ class LabVariables(Strict):
     dask_role: Literal["client", "scheduler", "worker"] = "worker"
 
     @model_validator(mode="after")
-    def _has_such_nics(self) -> LabVariables:
+    def _check_nic_model(self) -> LabVariables:
         allowed = MODELS[self.lab_guests]
         if self.lab_guests == "vm" and self.lab_nic_model not in allowed:
             names = ", ".join(sorted(allowed))
@@ -67,11 +67,11 @@ class LabVariables(Strict):
         return self
 
 
-NEEDED = (  # of machines that the lab makes; those that exist already need none
+REQUIRED = (  # for machines that the lab creates; existing machines need none of them
     "lab_name", "lab_first_vmid", "lab_nic_model", "lab_bridge", "lab_subnet", "lab_management_bridge",
     "lab_management_subnet", "lab_ssh_key", "vm_cores", "vm_memory_mb", "proxmox_image",
 )  # fmt: skip
-OTHERS = (  # variables of an inventory that are neither checked above nor a role's
+OTHERS = (  # variables whose values are not checked above and that are not a role's
     "lab_state_dir", "lab_ssh_key", "lab_ssh_options", "lab_address", "lab_prefix", "lab_mtu", "lab_mac",
     "lab_interface", "capture_mac", "capture_interface", "scheduler_address", "guest",
     "proxmox", "proxmox_image", "proxmox_container_image",
@@ -79,14 +79,14 @@ OTHERS = (  # variables of an inventory that are neither checked above nor a rol
     "endpoint_command", "endpoint_start", "endpoint_check", "endpoint_image_build", "endpoint_stop",
     "endpoint_facts", "endpoint_account",
 )  # fmt: skip
-TYPES = {"int": int, "float": float, "bool": bool, "list": list, "dict": dict}  # all others: any text
+TYPES = {"int": int, "float": float, "bool": bool, "list": list, "dict": dict}  # others accept any value
 
 
 def open_lab(path: Path) -> Inventory:
     """Open an inventory and check the lab's variables in it.
 
     Raises:
-        LabError: there is no lab in it, or a variable is unknown, missing or not allowed; it names the hosts.
+        LabError: it contains no lab, or a variable is unknown, missing or not allowed; the hosts are named.
     """
     inventory = Inventory(path)
     _refuse(inventory, _mistakes(inventory))
@@ -94,7 +94,7 @@ def open_lab(path: Path) -> Inventory:
 
 
 def _refuse(inventory: Inventory, mistakes: Iterable[tuple[str, str]]) -> None:
-    """Report the first mistake with all hosts that share it."""
+    """Raise the first mistake, with all hosts that have it."""
     hosts: dict[str, list[str]] = {}
     for host, mistake in mistakes:
         hosts.setdefault(mistake, []).append(host)
@@ -116,16 +116,16 @@ def _mistakes(inventory: Inventory) -> Iterator[tuple[str, str]]:
 
 
 def unknown(names: Iterable[str]) -> Iterator[str]:
-    """Say which names are misspelt variables of the lab (pure but for the roles' files)."""
-    known = known_names()
-    loose = [name for name in known if "_" in name and not name.startswith(namespaces())]
-    for name in sorted(set(names) - known):
-        if name.startswith(namespaces()):
-            beginning = next(each for each in namespaces() if name.startswith(each))
-            hint = did_you_mean(name, known) or f"; names that begin with {beginning} belong to the lab"
+    """Yield a message for each name that is a misspelt variable of the lab."""
+    valid = valid_names()
+    unprefixed = [name for name in valid if "_" in name and not name.startswith(prefixes())]
+    for name in sorted(set(names) - valid):
+        if name.startswith(prefixes()):
+            prefix = next(prefix for prefix in prefixes() if name.startswith(prefix))
+            hint = did_you_mean(name, valid) or f"; names that begin with {prefix} belong to the lab"
             yield f"unknown variable {name}{hint}"
-        elif near := get_close_matches(name, loose, n=1, cutoff=0.9):
-            yield f"unknown variable {name}{did_you_mean(name, near)}"
+        elif similar := get_close_matches(name, unprefixed, n=1, cutoff=0.9):
+            yield f"unknown variable {name}{did_you_mean(name, similar)}"
 
 
 def _unknown_keys(inventory: Inventory, host: str) -> Iterator[str]:
@@ -136,7 +136,7 @@ def _unknown_keys(inventory: Inventory, host: str) -> Iterator[str]:
 
 @cache
 def _mappings() -> dict[str, tuple[str, ...]]:
-    """The mappings of an inventory and the keys that they may have."""
+    """Return the variables that are mappings, each with its allowed keys."""
     return {
         "proxmox": (*Endpoint.model_fields, "node", "pool", "storage", "image_storage"),
         "proxmox_image": tuple(Image.model_fields),
@@ -146,7 +146,7 @@ def _mappings() -> dict[str, tuple[str, ...]]:
 
 def _missing(names: set[str]) -> Iterator[str]:
     if "proxmox" in names:
-        yield from (f"has no variable {name!r}" for name in NEEDED if name not in names)
+        yield from (f"has no variable {name!r}" for name in REQUIRED if name not in names)
 
 
 def _values(inventory: Inventory, host: str, names: Iterable[str]) -> dict[str, Any]:
@@ -158,29 +158,29 @@ def _resolvable(inventory: Inventory, host: str) -> dict[str, Any]:
     for name in _role_variables().model_fields:
         try:
             values |= _values(inventory, host, [name])
-        except LabError:  # it follows from what does not exist yet
+        except LabError:  # it depends on something that does not exist yet
             continue
     return values
 
 
 @cache
-def known_names() -> frozenset[str]:
-    """All variables of the lab that an inventory may set."""
+def valid_names() -> frozenset[str]:
+    """Return all variables of the lab that an inventory may set."""
     files = [_read(role, part, "main.yml") for role in _roles() for part in ("defaults", "vars")]
     roles = {name for file in files for name in file}
     return frozenset({*LabVariables.model_fields, *OTHERS, *roles, *_options()})
 
 
 @cache
-def namespaces() -> tuple[str, ...]:
-    """How the names of the lab's variables begin."""
+def prefixes() -> tuple[str, ...]:
+    """Return the prefixes that are reserved for the lab's variables."""
     roles = {f"{role.partition('_')[0]}_" for role in _roles()}
     return ("lab_", "vm_", "endpoint_", *sorted(roles))
 
 
 @cache
 def _role_variables() -> type[Strict]:
-    """What the roles' contracts allow, for the variables that are not checked as the lab's own."""
+    """Return a model of the roles' variables, without those in ``LabVariables``."""
     fields: dict[str, Any] = {
         name: (_type(option), None)
         for name, option in _options().items()
@@ -197,7 +197,7 @@ def _type(option: Mapping[str, Any]) -> Any:
 
 @cache
 def _options() -> dict[str, Mapping[str, Any]]:
-    """Every option of every role's contract."""
+    """Return every option in the roles' argument specifications."""
     return {
         name: option
         for role in _roles()

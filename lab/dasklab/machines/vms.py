@@ -1,6 +1,6 @@
-"""The calls that make virtual machines: linked clones of one template. Pure.
+"""Plan the API calls that create virtual machines: linked clones of one template. Pure.
 
-See ``dasklab.machines.kinds``.
+See ``dasklab.machines.guest_kinds``.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ TOOL = "qm"
 DISKS = "images"
 IMAGES = "import"
 DISK = "virtio0"
-SEED = "scsi1"
+CLOUD_INIT_DISK = "scsi1"
 
 
 def template_description(lab: Lab) -> str:
-    """What the template is made of; another description means another template."""
+    """Return what the template is made from. A template with another description is created again."""
     return f"{mark(lab)}image={lab.name_of(lab.image)}"
 
 
 def template(lab: Lab, node: str) -> Iterator[Change]:
-    """The calls that make the machine that all others of a node are linked clones of."""
+    """Yield the calls that create a node's template."""
     path, vmid = f"/nodes/{node}/{API}", lab.template_of(node)
     vm = f"{path}/{vmid}"
     yield Change(
         "POST", path, "the machine that all others are linked clones of", _template_config(lab, vmid)
     )
     if lab.disk_gb:
-        yield Change("PUT", f"{vm}/resize", "room for packages", {"disk": DISK, "size": f"{lab.disk_gb}G"})
+        yield Change("PUT", f"{vm}/resize", "space for packages", {"disk": DISK, "size": f"{lab.disk_gb}G"})
     # A token whose rights come from the pool may set tags only once the VM is in it.
     yield Change("PUT", f"{vm}/config", "the lab's tag", {"tags": lab.name})
     yield Change("POST", f"{vm}/template", "make it a template")
@@ -53,7 +53,7 @@ def _template_config(lab: Lab, vmid: int) -> dict[str, Value]:
         "balloon": 0,
         "scsihw": "virtio-scsi-pci",
         DISK: f"{lab.storage}:0,import-from={lab.image_storage}:{IMAGES}/{image}",
-        SEED: f"{lab.storage}:cloudinit",
+        CLOUD_INIT_DISK: f"{lab.storage}:cloudinit",
         "boot": f"order={DISK}",
         "agent": "enabled=1",
         "serial0": "socket",
@@ -64,7 +64,7 @@ def _template_config(lab: Lab, vmid: int) -> dict[str, Value]:
 
 
 def make(guest: Guest, lab: Lab) -> Iterator[Change]:
-    """Clone the template, set it, start it."""
+    """Yield the calls that clone the template, configure the clone and start it."""
     params: dict[str, Value] = {"newid": guest.vmid, "name": guest.name, "pool": lab.pool}
     source = f"/nodes/{guest.node}/{API}/{lab.template_of(guest.node)}"
     path = f"/nodes/{guest.node}/{API}/{guest.vmid}"
@@ -76,8 +76,8 @@ def make(guest: Guest, lab: Lab) -> Iterator[Change]:
 
 
 def config(guest: Guest, lab: Lab) -> dict[str, Value]:
-    """Size, NICs, addresses and key."""
-    made: dict[str, Value] = {
+    """Return a virtual machine's size, NICs, addresses and ssh key."""
+    settings: dict[str, Value] = {
         "name": guest.name,
         "cores": guest.cores,
         "memory": guest.memory_mb,
@@ -85,14 +85,14 @@ def config(guest: Guest, lab: Lab) -> dict[str, Value]:
         "sshkeys": quote(lab.ssh_public_key.strip(), safe=""),
     }
     for index, nic in enumerate(guest.nics):
-        made[net_key(index)] = net_to_pve(nic)
+        settings[net_key(index)] = net_to_pve(nic)
         if nic.address:
-            made[f"ipconfig{index}"] = ipconfig_to_pve(nic)
-    return made
+            settings[f"ipconfig{index}"] = ipconfig_to_pve(nic)
+    return settings
 
 
 def is_live(key: str, have: str | None, want: Value) -> bool:
-    """Tags, and a NIC's rate cap."""
+    """True for tags and for the rate cap of a NIC."""
     if net_keys([key]) and have is not None:
         before, after = net_from_pve(have), net_from_pve(str(want))
         return replace(before, rate_bytes=after.rate_bytes) == after

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from dasklab.errors import LabError
 from dasklab.machines import bridges
-from dasklab.machines.observed import SeenBridge, SeenNode
+from dasklab.machines.observed import ObservedBridge, ObservedNode
 
 from tests.unit.dasklab.samples import LAB
 
@@ -35,20 +35,22 @@ OTHERS = f"""{HEAD}@@ -5,4 +5,4 @@
 +\taddress 192.168.1.11/24
  \tgateway 192.168.1.1
 """
-SEEN = SeenNode(bridges={"vmbr0": SeenBridge("")}, storages={"local": frozenset({"images", "import"})})
+SEEN = ObservedNode(
+    bridges={"vmbr0": ObservedBridge("")}, storages={"local": frozenset({"images", "import"})}
+)
 
 
-def seen(bridge: SeenBridge | None, diff: str = "") -> SeenNode:
+def seen(bridge: ObservedBridge | None, diff: str = "") -> ObservedNode:
     """A node with this bridge called vmbr1 in its configuration, and with these changes waiting."""
     there = {**SEEN.bridges, **({"vmbr1": bridge} if bridge else {})}
     return replace(SEEN, bridges=there, pending=bridges.pending_changes(diff))
 
 
-def made(found: SeenNode) -> list[str]:
+def made(found: ObservedNode) -> list[str]:
     return [f"{c.method} {c.path}" for c in bridges.make(found, LAB, "pve")]
 
 
-def removed(found: SeenNode) -> list[str]:
+def removed(found: ObservedNode) -> list[str]:
     return [f"{c.method} {c.path}" for c in bridges.remove(found, LAB, "pve")]
 
 
@@ -71,14 +73,14 @@ def test_what_belongs_to_no_interface_that_one_sees_is_somebodys() -> None:
     ("found", "calls"),
     [
         (seen(None), [f"POST {NETWORK}", f"PUT {NETWORK}"]),
-        (seen(SeenBridge(MARK)), []),
-        (seen(SeenBridge("made by hand")), []),
-        (seen(SeenBridge(MARK, active=False), ADDED), [f"PUT {NETWORK}"]),  # cut off after the POST
-        (seen(SeenBridge(MARK, active=False)), [f"PUT {NETWORK}"]),  # the reload failed
+        (seen(ObservedBridge(MARK)), []),
+        (seen(ObservedBridge("made by hand")), []),
+        (seen(ObservedBridge(MARK, active=False), ADDED), [f"PUT {NETWORK}"]),  # cut off after the POST
+        (seen(ObservedBridge(MARK, active=False)), [f"PUT {NETWORK}"]),  # the reload failed
         (seen(None, REMOVED), [f"POST {NETWORK}", f"PUT {NETWORK}"]),  # destroy was cut off
     ],
 )
-def test_a_bridge_is_there_afterwards(found: SeenNode, calls: list[str]) -> None:
+def test_a_bridge_is_there_afterwards(found: ObservedNode, calls: list[str]) -> None:
     assert made(found) == calls
 
 
@@ -86,17 +88,17 @@ def test_a_bridge_is_there_afterwards(found: SeenNode, calls: list[str]) -> None
     ("found", "calls"),
     [
         (seen(None), []),
-        (seen(SeenBridge("made by hand")), []),
-        (seen(SeenBridge(MARK)), [f"DELETE {NETWORK}/vmbr1", f"PUT {NETWORK}"]),
+        (seen(ObservedBridge("made by hand")), []),
+        (seen(ObservedBridge(MARK)), [f"DELETE {NETWORK}/vmbr1", f"PUT {NETWORK}"]),
         # never came up, as on a node without ifupdown2: nothing has to be applied, nor could it be
-        (seen(SeenBridge(MARK, active=False), ADDED), [f"DELETE {NETWORK}/vmbr1"]),
-        (seen(SeenBridge(MARK, active=False), ADDED + OTHERS), [f"DELETE {NETWORK}/vmbr1"]),
-        (seen(SeenBridge(MARK, active=False)), [f"DELETE {NETWORK}/vmbr1", f"PUT {NETWORK}"]),
+        (seen(ObservedBridge(MARK, active=False), ADDED), [f"DELETE {NETWORK}/vmbr1"]),
+        (seen(ObservedBridge(MARK, active=False), ADDED + OTHERS), [f"DELETE {NETWORK}/vmbr1"]),
+        (seen(ObservedBridge(MARK, active=False)), [f"DELETE {NETWORK}/vmbr1", f"PUT {NETWORK}"]),
         (seen(None, REMOVED), [f"PUT {NETWORK}"]),  # cut off after the DELETE
         (seen(None, OTHERS), []),
     ],
 )
-def test_no_bridge_of_ours_is_left(found: SeenNode, calls: list[str]) -> None:
+def test_no_bridge_of_ours_is_left(found: ObservedNode, calls: list[str]) -> None:
     assert removed(found) == calls
 
 
@@ -104,16 +106,16 @@ def test_no_bridge_of_ours_is_left(found: SeenNode, calls: list[str]) -> None:
     "found",
     [
         seen(None, OTHERS),
-        seen(SeenBridge(MARK, active=False), ADDED + OTHERS),
+        seen(ObservedBridge(MARK, active=False), ADDED + OTHERS),
         # the name that we want, but made by somebody else
         seen(None, REMOVED.replace(MARK, "made by hand")),
     ],
 )
-def test_others_changes_are_not_applied_by_making(found: SeenNode) -> None:
-    with pytest.raises(LabError, match=r"network changes that nobody has applied yet \(vmbr[01]\)"):
+def test_others_changes_are_not_applied_by_making(found: ObservedNode) -> None:
+    with pytest.raises(LabError, match=r"network changes that are not applied yet \(vmbr[01]\)"):
         made(found)
 
 
 def test_others_changes_are_not_applied_by_removing() -> None:
-    with pytest.raises(LabError, match=r"nobody has applied yet \(vmbr0\)"):
-        removed(seen(SeenBridge(MARK), OTHERS))
+    with pytest.raises(LabError, match=r"not applied yet \(vmbr0\)"):
+        removed(seen(ObservedBridge(MARK), OTHERS))

@@ -120,7 +120,7 @@ def test_removal_takes_containers_and_both_images() -> None:
 
 def test_what_is_missing_for_containers_is_said() -> None:
     lacking: Observed = holding(NOTHING, storages={"local": frozenset({"images", "import", "vztmpl"})})
-    with pytest.raises(LabError, match="storage 'local' does not take 'rootdir' content"):
+    with pytest.raises(LabError, match="storage 'local' does not allow 'rootdir' content"):
         plan(lacking, CONTAINERS)
-    with pytest.raises(LabError, match="proxmox_container_image names no archive"):
+    with pytest.raises(LabError, match="but no proxmox_container_image"):
         plan(NOTHING, lab_of(container("client", 9101), container_image=None))

@@ -41,8 +41,8 @@ def test_roots_ssh_to_the_node_is_tried_without_asking(
 ) -> None:
     words = ssh_that(tmp_path, "exit 0", monkeypatch)
     finding = last(proxmox)
-    assert finding.well
-    assert finding.what.startswith("root@127.0.0.1: ssh lets one in")
+    assert finding.ok
+    assert finding.text.startswith("root@127.0.0.1: ssh works")
     assert "BatchMode=yes" in words.read_text()
 
 
@@ -51,11 +51,11 @@ def test_a_node_that_lets_nobody_in_is_said_with_why_it_matters_and_what_else_on
 ) -> None:
     ssh_that(tmp_path, "echo 'root@node: Permission denied (publickey).' >&2; exit 255", monkeypatch)
     finding = last(proxmox)
-    assert not finding.well
-    assert "Permission denied (publickey)" in finding.what
-    assert "ageing time, which the API cannot" in finding.what
-    assert finding.mend[0] == "ssh-copy-id root@127.0.0.1"
-    assert "proxmox.node" in "".join(finding.mend)
+    assert not finding.ok
+    assert "Permission denied (publickey)" in finding.text
+    assert "ageing time, which the API cannot" in finding.text
+    assert finding.fix[0] == "ssh-copy-id root@127.0.0.1"
+    assert "proxmox.node" in "".join(finding.fix)
 
 
 def test_the_embedded_node_needs_no_ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,7 +80,7 @@ def test_without_ssh_to_the_node_the_lab_is_still_one(
     assert inventory.value("worker-1", "guest")["node"] == "node-one"
     for name in ("HOST", "USER", "TOKEN_ID", "TOKEN_SECRET", "CA_FILE"):
         monkeypatch.delenv(f"PROXMOX_{name}", raising=False)
-    assert "PROXMOX_HOST" in last(inventory).what
+    assert "PROXMOX_HOST" in last(inventory).text
 
 
 def test_all_that_the_environment_lacks_is_said_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,5 +88,5 @@ def test_all_that_the_environment_lacks_is_said_in_one_line(monkeypatch: pytest.
         monkeypatch.delenv(f"PROXMOX_{name}", raising=False)
     finding = last(Inventory(EXAMPLES / "proxmox" / "hosts.yml"))
     for name in ("PROXMOX_HOST", "PROXMOX_USER", "PROXMOX_TOKEN_ID", "PROXMOX_TOKEN_SECRET"):
-        assert name in finding.what
-    assert "pveum user token add lab@pve dasklab" in "\n".join(finding.mend)
+        assert name in finding.text
+    assert "pveum user token add lab@pve dasklab" in "\n".join(finding.fix)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from dasklab.errors import LabError
 from dasklab.machines.inventory import DEFAULT, Inventory
-from dasklab.machines.observed import Observed, SeenBridge, SeenNode
+from dasklab.machines.observed import Observed, ObservedBridge, ObservedNode
 from dasklab.machines.plan import plan
 from dasklab.machines.topology import Guest, check_unique
 from dasklab.model import experiment
@@ -41,9 +41,9 @@ def test_the_default_lab_is_five_machines_with_one_that_captures() -> None:
 def test_ten_workers_plan_correctly(ten_workers: Inventory) -> None:
     lab = LAB.model_copy(update={"guests": machines(ten_workers)})
     check_unique(lab)
-    bridges = dict.fromkeys(("vmbr0", "vmbr1"), SeenBridge(""))
+    bridges = dict.fromkeys(("vmbr0", "vmbr1"), ObservedBridge(""))
     storages = {"local": frozenset({"images", "import"})}
-    node = SeenNode(bridges=bridges, storages=storages)
+    node = ObservedNode(bridges=bridges, storages=storages)
     seen = Observed(version=(9, 2), guests={}, nodes={"pve": node})
     clones = [c for s in plan(seen, lab) for chain in s.chains for c in chain if c.path.endswith("/clone")]
     assert [c.params["newid"] for c in clones] == list(range(9101, 9113))

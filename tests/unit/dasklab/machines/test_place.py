@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from dasklab.errors import LabError
-from dasklab.machines.place import ignored_models, machine, machines
+from dasklab.machines.addressing import ignored_models, machine, machines
 
 HOST: dict[str, Any] = {
     "inventory_hostname": "worker-1",
@@ -75,7 +75,9 @@ def test_many_have_their_order() -> None:
 
 def test_more_machines_than_addresses_are_said() -> None:
     assert machine(HOST, 243, "pve")["nics"][0]["address"] == "192.168.1.254/24"
-    with pytest.raises(LabError, match=r"worker-1 is machine 245: 192.168.1.0/24 has addresses for 244"):
+    with pytest.raises(
+        LabError, match=r"worker-1 is machine 245, but 192.168.1.0/24 has addresses for only 244"
+    ):
         machine(HOST, 244, "pve")
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from dasklab.errors import LabError
 from dasklab.machines.change import Step, render
-from dasklab.machines.kinds import BY_API
-from dasklab.machines.observed import Observed, SeenBridge, SeenGuest, SeenNode
+from dasklab.machines.guest_kinds import BY_API
+from dasklab.machines.observed import Observed, ObservedBridge, ObservedGuest, ObservedNode
 from dasklab.machines.plan import plan, plan_removal
 from dasklab.machines.provision import starting
 from dasklab.machines.topology import Guest, Lab
@@ -19,21 +19,21 @@ from dasklab.model.nic import NicOverride
 from tests.unit.dasklab.samples import LAB, vm
 
 STORAGES = {"local": frozenset({"images", "import", "iso"})}
-EMPTY = SeenNode(bridges={"vmbr0": SeenBridge("")}, storages=STORAGES)
+EMPTY = ObservedNode(bridges={"vmbr0": ObservedBridge("")}, storages=STORAGES)
 CLEAN = Observed(version=(9, 2), guests={}, nodes={"pve": EMPTY})
-OURS = SeenBridge("bridge of lab dasklab")
+OURS = ObservedBridge("bridge of lab dasklab")
 
 
 def calls(steps: list[Step]) -> list[str]:
     return [f"{c.method} {c.path}" for s in steps for chain in s.chains for c in chain]
 
 
-def fresh(node: str, api: str, params: dict[str, Any]) -> SeenGuest:
+def fresh(node: str, api: str, params: dict[str, Any]) -> ObservedGuest:
     """A guest that was just made; a container's configuration keeps neither its source nor its key."""
     forgotten = ("vmid", "ostemplate", "pool", "ssh-public-keys") if api == "lxc" else ()
     config = {key: str(value) for key, value in params.items() if key not in forgotten}
     name = config.get("name") or config["hostname"]
-    return SeenGuest(params["vmid"], node, name, "stopped", frozenset(), config, kind=BY_API[api])
+    return ObservedGuest(params["vmid"], node, name, "stopped", frozenset(), config, kind=BY_API[api])
 
 
 def converge(seen: Observed, lab: Lab) -> Observed:
@@ -48,7 +48,7 @@ def converge(seen: Observed, lab: Lab) -> Observed:
         if change.method == "UPLOAD":
             images[parts[2]][params["filename"]] = params["content"]
         elif parts[3] == "network" and change.method == "POST":
-            bridges[parts[2]][params["iface"]] = SeenBridge(params["comments"])
+            bridges[parts[2]][params["iface"]] = ObservedBridge(params["comments"])
         elif change.method == "POST" and parts[3:] in (["qemu"], ["lxc"]):
             guests[params["vmid"]] = fresh(parts[2], parts[3], params)
         elif change.path.endswith("/template"):
@@ -176,13 +176,13 @@ def test_another_image_rebuilds_template_and_clones() -> None:
 
 @pytest.mark.parametrize("vmid", [9100, 9101, 9103])
 def test_a_foreign_machine_is_refused_by_name(vmid: int) -> None:
-    foreign = SeenGuest(vmid, "pve", "mailserver", "running", frozenset({"prod"}), {"name": "mailserver"})
-    with pytest.raises(LabError, match=f"VMID {vmid} is wanted for .*belongs to 'mailserver' on node pve"):
+    foreign = ObservedGuest(vmid, "pve", "mailserver", "running", frozenset({"prod"}), {"name": "mailserver"})
+    with pytest.raises(LabError, match=f"VMID {vmid} is needed for .*belongs to 'mailserver' on node pve"):
         plan(replace(CLEAN, guests={vmid: foreign}), LAB)
 
 
 def test_a_machine_that_may_not_be_read_counts_as_foreign() -> None:
-    hidden = SeenGuest(9101, "pve", "9101", "running", frozenset(), None)
+    hidden = ObservedGuest(9101, "pve", "9101", "running", frozenset(), None)
     with pytest.raises(LabError, match="VMID 9101"):
         plan(replace(CLEAN, guests={9101: hidden}), LAB)
 
@@ -211,9 +211,9 @@ def test_old_proxmox_gets_a_clear_word_about_images() -> None:
 
 
 def test_removal_takes_all_that_is_ours_and_nothing_else() -> None:
-    foreign = SeenGuest(200, "pve", "mailserver", "running", frozenset({"prod"}), {})
+    foreign = ObservedGuest(200, "pve", "mailserver", "running", frozenset({"prod"}), {})
     images = {**BUILT.nodes["pve"].images, "dasklab-1.qcow2": "import", "dasklab.older.qcow2": "import"}
-    bridges = {**BUILT.nodes["pve"].bridges, "vmbr7": SeenBridge("office")}
+    bridges = {**BUILT.nodes["pve"].bridges, "vmbr7": ObservedBridge("office")}
     seen = replace(BUILT, guests={**BUILT.guests, 200: foreign})
     seen = holding(seen, bridges=bridges, images=images)
     made = calls(plan_removal(seen, LAB))
@@ -231,7 +231,7 @@ def test_removal_takes_all_that_is_ours_and_nothing_else() -> None:
 
 
 def test_a_bridge_that_the_tool_did_not_make_stays() -> None:
-    seen = holding(BUILT, bridges={"vmbr0": SeenBridge(""), "vmbr1": SeenBridge("made by hand")})
+    seen = holding(BUILT, bridges={"vmbr0": ObservedBridge(""), "vmbr1": ObservedBridge("made by hand")})
     assert not [c for c in calls(plan_removal(seen, LAB)) if "network" in c]
 
 
@@ -301,8 +301,8 @@ def test_an_image_that_the_node_fetches_is_the_labs_own_too() -> None:
 
 
 def test_a_vmid_that_a_machine_has_which_one_may_not_see_is_found_before_anything_is_made() -> None:
-    with pytest.raises(LabError, match="VMID 9103 is wanted for worker-1, but a machine that this token may"):
-        plan(replace(CLEAN, taken=frozenset({9103})), LAB)
+    with pytest.raises(LabError, match="VMID 9103 is needed for worker-1, but a machine that this token may"):
+        plan(replace(CLEAN, hidden_vmids=frozenset({9103})), LAB)
 
 
 @pytest.mark.parametrize(
@@ -311,7 +311,7 @@ def test_a_vmid_that_a_machine_has_which_one_may_not_see_is_found_before_anythin
         ({}, "node pve has no storage 'local'; it has none that this token may see", ""),
         (
             {"local": frozenset({"images", "iso"})},
-            "storage 'local' does not take 'import' content",
+            "storage 'local' does not allow 'import' content",
             "pvesm set local --content images,import,iso",
         ),
     ],

@@ -11,7 +11,7 @@ import pytest
 import requests
 from dasklab.errors import LabError
 from dasklab.machines import proxmox
-from dasklab.machines.change import Await, Change, Step
+from dasklab.machines.change import Change, ExpectedRow, Step
 from dasklab.machines.endpoint import Endpoint
 from dasklab.machines.proxmox import Pve
 
@@ -83,7 +83,7 @@ def test_error_page_of_a_gateway_is_not_quoted(tmp_path: Path) -> None:
 @pytest.mark.parametrize("page", [b"[1, 2]", b"null"])
 def test_error_that_is_no_object_is_no_answer(page: bytes, tmp_path: Path) -> None:
     error = told({"version": Status(400, "Bad Request", page=page)}, tmp_path)
-    assert "GET /version: this is no answer of a Proxmox VE API" in error.message
+    assert "GET /version: this is not an answer of a Proxmox VE API" in error.message
 
 
 def test_document_has_the_fields_beside_the_data(tmp_path: Path) -> None:
@@ -167,7 +167,7 @@ def test_an_address_that_the_certificate_does_not_name_is_said(tmp_path: Path) -
 @pytest.mark.parametrize("page", [b"<html><title>Login</title></html>", b"[1, 2]", b'{"ok": 1}'])
 def test_a_page_is_no_answer(page: bytes, tmp_path: Path) -> None:
     error = told({"version": page}, tmp_path)
-    assert "GET /version: this is no answer of a Proxmox VE API" in error.message
+    assert "GET /version: this is not an answer of a Proxmox VE API" in error.message
     assert "8006" in (error.hint or "")
 
 
@@ -354,7 +354,7 @@ def test_a_change_is_made_again_only_if_it_was_never_sent(
 
 
 ZONES = "nodes/pve2/sdn/zones"
-UP = Await(ZONES, {"zone": "lab", "status": "available"})
+UP = ExpectedRow(ZONES, {"zone": "lab", "status": "available"})
 APPLY = Change("PUT", "/cluster/sdn", "bring it up", until=(UP,))
 
 

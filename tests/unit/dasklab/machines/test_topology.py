@@ -45,10 +45,10 @@ def test_an_override_for_an_unknown_machine_names_those_there_are() -> None:
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
-        ({"template_vmid": 9101}, "VMID 9101 is given to client and the template"),
+        ({"template_vmid": 9101}, "client and the template have the same VMID 9101"),
         (
             {"guests": (LAB.guests[0], LAB.guests[1].model_copy(update={"nics": LAB.guests[0].nics}))},
-            "MAC 02:DA:5C:23:8D:00 is given to client and worker-1",
+            "client and worker-1 have the same MAC 02:DA:5C:23:8D:00",
         ),
     ],
 )

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from dasklab.errors import LabError
 from dasklab.machines.inventory import DEFAULT, Inventory
-from dasklab.machines.variables import known_names, namespaces, open_lab, unknown
+from dasklab.machines.variables import open_lab, prefixes, unknown, valid_names
 
 from tests.unit.dasklab.test_cli import run
 
@@ -92,9 +92,9 @@ def test_the_inventories_that_come_along_are_accepted(path: Path) -> None:
 
 
 def test_every_name_of_the_rule_is_known() -> None:
-    assert {"lab_", "vm_", "endpoint_", "dask_", "proxmox_", "netem_"} <= set(namespaces())
-    assert {"lab_nic_model", "dask_worker_threads", "guest_offloads", "lab_interface"} <= known_names()
-    assert list(unknown(known_names())) == []
+    assert {"lab_", "vm_", "endpoint_", "dask_", "proxmox_", "netem_"} <= set(prefixes())
+    assert {"lab_nic_model", "dask_worker_threads", "guest_offloads", "lab_interface"} <= valid_names()
+    assert list(unknown(valid_names())) == []
 
 
 @pytest.mark.parametrize(

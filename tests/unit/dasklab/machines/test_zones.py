@@ -9,7 +9,7 @@ import pytest
 from dasklab.errors import LabError
 from dasklab.machines import privileges, zones
 from dasklab.machines.change import Change
-from dasklab.machines.observed import Observed, SeenBridge, SeenGuest, SeenNode, SeenSdn
+from dasklab.machines.observed import Observed, ObservedBridge, ObservedGuest, ObservedNode, ObservedSdn
 from dasklab.machines.plan import plan, plan_removal
 from dasklab.machines.topology import Lab
 
@@ -25,9 +25,9 @@ SPREAD = LAB.model_validate(
 MARK = "bridge of lab dasklab"
 
 
-def node(number: int, **more: Any) -> SeenNode:
-    given = {"bridges": {"vmbr0": SeenBridge("")}, "storages": STORAGES, "address": f"10.0.0.{number}"}
-    return SeenNode(**(given | more))
+def node(number: int, **more: Any) -> ObservedNode:
+    given = {"bridges": {"vmbr0": ObservedBridge("")}, "storages": STORAGES, "address": f"10.0.0.{number}"}
+    return ObservedNode(**(given | more))
 
 
 CLEAN = Observed(version=(9, 2), guests={}, nodes={"pve": node(1), "pve2": node(2)})
@@ -50,7 +50,7 @@ def after(changes: list[Change], seen: Observed) -> Observed:
             found[area][key] = found[area].get(key, {}) | given
         waiting.add(privileges.zone("dasklab"))
     nodes = {name: replace(each, zones=frozenset(up)) for name, each in seen.nodes.items()}
-    return replace(seen, nodes=nodes, sdn=SeenSdn(found["zones"], found["vnets"], frozenset(waiting)))
+    return replace(seen, nodes=nodes, sdn=ObservedSdn(found["zones"], found["vnets"], frozenset(waiting)))
 
 
 MADE = list(zones.make(CLEAN, SPREAD))
@@ -116,14 +116,14 @@ def test_a_node_that_was_down_at_the_apply_gets_another() -> None:
 ZONE = dict(UP.sdn.zones["dasklab"])
 OFFICE = {"zone": "dasklab", "tag": 5, "alias": "office"}
 FOREIGN = [
-    (SeenSdn({"dasklab": ZONE}, {"office": OFFICE}), "there is a zone 'dasklab' that is not"),
-    (SeenSdn({"dasklab": {"type": "simple"}}, {}), "there is a zone 'dasklab' that is not"),
-    (SeenSdn({"other": ZONE}, {"labnet": OFFICE | {"zone": "other"}}), "there is a vnet 'labnet' that"),
+    (ObservedSdn({"dasklab": ZONE}, {"office": OFFICE}), "there is a zone 'dasklab' that is not"),
+    (ObservedSdn({"dasklab": {"type": "simple"}}, {}), "there is a zone 'dasklab' that is not"),
+    (ObservedSdn({"other": ZONE}, {"labnet": OFFICE | {"zone": "other"}}), "there is a vnet 'labnet' that"),
 ]
 
 
 @pytest.mark.parametrize(("sdn", "told"), FOREIGN)
-def test_what_is_foreign_is_refused_and_never_removed(sdn: SeenSdn, told: str) -> None:
+def test_what_is_foreign_is_refused_and_never_removed(sdn: ObservedSdn, told: str) -> None:
     seen = replace(CLEAN, sdn=sdn)
     with pytest.raises(LabError, match=told):
         list(zones.make(seen, SPREAD))
@@ -136,27 +136,27 @@ def test_the_lab_s_vnet_goes_from_a_zone_in_which_somebody_else_has_one() -> Non
 
 
 def test_others_changes_are_never_applied_along() -> None:
-    waiting = replace(CLEAN, sdn=SeenSdn(waiting=frozenset({"office"})))
-    with pytest.raises(LabError, match=r"nobody has applied yet \(zone office\)"):
+    waiting = replace(CLEAN, sdn=ObservedSdn(waiting=frozenset({"office"})))
+    with pytest.raises(LabError, match=r"that are not applied yet \(zone office\)"):
         list(zones.make(waiting, SPREAD))
     pending = {"pve": CLEAN.nodes["pve"], "pve9": node(9, pending={"vmbr4": ("+auto vmbr4",)})}
-    with pytest.raises(LabError, match=r"nobody has applied yet \(vmbr4 on node pve9\)"):
+    with pytest.raises(LabError, match=r"that are not applied yet \(vmbr4 on node pve9\)"):
         list(zones.make(replace(CLEAN, nodes={**CLEAN.nodes, **pending}), SPREAD))
 
 
 def test_a_bridge_of_that_name_and_a_name_that_is_none_are_refused() -> None:
-    bridges = {"labnet": SeenBridge(MARK)}
+    bridges = {"labnet": ObservedBridge(MARK)}
     seen = replace(CLEAN, nodes={**CLEAN.nodes, "pve2": node(2, bridges=bridges)})
     with pytest.raises(LabError, match="node pve2 has a bridge 'labnet'") as refused:
         list(zones.make(seen, SPREAD))
     assert "dasklab destroy" in str(refused.value.hint)
-    with pytest.raises(LabError, match="'lab-bridge' is to be a vnet: two to eight letters"):
+    with pytest.raises(LabError, match="'lab-bridge' cannot be a vnet; allowed: two to eight letters"):
         list(zones.make(CLEAN, SPREAD.model_copy(update={"bridges": ("lab-bridge",)})))
 
 
 def test_a_node_without_an_address_is_told() -> None:
     seen = replace(CLEAN, nodes={**CLEAN.nodes, "pve2": node(2, address="")})
-    with pytest.raises(LabError, match="node pve2 tells no address"):
+    with pytest.raises(LabError, match="node pve2 has no address"):
         list(zones.make(seen, SPREAD))
 
 
@@ -202,7 +202,7 @@ def test_what_is_built_needs_nothing_and_goes_from_all_nodes() -> None:
 def test_a_host_that_is_to_be_on_another_node_is_made_anew_there_and_no_other() -> None:
     third = replace(_built(SPREAD), nodes={**_built(SPREAD).nodes, "pve3": node(3)})
     guests = (SPREAD.guests[0], SPREAD.guests[1].model_copy(update={"node": "pve"}))
-    moved = calls(plan(replace(third, sdn=SeenSdn()), SPREAD.model_copy(update={"guests": guests})))
+    moved = calls(plan(replace(third, sdn=ObservedSdn()), SPREAD.model_copy(update={"guests": guests})))
     assert "DELETE /nodes/pve2/qemu/9103" in moved and "POST /nodes/pve/qemu/9100/clone" in moved
     assert not [call for call in moved if "/9101" in call]
 
@@ -215,8 +215,8 @@ def test_a_lab_that_is_on_one_node_again_is_destroyed_first() -> None:
 
 
 def test_a_foreign_guest_on_a_further_template_s_vmid_is_refused() -> None:
-    foreign = SeenGuest(9345, "pve2", "mailserver", "running", frozenset({"prod"}), {})
-    with pytest.raises(LabError, match="VMID 9345 is wanted for the template of node pve2, but belongs to"):
+    foreign = ObservedGuest(9345, "pve2", "mailserver", "running", frozenset({"prod"}), {})
+    with pytest.raises(LabError, match="VMID 9345 is needed for the template of node pve2, but belongs to"):
         plan(replace(CLEAN, guests={9345: foreign}), SPREAD)
 
 

@@ -1,4 +1,4 @@
-"""Proxmox VE's two kinds of guest, and what is asked of each; ``vms`` and ``containers`` answer."""
+"""The two kinds of guest that Proxmox VE has. The modules ``vms`` and ``containers`` implement ``Kind``."""
 
 from __future__ import annotations
 
@@ -12,32 +12,32 @@ from dasklab.model.nic import GuestKind
 
 
 class Kind(Protocol):
-    """One of Proxmox VE's kinds of guest."""
+    """How to plan guests of one kind."""
 
     @property
     def API(self) -> str:  # noqa: N802 - a constant of the modules
-        """Its name in the API's paths."""
+        """The kind's name in the API's paths."""
 
     @property
     def TOOL(self) -> str:  # noqa: N802
-        """The node's own command for it."""
+        """The node's command for guests of this kind."""
 
     @property
     def DISKS(self) -> str:  # noqa: N802
-        """What content the storage of its disks has to keep."""
+        """The content type that the storage for disks must allow."""
 
     @property
     def IMAGES(self) -> str:  # noqa: N802
-        """What content the storage of its images has to keep."""
+        """The content type that the storage for images must allow."""
 
     def make(self, guest: Guest, lab: Lab) -> Iterator[Change]:
-        """The calls that make a guest and start it."""
+        """Yield the calls that create a guest and start it."""
 
     def config(self, guest: Guest, lab: Lab) -> dict[str, Value]:
-        """The guest's configuration as far as it may change in its life."""
+        """Return the settings of a guest that may change later."""
 
     def is_live(self, key: str, have: str | None, want: Value) -> bool:
-        """Whether a running guest takes this change without a stop."""
+        """Return whether this setting can change while the guest runs."""
 
 
 KINDS: Mapping[GuestKind, Kind] = {"vm": vms, "container": containers}
@@ -45,6 +45,6 @@ BY_API: Mapping[str, GuestKind] = {kind.API: name for name, kind in KINDS.items(
 
 
 def contents(kinds: Collection[GuestKind], storage: str, image_storage: str) -> list[tuple[str, str]]:
-    """Storages, each with a content that it has to keep for guests of these kinds."""
-    asked = [module for kind, module in KINDS.items() if kind in kinds]
-    return [pair for kind in asked for pair in ((storage, kind.DISKS), (image_storage, kind.IMAGES))]
+    """Return the storages of these kinds of guest, each with a content type that it must allow."""
+    modules = [module for kind, module in KINDS.items() if kind in kinds]
+    return [pair for kind in modules for pair in ((storage, kind.DISKS), (image_storage, kind.IMAGES))]
