@@ -104,7 +104,7 @@ def begun(root: Path, asked: Experiment) -> Path | None:
     """The newest run of just this experiment, if there is one."""
     plain = asked.model_dump(mode="json", exclude_unset=True)
     runs = sorted((path.parent for path in (root / NAME).glob(f"*/{Campaign.FILE}")), reverse=True)
-    begun = ((run, campaign) for run, campaign in store.of_each(runs, store.read_run, strict=False))
+    begun = ((run, campaign) for run, campaign in store.for_each_run(runs, store.read_run, strict=False))
     return next((run for run, campaign in begun if campaign.experiment == plain), None)
 
 

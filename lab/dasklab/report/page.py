@@ -39,7 +39,7 @@ def _write(runs: list[Path], output: Path) -> None:
     def read(run: Path) -> Section:
         return store.read_steadily(run, partial(section, run, study["figures"], output))
 
-    sections = [content for _, content in store.of_each(runs, read)]
+    sections = [content for _, content in store.for_each_run(runs, read)]
     answers = {section.name: section.answers for section in sections if not section.simulated}
     page = {
         "sections": sections,

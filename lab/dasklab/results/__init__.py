@@ -1,4 +1,4 @@
-"""The files of a run: kept, judged, gathered into one table, compared. ``load`` is the way in."""
+"""The files of runs: storage, verdicts, the table of samples, statistics. Start with ``load``."""
 
 from dasklab.results.storage.table import load
 

@@ -1,1 +1,1 @@
-"""A run's files: where they are, how each is read and written, and the table of all samples."""
+"""Read and write the files of runs and trials."""

@@ -1,14 +1,14 @@
-"""Is a finished trial still whole? A file that is damaged or missing takes its own trial out, and no other.
+"""Whether a finished trial is complete. A damaged or missing file takes its own trial out, and no other.
 
-A trial whose documents cannot all be read, or that lacks one that it had, leaves the statistics: half of it
-must not be read as good. What is missing beside the documents (a capture, Dask's own records) is named, and
-the timings stay.
+A trial whose documents cannot all be read, or that lost one, leaves the statistics: half of a trial must not
+count as valid. What is missing beside the documents (a capture, Dask's own records) is reported, and the
+timings stay.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
 
@@ -32,22 +32,11 @@ from dasklab.model.trial import Trial
 from dasklab.results.storage.documents import exists, file_of, need, read
 
 DOCUMENTS: tuple[type[Document], ...] = (
-    *(
-        Trial,
-        Attempt,
-        Result,
-        Timings,
-        Measured,
-        Configured,
-        Hosts,
-        ObservedFaults,
-        Failed,
-        CaptureReport,
-        Simulation,
-    ),
+    *(Trial, Attempt, Result, Timings, Measured, Configured),
+    *(Hosts, ObservedFaults, Failed, CaptureReport, Simulation),
 )
-RECORDS: tuple[type[Document], ...] = (Records, CaptureRecords)  # large: checked by who reads them
-MEASURED = ("ok", "invalid")
+RECORDS: tuple[type[Document], ...] = (Records, CaptureRecords)  # large: checked by their reader
+MEASURED_STATUSES = ("ok", "invalid")
 
 Signature = tuple[tuple[str, int, int], ...]
 
@@ -58,28 +47,32 @@ def left(directory: Path) -> tuple[str, ...]:
 
 
 def damage(directory: Path) -> str | None:
-    """Return what is wrong with a finished trial's documents, naming the file; None if nothing is."""
+    """Return what is wrong with the documents of a finished trial, naming the file; None if nothing is."""
     return _damage(directory, _signature(directory))
 
 
 def gaps(directory: Path) -> list[str]:
-    """Return what an undamaged trial lacks beside its documents, a line for each file."""
-    had = need(Attempt, directory).files
-    lost = [kind.FILE for kind in RECORDS if not exists(kind, directory) and _had(directory, kind, had)]
-    records = [f"{directory / name}: the file is missing; no time is explained by it" for name in lost]
+    """Return a line for each file that an undamaged trial lacks beside its documents."""
+    files = need(Attempt, directory).files
+    records = [
+        f"{directory / kind.FILE}: the file is missing; its time cannot be explained"
+        for kind in RECORDS
+        if not exists(kind, directory) and _had(directory, kind, files)
+    ]
     captures = [
-        f"{line}; the trial's timings are used, its capture is not whole" for line in capture_gaps(directory)
+        f"{line}; the trial's timings are used, but its capture is incomplete"
+        for line in capture_gaps(directory)
     ]
     return records + captures
 
 
 def _had(directory: Path, kind: type[Document], files: tuple[str, ...]) -> bool:
-    """Did a trial have records of this kind? The tables that are made of them tell, too."""
+    """Whether a trial had records of this kind. The tables that are made of them show it, too."""
     return kind.FILE in files or file_of(kind, directory).with_suffix("").is_dir()
 
 
 def capture_gaps(directory: Path) -> list[str]:
-    """Return which files of a trial's capture are missing or not of the size that they were captured with."""
+    """Return a line for each file of a trial's capture that is missing or has lost bytes."""
     report = read(CaptureReport, directory)
     tiers = [tier for tier in report.tiers if tier.file] if report else []
     lines = (_gap(directory / tier.file, tier.bytes) for tier in tiers)
@@ -94,7 +87,7 @@ def _gap(path: Path, size: int) -> str | None:
 
 
 def _signature(directory: Path) -> Signature:
-    """What changes when a file of the directory does."""
+    """Return what changes when a file of the directory changes."""
     with os.scandir(directory) as entries:
         stats = [(entry.name, entry.stat()) for entry in entries if entry.name.endswith(".json")]
     return tuple(sorted((name, stat.st_size, stat.st_mtime_ns) for name, stat in stats))
@@ -106,26 +99,33 @@ def _damage(directory: Path, signature: Signature) -> str | None:
         documents = {kind: read(kind, directory) for kind in DOCUMENTS}
     except LabError as error:
         return error.message
-    return next(_missing(directory, documents), None)
+    return next(_problems(directory, documents), None)
 
 
-def _missing(directory: Path, documents: dict[type[Document], Document | None]) -> Iterator[str]:
-    attempt, result, timings = documents[Attempt], documents[Result], documents[Timings]
-    trial = documents[Trial]
-    named = {Trial.FILE, Attempt.FILE, Result.FILE}
-    if isinstance(attempt, Attempt):
-        named |= set(attempt.files)
-    if isinstance(result, Result) and result.status in MEASURED:
-        named.add(Timings.FILE)
-        if isinstance(attempt, Attempt) and not attempt.files and documents[Simulation] is None:
-            # an earlier version, which did not write the names down
-            named |= {kind.FILE for kind in (Measured, Configured, Hosts)}
-            if isinstance(trial, Trial) and trial.capture:
-                named.add(CaptureReport.FILE)
-        if isinstance(timings, Timings) and not timings.timed:
-            yield f"{directory / Timings.FILE}: it holds no timed run, though the trial is {result.status}"
+def _problems(directory: Path, documents: Mapping[type[Document], Document | None]) -> Iterator[str]:
+    timings, result, trial = documents[Timings], documents[Result], documents[Trial]
+    has_result = isinstance(result, Result) and result.status in MEASURED_STATUSES
+    if has_result and isinstance(timings, Timings) and not timings.timed:
+        yield f"{directory / Timings.FILE}: it holds no timed run, though the trial has a result"
+    expected = _expected(documents, has_result)
     for kind, document in documents.items():
-        if kind.FILE in named and document is None:
+        if kind.FILE in expected and document is None:
             yield f"{directory / kind.FILE}: the file is missing"
     if isinstance(trial, Trial) and isinstance(result, Result) and trial.trial != result.trial:
         yield f"{directory}: {Trial.FILE} is of {trial.trial}, {Result.FILE} of {result.trial}"
+
+
+def _expected(documents: Mapping[type[Document], Document | None], has_result: bool) -> set[str]:
+    """Return the names of the documents that a trial must have."""
+    attempt, trial = documents[Attempt], documents[Trial]
+    files = {Trial.FILE, Attempt.FILE, Result.FILE}
+    if isinstance(attempt, Attempt):
+        files |= set(attempt.files)
+    if has_result:
+        files.add(Timings.FILE)
+        if isinstance(attempt, Attempt) and not attempt.files and documents[Simulation] is None:
+            # early versions did not write down what a trial left
+            files |= {kind.FILE for kind in (Measured, Configured, Hosts)}
+            if isinstance(trial, Trial) and trial.capture:
+                files.add(CaptureReport.FILE)
+    return files

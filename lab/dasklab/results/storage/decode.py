@@ -1,7 +1,7 @@
-"""The one place that opens a trial's captures: each is decoded once, all who ask about it read what is kept.
+"""Decode the captures of a trial, once; all readers use the tables that are kept.
 
-``decoded/`` beside the trial's other files holds the tables of ``daskwire`` as Parquet and, in summary.json,
-what takes the packets themselves. The folder may be deleted; it is made again from the captures on demand.
+``decoded/`` in the trial's directory holds the tables of ``daskwire`` as Parquet and, in summary.json, what
+needs the packets themselves. The folder may be deleted: it is made again from the captures on demand.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from dasklab.results.storage import store
 
 FOLDER = "decoded"
 CUT_BYTES = 1448  # TCP payload of a full Ethernet frame, with timestamps
-JOINED_BYTES = 45 * CUT_BYTES  # the most that offload joins to one super-packet
+JOINED_BYTES = 45 * CUT_BYTES  # the largest super-packet that offload makes
 SIZES = {"captured": None, "cut": CUT_BYTES, "joined": JOINED_BYTES}
 HEARTBEAT = "heartbeat_worker"
 Window = tuple[int, int]
 
 
 class Packets(Strict):
-    """Packets with payload that the study's method counts for an op: the first that it finds in them."""
+    """Packets with payload that the study's method counts for an op: the first one found in them."""
 
     source: str
     destination: str
@@ -43,7 +43,7 @@ class Packets(Strict):
 
 
 class Traffic(Strict):
-    """IP bytes from one node to another while the runs went on."""
+    """IP bytes from one node to another during the runs."""
 
     source: str
     destination: str
@@ -51,18 +51,24 @@ class Traffic(Strict):
 
 
 class Heartbeat(Strict):
-    """A heartbeat like most: its packets, and what request and reply say, each field as text."""
+    """A typical heartbeat: its packets, and the fields of request and reply as texts."""
 
     packets: tuple[exchange.Packet, ...]
     request: dict[str, str]
     reply: dict[str, str]
 
 
-class Summary(Document):
-    """What a capture's tables do not hold.
+class CaptureSummary(Document):
+    """What the tables of a capture do not hold.
 
-    ``problems``: what is wrong with the files; ``counted``: packets by op, as captured and as if offload had
-    been off or on.
+    Attributes:
+        problems: what is wrong with the files.
+        first_ns, last_ns: times of the first and the last packet.
+        messages: the number of Dask's messages.
+        completeness: shares and counts of ``daskwire.completeness``.
+        counted: packets by op, as captured and as if offload had been off or on.
+        heartbeat: a typical heartbeat during the runs.
+        traffic: who sent how much to whom during the runs.
     """
 
     FILE: ClassVar[str] = f"{FOLDER}/summary.json"
@@ -78,46 +84,45 @@ class Summary(Document):
 
     @property
     def decodable(self) -> bool:
-        """Could the captures be read at all, so that there are tables?"""
+        """Whether the captures could be read, so that there are tables."""
         return bool(self.completeness)
 
 
-def summary(directory: Path, report: CaptureReport) -> Summary:
-    """What is kept of a trial's captures; they are decoded now if they never were.
+def summary(directory: Path, report: CaptureReport) -> CaptureSummary:
+    """Return the summary of a trial's captures; they are decoded now if they never were.
 
     Raises:
-        LabError: what was decoded cannot be written.
+        LabError: the tables cannot be written.
     """
-    kept = _kept(directory)
-    return kept if kept is not None else _decode(directory, report)
+    stored = _stored_summary(directory)
+    return stored if stored is not None else _decode(directory, report)
 
 
-def rows(directory: Path, report: CaptureReport, kept: Summary, name: str) -> list[dict[str, Any]]:
-    """Return a table of ``daskwire``, row by row; empty where the captures could not be read.
+def rows(directory: Path, report: CaptureReport, summary: CaptureSummary, name: str) -> list[dict[str, Any]]:
+    """Return a table of ``daskwire``, row by row; empty if the captures could not be read.
 
-    A table that is damaged or missing is decoded again from the captures.
+    A table that is damaged or missing is made again from the captures.
 
     Raises:
-        LabError: it is damaged or missing, and so are the captures.
+        LabError: the table is damaged or missing, and so are the captures.
     """
-    if not kept.decodable:
+    if not summary.decodable:
         return []
     path = directory / FOLDER / f"{name}.parquet"
     try:
         return _read_rows(path)
     except (OSError, ValueError, ArrowException) as error:
-        why = "missing" if isinstance(error, FileNotFoundError) else f"damaged ({_first_line(error)})"
-    warn(f"{path}: {why}; the captures are decoded again")
-    made = _decode(directory, report)
-    if not made.decodable:
-        raise LabError(f"{path}: {why}, and it cannot be made again: {'; '.join(made.problems)}")
+        reason = "missing" if isinstance(error, FileNotFoundError) else f"damaged ({_first_line(error)})"
+    warn(f"{path}: {reason}; the captures are decoded again")
+    decoded = _decode(directory, report)
+    if not decoded.decodable:
+        raise LabError(f"{path}: {reason}, and it cannot be made again: {'; '.join(decoded.problems)}")
     return _read_rows(path)
 
 
-def _kept(directory: Path) -> Summary | None:
-    """The summary that was kept, if it and its tables are whole."""
+def _stored_summary(directory: Path) -> CaptureSummary | None:
     try:
-        return store.read(Summary, directory)
+        return store.read(CaptureSummary, directory)
     except LabError as error:
         warn(f"{error.message}; the captures are decoded again")
         return None
@@ -132,36 +137,36 @@ def _first_line(error: Exception) -> str:
 
 
 def window_ns(report: CaptureReport, first_ns: int, last_ns: int) -> Window:
-    """From the first run's begin to the last one's end; without runs the whole capture."""
+    """Return the time from the start of the first run to the end of the last; without runs, all of it."""
     runs = report.timings.samples
     if not runs:
         return first_ns, last_ns + 1
     return int(1e9 * min(run.start for run in runs)), int(1e9 * max(run.stop for run in runs))
 
 
-def _decode(directory: Path, report: CaptureReport) -> Summary:
-    """Decode the captures and keep the tables and the summary; what cannot be read is not kept."""
+def _decode(directory: Path, report: CaptureReport) -> CaptureSummary:
+    """Decode the captures and store the tables and the summary; unreadable captures are not stored."""
     files = sorted(directory.glob("capture*.pcap"))
     if not files:
-        return Summary(problems=("its files are missing",))
+        return CaptureSummary(problems=("its files are missing",))
     try:
         capture = daskwire.open_capture(files, names=report.timings.cluster.names)
     except daskwire.WireError as error:
-        return Summary(problems=(str(error),))
+        return CaptureSummary(problems=(str(error),))
     try:
         daskwire.write_parquet(capture, directory / FOLDER)
     except daskwire.WireError as error:
         raise LabError(str(error)) from error
-    made = _summarise(capture, report)
-    store.write(directory, made)  # last: without it the tables count for nothing
-    return made
+    decoded = _summarise(capture, report)
+    store.write(directory, decoded)  # last: without a summary the tables are ignored
+    return decoded
 
 
-def _summarise(capture: daskwire.Capture, report: CaptureReport) -> Summary:
+def _summarise(capture: daskwire.Capture, report: CaptureReport) -> CaptureSummary:
     ends = (capture.tally.first_ns, capture.tally.last_ns) if capture.tally.packets else (0, 0)
     window = window_ns(report, *ends)
     progress = {Path(file.path).name: file.progress for file in capture.files}
-    return Summary(
+    return CaptureSummary(
         problems=tuple(f"{name}: {read.problem}" for name, read in progress.items() if read.problem),
         first_ns=ends[0],
         last_ns=ends[1],
@@ -183,40 +188,40 @@ def _counted(capture: daskwire.Capture) -> dict[str, tuple[Packets, ...]]:
 
 
 def _heartbeat(capture: daskwire.Capture, window: Window) -> Heartbeat | None:
-    """Of the runs' answered heartbeats that take as many packets as most do, the one of middle length."""
-    found = capture.messages
-    during = _during(found.time_ns, window)
+    """Return the answered heartbeat of median duration among those with the usual number of packets."""
+    messages = capture.messages
+    during = _during(messages.time_ns, window)
     sizes: dict[int, int] = {
         message: len(exchange.exchange_rows(capture, message))
-        for message, op in zip(found.op_message.tolist(), found.op_name, strict=True)
-        if op == HEARTBEAT and found.answer[message] >= 0 and during[message]
+        for message, op in zip(messages.op_message.tolist(), messages.op_name, strict=True)
+        if op == HEARTBEAT and messages.answer[message] >= 0 and during[message]
     }
     if not sizes:
         return None
     usual = Counter(sizes.values()).most_common(1)[0][0]
     alike = [message for message, size in sizes.items() if size == usual]
-    alike.sort(key=lambda message: int(found.end_ns[found.answer[message]] - found.time_ns[message]))
+    alike.sort(key=lambda message: int(messages.end_ns[messages.answer[message]] - messages.time_ns[message]))
     request = alike[len(alike) // 2]
     return Heartbeat(
         packets=tuple(exchange.packets(capture, request)),
         request=_fields(capture, request),
-        reply=_fields(capture, int(found.answer[request])),
+        reply=_fields(capture, int(messages.answer[request])),
     )
 
 
 def _fields(capture: daskwire.Capture, message: int) -> dict[str, str]:
-    fields = exchange.fields(capture, message) or {}
-    return {path: exchange.shortened(value) for path, value in fields.items()}
+    content = exchange.fields(capture, message) or {}
+    return {path: exchange.shortened(value) for path, value in content.items()}
 
 
 def _traffic(capture: daskwire.Capture, window: Window) -> Iterator[Traffic]:
     segments, sources = capture.segments, capture.sources
     during = _during(segments.time_ns, window)
     size = np.bincount(segments.flow[during], segments.ip_bytes[during], minlength=len(sources))
-    found: Counter[tuple[str, str]] = Counter()
+    by_pair: Counter[tuple[str, str]] = Counter()
     for flow in np.flatnonzero(size).tolist():
-        found[str(sources[flow]), str(sources[flow ^ 1])] += int(size[flow])
-    for (source, destination), ip_bytes in sorted(found.items()):
+        by_pair[str(sources[flow]), str(sources[flow ^ 1])] += int(size[flow])
+    for (source, destination), ip_bytes in sorted(by_pair.items()):
         yield Traffic(source=source, destination=destination, ip_bytes=ip_bytes)
 
 

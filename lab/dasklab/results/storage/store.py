@@ -1,4 +1,4 @@
-"""Where a run's files are, and which of its trials are whole enough to be read.
+"""Where the files of a run are, and which of its trials are complete enough to be read.
 
 ``results/<experiment>/<time>/`` holds ``experiment.json``, one directory per trial and ``samples.parquet``.
 """
@@ -26,24 +26,26 @@ T = TypeVar("T")
 
 
 def find(path: Path) -> list[Path]:
-    """Return the runs at or below ``path``, oldest first. One that cannot be read is named and left out.
+    """Return the runs at or below ``path``, oldest first. Runs that cannot be read are reported and left out.
 
     Raises:
-        LabError: there is none that can be read.
+        LabError: there is no run that can be read.
     """
     runs = sorted((p.parent for p in path.glob(f"**/{Campaign.FILE}")), key=lambda run: run.name)
-    for lost in sorted({p.parent.parent for p in path.glob(f"*/**/{Trial.FILE}")} - set(runs)):
-        warn(f"{lost / Campaign.FILE}: the file is missing; the run is left out")
-    runs = [run for run, _ in of_each(runs, read_run)]
+    for incomplete in sorted({p.parent.parent for p in path.glob(f"*/**/{Trial.FILE}")} - set(runs)):
+        warn(f"{incomplete / Campaign.FILE}: the file is missing; the run is left out")
+    runs = [run for run, _ in for_each_run(runs, read_run)]
     if not runs:
-        raise LabError(f"{path}: no results there", "`dasklab run` makes some, `--results DIR` finds others")
+        raise LabError(
+            f"{path}: no results here", "`dasklab run` makes some, `--results DIR` looks elsewhere"
+        )
     return runs
 
 
-def of_each(
-    runs: Iterable[Path], what: Callable[[Path], T], *, strict: bool = True
+def for_each_run(
+    runs: Iterable[Path], function: Callable[[Path], T], *, strict: bool = True
 ) -> Iterator[tuple[Path, T]]:
-    """Yield each run with ``what`` of it. A run for which that fails is named and left out.
+    """Yield each run with the result of ``function``. Runs for which it fails are reported and left out.
 
     Raises:
         LabError: ``strict``, and it fails for all of them; the first failure is raised.
@@ -52,7 +54,7 @@ def of_each(
     successes = 0
     for run in runs:
         try:
-            result = what(run)
+            result = function(run)
         except LabError as error:
             failures.append(error)
             continue
@@ -65,45 +67,48 @@ def of_each(
 
 
 def read_run(run: Path) -> Campaign:
-    """What a run's directory was begun with."""
-    document = read(Campaign, run)
-    if document is None:
+    """Return what a run started with.
+
+    Raises:
+        LabError: this is not the directory of a run.
+    """
+    campaign = read(Campaign, run)
+    if campaign is None:
         raise LabError(f"{run}: this is not a run's directory, it has no {Campaign.FILE}")
-    return document
+    return campaign
 
 
 def experiment(run: Campaign) -> Experiment:
-    """What a run measures."""
+    """Return the experiment that a run measures."""
     return validate(Experiment, run.experiment, f"{run.name}, {Campaign.FILE}, experiment")
 
 
 def finished(run: Path) -> list[Path]:
-    """Return the directories of the trials that were judged and are undamaged, in the order they ran.
+    """Return the directories of the judged, undamaged trials in the order they ran.
 
-    A damaged trial is named and left out; so is, by its name, what an undamaged one lacks.
+    Damaged trials are reported and left out. What an undamaged trial lacks is reported too.
     """
-    whole = []
+    complete = []
     for directory in having(run, Attempt, Result):
-        if why := damage(directory):
-            warn(f"{why}; the trial is left out (to run it again: dasklab run {run} --again)")
+        if reason := damage(directory):
+            warn(f"{reason}; the trial is left out (to run it again: dasklab run {run} --again)")
             continue
         for gap in gaps(directory):
             warn(gap)
-        whole.append(directory)
-    return whole
+        complete.append(directory)
+    return complete
 
 
 def check(directory: Path) -> None:
-    """Refuse a damaged trial that the user named. Of an unfinished one nothing is expected.
+    """Refuse a damaged trial that the user named. An unfinished trial may lack files.
 
     Raises:
-        LabError: names the file.
+        LabError: a file is damaged or missing; it is named.
     """
-    finished = (directory / Attempt.FILE).exists() or (directory / Result.FILE).exists()
-    if not finished:
+    if not ((directory / Attempt.FILE).exists() or (directory / Result.FILE).exists()):
         return
-    if why := damage(directory):
-        raise LabError(why)
+    if reason := damage(directory):
+        raise LabError(reason)
     for gap in gaps(directory):
         warn(gap)
 
@@ -115,7 +120,7 @@ def having(run: Path, *kinds: type[Document]) -> list[Path]:
 
 
 def read_steadily(run: Path, read: Callable[[], T], pause_s: float = 0.5) -> T:
-    """Return ``read()`` of a run's files; repeated if `dasklab run RUN` replaced a trial meanwhile."""
+    """Return ``read()`` of a run's files, repeated if `dasklab run RUN` replaced a trial at the same time."""
     while True:
         before = having(run, Result)
         try:
@@ -127,22 +132,22 @@ def read_steadily(run: Path, read: Callable[[], T], pause_s: float = 0.5) -> T:
 
 
 def attempts(run: Path) -> list[Attempt]:
-    """What the driver saw of each finished trial."""
+    """Return the driver's notes of each finished trial."""
     return [need(Attempt, directory) for directory in finished(run)]
 
 
 def measuring_s(directory: Path) -> float:
-    """Seconds of a trial that were spent on measuring: runs, warm-ups, pings and throughput probes.
+    """Return the seconds of a trial that were spent measuring: runs, warm-ups, pings and throughput probes.
 
-    Hosts ping at the same time, each one target after the other.
+    Hosts ping at the same time, each of them one target after the other.
     """
-    timings, delivered = read(Timings, directory), read(Measured, directory) or Measured()
-    runs = sum(sample.duration_s for sample in timings.samples) if timings else 0
+    timings, measured = read(Timings, directory), read(Measured, directory) or Measured()
+    runs_s = sum(sample.duration_s for sample in timings.samples) if timings else 0
     pings: dict[tuple[str, str], int] = {}
-    for probe in delivered.rtt:
+    for probe in measured.rtt:
         pings[probe.phase, probe.src] = pings.get((probe.phase, probe.src), 0) + len(probe.samples_ms)
-    longest: dict[str, int] = {}
+    most_pings: dict[str, int] = {}
     for (phase, _), count in pings.items():
-        longest[phase] = max(longest.get(phase, 0), count)
-    waited = need(Trial, directory).probes.interval_s * sum(longest.values())
-    return runs + waited + sum(probe.seconds for probe in delivered.throughput)
+        most_pings[phase] = max(most_pings.get(phase, 0), count)
+    pings_s = need(Trial, directory).probes.interval_s * sum(most_pings.values())
+    return runs_s + pings_s + sum(probe.seconds for probe in measured.throughput)

@@ -15,7 +15,7 @@ from dasklab.commands.progress import execute
 from dasklab.model import experiment
 from dasklab.model.files import CaptureReport, Completeness
 from dasklab.results.storage import store
-from dasklab.results.storage.decode import Summary
+from dasklab.results.storage.decode import CaptureSummary
 from dasklab.results.storage.recording import Recording
 from dasklab.results.validity import completeness
 from dasklab.running import driver
@@ -29,7 +29,7 @@ STREAMS = {"stream_seen": 1.0, "lost_by_capture_bytes": 0, "decoded": 1.0}
 
 def judge(streams: Json, **counted: Any) -> Completeness:
     report = CaptureReport.model_validate(capture_report(**counted))
-    summary = Summary(problems=(), messages=9, completeness=streams)
+    summary = CaptureSummary(problems=(), messages=9, completeness=streams)
     return completeness.examine(Recording(Path("nowhere"), report, summary, {"matrix": []}), None, None)
 
 

@@ -182,7 +182,7 @@ def test_a_lost_capture_is_named_and_the_timings_stay(results: Path, tmp_path: P
     file = run_of(results) / BAD / "capture.pcap"
     DAMAGES[how](file)
     done = dasklab("results", "--results", results)
-    assert f"{file}: " in done.stderr and "its capture is not whole" in done.stderr
+    assert f"{file}: " in done.stderr and "its capture is incomplete" in done.stderr
     assert done.stdout.count("2/2") == 2
     assert dasklab("report", run_of(results), "-o", tmp_path / "report").exit_code == 0
     notes = (tmp_path / "report" / "report.md").read_text()

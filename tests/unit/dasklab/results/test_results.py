@@ -22,7 +22,8 @@ from dasklab.results.statistics.answers import answer
 from dasklab.results.statistics.interval import Interval
 from dasklab.results.statistics.theil_sen import slope
 from dasklab.results.statistics.typical import by_node, typical
-from dasklab.results.storage import store, table
+from dasklab.results.storage import store
+from dasklab.results.storage.samples import samples
 from dasklab.results.validity import measured, verdict
 from dasklab.results.validity.configured import differences
 from dasklab.running import driver
@@ -433,7 +434,7 @@ def test_loss_as_drop_events_and_as_segments(tmp_path: Path) -> None:
     machines = {f"worker-{i}": machine(**counted) for i, counted in enumerate(tcp, 1)}
     node = {"name": "pve", "accel": "tcg"}
     store.write(tmp_path, Hosts.model_validate({"hosts": machines, "hypervisor": node}))
-    found = {sample["metric"]: sample["value"] for sample in table.samples(tmp_path)}
+    found = {sample["metric"]: sample["value"] for sample in samples(tmp_path)}
     assert found == {"drop_events": 7, "retransmitted_pct": 5.0}
 
 
@@ -636,7 +637,7 @@ def test_files_of_another_schema_are_refused(tmp_path: Path) -> None:
     (tmp_path / "measured.json").write_text('{"schema": 3, "rtts": []}')
     with pytest.raises(LabError, match=r"measured\.json: rtts: unknown key; allowed: .*rtt"):
         store.read(Measured, tmp_path)
-    with pytest.raises(LabError, match="no results there"):
+    with pytest.raises(LabError, match="no results here"):
         load(tmp_path)
 
 

@@ -21,7 +21,7 @@ from dasklab.report.section import _slopes as table_of_slopes
 from dasklab.results.statistics.answer import Answer, Cell
 from dasklab.results.statistics.interval import Interval
 from dasklab.results.statistics.slopes import rate_slopes
-from dasklab.results.storage import table
+from dasklab.results.storage.samples import samples
 from dasklab.results.validity.cluster import differences
 from dasklab.running.trials import plan
 from minipve.image import debs
@@ -87,7 +87,7 @@ def test_a_fresh_cluster_s_first_run_is_told_by_itself(tmp_path: Path) -> None:
     found = answers(json.loads(trial.to_json()), 1.0, random.Random(1))["timings.json"]
     first = found["samples"][0]["duration_s"]
     (tmp_path / "timings.json").write_text(json.dumps(found))
-    rows = [row for row in table.samples(tmp_path) if row["metric"] == "cold_s"]
+    rows = [row for row in samples(tmp_path) if row["metric"] == "cold_s"]
     assert [(row["value"], row["warmup"]) for row in rows] == [(first, False)]
 
 

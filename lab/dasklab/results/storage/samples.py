@@ -1,0 +1,93 @@
+"""The samples of one trial: where each metric of ``dasklab.model.metric`` comes from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from dasklab.model.files import CaptureReport, Configured, Hosts, Measured, Probe, Queue, Timings
+from dasklab.model.impairments import QUEUES
+from dasklab.results.storage import store
+
+Row = dict[str, Any]  # columns of ``dasklab.model.columns``; a column that is missing has its default
+
+
+def samples(directory: Path) -> Iterator[Row]:
+    """Yield every sample of a trial."""
+    hosts = store.read(Hosts, directory)
+    yield from _timings(store.read(Timings, directory))
+    yield from _probes(store.read(Measured, directory) or Measured())
+    yield from _drops(store.read(Configured, directory) or Configured())
+    if hosts:
+        yield from _retransmissions(hosts)
+        yield from _node(hosts)
+    capture = store.read(CaptureReport, directory)
+    if capture and capture.frames is not None:
+        yield {"metric": "frames", "value": capture.frames}
+
+
+def _timings(timings: Timings | None) -> Iterator[Row]:
+    for index, run in enumerate(timings.samples if timings else ()):
+        common: Row = {"sample": index, "warmup": run.warmup, "start": run.start}
+        yield common | {"metric": "compute_s", "value": run.duration_s}
+        if run.warmup and index == 0:
+            yield common | {"metric": "cold_s", "value": run.duration_s, "warmup": False}
+        if timings and timings.tasks:
+            yield common | {"metric": "us_per_task", "value": 1e6 * run.duration_s / timings.tasks}
+        if timings and timings.tasks and run.scheduler_cpu_s is not None:
+            value = 1e6 * run.scheduler_cpu_s / timings.tasks
+            yield common | {"metric": "scheduler_us_per_task", "value": value}
+        if run.transfer_bytes is not None:
+            yield common | {"metric": "transfer_mb", "value": run.transfer_bytes / 1e6}
+
+
+def _probes(measured: Measured) -> Iterator[Row]:
+    for rtt in measured.rtt:
+        for index, value in enumerate(rtt.samples_ms):
+            yield _ends(rtt) | {"metric": "rtt_ms", "sample": index, "value": value}
+    for index, probe in enumerate(measured.throughput):
+        tcp = {"throughput_mbit": probe.mbit, "retransmits": probe.retransmits}
+        udp = {"udp_mbit": probe.mbit, "udp_lost_pct": probe.lost_pct}
+        for metric, value in (udp if probe.proto == "udp" else tcp).items():
+            yield _ends(probe) | {"metric": metric, "sample": index, "value": value}
+        for ping, rtt_ms in enumerate(probe.rtt_ms):
+            yield _ends(probe) | {"metric": "rtt_loaded_ms", "sample": ping, "value": rtt_ms}
+
+
+def _ends(probe: Probe) -> Row:
+    return {"phase": probe.phase, "src": probe.src, "dst": probe.dst}
+
+
+def _drops(configured: Configured) -> Iterator[Row]:
+    """Count the drops in the queues of impaired links. With offloads on, a drop may be a super-packet."""
+    links = configured.hosts.values()
+    if links:
+        before = sum(_dropped(link.qdisc_before) for link in links)
+        after = sum(_dropped(link.qdisc_after) for link in links)
+        yield {"metric": "drop_events", "value": after - before}
+
+
+def _dropped(queues: Iterable[Queue]) -> int:
+    return sum(queue.drops for queue in queues if queue.kind in QUEUES)
+
+
+def _retransmissions(hosts: Hosts) -> Iterator[Row]:
+    """Compare the TCP segments that all hosts retransmitted with those that they sent."""
+    counters = [host.tcp for host in hosts.hosts.values() if {"OutSegs", "RetransSegs"} <= set(host.tcp)]
+    total = sum(counter["OutSegs"] for counter in counters)
+    if total and len(counters) == len(hosts.hosts):
+        retransmitted = sum(counter["RetransSegs"] for counter in counters)
+        yield {"metric": "retransmitted_pct", "value": 100 * retransmitted / total}
+
+
+def _node(hosts: Hosts) -> Iterator[Row]:
+    node = hosts.hypervisor
+    idle_pct = node.share_pct("idle_s")
+    shares = {
+        "node_busy_pct": None if idle_pct is None else 100 - idle_pct,
+        "node_steal_pct": node.share_pct("steal_s"),
+        "node_foreign_pct": node.foreign_pct,
+        **{f"node_{resource}_pressure_pct": share for resource, share in node.pressure_pct.items()},
+    }
+    yield from ({"metric": metric, "value": share} for metric, share in shares.items() if share is not None)
