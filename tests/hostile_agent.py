@@ -1,4 +1,4 @@
-"""A guest agent that answers whatever it likes, in the place of a machine's own."""
+"""A hostile guest agent, which takes the place of a machine's own agent."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-RAW = [  # lines that are no valid answer to any command
+RAW = [  # invalid answers to every command
     b"hello",
     b"",
     b"null",
@@ -32,7 +32,7 @@ RAW = [  # lines that are no valid answer to any command
     b'{"error": {"desc": -1}}',
     b'{"error": []}',
 ]
-VALUES: list[Any] = [  # values that some commands may return and others must not
+VALUES: list[Any] = [  # values that are valid for some commands only
     None, True, -1, 10**30, 1.5, "", "x" * 100_000, "\n\r\0", [], [[]], [None, -1], {},
     {"pid": -1}, {"pid": "1"}, {"pid": None}, {"pid": True},
     {"exited": "yes"}, {"exited": True, "out-data": 7}, {"exited": True, "out-data": "*"},
@@ -49,9 +49,9 @@ Choose = Callable[[str], bytes]
 
 
 class HostileAgent:
-    """Serves at ``path``, where QEMU listened before. ``choose`` makes the answer to each command.
+    """Serves at ``path``, where QEMU listened before. ``choose`` returns the answer to each command.
 
-    A ``polite`` one answers ``guest-sync``, with which the endpoint begins, as it should.
+    A ``polite`` agent answers ``guest-sync``, the endpoint's first command, correctly.
     """
 
     def __init__(self, path: Path, choose: Choose, polite: bool = True) -> None:
@@ -64,7 +64,6 @@ class HostileAgent:
         self._thread.start()
 
     def close(self) -> None:
-        """End the server."""
         with contextlib.suppress(OSError):
             self._server.shutdown(socket.SHUT_RDWR)
         self._thread.join(timeout=10)

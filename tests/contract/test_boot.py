@@ -1,4 +1,4 @@
-"""Machines of two labs on one endpoint: neither boots what the other's image holds."""
+"""Machines of two labs on one endpoint: each boots the kernel of its own image."""
 
 from __future__ import annotations
 

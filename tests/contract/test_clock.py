@@ -1,6 +1,6 @@
-"""A clock that is wrong: corrected on machines that the lab made, refused on machines that exist already.
+"""A wrong clock is corrected on machines that the lab created, and an error on machines that existed before.
 
-The role's own tasks on local connections, with hosts whose clock is a file: how far it is ahead.
+The role's tasks run on local connections. A host's clock is a file that holds its offset in seconds.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ print(json.dumps(answer))
 
 @pytest.fixture
 def lab(tmp_path: Path) -> DryLab:
-    """Hosts with their clocks right, and a playbook that looks after them as ``configure.yml`` does."""
+    """Hosts with correct clocks, and a playbook with the variables of ``configure.yml``."""
     lab = DryLab.make(tmp_path)
     for host in HOSTS:
         folder = str(tmp_path / host)
@@ -60,7 +60,7 @@ def ahead(lab: DryLab, host: str) -> float:
 
 
 def forget_endpoint(lab: DryLab) -> None:
-    """Let the inventory be one of machines that exist already."""
+    """Make the inventory one of machines that the lab did not create."""
     inventory = yaml.safe_load((lab.folder / "hosts.yml").read_text())
     del inventory["all"]["vars"]["proxmox"]
     (lab.folder / "hosts.yml").write_text(yaml.safe_dump(inventory))
@@ -71,27 +71,27 @@ def summary(done: subprocess.CompletedProcess[str]) -> str:
 
 
 @pytest.mark.parametrize("off_s", [3600.5, -86400.25])
-def test_the_clock_of_a_machine_that_the_lab_made_is_corrected(lab: DryLab, off_s: float) -> None:
+def test_clock_of_a_machine_from_the_lab_is_corrected(lab: DryLab, off_s: float) -> None:
     set_ahead(lab, "worker-1", off_s)
     checked = lab.play("clock.yml", "--check")
     assert checked.returncode == 0, checked.stdout
     assert "Correct the clock by the controller's: changed 1" in checked.stdout
-    assert ahead(lab, "worker-1") == off_s, "check mode changed it"
+    assert ahead(lab, "worker-1") == off_s, "check mode must not change the clock"
     done = lab.play("clock.yml")
     assert done.returncode == 0, done.stdout
     assert "changed=1, failed=0" in summary(done)
     assert abs(ahead(lab, "worker-1")) < 2
     assert [ahead(lab, host) for host in HOSTS if host != "worker-1"] == [0] * 4
-    assert "changed=0, failed=0" in summary(lab.play("clock.yml")), "a second run finds it right"
+    assert "changed=0, failed=0" in summary(lab.play("clock.yml")), "the clock is correct in the second run"
 
 
-def test_a_clock_within_the_tolerance_is_left_alone(lab: DryLab) -> None:
+def test_clock_within_the_tolerance_stays(lab: DryLab) -> None:
     set_ahead(lab, "worker-1", 4)
     assert "changed=0, failed=0" in summary(lab.play("clock.yml"))
     assert ahead(lab, "worker-1") == 4
 
 
-def test_a_machine_that_exists_already_is_refused(lab: DryLab) -> None:
+def test_wrong_clock_of_an_existing_machine_is_an_error(lab: DryLab) -> None:
     forget_endpoint(lab)
     set_ahead(lab, "worker-1", 3600)
     done = lab.play("clock.yml")
@@ -100,7 +100,7 @@ def test_a_machine_that_exists_already_is_refused(lab: DryLab) -> None:
     assert ahead(lab, "worker-1") == 3600
 
 
-def test_a_container_s_clock_is_its_node_s(lab: DryLab) -> None:
+def test_wrong_clock_of_a_container_is_an_error_of_its_node(lab: DryLab) -> None:
     (lab.folder / "worker-1" / "container").touch()
     set_ahead(lab, "worker-1", 3600)
     done = lab.play("clock.yml")

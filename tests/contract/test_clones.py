@@ -1,4 +1,4 @@
-"""Templates and clones: linked ones in parallel, full ones, what is renewed, what is refused."""
+"""Templates and clones: linked and full, new identities, refusals."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def template(endpoint: Endpoint, vmid: int, disks: str) -> Iterator[int]:
         endpoint.remove(clone)
 
 
-def test_five_linked_clones_at_once(endpoint: Endpoint, template: int, disks: str) -> None:
+def test_five_linked_clones_in_parallel(endpoint: Endpoint, template: int, disks: str) -> None:
     source = endpoint.vm(template).config.get()
     assert source["template"] == 1
     assert f"base-{template}-disk-0" in source["scsi0"]
@@ -49,7 +49,7 @@ def test_five_linked_clones_at_once(endpoint: Endpoint, template: int, disks: st
         assert len({clone[key] for clone in [source, *clones]}) == 6, key
 
 
-def test_a_template_in_use_cannot_be_removed(endpoint: Endpoint, template: int, disks: str) -> None:
+def test_template_with_clones_cannot_be_removed(endpoint: Endpoint, template: int, disks: str) -> None:
     endpoint.done(endpoint.vm(template).clone.post(newid=template + 1, pool=endpoint.pool))
     error = endpoint.failed(endpoint.vm(template).delete())
     base = f"{disks}:{template}/base-{template}-disk-0.qcow2"
@@ -57,7 +57,7 @@ def test_a_template_in_use_cannot_be_removed(endpoint: Endpoint, template: int, 
     assert endpoint.vm(template).config.get()["template"] == 1
 
 
-def test_a_full_clone_stands_alone(endpoint: Endpoint, template: int, disks: str) -> None:
+def test_full_clone_has_its_own_disk(endpoint: Endpoint, template: int, disks: str) -> None:
     endpoint.done(endpoint.vm(template).clone.post(newid=template + 1, full=1, pool=endpoint.pool))
     clone = endpoint.vm(template + 1).config.get()
     assert clone["scsi0"] == f"{disks}:{template + 1}/vm-{template + 1}-disk-0.qcow2,size=1G"
@@ -74,7 +74,7 @@ def test_a_full_clone_stands_alone(endpoint: Endpoint, template: int, disks: str
         ({"pool": None}, 403, "Permission check failed"),
     ],
 )
-def test_refused_clones(
+def test_invalid_clone_is_refused(
     endpoint: Endpoint, template: int, options: dict[str, Any], status: int, text: str
 ) -> None:
     given = {"newid": template + 1, "pool": endpoint.pool} | options
@@ -82,12 +82,12 @@ def test_refused_clones(
     assert (error.status_code, error.content) == (status, text)
 
 
-def test_a_taken_vmid(endpoint: Endpoint, template: int) -> None:
+def test_clone_to_an_existing_vmid_is_refused(endpoint: Endpoint, template: int) -> None:
     error = refused(endpoint.vm(template).clone.post, newid=template, pool=endpoint.pool)
     assert error.content == f"unable to create VM {template}: config file already exists"
 
 
-def test_a_template_neither_starts_nor_becomes_one_again(endpoint: Endpoint, template: int) -> None:
+def test_template_cannot_start_or_be_converted_again(endpoint: Endpoint, template: int) -> None:
     assert (
         endpoint.failed(endpoint.vm(template).status.start.post())
         == "you can't start a vm if it's a template"

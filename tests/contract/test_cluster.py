@@ -1,4 +1,4 @@
-"""A cluster of three nodes for real: placement, templates on each node, traffic over tunnels, a dead node."""
+"""A cluster of three nodes: placement of guests, templates, traffic over tunnels, a node that is off."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.waiting import PATIENCE_S
 
 NODES = ("pve", "pve2", "pve3")
 PEERS = "10.77.0.1,10.77.0.2,10.77.0.3"
-ZONE = POOL  # the zone that the lab of this pool has its rights on
+ZONE = POOL  # the zone on which the lab of this pool has privileges
 PLACES = {301: "pve", 302: "pve2", 303: "pve3", 304: "pve3"}
 
 
@@ -34,12 +34,12 @@ def cluster(lxc: None, start: Callable[..., Endpoint]) -> Endpoint:
 
 
 def at(cluster: Endpoint, node: str) -> Endpoint:
-    """The same endpoint, for what is asked of another node."""
+    """Return the endpoint with another node as its default."""
     return replace(cluster, node=node)
 
 
 def shell(cluster: Endpoint, node: str, line: str) -> str:
-    """What a command says in a node's network."""
+    """Run a command in a node's network and return its output."""
     assert cluster.state is not None
     home = cluster.state if node == "pve" else cluster.state / "nodes" / node
     done = subprocess.run([home / "enter-shell", "-c", line], capture_output=True, text=True)
@@ -47,7 +47,7 @@ def shell(cluster: Endpoint, node: str, line: str) -> str:
 
 
 def applied(cluster: Endpoint) -> None:
-    """Apply the zones with the lab's token, and wait until every node has done it."""
+    """Apply the zones with the lab's token, and wait for every node."""
     cluster.done(cluster.api().cluster.sdn.put())
     deadline = time.monotonic() + PATIENCE_S
     for node in NODES:
@@ -59,7 +59,7 @@ def applied(cluster: Endpoint) -> None:
 
 @pytest.fixture(scope="module")
 def lab(cluster: Endpoint) -> Endpoint:
-    """Four containers on three nodes, joined by a vnet; made with the lab's own token."""
+    """Four containers on three nodes, connected by a vnet and created with the lab's token."""
     sdn = cluster.api().cluster.sdn
     sdn.zones.post(zone=ZONE, type="vxlan", peers=PEERS, nodes=",".join(NODES))
     sdn.vnets.post(vnet="lab0", zone=ZONE, tag=77, alias="bridge of lab contract")
@@ -76,7 +76,7 @@ def lab(cluster: Endpoint) -> Endpoint:
     return cluster
 
 
-def test_all_nodes_are_told(cluster: Endpoint) -> None:
+def test_lists_show_all_nodes(cluster: Endpoint) -> None:
     root = cluster.root()
     assert [(row["node"], row["status"]) for row in root.nodes.get()] == [(n, "online") for n in NODES]
     whole, *members = root.cluster.status.get()
@@ -90,7 +90,7 @@ def test_all_nodes_are_told(cluster: Endpoint) -> None:
     assert [row["id"] for row in rows] == [f"storage/{node}/local" for node in NODES]
 
 
-def test_the_number_of_nodes_stays(cluster: Endpoint) -> None:
+def test_number_of_nodes_cannot_change(cluster: Endpoint) -> None:
     assert cluster.state is not None
     said = minipve("serve", "--detach", "--nodes", "2", state=cluster.state)
     assert said.returncode == 1 and "has 3 nodes; the number cannot change to 2" in said.stderr
@@ -98,7 +98,7 @@ def test_the_number_of_nodes_stays(cluster: Endpoint) -> None:
     assert again.returncode == 0 and again.stdout.startswith("running")
 
 
-def test_a_guest_is_on_the_node_that_was_named(lab: Endpoint) -> None:
+def test_guest_is_on_its_node(lab: Endpoint) -> None:
     rows = lab.api().cluster.resources.get(type="vm")
     assert {row["vmid"]: row["node"] for row in rows} == PLACES
     listed = {node: [row["vmid"] for row in lab.api().nodes(node).lxc.get()] for node in NODES}
@@ -109,14 +109,14 @@ def test_a_guest_is_on_the_node_that_was_named(lab: Endpoint) -> None:
     assert "Configuration file 'nodes/pve/lxc/303.conf' does not exist" in elsewhere.content
 
 
-def test_a_vmid_is_taken_on_all_nodes(lab: Endpoint) -> None:
+def test_vmid_is_unique_across_nodes(lab: Endpoint) -> None:
     given = {"ostemplate": "local:vztmpl/tiny.tar.gz", "rootfs": "local:1", "pool": POOL}
     taken = refused(lab.api().nodes("pve").lxc.post, vmid=303, **given)
     assert "CT 303 already exists on node 'pve3'" in taken.content
     assert refused(lab.api().cluster.nextid.get, vmid=302).errors == {"vmid": "VM 302 already exists"}
 
 
-def test_a_template_is_on_the_node_that_it_was_sent_to(lab: Endpoint) -> None:
+def test_template_is_on_one_node(lab: Endpoint) -> None:
     upload(at(lab, "pve2"), "there.tar.gz", tiny.template())
     found = {
         node: [row["volid"] for row in lab.api().nodes(node).storage("local").content.get(content="vztmpl")]
@@ -126,7 +126,7 @@ def test_a_template_is_on_the_node_that_it_was_sent_to(lab: Endpoint) -> None:
     lab.done(lab.api().nodes("pve2").storage("local").content("local:vztmpl/there.tar.gz").delete())
 
 
-def test_a_clone_stays_on_the_node_of_its_disks(lab: Endpoint) -> None:
+def test_clone_to_another_node_is_refused(lab: Endpoint) -> None:
     clone = ct(at(lab, "pve2"), 302).clone.post
     moved = refused(clone, newid=390, full=1, pool=POOL, target="pve3", storage="local")
     assert "can't clone to non-shared storage 'local'" in moved.content
@@ -134,12 +134,12 @@ def test_a_clone_stays_on_the_node_of_its_disks(lab: Endpoint) -> None:
     assert "no such cluster node 'pve9'" in nowhere.content
 
 
-def test_no_such_node(lab: Endpoint) -> None:
+def test_unknown_node_is_an_error(lab: Endpoint) -> None:
     assert "hostname lookup 'pve9' failed" in refused(lab.api().nodes("pve9").lxc.get).content
 
 
 def _reaches(container: Any, address: str) -> bool:
-    """Within ten seconds: a start is over when the container's init runs, which then sets up its network."""
+    """Ping for up to ten seconds: the task ends when init runs, which then sets up the network."""
     tries = (
         f"for n in 1 2 3 4 5 6 7 8 9 10; do ping -c 1 -W 1 {address} >/dev/null && echo there && break; done"
     )
@@ -147,13 +147,13 @@ def _reaches(container: Any, address: str) -> bool:
 
 
 @pytest.mark.parametrize("peer", [302, 303])
-def test_hosts_of_two_nodes_reach_each_other(lab: Endpoint, peer: int) -> None:
+def test_containers_on_two_nodes_reach_each_other(lab: Endpoint, peer: int) -> None:
     one = ct(at(lab, "pve"), 301)
     for subnet in ("10.77.0", "10.78.0"):
         assert "2 packets received" in inside(one, f"ping -c 2 -W 5 {subnet}.{peer - 200}")
 
 
-def test_frames_of_the_link_have_room_for_the_tunnels_headers(lab: Endpoint) -> None:
+def test_mtu_leaves_room_for_the_tunnels_headers(lab: Endpoint) -> None:
     container = ct(at(lab, "pve2"), 302)
     assert "mtu 1450" in inside(container, "ip link show eth1")
     assert "mtu 1500" in inside(container, "ip link show eth0")
@@ -166,7 +166,7 @@ def test_frames_of_the_link_have_room_for_the_tunnels_headers(lab: Endpoint) -> 
 
 
 def _seen_at_the_client(lab: Endpoint, source: int, target: int) -> int:
-    """How many of three requests come by the NIC of the host on the first node."""
+    """Count how many of three ICMP requests pass the NIC of the container on the first node."""
     device, words = "veth301i1", f"icmp and icmp[0] == 8 and dst 10.78.0.{target - 200}"
     line = f"exec tcpdump -l -n --immediate-mode -i {device} '{words}' 2>&1"
     command = [lab.state / "enter-shell", "-c", line]
@@ -188,8 +188,8 @@ def _mode(lab: Endpoint, ageing: int, learning: str) -> None:
         shell(lab, node, "bridge fdb flush dev vxlan_lab0 self dynamic")
 
 
-def test_a_flooding_vnet_shows_every_frame_on_every_node(lab: Endpoint) -> None:
-    pairs = [(302, 303), (303, 304)]  # of two other nodes; of one other node
+def test_flooding_vnet_without_learning_shows_every_frame(lab: Endpoint) -> None:
+    pairs = [(302, 303), (303, 304)]  # on two other nodes; on one other node
     _mode(lab, 30000, "learning")
     for source, target in pairs:
         inside(ct(at(lab, PLACES[source]), source), f"ping -c 1 10.78.0.{target - 200}")
@@ -199,7 +199,7 @@ def test_a_flooding_vnet_shows_every_frame_on_every_node(lab: Endpoint) -> None:
     _mode(lab, 30000, "learning")
 
 
-def test_a_tunnel_that_learns_hides_frames_between_other_nodes(lab: Endpoint) -> None:
+def test_learning_tunnel_hides_frames_between_other_nodes(lab: Endpoint) -> None:
     _mode(lab, 0, "learning")
     inside(ct(at(lab, "pve2"), 302), "ping -c 1 10.78.0.103")
     assert _seen_at_the_client(lab, 302, 303) == 0  # the bridges flood, the tunnel does not
@@ -207,12 +207,12 @@ def test_a_tunnel_that_learns_hides_frames_between_other_nodes(lab: Endpoint) ->
 
 
 def _groups(lab: Endpoint) -> list[Path]:
-    """The control groups of 303 on the third node; another cluster may run beside this one."""
+    """Return the control groups of 303 on this cluster's third node."""
     folder = f"minipve-{hashlib.sha256(f'{lab.state}/nodes/pve3'.encode()).hexdigest()[:8]}"
     return [path for path in groups(lab, 303) if path.parent.name == folder]
 
 
-def test_a_dead_node_and_its_return(lab: Endpoint) -> None:
+def test_node_switched_off_and_on(lab: Endpoint) -> None:
     assert lab.state is not None
     switch = ("node", "pve3")
     assert _groups(lab)
@@ -235,14 +235,14 @@ def test_a_dead_node_and_its_return(lab: Endpoint) -> None:
     assert _reaches(ct(at(lab, "pve"), 301), "10.78.0.103")
 
 
-def test_only_a_further_node_can_be_switched_off(lab: Endpoint) -> None:
+def test_first_node_cannot_be_switched_off(lab: Endpoint) -> None:
     assert lab.state is not None
     said = minipve("node", "pve", "off", state=lab.state)
     assert said.returncode == 1
     assert "'pve' is not an additional node; additional nodes: pve2, pve3" in said.stderr
 
 
-def test_a_restart_finds_the_cluster_again(lab: Endpoint) -> None:
+def test_guests_survive_a_killed_endpoint(lab: Endpoint) -> None:
     assert lab.state is not None
     before: dict[int, Any] = {
         vmid: ct(at(lab, node), vmid).status.current.get().get("pid") for vmid, node in PLACES.items()

@@ -1,4 +1,4 @@
-"""Containers for real: LXC with a tiny tree of busybox, NICs on the node's bridges, nothing left behind."""
+"""Containers: real LXC with a small busybox system, NICs on the node's bridges, complete removal."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ NET = "name=eth0,bridge=vmbr0,ip=10.77.0.{}/24"
 
 @pytest.fixture(scope="module")
 def node(own_for_all: Endpoint, lxc: None) -> Endpoint:
-    """An endpoint with the tiny template and a second bridge."""
+    """An endpoint with the small template and a second bridge."""
     root = own_for_all.root().nodes("pve")
     root.network.post(iface="vmbr1", type="bridge", autostart=1)
     own_for_all.done(root.network.put(), own_for_all.root())
@@ -40,7 +40,7 @@ def node(own_for_all: Endpoint, lxc: None) -> Endpoint:
 
 
 def upload(endpoint: Endpoint, name: str, archive: bytes) -> str:
-    """Put a template into the storage, through the API; its volume id."""
+    """Upload a template through the API and return its volume ID."""
     parts = {"content": (None, "vztmpl"), "filename": (name, archive)}
     path = f"/nodes/{endpoint.node}/storage/local/upload"
     endpoint.done(endpoint.request("POST", path, files=parts).json()["data"])
@@ -49,18 +49,18 @@ def upload(endpoint: Endpoint, name: str, archive: bytes) -> str:
 
 @pytest.fixture
 def make(node: Endpoint) -> Iterator[Callable[..., Any]]:
-    """Makes (and starts) containers of the lab's token; they are removed at the end."""
-    made: list[int] = []
+    """Create (and start) containers with the lab's token; they are removed at the end."""
+    vmids: list[int] = []
 
     def make(vmid: int = 300, start: bool = True, **options: Any) -> Any:
-        made.append(vmid)
+        vmids.append(vmid)
         create(node, vmid, **options)
         if start:
             node.done(ct(node, vmid).status.start.post())
         return ct(node, vmid)
 
     yield make
-    for vmid in made:
+    for vmid in vmids:
         if vmid in {row["vmid"] for row in node.api().nodes("pve").lxc.get()}:
             node.done(ct(node, vmid).delete(force=1))
 
@@ -70,31 +70,31 @@ def ct(endpoint: Endpoint, vmid: int) -> Any:
 
 
 def create(endpoint: Endpoint, vmid: int, **options: Any) -> list[str]:
-    """A container in the lab's pool, made with the lab's own token."""
-    given = {
+    """Create a container in the lab's pool with the lab's token, and return the task's log."""
+    defaults = {
         "ostemplate": "local:vztmpl/tiny.tar.gz",
         "memory": 64,
         "pool": endpoint.pool,
         "rootfs": "local:1",
     }
-    return endpoint.done(endpoint.api().nodes(endpoint.node).lxc.post(vmid=vmid, **(given | options)))
+    return endpoint.done(endpoint.api().nodes(endpoint.node).lxc.post(vmid=vmid, **(defaults | options)))
 
 
 def shell(endpoint: Endpoint, line: str) -> str:
-    """What a command says in the node's network."""
+    """Run a command in the node's network and return its output."""
     assert endpoint.state is not None
-    done = subprocess.run([endpoint.state / "enter-shell", "-c", line], capture_output=True, text=True)
-    return done.stdout + done.stderr
+    result = subprocess.run([endpoint.state / "enter-shell", "-c", line], capture_output=True, text=True)
+    return result.stdout + result.stderr
 
 
 def link(endpoint: Endpoint, name: str) -> dict[str, Any]:
-    """The host's end of a NIC; empty when there is none."""
-    said = shell(endpoint, f"ip -j link show dev {name} 2>/dev/null")
-    return dict(json.loads(said)[0]) if said else {}
+    """Return the host's end of a NIC as `ip -j` shows it; empty if it does not exist."""
+    output = shell(endpoint, f"ip -j link show dev {name} 2>/dev/null")
+    return dict(json.loads(output)[0]) if output else {}
 
 
 def inside(container: Any, line: str) -> str:
-    """What a command says in a running container."""
+    """Run a command in a running container and return its output."""
     words = ["nsenter", "-t", str(container.status.current.get()["pid"]), "-a", "sh", "-c", line]
     return subprocess.run(words, capture_output=True, text=True).stdout.strip()
 
@@ -104,7 +104,7 @@ def rate_of(endpoint: Endpoint, name: str) -> str:
 
 
 def groups(endpoint: Endpoint, vmid: int) -> list[Path]:
-    """The control groups of a container of this endpoint, in whatever hierarchy; each node has a folder."""
+    """Return the control groups of a container of this endpoint, in all hierarchies and of all nodes."""
     assert endpoint.state is not None
     homes = [str(home).encode() for home in (endpoint.state, *endpoint.state.glob("nodes/*"))]
     own = [f"minipve-{hashlib.sha256(home).hexdigest()[:8]}/{vmid}" for home in homes]
@@ -112,9 +112,9 @@ def groups(endpoint: Endpoint, vmid: int) -> list[Path]:
 
 
 def traces(endpoint: Endpoint, vmid: int) -> list[str]:
-    """All that is left of a container on this machine."""
+    """Return everything that is left of a container on this host: files, groups, links, mounts."""
     assert endpoint.state is not None
-    mine = re.compile(rf"(?<![0-9a-f]){vmid}(?![0-9a-f])")  # and no part of a digest
+    mine = re.compile(rf"(?<![0-9a-f]){vmid}(?![0-9a-f])")  # the VMID, but not as a part of a digest
     files = [path for path in endpoint.state.rglob("*") if mine.search(path.name)]
     left = [str(path) for path in (*groups(endpoint, vmid), *files)]
     left = [path for path in left if "/log/" not in path and "/lock/" not in path]
@@ -124,7 +124,7 @@ def traces(endpoint: Endpoint, vmid: int) -> list[str]:
     return left
 
 
-def test_life(node: Endpoint, make: Callable[..., Any]) -> None:
+def test_start_shutdown_and_removal(node: Endpoint, make: Callable[..., Any]) -> None:
     container = make(hostname="client", cores=1, net0=NET.format(11) + ",rate=12.5", nameserver="10.77.0.1")
     assert shell(node, "ping -c 1 -W 2 10.77.0.11 >/dev/null && echo there") == "there\n"
     assert inside(container, "cat /etc/hostname /etc/resolv.conf").splitlines()[0] == "client"
@@ -133,7 +133,7 @@ def test_life(node: Endpoint, make: Callable[..., Any]) -> None:
     assert link(node, "veth300i0")["master"] == "vmbr0"
     limits = [group / name for group in groups(node, 300) for name in ("cpu.cfs_quota_us", "cpu.max")]
     given = {file.read_text().split()[0] for file in limits if file.exists()}
-    assert given == {"20000"} or os.cpu_count() == 1, "of each 20 ms, those of one processor"
+    assert given == {"20000"} or os.cpu_count() == 1, "the time of one processor in each 20 ms"
     row = node.api().nodes("pve").lxc.get()[0]
     assert (row["status"], row["cpus"], row["maxmem"], row["pid"] > 1) == ("running", 1, 64 * 2**20, True)
     seen = node.api().cluster.resources.get(type="vm")
@@ -146,7 +146,9 @@ def test_life(node: Endpoint, make: Callable[..., Any]) -> None:
     assert traces(node, 300) == []
 
 
-def test_an_unprivileged_container_is_root_of_nothing(node: Endpoint, make: Callable[..., Any]) -> None:
+def test_root_of_a_container_is_an_ordinary_user_of_the_host(
+    node: Endpoint, make: Callable[..., Any]
+) -> None:
     container = make(net0=NET.format(11))
     pid = container.status.current.get()["pid"]
     outside = Path(f"/proc/{pid}/status").read_text()
@@ -156,7 +158,7 @@ def test_an_unprivileged_container_is_root_of_nothing(node: Endpoint, make: Call
     assert container.config.get()["unprivileged"] == 1
 
 
-def test_only_root_sets_the_lock(node: Endpoint, make: Callable[..., Any]) -> None:
+def test_only_root_can_set_the_lock(node: Endpoint, make: Callable[..., Any]) -> None:
     container = make(start=False)
     for change in ({"lock": "destroyed"}, {"lock": "create"}, {"delete": "lock"}, {"revert": "lock"}):
         assert refused(container.config.put, **change).content == "only root can set 'lock' config"
@@ -170,14 +172,14 @@ def test_only_root_sets_the_lock(node: Endpoint, make: Callable[..., Any]) -> No
 
 
 def unlock(endpoint: Endpoint, vmid: int) -> None:
-    """What ``pct unlock`` does on a node: the API has no way to take the lock of a container away."""
+    """Do what ``pct unlock`` does on a node: the API cannot remove the lock of a container."""
     assert endpoint.state is not None
     file = endpoint.state / f"etc/pve/lxc/{vmid}.conf"
     lines = file.read_text().splitlines(keepends=True)
     file.write_text("".join(line for line in lines if not line.startswith("lock:")))
 
 
-def test_limits(node: Endpoint, make: Callable[..., Any]) -> None:
+def test_memory_limit_changes_live(node: Endpoint, make: Callable[..., Any]) -> None:
     container = make(memory=64, swap=0, cores=1)
 
     def limit() -> set[str]:
@@ -192,9 +194,7 @@ def test_limits(node: Endpoint, make: Callable[..., Any]) -> None:
         assert container.status.current.get()["maxmem"] == memory * 2**20
 
 
-def test_a_container_runs_out_of_processes_before_the_host_does(
-    node: Endpoint, make: Callable[..., Any]
-) -> None:
+def test_number_of_processes_is_limited(node: Endpoint, make: Callable[..., Any]) -> None:
     make(memory=64)
     limits = [file for group in groups(node, 300) for file in group.glob("pids.max")]
     if not limits:
@@ -202,7 +202,7 @@ def test_a_container_runs_out_of_processes_before_the_host_does(
     assert {file.read_text() for file in limits} == {"4096\n"}
 
 
-def test_live_changes_of_a_nic(node: Endpoint, make: Callable[..., Any]) -> None:
+def test_nic_changes_live(node: Endpoint, make: Callable[..., Any]) -> None:
     """The table of LXC-FACTS, as a real node showed it."""
     mac = "02:00:00:00:00:01"
     base = f"name=eth0,bridge=vmbr0,hwaddr={mac},ip=10.77.0.11/24"
@@ -228,7 +228,7 @@ def test_live_changes_of_a_nic(node: Endpoint, make: Callable[..., Any]) -> None
     assert rate_of(node, "veth300i0") == ""
 
 
-def test_nics_come_and_go(node: Endpoint, make: Callable[..., Any]) -> None:
+def test_nics_are_added_and_removed_live(node: Endpoint, make: Callable[..., Any]) -> None:
     container = make(net0=NET.format(11))
     container.config.put(net1="name=eth1,bridge=vmbr1,ip=10.78.0.11/24,rate=2")
     assert {row["name"] for row in container.interfaces.get()} == {"lo", "eth0", "eth1"}
@@ -251,7 +251,7 @@ def test_nics_come_and_go(node: Endpoint, make: Callable[..., Any]) -> None:
     assert (error.status_code, error.content) == (500, "bridge 'nosuch0' does not exist")
 
 
-def test_other_changes(node: Endpoint, make: Callable[..., Any]) -> None:
+def test_changes_of_other_options(node: Endpoint, make: Callable[..., Any]) -> None:
     container = make(hostname="a")
     container.config.put(hostname="b", tags="Two;one", description="x", onboot=1)
     config = container.config.get()
@@ -273,7 +273,7 @@ def test_other_changes(node: Endpoint, make: Callable[..., Any]) -> None:
     assert refused(container.config.put, mp0="local:1,mp=/x").errors == {"mp0": "not supported here"}
 
 
-def test_a_reboot_from_inside_keeps_the_rate(node: Endpoint, make: Callable[..., Any]) -> None:
+def test_reboot_from_inside_keeps_the_rate_cap(node: Endpoint, make: Callable[..., Any]) -> None:
     container = make(net0=NET.format(11) + ",rate=1")
     before = container.status.current.get()["pid"]
     inside(container, "reboot -f")
@@ -286,7 +286,7 @@ def test_a_reboot_from_inside_keeps_the_rate(node: Endpoint, make: Callable[...,
     assert link(node, "veth300i0")["master"] == "vmbr0"
 
 
-def test_one_that_ends_by_itself_leaves_nothing(node: Endpoint, make: Callable[..., Any]) -> None:
+def test_container_that_ends_by_itself_leaves_nothing(node: Endpoint, make: Callable[..., Any]) -> None:
     container = make(net0=NET.format(11) + ",rate=1")
     os.kill(container.status.current.get()["pid"], 9)
     deadline = time.monotonic() + PATIENCE_S
@@ -303,7 +303,7 @@ def _ignores(container: Any, number: signal.Signals) -> bool:
     return said is not None and bool(int(said[1], 16) >> (number - 1) & 1)
 
 
-def test_a_stubborn_one_is_ended_by_force_or_not_at_all(node: Endpoint, make: Callable[..., Any]) -> None:
+def test_shutdown_that_is_ignored_needs_force(node: Endpoint, make: Callable[..., Any]) -> None:
     container = make()
     inside(container, "ls >/etc/stubborn")
     node.done(container.status.reboot.post(timeout=50))
@@ -314,7 +314,7 @@ def test_a_stubborn_one_is_ended_by_force_or_not_at_all(node: Endpoint, make: Ca
     assert container.status.current.get()["status"] == "stopped"
 
 
-def test_clone_and_template(node: Endpoint, make: Callable[..., Any]) -> None:
+def test_clone_and_template_of_a_container(node: Endpoint, make: Callable[..., Any]) -> None:
     source = make(start=False, hostname="source", net0=NET.format(11) + ",rate=3")
     mac = source.config.get()["net0"].partition("hwaddr=")[2][:17]
     error = refused(source.clone.post, newid=301, full=0, pool=node.pool)
@@ -334,7 +334,7 @@ def test_clone_and_template(node: Endpoint, make: Callable[..., Any]) -> None:
     assert refused(source.template.post).content == "you can't convert a template to a template"
 
 
-def test_size_snapshots_features(node: Endpoint, make: Callable[..., Any], allow: Any) -> None:
+def test_resize_and_refused_snapshot(node: Endpoint, make: Callable[..., Any], allow: Any) -> None:
     container = make(start=False)
     node.done(container.resize.put(disk="rootfs", size="+1G"))
     assert container.config.get()["rootfs"].endswith("size=2G")
@@ -345,7 +345,7 @@ def test_size_snapshots_features(node: Endpoint, make: Callable[..., Any], allow
     assert len(container.rrddata.get(timeframe="hour")) == 60
 
 
-def test_password_and_keys(node: Endpoint, make: Callable[..., Any]) -> None:
+def test_password_and_ssh_keys_are_set(node: Endpoint, make: Callable[..., Any]) -> None:
     key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJx1o2y9mQ0m3n6u0kq0h1Yv0k3rQzq3w7m0d1mY2aXK lab"
     container = make(password="secret-pass", **{"ssh-public-keys": key})
     assert inside(container, "cat /root/.ssh/authorized_keys") == key
@@ -355,7 +355,7 @@ def test_password_and_keys(node: Endpoint, make: Callable[..., Any]) -> None:
     assert "secret" not in kept and "ssh-ed25519" not in kept
 
 
-def test_the_lab_s_own_template_is_unpacked_once_for_all_instances(tmp_path: Path, lxc: None) -> None:
+def test_golden_template_is_unpacked_once_for_all_instances(tmp_path: Path, lxc: None) -> None:
     first, second = (Paths(tmp_path / name, tmp_path / "cache") for name in ("first", "second"))
     own = golden.template_path(first)
     own.parent.mkdir(parents=True)
@@ -378,7 +378,7 @@ def test_the_lab_s_own_template_is_unpacked_once_for_all_instances(tmp_path: Pat
     assert (tops[0] / "etc/debian_version").read_text() == "12\n", "what a lab has stays its own"
 
 
-def test_many_at_once_of_one_template(node: Endpoint, make: Callable[..., Any]) -> None:
+def test_parallel_containers_of_one_template(node: Endpoint, make: Callable[..., Any]) -> None:
     assert node.state is not None
     upload(node, "again.tar.gz", tiny.template(systemd=True))
     api, vmids = node.api().nodes("pve"), range(310, 315)

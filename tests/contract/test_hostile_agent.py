@@ -1,4 +1,4 @@
-"""A guest's agent answers what it likes: requests get PVE's kind of answer, and a shutdown goes on."""
+"""A hostile guest agent: requests get PVE's errors, and a shutdown continues."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ REQUESTS: list[tuple[str, str, dict[str, Any]]] = [
 
 @pytest.fixture
 def victim(ours: Endpoint, vmid: int, allow: Allow) -> Iterator[int]:
-    """A machine with an agent, which does nothing else."""
+    """A machine without a disk, whose agent port a hostile agent takes over."""
     allow(
         "VM.GuestAgent.Unrestricted",
         "VM.GuestAgent.Audit",
@@ -38,19 +38,21 @@ def victim(ours: Endpoint, vmid: int, allow: Allow) -> Iterator[int]:
     yield vmid
 
 
-def traceback_free(endpoint: Endpoint) -> None:
+def assert_no_traceback(endpoint: Endpoint) -> None:
     assert endpoint.state is not None
     log = (endpoint.state / "log/endpoint.log").read_text()
     assert "Traceback" not in log, log[log.index("Traceback") :][:3000]
 
 
-def test_every_answer_to_every_command(ours: Endpoint, victim: int) -> None:
+def test_hostile_answers_to_every_command(ours: Endpoint, victim: int) -> None:
     assert ours.state is not None
     answers = itertools.cycle(ANSWERS)
     agent = HostileAgent(ours.state / f"run/{victim}.qga", lambda _command: next(answers))
     try:
         for verb, name, given in REQUESTS:
-            for number in range(len(ANSWERS) + 1):  # one more, so that the cycles shift against each other
+            for number in range(
+                len(ANSWERS) + 1
+            ):  # one more, so that each command starts with another answer
                 place = {"params": given} if verb == "GET" else {"json": given}
                 answer = ours.request(verb, f"/nodes/{ours.node}/qemu/{victim}/agent/{name}", **place)
                 assert answer.status_code in (200, 500, 596), (name, number, answer.text[:200])
@@ -58,10 +60,10 @@ def test_every_answer_to_every_command(ours: Endpoint, victim: int) -> None:
                 assert len(answer.reason) < 1500
     finally:
         agent.close()
-    traceback_free(ours)
+    assert_no_traceback(ours)
 
 
-def test_a_file_without_end_is_given_up(ours: Endpoint, victim: int) -> None:
+def test_endless_file_is_an_error(ours: Endpoint, victim: int) -> None:
     assert ours.state is not None
     answers = {
         "guest-file-open": b'{"return": 1}',
@@ -83,7 +85,7 @@ def test_a_file_without_end_is_given_up(ours: Endpoint, victim: int) -> None:
 
 
 @pytest.mark.parametrize("polite", [True, False])
-def test_no_answer_ends_a_shutdown(ours: Endpoint, victim: int, polite: bool) -> None:
+def test_shutdown_survives_hostile_answers(ours: Endpoint, victim: int, polite: bool) -> None:
     assert ours.state is not None
     answers = itertools.cycle(ANSWERS)
     agent = HostileAgent(ours.state / f"run/{victim}.qga", lambda _command: next(answers), polite)
@@ -92,9 +94,9 @@ def test_no_answer_ends_a_shutdown(ours: Endpoint, victim: int, polite: bool) ->
             upid = ours.vm(victim).status.shutdown.post(timeout=1)
             assert ours.failed(upid) == "VM quit/powerdown failed - got timeout"
             if polite:
-                break  # nothing but the answer to guest-sync is read
+                break  # only the answer to guest-sync is read
         ours.done(ours.vm(victim).status.shutdown.post(timeout=1, forceStop=1))
     finally:
         agent.close()
     assert ours.vm(victim).status.current.get()["status"] == "stopped"
-    traceback_free(ours)
+    assert_no_traceback(ours)

@@ -1,4 +1,4 @@
-"""Real QEMU processes, tiny ones without a disk: power, live NIC changes, what waits, locks, the agent."""
+"""Machines: real QEMU processes without disks; power, live NIC changes, pending changes, locks, the agent."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def running(endpoint: Endpoint, vmid: int) -> Iterator[int]:
 
 
 def _inside(endpoint: Endpoint, *command: str) -> str:
-    """Run a command in the instance's network."""
+    """Run a command in the node's network and return its output."""
     assert endpoint.state is not None
     words = [str(endpoint.state / "enter-shell"), "-c", " ".join(command)]
     return subprocess.run(words, check=True, capture_output=True, text=True).stdout
@@ -48,7 +48,7 @@ def test_state_and_counters_of_a_running_machine(endpoint: Endpoint, running: in
     assert (row["status"], row["pid"]) == ("running", status["pid"])
 
 
-def test_qemu_runs_in_its_sandbox_and_is_no_child_of_the_endpoint(ours: Endpoint, running: int) -> None:
+def test_qemu_is_sandboxed_and_outlives_the_endpoint(ours: Endpoint, running: int) -> None:
     if not sandbox.words():
         pytest.skip("this QEMU, or this kernel, has no seccomp")
     rows = Path(f"/proc/{ours.vm(running).status.current.get()['pid']}/status").read_text().splitlines()
@@ -56,7 +56,7 @@ def test_qemu_runs_in_its_sandbox_and_is_no_child_of_the_endpoint(ours: Endpoint
     assert status["Seccomp"].strip() == "2"
     assert ours.state is not None
     endpoint = (ours.state / "run/endpoint.lock").read_text().split()[0]
-    assert status["PPid"].strip() != endpoint  # which may end before it, and would have to reap it after it
+    assert status["PPid"].strip() != endpoint
 
 
 def test_suspend_resume_reset(endpoint: Endpoint, running: int) -> None:
@@ -68,7 +68,7 @@ def test_suspend_resume_reset(endpoint: Endpoint, running: int) -> None:
     endpoint.done(status.reset.post())
 
 
-def test_rate_changes_live_and_the_capture_of_both_directions_is_there(ours: Endpoint, running: int) -> None:
+def test_rate_cap_changes_live(ours: Endpoint, running: int) -> None:
     tap = f"tap{running}i0"
     assert "htb" not in _inside(ours, "tc", "qdisc", "show", "dev", tap)
     ours.vm(running).config.put(net0=f"virtio={MAC},bridge={ours.bridge},rate=0.125")
@@ -82,13 +82,13 @@ def test_rate_changes_live_and_the_capture_of_both_directions_is_there(ours: End
     assert "htb" not in _inside(ours, "tc", "qdisc", "show", "dev", tap)
 
 
-def test_link_down_is_live(endpoint: Endpoint, running: int) -> None:
+def test_link_down_changes_live(endpoint: Endpoint, running: int) -> None:
     config = endpoint.vm(running).config
     config.put(net0=f"virtio={MAC},bridge={endpoint.bridge},link_down=1")
     assert "link_down=1" in config.get(current=1)["net0"]
 
 
-def test_without_hotplug_another_model_waits_for_the_next_start(endpoint: Endpoint, running: int) -> None:
+def test_new_nic_model_waits_for_the_next_start_without_hotplug(endpoint: Endpoint, running: int) -> None:
     vm, e1000 = endpoint.vm(running), f"e1000={MAC},bridge={endpoint.bridge}"
     vm.config.put(hotplug="disk,usb")
     vm.config.put(net0=e1000, cores=1, memory=48)
@@ -104,20 +104,20 @@ def test_without_hotplug_another_model_waits_for_the_next_start(endpoint: Endpoi
     assert vm.config.get(current=1)["memory"] == "32"
 
 
-def test_only_what_a_change_names_is_tried(endpoint: Endpoint, running: int) -> None:
-    """A NIC that its guest does not let go stays pending; other changes do not ask for it again."""
+def test_failed_hotplug_is_not_retried_by_other_changes(endpoint: Endpoint, running: int) -> None:
+    """A guest without an operating system does not release its NIC, so the change stays pending."""
     config = endpoint.vm(running).config
-    began = time.monotonic()
+    start_s = time.monotonic()
     error = refused(config.put, net0=f"e1000={MAC},bridge={endpoint.bridge}")
     assert "error on hot-unplugging device 'net0'" in error.errors["net0"]
-    tried = time.monotonic()
+    failed_s = time.monotonic()
     config.put(memory=48)
-    assert time.monotonic() - tried < tried - began  # no second try, whose patience alone is six seconds
+    assert time.monotonic() - failed_s < failed_s - start_s, "a second try would wait six seconds again"
     waiting = {row["key"] for row in endpoint.vm(running).pending.get() if "pending" in row}
     assert waiting == {"net0", "memory"}
 
 
-def test_the_seed_is_written_before_anything_else_can_fail(ours: Endpoint, vmid: int, allow: Allow) -> None:
+def test_seed_exists_after_a_failed_start(ours: Endpoint, vmid: int, allow: Allow) -> None:
     assert ours.state is not None
     ours.create(vmid, ide2="local:cloudinit", cores=128)
     assert re.fullmatch(
@@ -126,14 +126,14 @@ def test_the_seed_is_written_before_anything_else_can_fail(ours: Endpoint, vmid:
     assert (ours.state / f"seeds/vm-{vmid}-cloudinit.iso").exists()
 
 
-def test_refusals_of_a_running_machine(endpoint: Endpoint, running: int) -> None:
+def test_running_machine_cannot_start_be_removed_or_converted(endpoint: Endpoint, running: int) -> None:
     vm = endpoint.vm(running)
     assert endpoint.failed(vm.status.start.post()) == f"VM {running} already running"
     assert refused(vm.delete).content == f"VM {running} is running - destroy failed"
     assert refused(vm.template.post).content == "you can't convert a VM to template if VM is running"
 
 
-def test_a_bridge_that_does_not_exist_fails_at_start(ours: Endpoint, vmid: int) -> None:
+def test_start_fails_without_its_bridge(ours: Endpoint, vmid: int) -> None:
     ours.create(vmid)
     ours.root().nodes(ours.node).qemu(vmid).config.put(net0="virtio,bridge=nosuch")
     assert ours.failed(ours.vm(vmid).status.start.post()) == "bridge 'nosuch' does not exist"
@@ -141,14 +141,14 @@ def test_a_bridge_that_does_not_exist_fails_at_start(ours: Endpoint, vmid: int) 
     assert "tap" not in _inside(ours, "ip", "-br", "link")
 
 
-def test_without_a_bridge_a_start_warns(endpoint: Endpoint, vmid: int) -> None:
+def test_nic_without_bridge_is_a_warning(endpoint: Endpoint, vmid: int) -> None:
     endpoint.create(vmid, net0=f"virtio={MAC}")
     status = endpoint.wait(endpoint.vm(vmid).status.start.post())
     assert status["exitstatus"] == "WARNINGS: 1"
     assert endpoint.vm(vmid).status.current.get()["status"] == "running"
 
 
-def test_a_disk_grows_while_its_machine_runs(endpoint: Endpoint, vmid: int, disks: str) -> None:
+def test_disk_of_a_running_machine_grows(endpoint: Endpoint, vmid: int, disks: str) -> None:
     endpoint.create(vmid, scsi0=f"{disks}:1,format=qcow2", scsihw="virtio-scsi-pci")
     vm = endpoint.vm(vmid)
     endpoint.done(vm.status.start.post())
@@ -160,13 +160,13 @@ def test_a_disk_grows_while_its_machine_runs(endpoint: Endpoint, vmid: int, disk
     assert endpoint.failed(vm.resize.put(disk="scsi0", size="1G")) == "shrinking disks is not supported"
 
 
-def test_a_silent_agent(endpoint: Endpoint, running: int, allow: Allow) -> None:
+def test_silent_agent_is_an_error(endpoint: Endpoint, running: int, allow: Allow) -> None:
     allow("VM.GuestAgent.Audit")
     error = refused(endpoint.vm(running).agent.ping.post)
     assert (error.status_code, error.content) == (500, "QEMU guest agent is not running")
 
 
-def test_a_program_without_a_name_is_the_agents_affair(ours: Endpoint, vmid: int, allow: Allow) -> None:
+def test_exec_on_a_stopped_machine_is_an_error(ours: Endpoint, vmid: int, allow: Allow) -> None:
     allow("VM.GuestAgent.Unrestricted")
     ours.create(vmid, agent="1")
     path = f"/nodes/{ours.node}/qemu/{vmid}/agent/exec"
@@ -174,7 +174,7 @@ def test_a_program_without_a_name_is_the_agents_affair(ours: Endpoint, vmid: int
     assert (answer.status_code, answer.reason) == (500, f"VM {vmid} is not running")
 
 
-def test_no_agent_configured(endpoint: Endpoint, vmid: int, allow: Allow) -> None:
+def test_agent_command_without_an_agent_is_an_error(endpoint: Endpoint, vmid: int, allow: Allow) -> None:
     allow("VM.GuestAgent.Audit")
     endpoint.create(vmid)
     assert refused(endpoint.vm(vmid).agent.ping.post).content == "No QEMU guest agent configured"
@@ -184,13 +184,13 @@ def test_no_agent_configured(endpoint: Endpoint, vmid: int, allow: Allow) -> Non
 
 @pytest.fixture
 def deaf(endpoint: Endpoint, vmid: int) -> Iterator[int]:
-    """A machine that hears neither agent nor power button: it has no operating system."""
+    """A machine without an operating system, which ignores agent and power button."""
     endpoint.create(vmid)
     endpoint.done(endpoint.vm(vmid).status.start.post())
     yield vmid
 
 
-def test_a_guest_that_does_not_power_off(endpoint: Endpoint, deaf: int) -> None:
+def test_shutdown_of_a_deaf_guest_needs_force(endpoint: Endpoint, deaf: int) -> None:
     vm = endpoint.vm(deaf)
     text = "VM quit/powerdown failed - got timeout"
     assert endpoint.failed(vm.status.shutdown.post(timeout=1)) == text
@@ -198,7 +198,7 @@ def test_a_guest_that_does_not_power_off(endpoint: Endpoint, deaf: int) -> None:
     assert vm.status.current.get()["status"] == "stopped"
 
 
-def test_stop_overrules_a_shutdown_and_a_task_can_be_stopped(endpoint: Endpoint, deaf: int) -> None:
+def test_shutdown_is_interrupted_by_stop_or_by_hand(endpoint: Endpoint, deaf: int) -> None:
     vm, tasks = endpoint.vm(deaf), endpoint.api().nodes(endpoint.node).tasks
     slow = vm.status.shutdown.post(timeout=60)
     endpoint.done(vm.status.stop.post(**{"overrule-shutdown": 1}))
@@ -211,7 +211,7 @@ def test_stop_overrules_a_shutdown_and_a_task_can_be_stopped(endpoint: Endpoint,
 
 
 def _is_locked(file: Path) -> bool:
-    """Is a lock file held by anybody?"""
+    """Return whether somebody holds a lock file."""
     if not file.exists():
         return False
     with file.open("a") as stream:
@@ -222,7 +222,7 @@ def _is_locked(file: Path) -> bool:
     return False
 
 
-def test_a_held_file_lock(endpoint: Endpoint, deaf: int) -> None:
+def test_clone_of_a_locked_machine_times_out(endpoint: Endpoint, deaf: int) -> None:
     vm = endpoint.vm(deaf)
     slow = vm.status.shutdown.post(timeout=20)
     if endpoint.state is None:
@@ -230,14 +230,14 @@ def test_a_held_file_lock(endpoint: Endpoint, deaf: int) -> None:
     else:
         lock = endpoint.state / f"run/lock/lock-{deaf}.conf"
         until(lambda: _is_locked(lock), "the shutdown to hold the lock")
-    upid = vm.clone.post(newid=deaf + 1, pool=endpoint.pool)  # waits one second, where a change waits ten
+    upid = vm.clone.post(newid=deaf + 1, pool=endpoint.pool)  # waits one second for the lock, a change ten
     path = f"/var/lock/qemu-server/lock-{deaf}.conf"
     assert endpoint.failed(upid) == f"can't lock file '{path}' - got timeout"
     assert refused(endpoint.vm(deaf + 1).config.get).status_code in (403, 500)
     endpoint.api().nodes(endpoint.node).tasks(slow).delete()
 
 
-def test_a_locked_machine(ours: Endpoint, running: int) -> None:
+def test_config_lock_blocks_changes(ours: Endpoint, running: int) -> None:
     root = ours.root().nodes(ours.node).qemu(running)
     root.config.put(lock="backup")
     assert refused(ours.vm(running).config.put, onboot=0).content == "VM is locked (backup)"
@@ -248,7 +248,7 @@ def test_a_locked_machine(ours: Endpoint, running: int) -> None:
     root.config.put(skiplock=1, delete="lock")
 
 
-def test_qemu_killed_from_outside_is_noticed_and_said(ours: Endpoint, running: int) -> None:
+def test_killed_qemu_is_noticed_and_logged(ours: Endpoint, running: int) -> None:
     assert ours.state is not None
     os.kill(ours.vm(running).status.current.get()["pid"], signal.SIGKILL)
     deadline = time.monotonic() + PATIENCE_S
@@ -261,7 +261,7 @@ def test_qemu_killed_from_outside_is_noticed_and_said(ours: Endpoint, running: i
     ours.done(ours.vm(running).status.start.post())
 
 
-def test_two_clients_start_one_machine_once(endpoint: Endpoint, vmid: int) -> None:
+def test_parallel_starts_start_a_machine_once(endpoint: Endpoint, vmid: int) -> None:
     endpoint.create(vmid)
     results: list[str] = []
 
@@ -276,7 +276,7 @@ def test_two_clients_start_one_machine_once(endpoint: Endpoint, vmid: int) -> No
     assert sorted(results) == sorted(["OK", *[f"VM {vmid} already running"] * 2])
 
 
-def test_cloudinit_dump_and_the_seed(ours: Endpoint, vmid: int, allow: Allow) -> None:
+def test_cloudinit_dump_and_seed(ours: Endpoint, vmid: int, allow: Allow) -> None:
     allow("VM.Config.Cloudinit")
     ours.create(
         vmid, name="seeded", ide2="local:cloudinit", ciuser="root", ipconfig0="ip=10.0.0.9/24", ciupgrade=0

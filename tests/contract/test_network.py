@@ -1,4 +1,4 @@
-"""The node's bridges: made by API, kept aside until a reload; options that the API lacks are kept."""
+"""The node's bridges: changes by API are pending until a reload; options unknown to the API are kept."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.contract.endpoint import Endpoint, refused
 
 @pytest.fixture
 def network(ours: Endpoint, allow: Allow) -> Iterator[str]:
-    """A free bridge name that the token may use, and so see; removed again."""
+    """The name of a bridge that does not exist and that the token may use; removed afterwards."""
     allow("SDN.Use", path="/sdn/zones/localnetwork/vmbr7")
     yield "vmbr7"
     call = ours.api().nodes(ours.node).network
@@ -29,7 +29,7 @@ def _links(endpoint: Endpoint) -> str:
     return subprocess.run(words, check=True, capture_output=True, text=True).stdout
 
 
-def test_create_reload_delete(ours: Endpoint, network: str) -> None:
+def test_bridge_exists_from_reload_to_reload(ours: Endpoint, network: str) -> None:
     call = ours.api().nodes(ours.node).network
     call.post(iface=network, type="bridge", autostart=1, comments="lab")
     assert network not in _links(ours)
@@ -46,7 +46,7 @@ def test_create_reload_delete(ours: Endpoint, network: str) -> None:
     assert network not in _links(ours)
 
 
-def test_ageing_written_by_hand_is_applied_and_kept(ours: Endpoint, network: str) -> None:
+def test_hand_written_ageing_is_applied_and_kept(ours: Endpoint, network: str) -> None:
     assert ours.state is not None
     call = ours.api().nodes(ours.node).network
     call.post(iface=network, type="bridge", autostart=1)
@@ -66,14 +66,14 @@ def test_ageing_written_by_hand_is_applied_and_kept(ours: Endpoint, network: str
     assert call(network).get()["options"] == ["bridge-ageing 0"]
 
 
-def test_pending_changes_can_be_dropped(ours: Endpoint, network: str) -> None:
+def test_pending_network_changes_can_be_reverted(ours: Endpoint, network: str) -> None:
     call = ours.api().nodes(ours.node).network
     call.post(iface=network, type="bridge")
     call.delete()
     assert all(row["iface"] != network for row in call.get())
 
 
-def test_a_bridge_is_listed_for_those_who_may_use_it(ours: Endpoint) -> None:
+def test_list_shows_usable_bridges_only(ours: Endpoint) -> None:
     call, root = ours.api().nodes(ours.node).network, ours.root().nodes(ours.node).network
     root.post(iface="vmbr8", type="bridge")
     assert "vmbr8" not in {row["iface"] for row in call.get()}
@@ -84,7 +84,7 @@ def test_a_bridge_is_listed_for_those_who_may_use_it(ours: Endpoint) -> None:
     root.delete()
 
 
-def test_what_the_api_cannot_express(ours: Endpoint, network: str) -> None:
+def test_bridge_ageing_is_not_an_api_parameter(ours: Endpoint, network: str) -> None:
     call = ours.api().nodes(ours.node).network
     error = refused(call.post, iface=network, type="bridge", bridge_ageing=0)
     text = "property is not defined in schema and the schema does not allow additional properties"

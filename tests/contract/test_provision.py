@@ -1,6 +1,6 @@
-"""The lab's machines on a real endpoint, with a client that may be cut off after any of its calls.
+"""Provision a lab on minipve, with a client that is interrupted after any of its calls.
 
-Small machines of an empty disk: QEMU runs them, nothing boots.
+The machines have an empty disk: QEMU runs them, but nothing boots.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from dasklab.machines.topology import Lab
 from tests.contract.conftest import POOL
 from tests.contract.endpoint import Endpoint
 
-UP = 9  # calls that make the lab of one machine: bridge 2, image, template 3, machine 3
-DOWN = 6  # and that remove it: stop, machine, template, bridge 2, image
+UP = 9  # calls that create a lab of one machine: bridge 2, image, template 3, machine 3
+DOWN = 6  # calls that remove it: stop, machine, template, bridge 2, image
 FIRST = 9100
 
 
-class CutOffError(Exception):
-    """The client is gone; what it asked for goes on."""
+class ClientKilledError(Exception):
+    """The client was killed; the task that it started goes on."""
 
 
-class Scissors(Pve):
-    """A client that is cut off once it has sent that many calls."""
+class InterruptedPve(Pve):
+    """A client that is killed once it has sent ``after`` calls."""
 
     after = 0
 
@@ -40,13 +40,13 @@ class Scissors(Pve):
         answer = super()._send(change)
         type(self).after -= 1
         if type(self).after == 0:
-            raise CutOffError(str(change))
+            raise ClientKilledError(str(change))
         return answer
 
 
 @pytest.fixture(scope="module")
 def place(own_for_all: Endpoint) -> Endpoint:
-    """An endpoint of this module's own: it is left with nothing after each test."""
+    """An endpoint of this module; each test leaves it empty."""
     return own_for_all
 
 
@@ -81,14 +81,14 @@ def _vm(number: int, place: Endpoint) -> dict[str, object]:
 
 
 def _client(place: Endpoint) -> Client:
-    """The endpoint as the lab's own client is given it."""
+    """Return the endpoint's settings as the inventory has them."""
     fields = ("host", "port", "user", "token_id", "token_secret", "ca_file")
     return Client.from_inventory({key: getattr(place, key) for key in fields})
 
 
 @pytest.fixture
 def bring(place: Endpoint, lab: Lab) -> Iterator[Callable[[bool], list[str]]]:
-    """Bring the lab up (or, with False, away) and return the calls; leaves nothing at the end."""
+    """Create the lab (True) or remove it (False) and return the calls; removes it at the end."""
 
     def run(present: bool) -> list[str]:
         return provision(Request(_client(place), lab, present, parallel=1), apply=True).calls
@@ -98,18 +98,18 @@ def bring(place: Endpoint, lab: Lab) -> Iterator[Callable[[bool], list[str]]]:
 
 
 @pytest.fixture
-def scissors(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
-    """Cut the clients to come off after so many calls."""
+def interrupt(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """Make the next client stop after this number of calls."""
 
-    def cut(after: int) -> None:
-        monkeypatch.setattr(Scissors, "after", after)
-        monkeypatch.setattr(module, "Pve", Scissors)
+    def set_limit(after: int) -> None:
+        monkeypatch.setattr(InterruptedPve, "after", after)
+        monkeypatch.setattr(module, "Pve", InterruptedPve)
 
-    return cut
+    return set_limit
 
 
-def left(place: Endpoint) -> list[str]:
-    """What there is beyond a fresh endpoint: machines, volumes, bridges, changes that wait."""
+def leftovers(place: Endpoint) -> list[str]:
+    """Return what a fresh endpoint does not have: machines, volumes, bridges, pending changes."""
     node = place.root().nodes(place.node)
     network = place.request("GET", f"/nodes/{place.node}/network").json()
     return [
@@ -120,46 +120,46 @@ def left(place: Endpoint) -> list[str]:
     ]
 
 
-def test_a_lab_comes_stays_and_goes(place: Endpoint, bring: Callable[[bool], list[str]]) -> None:
+def test_lab_is_created_kept_and_removed(place: Endpoint, bring: Callable[[bool], list[str]]) -> None:
     made = bring(True)
     assert len(made) == UP
     assert bring(True) == []
     rows = place.api().nodes(place.node).qemu.get()
     assert [row["status"] for row in rows if "template" not in row] == ["running"]
-    assert f"local:import/{POOL}.empty.qcow2" in left(place)
+    assert f"local:import/{POOL}.empty.qcow2" in leftovers(place)
     bring(False)
-    assert left(place) == []
+    assert leftovers(place) == []
     assert bring(False) == []
 
 
 @pytest.mark.parametrize("after", range(1, UP + 1))
-def test_cut_off_after_any_call_destroy_leaves_nothing(
-    after: int, place: Endpoint, bring: Callable[[bool], list[str]], scissors: Callable[[int], None]
+def test_destroy_cleans_up_after_an_interrupted_up(
+    after: int, place: Endpoint, bring: Callable[[bool], list[str]], interrupt: Callable[[int], None]
 ) -> None:
-    scissors(after)
-    with pytest.raises(CutOffError):
+    interrupt(after)
+    with pytest.raises(ClientKilledError):
         bring(True)
-    scissors(0)
+    interrupt(0)
     bring(False)
-    assert left(place) == []
+    assert leftovers(place) == []
 
 
 @pytest.mark.parametrize("after", range(1, UP + 1))
-def test_cut_off_after_any_call_the_same_command_completes_it(
-    after: int, place: Endpoint, bring: Callable[[bool], list[str]], scissors: Callable[[int], None]
+def test_interrupted_command_can_be_repeated(
+    after: int, place: Endpoint, bring: Callable[[bool], list[str]], interrupt: Callable[[int], None]
 ) -> None:
     for present in (True, False) if after <= DOWN else (True,):
-        scissors(after)
-        with pytest.raises(CutOffError):
+        interrupt(after)
+        with pytest.raises(ClientKilledError):
             bring(present)
-        scissors(0)
+        interrupt(0)
         bring(present)
         assert bring(present) == []
     if after <= DOWN:
-        assert left(place) == []
+        assert leftovers(place) == []
 
 
-def test_a_machine_that_the_token_may_not_see_is_found_before_anything_is_made(
+def test_invisible_machine_with_our_vmid_is_an_error(
     place: Endpoint, bring: Callable[[bool], list[str]]
 ) -> None:
     root = place.root()
@@ -167,19 +167,19 @@ def test_a_machine_that_the_token_may_not_see_is_found_before_anything_is_made(
     try:
         with pytest.raises(LabError, match=f"VMID {FIRST + 1} is needed for w1, but a machine that"):
             bring(True)
-        assert left(place) == [f"VM {FIRST + 1}"]
+        assert leftovers(place) == [f"VM {FIRST + 1}"]
     finally:
         place.done(root.nodes(place.node).qemu(FIRST + 1).delete(), root)
 
 
-def test_a_pool_that_is_missing_is_found_before_anything_is_made(place: Endpoint, lab: Lab) -> None:
+def test_missing_pool_is_an_error_before_any_change(place: Endpoint, lab: Lab) -> None:
     elsewhere = Request(_client(place), lab.model_copy(update={"pool": "nosuch"}), True, parallel=1)
     with pytest.raises(LabError, match="has no pool 'nosuch'"):
         provision(elsewhere, apply=True)
-    assert left(place) == []
+    assert leftovers(place) == []
 
 
-def test_an_image_that_one_may_not_remove_is_what_stays_and_is_said_each_time(
+def test_image_without_delete_privilege_stays_with_an_error(
     place: Endpoint, bring: Callable[[bool], list[str]]
 ) -> None:
     role, root = "DaskLabImage", place.root()
@@ -189,14 +189,12 @@ def test_an_image_that_one_may_not_remove_is_what_stays_and_is_said_each_time(
         for _ in range(2):
             with pytest.raises(LabError, match=f"DELETE .*{POOL}.empty.qcow2: .*Datastore.Allocate"):
                 bring(False)
-            assert left(place) == [f"local:import/{POOL}.empty.qcow2"]
+            assert leftovers(place) == [f"local:import/{POOL}.empty.qcow2"]
     finally:
         _set(root, role, ROLES[role])
 
 
-def test_others_changes_of_the_network_are_neither_applied_nor_dropped(
-    place: Endpoint, bring: Callable[[bool], list[str]]
-) -> None:
+def test_pending_network_changes_of_others_stay(place: Endpoint, bring: Callable[[bool], list[str]]) -> None:
     network = place.root().nodes(place.node).network
     network.post(iface="vmbr5", type="bridge", comments="somebody else's")
     try:
@@ -207,7 +205,7 @@ def test_others_changes_of_the_network_are_neither_applied_nor_dropped(
         network.delete()
 
 
-def test_a_lab_that_moves_to_other_vmids_leaves_the_old_ones(
+def test_moved_lab_leaves_its_old_vmids(
     place: Endpoint, lab: Lab, bring: Callable[[bool], list[str]]
 ) -> None:
     bring(True)
@@ -222,15 +220,15 @@ def test_a_lab_that_moves_to_other_vmids_leaves_the_old_ones(
     assert there == [FIRST + 1, FIRST + 2]
 
 
-def test_the_rights_that_the_lab_asks_for_suffice_and_are_no_more(
+def test_needed_privileges_are_sufficient_and_minimal(
     place: Endpoint, bring: Callable[[bool], list[str]]
 ) -> None:
-    """The endpoint's own token has exactly what ``needed`` says; without any one of them the lab fails."""
+    """The token has the privileges that ``needed`` returns. Without any of them the lab fails."""
     root = place.root()
     assert _comes_and_goes(place, bring)
     for need in needed(POOL, [place.node], "local", "local", ["vmbr1"], download=False):
         others = [r for r in ROLES if r != need.role and need.path == "/storage/local"]
-        shared = {p for role in others for p in ROLES[role]} | {"Sys.Audit"}  # Sys.Audit: for doctor only
+        shared = {p for role in others for p in ROLES[role]} | {"Sys.Audit"}  # only doctor needs Sys.Audit
         for privilege in sorted(set(need.privileges) - shared):
             _set(root, need.role, set(need.privileges) - {privilege})
             try:
@@ -246,7 +244,7 @@ def _comes_and_goes(place: Endpoint, bring: Callable[[bool], list[str]]) -> bool
         bring(False)
     except LabError:
         return False
-    return left(place) == []
+    return leftovers(place) == []
 
 
 def _set(root: Any, role: str, privileges: Iterable[str]) -> None:

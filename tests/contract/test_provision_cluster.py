@@ -1,6 +1,6 @@
-"""The lab's machines on two nodes of a cluster, and the client cut off while it makes or removes the vnet.
+"""Provision a lab on two nodes of a cluster, with a client that is interrupted while it creates the vnet.
 
-Small machines of an empty disk: QEMU runs them, nothing boots.
+The machines have an empty disk: QEMU runs them, but nothing boots.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from dasklab.machines.topology import Lab
 
 from tests.contract.conftest import POOL, minipve
 from tests.contract.endpoint import Endpoint
-from tests.contract.test_provision import FIRST, CutOffError, Scissors, _client
+from tests.contract.test_provision import FIRST, ClientKilledError, InterruptedPve, _client
 
 NODES = ("pve", "pve2")
-MAKING = ("POST /cluster/sdn/zones", "POST /cluster/sdn/vnets", "PUT /cluster/sdn")
+VNET_CALLS = ("POST /cluster/sdn/zones", "POST /cluster/sdn/vnets", "PUT /cluster/sdn")
 
 
 @pytest.fixture(scope="module")
@@ -58,18 +58,18 @@ Bring = Callable[[bool], Outcome]
 
 @pytest.fixture
 def bring(place: Endpoint, lab: Lab) -> Iterator[Bring]:
-    """Bring the lab up (or, with False, away); leaves nothing at the end."""
+    """Create the lab (True) or remove it (False); removes it at the end."""
 
     def run(present: bool) -> Outcome:
         return provision(Request(_client(place), lab, present, parallel=2), apply=True)
 
     yield run
     run(False)
-    assert what_is_left(place) == {"zones": [], "vnets": [], "guests": [], "bridges": [], "images": []}
+    assert leftovers(place) == {"zones": [], "vnets": [], "guests": [], "bridges": [], "images": []}
 
 
-def what_is_left(place: Endpoint) -> dict[str, list[Any]]:
-    """All that a lab makes, configured or running, on any node."""
+def leftovers(place: Endpoint) -> dict[str, list[Any]]:
+    """Return everything that a lab creates, configured or running, on any node."""
     root = place.root()
     sdn = root.cluster.sdn
     networks = [root.nodes(node).network.get(type="any_bridge") for node in NODES]
@@ -83,7 +83,7 @@ def what_is_left(place: Endpoint) -> dict[str, list[Any]]:
     }
 
 
-def test_each_machine_is_on_its_node_and_again_nothing_is_to_do(place: Endpoint, bring: Bring) -> None:
+def test_machines_are_on_their_nodes_and_second_run_changes_nothing(place: Endpoint, bring: Bring) -> None:
     made = bring(True)
     assert {name: guest["node"] for name, guest in made.guests.items()} == {"w1": "pve", "w2": "pve2"}
     assert [guest["status"] for guest in made.guests.values()] == ["running", "running"]
@@ -96,20 +96,22 @@ def test_each_machine_is_on_its_node_and_again_nothing_is_to_do(place: Endpoint,
 
 
 @pytest.mark.parametrize("after", [1, 2, 3])
-def test_cut_off_while_the_vnet_is_made(bring: Bring, monkeypatch: pytest.MonkeyPatch, after: int) -> None:
+def test_interrupted_creation_of_the_vnet_can_be_repeated(
+    bring: Bring, monkeypatch: pytest.MonkeyPatch, after: int
+) -> None:
     with monkeypatch.context() as cut:
-        cut.setattr(Scissors, "after", after)
-        cut.setattr(module, "Pve", Scissors)
-        with pytest.raises(CutOffError, match=MAKING[after - 1]):
+        cut.setattr(InterruptedPve, "after", after)
+        cut.setattr(module, "Pve", InterruptedPve)
+        with pytest.raises(ClientKilledError, match=VNET_CALLS[after - 1]):
             bring(True)
     if after == 2:
-        assert MAKING[2] in bring(True).calls[0]
+        assert VNET_CALLS[2] in bring(True).calls[0]
         assert bring(True).calls == []
     removed = bring(False).calls
     assert removed[-1].startswith("PUT /cluster/sdn") or after == 2
 
 
-def test_what_others_have_is_left_alone(place: Endpoint, bring: Bring) -> None:
+def test_other_zones_and_vnets_stay(place: Endpoint, bring: Bring) -> None:
     sdn = place.root().cluster.sdn
     sdn.zones.post(zone="office", type="simple")
     sdn.vnets.post(vnet="desks", zone="office")
@@ -124,7 +126,7 @@ def test_what_others_have_is_left_alone(place: Endpoint, bring: Bring) -> None:
         place.done(sdn.put(), place.root())
 
 
-def test_a_node_that_is_down_is_told_in_one_line(place: Endpoint, bring: Bring) -> None:
+def test_node_that_is_off_is_an_error(place: Endpoint, bring: Bring) -> None:
     assert place.state is not None
     bring(True)
     switch = ("node", "pve2")
@@ -139,7 +141,7 @@ def test_a_node_that_is_down_is_told_in_one_line(place: Endpoint, bring: Bring) 
     ]
 
 
-def test_the_token_of_a_cluster_has_all_that_doctor_asks_for(place: Endpoint) -> None:
+def test_doctor_is_satisfied_with_the_clusters_token(place: Endpoint) -> None:
     required = Requirements(
         lab=POOL,
         pool=POOL,

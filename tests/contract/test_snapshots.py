@@ -1,4 +1,4 @@
-"""Snapshots: what a rollback brings back, the tree that they form, what is refused, what a kill leaves."""
+"""Snapshots: rollback, tree, refusals, recovery after a kill."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _tree(vm: Any) -> dict[str, str | None]:
     return {row["name"]: row.get("parent") for row in vm.snapshot.get()}
 
 
-def test_a_snapshot_is_listed_read_described_and_deleted(endpoint: Endpoint, vm: Any, vmid: int) -> None:
+def test_snapshot_is_listed_described_and_deleted(endpoint: Endpoint, vm: Any, vmid: int) -> None:
     log = endpoint.done(vm.snapshot.post(snapname="first", description="before\nthe change"))
     assert any(line.startswith("snapshotting 'drive-scsi0' (") for line in log)
     row, current = vm.snapshot.get()
@@ -64,7 +64,7 @@ def test_a_snapshot_is_listed_read_described_and_deleted(endpoint: Endpoint, vm:
     assert vm.config.get()["description"].rstrip("\n") == "a VM"
 
 
-def test_a_rollback_brings_back_disk_and_configuration(ours: Endpoint, vm: Any, vmid: int) -> None:
+def test_rollback_restores_disk_and_configuration(ours: Endpoint, vm: Any, vmid: int) -> None:
     image = _image(ours, vmid)
     _write(image, "0x11")
     ours.done(vm.snapshot.post(snapname="first"))
@@ -84,7 +84,7 @@ def test_a_rollback_brings_back_disk_and_configuration(ours: Endpoint, vm: Any, 
     assert "virtual size: 1 GiB" in info
 
 
-def test_the_tree(endpoint: Endpoint, vm: Any) -> None:
+def test_snapshots_form_a_tree(endpoint: Endpoint, vm: Any) -> None:
     for name in ("a", "bb", "cc"):
         if name != "a":
             endpoint.done(vm.snapshot.post(snapname=name))
@@ -95,7 +95,7 @@ def test_the_tree(endpoint: Endpoint, vm: Any) -> None:
     assert _tree(vm) == {"cc": None, "dd": None, "current": "dd"}
 
 
-def test_of_a_running_machine(endpoint: Endpoint, vm: Any, vmid: int) -> None:
+def test_snapshot_of_a_running_machine(endpoint: Endpoint, vm: Any, vmid: int) -> None:
     endpoint.done(vm.status.start.post())
     if endpoint.state is not None:
         error = refused(vm.snapshot.post, snapname="memory", vmstate=1)
@@ -108,7 +108,7 @@ def test_of_a_running_machine(endpoint: Endpoint, vm: Any, vmid: int) -> None:
     assert vm.status.current.get()["status"] == "running"
 
 
-def test_a_disk_that_only_a_snapshot_has_stays(endpoint: Endpoint, vm: Any, vmid: int) -> None:
+def test_disk_of_a_snapshot_stays(endpoint: Endpoint, vm: Any, vmid: int) -> None:
     endpoint.done(vm.snapshot.post(snapname="first"))
     vm.config.put(delete="scsi0")
     assert "still in use" in refused(vm.config.put, delete="unused0").content or endpoint.state is None
@@ -117,7 +117,7 @@ def test_a_disk_that_only_a_snapshot_has_stays(endpoint: Endpoint, vm: Any, vmid
     vm.config.put(delete="unused0")
 
 
-def test_a_clone_of_a_snapshot(ours: Endpoint, vm: Any, vmid: int) -> None:
+def test_clone_of_a_snapshot(ours: Endpoint, vm: Any, vmid: int) -> None:
     _write(_image(ours, vmid), "0x11")
     vm.config.put(cores=2)
     ours.done(vm.snapshot.post(snapname="first"))
@@ -130,7 +130,7 @@ def test_a_clone_of_a_snapshot(ours: Endpoint, vm: Any, vmid: int) -> None:
     assert (held, clone["cores"], clone.keys() & {"snaptime", "parent"}) == (True, 2, set())
 
 
-def test_refusals(endpoint: Endpoint, vm: Any, vmid: int) -> None:
+def test_invalid_snapshot_calls_are_refused(endpoint: Endpoint, vm: Any, vmid: int) -> None:
     for name in ("current", "pending"):
         text = f"unable to use snapshot name '{name}' (reserved name)"
         assert refused(vm.snapshot.post, snapname=name).content == text
@@ -155,7 +155,7 @@ def test_refusals(endpoint: Endpoint, vm: Any, vmid: int) -> None:
     assert not vm.feature.get(feature="snapshot")["hasFeature"]
 
 
-def test_a_destroyed_vm_takes_its_snapshots_along(ours: Endpoint, vm: Any, vmid: int) -> None:
+def test_destroy_removes_snapshots(ours: Endpoint, vm: Any, vmid: int) -> None:
     ours.done(vm.snapshot.post(snapname="first"))
     vm.config.put(delete="scsi0")
     ours.done(vm.delete())
@@ -167,7 +167,7 @@ def test_a_destroyed_vm_takes_its_snapshots_along(ours: Endpoint, vm: Any, vmid:
     ("lock", "state", "names"),
     [("snapshot", "prepare", []), ("snapshot-delete", "delete", []), ("rollback", None, ["first"])],
 )
-def test_what_a_killed_endpoint_left_is_put_right(
+def test_interrupted_snapshot_operation_is_finished_or_undone(
     own: Endpoint, lock: str, state: str | None, names: list[str]
 ) -> None:
     assert own.state is not None

@@ -1,4 +1,4 @@
-"""The storage: upload, download by URL, checksums, names, content, removal; and a disk that is full."""
+"""The storage: upload, download by URL, checksums, names, content, removal, and a full disk."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.waiting import PATIENCE_S
 
 @pytest.fixture(scope="module")
 def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A qcow2 of 12 MiB with something in it: large enough for proxmoxer to stream it."""
+    """A qcow2 image with 12 MiB of data, enough for proxmoxer to stream it."""
     directory = tmp_path_factory.mktemp("image")
     (directory / "raw").write_bytes(os.urandom(12 * 2**20))
     target = directory / "my image.qcow2"
@@ -35,7 +35,7 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def store(endpoint: Endpoint, imports: str, allow: Allow) -> Iterator[Any]:
-    """The storage for images; what the tests upload is removed."""
+    """The storage for images; uploads of the tests are removed."""
     allow("Datastore.Allocate", path=f"/storage/{imports}")
     found = endpoint.api().nodes(endpoint.node).storage(imports)
     yield found
@@ -44,7 +44,7 @@ def store(endpoint: Endpoint, imports: str, allow: Allow) -> Iterator[Any]:
             endpoint.done(found.content(row["volid"]).delete())
 
 
-def test_the_storage_is_listed(endpoint: Endpoint, disks: str) -> None:
+def test_storage_list_shows_formats_and_space(endpoint: Endpoint, disks: str) -> None:
     rows = endpoint.api().nodes(endpoint.node).storage.get(format=1)
     row = next(row for row in rows if row["storage"] == disks)
     assert (row["active"], row["enabled"]) == (1, 1)
@@ -67,7 +67,7 @@ def test_upload_import_and_removal(
     disk = f"{disks}:{vmid}/vm-{vmid}-disk-0.qcow2"
     assert endpoint.vm(vmid).config.get()["scsi0"] == f"{disk},discard=on,size=12M"
     listed = {row["volid"] for row in store.content.get(vmid=vmid)}
-    assert volid in listed  # a VM's number chooses among disks only
+    assert volid in listed  # the parameter vmid selects among disks only
     endpoint.done(store.content(volid).delete())
     assert volid not in {row["volid"] for row in store.content.get(content="import")}
 
@@ -76,7 +76,7 @@ def test_upload_import_and_removal(
 def test_upload_with_a_checksum(
     endpoint: Endpoint, store: Any, image: Path, checksum: str, said: str
 ) -> None:
-    """The fields in the order in which pveproxy reads them; it drops a connection that has them otherwise."""
+    """Send the fields in pveproxy's order. It closes a connection with another order."""
     expected = checksum or hashlib.sha256(image.read_bytes()).hexdigest()
     with image.open("rb") as stream:
         fields = {"content": "import", "checksum-algorithm": "sha256", "checksum": expected}
@@ -84,21 +84,23 @@ def test_upload_with_a_checksum(
     assert endpoint.wait(upid)["exitstatus"].startswith(said)
 
 
-def test_fields_of_an_upload_in_another_order_are_refused(ours: Endpoint) -> None:
+def test_upload_fields_in_another_order_are_refused(ours: Endpoint) -> None:
     files = {"checksum": (None, "00"), "content": (None, "iso"), "filename": ("a.iso", b"data")}
     answer = ours.request("POST", f"/nodes/{ours.node}/storage/local/upload", files=files)
     order = "content, checksum-algorithm, checksum, filename"
     assert answer.reason == f"upload failed - fields must come in the order {order}"
 
 
-def test_an_image_that_is_not_there(endpoint: Endpoint, disks: str, imports: str, vmid: int) -> None:
+def test_import_of_a_missing_image_is_an_error(
+    endpoint: Endpoint, disks: str, imports: str, vmid: int
+) -> None:
     scsi0 = f"{disks}:0,import-from={imports}:import/nosuch.qcow2"
     upid = endpoint.api().nodes(endpoint.node).qemu.post(vmid=vmid, pool=endpoint.pool, scsi0=scsi0)
     text = rf"unable to create VM {vmid} - failed to stat '/\S+/import/nosuch\.qcow2'"
     assert re.fullmatch(text, endpoint.failed(upid))
 
 
-def test_only_datastore_allocate_deletes_an_image(ours: Endpoint) -> None:
+def test_deleting_an_image_needs_datastore_allocate(ours: Endpoint) -> None:
     assert ours.state is not None
     (ours.state / "storage/import/kept.raw").write_bytes(b"data")
     root = ours.root()
@@ -127,7 +129,7 @@ def test_only_datastore_allocate_deletes_an_image(ours: Endpoint) -> None:
         ("snippets", "x.yaml", {"content": "value 'snippets' does not have a value in the enumeration"}),
     ],
 )
-def test_refused_uploads(
+def test_invalid_upload_is_refused(
     endpoint: Endpoint, imports: str, content: str, name: str, errors: dict[str, str]
 ) -> None:
     path = f"/nodes/{endpoint.node}/storage/{imports}/upload"
@@ -137,7 +139,7 @@ def test_refused_uploads(
         assert text in answer.json()["errors"][key]
 
 
-def test_an_upload_without_rights_is_refused_before_it_is_taken(ours: Endpoint) -> None:
+def test_upload_without_privilege_is_refused_early(ours: Endpoint) -> None:
     root = ours.root()
     root.access.users.post(userid="uploader@pve", password="uploader-secret")
     secret = root.access.users("uploader@pve").token("up").post(privsep=0)["value"]
@@ -151,12 +153,12 @@ def test_an_upload_without_rights_is_refused_before_it_is_taken(ours: Endpoint) 
     root.access.users("uploader@pve").delete()
 
 
-def test_nothing_of_a_refused_upload_stays(ours: Endpoint) -> None:
+def test_refused_upload_leaves_no_file(ours: Endpoint) -> None:
     assert ours.state is not None
     assert list((ours.state / "storage").glob(".tmp-*")) == []
 
 
-def test_iso_images_are_no_source_for_disks(endpoint: Endpoint, disks: str, vmid: int) -> None:
+def test_iso_cannot_be_imported_as_a_disk(endpoint: Endpoint, disks: str, vmid: int) -> None:
     post, iso = endpoint.api().nodes(endpoint.node).qemu.post, f"{disks}:iso/x.img"
     error = refused(post, vmid=vmid, pool=endpoint.pool, scsi0=f"{disks}:0,import-from={iso}")
     text = f"{iso} has wrong type 'iso' - needs to be 'images' or 'import'"
@@ -174,8 +176,8 @@ def web(image: Path) -> Iterator[str]:
         server.shutdown()
 
 
-def test_a_download_that_cannot_be_leaves_nothing(ours: Endpoint, web: str) -> None:
-    """The endpoint lives in a network of its own: the host's loopback is not there."""
+def test_failed_download_leaves_no_file(ours: Endpoint, web: str) -> None:
+    """The endpoint has its own network, from which the host's loopback cannot be reached."""
     local = ours.api().nodes(ours.node).storage("local")
     upid = local("download-url").post(content="import", filename="d.qcow2", url=f"{web}/my%20image.qcow2")
     assert "Connection refused" in ours.failed(upid)
@@ -185,7 +187,7 @@ def test_a_download_that_cannot_be_leaves_nothing(ours: Endpoint, web: str) -> N
 
 @pytest.fixture
 def full(real: bool, tmp_path: Path) -> Iterator[Endpoint]:
-    """An endpoint whose state lies on a file system of 100 MB."""
+    """An endpoint whose state is on a file system of 100 MB."""
     if real or os.geteuid() != 0:
         pytest.skip("a full disk needs root to mount one, and an endpoint of its own")
     if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=100M", "tmpfs", tmp_path]).returncode:
@@ -198,7 +200,7 @@ def full(real: bool, tmp_path: Path) -> Iterator[Endpoint]:
     assert stopped == 0
 
 
-def test_a_full_disk_is_said_and_nothing_stays(full: Endpoint, image: Path) -> None:
+def test_full_disk_is_an_error_and_leaves_nothing(full: Endpoint, image: Path) -> None:
     assert full.state is not None
     filler = full.state / "storage/import/filler.raw"
     filler.write_bytes(b"\1" * 90 * 2**20)
@@ -217,16 +219,16 @@ def test_a_full_disk_is_said_and_nothing_stays(full: Endpoint, image: Path) -> N
     full.remove(100)
 
 
-def test_a_task_ends_on_a_disk_without_a_byte_left(full: Endpoint) -> None:
+def test_task_ends_on_a_full_disk(full: Endpoint) -> None:
     assert full.state is not None
     full.create(100)
     full.done(full.vm(100).status.start.post())
-    begun = full.vm(100).status.shutdown.post(timeout=2)  # nobody hears: it fails after the disk is full
+    upid = full.vm(100).status.shutdown.post(timeout=2)  # there is no guest: it fails when the disk is full
     with (full.state / "filler").open("wb", buffering=0) as stream, suppress(OSError):
         while True:
             stream.write(b"\1" * 2**16)
     deadline = time.monotonic() + PATIENCE_S
-    status = full.api().nodes(full.node).tasks(begun).status
+    status = full.api().nodes(full.node).tasks(upid).status
     while (found := status.get())["status"] == "running":
         assert time.monotonic() < deadline
         time.sleep(0.1)

@@ -1,4 +1,4 @@
-"""Another version of Dask, for real: what the role lays over the pins' environment, and what runs in it."""
+"""Another version of Dask: the role's overlay over the pinned environment, and workloads that run in it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ WORK: dict[str, dict[str, Any]] = {
 
 @pytest.fixture(scope="module")
 def overlay(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The environment, made by the role's own lines, over the one that runs the tests."""
+    """Create the overlay by the role's own commands, over the environment of the tests."""
     try:
         wheelhouse = wheels.fetch(BOTH)
     except LabError as error:
@@ -58,7 +58,7 @@ def overlay(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def said(
     overlay: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Path, dict[str, dict[str, Any]]]]:
-    """What workloads of every kind say of a cluster of that version, started by the role's programs."""
+    """Run workloads of every kind on a cluster of that version, started by the role's programs."""
     folder = tmp_path_factory.mktemp("cluster")
     preload = [str(DASK.parents[1] / "lab" / "dasklab" / "record" / "preload.py")]
     settings = {"scheduler": {"preload": preload}, "worker": {"preload": preload}}
@@ -76,17 +76,17 @@ def said(
         yield folder, {name: host.workload(name, each, 2, python, more) for name, each in WORK.items()}
 
 
-def test_every_process_says_that_it_is_of_that_version(said: Any) -> None:
+def test_every_process_uses_the_requested_version(said: Any) -> None:
     for document in said[1].values():
         assert document["packages"] == dict.fromkeys(
             ("client", "scheduler", "worker-1-1", "worker-1-2"), BOTH
         )
         assert document["versions"]["dask"] == OLDEST
-        assert document["versions"]["numpy"]  # which is found in the environment below
+        assert document["versions"]["numpy"]  # from the environment below the overlay
         assert document["check"]["ok"]
 
 
-def test_what_it_recorded_is_read_and_explained(said: Any) -> None:
+def test_records_of_another_version_are_explained(said: Any) -> None:
     folder, documents = said
     told = dict(documents["array_study"])
     store.write(folder, Records(records=told.pop("inside")))
@@ -103,8 +103,8 @@ def test_what_it_recorded_is_read_and_explained(said: Any) -> None:
     assert sum(explained.summary.breakdown.values()) == pytest.approx(explained.summary.makespan_s, rel=1e-3)
 
 
-def test_a_client_of_another_version_is_no_part_of_it(overlay: Path, tmp_path: Path) -> None:
-    """Why a version is the whole cluster's: another scheduler does not understand what it is sent."""
+def test_client_of_another_version_cannot_join(overlay: Path, tmp_path: Path) -> None:
+    """A scheduler does not understand the messages of another version, so all processes need the same."""
     (tmp_path / "settings").mkdir()
     host = Host(tmp_path)
     seat = {"DASKLAB_PYTHON": f"{overlay}/bin/python", "DASKLAB_SEAT": "dasklab_seat"}

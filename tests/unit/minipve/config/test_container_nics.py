@@ -23,7 +23,7 @@ def test_nic_option_is_canonical() -> None:
     ("rate", "bytes_s"), [("1", 1048576), ("12.5", 13107200), ("0.03", 31457), ("0", None), ("-1", None)]
 )
 def test_rate_of_a_container_nic_is_in_mebibytes(rate: str, bytes_s: int | None) -> None:
-    """Proxmox VE sets 8388 kbit/s for rate=1, 104857 for 12.5, 251656 bit/s for 0.03, and no cap for 0 and -1."""
+    """Proxmox VE sets 8388 kbit/s for 1, 104857 kbit/s for 12.5, 251656 bit/s for 0.03, none for 0 and -1."""
     assert container_nics.parse(f"name=eth0,bridge=vmbr0,rate={rate}").rate_bytes == bytes_s
 
 

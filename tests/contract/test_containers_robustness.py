@@ -1,4 +1,4 @@
-"""Containers in hard times: the endpoint killed at each step, a full disk, hostile archives, other tokens."""
+"""Containers while the endpoint is killed or the disk is full; hostile archives, other labs' tokens."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def node(own: Endpoint, lxc: None) -> Endpoint:
 
 
 def kill_endpoint(endpoint: Endpoint) -> Endpoint:
-    """Kill the endpoint as a crash would, and start it again."""
+    """Kill the endpoint with SIGKILL and start it again."""
     assert endpoint.state is not None
     pid = int((endpoint.state / "run/endpoint.lock").read_text().split()[0])
     os.kill(pid, signal.SIGKILL)
@@ -38,7 +38,7 @@ def kill_endpoint(endpoint: Endpoint) -> Endpoint:
     return serve(endpoint.state)
 
 
-def test_a_killed_endpoint_finds_its_containers_running(node: Endpoint) -> None:
+def test_containers_survive_a_killed_endpoint(node: Endpoint) -> None:
     create(node, 300, net0=NET.format(11) + ",rate=1")
     node.done(ct(node, 300).status.start.post())
     before = ct(node, 300).status.current.get()
@@ -53,15 +53,15 @@ def test_a_killed_endpoint_finds_its_containers_running(node: Endpoint) -> None:
     assert traces(again, 300) == []
 
 
-@pytest.mark.parametrize("begins", ["Formatting", "extracting", "Detected", "TASK OK"])
-def test_killed_in_mid_creation(node: Endpoint, begins: str) -> None:
+@pytest.mark.parametrize("log_line", ["Formatting", "extracting", "Detected", "TASK OK"])
+def test_endpoint_killed_during_creation(node: Endpoint, log_line: str) -> None:
     assert node.state is not None
     api = node.api().nodes("pve").lxc
     upid = api.post(
         vmid=300, ostemplate="local:vztmpl/tiny.tar.gz", rootfs="local:1", pool=node.pool, start=1
     )
     log, deadline = node.state / "log/tasks" / upid, time.monotonic() + PATIENCE_S
-    while begins not in log.read_text():
+    while log_line not in log.read_text():
         assert time.monotonic() < deadline
     again = kill_endpoint(node)
     rows = again.api().nodes("pve").lxc.get()
@@ -73,7 +73,7 @@ def test_killed_in_mid_creation(node: Endpoint, begins: str) -> None:
     assert traces(again, 300) == []
 
 
-def test_killed_in_mid_start_and_in_mid_destruction(node: Endpoint) -> None:
+def test_endpoint_killed_during_start_and_removal(node: Endpoint) -> None:
     create(node, 300, net0=NET.format(11) + ",rate=1")
     for pause in (0.0, 0.02, 0.05, 0.1):
         ct(node, 300).status.start.post()
@@ -91,7 +91,7 @@ def test_killed_in_mid_start_and_in_mid_destruction(node: Endpoint) -> None:
         time.sleep(0.05)
 
 
-def test_a_killed_monitor_takes_its_container_along(node: Endpoint) -> None:
+def test_container_ends_with_its_monitor(node: Endpoint) -> None:
     assert node.state is not None
     create(node, 300, net0=NET.format(11))
     node.done(ct(node, 300).status.start.post())
@@ -104,7 +104,7 @@ def test_a_killed_monitor_takes_its_container_along(node: Endpoint) -> None:
     node.done(ct(node, 300).status.start.post())
 
 
-def test_purge_leaves_nothing_of_running_containers(node: Endpoint) -> None:
+def test_purge_removes_running_containers(node: Endpoint) -> None:
     assert node.state is not None
     create(node, 300, net0=NET.format(11) + ",rate=1")
     node.done(ct(node, 300).status.start.post())
@@ -115,20 +115,20 @@ def test_purge_leaves_nothing_of_running_containers(node: Endpoint) -> None:
     serve(node.state)
 
 
-def test_stop_and_serve_keep_a_stopped_container(node: Endpoint) -> None:
+def test_stop_keeps_the_files_of_containers(node: Endpoint) -> None:
     assert node.state is not None
     create(node, 300, hostname="kept")
     node.done(ct(node, 300).status.start.post())
     inside(ct(node, 300), "echo mine >/root/note")
     assert minipve("stop", state=node.state).returncode == 0
-    assert list(Path("/sys/fs/cgroup").glob("*/dasklab-*/300")) == []
+    assert groups(node, 300) == []
     again = serve(node.state)
     assert ct(again, 300).status.current.get()["status"] == "stopped"
     again.done(ct(again, 300).status.start.post())
     assert inside(ct(again, 300), "cat /root/note") == "mine"
 
 
-def test_a_full_disk_is_said_and_nothing_stays(lxc: None, tmp_path: Path) -> None:
+def test_full_disk_is_an_error_and_leaves_nothing(lxc: None, tmp_path: Path) -> None:
     if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=40M", "tmpfs", tmp_path]).returncode:
         pytest.skip("tmpfs cannot be mounted here")
     try:
@@ -152,7 +152,7 @@ def test_a_full_disk_is_said_and_nothing_stays(lxc: None, tmp_path: Path) -> Non
 
 
 def hostile(name: str, **more: object) -> bytes:
-    """A template with one entry more, through which it would write or read outside of itself."""
+    """Return a template with one more entry, which would write or read outside of the template."""
     stream = io.BytesIO(tiny.template())
     whole = io.BytesIO()
     with tarfile.open(fileobj=stream) as old, tarfile.open(fileobj=whole, mode="w:gz") as new:
@@ -173,7 +173,7 @@ HOSTILE: dict[str, list[dict[str, Any]]] = {
 
 @pytest.fixture
 def lasting(own_for_all: Endpoint, lxc: None) -> Iterator[Endpoint]:
-    """An endpoint that outlives the test, which may leave a container 300."""
+    """An endpoint for several tests; container 300 is removed after each."""
     yield own_for_all
     root = own_for_all.root()
     if root.nodes("pve").lxc.get():
@@ -182,7 +182,7 @@ def lasting(own_for_all: Endpoint, lxc: None) -> Iterator[Endpoint]:
 
 @pytest.mark.parametrize("how", list(HOSTILE))
 @pytest.mark.parametrize("unprivileged", [1, 0])
-def test_a_hostile_archive_stays_in_its_tree(lasting: Endpoint, how: str, unprivileged: int) -> None:
+def test_hostile_archive_cannot_leave_its_folder(lasting: Endpoint, how: str, unprivileged: int) -> None:
     node, root = lasting, lasting.root()
     assert node.state is not None
     kept = set(node.state.glob("templates/*"))
@@ -201,7 +201,7 @@ def test_a_hostile_archive_stays_in_its_tree(lasting: Endpoint, how: str, unpriv
 
 
 @pytest.mark.parametrize("place", ["etc/hostname", "etc/network", "etc/hosts", "etc/resolv.conf"])
-def test_no_link_in_a_tree_leads_the_node_out_of_it(lasting: Endpoint, place: str, tmp_path: Path) -> None:
+def test_links_in_a_container_are_not_followed(lasting: Endpoint, place: str, tmp_path: Path) -> None:
     target = tmp_path / "target"
     target.mkdir()
     (target / "interfaces").write_text("mine\n")
@@ -219,7 +219,7 @@ def test_no_link_in_a_tree_leads_the_node_out_of_it(lasting: Endpoint, place: st
 
 @pytest.fixture
 def theirs(node: Endpoint) -> Iterator[str]:
-    """Another lab's container, in a pool of its own; its volume."""
+    """Create another lab's container in its own pool, and return its volume."""
     root = node.root()
     root.pools.post(poolid="other")
     upid = root.nodes("pve").lxc.post(
@@ -229,7 +229,7 @@ def theirs(node: Endpoint) -> Iterator[str]:
     yield "local:400/vm-400-disk-0.raw"
 
 
-def test_a_token_of_one_pool_reaches_no_other_s_container(node: Endpoint, theirs: str) -> None:
+def test_token_cannot_reach_other_pools_containers(node: Endpoint, theirs: str) -> None:
     api, other = node.api().nodes("pve"), ct(node, 400)
     given = {"ostemplate": "local:vztmpl/tiny.tar.gz", "pool": node.pool}
     for call, options in (
@@ -253,7 +253,7 @@ def test_a_token_of_one_pool_reaches_no_other_s_container(node: Endpoint, theirs
     assert "300" in ct(node, 300).config.get()["rootfs"]
 
 
-def test_tags_at_creation_take_more_than_a_pool(node: Endpoint) -> None:
+def test_tags_at_creation_need_a_privilege_on_the_container(node: Endpoint) -> None:
     api = node.api().nodes("pve").lxc
     given = {"ostemplate": "local:vztmpl/tiny.tar.gz", "rootfs": "local:1", "pool": node.pool}
     assert "VM.Config.Options" in refused(api.post, vmid=300, tags="dasklab", **given).content
@@ -267,8 +267,8 @@ def test_tags_at_creation_take_more_than_a_pool(node: Endpoint) -> None:
     assert root.pools.get(poolid=node.pool)[0]["members"] == []
 
 
-def test_no_process_can_pass_for_another_container(node: Endpoint) -> None:
-    """The node knows LXC's processes by what they are called; anybody's could be called so."""
+def test_other_processes_are_not_taken_for_a_monitor(node: Endpoint) -> None:
+    """The node identifies LXC's monitors by their command line, which any process can imitate."""
     assert node.state is not None
     create(node, 300)
     create(node, 301)
@@ -280,7 +280,9 @@ def test_no_process_can_pass_for_another_container(node: Endpoint) -> None:
     for whose, (words, user) in strangers.items():
         with subprocess.Popen(words, user=user, stdin=subprocess.PIPE) as child:  # it ends with its input
             time.sleep(0.2)
-            (node.state / "run/301.monitor").write_text("1")  # damaged: the process is searched for
+            (node.state / "run/301.monitor").write_text(
+                "1"
+            )  # damaged, so that the node searches all processes
             assert ct(node, 301).status.current.get()["status"] == "stopped", whose
             assert child.poll() is None
 
@@ -289,11 +291,11 @@ RIGHTS = (
     *("Allocate", "Config.CPU", "Config.Memory", "Config.Disk", "Config.Network", "Config.Options"),
     *("PowerMgmt", "Audit"),
 )
-"""What a token needs to make and run a container (LXC-FACTS), each of them on its pool."""
+"""The privileges on its pool that a token needs to create and run a container, measured on Proxmox VE."""
 
 
 @pytest.mark.parametrize("lacking", ["", *RIGHTS])
-def test_least_rights(rights: tuple[Endpoint, Any], lacking: str) -> None:
+def test_each_privilege_is_necessary(rights: tuple[Endpoint, Any], lacking: str) -> None:
     node, allow = rights
     allow([f"VM.{right}" for right in RIGHTS if right != lacking])
     given = {"memory": 64, "cores": 1, "rootfs": "local:1", "net0": "name=eth0,bridge=vmbr0", "onboot": 0}
@@ -314,17 +316,17 @@ def test_least_rights(rights: tuple[Endpoint, Any], lacking: str) -> None:
 
 
 FEW: dict[str, str] = {}
-"""The header of the token of few rights."""
+"""The HTTP header with the token of few privileges."""
 
 
 def ask(node: Endpoint, method: str, path: str, **data: Any) -> Any:
-    """A request with the token of few rights."""
+    """Send a request with the token of few privileges."""
     return node.request(method, f"/nodes/pve/{path}", FEW, data=data)
 
 
 @pytest.fixture(scope="module")
 def rights(own_for_all: Endpoint, lxc: None) -> tuple[Endpoint, Any]:
-    """A user with a pool, and a way to say what it may do there."""
+    """A user with a pool, and a function that sets the privileges on it."""
     upload(own_for_all, "tiny.tar.gz", tiny.template())
     root = own_for_all.root()
     root.access.users.post(userid="few@pve")
