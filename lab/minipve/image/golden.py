@@ -46,6 +46,12 @@ def image_path(paths: Paths) -> Path:
     return paths.images / recipe / f"debian-{recipe[:12]}.qcow2"
 
 
+def newest_image(paths: Paths) -> Path | None:
+    """The golden image that was built last, of any recipe; None if there is none."""
+    images = paths.images.glob("*/debian-*.qcow2")
+    return max(images, key=lambda file: file.stat().st_mtime, default=None)
+
+
 def template_path(paths: Paths) -> Path:
     """The path of the current recipe's container template, next to the image."""
     image = image_path(paths)
