@@ -20,7 +20,7 @@ from dasklab.predict.calibration import Calibration
 from dasklab.predict.whatif import scenario
 from dasklab.record import Frames
 from dasklab.results.storage import store
-from dasklab.results.validity.measured import cap_mbit
+from dasklab.results.validity.routes import cap_mbit
 from dasklab.sim import build
 from dasklab.sim.costs import Role
 from dasklab.sim.kernel import Kernel

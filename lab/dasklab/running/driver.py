@@ -26,7 +26,7 @@ from dasklab.model.trial import Setup, Trial
 from dasklab.notices import warn
 from dasklab.paths import SHARE
 from dasklab.results.storage import damage, store, table
-from dasklab.results.validity import completeness, measured, verdict
+from dasklab.results.validity import completeness, node, verdict
 from dasklab.running.trials import estimate_s, plan
 
 REPEATS = 2  # of a trial that other users of the node disturbed
@@ -187,7 +187,7 @@ def _measure(
 def _disturbed(run: ActiveRun, trials: list[Trial]) -> list[Trial]:
     """Return the trials that are invalid only because others used their node."""
     results = [(trial, store.read(Result, run.directory / trial.trial)) for trial in trials]
-    return [trial for trial, result in results if result and measured.is_disturbed(result.reasons)]
+    return [trial for trial, result in results if result and node.is_disturbed(result.reasons)]
 
 
 def _attempt(directory: Path, trial: Trial, lab: TrialRunner) -> None:

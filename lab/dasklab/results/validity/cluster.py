@@ -1,4 +1,4 @@
-"""Was the cluster as asked? What its processes say of themselves, against what the trial asks; pure."""
+"""Compare the running cluster, as its processes describe it, with what the trial requests; pure."""
 
 from __future__ import annotations
 
@@ -12,101 +12,102 @@ from dasklab.model.files import Timings, WorkerProcess
 from dasklab.model.trial import Trial
 from dasklab.model.variants import Layout
 
-OWN = "distributed.scheduler"  # the module in which Dask's scheduler chooses a worker
+DASK_PLACEMENT = "distributed.scheduler"  # the module in which Dask's own scheduler chooses a worker
 
 
 def differences(trial: Trial, timings: Timings) -> Iterator[str]:
-    """Every way in which the cluster is another than asked, in words."""
+    """Yield a line for each property in which the cluster is not as requested."""
     yield from _engine(trial, timings)
     yield from _settings(trial, timings)
     yield from _packages(trial, timings)
-    yield from _seat(trial, timings)
+    yield from _scheduler(trial, timings)
     yield from _workers(trial, timings)
     yield from _layout(trial, timings)
 
 
 def _engine(trial: Trial, timings: Timings) -> Iterator[str]:
-    """Who computed, and Spark's settings; executors run with what the driver tells them."""
-    found = "spark" if "spark" in timings.versions else "dask"
-    if found != trial.engine:
-        yield f"engine {trial.engine} was asked, {found} computed"
-    for name, value in trial.spark.items():
-        runs = timings.config.get("client", {}).get(name)
-        if runs != spark_text(value):
-            yield f"client: {name} {spark_text(value)} was asked, it runs with {runs}"
+    """Compare the engine, and Spark's settings. Executors run with the settings of the driver."""
+    engine = "spark" if "spark" in timings.versions else "dask"
+    if engine != trial.engine:
+        yield f"requested engine {trial.engine}, but {engine} computed"
+    for name, requested in trial.spark.items():
+        value = timings.config.get("client", {}).get(name)
+        if value != spark_text(requested):
+            yield f"client: requested {name} {spark_text(requested)}, it runs with {value}"
 
 
 def _settings(trial: Trial, timings: Timings) -> Iterator[str]:
-    """Dask's settings; those of its seat are the scheduler's alone."""
-    seated = dict(flatten(merge(trial.dask, trial.resolved_scheduler.settings)))
+    """Compare Dask's settings. Those of the scheduler variant are for the scheduler alone."""
+    of_scheduler = dict(flatten(merge(trial.dask, trial.resolved_scheduler.settings)))
     shared = dict(flatten(trial.dask))
-    for name, asked in seated.items():
+    for name, requested in of_scheduler.items():
         if not timings.config:
-            yield f"dask {name}: {asked!r} was asked, nobody said what they run with"
-    for process, found in timings.config.items():
-        for name, asked in (seated if process == "scheduler" else shared).items():
-            if found.get(name) != asked:
-                yield f"{process}: dask {name}: {asked!r} was asked, it runs with {found.get(name)!r}"
+            yield f"requested dask {name}: {requested!r}, but settings were not read back"
+    for process, config in timings.config.items():
+        for name, requested in (of_scheduler if process == "scheduler" else shared).items():
+            if config.get(name) != requested:
+                yield f"{process}: requested dask {name}: {requested!r}, it runs with {config.get(name)!r}"
 
 
 def _packages(trial: Trial, timings: Timings) -> Iterator[str]:
-    """Versions, where the trial names any."""
-    wanted = {**trial.packages, **trial.environment}
-    if wanted and not timings.packages:
-        told = ", ".join(f"{name} {version}" for name, version in wanted.items())
-        yield f"{told} was asked, nobody said what runs"
-    for process, found in timings.packages.items():
-        for name, asked in wanted.items():
-            if found.get(name) != asked:
-                yield f"{process}: {name} {asked} was asked, it runs with {found.get(name)}"
+    """Compare the versions that the trial requests."""
+    requested = {**trial.packages, **trial.environment}
+    if requested and not timings.packages:
+        names = ", ".join(f"{name} {version}" for name, version in requested.items())
+        yield f"requested {names}, but versions were not read back"
+    for process, packages in timings.packages.items():
+        for name, version in requested.items():
+            if packages.get(name) != version:
+                yield f"{process}: requested {name} {version}, it runs with {packages.get(name)}"
 
 
-def _seat(trial: Trial, timings: Timings) -> Iterator[str]:
-    """What runs as the scheduler; where the trial names nothing the inventory's may be anything."""
-    seat, found = trial.resolved_scheduler, timings.cluster.scheduler
-    if not (seat.variant or seat.command):
+def _scheduler(trial: Trial, timings: Timings) -> Iterator[str]:
+    """Compare the scheduler. If the trial requests none, the inventory's may be anything."""
+    requested, running = trial.resolved_scheduler, timings.cluster.scheduler
+    name = requested.variant or requested.command
+    if not name:
         return
-    asked = seat.variant or seat.command
-    if found is None:
-        yield f"scheduler: {asked} was asked, nobody said what runs"
+    if running is None:
+        yield f"scheduler: requested {name}, but it was not read back"
         return
-    if seat.command and found.command != seat.command:
-        yield f"scheduler: {asked} was asked, it was started as {found.command or 'something else'}"
-    if seat.variant:
-        placement = f"dasklab_{seat.preload}" if seat.preload else OWN
-        settings = dict(flatten(merge(trial.dask, seat.settings)))
+    if requested.command and running.command != requested.command:
+        yield f"scheduler: requested {name}, it was started as {running.command or 'something else'}"
+    if requested.variant:
+        placement = f"dasklab_{requested.preload}" if requested.preload else DASK_PLACEMENT
+        settings = dict(flatten(merge(trial.dask, requested.settings)))
         loop = "uvloop" if settings.get("distributed.admin.event-loop") == "uvloop" else "asyncio"
-        if found.placement != placement:
-            yield f"scheduler: {asked} was asked, workers are chosen by {found.placement or 'something else'}"
-        if found.loop != loop:
-            yield f"scheduler: {asked} was asked, its event loop is {found.loop}"
+        if running.placement != placement:
+            chooser = running.placement or "something else"
+            yield f"scheduler: requested {name}, but {chooser} chooses the workers"
+        if running.loop != loop:
+            yield f"scheduler: requested {name}, its event loop is {running.loop}"
 
 
 def _workers(trial: Trial, timings: Timings) -> Iterator[str]:
-    """Zero workers where they were asked, and nowhere else."""
+    """Zero workers run if they were requested, and only then."""
     zero = trial.worker.variant == "zero"
-    found = timings.cluster.processes
-    if zero and not found:
-        yield "zero workers were asked, nobody said what runs"
-    if wrong := sorted(name for name, process in found.items() if process.zero != zero):
-        asked, runs = ("zero workers", "Dask's") if zero else ("Dask's workers", "zero workers")
-        yield f"{asked} were asked, {runs} run: {', '.join(wrong)}"
+    processes = timings.cluster.processes
+    if zero and not processes:
+        yield "requested zero workers, but workers were not read back"
+    if others := sorted(name for name, process in processes.items() if process.zero != zero):
+        requested, running = ("zero workers", "Dask's") if zero else ("Dask's workers", "zero workers")
+        yield f"requested {requested}, {running} run: {', '.join(others)}"
 
 
 def _layout(trial: Trial, timings: Timings) -> Iterator[str]:
-    """Each host has as many processes as asked, and each of them as many threads."""
+    """Each host has the requested number of processes, and each of these the number of threads."""
     if trial.layout is None:
         return
     zero = trial.worker.variant == "zero"  # these share a process
-    asked, hosts = Layout.parse(trial.layout), defaultdict[str, list[WorkerProcess]](list)
+    requested, hosts = Layout.parse(trial.layout), defaultdict[str, list[WorkerProcess]](list)
     for process in timings.cluster.processes.values():
         hosts[process.host].append(process)
     if not hosts:
-        yield f"layout {trial.layout}: nobody said what runs"
-    for host, found in sorted(hosts.items()):
-        processes = len(found) if zero else len({process.pid for process in found})
-        if (processes, len(found)) != (asked.processes, asked.processes):
-            yield f"{host}: {asked.processes} worker processes were asked, it has {processes}"
-        if wrong := sorted({process.threads for process in found} - {asked.threads}):
-            told = ", ".join(map(str, wrong))
-            yield f"{host}: workers of {asked.threads} threads were asked, it has some of {told}"
+        yield f"requested layout {trial.layout}, but workers were not read back"
+    for host, workers in sorted(hosts.items()):
+        processes = len(workers) if zero else len({worker.pid for worker in workers})
+        if (processes, len(workers)) != (requested.processes, requested.processes):
+            yield f"{host}: requested {requested.processes} worker processes, it has {processes}"
+        if others := sorted({worker.threads for worker in workers} - {requested.threads}):
+            threads = ", ".join(map(str, others))
+            yield f"{host}: requested {requested.threads} threads per worker, some workers have {threads}"

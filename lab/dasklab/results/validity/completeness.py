@@ -1,25 +1,25 @@
-"""Does a trial's capture hold what had to be there? Counters, streams and the cluster are asked, once.
+"""Whether a trial's capture holds all it should: counters, streams and the cluster are consulted, once.
 
-No single counter knows: tcpdump's does not see what a bridge or the kernel's backlog dropped, and the kernel
-counts a frame that tcpdump never wrote as received. A byte that its receiver acknowledged but that the files
-do not hold was lost, whoever lost it. And where frames of others never reach the capturing host, nothing is
-dropped and nothing acknowledged: only that the runs got through says that the workers spoke, and their NICs'
-counters how much. The verdict is kept in the trial's directory as completeness.json:
+No single counter is enough. tcpdump does not see what a bridge or the kernel's backlog dropped, and the
+kernel counts a frame that tcpdump never wrote as received. A byte that its receiver acknowledged, but that is
+not in the files, was lost, whoever lost it. And if frames of other hosts never reach the capturing host,
+nothing is dropped and nothing acknowledged: only the completed runs show that the workers communicated, and
+their NICs' counters how much. The verdict is stored in the trial's directory as completeness.json:
 
 ==================  ===============================================================================
-verdict             complete, lost (in parts) or blind (the capturing host was not given the frames);
-                    ``reasons``: why, in words, empty if it is complete
-frames              in the files; ``received``: what passed tcpdump's filter
+verdict             complete, lost (parts are missing) or blind (the capturing host did not get the
+                    frames); ``reasons``: why, empty if it is complete
+frames              in the files; ``received``: passed tcpdump's filter
 dropped_kernel      tcpdump's buffer was full; ``dropped_interface``, ``softnet_dropped``: before it
 left_behind         received, not dropped, not in the files: tcpdump was stopped too early
-stream_seen         share of the bytes of Dask's streams that the files show, 0 to 1
+stream_seen         share of the bytes of Dask's streams that the files hold, 0 to 1
 lost_bytes          of the others, those that a receiver acknowledged
-messages            Dask's; ``decoded``: the share of them that was understood, 0 to 1
-sent_bytes          what the workers send in as many runs, by their NICs' counters in the timed ones
+messages            of Dask; ``decoded``: the share of them that was decoded, 0 to 1
+sent_bytes          what the workers send in as many runs, by their NICs' counters in the timed runs
 seen_bytes          of that, what is in the files
 ==================  ===============================================================================
 
-Numbers that nobody told are null.
+Unknown numbers are null.
 """
 
 from __future__ import annotations
@@ -38,27 +38,27 @@ from dasklab.results.storage.recording import Recording
 DROPS = {
     "dropped_kernel": "the kernel dropped {:,} frames, tcpdump's buffer was full",
     "dropped_interface": "the capture interface dropped {:,} frames",
-    "softnet_dropped": "the capturing machine's backlog dropped {:,} frames",
+    "softnet_dropped": "the capturing host's backlog dropped {:,} frames",
     "left_behind": "tcpdump left {:,} received frames behind when it was stopped",
 }
-# Of what is sent in other runs of the same work: on seven workloads 0.88 to 1.09 was measured where all of it
-# was captured, 0.00 to 0.44 where what workers sent to each other was missing and was most of it.
+# Of what workers send in other runs of the same work. On seven workloads, complete captures held a share of
+# 0.88 to 1.09; captures without the traffic between workers, where that was most of it, 0.00 to 0.44.
 LEAST_SHARE = 0.5
-SCHEDULER = "scheduler"  # as ``daskwire`` calls it
-MEND = (
+SCHEDULER = "scheduler"  # as ``daskwire`` names it
+REMEDY = (
     "let the capturing host see all frames (a flooding bridge, a mirror port of the switch),"
-    " or capture on each host and give `dasklab wire` all the files"
+    " or capture on each host and pass all files to `dasklab wire`"
 )
 
 
 def write(directory: Path) -> None:
     """Judge the capture of a trial, if it has one, and write completeness.json."""
-    if found := _examine(directory):
-        store.write(directory, found)
+    if completeness := _examine(directory):
+        store.write(directory, completeness)
 
 
 def read(directory: Path) -> Completeness | None:
-    """The verdict on a trial's capture, judged now if it was never stored; None without a capture."""
+    """Return the verdict on a trial's capture, judged now if it is not stored; None without a capture."""
     try:
         stored = store.read(Completeness, directory) or _examine(directory)
     except LabError as error:
@@ -67,18 +67,18 @@ def read(directory: Path) -> Completeness | None:
     return _with_gaps(directory, stored) if stored else None
 
 
-def line(found: Completeness | None) -> str:
-    """What is missing and, if it can be mended, how: in one line; empty if nothing is."""
-    if found is None or found.verdict == "complete":
+def line(completeness: Completeness | None) -> str:
+    """Return in one line what is missing and how to remedy it; empty if nothing is missing."""
+    if completeness is None or completeness.verdict == "complete":
         return ""
-    reasons = "; ".join(found.reasons)
-    if found.verdict == "blind":
-        return f"The capture is blind: {reasons}. What to do: {MEND}"
+    reasons = "; ".join(completeness.reasons)
+    if completeness.verdict == "blind":
+        return f"The capture is blind: {reasons}. What to do: {REMEDY}"
     return f"The capture is incomplete: {reasons}"
 
 
 def _with_gaps(directory: Path, stored: Completeness) -> Completeness:
-    """The verdict as it is after files of the capture were lost."""
+    """Return the verdict after files of the capture were lost."""
     gaps = capture_gaps(directory)
     if not gaps:
         return stored
@@ -86,10 +86,16 @@ def _with_gaps(directory: Path, stored: Completeness) -> Completeness:
     return stored.model_copy(update={"verdict": verdict, "reasons": (*stored.reasons, *gaps)})
 
 
-def examine(capture: Recording, timed: Timings | None, machines: Hosts | None) -> Completeness:
-    """The verdict; ``timed`` and ``machines`` are the trial's runs without a capture, and what they cost."""
+def examine(capture: Recording, timed: Timings | None, hosts: Hosts | None) -> Completeness:
+    """Judge a capture.
+
+    Args:
+        capture: the capture, decoded.
+        timed: the trial's timed runs, which were not captured.
+        hosts: the counters of the hosts during the timed runs.
+    """
     report, summary = capture.report, capture.summary
-    sent_bytes, seen_bytes = _sent_bytes(report.timings, timed, machines), _seen_bytes(capture)
+    sent_bytes, seen_bytes = _sent_bytes(report.timings, timed, hosts), _seen_bytes(capture)
     lost = (*_lost(report, summary.completeness.get("lost_by_capture_bytes")), *summary.problems)
     cut_short = report.expired or report.frames is None or summary.problems
     blind = () if cut_short else tuple(_blind(capture, sent_bytes, seen_bytes))
@@ -118,15 +124,15 @@ def _examine(directory: Path) -> Completeness | None:
     return examine(capture, store.read(Timings, directory), store.read(Hosts, directory))
 
 
-def _sent_bytes(captured: Timings, timed: Timings | None, machines: Hosts | None) -> int | None:
-    """What the captured runs should have made the workers send, given what the timed ones did."""
+def _sent_bytes(captured: Timings, timed: Timings | None, hosts: Hosts | None) -> int | None:
+    """Estimate what the workers sent in the captured runs from what they sent in the timed ones."""
     workers = captured.cluster.names.values()
-    hosts = machines.hosts if machines else {}
-    counters = [hosts[name].lab_statistics.get("tx_bytes") for name in workers if name in hosts]
-    known = [count for count in counters if count is not None]
-    if not workers or len(known) < len(workers) or timed is None or not timed.samples:
+    facts = hosts.hosts if hosts else {}
+    counters = [facts[name].lab_statistics.get("tx_bytes") for name in workers if name in facts]
+    counts = [count for count in counters if count is not None]
+    if not workers or len(counts) < len(workers) or timed is None or not timed.samples:
         return None
-    return round(sum(known) * len(captured.samples) / len(timed.samples))
+    return round(sum(counts) * len(captured.samples) / len(timed.samples))
 
 
 def _seen_bytes(capture: Recording) -> int:
@@ -135,24 +141,24 @@ def _seen_bytes(capture: Recording) -> int:
 
 
 def _blind(capture: Recording, sent_bytes: int | None, seen_bytes: int) -> Iterator[str]:
-    """The one cause, at its plainest; that the runs got through says that all of the cluster spoke."""
+    """Yield the clearest sign that frames never arrived; the runs completed, so all hosts communicated."""
     number_of_runs = len(capture.report.timings.samples)
     runs = f"{number_of_runs} run{'s' if number_of_runs != 1 else ''}"
-    sent = f", though the workers send about {_mb(sent_bytes)} in {runs}" if sent_bytes else ""
-    unheard = ", ".join(_unheard(capture))
+    though = f", though the workers send about {_mb(sent_bytes)} in {runs}" if sent_bytes else ""
+    silent = ", ".join(_silent_workers(capture))
     if not capture.summary.messages:
-        yield f"none of its {capture.report.frames:,} frames is Dask's{sent}"
-    elif unheard:
-        yield f"it does not hold what the scheduler and {unheard} said to each other"
+        yield f"none of its {capture.report.frames:,} frames is Dask's{though}"
+    elif silent:
+        yield f"it does not hold the messages between the scheduler and {silent}"
     elif sent_bytes and seen_bytes < LEAST_SHARE * sent_bytes:
         yield f"it holds {_mb(seen_bytes)} of about {_mb(sent_bytes)} that the workers send in {runs}"
 
 
-def _unheard(capture: Recording) -> list[str]:
-    """Workers that did not both say something to the scheduler and hear something from it."""
-    spoke = {(row["source"], row["destination"]) for row in capture.rows("matrix") if row["payload_bytes"]}
+def _silent_workers(capture: Recording) -> list[str]:
+    """Return the workers that did not both send something to the scheduler and get something from it."""
+    ways = {(row["source"], row["destination"]) for row in capture.rows("matrix") if row["payload_bytes"]}
     workers = capture.report.timings.cluster.names.values()
-    return [name for name in workers if not {(name, SCHEDULER), (SCHEDULER, name)} <= spoke]
+    return [name for name in workers if not {(name, SCHEDULER), (SCHEDULER, name)} <= ways]
 
 
 def _mb(size: int) -> str:
@@ -170,7 +176,7 @@ def _received(report: CaptureReport) -> int | None:
 
 def _lost(report: CaptureReport, lost_bytes: float | None) -> Iterator[str]:
     if report.frames is None:
-        yield "tcpdump did not say what it captured"
+        yield "tcpdump did not report what it captured"
     if report.expired:
         yield "tcpdump ended before the runs did"
     yield from (text.format(getattr(report, key)) for key, text in DROPS.items() if getattr(report, key))

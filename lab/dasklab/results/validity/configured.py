@@ -1,4 +1,4 @@
-"""Was the link set as asked? Item by item, what the tools say against what the trial asks; pure."""
+"""Compare what hypervisor, node and guests report (configured) with what the trial requests; pure."""
 
 from __future__ import annotations
 
@@ -10,113 +10,111 @@ from dasklab.model.link import Link
 from dasklab.model.nic import DRIVERS, NicSettings, net_from_pve
 from dasklab.model.trial import Trial
 
-SHARE = 1e-3  # what rounding by tc and the hypervisor may make of an amount ...
-LEAST = 1e-3  # ... or, for small ones, this much of its unit
+RELATIVE = 1e-3  # rounding by tc and the hypervisor may change an amount by this share ...
+ABSOLUTE = 1e-3  # ... or by this much of its unit
 Amounts = Mapping[str, float]
 Scope = tuple[str, str | None, bool]  # direction, peer, policer
 
 
 def differences(trial: Trial, configured: Configured) -> Iterator[str]:
-    """Every item that is set otherwise than asked, in words."""
+    """Yield a line for each item that is configured otherwise than requested."""
     bridge = configured.bridge
     if bridge is not None and (bridge.ageing_s == 0) != (trial.bridge == "flooding"):
-        yield f"a {trial.bridge} bridge was asked, its ageing time is {bridge.ageing_s:g} s"
+        yield f"bridge: requested {trial.bridge}, but its ageing time is {bridge.ageing_s:g} s"
     for host in dict.fromkeys([*trial.nics, *trial.links, *trial.offloads]):
         if host not in configured.hosts:
-            yield f"{host}: nothing was read back of its link"
-    for host, found in configured.hosts.items():
+            yield f"{host}: its link was not read back"
+    for host, link in configured.hosts.items():
         if host in trial.nics:
-            yield from _card(host, trial.nics[host], found, bridge.name if bridge else None)
-        yield from _offloads(host, trial.offloads.get(host, {}), found.offloads)
-        link = trial.links.get(host, Link())
-        yield from _impairments(host, link, found)
-        yield from _lasting(host, found)
+            yield from _nic(host, trial.nics[host], link, bridge.name if bridge else None)
+        yield from _offloads(host, trial.offloads.get(host, {}), link.offloads)
+        yield from _impairments(host, trial.links.get(host, Link()), link)
+        yield from _changes_during_runs(host, link)
 
 
-def _card(host: str, asked: NicSettings, found: ConfiguredHost, bridge: str | None) -> Iterator[str]:
-    """The NIC as the hypervisor has it, and as the guest's kernel sees it."""
-    if found.driver not in DRIVERS[asked.model]:
-        yield f"{host}: NIC {asked.model} was asked, the guest's driver is {found.driver or 'unknown'}"
-    if found.net is None:
-        yield f"{host}: the hypervisor did not say what its NIC is"
+def _nic(host: str, requested: NicSettings, link: ConfiguredHost, bridge: str | None) -> Iterator[str]:
+    """Compare the NIC with what the hypervisor has, and with what the guest's kernel sees."""
+    if link.driver not in DRIVERS[requested.model]:
+        yield f"{host}: requested NIC {requested.model}, the guest's driver is {link.driver or 'unknown'}"
+    if link.net is None:
+        yield f"{host}: the hypervisor did not report its NIC"
         return
-    card = net_from_pve(found.net)
-    if card.model != asked.model:
-        yield f"{host}: NIC {asked.model} was asked, the hypervisor has {card.model}"
-    if not _near(asked.rate_mbit, card.rate_mbit):
-        told = f"the hypervisor has {card.rate_mbit:.1f}" if card.rate_mbit else "the hypervisor has none"
-        yield f"{host}: a cap of {asked.rate_mbit:g} Mbit/s was asked, {told}"
-    if bridge is not None and card.bridge != bridge:
-        yield f"{host}: its NIC is on bridge {card.bridge}, the lab's is {bridge}"
+    nic = net_from_pve(link.net)
+    if nic.model != requested.model:
+        yield f"{host}: requested NIC {requested.model}, configured {nic.model}"
+    if not _near(requested.rate_mbit, nic.rate_mbit):
+        cap = f"{nic.rate_mbit:.1f} Mbit/s" if nic.rate_mbit else "no cap"
+        yield f"{host}: requested a cap of {requested.rate_mbit:g} Mbit/s, configured {cap}"
+    if bridge is not None and nic.bridge != bridge:
+        yield f"{host}: its NIC is on bridge {nic.bridge}, the lab's is {bridge}"
 
 
-def _offloads(host: str, asked: Mapping[str, bool], found: Mapping[str, bool]) -> Iterator[str]:
+def _offloads(host: str, requested: Mapping[str, bool], configured: Mapping[str, bool]) -> Iterator[str]:
     words = {True: "on", False: "off", None: "unknown"}
-    for name, wanted in asked.items():
-        if found.get(name) != wanted:
-            yield f"{host}: offload {name} {words[wanted]} was asked, it is {words[found.get(name)]}"
+    for name, value in requested.items():
+        if configured.get(name) != value:
+            yield f"{host}: requested offload {name} {words[value]}, it is {words[configured.get(name)]}"
 
 
-def _impairments(host: str, link: Link, found: ConfiguredHost) -> Iterator[str]:
-    """Each queue and policer that is asked is there with its amounts, and no other is."""
-    asked, there = _asked(link), {_scope(each): _amounts(each) for each in found.link}
-    for scope, amounts in asked.items():
-        if scope not in there:
-            yield f"{host}, {_where(scope)}: {_words(amounts)} was asked, the kernel has nothing there"
+def _impairments(host: str, link: Link, configured: ConfiguredHost) -> Iterator[str]:
+    """Each requested queue and policer exists with its amounts, and no other does."""
+    requested = _requested(link)
+    existing = {_scope(impairment): impairment.amounts for impairment in configured.link}
+    for scope, amounts in requested.items():
+        if scope not in existing:
+            yield f"{host}, {_place(scope)}: requested {_words(amounts)}, nothing is configured"
             continue
         for impairment in IMPAIRMENTS:
             key, unit = impairment.key, impairment.unit.sign
-            if not _near(amounts[key], there[scope][key]):
-                values = f"{amounts[key]:g} {unit} was asked, {there[scope][key]:g} {unit} is configured"
-                yield f"{host}, {_where(scope)}: {key}: {values}"
-    for scope in there.keys() - asked.keys():
-        yield f"{host}, {_where(scope)}: {_words(there[scope])} is configured, nothing was asked there"
+            if not _near(amounts[key], existing[scope][key]):
+                values = f"requested {amounts[key]:g} {unit}, configured {existing[scope][key]:g} {unit}"
+                yield f"{host}, {_place(scope)}: {key}: {values}"
+    for scope in existing.keys() - requested.keys():
+        yield f"{host}, {_place(scope)}: {_words(existing[scope])} is configured, but was not requested"
 
 
-def _lasting(host: str, found: ConfiguredHost) -> Iterator[str]:
-    """What was there before the runs is there after them, and nothing else."""
-    before = [_rounded(_amounts(each)) for each in found.link if not each.policer]
+def _changes_during_runs(host: str, link: ConfiguredHost) -> Iterator[str]:
+    """The queues after the runs are those before the runs."""
+    before = [_rounded(impairment.amounts) for impairment in link.link if not impairment.policer]
     after = [
         _rounded(read_back(queue.kind, queue.options))
-        for queue in found.qdisc_after
+        for queue in link.qdisc_after
         if queue.kind in QUEUES and not drops_at_once(queue.kind, queue.options)
     ]
     if before and not after:
         yield f"{host}: the impairment was gone when the runs ended"
     elif sorted(before) != sorted(after):
-        told = "; ".join(_words(dict(amounts)) or "nothing" for amounts in after)
-        yield f"{host}: when the runs ended, another impairment was there: {told}"
+        amounts = "; ".join(_words(dict(queue)) or "nothing" for queue in after)
+        yield f"{host}: the impairment was another one when the runs ended: {amounts}"
 
 
-def _asked(link: Link) -> dict[Scope, Amounts]:
-    """What each queue and policer of a link is to do."""
+def _requested(link: Link) -> dict[Scope, Amounts]:
+    """Return the amounts of each queue and policer of a link."""
     plain = link.model_dump()
-    asked: dict[Scope, Amounts] = {}
+    requested: dict[Scope, Amounts] = {}
     for side in sides(link.direction):
         if any(queued(plain).values()):
-            asked[side, link.peer, False] = queued(plain)
+            requested[side, link.peer, False] = queued(plain)
         if link.policer and link.rate_mbit:
-            asked[side, link.peer, True] = dict.fromkeys(queued(plain), 0.0) | {"rate_mbit": link.rate_mbit}
-    return asked
+            nothing = dict.fromkeys(queued(plain), 0.0)
+            requested[side, link.peer, True] = nothing | {"rate_mbit": link.rate_mbit}
+    return requested
 
 
-def _scope(found: ConfiguredImpairment) -> Scope:
-    return found.direction, found.peer, found.policer
-
-
-def _amounts(found: ConfiguredImpairment) -> Amounts:
-    return found.amounts
+def _scope(impairment: ConfiguredImpairment) -> Scope:
+    return impairment.direction, impairment.peer, impairment.policer
 
 
 def _rounded(amounts: Amounts) -> list[tuple[str, float]]:
     return [(key, round(value, 3)) for key, value in amounts.items()]
 
 
-def _near(asked: float, found: float) -> bool:
-    return abs(found - asked) <= max(SHARE * asked, LEAST if asked else 0)
+def _near(requested: float, configured: float) -> bool:
+    tolerance = max(RELATIVE * requested, ABSOLUTE if requested else 0)
+    return abs(configured - requested) <= tolerance
 
 
-def _where(scope: Scope) -> str:
+def _place(scope: Scope) -> str:
     direction, peer, policer = scope
     to = f" {'to' if direction == 'egress' else 'from'} {peer}" if peer else ""
     return f"{direction}{to}{', policer' if policer else ''}"

@@ -1,4 +1,4 @@
-"""Did what was to go wrong go wrong, when it was to? And how many workers may be left of it; pure."""
+"""Compare the faults that happened with those that the trial requests; pure."""
 
 from __future__ import annotations
 
@@ -8,49 +8,49 @@ from dasklab.model.faults import Fault
 from dasklab.model.files import ObservedFault, ObservedFaults, Timings
 from dasklab.model.trial import Trial
 
-LATE_S = 1.0  # a fault may come, and end, so much later than asked: a service takes its time to start
-GONE = ("inactive", "failed")  # what systemd calls a service that was killed
+LATE_S = 1.0  # a fault may start, and end, later than requested: a service takes time to start
+KILLED_STATES = ("inactive", "failed")  # systemd's words for a killed service
 
 
-def differences(trial: Trial, seen: ObservedFaults | None, timings: Timings) -> Iterator[str]:
-    """Every fault that was not as asked, in words."""
+def differences(trial: Trial, observed: ObservedFaults | None, timings: Timings) -> Iterator[str]:
+    """Yield a line for each fault that did not happen as requested."""
     timed = timings.timed
     runs_s = max(sample.stop for sample in timed) - min(sample.start for sample in timed)
     for fault in trial.faults:
-        found = seen.hosts.get(fault.host) if seen else None
-        if found is None:
-            yield f"{fault} was asked, nobody said what happened"
-        elif why := _other(fault, found, runs_s):
-            yield f"{fault} was asked, {why}"
+        observation = observed.hosts.get(fault.host) if observed else None
+        if observation is None:
+            yield f"requested {fault}, but it was not read back"
+        elif difference := _difference(fault, observation, runs_s):
+            yield f"requested {fault}, {difference}"
 
 
-def _other(fault: Fault, found: ObservedFault, runs_s: float) -> str | None:
-    """In which way a fault was another; one that the runs did not outlast may have been ended early."""
-    asked_s = float(fault.at_s) if not isinstance(fault.at_s, tuple) else fault.at_s[0]
-    if found.at_s is None or found.at_s > runs_s:
-        return f"it was not seen: the runs took {runs_s:.2f} s"
-    if found.state not in (("down",) if fault.does == "cut" else GONE):
-        return f"meanwhile it was {found.state}"
-    if abs(found.at_s - asked_s) > LATE_S:
-        return f"it came at {found.at_s:.2f} s"
+def _difference(fault: Fault, observed: ObservedFault, runs_s: float) -> str | None:
+    """Return how a fault differs from the request. The end of the runs may have ended it early."""
+    requested_s = float(fault.at_s) if not isinstance(fault.at_s, tuple) else fault.at_s[0]
+    if observed.at_s is None or observed.at_s > runs_s:
+        return f"but it did not happen: the runs took {runs_s:.2f} s"
+    if observed.state not in (("down",) if fault.does == "cut" else KILLED_STATES):
+        return f"but meanwhile it was {observed.state}"
+    if abs(observed.at_s - requested_s) > LATE_S:
+        return f"it came at {observed.at_s:.2f} s"
     if fault.for_s is None:
         return None
-    if found.lasted_s is None:
-        over = found.at_s + fault.for_s + LATE_S > runs_s
-        return None if over else f"it did not end in {runs_s:.2f} s"
-    if abs(found.lasted_s - fault.for_s) > LATE_S:
-        return f"it lasted {found.lasted_s:.2f} s"
+    if observed.lasted_s is None:
+        beyond_runs = observed.at_s + fault.for_s + LATE_S > runs_s
+        return None if beyond_runs else f"it did not end within {runs_s:.2f} s"
+    if abs(observed.lasted_s - fault.for_s) > LATE_S:
+        return f"it lasted {observed.lasted_s:.2f} s"
     return None
 
 
-def workers(trial: Trial) -> range:
-    """How many worker hosts may be there at the end: no killed ones; others with a fault may have left."""
+def expected_workers(trial: Trial) -> range:
+    """Return how many worker hosts may be left: killed ones are gone, others with a fault may be."""
     faulty = [fault for fault in trial.faults if fault.host != "scheduler"]
     killed = sum(fault.does == "kill" for fault in faulty)
     return range(trial.workers - len(faulty), trial.workers - killed + 1)
 
 
-def told(trial: Trial, seed: int) -> Iterator[str]:
-    """What a trial that failed had to bear: enough to do it again."""
+def reproduction(trial: Trial, seed: int) -> Iterator[str]:
+    """Yield a failed trial's faults with the seed: enough to reproduce it."""
     if trial.faults:
         yield f"with {', '.join(map(str, trial.faults))} (seed {seed})"

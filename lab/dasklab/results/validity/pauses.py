@@ -1,4 +1,4 @@
-"""Did all processes run all the time? Judges the pauses that the workload recorded; pure.
+"""Whether all processes ran all the time: judge the pauses that the workload recorded; pure.
 
 A pause counts if the process, or its machine, was stopped from outside. A process that computes without
 letting its other threads run, or that waits for a busy CPU, is part of what is measured.
@@ -11,20 +11,20 @@ from collections.abc import Iterator
 from dasklab.model.experiment import Tolerances
 from dasklab.model.files import Attempt, Pause, Timings
 
-# Of a pause: a stopped process neither computes nor waits for a CPU. One that does spends nearly all of the
-# time so, but on a machine whose own CPU is taken by its host part of that time is in no account.
+# A stopped process neither computes nor waits for a CPU. Another one does so for almost all of a pause, but
+# on a machine whose CPU is taken by its host, a part of that time is not accounted for.
 ACTIVE_SHARE = 0.2
 
 
 def differences(timings: Timings, attempt: Attempt, allowed: Tolerances) -> Iterator[str]:
-    """Every pause of a timed run that was too long, in words."""
+    """Yield a line for each pause of a timed run that was too long."""
     if attempt.suspended_s > allowed.paused_s:
         yield f"the machine that runs dasklab was suspended for {attempt.suspended_s:.1f} s during the trial"
     for sample in timings.timed:
         for pause in sample.pauses:
             if pause.suspended_s > allowed.paused_s:
                 what = f"its machine was suspended for {pause.suspended_s:.1f} s"
-            elif pause.lasted_s > allowed.paused_s and _stopped(pause):
+            elif pause.lasted_s > allowed.paused_s and _is_stopped(pause):
                 active = f"used {pause.cpu_s:.1f} s of CPU and waited {pause.waited_s:.1f} s for one"
                 what = f"the process was stopped for {pause.lasted_s:.1f} s (it {active})"
             else:
@@ -32,5 +32,5 @@ def differences(timings: Timings, attempt: Attempt, allowed: Tolerances) -> Iter
             yield f"{pause.process}: {what} in run {sample.run}"
 
 
-def _stopped(pause: Pause) -> bool:
+def _is_stopped(pause: Pause) -> bool:
     return pause.cpu_s + pause.waited_s < ACTIVE_SHARE * pause.lasted_s

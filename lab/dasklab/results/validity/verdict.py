@@ -1,4 +1,4 @@
-"""The verdict on each trial of a run, with its reasons: ok, invalid, unsupported or failed."""
+"""The verdict on each trial of a run: ok, invalid, unsupported or failed, with the reasons."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from dasklab.model.files import (
 from dasklab.model.trial import Trial
 from dasklab.notices import warn
 from dasklab.results.storage import store
-from dasklab.results.validity import cluster, faults, measured, pauses
+from dasklab.results.validity import cluster, configured, drops, faults, measured, node, pauses
 from dasklab.results.validity.measured import Baseline
 
 Verdict = tuple[Status, list[str]]
@@ -29,30 +29,53 @@ READ: tuple[type[Document], ...] = (Timings, Failed, ObservedFaults, Configured,
 
 
 def assess(run: Path) -> dict[str, Result]:
-    """Judge every attempted trial of a run against its baselines and write each result.json.
+    """Judge every attempted trial of a run against its baselines, and write each result.json.
 
-    A trial that leaves a file which cannot be read has failed; one that was damaged later is left as it is.
+    A trial has failed if it leaves a file that cannot be read. If a file was damaged after the verdict, the
+    verdict stays.
+
+    Returns:
+        The result of each trial, by name.
     """
     attempted = {directory: _unreadable(directory) for directory in store.having(run, Attempt)}
-    trials = {d: store.need(Trial, d) for d, why in attempted.items() if why is None}
-    begun = store.read_run(run)
-    allowed, simulated = store.experiment(begun).tolerances, begun.setup.simulated is not None
-    failures = {
-        directory: _failure(directory, trial, simulated, begun.seed) for directory, trial in trials.items()
-    }
+    trials = {d: store.need(Trial, d) for d, reason in attempted.items() if reason is None}
+    campaign = store.read_run(run)
+    allowed, simulated = store.experiment(campaign).tolerances, campaign.setup.simulated is not None
+    failures = {d: _failure(d, trial, simulated, campaign.seed) for d, trial in trials.items()}
     bases = [d for d, trial in trials.items() if (trial.baseline or trial.null) and not failures[d]]
     base = None
-    if bases and not simulated:  # its links are what was asked
-        delivered = [found for d in bases if (found := store.read(Measured, d))]
-        base = measured.baseline(trials[bases[0]], delivered)
-    verdicts = {d: failures[d] or _judged(d, trial, base, allowed) for d, trial in trials.items()}
+    if bases and not simulated:  # simulated links are as requested
+        documents = [document for d in bases if (document := store.read(Measured, d))]
+        base = measured.baseline(trials[bases[0]], documents)
+    verdicts = {d: failures[d] or _judge(d, trial, base, allowed) for d, trial in trials.items()}
     results = [_write(d, trial, verdicts[d]) for d, trial in trials.items()]
-    results += [result for d, why in attempted.items() if why and (result := _fail(d, why))]
+    results += [
+        result for d, reason in attempted.items() if reason and (result := _fail_unreadable(d, reason))
+    ]
     return {result.trial: result for result in results}
 
 
+def link_reasons(
+    trial: Trial,
+    configured_links: Configured | None,
+    measured_links: Measured | None,
+    base: Baseline,
+    allowed: Tolerances,
+) -> list[str]:
+    """Return the reasons why the links of a trial are not as requested; none if they are."""
+    if configured_links is None:
+        return [f"the links were not read back: {Configured.FILE} is missing"]
+    if measured_links is None:
+        return [f"the links were not measured: {Measured.FILE} is missing"]
+    return [
+        *configured.differences(trial, configured_links),
+        *drops.differences(trial, configured_links, allowed),
+        *measured.differences(trial, measured_links, base, allowed),
+    ]
+
+
 def _unreadable(directory: Path) -> str | None:
-    """Why no verdict can be based on a trial's files; None if one can."""
+    """Return why a trial's files cannot be judged; None if they can."""
     try:
         store.need(Trial, directory), store.need(Attempt, directory)
         for kind in READ:
@@ -62,56 +85,55 @@ def _unreadable(directory: Path) -> str | None:
     return None
 
 
-def _fail(directory: Path, why: str) -> Result | None:
-    """The verdict on a trial that left files which cannot be read; one that was judged before stays."""
+def _fail_unreadable(directory: Path, reason: str) -> Result | None:
+    """Judge a trial that left a file which cannot be read, unless it was judged before."""
     try:
         trial = store.need(Trial, directory)
         if not (directory / Result.FILE).exists():
-            return _write(directory, trial, ("failed", [why]))
-    except LabError:  # it is not even known which trial that is
+            return _write(directory, trial, ("failed", [reason]))
+    except LabError:  # not even the trial's name can be read
         pass
-    warn(f"{why}; the trial is not judged")
+    warn(f"{reason}; the trial is not judged")
     return None
 
 
-def _judged(directory: Path, trial: Trial, base: Baseline | None, allowed: Tolerances) -> Verdict:
-    """The verdict on a trial that got through; without a baseline there is nothing to judge it by yet."""
+def _judge(directory: Path, trial: Trial, base: Baseline | None, allowed: Tolerances) -> Verdict:
+    """Judge a trial that completed. Without a baseline its links cannot be judged yet."""
     timings = store.need(Timings, directory)
-    wrong = [
+    during_runs = [
         *faults.differences(trial, store.read(ObservedFaults, directory), timings),
         *pauses.differences(timings, store.need(Attempt, directory), allowed),
     ]
     if base is None:
-        return ("invalid" if wrong else "ok"), wrong
-    configured, delivered = store.read(Configured, directory), store.read(Measured, directory)
-    reasons = measured.reasons(trial, configured, delivered, base, allowed)
-    reasons += [*cluster.differences(trial, timings), *wrong]
-    if machines := store.read(Hosts, directory):
-        reasons += [*measured.clocks(machines), *measured.stolen(machines, allowed)]
-        reasons += measured.foreign(machines, allowed)
+        return ("invalid" if during_runs else "ok"), during_runs
+    links = store.read(Configured, directory), store.read(Measured, directory)
+    reasons = link_reasons(trial, *links, base, allowed)
+    reasons += [*cluster.differences(trial, timings), *during_runs]
+    if hosts := store.read(Hosts, directory):
+        reasons += [*node.clocks(hosts), *node.steal(hosts, allowed), *node.foreign(hosts, allowed)]
     return ("invalid" if reasons else "ok"), reasons
 
 
 def _failure(directory: Path, trial: Trial, simulated: bool, seed: int) -> Verdict | None:
-    """Why a trial has nothing to judge."""
+    """Return the verdict on a trial that has nothing to judge; None if it has."""
     if trial.unsupported:
         return "unsupported", list(trial.unsupported)
     attempt, timings = store.need(Attempt, directory), store.read(Timings, directory)
     if attempt.exit_status:
         if failed := store.read(Failed, directory):
-            return failed.status, [*failed.reasons, *faults.told(trial, seed)]
+            return failed.status, [*failed.reasons, *faults.reproduction(trial, seed)]
         return "failed", [attempt.error or f"ended with status {attempt.exit_status}"]
     if timings is None:
-        return "failed", ["the workload left no timings.json"]
+        return "failed", [f"the workload left no {Timings.FILE}"]
     check, workers = timings.check, timings.cluster.hosts
-    if trial.worker.variant == "zero" or simulated:  # who computes nothing has no answer
+    if trial.worker.variant == "zero" or simulated:  # these compute nothing, so there is no answer
         pass
     elif check is None:
         return "failed", ["the workload did not check its answer"]
     elif not check.ok:
         return "failed", [f"wrong answer: {check.answer}, expected {check.expected} +- {check.tolerance}"]
-    if workers not in faults.workers(trial):
-        return "failed", [f"{workers} workers computed, {trial.workers} were asked"]
+    if workers not in faults.expected_workers(trial):
+        return "failed", [f"{workers} workers computed, {trial.workers} were requested"]
     return None
 
 

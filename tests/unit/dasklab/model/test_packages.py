@@ -67,7 +67,7 @@ def test_the_pinned_version_is_the_pins_own_environment_and_is_read_back_all_the
     assert trial.environment == {}
     assert said(trial, {"scheduler": {"dask": PINNED}}) == []
     assert said(trial, {"scheduler": {"dask": OLD}}) == [
-        f"scheduler: dask {PINNED} was asked, it runs with {OLD}"
+        f"scheduler: requested dask {PINNED}, it runs with {OLD}"
     ]
 
 
@@ -75,9 +75,9 @@ def test_a_process_of_another_version_makes_its_trial_invalid() -> None:
     trial, both = asked(dask=OLD), {"dask": OLD, "distributed": OLD}
     assert said(trial, {"client": both, "scheduler": both, "worker-1": both}) == []
     assert said(trial, {"client": both, "worker-1": both | {"distributed": PINNED}}) == [
-        f"worker-1: distributed {OLD} was asked, it runs with {PINNED}"
+        f"worker-1: requested distributed {OLD}, it runs with {PINNED}"
     ]
-    assert said(trial, {}) == [f"dask {OLD}, distributed {OLD} was asked, nobody said what runs"]
+    assert said(trial, {}) == [f"requested dask {OLD}, distributed {OLD}, but versions were not read back"]
     assert said(asked(), {}) == []
 
 

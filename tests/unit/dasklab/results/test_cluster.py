@@ -45,9 +45,9 @@ def test_a_setting_of_dask_is_what_the_processes_run_with() -> None:
     lz4 = {COMPRESSION: "lz4"}
     assert said(trial, client=lz4, scheduler=lz4) == []
     assert said(trial, client=lz4, scheduler={COMPRESSION: False}) == [
-        "scheduler: dask distributed.comm.compression: 'lz4' was asked, it runs with False"
+        "scheduler: requested dask distributed.comm.compression: 'lz4', it runs with False"
     ]
-    assert said(trial) == [f"dask {COMPRESSION}: 'lz4' was asked, nobody said what they run with"]
+    assert said(trial) == [f"requested dask {COMPRESSION}: 'lz4', but settings were not read back"]
 
 
 def test_a_seat_s_settings_are_the_scheduler_s_alone() -> None:
@@ -56,7 +56,7 @@ def test_a_seat_s_settings_are_the_scheduler_s_alone() -> None:
     seated = {"scheduler": SEATED}
     assert said(trial, seated, scheduler={SATURATION: "inf"}, client={SATURATION: 1.1}) == []
     assert said(trial, seated, scheduler={SATURATION: 1.1}, client={SATURATION: 1.1}) == [
-        f"scheduler: dask {SATURATION}: 'inf' was asked, it runs with 1.1"
+        f"scheduler: requested dask {SATURATION}: 'inf', it runs with 1.1"
     ]
 
 
@@ -64,15 +64,15 @@ def test_a_seat_s_settings_are_the_scheduler_s_alone() -> None:
     ("variant", "runs", "wrong"),
     [
         ("dask", {}, []),
-        ("dask", {"placement": "dasklab_random"}, ["workers are chosen by dasklab_random"]),
+        ("dask", {"placement": "dasklab_random"}, ["but dasklab_random chooses the workers"]),
         ("random", {"placement": "dasklab_random"}, []),
-        ("random", {}, ["workers are chosen by distributed.scheduler"]),
+        ("random", {}, ["but distributed.scheduler chooses the workers"]),
         ("dask", {"loop": "uvloop"}, ["its event loop is uvloop"]),
     ],
 )
-def test_who_sits_on_the_scheduler_s_seat_is_what_runs(occupant: str, runs: Json, wrong: list[str]) -> None:
-    trial = asked(scheduler={"variant": occupant})
-    expected = [f"scheduler: {occupant} was asked, {each}" for each in wrong]
+def test_who_sits_on_the_scheduler_s_seat_is_what_runs(variant: str, runs: Json, wrong: list[str]) -> None:
+    trial = asked(scheduler={"variant": variant})
+    expected = [f"scheduler: requested {variant}, {each}" for each in wrong]
     assert said(trial, {"scheduler": SEATED | runs}) == expected
 
 
@@ -81,7 +81,7 @@ def test_uvloop_is_the_loop_of_what_runs_and_not_only_a_setting() -> None:
     told = {"distributed.admin.event-loop": "uvloop"}
     assert said(trial, {"scheduler": SEATED | {"loop": "uvloop"}}, scheduler=told) == []
     assert said(trial, {"scheduler": SEATED}, scheduler=told) == [
-        "scheduler: uvloop was asked, its event loop is asyncio"
+        "scheduler: requested uvloop, its event loop is asyncio"
     ]
 
 
@@ -90,9 +90,9 @@ def test_a_command_is_what_was_started_and_without_one_the_inventory_s_may_be_an
     other = {"command": "/opt/rsds --fast", "placement": "", "loop": ""}
     assert said(trial, {"scheduler": other}) == []
     assert said(trial, {"scheduler": SEATED}) == [
-        "scheduler: /opt/rsds --fast was asked, it was started as /opt/dasklab/bin/dasklab_seat"
+        "scheduler: requested /opt/rsds --fast, it was started as /opt/dasklab/bin/dasklab_seat"
     ]
-    assert said(trial) == ["scheduler: /opt/rsds --fast was asked, nobody said what runs"]
+    assert said(trial) == ["scheduler: requested /opt/rsds --fast, but it was not read back"]
     assert said(asked(), {"scheduler": other}) == []
 
 
@@ -101,12 +101,12 @@ def test_each_host_has_the_layout_that_was_asked() -> None:
     right = [("10.0.0.3", 1, 1), ("10.0.0.3", 2, 1), ("10.0.0.4", 1, 1), ("10.0.0.4", 2, 1)]
     assert said(trial, processes(*right)) == []
     assert said(trial, processes(*right[:3], ("10.0.0.4", 2, 4))) == [
-        "10.0.0.4: workers of 1 threads were asked, it has some of 4"
+        "10.0.0.4: requested 1 threads per worker, some workers have 4"
     ]
-    one = "10.0.0.4: 2 worker processes were asked, it has 1"
+    one = "10.0.0.4: requested 2 worker processes, it has 1"
     assert said(trial, processes(*right[:3])) == [one]
     assert said(trial, processes(*right[:3], ("10.0.0.4", 1, 1))) == [one]  # two workers of one process
-    assert said(trial) == ["layout 2x1: nobody said what runs"]
+    assert said(trial) == ["requested layout 2x1, but workers were not read back"]
 
 
 def test_zero_workers_are_what_runs_where_they_were_asked() -> None:
@@ -116,9 +116,9 @@ def test_zero_workers_are_what_runs_where_they_were_asked() -> None:
         process["zero"] = True
     assert said(zero, right) == []
     assert said(zero, processes(("10.0.0.3", 1, 1), ("10.0.0.3", 2, 1))) == [
-        "zero workers were asked, Dask's run: w0, w1"
+        "requested zero workers, Dask's run: w0, w1"
     ]
-    assert said(asked(), right) == ["Dask's workers were asked, zero workers run: w0, w1"]
+    assert said(asked(), right) == ["requested Dask's workers, zero workers run: w0, w1"]
 
 
 @pytest.mark.parametrize(

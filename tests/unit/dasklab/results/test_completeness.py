@@ -42,11 +42,11 @@ def test_a_capture_that_lost_nothing_is_complete() -> None:
 LOSSES = [
     ({"dropped_kernel": 3}, {}, "the kernel dropped 3 frames, tcpdump's buffer was full"),
     ({"dropped_interface": 4}, {}, "the capture interface dropped 4 frames"),
-    ({"softnet_dropped": 5000}, {}, "the capturing machine's backlog dropped 5,000 frames"),
+    ({"softnet_dropped": 5000}, {}, "the capturing host's backlog dropped 5,000 frames"),
     ({"left_behind": 6}, {}, "tcpdump left 6 received frames behind when it was stopped"),
     ({"nic_statistics": {"rx_missed_errors": 7}}, {}, "the capture interface counted 7 rx_missed_errors"),
     ({"expired": True}, {}, "tcpdump ended before the runs did"),
-    ({"frames": None, "left_behind": None}, {}, "tcpdump did not say what it captured"),
+    ({"frames": None, "left_behind": None}, {}, "tcpdump did not report what it captured"),
     ({}, {"lost_by_capture_bytes": 1448}, "1,448 bytes were acknowledged but are not in the files"),
 ]
 
@@ -136,8 +136,8 @@ BLIND = [
     (NOT_DASK, {"hosts": False}, "none of its 28 frames is Dask's"),
     ([], {}, "none of its 0 frames is Dask's, though the workers send about 0.165 MB in 1 run"),
     (OF_SCHEDULER, {}, "it holds 0.0353 MB of about 0.165 MB that the workers send in 1 run"),
-    (OF_OTHERS, {}, "it does not hold what the scheduler and worker-1, worker-2 said to each other"),
-    (WITHOUT_ONE, {"hosts": False}, "it does not hold what the scheduler and worker-2 said to each other"),
+    (OF_OTHERS, {}, "it does not hold the messages between the scheduler and worker-1, worker-2"),
+    (WITHOUT_ONE, {"hosts": False}, "it does not hold the messages between the scheduler and worker-2"),
 ]
 
 

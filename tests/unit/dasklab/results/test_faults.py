@@ -102,17 +102,21 @@ def test_a_fault_that_was_seen_is_valid_with_the_workers_it_leaves(
 @pytest.mark.parametrize(
     ("fault", "found", "why"),
     [
-        (AT_2, None, "kill of worker-2 at 2 s was asked, nobody said what happened"),
+        (AT_2, None, "requested kill of worker-2 at 2 s, but it was not read back"),
         (
             AT_2,
             seen(None, None, "nothing"),
-            "kill of worker-2 at 2 s was asked, it was not seen: the runs took 10.00 s",
+            "requested kill of worker-2 at 2 s, but it did not happen: the runs took 10.00 s",
         ),
-        (AT_2, seen(2, None, "active"), "kill of worker-2 at 2 s was asked, meanwhile it was active"),
-        (AT_2, seen(9, None, "failed"), "kill of worker-2 at 2 s was asked, it came at 9.00 s"),
-        (CUT, seen(1, 3, "up"), "cut of worker-1 at 1 s for 3 s was asked, meanwhile it was up"),
-        (CUT, seen(1, 6, "down"), "cut of worker-1 at 1 s for 3 s was asked, it lasted 6.00 s"),
-        (CUT, seen(1, None, "down"), "cut of worker-1 at 1 s for 3 s was asked, it did not end in 10.00 s"),
+        (AT_2, seen(2, None, "active"), "requested kill of worker-2 at 2 s, but meanwhile it was active"),
+        (AT_2, seen(9, None, "failed"), "requested kill of worker-2 at 2 s, it came at 9.00 s"),
+        (CUT, seen(1, 3, "up"), "requested cut of worker-1 at 1 s for 3 s, but meanwhile it was up"),
+        (CUT, seen(1, 6, "down"), "requested cut of worker-1 at 1 s for 3 s, it lasted 6.00 s"),
+        (
+            CUT,
+            seen(1, None, "down"),
+            "requested cut of worker-1 at 1 s for 3 s, it did not end within 10.00 s",
+        ),
     ],
 )
 def test_a_fault_that_was_another_makes_the_trial_invalid(
@@ -132,7 +136,7 @@ def test_more_or_fewer_workers_than_the_faults_leave_is_a_failure(
 ) -> None:
     found = seen(2, None, "failed") if fault["does"] == "kill" else seen(1, 3, "down")
     status, reasons = verdict(tmp_path, [fault], {fault["host"]: found}, left)
-    assert (status, reasons) == ("failed", (f"{left} workers computed, 3 were asked",))
+    assert (status, reasons) == ("failed", (f"{left} workers computed, 3 were requested",))
 
 
 def test_a_hang_is_said_with_its_faults_and_its_seed(tmp_path: Path) -> None:

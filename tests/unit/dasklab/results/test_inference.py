@@ -13,7 +13,7 @@ from dasklab.results.statistics import reasons
 from dasklab.results.statistics.answer import Answer
 from dasklab.results.statistics.answers import answer, answers, error_rates
 from dasklab.results.statistics.inference import ALPHA, Fit, holm
-from dasklab.results.validity import measured
+from dasklab.results.validity import node
 from dasklab.running.more_blocks import width
 
 WITHIN, BETWEEN, DRIFT = 0.059, 0.067, 0.1  # measured on containers: compute_s
@@ -161,21 +161,19 @@ def machines(**hypervisor: object) -> Hosts:
 
 
 def test_what_others_use_of_the_node_makes_a_trial_invalid_and_worth_a_repetition() -> None:
-    found = measured.foreign(machines(lab_cpu_s=47), Tolerances())
-    assert found == [
-        "the node: other processes used 43 % of this node's CPU during the runs, at most 15 may be"
-    ]
-    assert measured.is_disturbed(found)
-    assert not measured.is_disturbed([*found, "a cap of 100 Mbit/s was asked, 200 went through"])
-    assert not measured.is_disturbed([])
-    assert measured.foreign(machines(lab_cpu_s=85), Tolerances()) == []
-    assert measured.foreign(machines(), Tolerances()) == []  # a file of before: it is not known
-    assert measured.foreign(machines(lab_cpu_s=47), Tolerances(foreign_pct=100)) == []
+    found = list(node.foreign(machines(lab_cpu_s=47), Tolerances()))
+    assert found == ["the node: processes outside the lab used 43 % of its CPU during the runs, allowed 15 %"]
+    assert node.is_disturbed(found)
+    assert not node.is_disturbed([*found, "requested a cap of 100 Mbit/s, measured 200 Mbit/s"])
+    assert not node.is_disturbed([])
+    assert list(node.foreign(machines(lab_cpu_s=85), Tolerances())) == []
+    assert list(node.foreign(machines(), Tolerances())) == []  # a file of before: it is not known
+    assert list(node.foreign(machines(lab_cpu_s=47), Tolerances(foreign_pct=100))) == []
 
 
 def test_what_the_node_waited_for_is_judged_where_that_is_asked_for() -> None:
     waiting = machines(pressure_pct={"memory": 30.0, "disk": 1.0})
-    assert measured.foreign(waiting, Tolerances()) == []
-    assert measured.foreign(waiting, Tolerances(pressure_pct=20)) == [
-        "the node: processes waited for memory in 30 % of the time, at most 20 may be"
+    assert list(node.foreign(waiting, Tolerances())) == []
+    assert list(node.foreign(waiting, Tolerances(pressure_pct=20))) == [
+        "the node: processes waited for memory in 30 % of the time, allowed 20 %"
     ]

@@ -74,12 +74,12 @@ def test_who_computed_and_with_which_settings_is_read_back() -> None:
     right: Json = {"config": {"client": client}, "packages": packages, "versions": versions}
     assert said(trial, **right) == []
     assert said(trial, **right | {"config": {"client": client | {BROADCAST: "10485760b"}}}) == [
-        f"client: {BROADCAST} -1 was asked, it runs with 10485760b"
+        f"client: requested {BROADCAST} -1, it runs with 10485760b"
     ]
-    assert said(trial, **right | {"versions": {"dask": "1"}}) == ["engine spark was asked, dask computed"]
+    assert said(trial, **right | {"versions": {"dask": "1"}}) == ["requested engine spark, but dask computed"]
     dask = asked(engine="dask")
     assert said(dask) == []
-    assert said(dask, versions=versions) == ["engine dask was asked, spark computed"]
+    assert said(dask, versions=versions) == ["requested engine dask, but spark computed"]
 
 
 def test_a_fresh_cluster_s_first_run_is_told_by_itself(tmp_path: Path) -> None:

@@ -145,7 +145,7 @@ def test_a_trial_on_a_node_whose_cpu_others_took_is_measured_again(
     begun = driver.start(tmp_path, "x", sweep.model_copy(update={"tolerances": allowed}), SETUP, quick=False)
     driver.execute(begun, FakeLab(spoil=taken), lambda trial, state: None)
     found = {name: result for name, result in verdict.assess(begun.directory).items() if result.reasons}
-    text = "the node: others took 40 % of its CPU during the runs (steal), at most 10 may be"
+    text = "the node: 40 % steal time during the runs, allowed 10 %"
     assert {name: result.reasons for name, result in found.items()} == {begun.trials[1].trial: (text,)}
     assert begun.pending() == [] == driver.resume(begun.directory, SETUP).pending()
     second = FakeLab()
