@@ -13,9 +13,9 @@ from daskwire import TABLES
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "reference" / "wire-tables.md"
 INTRODUCTION = """# Tables of daskwire
 
-Times `*_ns` are nanoseconds since 1970 on the clock of the capturing machine, `*_s` seconds since 1970 on the worker's clock.
-Unknown values are empty. `daskwire.TABLES` and the metadata of Parquet files contain the same descriptions. This page is
-generated: `python -m tests.wire_reference`.
+Times `*_ns` are nanoseconds since 1970 on the clock of the capturing machine, `*_s` seconds since 1970 on the
+worker's clock. Unknown values are empty. `daskwire.TABLES` and the metadata of Parquet files contain the same
+descriptions. This page is generated: `python -m tests.wire_reference`.
 """
 
 

@@ -208,7 +208,7 @@ def _internet(ip: Array, layer: Layer, header: Ints | int) -> Internet:
     at = layer.at + header
     return Internet(
         at=at,
-        room=(layer.end - at).astype(np.int32),
+        available=(layer.end - at).astype(np.int32),
         row=layer.row,
         protocol=ip["protocol"],
         above=length - header,
@@ -238,7 +238,7 @@ def _ipv6(batch: Batch, layer: Layer) -> Internet:
         header = header + np.where(extended, (u8(view, extension + 1).astype(np.int64) + 1) * 8, 0)
     return Internet(
         at=layer.at + header,
-        room=(layer.end - layer.at - header).astype(np.int32),
+        available=(layer.end - layer.at - header).astype(np.int32),
         row=layer.row,
         protocol=following,
         above=length - header,
@@ -263,7 +263,7 @@ def _segments(batch: Batch, packets: Internet, tcp: Array) -> Segments:
     records = batch.records
     size = tcp["size"] >> 4 << 2
     flags = tcp["flags"] & np.uint16(0x1FF)
-    tsval, tsecr = read_options(batch.view, packets.at, np.minimum(size, packets.room), tcp, flags)
+    tsval, tsecr = read_options(batch.view, packets.at, np.minimum(size, packets.available), tcp, flags)
     length = np.maximum(packets.above - size, 0)
     source = packets.source << np.uint64(16) | tcp["source"]
     destination = packets.destination << np.uint64(16) | tcp["destination"]
@@ -275,7 +275,7 @@ def _segments(batch: Batch, packets: Internet, tcp: Array) -> Segments:
         flags=flags,
         window=tcp["window"],
         length=length.astype(np.uint32),
-        captured=np.maximum(np.minimum(length, packets.room - size), 0).astype(np.uint32),
+        captured=np.maximum(np.minimum(length, packets.available - size), 0).astype(np.uint32),
         offset=packets.at + size + batch.base,
         ip_bytes=packets.length.astype(np.uint32),
         frame_bytes=records.length[packets.row],

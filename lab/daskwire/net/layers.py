@@ -60,7 +60,7 @@ class Internet:
 
     Attributes:
         at: position of the payload.
-        room: captured bytes of the payload.
+        available: captured bytes of the payload.
         row: index of the packet in its batch.
         protocol: IP protocol number.
         above: length of the payload according to the IP header.
@@ -71,7 +71,7 @@ class Internet:
     """
 
     at: Ints
-    room: Signed
+    available: Signed
     row: Ints
     protocol: U8
     above: Signed
@@ -83,7 +83,7 @@ class Internet:
     @property
     def end(self) -> Ints:
         """The end of the captured bytes of each packet."""
-        return self.at + self.room
+        return self.at + self.available
 
     def layer(self, at: Ints) -> Layer:
         """Return the inner packets, which begin at ``at`` and end where the IP header says."""
