@@ -125,7 +125,7 @@ class Follower:
         self._memory.replace(self._base, view)
         return concatenate(
             part
-            for records in read_blocks(self.path, view, self._progress)
+            for records in read_blocks(str(self.path), view, self._progress)
             for part in parse_segments(view, self._base, records, self.connections, self.tally)
         )
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
 
 import numpy as np
 
@@ -15,7 +14,7 @@ from daskwire.dask.tls import KeyLog, read_key_log
 from daskwire.file.memory import Memory
 from daskwire.file.reading import File, between, read_blocks
 from daskwire.file.records import Progress
-from daskwire.file.source import map_file
+from daskwire.file.source import Source, open_sources
 from daskwire.net.connections import Connections, split_reused
 from daskwire.net.headers import parse_segments
 from daskwire.net.segments import ACK, SYN, Segments, Tally, sort_by_time
@@ -26,7 +25,7 @@ Report = Callable[[float], None]  # called with the share of the files that has 
 
 
 def open_capture(
-    paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+    paths: str | os.PathLike[str] | Source | Iterable[str | os.PathLike[str] | Source],
     *,
     since_ns: int | None = None,
     until_ns: int | None = None,
@@ -39,7 +38,8 @@ def open_capture(
     A damaged or truncated file is read up to that position; ``Capture.files`` describes the problem.
 
     Args:
-        paths: a file, or the files of one capture.
+        paths: a file, or the files of one capture. A directory stands for the captures in it, ``-`` for
+            standard input. A pipe is read until its writer closes it.
         since_ns: ignore packets before this time, nanoseconds since 1970.
         until_ns: ignore packets from this time on.
         names: address (``10.0.0.1`` or ``10.0.0.1:8786``) -> name of the node.
@@ -49,20 +49,19 @@ def open_capture(
     Raises:
         WireError: a file cannot be read or is not a capture.
     """
-    listed = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+    sources = open_sources([paths] if isinstance(paths, str | os.PathLike | Source) else paths)
     memory, table, tally = Memory(), Connections(), Tally()
     files: list[File] = []
     columns = Columns(Segments.TYPES)
-    for index, path in enumerate(map(Path, listed)):
-        view = map_file(path)
-        progress = Progress()
-        files.append(File(str(path), len(view), progress))
+    for index, source in enumerate(sources):
+        view, progress = source.view, Progress()
+        files.append(File(source.name, len(view), progress))
         base = memory.add(view)
-        for records in read_blocks(path, view, progress):
+        for records in read_blocks(source.name, view, progress):
             tally.note_times(records.time_ns)
             progress.note_times(records.time_ns)
             selected = between(records, since_ns, until_ns)
-            share = (index + progress.position / len(view)) / len(listed)
+            share = (index + progress.position / len(view)) / len(sources)
             for part in parse_segments(view, base, selected, table, tally):
                 columns.add(part.columns(), share)
             if report:

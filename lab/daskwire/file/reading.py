@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
 from daskwire.errors import WireError
-from daskwire.file import pcap, pcapng
+from daskwire.file import foreign, pcap, pcapng
 from daskwire.file.records import Progress, Records
-from daskwire.file.source import Advisor, map_file
+from daskwire.file.source import Advisor, Source
 
 FIRST_BYTES = 1 << 20  # bytes of a file that contain its first packet
 
@@ -35,7 +33,7 @@ class File:
         return lines
 
 
-def read_blocks(path: Path, view: memoryview, progress: Progress) -> Iterator[Records]:
+def read_blocks(name: str, view: memoryview, progress: Progress) -> Iterator[Records]:
     """Yield the packets of a pcap or pcapng file from ``progress`` on.
 
     Raises:
@@ -46,22 +44,20 @@ def read_blocks(path: Path, view: memoryview, progress: Progress) -> Iterator[Re
             try:
                 yield from blocks(view, progress, Advisor(view))
             except WireError as error:
-                raise WireError(f"{path}: {error}") from None
+                raise WireError(f"{name}: {error}") from None
             return
-    reason = "empty" if not len(view) else "neither pcap nor pcapng"
-    raise WireError(f"{path}: {reason}")
+    raise WireError(f"{name}: {foreign.describe(view, name)}")
 
 
-def first_packet_ns(paths: Iterable[str | os.PathLike[str]]) -> int:
+def first_packet_ns(sources: Iterable[Source]) -> int:
     """Return the time of the earliest first packet of several files, nanoseconds since 1970.
 
     Raises:
         WireError: a file cannot be read, or none contains a packet.
     """
     times = []
-    for path in map(Path, paths):
-        view = map_file(path)
-        for records in read_blocks(path, view[:FIRST_BYTES], Progress()):
+    for source in sources:
+        for records in read_blocks(source.name, source.view[:FIRST_BYTES], Progress()):
             times.append(int(records.time_ns.min()))
             break
     if not times:

@@ -1,39 +1,124 @@
-"""Map capture files into memory.
+"""Open captures as memory: files, directories, pipes, standard input.
 
-A mapped file costs only the pages that are accessed. Compressed files are decompressed once into an unnamed
-temporary file, which is mapped.
+A regular file is mapped, so it costs only the pages that are accessed. A pipe is stored in an unnamed
+temporary file until its writer closes it, and a compressed capture is decompressed into one; these are mapped
+as well.
 """
 
 from __future__ import annotations
 
 import mmap
 import os
+import re
 import resource
+import stat
+import sys
 import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
 from daskwire.errors import WireError
-from daskwire.file.packed import is_packed, unpack
+from daskwire.file.packed import is_packed, store, unpack
 
 POPULATE_READ = 22  # madvise(2), Linux 5.14: read a range from disk in order and map all its pages
+CHUNK = 1 << 20  # bytes read from a pipe at a time
+STDIN, STDIN_NAME = "-", "standard input"
+CAPTURE_NAME = re.compile(r"\.(pcap|pcapng|cap|dmp)\d*(\.(gz|bz2|xz|zst))?$")  # digits: rotated by tcpdump -C
+
+
+@dataclass(frozen=True)
+class Source:
+    """An opened capture: its name in messages, and its bytes."""
+
+    name: str
+    view: memoryview
+
+
+def open_sources(paths: Iterable[str | os.PathLike[str] | Source]) -> list[Source]:
+    """Open captures; a directory stands for the captures in it.
+
+    Raises:
+        WireError: a capture cannot be read.
+    """
+    return [source for path in paths for source in _open(path)]
+
+
+def _open(path: str | os.PathLike[str] | Source) -> Iterator[Source]:
+    if isinstance(path, Source):
+        yield path
+    elif str(path) == STDIN:
+        yield Source(STDIN_NAME, _map_standard_input())
+    elif Path(path).is_dir():
+        for file in _captures_in(Path(path)):
+            yield Source(str(file), map_file(file))
+    else:
+        yield Source(str(path), map_file(Path(path)))
+
+
+def _captures_in(directory: Path) -> list[Path]:
+    try:
+        files = sorted(file for file in directory.iterdir() if CAPTURE_NAME.search(file.name))
+    except OSError as error:
+        raise WireError(f"{directory}: {error.strerror}") from error
+    if not files:
+        raise WireError(f"{directory}: a directory without captures (*.pcap, *.pcapng, *.cap, *.dmp)")
+    return files
+
+
+def _map_standard_input() -> memoryview:
+    if sys.stdin.isatty():
+        raise WireError("standard input is a terminal; pipe a capture into it: tcpdump -w - | daskwire -")
+    return _map(sys.stdin.buffer, STDIN_NAME)
 
 
 def map_file(path: Path) -> memoryview:
-    """Map a capture file read-only, after decompression if needed.
+    """Map a file or a FIFO read-only.
 
     Raises:
-        WireError: the file cannot be opened or decompressed.
+        WireError: it cannot be opened, stored or decompressed.
     """
     try:
         with path.open("rb") as file:
-            if not is_packed(file):
-                return map_open(file)
-            with tempfile.TemporaryFile() as plain:
-                unpack(file, plain, str(path))
-                return map_open(plain)
+            return _map(file, str(path))
     except OSError as error:
         raise WireError(f"{path}: {error.strerror or error}") from error
+
+
+def _map(file: IO[bytes], name: str) -> memoryview:
+    """Map an open file, after storing and decompressing it if needed."""
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        with tempfile.TemporaryFile() as stored:
+            _store_pipe(file, stored, name)
+            return _map(stored, name)
+    if not is_packed(file):
+        return map_open(file)
+    with tempfile.TemporaryFile() as plain:
+        unpack(file, plain, name)
+        return map_open(plain)
+
+
+def _store_pipe(pipe: IO[bytes], stored: IO[bytes], name: str) -> None:
+    """Copy a pipe until its writer closes it.
+
+    Ctrl-C also interrupts the writer (tcpdump, ssh), which then writes its last packets and closes the pipe.
+    Therefore the first one does not end the copy; the second one does, for a writer that ignores it.
+    """
+    interrupts = 0
+    with closing(os.fdopen(os.dup(pipe.fileno()), "rb", buffering=0)) as raw:
+        while True:
+            try:
+                if not (part := raw.read(CHUNK)):
+                    break
+                store(stored, part, name)
+            except KeyboardInterrupt:
+                interrupts += 1
+                if interrupts > 1:
+                    break
+    stored.flush()
+    stored.seek(0)
 
 
 def map_open(file: IO[bytes]) -> memoryview:

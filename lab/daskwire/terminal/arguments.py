@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
@@ -14,6 +15,7 @@ import click
 from daskwire.capture import Capture
 from daskwire.errors import WireError
 from daskwire.file.reading import first_packet_ns
+from daskwire.file.source import STDIN, Source, open_sources
 from daskwire.opening import open_capture
 from daskwire.terminal.text import progress_bar, write_line
 
@@ -71,10 +73,13 @@ def open_files(options: Options) -> Capture:
     Raises:
         WireError: a file cannot be read, or an argument is invalid.
     """
-    begin = first_packet_ns(options.files) if options.since or options.until else 0
-    capture = _open(options, begin)
+    if any(file.is_fifo() or str(file) == STDIN for file in options.files) and sys.stderr.isatty():
+        write_line("reading a pipe until it ends; Ctrl-C ends the recording", err=True)
+    sources = open_sources(options.files)
+    begin = first_packet_ns(sources) if options.since or options.until else 0
+    capture = _open(options, sources, begin)
     if begin > capture.tally.begin_ns:  # the earliest packet is not the first of a file
-        capture = _open(options, capture.tally.begin_ns)
+        capture = _open(options, sources, capture.tally.begin_ns)
     for file in capture.files:
         for problem in file.problems():
             write_line(f"warning: {file.path}: {problem}", err=True)
@@ -84,17 +89,16 @@ def open_files(options: Options) -> Capture:
     return capture
 
 
-def _open(options: Options, begin: int) -> Capture:
+def _open(options: Options, sources: list[Source], begin: int) -> Capture:
     since, until = _time_ns(options.since, begin), _time_ns(options.until, begin)
     if since is not None and until is not None and since >= until:
         raise WireError(f"--since {options.since} is not before --until {options.until}")
     names = dict(_pair(text) for text in options.node)
     key_log = _read(options.key_log)
-    size = sum(file.stat().st_size for file in options.files if file.exists())
-    with progress_bar(size >= LONG_FILE) as bar:
+    with progress_bar(sum(len(source.view) for source in sources) >= LONG_FILE) as bar:
         task = bar.add_task("reading", total=1.0)
         return open_capture(
-            options.files,
+            sources,
             since_ns=since,
             until_ns=until,
             names=names,

@@ -54,7 +54,8 @@ class Commands(click.Group):
 def wire() -> None:
     """Decode Dask messages from packet captures.
 
-    FILES are captures of one cluster: pcap or pcapng, also .gz and .zst. `daskwire FILE` prints a summary.
+    FILES are captures of one cluster: pcap or pcapng, also compressed (gz, bz2, xz, zst); a FIFO; a directory
+    of captures; or - for standard input, as in `tcpdump -w - | daskwire -`. `daskwire FILE` prints a summary.
     """
 
 

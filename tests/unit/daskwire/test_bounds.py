@@ -81,13 +81,15 @@ def test_decompression_stops_at_the_limit(tmp_path: Path, kind: str, monkeypatch
     assert path.stat().st_size < 200_000
     written: list[int] = []
     with open(path, "rb") as file, open(tmp_path / "plain", "w+b") as plain:  # noqa: PTH123
-        with pytest.raises(WireError, match="unpacks to more than"):
+        with pytest.raises(WireError, match="decompresses to more than"):
             packed.unpack(file, plain, str(path))
         written.append(plain.tell())
     assert written[0] <= max(1 << 20, 100 * path.stat().st_size) + packed.CHUNK
     with pytest.raises(WireError) as caught:
         open_capture(path)
-    assert str(caught.value).startswith(f"{path}: unpacks to more than") and "gzip -dk" in str(caught.value)
+    assert str(caught.value).startswith(f"{path}: decompresses to more than") and "gzip -dk" in str(
+        caught.value
+    )
 
 
 @pytest.mark.parametrize("kind", PACKERS)
@@ -110,6 +112,6 @@ def test_full_disk_is_reported(tmp_path: Path) -> None:
     path.write_bytes(gzip.compress(pcap(small_talk().packets)))
     with (
         path.open("rb") as file,
-        pytest.raises(WireError, match=r"cannot decompress it into .*: No space left"),
+        pytest.raises(WireError, match=r"cannot store it in .*: No space left"),
     ):
         packed.unpack(file, Full(), str(path))
