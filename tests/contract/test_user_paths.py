@@ -147,7 +147,8 @@ def test_a_lab_without_machines_says_so_and_leaves_no_run(user: User) -> None:
 
 
 def test_an_endpoint_that_was_stopped_is_left_so(user: User) -> None:
-    user.run("dasklab", "minipve", "stop")
+    stop = user.run("dasklab", "minipve", "stop", MINIPVE_STATE=str(user.folder / "another"))
+    assert stop.stdout == "stopped\n", stop.stderr
     for words in (["plan"], ["status"], ["run", "baseline", "--quick"]):
         done = user.run("dasklab", *words, "-i", "inventory/hosts.yml")
         assert (done.returncode, done.stdout) == (1, "")

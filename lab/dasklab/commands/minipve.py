@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -27,6 +26,6 @@ def minipve(inventory: Path, arguments: tuple[str, ...]) -> None:
     """
     lab = Inventory(inventory)
     state = str(lab.value(lab.hosts()[0], "lab_state_dir"))
-    environment = {"MINIPVE_STATE": state, "MINIPVE_REQUIREMENTS": str(PINS)} | dict(os.environ)
-    command = [sys.executable, "-m", "minipve", *arguments]
-    sys.exit(subprocess.run(command, env=environment, check=False).returncode)
+    # As options, because MINIPVE_STATE in the environment may name an instance that is not this lab's.
+    command = [sys.executable, "-m", "minipve", "--state", state, "--requirements", str(PINS), *arguments]
+    sys.exit(subprocess.run(command, check=False).returncode)
