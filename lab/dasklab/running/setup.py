@@ -28,7 +28,7 @@ def setup_of(inventory: Inventory) -> Setup:
         hosts=tuple(hosts),
         kinds=_kinds(inventory, hosts[0]) if has_hypervisor else (),
         guests={host: guest["kind"] for host, guest in guests.items()},
-        nics={host: _card(guest, f"inventory {inventory.path}: {host}") for host, guest in guests.items()},
+        nics={host: _nic(guest, f"inventory {inventory.path}: {host}") for host, guest in guests.items()},
         offloads={
             host: offloads for host in hosts if (offloads := inventory.optional(host, "guest_offloads"))
         },
@@ -40,6 +40,6 @@ def _kinds(inventory: Inventory, host: str) -> tuple[GuestKind, ...]:
     return tuple(kind for kind, image in IMAGES.items() if inventory.has(host, image))
 
 
-def _card(guest: Mapping[str, Any], where: str) -> NicSettings:
+def _nic(guest: Mapping[str, Any], where: str) -> NicSettings:
     nic = guest["nics"][LAB_SLOT]
     return validate(NicSettings, {key: nic[key] for key in NicSettings.model_fields if key in nic}, where)

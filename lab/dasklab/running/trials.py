@@ -96,10 +96,7 @@ def resolve(
         nics=setup.requested_nics(settings),
         offloads=setup.offloads,
         resolved_scheduler=settings.scheduler.resolve(),
-        environment=packages.unpinned(
-            settings.packages,
-            packages.extra_packages(settings.performance_report, settings.py_spy, settings.engine),
-        ),
+        environment=packages.unpinned(settings.packages, _extra_packages(settings)),
         tested=tuple(host for host in setup.hosts if host in {**links, **settings.guests, **settings.nics}),
         captured_runs=min(settings.runs, settings.captured_runs) if settings.capture else 0,
         unsupported=tuple(setup.unsupported(settings)),

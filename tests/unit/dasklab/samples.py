@@ -1,4 +1,4 @@
-"""A small lab as the inventory would give it, for tests of pure functions."""
+"""A small lab as an inventory describes it, for tests of pure functions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What cannot be written as a whole is not written at all; the error names the file."""
+"""Files are written completely or not at all, and errors name the file."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from dasklab.paths import SHARE as ROOT
 from tests.waiting import PATIENCE_S
 
 DATA = ROOT / "tests" / "data"
-LIMIT = 64  # bytes: less than any of the files that are written
-COMMANDS: dict[str, Callable[[Path, Path], list[str | Path]]] = {  # of a run and an output
+LIMIT_BYTES = 64  # less than any file that the commands write
+COMMANDS: dict[str, Callable[[Path, Path], list[str | Path]]] = {  # arguments for a run and an output
     "out.csv": lambda run, out: ["results", "export", run, out],
     "out.parquet": lambda run, out: ["results", "export", run, out],
     "report": lambda run, out: ["report", run, "-o", out],
@@ -33,7 +33,7 @@ COMMANDS: dict[str, Callable[[Path, Path], list[str | Path]]] = {  # of a run an
 
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
-    """A stored run, and a capture beside it."""
+    """A stored run with a capture."""
     folder = tmp_path / "results" / "baseline" / "20260101T000000Z"
     with tarfile.open(DATA / "run" / "baseline.tar.xz") as archive:
         archive.extractall(folder, filter="data")
@@ -48,7 +48,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def dasklab(*words: str | Path, limit: int | None = None) -> subprocess.CompletedProcess[str]:
-    """Run the command; no file of more than ``limit`` bytes can be written then, as if the disk were full."""
+    """Run the command; with ``limit`` no file can grow beyond so many bytes, as on a full disk."""
     command = [sys.executable, "-m", "dasklab", *map(str, words)]
 
     def small() -> None:
@@ -61,26 +61,26 @@ def dasklab(*words: str | Path, limit: int | None = None) -> subprocess.Complete
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_what_cannot_be_written_leaves_what_was_there(run: Path, tmp_path: Path, name: str) -> None:
+def test_failed_write_keeps_the_old_content(run: Path, tmp_path: Path, name: str) -> None:
     out = tmp_path / "out" / name
     out.parent.mkdir()
     words = COMMANDS[name](run, out)
-    done = dasklab(*words)
-    assert done.returncode == 0, done.stderr
+    process = dasklab(*words)
+    assert process.returncode == 0, process.stderr
     before = contents(out.parent)
     assert before and not any(atomic.PREFIX in path for path in before)
-    failed = dasklab(*words, limit=LIMIT)
+    failed = dasklab(*words, limit=LIMIT_BYTES)
     assert failed.returncode == 1
     assert failed.stderr.count("\n") == 1 and "Traceback" not in failed.stderr
     assert f"{out}" in failed.stderr and failed.stderr.endswith(": File too large\n")
     assert contents(out.parent) == before
     shutil.rmtree(out.parent)
     out.parent.mkdir()
-    assert dasklab(*words, limit=LIMIT).returncode == 1
+    assert dasklab(*words, limit=LIMIT_BYTES).returncode == 1
     assert contents(out.parent) == {} and list(out.parent.iterdir()) in ([], [out])
 
 
-def test_a_full_disk_keeps_the_old_export(run: Path, tmp_path: Path) -> None:
+def test_full_disk_keeps_the_old_export(run: Path, tmp_path: Path) -> None:
     disk = tmp_path / "disk"
     disk.mkdir()
     script = (
@@ -88,20 +88,20 @@ def test_a_full_disk_keeps_the_old_export(run: Path, tmp_path: Path) -> None:
         " echo old >table.csv; head -c 40k /dev/zero >f;"
         f" {sys.executable} -m dasklab results export {run} {disk}/table.csv; echo $?; cat table.csv; ls -A"
     )
-    done = subprocess.run(
+    process = subprocess.run(
         ["unshare", "--map-root-user", "--mount", "sh", "-c", script],
         cwd=ROOT,
         capture_output=True,
         text=True,
         timeout=PATIENCE_S,
     )
-    if "unshare" in done.stderr or "mount:" in done.stderr:
-        pytest.skip(f"no namespaces here: {done.stderr}")
-    assert done.stderr == f"dasklab: {disk}/table.csv: No space left on device\n"
-    assert done.stdout.split() == ["1", "old", "f", "table.csv"]
+    if "unshare" in process.stderr or "mount:" in process.stderr:
+        pytest.skip(f"no namespaces here: {process.stderr}")
+    assert process.stderr == f"dasklab: {disk}/table.csv: No space left on device\n"
+    assert process.stdout.split() == ["1", "old", "f", "table.csv"]
 
 
-def test_a_failure_in_the_middle_leaves_nothing_new(tmp_path: Path) -> None:
+def test_interrupted_write_leaves_nothing_new(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("old")
     with pytest.raises(KeyboardInterrupt), atomic.replaced(tmp_path / "file") as draft:
         draft.write_text("half")
@@ -112,7 +112,7 @@ def test_a_failure_in_the_middle_leaves_nothing_new(tmp_path: Path) -> None:
     assert contents(tmp_path) == {"file": b"old"} and not (tmp_path / "folder").exists()
 
 
-def test_a_folder_keeps_what_is_not_replaced(tmp_path: Path) -> None:
+def test_folder_keeps_files_that_are_not_replaced(tmp_path: Path) -> None:
     folder = tmp_path / "folder"
     (folder / "below").mkdir(parents=True)
     (folder / "mine").write_text("mine")
@@ -145,7 +145,7 @@ def test_links_modes_and_streams(tmp_path: Path) -> None:
         assert reader.communicate()[0] == "streamed"
 
 
-def test_an_error_names_the_file_and_not_the_temporary_one(tmp_path: Path) -> None:
+def test_error_names_the_final_file(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(OSError, match="file") as error:
         atomic.write_text(tmp_path / "file" / "below", "x")

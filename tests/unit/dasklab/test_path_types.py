@@ -1,4 +1,4 @@
-"""Paths mean what the caller's shell means; an output that cannot be written is refused before any work."""
+"""Paths of the command line: relative to the working directory, and outputs checked before the work."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def show(inventory: Path, root: Path, file: Path) -> None:
 
 
 @pytest.mark.parametrize("by_environment", [False, True])
-def test_relative_paths_belong_to_the_callers_folder(
+def test_relative_paths_start_at_the_working_directory(
     by_environment: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -59,8 +59,8 @@ def test_results_are_in_the_labs_folder_or_in_one_of_the_user(
     assert paths.results() == Path("elsewhere")
 
 
-def test_every_path_option_is_one_of_these() -> None:
-    """A plain click.Path would be relative to whatever folder its reader runs in."""
+def test_every_path_option_is_absolute() -> None:
+    """A plain click.Path would be relative to the working directory of whatever program reads it."""
     plain = [
         f"{' '.join(words)} {option.name}"
         for words, command in EVERY.items()
@@ -72,7 +72,7 @@ def test_every_path_option_is_one_of_these() -> None:
     assert plain == []
 
 
-def test_paths_of_the_environment_are_made_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_paths_become_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for name in ("DASKLAB_STATE", "PROXMOX_CA_FILE"):
         monkeypatch.setenv(name, "here")
@@ -87,7 +87,7 @@ def test_paths_of_the_environment_are_made_absolute(tmp_path: Path, monkeypatch:
 
 @pytest.mark.parametrize("kind", [OutputFile(), OutputFolder()])
 @pytest.mark.parametrize("place", ["/proc/nowhere/out", "file/out"])
-def test_an_output_that_cannot_be_written_is_refused(
+def test_unwritable_output_is_refused(
     kind: UserPath, place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -97,7 +97,7 @@ def test_an_output_that_cannot_be_written_is_refused(
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
-def test_outputs_that_can_be_written_are_taken_and_not_made(tmp_path: Path) -> None:
+def test_writable_outputs_are_accepted_and_not_created(tmp_path: Path) -> None:
     assert OutputFile().convert(str(tmp_path / "new.json"), None, None) == tmp_path / "new.json"
     assert OutputFolder().convert(str(tmp_path / "a" / "b"), None, None) == tmp_path / "a" / "b"
     assert list(tmp_path.iterdir()) == []
@@ -115,19 +115,19 @@ OUTPUTS = [
 
 
 @pytest.mark.parametrize("words", OUTPUTS, ids=" ".join)
-def test_an_unwritable_output_is_refused_before_the_work(
+def test_unwritable_output_is_refused_before_the_work(
     words: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def worked(*_: object, **__: object) -> None:
-        raise AssertionError("the work began")
+        raise AssertionError("the work was started")
 
     capture = ROOT / "tests" / "data" / "wire" / "g3-2026.8.0.pcap.gz"
     monkeypatch.setattr("daskwire.terminal.cli.open_files", worked)
-    monkeypatch.setattr(explaining, "_tell", worked)
-    done = run(*(word.format(tmp=tmp_path, capture=capture) for word in words))
-    assert isinstance(done.exception, SystemExit), done.exception
-    assert done.stderr.startswith(("dasklab: ", "daskwire: "))
-    assert words[-1].format(tmp=tmp_path) in done.stderr
+    monkeypatch.setattr(explaining, "_print_summary", worked)
+    result = run(*(word.format(tmp=tmp_path, capture=capture) for word in words))
+    assert isinstance(result.exception, SystemExit), result.exception
+    assert result.stderr.startswith(("dasklab: ", "daskwire: "))
+    assert words[-1].format(tmp=tmp_path) in result.stderr
     assert list(tmp_path.iterdir()) == []
 
 
@@ -141,13 +141,13 @@ def test_an_unwritable_output_is_refused_before_the_work(
         (["wire", "summry"], "daskwire: summry: no such file or command; did you mean summary?"),
     ],
 )
-def test_all_mistakes_begin_alike(words: list[str], line: str) -> None:
+def test_usage_errors_start_with_the_programs_name(words: list[str], line: str) -> None:
     assert run(*words).stderr.splitlines()[0] == line
 
 
 @pytest.mark.parametrize(("no_color", "coloured"), [("", True), ("1", False)])
-def test_no_color_is_honoured_by_mistakes_and_findings(no_color: str, coloured: bool) -> None:
-    """On a terminal; click has no word of NO_COLOR."""
+def test_no_color_removes_colours_from_errors(no_color: str, coloured: bool) -> None:
+    """Checked on a terminal, because click ignores NO_COLOR."""
     words = [sys.executable, "-m", "dasklab", "plan", "-i", "/nowhere.yml"]
     leader, follower = os.openpty()
     environment = os.environ | {"NO_COLOR": no_color, "PYTHONPATH": str(ROOT)}

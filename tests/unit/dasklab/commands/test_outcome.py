@@ -1,4 +1,4 @@
-"""How `dasklab run` ends: its exit status, the cause of a failure, the next command, missing cells."""
+"""The end of `dasklab run`: exit status, cause of a failure, next command, missing cells."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ DEAD = "localhost: proxmox_vm : Bring: https://127.0.0.1:1: nothing listens ther
 
 @pytest.fixture
 def dasklab_run(tmp_path: Path, sweep: Experiment, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Run the small sweep on a fake lab by the command."""
+    """Run the small sweep on a fake lab with the command."""
     file = tmp_path / "sweep.yml"
     file.write_text(yaml.safe_dump(sweep.model_dump(mode="json", exclude_unset=True)))
     monkeypatch.setattr(progress, "locked", lambda *_, **__: nullcontext())
@@ -41,14 +41,14 @@ def dasklab_run(tmp_path: Path, sweep: Experiment, monkeypatch: pytest.MonkeyPat
 
 
 def lose(trial: Json, files: Json) -> int:
-    """A lab whose endpoint has died for all trials with a delay of 50 ms."""
+    """The endpoint does not answer in trials with a delay of 50 ms."""
     if trial["cell"] == "delay_ms=50":
         raise LabError(DEAD)
     return 0
 
 
 def hold(trial: Json, files: Json) -> int:
-    """A worker was stopped in the runs with a delay of 50 ms."""
+    """A worker is stopped in runs with a delay of 50 ms."""
     if trial["cell"] == "delay_ms=50":
         pause = {"process": "worker-1", "lasted_s": 20.0, "cpu_s": 0.1, "waited_s": 0.0, "suspended_s": 0.0}
         files["timings.json"]["samples"][2]["pauses"] = [pause]
@@ -60,11 +60,11 @@ def interrupt(trial: Json, files: Json) -> int:
 
 
 @pytest.mark.parametrize(("spoil", "status"), [(None, 0), (lose, 3), (hold, 4), (interrupt, 130)])
-def test_the_exit_status_tells_how_the_run_ended(
+def test_exit_status_follows_from_the_trials(
     spoil: Callable[[Json, Json], int] | None, status: int, dasklab_run: Run
 ) -> None:
-    done = dasklab_run(FakeLab(spoil=spoil) if spoil else FakeLab())
-    assert done.exit_code == status, done.output
+    result = dasklab_run(FakeLab(spoil=spoil) if spoil else FakeLab())
+    assert result.exit_code == status, result.output
 
 
 def test_help_documents_every_exit_status() -> None:
@@ -73,11 +73,11 @@ def test_help_documents_every_exit_status() -> None:
         assert f"  {status:<4d} {meaning}" in text
 
 
-def test_wrong_arguments_have_a_status_of_their_own() -> None:
+def test_wrong_arguments_exit_with_2() -> None:
     assert CliRunner().invoke(main, ["run", "baseline", "--again"]).exit_code == 2
 
 
-def test_a_failure_is_printed_with_its_cause_log_and_next_command(dasklab_run: Run, tmp_path: Path) -> None:
+def test_failure_is_printed_with_cause_log_and_next_command(dasklab_run: Run, tmp_path: Path) -> None:
     class Logged(FakeLab):
         def run_trial(self, directory: Path) -> int:
             (directory / "ansible.log").write_text("")
@@ -98,7 +98,7 @@ def wrong(trial: Json, files: Json) -> int:
 
 
 def fail(trial: Json, files: Json) -> int:
-    """The workload ends with an error with a delay of 50 ms."""
+    """The workload fails with a delay of 50 ms."""
     if trial["cell"] != "delay_ms=50":
         return 0
     reasons = ["client: Run the workload: no memory"]
@@ -114,40 +114,42 @@ def fail(trial: Json, files: Json) -> int:
 
 
 @pytest.mark.parametrize("spoil", [wrong, fail])
-def test_a_workload_that_fails_needs_no_new_lab(spoil: Callable[[Json, Json], int], dasklab_run: Run) -> None:
+def test_failed_workload_does_not_suggest_dasklab_up(
+    spoil: Callable[[Json, Json], int], dasklab_run: Run
+) -> None:
     assert "To run the failed trials again: dasklab run " in dasklab_run(FakeLab(spoil=spoil)).output
 
 
 @pytest.mark.parametrize(
     ("spoil", "rows"), [(lose, ["missing: 2 failed"] * 2), (hold, ["missing: 2 invalid"] * 2), (None, [])]
 )
-def test_a_cell_without_a_valid_trial_is_shown_as_missing(
+def test_cell_without_a_valid_trial_is_listed_as_missing(
     spoil: Callable[[Json, Json], int] | None, rows: list[str], dasklab_run: Run
 ) -> None:
-    """In the table of each of the two metrics."""
+    """Once in the table of each metric."""
     printed = dasklab_run(FakeLab(spoil=spoil) if spoil else FakeLab()).output
     assert re.findall(r"missing: \d+ \w+", printed) == rows, printed
 
 
-def test_a_lab_that_cannot_be_reset_is_an_error(dasklab_run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The run is shown all the same."""
+def test_failed_reset_is_an_error(dasklab_run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The results are printed anyway."""
 
     class Broken(FakeLab):
         def reset(self) -> None:
             raise LabError("the lab could not be reset")
 
-    monkeypatch.setattr(progress.driver, "execute", _executed(progress.driver.execute))
-    done = dasklab_run(Broken())
-    assert done.exit_code == 1
-    assert "To write the report: dasklab report" in done.output
-    assert "dasklab: the lab could not be reset" in done.output
+    monkeypatch.setattr(progress.driver, "execute", _with_reset(progress.driver.execute))
+    result = dasklab_run(Broken())
+    assert result.exit_code == 1
+    assert "To write the report: dasklab report" in result.output
+    assert "dasklab: the lab could not be reset" in result.output
 
 
-def _executed(execute: Callable[..., None]) -> Callable[..., None]:
-    """The driver's, with a reset at the end."""
+def _with_reset(execute: Callable[..., None]) -> Callable[..., None]:
+    """Return the driver's function with a reset at the end."""
 
-    def run(begun: object, lab: FakeLab, *others: object) -> None:
-        execute(begun, lab, *others)
+    def run(active: object, lab: FakeLab, *others: object) -> None:
+        execute(active, lab, *others)
         lab.reset()
 
     return run

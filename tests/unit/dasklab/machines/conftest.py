@@ -1,4 +1,4 @@
-"""No test of this room waits between the reads that are repeated."""
+"""Repeat lost reads without pauses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An HTTPS server that says what a test wants a Proxmox VE to say, or hangs up."""
+"""An HTTPS server that answers as a test says, in place of Proxmox VE, or hangs up."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ HANG_UP = "hang up"
 
 @dataclass
 class Status:
-    """An error: status, reason and what the body has: parameter errors, a longer message, or a page."""
+    """An error answer: status, reason, and a body with parameter errors, a longer message or an HTML page."""
 
     code: int
     reason: str
@@ -32,51 +32,49 @@ class Status:
 
 @dataclass
 class FakePve:
-    """What is answered, by path (below /api2/json, with its query): data, a Status, bytes, or HANG_UP.
+    """The server. ``answers`` has data, a Status, bytes or HANG_UP for each path below /api2/json.
 
-    A list is said one after the other; its last entry for ever.
+    A path includes its query. ``requests`` lists all requests.
     """
 
     answers: dict[str, Any]
     host: str = "127.0.0.1"
     port: int = 0
     ca_file: str = ""
-    asked: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
 
     def endpoint(self, **changes: Any) -> Endpoint:
-        """The endpoint that a client is given."""
         fields = {"host": self.host, "port": self.port, "user": "lab@pve", "token_id": "dasklab"}
         return Endpoint.from_inventory(
             {**fields, "token_secret": "secret", "ca_file": self.ca_file, **changes}
         )
 
     def answer(self, method: str, target: str) -> Any:
-        """What is said to a request."""
         parts = urlsplit(target)
         query = "&".join(f"{k}={v}" for k, v in parse_qsl(parts.query))
         path = parts.path.removeprefix("/api2/json/") + (f"?{query}" if query else "")
-        self.asked.append(f"{method} {path}")
-        said = self.answers.get(path, Status(501, f"Method '{method} /{path}' not implemented"))
-        if isinstance(said, Said):
-            return said.pop(0) if len(said) > 1 else said[0]
-        return said
+        self.requests.append(f"{method} {path}")
+        answer = self.answers.get(path, Status(501, f"Method '{method} /{path}' not implemented"))
+        if isinstance(answer, InTurn):
+            return answer.pop(0) if len(answer) > 1 else answer[0]
+        return answer
 
 
-class Said(list[Any]):
-    """Answers one after the other."""
+class InTurn(list[Any]):
+    """Answers given one after the other; the last one is repeated."""
 
 
 @contextmanager
 def serving(
     answers: dict[str, Any], folder: Path, *, plain: bool = False, host: str = "127.0.0.1"
 ) -> Iterator[FakePve]:
-    """A server with these answers; ``plain`` speaks HTTP without TLS."""
+    """Run a server with these answers; with ``plain`` it speaks HTTP without TLS."""
     fake = FakePve(answers, host)
     server = ThreadingHTTPServer((host, 0), _handler(fake))
     fake.port, fake.ca_file = server.server_address[1], str(tls.ensure(folder, "pve"))
     if not plain:
         server.socket = tls.context(folder).wrap_socket(server.socket, server_side=True)
-    server.handle_error = lambda *_: None  # type: ignore[method-assign]  # clients that hang up are meant
+    server.handle_error = lambda *_: None  # type: ignore[method-assign]  # clients hang up on purpose
     thread = Thread(target=server.serve_forever, args=(0.02,), daemon=True)
     thread.start()
     try:
@@ -90,27 +88,27 @@ def serving(
 def _handler(fake: FakePve) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
-        disable_nagle_algorithm = True  # head and body are written apart: each answer would wait 40 ms
+        disable_nagle_algorithm = True  # else each answer waits 40 ms
 
         def log_message(self, *_: Any) -> None:
             pass
 
         def _do(self) -> None:
-            said = fake.answer(self.command, self.path)
-            if said == HANG_UP:
+            answer = fake.answer(self.command, self.path)
+            if answer == HANG_UP:
                 self.close_connection = True
                 if isinstance(self.connection, ssl.SSLSocket):
                     self.connection.unwrap()
                 return
             self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            status, reason, body = 200, "OK", said
-            if isinstance(said, Status):
-                status, reason = said.code, said.reason
-                text = said.message or reason
-                body = b"" if said.code == 401 else {"data": None, "message": text, "errors": said.errors}
-                body = body if said.page is None else said.page
-            elif not isinstance(said, bytes):
-                body = {"data": said}
+            status, reason, body = 200, "OK", answer
+            if isinstance(answer, Status):
+                status, reason = answer.code, answer.reason
+                text = answer.message or reason
+                body = b"" if answer.code == 401 else {"data": None, "message": text, "errors": answer.errors}
+                body = body if answer.page is None else answer.page
+            elif not isinstance(answer, bytes):
+                body = {"data": answer}
             content = body if isinstance(body, bytes) else json.dumps(body).encode()
             self.send_response(status, reason)
             self.send_header("Content-Length", str(len(content)))

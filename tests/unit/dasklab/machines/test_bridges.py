@@ -1,4 +1,4 @@
-"""The lab's own bridge, wherever a run before was cut off; others' changes are never applied along."""
+"""The lab's own bridge after interrupted runs, and pending changes of others."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.unit.dasklab.samples import LAB
 MARK = "bridge of lab dasklab"
 NETWORK = "/nodes/pve/network"
 HEAD = "--- /etc/network/interfaces\t2026-01-01\n+++ /etc/network/interfaces.new\t2026-01-01\n"
-# What a node tells after POST network, and after DELETE network/vmbr1.
+# How a node describes pending changes after POST network, and after DELETE network/vmbr1.
 ADDED = f"""{HEAD}@@ -10,3 +10,10 @@
  \tbridge-stp off
  \tbridge-fd 0
@@ -35,26 +35,26 @@ OTHERS = f"""{HEAD}@@ -5,4 +5,4 @@
 +\taddress 192.168.1.11/24
  \tgateway 192.168.1.1
 """
-SEEN = ObservedNode(
+NODE = ObservedNode(
     bridges={"vmbr0": ObservedBridge("")}, storages={"local": frozenset({"images", "import"})}
 )
 
 
-def seen(bridge: ObservedBridge | None, diff: str = "") -> ObservedNode:
-    """A node with this bridge called vmbr1 in its configuration, and with these changes waiting."""
-    there = {**SEEN.bridges, **({"vmbr1": bridge} if bridge else {})}
-    return replace(SEEN, bridges=there, pending=bridges.pending_changes(diff))
+def node(bridge: ObservedBridge | None, diff: str = "") -> ObservedNode:
+    """Return a node with this bridge as vmbr1 and with these pending changes."""
+    configured = {**NODE.bridges, **({"vmbr1": bridge} if bridge else {})}
+    return replace(NODE, bridges=configured, pending=bridges.pending_changes(diff))
 
 
-def made(found: ObservedNode) -> list[str]:
-    return [f"{c.method} {c.path}" for c in bridges.make(found, LAB, "pve")]
+def calls_to_make(observed: ObservedNode) -> list[str]:
+    return [f"{c.method} {c.path}" for c in bridges.make(observed, LAB, "pve")]
 
 
-def removed(found: ObservedNode) -> list[str]:
-    return [f"{c.method} {c.path}" for c in bridges.remove(found, LAB, "pve")]
+def calls_to_remove(observed: ObservedNode) -> list[str]:
+    return [f"{c.method} {c.path}" for c in bridges.remove(observed, LAB, "pve")]
 
 
-def test_the_diff_of_a_node_is_read_by_interface() -> None:
+def test_pending_changes_are_grouped_by_interface() -> None:
     assert set(bridges.pending_changes(ADDED)) == {"vmbr1"}
     assert f"+#{MARK}" in bridges.pending_changes(ADDED)["vmbr1"]
     assert bridges.pending_changes(OTHERS) == {
@@ -63,59 +63,59 @@ def test_the_diff_of_a_node_is_read_by_interface() -> None:
     assert bridges.pending_changes("") == {}
 
 
-def test_what_belongs_to_no_interface_that_one_sees_is_somebodys() -> None:
+def test_changes_outside_of_a_stanza_belong_to_an_unknown_interface() -> None:
     assert bridges.pending_changes(f"{HEAD}@@ -5,1 +5,1 @@\n-\tmtu 1500\n+\tmtu 9000\n") == {
         "": ("-mtu 1500", "+mtu 9000")
     }
 
 
 @pytest.mark.parametrize(
-    ("found", "calls"),
+    ("observed", "calls"),
     [
-        (seen(None), [f"POST {NETWORK}", f"PUT {NETWORK}"]),
-        (seen(ObservedBridge(MARK)), []),
-        (seen(ObservedBridge("made by hand")), []),
-        (seen(ObservedBridge(MARK, active=False), ADDED), [f"PUT {NETWORK}"]),  # cut off after the POST
-        (seen(ObservedBridge(MARK, active=False)), [f"PUT {NETWORK}"]),  # the reload failed
-        (seen(None, REMOVED), [f"POST {NETWORK}", f"PUT {NETWORK}"]),  # destroy was cut off
+        (node(None), [f"POST {NETWORK}", f"PUT {NETWORK}"]),
+        (node(ObservedBridge(MARK)), []),
+        (node(ObservedBridge("made by hand")), []),
+        (node(ObservedBridge(MARK, active=False), ADDED), [f"PUT {NETWORK}"]),  # interrupted after the POST
+        (node(ObservedBridge(MARK, active=False)), [f"PUT {NETWORK}"]),  # the reload failed
+        (node(None, REMOVED), [f"POST {NETWORK}", f"PUT {NETWORK}"]),  # destroy was interrupted
     ],
 )
-def test_a_bridge_is_there_afterwards(found: ObservedNode, calls: list[str]) -> None:
-    assert made(found) == calls
+def test_make_yields_the_calls_that_are_missing(observed: ObservedNode, calls: list[str]) -> None:
+    assert calls_to_make(observed) == calls
 
 
 @pytest.mark.parametrize(
-    ("found", "calls"),
+    ("observed", "calls"),
     [
-        (seen(None), []),
-        (seen(ObservedBridge("made by hand")), []),
-        (seen(ObservedBridge(MARK)), [f"DELETE {NETWORK}/vmbr1", f"PUT {NETWORK}"]),
-        # never came up, as on a node without ifupdown2: nothing has to be applied, nor could it be
-        (seen(ObservedBridge(MARK, active=False), ADDED), [f"DELETE {NETWORK}/vmbr1"]),
-        (seen(ObservedBridge(MARK, active=False), ADDED + OTHERS), [f"DELETE {NETWORK}/vmbr1"]),
-        (seen(ObservedBridge(MARK, active=False)), [f"DELETE {NETWORK}/vmbr1", f"PUT {NETWORK}"]),
-        (seen(None, REMOVED), [f"PUT {NETWORK}"]),  # cut off after the DELETE
-        (seen(None, OTHERS), []),
+        (node(None), []),
+        (node(ObservedBridge("made by hand")), []),
+        (node(ObservedBridge(MARK)), [f"DELETE {NETWORK}/vmbr1", f"PUT {NETWORK}"]),
+        # never came up, as on a node without ifupdown2: nothing has to be applied, and nothing could be
+        (node(ObservedBridge(MARK, active=False), ADDED), [f"DELETE {NETWORK}/vmbr1"]),
+        (node(ObservedBridge(MARK, active=False), ADDED + OTHERS), [f"DELETE {NETWORK}/vmbr1"]),
+        (node(ObservedBridge(MARK, active=False)), [f"DELETE {NETWORK}/vmbr1", f"PUT {NETWORK}"]),
+        (node(None, REMOVED), [f"PUT {NETWORK}"]),  # interrupted after the DELETE
+        (node(None, OTHERS), []),
     ],
 )
-def test_no_bridge_of_ours_is_left(found: ObservedNode, calls: list[str]) -> None:
-    assert removed(found) == calls
+def test_remove_yields_the_calls_that_are_missing(observed: ObservedNode, calls: list[str]) -> None:
+    assert calls_to_remove(observed) == calls
 
 
 @pytest.mark.parametrize(
-    "found",
+    "observed",
     [
-        seen(None, OTHERS),
-        seen(ObservedBridge(MARK, active=False), ADDED + OTHERS),
-        # the name that we want, but made by somebody else
-        seen(None, REMOVED.replace(MARK, "made by hand")),
+        node(None, OTHERS),
+        node(ObservedBridge(MARK, active=False), ADDED + OTHERS),
+        # the lab's name for it, but made by someone else
+        node(None, REMOVED.replace(MARK, "made by hand")),
     ],
 )
-def test_others_changes_are_not_applied_by_making(found: ObservedNode) -> None:
+def test_make_refuses_to_apply_changes_of_others(observed: ObservedNode) -> None:
     with pytest.raises(LabError, match=r"network changes that are not applied yet \(vmbr[01]\)"):
-        made(found)
+        calls_to_make(observed)
 
 
-def test_others_changes_are_not_applied_by_removing() -> None:
+def test_remove_refuses_to_apply_changes_of_others() -> None:
     with pytest.raises(LabError, match=r"not applied yet \(vmbr0\)"):
-        removed(seen(ObservedBridge(MARK), OTHERS))
+        calls_to_remove(node(ObservedBridge(MARK), OTHERS))

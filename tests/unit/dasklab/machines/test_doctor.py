@@ -1,4 +1,4 @@
-"""Doctor on the example of a real Proxmox VE: what the environment must say, and ssh to the node."""
+"""``dasklab doctor`` on the example of a real Proxmox VE: settings, and ssh to the node."""
 
 from __future__ import annotations
 
@@ -16,15 +16,21 @@ EXAMPLES = DEFAULT.parent / "examples"
 
 @pytest.fixture
 def proxmox(monkeypatch: pytest.MonkeyPatch) -> Iterator[Inventory]:
-    """The example, with a node where nothing listens."""
-    said = {"HOST": "127.0.0.1", "USER": "lab@pve", "TOKEN_ID": "dasklab", "TOKEN_SECRET": "s", "CA_FILE": ""}
-    for name, value in said.items():
+    """The example, with an address where nothing listens."""
+    settings = {
+        "HOST": "127.0.0.1",
+        "USER": "lab@pve",
+        "TOKEN_ID": "dasklab",
+        "TOKEN_SECRET": "s",
+        "CA_FILE": "",
+    }
+    for name, value in settings.items():
         monkeypatch.setenv(f"PROXMOX_{name}", value)
     yield Inventory(EXAMPLES / "proxmox" / "hosts.yml")
 
 
-def ssh_that(folder: Path, script: str, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Put an ``ssh`` first in the path that writes down its words and does this."""
+def fake_ssh(folder: Path, script: str, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Install an ``ssh`` that records its arguments and runs ``script``."""
     program = folder / "ssh"
     program.write_text(f'#!/bin/sh\necho "$@" > {folder}/words\n{script}\n')
     program.chmod(0o755)
@@ -36,20 +42,20 @@ def last(inventory: Inventory) -> Finding:
     return list(doctor.examine(inventory))[-1]
 
 
-def test_roots_ssh_to_the_node_is_tried_without_asking(
+def test_ssh_to_the_node_is_checked_without_prompts(
     proxmox: Inventory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    words = ssh_that(tmp_path, "exit 0", monkeypatch)
+    words = fake_ssh(tmp_path, "exit 0", monkeypatch)
     finding = last(proxmox)
     assert finding.ok
     assert finding.text.startswith("root@127.0.0.1: ssh works")
     assert "BatchMode=yes" in words.read_text()
 
 
-def test_a_node_that_lets_nobody_in_is_said_with_why_it_matters_and_what_else_one_can_do(
+def test_refused_ssh_is_reported_with_purpose_and_alternative(
     proxmox: Inventory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ssh_that(tmp_path, "echo 'root@node: Permission denied (publickey).' >&2; exit 255", monkeypatch)
+    fake_ssh(tmp_path, "echo 'root@node: Permission denied (publickey).' >&2; exit 255", monkeypatch)
     finding = last(proxmox)
     assert not finding.ok
     assert "Permission denied (publickey)" in finding.text
@@ -58,22 +64,20 @@ def test_a_node_that_lets_nobody_in_is_said_with_why_it_matters_and_what_else_on
     assert "proxmox.node" in "".join(finding.fix)
 
 
-def test_the_embedded_node_needs_no_ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    words = ssh_that(tmp_path, "exit 1", monkeypatch)
+def test_local_endpoint_needs_no_ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = fake_ssh(tmp_path, "exit 1", monkeypatch)
     monkeypatch.setenv("DASKLAB_STATE", str(tmp_path))
     list(doctor.examine(Inventory()))
     assert not words.exists()
 
 
-def test_without_ssh_to_the_node_the_lab_is_still_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The alternative that doctor tells: no host in the group, the node's name at proxmox.node."""
+def test_lab_without_ssh_to_the_node_is_valid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The alternative that doctor suggests: an empty group, and the node's name as proxmox.node."""
     shutil.copytree(EXAMPLES / "proxmox", tmp_path / "lab")
     hosts, settings = tmp_path / "lab" / "hosts.yml", tmp_path / "lab" / "group_vars" / "all.yml"
     lines = hosts.read_text().splitlines(keepends=True)
-    kept = [line for line in lines if not line.startswith("          ansible_") and "pve:" not in line]
-    hosts.write_text("".join(kept))
+    remaining = [line for line in lines if not line.startswith("          ansible_") and "pve:" not in line]
+    hosts.write_text("".join(remaining))
     settings.write_text(settings.read_text().replace("\"{{ groups['hypervisors'] | first }}\"", "node-one"))
     inventory = Inventory(hosts)
     assert inventory.hosts("hypervisors") == []
@@ -83,7 +87,7 @@ def test_without_ssh_to_the_node_the_lab_is_still_one(
     assert "PROXMOX_HOST" in last(inventory).text
 
 
-def test_all_that_the_environment_lacks_is_said_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_environment_variables_are_reported_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("HOST", "USER", "TOKEN_ID", "TOKEN_SECRET", "CA_FILE"):
         monkeypatch.delenv(f"PROXMOX_{name}", raising=False)
     finding = last(Inventory(EXAMPLES / "proxmox" / "hosts.yml"))

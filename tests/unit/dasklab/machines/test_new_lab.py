@@ -12,7 +12,7 @@ from dasklab.machines.variables import open_lab
 
 
 @pytest.mark.parametrize("kind", ["machines", "containers"])
-def test_the_new_lab_is_complete_and_has_the_folders_name(
+def test_new_lab_is_complete_and_named_after_its_folder(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     inventory = open_lab(new_lab.create(tmp_path / "mylab", kind))
@@ -24,7 +24,7 @@ def test_the_new_lab_is_complete_and_has_the_folders_name(
 
 
 @pytest.mark.parametrize("kind", ["proxmox", "existing"])
-def test_examples_for_other_machines_are_inventories(
+def test_new_lab_from_an_example_has_five_hosts(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PROXMOX_HOST", "192.0.2.1")
@@ -33,7 +33,7 @@ def test_examples_for_other_machines_are_inventories(
     assert sorted(entry.name for entry in path.parent.parent.iterdir()) == ["ansible.cfg", "inventory"]
 
 
-def test_settings_name_the_projects_plugins_from_any_folder(tmp_path: Path) -> None:
+def test_ansible_settings_point_to_the_projects_plugins(tmp_path: Path) -> None:
     new_lab.create(tmp_path / "mylab", "machines")
     settings = (tmp_path / "mylab" / "ansible.cfg").read_text()
     folders = [
@@ -46,7 +46,7 @@ def test_settings_name_the_projects_plugins_from_any_folder(tmp_path: Path) -> N
     )
 
 
-def test_nothing_of_the_users_is_overwritten(tmp_path: Path) -> None:
+def test_folder_that_is_not_empty_is_refused(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("mine")
     with pytest.raises(LabError, match="is not empty"):
         new_lab.create(tmp_path, "machines")
@@ -54,10 +54,8 @@ def test_nothing_of_the_users_is_overwritten(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["My Lab", "1lab", "l" * 40])
-def test_a_name_that_cannot_be_a_labs_is_refused_before_anything_is_written(
-    name: str, tmp_path: Path
-) -> None:
-    done = CliRunner().invoke(main, ["init", str(tmp_path / name)])
-    assert done.exit_code == 1
-    assert "cannot be a lab's name; allowed:" in done.stderr
+def test_invalid_lab_name_is_refused_before_anything_is_written(name: str, tmp_path: Path) -> None:
+    result = CliRunner().invoke(main, ["init", str(tmp_path / name)])
+    assert result.exit_code == 1
+    assert "cannot be a lab's name; allowed:" in result.stderr
     assert list(tmp_path.iterdir()) == []

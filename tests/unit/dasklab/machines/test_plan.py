@@ -1,4 +1,4 @@
-"""The plan as a table: what is seen, what is wanted, which calls follow."""
+"""Plans as tables: what the endpoint has, what the lab requests, which calls follow."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ def calls(steps: list[Step]) -> list[str]:
 
 
 def fresh(node: str, api: str, params: dict[str, Any]) -> ObservedGuest:
-    """A guest that was just made; a container's configuration keeps neither its source nor its key."""
+    """Return a guest that was just created. A container's configuration contains neither source nor key."""
     forgotten = ("vmid", "ostemplate", "pool", "ssh-public-keys") if api == "lxc" else ()
     config = {key: str(value) for key, value in params.items() if key not in forgotten}
     name = config.get("name") or config["hostname"]
     return ObservedGuest(params["vmid"], node, name, "stopped", frozenset(), config, kind=BY_API[api])
 
 
-def converge(seen: Observed, lab: Lab) -> Observed:
-    """What an endpoint would have after the plan: the effect of each call, as PVE documents it."""
-    guests = dict(seen.guests)
-    images = {name: dict(node.images) for name, node in seen.nodes.items()}
-    bridges = {name: dict(node.bridges) for name, node in seen.nodes.items()}
-    for change in (c for s in plan(seen, lab) for chain in s.chains for c in chain):
+def converge(observed: Observed, lab: Lab) -> Observed:
+    """Return what an endpoint has after the plan: the effect of each call, as Proxmox VE documents it."""
+    guests = dict(observed.guests)
+    images = {name: dict(node.images) for name, node in observed.nodes.items()}
+    bridges = {name: dict(node.bridges) for name, node in observed.nodes.items()}
+    for change in (c for s in plan(observed, lab) for chain in s.chains for c in chain):
         params: dict[str, Any] = dict(change.params)
         parts = change.path.split("/")
         vmid = int(parts[4]) if len(parts) > 4 and parts[3] in ("qemu", "lxc") else 0
@@ -72,20 +72,21 @@ def converge(seen: Observed, lab: Lab) -> Observed:
         elif change.method == "DELETE" and parts[3] in ("qemu", "lxc"):
             del guests[vmid]
     nodes = {
-        name: replace(node, images=images[name], bridges=bridges[name]) for name, node in seen.nodes.items()
+        name: replace(node, images=images[name], bridges=bridges[name])
+        for name, node in observed.nodes.items()
     }
-    return replace(seen, guests=guests, nodes=nodes)
+    return replace(observed, guests=guests, nodes=nodes)
 
 
-def holding(seen: Observed, **what: Any) -> Observed:
-    """The same, with the one node having ``what``."""
-    return replace(seen, nodes={"pve": replace(seen.nodes["pve"], **what)})
+def holding(observed: Observed, **what: Any) -> Observed:
+    """Return the same endpoint, with these fields of its only node."""
+    return replace(observed, nodes={"pve": replace(observed.nodes["pve"], **what)})
 
 
 BUILT = converge(CLEAN, LAB)
 
 
-def test_from_nothing_the_plan_makes_bridge_image_template_and_machines() -> None:
+def test_plan_from_nothing_creates_bridge_image_template_and_machines() -> None:
     assert calls(plan(CLEAN, LAB)) == [
         "POST /nodes/pve/network",
         "PUT /nodes/pve/network",
@@ -102,12 +103,12 @@ def test_from_nothing_the_plan_makes_bridge_image_template_and_machines() -> Non
     ]
 
 
-def test_what_is_built_needs_nothing() -> None:
+def test_plan_for_an_existing_lab_is_empty() -> None:
     assert plan(BUILT, LAB) == []
     assert render([]) == ""
 
 
-def test_machines_are_made_side_by_side() -> None:
+def test_machines_are_created_in_parallel() -> None:
     assert [len(s.chains) for s in plan(CLEAN, LAB) if s.name == "machines"] == [2]
 
 
@@ -125,14 +126,12 @@ def test_machines_are_made_side_by_side() -> None:
         ),
     ],
 )
-def test_a_rate_changes_live_and_a_model_by_stop_change_start(
-    override: NicOverride, expected: list[str]
-) -> None:
+def test_rate_cap_changes_live_and_nic_model_needs_a_stop(override: NicOverride, expected: list[str]) -> None:
     assert calls(plan(BUILT, LAB.with_nics({"worker-1": override}))) == expected
 
 
-def test_machines_that_a_run_before_started_are_waited_for() -> None:
-    """A run that was cut off leaves machines that are up, as wanted, and do not answer yet."""
+def test_recently_started_machines_are_waited_for() -> None:
+    """An interrupted run leaves machines that run as requested and do not answer yet."""
     whole = converge(CLEAN, LAB)
     for uptime_s, names in ((3, ["client", "worker-1"]), (59, ["client", "worker-1"]), (60, ["client"])):
         up = {
@@ -144,7 +143,7 @@ def test_machines_that_a_run_before_started_are_waited_for() -> None:
         assert starting(replace(whole, guests=gone), LAB) == ["client"]
 
 
-def test_a_machine_that_died_is_started_and_nothing_else() -> None:
+def test_stopped_machine_is_only_started() -> None:
     guests = {**BUILT.guests, 9103: replace(BUILT.guests[9103], status="stopped")}
     assert calls(plan(replace(BUILT, guests=guests), LAB)) == ["POST /nodes/pve/qemu/9103/status/start"]
 
@@ -157,7 +156,7 @@ def test_pending_changes_of_a_running_machine_are_applied_by_a_restart() -> None
     ]
 
 
-def test_a_machine_that_left_the_inventory_is_removed() -> None:
+def test_machine_that_left_the_inventory_is_removed() -> None:
     smaller = LAB.model_copy(update={"guests": LAB.guests[:1]})
     assert calls(plan(BUILT, smaller)) == [
         "POST /nodes/pve/qemu/9103/status/stop",
@@ -175,19 +174,19 @@ def test_another_image_rebuilds_template_and_clones() -> None:
 
 
 @pytest.mark.parametrize("vmid", [9100, 9101, 9103])
-def test_a_foreign_machine_is_refused_by_name(vmid: int) -> None:
+def test_foreign_machine_on_a_requested_vmid_is_refused_by_name(vmid: int) -> None:
     foreign = ObservedGuest(vmid, "pve", "mailserver", "running", frozenset({"prod"}), {"name": "mailserver"})
     with pytest.raises(LabError, match=f"VMID {vmid} is needed for .*belongs to 'mailserver' on node pve"):
         plan(replace(CLEAN, guests={vmid: foreign}), LAB)
 
 
-def test_a_machine_that_may_not_be_read_counts_as_foreign() -> None:
+def test_machine_without_read_access_counts_as_foreign() -> None:
     hidden = ObservedGuest(9101, "pve", "9101", "running", frozenset(), None)
     with pytest.raises(LabError, match="VMID 9101"):
         plan(replace(CLEAN, guests={9101: hidden}), LAB)
 
 
-def test_a_locked_machine_is_said_with_the_line_that_unlocks_it() -> None:
+def test_locked_machine_is_reported_with_the_unlock_command() -> None:
     locked = {**(BUILT.guests[9103].config or {}), "lock": "backup"}
     guests = {**BUILT.guests, 9103: replace(BUILT.guests[9103], config=locked)}
     with pytest.raises(LabError) as caught:
@@ -196,7 +195,7 @@ def test_a_locked_machine_is_said_with_the_line_that_unlocks_it() -> None:
     assert "qm unlock 9103" in (caught.value.hint or "")
 
 
-def test_a_template_left_half_made_is_made_again() -> None:
+def test_unfinished_template_is_created_again() -> None:
     config = {**(BUILT.guests[9100].config or {})}
     del config["template"]
     half = replace(BUILT.guests[9100], config=config, tags=frozenset())
@@ -205,19 +204,18 @@ def test_a_template_left_half_made_is_made_again() -> None:
     assert "POST /nodes/pve/qemu" in calls(steps)
 
 
-def test_old_proxmox_gets_a_clear_word_about_images() -> None:
-    with pytest.raises(LabError, match=r"Proxmox VE 8\.3 takes no image by its API"):
+def test_old_proxmox_without_image_import_is_refused() -> None:
+    with pytest.raises(LabError, match=r"Proxmox VE 8\.3 cannot import an image through its API"):
         plan(replace(CLEAN, version=(8, 3)), LAB)
 
 
-def test_removal_takes_all_that_is_ours_and_nothing_else() -> None:
+def test_removal_includes_only_the_labs_own_objects() -> None:
     foreign = ObservedGuest(200, "pve", "mailserver", "running", frozenset({"prod"}), {})
     images = {**BUILT.nodes["pve"].images, "dasklab-1.qcow2": "import", "dasklab.older.qcow2": "import"}
     bridges = {**BUILT.nodes["pve"].bridges, "vmbr7": ObservedBridge("office")}
-    seen = replace(BUILT, guests={**BUILT.guests, 200: foreign})
-    seen = holding(seen, bridges=bridges, images=images)
-    made = calls(plan_removal(seen, LAB))
-    assert made == [
+    observed = replace(BUILT, guests={**BUILT.guests, 200: foreign})
+    observed = holding(observed, bridges=bridges, images=images)
+    assert calls(plan_removal(observed, LAB)) == [
         "POST /nodes/pve/qemu/9101/status/stop",
         "DELETE /nodes/pve/qemu/9101",
         "POST /nodes/pve/qemu/9103/status/stop",
@@ -230,16 +228,16 @@ def test_removal_takes_all_that_is_ours_and_nothing_else() -> None:
     ]
 
 
-def test_a_bridge_that_the_tool_did_not_make_stays() -> None:
-    seen = holding(BUILT, bridges={"vmbr0": ObservedBridge(""), "vmbr1": ObservedBridge("made by hand")})
-    assert not [c for c in calls(plan_removal(seen, LAB)) if "network" in c]
+def test_removal_keeps_a_bridge_made_by_hand() -> None:
+    observed = holding(BUILT, bridges={"vmbr0": ObservedBridge(""), "vmbr1": ObservedBridge("made by hand")})
+    assert not [c for c in calls(plan_removal(observed, LAB)) if "network" in c]
 
 
-def test_the_key_is_not_shown_in_a_plan() -> None:
+def test_printed_plan_hides_the_ssh_key() -> None:
     assert "AAAA" not in render(plan(CLEAN, LAB))
 
 
-def test_a_lab_that_moves_to_other_vmids_takes_its_old_template_last() -> None:
+def test_move_to_other_vmids_removes_the_old_template_last() -> None:
     moved = LAB.model_copy(
         update={
             "template_vmid": 9200,
@@ -254,7 +252,7 @@ def test_a_lab_that_moves_to_other_vmids_takes_its_old_template_last() -> None:
 
 
 @pytest.mark.parametrize("shift", [-1, 1])
-def test_a_lab_that_moves_by_one_has_a_machine_where_its_template_was(shift: int) -> None:
+def test_move_by_one_vmid_puts_a_machine_where_the_template_was(shift: int) -> None:
     guests = tuple(vm.model_copy(update={"vmid": vm.vmid + shift}) for vm in LAB.guests)
     moved = LAB.model_copy(update={"template_vmid": LAB.template_vmid + shift, "guests": guests})
     after = converge(BUILT, moved)
@@ -262,7 +260,7 @@ def test_a_lab_that_moves_by_one_has_a_machine_where_its_template_was(shift: int
     assert [vm.vmid for vm in after.guests.values() if vm.is_template] == [moved.template_vmid]
 
 
-def test_a_clone_inherits_its_templates_description_and_is_no_template() -> None:
+def test_clone_with_its_templates_description_is_no_template() -> None:
     inherited = {
         **(BUILT.guests[9103].config or {}),
         "description": "lab=dasklab image=dasklab.dasklab-1.qcow2",
@@ -274,23 +272,23 @@ def test_a_clone_inherits_its_templates_description_and_is_no_template() -> None
     ]
 
 
-def test_the_image_is_removed_also_when_the_machines_are_gone() -> None:
+def test_image_is_removed_even_without_machines() -> None:
     left = holding(CLEAN, images=BUILT.nodes["pve"].images)
     assert calls(plan_removal(left, LAB)) == [
         "DELETE /nodes/pve/storage/local/content/local:import/dasklab.dasklab-1.qcow2"
     ]
 
 
-def test_an_image_of_the_same_name_that_somebody_else_put_there_stays() -> None:
+def test_removal_keeps_foreign_images_of_the_same_name() -> None:
     left = holding(CLEAN, images={"dasklab-1.qcow2": "import", "dasklab-2.dasklab-1.qcow2": "import"})
     assert plan_removal(left, LAB) == []
 
 
-def test_the_image_goes_last_for_a_token_may_lack_the_right_to_remove_it() -> None:
+def test_image_is_removed_last() -> None:
     assert plan_removal(BUILT, LAB)[-1].name == "image"
 
 
-def test_an_image_that_the_node_fetches_is_the_labs_own_too() -> None:
+def test_downloaded_image_gets_the_labs_prefix() -> None:
     url = "https://images.example/debian.qcow2"
     fetching = LAB.model_copy(update={"image": LAB.image.model_copy(update={"file": None, "url": url})})
     fetch = next(c for s in plan(CLEAN, fetching) if s.name == "image" for c in s.chains[0])
@@ -300,13 +298,13 @@ def test_an_image_that_the_node_fetches_is_the_labs_own_too() -> None:
     )
 
 
-def test_a_vmid_that_a_machine_has_which_one_may_not_see_is_found_before_anything_is_made() -> None:
+def test_vmid_of_an_invisible_machine_is_refused() -> None:
     with pytest.raises(LabError, match="VMID 9103 is needed for worker-1, but a machine that this token may"):
         plan(replace(CLEAN, hidden_vmids=frozenset({9103})), LAB)
 
 
 @pytest.mark.parametrize(
-    ("storages", "told", "mend"),
+    ("storages", "message", "fix"),
     [
         ({}, "node pve has no storage 'local'; it has none that this token may see", ""),
         (
@@ -316,22 +314,20 @@ def test_a_vmid_that_a_machine_has_which_one_may_not_see_is_found_before_anythin
         ),
     ],
 )
-def test_a_storage_that_will_not_do_is_found_before_anything_is_made(
-    storages: dict[str, frozenset[str]], told: str, mend: str
-) -> None:
+def test_unsuitable_storage_is_refused(storages: dict[str, frozenset[str]], message: str, fix: str) -> None:
     with pytest.raises(LabError) as caught:
         plan(holding(CLEAN, storages=storages), LAB)
-    assert caught.value.message == told
-    assert mend in (caught.value.hint or "")
+    assert caught.value.message == message
+    assert fix in (caught.value.hint or "")
 
 
-def test_five_hundred_machines_are_planned_in_less_than_a_second() -> None:
+def test_five_hundred_machines_are_planned_in_a_second() -> None:
     many = LAB.model_copy(
         update={"guests": tuple(Guest(**vm(f"worker-{n}", 9100 + n)) for n in range(1, 501))}
     )
-    began = time.process_time()
+    start_s = time.process_time()
     assert sum(len(s.chains) for s in plan(CLEAN, many)) == 503
     built = converge(CLEAN, many)
     assert plan(built, many) == []
     assert len(calls(plan_removal(built, many))) == 1004
-    assert time.process_time() - began < 3 * 1.0  # planned three times
+    assert time.process_time() - start_s < 3  # three plans

@@ -1,4 +1,4 @@
-"""What the token is given, and that the lines which give it may be pasted again and again."""
+"""The privileges of the lab's token, and the commands that grant them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from dasklab.machines.privileges import ROLES, Need, account_lines, grant_lines, lacking, needed
 
-# pveum as far as it matters: what is there cannot be added, what is not there cannot be changed or granted.
+# A pveum that refuses to add what exists and to change or grant what does not.
 PVEUM = """#!/bin/bash
 cd "$(dirname "$0")"
 case "$1 $2" in
@@ -33,26 +33,26 @@ def needs(**options: bool) -> list[Need]:
 
 
 def paste(lines: Iterable[str], node: Path) -> dict[str, str]:
-    """What a node has after the lines; each must succeed."""
+    """Run commands on a node and return what it has afterwards. Each must succeed."""
     program = node / "pveum"
     program.write_text(PVEUM)
     program.chmod(0o755)
     for line in lines:
-        done = subprocess.run(
+        process = subprocess.run(
             ["bash", "-c", line], env={"PATH": f"{node}:/usr/bin:/bin"}, capture_output=True, text=True
         )
-        assert done.returncode == 0, (line, done.stderr)
+        assert process.returncode == 0, (line, process.stderr)
     return {path.name: path.read_text() for path in node.iterdir() if path.name != "pveum"}
 
 
-def test_the_lines_may_be_pasted_again(tmp_path: Path) -> None:
+def test_commands_may_be_run_again(tmp_path: Path) -> None:
     lines = [*account_lines("lab@pve", "dasklab", "dasklab"), *grant_lines(needs(), "lab@pve", "dasklab")]
     first = paste(lines, tmp_path)
     assert paste(lines, tmp_path) == first
     assert {"user.lab@pve", "token.lab@pve!dasklab", "pool.dasklab", "acl._pool_dasklab"} <= set(first)
 
 
-def test_what_a_first_look_did_not_miss_does_not_upset_the_second(tmp_path: Path) -> None:
+def test_granting_fewer_needs_later_keeps_the_roles(tmp_path: Path) -> None:
     disks, image = (need for need in needs() if need.path.startswith("/storage"))
     paste(grant_lines([disks], "lab@pve", "dasklab"), tmp_path)
     there = paste(grant_lines([image, disks], "lab@pve", "dasklab"), tmp_path)
@@ -62,14 +62,18 @@ def test_what_a_first_look_did_not_miss_does_not_upset_the_second(tmp_path: Path
         assert all(privilege in there[f"role.{need.role}"] for privilege in need.privileges)
 
 
-def test_roles_come_before_the_lines_that_give_them() -> None:
+def test_roles_are_created_before_they_are_granted() -> None:
     kinds = [line.split()[1] for line in grant_lines(needs(), "lab@pve", "dasklab")]
     assert kinds == sorted(kinds, key=["role", "acl"].index)
 
 
-def test_a_zone_of_the_labs_own_takes_no_right_on_any_other() -> None:
-    asked = needed("dasklab", ["pve", "pve2"], "local", "local", ["vmbr0"], network=False, zone="dasklab")
-    lines = grant_lines([need for need in asked if need.path.startswith("/sdn")], "lab@pve", "dasklab")
+def test_own_zone_needs_no_privilege_on_other_zones() -> None:
+    needs_of_two_nodes = needed(
+        "dasklab", ["pve", "pve2"], "local", "local", ["vmbr0"], network=False, zone="dasklab"
+    )
+    lines = grant_lines(
+        [need for need in needs_of_two_nodes if need.path.startswith("/sdn")], "lab@pve", "dasklab"
+    )
     who = "--users lab@pve --tokens 'lab@pve!dasklab'"
     assert [line for line in lines if line.startswith("pveum acl")] == [
         f"pveum acl modify /sdn {who} --roles DaskLabApply --propagate 0",
@@ -77,10 +81,10 @@ def test_a_zone_of_the_labs_own_takes_no_right_on_any_other() -> None:
         f"pveum acl modify /sdn/zones/dasklab {who} --roles DaskLabZone",
         f"pveum acl modify /sdn/zones/localnetwork/vmbr0 {who} --roles DaskLabBridge",
     ]
-    assert {need.path for need in asked if need.role == "DaskLabNetwork"} == set()
+    assert {need.path for need in needs_of_two_nodes if need.role == "DaskLabNetwork"} == set()
 
 
-def test_nothing_is_asked_for_outside_pool_storages_bridges_and_node() -> None:
+def test_needs_are_limited_to_pool_storages_bridges_and_node() -> None:
     assert sorted({need.path for need in needs()}) == [
         "/nodes/pve",
         "/pool/dasklab",
@@ -91,35 +95,35 @@ def test_nothing_is_asked_for_outside_pool_storages_bridges_and_node() -> None:
     ]
 
 
-# Three machines were made and destroyed on Proxmox VE 9.2 without these.
+# Three machines were created and destroyed on Proxmox VE 9.2 without these.
 @pytest.mark.parametrize(
     "privilege", ["VM.GuestAgent", "VM.Monitor", "VM.Config.CDROM", "VM.Config.Cloudinit"]
 )
-def test_no_right_is_asked_for_that_nothing_needs(privilege: str) -> None:
+def test_superfluous_privileges_are_not_needed(privilege: str) -> None:
     assert not [p for role in ROLES.values() for p in role if p.startswith(privilege)]
 
 
-def test_every_right_says_what_needs_it() -> None:
+def test_every_privilege_has_a_purpose() -> None:
     assert all(reason for role in ROLES.values() for reason in role.values())
 
 
-def test_removing_the_image_takes_a_right_of_its_own_where_the_image_is() -> None:
-    asked = {need.path for need in needs() if "Datastore.Allocate" in need.privileges}
-    assert asked == {"/storage/local"}
+def test_removing_the_image_needs_a_privilege_on_its_storage() -> None:
+    paths = {need.path for need in needs() if "Datastore.Allocate" in need.privileges}
+    assert paths == {"/storage/local"}
 
 
 @pytest.mark.parametrize(
     ("option", "privilege"), [("download", "Sys.AccessNetwork"), ("network", "Sys.Modify")]
 )
-def test_the_node_is_only_touched_where_it_has_to_be(option: str, privilege: str) -> None:
-    def asked(**options: bool) -> set[str]:
+def test_node_privileges_follow_from_options(option: str, privilege: str) -> None:
+    def privileges_with(**options: bool) -> set[str]:
         return {p for need in needs(**options) for p in need.privileges}
 
-    assert privilege in asked()
-    assert privilege not in asked(**{option: False})
+    assert privilege in privileges_with()
+    assert privilege not in privileges_with(**{option: False})
 
 
-def test_what_is_granted_is_not_missing() -> None:
+def test_granted_privileges_are_not_missing() -> None:
     need = Need("/storage/local", "DaskLabDisks")
     assert lacking(need, {"Datastore.AllocateSpace": 1, "Datastore.Audit": 0}) == []
     assert lacking(need, {"Datastore.Audit": 1}) == ["Datastore.AllocateSpace"]

@@ -1,4 +1,4 @@
-"""The client against a server that fails as networks do: what is asked again, and what is told."""
+"""The client against a server that fails as networks do: repeated calls and error messages."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from dasklab.machines.change import Change, ExpectedRow, Step
 from dasklab.machines.endpoint import Endpoint
 from dasklab.machines.proxmox import Pve
 
-from tests.unit.dasklab.machines.fake_pve import HANG_UP, FakePve, Said, Status, serving
+from tests.unit.dasklab.machines.fake_pve import HANG_UP, FakePve, InTurn, Status, serving
 
 VERSION = {"version": "9.2.11"}
 SECRET = "3f1c7a80-secret"
 
 
-def told(answers: dict[str, Any], folder: Path, path: str = "version", **changes: Any) -> LabError:
-    """The error that a read ends with."""
+def error_of(answers: dict[str, Any], folder: Path, path: str = "version", **changes: Any) -> LabError:
+    """Return the error that a read ends with."""
     with serving(answers, folder) as fake, pytest.raises(LabError) as caught:
         Pve(fake.endpoint(**changes)).api(path).get()
     assert "\n" not in caught.value.message
@@ -30,59 +30,61 @@ def told(answers: dict[str, Any], folder: Path, path: str = "version", **changes
 
 
 @pytest.mark.parametrize("fault", [HANG_UP, *(Status(code, "Broken pipe") for code in (502, 596, 597, 599))])
-def test_a_read_that_got_lost_is_asked_again(fault: Any, tmp_path: Path) -> None:
-    with serving({"version": Said([fault, fault, VERSION])}, tmp_path) as fake:
+def test_lost_read_is_repeated(fault: Any, tmp_path: Path) -> None:
+    with serving({"version": InTurn([fault, fault, VERSION])}, tmp_path) as fake:
         assert Pve(fake.endpoint()).version() == (9, 2)
-    assert fake.asked == ["GET version"] * 3
+    assert fake.requests == ["GET version"] * 3
 
 
-def test_a_read_is_not_asked_again_for_ever(tmp_path: Path) -> None:
+def test_reads_are_repeated_three_times(tmp_path: Path) -> None:
     with (
         serving({"version": Status(596, "Broken pipe")}, tmp_path) as fake,
         pytest.raises(LabError) as caught,
     ):
         Pve(fake.endpoint()).api.version.get()
-    assert len(fake.asked) == 4
+    assert len(fake.requests) == 4
     assert f"https://127.0.0.1:{fake.port}: GET /version: 596 Broken pipe" in caught.value.message
     assert "systemctl status pveproxy pvedaemon" in (caught.value.hint or "")
 
 
 @pytest.mark.parametrize("fault", [HANG_UP, Status(596, "Broken pipe")])
-def test_a_change_is_made_once_and_its_fate_is_not_guessed(fault: Any, tmp_path: Path) -> None:
+def test_change_is_sent_once_and_its_fate_is_left_open(fault: Any, tmp_path: Path) -> None:
     with serving({"nodes/pve/qemu": fault}, tmp_path) as fake, pytest.raises(LabError) as caught:
         Pve(fake.endpoint()).call(Change("POST", "/nodes/pve/qemu", "a machine"))
-    assert fake.asked == ["POST nodes/pve/qemu"]
+    assert fake.requests == ["POST nodes/pve/qemu"]
     assert "run the same command again" in (caught.value.hint or "")
 
 
-def test_an_error_of_the_api_is_not_asked_again(tmp_path: Path) -> None:
+def test_api_error_is_not_repeated(tmp_path: Path) -> None:
     refused = pytest.raises(LabError, match="GET /version: 500 no such thing")
     with serving({"version": Status(500, "no such thing")}, tmp_path) as fake, refused:
         Pve(fake.endpoint()).api.version.get()
-    assert len(fake.asked) == 1
+    assert len(fake.requests) == 1
 
 
 def test_parameter_errors_are_named(tmp_path: Path) -> None:
-    error = told({"x": Status(400, "Parameter verification failed.", {"vmid": "too small"})}, tmp_path, "x")
+    error = error_of(
+        {"x": Status(400, "Parameter verification failed.", {"vmid": "too small"})}, tmp_path, "x"
+    )
     assert "400 Parameter verification failed. (vmid: too small)" in error.message
 
 
 def test_the_whole_text_of_an_error_is_reported(tmp_path: Path) -> None:
-    """The status line has the first line only, and no character beyond Latin-1."""
-    error = told(
+    """The status line has only the first line, in Latin-1."""
+    error = error_of(
         {"version": Status(500, "start failed", message="start failed:\nno memory → stopped\n")}, tmp_path
     )
     assert "GET /version: 500 start failed:; no memory → stopped" in error.message
 
 
 def test_error_page_of_a_gateway_is_not_quoted(tmp_path: Path) -> None:
-    error = told({"version": Status(400, "Bad Request", page=b"<html>nginx</html>")}, tmp_path)
+    error = error_of({"version": Status(400, "Bad Request", page=b"<html>nginx</html>")}, tmp_path)
     assert error.message.endswith("GET /version: 400 Bad Request")
 
 
 @pytest.mark.parametrize("page", [b"[1, 2]", b"null"])
 def test_error_that_is_no_object_is_no_answer(page: bytes, tmp_path: Path) -> None:
-    error = told({"version": Status(400, "Bad Request", page=page)}, tmp_path)
+    error = error_of({"version": Status(400, "Bad Request", page=page)}, tmp_path)
     assert "GET /version: this is not an answer of a Proxmox VE API" in error.message
 
 
@@ -105,7 +107,7 @@ def test_each_thread_has_a_session_of_its_own(tmp_path: Path) -> None:
         meeting = Barrier(2)
 
         def session(_: int) -> object:
-            meeting.wait(10)  # so that no thread serves both
+            meeting.wait(10)  # so that one thread cannot serve both
             return pve.api._resource._store["session"]
 
         first, second = pve.map(session, range(2))
@@ -119,12 +121,12 @@ def test_each_thread_has_a_session_of_its_own(tmp_path: Path) -> None:
 def test_lock_is_waited_for(message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(proxmox.time, "sleep", lambda _: None)
     path = "nodes/pve/lxc/9101/status/start"
-    with serving({path: Said([Status(500, message), None])}, tmp_path) as fake:
+    with serving({path: InTurn([Status(500, message), None])}, tmp_path) as fake:
         Pve(fake.endpoint()).call(Change("POST", f"/{path}", "start"))
-    assert fake.asked == [f"POST {path}"] * 2
+    assert fake.requests == [f"POST {path}"] * 2
 
 
-def test_an_upload_that_is_cut_is_no_question_of_certificates(tmp_path: Path) -> None:
+def test_interrupted_upload_is_not_reported_as_a_certificate_problem(tmp_path: Path) -> None:
     image = tmp_path / "image.qcow2"
     image.write_bytes(bytes(30 * 2**20))
     params = {"content": "import", "filename": "lab.image.qcow2"}
@@ -136,27 +138,27 @@ def test_an_upload_that_is_cut_is_no_question_of_certificates(tmp_path: Path) ->
     assert "run the same command again" in (caught.value.hint or "")
 
 
-def test_an_upload_goes_under_the_name_that_it_shall_have(tmp_path: Path) -> None:
+def test_upload_uses_the_requested_name(tmp_path: Path) -> None:
     image = tmp_path / "image.qcow2"
     image.write_bytes(b"x")
     with proxmox._RenamedFile(str(image), "lab.image.qcow2") as file:
         assert (file.name, file.read()) == ("lab.image.qcow2", b"x")
 
 
-def test_plain_http_is_said(tmp_path: Path) -> None:
+def test_plain_http_is_reported(tmp_path: Path) -> None:
     with serving({"version": VERSION}, tmp_path, plain=True) as fake, pytest.raises(LabError) as caught:
         Pve(fake.endpoint()).api.version.get()
     assert "does not speak TLS" in caught.value.message
     assert "8006" in (caught.value.hint or "")
 
 
-def test_a_certificate_of_nobody_is_said_with_its_reason(tmp_path: Path) -> None:
-    error = told({"version": VERSION}, tmp_path, ca_file=None)
+def test_unknown_issuer_of_a_certificate_is_reported(tmp_path: Path) -> None:
+    error = error_of({"version": VERSION}, tmp_path, ca_file=None)
     assert "its certificate cannot be verified (unable to get local issuer certificate)" in error.message
     assert "pve-root-ca.pem" in (error.hint or "")
 
 
-def test_an_address_that_the_certificate_does_not_name_is_said(tmp_path: Path) -> None:
+def test_address_missing_in_the_certificate_is_reported(tmp_path: Path) -> None:
     elsewhere = serving({"version": VERSION}, tmp_path, host="127.0.0.2")
     with elsewhere as fake, pytest.raises(LabError) as caught:
         Pve(fake.endpoint()).api.version.get()
@@ -165,18 +167,18 @@ def test_an_address_that_the_certificate_does_not_name_is_said(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("page", [b"<html><title>Login</title></html>", b"[1, 2]", b'{"ok": 1}'])
-def test_a_page_is_no_answer(page: bytes, tmp_path: Path) -> None:
-    error = told({"version": page}, tmp_path)
+def test_answer_that_is_not_the_apis_is_reported(page: bytes, tmp_path: Path) -> None:
+    error = error_of({"version": page}, tmp_path)
     assert "GET /version: this is not an answer of a Proxmox VE API" in error.message
     assert "8006" in (error.hint or "")
 
 
-def test_a_version_that_is_none_is_said(tmp_path: Path) -> None:
+def test_missing_version_is_reported(tmp_path: Path) -> None:
     with serving({"version": None}, tmp_path) as fake, pytest.raises(LabError, match="this is no version"):
         Pve(fake.endpoint()).version()
 
 
-def test_nothing_that_listens(tmp_path: Path) -> None:
+def test_closed_port_is_reported(tmp_path: Path) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -186,9 +188,9 @@ def test_nothing_that_listens(tmp_path: Path) -> None:
     assert "doctor" not in str(caught.value)
 
 
-def test_an_address_that_swallows_packets(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_address_that_swallows_packets_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(proxmox, "CONNECT_S", 0.2)
-    with socket.socket() as full:  # a queue without room lets nobody in, and says nothing
+    with socket.socket() as full:  # a full queue does not answer
         full.bind(("127.0.0.1", 0))
         full.listen(0)
         with socket.create_connection(full.getsockname()), pytest.raises(LabError) as caught:
@@ -199,14 +201,14 @@ def test_an_address_that_swallows_packets(monkeypatch: pytest.MonkeyPatch) -> No
     assert "time" in caught.value.message
 
 
-def test_a_name_that_is_none() -> None:
+def test_unknown_host_name_is_reported() -> None:
     with pytest.raises(LabError, match="it cannot be reached") as caught:
         Pve(FakePve({}, port=1).endpoint(ca_file=None, host="no-such-host.invalid")).api.version.get()
     assert "firewall" in (caught.value.hint or "")
 
 
 @pytest.mark.parametrize("secret", [f"{SECRET}\n", f"{SECRET} ", f"{SECRET}ä"])
-def test_a_secret_that_no_header_can_hold_is_one_line_without_the_secret(secret: str) -> None:
+def test_secret_with_invalid_characters_is_refused_without_printing_it(secret: str) -> None:
     with pytest.raises(LabError) as caught:
         FakePve({}, port=1).endpoint(token_secret=secret)
     assert caught.value.message.startswith("inventory: proxmox: token_secret: has a line break")
@@ -214,7 +216,7 @@ def test_a_secret_that_no_header_can_hold_is_one_line_without_the_secret(secret:
     assert "\n" not in caught.value.message
 
 
-def test_all_that_is_missing_of_an_endpoint_is_named_with_what_it_is() -> None:
+def test_missing_endpoint_settings_are_listed_with_their_sources() -> None:
     with pytest.raises(LabError) as caught:
         Endpoint.from_inventory({"host": "", "user": None, "port": 8006})
     for name in ("PROXMOX_HOST", "PROXMOX_USER", "PROXMOX_TOKEN_ID", "PROXMOX_TOKEN_SECRET", "lab@pve"):
@@ -223,7 +225,7 @@ def test_all_that_is_missing_of_an_endpoint_is_named_with_what_it_is() -> None:
     assert "\n" not in caught.value.message
 
 
-def test_a_cause_that_several_machines_have_is_told_once(tmp_path: Path) -> None:
+def test_common_cause_of_several_machines_is_printed_once(tmp_path: Path) -> None:
     cause = Status(500, "bridge 'vmbr77' does not exist")
     paths = [f"nodes/pve/qemu/{vmid}/status/start" for vmid in range(9101, 9106)]
     chains = tuple((Change("POST", f"/{path}", "start"),) for path in paths)
@@ -244,7 +246,7 @@ def test_a_cause_that_several_machines_have_is_told_once(tmp_path: Path) -> None
         "the task UPID:pve:0000{}:0009:6B0:qmstart:{}:lab@pve!t: is gone",
     ],
 )
-def test_a_cause_with_a_vmid_or_a_path_in_its_text_is_told_once(cause: str, tmp_path: Path) -> None:
+def test_common_cause_with_vmid_or_path_is_printed_once(cause: str, tmp_path: Path) -> None:
     vmids = range(9101, 9104)
     paths = {vmid: f"nodes/pve/qemu/{vmid}/status/start" for vmid in vmids}
     chains = tuple((Change("POST", f"/{path}", "start"),) for path in paths.values())
@@ -255,8 +257,8 @@ def test_a_cause_with_a_vmid_or_a_path_in_its_text_is_told_once(cause: str, tmp_
     assert "(and 2 more for the same cause)" in caught.value.message
 
 
-def test_causes_that_differ_in_more_are_told_apart(tmp_path: Path) -> None:
-    """A number that is no machine's own, such as the memory that is lacking, makes a difference."""
+def test_different_causes_are_printed_separately(tmp_path: Path) -> None:
+    """Numbers other than a machine's own VMID distinguish causes."""
     paths = [f"nodes/pve/qemu/{vmid}/status/start" for vmid in (9101, 9102)]
     chains = tuple((Change("POST", f"/{path}", "start"),) for path in paths)
     answers = {
@@ -267,7 +269,7 @@ def test_causes_that_differ_in_more_are_told_apart(tmp_path: Path) -> None:
         Pve(fake.endpoint()).apply([Step("machines", chains)])
 
 
-def test_a_warning_that_several_machines_have_is_told_once(tmp_path: Path) -> None:
+def test_common_warning_of_several_machines_is_printed_once(tmp_path: Path) -> None:
     answers: dict[str, Any] = {}
     chains = []
     for vmid in (9101, 9102):
@@ -295,7 +297,7 @@ UNSENT = ("no connection", "no route", "no name")
 
 
 class Unsteady:
-    """A client whose connection has the faults that a test gives it, before its request is sent."""
+    """A client whose connection fails with the next of ``faults`` before each request."""
 
     def __init__(self, fake: FakePve, monkeypatch: pytest.MonkeyPatch) -> None:
         self.faults: list[Exception] = []
@@ -314,7 +316,7 @@ class Unsteady:
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_read_goes_on_where_the_endpoint_has_answered_before(
+def test_read_is_repeated_if_the_endpoint_has_answered_before(
     fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with serving({"version": VERSION}, tmp_path) as fake:
@@ -326,7 +328,9 @@ def test_a_read_goes_on_where_the_endpoint_has_answered_before(
 
 
 @pytest.mark.parametrize("fault", ["no connection", "no route", "no name", "no answer"])
-def test_a_wrong_address_is_told_at_once(fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wrong_address_is_reported_at_once(
+    fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with serving({"version": VERSION}, tmp_path) as fake:
         client = Unsteady(fake, monkeypatch)
         client.faults = [FAULTS[fault]] * 4
@@ -336,7 +340,7 @@ def test_a_wrong_address_is_told_at_once(fault: str, tmp_path: Path, monkeypatch
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_change_is_made_again_only_if_it_was_never_sent(
+def test_change_is_repeated_only_if_it_was_never_sent(
     fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     start = "nodes/pve/qemu/9101/status/start"
@@ -358,16 +362,14 @@ UP = ExpectedRow(ZONES, {"zone": "lab", "status": "available"})
 APPLY = Change("PUT", "/cluster/sdn", "bring it up", until=(UP,))
 
 
-def test_an_apply_is_done_when_the_node_has_done_it(tmp_path: Path) -> None:
-    rows = Said([[], [{"zone": "lab", "status": "error"}], [{"zone": "lab", "status": "available"}]])
+def test_apply_waits_for_the_node(tmp_path: Path) -> None:
+    rows = InTurn([[], [{"zone": "lab", "status": "error"}], [{"zone": "lab", "status": "available"}]])
     with serving({"cluster/sdn": None, ZONES: rows}, tmp_path) as fake:
         Pve(fake.endpoint()).call(APPLY)
-    assert fake.asked.count(f"GET {ZONES}") == 3
+    assert fake.requests.count(f"GET {ZONES}") == 3
 
 
-def test_an_apply_that_a_node_does_not_follow_is_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_apply_without_effect_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(proxmox, "EFFECT_WAIT_S", 0.2)
     with serving({"cluster/sdn": None, ZONES: []}, tmp_path) as fake, pytest.raises(LabError) as late:
         Pve(fake.endpoint()).call(APPLY)

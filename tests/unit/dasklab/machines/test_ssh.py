@@ -1,4 +1,4 @@
-"""How ssh reaches the lab: never by way of the user's own configuration, whatever its folder is called."""
+"""ssh to the lab's hosts: without the user's configuration, and with spaces in paths."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dasklab.paths import SHARE as ROOT
 EXAMPLES = DEFAULT.parent / "examples"
 
 
-def test_the_users_configuration_does_not_count() -> None:
+def test_ssh_ignores_the_users_configuration() -> None:
     argv = ssh.command(Inventory(EXAMPLES / "existing" / "hosts.yml"), "worker-1", "-v")
     assert argv == ["ssh", "-F", "/dev/null", "-v", "root@192.0.2.13"]
     config = configparser.ConfigParser(interpolation=None)
@@ -26,7 +26,7 @@ def test_the_users_configuration_does_not_count() -> None:
 
 @pytest.fixture
 def spaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The state folder of an endpoint that was started."""
+    """The state folder, with a space, of an endpoint that was started."""
     state = tmp_path / "my state"
     state.mkdir()
     (state / "endpoint.json").write_text(json.dumps({"connect": str(state / "connect")}))
@@ -34,7 +34,7 @@ def spaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return state
 
 
-def test_a_state_folder_with_a_space_is_one_word_to_ssh(spaced: Path) -> None:
+def test_state_folder_with_a_space_is_quoted(spaced: Path) -> None:
     argv = ssh.command(Inventory(), "worker-1")
     options = [argv[place + 1] for place, word in enumerate(argv) if word == "-o"]
     proxy = next(option for option in options if option.startswith("ProxyCommand="))
@@ -45,10 +45,10 @@ def test_a_state_folder_with_a_space_is_one_word_to_ssh(spaced: Path) -> None:
 
 
 @pytest.mark.skipif(shutil.which("ssh") is None, reason="needs ssh")
-def test_ssh_understands_it(spaced: Path) -> None:
+def test_ssh_accepts_the_quoted_options(spaced: Path) -> None:
     import subprocess
 
     argv = ssh.command(Inventory(), "worker-1", "-G")
-    done = subprocess.run(argv, capture_output=True, text=True, check=True)
-    assert f"userknownhostsfile {spaced}/ssh/known_hosts\n" in done.stdout
-    assert f"proxycommand '{spaced}/connect' %h %p\n" in done.stdout
+    process = subprocess.run(argv, capture_output=True, text=True, check=True)
+    assert f"userknownhostsfile {spaced}/ssh/known_hosts\n" in process.stdout
+    assert f"proxycommand '{spaced}/connect' %h %p\n" in process.stdout

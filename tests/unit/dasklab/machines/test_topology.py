@@ -12,7 +12,7 @@ MAC = "02:DA:5C:23:8D:01"
 
 
 @pytest.mark.parametrize(
-    ("key", "value", "told"),
+    ("key", "value", "message"),
     [
         ("model", "e100", "nics.0.model: 'e100' is not allowed; allowed: virtio, e1000, rtl8139, veth"),
         ("rate_mbit", -1, "nics.0.rate_mbit: should be greater than or equal to 0, got -1"),
@@ -20,15 +20,15 @@ MAC = "02:DA:5C:23:8D:01"
         ("mac", "03:00:00:00:00:01", "nics.0.mac: string should match pattern"),
     ],
 )
-def test_a_wrong_nic_is_one_clear_line(key: str, value: object, told: str) -> None:
+def test_invalid_nic_is_reported_in_one_line(key: str, value: object, message: str) -> None:
     wrong = {**vm("worker-1", 9103), "nics": [{"mac": MAC, "bridge": "vmbr1", key: value}]}
     with pytest.raises(LabError) as caught:
         validate(Guest, wrong, "inventory: worker-1")
-    assert caught.value.message.startswith(f"inventory: worker-1: {told}")
+    assert caught.value.message.startswith(f"inventory: worker-1: {message}")
     assert "\n" not in caught.value.message
 
 
-def test_an_override_changes_the_lab_link_only() -> None:
+def test_override_changes_only_the_lab_link() -> None:
     changed = LAB.with_nics({"worker-1": NicOverride(model="rtl8139")})
     before, after = LAB.guests[1], changed.guests[1]
     assert after.nics[1].model == "rtl8139"
@@ -37,13 +37,13 @@ def test_an_override_changes_the_lab_link_only() -> None:
     assert changed.guests[0] == LAB.guests[0]
 
 
-def test_an_override_for_an_unknown_machine_names_those_there_are() -> None:
+def test_override_for_an_unknown_machine_lists_the_existing_machines() -> None:
     with pytest.raises(LabError, match="no machine 'worker-9' in the inventory; there are client, worker-1"):
         LAB.with_nics({"worker-9": NicOverride(rate_mbit=10)})
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "message"),
     [
         ({"template_vmid": 9101}, "client and the template have the same VMID 9101"),
         (
@@ -52,7 +52,7 @@ def test_an_override_for_an_unknown_machine_names_those_there_are() -> None:
         ),
     ],
 )
-def test_what_two_machines_share_is_refused(changes: dict[str, object], told: str) -> None:
+def test_shared_vmid_or_mac_is_refused(changes: dict[str, object], message: str) -> None:
     lab: Lab = LAB.model_copy(update=changes)
-    with pytest.raises(LabError, match=told):
+    with pytest.raises(LabError, match=message):
         check_unique(lab)

@@ -1,4 +1,4 @@
-"""A misspelt variable or a wrong value of the inventory is one line, in the inventory's words, by host."""
+"""Misspelt variables and wrong values in an inventory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ EXAMPLES = DEFAULT.parent / "examples"
 
 
 def inventory(tmp_path: Path, host: str = "", everywhere: str = "") -> Path:
-    """The default inventory, with variables of worker-1 and of all added."""
+    """Return the default inventory with additional variables of worker-1 and of all hosts."""
     folder = shutil.copytree(DEFAULT.parent, tmp_path / "inventory")
     (folder / "host_vars").mkdir()
     (folder / "host_vars" / "worker-1.yml").write_text(host)
@@ -47,7 +47,7 @@ def inventory(tmp_path: Path, host: str = "", everywhere: str = "") -> Path:
         ("dask_role: boss", "dask_role: 'boss' is not allowed; allowed: client, scheduler, worker"),
     ],
 )
-def test_a_mistake_names_the_variable_and_the_host(variable: str, line: str, tmp_path: Path) -> None:
+def test_mistake_names_variable_and_host(variable: str, line: str, tmp_path: Path) -> None:
     path = inventory(tmp_path, host=f"{variable}\n")
     with pytest.raises(LabError) as caught:
         open_lab(path)
@@ -57,14 +57,14 @@ def test_a_mistake_names_the_variable_and_the_host(variable: str, line: str, tmp
     assert "\n" not in caught.value.message
 
 
-def test_a_mistake_of_many_hosts_is_one_line(tmp_path: Path) -> None:
+def test_mistake_of_many_hosts_is_one_line(tmp_path: Path) -> None:
     path = inventory(tmp_path, everywhere="lab_nic_modell: e1000\n")
     with pytest.raises(LabError, match="client, scheduler, worker-1 and 2 more: unknown variable"):
         open_lab(path)
 
 
 @pytest.mark.parametrize("key", ["tokn_secret: x", "storge: local"])
-def test_a_misspelt_key_of_the_endpoint_is_refused(key: str, tmp_path: Path) -> None:
+def test_misspelt_key_of_a_mapping_is_refused(key: str, tmp_path: Path) -> None:
     path = inventory(tmp_path)
     text = path.parent / "group_vars" / "all.yml"
     text.write_text(text.read_text().replace("  storage: local\n", f"  storage: local\n  {key}\n"))
@@ -72,26 +72,26 @@ def test_a_misspelt_key_of_the_endpoint_is_refused(key: str, tmp_path: Path) -> 
         open_lab(path)
 
 
-def test_a_missing_variable_is_named(tmp_path: Path) -> None:
+def test_missing_variable_is_named(tmp_path: Path) -> None:
     path = inventory(tmp_path)
     path.write_text(path.read_text().replace("            vm_memory_mb: 2048\n", ""))
     with pytest.raises(LabError, match="worker-1, worker-2, worker-3: has no variable 'vm_memory_mb'"):
         open_lab(path)
 
 
-def test_foreign_variables_are_left_alone(tmp_path: Path) -> None:
-    own = "ansible_user: root\nsite: home\nlabel: x\nvmware_host: y\nguests: 3\nenvironment_name: test\n"
-    assert open_lab(inventory(tmp_path, host=own)).value("worker-1", "site") == "home"
+def test_other_variables_are_accepted(tmp_path: Path) -> None:
+    others = "ansible_user: root\nsite: home\nlabel: x\nvmware_host: y\nguests: 3\nenvironment_name: test\n"
+    assert open_lab(inventory(tmp_path, host=others)).value("worker-1", "site") == "home"
 
 
 @pytest.mark.parametrize(
     "path", [DEFAULT, EXAMPLES / "proxmox" / "cluster.yml", *EXAMPLES.glob("*/hosts.yml")], ids=str
 )
-def test_the_inventories_that_come_along_are_accepted(path: Path) -> None:
+def test_shipped_inventories_are_accepted(path: Path) -> None:
     open_lab(path)
 
 
-def test_every_name_of_the_rule_is_known() -> None:
+def test_valid_names_include_roles_and_prefixes() -> None:
     assert {"lab_", "vm_", "endpoint_", "dask_", "proxmox_", "netem_"} <= set(prefixes())
     assert {"lab_nic_model", "dask_worker_threads", "guest_offloads", "lab_interface"} <= valid_names()
     assert list(unknown(valid_names())) == []
@@ -100,7 +100,7 @@ def test_every_name_of_the_rule_is_known() -> None:
 @pytest.mark.parametrize(
     "command", [("plan",), ("status",), ("up",), ("run", "baseline"), ("destroy", "--yes")]
 )
-def test_commands_refuse_it_before_anything_starts(
+def test_commands_refuse_a_wrong_value_before_anything_starts(
     command: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def started(*_: object, **__: object) -> None:
@@ -110,9 +110,9 @@ def test_commands_refuse_it_before_anything_starts(
     monkeypatch.setenv("DASKLAB_STATE", str(tmp_path / "state"))
     monkeypatch.chdir(tmp_path)
     path = inventory(tmp_path, host="lab_guests: contianer\n")
-    done = run(*command, "-i", "inventory/hosts.yml")
-    assert (done.exit_code, done.stdout) == (1, "")
-    assert done.stderr.startswith(f"dasklab: inventory {path}: worker-1: lab_guests: 'contianer'")
+    result = run(*command, "-i", "inventory/hosts.yml")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr.startswith(f"dasklab: inventory {path}: worker-1: lab_guests: 'contianer'")
     assert [entry.name for entry in tmp_path.iterdir()] == ["inventory"]
 
 
@@ -140,7 +140,7 @@ def ini(tmp_path: Path, text: str) -> Path:
     return tmp_path / "lab.ini"
 
 
-def test_an_ini_inventory_is_a_lab_like_another(tmp_path: Path) -> None:
+def test_ini_inventory_gives_the_same_lab(tmp_path: Path) -> None:
     lab, default = open_lab(ini(tmp_path, INI)), Inventory()
     assert [lab.value(host, "guest") for host in lab.hosts()] == [
         default.value(host, "guest") for host in default.hosts()
@@ -155,7 +155,7 @@ def test_an_ini_inventory_is_a_lab_like_another(tmp_path: Path) -> None:
         ("dask_scheduler\ndask_workers\n[virtual", "has no hosts in group 'dask_scheduler'"),
     ],
 )
-def test_a_missing_group_is_named(group: str, line: str, tmp_path: Path) -> None:
+def test_missing_group_is_named(group: str, line: str, tmp_path: Path) -> None:
     text = INI.replace(group, "[virtual" if group.endswith("[virtual") else "")
     if "dask_scheduler" in group:
         text = text.partition("[dask_scheduler]")[0] + "[dask_workers]" + text.partition("[dask_workers]")[2]
@@ -165,7 +165,7 @@ def test_a_missing_group_is_named(group: str, line: str, tmp_path: Path) -> None
     assert "\n" not in caught.value.message
 
 
-def test_broken_yaml_is_named_by_its_line(tmp_path: Path) -> None:
+def test_yaml_error_is_reported_with_its_line(tmp_path: Path) -> None:
     (tmp_path / "hosts.yml").write_text("all:\n  children: [\n")
     with pytest.raises(LabError, match=r"hosts\.yml, line 3: "):
         Inventory(tmp_path / "hosts.yml")

@@ -1,4 +1,4 @@
-"""The driver's seam to Ansible: deadlines, the cause of a failure, and one command at a time."""
+"""Trials run by Ansible: deadlines, the cause of a failure, and one command at a time."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LOG = "2026-01-01 00:00:00,000 p=1 u=root n=ansible"
 
 @pytest.fixture
 def trial(tmp_path: Path, sweep: Experiment) -> Trial:
-    """A planned trial, whose trial.json is in the test's folder."""
+    """A planned trial; its trial.json is in ``tmp_path``."""
     trial = plan("x", sweep, SETUP)[0]
     store.write(tmp_path, trial)
     return trial
@@ -53,7 +53,7 @@ def log_of(*lines: str) -> str:
         ("", "ansible-playbook ended with 4"),
     ],
 )  # fmt: skip
-def test_the_cause_of_a_failure_is_ansibles(
+def test_cause_of_a_failure_comes_from_ansibles_log(
     log: str, cause: str, tmp_path: Path, trial: Trial, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / ansible_lab.LOG).write_text(log)
@@ -63,7 +63,7 @@ def test_the_cause_of_a_failure_is_ansibles(
     assert raised.value.message == cause
 
 
-def test_a_trial_that_wrote_its_failure_is_left_to_it(
+def test_trial_with_failed_json_raises_nothing(
     tmp_path: Path, trial: Trial, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "failed.json").write_text("{}")
@@ -71,7 +71,7 @@ def test_a_trial_that_wrote_its_failure_is_left_to_it(
     assert AnsibleLab(tmp_path).run_trial(tmp_path) == 2
 
 
-def test_a_trial_that_does_not_end_is_ended_and_the_lab_reset(
+def test_hanging_trial_is_stopped_and_the_lab_reset(
     tmp_path: Path, trial: Trial, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     limits = {}
@@ -89,8 +89,8 @@ def test_a_trial_that_does_not_end_is_ended_and_the_lab_reset(
     assert limits["trial.yml"] == deadline_s(trial) > trial.ttl_s
 
 
-def test_the_deadline_follows_from_the_time_to_live(trial: Trial) -> None:
-    """Each run of its own may take that long: the capture, Dask's report, py-spy."""
+def test_deadline_follows_from_the_clusters_time_to_live(trial: Trial) -> None:
+    """Each separate run may take that long: capture, performance report, py-spy."""
     shorter = trial.model_copy(update={"ttl_s": trial.ttl_s - 100})
     captured = trial.model_copy(update={"capture": True, "py_spy": True})
     assert deadline_s(trial) - deadline_s(shorter) == 100
@@ -100,10 +100,10 @@ def test_the_deadline_follows_from_the_time_to_live(trial: Trial) -> None:
 @pytest.mark.parametrize(
     "words", [("run", "delay_worker", "--quick"), ("up",), ("baseline",), ("destroy", "--yes")]
 )
-def test_two_commands_do_not_change_a_lab_at_once(
+def test_second_command_on_the_same_lab_is_refused(
     words: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whichever inventory file of that lab they name."""
+    """Even with another inventory file of the same lab."""
     monkeypatch.setattr(target, "require_machines", lambda *_: None)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("DASKLAB_STATE", str(tmp_path / "state"))

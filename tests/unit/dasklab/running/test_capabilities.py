@@ -1,4 +1,4 @@
-"""What doctor says of the experiments that a lab can run."""
+"""Which experiments a lab supports."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dasklab.running.capabilities import supported_experiments
 from tests.unit.dasklab.conftest import SETUP
 
 
-def test_each_kind_says_what_it_runs_in_part_and_what_asks_its_kernel() -> None:
+def test_partial_support_and_need_of_netem_are_listed() -> None:
     machines, containers = supported_experiments(SETUP, "vm"), supported_experiments(SETUP, "container")
     machines_alone = supported_experiments(SETUP.model_copy(update={"kinds": ("vm",)}), "vm")
     assert "nic_matrix: 5 of 8 cells; not nic=veth, nic=veth 10G, nic=veth 1G" in machines_alone
@@ -16,11 +16,11 @@ def test_each_kind_says_what_it_runs_in_part_and_what_asks_its_kernel() -> None:
     assert "delay_worker" in machines[-1] and "workers" not in machines[-1]
 
 
-def test_a_lab_with_images_of_both_kinds_runs_the_nics_of_both() -> None:
-    told = supported_experiments(SETUP, "vm") + supported_experiments(SETUP, "container")
-    assert not any(line.startswith("nic_matrix") for line in told)
+def test_lab_with_both_images_supports_all_nics() -> None:
+    lines = supported_experiments(SETUP, "vm") + supported_experiments(SETUP, "container")
+    assert not any(line.startswith("nic_matrix") for line in lines)
 
 
-def test_an_experiment_with_too_many_workers_is_named() -> None:
+def test_experiment_with_too_many_workers_is_listed() -> None:
     few = SETUP.model_copy(update={"hosts": SETUP.hosts[:3]})
     assert "workers: needs more workers than the inventory has" in supported_experiments(few, "vm")

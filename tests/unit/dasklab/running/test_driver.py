@@ -1,4 +1,4 @@
-"""The plan is reproducible and blocked; a run survives failures, kills and Ctrl-C."""
+"""Plans are reproducible and in blocks; runs survive failures, kills and Ctrl-C."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from dasklab.errors import LabError
 from dasklab.model import cells, experiment
+from dasklab.model.hosts import expand_aliases
 from dasklab.model.link import Link
 from dasklab.model.nic import NicSettings
 from dasklab.model.trial import Setup, Trial
@@ -19,7 +20,7 @@ from dasklab.running.trials import estimate_s, plan
 from tests.unit.dasklab.conftest import SETUP, FakeLab, Json
 
 
-def test_every_block_has_each_cell_once_and_the_null_trial(sweep: experiment.Experiment) -> None:
+def test_each_block_has_every_cell_once_and_the_null_trial(sweep: experiment.Experiment) -> None:
     trials = plan("x", sweep, SETUP)
     for block in (1, 2):
         mine = [trial for trial in trials if trial.block == block]
@@ -34,14 +35,14 @@ def test_order_comes_from_the_seed(sweep: experiment.Experiment) -> None:
     assert orders[1] != orders[2]
 
 
-def test_null_trial_asks_exactly_what_the_baseline_asks(sweep: experiment.Experiment) -> None:
+def test_null_trial_equals_the_baseline(sweep: experiment.Experiment) -> None:
     trials = plan("x", sweep, SETUP)
     base, null = (next(t for t in trials if getattr(t, kind)) for kind in ("baseline", "null"))
     names = {"trial", "baseline", "null"}
     assert base.model_dump(exclude=names) == null.model_dump(exclude=names)
 
 
-def test_only_keeps_what_the_cell_is_compared_with(sweep: experiment.Experiment) -> None:
+def test_only_keeps_baseline_and_null_trial(sweep: experiment.Experiment) -> None:
     trials = plan("x", sweep, SETUP, only="delay_ms=50")
     assert {trial.cell for trial in trials} == {"delay_ms=0", "delay_ms=50"}
     assert sum(trial.null for trial in trials) == 2
@@ -51,7 +52,7 @@ def test_only_keeps_what_the_cell_is_compared_with(sweep: experiment.Experiment)
         plan("x", sweep, SETUP, only="delay_ms=51")
 
 
-def test_aliases_become_hosts_and_clear_links_vanish() -> None:
+def test_aliases_are_expanded_and_clear_links_dropped() -> None:
     _, content = experiment.load("rate_delay")
     trials = {trial.cell: trial for trial in plan("rate_delay", content, SETUP) if not trial.null}
     base, both = trials["rate_mbit=0,delay_ms=0"], trials["rate_mbit=1000,delay_ms=10"]
@@ -60,15 +61,15 @@ def test_aliases_become_hosts_and_clear_links_vanish() -> None:
     assert both.nics["worker-2"].rate_mbit == 1000
 
 
-def test_named_host_wins_over_alias() -> None:
-    said = {"worker-2": {"delay_ms": 3}, "workers": {"delay_ms": 2}}
-    said["cluster"] = {"delay_ms": 1, "loss_pct": 5}
-    links = {name: Link.model_validate(link) for name, link in said.items()}
-    found = experiment.expand(links, 3, "")
-    assert {host: link.delay_ms for host, link in found.items()} == {
+def test_host_overrides_alias() -> None:
+    aliases = {"worker-2": {"delay_ms": 3}, "workers": {"delay_ms": 2}}
+    aliases["cluster"] = {"delay_ms": 1, "loss_pct": 5}
+    links = {name: Link.model_validate(link) for name, link in aliases.items()}
+    expanded = expand_aliases(links, 3, "")
+    assert {host: link.delay_ms for host, link in expanded.items()} == {
         "scheduler": 1, "worker-1": 2, "worker-2": 3, "worker-3": 2
     }  # fmt: skip
-    assert {link.loss_pct for link in found.values()} == {5}  # what is not said more closely stays
+    assert {link.loss_pct for link in expanded.values()} == {5}  # merged from the alias
 
 
 def test_quick_replaces_levels_and_keeps_the_rest() -> None:
@@ -79,7 +80,7 @@ def test_quick_replaces_levels_and_keeps_the_rest() -> None:
     assert quick.workload.name == "array_study" and quick.workload.params["size"] == 1000
 
 
-def test_another_workload_does_not_inherit_parameters() -> None:
+def test_other_workload_does_not_inherit_parameters() -> None:
     base = {"workload": {"name": "array_study", "params": {"size": 1}}}
     assert experiment.merge(base, {"workload": {"name": "merge"}}) == {"workload": {"name": "merge"}}
 
@@ -93,39 +94,39 @@ def test_estimate_counts_runs_and_probes(sweep: experiment.Experiment) -> None:
     assert estimate_s(containers, 4) == estimate_s(trial, 4) - 42
 
 
-def test_remaining_time_follows_the_trials_done(tmp_path: Path, sweep: experiment.Experiment) -> None:
-    begun = driver.start(tmp_path, "x", sweep, SETUP, quick=False)
-    assert begun.remaining_s() == 8 * estimate_s(begun.trials[0], 4)
+def test_remaining_time_follows_from_finished_trials(tmp_path: Path, sweep: experiment.Experiment) -> None:
+    run = driver.start(tmp_path, "x", sweep, SETUP, quick=False)
+    assert run.remaining_s() == 8 * estimate_s(run.trials[0], 4)
     left = []
-    driver.execute(begun, FakeLab(), lambda trial, state: left.append(begun.remaining_s()))
+    driver.execute(run, FakeLab(), lambda trial, state: left.append(run.remaining_s()))
     assert 0 < left[2] < 8 and left[-1] == 0
 
 
-def failed(status: str, reason: str) -> Json:
+def failed_json(status: str, reason: str) -> Json:
     return {"schema": 3, "status": status, "host": "worker-1", "task": "Start", "reasons": [reason]}
 
 
-def test_a_failed_trial_is_recorded_and_the_rest_goes_on(measured: Callable[..., driver.ActiveRun]) -> None:
+def test_failed_trial_is_recorded_and_the_others_run(measured: Callable[..., driver.ActiveRun]) -> None:
     def fail(trial: Json, files: Json) -> int:
         if trial["cell"] != "delay_ms=50":
             return 0
         files.clear()
-        files["failed.json"] = failed("failed", "worker-1: Start: no memory")
+        files["failed.json"] = failed_json("failed", "worker-1: Start: no memory")
         return 2
 
     run = measured(FakeLab(spoil=fail))
     verdicts = verdict.assess(run.directory)
-    lost = [found for found in verdicts.values() if found.status == "failed"]
-    assert len(verdicts) == 8 and [found.cell for found in lost] == ["delay_ms=50"] * 2
-    assert lost[0].reasons == ("worker-1: Start: no memory",)
+    failures = [result for result in verdicts.values() if result.status == "failed"]
+    assert len(verdicts) == 8 and [result.cell for result in failures] == ["delay_ms=50"] * 2
+    assert failures[0].reasons == ("worker-1: Start: no memory",)
 
 
-def test_what_cannot_be_done_is_unsupported_and_not_tried_again(
+def test_unsupported_trial_is_not_repeated(
     measured: Callable[..., driver.ActiveRun],
 ) -> None:
     def refuse(trial: Json, files: Json) -> int:
         if trial["links"]:
-            files["failed.json"] = failed("unsupported", "no netem")
+            files["failed.json"] = failed_json("unsupported", "no netem")
         return 2 if trial["links"] else 0
 
     run = measured(FakeLab(spoil=refuse))
@@ -133,25 +134,23 @@ def test_what_cannot_be_done_is_unsupported_and_not_tried_again(
     assert run.pending() == []
 
 
-def test_a_trial_on_a_node_whose_cpu_others_took_is_measured_again(
-    tmp_path: Path, sweep: experiment.Experiment
-) -> None:
+def test_trial_with_steal_time_is_measured_again(tmp_path: Path, sweep: experiment.Experiment) -> None:
     def taken(trial: Json, files: Json) -> int:
-        busy = trial["trial"] == begun.trials[1].trial
+        busy = trial["trial"] == run.trials[1].trial
         files["hosts.json"]["hypervisor"]["cpu"] = {"idle_s": 60.0, "steal_s": 40.0 if busy else 4.0}
         return 0
 
     allowed = sweep.tolerances.model_copy(update={"steal_pct": 10.0})
-    begun = driver.start(tmp_path, "x", sweep.model_copy(update={"tolerances": allowed}), SETUP, quick=False)
-    driver.execute(begun, FakeLab(spoil=taken), lambda trial, state: None)
-    found = {name: result for name, result in verdict.assess(begun.directory).items() if result.reasons}
-    text = "the node: 40 % steal time during the runs, allowed 10 %"
-    assert {name: result.reasons for name, result in found.items()} == {begun.trials[1].trial: (text,)}
-    assert begun.pending() == [] == driver.resume(begun.directory, SETUP).pending()
+    run = driver.start(tmp_path, "x", sweep.model_copy(update={"tolerances": allowed}), SETUP, quick=False)
+    driver.execute(run, FakeLab(spoil=taken), lambda trial, state: None)
+    invalid = {name: result for name, result in verdict.assess(run.directory).items() if result.reasons}
+    text = "the node: others took 40 % of its CPU during the runs (steal), at most 10 may be"
+    assert {name: result.reasons for name, result in invalid.items()} == {run.trials[1].trial: (text,)}
+    assert run.pending() == [] == driver.resume(run.directory, SETUP).pending()
     second = FakeLab()
-    driver.execute(driver.resume(begun.directory, SETUP, again=True), second, lambda trial, state: None)
-    assert second.ran == [begun.trials[1].trial]
-    assert {result.status for result in verdict.assess(begun.directory).values()} == {"ok"}
+    driver.execute(driver.resume(run.directory, SETUP, again=True), second, lambda trial, state: None)
+    assert second.ran == [run.trials[1].trial]
+    assert {result.status for result in verdict.assess(run.directory).values()} == {"ok"}
 
 
 def test_wrong_answer_is_a_failure(measured: Callable[..., driver.ActiveRun]) -> None:
@@ -164,48 +163,48 @@ def test_wrong_answer_is_a_failure(measured: Callable[..., driver.ActiveRun]) ->
 
 
 class Killed(BaseException):
-    """Stands for SIGKILL: nothing of the driver runs after it."""
+    """Stands for SIGKILL: the driver handles nothing after it."""
 
 
-def test_killed_in_the_middle_loses_one_trial(tmp_path: Path, sweep: experiment.Experiment) -> None:
+def test_kill_loses_one_trial(tmp_path: Path, sweep: experiment.Experiment) -> None:
     def kill(trial: Json, files: Json) -> int:
         if len(first.ran) == 3:
             raise Killed
         return 0
 
     first = FakeLab(spoil=kill)
-    begun = driver.start(tmp_path, "x", sweep, SETUP, quick=False)
+    run = driver.start(tmp_path, "x", sweep, SETUP, quick=False)
     with pytest.raises(Killed):
-        driver.execute(begun, first, lambda trial, state: None)
-    (begun.directory / first.ran[-1] / "half.json").write_text("{")
+        driver.execute(run, first, lambda trial, state: None)
+    (run.directory / first.ran[-1] / "half.json").write_text("{")
     second = FakeLab()
-    driver.execute(driver.resume(begun.directory, SETUP), second, lambda trial, state: None)
-    assert second.ran == first.ran[2:] + [t.trial for t in begun.trials[3:]]
-    assert not (begun.directory / first.ran[-1] / "half.json").exists()
-    assert begun.pending() == []
+    driver.execute(driver.resume(run.directory, SETUP), second, lambda trial, state: None)
+    assert second.ran == first.ran[2:] + [t.trial for t in run.trials[3:]]
+    assert not (run.directory / first.ran[-1] / "half.json").exists()
+    assert run.pending() == []
 
 
-def test_ctrl_c_cleans_the_lab(tmp_path: Path, sweep: experiment.Experiment) -> None:
+def test_ctrl_c_resets_the_lab(tmp_path: Path, sweep: experiment.Experiment) -> None:
     def interrupt(trial: Json, files: Json) -> int:
         raise KeyboardInterrupt
 
     lab = FakeLab(spoil=interrupt)
-    begun = driver.start(tmp_path, "x", sweep, SETUP, quick=False)
+    run = driver.start(tmp_path, "x", sweep, SETUP, quick=False)
     with pytest.raises(KeyboardInterrupt):
-        driver.execute(begun, lab, lambda trial, state: None)
-    assert lab.resets == 1 and len(begun.pending()) == 8
+        driver.execute(run, lab, lambda trial, state: None)
+    assert lab.resets == 1 and len(run.pending()) == 8
 
 
 def test_resume_refuses_another_plan(tmp_path: Path, sweep: experiment.Experiment) -> None:
-    begun = driver.start(tmp_path, "x", sweep, SETUP, quick=False)
-    path = begun.directory / "experiment.json"
+    run = driver.start(tmp_path, "x", sweep, SETUP, quick=False)
+    path = run.directory / "experiment.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"seed": 5}))
     with pytest.raises(LabError, match="plans other trials"):
-        driver.resume(begun.directory, SETUP)
+        driver.resume(run.directory, SETUP)
 
 
-def test_an_override_leaves_the_rest_as_the_inventory_has_it() -> None:
-    """A cap of 100 Mbit/s on a lab of E1000 cards is one on E1000 cards."""
+def test_override_keeps_the_inventorys_other_settings() -> None:
+    """A rate cap on a lab with E1000 NICs leaves the NIC model."""
     document = {"title": "T", "question": "Q?", "metrics": {"compute_s": None}}
     rate = {"rate_mbit": {"sets": "nics.cluster.rate_mbit", "levels": [0, 100]}}
     content = experiment.Experiment.model_validate(document | {"factors": rate})
@@ -218,7 +217,7 @@ def test_an_override_leaves_the_rest_as_the_inventory_has_it() -> None:
 
 
 def kinds_of(lab: Setup, *, model: str | None = None) -> list[Trial]:
-    """The trials of an experiment whose workers have a cap: as the inventory has them, and as containers."""
+    """Plan an experiment with capped workers, of the inventory's kind and as containers."""
     nic = {"rate_mbit": 100} | ({"model": model} if model else {})
     levels = {"as they are": {}, "containers": {"guests": {"workers": {"kind": "container"}}}}
     document = {"title": "T", "question": "Q?", "metrics": {"compute_s": None}, "nics": {"workers": nic}}
@@ -226,59 +225,59 @@ def kinds_of(lab: Setup, *, model: str | None = None) -> list[Trial]:
     return plan("x", content, lab)
 
 
-def test_machines_of_another_kind_have_its_nic_and_keep_what_is_asked_of_it() -> None:
+def test_other_kind_gets_its_nic_model_and_keeps_the_rate_cap() -> None:
     trials = {trial.cell: trial for trial in kinds_of(SETUP)}
-    made = trials["kind=containers"]
-    assert made.guests == dict.fromkeys(SETUP.hosts, "vm") | dict.fromkeys(SETUP.hosts[2:], "container")
-    assert made.nics["worker-1"] == NicSettings(model="veth", rate_mbit=100)
-    assert made.nics["scheduler"] == SETUP.nics["scheduler"]
-    assert made.tested == ("worker-1", "worker-2", "worker-3") and made.unsupported == ()
+    trial = trials["kind=containers"]
+    assert trial.guests == dict.fromkeys(SETUP.hosts, "vm") | dict.fromkeys(SETUP.hosts[2:], "container")
+    assert trial.nics["worker-1"] == NicSettings(model="veth", rate_mbit=100)
+    assert trial.nics["scheduler"] == SETUP.nics["scheduler"]
+    assert trial.tested == ("worker-1", "worker-2", "worker-3") and trial.unsupported == ()
     assert trials["kind=as they are"].guests == SETUP.guests
     emulated = {trial.cell: trial.unsupported for trial in kinds_of(SETUP, model="e1000")}
     assert emulated["kind=as they are"] == ()
     assert emulated["kind=containers"][0] == "NIC e1000 of worker-1: it is a container, which has veth"
 
 
-def test_a_kind_without_an_image_is_unsupported() -> None:
+def test_kind_without_an_image_is_unsupported() -> None:
     lab = SETUP.model_copy(update={"kinds": ("vm",)})
     trials = {trial.cell: trial.unsupported for trial in kinds_of(lab)}
     assert trials["kind=containers"] == ("guests of kind container: the inventory names no image for them",)
 
 
-def test_what_a_lab_cannot_do_is_known_before_it_is_tried(tmp_path: Path) -> None:
+def test_unsupported_trials_are_not_started(tmp_path: Path) -> None:
     name, content = experiment.load("bridge_rate", quick=True)
     made_by_hand = SETUP.model_copy(update={"guests": {}, "nics": {}, "bridge": False})
     lab = FakeLab()
-    begun = driver.start(tmp_path, name, content, made_by_hand, quick=True)
-    driver.execute(begun, lab, lambda trial, state: None)
-    found = verdict.assess(begun.directory)
-    assert {v.status for v in found.values()} == {"unsupported"} and lab.ran == []
-    assert "no hypervisor makes these machines" in found[begun.trials[0].trial].reasons[0]
+    run = driver.start(tmp_path, name, content, made_by_hand, quick=True)
+    driver.execute(run, lab, lambda trial, state: None)
+    results = verdict.assess(run.directory)
+    assert {v.status for v in results.values()} == {"unsupported"} and lab.ran == []
+    assert "no hypervisor makes these machines" in results[run.trials[0].trial].reasons[0]
 
 
-def test_a_run_is_not_continued_on_another_lab(tmp_path: Path, sweep: experiment.Experiment) -> None:
-    begun = driver.start(tmp_path, "x", sweep, SETUP, quick=False)
+def test_run_is_not_resumed_on_another_lab(tmp_path: Path, sweep: experiment.Experiment) -> None:
+    run = driver.start(tmp_path, "x", sweep, SETUP, quick=False)
     other = SETUP.model_copy(update={"nics": {host: NicSettings(model="e1000") for host in SETUP.hosts}})
     with pytest.raises(LabError, match="the inventory has changed since this run started"):
-        driver.resume(begun.directory, other)
+        driver.resume(run.directory, other)
 
 
-def test_too_few_workers_are_told_before_anything_runs(sweep: experiment.Experiment) -> None:
+def test_too_few_workers_are_refused(sweep: experiment.Experiment) -> None:
     more = experiment.Experiment.model_validate(sweep.model_dump(exclude_unset=True) | {"workers": 5})
     with pytest.raises(LabError, match="needs 5 workers, but the inventory has no worker-4, worker-5"):
         plan("x", more, SETUP)
 
 
 @pytest.mark.parametrize(("name", "resets"), [("slow_links", 1), ("delay_worker", 0)])
-def test_after_a_run_the_nics_are_as_the_inventory_has_them(tmp_path: Path, name: str, resets: int) -> None:
-    """Seen for real: four machines kept the last trial's cap. Without a change of NICs nothing is asked."""
+def test_lab_is_reset_after_a_run_that_changed_nics(tmp_path: Path, name: str, resets: int) -> None:
+    """Without a reset, four machines of a real lab kept the last trial's rate cap."""
     lab = FakeLab()
-    begun = driver.start(tmp_path, *experiment.load(name, quick=True), SETUP, quick=True)
-    driver.execute(begun, lab, lambda trial, state: None)
+    run = driver.start(tmp_path, *experiment.load(name, quick=True), SETUP, quick=True)
+    driver.execute(run, lab, lambda trial, state: None)
     assert lab.resets == resets
 
 
-def test_the_baseline_is_the_first_cell_that_the_lab_can_do() -> None:
+def test_baseline_is_the_first_supported_cell() -> None:
     name, content = experiment.load("nic_matrix")
     trials = plan(name, content, SETUP.for_kind("container").model_copy(update={"kinds": ("container",)}))
     for block in {trial.block for trial in trials}:

@@ -1,4 +1,4 @@
-"""A run that is given more blocks, one that goes on until it is sure, and one that waits for its node."""
+"""Runs with more blocks, by number or until intervals are narrow, and the wait for a quiet node."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from tests.unit.dasklab.conftest import SETUP, FakeLab, Json
 
 
 def silent(*_: object) -> None:
-    """Show nothing."""
+    """Ignore changes of trials."""
 
 
-def test_a_run_of_more_blocks_keeps_what_it_has(measured: Callable[..., driver.ActiveRun]) -> None:
+def test_more_blocks_keep_finished_trials(measured: Callable[..., driver.ActiveRun]) -> None:
     run = measured(FakeLab())
     longer = more_blocks.extended(run, 3)
     assert store.read_run(run.directory).experiment["blocks"] == 2  # nothing is written yet
@@ -41,12 +41,12 @@ def test_a_run_of_more_blocks_keeps_what_it_has(measured: Callable[..., driver.A
 
 
 def noisy(spread: float) -> Callable[[Json], float]:
-    """Trials that differ by so much."""
+    """Return durations that differ by up to this share."""
     return lambda trial: 4.0 * random.Random(trial["trial"]).uniform(1 - spread, 1 + spread)
 
 
 @pytest.mark.parametrize(("spread", "blocks"), [(0.0, 4), (0.3, 6)])
-def test_blocks_are_added_until_intervals_are_narrow_or_there_are_enough(
+def test_blocks_are_added_until_the_stop_rule_holds(
     tmp_path: Path, sweep: Experiment, spread: float, blocks: int
 ) -> None:
     run = driver.start(tmp_path, "x", sweep, SETUP, quick=False)
@@ -56,13 +56,13 @@ def test_blocks_are_added_until_intervals_are_narrow_or_there_are_enough(
 
 
 @pytest.mark.parametrize(("with_two_blocks", "narrow"), [(0.2, False), (0.09, True)])
-def test_one_narrow_interval_may_be_luck(
+def test_single_narrow_interval_is_not_enough(
     measured: Callable[..., driver.ActiveRun],
     monkeypatch: pytest.MonkeyPatch,
     with_two_blocks: float,
     narrow: bool,
 ) -> None:
-    """It must be narrow without the last block too: it is narrowest when its noise is underestimated."""
+    """An interval is narrowest when its noise is underestimated."""
     widths = {3: 0.09, 2: with_two_blocks}
     monkeypatch.setattr(more_blocks, "width", lambda frame, metrics: widths[int(frame.block.max())])
     run = more_blocks.extended(measured(FakeLab()), 3)
@@ -72,14 +72,12 @@ def test_one_narrow_interval_may_be_luck(
 
 
 @pytest.mark.parametrize("share", ["0", "10x", "100%"])
-def test_until_is_a_share(share: str) -> None:
+def test_until_must_be_a_percentage(share: str) -> None:
     result = CliRunner().invoke(main, ["run", "delay_worker", "--until", share])
     assert result.exit_code == 2 and "is not a percentage between 0 and 100" in result.output
 
 
-def test_a_trial_that_others_disturbed_is_repeated_and_one_that_is_wrong_is_not(
-    tmp_path: Path, sweep: Experiment
-) -> None:
+def test_disturbed_trial_is_repeated_and_invalid_trial_is_not(tmp_path: Path, sweep: Experiment) -> None:
     tries: dict[str, int] = {}
 
     def disturb(trial: Json, files: Json) -> int:
@@ -106,33 +104,33 @@ def test_a_trial_that_others_disturbed_is_repeated_and_one_that_is_wrong_is_not(
     assert set(frame.value[frame.metric == "node_foreign_pct"]) == {5.0}
 
 
-def test_a_busy_node_is_waited_for_and_not_for_ever() -> None:
-    said: list[str] = []
+def test_wait_for_a_busy_node_is_bounded() -> None:
+    lines: list[str] = []
     slept: list[float] = []
     uses = iter([50.0, 30.0, 10.0])
-    Waiter(lambda: next(uses), 15, said.append, slept.append)()
-    assert len(slept) == 2 and len(said) == 1 and "use 50 % of the node's CPU" in said[0]
-    patient = Waiter(lambda: 90.0, 15, said.append, slept.append)
+    Waiter(lambda: next(uses), 15, lines.append, slept.append)()
+    assert len(slept) == 2 and len(lines) == 1 and "use 50 % of the node's CPU" in lines[0]
+    patient = Waiter(lambda: 90.0, 15, lines.append, slept.append)
     slept.clear()
     patient()
-    assert sum(slept) == PATIENCE_S and said[-1].startswith("The node is still busy")
+    assert sum(slept) == PATIENCE_S and lines[-1].startswith("The node is still busy")
     for _ in range(20):
         patient()
     assert sum(slept) == RUN_PATIENCE_S
     slept.clear()
-    Waiter(lambda: None, 15, said.append, slept.append)()
-    Waiter(lambda: 99.0, 100, said.append, slept.append)()
+    Waiter(lambda: None, 15, lines.append, slept.append)()
+    Waiter(lambda: 99.0, 100, lines.append, slept.append)()
     assert slept == []
 
 
-def test_what_the_labs_own_guests_use_is_not_foreign() -> None:
+def test_load_of_the_labs_guests_is_not_foreign() -> None:
     node = {"cpu": 0.5, "cpuinfo": {"cpus": 4}}
     assert outside_pct(node, [{"cpu": 0.25, "cpus": 2}, {"cpu": 1.0, "cpus": 1}]) == pytest.approx(12.5)
     assert outside_pct(node, [{"cpu": None, "cpus": 2}]) == 50
     assert outside_pct(node, [{"cpu": 1.0, "cpus": 4}]) == 0
 
 
-def test_a_run_says_why_nothing_is_shown_and_what_would_help(
+def test_undecided_run_suggests_more_blocks(
     measured: Callable[..., driver.ActiveRun],
 ) -> None:
     run = measured(FakeLab(noisy(0.35)))
@@ -141,7 +139,7 @@ def test_a_run_says_why_nothing_is_shown_and_what_would_help(
     assert "add `--blocks" in shown and "--blocks" in shown.splitlines()[-1]
 
 
-def test_the_old_files_of_a_run_are_still_read(measured: Callable[..., driver.ActiveRun]) -> None:
+def test_files_without_cpu_counters_are_still_read(measured: Callable[..., driver.ActiveRun]) -> None:
     run = measured(FakeLab())
     for path in run.directory.glob("*/hosts.json"):
         document = json.loads(path.read_text())

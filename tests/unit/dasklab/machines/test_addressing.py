@@ -1,4 +1,4 @@
-"""Who a machine is by its place in the inventory."""
+"""VMIDs, addresses and MACs by position in the inventory."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ HOST: dict[str, Any] = {
 }
 
 
-def test_a_machine_is_made_of_its_place() -> None:
+def test_machine_follows_from_its_position() -> None:
     assert machine(HOST, 2, "pve") == {
         "name": "worker-1",
         "kind": "vm",
@@ -50,7 +50,7 @@ def test_a_machine_is_made_of_its_place() -> None:
     }
 
 
-def test_one_that_captures_has_a_card_more_on_the_labs_bridge() -> None:
+def test_capturing_machine_has_a_third_nic_on_the_lab_bridge() -> None:
     assert machine({**HOST, "lab_captures": True}, 0, "pve")["nics"][2] == {
         "model": "virtio",
         "mac": "02:DA:5C:23:8D:02",
@@ -58,22 +58,22 @@ def test_one_that_captures_has_a_card_more_on_the_labs_bridge() -> None:
     }
 
 
-def test_a_host_may_have_a_vmid_a_node_and_an_address_of_its_own() -> None:
+def test_host_variables_override_vmid_node_and_address() -> None:
     own = {"vm_id": 500, "vm_node": "pve2", "management_address": "192.168.1.200"}
-    made = machine({**HOST, **own}, 0, "pve")
-    assert (made["vmid"], made["node"], made["nics"][0]["address"]) == (500, "pve2", "192.168.1.200/24")
-    assert made["nics"][0]["mac"] == "02:DA:5C:01:F4:00"
+    guest = machine({**HOST, **own}, 0, "pve")
+    assert (guest["vmid"], guest["node"], guest["nics"][0]["address"]) == (500, "pve2", "192.168.1.200/24")
+    assert guest["nics"][0]["mac"] == "02:DA:5C:01:F4:00"
 
 
-def test_many_have_their_order() -> None:
+def test_machines_are_in_inventory_order() -> None:
     names = [f"worker-{n}" for n in range(1, 300)]
     known = {name: {**HOST, "inventory_hostname": name} for name in names}
-    made = machines(names[:244][::-1][:243], known, "pve")
-    assert [one["vmid"] for one in made] == list(range(9101, 9101 + 243))
-    assert made[0]["name"] == "worker-244"
+    guests = machines(names[:244][::-1][:243], known, "pve")
+    assert [guest["vmid"] for guest in guests] == list(range(9101, 9101 + 243))
+    assert guests[0]["name"] == "worker-244"
 
 
-def test_more_machines_than_addresses_are_said() -> None:
+def test_too_many_machines_are_refused() -> None:
     assert machine(HOST, 243, "pve")["nics"][0]["address"] == "192.168.1.254/24"
     with pytest.raises(
         LabError, match=r"worker-1 is machine 245, but 192.168.1.0/24 has addresses for only 244"
@@ -81,13 +81,13 @@ def test_more_machines_than_addresses_are_said() -> None:
         machine(HOST, 244, "pve")
 
 
-def test_a_variable_that_is_missing_is_named() -> None:
+def test_missing_host_variable_is_named() -> None:
     lacking = {name: value for name, value in HOST.items() if name != "vm_cores"}
     with pytest.raises(LabError, match="inventory: worker-1 has no variable 'vm_cores'"):
         machine(lacking, 0, "pve")
 
 
-def test_a_nic_model_that_a_container_cannot_have_is_reported() -> None:
+def test_nic_model_that_containers_ignore_is_reported() -> None:
     hosts = {
         "one": {"lab_guests": "container", "lab_nic_model": "e1000"},
         "two": {"lab_guests": "container", "lab_nic_model": "virtio"},  # the default of all
