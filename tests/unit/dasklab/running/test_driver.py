@@ -144,7 +144,7 @@ def test_trial_with_steal_time_is_measured_again(tmp_path: Path, sweep: experime
     run = driver.start(tmp_path, "x", sweep.model_copy(update={"tolerances": allowed}), SETUP, quick=False)
     driver.execute(run, FakeLab(spoil=taken), lambda trial, state: None)
     invalid = {name: result for name, result in verdict.assess(run.directory).items() if result.reasons}
-    text = "the node: others took 40 % of its CPU during the runs (steal), at most 10 may be"
+    text = "the node: 40 % steal time during the runs, allowed 10 %"
     assert {name: result.reasons for name, result in invalid.items()} == {run.trials[1].trial: (text,)}
     assert run.pending() == [] == driver.resume(run.directory, SETUP).pending()
     second = FakeLab()
