@@ -48,7 +48,7 @@ def name(capture: Capture, address: str, port: int) -> str:
 
 
 @pytest.mark.parametrize("one_address", [True, False])
-@pytest.mark.parametrize(("own", "known"), [("w1", "w1"), (None, "worker-1"), (0, "worker-1")])
+@pytest.mark.parametrize(("own", "expected"), [("w1", "w1"), (None, "worker-1"), (0, "worker-1")])
 def test_restarted_worker_is_the_same_node(read: Read, one_address: bool, own: Any, expected: str) -> None:
     cluster = Cluster(one_address)
     ports = [cluster.worker(2, port, own, nanny=3000) for port in (3333, 3444, 3555)]
