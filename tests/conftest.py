@@ -1,6 +1,6 @@
-"""Ctrl-C works in all tests as on a terminal and leaves nothing; no test fails because the machine is busy.
+"""Settings of all tests: Ctrl-C works and leaves no process behind; hypothesis has no deadlines.
 
-A shell lets what it starts in the background ignore Ctrl-C, and all that is started from there inherits it.
+Programs that a shell starts in the background ignore Ctrl-C, and their children inherit that.
 """
 
 from __future__ import annotations

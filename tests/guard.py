@@ -1,12 +1,10 @@
-"""Ends what a test session leaves running when it is ended itself: by Ctrl-C, by SIGTERM, by SIGKILL.
+"""End the processes that a test session leaves behind when it is ended by Ctrl-C, SIGTERM or SIGKILL.
 
-Fixtures stop what they started, but they get no time to: xdist kills its workers ten seconds after Ctrl-C,
-and `dasklab destroy` of five machines takes longer. So each pytest process starts a guard, in a session of
-its own that no terminal's Ctrl-C reaches. It waits until its pytest process is gone, then ends all processes
-that this one started, directly or not: they carry a mark in their environment. Endpoints among them are then
-purged, which removes their networks, containers and mounts.
-
-What ended in time leaves the guard nothing to do.
+Fixtures stop what they started, but they may not have the time: xdist kills its workers ten seconds after
+Ctrl-C, and `dasklab destroy` of five machines takes longer. So each pytest process starts a guard in a
+session of its own, which a terminal's Ctrl-C does not reach. The guard waits until its pytest process has
+ended. Then it ends all processes that pytest started, directly or not; it recognises them by a mark in their
+environment. Finally it purges the endpoints among them, which removes their networks, containers and mounts.
 """
 
 from __future__ import annotations
@@ -27,7 +25,7 @@ PATIENCE_S = 10.0  # from SIGTERM to SIGKILL
 
 
 def start() -> None:
-    """Start a guard for this process, and mark all processes that it starts from now on."""
+    """Start a guard for this process, and mark all processes that this process starts from now on."""
     inherited = dict(os.environ)
     os.environ[MARK] = mark = f"{os.getpid()}-{time.time_ns()}"
     subprocess.Popen(
@@ -37,11 +35,11 @@ def start() -> None:
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
-    ).returncode = 0  # it outlives this process on purpose: no ResourceWarning when the handle goes
+    ).returncode = 0  # it outlives this process on purpose; this avoids a ResourceWarning
 
 
 def main(pid: int, mark: str) -> None:
-    """Wait until the process ``pid`` is gone and end what it left."""
+    """Wait until the process ``pid`` has ended, and end the processes that it left behind."""
     _wait(pid)
     states: set[str] = set()
     while left := _marked(mark):
@@ -62,13 +60,13 @@ def _wait(pid: int) -> None:
 
 
 def _marked(mark: str) -> dict[int, str]:
-    """The processes with this mark, and the state folder that each works on, if it names one."""
+    """Return the processes with this mark, each with the state folder in its environment, if any."""
     marked = {}
     for entry in Path("/proc").glob("[0-9]*"):
         try:
             words = (entry / "environ").read_bytes().decode(errors="replace").split("\0")
             zombie = (entry / "stat").read_text().rpartition(")")[2].split()[0] in "ZX"
-        except OSError:  # it is gone, or another user's
+        except OSError:  # the process has ended, or belongs to another user
             continue
         environment = dict(word.partition("=")[::2] for word in words)
         if environment.get(MARK) == mark and not zombie:

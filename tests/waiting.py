@@ -1,4 +1,4 @@
-"""How tests wait: for a condition, with a bound that no busy machine exceeds."""
+"""Wait for conditions, with a limit that even a busy machine keeps."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import time
 from collections.abc import Callable
 
 PATIENCE_S = 120.0
-"""Only a test that fails waits so long. It is no measure of how quick something is."""
+"""Only a failing test waits this long. It does not say how fast something should be."""
 
 
 def until(condition: Callable[[], object], what: str, patience_s: float = PATIENCE_S) -> None:
-    """Wait until a condition holds; fail, naming it, if it does not."""
+    """Wait until a condition holds. Fail, naming ``what``, if it never does."""
     deadline = time.monotonic() + patience_s
     while not condition():
         assert time.monotonic() < deadline, f"waited {patience_s:g} s for {what}"

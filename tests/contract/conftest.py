@@ -1,9 +1,9 @@
-"""The endpoint under test: a fresh minipve of its own, or the real Proxmox VE that the environment names.
+"""The endpoint under test: a new minipve, or the real Proxmox VE that the environment names.
 
 ``PROXMOX_HOST``, ``PROXMOX_USER``, ``PROXMOX_TOKEN_ID``, ``PROXMOX_TOKEN_SECRET`` (and ``PROXMOX_CA_FILE``)
-choose a real one, with the token that ``dasklab doctor`` asks for. Its node, bridge, storage and pool are
-found, or are ``PROXMOX_NODE``, ``PROXMOX_BRIDGE``, ``PROXMOX_STORAGE``, ``PROXMOX_POOL``. What a node lacks
-skips the tests that need it.
+select a real one, with the token that ``dasklab doctor`` describes. Node, bridge, storage and pool are
+discovered, or set by ``PROXMOX_NODE``, ``PROXMOX_BRIDGE``, ``PROXMOX_STORAGE``, ``PROXMOX_POOL``. Tests that
+need something which the node lacks are skipped.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ POOL = "contract"
 
 def minipve(*words: str, state: Path) -> subprocess.CompletedProcess[str]:
     """Run ``python -m minipve`` on the instance in ``state``."""
-    cache = str(state.with_name("cache"))  # without a guest's kernel in it: no probe of KVM takes its seconds
+    cache = str(state.with_name("cache"))  # has no guest kernel, so KVM is not probed, which takes seconds
     environment = os.environ | {"MINIPVE_STATE": str(state), "MINIPVE_CACHE": cache}
     command = [sys.executable, "-m", "minipve", *words]
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=PATIENCE_S)
 
 
 def serve(state: Path, *options: str) -> Endpoint:
-    """Start (or find) the endpoint in ``state``."""
-    done = minipve("serve", "--detach", "--unauthorized-delay", "0.05", *options, state=state)
-    assert done.returncode == 0, done.stderr
+    """Start the endpoint in ``state`` unless it is running."""
+    process = minipve("serve", "--detach", "--unauthorized-delay", "0.05", *options, state=state)
+    assert process.returncode == 0, process.stderr
     return Endpoint.of_state(state, pool=POOL)
 
 
@@ -47,7 +47,7 @@ def real() -> bool:
 
 @pytest.fixture(scope="session")
 def endpoint(real: bool, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Endpoint]:
-    """The endpoint that the whole session talks to."""
+    """The endpoint of the whole session."""
     if real:
         yield Endpoint.of_environment().completed()
         return
@@ -60,9 +60,9 @@ def endpoint(real: bool, tmp_path_factory: pytest.TempPathFactory) -> Iterator[E
 
 @pytest.fixture(scope="module")
 def start(real: bool, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Endpoint]]:
-    """Starts a minipve of a module's own, with these options; at the module's end no process is left."""
+    """A function that starts a minipve for one module, with options. It is stopped at the module's end."""
     if real:
-        pytest.skip("needs an endpoint of its own; the environment names a real Proxmox VE")
+        pytest.skip("needs its own endpoint, but the environment names a real Proxmox VE")
     state = tmp_path_factory.mktemp("fresh")
     try:
         yield partial(serve, state)
@@ -73,13 +73,13 @@ def start(real: bool, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Call
 
 @pytest.fixture(scope="module")
 def own_for_all(start: Callable[..., Endpoint]) -> Endpoint:
-    """A minipve of a module's own, which begins with nothing in it."""
+    """A new minipve for one module."""
     return start()
 
 
 @pytest.fixture(scope="session")
 def lxc(real: bool) -> None:
-    """Skips, with the reason, where this machine cannot run containers."""
+    """Skip if this machine cannot run containers, with the reason."""
     from minipve.lxc import support
 
     if not real and (lacking := support.problem()):
@@ -88,9 +88,9 @@ def lxc(real: bool) -> None:
 
 @pytest.fixture
 def own(real: bool, tmp_path: Path) -> Iterator[Endpoint]:
-    """A minipve of the test's own, to be killed, restarted and looked into."""
+    """A new minipve for one test, which may kill and restart it."""
     if real:
-        pytest.skip("needs an endpoint of its own to break; the environment names a real Proxmox VE")
+        pytest.skip("needs an endpoint to break, but the environment names a real Proxmox VE")
     try:
         yield serve(tmp_path)
     finally:
@@ -99,15 +99,15 @@ def own(real: bool, tmp_path: Path) -> Iterator[Endpoint]:
 
 @pytest.fixture
 def ours(real: bool, endpoint: Endpoint) -> Endpoint:
-    """The session's endpoint for tests that need its root user or its files."""
+    """The session's endpoint, for tests that need its root user or its files."""
     if real:
-        pytest.skip("needs root@pam or the node's files; the environment names a real Proxmox VE")
+        pytest.skip("needs root@pam or the node's files, but the environment names a real Proxmox VE")
     return endpoint
 
 
 @pytest.fixture
 def vmid(endpoint: Endpoint) -> Iterator[int]:
-    """A free VMID, and the next five are free too; whatever stands there at the end is removed."""
+    """A free VMID; the next five are free, too. Guests on them are removed at the end."""
     chosen = endpoint.free_vmids(6)
     yield chosen
     endpoint.remove(chosen)
@@ -115,7 +115,7 @@ def vmid(endpoint: Endpoint) -> Iterator[int]:
 
 @pytest.fixture(scope="session")
 def disks(endpoint: Endpoint) -> str:
-    """The storage for the VMs' disks."""
+    """The storage for disks."""
     return _store(endpoint, "images")
 
 
@@ -126,13 +126,13 @@ def imports(endpoint: Endpoint) -> str:
 
 
 def _store(endpoint: Endpoint, content: str) -> str:
-    """A storage of files for ``content``, since the tests know the names of files and the format qcow2."""
+    """Return a storage that keeps files, because the tests expect file names and the format qcow2."""
     rows = endpoint.api().nodes(endpoint.node).storage.get(content=content)
     names = sorted(row["storage"] for row in rows if row["type"] in ("dir", "nfs", "cifs", "cephfs"))
-    wanted = os.environ.get("PROXMOX_STORAGE", "local")
+    preferred = os.environ.get("PROXMOX_STORAGE", "local")
     if not names:
-        pytest.skip(f"no storage of files keeps '{content}': pvesm set local --content images,import,iso")
-    return wanted if wanted in names else names[0]
+        pytest.skip(f"no file storage allows '{content}': pvesm set local --content images,import,iso")
+    return preferred if preferred in names else names[0]
 
 
 Allow = Callable[..., None]
@@ -140,18 +140,18 @@ Allow = Callable[..., None]
 
 @pytest.fixture
 def allow(real: bool, endpoint: Endpoint) -> Iterator[Allow]:
-    """Privileges beside those that the lab needs: given to its token here, expected on a real Proxmox VE."""
-    given: list[str] = []
+    """A function that adds privileges to the lab's token; a real Proxmox VE must have granted them."""
+    roles: list[str] = []
 
     def allow(*privileges: str, path: str = f"/pool/{endpoint.pool}") -> None:
-        held = endpoint.api().access.permissions.get(path=path)[path]
-        lacking = [privilege for privilege in privileges if privilege not in held]
+        granted = endpoint.api().access.permissions.get(path=path)[path]
+        lacking = [privilege for privilege in privileges if privilege not in granted]
         if lacking and real:
             pytest.skip(f"the token has no {', '.join(lacking)} on {path}")
         if lacking:
-            given.append(f"Suite{len(given)}")
-            endpoint.grant(path, given[-1], lacking)
+            roles.append(f"Suite{len(roles)}")
+            endpoint.grant(path, roles[-1], lacking)
 
     yield allow
-    for role in given:
+    for role in roles:
         endpoint.root().access.roles(role).delete()

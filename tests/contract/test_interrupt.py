@@ -1,4 +1,4 @@
-"""A test session that is ended leaves nothing running, however it is ended."""
+"""A test session leaves no process behind, however it is ended."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def running(tmp_path):
     endpoint = serve(tmp_path)
     yield endpoint
     Path({ready!r}).with_suffix(".ending").touch()
-    time.sleep(600)  # as long as it takes to destroy a lab of five machines: longer than anybody waits
+    time.sleep(600)  # stands for destroying a lab of five machines, which takes longer than xdist waits
 
 
 @pytest.mark.parametrize("number", range(2))
@@ -42,8 +42,8 @@ def test_with_a_guest(running, number):
 
 
 def running(folder: Path) -> dict[int, str]:
-    """The processes that name a folder in their command line or environment: pid -> command line."""
-    named = {}
+    """Return processes whose command line or environment contains a folder: PID -> command line."""
+    processes = {}
     for entry in Path("/proc").glob("[0-9]*"):
         try:
             line = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
@@ -51,22 +51,22 @@ def running(folder: Path) -> dict[int, str]:
         except OSError:
             continue
         if line and (str(folder) in line or str(folder) in environment):
-            named[int(entry.name)] = line[:200]
-    return named
+            processes[int(entry.name)] = line[:200]
+    return processes
 
 
 @pytest.fixture
 def short() -> Iterator[Path]:
-    """A folder with a short name: the sockets of guests in it may have 107 characters."""
+    """A folder with a short name, because the paths of guests' sockets are limited to 107 characters."""
     with tempfile.TemporaryDirectory(prefix="left-", ignore_cleanup_errors=True) as folder:
         yield Path(folder)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=lambda s: s.name)
 @pytest.mark.parametrize("workers", [0, 2])
-def test_nothing_is_left(real: bool, short: Path, workers: int, number: signal.Signals) -> None:
+def test_no_process_is_left(real: bool, short: Path, workers: int, number: signal.Signals) -> None:
     if real:
-        pytest.skip("it starts an endpoint of its own; the environment names a real Proxmox VE")
+        pytest.skip("starts its own endpoint, but the environment names a real Proxmox VE")
     file, ready = short / "test_session.py", short / "ready"
     file.write_text(SESSION.format(ready=str(ready)))
     command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.conftest", "-p", "tests.contract.conftest"]
@@ -78,12 +78,12 @@ def test_nothing_is_left(real: bool, short: Path, workers: int, number: signal.S
         command, cwd=ROOT, env=environment, stdout=log, stderr=log, text=True, start_new_session=True
     )
     try:
-        expected = [ready.with_suffix(f".{each}") for each in range(max(1, workers))]
+        expected = [ready.with_suffix(f".{test}") for test in range(max(1, workers))]
         until(lambda: all(path.exists() for path in expected) or session.poll() is not None, "the guests")
         assert session.poll() is None, (short / "log").read_text()
         guests = [line for line in running(short).values() if "qemu-system" in line]
         assert len(guests) == len(expected)
-        os.killpg(session.pid, number)  # as a terminal sends Ctrl-C: to all of the foreground
+        os.killpg(session.pid, number)  # as a terminal sends Ctrl-C: to the whole foreground group
         if number == signal.SIGINT and not workers:
             until(ready.with_suffix(".ending").exists, "the fixture's end")
             os.killpg(session.pid, number)  # again, as users do when a fixture takes long

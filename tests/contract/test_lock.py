@@ -1,4 +1,4 @@
-"""The lab's lock between real processes, and an ansible-playbook that is killed or would never end."""
+"""The lab's lock between real processes, and playbooks that are killed or hang."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ with lock_lab(lock_names(lab.hosts(), lab.optional)):
 """
 
 
-class Place:
+class SleepingLab:
     """An inventory with three local hosts, and a playbook that sleeps on each."""
 
     def __init__(self, folder: Path) -> None:
@@ -61,7 +61,7 @@ class Place:
 
     @property
     def names(self) -> list[str]:
-        """Its locks: those of the inventory's lab."""
+        """The names of the inventory's locks."""
         return [f"state folder {self.folder / 'state'}", *(f"machine {name}" for name in "abc")]
 
     def start(self, *argv: str, forks: int = 5) -> subprocess.Popen[str]:
@@ -91,109 +91,109 @@ class Place:
         until(lambda: len(list(self.folder.glob("begun-*"))) >= count)
 
     def processes(self) -> list[int]:
-        """The processes that work for this place."""
-        found = []
+        """Return the processes whose command line contains this folder."""
+        pids = []
         for entry in Path("/proc").glob("[0-9]*/cmdline"):
             with suppress(OSError):
                 if str(self.folder).encode() in entry.read_bytes() and int(entry.parts[2]) != os.getpid():
-                    found.append(int(entry.parts[2]))
-        return found
+                    pids.append(int(entry.parts[2]))
+        return pids
 
 
 def until(condition: Callable[[], bool], timeout_s: float = 60) -> None:
     deadline = time.monotonic() + timeout_s
     while not condition():
-        assert time.monotonic() < deadline, "waited in vain"
+        assert time.monotonic() < deadline, "the condition never held"
         time.sleep(0.05)
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
+def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SleepingLab]:
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    place = Place(tmp_path)
-    yield place
-    for pid in place.processes():
+    lab = SleepingLab(tmp_path)
+    yield lab
+    for pid in lab.processes():
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
-    for child in place.started:
+    for child in lab.started:
         child.wait()
         assert child.stdout
         child.stdout.close()
 
 
-def test_a_killed_driver_leaves_the_lab_locked_until_its_playbook_has_ended(place: Place) -> None:
-    driver = place.start_driver()
-    place.await_tasks()
-    [file] = [path for path in (place.folder / "home").rglob("*") if path.is_file() and holders(path)][:1]
+def test_killed_driver_leaves_the_lab_locked_until_its_playbook_ends(lab: SleepingLab) -> None:
+    driver = lab.start_driver()
+    lab.await_tasks()
+    [file] = [path for path in (lab.folder / "home").rglob("*") if path.is_file() and holders(path)][:1]
     driver.kill()
     driver.wait()
-    left = holders(file)
-    assert left and driver.pid not in left, "the playbook has not inherited the lock"
+    orphans = holders(file)
+    assert orphans and driver.pid not in orphans, "the playbook has not inherited the lock"
     refused = subprocess.run(["flock", "--nonblock", str(file), "true"], check=False)
-    assert refused.returncode == 1, "the lab is free while a playbook is at work there"
-    with lock_lab(place.names) as ended:
-        assert ended
-        assert place.processes() == [], "two commands are at work on the lab"
+    assert refused.returncode == 1, "the lab is free while a playbook changes it"
+    with lock_lab(lab.names) as orphans_ended:
+        assert orphans_ended
+        assert lab.processes() == [], "two commands change the lab"
     assert not file.exists()
 
 
-def test_a_command_is_refused_while_a_playbook_started_by_hand_changes_the_lab(place: Place) -> None:
-    by_hand = place.start_playbook(place.book)
-    place.await_tasks()
+def test_command_is_refused_while_a_playbook_changes_the_lab(lab: SleepingLab) -> None:
+    by_hand = lab.start_playbook(lab.book)
+    lab.await_tasks()
     with pytest.raises(LabError, match=rf"using this lab: ansible-playbook .*process {by_hand.pid}"):
-        LabLock(place.names).acquire()
+        LabLock(lab.names).acquire()
     by_hand.terminate()
     by_hand.wait()
-    lock = LabLock(place.names)
-    until(lambda: not place.processes())
+    lock = LabLock(lab.names)
+    until(lambda: not lab.processes())
     assert not lock.acquire()
     lock.release()
 
 
-def test_a_playbook_is_refused_while_a_command_changes_the_lab(place: Place) -> None:
-    """By a second inventory file of the same lab as well; and nothing of it is done."""
-    other = place.write_inventory("other.yml")
-    with lock_lab(place.names):
-        for inventory in (place.inventory, other):
-            refused = place.start_playbook(place.book, inventory=inventory)
+def test_playbook_is_refused_while_a_command_changes_the_lab(lab: SleepingLab) -> None:
+    """Also with a second inventory file of the same lab. No task of it runs."""
+    other = lab.write_inventory("other.yml")
+    with lock_lab(lab.names):
+        for inventory in (lab.inventory, other):
+            refused = lab.start_playbook(lab.book, inventory=inventory)
             printed, _ = refused.communicate(timeout=60)
             assert refused.returncode == 1
             assert "another command is using this lab" in printed
             assert f"(process {os.getpid()})" in printed
             assert "Traceback" not in printed
-    assert not list(place.folder.glob("begun-*"))
+    assert not list(lab.folder.glob("begun-*"))
 
 
-def test_a_playbook_that_only_looks_needs_no_lock(place: Place) -> None:
-    check = place.start_playbook(place.book, "--check")
-    with lock_lab(place.names):
-        place.write_book("lab", lab_lock="unneeded")
-        looks = place.start_playbook(place.book)
-        place.await_tasks()
-        looks.terminate()
+def test_playbook_that_changes_nothing_needs_no_lock(lab: SleepingLab) -> None:
+    check = lab.start_playbook(lab.book, "--check")
+    with lock_lab(lab.names):
+        lab.write_book("lab", lab_lock="unneeded")
+        reader = lab.start_playbook(lab.book)
+        lab.await_tasks()
+        reader.terminate()
         printed, _ = check.communicate(timeout=60)
         assert check.returncode == 0, printed
 
 
 @pytest.mark.parametrize("path", sorted(PLAYBOOKS.glob("*.yml")), ids=lambda path: path.stem)
-def test_every_playbook_but_those_that_look_takes_the_lock(path: Path) -> None:
+def test_every_playbook_that_changes_something_takes_the_lock(path: Path) -> None:
     needs = {play.get("vars", {}).get("lab_lock", "locked") for play in yaml.safe_load(path.read_text())}
-    looks = {"status": {"unneeded"}, "wait": {"unneeded"}, "lab": {"locked", "released"}}
-    assert needs == looks.get(path.stem, {"locked"})
+    expected = {"status": {"unneeded"}, "wait": {"unneeded"}, "lab": {"locked", "released"}}
+    assert needs == expected.get(path.stem, {"locked"})
 
 
-def ansible_of(place: Place, forks: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def configure_ansible(lab: SleepingLab, forks: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANSIBLE_FORKS", str(forks))
     monkeypatch.setattr(playbook, "Watchdog", partial(Watchdog, idle_s=3.0))
 
 
-def kill_when_begun(place: Place, count: int, *, worker: bool) -> threading.Thread:
-    """Kill the Ansible of this process, or the first of its workers, once so many tasks have begun."""
+def kill_after_start(lab: SleepingLab, count: int, *, worker: bool) -> threading.Thread:
+    """Kill this process's Ansible, or its first worker, once ``count`` tasks have started."""
 
     def kill() -> None:
-        place.await_tasks(count)
-        [main] = [pid for pid in place.processes() if parent(pid) == os.getpid()]
-        workers = [pid for pid in place.processes() if parent(pid) == main]
+        lab.await_tasks(count)
+        [main] = [pid for pid in lab.processes() if parent(pid) == os.getpid()]
+        workers = [pid for pid in lab.processes() if parent(pid) == main]
         os.kill(min(workers) if worker else main, signal.SIGKILL)
 
     thread = threading.Thread(target=kill)
@@ -205,45 +205,47 @@ def parent(pid: int) -> int:
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()[1])
 
 
-def test_a_dead_worker_does_not_hang_the_command(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With fewer forks than hosts its place is taken by the next worker: Ansible would wait for ever."""
-    ansible_of(place, 2, monkeypatch)
-    place.book.write_text(place.book.read_text().replace("sleep 60", "sleep 5"))
-    killer = kill_when_begun(place, 2, worker=True)
+def test_dead_worker_does_not_hang_the_command(lab: SleepingLab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With fewer forks than hosts the next worker takes its place, and Ansible would wait for ever."""
+    configure_ansible(lab, 2, monkeypatch)
+    lab.book.write_text(lab.book.read_text().replace("sleep 60", "sleep 5"))
+    killer = kill_after_start(lab, 2, worker=True)
     with (
-        lock_lab(place.names),
+        lock_lab(lab.names),
         pytest.raises(playbook.PlaybookEndedError, match="an Ansible worker died"),
     ):
-        playbook.run(str(place.book), place.inventory, quiet=True)
+        playbook.run(str(lab.book), lab.inventory, quiet=True)
     killer.join()
-    assert place.processes() == []
+    assert lab.processes() == []
 
 
-def test_a_dead_ansible_is_named_and_its_workers_end(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    ansible_of(place, 5, monkeypatch)
-    killer = kill_when_begun(place, 3, worker=False)
-    with lock_lab(place.names):
+def test_dead_ansible_is_reported_and_its_workers_end(
+    lab: SleepingLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    configure_ansible(lab, 5, monkeypatch)
+    killer = kill_after_start(lab, 3, worker=False)
+    with lock_lab(lab.names):
         with pytest.raises(LabError, match="ansible-playbook was killed by SIGKILL"):
-            playbook.run(str(place.book), place.inventory, quiet=True)
-        until(lambda: place.processes() == [], 5)
+            playbook.run(str(lab.book), lab.inventory, quiet=True)
+        until(lambda: lab.processes() == [], 5)
     killer.join()
 
 
-def test_a_playbook_is_ended_after_its_deadline(place: Place) -> None:
-    began = time.monotonic()
+def test_playbook_is_stopped_at_its_deadline(lab: SleepingLab) -> None:
+    start_s = time.monotonic()
     with (
-        lock_lab(place.names),
+        lock_lab(lab.names),
         pytest.raises(LabError, match=r"sleep\.yml was stopped: it did not finish within 3 s"),
     ):
-        playbook.run(str(place.book), place.inventory, quiet=True, limit_s=3)
-    assert time.monotonic() - began < 30
-    assert place.processes() == []
+        playbook.run(str(lab.book), lab.inventory, quiet=True, limit_s=3)
+    assert time.monotonic() - start_s < 30
+    assert lab.processes() == []
 
 
-def test_a_lab_has_the_same_name_in_every_inventory_of_it() -> None:
-    own = {"lab_state_dir": "/s", "endpoint_start": ["x"], "lab_name": "one"}
-    assert lock_names(["h"], lambda _, name: own.get(name)) == ["state folder /s"]
+def test_locks_are_the_same_in_every_inventory_of_a_lab() -> None:
+    local = {"lab_state_dir": "/s", "endpoint_start": ["x"], "lab_name": "one"}
+    assert lock_names(["h"], lambda _, name: local.get(name)) == ["state folder /s"]
     remote = {"lab_name": "one", "proxmox": {"host": "pve.example", "port": 8006}}
     assert lock_names(["h"], lambda _, name: remote.get(name)) == ["lab one of pve.example:8006"]
-    made = {("a", "ansible_host"): "192.0.2.1"}
-    assert lock_names(["b", "a"], lambda *key: made.get(key)) == ["machine 192.0.2.1", "machine b"]
+    existing = {("a", "ansible_host"): "192.0.2.1"}
+    assert lock_names(["b", "a"], lambda *key: existing.get(key)) == ["machine 192.0.2.1", "machine b"]

@@ -1,4 +1,4 @@
-"""Pauses of real processes: stopped, holding the interpreter while computing, blocked in the event loop."""
+"""Pauses of real processes: stopped, computing without releasing the GIL, blocked in the event loop."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ STOPPED_S = 4.0
 
 @pytest.fixture(scope="module")
 def pulse() -> Iterator[Any]:
-    """The module as a workload imports it."""
+    """The module ``_pulse``, imported as a workload imports it."""
     sys.path.insert(0, str(WORKLOADS))
     module = importlib.import_module("_pulse")
     cloudpickle.register_pickle_by_value(module)
@@ -40,9 +40,17 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
         yield client
 
 
-def reasons(found: list[dict[str, Any]]) -> list[str]:
-    """How a run with these pauses is judged."""
-    sample = {"run": 1, "warmup": False, "start": 0, "stop": 1, "duration_s": 1, "ok": True, "pauses": found}
+def reasons(run_pauses: list[dict[str, Any]]) -> list[str]:
+    """Return why a run with these pauses is invalid."""
+    sample = {
+        "run": 1,
+        "warmup": False,
+        "start": 0,
+        "stop": 1,
+        "duration_s": 1,
+        "ok": True,
+        "pauses": run_pauses,
+    }
     timings = Timings.model_validate(
         {
             "workload": "w",
@@ -57,7 +65,7 @@ def reasons(found: list[dict[str, Any]]) -> list[str]:
     return list(pauses.differences(timings, attempt, Tolerances()))
 
 
-def test_a_stopped_worker_makes_the_run_invalid(pulse: Any, client: Client) -> None:
+def test_stopped_worker_makes_the_run_invalid(pulse: Any, client: Client) -> None:
     pulse.watch(client)
     [stopped, other] = client.run(os.getpid).items()
     names = {stopped[0]: "worker-1", other[0]: "worker-2"}
@@ -65,16 +73,16 @@ def test_a_stopped_worker_makes_the_run_invalid(pulse: Any, client: Client) -> N
     os.kill(stopped[1], signal.SIGSTOP)
     time.sleep(STOPPED_S)
     os.kill(stopped[1], signal.SIGCONT)
-    found = pulse.take(client, names)
-    [reason] = reasons(found)
+    run_pauses = pulse.take(client, names)
+    [reason] = reasons(run_pauses)
     assert reason.startswith("worker-1: the process was stopped for ") and reason.endswith(" in run 1")
-    [pause] = [pause for pause in found if pause["process"] == "worker-1" and pause["lasted_s"] > 2]
+    [pause] = [pause for pause in run_pauses if pause["process"] == "worker-1" and pause["lasted_s"] > 2]
     assert STOPPED_S - 0.5 <= pause["lasted_s"] < STOPPED_S + 2
     assert pause["suspended_s"] < 0.1
 
 
 def hold_the_interpreter() -> None:
-    """Keep the GIL for seconds: one call of a C function that computes."""
+    """Hold the GIL for seconds, in one call of a C function."""
     end = time.monotonic() + 3
     size = 1_000_000
     while time.monotonic() < end:
@@ -82,25 +90,25 @@ def hold_the_interpreter() -> None:
         size *= 2
 
 
-def test_a_worker_that_computes_without_a_break_is_not_taken_for_stopped(pulse: Any, client: Client) -> None:
+def test_worker_that_holds_the_gil_is_not_mistaken_for_stopped(pulse: Any, client: Client) -> None:
     pulse.watch(client)
     pulse.take(client, {})
     client.submit(hold_the_interpreter, pure=False).result()
-    found = pulse.take(client, {})
-    assert max(pause["lasted_s"] for pause in found) > 2, (
-        "the interpreter was not held: the test proves nothing"
+    run_pauses = pulse.take(client, {})
+    assert max(pause["lasted_s"] for pause in run_pauses) > 2, (
+        "the GIL was not held, so the test proves nothing"
     )
-    assert reasons(found) == []
+    assert reasons(run_pauses) == []
 
 
-def test_a_blocked_event_loop_is_no_pause(pulse: Any, client: Client) -> None:
+def test_blocked_event_loop_is_no_pause(pulse: Any, client: Client) -> None:
     pulse.watch(client)
     pulse.take(client, {})
     client.run(time.sleep, 3)
     assert reasons(pulse.take(client, {})) == []
 
 
-def test_the_threads_end_with_the_runs(pulse: Any, client: Client) -> None:
+def test_threads_end_with_the_runs(pulse: Any, client: Client) -> None:
     def threads() -> list[str]:
         import threading
 

@@ -1,4 +1,4 @@
-"""Commands act on the lab that the user named, from whatever folder, and say so before they act."""
+"""Commands act on the lab that the user named, from any folder, and announce it first."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ VERBS = ["provision", "configure", "status", "destroy", "bridge", "reset", "tria
 
 
 class User:
-    """Somebody with an inventory of two workers in a folder of their own."""
+    """A user with an inventory of two workers in a folder of their own."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -57,7 +57,7 @@ def user(tmp_path_factory: pytest.TempPathFactory) -> Iterator[User]:
 
 
 def planned(printed: str) -> list[str]:
-    """The machines that a plan makes, and on which node."""
+    """Return the machines that a plan creates, each with its node."""
     return re.findall(r"POST /nodes/(mynode|pve)/\S+/clone newid=\d+ name=(\S+)", printed)
 
 
@@ -65,15 +65,15 @@ MINE = [("mynode", name) for name in ("client", "scheduler", "worker-1", "worker
 
 
 @pytest.mark.parametrize("locale", ["C.UTF-8", "C", "POSIX"])
-def test_a_relative_inventory_is_the_callers_in_any_locale(user: User, locale: str) -> None:
-    done = user.run("dasklab", "plan", "-i", "inventory/hosts.yml", LC_ALL=locale, LANG=locale)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert planned(done.stdout) == MINE
+def test_relative_inventory_starts_at_the_working_directory_in_any_locale(user: User, locale: str) -> None:
+    process = user.run("dasklab", "plan", "-i", "inventory/hosts.yml", LC_ALL=locale, LANG=locale)
+    assert process.returncode == 0, process.stdout + process.stderr
+    assert planned(process.stdout) == MINE
     by_environment = user.run("dasklab", "plan", DASKLAB_INVENTORY="inventory/hosts.yml")
     assert planned(by_environment.stdout) == MINE
 
 
-def test_a_plan_or_a_look_starts_no_endpoint(user: User) -> None:
+def test_plan_and_status_start_no_endpoint(user: User) -> None:
     user.run("dasklab", "plan", "-i", "inventory/hosts.yml")
     assert user.run("dasklab", "up", "--check", "-i", "inventory/hosts.yml").returncode == 0
     assert user.run("dasklab", "status", "-i", "inventory/hosts.yml").returncode == 1
@@ -85,86 +85,86 @@ def test_a_plan_or_a_look_starts_no_endpoint(user: User) -> None:
 
 @pytest.mark.parametrize("verb", VERBS)
 @pytest.mark.parametrize("inventory", ["nowhere.yml", "nolab.yml"])
-def test_a_playbook_by_hand_refuses_an_inventory_without_a_lab(user: User, inventory: str, verb: str) -> None:
+def test_playbook_refuses_an_inventory_without_a_lab(user: User, inventory: str, verb: str) -> None:
     (user.folder / "nolab.yml").write_text("all: {hosts: {one: {ansible_connection: local}}}\n")
     config = str(ROOT / "ansible.cfg")
-    done = user.run(
+    process = user.run(
         "ansible-playbook", "-i", inventory, str(PLAYBOOKS / f"{verb}.yml"), ANSIBLE_CONFIG=config
     )
-    assert done.returncode != 0
-    assert "changed=0" not in done.stdout
+    assert process.returncode != 0
+    assert "changed=0" not in process.stdout
     reason = "has no hosts in group 'lab'" if inventory == "nolab.yml" else f"inventory source {user.folder}"
-    assert reason in done.stdout + done.stderr
+    assert reason in process.stdout + process.stderr
 
 
-# From here on the user's endpoint runs.
+# The following tests use the endpoint that the next test starts.
 
 
 def lines(printed: str) -> list[str]:
-    """The calls of a plan."""
+    """Return the API calls of a printed plan."""
     return re.findall(r"^  (?:POST|PUT|UPLOAD|DELETE) .*", printed, re.MULTILINE)
 
 
-def test_the_plan_without_an_endpoint_is_the_plan_on_a_new_one(user: User) -> None:
+def test_plan_without_an_endpoint_equals_the_plan_on_a_new_one(user: User) -> None:
     before = user.run("dasklab", "plan", "-i", "inventory/hosts.yml")
     assert "this is the plan for a new one" in before.stderr
     start = ["-m", "dasklab.machines.local_endpoint", "--lab", "dasklab", "--state", str(user.state)]
     started = user.run("python", *start, "--management", "10.77.0.1/24")
     assert started.returncode == 0, started.stderr
     facts = user.run("dasklab", "plan", "-i", "inventory/hosts.yml")
-    assert facts.returncode != 0 or lines(facts.stdout)  # the node's name is the user's own
-    own = user.folder / "inventory" / "hosts.yml"
-    own.write_text(own.read_text().replace("mynode:", "pve:"))
+    assert facts.returncode != 0 or lines(facts.stdout)  # the node's name differs
+    hosts = user.folder / "inventory" / "hosts.yml"
+    hosts.write_text(hosts.read_text().replace("mynode:", "pve:"))
     after = user.run("dasklab", "plan", "-i", "inventory/hosts.yml")
     assert after.returncode == 0, after.stdout + after.stderr
     assert lines(after.stdout) == [line.replace("mynode", "pve") for line in lines(before.stdout)]
 
 
-def test_a_state_folder_with_a_space_reaches_the_node(user: User) -> None:
-    """The node's shell is a program in that folder; it is in a network namespace of its own."""
-    own = Path("/proc/self/ns/net").readlink()
+def test_node_shell_works_in_a_state_folder_with_a_space(user: User) -> None:
+    """The node's shell is a program in that folder and runs in another network namespace."""
+    namespace = Path("/proc/self/ns/net").readlink()
     play = user.folder / "node.yml"
-    command = f"test $(readlink /proc/self/ns/net) != {own}"
+    command = f"test $(readlink /proc/self/ns/net) != {namespace}"
     play.write_text(
         "- hosts: hypervisors\n  gather_facts: false\n  tasks:\n"
         f"    - {{name: Look, lab_command: {{cmd: '{command}', answer: lines}}}}\n"
     )
-    done = user.run("ansible-playbook", "-i", "inventory/hosts.yml", str(play),
+    process = user.run("ansible-playbook", "-i", "inventory/hosts.yml", str(play),
                     ANSIBLE_CONFIG=str(ROOT / "ansible.cfg"))  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert process.returncode == 0, process.stdout + process.stderr
 
 
-def test_a_lab_without_machines_says_so_and_leaves_no_run(user: User) -> None:
+def test_lab_without_machines_is_reported_and_leaves_no_run(user: User) -> None:
     for words in (["run", "baseline", "--quick"], ["baseline"], ["ssh", "worker-1"]):
-        done = user.run("dasklab", *words, "-i", "inventory/hosts.yml")
-        assert done.returncode == 1
+        process = user.run("dasklab", *words, "-i", "inventory/hosts.yml")
+        assert process.returncode == 1
         assert re.match(
             r"dasklab: (no machine of this lab is running"
             r"|the lab differs from the inventory: worker-1 is not running)\n",
-            done.stderr,
+            process.stderr,
         )
     assert not (user.folder / "results").exists()
 
 
-def test_an_endpoint_that_was_stopped_is_left_so(user: User) -> None:
+def test_stopped_endpoint_stays_stopped(user: User) -> None:
     stop = user.run("dasklab", "minipve", "stop", MINIPVE_STATE=str(user.folder / "another"))
     assert stop.stdout == "stopped\n", stop.stderr
     for words in (["plan"], ["status"], ["run", "baseline", "--quick"]):
-        done = user.run("dasklab", *words, "-i", "inventory/hosts.yml")
-        assert (done.returncode, done.stdout) == (1, "")
-        assert done.stderr.startswith("dasklab: the local endpoint of lab 'dasklab' is not running\n")
+        process = user.run("dasklab", *words, "-i", "inventory/hosts.yml")
+        assert (process.returncode, process.stdout) == (1, "")
+        assert process.stderr.startswith("dasklab: the local endpoint of lab 'dasklab' is not running\n")
     assert user.run("dasklab", "minipve", "status").returncode == 1
 
 
-def test_a_command_names_its_lab_before_it_acts(user: User) -> None:
-    done = user.run("dasklab", "destroy", "--yes", "-i", "inventory/hosts.yml")
-    assert done.returncode == 0, done.stdout + done.stderr
+def test_command_announces_its_lab(user: User) -> None:
+    process = user.run("dasklab", "destroy", "--yes", "-i", "inventory/hosts.yml")
+    assert process.returncode == 0, process.stdout + process.stderr
     path = user.folder / "inventory" / "hosts.yml"
-    first = done.stderr.splitlines()[0]
+    first = process.stderr.splitlines()[0]
     assert re.fullmatch(rf"Inventory {path}, endpoint https://127\.0\.0\.1:\d+, lab dasklab", first)
 
 
-def test_documentation_of_the_callbacks_can_be_read(user: User) -> None:
+def test_callbacks_have_readable_documentation(user: User) -> None:
     for name in ("dasklab", "read_once"):
         shown = user.run("ansible-doc", "-t", "callback", name, ANSIBLE_CONFIG=str(ROOT / "ansible.cfg"))
         assert shown.returncode == 0, shown.stderr

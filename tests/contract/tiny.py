@@ -1,6 +1,6 @@
-"""A container template of a few megabytes: busybox, its libraries, and a first process that knows little.
+"""A container template of a few megabytes: busybox, its libraries and a simple first process.
 
-It sets up the addresses of /etc/network/interfaces, listens on port 22, and ends when the node asks it to.
+The first process configures the addresses of /etc/network/interfaces, listens on port 22, and ends on SIGPWR.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ FILES = {
 
 
 def template(systemd: bool = False) -> bytes:
-    """The archive (``.tar.gz``); with ``systemd`` it looks as if that were its first process."""
+    """Return the archive (``.tar.gz``). With ``systemd`` it looks as if systemd were its first process."""
     stream = io.BytesIO()
     with tarfile.open(fileobj=stream, mode="w:gz", compresslevel=1) as archive:
         for name in ("bin", "dev", "etc", "etc/ssh", "proc", "root", "sbin", "sys", "tmp", "usr", "run"):
@@ -50,12 +50,12 @@ def template(systemd: bool = False) -> bytes:
 
 def _busybox() -> list[Path]:
     program = Path("/usr/bin/busybox")
-    said = subprocess.run(["ldd", program], capture_output=True, text=True).stdout
-    return [program, *(Path(name) for name in re.findall(r"(/\S+)", said))]
+    libraries = subprocess.run(["ldd", program], capture_output=True, text=True).stdout
+    return [program, *(Path(name) for name in re.findall(r"(/\S+)", libraries))]
 
 
 def member(name: str, **more: object) -> tarfile.TarInfo:
-    """An entry of an archive, to be made as hostile as needed."""
+    """Return an entry of an archive with any attributes, also hostile ones."""
     info = tarfile.TarInfo(name)
     for key, value in more.items():
         setattr(info, key, value)
