@@ -1,19 +1,19 @@
-"""Kills at random moments: does a lab survive the death of each process that works on it?
+"""Kill processes at random moments: does a lab survive the death of any process that works on it?
 
     python benchmarks/chaos.py --kills 60 --seed 1        # a lab of containers, about a minute per kill
-    python benchmarks/chaos.py --kills 5 --seed 7 --folder /tmp/chaos    # keeps folder and logs
+    python benchmarks/chaos.py --kills 5 --seed 7 --folder /tmp/chaos    # keeps the folder and its logs
 
-Each round starts ``dasklab up``, ``run`` or ``destroy`` in a lab of its own, waits for a random part of the
-time that such a command takes, and sends SIGKILL to one process: the driver (dasklab), the playbook
+Each round starts ``dasklab up``, ``run`` or ``destroy`` in a separate lab, waits for a random part of the
+time that the command takes, and sends SIGKILL to one process: the driver (dasklab), the playbook
 (ansible-playbook), one of its workers, or the endpoint. Command, victim and moment are drawn from the seed.
 Then it checks that
 
-- the command ends, if it was not the victim;
+- the command ends, unless it was the victim;
 - the next ``dasklab up`` completes;
 - no trial is ``ok`` and incomplete;
-- after the final ``dasklab destroy`` no process, mount, control group, lock or state is left.
+- the final ``dasklab destroy`` leaves no process, mount, control group, lock or state.
 
-Exit status: 0 if all of this held, 1 if not. Needs what a lab of containers needs (``dasklab doctor``).
+Exit status: 0 if all checks passed, else 1. Requires what a lab of containers requires (``dasklab doctor``).
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ from minipve.lxc import cgroups
 from minipve.paths import Paths
 
 VICTIMS = ("driver", "playbook", "worker", "endpoint")
-COMMANDS = ("up", "run", "run", "destroy")  # a run has most to lose
-FIRST_GUESS_S = {"up": 40.0, "run": 60.0, "destroy": 8.0}  # replaced by what the command took the last time
-LIMIT_S = 600.0  # for a command whose process was killed: it must end by itself
+COMMANDS = ("up", "run", "run", "destroy")  # runs are drawn twice as often: they have the most to lose
+FIRST_GUESS_S = {"up": 40.0, "run": 60.0, "destroy": 8.0}  # replaced by the command's last duration
+LIMIT_S = 600.0  # within which a command must end after one of its processes was killed
 EXPERIMENT = """
 title: Chaos
 question: Does a run survive the death of its processes?
@@ -58,15 +58,15 @@ probes: {pings: 3, iperf_runs: 1, iperf_s: 1}
 run_s: 1
 ttl_s: 120
 """
-MEASURED = ("trial.json", "attempt.json", "configured.json", "measured.json", "timings.json", "hosts.json")
+DOCUMENTS = ("trial.json", "attempt.json", "configured.json", "measured.json", "timings.json", "hosts.json")
 
 
 @dataclass
 class Bench:
-    """A lab in a folder, and the commands that a user would give."""
+    """A lab in a folder, and the commands of its user."""
 
     folder: Path
-    took_s: dict[str, float] = field(default_factory=lambda: dict(FIRST_GUESS_S))
+    durations_s: dict[str, float] = field(default_factory=lambda: dict(FIRST_GUESS_S))
 
     def __post_init__(self) -> None:
         shutil.copytree(DEFAULT.parent, self.folder / "inventory", dirs_exist_ok=True)
@@ -75,17 +75,15 @@ class Bench:
 
     @property
     def inventory(self) -> Path:
-        """The lab's own inventory."""
         return self.folder / "inventory" / DEFAULT.name
 
     @property
     def experiment(self) -> Path:
-        """The experiment that is run."""
         return self.folder / "chaos.yml"
 
     @property
     def logs(self) -> Path:
-        """What the commands printed, a file each."""
+        """The folder with the output of each command."""
         return self.folder / "logs"
 
     @property
@@ -94,13 +92,13 @@ class Bench:
         return Paths(self.folder / "state", self.folder)
 
     def start(self, log: str, *words: str) -> subprocess.Popen[bytes]:
-        """Start dasklab with these arguments; what it prints goes to a log."""
+        """Start dasklab with these arguments, its output in a log."""
         environment = {
             **os.environ,
             "DASKLAB_INVENTORY": str(self.inventory),
             "DASKLAB_STATE": str(self.folder / "state"),
             "DASKLAB_RESULTS": str(self.folder / "results"),
-            "HOME": str(self.folder),  # its locks as well
+            "HOME": str(self.folder),  # also the place of the lab's locks
             "DASKLAB_CACHE": os.environ.get("DASKLAB_CACHE", str(Path.home() / ".cache" / "dasklab")),
         }
         program = str(Path(sys.executable).with_name("dasklab"))
@@ -116,16 +114,16 @@ class Bench:
             )
 
     def run(self, log: str, *words: str) -> int | None:
-        """Run dasklab with these arguments to its end; the exit status, None if it did not end in time."""
-        began = time.monotonic()
+        """Run dasklab with these arguments. Return its exit status, or None if it did not end in time."""
+        start_s = time.monotonic()
         child = self.start(log, *words)
         status = wait(child, LIMIT_S)
         if status == 0:
-            self.took_s[words[0]] = time.monotonic() - began
+            self.durations_s[words[0]] = time.monotonic() - start_s
         return status
 
     def words(self, command: str, dice: Random) -> list[str]:
-        """The arguments of a command; a run that was cut off is resumed or left."""
+        """Return the arguments of a command. An interrupted run is resumed or not, at random."""
         if command == "up":
             return ["up", "--guests", "container"]
         if command == "destroy":
@@ -135,21 +133,21 @@ class Bench:
         return ["run", str(unfinished[-1] if resumed else self.experiment)]
 
     def runs(self) -> list[Path]:
-        """The runs of the experiment, oldest first."""
+        """Return the runs of the experiment, oldest first."""
         return sorted((self.folder / "results" / "chaos").glob("*"))
 
     def processes(self) -> dict[int, str]:
-        """The processes that name the lab's folder in their command line or environment."""
-        found = {}
+        """Return processes whose command line or environment contains the lab's folder."""
+        lines = {}
         for entry in Path("/proc").glob("[0-9]*"):
             with suppress(OSError):
                 line = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
                 if str(self.folder) in line or str(self.folder).encode() in (entry / "environ").read_bytes():
-                    found[int(entry.name)] = line.strip()
-        return {pid: line for pid, line in found.items() if pid not in ancestors()}
+                    lines[int(entry.name)] = line.strip()
+        return {pid: line for pid, line in lines.items() if pid not in ancestors()}
 
     def victim(self, kind: str, driver: subprocess.Popen[bytes], dice: Random) -> int | None:
-        """The process to kill; None if there is none of this kind at the moment."""
+        """Return the process to kill; None if there is none of this kind at the moment."""
         if kind == "driver":
             return driver.pid if driver.poll() is None else None
         if kind == "endpoint":
@@ -164,7 +162,7 @@ class Bench:
 
 @dataclass
 class Kill:
-    """One round: what was killed in which command, when, and what was wrong afterwards."""
+    """One round: which process of which command was killed when, and what was wrong afterwards."""
 
     command: str
     kind: str
@@ -173,14 +171,14 @@ class Kill:
 
 
 def parent(pid: int) -> int:
-    """The parent of a process; 0 if it is gone."""
+    """Return the parent of a process, 0 if it has ended."""
     with suppress(OSError, IndexError):
         return int(Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()[1])
     return 0
 
 
 def ancestors() -> set[int]:
-    """This process and those that it descends from: they may name the folder too."""
+    """Return this process and its ancestors, whose command lines may contain the folder, too."""
     pids, pid = set(), os.getpid()
     while pid:
         pids.add(pid)
@@ -189,7 +187,7 @@ def ancestors() -> set[int]:
 
 
 def wait(child: subprocess.Popen[bytes], limit_s: float) -> int | None:
-    """Wait for a command; its exit status, None (and its end) if it takes longer."""
+    """Wait for a command and return its exit status. After ``limit_s`` kill it and return None."""
     try:
         return child.wait(limit_s)
     except subprocess.TimeoutExpired:
@@ -199,18 +197,18 @@ def wait(child: subprocess.Popen[bytes], limit_s: float) -> int | None:
 
 
 def play_round(bench: Bench, number: int, dice: Random) -> Kill | None:
-    """Start a command, kill, check, repair; None if the command had ended before there was a victim."""
+    """Start a command, kill, check, repair. Return None if the command ended before there was a victim."""
     command, kind = dice.choice(COMMANDS), dice.choice(VICTIMS)
-    share, patient = dice.random(), dice.random() < 0.5
+    share, waits = dice.random(), dice.random() < 0.5
     driver = bench.start(f"{number:03}-{command}.log", *bench.words(command, dice))
-    began = time.monotonic()
+    start_s = time.monotonic()
     with suppress(subprocess.TimeoutExpired):
-        driver.wait(share * bench.took_s[command])
+        driver.wait(share * bench.durations_s[command])
     pid = None
     while pid is None and driver.poll() is None:
         pid = bench.victim(kind, driver, dice)
         time.sleep(0.05)
-    kill = Kill(command, kind, time.monotonic() - began)
+    kill = Kill(command, kind, time.monotonic() - start_s)
     if pid is None:
         return None if bench.run(f"{number:03}-after.log", "up", "--guests", "container") == 0 else kill
     with suppress(ProcessLookupError):
@@ -220,9 +218,7 @@ def play_round(bench: Bench, number: int, dice: Random) -> Kill | None:
         kill.faults.append(f"did not end within {LIMIT_S:.0f} s")
     elif status < 0 and kind != "driver":
         kill.faults.append(f"ended by signal {-status}")
-    if (
-        patient
-    ):  # the next command comes when the playbook of a killed driver has ended, or in the middle of it
+    if waits:  # so that the playbook of a killed driver may end before the next command
         time.sleep(dice.uniform(0, 20))
     log = f"{number:03}-after.log"
     if bench.run(log, "up", "--guests", "container") != 0:
@@ -232,25 +228,25 @@ def play_round(bench: Bench, number: int, dice: Random) -> Kill | None:
 
 
 def incomplete(bench: Bench) -> Iterator[tuple[Path, str]]:
-    """Trials that count as ok and are not complete, with what is missing."""
+    """Yield trials that count as ok but are not complete, with what is missing."""
     for file in bench.folder.glob("results/*/*/*/result.json"):
         trial = file.parent
         try:
             if json.loads(file.read_text())["status"] != "ok":
                 continue
-            documents = {name: json.loads((trial / name).read_text()) for name in MEASURED}
+            documents = {name: json.loads((trial / name).read_text()) for name in DOCUMENTS}
         except (OSError, ValueError) as error:
             yield trial, f"damaged: {error}"
             continue
-        wanted = documents["trial.json"]["runs"] + documents["trial.json"]["warmups"]
-        if len(documents["timings.json"]["samples"]) != wanted:
-            yield trial, f"{len(documents['timings.json']['samples'])} of {wanted} runs"
+        planned = documents["trial.json"]["runs"] + documents["trial.json"]["warmups"]
+        if len(documents["timings.json"]["samples"]) != planned:
+            yield trial, f"{len(documents['timings.json']['samples'])} of {planned} runs"
         if documents["attempt.json"]["exit_status"] or (trial / "failed.json").exists():
-            yield trial, "ok although it failed"
+            yield trial, "ok, although it failed"
 
 
 def leftovers(bench: Bench) -> Iterator[str]:
-    """What is left of a lab that was destroyed."""
+    """Yield what is left of a lab that was destroyed."""
     deadline = time.monotonic() + 10
     while bench.processes() and time.monotonic() < deadline:
         time.sleep(0.2)
@@ -265,7 +261,7 @@ def leftovers(bench: Bench) -> Iterator[str]:
 
 
 def print_table(kills: list[Kill], left: list[str]) -> None:
-    """Print the kills by command and victim, then everything that was wrong."""
+    """Print the kills by command and victim, and everything that was wrong."""
     counts = Counter((kill.command, kill.kind) for kill in kills)
     bad = Counter((kill.command, kill.kind) for kill in kills if kill.faults)
     print(f"\n{'':10}" + "".join(f"{kind:>14}" for kind in VICTIMS))
@@ -279,13 +275,15 @@ def print_table(kills: list[Kill], left: list[str]) -> None:
 
 
 def main() -> None:
-    """Read the command line, kill, check, print."""
+    """Parse the command line and run the rounds."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--kills", type=int, default=60, help="how many (default %(default)s)")
-    parser.add_argument("--seed", type=int, default=1, help="for command, victim and moment")
-    parser.add_argument("--folder", type=Path, help="keeps the lab's files; a temporary one otherwise")
+    parser.add_argument("--kills", type=int, default=60, help="number of kills (default %(default)s)")
+    parser.add_argument("--seed", type=int, default=1, help="seed of commands, victims and moments")
+    parser.add_argument(
+        "--folder", type=Path, help="folder of the lab, which is kept (default: a temporary one)"
+    )
     args = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="chaos-") as temporary:
         folder = (args.folder or Path(temporary)).resolve()
@@ -294,10 +292,10 @@ def main() -> None:
 
 
 def survive(bench: Bench, count: int, dice: Random) -> bool:
-    """Kill so often; True if anything was wrong."""
+    """Kill ``count`` processes. Return whether anything was wrong."""
     if bench.run("000-up.log", "up", "--guests", "container") != 0:
         sys.exit(f"the lab cannot be built: see {bench.logs / '000-up.log'}")
-    print(f"lab built in {bench.took_s['up']:.0f} s; files: {bench.folder}", flush=True)
+    print(f"lab built in {bench.durations_s['up']:.0f} s; files: {bench.folder}", flush=True)
     kills: list[Kill] = []
     rounds = 0
     while len(kills) < count:

@@ -1,4 +1,4 @@
-"""Each file of end-to-end tests has a lab of its own: inventory, state, results; the caches are shared."""
+"""A lab for each file of end-to-end tests, with its own inventory, state and results. Caches are shared."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ BIN = Path(sys.executable).parent
 
 @dataclass
 class Bench:
-    """Commands of the project run as a user would, against this run's own lab."""
+    """A lab, and the project's commands as a user would run them."""
 
     folder: Path
     environment: dict[str, str] = field(default_factory=dict)
@@ -39,41 +39,42 @@ class Bench:
             "DASKLAB_STATE": str(self.folder / "state"),
             "DASKLAB_RESULTS": str(self.folder / "results"),
             "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
-            # Two labs are at work side by side: more hosts at once than cores cost each other's caches.
+            # Two labs run in parallel. More forks than cores would only compete for caches.
             "ANSIBLE_FORKS": str(os.cpu_count()),
             "COLUMNS": "200",
         }
 
     @property
     def inventory(self) -> Path:
-        """The lab's inventory: the default one, copied, as one run at a time works on an inventory's lab."""
+        """The lab's inventory: a copy of the default one."""
         return self.folder / "inventory" / DEFAULT.name
 
     def playbook(self, name: str, *options: str) -> list[str]:
-        """The command line of a playbook on the lab's inventory."""
+        """Return the command line of a playbook on the lab's inventory."""
         return ["ansible-playbook", "-i", str(self.inventory), f"playbooks/{name}.yml", *options]
 
     def run(self, *argv: str, timeout: float = 900) -> subprocess.CompletedProcess[str]:
-        """Run a program of the project's environment; the output of both streams in ``stdout``."""
+        """Run a program of the project's environment, with both output streams in ``stdout``."""
         child = self.start(*argv)
         printed, _ = child.communicate(timeout=timeout)
         return subprocess.CompletedProcess(argv, child.returncode, printed)
 
     def good(self, *argv: str, timeout: float = 900) -> str:
-        """Run and expect success; what it printed."""
-        done = self.run(*argv, timeout=timeout)
-        assert done.returncode == 0, f"{' '.join(argv)} ended with {done.returncode}:\n{done.stdout[-6000:]}"
-        return done.stdout
+        """Run a program that must succeed, and return its output."""
+        process = self.run(*argv, timeout=timeout)
+        output = process.stdout
+        assert process.returncode == 0, f"{' '.join(argv)} ended with {process.returncode}:\n{output[-6000:]}"
+        return output
 
     def bad(self, *argv: str) -> str:
-        """Run and expect a failure that is explained: no traceback."""
-        done = self.run(*argv)
-        assert done.returncode != 0, f"{' '.join(argv)} should have failed:\n{done.stdout[-3000:]}"
-        assert "Traceback" not in done.stdout, done.stdout[-3000:]
-        return done.stdout
+        """Run a program that must fail without a traceback, and return its output."""
+        process = self.run(*argv)
+        assert process.returncode != 0, f"{' '.join(argv)} should have failed:\n{process.stdout[-3000:]}"
+        assert "Traceback" not in process.stdout, process.stdout[-3000:]
+        return process.stdout
 
     def start(self, *argv: str) -> subprocess.Popen[str]:
-        """Start in a process group of its own, as a terminal would."""
+        """Start a program in its own process group, as a terminal does."""
         child = subprocess.Popen(
             [str(BIN / argv[0]), *argv[1:]],
             env=self.environment,
@@ -88,29 +89,29 @@ class Bench:
         return child
 
     def interrupt(self, child: subprocess.Popen[str]) -> str:
-        """Press Ctrl-C; what the command printed."""
+        """Press Ctrl-C, and return the command's output."""
         os.killpg(child.pid, signal.SIGINT)
         return child.communicate(timeout=120)[0]
 
     def examine(self) -> str:
-        """Run the testinfra checks that a user runs too; how many passed and so on."""
+        """Run the testinfra checks as a user would, and return the line with their counts."""
         argv = ["pytest", "-q", "-p", "no:cacheprovider", "tests/infra", "--hosts=ansible://lab"]
-        told = self.good(*argv, f"--ansible-inventory={self.inventory}", "--force-ansible")
-        return told.strip().splitlines()[-1]
+        output = self.good(*argv, f"--ansible-inventory={self.inventory}", "--force-ansible")
+        return output.strip().splitlines()[-1]
 
     def ssh(self, host: str, command: str) -> str:
-        """What ``command`` printed on a machine."""
+        """Run a command on a host, and return its output."""
         return self.good("dasklab", "ssh", host, "--", command).strip()
 
     def ssh_each(self, hosts: Iterable[str], command: str) -> dict[str, str]:
-        """What ``command`` printed on each of the machines, asked all at once."""
-        asked = {host: self.start("dasklab", "ssh", host, "--", command) for host in hosts}
-        printed = {host: child.communicate(timeout=300)[0].strip() for host, child in asked.items()}
-        assert not any(child.returncode for child in asked.values()), printed
+        """Run a command on several hosts in parallel, and return the output of each."""
+        children = {host: self.start("dasklab", "ssh", host, "--", command) for host in hosts}
+        printed = {host: child.communicate(timeout=300)[0].strip() for host, child in children.items()}
+        assert not any(child.returncode for child in children.values()), printed
         return printed
 
     def end(self) -> None:
-        """Remove what a failed test left, by the project's own command."""
+        """Remove what a failed test left, with the project's own command."""
         for child in self.started:
             if child.poll() is None:
                 os.killpg(child.pid, signal.SIGKILL)
@@ -122,21 +123,21 @@ class Bench:
 
     @property
     def endpoint(self) -> dict[str, Any]:
-        """The endpoint's facts."""
+        """The facts of the lab's endpoint."""
         facts: dict[str, Any] = json.loads((self.folder / "state" / "endpoint.json").read_text())
         return facts
 
     def endpoint_pid(self) -> int:
-        """The process that answers the API."""
+        """Return the PID of the endpoint."""
         pid = process.recall(launch.lock_file(Paths(self.folder / "state", self.folder)))
         assert pid is not None, "no endpoint runs"
         return pid
 
     def processes(self) -> list[str]:
-        """Command lines of all processes of this lab: they name its state folder, or a hash of it."""
+        """Return the command lines of this lab's processes: those with its state folder, or a hash of it."""
         state = self.folder / "state"
         names = (str(self.folder), hashlib.sha1(str(state).encode()).hexdigest()[:8])
-        found = []
+        lines = []
         for entry in Path("/proc").iterdir():
             if entry.name.isdigit() and int(entry.name) != os.getpid():
                 try:
@@ -144,13 +145,13 @@ class Bench:
                 except OSError:
                     continue
                 if any(name in line for name in names) and "pytest" not in line:
-                    found.append(f"{entry.name}: {line[:200]}")
-        return found
+                    lines.append(f"{entry.name}: {line[:200]}")
+        return lines
 
 
 @pytest.fixture(scope="module")
 def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
-    """The bench; whatever a failed test leaves is removed by the project's own command."""
+    """The bench. What a failed test leaves is removed at the end."""
     bench = Bench(tmp_path_factory.mktemp("lab"))
     yield bench
     bench.end()

@@ -1,4 +1,4 @@
-"""A lab of containers, end to end: built, measured, found as it is, replaced by machines, removed."""
+"""A lab of containers, end to end: build, measure, check, replace by virtual machines, remove."""
 
 from __future__ import annotations
 
@@ -24,55 +24,55 @@ NAMES = ["client", "scheduler", "worker-1", "worker-2", "worker-3"]
 
 
 def guests(bench: Bench, kind: str) -> dict[str, str]:
-    """Names and states of one kind of guests."""
+    """Return names and states of the guests of one kind."""
     return {row["name"]: row["status"] for row in getattr(api(bench).nodes("pve"), kind).get()}
 
 
-def test_up_makes_containers_and_measures_them(bench: Bench) -> None:
-    told = bench.good("dasklab", "up", "--guests", "container")
+def test_up_creates_containers_and_measures_a_baseline(bench: Bench) -> None:
+    output = bench.good("dasklab", "up", "--guests", "container")
     assert guests(bench, "lxc") == dict.fromkeys(NAMES, "running")
     assert guests(bench, "qemu") == {}
-    assert re.search(r"compute_s +3 ", told), told[-3000:]
+    assert re.search(r"compute_s +3 ", output), output[-3000:]
     trial = next((bench.folder / "results").rglob("completeness.json")).parent
     assert json.loads((trial / "completeness.json").read_text())["verdict"] == "complete"
     configured = json.loads((trial / "configured.json").read_text())
     assert {host["driver"] for host in configured["hosts"].values()} == {"veth"}
 
 
-def test_the_second_run_changes_nothing_and_status_finds_all(bench: Bench) -> None:
-    told = bench.good(*bench.playbook("lab"))
-    assert re.search(r"changed=0, failed=0", told), told[-3000:]
-    told = bench.good("dasklab", "status")
-    assert len(re.findall(r"^ *(client|scheduler|worker-\d) .* running +veth on vmbr1 ", told, re.M)) == 5, (
-        told
-    )
+def test_second_run_changes_nothing_and_status_lists_all(bench: Bench) -> None:
+    output = bench.good(*bench.playbook("lab"))
+    assert re.search(r"changed=0, failed=0", output), output[-3000:]
+    output = bench.good("dasklab", "status")
+    assert (
+        len(re.findall(r"^ *(client|scheduler|worker-\d) .* running +veth on vmbr1 ", output, re.M)) == 5
+    ), output
 
 
-def test_a_unit_that_somebody_changed_is_as_it_was_and_read_again(bench: Bench) -> None:
+def test_changed_unit_is_restored_and_reloaded(bench: Bench) -> None:
     unit = "/etc/systemd/system/dask-worker.service"
     bench.good("dasklab", "ssh", "worker-1", "--", f"echo '# not the lab' >> {unit}; systemctl daemon-reload")
-    told = bench.good("dasklab", "up", "--only", "configure", "--diff")
-    assert "-# not the lab" in told
-    asked = f"grep -c 'not the lab' {unit}; systemctl show -p NeedDaemonReload dask-worker"
-    assert bench.good("dasklab", "ssh", "worker-1", "--", asked).split() == ["0", "NeedDaemonReload=no"]
+    output = bench.good("dasklab", "up", "--only", "configure", "--diff")
+    assert "-# not the lab" in output
+    check = f"grep -c 'not the lab' {unit}; systemctl show -p NeedDaemonReload dask-worker"
+    assert bench.good("dasklab", "ssh", "worker-1", "--", check).split() == ["0", "NeedDaemonReload=no"]
 
 
-def test_the_containers_are_what_they_should_be(bench: Bench) -> None:
-    """All but netem, where the kernel has none."""
+def test_containers_pass_the_host_checks(bench: Bench) -> None:
+    """Checks of netem are skipped if the kernel has none."""
     assert re.search(r"passed, (4|9) skipped", bench.examine())
 
 
-def test_a_flooded_bridge_shows_others_frames_and_a_learning_one_does_not(bench: Bench) -> None:
-    seen = {}
+def test_capture_contains_foreign_frames_only_on_a_flooding_bridge(bench: Bench) -> None:
+    frames = {}
     for mode in ("flooding", "learning"):
         bench.good(*bench.playbook("bridge", "-e", f"proxmox_bridge_mode={mode}"))
-        seen[mode] = foreign_frames(bench)
-    assert seen["flooding"] >= 20
-    assert seen["learning"] <= 2
+        frames[mode] = foreign_frames(bench)
+    assert frames["flooding"] >= 20
+    assert frames["learning"] <= 2
 
 
 def foreign_frames(bench: Bench) -> int:
-    """How many of 20 pings between two workers the client's capture NIC sees."""
+    """Return how many of 20 pings between two workers reach the client's capture NIC."""
     bench.ssh("worker-1", "ping -c 2 10.77.1.14 >/dev/null")
     find = "nic=$(grep -li 02:da:5c:23:8d:02 /sys/class/net/*/address | cut -d/ -f5)"
     capture = "timeout 600 tcpdump -i $nic -nn 'icmp and host 10.77.1.13' 2>/dev/null | wc -l"
@@ -84,25 +84,25 @@ def foreign_frames(bench: Bench) -> int:
 
 
 @pytest.mark.parametrize("policer", [False, True])
-def test_a_containers_link_is_shaped_and_policed_by_any_kernel(bench: Bench, policer: bool) -> None:
-    asked = json.dumps({"rate_mbit": 50, "direction": "both", "policer": policer})
+def test_link_of_a_container_is_shaped_or_policed(bench: Bench, policer: bool) -> None:
+    settings = json.dumps({"rate_mbit": 50, "direction": "both", "policer": policer})
     try:
-        told = bench.ssh("worker-1", f"/opt/dasklab/bin/dasklab_link.py apply '{asked}' --ttl 60")
+        output = bench.ssh("worker-1", f"/opt/dasklab/bin/dasklab_link.py apply '{settings}' --ttl 60")
     finally:
         cleared = bench.ssh("worker-1", "/opt/dasklab/bin/dasklab_link.py clear")
-    found = [(each["direction"], each["rate_mbit"]) for each in json.loads(told)["configured"]]
-    assert found == [("egress", 50), ("ingress", 50)]
-    assert all(each["policer"] == policer for each in json.loads(told)["configured"])
+    links = json.loads(output)["configured"]
+    assert [(link["direction"], link["rate_mbit"]) for link in links] == [("egress", 50), ("ingress", 50)]
+    assert all(link["policer"] == policer for link in links)
     assert json.loads(cleared)["configured"] == []
 
 
 @dataclass(frozen=True)
 class Swept:
-    """An experiment whose run was killed in its second trial, and what the run that went on printed."""
+    """A run that was killed during its second trial, and the output of the command that resumed it."""
 
     run: Path
     finished: dict[Path, int]
-    told: str
+    output: str
 
 
 @pytest.fixture(scope="module")
@@ -114,7 +114,7 @@ def swept(bench: Bench, tmp_path_factory: pytest.TempPathFactory) -> Swept:
     until(lambda: len(list(results.glob("*/*/attempt.json"))) == 1, "the first trial", PATIENCE_S * 5)
     until(lambda: len(list(results.glob("*/*/trial.json"))) == 2, "the second trial's start")
     os.kill(child.pid, signal.SIGKILL)
-    child.wait()  # its playbook goes on: the next run must end it
+    child.wait()  # its playbook continues; the next command must end it
     [run] = results.iterdir()
     finished = {path: path.stat().st_mtime_ns for path in run.glob("*/attempt.json")}
     return Swept(run, finished, bench.good("dasklab", "run", str(run)))
@@ -130,44 +130,42 @@ factors:
       50M: {nics: {worker-1: {rate_mbit: 50}}}
       e1000: {nics: {worker-1: {model: e1000}}}
       vm: {guests: {worker-1: {kind: vm}}, nics: {worker-1: {rate_mbit: 50}}}
-seed: 25 # the machine comes last, after the trial that is killed
+seed: 25 # the virtual machine comes last, after the killed trial
 workers: 1
 workload: {name: array_study, params: {size: 400, chunk: 200}}
 runs: 1
 blocks: 1
 warmups: 0
-probes: {pings: 3, iperf_runs: 1, iperf_s: 2} # in one second a busy machine sends too little
+probes: {pings: 3, iperf_runs: 1, iperf_s: 2} # a busy machine sends too little in one second
 run_s: 1
-tolerances: {foreign_pct: 100} # other tests are at work on this machine
+tolerances: {foreign_pct: 100} # other tests use this machine
 """
 
 
-def test_a_run_killed_in_mid_trial_loses_that_trial_only(bench: Bench, swept: Swept) -> None:
-    again = {path: path.stat().st_mtime_ns for path in swept.finished}
-    assert again == swept.finished, "a finished trial was run again"
+def test_run_killed_during_a_trial_loses_only_that_trial(bench: Bench, swept: Swept) -> None:
+    modified = {path: path.stat().st_mtime_ns for path in swept.finished}
+    assert modified == swept.finished, "a finished trial was run again"
     verdicts = [json.loads(path.read_text()) for path in swept.run.glob("*/result.json")]
     ran = [verdict["reasons"] for verdict in verdicts if verdict["status"] == "ok"]
-    assert ran == [[]] * 3, swept.told[-3000:]
+    assert ran == [[]] * 3, swept.output[-3000:]
     page = bench.good("dasklab", "report", str(swept.run)).strip().splitlines()[-1]
     assert "a container, which has veth" in Path(page).read_text()
 
 
-def test_a_containers_link_takes_a_cap_and_no_other_nic(bench: Bench, swept: Swept) -> None:
-    assert re.search(r"unsupported +\S*e1000", swept.told), swept.told
-    assert "NIC e1000 of worker-1: it is a container, which has veth" in swept.told
-    # A busy machine may send less than the cap lets through, never more.
+def test_container_supports_a_rate_cap_but_no_other_nic_model(bench: Bench, swept: Swept) -> None:
+    assert re.search(r"unsupported +\S*e1000", swept.output), swept.output
+    assert "NIC e1000 of worker-1: it is a container, which has veth" in swept.output
+    # A busy machine may send less than the cap allows, never more.
     [trial] = swept.run.glob("*link=50M")
     probes = json.loads((trial / "measured.json").read_text())["throughput"]
     capped = [probe["mbit"] for probe in probes if "worker-1" in (probe["src"], probe["dst"])]
-    assert len(capped) == 4 and max(capped) < 52, swept.told
+    assert len(capped) == 4 and max(capped) < 52, swept.output
     assert "rate=5.9604645" in json.loads((trial / "configured.json").read_text())["hosts"]["worker-1"]["net"]
     nets = [api(bench).nodes("pve").lxc(vmid).config.get()["net1"] for vmid in range(9101, 9106)]
-    assert not [net for net in nets if "rate=" in net], "the links have their cap no longer"
+    assert not [net for net in nets if "rate=" in net], "the trial's cap was not removed"
 
 
-def test_a_trial_has_a_machine_among_containers_and_the_lab_is_then_as_it_was(
-    bench: Bench, swept: Swept
-) -> None:
+def test_virtual_machine_replaces_a_container_for_one_trial(bench: Bench, swept: Swept) -> None:
     [trial] = swept.run.glob("*link=vm")
     configured = json.loads((trial / "configured.json").read_text())
     drivers = {name: host["driver"] for name, host in configured["hosts"].items()}
@@ -176,11 +174,11 @@ def test_a_trial_has_a_machine_among_containers_and_the_lab_is_then_as_it_was(
     assert guests(bench, "qemu") == {"dasklab-template": "stopped"}
 
 
-def test_containers_give_way_to_machines(bench: Bench) -> None:
+def test_plan_replaces_containers_by_virtual_machines(bench: Bench) -> None:
     machines = json.dumps({"lab_guests": "vm"})
-    told = bench.good(*bench.playbook("provision", "--check", "--diff", "-e", machines))
-    assert "DELETE /nodes/pve/lxc/9105" in told
-    assert "POST /nodes/pve/qemu/9100/clone newid=9105 name=worker-3" in told
+    output = bench.good(*bench.playbook("provision", "--check", "--diff", "-e", machines))
+    assert "DELETE /nodes/pve/lxc/9105" in output
+    assert "POST /nodes/pve/qemu/9100/clone newid=9105 name=worker-3" in output
 
 
 def test_destroy_leaves_nothing(bench: Bench) -> None:

@@ -1,4 +1,4 @@
-"""The golden image as a real node starts it: by a BIOS from its own boot loader, told by a seed who it is."""
+"""The golden image booted as on a real node: by a BIOS from its own boot loader, with a cloud-init seed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from minipve.image import golden, qemu_img
 from minipve.paths import Paths
 from minipve.qemu import cloudinit
 
-PATIENCE_S = 600  # other tests run beside it
+PATIENCE_S = 600  # other tests run at the same time
 NICS = {"e1000": "BC:24:11:00:00:01", "rtl8139": "BC:24:11:00:00:02"}
 CONFIG = {
     "name": "worker-7",
@@ -32,9 +32,9 @@ CONFIG = {
 
 @pytest.fixture
 def agent(tmp_path: Path) -> Iterator[Path]:
-    """The guest agent's socket of a machine with the study's two emulated NICs, its disk on SCSI."""
+    """The socket of the guest agent of a machine with the study's emulated NICs and a SCSI disk."""
     disk, socket_file = tmp_path / "disk.qcow2", tmp_path / "qga"
-    lab = replace(Paths.of(), requirements=PINS)  # the lab's own image, which other tests use too
+    lab = replace(Paths.of(), requirements=PINS)  # the same image as other tests use
     image = golden.build(lab, progress.silent)
     qemu_img.linked_clone(golden.export(image, tmp_path), disk)
     iso = cloudinit.build(9101, CONFIG, Paths(tmp_path / "state", tmp_path / "cache"))
@@ -57,7 +57,7 @@ def agent(tmp_path: Path) -> Iterator[Path]:
 
 
 def ask(agent: Path, command: str, **arguments: Any) -> Any:
-    """What the guest agent answers, as soon as it does."""
+    """Ask the guest agent until it answers, and return the answer."""
     until = time.monotonic() + PATIENCE_S
     while time.monotonic() < until:
         try:
@@ -67,30 +67,30 @@ def ask(agent: Path, command: str, **arguments: Any) -> Any:
                 call = {"execute": command, "id": command} | ({"arguments": arguments} if arguments else {})
                 stream.write(json.dumps(call) + "\n")
                 stream.flush()
-                return next(found["return"] for found in map(json.loads, stream) if found["id"] == command)
+                return next(answer["return"] for answer in map(json.loads, stream) if answer["id"] == command)
         except (OSError, ValueError):
             time.sleep(1)
     return pytest.fail((agent.parent / "console").read_text(errors="replace")[-2000:])
 
 
 @pytest.mark.timeout(1200)
-def test_the_image_boots_as_on_a_real_node(agent: Path) -> None:
+def test_image_boots_as_on_a_real_node(agent: Path) -> None:
     assert ask(agent, "guest-get-host-name") == {"host-name": "worker-7"}
-    found = {
+    addresses = {
         nic["hardware-address"].upper(): [f"{ip['ip-address']}/{ip['prefix']}" for ip in nic["ip-addresses"]]
         for nic in ask(agent, "guest-network-get-interfaces")
         if nic["name"] != "lo"
     }
-    assert found == {NICS["e1000"]: ["192.168.1.17/24"], NICS["rtl8139"]: ["10.77.1.17/24"]}
-    keeps_time = ["is-active", "--quiet", "systemd-timesyncd.service"]
+    assert addresses == {NICS["e1000"]: ["192.168.1.17/24"], NICS["rtl8139"]: ["10.77.1.17/24"]}
+    is_time_service_active = ["is-active", "--quiet", "systemd-timesyncd.service"]
     until = time.monotonic() + PATIENCE_S
-    while not succeeds(agent, "/bin/systemctl", keeps_time):
-        assert time.monotonic() < until, "no time service, although there is a gateway"
+    while not succeeds(agent, "/bin/systemctl", is_time_service_active):
+        assert time.monotonic() < until, "no time service runs, although there is a gateway"
         time.sleep(5)
 
 
 def succeeds(agent: Path, program: str, words: list[str]) -> bool:
-    """Whether a program in the guest does."""
+    """Return whether a program in the guest succeeds."""
     pid = ask(agent, "guest-exec", path=program, arg=words)["pid"]
     while not (status := ask(agent, "guest-exec-status", pid=pid))["exited"]:
         time.sleep(0.5)

@@ -1,4 +1,4 @@
-"""The main job, end to end on real guests, in the order of a lab's life; each test builds on the last."""
+"""A lab of virtual machines, end to end. The tests run in order; each builds on the one before."""
 
 from __future__ import annotations
 
@@ -37,57 +37,57 @@ def machines(bench: Bench) -> dict[str, dict[str, Any]]:
 
 
 def running(bench: Bench) -> int:
-    """How many machines run; none while the endpoint is being started."""
+    """Return how many machines run; 0 while the endpoint starts."""
     try:
-        found = machines(bench)
+        guests = machines(bench)
     except requests.ConnectionError:
         return 0
-    return [machine["status"] for machine in found.values()].count("running")
+    return [machine["status"] for machine in guests.values()].count("running")
 
 
-def test_check_on_a_clean_host_plans_all_and_makes_nothing(bench: Bench) -> None:
-    told = bench.good(*bench.playbook("provision", "--check", "--diff", "--tags", "endpoint,key,machines"))
-    assert "POST /nodes/pve/qemu/9100/clone newid=9105 name=worker-3" in told
+def test_check_on_a_clean_host_plans_everything_and_creates_nothing(bench: Bench) -> None:
+    output = bench.good(*bench.playbook("provision", "--check", "--diff", "--tags", "endpoint,key,machines"))
+    assert "POST /nodes/pve/qemu/9100/clone newid=9105 name=worker-3" in output
     assert machines(bench) == {}
     assert not (bench.folder / "state" / "ssh").exists()
 
 
-def test_a_foreign_machine_is_refused_by_name_and_left_alone(bench: Bench) -> None:
+def test_foreign_machine_is_refused_by_name_and_not_touched(bench: Bench) -> None:
     nodes = api(bench).nodes("pve")
     nodes.qemu.post(vmid=9103, name="mailserver", memory=64, pool="dasklab")
     until(lambda: "mailserver" in machines(bench), "the foreign machine")
-    told = bench.bad("dasklab", "up", "--only", "provision")
-    assert "VMID 9103 is needed for worker-1, but belongs to 'mailserver' on node pve" in told
+    output = bench.bad("dasklab", "up", "--only", "provision")
+    assert "VMID 9103 is needed for worker-1, but belongs to 'mailserver' on node pve" in output
     assert list(machines(bench)) == ["mailserver"]
     nodes.qemu(9103).delete()
     until(lambda: machines(bench) == {}, "the foreign machine's removal")
 
 
-def test_an_endpoint_that_dies_in_mid_task_is_said_and_the_next_run_goes_on(bench: Bench) -> None:
+def test_endpoint_killed_during_a_task_is_reported(bench: Bench) -> None:
     child = bench.start("dasklab", "up", "--only", "provision")
     until(lambda: "client" in machines(bench), "the first clone")
     os.kill(bench.endpoint_pid(), signal.SIGKILL)
-    told = child.communicate(timeout=300)[0]
+    output = child.communicate(timeout=300)[0]
     assert child.returncode != 0
-    assert "nothing listens there" in told or "the connection was cut" in told
-    assert "Traceback" not in told
+    assert "nothing listens there" in output or "the connection was cut" in output
+    assert "Traceback" not in output
 
 
-def test_ctrl_c_loses_nothing(bench: Bench) -> None:
-    """The machines run then, but none answers yet: the next command has to wait for them."""
+def test_ctrl_c_during_up_leaves_machines_running(bench: Bench) -> None:
+    """The machines run but do not answer yet, so the next command must wait for them."""
     child = bench.start("dasklab", "up", "--only", "provision")
     until(lambda: running(bench) == 5, "all machines to be started")
-    told = bench.interrupt(child)
+    output = bench.interrupt(child)
     assert child.returncode != 0
-    assert "Traceback" not in told
+    assert "Traceback" not in output
 
 
-def test_up_completes_what_was_begun_and_measures_a_baseline(bench: Bench) -> None:
-    told = bench.good("dasklab", "up", timeout=2400)
+def test_up_completes_an_interrupted_lab_and_measures_a_baseline(bench: Bench) -> None:
+    output = bench.good("dasklab", "up", timeout=2400)
     assert {n: vm["status"] for n, vm in machines(bench).items() if n != "dasklab-template"} == dict.fromkeys(
         ["client", "scheduler", "worker-1", "worker-2", "worker-3"], "running"
     )
-    assert re.search(r"compute_s +3 ", told), told[-3000:]
+    assert re.search(r"compute_s +3 ", output), output[-3000:]
     captures = list((bench.folder / "results").rglob("capture.pcap"))
     assert captures
     assert captures[0].stat().st_size > 10_000
@@ -95,20 +95,20 @@ def test_up_completes_what_was_begun_and_measures_a_baseline(bench: Bench) -> No
     assert (capture["verdict"], capture["left_behind"], capture["stream_seen"]) == ("complete", 0, 1), capture
 
 
-def test_the_second_run_changes_nothing(bench: Bench) -> None:
-    told = bench.good(*bench.playbook("lab"), timeout=600)
-    assert re.search(r"changed=0, failed=0", told), told[-3000:]
+def test_second_run_changes_nothing(bench: Bench) -> None:
+    output = bench.good(*bench.playbook("lab"), timeout=600)
+    assert re.search(r"changed=0, failed=0", output), output[-3000:]
 
 
-def test_status_and_doctor_find_all_well(bench: Bench) -> None:
-    told = bench.good("dasklab", "status")
-    assert len(re.findall(r"^ *(client|scheduler|worker-\d) .* running ", told, re.M)) == 5, told
-    told = bench.good("dasklab", "doctor")
-    assert "FAIL" not in told
+def test_status_and_doctor_report_no_problem(bench: Bench) -> None:
+    output = bench.good("dasklab", "status")
+    assert len(re.findall(r"^ *(client|scheduler|worker-\d) .* running ", output, re.M)) == 5, output
+    output = bench.good("dasklab", "doctor")
+    assert "FAIL" not in output
 
 
-def test_the_machines_are_what_they_should_be(bench: Bench) -> None:
-    """Nothing is skipped but what the hypervisor is asked, once and not five times."""
+def test_machines_pass_the_host_checks(bench: Bench) -> None:
+    """Only checks of the hypervisor are skipped on four of five hosts."""
     assert re.search(r"passed, 4 skipped", bench.examine())
 
 
@@ -123,30 +123,30 @@ runs: 1
 warmups: 0
 blocks: 1
 probes: {pings: 10, iperf_runs: 0}
-tolerances: {foreign_pct: 100} # other tests are at work on this machine
+tolerances: {foreign_pct: 100} # other tests use this machine
 """
 
 
-def test_a_trial_that_was_killed_is_run_again_and_leaves_no_impairment(bench: Bench) -> None:
+def test_killed_trial_is_run_again_and_leaves_no_impairment(bench: Bench) -> None:
     file = bench.folder / "slow.yml"
     file.write_text(SLOW)
     child = bench.start("dasklab", "run", str(file))
     results = bench.folder / "results" / "slow"
-    done = "netem : Impair the lab link: "
+    task_end = "netem : Impair the lab link: "
     until(
-        lambda: any(done in log.read_text() for log in results.glob("*/*/ansible.log")),
+        lambda: any(task_end in log.read_text() for log in results.glob("*/*/ansible.log")),
         "the trial",
         PATIENCE_S * 5,
     )
     impaired = "tc qdisc show | grep netem; true"
     assert "delay 80ms" in bench.ssh("worker-1", impaired)
     os.kill(child.pid, signal.SIGKILL)
-    child.wait()  # its playbook goes on: the next run must end it
+    child.wait()  # its playbook continues; the next command must end it
     [run] = results.iterdir()
     assert not list(run.glob("*/attempt.json"))
-    told = bench.good("dasklab", "run", str(run))
+    output = bench.good("dasklab", "run", str(run))
     verdicts = [json.loads(path.read_text()) for path in run.glob("*/result.json")]
-    assert [(v["status"], v["reasons"]) for v in verdicts] == [("ok", [])], told[-3000:]
+    assert [(v["status"], v["reasons"]) for v in verdicts] == [("ok", [])], output[-3000:]
     hosts = ("scheduler", "worker-1", "worker-2", "worker-3")
     assert bench.ssh_each(hosts, impaired) == dict.fromkeys(hosts, "")
 
@@ -154,19 +154,19 @@ def test_a_trial_that_was_killed_is_run_again_and_leaves_no_impairment(bench: Be
 DRIVERS = "for nic in /sys/class/net/*/device/driver; do basename $(readlink -f $nic); done"
 
 
-def test_nic_models_are_switched_and_the_guests_see_their_drivers(bench: Bench) -> None:
-    wanted = {"worker-1": {"model": "e1000"}, "worker-2": {"model": "rtl8139"}}
-    bench.good(*bench.playbook("provision", "-e", json.dumps({"proxmox_vm_nics": wanted})))
-    seen = bench.ssh_each(("worker-1", "worker-2", "worker-3"), DRIVERS)
-    assert {host: sorted(drivers.split()) for host, drivers in seen.items()} == {
+def test_guests_use_the_drivers_of_their_nic_models(bench: Bench) -> None:
+    models = {"worker-1": {"model": "e1000"}, "worker-2": {"model": "rtl8139"}}
+    bench.good(*bench.playbook("provision", "-e", json.dumps({"proxmox_vm_nics": models})))
+    loaded = bench.ssh_each(("worker-1", "worker-2", "worker-3"), DRIVERS)
+    assert {host: sorted(drivers.split()) for host, drivers in loaded.items()} == {
         "worker-1": ["e1000", "virtio_net"],
         "worker-2": ["8139cp", "virtio_net"],
         "worker-3": ["virtio_net", "virtio_net"],
     }
 
 
-def test_a_machine_that_dies_is_said_and_brought_back_as_the_inventory_has_it(bench: Bench) -> None:
-    """It had another NIC than the inventory's, as has its neighbour still."""
+def test_killed_machine_is_reported_and_restored_to_match_the_inventory(bench: Bench) -> None:
+    """Before, it had another NIC model than in the inventory, as its neighbour still has."""
     pid = api(bench).nodes("pve").qemu(9104).status.current.get()["pid"]
     os.kill(pid, signal.SIGKILL)
     until(lambda: not Path(f"/proc/{pid}").exists(), "QEMU to end")
@@ -175,21 +175,21 @@ def test_a_machine_that_dies_is_said_and_brought_back_as_the_inventory_has_it(be
     assert machines(bench)["worker-2"]["status"] == "running"
     dask = "/opt/dask/bin/python -c 'import distributed; print(distributed.__version__)'"
     assert "2026" in bench.ssh("worker-2", dask)
-    seen = bench.ssh_each(("worker-1", "worker-2"), DRIVERS)
-    assert [drivers.split() for drivers in seen.values()] == [["virtio_net"] * 2] * 2
+    loaded = bench.ssh_each(("worker-1", "worker-2"), DRIVERS)
+    assert [drivers.split() for drivers in loaded.values()] == [["virtio_net"] * 2] * 2
 
 
 def test_destroy_leaves_nothing(bench: Bench) -> None:
     before = {p.name for p in Path("/sys/class/net").iterdir()}
-    assert [line for line in bench.processes() if "[mux]" in line], "no shared connection is seen"
+    assert [line for line in bench.processes() if "[mux]" in line], "no shared ssh connection is running"
     bench.good("dasklab", "destroy", "--yes")
     assert bench.processes() == []
     assert not (bench.folder / "state").exists()
     assert {p.name for p in Path("/sys/class/net").iterdir()} == before
     assert not [p for p in before if p.startswith(("tap", "vmbr"))], "the host has the lab's devices"
-    assert list((bench.folder / "results").rglob("timings.json")), "results are kept"
+    assert list((bench.folder / "results").rglob("timings.json")), "results were removed"
 
 
-def test_destroy_of_nothing_is_well(bench: Bench) -> None:
+def test_destroy_without_a_lab_succeeds(bench: Bench) -> None:
     bench.good("dasklab", "destroy", "--yes")
     assert bench.processes() == []

@@ -1,6 +1,9 @@
-"""What is true of the lab's hosts, asked once, as many at a time as there are cores: emulated, each is slow.
+"""Facts about the lab's hosts, for checks on provisioned hosts.
 
-pytest tests/infra --hosts=ansible://lab --ansible-inventory=inventory/hosts.yml --force-ansible
+    pytest tests/infra --hosts=ansible://lab --ansible-inventory=inventory/hosts.yml --force-ansible
+
+One Ansible command collects all facts once, on as many hosts in parallel as there are cores, because emulated
+hosts are slow.
 """
 
 from __future__ import annotations
@@ -27,7 +30,7 @@ os.environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"  # te
 BASE = yaml.safe_load((ROOT / "roles" / "base" / "defaults" / "main.yml").read_text())
 BIN = f"{BASE['base_directory']}/bin"
 UNITS = "dask-scheduler dask-worker dasklab-host"
-QUESTIONS = {
+JSON_COMMANDS = {
     "describe": f"{BIN}/dasklab_host.py describe",
     "apply": f"{BIN}/dasklab_host.py apply --check",
     "at_rest": f"{BIN}/dasklab_link.py show",
@@ -37,12 +40,12 @@ QUESTIONS = {
     "cleared": f"{BIN}/dasklab_link.py clear",
 }
 FORKED = "import sys; print('distributed' in sys.modules, open('/proc/self/cgroup').read().split())"
-ASKS = f"{BIN}/dasklab_forkserver.py /run/dasklab/infra.py >/run/dasklab/infra.said"
-WORDS = {
+FORK = f"{BIN}/dasklab_forkserver.py /run/dasklab/infra.py >/run/dasklab/infra.out"
+TEXT_COMMANDS = {
     "forked": "systemctl start dasklab-forkserver.socket; "
-    f'cd /run/dasklab; rm -f infra.said; echo "{FORKED}" >infra.py; '
-    f"systemd-run --quiet --collect --unit=dasklab-infra sh -c '{ASKS}'; "
-    "timeout 60 sh -c 'until test -s infra.said; do sleep 0.1; done'; cat infra.said",
+    f'cd /run/dasklab; rm -f infra.out; echo "{FORKED}" >infra.py; '
+    f"systemd-run --quiet --collect --unit=dasklab-infra sh -c '{FORK}'; "
+    "timeout 60 sh -c 'until test -s infra.out; do sleep 0.1; done'; cat infra.out",
     "sshd": "sshd -T | grep -E '^(passwordauthentication|kbdinteractiveauthentication|permitrootlogin) '",
     "units": "systemctl show -p Id,LoadState,ActiveState,UnitFileState,NeedDaemonReload,TimeoutStopUSec"
     f" {UNITS}",
@@ -53,39 +56,42 @@ WORDS = {
 
 @dataclass(frozen=True)
 class Lab:
-    """A host under test: its name, the inventory's word on it, and its answers."""
+    """A host under test: its name, its inventory, and the output of the commands above.
+
+    ``start_s`` and ``stop_s`` are the times before and after the commands, in seconds since 1970.
+    """
 
     name: str
     inventory: Inventory
     answers: dict[str, Any]
-    asked: float
-    answered: float
+    start_s: float
+    stop_s: float
 
-    def wanted(self, variable: str) -> Any:
-        """The inventory's value of a variable for this host; None if it has none."""
+    def requested(self, variable: str) -> Any:
+        """Return the inventory's value of a variable for this host; None if it has none."""
         return self.inventory.optional(self.name, variable)
 
     @property
     def guest(self) -> Guest | None:
-        """What the lab makes; None of a machine that exists already."""
-        wanted = self.wanted("guest") if self.inventory.has(self.name, "guest") else None
-        return wanted and validate(Guest, wanted, self.name)
+        """The guest that the lab creates; None for a machine that exists already."""
+        guest = self.requested("guest") if self.inventory.has(self.name, "guest") else None
+        return guest and validate(Guest, guest, self.name)
 
     @property
     def is_container(self) -> bool:
-        """Whether its kernel is the node's."""
+        """Whether the host is a container, so that its kernel is the node's."""
         return self.guest is not None and self.guest.kind == "container"
 
 
 def raw(host: Any, command: str) -> str:
-    """Run a shell command without Python on the host; its standard output."""
+    """Run a shell command without Python on the host, and return its output."""
     return printed(host.backend.run_ansible("ansible.builtin.raw", command, check=False))
 
 
-def printed(done: dict[str, Any]) -> str:
-    """What a shell command printed that went well."""
-    assert done.get("rc") == 0, done
-    return str(done["stdout"]).replace("\r\n", "\n")
+def printed(result: dict[str, Any]) -> str:
+    """Return the output of a successful shell command."""
+    assert result.get("rc") == 0, result
+    return str(result["stdout"]).replace("\r\n", "\n")
 
 
 @pytest.fixture(scope="session")
@@ -99,48 +105,48 @@ def inventory(request: pytest.FixtureRequest) -> Inventory:
 
 
 @dataclass(frozen=True)
-class Told:
-    """What Ansible has of each host, and when it was asked and had it from the last."""
+class Collected:
+    """Ansible's result for each host, with the times before and after, and Ansible's errors."""
 
-    asked: float
-    answered: float
+    start_s: float
+    stop_s: float
     results: dict[str, dict[str, Any]]
-    complaint: str
+    errors: str
 
 
 @pytest.fixture(scope="session")
-def told(
+def collected(
     inventory: Inventory, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Told:
-    asked_for = request.config.getoption("--hosts").split(",")
-    tree = tmp_path_factory.mktemp("told")
-    questions = "; ".join(f"echo @@{key}; {command}" for key, command in (QUESTIONS | WORDS).items())
-    argv = ["ansible", ",".join(urlsplit(each).netloc for each in asked_for), "-i", str(inventory.path)]
-    argv += ["-m", "ansible.builtin.raw", "-a", questions, "--tree", str(tree), "-f", str(os.cpu_count())]
-    asked = time.time()
-    # How it went is in each host's result.
-    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+) -> Collected:
+    hosts = request.config.getoption("--hosts").split(",")
+    tree = tmp_path_factory.mktemp("facts")
+    script = "; ".join(f"echo @@{key}; {command}" for key, command in (JSON_COMMANDS | TEXT_COMMANDS).items())
+    argv = ["ansible", ",".join(urlsplit(host).netloc for host in hosts), "-i", str(inventory.path)]
+    argv += ["-m", "ansible.builtin.raw", "-a", script, "--tree", str(tree), "-f", str(os.cpu_count())]
+    start_s = time.time()
+    # Failures are in each host's result.
+    process = subprocess.run(argv, capture_output=True, text=True, check=False)
     results = {path.name: json.loads(path.read_text()) for path in tree.iterdir()}
-    return Told(asked, time.time(), results, done.stderr)
+    return Collected(start_s, time.time(), results, process.stderr)
 
 
 @pytest.fixture
 def lab(host: Any, request: pytest.FixtureRequest) -> Lab:
     if host.backend.get_connection_type() != "ansible":
         pytest.skip("needs a lab: --hosts=ansible://lab")
-    inventory, told = (request.getfixturevalue(name) for name in ("inventory", "told"))
+    inventory, collected = (request.getfixturevalue(name) for name in ("inventory", "collected"))
     name = host.backend.host
-    assert name in told.results, told.complaint
-    parts = dict(part.split("\n", 1) for part in printed(told.results[name]).split("@@")[1:])
-    answers = {key: json.loads(body) if key in QUESTIONS else body for key, body in parts.items()}
-    return Lab(name, inventory, answers, told.asked, told.answered)
+    assert name in collected.results, collected.errors
+    parts = dict(part.split("\n", 1) for part in printed(collected.results[name]).split("@@")[1:])
+    answers = {key: json.loads(body) if key in JSON_COMMANDS else body for key, body in parts.items()}
+    return Lab(name, inventory, answers, collected.start_s, collected.stop_s)
 
 
 @pytest.fixture
 def node(lab: Lab, inventory: Inventory, request: pytest.FixtureRequest) -> Any:
-    """The hypervisor, once: with the client's tests."""
-    if lab.wanted("dask_role") != "client":
-        pytest.skip("asked once, with the client")
+    """The hypervisor. Its tests run once, with those of the client."""
+    if lab.requested("dask_role") != "client":
+        pytest.skip("runs once, with the client")
     nodes = inventory.hosts("hypervisors")
     if not nodes:
         pytest.skip("this lab has no hypervisor")

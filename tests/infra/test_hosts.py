@@ -1,4 +1,4 @@
-"""Each lab host is what the inventory and the roles say: run on provisioned hosts, see conftest.py."""
+"""Each host is as inventory and roles describe it. Runs on provisioned hosts: see conftest.py."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.infra.conftest import BIN, Lab, raw
 PINS = ROOT / "roles" / "dask" / "files" / "requirements.txt"
 
 
-def test_dask_and_all_it_needs_have_the_same_pinned_versions_everywhere(lab: Lab) -> None:
+def test_packages_have_the_pinned_versions(lab: Lab) -> None:
     pins = dict(re.findall(r"^([\w-]+)==(\S+)", PINS.read_text(), re.MULTILINE))
     installed = lab.answers["describe"]["versions"]
     assert {name: installed.get(name) for name in pins} == pins
@@ -26,31 +26,31 @@ def test_services_are_installed_and_wait_for_a_trial(lab: Lab) -> None:
     for block in lab.answers["units"].split("\n\n"):
         unit = dict(line.split("=", 1) for line in block.strip().splitlines())
         units[unit["Id"]] = unit
-    mine = {"scheduler": "dask-scheduler.service", "worker": "dask-worker.service"}
-    for role, name in mine.items():
-        wanted = "loaded" if lab.wanted("dask_role") == role else "not-found"
-        assert units[name]["LoadState"] == wanted
+    names = {"scheduler": "dask-scheduler.service", "worker": "dask-worker.service"}
+    for role, name in names.items():
+        expected = "loaded" if lab.requested("dask_role") == role else "not-found"
+        assert units[name]["LoadState"] == expected
         assert units[name]["ActiveState"] == "inactive"
         assert units[name]["LoadState"] == "not-found" or units[name]["TimeoutStopUSec"] == "3s"
     assert units["dasklab-host.service"]["UnitFileState"] == "enabled"
     assert [name for name, unit in units.items() if unit["NeedDaemonReload"] != "no"] == []
 
 
-def test_a_fork_has_dask_imported_and_is_in_the_service_that_asked_for_it(lab: Lab) -> None:
+def test_fork_has_dask_imported_and_belongs_to_its_service(lab: Lab) -> None:
     imported, groups = lab.answers["forked"].split(" ", 1)
     assert imported == "True"
     assert "/dasklab-infra.service" in groups
     assert "/dasklab-forkserver.service" not in groups
 
 
-def test_no_password_opens_the_door(lab: Lab) -> None:
+def test_ssh_accepts_no_passwords(lab: Lab) -> None:
     settings = dict(line.split(" ", 1) for line in lab.answers["sshd"].splitlines())
     assert settings["passwordauthentication"] == "no"
     assert settings["kbdinteractiveauthentication"] == "no"
     assert settings["permitrootlogin"] in ("no", "without-password", "prohibit-password")
 
 
-def test_the_lab_link_is_found_and_has_the_driver_of_its_model(lab: Lab) -> None:
+def test_lab_link_has_the_driver_of_its_nic_model(lab: Lab) -> None:
     link = lab.answers["describe"]["lab"]
     assert link["up"]
     if lab.guest is not None:
@@ -59,18 +59,18 @@ def test_the_lab_link_is_found_and_has_the_driver_of_its_model(lab: Lab) -> None
         assert link["mac"].upper() == nic.mac.upper()
 
 
-def test_interfaces_and_kernel_are_as_wanted(lab: Lab) -> None:
-    """Some of the kernel's settings are the node's alone, and not to be seen in a container."""
+def test_interfaces_and_kernel_settings_are_as_requested(lab: Lab) -> None:
+    """A container cannot see some kernel settings of its node."""
     assert lab.answers["apply"]["changes"] == []
-    lacking = lab.answers["apply"]["unsupported"]
-    assert [each for each in lacking if not (lab.is_container and each.startswith("/proc/sys/"))] == []
+    unsupported = lab.answers["apply"]["unsupported"]
+    assert [name for name in unsupported if not (lab.is_container and name.startswith("/proc/sys/"))] == []
 
 
-def test_the_clock_agrees_with_the_controller_s(lab: Lab) -> None:
-    assert lab.asked - 5 < lab.answers["describe"]["time"] < lab.answered + 5
+def test_clock_agrees_with_the_controllers(lab: Lab) -> None:
+    assert lab.start_s - 5 < lab.answers["describe"]["time"] < lab.stop_s + 5
 
 
-def test_nothing_is_impaired_captured_or_probed_at_rest(lab: Lab) -> None:
+def test_host_at_rest_has_no_impairment_capture_or_probe(lab: Lab) -> None:
     rest = lab.answers["at_rest"]
     assert rest["asked"] == []
     assert not [q for q in rest["qdiscs"] if q["kind"] in ("netem", "prio", "clsact", "ingress", "tbf")]
@@ -78,35 +78,35 @@ def test_nothing_is_impaired_captured_or_probed_at_rest(lab: Lab) -> None:
     assert lab.answers["leftovers"].strip() == ""
 
 
-def test_netem_is_there_and_gone_again(lab: Lab) -> None:
-    lacking = lab.answers["impaired"].get("unsupported")
-    if lacking and lab.is_container:
-        pytest.skip(f"this node's kernel: {lacking}")
-    [done] = lab.answers["impaired"]["configured"]
-    assert (done["delay_ms"], done["loss_pct"], done["direction"]) == (5, 1, "egress")
+def test_netem_is_applied_and_cleared(lab: Lab) -> None:
+    unsupported = lab.answers["impaired"].get("unsupported")
+    if unsupported and lab.is_container:
+        pytest.skip(f"this node's kernel: {unsupported}")
+    [link] = lab.answers["impaired"]["configured"]
+    assert (link["delay_ms"], link["loss_pct"], link["direction"]) == (5, 1, "egress")
     assert 0 < lab.answers["impaired"]["expires_in_s"] <= 60
     assert lab.answers["cleared"]["asked"] == []
     assert not [q for q in lab.answers["cleared"]["qdiscs"] if q["kind"] in ("netem", "tbf", "clsact")]
 
 
-def test_a_rate_is_kept_by_a_shaper_or_a_policer(lab: Lab) -> None:
-    """A node's kernel may have no policers: then its containers have a bucket without a queue."""
+def test_rate_is_limited_by_a_shaper_or_a_policer(lab: Lab) -> None:
+    """If the node's kernel has no policers, its containers use a token bucket without a queue."""
     shaped, [policed] = (lab.answers[key]["configured"] for key in ("shaped", "policed"))
-    assert [(each["by"], each["policer"], each["rate_mbit"]) for each in shaped] == [("tbf", False, 100)] * 2
+    assert [(link["by"], link["policer"], link["rate_mbit"]) for link in shaped] == [("tbf", False, 100)] * 2
     assert policed["by"] in ({"police", "tbf"} if lab.is_container else {"police"})
     assert (policed["policer"], policed["rate_mbit"]) == (True, 100)
 
 
-def test_only_the_client_captures_and_is_promiscuous_only_then(lab: Lab, host: Any) -> None:
-    if lab.wanted("dask_role") != "client":
+def test_only_the_client_captures_and_is_promiscuous_only_meanwhile(lab: Lab, host: Any) -> None:
+    if lab.requested("dask_role") != "client":
         assert lab.answers["describe"]["capture"] is None
         return
     before = lab.answers["describe"]["capture"]
     assert before["up"]
     assert before["promiscuity"] == 0
-    asked = '{"ttl_s": 60, "snaplen_bytes": 512, "buffer_mib": 4, "file_max_mb": 10}'
+    settings = '{"ttl_s": 60, "snaplen_bytes": 512, "buffer_mib": 4, "file_max_mb": 10}'
     command = (
-        f"{BIN}/dasklab_capture.py start '{asked}' >/dev/null && {BIN}/dasklab_capture.py stop"
+        f"{BIN}/dasklab_capture.py start '{settings}' >/dev/null && {BIN}/dasklab_capture.py stop"
         f" && echo @@ && {BIN}/dasklab_host.py show"
     )
     report, after = (json.loads(answer) for answer in raw(host, command).split("@@"))
@@ -116,8 +116,8 @@ def test_only_the_client_captures_and_is_promiscuous_only_then(lab: Lab, host: A
     assert after["capture"]["promiscuity"] == 0
 
 
-def test_the_bridge_is_the_lab_s_own_and_at_rest(lab: Lab, node: Any) -> None:
-    bridge = lab.wanted("lab_bridge")
+def test_bridge_belongs_to_the_lab_and_is_at_rest(lab: Lab, node: Any) -> None:
+    bridge = lab.requested("lab_bridge")
     command = f"ip -d -j link show dev {bridge}; ip -d -j link show master {bridge}"
     [link], ports = map(json.loads, node.check_output(command).splitlines())
     assert link["linkinfo"]["info_kind"] == "bridge"
