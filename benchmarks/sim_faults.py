@@ -1,14 +1,16 @@
-"""A search for hangs: one fault a seed, at a random moment of a small run in simulation; what became of it.
+"""Search for hangs: simulate a small run with one fault at a random moment, for many seeds.
 
     python benchmarks/sim_faults.py --seeds 100                  # of each kind of fault
-    python benchmarks/sim_faults.py --first 41 --seeds 1 cut     # one of them once more
+    python benchmarks/sim_faults.py --first 41 --seeds 1 cut     # repeat one of them
 
-Four workers of one thread on 1 Gbit/s, two runs of ``array_study`` in 16 chunks, 20 ms and 1 MB a task;
-nothing is measured or calibrated. Of seed N worker, moment (within the first run) and length (a cut's 0.05 to
-60 s, a restart's 0.05 to 5 s, their logarithms equally likely) are drawn from N, and N orders Dask's sets. A
-run is slower than the median of those without a fault. What was not done in 300 s of virtual time hangs; what
-Dask gave up with, or what one of its coroutines raised and nobody took, is an error. Both are told with their
-seed.
+Four workers of one thread on 1 Gbit/s execute two runs of ``array_study`` in 16 chunks, with 20 ms and 1 MB
+per task; nothing is measured or calibrated. The seed determines the worker, the moment (within the first
+run), the length (0.05 to 60 s for a cut, 0.05 to 5 s for a restart, uniform in the logarithm) and the order
+of Dask's sets.
+
+The table shows by how much runs are slower than the median without a fault. A simulation that does not finish
+within 300 s of virtual time hangs. It ends in an error if Dask raises one, or if a coroutine of Dask raises
+an exception that nobody retrieves. Hangs and errors are listed with their seeds.
 """
 
 from __future__ import annotations
@@ -32,15 +34,16 @@ from dasklab.predict import farm
 from dasklab.sim.scenario import Scenario
 
 KINDS = ("kill", "restart", "cut")
-WORKERS, WITHOUT = 4, 8  # machines; seeds without a fault
-RUN_S = 1.0  # about what a run takes: faults come within
-LENGTHS = {"cut": (0.05, 60.0), "restart": (0.05, 5.0)}
+WORKERS = 4
+SEEDS_WITHOUT_FAULT = 8
+RUN_S = 1.0  # a run takes about this long, and faults begin within it
+LENGTHS_S = {"cut": (0.05, 60.0), "restart": (0.05, 5.0)}
 LIMIT_S = 300.0
 
 
 @dataclass(frozen=True)
-class Tried:
-    """One simulation: its outcome, or why there is none."""
+class Attempt:
+    """One simulation: its outcome, or the error that prevented one."""
 
     seed: int
     fault: Fault | None
@@ -49,99 +52,110 @@ class Tried:
 
     @property
     def seconds(self) -> float:
-        """Of all runs."""
+        """Virtual time of all runs together."""
         return sum(run.duration_s for run in self.outcome.runs) if self.outcome else math.nan
+
+    @property
+    def problem(self) -> str | None:
+        """Why the simulation did not complete, if it did not."""
+        return self.error or (self.outcome.failed if self.outcome else None)
+
+
+def worker_names() -> list[str]:
+    return [f"worker-{number + 1}" for number in range(WORKERS)]
 
 
 def scenario(seed: int, fault: Fault | None) -> Scenario:
-    """Four workers and one fault."""
-    names = ["scheduler", *(f"worker-{number + 1}" for number in range(WORKERS))]
-    asked: dict[str, Any] = {
+    """Return the small run with one fault, or without."""
+    settings: dict[str, Any] = {
         "workload": {"name": "array_study", "params": {"size": 1000, "chunk": 250}},
         "workers": WORKERS,
         "threads": 1,
         "runs": 2,
         "warmups": 0,
-        "rates_mbit": dict.fromkeys(names, 1000.0),
+        "rates_mbit": dict.fromkeys(["scheduler", *worker_names()], 1000.0),
         "tasks": {prefix: [(0.02, 0.0, 1_000_000)] for prefix in ("add", "mul", "random_sample")},
         "faults": [fault] if fault else [],
         "limit_s": LIMIT_S,
         "seed": seed,
     }
-    return Scenario.model_validate(asked)
+    return Scenario.model_validate(settings)
 
 
-def drawn(kind: str, seed: int) -> Fault:
-    """The fault of a seed."""
+def draw_fault(kind: str, seed: int) -> Fault:
+    """Draw host, moment and length of a fault from its seed."""
     dice = Random(f"{kind} {seed}")
-    hosts = [f"worker-{number + 1}" for number in range(WORKERS)]
+    hosts = worker_names()
     fault: dict[str, Any] = {
         "host": dice.choice([*hosts, "scheduler"] if kind == "cut" else hosts),
         "does": kind,
         "at_s": round(dice.uniform(0, RUN_S), 3),
     }
-    if kind in LENGTHS:
-        low, high = map(math.log, LENGTHS[kind])
+    if kind in LENGTHS_S:
+        low, high = map(math.log, LENGTHS_S[kind])
         fault["for_s"] = round(math.exp(dice.uniform(low, high)), 3)
     return Fault.model_validate(fault)
 
 
-def tried(seed: int, fault: Fault | None) -> Tried:
-    """One simulation, in a process of its own."""
+def attempt(seed: int, fault: Fault | None) -> Attempt:
+    """Run one simulation in a process of its own."""
     try:
         outcome = farm.simulate(scenario(seed, fault))
     except LabError as error:
-        return Tried(seed, fault, None, str(error))
-    return Tried(seed, fault, outcome, None if outcome.hung else outcome.failed)
+        return Attempt(seed, fault, None, str(error))
+    return Attempt(seed, fault, outcome, None if outcome.hung else outcome.failed)
 
 
-def every(kinds: list[str], first: int, seeds: int) -> Iterator[tuple[int, Fault | None]]:
-    """What is to be tried, those without a fault first."""
-    yield from ((seed, None) for seed in range(WITHOUT))
+def plan(kinds: list[str], first: int, seeds: int) -> Iterator[tuple[int, Fault | None]]:
+    """Yield seeds and faults, those without a fault first."""
+    yield from ((seed, None) for seed in range(SEEDS_WITHOUT_FAULT))
     for kind in kinds:
-        yield from ((seed, drawn(kind, seed)) for seed in range(first, first + seeds))
+        yield from ((seed, draw_fault(kind, seed)) for seed in range(first, first + seeds))
 
 
-def row(kind: str, mine: list[Tried], usual_s: float) -> str:
-    """Of one kind of fault, as Markdown."""
-    hung = [one.seed for one in mine if one.outcome and one.outcome.hung]
-    wrong = [one.seed for one in mine if one.error]
-    slower = [one.seconds - usual_s for one in mine if one.outcome and not one.outcome.failed]
-    tails = np.percentile(slower, [5, 50, 95]) if slower else [math.nan] * 3
-    times = " | ".join(f"{seconds:.2f}" for seconds in tails)
-    return f"| {kind} | {len(mine)} | {len(slower)} | {times} | {listed(hung)} | {listed(wrong)} |"
+def row(kind: str, attempts: list[Attempt], usual_s: float) -> str:
+    """Return the table's row for one kind of fault, as Markdown."""
+    hung = [attempt.seed for attempt in attempts if attempt.outcome and attempt.outcome.hung]
+    errors = [attempt.seed for attempt in attempts if attempt.error]
+    slower = [
+        attempt.seconds - usual_s for attempt in attempts if attempt.outcome and not attempt.outcome.failed
+    ]
+    percentiles = np.percentile(slower, [5, 50, 95]) if slower else [math.nan] * 3
+    times = " | ".join(f"{seconds:.2f}" for seconds in percentiles)
+    return f"| {kind} | {len(attempts)} | {len(slower)} | {times} | {listed(hung)} | {listed(errors)} |"
 
 
 def listed(seeds: list[int]) -> str:
-    """How many, and which."""
+    """Return the number of seeds and the seeds, ``2: 17, 23``."""
     return f"{len(seeds)}: {', '.join(map(str, seeds))}" if seeds else "0"
 
 
 def main() -> None:
-    """Try, and tell."""
+    """Simulate all seeds and print a row per kind of fault."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("kinds", nargs="*", help=f"of {', '.join(KINDS)}; all if none is named")
-    parser.add_argument("--seeds", type=int, default=20, help="of each kind (default %(default)s)")
-    parser.add_argument("--first", type=int, default=0, help="seed (default %(default)s)")
+    parser.add_argument("kinds", nargs="*", help=f"kinds of faults: {', '.join(KINDS)} (default: all)")
+    parser.add_argument("--seeds", type=int, default=20, help="seeds of each kind (default %(default)s)")
+    parser.add_argument("--first", type=int, default=0, help="first seed (default %(default)s)")
     args = parser.parse_args()
     kinds = args.kinds or list(KINDS)
     if unknown := set(kinds) - set(KINDS):
-        parser.error(f"no fault {', '.join(sorted(unknown))}; allowed: {', '.join(KINDS)}")
-    found: list[Tried] = []
+        parser.error(f"unknown fault {', '.join(sorted(unknown))}; allowed: {', '.join(KINDS)}")
+    attempts: list[Attempt] = []
     with ThreadPoolExecutor(cpu_count()) as pool:
-        for one in pool.map(lambda asked: tried(*asked), every(kinds, args.first, args.seeds)):
-            found.append(one)
-            why = one.error or (one.outcome.failed if one.outcome else None)
-            if one.fault and (why or args.seeds == 1):
-                print(f"seed {one.seed}, {one.fault}: {why or f'{one.seconds:.3f} s'}", file=sys.stderr)
-    usual_s = median(one.seconds for one in found if one.fault is None)
+        for result in pool.map(lambda entry: attempt(*entry), plan(kinds, args.first, args.seeds)):
+            attempts.append(result)
+            if result.fault and (result.problem or args.seeds == 1):
+                text = result.problem or f"{result.seconds:.3f} s"
+                print(f"seed {result.seed}, {result.fault}: {text}", file=sys.stderr)
+    usual_s = median(attempt.seconds for attempt in attempts if attempt.fault is None)
     print(f"without a fault {usual_s:.2f} s\n")
-    print("| fault | seeds | done | slower by s (5 %) | median | 95 % | hung | error |")
+    print("| fault | seeds | completed | slower by s (5 %) | median | 95 % | hung | error |")
     print("|---|---|---|---|---|---|---|---|")
     for kind in kinds:
-        print(row(kind, [one for one in found if one.fault and one.fault.does == kind], usual_s))
+        of_kind = [attempt for attempt in attempts if attempt.fault and attempt.fault.does == kind]
+        print(row(kind, of_kind, usual_s))
 
 
 if __name__ == "__main__":

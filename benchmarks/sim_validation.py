@@ -1,22 +1,28 @@
-"""How far the simulation may be believed: it is fitted on a run's baseline and foretells the other cells.
+"""Validate predictions: fit on the baseline of measured runs, predict their other cells, and compare.
 
-    python benchmarks/sim_validation.py RUN...                     # each from its own baseline's trials
-    python benchmarks/sim_validation.py --fit TRIAL RUN|TRIAL...   # from one trial alone
+    python benchmarks/sim_validation.py RUN...                     # fit on each run's own baseline
+    python benchmarks/sim_validation.py --fit TRIAL RUN|TRIAL...   # fit on one trial alone
 
-Calibrations are taken as `dasklab whatif` takes them: of a run from all trials of one setting of each
-workload; ``--fit`` names another run or a trial for all. All other trials of these workloads are foretold,
-with the settings that they had and nothing else of them. Printed is a row per cell, as Markdown: the mean
-of what its trials measured and its interval over trials, the simulated mean with nine tenths of the simulated
-runs, the errors of the mean and of the bytes moved. That interval is meant for a run of a new trial; inside
-tells whether the measured mean lies in it, which is the goal, and how many of the measured runs do, which
-should be nine of ten. `whatif` tells wider ones; the summary says how many means lie in those, each cell's
-widened by what the others were missed by. Beside it stand two simpler predictors from the same fit:
-``bytes``: computing and bytes over the rate, one after the other; ``replay``: the fit's time with what its
-critical path spent on the wire scaled by the rate. A cell that cannot be foretold is in the table all the
-same. ``--own`` foretells the fits' own trials instead, each from its likes: what is wrong there is no cap's
-doing. ``--keep`` writes what was foretold to ``lab/dasklab/predict/validated.json``, by which
-``whatif`` widens its intervals, and the table to ``lab/dasklab/sim/README.md``; both take the place of what
-was there.
+Calibrations are derived as `dasklab whatif` does it: from all trials of one setting of each workload. All
+other trials of these workloads are predicted from the calibration and their own settings alone. With
+``--own`` the trials of the fit are predicted instead, each from the others: errors there have other causes
+than the change.
+
+The table has one row per cell:
+
+    measured s     mean of the trials, and its interval over trials
+    simulated s    mean of the simulated runs, and the interval that holds 90 % of them
+    error, bytes   error of the mean, and of the bytes moved
+    inside         whether the measured mean is in the interval of the simulated runs (the goal), and how many
+                   of the measured runs are (ideally 90 %)
+    bytes / rate   error of a simpler predictor: computing, then moving the bytes at the rate
+    replay         error of another one: the fit's time, with the wire's share of its critical path scaled by
+                   the rate
+
+The summary also says how many measured means are inside of the wider interval that `dasklab whatif` prints;
+each cell is widened by the errors of the others. ``--keep`` writes the cases to
+``lab/dasklab/predict/validated.json`` and the table to ``docs/results/simulation-validation.md``, and
+replaces what is there.
 """
 
 from __future__ import annotations
@@ -41,242 +47,255 @@ from dasklab.predict import prediction, sensitivity
 from dasklab.predict.calibrate import calibrate
 from dasklab.predict.calibration import Calibration
 from dasklab.predict.sources import key, settings, sources
-from dasklab.predict.validation import HERE, Case, Validated, kept
+from dasklab.predict.validation import HERE, Case, Validated, replace_block
 from dasklab.predict.whatif import scenario
 from dasklab.results.statistics.inference import Values
 from dasklab.results.statistics.interval import Interval
 from dasklab.results.storage import store
 from dasklab.sim.scenario import Scenario
 
-README = HERE / "README.md"
+DOCUMENT = Path(__file__).parents[1] / "docs" / "results" / "simulation-validation.md"
 RULE = "|---|---|---|---|---|---|---|---|"
-HEAD = "| foretold | measured s | simulated s (9 of 10) | error | bytes | inside | bytes / rate | replay |"
+HEAD = "| cell | measured s | simulated s (90 %) | error | bytes | inside | bytes / rate | replay |"
 GOALS = "median |error of the mean| 10 %, 90 % of cells within 20 %, bytes within 10 %, inside in 85 %"
 
 
 @dataclass(frozen=True)
-class Fit:
-    """Like trials that calibrations were taken from, and what the simpler predictors need of them."""
+class CalibratedTrials:
+    """Equal trials with their calibrations, and what the simpler predictors need of them.
+
+    Attributes:
+        compute_s: computing time of a run per thread.
+        wire_s: time that the critical path of a run spent on the wire.
+    """
 
     trial: Trial
     calibrations: tuple[Calibration, ...]
     makespan_s: float
-    compute_s: float  # of a thread
-    wire_s: float  # on the critical path
+    compute_s: float
+    wire_s: float
     moved_bytes: float
 
     @classmethod
-    def of(cls, directories: list[Path]) -> Fit:
+    def of(cls, directories: list[Path]) -> CalibratedTrials:
         """Calibrate on trials."""
-        found = [explain(directory) for directory in directories]
-        runs = [run for one in found for run in one.timed]
+        explanations = [explain(directory) for directory in directories]
+        runs = [run for explanation in explanations for run in explanation.timed]
         threads = sum(runs[0].threads.values())
-        computed = mean(float((run.tasks.stop - run.tasks.start).sum()) for run in runs)
-        on_wire = [
-            sum(one.summary.path_by_cause.get(cause, 0.0) for cause in (WIRE, MESSAGE)) for one in found
+        computed_s = mean(float((run.tasks.stop - run.tasks.start).sum()) for run in runs)
+        wire_s = [
+            sum(explanation.summary.path_by_cause.get(cause, 0.0) for cause in (WIRE, MESSAGE))
+            for explanation in explanations
         ]
         return cls(
             store.need(Trial, directories[0]),
             tuple(calibrate(directory) for directory in directories),
-            mean(one.summary.makespan_s for one in found),
-            computed / threads,
-            mean(on_wire),
+            mean(explanation.summary.makespan_s for explanation in explanations),
+            computed_s / threads,
+            mean(wire_s),
             prediction.measured(directories).transfer_bytes,
         )
 
-    def without(self, directory: Path) -> Fit:
-        """The same without what one trial said of its costs."""
+    def without(self, directory: Path) -> CalibratedTrials:
+        """Leave out the calibration of one trial."""
         name = store.need(Trial, directory).trial
-        others = tuple(one for one in self.calibrations if one.trial != name)
+        others = tuple(calibration for calibration in self.calibrations if calibration.trial != name)
         return replace(self, calibrations=others)
 
-    def by_bytes(self, asked: Scenario) -> float:
-        """Computing, then the bytes at the workers' rate."""
+    def by_bytes(self, changed: Scenario) -> float:
+        """Predict seconds: computing, then moving the bytes at the workers' rate."""
         first = self.calibrations[0]
-        threads = self.trial.workers * first.threads / (asked.workers * asked.threads)
-        moving = self.moved_bytes / asked.workers / _rate(asked)
-        return first.driver_s + self.compute_s * threads + moving
+        threads = self.trial.workers * first.threads / (changed.workers * changed.threads)
+        moving_s = self.moved_bytes / changed.workers / _rate(changed)
+        return first.driver_s + self.compute_s * threads + moving_s
 
-    def by_replay(self, asked: Scenario) -> float:
-        """The wire's part of the critical path takes longer by as much as the rate is less."""
-        before = _rate(scenario(self.trial, self.calibrations[0], seed=0))
-        return self.makespan_s - self.wire_s + self.wire_s * before / _rate(asked)
+    def by_replay(self, changed: Scenario) -> float:
+        """Predict seconds: the wire's part of the critical path scales with the rate."""
+        rate_before = _rate(scenario(self.trial, self.calibrations[0], seed=0))
+        return self.makespan_s - self.wire_s + self.wire_s * rate_before / _rate(changed)
 
 
-def _rate(asked: Scenario) -> float:
-    """Bytes per second of the slowest worker's link; flooded, the workers share it."""
-    rates = [asked.rates_mbit.get(name, 0.0) or 1e5 for name in asked.worker_names]
-    links = [asked.links[name].rate_mbit for name in asked.worker_names if name in asked.links]
-    shared = max(1, asked.workers - 1) if asked.bridge == "flooding" else 1
-    return min([*rates, *(rate for rate in links if rate)]) * BYTES_PER_MBIT / shared
+def _rate(changed: Scenario) -> float:
+    """Return bytes/s of the slowest worker's link; on a flooding bridge the workers share it."""
+    rates = [changed.rates_mbit.get(name, 0.0) or 1e5 for name in changed.worker_names]
+    shaped = [changed.links[name].rate_mbit for name in changed.worker_names if name in changed.links]
+    shared = max(1, changed.workers - 1) if changed.bridge == "flooding" else 1
+    return min([*rates, *(rate for rate in shaped if rate)]) * BYTES_PER_MBIT / shared
 
 
 @dataclass(frozen=True)
-class Cell:
-    """Trials of one setting, foretold."""
+class PredictedCell:
+    """Measured trials of one setting, and their prediction."""
 
     experiment: str
     name: str
     measured_s: float
     measured_low_s: float
     measured_high_s: float
-    foretold_s: float
-    foretold_low_s: float
-    foretold_high_s: float
+    predicted_s: float
+    predicted_low_s: float
+    predicted_high_s: float
     runs: int
     runs_inside: int
     error: float
     bytes_error: float
     by_bytes_error: float
     by_replay_error: float
-    case: Case  # for lab/dasklab/predict/validated.json
+    case: Case
 
     @property
     def inside(self) -> bool:
-        """Lies the measured mean where nine tenths of the simulated runs do?"""
-        return self.foretold_low_s <= self.measured_s <= self.foretold_high_s
+        """Whether the measured mean is in the interval of the simulated runs."""
+        return self.predicted_low_s <= self.measured_s <= self.predicted_high_s
 
 
-def foretell_cell(name: str, directories: list[Path], fit: Fit, seeds: int) -> Cell:
-    """Foretell what trials of one setting took."""
-    trial, truth = store.need(Trial, directories[0]), prediction.measured(directories)
-    found, _ = prediction.foretold(trial.cell, trial, fit.calibrations, {}, range(seeds))
-    asked = scenario(trial, fit.calibrations[0], seed=0)
-    runs = np.concatenate([durations(directory) for directory in directories])
-    took = sensitivity.spread([float(durations(directory).mean()) for directory in directories])
-    return Cell(
-        trial.experiment,
-        name,
-        truth.mean_s,
-        took.low,
-        took.high,
-        found.mean_s,
-        found.low_s,
-        found.high_s,
-        len(runs),
-        int(((found.low_s <= runs) & (runs <= found.high_s)).sum()),
-        found.mean_s / truth.mean_s - 1,
-        found.transfer_bytes / truth.transfer_bytes - 1 if truth.transfer_bytes else 0.0,
-        fit.by_bytes(asked) / truth.mean_s - 1,
-        fit.by_replay(asked) / truth.mean_s - 1,
-        Case.of(asked, found.mean_s / truth.mean_s - 1),
+def predict_cell(name: str, directories: list[Path], fit: CalibratedTrials, seeds: int) -> PredictedCell:
+    """Predict trials of one setting and compare."""
+    trial, measured = store.need(Trial, directories[0]), prediction.measured(directories)
+    predicted, _ = prediction.predict(trial.cell, trial, fit.calibrations, {}, range(seeds))
+    changed = scenario(trial, fit.calibrations[0], seed=0)
+    runs = np.concatenate([durations_s(directory) for directory in directories])
+    over_trials = sensitivity.student([float(durations_s(directory).mean()) for directory in directories])
+    error = predicted.mean_s / measured.mean_s - 1
+    bytes_error = predicted.transfer_bytes / measured.transfer_bytes - 1 if measured.transfer_bytes else 0.0
+    return PredictedCell(
+        experiment=trial.experiment,
+        name=name,
+        measured_s=measured.mean_s,
+        measured_low_s=over_trials.low,
+        measured_high_s=over_trials.high,
+        predicted_s=predicted.mean_s,
+        predicted_low_s=predicted.low_s,
+        predicted_high_s=predicted.high_s,
+        runs=len(runs),
+        runs_inside=int(((predicted.low_s <= runs) & (runs <= predicted.high_s)).sum()),
+        error=error,
+        bytes_error=bytes_error,
+        by_bytes_error=fit.by_bytes(changed) / measured.mean_s - 1,
+        by_replay_error=fit.by_replay(changed) / measured.mean_s - 1,
+        case=Case.of(changed, error),
     )
 
 
-def durations(directory: Path) -> Values:
-    """Seconds of a trial's timed runs."""
+def durations_s(directory: Path) -> Values:
+    """Return the durations of a trial's timed runs."""
     return np.array([run.duration_s for run in store.need(Timings, directory).timed])
 
 
-def trials(paths: list[Path]) -> Iterator[list[Path]]:
-    """All valid trials below runs and among trials, those of one setting together."""
-    every: list[Path] = []
+def by_setting(paths: list[Path]) -> Iterator[list[Path]]:
+    """Yield the valid trials of runs and of named trials, those of one setting together."""
+    folders: list[Path] = []
     for path in paths:
-        every += store.finished(path) if (path / Campaign.FILE).exists() else [path]
-    alike: dict[str, list[Path]] = {}
-    for folder in every:
+        folders += store.finished(path) if (path / Campaign.FILE).exists() else [path]
+    equal: dict[str, list[Path]] = {}
+    for folder in folders:
         result = store.read(Result, folder)
         if (result is None or result.status == "ok") and (folder / Timings.FILE).exists():
-            alike.setdefault(json.dumps(settings(store.need(Trial, folder))), []).append(folder)
-    yield from alike.values()
+            equal.setdefault(json.dumps(settings(store.need(Trial, folder))), []).append(folder)
+    yield from equal.values()
 
 
-def asked_for(fits: dict[str, list[Path]], paths: list[Path], own: bool) -> Iterator[list[Path]]:
-    """Which trials are foretold, cell by cell: all but the fits', or with ``own`` each of these."""
-    used = [folder.resolve() for folders in fits.values() for folder in folders]
-    for folders in trials(paths):
+def to_predict(fits: dict[str, list[Path]], paths: list[Path], own: bool) -> Iterator[list[Path]]:
+    """Yield the trials to predict, cell by cell: those not fitted on, or with ``own`` each that was."""
+    fitted = [folder.resolve() for folders in fits.values() for folder in folders]
+    for folders in by_setting(paths):
         if own:
-            yield from ([folder] for folder in folders if folder.resolve() in used)
-        elif others := [folder for folder in folders if folder.resolve() not in used]:
+            yield from ([folder] for folder in folders if folder.resolve() in fitted)
+        elif others := [folder for folder in folders if folder.resolve() not in fitted]:
             yield others
 
 
-def told(cell: Cell) -> str:
-    """A row of the table."""
+def row(cell: PredictedCell) -> str:
+    """Return a row of the table."""
     return (
         f"| {cell.name} | {cell.measured_s:.2f} ({cell.measured_low_s:.2f} to {cell.measured_high_s:.2f}) "
-        f"| {cell.foretold_s:.2f} ({cell.foretold_low_s:.2f} to {cell.foretold_high_s:.2f}) "
+        f"| {cell.predicted_s:.2f} ({cell.predicted_low_s:.2f} to {cell.predicted_high_s:.2f}) "
         f"| {cell.error:+z.0%} | {cell.bytes_error:+z.0%} | {'yes' if cell.inside else 'no'}, "
         f"{cell.runs_inside} of {cell.runs} "
         f"| {cell.by_bytes_error:+z.0%} | {cell.by_replay_error:+z.0%} |"
     )
 
 
-def as_told(cell: Cell, cells: list[Cell]) -> bool:
-    """Would the measured mean lie in what `whatif` tells, had it been validated on the other cells only?"""
+def inside_widened(cell: PredictedCell, cells: list[PredictedCell]) -> bool:
+    """Whether the measured mean is in `whatif`'s interval, had it been validated on the other cells only."""
     others = Validated(cases=tuple(other.case for other in cells if other is not cell))
-    told = Interval(cell.foretold_s, cell.foretold_low_s, cell.foretold_high_s).widened(others.missed)
-    return told.low <= cell.measured_s <= told.high
+    interval = Interval(cell.predicted_s, cell.predicted_low_s, cell.predicted_high_s)
+    wide = interval.widened(others.prediction_error)
+    return wide.low <= cell.measured_s <= wide.high
 
 
-def summary(cells: list[Cell]) -> str:
-    """What was reached, by experiment and in all, beside the goals."""
+def summary(cells: list[PredictedCell]) -> str:
+    """Return what was reached, by experiment and in total, with the goals."""
     names = sorted({cell.experiment for cell in cells})
-    own = {name: [cell for cell in cells if cell.experiment == name] for name in names}
-    parts = [f"{name}: {reached(of, cells)}" for name, of in own.items()] if len(names) > 1 else []
+    by_experiment = {name: [cell for cell in cells if cell.experiment == name] for name in names}
+    parts = (
+        [f"{name}: {reached(own, cells)}" for name, own in by_experiment.items()] if len(names) > 1 else []
+    )
     return "\n".join([*(f"* {part}" for part in parts), f"* {reached(cells, cells)}", f"* goals: {GOALS}"])
 
 
-def reached(cells: list[Cell], every: list[Cell]) -> str:
-    """How well cells were foretold; ``every`` one says by how much intervals are to be wider."""
+def reached(cells: list[PredictedCell], all_cells: list[PredictedCell]) -> str:
+    """Describe how well cells were predicted; ``all_cells`` determine how far intervals are widened."""
     errors = [abs(cell.error) for cell in cells]
     return (
         f"{len(cells)} cells: median error of the mean {median(errors):.0%}, "
         f"{mean(error <= 0.2 for error in errors):.0%} within 20 %, "
         f"bytes {median(abs(cell.bytes_error) for cell in cells):.0%}, "
         f"inside {mean(cell.inside for cell in cells):.0%}, "
-        f"of runs {sum(cell.runs_inside for cell in cells) / sum(cell.runs for cell in cells):.0%}, "
-        f"inside of what is told {mean(as_told(cell, every) for cell in cells):.0%}; "
+        f"runs inside {sum(cell.runs_inside for cell in cells) / sum(cell.runs for cell in cells):.0%}, "
+        f"inside of the widened interval {mean(inside_widened(cell, all_cells) for cell in cells):.0%}; "
         f"by bytes {median(abs(cell.by_bytes_error) for cell in cells):.0%}, "
         f"by replay {median(abs(cell.by_replay_error) for cell in cells):.0%}"
     )
 
 
-def table(cells: list[Cell], missing: list[str]) -> str:
-    """All of it, as the README has it."""
-    return "\n".join([HEAD, RULE, *map(told, cells), *missing, "", summary(cells)])
+def table(cells: list[PredictedCell], missing: list[str]) -> str:
+    """Return the whole table with its summary."""
+    return "\n".join([HEAD, RULE, *map(row, cells), *missing, "", summary(cells)])
 
 
-def plain(cell: Cell) -> dict[str, object]:
-    """For a file."""
-    return {one.name: getattr(cell, one.name) for one in fields(cell)} | {"case": cell.case.model_dump()}
+def plain(cell: PredictedCell) -> dict[str, object]:
+    """Return a cell as JSON."""
+    return {field.name: getattr(cell, field.name) for field in fields(cell)} | {
+        "case": cell.case.model_dump()
+    }
 
 
-def fitted(paths: list[Path]) -> tuple[dict[str, list[Path]], dict[str, Fit | LabError]]:
-    """By workload: which trials are fitted on, and the fit or why there is none."""
+def fit_workloads(paths: list[Path]) -> tuple[dict[str, list[Path]], dict[str, CalibratedTrials | LabError]]:
+    """Return by workload the trials that are fitted on, and the fit or why there is none."""
     origins: dict[str, list[Path]] = {}
     for path in paths:
-        for work, folders in sources(path).items():
-            origins.setdefault(work, []).extend(folders)
-    fits: dict[str, Fit | LabError] = {}
-    for work, folders in origins.items():
+        for workload, folders in sources(path).items():
+            origins.setdefault(workload, []).extend(folders)
+    fits: dict[str, CalibratedTrials | LabError] = {}
+    for workload, folders in origins.items():
         try:
-            fits[work] = Fit.of(folders)
-        except LabError as why:
-            fits[work] = why
+            fits[workload] = CalibratedTrials.of(folders)
+        except LabError as error:
+            fits[workload] = error
     return origins, fits
 
 
-def foretold(fit: list[Path], paths: list[Path], seeds: int, own: bool) -> Iterator[Cell | str]:
-    """The cells of runs and trials; of one that cannot be foretold, its row of the table."""
-    origins, fits = fitted(fit)
-    for folders in asked_for(origins, paths, own):
+def predict_cells(fit: list[Path], paths: list[Path], seeds: int, own: bool) -> Iterator[PredictedCell | str]:
+    """Yield the predicted cells; for a cell that cannot be predicted, its row of the table."""
+    origins, fits = fit_workloads(fit)
+    for folders in to_predict(origins, paths, own):
         trial = store.need(Trial, folders[0])
         try:
-            found = fits.get(key(trial.workload), LabError("no fit of its workload"))
-            if isinstance(found, LabError):
-                raise found
+            fitted = fits.get(key(trial.workload), LabError("no fit of its workload"))
+            if isinstance(fitted, LabError):
+                raise fitted
             if own:
-                yield foretell_cell(trial.trial, folders, found.without(folders[0]), seeds)
+                yield predict_cell(trial.trial, folders, fitted.without(folders[0]), seeds)
             else:
-                yield foretell_cell(trial.cell, folders, found, seeds)
-        except LabError as why:
+                yield predict_cell(trial.cell, folders, fitted, seeds)
+        except LabError as error:
             mean_s = prediction.measured(folders).mean_s
-            yield f"| {trial.cell} | {mean_s:.2f} | not foretold: {why.message} ||||||"
+            yield f"| {trial.cell} | {mean_s:.2f} | not predicted: {error.message} ||||||"
 
 
 def main() -> None:
-    """Fit, foretell, print."""
+    """Fit, predict, print."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -285,30 +304,31 @@ def main() -> None:
         type=Path,
         action="append",
         metavar="TRIAL|RUN",
-        help="may be given again; default: each its own",
+        help="what to fit on; may be repeated (default: each run's own baseline)",
     )
-    parser.add_argument("--seeds", type=int, default=SEEDS)
+    parser.add_argument("--seeds", type=int, default=SEEDS, help="simulations of each cell")
     parser.add_argument(
-        "--own", action="store_true", help="foretell the fits' own trials, each from its likes"
+        "--own", action="store_true", help="predict the trials of the fit, each from the others"
     )
-    parser.add_argument("--json", type=Path, help="write the cells there as well")
-    parser.add_argument("--keep", action="store_true", help="as what `dasklab whatif` was validated on")
+    parser.add_argument("--json", type=Path, help="also write the cells to this file")
+    parser.add_argument("--keep", action="store_true", help="store the cases and the table in the project")
     parser.add_argument("paths", type=Path, nargs="+", metavar="TRIAL|RUN")
     args = parser.parse_args()
     print(f"{HEAD}\n{RULE}")
     cells, missing = [], []
     for fit, paths in [(args.fit, args.paths)] if args.fit else [([path], [path]) for path in args.paths]:
-        for found in foretold(fit, paths, args.seeds, args.own):
-            print(found if isinstance(found, str) else told(found), flush=True)
-            if isinstance(found, str):
-                missing.append(found)
+        for cell in predict_cells(fit, paths, args.seeds, args.own):
+            print(cell if isinstance(cell, str) else row(cell), flush=True)
+            if isinstance(cell, str):
+                missing.append(cell)
             else:
-                cells.append(found)
+                cells.append(cell)
     if cells:
         print(f"\n{summary(cells)}")
     if args.keep:
         store.write(HERE, Validated(cases=tuple(cell.case for cell in cells)))
-        README.write_text(kept(README.read_text(), Path(__file__).name, table(cells, missing)))
+        text = replace_block(DOCUMENT.read_text(), Path(__file__).name, table(cells, missing))
+        DOCUMENT.write_text(text)
     if args.json:
         args.json.write_text(json.dumps([plain(cell) for cell in cells], indent=1) + "\n")
     sys.exit(0 if cells else 1)

@@ -1,4 +1,4 @@
-"""``dasklab advise``: candidates from simulations, advice from the lab; what it needs is imported on use."""
+"""``dasklab advise``: candidates from simulations, advice from the lab. Packages are imported on use."""
 
 from __future__ import annotations
 
@@ -18,19 +18,25 @@ if TYPE_CHECKING:
     from dasklab.model.experiment import Experiment
     from dasklab.model.files import Campaign, Outcome
     from dasklab.predict.advice import Candidate, Search
-    from dasklab.predict.confirm import Verdict, Verdicts
+    from dasklab.predict.confirm import Confirmation, Confirmations
     from dasklab.results.statistics.interval import Interval
 
 
 @click.command()
 @click.argument("path", metavar="TRIAL|RUN", type=UserPath(exists=True, file_okay=False))
 @click.option(
-    "--seeds", type=click.IntRange(2, 1000), default=SEEDS, show_default=True, help="Simulations of each."
+    "--seeds",
+    type=click.IntRange(2, 1000),
+    default=SEEDS,
+    show_default=True,
+    help="Simulations of each candidate.",
 )
-@click.option("--confirm", is_flag=True, help="Measure the best three in the lab, or go on with that.")
-@click.option("--runs", type=click.IntRange(2, 10_000), help="Of each trial there, instead of as it was.")
-@click.option("--blocks", type=click.IntRange(1, 100), help="Of that experiment, instead of as it was.")
-@click.option("--json", "as_json", is_flag=True, help="For programs.")
+@click.option(
+    "--confirm", is_flag=True, help="Measure the best three candidates in the lab, or resume measuring them."
+)
+@click.option("--runs", type=click.IntRange(2, 10_000), help="Runs of each of these trials.")
+@click.option("--blocks", type=click.IntRange(1, 100), help="Blocks of that experiment.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @new_results_option
 @inventory_option
 def advise(
@@ -43,18 +49,18 @@ def advise(
     root: Path,
     inventory: Path,
 ) -> None:
-    """Say which of Dask's settings help this workload on this network.
+    """Recommend Dask settings for this workload on this network.
 
-    Settings are tried in simulations with the trial's own costs, one at a time, then the best in pairs.
-    What comes out are candidates. With --confirm the lab measures the best three against the trial as it was
-    and its exact copy; only what saves time there, by more than noise, is advice. "Change nothing" is one
-    answer.
+    Settings are tried in simulations with the trial's own costs, one at a time, then the best ones in pairs.
+    The results are candidates. With --confirm the lab compares the best three with the unchanged trial and
+    its null trial. Only a setting that saves more time there than chance explains is advice. "Change nothing"
+    is a possible answer.
 
     \b
-    dasklab advise RUN               candidates, and the experiment that would confirm them
-    dasklab advise RUN --confirm     measure that, and say what came of it; goes on where it was interrupted
+    dasklab advise RUN               print candidates, and write the experiment that would confirm them
+    dasklab advise RUN --confirm     run it and print the advice; resumes an interrupted run
 
-    Of a RUN its baseline and null trials are taken.
+    For a RUN, its baseline and null trials are used.
     """
     from dasklab.commands.whatif import calibrations_of
     from dasklab.model.trial import Trial
@@ -67,160 +73,161 @@ def advise(
     directory = directories[0]
     run, trial = confirming.measured_run(directory), store.need(Trial, directory)
     if confirm:
-        _same_lab(run, inventory, directory)
+        _check_same_lab(run, inventory, directory)
     calibrations = calibrations_of(directories)
-    done = count(1)
+    number = count(1)
 
-    def told(outcome: Outcome) -> None:
-        click.echo(f"  simulated {next(done)}: {outcome.cpu_s:.1f} s of CPU", err=True)
+    def report(outcome: Outcome) -> None:
+        click.echo(f"  simulated {next(number)}: {outcome.cpu_s:.1f} s of CPU", err=True)
 
-    found = advice.search(directory, trial, calibrations, range(seeds), told)
-    best = found.best
+    search = advice.search(directory, trial, calibrations, range(seeds), report)
+    best = search.best
     if not best:
-        _tell(directory, found, None, as_json)
+        _print(directory, search, None, as_json)
         return
-    asked = confirming.experiment(run, trial, best, runs=runs, blocks=blocks)
-    file = confirming.write(directory, asked)
+    experiment = confirming.experiment(run, trial, best, runs=runs, blocks=blocks)
+    file = confirming.write(directory, experiment)
     if confirm:
-        _measure(root, asked, inventory)
-    verdicts = _verdicts(confirming.begun(root, asked), best, required=confirm)
-    _tell(directory, found, verdicts, as_json)
-    if verdicts is None and not as_json:
-        click.echo(
-            f"\nTo confirm the best {len(best)}: {_again(path, runs, blocks)} ({_estimate(asked, run)}"
-        )
-        click.echo(f"of the lab's time, the experiment is {file})")
+        _measure(root, experiment, inventory)
+    confirmations = _confirmations(confirming.find_run(root, experiment), best, required=confirm)
+    _print(directory, search, confirmations, as_json)
+    if confirmations is None and not as_json:
+        command, duration = _command(path, runs, blocks), _estimate(experiment, run)
+        click.echo(f"\nTo confirm the best {len(best)}: {command}")
+        click.echo(f"It takes about {duration} of the lab's time. Experiment: {file}")
 
 
-def _same_lab(run: Campaign, inventory: Path, directory: Path) -> None:
-    """Other machines have other costs and another network: what helps there was not searched."""
+def _check_same_lab(run: Campaign, inventory: Path, directory: Path) -> None:
+    """Refuse another lab: its machines have other costs and another network, so other settings would help."""
     from dasklab.commands.target import open_running
     from dasklab.running.setup import setup_of
 
     if setup_of(open_running(inventory)) != run.setup:
         raise LabError(
-            f"{directory}: the lab of {inventory} is not as the one that measured it",
+            f"{directory}: the lab of {inventory} differs from the one that measured this trial",
             "measure there first: dasklab run EXPERIMENT, then advise that run",
         )
 
 
-def _measure(root: Path, asked: Experiment, inventory: Path) -> None:
-    """Begin the run that confirms, or go on with it."""
+def _measure(root: Path, experiment: Experiment, inventory: Path) -> None:
+    """Start the run that confirms the candidates, or resume it."""
     from dasklab.commands import progress
     from dasklab.machines.inventory import Inventory
     from dasklab.predict import confirm
     from dasklab.running import driver
     from dasklab.running.setup import setup_of
 
-    directory = confirm.begun(root, asked)
+    directory = confirm.find_run(root, experiment)
     if directory is None:
-        progress.start(inventory, root, confirm.NAME, asked, quick=False, seed=None, only=None)
+        progress.start(inventory, root, confirm.NAME, experiment, quick=False, seed=None, only=None)
         return
     ongoing = driver.resume(directory, setup_of(Inventory(inventory)))
     if ongoing.pending():
         progress.resume(ongoing, inventory)
 
 
-def _verdicts(run: Path | None, best: list[Candidate], *, required: bool) -> Verdicts | None:
-    """What a run that confirms says, once all of its trials are through."""
+def _confirmations(run: Path | None, best: list[Candidate], *, required: bool) -> Confirmations | None:
+    """Judge the candidates by a run that confirms them, if all of its trials have finished."""
     from dasklab.predict import confirm
     from dasklab.results import load
     from dasklab.results.storage import store
 
     if run is None or len(store.finished(run)) < len(store.read_run(run).order):
         if required:
-            raise LabError(f"{run}: not all of its trials are through", "the same command goes on")
+            raise LabError(f"{run}: some trials have not finished", "the same command resumes the run")
         return None
     return confirm.judge(load(run), best)
 
 
-def _tell(directory: Path, found: Search, verdicts: Verdicts | None, as_json: bool) -> None:
+def _print(directory: Path, search: Search, confirmations: Confirmations | None, as_json: bool) -> None:
     if as_json:
-        click.echo(json.dumps(_plain(found, verdicts)))
-        return
-    if verdicts is None:
-        _tell_candidates(directory, found)
+        click.echo(json.dumps(_plain(search, confirmations)))
+    elif confirmations is None:
+        _print_candidates(directory, search)
     else:
-        _tell_advice(verdicts)
+        _print_advice(confirmations)
 
 
-def _tell_candidates(directory: Path, found: Search) -> None:
+def _print_candidates(directory: Path, search: Search) -> None:
     from dasklab.predict.advice import NOT_SEARCHED
     from dasklab.predict.validation import Validated
     from dasklab.results.statistics.interval import format_interval
 
-    click.echo(f"{directory}: simulated, a run takes {format_interval(found.seconds, 's')}.\n")
-    rows = [(one.candidate.name, _words(one.gain)) for one in found.ranked]
-    print_table(("setting of Dask", "time"), rows, title="simulated candidates, not advice")
+    click.echo(f"{directory}: a simulated run takes {format_interval(search.seconds, 's')}.\n")
+    rows = [(entry.candidate.name, _time(entry.gain)) for entry in search.ranked]
+    print_table(("Dask setting", "run time"), rows, title="simulated candidates, not advice")
     click.echo(
-        f"\nIntervals are those of seeds; simulations missed measured times by up to "
-        f"{Validated.read().missed:.0%} (nine tenths of the trials)."
+        "\nThese intervals contain the variation between seeds only. The prediction error was up to "
+        f"{Validated.read().prediction_error:.0%} in 90 % of the validated trials."
     )
-    why = "; ".join(f"{what}: {reason}" for what, reason in NOT_SEARCHED.items())
-    click.echo(f"Not searched: {why}.")
-    if not found.best:
-        click.echo("Change nothing: no setting saved time in simulation, so there is none to confirm.")
+    reasons = "; ".join(f"{what}: {reason}" for what, reason in NOT_SEARCHED.items())
+    click.echo(f"Not searched: {reasons}.")
+    if not search.best:
+        click.echo("Change nothing: no setting saved time in simulation, so there is nothing to confirm.")
 
 
-def _tell_advice(verdicts: Verdicts) -> None:
+def _print_advice(confirmations: Confirmations) -> None:
     rows = [
-        (one.name, _measured(one), "confirmed" if one.confirmed else "not confirmed") for one in verdicts.of
+        (candidate.name, _measured_time(candidate), "confirmed" if candidate.confirmed else "not confirmed")
+        for candidate in confirmations.candidates
     ]
-    print_table(("setting of Dask", "time", "in the lab"), rows, title="measured")
-    if verdicts.floor == verdicts.floor:
-        click.echo(f"\nDifferences of less than {verdicts.floor:.1%} could be chance.")
+    print_table(("Dask setting", "run time", "in the lab"), rows, title="measured")
+    if confirmations.noise_floor == confirmations.noise_floor:
+        click.echo(f"\nDifferences below {confirmations.noise_floor:.1%} could be chance.")
     else:
-        click.echo("\nOne block is too few to tell what chance does: add --blocks 4.")
-    confirmed = [one for one in verdicts.of if one.confirmed]
-    for one in confirmed[:1]:
-        click.echo(f"Advice, {_words(one.gain)} time than as it was:\n{_lines(one)}")
+        click.echo("\nOne block is too few to estimate the noise floor: add --blocks 4.")
+    confirmed = [candidate for candidate in confirmations.candidates if candidate.confirmed]
+    for candidate in confirmed[:1]:
+        click.echo(f"Advice: {_time(candidate.gain)} run time with\n{_settings(candidate)}")
     if not confirmed:
         click.echo("Change nothing: the lab confirmed none of them.")
 
 
-def _measured(verdict: Verdict) -> str:
-    return "no valid trial" if verdict.gain.value != verdict.gain.value else _words(verdict.gain)
+def _measured_time(candidate: Confirmation) -> str:
+    return "no valid trial" if candidate.gain.value != candidate.gain.value else _time(candidate.gain)
 
 
-def _lines(verdict: Verdict) -> str:
-    return "\n".join(f"  {name}: {json.dumps(value)}" for name, value in verdict.settings.items())
+def _settings(candidate: Confirmation) -> str:
+    return "\n".join(f"  {name}: {json.dumps(value)}" for name, value in candidate.settings.items())
 
 
-def _words(gain: Interval) -> str:
+def _time(gain: Interval) -> str:
     from dasklab.results.statistics.interval import Interval, format_reduction
 
     return format_reduction(Interval(*(100 * value for value in (gain.value, gain.low, gain.high))))
 
 
-def _again(path: Path, runs: int | None, blocks: int | None) -> str:
-    asked = [f"--{name} {value}" for name, value in (("runs", runs), ("blocks", blocks)) if value]
-    return " ".join(["dasklab advise", str(path), "--confirm", *asked])
+def _command(path: Path, runs: int | None, blocks: int | None) -> str:
+    options = [f"--{name} {value}" for name, value in (("runs", runs), ("blocks", blocks)) if value]
+    return " ".join(["dasklab advise", str(path), "--confirm", *options])
 
 
-def _estimate(asked: Experiment, run: Campaign) -> str:
+def _estimate(experiment: Experiment, run: Campaign) -> str:
     from dasklab.predict.confirm import NAME
     from dasklab.running.trials import estimate_s, plan
 
-    trials = plan(NAME, asked, run.setup)
-    return f"about {duration(sum(estimate_s(trial, asked.run_s) for trial in trials))}"
+    trials = plan(NAME, experiment, run.setup)
+    return duration(sum(estimate_s(trial, experiment.run_s) for trial in trials))
 
 
-def _plain(found: Search, verdicts: Verdicts | None) -> dict[str, Any]:
-    """Candidates as simulated, and what the lab said of those that it was asked about."""
+def _plain(search: Search, confirmations: Confirmations | None) -> dict[str, Any]:
+    """Return candidates and confirmations as plain data."""
     candidates = [
-        {"settings": dict(one.candidate.settings), "simulated_gain": _ends(one.gain)} for one in found.ranked
+        {"settings": dict(entry.candidate.settings), "simulated_gain": _ends(entry.gain)}
+        for entry in search.ranked
     ]
-    measured = None
-    if verdicts:
-        measured = [
-            {"settings": dict(one.settings), "gain": _ends(one.gain), "confirmed": one.confirmed}
-            for one in verdicts.of
-        ]
-    return {
-        "candidates": candidates,
-        "measured": measured,
-        "noise": verdicts.floor if verdicts and verdicts.floor == verdicts.floor else None,
-    }
+    if confirmations is None:
+        return {"candidates": candidates, "measured": None, "noise": None}
+    measured = [
+        {
+            "settings": dict(candidate.settings),
+            "gain": _ends(candidate.gain),
+            "confirmed": candidate.confirmed,
+        }
+        for candidate in confirmations.candidates
+    ]
+    floor = confirmations.noise_floor
+    return {"candidates": candidates, "measured": measured, "noise": floor if floor == floor else None}
 
 
 def _ends(gain: Interval) -> list[float | None]:

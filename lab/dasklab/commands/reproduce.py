@@ -78,7 +78,7 @@ def _simulate(old: Path, stored: Campaign, cell: str, root: Path) -> Path:
     if stored.setup.simulated:
         calibrated = Calibrated(store.need(Calibrations, old), stored.setup)
     else:
-        calibrated = Calibrated.on(old, content, SEEDS)
+        calibrated = Calibrated.from_measured(old, content, SEEDS)
     return calibrated.start(root, stored.name, content, quick=stored.quick, seed=stored.seed, only=cell)
 
 
@@ -94,7 +94,7 @@ def _print_comparison(old: Path, new: Path, cell: str) -> None:
         click.echo(
             "All digits are the same."
             if same
-            else "The results differ. lab/dasklab/sim/README.md (Determinism) says what they depend on."
+            else "The results differ. docs/explanation/simulation.md lists what determinism requires."
         )
         return
     for verdict in reproduction.verdicts(old, new, cell):

@@ -217,7 +217,7 @@ def _simulate(
 ) -> Path | None:
     from dasklab.commands.simulated import Calibrated
 
-    calibrated = Calibrated.on(source, content, seeds)
+    calibrated = Calibrated.from_measured(source, content, seeds)
     if dry_run:
         _dry_run(name, content, calibrated.setup, order)
         return None

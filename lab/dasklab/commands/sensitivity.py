@@ -1,4 +1,4 @@
-"""``dasklab sensitivity``: what a run's time hangs on. What is behind it is imported on use."""
+"""``dasklab sensitivity``: what the run time is sensitive to. Packages that it needs are imported on use."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dasklab.terminal import print_table
 
 if TYPE_CHECKING:
     from dasklab.model.files import Outcome
-    from dasklab.predict.sensitivity import Card, Line
+    from dasklab.predict.sensitivity import Effect, Sensitivities
 
 
 @click.command()
@@ -28,67 +28,70 @@ if TYPE_CHECKING:
     show_default=True,
     help="Simulations of each change.",
 )
-@click.option("--json", "as_json", is_flag=True, help="For programs.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def sensitivity(path: Path, seeds: int, as_json: bool) -> None:
-    """Say what the time of a run hangs on: what 1 % more of each thing would bring.
+    """Show what the run time is sensitive to: the effect of a 1 % increase in each resource.
 
-    Rate, round trip, loss, the scheduler's and the workers' CPU, cores, workers: each is halved and doubled
-    in simulations with the trial's own costs. And from which rate on faster links bring nothing. Of a RUN its
-    baseline and null trials are taken; where other trials had other rates or numbers of workers, and all else
-    alike, what was measured between them is told as well.
+    The resources are rate, round trip, loss, the scheduler's and the workers' CPU, cores and workers. Each is
+    halved and doubled in simulations with the trial's own costs. The command also prints above which rate
+    faster links no longer help, and draws a picture into the trial's directory.
+
+    For a RUN, its baseline and null trials are used. If other trials of the run differ from them in the rate
+    or the number of workers alone, the measured effect is printed as well.
     """
     from dasklab.commands.whatif import calibrations_of
     from dasklab.model.trial import Trial
     from dasklab.plotting import save
     from dasklab.predict import pictures
-    from dasklab.predict import sensitivity as cards
+    from dasklab.predict.sensitivity import analyze, changes, measured_times
     from dasklab.predict.sources import baseline
     from dasklab.results.storage import store
 
     directories = baseline(path)
     directory, calibrations = directories[0], calibrations_of(directories)
     trial = store.need(Trial, directory)
-    done, all_of = count(1), seeds * len(cards.changes(trial, calibrations))
+    number, total = count(1), seeds * len(changes(trial, calibrations))
 
-    def told(outcome: Outcome) -> None:
-        click.echo(f"  simulated {next(done)} of {all_of}: {outcome.cpu_s:.1f} s of CPU", err=True)
+    def report(outcome: Outcome) -> None:
+        click.echo(f"  simulated {next(number)} of {total}: {outcome.cpu_s:.1f} s of CPU", err=True)
 
-    measured = cards.measured(directory.parent, trial)
-    found = cards.card(trial, calibrations, range(seeds), measured, told)
+    measured = measured_times(directory.parent, trial)
+    sensitivities = analyze(trial, calibrations, range(seeds), measured, report)
     if as_json:
-        click.echo(json.dumps(asdict(found) | {"knee_mbit": found.knee_mbit}))
+        click.echo(json.dumps(asdict(sensitivities) | {"knee_mbit": sensitivities.knee_mbit}))
         return
-    _tell(found, directory)
-    save(pictures.draw(found), directory / "card")
-    click.echo(f"\nPicture: {directory / 'card.svg'}")
+    _print(sensitivities, directory)
+    save(pictures.draw(sensitivities), directory / "sensitivity")
+    click.echo(f"\nPicture: {directory / 'sensitivity.svg'}")
 
 
-def _tell(found: Card, directory: Path) -> None:
+def _print(sensitivities: Sensitivities, directory: Path) -> None:
     from dasklab.results.statistics.interval import format_interval
 
-    click.echo(f"{directory}: simulated, a run takes {format_interval(found.seconds, 's')}.\n")
+    click.echo(f"{directory}: a simulated run takes {format_interval(sensitivities.seconds, 's')}.\n")
     rows = [
-        (line.name, line.now, "1 % more of it" if line.relative else "with it", _words(line))
-        for line in found.lines
+        (effect.name, effect.now, "1 % more" if effect.relative else "the change itself", _time(effect))
+        for effect in sensitivities.effects
     ]
-    print_table(("what", "now", "change", "time"), rows)
-    click.echo(f"\n{_knee(found)}")
+    print_table(("resource", "now", "change", "run time"), rows)
+    click.echo(f"\n{_knee(sensitivities)}")
 
 
-def _words(line: Line) -> str:
+def _time(effect: Effect) -> str:
     from dasklab.results.statistics.interval import format_reduction
 
-    return f"{format_reduction(line.gain_pct)}{'' if line.simulated else ', measured'}"
+    return f"{format_reduction(effect.gain_pct)}{'' if effect.simulated else ', measured'}"
 
 
-def _knee(found: Card) -> str:
+def _knee(sensitivities: Sensitivities) -> str:
     from dasklab.model.number_format import format_number
-    from dasklab.predict.sensitivity import LITTLE
+    from dasklab.predict.sensitivity import NEGLIGIBLE
 
-    most = format_number(max(found.rates))
-    if found.knee_mbit is None:
-        return f"Faster links bring something up to the fastest that was simulated, {most} Mbit/s."
-    knee = format_number(found.knee_mbit)
+    fastest = format_number(max(sensitivities.rates))
+    if sensitivities.knee_mbit is None:
+        return f"Faster links help up to the fastest simulated rate, {fastest} Mbit/s."
+    knee, share = format_number(sensitivities.knee_mbit), f"{NEGLIGIBLE:.0%}"
     return (
-        f"Faster than {knee} Mbit/s brings nothing: less than {LITTLE:.0%} up to {most} Mbit/s (simulated)."
+        f"Links faster than {knee} Mbit/s save less than {share} of the time, "
+        f"up to {fastest} Mbit/s (simulated)."
     )

@@ -18,16 +18,16 @@ from dasklab.running import driver
 
 @dataclass(frozen=True)
 class Calibrated:
-    """An experiment's costs, and the lab in virtual time that has them."""
+    """The costs of an experiment's workloads, and the setup of the simulated lab that has them."""
 
     calibrations: Calibrations
     setup: Setup
 
     @classmethod
-    def on(cls, source: Path, experiment: Experiment, seeds: int) -> Calibrated:
-        """Calibrate on a measured run or trial, which takes a while and is told."""
-        found = Calibrations.on(source, experiment, lambda text: click.echo(text, err=True))
-        return cls(found, simulated_lab.setup(source, experiment, found, seeds))
+    def from_measured(cls, source: Path, experiment: Experiment, seeds: int) -> Calibrated:
+        """Calibrate on a measured run or trial. It takes a while, so each workload is reported."""
+        calibrations = Calibrations.from_measured(source, experiment, lambda line: click.echo(line, err=True))
+        return cls(calibrations, simulated_lab.setup(source, experiment, calibrations, seeds))
 
     def start(
         self,
@@ -39,16 +39,16 @@ class Calibrated:
         seed: int | None,
         only: str | None,
     ) -> Path:
-        """Begin a run among the simulated ones and see it through; return where it is."""
-        begun = driver.start(
+        """Start a run below the folder of simulated ones and execute it; return its directory."""
+        ongoing = driver.start(
             root / simulated_lab.FOLDER, name, experiment, self.setup, quick=quick, seed=seed, only=only
         )
-        store.write(begun.directory, self.calibrations)
-        go_on(begun)
-        return begun.directory
+        store.write(ongoing.directory, self.calibrations)
+        go_on(ongoing)
+        return ongoing.directory
 
 
-def go_on(begun: driver.ActiveRun) -> None:
-    """See a simulated run through, from its start or from where it was interrupted."""
-    execute(begun, SimulatedLab.of(begun.directory))
-    conclude(begun)
+def go_on(ongoing: driver.ActiveRun) -> None:
+    """Execute the remaining trials of a simulated run."""
+    execute(ongoing, SimulatedLab.of_run(ongoing.directory))
+    conclude(ongoing)

@@ -1,4 +1,4 @@
-"""``dasklab whatif``: what a change would bring, simulated. What is behind it is imported on use."""
+"""``dasklab whatif``: predict the effect of a change. Packages that it needs are imported on use."""
 
 from __future__ import annotations
 
@@ -19,36 +19,42 @@ from dasklab.terminal import print_table
 if TYPE_CHECKING:
     from dasklab.model.files import Outcome
     from dasklab.predict.calibration import Calibration
-    from dasklab.predict.prediction import Row
+    from dasklab.predict.prediction import RunSummary
+    from dasklab.sim.scenario import Scenario
 
-HEAD = ("what", "runs", "mean", "nine tenths of the runs", "may be", "moved between workers")
+HEAD = ("what", "runs", "mean", "90 % of the runs", "may be", "moved between workers")
 
 
 @click.command()
 @click.argument("path", metavar="TRIAL|RUN", type=UserPath(exists=True, file_okay=False))
 @click.option(
-    "--set", "changes", metavar="SETTING=VALUE", multiple=True, help="A change; may be given again."
+    "--set", "assignments", metavar="SETTING=VALUE", multiple=True, help="A change; may be repeated."
 )
 @click.option(
-    "--seeds", type=click.IntRange(1, 1000), default=SEEDS, show_default=True, help="Simulations of each."
+    "--seeds",
+    type=click.IntRange(1, 1000),
+    default=SEEDS,
+    show_default=True,
+    help="Simulations of each row.",
 )
 @click.option(
     "--calibration",
     "file",
     type=UserPath(exists=True, dir_okay=False),
-    help="That of another trial or machine, instead of this trial's own.",
+    help="Use this calibration (of another trial or machine) instead of the trial's own.",
 )
-@click.option("--json", "as_json", is_flag=True, help="For programs: a line per row.")
-def whatif(path: Path, changes: tuple[str, ...], seeds: int, file: Path | None, as_json: bool) -> None:
-    """Foretell a change: the real Dask in virtual time, with a trial's own costs.
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, one object per row.")
+def whatif(path: Path, assignments: tuple[str, ...], seeds: int, file: Path | None, as_json: bool) -> None:
+    """Predict the effect of a change by simulating the real scheduler in virtual time.
 
-    What was measured stands beside the same simulated: how far that is off says how far to believe the rest.
-    "May be" is wider by what simulations missed of the trials that they were validated on.
-    Of a RUN its baseline and null trials are taken, and seeds are dealt to them: what is foretold differs by
-    as much as trials of one setting do. Calibrations are written beside the trials' files.
+    The first rows are the measured trial and its simulation: their difference shows how well this trial can
+    be predicted. The "may be" range includes the error found when predictions were validated.
+
+    For a RUN, its baseline and null trials are used. Seeds are dealt to them, so predictions vary as much as
+    equal trials do. Each trial's calibration is written to its directory.
 
     \b
-    dasklab whatif RUN                                   measured beside simulated
+    dasklab whatif RUN                                   measured and simulated
     dasklab whatif RUN --set lab_nic_rate_mbit=2500      another rate cap on scheduler and workers
     dasklab whatif TRIAL --set workers=64 --set cores_each=1 --set delay_ms=2
     dasklab whatif TRIAL --set workers=8 --set 'racks=[{workers: 4}, {workers: 4, delay_ms: 2}]'
@@ -65,85 +71,89 @@ def whatif(path: Path, changes: tuple[str, ...], seeds: int, file: Path | None, 
     from dasklab.results.storage import store
 
     directories = baseline(path)
-    trial, asked = store.need(Trial, directories[0]), parse(changes)
-    check(trial, asked)  # before the calibration, which takes long
+    trial, changes = store.need(Trial, directories[0]), parse(assignments)
+    check(trial, changes)  # before the calibration, which takes long
     calibrations = calibrations_of(directories, file)
-    calibration = calibrations[0]
-    wanted = scenario(trial, calibration, asked, seed=0)
-    outside = list(Validated.read().outside(wanted))
+    changed = scenario(trial, calibrations[0], changes, seed=0)
+    outside = list(Validated.read().outside(changed))
     rows, unknown = [prediction.measured(directories)], dict[str, None]()
-    settings: dict[str, dict[str, Any]] = {"simulated, as it was": {}} | (
-        {f"simulated, {', '.join(changes)}": asked} if asked else {}
-    )
-    done = count(1)
+    changes_by_row: dict[str, dict[str, Any]] = {"simulated, unchanged": {}}
+    if changes:
+        changes_by_row[f"simulated, {', '.join(assignments)}"] = changes
+    number = count(1)
 
-    def told(outcome: Outcome) -> None:
-        of = f"{next(done)} of {seeds * len(settings)}"
-        click.echo(f"  simulated {of}: {outcome.cpu_s:.1f} s of CPU", err=True)
+    def report(outcome: Outcome) -> None:
+        progress = f"{next(number)} of {seeds * len(changes_by_row)}"
+        click.echo(f"  simulated {progress}: {outcome.cpu_s:.1f} s of CPU", err=True)
 
-    for what, change in settings.items():
-        found, outcomes = prediction.foretold(what, trial, calibrations, change, range(seeds), told)
-        rows.append(found)
+    for what, row_changes in changes_by_row.items():
+        row, outcomes = prediction.predict(what, trial, calibrations, row_changes, range(seeds), report)
+        rows.append(row)
         unknown |= dict.fromkeys(prefix for outcome in outcomes for prefix in outcome.unknown)
-    _tell(rows, outside, as_json)
     if as_json:
+        _print_json(rows, outside)
         return
-    if outside:
-        click.echo(f"Outside of what was validated, believe it less: {'; '.join(outside)}.")
-    if wanted.cores:
-        click.echo(f"All machines share {wanted.cores:.2g} cores; --set cores_each=N gives each its own.")
-    click.echo(
-        f"Before a full link stand {calibration.queue_bytes / 1e3:.0f} kB, {calibration.queue_origin}."
-    )
-    ran, here = calibration.versions.get("distributed"), version("distributed")
-    if ran != here:
-        click.echo(
-            f"The trial ran distributed {ran}; what is simulated is the {here} that is installed here."
-        )
-    if unknown:
-        click.echo(
-            f"Tasks of {', '.join(unknown)} were not seen in the trial: they are like all others here."
-        )
+    _print_rows(rows)
+    _print_notes(changed, calibrations[0], outside, list(unknown))
 
 
 def calibrations_of(directories: list[Path], file: Path | None = None) -> tuple[Calibration, ...]:
-    """Trials' own calibrations, each written beside the trial's files; or that of a file."""
+    """Calibrate on trials and write each calibration to the trial's directory; or read one from a file."""
     from dasklab.predict.calibrate import calibrate_each
     from dasklab.predict.calibration import Calibration
     from dasklab.results.storage import store
 
     if file is None:
-        found = calibrate_each(directories)
-        for directory, calibration in found.items():
+        by_directory = calibrate_each(directories)
+        for directory, calibration in by_directory.items():
             store.write(directory, calibration)
-        return tuple(found.values())
-    given = store.read_file(Calibration, file)
-    if given is None:
+        return tuple(by_directory.values())
+    stored = store.read_file(Calibration, file)
+    if stored is None:
         raise LabError(f"{file}: no such file")
-    return (given,)
+    return (stored,)
 
 
-def _tell(rows: list[Row], outside: list[str], as_json: bool) -> None:
+def _widened(rows: list[RunSummary]) -> list[RunSummary]:
     from dasklab.predict.validation import Validated
 
     validated = Validated.read()
-    wide = [validated.widened(row) if row.simulated else row for row in rows]
-    if as_json:
-        for row, may in zip(rows, wide, strict=True):
-            may_be = {"may_low_s": may.low_s, "may_high_s": may.high_s} if row.simulated else {}
-            click.echo(json.dumps(asdict(row) | may_be | ({"outside": outside} if row.simulated else {})))
-        return
+    return [validated.widened(row) if row.simulated else row for row in rows]
+
+
+def _print_json(rows: list[RunSummary], outside: list[str]) -> None:
+    for row, wide in zip(rows, _widened(rows), strict=True):
+        more = {"may_low_s": wide.low_s, "may_high_s": wide.high_s, "outside": outside}
+        click.echo(json.dumps(asdict(row) | (more if row.simulated else {})))
+
+
+def _print_rows(rows: list[RunSummary]) -> None:
     cells = [
         (
             row.what,
             str(row.runs),
             f"{row.mean_s:.2f} s",
             f"{row.low_s:.2f} to {row.high_s:.2f} s",
-            f"{may.low_s:.2f} to {may.high_s:.2f} s" if row.simulated else "",
+            f"{wide.low_s:.2f} to {wide.high_s:.2f} s" if row.simulated else "",
             f"{row.transfer_bytes / 1e6:.0f} MB",
         )
-        for row, may in zip(rows, wide, strict=True)
+        for row, wide in zip(rows, _widened(rows), strict=True)
     ]
     print_table(HEAD, cells)
-    off = rows[1].mean_s / rows[0].mean_s - 1
-    click.echo(f"\nThe simulation of what was measured is off by {off:+z.0%} of the mean.")
+    error = rows[1].mean_s / rows[0].mean_s - 1
+    click.echo(f"\nThe simulation of the measured trial differs by {error:+z.0%} from the measured mean.")
+
+
+def _print_notes(changed: Scenario, calibration: Calibration, outside: list[str], unknown: list[str]) -> None:
+    """Print what a reader has to know about the simulation."""
+    if outside:
+        click.echo(f"Outside of what was validated, so trust it less: {'; '.join(outside)}.")
+    if changed.cores:
+        click.echo(f"All machines share {changed.cores:.2g} cores; --set cores_each=N gives each its own.")
+    queue_kb, origin = calibration.queue_bytes / 1e3, calibration.queue_origin.capitalize()
+    click.echo(f"{origin} queue in front of a saturated link: {queue_kb:.0f} kB.")
+    recorded, installed = calibration.versions.get("distributed"), version("distributed")
+    if recorded != installed:
+        click.echo(f"The trial ran distributed {recorded}; the simulation runs the installed {installed}.")
+    if unknown:
+        click.echo(f"The trial had no tasks of {', '.join(unknown)}; they are simulated like all others.")

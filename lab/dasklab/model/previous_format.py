@@ -25,7 +25,17 @@ KEYS: dict[str, dict[str, str]] = {
     "measured.json": {"rtt.*.sent": "pings"},
     "hosts.json": {"hypervisor.waited_pct": "pressure_pct"},
     "faults.json": {"hosts.*.found": "state"},
+    "calibration.json": {"tasks.*.seen": "samples", "free_mbit": "uncapped_mbit"},
+    "calibrations.json": {
+        "known.*.calibrations.*.tasks.*.seen": "samples",
+        "known.*.calibrations.*.free_mbit": "uncapped_mbit",
+        "known": "workloads",
+    },
     "simulation.json": {"outcomes.*.seen.*.found": "state", "outcomes.*.seen": "faults"},
+}
+DOCUMENTS_INSIDE = {  # paths to documents in other documents, which have a format version of their own
+    "calibrations.json": "known.*.calibrations.*",
+    "capture.json": "timings",
 }
 FILES = {
     "delivered.json": "measured.json",
@@ -51,6 +61,9 @@ def translate(file: str, content: Mapping[str, Any]) -> dict[str, Any]:
         content: the parsed JSON; it is not changed.
     """
     translated = _copy(content)
+    if file in DOCUMENTS_INSIDE:
+        for inner in _at(translated, DOCUMENTS_INSIDE[file].split(".")):
+            inner.pop("schema", None)
     for path, name in KEYS.get(file, {}).items():
         *parents, key = path.split(".")
         for parent in _at(translated, parents):

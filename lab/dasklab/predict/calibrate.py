@@ -1,11 +1,10 @@
-"""From a trial's directory to its calibration."""
+"""Calibrate: derive the costs of a trial from the files in its directory."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 from dasklab import record
 from dasklab.breakdown.explain import explain
@@ -25,21 +24,21 @@ from dasklab.sim import build
 from dasklab.sim.costs import Role
 from dasklab.sim.kernel import Kernel
 
-# Stands before a capped link while it is full, where no trial's probes said it. bbr: as pings under load
-# said in containers (lab/dasklab/sim/README.md); else half of what cubic fills, set by hand.
+# Assumed standing queue in front of a saturated link, where no pings ran under load. bbr: from pings under
+# load in containers (docs/explanation/simulation.md). Others: half of what cubic fills, set by hand.
 QUEUE_BYTES = {"bbr": 87_000.0}
 OTHER_QUEUE_BYTES = 131_072.0
-NO_WORK = ("idle_s", "iowait_s", "steal_s")  # of what a kernel counts of its CPU time
-SHORT = 0.95  # machines that were given less of what they count lacked cores
-ROUNDS, COUNTED_RUNS = 3, 2  # to costs that fit the operations that they make, counted in so many timed runs
-MEASURED: dict[str, Any] = {"queue_origin": "measured"}
+NOT_WORKING = ("idle_s", "iowait_s", "steal_s")  # fields of a kernel's CPU time
+SCARCE = 0.95  # machines that were granted less of the CPU time they counted had to wait for cores
+ROUNDS = 3  # of fitting costs to the operations that a simulation with these costs makes
+COUNTED_RUNS = 2  # timed runs in each of these simulations
 
 
 def calibrate_each(directories: Sequence[Path]) -> dict[Path, Calibration]:
-    """Return the calibrations of like trials; one that cannot be calibrated on is named and left out.
+    """Calibrate on equal trials. A trial that cannot be calibrated on is left out with a warning.
 
     Raises:
-        LabError: none can; the first one's reason is told.
+        LabError: none can be calibrated on; the reason is that of the first.
     """
     calibrations, failures = {}, []
     for directory in directories:
@@ -55,34 +54,39 @@ def calibrate_each(directories: Sequence[Path]) -> dict[Path, Calibration]:
 
 
 def calibrate(directory: Path) -> Calibration:
-    """What a trial tells of its tasks, processes and network.
+    """Derive the costs of a trial.
 
-    Simulations count the operations that its event loops were busy with: one without costs, then with those
-    that were found, for what takes longer has more heartbeats and is told in other portions. What tasks wait
-    for their loops and cores in them is taken off what passed between loops and threads in the trial.
+    The records say how busy event loops were; a simulation counts the operations that they were busy with.
+    The first simulation is without costs. The next ones have the costs found so far, because a run that takes
+    longer has more heartbeats, and its messages are batched differently. The time that tasks spend in these
+    simulations waiting for their event loop or a core is subtracted from the recorded handoff.
 
     Raises:
-        LabError: the trial lacks what is needed.
+        LabError: the trial had faults, or lacks Dask's records.
     """
     trial = store.need(Trial, directory)
     if trial.faults:
-        raise LabError(f"{directory}: it had faults; costs are taken from trials without")
+        raise LabError(
+            f"{directory}: this trial had faults; costs can be taken from trials without faults only"
+        )
     runs = explain(directory).timed
     if not runs:
-        raise LabError(f"{directory}: of no timed run anything was recorded inside Dask")
+        raise LabError(f"{directory}: no Dask records were found for any timed run")
     frames = record.load(directory)
-    found = _without_costs(directory, trial, runs, frames)
-    few = {"runs": min(COUNTED_RUNS, trial.runs)}
-    handoff_s = recorded.handoff_s(frames)
+    calibration = _without_costs(directory, trial, runs, frames)
+    few_runs = {"runs": min(COUNTED_RUNS, trial.runs)}
+    recorded_handoff_s = recorded.handoff_s(frames)
     for _ in range(ROUNDS):
-        counted = farm.simulate(scenario(trial, found, few, seed=0))
+        outcome = farm.simulate(scenario(trial, calibration, few_runs, seed=0))
         ops: dict[Role, float] = {"scheduler": 1.0, "worker": 1.0}
-        for name, count in counted.ops.items():
+        for name, count in outcome.ops.items():
             role = _role(name)
-            ops[role] = ops.get(role, 0.0) + count / (few["runs"] + trial.warmups)
-        missing_s = max(0.0, found.handoff_s + handoff_s - counted.handoff_s)
-        found = found.model_copy(update={"costs": recorded.costs(runs, ops), "handoff_s": missing_s})
-    return found
+            ops[role] = ops.get(role, 0.0) + count / (few_runs["runs"] + trial.warmups)
+        missing_s = max(0.0, calibration.handoff_s + recorded_handoff_s - outcome.handoff_s)
+        calibration = calibration.model_copy(
+            update={"costs": recorded.costs(runs, ops), "handoff_s": missing_s}
+        )
+    return calibration
 
 
 def _role(name: str) -> Role:
@@ -90,125 +94,137 @@ def _role(name: str) -> Role:
 
 
 def _without_costs(directory: Path, trial: Trial, runs: list[Run], frames: Frames) -> Calibration:
-    delivered = store.read(Measured, directory) or Measured()
+    """Return everything of a calibration that needs no simulation."""
+    measured = store.read(Measured, directory) or Measured()
     configured = store.read(Configured, directory) or Configured()
-    machines = store.read(Hosts, directory)
-    given = _given(machines) if machines else 1.0
-    cores = _cores(machines, configured, given) if machines else None
-    assumed = Calibration(
+    hosts = store.read(Hosts, directory)
+    granted = _granted(hosts) if hosts else 1.0
+    cores = _shared_cores(hosts, configured, granted) if hosts else None
+    calibration = Calibration(
         experiment=trial.experiment,
         trial=trial.trial,
         cell=trial.cell,
-        machine=machines.hypervisor.accel if machines else "unknown",
-        cores=cores and recorded.cores_had(frames, runs, cores, given),
+        machine=hosts.hypervisor.accel if hosts else "unknown",
+        cores=cores and recorded.available_cores(frames, runs, cores, granted),
         versions=store.need(Timings, directory).versions,
-        tasks=recorded.tasks(frames, given),
+        tasks=recorded.task_samples(frames, granted),
         shuffled_bytes=recorded.shuffled_bytes(frames),
         behind=recorded.behind(frames, sorted(runs[0].threads)),
-        starved=recorded.starved(frames, given),
+        starved=recorded.starved(frames, granted),
         costs={},
-        loop_cpu=recorded.loop_cpu(frames, runs, given),
+        loop_cpu=recorded.loop_cpu(frames, runs, granted),
         driver_s=recorded.driver_s(runs),
         workers=trial.workers,
         threads=max(runs[0].threads.values()),
-        rtt_ms=_rtt_ms(trial, delivered),
-        free_mbit=_free_mbit(trial, delivered),
+        rtt_ms=_rtt_ms(trial, measured),
+        uncapped_mbit=_uncapped_mbit(trial, measured),
         burst_bytes=_burst_bytes(configured),
-        queue_bytes=_queue_bytes(configured),
+        queue_bytes=_assumed_queue_bytes(configured),
         queue_origin="assumed",
     )
-    found = _standing_bytes(trial, delivered, assumed)
-    return assumed if found is None else assumed.model_copy(update=MEASURED | {"queue_bytes": found})
+    queue_bytes = _measured_queue_bytes(trial, measured, calibration)
+    if queue_bytes is None:
+        return calibration
+    return calibration.model_copy(update={"queue_bytes": queue_bytes, "queue_origin": "measured"})
 
 
-def _given(machines: Hosts) -> float:
-    """Of the CPU time that machines count, which share the cores of their node gave them.
+# --- cores -------------------------------------------------------------------------------------------------
 
-    An emulated machine knows not when it stands still for others, and counts that as its own: on two cores
-    five count up to five seconds each second. Containers are counted by the node's kernel itself.
+
+def _granted(hosts: Hosts) -> float:
+    """Return the share of the CPU time that machines count which the cores of their node really gave them.
+
+    An emulated machine does not notice when it stands still for other machines, and counts that as its own
+    work: on two cores, five machines count up to five seconds each second. Containers are counted by the
+    node's kernel.
     """
-    counted = machines.hypervisor.cpu
-    if not counted or _kinds(machines) & {"lxc"}:
+    node_cpu = hosts.hypervisor.cpu
+    if not node_cpu or _kinds(hosts) & {"lxc"}:
         return 1.0
-    theirs = sum(_worked_s(machine.cpu) for machine in machines.hosts.values())
-    return min(1.0, _worked_s(counted) / theirs) if theirs else 1.0
+    counted_s = sum(_worked_s(host.cpu) for host in hosts.hosts.values())
+    return min(1.0, _worked_s(node_cpu) / counted_s) if counted_s else 1.0
 
 
 def _worked_s(cpu: Counters) -> float:
-    return sum(seconds for field, seconds in cpu.items() if field not in NO_WORK)
+    return sum(seconds for field, seconds in cpu.items() if field not in NOT_WORKING)
 
 
-def _kinds(machines: Hosts) -> set[str]:
-    return {machine.virtualization for machine in machines.hosts.values()}
+def _kinds(hosts: Hosts) -> set[str]:
+    return {host.virtualization for host in hosts.hosts.values()}
 
 
-def _cores(machines: Hosts, configured: Configured, given: float) -> int | None:
-    """Those of the node that all machines shared.
+def _shared_cores(hosts: Hosts, configured: Configured, granted: float) -> int | None:
+    """Return the cores of the node if all machines shared them, else None.
 
-    Known of containers, whose processes its kernel counts, and of machines that lacked them.
+    They did if all are on one node, and are containers (whose processes its kernel schedules) or machines
+    that had to wait for cores.
     """
-    counted = machines.hypervisor.cpu
+    node_cpu = hosts.hypervisor.cpu
     nodes = {host.node for host in configured.hosts.values()}
-    if not counted or len(nodes) != 1 or not (_kinds(machines) == {"lxc"} or given < SHORT):
+    if not node_cpu or len(nodes) != 1 or not (_kinds(hosts) == {"lxc"} or granted < SCARCE):
         return None
-    seconds = median(machine.seconds for machine in machines.hosts.values())
-    return max(1, round(sum(counted.values()) / seconds))
+    seconds = median(host.seconds for host in hosts.hosts.values())
+    return max(1, round(sum(node_cpu.values()) / seconds))
 
 
-def _rtt_ms(trial: Trial, delivered: Measured) -> float:
-    """Median round trip of the links, less the delay that was asked for."""
+# --- network -----------------------------------------------------------------------------------------------
+
+
+def _rtt_ms(trial: Trial, measured: Measured) -> float:
+    """Return the median round trip of the links without the requested delays."""
     samples = [
-        max(0.0, sample - _delay_ms(trial, pair.src) - _delay_ms(trial, pair.dst))
-        for pair in delivered.rtt
-        for sample in pair.samples_ms
+        max(0.0, sample - _delay_ms(trial, rtt.src) - _delay_ms(trial, rtt.dst))
+        for rtt in measured.rtt
+        for sample in rtt.samples_ms
     ]
     return median(samples) if samples else 0.1
 
 
 def _delay_ms(trial: Trial, host: str) -> float:
-    """What a host's link adds to a round trip."""
+    """Return what a host's link adds to a round trip."""
     link = trial.links.get(host)
     return 0.0 if link is None else link.delay_ms * (2 if link.direction == "both" else 1)
 
 
-def _free_mbit(trial: Trial, delivered: Measured) -> float:
-    """Payload between hosts of which neither is limited."""
+def _uncapped_mbit(trial: Trial, measured: Measured) -> float:
+    """Return the median throughput between hosts without any limit; 0 if it was not measured."""
     limited = {host for host, card in trial.nics.items() if card.rate_mbit} | set(trial.links)
-    found = [
+    rates = [
         probe.mbit
-        for probe in delivered.throughput
+        for probe in measured.throughput
         if probe.proto == "tcp" and not {probe.src, probe.dst} & limited
     ]
-    return median(found) if found else 0.0
+    return median(rates) if rates else 0.0
 
 
-def _standing_bytes(trial: Trial, delivered: Measured, found: Calibration) -> float | None:
-    """What must stand before each full link for the model's ping under load to be as long as the measured.
+def _measured_queue_bytes(trial: Trial, measured: Measured, calibration: Calibration) -> float | None:
+    """Return the standing queue with which the model's ping under load takes as long as the measured one.
 
-    Only ways whose cap binds: elsewhere a ping waits for cores, which stay as they are when a rate changes.
+    Only paths whose rate cap is the bottleneck count. Elsewhere a ping waits for cores, and that does not
+    change with the rate.
     """
-    asked = scenario(trial, found, seed=0).model_copy(update={"queue_bytes": 1.0})
-    network = build.network(asked, Kernel())
-    stands = []
-    for probe in delivered.throughput:
-        idle = [ms for rtt in delivered.rtt if _way(rtt) == _way(probe) for ms in rtt.samples_ms]
+    unit_queues = scenario(trial, calibration, seed=0).model_copy(update={"queue_bytes": 1.0})
+    network = build.network(unit_queues, Kernel())
+    queues_bytes = []
+    for probe in measured.throughput:
+        idle_ms = [ms for rtt in measured.rtt if _ends(rtt) == _ends(probe) for ms in rtt.samples_ms]
         cap = cap_mbit(trial, probe.src, probe.dst)
-        if probe.rtt_ms and idle and cap and not 0 < found.free_mbit <= cap:
-            waited_s = max(0.0, median(probe.rtt_ms) - median(idle)) / 1e3
+        if probe.rtt_ms and idle_ms and cap and not 0 < calibration.uncapped_mbit <= cap:
+            waited_s = max(0.0, median(probe.rtt_ms) - median(idle_ms)) / 1e3
             queues = network.path(probe.src, probe.dst).queues
-            stands.append(waited_s / sum(1 / link.rate for link, _ in queues))
-    return median(stands) if stands else None
+            queues_bytes.append(waited_s / sum(1 / pipe.rate for pipe, _ in queues))
+    return median(queues_bytes) if queues_bytes else None
 
 
-def _way(probe: Probe) -> tuple[str, str]:
+def _ends(probe: Probe) -> tuple[str, str]:
     return probe.src, probe.dst
 
 
 def _burst_bytes(configured: Configured) -> float:
-    """What a cap lets a host send at once: a policer's bucket. HTB's ceiling has one of a frame: nothing."""
+    """Return what a rate cap lets a host send at once: a policer's bucket. HTB's holds one frame."""
     return MIB if configured.rate_method == POLICED else 0
 
 
-def _queue_bytes(configured: Configured) -> float:
+def _assumed_queue_bytes(configured: Configured) -> float:
     control = {host.congestion_control for host in configured.hosts.values()}
     return max((QUEUE_BYTES.get(name, OTHER_QUEUE_BYTES) for name in control), default=OTHER_QUEUE_BYTES)

@@ -1,4 +1,4 @@
-"""What is taken over from a measured trial, as a file: its tasks, what messages cost, its network."""
+"""The calibration: what a simulation takes over from a measured trial, as a file."""
 
 from __future__ import annotations
 
@@ -14,29 +14,39 @@ from dasklab.model.strict import Strict
 from dasklab.sim.costs import Costs, Role
 
 
-class Tasks(Strict):
-    """Tasks of one key prefix: (seconds of a thread, bytes of the result) of each that was recorded.
+class TaskSamples(Strict):
+    """The recorded tasks of one key prefix.
 
-    ``cpu_share`` of these seconds a core computed; the rest was waiting, also for a core.
+    Attributes:
+        samples: (seconds in a thread, bytes of the result) of each task.
+        cpu_share: share of these seconds in which a core computed. The rest was waiting, also for a core.
     """
 
-    seen: tuple[tuple[Amount, Count], ...]
+    samples: tuple[tuple[Amount, Count], ...]
     cpu_share: float = Field(ge=0, le=1)
 
 
 class Calibration(Document):
-    """A trial's own costs.
+    """The costs of one trial.
 
-    ``cores`` are those that all its machines shared, where that is known, less what other work took of them;
-    then the simulation has as many, and waiting for them is its own. ``loop_cpu`` is which share of what kept
-    event loops busy a core computed, ``starved`` how many seconds workers waited for a core for each that
-    they had one, ``driver_s`` what the client took before the scheduler had a run's graph and after its last
-    task, ``free_mbit`` what links without a cap delivered (0: not measured). ``shuffled_bytes`` each transfer
-    task of a peer-to-peer shuffle gave away. ``behind``: of what was computed before the runs each worker,
-    by name, holds so many results fewer than the one that has most. ``handoff_s`` passes between a worker's
-    loop and the thread of a task, there and back, beyond what simulations find themselves. The trial had
-    so many ``workers`` (0: not written down). ``queue_bytes`` stand before a full link; they are measured
-    where pings under load say so.
+    Attributes:
+        machine: the accelerator of the guests (kvm, tcg), or their kind (lxc).
+        tasks: by key prefix.
+        shuffled_bytes: what each transfer task of a peer-to-peer shuffle gave away.
+        behind: by worker, in the order of their names, how many fewer of the results computed before the runs
+            it holds than the worker that holds most.
+        starved: seconds that workers waited for a core, per second that they had one.
+        costs: what messages cost the event loops of each role.
+        loop_cpu: by role, the share of the event loops' busy time in which a core computed.
+        cores: cores that all machines shared, without what other processes took of them. None if unknown;
+            otherwise the simulation has as many, and waiting for them is simulated.
+        driver_s: how long the client computed before the scheduler had a run's graph and after the last task.
+        handoff_s: how long a task took from the event loop to its thread and back, beyond what is simulated.
+        workers: how many the trial had; 0 in calibrations that do not say.
+        rtt_ms: round trip of the idle network without requested delays.
+        uncapped_mbit: throughput of links without a rate cap; 0 if it was not measured.
+        burst_bytes: what a rate cap lets a machine send at once after a pause.
+        queue_bytes: standing queue in front of a saturated link. It is measured if pings ran under load.
     """
 
     FILE: ClassVar[str] = "calibration.json"
@@ -46,7 +56,7 @@ class Calibration(Document):
     cell: str
     machine: str
     versions: dict[str, str]
-    tasks: dict[str, Tasks]
+    tasks: dict[str, TaskSamples]
     shuffled_bytes: Amount = 0.0
     behind: tuple[Count, ...] = ()
     starved: Amount
@@ -58,12 +68,15 @@ class Calibration(Document):
     workers: Count = 0
     threads: Count
     rtt_ms: Amount
-    free_mbit: Amount
+    uncapped_mbit: Amount
     burst_bytes: Amount
     queue_bytes: Amount
     queue_origin: Literal["measured", "assumed"] = "assumed"
 
 
-def dealt(calibrations: Sequence[Calibration], seeds: Iterable[int]) -> Iterator[tuple[Calibration, int]]:
-    """Seeds in turn to the calibrations of like trials: what is foretold differs by what such trials do."""
+def deal(calibrations: Sequence[Calibration], seeds: Iterable[int]) -> Iterator[tuple[Calibration, int]]:
+    """Pair each seed with one of the calibrations, in turn.
+
+    Calibrations of equal trials differ, so predictions that use all of them vary as such trials do.
+    """
     return zip(cycle(calibrations), seeds, strict=False)

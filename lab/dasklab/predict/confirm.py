@@ -1,6 +1,6 @@
-"""What simulations say may help, asked of the lab: an experiment of the trial as it was, and of candidates.
+"""Confirm candidates in the lab: the experiment that compares them with the unchanged trial, and its verdict.
 
-Only what the lab confirms is advice: less time, by more than chance makes among as many candidates.
+Only what the lab confirms is advice: it saves time, and more than chance produces among as many candidates.
 """
 
 from __future__ import annotations
@@ -26,15 +26,17 @@ from dasklab.results.statistics.interval import Interval
 from dasklab.results.storage import store
 
 NAME = "advice"  # of the experiment, and of its file beside the trial
-FACTOR, AS_IT_WAS, METRIC = "change", "as it was", "compute_s"
-NOT_MEANT = ("performance_report", "py_spy", "capture")  # of the experiment that the trial is of
+FACTOR, UNCHANGED, METRIC = "change", "unchanged", "compute_s"
+NOT_COPIED = ("performance_report", "py_spy", "capture")  # settings of the trial's experiment
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """What the lab says of a candidate: which share of the time it saves, and whether that is shown.
+class Confirmation:
+    """The lab's verdict on a candidate.
 
-    The gain of one without a valid trial is NaN.
+    Attributes:
+        gain: the share of the time that it saves; NaN without a valid trial.
+        confirmed: the gain is shown.
     """
 
     name: str
@@ -44,95 +46,106 @@ class Verdict:
 
 
 @dataclass(frozen=True)
-class Verdicts:
-    """Of all candidates, the best first; ``floor``: the smallest share of the time that would be shown."""
+class Confirmations:
+    """The verdicts on all candidates, the best first.
 
-    of: tuple[Verdict, ...]
-    floor: float
+    Attributes:
+        noise_floor: the smallest share of the time that would be shown.
+    """
+
+    candidates: tuple[Confirmation, ...]
+    noise_floor: float
 
 
 def measured_run(directory: Path) -> Campaign:
-    """The run of a trial, which says what its experiment was.
+    """Return the run of a trial, which has the trial's experiment.
 
     Raises:
-        LabError: it is in none, or in a simulated one.
+        LabError: the trial is in no run, or in a simulated one.
     """
     if not (directory.parent / Campaign.FILE).exists():
-        raise LabError(f"{directory}: it is not in a run's directory, which would say how to do it again")
+        raise LabError(f"{directory}: the trial is not in the directory of a run, so it cannot be repeated")
     run = store.read_run(directory.parent)
     if run.setup.simulated:
-        raise LabError(f"{directory}: it was simulated itself; advice is for measured trials")
+        raise LabError(f"{directory}: this trial was simulated; advice needs a measured trial")
     return run
 
 
 def experiment(
     run: Campaign, trial: Trial, candidates: Sequence[Candidate], *, runs: int | None, blocks: int | None
 ) -> Experiment:
-    """The trial's own settings, and candidates as levels of one factor; the null trial comes by itself.
+    """Return the experiment that compares candidates with the unchanged trial (and with its null trial).
+
+    Args:
+        run: the trial's run.
+        trial: its settings are those of all cells.
+        candidates: each is a level of the only factor.
+        runs: runs of each trial; None: as many as the trial had.
+        blocks: blocks; None: as many as the trial's experiment has.
 
     Raises:
-        LabError: what the trial's experiment says is not understood by this version.
+        LabError: this version does not understand the trial's experiment.
     """
-    of = store.experiment(run)
-    raw = of.shared()
+    origin = store.experiment(run)
+    raw = origin.shared()
     for factor, level in trial.factors.items():
-        raw = merge(raw, of.factors[factor].overrides()[level])
-    kept = {key: value for key, value in raw.items() if key not in NOT_MEANT}
-    asked = {
+        raw = merge(raw, origin.factors[factor].overrides()[level])
+    levels = {UNCHANGED: {}, **{candidate.name: candidate.changes for candidate in candidates}}
+    content = {
         "title": f"Advice for {trial.experiment}, {trial.cell}",
         "question": "Do the settings that helped in simulation help in the lab?",
         "metrics": {METRIC: None, "transfer_mb": None},
-        "factors": {FACTOR: {"levels": {AS_IT_WAS: {}, **{one.name: one.changes for one in candidates}}}},
-        **kept,
+        "factors": {FACTOR: {"levels": levels}},
+        **{key: value for key, value in raw.items() if key not in NOT_COPIED},
         "runs": trial.runs if runs is None else runs,
-        "blocks": of.blocks if blocks is None else blocks,
-        "run_s": of.run_s,
-        "tolerances": of.tolerances.model_dump(),
+        "blocks": origin.blocks if blocks is None else blocks,
+        "run_s": origin.run_s,
+        "tolerances": origin.tolerances.model_dump(),
     }
-    return check(asked, f"{NAME}.yml")
+    return check(content, f"{NAME}.yml")
 
 
-def write(directory: Path, asked: Experiment) -> Path:
-    """As a file that `dasklab run` takes."""
+def write(directory: Path, content: Experiment) -> Path:
+    """Write the experiment as a file for `dasklab run`."""
     path = directory / f"{NAME}.yml"
-    plain = asked.model_dump(mode="json", exclude_unset=True)
+    plain = content.model_dump(mode="json", exclude_unset=True)
     atomic.write_text(path, yaml.safe_dump(plain, sort_keys=False, allow_unicode=True))
     return path
 
 
-def begun(root: Path, asked: Experiment) -> Path | None:
-    """The newest run of just this experiment, if there is one."""
-    plain = asked.model_dump(mode="json", exclude_unset=True)
+def find_run(root: Path, content: Experiment) -> Path | None:
+    """Return the newest run of exactly this experiment, if there is one."""
+    plain = content.model_dump(mode="json", exclude_unset=True)
     runs = sorted((path.parent for path in (root / NAME).glob(f"*/{Campaign.FILE}")), reverse=True)
-    begun = ((run, campaign) for run, campaign in store.for_each_run(runs, store.read_run, strict=False))
-    return next((run for run, campaign in begun if campaign.experiment == plain), None)
+    campaigns = ((run, campaign) for run, campaign in store.for_each_run(runs, store.read_run, strict=False))
+    return next((run for run, campaign in campaigns if campaign.experiment == plain), None)
 
 
-def judge(frame: pd.DataFrame, candidates: Sequence[Candidate]) -> Verdicts:
-    """What a run that confirms says.
+def judge(frame: pd.DataFrame, candidates: Sequence[Candidate]) -> Confirmations:
+    """Judge candidates by the samples of the run that measured them.
 
     Raises:
-        LabError: it has no valid baseline or null trial, against which nothing can be told.
+        LabError: the run has no valid baseline or null trial, so it shows nothing.
     """
-    found = answer(frame, METRIC, [FACTOR])
-    if found is None or found.null is None:
-        missing = "baseline" if found is None else "null trial"
+    result = answer(frame, METRIC, [FACTOR])
+    if result is None or result.null is None:
+        missing = "baseline" if result is None else "null trial"
         raise LabError(
-            f"no valid {missing}: nothing is confirmed", "dasklab run RUN --again measures it anew"
+            f"no valid {missing}: nothing is confirmed", "dasklab run RUN --again measures it again"
         )
-    verdicts = [_verdict(found, candidate) for candidate in candidates]
-    base = found.cells[0].median.value
-    return Verdicts(tuple(sorted(verdicts, key=_loss)), found.noise_floor / base)
+    confirmations = [_confirmation(result, candidate) for candidate in candidates]
+    base_s = result.cells[0].median.value
+    return Confirmations(tuple(sorted(confirmations, key=_loss)), result.noise_floor / base_s)
 
 
-def _loss(verdict: Verdict) -> float:
-    return math.inf if math.isnan(verdict.gain.value) else -verdict.gain.value
+def _loss(confirmation: Confirmation) -> float:
+    return math.inf if math.isnan(confirmation.gain.value) else -confirmation.gain.value
 
 
-def _verdict(found: Answer, candidate: Candidate) -> Verdict:
-    cell = found.cell(f"{FACTOR}={candidate.name}")
+def _confirmation(result: Answer, candidate: Candidate) -> Confirmation:
+    cell = result.cell(f"{FACTOR}={candidate.name}")
     if cell is None:
-        return Verdict(candidate.name, dict(candidate.settings), Interval(math.nan), confirmed=False)
-    times = cell.ratio
-    gain = Interval(1 - times.value, 1 - times.high, 1 - times.low)
-    return Verdict(candidate.name, dict(candidate.settings), gain, cell.shown and gain.low > 0)
+        return Confirmation(candidate.name, dict(candidate.settings), Interval(math.nan), confirmed=False)
+    ratio = cell.ratio
+    gain = Interval(1 - ratio.value, 1 - ratio.high, 1 - ratio.low)
+    return Confirmation(candidate.name, dict(candidate.settings), gain, cell.shown and gain.low > 0)

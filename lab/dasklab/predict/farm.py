@@ -1,4 +1,4 @@
-"""Many simulations, each in a process of its own, as many at once as there are cores."""
+"""Run simulations in processes of their own, as many at once as there are cores."""
 
 from __future__ import annotations
 
@@ -14,38 +14,36 @@ from dasklab.errors import LabError
 from dasklab.model.files import Outcome
 from dasklab.sim.scenario import Scenario
 
-Process = subprocess.Popen[str]
-
 
 @dataclass
-class Running:
-    """What is being simulated, for those who may have to end it; what comes too late is ended as it comes."""
+class SimulationProcesses:
+    """The simulations that are running, so that all can be killed. Late starters are killed at once."""
 
-    processes: set[Process] = field(default_factory=set)
-    ended: bool = False
+    processes: set[subprocess.Popen[str]] = field(default_factory=set)
+    stopping: bool = False
 
-    def add(self, process: Process) -> None:
-        """One that has just begun."""
+    def add(self, process: subprocess.Popen[str]) -> None:
         self.processes.add(process)
-        if self.ended:
+        if self.stopping:
             process.kill()
 
-    def end(self) -> None:
-        """All of them, and those that a thread is just beginning."""
-        self.ended = True
+    def kill_all(self) -> None:
+        self.stopping = True
         for process in self.processes.copy():
             process.kill()
 
 
-def simulate(scenario: Scenario, running: Running | None = None) -> Outcome:
-    """One simulation in a process of its own; its hash seed, which orders Dask's sets, is the scenario's.
+def simulate(scenario: Scenario, processes: SimulationProcesses | None = None) -> Outcome:
+    """Run one simulation and wait for it.
 
-    While it runs the process is in ``running``.
+    Args:
+        scenario: its seed is also the process's hash seed, which orders Dask's sets.
+        processes: where to register the process while it runs.
 
     Raises:
-        LabError: it cannot be simulated.
+        LabError: the scenario cannot be simulated.
     """
-    running = running or Running()
+    processes = processes or SimulationProcesses()
     with subprocess.Popen(
         [sys.executable, "-m", "dasklab.sim"],
         stdin=subprocess.PIPE,
@@ -54,37 +52,41 @@ def simulate(scenario: Scenario, running: Running | None = None) -> Outcome:
         text=True,
         env=os.environ | {"PYTHONHASHSEED": str(scenario.seed)},
     ) as process:
-        running.add(process)
+        processes.add(process)
         try:
-            told, errors = process.communicate(scenario.model_dump_json())
+            outcome, errors = process.communicate(scenario.model_dump_json())
         finally:
-            process.kill()  # of no effect where it has ended
-            running.processes.discard(process)
+            process.kill()  # does nothing if the process has ended
+            processes.processes.discard(process)
     if process.returncode:
         raise LabError(f"simulation, seed {scenario.seed}: {_last_line(errors)}")
-    return Outcome.model_validate_json(told)
+    return Outcome.model_validate_json(outcome)
 
 
 def simulate_all(
-    scenarios: Iterable[Scenario], told: Callable[[Outcome], None] = lambda _: None
+    scenarios: Iterable[Scenario], on_outcome: Callable[[Outcome], None] = lambda _: None
 ) -> list[Outcome]:
-    """All of them, in their order; ``told`` hears of each as it is done, in that order too.
+    """Run simulations in parallel; return their outcomes in the order of the scenarios.
 
-    Whatever ends it early, Ctrl-C too, ends what is being simulated.
+    Args:
+        scenarios: what to simulate.
+        on_outcome: called with each outcome, in that order too, as soon as it and all before it are there.
+
+    An exception (Ctrl-C, for example) kills the simulations that are running.
     """
-    running = Running()
+    processes = SimulationProcesses()
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         outcomes = []
         try:
-            for outcome in pool.map(partial(simulate, running=running), scenarios):
-                told(outcome)
+            for outcome in pool.map(partial(simulate, processes=processes), scenarios):
+                on_outcome(outcome)
                 outcomes.append(outcome)
         except BaseException:
-            running.end()
+            processes.kill_all()
             raise
     return outcomes
 
 
 def _last_line(text: str) -> str:
     lines = [line for line in text.strip().splitlines() if line.strip()]
-    return lines[-1] if lines else "it ended without a word"
+    return lines[-1] if lines else "the process ended without a message"

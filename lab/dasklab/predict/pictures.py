@@ -1,4 +1,4 @@
-"""The card's picture: what 1 % more of each thing brings, and the time over the links' rate with its knee."""
+"""The picture of sensitivities: the effect of each resource, and the run time over the rate of all links."""
 
 from __future__ import annotations
 
@@ -11,66 +11,78 @@ from matplotlib.figure import Figure
 
 from dasklab.model.number_format import format_number
 from dasklab.plotting import MORE, OURS, STYLE, mark
-from dasklab.predict.sensitivity import LITTLE, Card
+from dasklab.predict.sensitivity import NEGLIGIBLE, Sensitivities
 from dasklab.results.statistics.interval import Interval
 
 GREY = "#666660"
 
 
-def draw(card: Card) -> Figure:
-    """Both, side by side."""
+def draw(sensitivities: Sensitivities) -> Figure:
+    """Draw effects and rates side by side."""
     with mpl.rc_context(STYLE):
         figure = Figure((11, 4), layout="constrained")
         left, right = figure.subplots(1, 2)
-        _lines(left, card)
-        _rates(right, card)
-        left.set_title("what its time hangs on", loc="left")  # right is the mark
+        _effects(left, sensitivities)
+        _rates(right, sensitivities)
+        left.set_title("what the run time is sensitive to", loc="left")  # the mark is on the right
         right.set_title("faster links", loc="left")
-        mark(figure, "simulated" if not card.measured else "simulated, where not said otherwise")
+        mark(figure, "simulated, unless marked otherwise" if sensitivities.measured else "simulated")
     return figure
 
 
-def _lines(axes: Axes, card: Card) -> None:
-    told = [line for line in card.lines if line.relative]
-    for place, line in enumerate(told):
-        found = line.gain_pct
-        axes.barh(place, found.value, 0.6, color=OURS if line.simulated else MORE[1])
-        if not math.isnan(found.low):
-            axes.plot([found.low, found.high], [place, place], color="#333333", linewidth=1.2, marker="|")
-    names = [line.name if line.simulated else f"{line.name},\nmeasured {line.now}" for line in told]
-    axes.set_yticks(range(len(told)), names)
+def _effects(axes: Axes, sensitivities: Sensitivities) -> None:
+    effects = [effect for effect in sensitivities.effects if effect.relative]
+    for place, effect in enumerate(effects):
+        gain = effect.gain_pct
+        axes.barh(place, gain.value, 0.6, color=OURS if effect.simulated else MORE[1])
+        if not math.isnan(gain.low):
+            axes.plot([gain.low, gain.high], [place, place], color="#333333", linewidth=1.2, marker="|")
+    names = [
+        effect.name if effect.simulated else f"{effect.name},\nmeasured {effect.now}" for effect in effects
+    ]
+    axes.set_yticks(range(len(effects)), names)
     axes.invert_yaxis()
     axes.grid(visible=False, axis="y")
     axes.axvline(0, color=GREY, linewidth=0.8)
-    axes.set_xlabel("1 % more of it: % less time")
+    axes.set_xlabel("% less run time for 1 % more of it")
 
 
-def _rates(axes: Axes, card: Card) -> None:
-    _points(axes, card.rates, OURS, "simulated", "-")
-    if card.measured:
-        _points(axes, card.measured, MORE[1], "measured", "")
+def _rates(axes: Axes, sensitivities: Sensitivities) -> None:
+    _points(axes, sensitivities.rates, OURS, "simulated", "-")
+    if sensitivities.measured:
+        _points(axes, sensitivities.measured, MORE[1], "measured", "")
     axes.set_xscale("log")
     axes.set_ylim(bottom=0)
-    axes.set_xticks(list(card.rates), [format_number(rate) for rate in card.rates], rotation=30)
+    axes.set_xticks(
+        list(sensitivities.rates), [format_number(rate) for rate in sensitivities.rates], rotation=30
+    )
     axes.minorticks_off()
-    axes.axvline(card.now_mbit, color=GREY, linewidth=0.8, linestyle=":", label="as it is")
-    if card.knee_mbit:
-        label = f"faster brings less than {LITTLE:.0%}"
-        axes.axvspan(card.knee_mbit, max(card.rates), color="#e6e6e0", zorder=0, label=label)
+    axes.axvline(sensitivities.now_mbit, color=GREY, linewidth=0.8, linestyle=":", label="this trial")
+    if sensitivities.knee_mbit:
+        label = f"faster saves less than {NEGLIGIBLE:.0%}"
+        axes.axvspan(
+            sensitivities.knee_mbit, max(sensitivities.rates), color="#e6e6e0", zorder=0, label=label
+        )
     axes.set_xlabel("rate of all links, Mbit/s")
-    axes.set_ylabel("a run, s")
+    axes.set_ylabel("duration of a run, s")
     axes.legend(frameon=False, fontsize=8, loc="upper right")
 
 
-def _points(axes: Axes, found: Mapping[float, Interval], colour: str, label: str, line: str) -> None:
-    values = [each.value for each in found.values()]
-    ends = [
-        [
-            0.0 if math.isnan(each.low) else abs(each.value - end)
-            for each, end in zip(found.values(), side, strict=True)
-        ]
-        for side in ([each.low for each in found.values()], [each.high for each in found.values()])
-    ]
+def _points(axes: Axes, intervals: Mapping[float, Interval], colour: str, label: str, line: str) -> None:
+    values = [interval.value for interval in intervals.values()]
+    below = [_distance(interval, interval.low) for interval in intervals.values()]
+    above = [_distance(interval, interval.high) for interval in intervals.values()]
     axes.errorbar(
-        list(found), values, yerr=ends, color=colour, marker="o", capsize=3, linestyle=line, label=label
+        list(intervals),
+        values,
+        yerr=[below, above],
+        color=colour,
+        marker="o",
+        capsize=3,
+        linestyle=line,
+        label=label,
     )
+
+
+def _distance(interval: Interval, end: float) -> float:
+    return 0.0 if math.isnan(interval.low) else abs(interval.value - end)

@@ -1,4 +1,4 @@
-"""Measured beside simulated, and what is foretold for changed settings: distributions over seeds."""
+"""Measured and predicted durations of runs, as rows of one table."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from dasklab.errors import LabError
 from dasklab.model.files import Outcome, Timings
 from dasklab.model.trial import Trial
 from dasklab.predict import farm
-from dasklab.predict.calibration import Calibration, dealt
+from dasklab.predict.calibration import Calibration, deal
 from dasklab.predict.whatif import scenario
 from dasklab.results.storage import store
 
-TAIL_PCT = 5  # on either side of the interval
+TAIL_PCT = 5  # of the runs lie on each side of the interval
 
 
 @dataclass(frozen=True)
-class Row:
-    """Durations and moved bytes of timed runs: ``low_s`` to ``high_s`` hold nine tenths of them."""
+class RunSummary:
+    """Timed runs of one kind. 90 % of their durations are between ``low_s`` and ``high_s``."""
 
     what: str
     simulated: bool
@@ -34,36 +34,56 @@ class Row:
     transfer_bytes: float
 
 
-def row(what: str, durations: Sequence[float], moved: Sequence[float], *, simulated: bool) -> Row:
-    """A row of the table."""
-    low, high = np.percentile(durations, [TAIL_PCT, 100 - TAIL_PCT])
-    return Row(what, simulated, len(durations), mean(durations), float(low), float(high), mean(moved))
+def summarize(
+    what: str, durations_s: Sequence[float], transfer_bytes: Sequence[float], *, simulated: bool
+) -> RunSummary:
+    """Summarize the durations and transferred bytes of timed runs."""
+    low, high = np.percentile(durations_s, [TAIL_PCT, 100 - TAIL_PCT])
+    return RunSummary(
+        what,
+        simulated,
+        len(durations_s),
+        mean(durations_s),
+        float(low),
+        float(high),
+        mean(transfer_bytes),
+    )
 
 
-def measured(directories: Iterable[Path]) -> Row:
-    """The runs of trials that are alike."""
+def measured(directories: Iterable[Path]) -> RunSummary:
+    """Summarize the timed runs of equal trials."""
     runs = [run for directory in directories for run in store.need(Timings, directory).timed]
-    moved = [float(run.transfer_bytes or 0) for run in runs]
-    return row("measured", [run.duration_s for run in runs], moved, simulated=False)
+    transfer_bytes = [float(run.transfer_bytes or 0) for run in runs]
+    return summarize("measured", [run.duration_s for run in runs], transfer_bytes, simulated=False)
 
 
-def foretold(
+def predict(
     what: str,
     trial: Trial,
     calibrations: Sequence[Calibration],
     changes: dict[str, Any],
     seeds: Iterable[int],
-    told: Callable[[Outcome], None] = lambda _: None,
-) -> tuple[Row, list[Outcome]]:
-    """Simulate a trial with changed settings once for each seed, the seeds dealt to the calibrations.
+    on_outcome: Callable[[Outcome], None] = lambda _: None,
+) -> tuple[RunSummary, list[Outcome]]:
+    """Simulate a trial with changed settings, once for each seed.
+
+    Args:
+        what: label of the summary.
+        trial: the trial that was measured.
+        calibrations: of this trial or of equal ones; the seeds are dealt to them.
+        changes: settings that differ from the trial's.
+        seeds: seeds of the simulations.
+        on_outcome: called with each outcome.
 
     Raises:
-        LabError: a change is impossible, or cannot be simulated.
+        LabError: a change is impossible or cannot be simulated, or a simulation failed.
     """
-    asked = [scenario(trial, mine, changes, seed=seed) for mine, seed in dealt(calibrations, seeds)]
-    outcomes = farm.simulate_all(asked, told)
-    if failed := next((outcome for outcome in outcomes if outcome.failed), None):
-        raise LabError(f"{what}: seed {failed.seed}: {failed.failed}")
+    scenarios = [
+        scenario(trial, calibration, changes, seed=seed) for calibration, seed in deal(calibrations, seeds)
+    ]
+    outcomes = farm.simulate_all(scenarios, on_outcome)
+    if failure := next((outcome for outcome in outcomes if outcome.failed), None):
+        raise LabError(f"{what}: seed {failure.seed}: {failure.failed}")
     runs = [run for outcome in outcomes for run in outcome.runs if not run.warmup]
-    moved = [float(run.transfer_bytes) for run in runs]
-    return row(what, [run.duration_s for run in runs], moved, simulated=True), outcomes
+    transfer_bytes = [float(run.transfer_bytes) for run in runs]
+    return summarize(what, [run.duration_s for run in runs], transfer_bytes, simulated=True), outcomes

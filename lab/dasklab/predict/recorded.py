@@ -1,4 +1,9 @@
-"""From what Dask recorded of a trial's runs to costs: of its tasks, of its event loops, of its client."""
+"""From Dask's records of a trial's runs to costs: of its tasks, of its event loops, of its client.
+
+Several functions take ``granted``. An emulated machine does not notice when it stands still for other
+machines, and counts that time as CPU time of its own processes. ``granted`` is the share of the counted CPU
+time that the node's cores really gave; for other machines it is 1.
+"""
 
 from __future__ import annotations
 
@@ -15,63 +20,162 @@ from scipy.special import gammaln
 
 from dasklab.breakdown.run import SCHEDULER, Run
 from dasklab.breakdown.summary import moved_bytes
-from dasklab.predict.calibration import Tasks
+from dasklab.predict.calibration import TaskSamples
 from dasklab.record import Frames
 from dasklab.sim.cluster.shuffle import BARRIER
 from dasklab.sim.costs import Costs, Role
 
-MOST = 400  # records of a prefix that are kept
-PREPARED_S = 0.1  # what a task takes that was computed before the first run: nobody knows, nor needs to
-# No event loop takes longer for a byte. Where few are moved, as results of what takes longest, a regression
-# takes for theirs what that took.
-MOST_BYTE_S = 1e-8
+MAX_SAMPLES = 400  # per key prefix
+# Assumed duration of a task that ran before the first run: it is not recorded, and does not matter.
+PREPARED_S = 0.1
+# No event loop takes longer for a byte. Without a bound the regression is wrong where few bytes are moved:
+# results of long tasks, say, are then blamed for the time that the tasks took.
+MAX_BYTE_S = 1e-8
 SHARDS = "p2p/foreground/shards/bytes"
 CPU, WAITED = "process/cpu/seconds", "process/waiting-for-cpu/seconds"
 
 
-def tasks(frames: Frames, given: float = 1.0) -> dict[str, Tasks]:
-    """By prefix, of the timed runs; of what was computed before the first run only the size is known.
+def task_samples(frames: Frames, granted: float = 1.0) -> dict[str, TaskSamples]:
+    """Return the tasks of the timed runs, by key prefix.
 
-    Here and below ``given`` is which share of the CPU time that a machine counts its node's cores gave it.
+    Of results that were computed before the first run only the size is known.
     """
-    done = _timed(frames, "tasks").dropna(subset=["start_s", "stop_s"])
+    recorded = _timed(frames, "tasks").dropna(subset=["start_s", "stop_s"])
     shares = _cpu_shares(frames)
-    found = {
-        prefix: Tasks(
-            seen=_thinned(_own(prefix, zip(rows.stop_s - rows.start_s, rows.nbytes, strict=True))),
-            cpu_share=shares.get(prefix, 1.0) * given,
+    by_prefix = {
+        prefix: TaskSamples(
+            samples=_thinned(
+                _without_waiting(prefix, zip(rows.stop_s - rows.start_s, rows.nbytes, strict=True))
+            ),
+            cpu_share=shares.get(prefix, 1.0) * granted,
         )
-        for prefix, rows in done.groupby(_prefixes(done.key))
+        for prefix, rows in recorded.groupby(_prefixes(recorded.key))
     }
     needed = _timed(frames, "needs").drop_duplicates("needed")
     for prefix, rows in needed.groupby(_prefixes(needed.needed)):
-        found.setdefault(
-            prefix, Tasks(seen=_thinned((PREPARED_S, size) for size in rows.nbytes), cpu_share=0)
-        )
-    return dict(sorted(found.items()))
+        samples = _thinned((PREPARED_S, nbytes) for nbytes in rows.nbytes)
+        by_prefix.setdefault(prefix, TaskSamples(samples=samples, cpu_share=0))
+    return dict(sorted(by_prefix.items()))
 
 
 def behind(frames: Frames, workers: Sequence[str]) -> tuple[int, ...]:
-    """By how many results from before the first run each worker holds fewer than the one with most.
+    """Return how many fewer results from before the runs each worker holds than the worker with the most.
 
-    Where such tasks are short, whichever worker has first imported what they need computes nearly all of
-    them: 20 of 24, say. No worker is behind where nothing was prepared.
+    Where the tasks that made them are short, the worker that first imported what they need computed nearly
+    all of
+    them: 20 of 24, for example. If nothing was prepared no worker is behind.
     """
     needs = frames["needs"]
     prepared = needs[~needs.needed.isin(frames["tasks"].key)].drop_duplicates("needed")
     holders = Counter(str(names[0]) for names in prepared.holders if len(names))
-    held = [holders[name] for name in workers]
-    return tuple(max(held) - count for count in held)
+    counts = [holders[name] for name in workers]
+    return tuple(max(counts) - count for count in counts)
 
 
 def shuffled_bytes(frames: Frames) -> float:
-    """What a transfer task of peer-to-peer shuffles gives to all workers, its own included."""
+    """Return the bytes that a transfer task of a peer-to-peer shuffle gives to all workers, incl. its own."""
     needs, metrics = _timed(frames, "needs"), _timed(frames, "metrics")
     transfers = needs[needs.key.str.startswith(BARRIER)].drop_duplicates(["run", "needed"])
     return float(metrics[metrics.metric == SHARDS].value.sum()) / len(transfers) if len(transfers) else 0.0
 
 
-def _timed(frames: Frames, table: str):  # type: ignore[no-untyped-def]  # a frame of pandas
+def starved(frames: Frames, granted: float = 1.0) -> float:
+    """Return the seconds that workers waited for a core, per second that they had one."""
+    metrics = _timed(frames, "metrics")
+    values = metrics[metrics.node != SCHEDULER].groupby("metric").value.sum()
+    waited = float(values.get(WAITED, 0.0) / values[CPU]) if values.get(CPU) else 0.0
+    return (1 + waited) / granted - 1
+
+
+def available_cores(frames: Frames, runs: Sequence[Run], cores: int, granted: float = 1.0) -> float:
+    """Return how many of a machine's cores the lab's processes had when they wanted all of them.
+
+    Other processes had the rest. How many of ours wanted a core is known on average only (what they had plus
+    what they waited, over the runs without the time in which the client computes alone); it is assumed to
+    vary as if each came by itself (Poisson). If fewer wanted a core than there are, the records cannot tell,
+    and the answer is all cores.
+    """
+    metrics = _timed(frames, "metrics")
+    values = metrics.groupby("metric").value.sum()
+    duration_s = sum(run.stop - run.start for run in runs) - len(runs) * driver_s(runs)
+    counted = float(values.get(CPU, 0.0)) / duration_s
+    used, wanting = counted * granted, counted + float(values.get(WAITED, 0.0)) / duration_s
+    if wanting < cores:
+        return cores
+    numbers = np.arange(cores)
+    busy = cores - float(((cores - numbers) * poisson(numbers, wanting)).sum())
+    return min(1.0, used / busy) * cores
+
+
+def poisson(numbers: NDArray[np.int_], mean: float) -> NDArray[np.float64]:
+    """Return the probabilities of these numbers."""
+    probabilities: NDArray[np.float64] = np.exp(numbers * np.log(mean) - mean - gammaln(numbers + 1))
+    return probabilities
+
+
+def handoff_s(frames: Frames) -> float:
+    """Return the mean time that a task takes from its worker's event loop to its thread, and back."""
+    recorded = _timed(frames, "tasks")
+    passed_s = (recorded.start_s - recorded.executing_s) + (recorded.done_s - recorded.stop_s)
+    return max(0.0, float(passed_s.mean())) if passed_s.notna().any() else 0.0
+
+
+def loop_cpu(frames: Frames, runs: Sequence[Run], granted: float = 1.0) -> dict[Role, float]:
+    """Return the share of the event loops' busy time in which a core computed, by role.
+
+    That is the CPU time of their processes without the CPU time of tasks. Where cores are simulated, waiting
+    for a core would otherwise be counted twice: in a loop's busy intervals and in its wait for a core. A role
+    is missing if the CPU time of its processes was not recorded.
+    """
+    metrics = _timed(frames, "metrics")
+    cpu = metrics[metrics.metric == CPU]
+    tasks_s = sum(cpu_s for cpu_s, _ in _thread_s(frames).values())
+    roles: dict[Role, tuple[pd.Series[float], float, float]] = {
+        "scheduler": (
+            cpu[cpu.node == SCHEDULER].value,
+            0.0,
+            sum(run.busy_s(SCHEDULER) for run in runs),
+        ),
+        "worker": (
+            cpu[cpu.node != SCHEDULER].value,
+            tasks_s,
+            sum(run.busy_s(name) for run in runs for name in run.threads),
+        ),
+    }
+    return {
+        role: max(0.0, float(process_s.sum()) - task_s) * granted / busy_s
+        for role, (process_s, task_s, busy_s) in roles.items()
+        if len(process_s) and busy_s
+    }
+
+
+def costs(runs: Sequence[Run], ops: Mapping[Role, float]) -> dict[Role, Costs]:
+    """Return the costs with which a run's operations keep the event loops as busy as they were recorded.
+
+    Args:
+        runs: the recorded runs.
+        ops: operations of one run, by role.
+    """
+    byte_s = _byte_s(runs)
+    scheduler_s = sum(run.busy_s(SCHEDULER) for run in runs) / len(runs)
+    worker_s = sum(run.busy_s(name) - byte_s * moved_bytes(run, name) for run in runs for name in run.threads)
+    return {
+        "scheduler": Costs(op_s=scheduler_s / ops["scheduler"]),
+        "worker": Costs(op_s=max(0.0, worker_s) / len(runs) / ops["worker"], byte_s=byte_s),
+    }
+
+
+def driver_s(runs: Sequence[Run]) -> float:
+    """Return the median time of a run before its first task is assigned and after its last is handled."""
+    ends = []
+    for run in runs:
+        first = float(run.tasks.assigned.min()) if len(run.tasks) else run.start
+        last = float(run.tasks.handled.max()) if len(run.tasks) else run.stop
+        ends.append(max(0.0, first - run.start) + max(0.0, run.stop - last))
+    return median(ends)
+
+
+def _timed(frames: Frames, table: str):  # type: ignore[no-untyped-def]  # a DataFrame
     runs, frame = frames["runs"], frames[table]
     return frame[frame.run.isin(runs[~runs.warmup.astype(bool)].run)]
 
@@ -82,131 +186,48 @@ def _prefixes(keys: Iterable[str]) -> list[str]:
     return [str(key_split(key)) for key in keys]
 
 
-def _own(prefix: str, pairs: Iterable[tuple[float, float]]) -> Iterable[tuple[float, float]]:
-    """A shuffle's barrier waits for data; the shortest waited least, and the rest the simulation finds."""
-    return [min(pairs)] if prefix == BARRIER else pairs
+def _without_waiting(prefix: str, samples: Iterable[tuple[float, float]]) -> Iterable[tuple[float, float]]:
+    """Keep only the shortest barrier of a shuffle: it waited least for data, and waiting is simulated."""
+    return [min(samples)] if prefix == BARRIER else samples
 
 
-def _thinned(pairs: Iterable[tuple[float, float]]) -> tuple[tuple[float, int], ...]:
-    rows = [(max(0.0, float(took)), 0 if size != size else int(size)) for took, size in pairs]
-    return tuple(rows[:: -(-len(rows) // MOST)])
+def _thinned(samples: Iterable[tuple[float, float]]) -> tuple[tuple[float, int], ...]:
+    """Keep every n-th sample, at most MAX_SAMPLES; an unknown size is 0."""
+    rows = [(max(0.0, float(seconds)), 0 if nbytes != nbytes else int(nbytes)) for seconds, nbytes in samples]
+    return tuple(rows[:: -(-len(rows) // MAX_SAMPLES)])
 
 
 def _cpu_shares(frames: Frames) -> dict[str, float]:
-    """By prefix: which share of a task's time a core computed."""
+    """Return the share of a task's time in which a core computed, by prefix."""
     return {
-        prefix: cpu / (cpu + rest) if cpu + rest > 0 else 1.0
-        for prefix, (cpu, rest) in _thread_s(frames).items()
+        prefix: cpu_s / (cpu_s + other_s) if cpu_s + other_s > 0 else 1.0
+        for prefix, (cpu_s, other_s) in _thread_s(frames).items()
     }
 
 
 def _thread_s(frames: Frames) -> dict[str, tuple[float, float]]:
-    """By prefix: seconds of all tasks that a core computed, and that passed without one."""
+    """Return the seconds of all tasks with and without a core, by prefix."""
     seconds: dict[tuple[str, str], float] = {}
     metrics = _timed(frames, "metrics")
     for name, value in metrics[metrics.node != SCHEDULER][["metric", "value"]].itertuples(index=False):
-        if said := re.fullmatch(r"execute/[^/]*/(.+)/(?:thread|p2p-[a-z-]+)-(cpu|noncpu)/seconds", name):
-            key = (said[1], said[2])
+        if match := re.fullmatch(r"execute/[^/]*/(.+)/(?:thread|p2p-[a-z-]+)-(cpu|noncpu)/seconds", name):
+            key = (match[1], match[2])
             seconds[key] = seconds.get(key, 0.0) + value
-    kinds = ("cpu", "noncpu")
     prefixes = sorted({prefix for prefix, _ in seconds})
-    found = {prefix: tuple(seconds.get((prefix, kind), 0.0) for kind in kinds) for prefix in prefixes}
-    return {prefix: (cpu, rest) for prefix, (cpu, rest) in found.items()}
-
-
-def starved(frames: Frames, given: float = 1.0) -> float:
-    """Seconds that the workers waited for a core for each second that they had one."""
-    metrics = _timed(frames, "metrics")
-    values = metrics[metrics.node != SCHEDULER].groupby("metric").value.sum()
-    waited = float(values.get(WAITED, 0.0) / values[CPU]) if values.get(CPU) else 0.0
-    return (1 + waited) / given - 1
-
-
-def cores_had(frames: Frames, runs: Sequence[Run], cores: int, given: float = 1.0) -> float:
-    """Of a machine's cores those that the lab's processes had when they wanted all; others had the rest.
-
-    They want none while the client builds a graph alone. How many processes wanted one else is known on
-    average only: it is taken to vary as if each came by itself (Poisson). Where on average fewer wanted one
-    than there are, nothing is told: then it is all.
-    """
-    metrics = _timed(frames, "metrics")
-    values = metrics.groupby("metric").value.sum()
-    lasted_s = sum(run.stop - run.start for run in runs) - len(runs) * driver_s(runs)
-    counted = float(values.get(CPU, 0.0)) / lasted_s
-    had, wanting = counted * given, counted + float(values.get(WAITED, 0.0)) / lasted_s
-    if wanting < cores:
-        return cores
-    numbers = np.arange(cores)
-    busy = cores - float(((cores - numbers) * poisson(numbers, wanting)).sum())
-    return min(1.0, had / busy) * cores
-
-
-def poisson(numbers: NDArray[np.int_], mean: float) -> NDArray[np.float64]:
-    """How likely these numbers are."""
-    likely: NDArray[np.float64] = np.exp(numbers * np.log(mean) - mean - gammaln(numbers + 1))
-    return likely
-
-
-def handoff_s(frames: Frames) -> float:
-    """What passes from a worker's loop to its task's thread and back, for each task: the mean."""
-    done = _timed(frames, "tasks")
-    passed = (done.start_s - done.executing_s) + (done.done_s - done.stop_s)
-    return max(0.0, float(passed.mean())) if passed.notna().any() else 0.0
-
-
-def loop_cpu(frames: Frames, runs: Sequence[Run], given: float = 1.0) -> dict[Role, float]:
-    """Which share of what kept event loops busy a core computed: what processes had, less what tasks had.
-
-    Without it, waiting for a core would be counted twice where cores are simulated: in a loop's busy spells
-    and in its wait for a core. Empty where the processes' CPU was not recorded.
-    """
-    metrics = _timed(frames, "metrics")
-    had = metrics[metrics.metric == CPU]
-    tasks_s = sum(cpu for cpu, _ in _thread_s(frames).values())
-    nodes: dict[Role, tuple[pd.Series[float], float, float]] = {
-        "scheduler": (had[had.node == SCHEDULER].value, 0.0, sum(run.busy_s(SCHEDULER) for run in runs)),
-        "worker": (
-            had[had.node != SCHEDULER].value,
-            tasks_s,
-            sum(run.busy_s(name) for run in runs for name in run.threads),
-        ),
-    }
     return {
-        role: max(0.0, float(cpu.sum()) - theirs) * given / busy_s
-        for role, (cpu, theirs, busy_s) in nodes.items()
-        if len(cpu) and busy_s
-    }
-
-
-def costs(runs: Sequence[Run], ops: Mapping[Role, float]) -> dict[Role, Costs]:
-    """Of an operation, so that the ``ops`` of a run keep event loops as busy as they were."""
-    byte_s = _byte_s(runs)
-    scheduler = sum(run.busy_s(SCHEDULER) for run in runs) / len(runs)
-    worker = sum(run.busy_s(name) - byte_s * moved_bytes(run, name) for run in runs for name in run.threads)
-    return {
-        "scheduler": Costs(op_s=scheduler / ops["scheduler"]),
-        "worker": Costs(op_s=max(0.0, worker) / len(runs) / ops["worker"], byte_s=byte_s),
+        prefix: (seconds.get((prefix, "cpu"), 0.0), seconds.get((prefix, "noncpu"), 0.0))
+        for prefix in prefixes
     }
 
 
 def _byte_s(runs: Sequence[Run]) -> float:
-    """What a byte more costs a worker's event loop, beside what its tasks cost it."""
+    """Return what a byte costs a worker's event loop, by a regression on bytes and number of tasks."""
     nodes = [(run, name) for run in runs for name in run.threads]
-    counted = [
+    counts = [
         (int((run.tasks.worker == run.node(name)).sum()), moved_bytes(run, name)) for run, name in nodes
     ]
     busy = [run.busy_s(name) for run, name in nodes]
-    if len(nodes) < 3 or not any(moved for _, moved in counted):
+    if len(nodes) < 3 or not any(moved for _, moved in counts):
         return 0.0
-    (_, per_byte), _ = nnls(np.array(counted, float), np.array(busy))
-    return min(float(per_byte), MOST_BYTE_S)
-
-
-def driver_s(runs: Sequence[Run]) -> float:
-    """Median of what a run takes before its first task is given away and after its last is dealt with."""
-    ends = []
-    for run in runs:
-        first = float(run.tasks.assigned.min()) if len(run.tasks) else run.start
-        last = float(run.tasks.handled.max()) if len(run.tasks) else run.stop
-        ends.append(max(0.0, first - run.start) + max(0.0, run.stop - last))
-    return median(ends)
+    (_, per_byte), _ = nnls(np.array(counts, float), np.array(busy))
+    return min(float(per_byte), MAX_BYTE_S)

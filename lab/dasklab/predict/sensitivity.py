@@ -1,9 +1,10 @@
-"""The card: what a trial's time hangs on, simulated. Each thing is halved and doubled, all else left alone.
+"""Sensitivity: how much a trial's run time changes when one resource changes and all else stays the same.
 
-Sensitivities are slopes of logarithms between half and double: 0.3 of the rate means that 1 % more of it
-takes 0.3 % less time. Intervals are Student's over seeds, each seed's slope being a sample, wider by what
-simulations were missed by where they were compared: two simulated times may be off by so much, one to the
-other. Below stands what was measured, where a run has several rates or numbers of workers.
+Each resource is halved and doubled in simulations. The sensitivity is the slope of the logarithms between
+them: 0.3 for the rate means that 1 % more rate takes 0.3 % less time. Each seed's slope is a sample;
+intervals are Student's over seeds, widened by the prediction error, because two simulated times may be off by
+that much relative to each other. Where a run has trials that differ in one resource alone, the measured
+sensitivity is computed as well.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ from statistics import fmean, median, stdev
 from typing import Any
 
 import numpy as np
-from scipy.special import stdtrit  # Student's; scipy.stats takes a second to import
+from scipy.special import stdtrit  # Student's quantile; scipy.stats takes a second to import
 
 from dasklab.model.files import Campaign, Outcome, Result, Timings
 from dasklab.model.trial import Trial
 from dasklab.predict import farm
-from dasklab.predict.calibration import Calibration, dealt
+from dasklab.predict.calibration import Calibration, deal
 from dasklab.predict.sources import settings
 from dasklab.predict.validation import Validated
 from dasklab.predict.whatif import PAYLOAD, scenario
@@ -32,33 +33,37 @@ from dasklab.results.statistics.scale import level
 from dasklab.results.storage import store
 
 Changes = dict[str, Any]  # settings, as `dasklab whatif` has them
-Timed = tuple[int, float]  # a trial: its block, the median of its runs in seconds
-Measured = dict[str, dict[float, list[Timed]]]  # thing -> its amount -> trials
-RATES = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
-LITTLE = 0.05  # faster links that take less of the time off than this bring nothing
-MOST_RUNS = 3  # of a seed: more seeds tell more than more runs
+TrialTime = tuple[int, float]  # a trial's block, and the median of its runs in seconds
+MeasuredTimes = dict[str, dict[float, list[TrialTime]]]  # resource -> its amount -> trials
+RATE_FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
+NEGLIGIBLE = 0.05  # faster links that save less than this share of the time do not help
+MAX_RUNS = 3  # per seed: more seeds are worth more than more runs
 LOSS_PCT = 0.1
-RATE, WORKERS = "rate of all links", "workers"  # what a run may have measured several amounts of
+RATE, WORKERS = "rate of all links", "workers"  # resources of which a run may have measured several amounts
 UNITS = {RATE: " Mbit/s", WORKERS: ""}
 
 
 @dataclass(frozen=True)
-class Thing:
-    """What the time may hang on: its amount, what doubles and halves it, and how far that is apart.
+class Resource:
+    """A resource that the run time may be sensitive to.
 
-    Without ``half`` it is there or not, and what is told is the whole of the change.
+    Attributes:
+        now: its amount in the trial, as text.
+        more: changes that double it.
+        less: changes that halve it. None: it is there or not, and ``more`` is the whole change.
+        ratio: amount with ``more`` / amount with ``less``.
     """
 
     name: str
     now: str
-    double: Changes
-    half: Changes | None = None
-    apart: float = 4
+    more: Changes
+    less: Changes | None = None
+    ratio: float = 4
 
 
 @dataclass(frozen=True)
-class Line:
-    """What is told of a thing: how many per cent less time 1 % more of it takes, or the whole change."""
+class Effect:
+    """The effect of a resource: % less run time for 1 % more of it (``relative``) or for the whole change."""
 
     name: str
     now: str
@@ -68,157 +73,179 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Card:
-    """``rates``: Mbit/s of all links, and a run's seconds with it; ``measured`` the same on the lab."""
+class Sensitivities:
+    """What a trial's run time is sensitive to.
+
+    Attributes:
+        seconds: simulated duration of a run without a change.
+        effects: one per resource, then the measured ones.
+        rates: simulated duration of a run by the rate of all links (Mbit/s).
+        now_mbit: the rate of all links in the trial.
+        measured: measured duration of a run by the rate of all links.
+    """
 
     seconds: Interval
-    lines: tuple[Line, ...]
+    effects: tuple[Effect, ...]
     rates: dict[float, Interval]
     now_mbit: float
     measured: dict[float, Interval]
 
     @property
     def knee_mbit(self) -> float | None:
-        """The lowest rate from which on no faster one brings anything; None if the fastest still does."""
-        most = max(self.rates)
-        enough = self.rates[most].value * (1 + LITTLE)
-        slow = [rate for rate, found in self.rates.items() if found.value > enough]
+        """The lowest rate above which no faster one helps; None if the fastest one still does."""
+        fastest = max(self.rates)
+        good_enough = self.rates[fastest].value * (1 + NEGLIGIBLE)
+        slow = [rate for rate, seconds in self.rates.items() if seconds.value > good_enough]
         knee = min(rate for rate in self.rates if rate > max(slow, default=0))
-        return knee if knee < most else None
+        return None if knee == fastest else knee
 
 
-def things(trial: Trial, calibrations: Sequence[Calibration]) -> Iterator[Thing]:
-    """What a trial's time may hang on; what differs between the calibrations is told of the first."""
+def resources(trial: Trial, calibrations: Sequence[Calibration]) -> Iterator[Resource]:
+    """Yield the resources of a trial. Amounts that differ between the calibrations are the first one's."""
     calibration = calibrations[0]
-    asked = scenario(trial, calibration, seed=0)
-    rate = f"{asked.rates_mbit['worker-1'] / PAYLOAD:,.0f} Mbit/s"
-    yield Thing(RATE, rate, {"rate_times": 2.0}, {"rate_times": 0.5})
-    yield Thing("round trip", f"{asked.rtt_ms:.2g} ms, and delays", {"rtt_times": 2.0}, {"rtt_times": 0.5})
-    yield Thing("scheduler's CPU", "as it was", {"scheduler_speed": 2.0}, {"scheduler_speed": 0.5})
-    yield Thing("workers' CPU", "as it was", {"worker_speed": 2.0}, {"worker_speed": 0.5})
+    unchanged = scenario(trial, calibration, seed=0)
+    rate = f"{unchanged.rates_mbit['worker-1'] / PAYLOAD:,.0f} Mbit/s"
+    rtt = f"{unchanged.rtt_ms:.2g} ms, and delays"
+    yield Resource(RATE, rate, {"rate_times": 2.0}, {"rate_times": 0.5})
+    yield Resource("round trip", rtt, {"rtt_times": 2.0}, {"rtt_times": 0.5})
+    yield Resource("scheduler's CPU", "as measured", {"scheduler_speed": 2.0}, {"scheduler_speed": 0.5})
+    yield Resource("workers' CPU", "as measured", {"worker_speed": 2.0}, {"worker_speed": 0.5})
     more, fewer = 2 * trial.workers, max(1, trial.workers // 2)
-    yield Thing(WORKERS, str(trial.workers), {"workers": more}, {"workers": fewer}, more / fewer)
-    lossy = {host: asked.links[host].loss_pct if host in asked.links else 0.0 for host in asked.rates_mbit}
-    worse = {host: {"loss_pct": loss + LOSS_PCT} for host, loss in lossy.items() if host != "client"}
-    yield Thing(f"{LOSS_PCT:g} % more loss on all links", "", {"links": worse})
+    yield Resource(WORKERS, str(trial.workers), {"workers": more}, {"workers": fewer}, more / fewer)
+    losses = {
+        host: unchanged.links[host].loss_pct if host in unchanged.links else 0.0
+        for host in unchanged.rates_mbit
+        if host != "client"
+    }
+    lossy = {host: {"loss_pct": loss + LOSS_PCT} for host, loss in losses.items()}
+    yield Resource(f"{LOSS_PCT:g} % more loss on all links", "", {"links": lossy})
     if calibration.starved:
-        now = f"{calibration.starved:.2g} s waited for each on one"
-        yield Thing("a core whenever one is wanted", now, {"starved": 0.0})
+        waiting = f"{calibration.starved:.2g} s of waiting per second on a core"
+        yield Resource("no waiting for a core", waiting, {"starved": 0.0})
 
 
 def changes(trial: Trial, calibrations: Sequence[Calibration]) -> list[Changes]:
-    """All that is simulated, with each seed; the first changes nothing."""
-    asked: list[Changes] = [{}, *({"rate_times": times} for times in RATES if times != 1)]
-    for thing in things(trial, calibrations):
-        asked += [change for change in (thing.double, thing.half) if change and change not in asked]
-    return asked
+    """Return all changes to simulate with each seed. The first one changes nothing."""
+    result: list[Changes] = [{}, *({"rate_times": factor} for factor in RATE_FACTORS if factor != 1)]
+    for resource in resources(trial, calibrations):
+        result += [change for change in (resource.more, resource.less) if change and change not in result]
+    return result
 
 
-def card(
+def analyze(
     trial: Trial,
     calibrations: Sequence[Calibration],
     seeds: Sequence[int],
-    measured: Measured,
-    told: Callable[[Outcome], None] = lambda _: None,
-) -> Card:
-    """Simulate all that the card tells; ``measured`` are the run's trials, by what they differ in.
+    measured: MeasuredTimes,
+    on_outcome: Callable[[Outcome], None] = lambda _: None,
+) -> Sensitivities:
+    """Simulate all changes and compute the sensitivities.
+
+    Args:
+        trial: the trial that was measured.
+        calibrations: of this trial or of equal ones; the seeds are dealt to them.
+        seeds: seeds of the simulations of each change.
+        measured: times of the run's trials that differ in one resource, as `measured_times` returns them.
+        on_outcome: called with each outcome.
 
     Raises:
         LabError: the trial cannot be simulated.
     """
-    every = changes(trial, calibrations)
-    few = {"runs": min(trial.runs, MOST_RUNS)}
-    asked = [
-        scenario(trial, mine, few | change, seed=seed)
-        for change in every
-        for mine, seed in dealt(calibrations, seeds)
+    all_changes = changes(trial, calibrations)
+    few_runs = {"runs": min(trial.runs, MAX_RUNS)}
+    scenarios = [
+        scenario(trial, calibration, few_runs | change, seed=seed)
+        for change in all_changes
+        for calibration, seed in deal(calibrations, seeds)
     ]
-    took = np.array([run_s(outcome) for outcome in farm.simulate_all(asked, told)])
-    by_change = list(zip(every, took.reshape(len(every), len(seeds)).tolist(), strict=True))
+    seconds = np.array([mean_run_s(outcome) for outcome in farm.simulate_all(scenarios, on_outcome)])
+    by_change = list(zip(all_changes, seconds.reshape(len(all_changes), len(seeds)).tolist(), strict=True))
 
-    def of(change: Changes) -> list[float]:
-        return next(seconds for known, seconds in by_change if known == change)
+    def seconds_with(change: Changes) -> list[float]:
+        return next(values for other, values in by_change if other == change)
 
-    now = asked[0].rates_mbit["worker-1"] / PAYLOAD
-    missed = Validated.read().missed
+    now_mbit = scenarios[0].rates_mbit["worker-1"] / PAYLOAD
+    error = Validated.read().prediction_error
 
-    def at(times: float) -> Interval:
-        return spread(of({"rate_times": times} if times != 1 else {})).widened(missed)
+    def at_rate(factor: float) -> Interval:
+        return student(seconds_with({"rate_times": factor} if factor != 1 else {})).widened(error)
 
-    return Card(
-        seconds=spread(of({})).widened(missed),
-        lines=(*(_line(thing, of, missed) for thing in things(trial, calibrations)), *_measured(measured)),
-        rates={now * times: at(times) for times in RATES},
-        now_mbit=now,
+    simulated = (_simulated(resource, seconds_with, error) for resource in resources(trial, calibrations))
+    return Sensitivities(
+        seconds=student(seconds_with({})).widened(error),
+        effects=(*simulated, *_measured(measured)),
+        rates={now_mbit * factor: at_rate(factor) for factor in RATE_FACTORS},
+        now_mbit=now_mbit,
         measured={
-            rate: spread([seconds for _, seconds in trials])
-            for rate, trials in measured.get(RATE, {}).items()
+            rate: student([run_s for _, run_s in trials]) for rate, trials in measured.get(RATE, {}).items()
         },
     )
 
 
-def spread(values: Sequence[float]) -> Interval:
-    """The mean and Student's interval of it; without ends where there is one value."""
+def student(values: Sequence[float]) -> Interval:
+    """Return the mean and Student's interval of it; a single value has no interval."""
     middle = fmean(values)
     if len(values) < 2:
         return Interval(middle)
     quantile = float(stdtrit(len(values) - 1, (1 + CONFIDENCE) / 2))
-    reach = quantile * stdev(values) / math.sqrt(len(values))
-    return Interval(middle, middle - reach, middle + reach)
+    margin = quantile * stdev(values) / math.sqrt(len(values))
+    return Interval(middle, middle - margin, middle + margin)
 
 
-def measured(run: Path, trial: Trial) -> Measured:
-    """Of a run's valid trials that are as ``trial`` but for one thing: their seconds by its amount.
+def mean_run_s(outcome: Outcome) -> float:
+    """Return the mean duration of a simulation's timed runs."""
+    return fmean(run.duration_s for run in outcome.runs if not run.warmup)
 
-    Rates are caps of all the cluster's links; links without one have no rate that could be compared.
+
+def measured_times(run: Path, trial: Trial) -> MeasuredTimes:
+    """Return the times of a run's valid trials that differ from ``trial`` in one resource alone.
+
+    The rate counts where all links of the cluster have the same rate cap; links without a cap have no rate.
     """
-    found: Measured = {RATE: {}, WORKERS: {}}
+    times: MeasuredTimes = {RATE: {}, WORKERS: {}}
     if not (run / Campaign.FILE).exists():
-        return found
-    mine = settings(trial)
+        return times
+    own = settings(trial)
     for directory in store.finished(run):
         other = store.need(Trial, directory)
-        differs = {name for name, value in settings(other).items() if value != mine[name]}
+        different = {name for name, value in settings(other).items() if value != own[name]}
         if store.need(Result, directory).status != "ok":
             continue
         runs = [sample.duration_s for sample in store.need(Timings, directory).timed]
         if not runs:
             continue
-        timed = (other.block, median(runs))
+        trial_time = (other.block, median(runs))
         caps = {card.rate_mbit for host, card in other.nics.items() if host != "client"}
-        if differs <= {"nics"} and len(caps) == 1 and min(caps):
-            found[RATE].setdefault(min(caps), []).append(timed)
-        if differs <= {"workers"}:
-            found[WORKERS].setdefault(other.workers, []).append(timed)
-    return {name: dict(sorted(by_amount.items())) for name, by_amount in found.items()}
+        if different <= {"nics"} and len(caps) == 1 and min(caps):
+            times[RATE].setdefault(min(caps), []).append(trial_time)
+        if different <= {"workers"}:
+            times[WORKERS].setdefault(other.workers, []).append(trial_time)
+    return {name: dict(sorted(by_amount.items())) for name, by_amount in times.items()}
 
 
-def _measured(found: Measured) -> Iterator[Line]:
-    """The sensitivity between each two neighbours of those amounts that were measured."""
-    for name, by_amount in found.items():
-        trials = [(amount, *timed) for amount, timeds in by_amount.items() for timed in timeds]
-        amounts, blocks, seconds = zip(*trials, strict=True) if trials else ((), (), ())
+def _simulated(resource: Resource, seconds_with: Callable[[Changes], list[float]], error: float) -> Effect:
+    """Compute the effect of a resource from each seed's pair of simulations."""
+    if resource.less is None:
+        pairs = zip(seconds_with({}), seconds_with(resource.more), strict=True)
+        share = student([after / before for before, after in pairs]).widened(error)
+        gain = Interval(*(100 * (1 - value) for value in (share.value, share.high, share.low)))
+        return Effect(resource.name, resource.now, False, gain)
+    pairs = zip(seconds_with(resource.less), seconds_with(resource.more), strict=True)
+    log_ratio = math.log(resource.ratio)
+    slope = student([math.log(less / more) / log_ratio for less, more in pairs])
+    margin = math.log1p(error) / log_ratio
+    gain = Interval(slope.value, slope.low - margin, slope.high + margin)
+    return Effect(resource.name, resource.now, True, gain)
+
+
+def _measured(times: MeasuredTimes) -> Iterator[Effect]:
+    """Compute the effect between each two neighbouring amounts that were measured."""
+    for name, by_amount in times.items():
+        rows = [(amount, *trial_time) for amount, trials in by_amount.items() for trial_time in trials]
+        amounts, blocks, seconds = zip(*rows, strict=True) if rows else ((), (), ())
         for less, more in itertools.pairwise(by_amount):
             fit = Fit(amounts, blocks, np.log(seconds))
-            times = level(fit.difference(less, more), 0.0, log=True)
-            apart = math.log(more / less)
-            gain = Interval(*(math.log(value) / apart for value in (times.value, times.low, times.high)))
-            yield Line(name, f"{less:g} to {more:g}{UNITS[name]}", True, gain, simulated=False)
-
-
-def run_s(outcome: Outcome) -> float:
-    """Mean of the timed runs of a simulation."""
-    return fmean(run.duration_s for run in outcome.runs if not run.warmup)
-
-
-def _line(thing: Thing, of: Callable[[Changes], list[float]], missed: float) -> Line:
-    if thing.half is None:
-        pairs = zip(of({}), of(thing.double), strict=True)
-        left = spread([after / now for now, after in pairs]).widened(missed)
-        gain = Interval(*(100 * (1 - share) for share in (left.value, left.high, left.low)))
-        return Line(thing.name, thing.now, False, gain)
-    pairs = zip(of(thing.half), of(thing.double), strict=True)
-    apart = math.log(thing.apart)
-    slope = spread([math.log(half / double) / apart for half, double in pairs])
-    off = math.log1p(missed) / apart
-    return Line(thing.name, thing.now, True, Interval(slope.value, slope.low - off, slope.high + off))
+            factor = level(fit.difference(less, more), 0.0, log=True)
+            log_ratio = math.log(more / less)
+            ends = (math.log(value) / log_ratio for value in (factor.value, factor.low, factor.high))
+            yield Effect(name, f"{less:g} to {more:g}{UNITS[name]}", True, Interval(*ends), simulated=False)

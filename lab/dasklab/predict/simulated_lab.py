@@ -1,4 +1,4 @@
-"""A lab in virtual time, as the driver knows labs: it leaves a trial's files, calibrated on measured ones."""
+"""A lab in virtual time: the driver runs trials on it as on any lab, and it leaves the same files."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from dasklab.model.strict import Strict
 from dasklab.model.trial import Setup, Trial
 from dasklab.predict import farm
 from dasklab.predict.calibrate import calibrate_each
-from dasklab.predict.calibration import Calibration, dealt
+from dasklab.predict.calibration import Calibration, deal
 from dasklab.predict.sources import sources
 from dasklab.predict.validation import Validated
 from dasklab.predict.whatif import scenario, threads
@@ -43,82 +43,88 @@ from dasklab.results.storage import store
 from dasklab.running.trials import requested
 from dasklab.sim.scenario import Scenario
 
-FOLDER = "simulated"  # below that of the results
-MOST_SEED = 2**32  # of PYTHONHASHSEED
+FOLDER = "simulated"  # below the folder of results
+MAX_SEED = 2**32  # of PYTHONHASHSEED
 
 
-class Known(Strict):
-    """What one workload costs: a calibration for each trial of one setting."""
+class WorkloadCalibrations(Strict):
+    """The costs of one workload: a calibration for each trial of one setting."""
 
     workload: Workload
     calibrations: tuple[Calibration, ...]
 
 
 class Calibrations(Document):
-    """Of a simulated run: all that its trials are simulated from."""
+    """Everything that the trials of a simulated run are simulated from."""
 
     FILE: ClassVar[str] = "calibrations.json"
 
-    known: tuple[Known, ...]
+    workloads: tuple[WorkloadCalibrations, ...]
 
     @classmethod
-    def on(cls, path: Path, experiment: Experiment, told: Callable[[str], None]) -> Calibrations:
-        """Calibrate each workload of an experiment on a trial, or on those of a run that are alike.
+    def from_measured(cls, path: Path, experiment: Experiment, report: Callable[[str], None]) -> Calibrations:
+        """Calibrate each workload of an experiment on a measured trial, or on equal trials of a run.
+
+        Args:
+            path: the trial or run.
+            experiment: the experiment to simulate.
+            report: called with one line for each workload.
 
         Raises:
-            LabError: no trial there tells what any of these workloads costs.
+            LabError: no trial there can be calibrated on for any workload of the experiment.
         """
-        asked = [requested("", experiment, cell).workload for cell in cells(experiment)]
-        known: list[Known] = []
+        needed = [requested("", experiment, cell).workload for cell in cells(experiment)]
+        workloads: list[WorkloadCalibrations] = []
         for directories in sources(path).values():
             workload = store.need(Trial, directories[0]).workload
-            if workload in asked:
-                told(f"calibrating {workload.name} on {', '.join(map(str, directories))}")
+            if workload in needed:
+                report(f"calibrating {workload.name} on {', '.join(map(str, directories))}")
                 try:
-                    found = tuple(calibrate_each(directories).values())
-                except LabError as why:
-                    told(why.message)
+                    calibrations = tuple(calibrate_each(directories).values())
+                except LabError as error:
+                    report(error.message)
                     continue
-                known.append(Known(workload=workload, calibrations=found))
-        if not known:
-            names = ", ".join(dict.fromkeys(workload.name for workload in asked))
+                workloads.append(WorkloadCalibrations(workload=workload, calibrations=calibrations))
+        if not workloads:
+            names = ", ".join(dict.fromkeys(workload.name for workload in needed))
             raise LabError(
-                f"{path}: no measured trial tells what {names} with these parameters costs",
+                f"{path}: no measured trial shows the costs of {names} with these parameters",
                 "measure one: dasklab run EXPERIMENT --only CELL",
             )
-        return cls(known=tuple(known))
+        return cls(workloads=tuple(workloads))
 
     def of(self, workload: Workload) -> tuple[Calibration, ...]:
-        """Those of a workload, which must be known."""
-        return next(known.calibrations for known in self.known if known.workload == workload)
+        """Return the calibrations of a workload, which must be one of these."""
+        return next(entry.calibrations for entry in self.workloads if entry.workload == workload)
 
 
 @dataclass(frozen=True)
 class SimulatedLab:
-    """Trials in virtual time. A trial's seeds follow from the run's and from its cell, whatever its place."""
+    """Runs trials in virtual time. A trial's seeds follow from the run's seed and the trial's cell alone."""
 
     calibrations: Calibrations
     seeds: int
     seed: int
 
     @classmethod
-    def of(cls, run: Path) -> SimulatedLab:
-        """The lab that a simulated run was begun with."""
-        begun = store.read_run(run)
-        seeds = begun.setup.simulated.seeds if begun.setup.simulated else 1
-        return cls(store.need(Calibrations, run), seeds, begun.seed)
+    def of_run(cls, run: Path) -> SimulatedLab:
+        """Return the lab that a simulated run was started with."""
+        campaign = store.read_run(run)
+        seeds = campaign.setup.simulated.seeds if campaign.setup.simulated else 1
+        return cls(store.need(Calibrations, run), seeds, campaign.seed)
 
     def run_trial(self, directory: Path) -> int:
-        """Simulate ``directory/trial.json`` with several seeds; leave its files there.
+        """Simulate ``directory/trial.json`` with several seeds and write the trial's files.
 
-        One seed that does not get through is enough for the trial to fail.
+        Returns:
+            0, or 1 if the trial failed: the simulation of at least one seed did not complete.
         """
         trial = store.need(Trial, directory)
         calibrations = self.calibrations.of(trial.workload)
         outcomes = farm.simulate_all(self._scenarios(trial, calibrations))
         store.write(directory, Simulation(outcomes=tuple(outcomes)))
         if trial.faults:
-            store.write(directory, ObservedFaults(hosts=_seen(outcomes)))
+            store.write(directory, ObservedFaults(hosts=_observed_faults(outcomes)))
         if failures := [outcome for outcome in outcomes if outcome.failed]:
             store.write(directory, _failed(directory, trial, failures))
             return 1
@@ -126,55 +132,58 @@ class SimulatedLab:
         return 0
 
     def reset(self) -> None:
-        """Nothing is left behind."""
+        """Do nothing: a simulated trial leaves nothing behind."""
 
     def _scenarios(self, trial: Trial, calibrations: Sequence[Calibration]) -> Iterator[Scenario]:
         dice = Random(f"{self.seed}/{trial.block}/{trial.cell}/{trial.null}")
-        # what a fault does to the first run is felt in those behind it: they go together
+        # A fault in the first run affects the later ones, so each simulation has all of them
         runs = trial.runs if trial.faults else ceil(trial.runs / self.seeds)
-        seeds = [dice.randrange(MOST_SEED) for _ in range(self.seeds)]
-        for calibration, seed in dealt(calibrations, seeds):
+        seeds = [dice.randrange(MAX_SEED) for _ in range(self.seeds)]
+        for calibration, seed in deal(calibrations, seeds):
             yield scenario(trial, calibration, {"runs": runs}, seed=seed)
 
 
 def setup(path: Path, experiment: Experiment, calibrations: Calibrations, seeds: int) -> Setup:
-    """The measured run's lab in virtual time, with as many workers as the experiment asks for.
+    """Return the setup of a simulated lab: the measured run's, with as many workers as the experiment needs.
 
     Raises:
-        LabError: the trial is in no run's directory, which would say what its lab was.
+        LabError: the trial is not in the directory of a run, which would describe its lab.
     """
     measured = store.read_run(path if (path / Campaign.FILE).exists() else path.parent).setup
     workers = max(requested("", experiment, cell).workers for cell in cells(experiment))
-    every = tuple(dict.fromkeys([*measured.hosts, *host_names(workers)]))
+    names = tuple(dict.fromkeys([*measured.hosts, *host_names(workers)]))
     first = "worker-1"
     card = measured.nics.get(first, NicSettings())
     return measured.model_copy(
         update={
-            "hosts": every,
-            "nics": {host: measured.nics.get(host, card) for host in every},
+            "hosts": names,
+            "nics": {host: measured.nics.get(host, card) for host in names},
             "guests": {
-                host: measured.guests.get(host, measured.guests[first]) for host in every if measured.guests
+                host: measured.guests.get(host, measured.guests[first]) for host in names if measured.guests
             },
             "simulated": SimulatedSetup(
                 origin=str(path),
-                workloads=tuple(known.workload for known in calibrations.known),
+                workloads=tuple(entry.workload for entry in calibrations.workloads),
                 seeds=seeds,
-                prediction_error=Validated.read().missed,
+                prediction_error=Validated.read().prediction_error,
             ),
         }
     )
 
 
-def _seen(outcomes: list[Outcome]) -> dict[str, ObservedFault]:
-    """As if of one lab: what one seed's runs were too short for was not seen, an end that one saw was."""
-    found = dict(outcomes[0].faults)
+def _observed_faults(outcomes: list[Outcome]) -> dict[str, ObservedFault]:
+    """Combine the faults of all seeds as if of one lab.
+
+    A fault counts as not observed if the runs of one seed were too short for it. It has ended if it ended
+    with any seed.
+    """
+    combined = dict(outcomes[0].faults)
     for outcome in outcomes[1:]:
-        for host, seen in outcome.faults.items():
-            lasted_s = found[host].lasted_s or seen.lasted_s
-            found[host] = (seen if seen.at_s is None else found[host]).model_copy(
-                update={"lasted_s": lasted_s}
-            )
-    return found
+        for host, fault in outcome.faults.items():
+            lasted_s = combined[host].lasted_s or fault.lasted_s
+            base = fault if fault.at_s is None else combined[host]
+            combined[host] = base.model_copy(update={"lasted_s": lasted_s})
+    return combined
 
 
 def _failed(directory: Path, trial: Trial, failures: list[Outcome]) -> Failed:
@@ -184,7 +193,7 @@ def _failed(directory: Path, trial: Trial, failures: list[Outcome]) -> Failed:
 
 
 def _timings(trial: Trial, calibration: Calibration, outcomes: list[Outcome]) -> Timings:
-    workers = min(trial.workers if one.workers is None else one.workers for one in outcomes)
+    workers = min(trial.workers if outcome.workers is None else outcome.workers for outcome in outcomes)
     return Timings(
         workload=trial.workload.name,
         params=dict(trial.workload.params),
@@ -197,17 +206,18 @@ def _timings(trial: Trial, calibration: Calibration, outcomes: list[Outcome]) ->
 
 
 def _samples(outcomes: list[Outcome]) -> Iterator[Sample]:
-    """The runs of all seeds; each seed's clock begins at 0."""
+    """Yield the runs of all seeds. Each seed's clock starts at 0."""
     for outcome in outcomes:
-        begun = 0.0
+        start = 0.0
         for number, run in enumerate(outcome.runs):
+            stop = start + run.duration_s
             yield Sample(
                 run=number,
                 warmup=run.warmup,
-                start=begun,
-                stop=begun + run.duration_s,
+                start=start,
+                stop=stop,
                 duration_s=run.duration_s,
                 transfer_bytes=run.transfer_bytes,
                 ok=True,
             )
-            begun += run.duration_s
+            start = stop

@@ -1,4 +1,4 @@
-"""Which measured trials costs are taken from: all of one setting, so that how they differ is known."""
+"""Choose the measured trials to calibrate on: all trials of one setting, because equal trials differ."""
 
 from __future__ import annotations
 
@@ -13,39 +13,42 @@ from dasklab.model.simulated import unmodelled
 from dasklab.model.trial import Trial
 from dasklab.results.storage import store
 
-PLACE = {"trial", "cell", "block", "baseline", "null", "factors", "tested"}  # all else is a setting
+# A trial's place in its experiment; all its other fields are settings
+PLACE = {"trial", "cell", "block", "baseline", "null", "factors", "tested"}
 
 
 def sources(path: Path) -> dict[str, list[Path]]:
-    """By workload (its JSON) the trials to calibrate on: the one that is named, or those of a run.
+    """Return the trials to calibrate on, by workload (see `key`).
 
-    Of the baseline's workload these are the baseline of each block and the null trials, and they come first;
-    of another one its trials of the setting that is next to the baseline's: the fewest differ. Only valid
-    trials without faults that can be simulated, of which Dask's own records are there.
+    For a trial, that is the trial itself. For a run, it is for each workload all trials of one setting: for
+    the baseline's workload the baseline of each block and the null trials (they come first), for another
+    workload the setting closest to the baseline's, which differs in the fewest values. Only valid trials
+    count that have Dask's records, no faults, and can be simulated.
 
     Raises:
-        LabError: there is none, or the run was itself simulated.
+        LabError: there is no such trial, or the run was itself simulated.
     """
     if not (path / Campaign.FILE).exists():
         return {key(store.need(Trial, path).workload): [path]}
     if store.read_run(path).setup.simulated:
-        raise LabError(f"{path}: it was simulated itself; costs are taken from measured runs")
-    asked = {folder: store.need(Trial, folder) for folder in store.finished(path) if _told(folder)}
-    able = {folder: trial for folder, trial in asked.items() if _able(trial)}
-    if not able:
-        raise LabError(f"{path}: of no valid trial that can be simulated anything was recorded inside Dask")
-    base = settings(next((one for one in able.values() if one.baseline), next(iter(able.values()))))
-    found: dict[str, list[Path]] = {}
+        raise LabError(f"{path}: this run was simulated; costs can be taken from measured runs only")
+    recorded = {folder: store.need(Trial, folder) for folder in store.finished(path) if _is_recorded(folder)}
+    usable = {folder: trial for folder, trial in recorded.items() if _can_be_simulated(trial)}
+    if not usable:
+        raise LabError(f"{path}: no valid trial that can be simulated has records of Dask")
+    baseline_trial = next((trial for trial in usable.values() if trial.baseline), next(iter(usable.values())))
+    base = settings(baseline_trial)
+    directories: dict[str, list[Path]] = {}
     nearest: dict[str, dict[str, Any]] = {}
-    for folder, trial in sorted(able.items(), key=lambda item: _apart(settings(item[1]), base)):
-        work, mine = key(trial.workload), settings(trial)
-        if mine == nearest.setdefault(work, mine):
-            found.setdefault(work, []).append(folder)
-    return found
+    for folder, trial in sorted(usable.items(), key=lambda item: _distance(settings(item[1]), base)):
+        workload, own = key(trial.workload), settings(trial)
+        if own == nearest.setdefault(workload, own):
+            directories.setdefault(workload, []).append(folder)
+    return directories
 
 
 def baseline(path: Path) -> list[Path]:
-    """Of the first workload: a named trial, or a run's baseline and null trials.
+    """Return the trials to calibrate on for the first workload: a trial itself, or a run's baseline.
 
     Raises:
         LabError: as `sources`.
@@ -54,23 +57,23 @@ def baseline(path: Path) -> list[Path]:
 
 
 def key(workload: Workload) -> str:
-    """A workload with its parameters, as a key."""
+    """Return a workload with its parameters as a key."""
     return workload.model_dump_json()
 
 
 def settings(trial: Trial) -> dict[str, Any]:
-    """What two trials that are alike have in common."""
+    """Return the settings of a trial. They are equal in all trials of a cell."""
     return trial.model_dump(mode="json", exclude=PLACE)
 
 
-def _told(folder: Path) -> bool:
+def _is_recorded(folder: Path) -> bool:
     return store.need(Result, folder).status == "ok" and record.recorded(folder)
 
 
-def _able(trial: Trial) -> bool:
+def _can_be_simulated(trial: Trial) -> bool:
     return not trial.faults and not any(unmodelled(trial, trial.resolved_scheduler))
 
 
-def _apart(one: dict[str, Any], other: dict[str, Any]) -> int:
-    """How many settings differ."""
-    return sum(one[name] != other[name] for name in one)
+def _distance(own: dict[str, Any], other: dict[str, Any]) -> int:
+    """Return the number of settings that differ."""
+    return sum(own[name] != other[name] for name in own)

@@ -1,7 +1,8 @@
-"""How far simulations may be believed: the trials that were foretold, and by how much each was missed.
+"""How far predictions can be trusted: the measured trials that were predicted, and each prediction's error.
 
-``validated.json`` is written by ``benchmarks/sim_validation.py --keep``, never by hand. An interval is
-widened by what was missed there; what lies outside of all that was foretold is said to lie outside.
+``validated.json`` holds these cases. ``benchmarks/sim_validation.py --keep`` writes it; nobody edits it. Two
+things follow from it: a prediction's interval is widened by the error that 90 % of the cases stayed below,
+and a scenario that is unlike all validated cases is reported as such.
 """
 
 from __future__ import annotations
@@ -17,40 +18,46 @@ from typing_extensions import Self
 
 from dasklab.model.document import Document
 from dasklab.model.strict import Strict
-from dasklab.predict.prediction import TAIL_PCT, Row
+from dasklab.predict.prediction import TAIL_PCT, RunSummary
 from dasklab.results.statistics.interval import Interval
 from dasklab.results.storage import store
 from dasklab.sim.scenario import Scenario
 
 HERE = Path(__file__).parent
-FREE_MBIT = 10_000.0  # of so fast links a cluster's machines, not the links, hold data back
-NEAR = 1.5  # a rate or a number is near another up to this ratio
+UNCAPPED_MBIT = 10_000.0  # at such rates machines, not links, limit the throughput
+NEAR = 1.5  # a value within this ratio of a validated one counts as validated
 
 
 class Case(Strict):
-    """One trial that was foretold: what it was, and simulated over measured mean, less 1."""
+    """One predicted trial: what characterizes it, and its prediction error.
+
+    Attributes:
+        cores: the cores that all machines shared, or that each machine had its own.
+        rate_mbit: payload rate of the slowest worker's link.
+        error: simulated mean / measured mean - 1.
+    """
 
     workload: str
     workers: int
     threads: int
     bridge: str
-    cores: str  # that all machines shared, or that each had its own
-    rate_mbit: float  # payload of the slowest worker's link
+    cores: str
+    rate_mbit: float
     delay_ms: float
     loss_pct: float
     error: float
 
     @classmethod
-    def of(cls, asked: Scenario, error: float) -> Self:
-        """What a scenario is, as far as cases are told apart."""
-        links = asked.links.values()
+    def of(cls, scenario: Scenario, error: float) -> Self:
+        """Characterize a scenario."""
+        links = scenario.links.values()
         return cls(
-            workload=asked.workload.name,
-            workers=asked.workers,
-            threads=asked.threads,
-            bridge=asked.bridge,
-            cores="own" if asked.cores is None else f"{math.ceil(asked.cores)} shared",
-            rate_mbit=min(asked.rates_mbit.get(name, 0.0) or 1e5 for name in asked.worker_names),
+            workload=scenario.workload.name,
+            workers=scenario.workers,
+            threads=scenario.threads,
+            bridge=scenario.bridge,
+            cores="own" if scenario.cores is None else f"{math.ceil(scenario.cores)} shared",
+            rate_mbit=min(scenario.rates_mbit.get(name, 0.0) or 1e5 for name in scenario.worker_names),
             delay_ms=max((link.delay_ms for link in links), default=0.0),
             loss_pct=max((link.loss_pct for link in links), default=0.0),
             error=error,
@@ -58,7 +65,7 @@ class Case(Strict):
 
 
 class Validated(Document):
-    """All that was foretold and then compared."""
+    """All cases in which a prediction was compared with a measurement."""
 
     FILE: ClassVar[str] = "validated.json"
 
@@ -66,54 +73,59 @@ class Validated(Document):
 
     @classmethod
     def read(cls) -> Validated:
-        """What this version of the simulation was validated on."""
+        """Read the cases of this version of the simulation."""
         return store.read(cls, HERE) or cls()
 
     @property
-    def missed(self) -> float:
-        """By how much of the mean nine tenths of the cases were missed at most."""
+    def prediction_error(self) -> float:
+        """The error, as a share of the measured mean, that 90 % of the cases stayed below."""
         errors = [abs(case.error) for case in self.cases]
         return float(np.percentile(errors, 100 - 2 * TAIL_PCT)) if errors else 0.0
 
-    def widened(self, row: Row) -> Row:
-        """Of a simulated row: with an interval that allows for as much as was missed."""
-        wide = Interval(row.mean_s, row.low_s, row.high_s).widened(self.missed)
-        return replace(row, low_s=wide.low, high_s=wide.high)
+    def widened(self, summary: RunSummary) -> RunSummary:
+        """Return a summary of simulated runs whose interval includes the prediction error."""
+        wide = Interval(summary.mean_s, summary.low_s, summary.high_s).widened(self.prediction_error)
+        return replace(summary, low_s=wide.low, high_s=wide.high)
 
-    def outside(self, asked: Scenario) -> Iterator[str]:
-        """In which ways a scenario is unlike all that was foretold, in words."""
-        mine = Case.of(asked, 0.0)
+    def outside(self, scenario: Scenario) -> Iterator[str]:
+        """Yield a phrase for each way in which a scenario is unlike all validated cases."""
+        case = Case.of(scenario, 0.0)
         for name in ("workload", "bridge", "cores"):
-            known = {str(getattr(case, name)) for case in self.cases}
-            if getattr(mine, name) not in known:
-                yield f"{name} {getattr(mine, name)} (validated: {', '.join(sorted(known)) or 'none'})"
+            validated = {str(getattr(other, name)) for other in self.cases}
+            if getattr(case, name) not in validated:
+                yield f"{name} {getattr(case, name)} (validated: {', '.join(sorted(validated)) or 'none'})"
         for name in ("workers", "threads", "rate_mbit", "delay_ms", "loss_pct"):
-            values = [float(getattr(case, name)) for case in self.cases]
-            value = float(getattr(mine, name))
-            if name == "rate_mbit" and max(values, default=0.0) >= FREE_MBIT:
-                value = min(value, max(values))  # faster than what held nothing back holds nothing back
+            values = [float(getattr(other, name)) for other in self.cases]
+            value = float(getattr(case, name))
+            if name == "rate_mbit" and max(values, default=0.0) >= UNCAPPED_MBIT:
+                value = min(value, max(values))  # above it, a faster link changes nothing
             if not near(value, values):
                 yield f"{name} {value:,.4g} (validated: {_range(values)})"
-        if asked.racks:
+        if scenario.racks:
             yield "racks (validated: none)"
 
 
-def kept(readme: str, script: str, told: str) -> str:
-    """The README with what a benchmark has told now in the place of what it had told before.
+def replace_block(markdown: str, script: str, text: str) -> str:
+    """Return a document with the block that a benchmark maintains replaced by new text.
+
+    Args:
+        markdown: the document; the block is between ``<!-- by SCRIPT --keep -->`` and ``<!-- end -->``.
+        script: file name of the benchmark.
+        text: the new content of the block.
 
     Raises:
-        ValueError: the README has no such place.
+        ValueError: the document has no such block.
     """
     first, last = f"<!-- by {script} --keep -->\n", "<!-- end -->\n"
-    before, found, rest = readme.partition(first)
-    _, ended, after = rest.partition(last)
-    if not (found and ended):
-        raise ValueError(f"no {first.strip()} and {last.strip()} in it")
-    return f"{before}{first}{told}\n{last}{after}"
+    before, start, rest = markdown.partition(first)
+    _, end, after = rest.partition(last)
+    if not (start and end):
+        raise ValueError(f"the document has no block between {first.strip()} and {last.strip()}")
+    return f"{before}{first}{text}\n{last}{after}"
 
 
 def near(value: float, values: Sequence[float]) -> bool:
-    """Does a value lie between others, or next to one?"""
+    """Return whether a value is between others, or close to one of them."""
     return bool(values) and min(values) / NEAR <= value <= max(values) * NEAR
 
 

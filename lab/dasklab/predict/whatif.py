@@ -1,4 +1,4 @@
-"""From a measured trial, its calibration and changes (settings as in experiments) to a scenario."""
+"""Build a scenario from a measured trial, its calibration, and changed settings."""
 
 from __future__ import annotations
 
@@ -18,24 +18,30 @@ from dasklab.model.simulated import MANY, unmodelled
 from dasklab.model.strict import Strict, validate
 from dasklab.model.trial import Trial
 from dasklab.model.variants import Layout, ResolvedScheduler
-from dasklab.predict.calibration import Calibration, Tasks
+from dasklab.predict.calibration import Calibration
 from dasklab.predict.recorded import PREPARED_S
-from dasklab.sim.costs import IDLE_WORKER, Costs, Role
-from dasklab.sim.scenario import Record, Scenario, Site
+from dasklab.predict.waiting import Waiting
+from dasklab.sim.scenario import Scenario, Site
 
-PAYLOAD = 1448 / 1514  # of what a cap lets through: it counts whole frames
-SHORT = {"lab_nic_rate_mbit": "nics.cluster.rate_mbit", "delay_ms": "links.cluster.delay_ms"}
+PAYLOAD = 1448 / 1514  # share of a rate cap, which counts whole frames
+SHORT_NAMES = {"lab_nic_rate_mbit": "nics.cluster.rate_mbit", "delay_ms": "links.cluster.delay_ms"}
+# Settings that the calibration holds for
 FIXED = ("workload", "guests", "capture", "captured_runs", "ttl_s", "probes", "scheduler", "worker", "layout",
          "packages", "performance_report", "py_spy", "faults")  # fmt: skip
 
 
-class Simulated(Strict):
-    """Changes that only a simulation can make; ``cores`` are those of one host under all machines.
+class SimulationSettings(Strict):
+    """Changes that only a simulation can make.
 
-    ``cores_each`` is what each machine has for itself.
-    ``starved`` is the machine's other load: seconds that a worker waits for a core for each that it has one.
-    ``rate_times`` and ``rtt_times`` are times all rates and delays as they are, also of links without a cap;
-    speeds are those of a core, times as it was: of the scheduler, and of workers with their tasks.
+    Attributes:
+        cores: cores that all machines share.
+        cores_each: cores that each machine has for itself.
+        starved: other load: seconds that a worker waits for a core, per second that it has one.
+        rate_times: factor on all rates, also of links without a rate cap.
+        rtt_times: factor on the round trip and all delays.
+        scheduler_speed: factor on the speed of the scheduler's core.
+        worker_speed: factor on the speed of the workers' cores, tasks included.
+        design: workers are Dask's whole Worker, or only its state machine.
     """
 
     workers: int | None = Field(default=None, ge=1, le=10_000)
@@ -53,230 +59,169 @@ class Simulated(Strict):
     design: Literal["whole", "light"] | None = None
 
 
-def parse(given: tuple[str, ...]) -> dict[str, Any]:
-    """``("bridge=flooding", "nics.cluster.rate_mbit=100")`` as a nested mapping.
+def parse(assignments: tuple[str, ...]) -> dict[str, Any]:
+    """Parse ``("bridge=flooding", "nics.cluster.rate_mbit=100")`` into a nested mapping.
 
     Raises:
-        LabError: it is not of this form.
+        LabError: one of them is not ``SETTING=VALUE``, or its value is not YAML.
     """
-    found: dict[str, Any] = {}
-    for text in given:
+    changes: dict[str, Any] = {}
+    for text in assignments:
         name, equals, value = text.partition("=")
         if not equals or not name:
-            raise LabError(f"--set {text}: write it as SETTING=VALUE, as lab_nic_rate_mbit=2500")
+            raise LabError(f"--set {text}: write it as SETTING=VALUE, for example lab_nic_rate_mbit=2500")
         try:
             inner: Any = yaml.safe_load(value)
         except yaml.YAMLError:
-            raise LabError(f"--set {text}: {value!r} is no value; lists and mappings are YAML") from None
-        for key in reversed(SHORT.get(name, name).split(".")):
+            raise LabError(
+                f"--set {text}: {value!r} is not a value; write lists and mappings as YAML"
+            ) from None
+        for key in reversed(SHORT_NAMES.get(name, name).split(".")):
             inner = {key: inner}
-        found = merge(found, inner)
-    return found
+        changes = merge(changes, inner)
+    return changes
 
 
 def scenario(
     trial: Trial, calibration: Calibration, changes: dict[str, Any] | None = None, *, seed: int
 ) -> Scenario:
-    """What is to be simulated.
+    """Return the scenario of a trial with changed settings.
+
+    Args:
+        trial: the trial that was measured.
+        calibration: its costs, or those of an equal trial.
+        changes: settings of an experiment and `SimulationSettings`, nested as `parse` returns them.
+        seed: of the simulation.
 
     Raises:
-        LabError: a change is unknown or impossible.
+        LabError: a setting is unknown, impossible or not simulated.
     """
     changes = changes or {}
-    ours, asked = check(trial, changes)
-    workers = ours.workers or trial.workers
-    links = _over(trial.links, expand_aliases(asked.links, workers, "--set links"), Link())
-    rates = _rates(trial, expand_aliases(asked.nics, workers, "--set nics"), workers, calibration.free_mbit)
-    rtt_ms = calibration.rtt_ms if ours.rtt_ms is None else ours.rtt_ms
+    simulation, settings = check(trial, changes)
+    workers = simulation.workers or trial.workers
+    links = _overlay(trial.links, expand_aliases(settings.links, workers, "--set links"))
+    nics = expand_aliases(settings.nics, workers, "--set nics")
+    rates = _rates(trial, nics, workers, calibration.uncapped_mbit)
+    rtt_ms = calibration.rtt_ms if simulation.rtt_ms is None else simulation.rtt_ms
+    waiting = Waiting(calibration, simulation.cores, simulation.cores_each, simulation.starved)
+    queue_bytes = calibration.queue_bytes if simulation.queue_bytes is None else simulation.queue_bytes
     return Scenario(
         workload=trial.workload,
         workers=workers,
-        threads=ours.threads or threads(trial, calibration),
-        runs=asked.runs if "runs" in changes else trial.runs,
-        warmups=asked.warmups if "warmups" in changes else trial.warmups,
-        bridge=asked.bridge if "bridge" in changes else trial.bridge,
-        rates_mbit={host: rate * ours.rate_times for host, rate in rates.items()},
-        links={host: _times(link, ours) for host, link in links.items() if not link.clear},
-        racks=ours.racks,
-        rtt_ms=rtt_ms * ours.rtt_times,
-        queue_bytes=calibration.queue_bytes if ours.queue_bytes is None else ours.queue_bytes,
+        threads=simulation.threads or threads(trial, calibration),
+        runs=settings.runs if "runs" in changes else trial.runs,
+        warmups=settings.warmups if "warmups" in changes else trial.warmups,
+        bridge=settings.bridge if "bridge" in changes else trial.bridge,
+        rates_mbit={host: rate * simulation.rate_times for host, rate in rates.items()},
+        links={host: _scaled(link, simulation) for host, link in links.items() if not link.clear},
+        racks=simulation.racks,
+        rtt_ms=rtt_ms * simulation.rtt_times,
+        queue_bytes=queue_bytes,
         burst_bytes=calibration.burst_bytes,
-        cores=_cores_left(calibration, ours, workers),
-        cores_each=ours.cores_each,
-        costs=_costs(calibration, ours),
-        driver_s=_driver_s(calibration, ours),
-        handoff_s=_handoff_s(calibration, ours),
-        tasks={prefix: _records(calibration, ours, tasks) for prefix, tasks in calibration.tasks.items()},
+        cores=waiting.shared_cores(workers),
+        cores_each=simulation.cores_each,
+        costs=waiting.costs(simulation.scheduler_speed, simulation.worker_speed),
+        driver_s=waiting.driver_s(),
+        handoff_s=waiting.handoff_s(simulation.worker_speed),
+        tasks={
+            prefix: waiting.records(tasks, simulation.worker_speed)
+            for prefix, tasks in calibration.tasks.items()
+        },
         shuffled_bytes=calibration.shuffled_bytes,
         late_s=tuple(count * PREPARED_S for count in calibration.behind),
-        dask=merge(merge(trial.dask, trial.resolved_scheduler.settings), asked.dask),
-        design=_design(ours, workers),
+        dask=merge(merge(trial.dask, trial.resolved_scheduler.settings), settings.dask),
+        design=_design(simulation, workers),
         faults=trial.faults,
         limit_s=trial.ttl_s if trial.faults else Scenario.model_fields["limit_s"].default,
         seed=seed,
     )
 
 
-def check(trial: Trial, changes: dict[str, Any]) -> tuple[Simulated, Settings]:
-    """Validate changes, as far as that goes without a calibration: before the work that one takes.
+def check(trial: Trial, changes: dict[str, Any]) -> tuple[SimulationSettings, Settings]:
+    """Validate changes as far as that is possible without a calibration, which takes long.
 
     Returns:
-        The changes that only a simulation can make, and those of settings.
+        The changes that only a simulation can make, and the changed settings of the experiment.
 
     Raises:
-        LabError: a change is unknown or impossible.
+        LabError: a setting is unknown, impossible or not simulated.
     """
     for reason in unmodelled(trial, trial.resolved_scheduler):
         raise LabError(f"{trial.trial}: {reason}")
-    extra = {key: value for key, value in changes.items() if key in Simulated.model_fields}
-    ours = validate(Simulated, extra, "--set")
-    workers = ours.workers or trial.workers
-    asked = _asked({key: value for key, value in changes.items() if key not in extra})
-    for reason in unmodelled(asked, ResolvedScheduler()):
+    own = {key: value for key, value in changes.items() if key in SimulationSettings.model_fields}
+    simulation = validate(SimulationSettings, own, "--set")
+    workers = simulation.workers or trial.workers
+    settings = _settings({key: value for key, value in changes.items() if key not in own})
+    for reason in unmodelled(settings, ResolvedScheduler()):
         raise LabError(f"--set {reason}")
-    _over(trial.links, expand_aliases(asked.links, workers, "--set links"), Link())
-    expand_aliases(asked.nics, workers, "--set nics")
+    _overlay(trial.links, expand_aliases(settings.links, workers, "--set links"))
+    expand_aliases(settings.nics, workers, "--set nics")
     _, scheduler, *others = host_names(workers)
-    if wrong := faults.find_mistake(trial.faults, scheduler, others):
-        raise LabError(f"--set workers: {wrong}")
-    if trial.faults and _design(ours, workers) == "light":
-        raise LabError("faults: workers that are only state machines have no connections that could break")
-    return ours, asked
-
-
-def _design(ours: Simulated, workers: int) -> Literal["whole", "light"]:
-    return ours.design or ("light" if workers > MANY else "whole")
+    if problem := faults.find_mistake(trial.faults, scheduler, others):
+        raise LabError(f"--set workers: {problem}")
+    if trial.faults and _design(simulation, workers) == "light":
+        raise LabError(
+            f"faults need full workers; the light model used above {MANY} workers has no connections to break"
+        )
+    return simulation, settings
 
 
 def threads(trial: Trial, calibration: Calibration) -> int:
-    """Of each worker: as many as the trial's layout says; without one as it came in the calibrated trial."""
+    """Return the threads of each worker: those of the trial's layout, or else of the calibrated trial."""
     return Layout.parse(trial.layout).threads if trial.layout else calibration.threads
 
 
-def _asked(changes: dict[str, Any]) -> Settings:
+def _design(simulation: SimulationSettings, workers: int) -> Literal["whole", "light"]:
+    return simulation.design or ("light" if workers > MANY else "whole")
+
+
+def _settings(changes: dict[str, Any]) -> Settings:
     for key in FIXED:
         if key in changes:
-            raise LabError(f"--set {key}: it cannot be changed, the calibration holds for this one")
+            raise LabError(
+                f"--set {key}: it cannot be changed, because the calibration holds for this one only"
+            )
     allowed = [key for key in Settings.model_fields if key not in FIXED]
     for key in changes:
         if key not in allowed:
-            every = sorted({*allowed, *Simulated.model_fields, *SHORT})
-            hint = did_you_mean(key, every)
-            raise LabError(f"--set {key}: unknown setting; allowed: {', '.join(every)}{hint}")
+            names = sorted({*allowed, *SimulationSettings.model_fields, *SHORT_NAMES})
+            hint = did_you_mean(key, names)
+            raise LabError(f"--set {key}: unknown setting; allowed: {', '.join(names)}{hint}")
     return validate(Settings, changes, "--set")
 
 
-def _over(base: dict[str, Link], changed: dict[str, Link], clear: Link) -> dict[str, Link]:
-    """Changes laid over each host's own, key by key."""
-    found = dict(base)
-    for host, link in changed.items():
-        said = link.model_dump(exclude_unset=True)
-        found[host] = validate(Link, base.get(host, clear).model_dump() | said, f"--set links.{host}")
-    return found
+def _overlay(links: dict[str, Link], changes: dict[str, Link]) -> dict[str, Link]:
+    """Return each host's link with the changed keys replaced."""
+    result = dict(links)
+    for host, change in changes.items():
+        keys = change.model_dump(exclude_unset=True)
+        result[host] = validate(Link, links.get(host, Link()).model_dump() | keys, f"--set links.{host}")
+    return result
 
 
-def _rates(trial: Trial, changed: dict[str, NicOverride], workers: int, free_mbit: float) -> dict[str, float]:
-    """Payload rates; a worker more has the first one's card."""
+def _rates(
+    trial: Trial, changes: dict[str, NicOverride], workers: int, uncapped_mbit: float
+) -> dict[str, float]:
+    """Return the payload rate of each host's link. Additional workers have the NIC of the first one."""
     first = trial.nics.get("worker-1")
     rates = {}
     for host in host_names(workers):
         card = trial.nics.get(host, first if host.startswith("worker-") else None)
         cap = card.rate_mbit if card else 0.0
-        given = changed[host].rate_mbit if host in changed else None
-        cap = cap if given is None else given
-        rates[host] = cap * PAYLOAD if cap else free_mbit
-        if cap and free_mbit:
-            rates[host] = min(rates[host], free_mbit)
+        changed = changes[host].rate_mbit if host in changes else None
+        cap = cap if changed is None else changed
+        rates[host] = cap * PAYLOAD if cap else uncapped_mbit
+        if cap and uncapped_mbit:
+            rates[host] = min(rates[host], uncapped_mbit)
     return rates
 
 
-def _times(link: Link, ours: Simulated) -> Link:
-    """A link with the same impairments, its rate and delays times as much."""
+def _scaled(link: Link, simulation: SimulationSettings) -> Link:
+    """Return a link with its rate and delays multiplied."""
     return link.model_copy(
         update={
-            "rate_mbit": link.rate_mbit * ours.rate_times,
-            "delay_ms": link.delay_ms * ours.rtt_times,
-            "jitter_ms": link.jitter_ms * ours.rtt_times,
+            "rate_mbit": link.rate_mbit * simulation.rate_times,
+            "delay_ms": link.delay_ms * simulation.rtt_times,
+            "jitter_ms": link.jitter_ms * simulation.rtt_times,
         }
     )
-
-
-def _cores_said(ours: Simulated) -> bool:
-    """Is it asked for other cores, or for other waiting for them?"""
-    return ours.cores is not None or ours.cores_each is not None or ours.starved is not None
-
-
-def _cores(calibration: Calibration, ours: Simulated) -> float | None:
-    """Those under all machines: as many as there were, unless others are asked for."""
-    return ours.cores if _cores_said(ours) else calibration.cores
-
-
-def _cores_left(calibration: Calibration, ours: Simulated, workers: int) -> float | None:
-    """Less what workers take that were not there when it was measured, with nothing to do."""
-    cores = _cores(calibration, ours)
-    more = workers - calibration.workers if calibration.workers else 0
-    if cores is None or more <= 0:
-        return cores
-    if cores <= more * IDLE_WORKER:
-        raise LabError(
-            f"--set workers={workers}: on {cores:.1f} cores so many take all of them with nothing to do",
-            "say how many cores there are: --set cores=N for all machines, or cores_each=N",
-        )
-    return cores - more * IDLE_WORKER
-
-
-def _as_it_was(calibration: Calibration, ours: Simulated) -> bool:
-    """Is waiting for a core left in times as it was recorded?"""
-    return calibration.cores is None and not _cores_said(ours)
-
-
-def _starved(calibration: Calibration, ours: Simulated) -> float:
-    """Seconds of waiting for a core for each second on one; where cores are simulated, that finds itself."""
-    if _as_it_was(calibration, ours):
-        return calibration.starved
-    return ours.starved or 0.0
-
-
-def _driver_s(calibration: Calibration, ours: Simulated) -> float:
-    """As it was: others do nothing while the client builds a graph. But other load is there then, too."""
-    if ours.starved is None:
-        return calibration.driver_s
-    return calibration.driver_s * _waiting(calibration, ours.starved)
-
-
-def _handoff_s(calibration: Calibration, ours: Simulated) -> float:
-    """As it was; with other cores, without the waiting for one that is in it, and with what is asked for."""
-    waiting = _waiting(calibration, ours.starved or 0.0) if _cores_said(ours) else 1.0
-    return calibration.handoff_s * waiting / ours.worker_speed
-
-
-def _waiting(calibration: Calibration, starved: float) -> float:
-    """Times what it took, a core and the waiting for it together, with so much waiting instead."""
-    return (1 + starved) / (1 + calibration.starved)
-
-
-def _records(calibration: Calibration, ours: Simulated, tasks: Tasks) -> tuple[Record, ...]:
-    """As they were, waiting for a core included; or with that taken off and what is asked for put on."""
-    if _as_it_was(calibration, ours) and ours.worker_speed == 1:
-        return tuple((0.0, took, nbytes) for took, nbytes in tasks.seen)
-    cpu = tasks.cpu_share / ours.worker_speed
-    neither = max(0.0, 1 - tasks.cpu_share * (1 + calibration.starved))
-    idle = neither + cpu * _starved(calibration, ours)
-    return tuple((took * cpu, took * idle, nbytes) for took, nbytes in tasks.seen)
-
-
-def _costs(calibration: Calibration, ours: Simulated) -> dict[Role, Costs]:
-    speeds = {"scheduler": ours.scheduler_speed, "worker": ours.worker_speed}
-    times = {role: _load(calibration, ours, role) / speeds.get(role, 1.0) for role in calibration.costs}
-    return {
-        role: Costs(op_s=cost.op_s * times[role], byte_s=cost.byte_s * times[role])
-        for role, cost in calibration.costs.items()
-    }
-
-
-def _load(calibration: Calibration, ours: Simulated, role: Role) -> float:
-    """Times what kept an event loop busy in the trial: its CPU, and the waiting that is asked for."""
-    if _as_it_was(calibration, ours):
-        return 1.0
-    cpu = calibration.loop_cpu.get(role, 1 / (1 + calibration.starved))
-    return cpu * (1 + _starved(calibration, ours))

@@ -15,8 +15,8 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from dasklab.errors import LabError
-from dasklab.model.experiment import Workload
 from dasklab.model.files import Outcome, SimulatedRun
+from dasklab.model.settings import Workload
 from dasklab.paths import WORKLOADS
 from dasklab.sim import build
 from dasklab.sim.kernel import HungError, Kernel, virtual_time
@@ -117,6 +117,7 @@ def _prepare(scenario: Scenario, cluster: SimCluster) -> Any:
 
 
 def _module(workload: Workload) -> ModuleType:
+    """Import a workload of the project, or execute the source of a user's own."""
     if workload.source is None:
         return importlib.import_module(workload.name)
     module = sys.modules[workload.name] = ModuleType(workload.name)

@@ -1,4 +1,4 @@
-"""The benchmark past this lab: its cells, where scaling is said to stop, what is marked as extrapolated."""
+"""The benchmark beyond the lab: its cells, where scaling stops, what is marked as extrapolated."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ import pytest
 from dasklab.model.files import Outcome, SimulatedRun
 from dasklab.sim import build
 from dasklab.sim.kernel import Kernel
+from dasklab.sim.scenario import Scenario
 
 from benchmarks import sim_scale
-from benchmarks.sim_scale import Cell, Point
-from tests.unit.dasklab.predict.test_whatif import CALIBRATION, PAYLOAD, TRIAL
+from benchmarks.sim_scale import Point, ScaleCell
+from tests.unit.dasklab.predict.samples import CALIBRATION, PAYLOAD, TRIAL
 
 
 def point(workers: int, seconds: float, *, tasks_each: int = 10, busy: float = 0.5) -> Point:
-    """A cell of tiny tasks that took so long."""
+    """A cell of tiny tasks with this duration."""
     run = SimulatedRun(warmup=False, duration_s=seconds, transfer_bytes=2_500_000_000)
     outcome = Outcome(
         seed=0,
@@ -27,7 +28,11 @@ def point(workers: int, seconds: float, *, tasks_each: int = 10, busy: float = 0
         cpu_s=4,
         memory_mb=123,
     )
-    return Point(Cell("merge", workers, "one rack"), outcome)
+    return Point(ScaleCell("merge", workers, "one rack"), outcome)
+
+
+def scale_scenario(workload: str, workers: int, place: str) -> Scenario:
+    return sim_scale.scale_scenario(ScaleCell(workload, workers, place), TRIAL, CALIBRATION)
 
 
 def test_tasks_grow_with_the_workers() -> None:
@@ -40,52 +45,49 @@ def test_tasks_grow_with_the_workers() -> None:
 
 @pytest.mark.parametrize("place", sim_scale.PLACES)
 @pytest.mark.parametrize("workers", [100, 1000])
-def test_every_worker_has_its_place_and_rate(place: str, workers: int) -> None:
-    asked = sim_scale.asked(Cell("merge", workers, place), TRIAL, CALIBRATION)
-    ports = build.network(asked, Kernel()).ports
-    assert (asked.workers, asked.design, len(ports)) == (workers, "light", workers + 2)
+def test_every_worker_has_its_rack_and_rate(place: str, workers: int) -> None:
+    scenario = scale_scenario("merge", workers, place)
+    ports = build.network(scenario, Kernel()).ports
+    assert (scenario.workers, scenario.design, len(ports)) == (workers, "light", workers + 2)
     assert ports["worker-7"].up.rate == pytest.approx(125e6 * PAYLOAD)
     assert ports["scheduler"].up.rate == pytest.approx(1250e6 * PAYLOAD)
-    held = {id(port.rack) for port in ports.values() if port.rack}
-    assert len(held) == {"one rack": 0, "40 racks": 40, "two sites": 2}[place]
+    racks = {id(port.rack) for port in ports.values() if port.rack}
+    assert len(racks) == {"one rack": 0, "40 racks": 40, "two sites": 2}[place]
 
 
-def test_what_a_message_waits_between_racks_and_sites() -> None:
+def test_round_trip_includes_the_uplinks_between_racks_and_sites() -> None:
     def round_trip_s(place: str, target: str) -> float:
-        asked = sim_scale.asked(Cell("merge", 100, place), TRIAL, CALIBRATION)
-        return (
-            build.network(asked.model_copy(update={"rtt_ms": 0.0}), Kernel()).path("worker-1", target).rtt_s
-        )
+        scenario = scale_scenario("merge", 100, place).model_copy(update={"rtt_ms": 0.0})
+        return build.network(scenario, Kernel()).path("worker-1", target).rtt_s
 
     assert round_trip_s("40 racks", "worker-2") == 0
     assert round_trip_s("40 racks", "worker-100") == pytest.approx(4 * 0.05e-3)
-    assert round_trip_s("two sites", "scheduler") == 0  # it stands at the first
+    assert round_trip_s("two sites", "scheduler") == 0  # at the first site, too
     assert round_trip_s("two sites", "worker-100") == pytest.approx(2 * 5e-3)
 
 
-def test_tasks_are_the_trials_own_or_said_to_be_assumed() -> None:
-    own = sim_scale.asked(Cell("array_study", 10, "one rack"), TRIAL, CALIBRATION)
-    assert set(own.tasks) == {"add"}
-    assumed = sim_scale.asked(Cell("groupby", 10, "one rack"), TRIAL, CALIBRATION)
+def test_tasks_are_the_trials_own_or_reported_as_assumed() -> None:
+    assert set(scale_scenario("array_study", 10, "one rack").tasks) == {"add"}
+    assumed = scale_scenario("groupby", 10, "one rack")
     assert assumed.tasks == {"assumed": ((0.010, 0.0, 1_600_000),)}
-    said = sim_scale.report([point(3, 1.0)], [], TRIAL, 3)
-    assert "groupby 10 ms, 1.6 MB" in said
-    assert "Extrapolated is all past 3 workers" in said
+    report = sim_scale.report([point(3, 1.0)], [], TRIAL, 3)
+    assert "groupby 10 ms, 1.6 MB" in report
+    assert "Extrapolated: all rows above 3 workers" in report
 
 
-def test_scaling_stops_where_more_workers_do_no_more_tasks_per_second() -> None:
+def test_scaling_stops_where_more_workers_execute_no_more_tasks_per_second() -> None:
     # 100, 1000, 1500, 1520 tasks/s
-    here = [point(10, 1.0), point(100, 1.0), point(300, 2.0), point(1000, 1000 / 152, busy=0.99)]
-    assert sim_scale.knee(here) == "stops at 300 workers and 1,500 tasks/s, the scheduler 50% busy"
-    assert sim_scale.knee(here[:2]) == "scales on beyond 100 workers (1,000 tasks/s)"
+    series = [point(10, 1.0), point(100, 1.0), point(300, 2.0), point(1000, 1000 / 152, busy=0.99)]
+    assert sim_scale.knee(series) == "stops at 300 workers and 1,500 tasks/s, the scheduler 50% busy"
+    assert sim_scale.knee(series[:2]) == "scales beyond 100 workers (1,000 tasks/s)"
 
 
-def test_a_row_tells_time_bytes_the_schedulers_share_and_what_it_took() -> None:
+def test_row_has_duration_bytes_scheduler_share_and_cost_of_the_simulation() -> None:
     assert point(1000, 5.0).row() == (
         "| tiny tasks | one rack | 1,000 | 10,000 | 5.00 | 2,000 | 2.50 | 50% | 4.00 | 123 |"
     )
 
 
-def test_the_picture_stands_below_the_tables() -> None:
-    assert sim_scale.shown("| table |").startswith("| table |\n\n![")
-    assert "(scale.png)" in sim_scale.shown("")
+def test_picture_is_below_the_tables() -> None:
+    assert sim_scale.with_picture("| table |").startswith("| table |\n\n![")
+    assert "(simulation-scale.png)" in sim_scale.with_picture("")

@@ -1,4 +1,4 @@
-"""A simulated run is a run like others, and is never taken for a measured one."""
+"""A simulated run has the files, tables and report of any run, and is never mistaken for a measured one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dasklab.model.settings import Workload
 from dasklab.model.trial import Trial
 from dasklab.predict import farm, simulated_lab
 from dasklab.predict.calibration import Calibration
-from dasklab.predict.simulated_lab import Calibrations, Known
+from dasklab.predict.simulated_lab import Calibrations, WorkloadCalibrations
 from dasklab.predict.validation import Validated
 from dasklab.results import load
 from dasklab.results.statistics import compare
@@ -29,7 +29,7 @@ from dasklab.running.trials import plan
 from dasklab.sim.scenario import Scenario
 
 from tests.unit.dasklab.conftest import SETUP, FakeLab
-from tests.unit.dasklab.predict.test_whatif import CALIBRATION
+from tests.unit.dasklab.predict.samples import CALIBRATION
 
 CAPS = {
     "title": "Caps",
@@ -39,16 +39,18 @@ CAPS = {
     "runs": 5,
     "blocks": 1,
 }
+REFUSAL = "this run was simulated; costs can be taken from measured runs only"
 
 
 def outcome(scenario: Scenario) -> Outcome:
-    """2 s a run where links have no cap, else 4 s; give or take what the seed says."""
-    took = (4.0 if scenario.rates_mbit["worker-1"] < 1000 else 2.0) + scenario.seed / 2**32 / 10
-    run = SimulatedRun(warmup=False, duration_s=took, transfer_bytes=5_000_000)
-    warmups = (run.model_copy(update={"warmup": True}),) * scenario.warmups
+    """A run takes 2 s without a rate cap and 4 s with one, plus up to 0.1 s that depend on the seed."""
+    capped = scenario.rates_mbit["worker-1"] < 1000
+    duration_s = (4.0 if capped else 2.0) + scenario.seed / 2**32 / 10
+    run = SimulatedRun(warmup=False, duration_s=duration_s, transfer_bytes=5_000_000)
+    warmup = run.model_copy(update={"warmup": True})
     return Outcome(
         seed=scenario.seed,
-        runs=warmups + (run,) * scenario.runs,
+        runs=(warmup,) * scenario.warmups + (run,) * scenario.runs,
         digest="d",
         messages=1,
         ops={},
@@ -59,54 +61,70 @@ def outcome(scenario: Scenario) -> Outcome:
 
 @pytest.fixture
 def simulations(monkeypatch: pytest.MonkeyPatch) -> list[Scenario]:
-    """Stand-ins for simulations; returns the scenarios that were asked for."""
-    asked: list[Scenario] = []
+    """Replace simulations by `outcome`; returns the scenarios that were simulated."""
+    simulated: list[Scenario] = []
 
     def simulate_all(scenarios: Iterable[Scenario]) -> list[Outcome]:
-        mine = list(scenarios)
-        asked.extend(mine)
-        return [outcome(scenario) for scenario in mine]
+        requested = list(scenarios)
+        simulated.extend(requested)
+        return [outcome(scenario) for scenario in requested]
 
     monkeypatch.setattr(farm, "simulate_all", simulate_all)
-    return asked
+    return simulated
 
 
 @pytest.fixture
 def measured(tmp_path: Path) -> Path:
     """A measured run, ``results/caps/<time>``."""
-    begun = driver.start(tmp_path / "results", "caps", Experiment.model_validate(CAPS), SETUP, quick=False)
-    driver.execute(begun, FakeLab(), lambda trial, state: None)
-    return begun.directory
-
-
-def calibrated(source: Path, content: Experiment, seeds: int = 2) -> Calibrated:
-    known = Calibrations(known=(Known(workload=Workload(), calibrations=(CALIBRATION,)),))
-    return Calibrated(known, simulated_lab.setup(source, content, known, seeds))
+    content = Experiment.model_validate(CAPS)
+    ongoing = driver.start(tmp_path / "results", "caps", content, SETUP, quick=False)
+    driver.execute(ongoing, FakeLab(), lambda trial, state: None)
+    return ongoing.directory
 
 
 @pytest.fixture
-def foretold(measured: Path, simulations: list[Scenario], capsys: pytest.CaptureFixture[str]) -> Path:
+def predicted(measured: Path, simulations: list[Scenario], capsys: pytest.CaptureFixture[str]) -> Path:
     """The same experiment simulated, ``results/simulated/caps/<time>``."""
-    content = Experiment.model_validate(CAPS)
-    root = measured.parents[1]
-    calibrated(measured, content).start(root, "caps", content, quick=False, seed=None, only=None)
-    return next((root / "simulated" / "caps").iterdir())
+    return simulate(measured, Experiment.model_validate(CAPS), name="caps")
 
 
-def ask(*argv: object) -> str:
-    done = CliRunner().invoke(main, [str(word) for word in argv])
-    return f"{done.exit_code} {done.output}"
+def calibrated(source: Path, content: Experiment, seeds: int = 2) -> Calibrated:
+    entry = WorkloadCalibrations(workload=Workload(), calibrations=(CALIBRATION,))
+    calibrations = Calibrations(workloads=(entry,))
+    return Calibrated(calibrations, simulated_lab.setup(source, content, calibrations, seeds))
+
+
+def simulate(
+    source: Path,
+    content: Experiment,
+    *,
+    name: str = "mine",
+    root: Path | None = None,
+    only: str | None = None,
+) -> Path:
+    results = source.parents[1] if root is None else root
+    return calibrated(source, content).start(results, name, content, quick=False, seed=None, only=only)
+
+
+def command(*argv: object) -> str:
+    result = CliRunner().invoke(main, [str(word) for word in argv])
+    return f"{result.exit_code} {result.output}"
 
 
 def changed(**changes: object) -> Experiment:
     return Experiment.model_validate(CAPS | changes)
 
 
-def test_it_has_the_same_trials_tables_and_verdicts(foretold: Path, simulations: list[Scenario]) -> None:
-    results = [store.need(Result, trial) for trial in store.finished(foretold)]
+# --- trials, seeds, intervals ------------------------------------------------------------------------------
+
+
+def test_simulated_run_has_the_same_trials_tables_and_verdicts(
+    predicted: Path, simulations: list[Scenario]
+) -> None:
+    results = [store.need(Result, trial) for trial in store.finished(predicted)]
     assert sorted(result.cell for result in results) == ["rate_mbit=0", "rate_mbit=0", "rate_mbit=100"]
     assert [result.status for result in results] == ["ok"] * 3
-    frame = load(foretold)
+    frame = load(predicted)
     times = frame[(frame.metric == "compute_s") & ~frame.warmup]
     assert set(times.groupby("cell").value.count()) == {2 * 6, 6}  # 5 runs dealt to two seeds: three each
     assert times.value[times.cell == "rate_mbit=100"].between(4.0, 4.1).all()
@@ -115,55 +133,72 @@ def test_it_has_the_same_trials_tables_and_verdicts(foretold: Path, simulations:
     assert len({scenario.seed for scenario in simulations}) == 6  # the null trial has seeds of its own
 
 
-def test_intervals_allow_for_what_simulations_were_missed_by(
+def test_intervals_include_the_prediction_error(
     measured: Path, simulations: list[Scenario], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Validated, "missed", 0.25)
-    content = Experiment.model_validate(CAPS | {"blocks": 2})
-    root = measured.parents[1]
-    calibrated(measured, content).start(root, "caps", content, quick=False, seed=None, only=None)
-    frame = load(next((root / "simulated" / "caps").iterdir()))
+    monkeypatch.setattr(Validated, "prediction_error", 0.25)
+    frame = load(simulate(measured, changed(blocks=2), name="caps"))
     assert set(frame.prediction_error) == {0.25}
-    found = answer(frame, "compute_s", ["rate_mbit"])
-    slow = found.cell("rate_mbit=100") if found else None
+    result = answer(frame, "compute_s", ["rate_mbit"])
+    slow = result.cell("rate_mbit=100") if result else None
     assert slow is not None
-    # seeds alone say 4 to 4.1 s, twice the baseline and 2 s more
+    # By seeds alone: 4 to 4.1 s, x 2 the baseline, 2 s more than it
     assert slow.median.low <= 4.1 / 1.25 and slow.median.high >= 4.0 * 1.25
     assert slow.ratio.low <= 2.05 / 1.25 and slow.ratio.high >= 1.95 * 1.25
     assert slow.difference.low <= 2.1 - 4.0 * 0.2 and slow.difference.high >= 1.9 + 4.0 * 0.25
     assert set(load(measured).prediction_error) == {0.0}
 
 
-def test_a_trial_keeps_what_came_of_each_seed(foretold: Path) -> None:
-    trial = store.finished(foretold)[0]
-    seeds = [found.seed for found in store.need(Simulation, trial).outcomes]
+def test_trial_stores_the_outcome_of_each_seed(predicted: Path) -> None:
+    trial = store.finished(predicted)[0]
+    seeds = [outcome.seed for outcome in store.need(Simulation, trial).outcomes]
     assert len(set(seeds)) == 2
 
 
-def test_a_cell_simulated_alone_has_the_same_seeds(
-    measured: Path, foretold: Path, simulations: list[Scenario]
+def test_cell_simulated_alone_has_the_same_seeds(
+    measured: Path, predicted: Path, simulations: list[Scenario]
 ) -> None:
-    before = {scenario.seed for scenario in simulations if scenario.rates_mbit["worker-1"] < 1000}
+    def seeds() -> set[int]:
+        return {scenario.seed for scenario in simulations if scenario.rates_mbit["worker-1"] < 1000}
+
+    before = seeds()
     simulations.clear()
-    content = Experiment.model_validate(CAPS)
     root = measured.parents[1] / "again"
-    calibrated(measured, content).start(root, "caps", content, quick=False, seed=None, only="rate_mbit=100")
-    assert {one.seed for one in simulations if one.rates_mbit["worker-1"] < 1000} == before
+    simulate(measured, Experiment.model_validate(CAPS), name="caps", root=root, only="rate_mbit=100")
+    assert seeds() == before
 
 
-def test_a_run_that_was_interrupted_goes_on_with_what_it_was_calibrated_on(
-    foretold: Path, simulations: list[Scenario]
+def test_interrupted_run_resumes_with_its_own_calibrations(
+    predicted: Path, simulations: list[Scenario]
 ) -> None:
-    trial = store.finished(foretold)[1]
+    trial = store.finished(predicted)[1]
     before = store.need(Simulation, trial)
     (trial / Result.FILE).unlink()
     simulations.clear()
-    go_on(driver.resume(foretold))
+    go_on(driver.resume(predicted))
     assert store.need(Simulation, trial) == before and len(simulations) == 2
 
 
+def test_seeds_are_dealt_to_the_calibrations_in_turn(measured: Path, simulations: list[Scenario]) -> None:
+    content = Experiment.model_validate(CAPS)
+    slower = CALIBRATION.model_copy(update={"driver_s": 2 * CALIBRATION.driver_s})
+    entry = WorkloadCalibrations(workload=Workload(), calibrations=(CALIBRATION, slower))
+    calibrations = Calibrations(workloads=(entry,))
+    setup = simulated_lab.setup(measured, content, calibrations, 3)
+    start = Calibrated(calibrations, setup).start
+    start(measured.parents[1], "caps", content, quick=False, seed=None, only=None)
+    trials = [simulations[at : at + 3] for at in range(0, len(simulations), 3)]
+    assert len(trials) == 3
+    for trial in trials:
+        factors = [scenario.driver_s / CALIBRATION.driver_s for scenario in trial]
+        assert factors == pytest.approx([1, 2, 1])
+
+
+# --- what can be simulated ---------------------------------------------------------------------------------
+
+
 @pytest.mark.parametrize(
-    ("asked", "reason"),
+    ("settings", "reason"),
     [
         (
             {"nics": {"workers": {"model": "e1000"}}},
@@ -178,59 +213,67 @@ def test_a_run_that_was_interrupted_goes_on_with_what_it_was_calibrated_on(
         ({"workload": {"name": "merge", "params": {"tasks": 7}}}, "workload merge with tasks 7: no trial of"),
     ],
 )
-def test_what_it_cannot_say_is_unsupported_with_its_reason(
-    measured: Path, asked: dict[str, object], reason: str
+def test_cell_that_cannot_be_simulated_is_unsupported_with_its_reason(
+    measured: Path, settings: dict[str, object], reason: str
 ) -> None:
-    content = changed(factors={"f": {"levels": {"as it was": {}, "other": asked}}})
+    content = changed(factors={"f": {"levels": {"unchanged": {}, "other": settings}}})
     trials = plan("caps", content, calibrated(measured, content).setup)
     by_cell = {trial.cell: trial.unsupported for trial in trials if not trial.null}
-    assert by_cell["f=as it was"] == ()
+    assert by_cell["f=unchanged"] == ()
     assert len(by_cell["f=other"]) == 1 and by_cell["f=other"][0].startswith(reason)
 
 
-def test_more_workers_than_the_lab_has_and_seats_that_are_settings_are_simulated(
-    measured: Path, simulations: list[Scenario], capsys: pytest.CaptureFixture[str]
+def test_more_workers_than_the_lab_has_and_variants_of_settings_can_be_simulated(
+    measured: Path, simulations: list[Scenario]
 ) -> None:
     levels = {"3": {}, "12": {"workers": 12, "scheduler": {"variant": "no-stealing"}}}
-    content = changed(factors={"workers": {"levels": levels}})
-    calibrated(measured, content).start(measured.parents[1], "w", content, quick=False, seed=None, only=None)
-    more = [scenario for scenario in simulations if scenario.workers == 12]
-    assert len(more) == 2 and more[0].rates_mbit["worker-12"] == 9000
-    assert more[0].dask["distributed"]["scheduler"]["work-stealing"] is False
+    simulate(measured, changed(factors={"workers": {"levels": levels}}))
+    twelve = [scenario for scenario in simulations if scenario.workers == 12]
+    assert len(twelve) == 2 and twelve[0].rates_mbit["worker-12"] == 9000
+    assert twelve[0].dask["distributed"]["scheduler"]["work-stealing"] is False
 
 
-def test_measured_and_simulated_runs_are_never_one_table(measured: Path, foretold: Path) -> None:
+def test_threads_are_those_of_the_layout(measured: Path, simulations: list[Scenario]) -> None:
+    levels = {"unchanged": {}, "four": {"layout": "1x4"}}
+    simulate(measured, changed(factors={"layout": {"levels": levels}}))
+    assert {scenario.threads for scenario in simulations} == {CALIBRATION.threads, 4}
+
+
+# --- never mistaken for a measured run ---------------------------------------------------------------------
+
+
+def test_measured_and_simulated_runs_are_never_in_one_table(measured: Path, predicted: Path) -> None:
     with pytest.raises(LabError, match="there are measured and simulated runs, which are never one table"):
         load(measured.parents[1])
     assert not load(measured).simulated.any()
     with pytest.raises(LabError, match=r"not comparable: .*simulated from None and "):
-        compare.compare(measured, foretold)
-    assert "new, simulated" in ask("results", "compare", measured, foretold, "--anyway")
+        compare.compare(measured, predicted)
+    assert "new, simulated" in command("results", "compare", measured, predicted, "--anyway")
 
 
-def test_every_table_says_that_it_is_simulated(measured: Path, foretold: Path) -> None:
-    lines = ask("results", "--results", measured.parents[1]).splitlines()
-    assert [("simulated" in line.split()[-1], str(foretold) in line) for line in lines[1:]] == [
+def test_every_table_is_marked_as_simulated(measured: Path, predicted: Path) -> None:
+    lines = command("results", "--results", measured.parents[1]).splitlines()
+    assert [("simulated" in line.split()[-1], str(predicted) in line) for line in lines[1:]] == [
         (False, False),
         (True, True),
     ]
-    shown = ask("results", "show", foretold)
-    assert f"Simulated, not measured: with the costs of {measured}." in shown
-    assert "rtt_ms: not simulated" in shown
-    assert "compute_s, simulated" in shown and "transfer_mb, simulated" in shown
-    assert "simulated" not in ask("results", "show", measured).lower()
+    tables = command("results", "show", predicted)
+    assert f"Simulated, not measured: with the costs of {measured}." in tables
+    assert "rtt_ms: not simulated" in tables
+    assert "compute_s, simulated" in tables and "transfer_mb, simulated" in tables
+    assert "simulated" not in command("results", "show", measured).lower()
 
 
-def test_the_report_marks_what_was_simulated_and_takes_no_verdict_from_it(
-    measured: Path, foretold: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_report_marks_simulated_figures_and_draws_no_verdict_from_them(
+    measured: Path, predicted: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    marked: list[str] = []
-    monkeypatch.setattr(report.section, "mark", lambda figure, word: marked.append(word))
-    page = report.write([measured, foretold], tmp_path / "page").read_text()
+    marks: list[str] = []
+    monkeypatch.setattr(report.section, "mark", lambda figure, word: marks.append(word))
+    page = report.write([measured, predicted], tmp_path / "page").read_text()
     assert page.count("<strong>Simulated, not measured</strong>") == 1
     assert page.count('<section id="caps">') == page.count('<section id="simulated-caps">') == 1
     assert page.count("every cell</summary>") == 5 and page.count(", simulated: every cell</summary>") == 2
-    assert page.count("<figcaption>Simulated. ") == 2 == len(marked)
+    assert page.count("<figcaption>Simulated. ") == 2 == len(marks)
     drawn = {path.stem for path in (tmp_path / "page").glob("*.png")}
     both = {f"{kind}caps-{metric}" for kind in ("", "simulated-") for metric in ("compute_s", "transfer_mb")}
     assert drawn == both | {"caps-rtt_ms"}
@@ -238,94 +281,92 @@ def test_the_report_marks_what_was_simulated_and_takes_no_verdict_from_it(
     assert "## Caps, simulated" in text and f"--simulate --from {measured} --only CELL" in text
 
 
-def test_a_simulated_run_is_not_calibrated_on(foretold: Path, tmp_path: Path) -> None:
-    said = ask("whatif", foretold)
-    assert said == f"1 dasklab: {foretold}: it was simulated itself; costs are taken from measured runs\n"
+def test_simulated_run_cannot_be_calibrated_on(predicted: Path, tmp_path: Path) -> None:
+    assert command("whatif", predicted) == f"1 dasklab: {predicted}: {REFUSAL}\n"
     path = tmp_path / "mine.yml"
     path.write_text(json.dumps(CAPS))
-    assert "it was simulated itself" in ask("run", path, "--simulate", "--from", foretold)
+    assert REFUSAL in command("run", path, "--simulate", "--from", predicted)
+
+
+# --- calibrating on a run ----------------------------------------------------------------------------------
 
 
 def test_simulate_and_from_go_together(measured: Path, tmp_path: Path) -> None:
     path = tmp_path / "mine.yml"
     path.write_text(json.dumps(CAPS))
     for words in (["--simulate"], ["--from", measured]):
-        assert "--simulate and --from go together" in ask("run", path, *words)
-    said = ask("run", path, "--simulate", "--from", measured)
-    assert "of no valid trial that can be simulated anything was recorded inside Dask" in said
+        assert "--simulate and --from go together" in command("run", path, *words)
+    output = command("run", path, "--simulate", "--from", measured)
+    assert "no valid trial that can be simulated has records of Dask" in output
 
 
-def test_a_workload_that_was_not_measured_is_told(measured: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workload_without_a_measured_trial_is_named(measured: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(record, "recorded", lambda folder: True)
     other = changed(workload={"name": "merge", "params": {"tasks": 7}})
-    with pytest.raises(LabError, match="no measured trial tells what merge with these parameters costs"):
-        Calibrations.on(measured, other, print)
+    with pytest.raises(LabError, match="no measured trial shows the costs of merge with these parameters"):
+        Calibrations.from_measured(measured, other, print)
 
 
-def test_a_run_is_calibrated_on_all_trials_of_the_baselines_setting(
+def test_run_is_calibrated_on_all_trials_of_the_baselines_setting(
     measured: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    taken: list[Path] = []
-    monkeypatch.setattr(record, "recorded", lambda folder: True)
+    folders: list[Path] = []
 
     def calibrate(folder: Path) -> Calibration:
-        taken.append(folder)
+        folders.append(folder)
         return CALIBRATION.model_copy(update={"trial": folder.name})
 
+    monkeypatch.setattr(record, "recorded", lambda folder: True)
     monkeypatch.setattr("dasklab.predict.calibrate.calibrate", calibrate)
-    told: list[str] = []
-    found = Calibrations.on(measured, Experiment.model_validate(CAPS), told.append)
-    trials = [store.need(Trial, folder) for folder in taken]
+    lines: list[str] = []
+    calibrations = Calibrations.from_measured(measured, Experiment.model_validate(CAPS), lines.append)
+    trials = [store.need(Trial, folder) for folder in folders]
     assert sorted((trial.baseline, trial.null) for trial in trials) == [(False, True), (True, False)]
-    assert [one.workload for one in found.known] == [Workload()] and len(told) == 1
-    assert [one.trial for one in found.known[0].calibrations] == [folder.name for folder in taken]
+    assert len(lines) == 1
+    [entry] = calibrations.workloads
+    assert entry.workload == Workload()
+    assert [calibration.trial for calibration in entry.calibrations] == [folder.name for folder in folders]
 
 
-def test_a_workload_that_cannot_be_simulated_is_told_and_left_out(
+def test_workload_that_cannot_be_calibrated_on_is_reported_and_left_out(
     measured: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def calibrate(folder: Path) -> Calibration:
-        raise LabError(f"{folder.name}: of no timed run anything was recorded")
+        raise LabError(f"{folder.name}: no Dask records")
 
     monkeypatch.setattr(record, "recorded", lambda folder: True)
     monkeypatch.setattr("dasklab.predict.calibrate.calibrate", calibrate)
-    told: list[str] = []
-    with pytest.raises(LabError, match="no measured trial tells what array_study"):
-        Calibrations.on(measured, Experiment.model_validate(CAPS), told.append)
-    assert told[1].endswith("of no timed run anything was recorded")
+    lines: list[str] = []
+    with pytest.raises(LabError, match="no measured trial shows the costs of array_study"):
+        Calibrations.from_measured(measured, Experiment.model_validate(CAPS), lines.append)
+    assert lines[1].endswith(": no Dask records")
 
 
-def test_a_trial_that_cannot_be_calibrated_on_leaves_the_others(
+def test_trial_that_cannot_be_calibrated_on_leaves_the_others(
     measured: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    asked: list[Path] = []
+    folders: list[Path] = []
 
     def calibrate(folder: Path) -> Calibration:
-        asked.append(folder)
-        if len(asked) == 1:
+        folders.append(folder)
+        if len(folders) == 1:
             raise LabError(f"{folder}/records.json: its records cannot be unpacked")
         return CALIBRATION
 
     monkeypatch.setattr(record, "recorded", lambda folder: True)
     monkeypatch.setattr("dasklab.predict.calibrate.calibrate", calibrate)
-    calibrations = Calibrations.on(measured, Experiment.model_validate(CAPS), lambda text: None)
-    assert len(calibrations.known[0].calibrations) == len(asked) - 1 > 0
-    assert f"{asked[0]}/records.json: its records cannot be unpacked" in caplog.text
+    calibrations = Calibrations.from_measured(measured, Experiment.model_validate(CAPS), lambda line: None)
+    assert len(calibrations.workloads[0].calibrations) == len(folders) - 1 > 0
+    assert f"{folders[0]}/records.json: its records cannot be unpacked" in caplog.text
 
 
-def test_seeds_are_dealt_to_the_calibrations_in_turn(measured: Path, simulations: list[Scenario]) -> None:
-    content = Experiment.model_validate(CAPS)
-    slower = CALIBRATION.model_copy(update={"driver_s": 2 * CALIBRATION.driver_s})
-    both = Calibrations(known=(Known(workload=Workload(), calibrations=(CALIBRATION, slower)),))
-    begun = Calibrated(both, simulated_lab.setup(measured, content, both, 3))
-    begun.start(measured.parents[1], "caps", content, quick=False, seed=None, only=None)
-    trials = [simulations[at : at + 3] for at in range(0, len(simulations), 3)]
-    assert len(trials) == 3
-    for trial in trials:
-        assert [one.driver_s / CALIBRATION.driver_s for one in trial] == pytest.approx([1, 2, 1])
-
-
-def test_threads_are_the_layouts(measured: Path, simulations: list[Scenario]) -> None:
-    content = changed(factors={"layout": {"levels": {"as it was": {}, "four": {"layout": "1x4"}}}})
-    calibrated(measured, content).start(measured.parents[1], "t", content, quick=False, seed=None, only=None)
-    assert {one.threads for one in simulations} == {CALIBRATION.threads, 4}
+def test_calibrations_of_the_previous_format_are_read(tmp_path: Path) -> None:
+    calibration = json.loads(CALIBRATION.model_dump_json()) | {"schema": 2}
+    calibration["free_mbit"] = calibration.pop("uncapped_mbit")
+    calibration["tasks"] = {"add": {"seen": [[2.0, 100]], "cpu_share": 0.25}}
+    entry = {"workload": {"name": "array_study", "params": {}}, "calibrations": [calibration]}
+    path = tmp_path / "calibrations.json"
+    path.write_text(json.dumps({"schema": 2, "known": [entry]}))
+    assert store.need(Calibrations, tmp_path).of(Workload()) == (CALIBRATION,)
+    (tmp_path / "calibration.json").write_text(json.dumps(calibration))
+    assert store.need(Calibration, tmp_path) == CALIBRATION

@@ -1,4 +1,4 @@
-"""Costs are taken from all trials of one setting, the baseline's or what is next to it."""
+"""Costs are taken from all trials of one setting: the baseline's, or the one closest to it."""
 
 from __future__ import annotations
 
@@ -17,69 +17,72 @@ from dasklab.running import driver
 
 from tests.unit.dasklab.conftest import SETUP, FakeLab
 
-WORK = {
+WORKLOADS = {
     "array": {},
     "tiny": {"workload": {"name": "merge", "params": {"tasks": 7}}},
 }
-CHANGE = {
+CHANGES = {
     "100M": {"nics": {"cluster": {"rate_mbit": 100}}},
     "none": {},
     "100M, 1x2": {"nics": {"cluster": {"rate_mbit": 100}}, "layout": "1x2"},
 }
-Run = Callable[..., Path]
+Measure = Callable[..., Path]
 
 
 @pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Measure two workloads and three changes in two blocks; what Dask recorded is there of all trials."""
+def measure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Measure:
+    """Measure two workloads with three changes in two blocks. All trials have Dask's records."""
 
-    def measure(name: str = "mine", **changes: object) -> Path:
-        factors = {"work": {"levels": WORK}, "change": {"levels": CHANGE}}
-        asked = {"title": "T", "question": "Q?", "metrics": {"compute_s": None}, "runs": 5, "blocks": 2}
-        content = Experiment.model_validate(asked | {"factors": factors} | changes)
-        begun = driver.start(tmp_path, name, content, SETUP, quick=False)
-        driver.execute(begun, FakeLab(), lambda trial, state: None)
-        return begun.directory
+    def run(name: str = "mine", **changes: object) -> Path:
+        factors = {"work": {"levels": WORKLOADS}, "change": {"levels": CHANGES}}
+        common = {"title": "T", "question": "Q?", "metrics": {"compute_s": None}, "runs": 5, "blocks": 2}
+        content = Experiment.model_validate(common | {"factors": factors} | changes)
+        ongoing = driver.start(tmp_path, name, content, SETUP, quick=False)
+        driver.execute(ongoing, FakeLab(), lambda trial, state: None)
+        return ongoing.directory
 
     monkeypatch.setattr(record, "recorded", lambda folder: True)
-    return measure
+    return run
 
 
-def told(folders: list[Path]) -> list[tuple[str, bool]]:
+def invalidate(folder: Path) -> None:
+    store.write(folder, store.need(Result, folder).model_copy(update={"status": "invalid"}))
+
+
+def cells(folders: list[Path]) -> list[tuple[str, bool]]:
+    """Return each trial's cell, and whether it is a null trial."""
     trials = [store.need(Trial, folder) for folder in folders]
     return [(trial.cell, trial.null) for trial in trials]
 
 
-def test_the_baselines_workload_has_its_null_trials_too_and_comes_first(run: Run) -> None:
-    found = list(sources(run()).values())
-    # the baseline is the first cell, with a cap; the other workload's trials next to it have the same
+def test_baselines_workload_comes_first_and_includes_its_null_trials(measure: Measure) -> None:
+    array, tiny = sources(measure()).values()
     cell = "work=array,change=100M"
-    assert sorted(told(found[0])) == [(cell, False)] * 2 + [(cell, True)] * 2
-    assert told(found[1]) == [("work=tiny,change=100M", False)] * 2
+    assert sorted(cells(array)) == [(cell, False)] * 2 + [(cell, True)] * 2
+    # The setting of the other workload that is closest to the baseline's has the same rate cap
+    assert cells(tiny) == [("work=tiny,change=100M", False)] * 2
 
 
-def test_what_is_next_to_the_baseline_differs_in_the_fewest_settings(run: Run) -> None:
-    path = run()
+def test_closest_setting_differs_in_the_fewest_values(measure: Measure) -> None:
+    path = measure()
     for folder in store.finished(path):
-        trial = store.need(Trial, folder)
-        if trial.cell == "work=tiny,change=100M":
-            spoilt = store.need(Result, folder).model_copy(update={"status": "invalid"})
-            store.write(folder, spoilt)
-    # two settings are others than the baseline's: its work, and the rate or the layout; in the run's order
-    cells = {cell for cell, _ in told(list(sources(path).values())[1])}
-    assert len(cells) == 1 and cells < {"work=tiny,change=none", "work=tiny,change=100M, 1x2"}
+        if store.need(Trial, folder).cell == "work=tiny,change=100M":
+            invalidate(folder)
+    # Two settings remain that differ in two values: the workload, and the rate cap or the layout
+    names = {cell for cell, _ in cells(list(sources(path).values())[1])}
+    assert len(names) == 1 and names < {"work=tiny,change=none", "work=tiny,change=100M, 1x2"}
 
 
-def test_a_trial_is_itself_and_no_other(run: Run) -> None:
-    folder = store.finished(run())[3]
+def test_source_of_a_trial_is_the_trial_itself(measure: Measure) -> None:
+    folder = store.finished(measure())[3]
     assert baseline(folder) == [folder] and list(sources(folder).values()) == [[folder]]
 
 
-def test_invalid_trials_and_faults_are_no_source(run: Run) -> None:
-    path = run()
+def test_invalid_trials_and_trials_with_faults_are_no_sources(measure: Measure) -> None:
+    path = measure()
     for folder in baseline(path)[1:]:
-        store.write(folder, store.need(Result, folder).model_copy(update={"status": "invalid"}))
+        invalidate(folder)
     assert len(baseline(path)) == 1
-    faulty = run("faulty", faults=[{"host": "worker-1", "does": "cut", "at_s": 1, "for_s": 1}])
-    with pytest.raises(LabError, match="of no valid trial that can be simulated anything was recorded"):
+    faulty = measure("faulty", faults=[{"host": "worker-1", "does": "cut", "at_s": 1, "for_s": 1}])
+    with pytest.raises(LabError, match="no valid trial that can be simulated has records of Dask"):
         baseline(faulty)

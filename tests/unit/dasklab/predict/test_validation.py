@@ -1,34 +1,31 @@
-"""Intervals allow for what was missed; what is unlike all that was foretold is said."""
+"""Intervals include the prediction error, and scenarios unlike all validated cases are reported."""
 
 from __future__ import annotations
 
 import pytest
-from dasklab.predict.prediction import row
-from dasklab.predict.validation import Case, Validated, kept, near
+from dasklab.predict.prediction import summarize
+from dasklab.predict.validation import Case, Validated, near, replace_block
 
 from tests.unit.dasklab.sim.samples import MACHINES, scenario
 
-LIKE = scenario(rates_mbit=dict.fromkeys(MACHINES, 100.0))
-KNOWN = Validated(
-    cases=tuple(
-        Case.of(LIKE, error) for error in (0.1, -0.2, 0.05, 0.0, 0.1, 0.02, 0.03, 0.3, 0.1, -0.05, 0.1)
-    )
-)
+SCENARIO = scenario(rates_mbit=dict.fromkeys(MACHINES, 100.0))
+ERRORS = (0.1, -0.2, 0.05, 0.0, 0.1, 0.02, 0.03, 0.3, 0.1, -0.05, 0.1)
+VALIDATED = Validated(cases=tuple(Case.of(SCENARIO, error) for error in ERRORS))
 
 
-def test_an_interval_allows_for_what_nine_tenths_of_the_cases_were_missed_by() -> None:
-    assert KNOWN.missed == pytest.approx(0.2)
-    wide = KNOWN.widened(row("x", [4.0, 4.0], [0.0, 0.0], simulated=True))
+def test_interval_is_widened_by_the_error_that_90_percent_of_the_cases_stay_below() -> None:
+    assert VALIDATED.prediction_error == pytest.approx(0.2)
+    wide = VALIDATED.widened(summarize("x", [4.0, 4.0], [0.0, 0.0], simulated=True))
     assert (wide.mean_s, wide.low_s, wide.high_s) == (4.0, pytest.approx(4 / 1.2), pytest.approx(4.8))
 
 
-def test_what_is_like_a_case_is_inside() -> None:
-    assert list(KNOWN.outside(LIKE)) == []
-    assert list(KNOWN.outside(LIKE.model_copy(update={"workers": 4}))) == []  # next to three
+def test_scenario_like_a_case_is_inside() -> None:
+    assert list(VALIDATED.outside(SCENARIO)) == []
+    assert list(VALIDATED.outside(SCENARIO.model_copy(update={"workers": 4}))) == []  # close to three
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "phrase"),
     [
         ({"workers": 64}, "workers 64 (validated: 3)"),
         ({"bridge": "flooding"}, "bridge flooding (validated: learning)"),
@@ -40,40 +37,40 @@ def test_what_is_like_a_case_is_inside() -> None:
         ({"racks": [{"workers": 3}]}, "racks (validated: none)"),
     ],
 )
-def test_what_is_unlike_all_cases_is_said(changes: dict[str, object], said: str) -> None:
-    asked = {"rates_mbit": dict.fromkeys(MACHINES, 100.0)} | changes
-    assert list(KNOWN.outside(scenario(**asked))) == [said]
+def test_scenario_unlike_all_cases_is_outside(changes: dict[str, object], phrase: str) -> None:
+    settings = {"rates_mbit": dict.fromkeys(MACHINES, 100.0)} | changes
+    assert list(VALIDATED.outside(scenario(**settings))) == [phrase]
 
 
-def test_faster_than_links_without_a_cap_is_not_outside_but_faster_than_a_cap_is() -> None:
-    # one lab's free links had 20 Gbit/s, another's have 60: neither holds anything back
-    free = Validated(cases=(Case.of(scenario(rates_mbit=dict.fromkeys(MACHINES, 20_000.0)), 0.1),))
-    assert list(free.outside(scenario(rates_mbit=dict.fromkeys(MACHINES, 60_000.0)))) == []
-    assert list(free.outside(scenario(rates_mbit={}))) == []
-    assert list(KNOWN.outside(scenario(rates_mbit={}))) == ["rate_mbit 1e+05 (validated: 100)"]
+def test_faster_than_uncapped_links_is_inside_but_faster_than_a_cap_is_outside() -> None:
+    # The uncapped links of one lab had 20 Gbit/s, another lab's have 60: neither limits the throughput
+    uncapped = Validated(cases=(Case.of(scenario(rates_mbit=dict.fromkeys(MACHINES, 20_000.0)), 0.1),))
+    assert list(uncapped.outside(scenario(rates_mbit=dict.fromkeys(MACHINES, 60_000.0)))) == []
+    assert list(uncapped.outside(scenario(rates_mbit={}))) == []
+    assert list(VALIDATED.outside(scenario(rates_mbit={}))) == ["rate_mbit 1e+05 (validated: 100)"]
 
 
-def test_without_any_case_everything_is_outside() -> None:
-    assert Validated().missed == 0
-    assert "workers 3 (validated: none)" in list(Validated().outside(LIKE))
+def test_without_cases_everything_is_outside() -> None:
+    assert Validated().prediction_error == 0
+    assert "workers 3 (validated: none)" in list(Validated().outside(SCENARIO))
     assert not near(1.0, [])
 
 
-def test_what_is_kept_can_be_read() -> None:
+def test_stored_cases_can_be_read() -> None:
     assert Validated.read().cases
 
 
-def block(script: str, told: str) -> str:
-    return f"<!-- by {script} --keep -->\n{told}\n<!-- end -->\n"
+def block(script: str, text: str) -> str:
+    return f"<!-- by {script} --keep -->\n{text}\n<!-- end -->\n"
 
 
-def test_what_a_benchmark_told_takes_the_place_of_what_it_had_told_only() -> None:
+def test_only_the_block_of_the_benchmark_is_replaced() -> None:
     old, new, other = block("one.py", "old"), block("one.py", "new"), block("other.py", "its own")
-    assert kept(f"a\n{old}b\n{other}c\n", "one.py", "new") == f"a\n{new}b\n{other}c\n"
-    assert kept(f"a\n{other}b\n{old}c\n", "one.py", "new") == f"a\n{other}b\n{new}c\n"
+    assert replace_block(f"a\n{old}b\n{other}c\n", "one.py", "new") == f"a\n{new}b\n{other}c\n"
+    assert replace_block(f"a\n{other}b\n{old}c\n", "one.py", "new") == f"a\n{other}b\n{new}c\n"
 
 
-@pytest.mark.parametrize("readme", ["", "<!-- by one.py --keep -->\nold\n"])
-def test_a_readme_without_such_a_place_is_not_written(readme: str) -> None:
+@pytest.mark.parametrize("markdown", ["", "<!-- by one.py --keep -->\nold\n"])
+def test_document_without_the_block_is_refused(markdown: str) -> None:
     with pytest.raises(ValueError, match=r"by one\.py --keep"):
-        kept(readme, "one.py", "new")
+        replace_block(markdown, "one.py", "new")

@@ -1,4 +1,4 @@
-"""A small scenario, and changes to it."""
+"""A small scenario, changes to it, and one fault of each kind."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ CUT = {"host": "worker-1", "does": "cut", "at_s": 0.05, "for_s": 0.5}
 
 
 def scenario(**changes: Any) -> Scenario:
-    """Three workers on 1 Gbit/s, 1 ms and 200 kB a task."""
-    asked: dict[str, Any] = {
+    """Three workers on links of 1 Gbit/s; a task takes 1 ms and its result is 200 kB."""
+    settings: dict[str, Any] = {
         "workload": {"name": "array_study", "params": {"size": 1000, "chunk": 500}},
         "workers": 3,
         "threads": 1,
@@ -23,4 +23,4 @@ def scenario(**changes: Any) -> Scenario:
         "rates_mbit": dict.fromkeys(MACHINES, 1000.0),
         "tasks": {"add": [(0.001, 0.0, 200_000)], "random_sample": [(0.001, 0.0, 200_000)]},
     }
-    return Scenario.model_validate(asked | changes)
+    return Scenario.model_validate(settings | changes)

@@ -1,4 +1,4 @@
-"""What messages count as: notices of keys come by the thousand and cost next to nothing."""
+"""How many operations a message counts as."""
 
 from __future__ import annotations
 
@@ -17,5 +17,5 @@ from dasklab.sim.costs import MESSAGE, NOTICE, operations
         ([], MESSAGE),
     ],
 )
-def test_a_message_and_each_of_its_operations_count(message: object, expected: float) -> None:
+def test_message_counts_itself_and_each_of_its_entries(message: object, expected: float) -> None:
     assert operations(message) == pytest.approx(expected)

@@ -1,4 +1,4 @@
-"""ObservedFaults in simulated labs: told as the lab tells them, done once more; hangs are results."""
+"""Faults in simulated labs: observed as in a real lab, reproducible to the last digit; a hang is a result."""
 
 from __future__ import annotations
 
@@ -19,18 +19,19 @@ from dasklab.model.settings import Workload
 from dasklab.model.trial import Trial
 from dasklab.predict import farm, simulated_lab
 from dasklab.predict.calibrate import calibrate
-from dasklab.predict.simulated_lab import Calibrations, Known
+from dasklab.predict.simulated_lab import Calibrations, WorkloadCalibrations
 from dasklab.predict.whatif import scenario as scenario_of
 from dasklab.results.storage import store
 from dasklab.running import driver
+from dasklab.sim.faults import STATES
 from dasklab.sim.scenario import Scenario
 
 from tests.unit.dasklab.conftest import SETUP, FakeLab
-from tests.unit.dasklab.predict.test_whatif import CALIBRATION, TRIAL
+from tests.unit.dasklab.predict.samples import CALIBRATION, TRIAL
 from tests.unit.dasklab.sim.samples import CUT, KILL
 
 FILE = {
-    "title": "ObservedFaults",
+    "title": "Faults",
     "question": "Q?",
     "metrics": {"compute_s": None},
     "factors": {
@@ -50,74 +51,91 @@ HUNG = "it hung, it was not done within 60 s of virtual time: 2 workers; tasks: 
 
 
 class Simulations:
-    """Stand-ins: 2 s a run; ``hung`` seeds of trials with faults hang, ``digest`` is what each says."""
+    """Replaces simulations: a run takes 2 s and a little more, by seed.
+
+    Attributes:
+        scenarios: what was simulated.
+        hung: trials with faults hang.
+        digest: of every outcome.
+    """
 
     def __init__(self) -> None:
-        self.asked: list[Scenario] = []
+        self.scenarios: list[Scenario] = []
         self.hung = False
         self.digest = "d"
 
-    def all(self, scenarios: Iterable[Scenario]) -> list[Outcome]:
-        mine = list(scenarios)
-        self.asked += mine
-        return [self._one(scenario) for scenario in mine]
+    def simulate_all(self, scenarios: Iterable[Scenario]) -> list[Outcome]:
+        requested = list(scenarios)
+        self.scenarios += requested
+        return [self._outcome(scenario) for scenario in requested]
 
-    def _one(self, scenario: Scenario) -> Outcome:
+    def with_fault(self, kind: str) -> list[Scenario]:
+        return [scenario for scenario in self.scenarios if fault_of(scenario) == kind]
+
+    def _outcome(self, scenario: Scenario) -> Outcome:
         hung = self.hung and bool(scenario.faults)
         run = SimulatedRun(warmup=False, duration_s=2.0 + scenario.seed / 2**32, transfer_bytes=5_000_000)
-        found = {"cut": "down", "kill": "inactive"}
+        observed = {
+            fault.host: ObservedFault(
+                at_s=float(str(fault.at_s)), lasted_s=fault.for_s, state=STATES[fault.does]
+            )
+            for fault in scenario.faults
+        }
         return Outcome(
             seed=scenario.seed, runs=() if hung else (run,) * scenario.runs, digest=self.digest, messages=1,
             ops={}, unknown=(), cpu_s=0.1, failed=HUNG if hung else None, hung=hung,
-            workers=2 if scenario.faults and scenario.faults[0].does == "kill" else 3,
-            faults={
-                fault.host: ObservedFault(
-                    at_s=float(str(fault.at_s)), lasted_s=fault.for_s, state=found[fault.does]
-                )
-                for fault in scenario.faults
-            },
+            workers=2 if fault_of(scenario) == "kill" else 3, faults=observed,
         )  # fmt: skip
+
+
+def fault_of(scenario: Scenario) -> str | None:
+    return scenario.faults[0].does if scenario.faults else None
 
 
 @pytest.fixture
 def simulations(monkeypatch: pytest.MonkeyPatch) -> Simulations:
-    made = Simulations()
-    monkeypatch.setattr(farm, "simulate_all", made.all)
-    return made
+    replacement = Simulations()
+    monkeypatch.setattr(farm, "simulate_all", replacement.simulate_all)
+    return replacement
 
 
 @pytest.fixture
 def measured(tmp_path: Path) -> Path:
-    begun = driver.start(tmp_path / "results", "f", Experiment.model_validate(FILE), SETUP, quick=False)
-    driver.execute(begun, FakeLab(), lambda trial, state: None)
-    return begun.directory
-
-
-def foretell(measured: Path) -> Path:
     content = Experiment.model_validate(FILE)
-    known = Calibrations(known=(Known(workload=Workload(), calibrations=(CALIBRATION,)),))
-    calibrated = Calibrated(known, simulated_lab.setup(measured, content, known, 2))
+    ongoing = driver.start(tmp_path / "results", "f", content, SETUP, quick=False)
+    driver.execute(ongoing, FakeLab(), lambda trial, state: None)
+    return ongoing.directory
+
+
+def simulate(measured: Path) -> Path:
+    content = Experiment.model_validate(FILE)
+    entry = WorkloadCalibrations(workload=Workload(), calibrations=(CALIBRATION,))
+    calibrations = Calibrations(workloads=(entry,))
+    calibrated = Calibrated(calibrations, simulated_lab.setup(measured, content, calibrations, 2))
     return calibrated.start(measured.parents[1] / "a", "f", content, quick=False, seed=7, only=None)
 
 
 def cell(run: Path, name: str) -> Path:
-    return next(one for one in store.having(run, Trial) if store.need(Trial, one).cell == name)
+    return next(folder for folder in store.having(run, Trial) if store.need(Trial, folder).cell == name)
 
 
-def ask(*argv: object) -> str:
-    done = CliRunner().invoke(main, [str(word) for word in argv], catch_exceptions=False)
-    return f"{done.exit_code} {done.output}"
+def command(*argv: object) -> str:
+    result = CliRunner().invoke(main, [str(word) for word in argv], catch_exceptions=False)
+    return f"{result.exit_code} {result.output}"
 
 
-def test_a_trial_with_faults_is_simulated_whole_and_leaves_the_labs_file(
+# --- simulated trials --------------------------------------------------------------------------------------
+
+
+def test_every_seed_of_a_trial_with_faults_has_all_runs_and_the_trial_has_the_labs_file(
     measured: Path, simulations: Simulations, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run = foretell(measured)
+    run = simulate(measured)
     assert {store.need(Result, trial).status for trial in store.finished(run)} == {"ok"}
     kill = cell(run, "fault=kill")
-    asked = [one for one in simulations.asked if one.faults and one.faults[0].does == "kill"]
-    assert [(one.runs, one.limit_s) for one in asked] == [(4, 60)] * 2
-    assert {one.runs for one in simulations.asked if not one.faults} == {2}
+    runs_and_limits = [(scenario.runs, scenario.limit_s) for scenario in simulations.with_fault("kill")]
+    assert runs_and_limits == [(4, 60)] * 2
+    assert {scenario.runs for scenario in simulations.scenarios if not scenario.faults} == {2}
     at_s = store.need(Trial, kill).faults[0].at_s
     assert store.need(ObservedFaults, kill).hosts == {
         "worker-2": ObservedFault(at_s=at_s, lasted_s=None, state="inactive")
@@ -126,101 +144,101 @@ def test_a_trial_with_faults_is_simulated_whole_and_leaves_the_labs_file(
     assert store.read(ObservedFaults, cell(run, "fault=none")) is None
 
 
-def test_a_fault_that_one_seed_was_too_quick_for_was_not_seen(
+def test_fault_is_not_observed_if_the_runs_of_one_seed_were_too_short(
     measured: Path, simulations: Simulations, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = simulations.all
+    def last_too_short(scenarios: Iterable[Scenario]) -> list[Outcome]:
+        *others, last = simulations.simulate_all(scenarios)
+        nothing = {host: ObservedFault(at_s=None, lasted_s=None, state="nothing") for host in last.faults}
+        return [*others, last.model_copy(update={"faults": nothing})]
 
-    def last_too_quick(scenarios: Iterable[Scenario]) -> list[Outcome]:
-        *others, last = whole(scenarios)
-        missed = {host: ObservedFault(at_s=None, lasted_s=None, state="nothing") for host in last.faults}
-        return [*others, last.model_copy(update={"faults": missed})]
-
-    monkeypatch.setattr(farm, "simulate_all", last_too_quick)
-    result = store.need(Result, cell(foretell(measured), "fault=kill"))
+    monkeypatch.setattr(farm, "simulate_all", last_too_short)
+    result = store.need(Result, cell(simulate(measured), "fault=kill"))
     assert result.status == "invalid"
-    assert "it was not seen: the runs took" in result.reasons[0]
+    assert "the runs took" in result.reasons[0]
 
 
-def test_a_hang_is_a_result_with_its_seed_faults_and_command(
-    measured: Path, simulations: Simulations
-) -> None:
+def test_hang_is_a_result_with_its_seed_faults_and_command(measured: Path, simulations: Simulations) -> None:
     simulations.hung = True
-    run = foretell(measured)
+    run = simulate(measured)
     result = store.need(Result, cell(run, "fault=cut"))
-    seed = next(one.seed for one in simulations.asked if one.faults and one.faults[0].does == "cut")
     assert result.status == "failed"
-    assert result.reasons[0] == f"seed {seed}: {HUNG}"
+    assert result.reasons[0] == f"seed {simulations.with_fault('cut')[0].seed}: {HUNG}"
     assert result.reasons[-2:] == (
         f"again: dasklab reproduce {run} fault=cut",
         "with cut of worker-1 at 0.05 s for 0.5 s (seed 7)",
     )
 
 
-def test_a_simulated_cell_is_reproduced_to_the_last_digit_or_not(
+def test_light_workers_have_no_faults() -> None:
+    trial = TRIAL.model_validate(json.loads(TRIAL.to_json()) | {"faults": [KILL]})
+    assert scenario_of(trial, CALIBRATION, seed=1).limit_s == trial.ttl_s
+    with pytest.raises(LabError, match=r"^faults need full workers; the light model used above 100 workers"):
+        scenario_of(trial, CALIBRATION, {"design": "light"}, seed=1)
+    with pytest.raises(LabError, match=r"^--set workers: faults\.0\.host: no 'worker-2' to kill"):
+        scenario_of(trial, CALIBRATION, {"workers": 1}, seed=1)
+
+
+def test_trial_with_faults_cannot_be_calibrated_on(measured: Path) -> None:
+    with pytest.raises(LabError, match="costs can be taken from trials without faults only"):
+        calibrate(cell(measured, "fault=kill"))
+
+
+# --- dasklab reproduce -------------------------------------------------------------------------------------
+
+
+def test_simulated_cell_is_reproduced_to_the_last_digit_or_reported_to_differ(
     measured: Path, simulations: Simulations, tmp_path: Path
 ) -> None:
-    run = foretell(measured)
-    before = {one.seed for one in simulations.asked if one.faults and one.faults[0].does == "kill"}
-    simulations.asked.clear()
-    told = ask("reproduce", run, "fault=kill", "--results", tmp_path / "again")
-    assert told.startswith("0 ") and told.endswith("The same to the last digit.\n")
-    assert {one.seed for one in simulations.asked if one.faults} == before
+    run = simulate(measured)
+    seeds = {scenario.seed for scenario in simulations.with_fault("kill")}
+    simulations.scenarios.clear()
+    output = command("reproduce", run, "fault=kill", "--results", tmp_path / "again")
+    assert output.startswith("0 ") and output.endswith("All digits are the same.\n")
+    assert {scenario.seed for scenario in simulations.with_fault("kill")} == seeds
     simulations.digest = "other"
-    told = ask("reproduce", run, "fault=kill", "--results", tmp_path / "other")
-    assert told.endswith("Not the same: lab/dasklab/sim/README.md says what that hangs on (Determinism).\n")
-    [seed] = [line for line in told.splitlines() if f"seed {min(before)}" in line]
-    assert seed.split()[-3:] == ["d", "other", "other"]
+    output = command("reproduce", run, "fault=kill", "--results", tmp_path / "other")
+    assert output.endswith(
+        "The results differ. docs/explanation/simulation.md lists what determinism requires.\n"
+    )
+    [line] = [line for line in output.splitlines() if f"seed {min(seeds)}" in line]
+    assert line.split()[-3:] == ["d", "other", "other"]
 
 
-def test_a_hang_is_reproduced(measured: Path, simulations: Simulations, tmp_path: Path) -> None:
+def test_hang_is_reproduced(measured: Path, simulations: Simulations, tmp_path: Path) -> None:
     simulations.hung = True
-    run = foretell(measured)
-    told = ask("reproduce", run, "fault=cut", "--results", tmp_path / "again")
-    assert "it hung" in told and told.endswith("The same to the last digit.\n")
+    run = simulate(measured)
+    output = command("reproduce", run, "fault=cut", "--results", tmp_path / "again")
+    assert "it hung" in output and output.endswith("All digits are the same.\n")
 
 
 @pytest.mark.parametrize(
     ("seconds", "verdict"), [(4.0, "within what chance does"), (8.0, "more than chance does")]
 )
-def test_a_measured_cell_is_reproduced_in_the_lab(
+def test_measured_cell_is_measured_again_in_the_lab(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, seconds: float, verdict: str
 ) -> None:
     content = Experiment.model_validate(FILE | {"blocks": 2})
-    begun = driver.start(tmp_path / "results", "f", content, SETUP, quick=False)
-    driver.execute(begun, FakeLab(), lambda trial, state: None)
-    fake = FakeLab(seconds=lambda trial: seconds)
-    for name, stand_in in (
+    ongoing = driver.start(tmp_path / "results", "f", content, SETUP, quick=False)
+    driver.execute(ongoing, FakeLab(), lambda trial, state: None)
+    lab = FakeLab(seconds=lambda trial: seconds)
+    for name, replacement in (
         ("locked", lambda *_, **__: nullcontext()),
         ("setup_of", lambda inventory: SETUP),
         ("Inventory", lambda path: path),
-        ("AnsibleLab", lambda path: fake),
+        ("AnsibleLab", lambda path: lab),
         ("_waiter", lambda *_: lambda: None),
     ):
-        monkeypatch.setattr(progress, name, stand_in)
+        monkeypatch.setattr(progress, name, replacement)
     monkeypatch.setattr(target, "require_machines", lambda lab: None)
-    told = ask("reproduce", begun.directory, "fault=none", "--results", tmp_path / "again")
-    [line] = [line for line in told.splitlines() if line.startswith("compute_s: ")]
+    output = command("reproduce", ongoing.directory, "fault=none", "--results", tmp_path / "again")
+    [line] = [line for line in output.splitlines() if line.startswith("compute_s: ")]
     assert line.startswith("compute_s: 4.0") and line.endswith(verdict)
-    assert len(fake.ran) == 4  # the cell, and its null trial, in each block
+    assert len(lab.ran) == 4  # the cell and its null trial in each block
 
 
-def test_a_cell_that_was_not_done_is_one_line(measured: Path) -> None:
-    said = ask("reproduce", measured, "fault=quake")
-    assert said.startswith(
-        f"1 dasklab: {measured}: no trial of a cell 'fault=quake' was done; allowed: fault="
+def test_unknown_cell_is_reported_in_one_line(measured: Path) -> None:
+    output = command("reproduce", measured, "fault=quake")
+    assert output.startswith(
+        f"1 dasklab: {measured}: no finished trial of a cell 'fault=quake'; allowed: fault="
     )
-
-
-def test_costs_are_not_taken_from_a_trial_with_faults(measured: Path) -> None:
-    with pytest.raises(LabError, match="it had faults; costs are taken from trials without"):
-        calibrate(cell(measured, "fault=kill"))
-
-
-def test_workers_that_are_only_state_machines_have_no_faults() -> None:
-    trial = TRIAL.model_validate(json.loads(TRIAL.to_json()) | {"faults": [KILL]})
-    assert scenario_of(trial, CALIBRATION, seed=1).limit_s == trial.ttl_s
-    with pytest.raises(LabError, match=r"^faults: workers that are only state machines have no connections"):
-        scenario_of(trial, CALIBRATION, {"design": "light"}, seed=1)
-    with pytest.raises(LabError, match=r"^--set workers: faults\.0\.host: no 'worker-2' to kill"):
-        scenario_of(trial, CALIBRATION, {"workers": 1}, seed=1)

@@ -1,4 +1,4 @@
-"""A task that is not run: when it starts and stops, as Dask is told."""
+"""A task that is not run: the start and stop that Dask receives."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dasklab.sim.network import Network
 HANDOFF_S, CPU_S, IDLE_S = 0.25, 2.0, 1.0
 
 
-def test_dask_is_told_of_a_task_s_time_without_its_way_to_the_thread() -> None:
+def test_start_and_stop_do_not_include_the_handoff_to_the_thread() -> None:
     kernel = Kernel(0)
     host = Host(kernel)
     loop = VirtualLoop.create(kernel, host)
@@ -23,6 +23,6 @@ def test_dask_is_told_of_a_task_s_time_without_its_way_to_the_thread() -> None:
     executor = SimExecutor(kernel, "a", host, lambda key, prefix: work, shuffle, 0.0, HANDOFF_S)
     future = executor.simulate(loop, None, Task("work-1", int), {}, delay_s=0.5)
     assert kernel.run_until(future.done)
-    told = future.result()
-    assert told["start"] - EPOCH_S == pytest.approx(0.5 + HANDOFF_S)
-    assert told["stop"] - told["start"] == pytest.approx(IDLE_S + CPU_S)
+    message = future.result()
+    assert message["start"] - EPOCH_S == pytest.approx(0.5 + HANDOFF_S)
+    assert message["stop"] - message["start"] == pytest.approx(IDLE_S + CPU_S)
