@@ -243,7 +243,7 @@ def test_threads_are_those_of_the_layout(measured: Path, simulations: list[Scena
 
 
 def test_measured_and_simulated_runs_are_never_in_one_table(measured: Path, predicted: Path) -> None:
-    with pytest.raises(LabError, match="there are measured and simulated runs, which are never one table"):
+    with pytest.raises(LabError, match="there are measured and simulated runs, which cannot be one table"):
         load(measured.parents[1])
     assert not load(measured).simulated.any()
     with pytest.raises(LabError, match=r"not comparable: .*simulated from None and "):
@@ -295,7 +295,7 @@ def test_simulate_and_from_go_together(measured: Path, tmp_path: Path) -> None:
     path = tmp_path / "mine.yml"
     path.write_text(json.dumps(CAPS))
     for words in (["--simulate"], ["--from", measured]):
-        assert "--simulate and --from go together" in command("run", path, *words)
+        assert "use --simulate and --from together" in command("run", path, *words)
     output = command("run", path, "--simulate", "--from", measured)
     assert "no valid trial that can be simulated has records of Dask" in output
 

@@ -202,7 +202,7 @@ def test_simulated_cell_is_reproduced_to_the_last_digit_or_reported_to_differ(
         "The results differ. docs/explanation/simulation.md lists what determinism requires.\n"
     )
     [line] = [line for line in output.splitlines() if f"seed {min(seeds)}" in line]
-    assert line.split()[-3:] == ["d", "other", "other"]
+    assert line.split()[-3:] == ["d", "other", "different"]
 
 
 def test_hang_is_reproduced(measured: Path, simulations: Simulations, tmp_path: Path) -> None:
