@@ -54,14 +54,14 @@ def run(book: str, cache: Path, *options: str, inventory: str) -> subprocess.Com
         **os.environ,
         "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
         "DASKLAB_CACHE": str(cache),
-        "HOME": str(cache),  # its locks as well: the user's own lab may be at work
+        "HOME": str(cache),  # also the place of locks, as the user's own lab may be busy
     }
     program = Path(sys.executable).with_name("ansible-playbook")
     argv = [str(program), "-i", inventory, book, *options]
     return subprocess.run(argv, env=environment, cwd=ROOT, capture_output=True, text=True, check=False)
 
 
-TOLD = """
+REPORT = """
 - name: A play
   hosts: localhost
   gather_facts: false
@@ -84,24 +84,24 @@ def test_extra_vars_are_passed_as_json() -> None:
     assert json.loads(argv[-1]) == {"trial_file": "/a b/trial.json"}
 
 
-def test_a_task_is_a_line_with_its_states(tmp_path: Path) -> None:
-    done = play(BOOK, tmp_path, "--diff")
-    assert done.returncode == 0, done.stderr
-    assert "Say nothing: ok 1" in done.stdout
-    assert "Write a file: changed 1" in done.stdout
-    assert "+new" in done.stdout
-    assert "    one\n    two\n" in done.stdout
-    assert "1 hosts, changed=1, failed=0" in done.stdout
+def test_each_task_is_one_line_with_its_states(tmp_path: Path) -> None:
+    process = play(BOOK, tmp_path, "--diff")
+    assert process.returncode == 0, process.stderr
+    assert "Say nothing: ok 1" in process.stdout
+    assert "Write a file: changed 1" in process.stdout
+    assert "+new" in process.stdout
+    assert "    one\n    two\n" in process.stdout
+    assert "1 hosts, changed=1, failed=0" in process.stdout
 
 
-def test_a_failure_is_said_in_the_modules_own_words(tmp_path: Path) -> None:
-    done = play(BROKEN, tmp_path)
-    assert done.returncode != 0
-    assert "FAILED  localhost: Break\n          the cable is out" in done.stdout
-    assert "Traceback" not in done.stdout + done.stderr
+def test_failure_is_printed_with_the_modules_message(tmp_path: Path) -> None:
+    process = play(BROKEN, tmp_path)
+    assert process.returncode != 0
+    assert "FAILED  localhost: Break\n          the cable is out" in process.stdout
+    assert "Traceback" not in process.stdout + process.stderr
 
 
-def test_the_second_run_knows_how_long_it_takes(tmp_path: Path) -> None:
+def test_second_run_estimates_the_time_left(tmp_path: Path) -> None:
     past = {"book.yml": [["Say nothing", 1.0], ["Write a file", 60.0], ["Say something", 12.0]]}
     assert "left)" not in play(BOOK, tmp_path).stdout
     (tmp_path / "durations.json").write_text(json.dumps(past))
@@ -109,9 +109,9 @@ def test_the_second_run_knows_how_long_it_takes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
-def test_ctrl_c_ends_ansible_and_all_that_it_started(signum: signal.Signals, tmp_path: Path) -> None:
-    begun = tmp_path / "begun"
-    (tmp_path / "book.yml").write_text(BOOK.replace('"true"', f"sh -c 'touch {begun}; sleep 60'"))
+def test_ctrl_c_ends_ansible_and_its_children(signum: signal.Signals, tmp_path: Path) -> None:
+    marker = tmp_path / "started"
+    (tmp_path / "book.yml").write_text(BOOK.replace('"true"', f"sh -c 'touch {marker}; sleep 60'"))
     inventory = "pathlib.Path('localhost,'), options=['-c', 'local']"
     script = (
         "import pathlib, dasklab.running.playbook as p, dasklab.terminal as t\n"
@@ -121,7 +121,7 @@ def test_ctrl_c_ends_ansible_and_all_that_it_started(signum: signal.Signals, tmp
     argv = [sys.executable, "-c", script]
     child = subprocess.Popen(argv, cwd=ROOT, start_new_session=True, stderr=subprocess.PIPE)
     deadline = time.monotonic() + PATIENCE_S
-    while not begun.exists() and time.monotonic() < deadline:
+    while not marker.exists() and time.monotonic() < deadline:
         time.sleep(0.05)
     os.kill(child.pid, signum)
     _, complaint = child.communicate(timeout=60)
@@ -130,32 +130,32 @@ def test_ctrl_c_ends_ansible_and_all_that_it_started(signum: signal.Signals, tmp
 
 
 def command_lines() -> list[str]:
-    """The command lines of all processes but this one."""
-    found = []
+    """Return the command lines of all processes except pytest."""
+    lines = []
     for entry in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            found.append((entry / "cmdline").read_bytes().replace(b"\0", b" ").decode())
-    return [line for line in found if "pytest" not in line.split(" -")[0]]
+            lines.append((entry / "cmdline").read_bytes().replace(b"\0", b" ").decode())
+    return [line for line in lines if "pytest" not in line.split(" -")[0]]
 
 
 @pytest.mark.parametrize("path", [DEFAULT, EXAMPLES / "proxmox" / "hosts.yml"], ids=["embedded", "proxmox"])
-def test_a_playbook_and_python_see_the_same_machines(path: Path, tmp_path: Path) -> None:
-    """group_vars beside the playbooks count for every inventory: linked here, as this play is elsewhere."""
+def test_playbook_and_python_see_the_same_machines(path: Path, tmp_path: Path) -> None:
+    """The playbooks' group_vars apply to every inventory; they are linked for this play's folder."""
     (tmp_path / "group_vars").symlink_to(PLAYBOOKS / "group_vars")
-    done = play(TOLD, tmp_path, inventory=str(path))
-    assert done.returncode == 0, done.stdout
+    process = play(REPORT, tmp_path, inventory=str(path))
+    assert process.returncode == 0, process.stdout
     inventory = Inventory(path)
     keys, hosts = ("guest", "ansible_host", "lab_address"), inventory.hosts()
-    known = [[inventory.value(host, key) for host in hosts] for key in keys]
-    assert json.loads((tmp_path / "file").read_text()) == known
+    values = [[inventory.value(host, key) for host in hosts] for key in keys]
+    assert json.loads((tmp_path / "file").read_text()) == values
 
 
 @pytest.mark.parametrize("book", ["provision.yml", "bridge.yml"])
-def test_a_lab_without_a_hypervisor_is_not_warned_of_it(book: str, tmp_path: Path) -> None:
+def test_lab_without_a_hypervisor_causes_no_warning(book: str, tmp_path: Path) -> None:
     path = str(EXAMPLES / "existing" / "hosts.yml")
-    done = run(str(PLAYBOOKS / book), tmp_path, "--check", "--tags", "none", inventory=path)
-    assert done.returncode == 0, done.stdout
-    assert "Could not match" not in done.stdout + done.stderr
+    process = run(str(PLAYBOOKS / book), tmp_path, "--check", "--tags", "none", inventory=path)
+    assert process.returncode == 0, process.stdout
+    assert "Could not match" not in process.stdout + process.stderr
 
 
 PERSIST = """
@@ -169,12 +169,12 @@ PERSIST = """
 """
 
 
-def test_the_nodes_network_folder_keeps_nothing_but_the_ageing_time(tmp_path: Path) -> None:
+def test_only_the_ageing_time_is_added_to_the_nodes_network_folder(tmp_path: Path) -> None:
     network = tmp_path / "network"
     network.mkdir()
     file = network / "interfaces"
     file.write_text("auto vmbr77\niface vmbr77 inet manual\n\tbridge-ports none\n")
-    done = play(PERSIST.replace("DEST", str(file)), tmp_path)
-    assert done.returncode == 0, done.stdout
+    process = play(PERSIST.replace("DEST", str(file)), tmp_path)
+    assert process.returncode == 0, process.stdout
     assert file.read_text().endswith("\tbridge-ports none\n\tbridge-ageing 0\n")
     assert [path.name for path in network.iterdir()] == ["interfaces"]
