@@ -1,7 +1,7 @@
-"""A lab that answers at once: it writes a trial's files as the playbook does, from a model of its own.
+"""A fake lab: it writes a trial's files at once, as the playbook would, from a simple model.
 
-Its numbers come from the plain content of trial.json and from nothing of the code under test; the files'
-types are the project's, so that a file that the playbook could not write fails here too.
+The numbers follow only from the plain content of trial.json, not from code under test. The types of the files
+are the project's, so that content which the playbook could not write fails here, too.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Json = dict[str, Any]
 
 
 class FakeLab:
-    """``seconds(trial)`` is what a run takes, give or take 2 %; ``spoil`` may change a trial's files."""
+    """A run takes ``seconds(trial)`` +- 2 %. ``spoil(trial, files)`` may change a trial's files and its status."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class FakeLab:
 
 
 def answers(trial: Json, seconds: float, noise: random.Random) -> Json:
-    """A trial's files by name, as plain data."""
+    """Return a trial's files by name, as plain data."""
     src, dst = PAIR
     rtt = BASE_RTT_MS + sum(link["delay_ms"] for way in (PAIR, PAIR[::-1]) for link in passed(trial, *way))
     caps = [link["rate_mbit"] for link in passed(trial, *PAIR)]
@@ -103,7 +103,7 @@ def answers(trial: Json, seconds: float, noise: random.Random) -> Json:
 
 
 def capture_report(workload: str = "array_study", **counted: Any) -> Json:
-    """A capture.json in which nothing was lost, but for what is given."""
+    """Return a capture.json without losses, with the fields ``counted`` replaced."""
     none = dict.fromkeys(("dropped_kernel", "dropped_interface", "left_behind", "softnet_dropped"), 0)
     tier = {"name": "", "file": "", "filter": "", "snaplen_bytes": 512, "bytes": 0, "frames": 0} | none
     del tier["softnet_dropped"]
@@ -136,7 +136,7 @@ def capture_report(workload: str = "array_study", **counted: Any) -> Json:
 
 
 def passed(trial: Json, src: str, dst: str) -> Iterator[Json]:
-    """The impairments that a frame from ``src`` to ``dst`` passes."""
+    """Yield the impairments that a frame from ``src`` to ``dst`` passes."""
     for host, way, peer in ((src, "egress", dst), (dst, "ingress", src)):
         link = trial["links"].get(host)
         if link and link["direction"] in (way, "both") and link["peer"] in (None, peer):
@@ -144,25 +144,25 @@ def passed(trial: Json, src: str, dst: str) -> Iterator[Json]:
 
 
 def configured(trial: Json, host: str) -> Json:
-    """What is read back of one host: as a kernel and a hypervisor say it that did what they were told."""
+    """Return the configuration that is read back from a host that applied everything."""
     nic, link = trial["nics"][host], trial["links"].get(host)
     rate = f",rate={nic['rate_mbit'] * 125000 / 1048576:.7f}" if nic["rate_mbit"] else ""
-    there = list(kernel(link)) if link else []
+    applied = list(kernel(link)) if link else []
     return {
         "interface": "eth1",
         "driver": DRIVERS[nic["model"]],
         "mtu": 1500,
         "offloads": {"tso": False, "gso": False},
         "congestion_control": "cubic",
-        "link": there,
+        "link": applied,
         "qdisc_before": [],
-        "qdisc_after": [queue(each) for each in there if not each["policer"]],
+        "qdisc_after": [queue(part) for part in applied if not part["policer"]],
         "net": f"{nic['model']}=02:DA:5C:00:00:01,bridge=vmbr1,firewall=0{rate}",
     }
 
 
 def kernel(link: Json) -> Iterator[Json]:
-    """The queues and policers of a link."""
+    """Yield the queues and policers of a link."""
     amounts = {key: link[key] for key in AMOUNTS}
     nothing = dict.fromkeys(AMOUNTS, 0)
     for side in ("egress", "ingress") if link["direction"] == "both" else (link["direction"],):
@@ -175,7 +175,7 @@ def kernel(link: Json) -> Iterator[Json]:
 
 
 def queue(amounts: Json, drops: int = 0, packets: int = 5000) -> Json:
-    """A link's queue as ``tc -s -j qdisc show`` tells it: seconds, shares, bytes per second."""
+    """Return a link's queue as ``tc -s -j qdisc show`` prints it: seconds, shares, bytes per second."""
     netem = {
         "limit": 1000,
         "delay": {"delay": amounts["delay_ms"] / 1e3, "jitter": amounts["jitter_ms"] / 1e3, "correlation": 0},
@@ -191,13 +191,13 @@ def queue(amounts: Json, drops: int = 0, packets: int = 5000) -> Json:
 
 
 def bucket(rate_mbit: float, **room: int) -> Json:
-    """A token bucket's options as tc tells them."""
+    """Return a token bucket's options as tc prints them."""
     return {"rate": rate_mbit * 125000, "burst": 131072, **room}
 
 
 @pytest.fixture
 def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A page's figures are made, not drawn: for tests of its words."""
+    """Do not draw the figures of a page, for tests of its text."""
     monkeypatch.setattr(section, "save", lambda figure, stem: "<svg/>")
 
 
@@ -219,11 +219,11 @@ def sweep() -> Experiment:
 
 @pytest.fixture
 def measured(tmp_path: Path, sweep: Experiment) -> Callable[..., driver.ActiveRun]:
-    """Run the sweep on a fake lab; returns the run."""
+    """A function that runs the sweep on a fake lab and returns the run."""
 
     def run(lab: FakeLab, name: str = "delay_scheduler") -> driver.ActiveRun:
-        begun = driver.start(tmp_path / "results", name, sweep, SETUP, quick=False)
-        driver.execute(begun, lab, lambda trial, state: None)
-        return begun
+        active = driver.start(tmp_path / "results", name, sweep, SETUP, quick=False)
+        driver.execute(active, lab, lambda trial, state: None)
+        return active
 
     return run
