@@ -102,7 +102,7 @@ class Call:
 
     node: Node
     permit: Permit
-    given: dict[str, Any]
+    params: dict[str, Any]
 
     def __getitem__(self, name: str) -> Any:
         return self.params[name]

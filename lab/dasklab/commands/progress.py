@@ -69,21 +69,21 @@ def resume(
 def _execute_and_report(
     run: ActiveRun, lab: TrialRunner, rule: StopRule | None, wait: Callable[[], None]
 ) -> None:
-    """Execute the pending trials and print the results, even if the lab cannot be reset at the end.
+    """Execute the pending trials and print the results, even if the run stops early or the lab is not reset.
 
     Raises:
         LabError: the lab could not be reset, and no trial failed.
     """
-    reset_error = None
+    stop_error = None
     try:
         execute_until(run, lab, rule, wait)
     except LabError as error:
-        reset_error = error
+        stop_error = error
     conclude(run)
-    if reset_error and exit_status(run.directory) != ExitStatus.FAILED:
-        raise reset_error
-    if reset_error:
-        click.secho(f"dasklab: {reset_error.message}", fg="red", err=True)
+    if stop_error and exit_status(run.directory) != ExitStatus.FAILED:
+        raise stop_error
+    if stop_error:
+        click.secho(f"dasklab: {stop_error.message}", fg="red", err=True)
 
 
 def _waiter(run: ActiveRun, inventory: Path, wait_for_quiet: bool) -> Callable[[], None]:

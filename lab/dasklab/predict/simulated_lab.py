@@ -134,6 +134,9 @@ class SimulatedLab:
     def reset(self) -> None:
         """Do nothing: a simulated trial leaves nothing behind."""
 
+    def require_endpoint(self) -> None:
+        """A simulation has no endpoint."""
+
     def _scenarios(self, trial: Trial, calibrations: Sequence[Calibration]) -> Iterator[Scenario]:
         dice = Random(f"{self.seed}/{trial.block}/{trial.cell}/{trial.null}")
         # A fault in the first run affects the later ones, so each simulation has all of them

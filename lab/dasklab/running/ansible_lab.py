@@ -10,6 +10,8 @@ from itertools import takewhile
 from pathlib import Path
 
 from dasklab.errors import LabError
+from dasklab.machines import presence
+from dasklab.machines.inventory import Inventory
 from dasklab.model.files import Failed
 from dasklab.model.trial import Trial
 from dasklab.results.storage import store
@@ -35,8 +37,7 @@ class AnsibleLab:
 
         Raises:
             LabError: the playbook failed too early to write failed.json, or it was stopped, for example at
-            the
-                trial's deadline. In the second case the lab has been reset.
+                the trial's deadline. In the second case the lab has been reset.
         """
         limit_s = deadline_s(store.need(Trial, directory))
         variables = {"trial_directory": str(directory.resolve())}
@@ -58,6 +59,9 @@ class AnsibleLab:
         """
         if playbook.run("reset.yml", self.inventory, quiet=True, limit_s=RESET_LIMIT_S):
             raise LabError("the lab could not be reset to match its inventory", "to repair it: dasklab up")
+
+    def require_endpoint(self) -> None:
+        presence.require_endpoint(Inventory(self.inventory))
 
 
 def _cause(log: Path) -> str | None:

@@ -41,6 +41,9 @@ class TrialRunner(Protocol):
     def reset(self) -> None:
         """Clear impairments, captures and clusters on all machines, and restore the inventory's NICs."""
 
+    def require_endpoint(self) -> None:
+        """Raise LabError if no trial can run because the lab's endpoint does not answer."""
+
 
 @dataclass(frozen=True)
 class ActiveRun:
@@ -146,6 +149,7 @@ def execute(
 ) -> None:
     """Run all pending trials. A failed trial is recorded, and the others are still run.
 
+    The run stops after a failed trial if the lab's endpoint does not answer: all others would fail, too.
     A trial that is invalid only because others used its node is repeated after the rest, up to ``REPEATS``
     times. A trial leaves the NICs as it needed them, because another model costs a restart of the machine. At
     the end of the run and on Ctrl-C the lab is reset to match the inventory.
@@ -155,6 +159,9 @@ def execute(
         lab: where its trials run.
         watch: called as ``watch(trial, "running")`` before each trial and ``watch(trial, status)`` after it.
         wait: called before each trial; returns when the node is quiet.
+
+    Raises:
+        LabError: the run stopped early, or the lab could not be reset.
     """
     pending = run.pending()
     try:
@@ -180,8 +187,18 @@ def _measure(
 ) -> None:
     wait()
     watch(trial, "running")
-    _attempt(run.directory / trial.trial, trial, lab)
+    exit_status = _attempt(run.directory / trial.trial, trial, lab)
     watch(trial, verdict.assess(run.directory)[trial.trial].status)
+    if exit_status:
+        _require_endpoint(run, trial, lab)
+
+
+def _require_endpoint(run: ActiveRun, failed: Trial, lab: TrialRunner) -> None:
+    try:
+        lab.require_endpoint()
+    except LabError as error:
+        table.write(run.directory)
+        raise LabError(f"the run stopped after trial {failed.trial}: {error.message}", error.hint) from error
 
 
 def _disturbed(run: ActiveRun, trials: list[Trial]) -> list[Trial]:
@@ -190,8 +207,8 @@ def _disturbed(run: ActiveRun, trials: list[Trial]) -> list[Trial]:
     return [trial for trial, result in results if result and node.is_disturbed(result.reasons)]
 
 
-def _attempt(directory: Path, trial: Trial, lab: TrialRunner) -> None:
-    """Run one trial in an empty folder. Files of an earlier attempt are removed."""
+def _attempt(directory: Path, trial: Trial, lab: TrialRunner) -> int:
+    """Run one trial in an empty folder and return its exit status. An earlier attempt's files are removed."""
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True)
     store.write(directory, trial)
@@ -213,6 +230,7 @@ def _attempt(directory: Path, trial: Trial, lab: TrialRunner) -> None:
         suspended_s=round(_suspended_s() - suspended_s, 3),
     )
     store.write(directory, attempt)
+    return status
 
 
 def _run(directory: Path, trial: Trial, lab: TrialRunner) -> tuple[int, str | None]:

@@ -58,6 +58,9 @@ class FakeLab:
     def reset(self) -> None:
         self.resets += 1
 
+    def require_endpoint(self) -> None:
+        return
+
 
 def answers(trial: Json, seconds: float, noise: random.Random) -> Json:
     """Return a trial's files by name, as plain data."""

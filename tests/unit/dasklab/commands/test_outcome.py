@@ -131,6 +131,22 @@ def test_cell_without_a_valid_trial_is_listed_as_missing(
     assert re.findall(r"missing: \d+ \w+", printed) == rows, printed
 
 
+def test_dead_endpoint_stops_the_run_with_one_line(dasklab_run: Run) -> None:
+    class Dead(FakeLab):
+        def require_endpoint(self) -> None:
+            raise LabError("the local endpoint of lab 'dasklab' is not running", "to start it: dasklab up")
+
+    def lost(trial: Json, files: Json) -> int:
+        files.clear()
+        return 4
+
+    done = dasklab_run(Dead(spoil=lost))
+    assert done.exit_code == 3
+    assert "1 of 1 trial failed." in done.output
+    lines = [line for line in done.output.splitlines() if line.startswith("dasklab: the run stopped after")]
+    assert len(lines) == 1 and lines[0].endswith(": the local endpoint of lab 'dasklab' is not running")
+
+
 def test_failed_reset_is_an_error(dasklab_run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """The results are printed anyway."""
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import shutil
+import socket
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ from click.testing import CliRunner
 from dasklab.cli import main
 from dasklab.commands import target, up
 from dasklab.errors import LabError
+from dasklab.machines import proxmox
 from dasklab.machines.inventory import DEFAULT, Inventory
 from dasklab.model.experiment import Experiment
 from dasklab.model.trial import Trial
@@ -61,6 +64,19 @@ def test_cause_of_a_failure_comes_from_ansibles_log(
     with pytest.raises(LabError) as raised:
         AnsibleLab(tmp_path).run_trial(tmp_path)
     assert raised.value.message == cause
+
+
+def test_dead_endpoint_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DASKLAB_STATE", str(tmp_path))
+    monkeypatch.setattr(proxmox, "PAUSES_S", ())
+    account = {"user": "lab@pve", "token_id": "t", "token_secret": "s"}
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))  # without listen(), so that connections are refused
+        facts = {"host": "127.0.0.1", "port": closed.getsockname()[1], "ca_file": ""}
+        (tmp_path / "endpoint.json").write_text(json.dumps(facts))
+        (tmp_path / "account.json").write_text(json.dumps(account))
+        with pytest.raises(LabError, match="the local endpoint of lab 'dasklab' is not running"):
+            AnsibleLab(DEFAULT).require_endpoint()
 
 
 def test_trial_with_failed_json_raises_nothing(

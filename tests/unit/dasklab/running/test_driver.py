@@ -121,6 +121,30 @@ def test_failed_trial_is_recorded_and_the_others_run(measured: Callable[..., dri
     assert failures[0].reasons == ("worker-1: Start: no memory",)
 
 
+def test_run_stops_after_a_failed_trial_if_the_endpoint_is_dead(
+    tmp_path: Path, sweep: experiment.Experiment
+) -> None:
+    class DeadLab(FakeLab):
+        def require_endpoint(self) -> None:
+            raise LabError("the local endpoint of lab 'dasklab' is not running", "to start it: dasklab up")
+
+    def fail_third(trial: Json, files: Json) -> int:
+        if len(lab.ran) < 3:
+            return 0
+        files.clear()
+        return 4
+
+    lab = DeadLab(spoil=fail_third)
+    run = driver.start(tmp_path, "x", sweep, SETUP, quick=False)
+    with pytest.raises(LabError) as raised:
+        driver.execute(run, lab, lambda trial, state: None)
+    assert raised.value.message == (
+        f"the run stopped after trial {lab.ran[2]}: the local endpoint of lab 'dasklab' is not running"
+    )
+    assert len(lab.ran) == 3 < len(run.trials)
+    assert [trial.trial for trial in run.pending()] == [trial.trial for trial in run.trials[2:]]
+
+
 def test_unsupported_trial_is_not_repeated(
     measured: Callable[..., driver.ActiveRun],
 ) -> None:
