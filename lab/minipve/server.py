@@ -112,7 +112,7 @@ class HttpApi:
             return query
         if is_upload:
             self._admit(verb, path, authid)  # before we receive gigabytes
-            return await body.upload(request, self.node.storage.received, received) | query
+            return await body.upload(request, self.node.storage.upload_path, received) | query
         public = (verb, path) in dispatch.PUBLIC
         with _connection(request).yielding_slot() if public else nullcontext():
             return await body.parameters(request, public) | query

@@ -38,8 +38,8 @@ def check(file: Path, fmt: str) -> int:
         _check_qcow2(file)
     elif fmt == "vmdk":
         _check_vmdk(file)
-    words = ["qemu-img", "info", "-f", fmt, "--output=json", file]
-    return _checked_size(file, process.run_json(words, timeout_s=_INFO_TIMEOUT_S))
+    info = process.run_json(["qemu-img", "info", "-f", fmt, "--output=json", file], timeout_s=_INFO_TIMEOUT_S)
+    return _checked_size(file, info)
 
 
 def _checked_size(file: Path, info: dict[str, Any]) -> int:

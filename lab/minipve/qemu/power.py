@@ -13,7 +13,8 @@ from minipve.config.values import Config
 from minipve.image import direct_boot
 from minipve.image.direct_boot import Boot
 from minipve.image.storage import Storage
-from minipve.network.taps import Log, plug, vhost_works
+from minipve.network.links import Log
+from minipve.network.taps import plug, vhost_works
 from minipve.paths import Paths
 from minipve.process import MachineError
 from minipve.qemu import accel, agent, cloudinit, command_line, qmp, sandbox, spawn, tsc
