@@ -22,11 +22,11 @@ from daskwire.dask.nodes import Nodes, recognise_nodes
 from daskwire.file.memory import Memory
 from daskwire.file.reading import File
 from daskwire.net.connections import Connections
+from daskwire.net.copies import copies
 from daskwire.net.extent import Extent, Lives, extents, lives
-from daskwire.net.health import RoundTrips, copies, round_trips
+from daskwire.net.health import RoundTrips, round_trips
 from daskwire.net.segments import Lanes, Segments, Tally, lanes
 from daskwire.net.tcp import Disorder, Pieces
-from daskwire.net.translation import translations
 from daskwire.schema import Table
 
 
@@ -38,6 +38,7 @@ class Capture:
         files: the files, and how far each was read.
         memory: their bytes.
         connections: endpoints of all connections.
+        translations: pairs of flows that are one flow on both sides of a NAT; its segments have the first.
         tally: counts of packets, decoded or not.
         segments: all TCP segments.
         pieces: the pieces of all streams.
@@ -51,6 +52,7 @@ class Capture:
     files: list[File]
     memory: Memory
     connections: Connections
+    translations: list[tuple[int, int]]
     tally: Tally
     segments: Segments
     pieces: Pieces
@@ -114,11 +116,6 @@ class Capture:
         return +sum((file.progress.skipped for file in self.files), self.tally.skipped)
 
     @cached_property
-    def translations(self) -> list[tuple[int, int]]:
-        """Pairs of flows that are one flow on both sides of a NAT."""
-        return translations(self.segments, self.lanes)
-
-    @cached_property
     def generation(self) -> str:
         """Framing of the cluster. G2 and G3 are distinguished by messages in parts, else by versions."""
         generations = {
@@ -177,5 +174,5 @@ class Capture:
 
     @cached_property
     def copied(self) -> Flags:
-        """Which segments are repeated captures of the same packet."""
+        """Which segments are repeated captures of a packet at one capture point."""
         return copies(self.segments, self.lanes.order)

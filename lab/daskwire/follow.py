@@ -24,6 +24,7 @@ from daskwire.file.records import Progress
 from daskwire.file.source import map_open
 from daskwire.net.connections import Connections
 from daskwire.net.headers import parse_segments
+from daskwire.net.points import Points
 from daskwire.net.segments import ACK, SYN, Segments, Tally, concatenate, sort_by_time
 from daskwire.net.stream import Stream, arrival
 from daskwire.net.tcp import reassemble
@@ -59,6 +60,7 @@ class Follower:
         self.path = path
         self.tally = Tally()
         self.connections = Connections()
+        self._points = Points()
         self._progress = Progress()
         self._memory = Memory()
         self._base = self._memory.add(memoryview(b""), ROOM)
@@ -126,7 +128,7 @@ class Follower:
         return concatenate(
             part
             for records in read_blocks(str(self.path), view, self._progress)
-            for part in parse_segments(view, self._base, records, self.connections, self.tally)
+            for part in parse_segments(view, self._base, records, self.connections, self.tally, self._points)
         )
 
     def _map(self) -> memoryview:

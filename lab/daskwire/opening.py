@@ -16,12 +16,18 @@ from daskwire.file.reading import File, between, read_blocks
 from daskwire.file.records import Progress
 from daskwire.file.source import Source, open_sources
 from daskwire.net.connections import Connections, split_reused
+from daskwire.net.copies import copies_of_points
 from daskwire.net.headers import parse_segments
-from daskwire.net.segments import ACK, SYN, Segments, Tally, sort_by_time
+from daskwire.net.layers import TunnelPorts
+from daskwire.net.points import Points, recordings
+from daskwire.net.segments import ACK, SYN, Segments, Tally, lanes, sort_by_time
 from daskwire.net.tcp import reassemble
+from daskwire.net.translation import translations
+from daskwire.net.tunnels import TUNNEL_PORTS
 from daskwire.tables.builders import build_tables
 
 Report = Callable[[float], None]  # called with the share of the files that has been read, 0 to 1
+Pairs = list[tuple[int, int]]
 
 
 def open_capture(
@@ -31,11 +37,14 @@ def open_capture(
     until_ns: int | None = None,
     names: Mapping[str, str] | None = None,
     key_log: str | None = None,
+    tunnel_ports: TunnelPorts | None = None,
     report: Report | None = None,
 ) -> Capture:
     """Read a capture of one or several files, and find the Dask messages in it.
 
-    A damaged or truncated file is read up to that position; ``Capture.files`` describes the problem.
+    A damaged or truncated file is read up to that position; ``Capture.files`` describes the problem. Several
+    files may be parts of one recording, or recordings of the same traffic at several points: their clocks are
+    aligned, and each packet counts once.
 
     Args:
         paths: a file, or the files of one capture. A directory stands for the captures in it, ``-`` for
@@ -44,13 +53,15 @@ def open_capture(
         until_ns: ignore packets from this time on.
         names: address (``10.0.0.1`` or ``10.0.0.1:8786``) -> name of the node.
         key_log: text of a TLS key log.
+        tunnel_ports: UDP port -> ``vxlan`` or ``geneve``, in addition to their usual ports.
         report: called with the share of the files that has been read, 0 to 1.
 
     Raises:
         WireError: a file cannot be read or is not a capture.
     """
     sources = open_sources([paths] if isinstance(paths, str | os.PathLike | Source) else paths)
-    memory, table, tally = Memory(), Connections(), Tally()
+    memory, table, tally, points = Memory(), Connections(), Tally(), Points()
+    ports = {**TUNNEL_PORTS, **(tunnel_ports or {})}
     files: list[File] = []
     columns = Columns(Segments.TYPES)
     for index, source in enumerate(sources):
@@ -62,14 +73,57 @@ def open_capture(
             progress.note_times(records.time_ns)
             selected = between(records, since_ns, until_ns)
             share = (index + progress.position / len(view)) / len(sources)
-            for part in parse_segments(view, base, selected, table, tally):
+            for part in parse_segments(view, base, selected, table, tally, points, ports, index):
                 columns.add(part.columns(), share)
             if report:
                 report(share)
-    all_segments = Segments(*columns.arrays())
-    sort_by_time(all_segments)
+    segments = Segments(*columns.arrays())
+    _align_clocks(segments, points, files, tally)
+    sort_by_time(segments)
+    opening = np.flatnonzero(segments.flags & (SYN | ACK) == SYN)
+    split_reused(segments.flow, opening, segments.seq, segments.ack, table)
+    segments, translated = _join(segments, table, tally)
     logs = [f.progress.secrets.decode("ascii", "replace") for f in files] + ([key_log] if key_log else [])
-    return _decode(files, memory, table, tally, all_segments, names or {}, read_key_log("\n".join(logs)))
+    secrets = read_key_log("\n".join(logs))
+    return _decode(files, memory, table, tally, segments, translated, names or {}, secrets)
+
+
+def _align_clocks(segments: Segments, points: Points, files: list[File], tally: Tally) -> None:
+    """Align the clocks of several files, and give all files of a recording the same capture points."""
+    if len(files) == 1 or not len(segments):
+        return
+    file = points.files()[segments.point]
+    result = recordings(segments, file, len(files))
+    for index, offset_ns in enumerate(result.offset_ns):
+        if offset_ns:
+            segments.time_ns[file == index] -= offset_ns
+            files[index].progress.offset_ns = offset_ns
+    segments.point[:] = points.merged(result.recording)[segments.point]
+    tally.begin_ns = min(tally.begin_ns, int(segments.time_ns.min()))
+
+
+def _join(segments: Segments, table: Connections, tally: Tally) -> tuple[Segments, Pairs]:
+    """Remove segments that were captured at several points or on both sides of a NAT, all but once."""
+    by_flow = lanes(segments, 2 * len(table))
+    translated = translations(segments, by_flow)
+    if translated:
+        _merge_translated(segments, translated, len(table))
+        by_flow = lanes(segments, 2 * len(table))
+    if not len(segments) or (segments.point == segments.point[0]).all():
+        return segments, translated
+    repeated = copies_of_points(segments, by_flow)
+    tally.repeated = int(repeated.sum())
+    return (segments.take(~repeated) if tally.repeated else segments), translated
+
+
+def _merge_translated(segments: Segments, translated: Pairs, connections: int) -> None:
+    """Assign the inner flow of each pair to the outer one, at a capture point of its own."""
+    flow_of = np.arange(2 * connections, dtype=np.int32)
+    for outer, inner in translated:
+        flow_of[inner], flow_of[inner ^ 1] = outer, outer ^ 1
+    inner_rows = flow_of[segments.flow] != segments.flow
+    segments.point[inner_rows] += int(segments.point.max()) + 1
+    segments.flow[:] = flow_of[segments.flow]
 
 
 def _decode(
@@ -78,14 +132,24 @@ def _decode(
     table: Connections,
     tally: Tally,
     segments: Segments,
+    translated: Pairs,
     names: Mapping[str, str],
     secrets: KeyLog,
 ) -> Capture:
     """Reassemble the segments and find the messages."""
-    opening = np.flatnonzero(segments.flags & (SYN | ACK) == SYN)
-    split_reused(segments.flow, opening, segments.seq, segments.ack, table)
     pieces, disorder = reassemble(segments)
     conversations, others = find_conversations(memory, segments, pieces, secrets)
     return Capture(
-        files, memory, table, tally, segments, pieces, disorder, conversations, others, names, build_tables
+        files,
+        memory,
+        table,
+        translated,
+        tally,
+        segments,
+        pieces,
+        disorder,
+        conversations,
+        others,
+        names,
+        build_tables,
     )

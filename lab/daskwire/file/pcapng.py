@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -209,7 +209,7 @@ def _run(positions: Ints, head: Array, section: Section, progress: Progress) -> 
     for group in np.split(np.arange(len(positions)), changes) if len(changes) else [slice(None)]:
         number = int(interface[group][0])
         if number < len(section.interfaces):
-            yield _batch(positions[group], head[group], section.interfaces[number])
+            yield replace(_batch(positions[group], head[group], section.interfaces[number]), interface=number)
         else:
             progress.skipped[NO_INTERFACE] += len(positions[group])
 

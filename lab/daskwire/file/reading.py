@@ -30,6 +30,10 @@ class File:
             lines.append(f"{self.progress.disordered:,} packets were out of order and were sorted by time")
         if self.progress.dropped:
             lines.append(f"the capturing program lost {self.progress.dropped:,} packets")
+        if self.progress.offset_ns:
+            direction = "ahead of" if self.progress.offset_ns > 0 else "behind"
+            offset_s = abs(self.progress.offset_ns) / 1e9
+            lines.append(f"its clock was {offset_s:.6f} s {direction} the first file's and was aligned")
         return lines
 
 

@@ -29,6 +29,7 @@ class Records:
         length: bytes on the wire.
         peek: the first PEEK bytes in the file from ``offset`` on.
         link: pcap's number of the link type.
+        interface: number of the interface within the file (pcapng), else 0.
     """
 
     time_ns: Ints
@@ -37,10 +38,13 @@ class Records:
     length: U32
     peek: Array
     link: int
+    interface: int = 0
 
     def take(self, which: Flags | slice) -> Records:
         """Select packets by a mask or a slice."""
-        columns = {f.name: getattr(self, f.name)[which] for f in fields(self) if f.name != "link"}
+        columns = {
+            f.name: getattr(self, f.name)[which] for f in fields(self) if f.name not in ("link", "interface")
+        }
         return replace(self, **columns)
 
 
@@ -54,6 +58,7 @@ class Progress:
         damaged: the problem is damage, not a missing end, so more bytes will not solve it.
         dropped: packets that the capturing program reported as lost (pcapng only).
         disordered: packets that are older than their predecessor.
+        offset_ns: by how much the clock of the file was ahead of the first file's, before it was aligned.
         secrets: TLS key log in the file (pcapng only).
         skipped: packets without a time or a link type, by reason.
         section: the pcapng reader's state between calls.
@@ -65,6 +70,7 @@ class Progress:
     damaged: bool = False
     dropped: int | None = None
     disordered: int = 0
+    offset_ns: int = 0
     secrets: bytes = b""
     skipped: Counter[str] = field(default_factory=Counter)
     section: object = None

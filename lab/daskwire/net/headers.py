@@ -16,7 +16,8 @@ import numpy as np
 from daskwire.arrays import U16, Array, Flags, Ints, header_type, overlapping
 from daskwire.file.records import PEEK, Records
 from daskwire.net.connections import Connections
-from daskwire.net.layers import Batch, Internet, Layer, gather, some, u8, u16
+from daskwire.net.layers import Batch, Internet, Layer, TunnelPorts, gather, some, u8, u16
+from daskwire.net.points import Points
 from daskwire.net.segments import Segments, Tally
 from daskwire.net.skipped import (
     BAD_IP,
@@ -29,7 +30,7 @@ from daskwire.net.skipped import (
     link_reason,
 )
 from daskwire.net.tcp_options import read_options
-from daskwire.net.tunnels import inside
+from daskwire.net.tunnels import TUNNEL_PORTS, inside
 
 MARGIN = 128  # bytes that a gather may read beyond a packet
 MAX_DEPTH = 4  # tunnels within tunnels
@@ -57,7 +58,14 @@ PLAIN = header_type(PEEK, ethertype=(">u2", IP_AT - 2), ip=(IPV4_FIELDS, IP_AT),
 
 
 def parse_segments(
-    view: memoryview, base: int, records: Records, table: Connections, tally: Tally
+    view: memoryview,
+    base: int,
+    records: Records,
+    table: Connections,
+    tally: Tally,
+    points: Points,
+    tunnel_ports: TunnelPorts = TUNNEL_PORTS,
+    file: int = 0,
 ) -> Iterator[Segments]:
     """Yield the TCP segments of a batch of packets.
 
@@ -67,6 +75,9 @@ def parse_segments(
         records: the packets.
         table: assigns connection numbers.
         tally: receives the number of packets, bytes, and skipped packets.
+        points: assigns numbers of capture points.
+        tunnel_ports: UDP port -> kind of tunnel.
+        file: index of the file.
     """
     if not len(records.time_ns):
         return
@@ -77,13 +88,15 @@ def parse_segments(
     ends = records.offset + records.captured
     safe = int(np.searchsorted(ends, len(view) - MARGIN))  # for later packets a gather would leave the file
     if safe:
-        yield from _parse(Batch(view, base, records.take(slice(safe)), table, tally))
+        yield from _parse(
+            Batch(view, base, records.take(slice(safe)), table, tally, points, tunnel_ports, file)
+        )
     if safe < len(ends):
         shift = int(records.offset[safe])
         tail = memoryview(bytes(view[shift:]) + bytes(MARGIN))
         last = records.take(slice(safe, None))
         last = replace(last, offset=last.offset - shift)
-        yield from _parse(Batch(tail, base + shift, last, table, tally))
+        yield from _parse(Batch(tail, base + shift, last, *shared))
 
 
 def _parse(batch: Batch) -> Iterator[Segments]:
@@ -132,7 +145,7 @@ def _frames(batch: Batch, layer: Layer, link: int, depth: int = 0) -> Iterator[S
         if selected.any():
             packets = parse(batch, some(above, selected))
             tcp = packets.protocol == TCP
-            yield from _tcp(batch, some(packets, tcp))
+            yield from _tcp(batch, some(packets, tcp), depth)
             if tcp.all():
                 continue
             if depth == MAX_DEPTH:
@@ -249,18 +262,19 @@ def _ipv6(batch: Batch, layer: Layer) -> Internet:
     )
 
 
-def _tcp(batch: Batch, packets: Internet) -> Iterator[Segments]:
+def _tcp(batch: Batch, packets: Internet, depth: int) -> Iterator[Segments]:
     whole = packets.at + TCP_HEADER <= packets.end
     if not whole.all():
         batch.tally.skipped[CUT_TCP] += int((~whole).sum())
         packets = some(packets, whole)
     if len(packets.at):
-        yield _segments(batch, packets, gather(batch.view, packets.at, TCP_FIELDS))
+        yield _segments(batch, packets, gather(batch.view, packets.at, TCP_FIELDS), depth)
 
 
-def _segments(batch: Batch, packets: Internet, tcp: Array) -> Segments:
+def _segments(batch: Batch, packets: Internet, tcp: Array, depth: int = 0) -> Segments:
     """Build segments from IP packets and their TCP headers."""
     records = batch.records
+    point = batch.points.number((batch.file, records.interface, depth))
     size = tcp["size"] >> 4 << 2
     flags = tcp["flags"] & np.uint16(0x1FF)
     tsval, tsecr = read_options(batch.view, packets.at, np.minimum(size, packets.available), tcp, flags)
@@ -282,4 +296,5 @@ def _segments(batch: Batch, packets: Internet, tcp: Array) -> Segments:
         ip_id=packets.identification,
         tsval=tsval,
         tsecr=tsecr,
+        point=np.full(len(length), point, np.uint16),
     )

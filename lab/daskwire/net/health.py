@@ -12,8 +12,6 @@ from daskwire.net.segments import ACK, FIN, RST, SYN, Lanes, Segments
 from daskwire.net.tcp import BAND_BITS, Disorder, Pieces
 from daskwire.net.tcp_options import DSACK, STAMPED
 
-COPY_DISTANCE = 4  # copies of a packet are at most this many segments of their flow apart
-COPY_WITHIN_NS = 100_000_000
 FIRST_ACK_WITHIN = 8  # segments of a flow, including copies
 
 
@@ -44,34 +42,6 @@ def count(segments: Segments, which: Flags, flows: int) -> Ints:
 def total(segments: Segments, values: U32, flows: int) -> Ints:
     """Sum a column of the segments per flow."""
     return np.bincount(segments.flow, values, minlength=flows).astype(np.int64)
-
-
-def copies(segments: Segments, order: Ints) -> Flags:
-    """Select the repeated captures of one packet (flooding, several interfaces): all but the first.
-
-    A copy has the same sequence and ACK numbers, length, flags, timestamp and, for IPv4, the same
-    identification. A retransmission is a new packet with a new identification.
-
-    Args:
-        segments: the segments.
-        order: their rows by flow, see ``Lanes``.
-    """
-    result = np.zeros(len(segments), bool)
-    names = ("flow", "ip_id", "seq", "ack", "length", "flags", "tsval")
-    columns = [getattr(segments, name)[order] for name in names]
-    time_ns = segments.time_ns[order]
-    for distance in range(1, COPY_DISTANCE + 1):
-        same = columns[0][distance:] == columns[0][:-distance]
-        for column in columns[1:]:
-            if not same.any():
-                break
-            same &= column[distance:] == column[:-distance]
-        near = np.flatnonzero(same)
-        near = near[np.abs(time_ns[near + distance] - time_ns[near]) < COPY_WITHIN_NS]
-        # without an IP identification (IPv6), only the timestamp distinguishes a copy from a retransmission
-        near = near[(columns[1][near] != 0) | (columns[5][near] & STAMPED != 0)]
-        result[order[near + distance]] = True
-    return result
 
 
 def resent(segments: Segments, disorder: Disorder, copied: Flags, flows: int) -> tuple[Ints, Ints, Ints]:

@@ -6,6 +6,7 @@ headers is then a column for array arithmetic.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import TypeVar
 
@@ -14,8 +15,10 @@ import numpy as np
 from daskwire.arrays import U8, U16, U64, Array, Ints, Signed, overlapping
 from daskwire.file.records import Records
 from daskwire.net.connections import Connections
+from daskwire.net.points import Points
 from daskwire.net.segments import Tally
 
+TunnelPorts = Mapping[int, str]  # UDP port -> kind of tunnel
 Some = TypeVar("Some", "Layer", "Internet")
 
 
@@ -31,6 +34,9 @@ class Batch:
     records: Records
     table: Connections
     tally: Tally
+    points: Points
+    tunnel_ports: TunnelPorts
+    file: int
 
 
 @dataclass(frozen=True)

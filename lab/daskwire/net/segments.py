@@ -35,6 +35,7 @@ class Segments:
         ip_id: IPv4 identification, 0 for IPv6.
         tsval: timestamp value, 0 without.
         tsecr: timestamp echo reply, 0 without.
+        point: where it was captured, see ``daskwire.net.points``.
     """
 
     time_ns: Ints
@@ -51,11 +52,28 @@ class Segments:
     ip_id: U16
     tsval: U32
     tsecr: U32
+    point: U16
 
     def __len__(self) -> int:
         return len(self.time_ns)
 
-    TYPES: ClassVar = ("i8", "i4", "u4", "u4", "u2", "u2", "u4", "u4", "i8", "u4", "u4", "u2", "u4", "u4")
+    TYPES: ClassVar = (
+        "i8",
+        "i4",
+        "u4",
+        "u4",
+        "u2",
+        "u2",
+        "u4",
+        "u4",
+        "i8",
+        "u4",
+        "u4",
+        "u2",
+        "u4",
+        "u4",
+        "u2",
+    )
 
     def columns(self) -> list[npt.NDArray[Any]]:
         """Return the arrays in the order of the fields."""
@@ -123,6 +141,7 @@ class Tally:
         skipped: packets that were not decoded, by reason.
         tunnels: packets in decoded tunnels, by kind of tunnel.
         opaque: packets that may be tunnels but cannot be decoded, by kind or UDP port.
+        repeated: segments that another capture point has as well; they were removed.
         first_ns: time of the first packet within the requested span.
         last_ns: time of the last one.
         begin_ns: time of the first packet in the files.
@@ -134,6 +153,7 @@ class Tally:
     skipped: Counter[str] = field(default_factory=Counter)
     tunnels: Counter[str] = field(default_factory=Counter)
     opaque: Counter[str] = field(default_factory=Counter)
+    repeated: int = 0
     first_ns: int = 1 << 62
     last_ns: int = 0
     begin_ns: int = 0

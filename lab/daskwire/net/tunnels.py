@@ -19,7 +19,8 @@ ETHERNET, RAW = 1, 101  # pcap link types of inner packets
 IP, BRIDGED, ERSPAN_2, ERSPAN_3 = (0x0800, 0x86DD), 0x6558, 0x88BE, 0x22EB
 IP_IN_IP, UDP, GRE = (4, 41), 17, 47
 UDP_HEADER, VXLAN_HEADER, ETHERNET_HEADER = 8, 8, 14
-VXLAN_PORTS, GENEVE_PORTS = (4789, 8472), (6081,)
+VXLAN, GENEVE = "vxlan", "geneve"
+TUNNEL_PORTS = {4789: VXLAN, 8472: VXLAN, 6081: GENEVE}  # UDP port -> kind of tunnel
 OPAQUE_PROTOCOLS = {50: "IPsec (ESP)", 51: "IPsec (AH)", 115: "L2TP"}
 OPAQUE_PORTS = {
     51820: "WireGuard", 51821: "WireGuard", 51871: "WireGuard", 4500: "IPsec (UDP)", 1194: "OpenVPN",
@@ -79,16 +80,17 @@ def _erspan(batch: Batch, packets: Internet) -> Tunnel:
 def _vxlan(batch: Batch, packets: Internet) -> Tunnel:
     at = packets.at + UDP_HEADER
     valid = u8(batch.view, at) & 0x08 != 0
-    return _to_port(batch, packets, VXLAN_PORTS) & valid, at + VXLAN_HEADER
+    return _to_port(batch, packets, VXLAN) & valid, at + VXLAN_HEADER
 
 
 def _geneve(batch: Batch, packets: Internet) -> Tunnel:
     at = packets.at + UDP_HEADER
     options = (u8(batch.view, at) & 0x3F).astype(np.int64) * 4
-    return _to_port(batch, packets, GENEVE_PORTS) & (u16(batch.view, at + 2) == BRIDGED), at + 8 + options
+    return _to_port(batch, packets, GENEVE) & (u16(batch.view, at + 2) == BRIDGED), at + 8 + options
 
 
-def _to_port(batch: Batch, packets: Internet, ports: tuple[int, ...]) -> Flags:
+def _to_port(batch: Batch, packets: Internet, kind: str) -> Flags:
+    ports = [port for port, port_kind in batch.tunnel_ports.items() if port_kind == kind]
     is_udp: Flags = packets.protocol == UDP
     return is_udp & np.isin(u16(batch.view, packets.at + 2), ports)
 

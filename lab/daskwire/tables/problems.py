@@ -10,7 +10,6 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 
 from daskwire.capture import Capture
-from daskwire.dask.clusters import cluster_name
 from daskwire.dask.content import Kind
 from daskwire.net.health import Connect, connects
 from daskwire.net.skipped import FRAGMENTS
@@ -88,23 +87,6 @@ def _covered(capture: Capture) -> Rows:
         yield "fragments", None, "", "", fragments, None, "IP fragments, which are not put together", ""
     for reason, number in not_decoded(capture).items():
         yield "not looked into", None, "", "", number, None, f"packets: {reason}", ""
-
-
-def _translated(capture: Capture) -> Rows:
-    """Connections captured on both sides of a NAT, which every table counts on both sides."""
-    groups: defaultdict[tuple[str, str, str], list[tuple[int, int]]] = defaultdict(list)
-    for before, behind in capture.translations:
-        groups[(str(capture.clusters[behind]), *_ends(capture, behind))].append((before, behind))
-    for (cluster, source, destination), pairs in sorted(groups.items()):
-        outer, inner = (_endpoints(capture, flow) for flow in pairs[0])
-        what = f"connections on both sides of a NAT, counted twice: {outer} is also {inner}"
-        time_ns = int(capture.segments.time_ns[capture.lanes.rows(pairs[0][1])[0]])
-        yield "seen twice (NAT)", time_ns, source, destination, len(pairs), None, what, cluster
-
-
-def _endpoints(capture: Capture, flow: int) -> str:
-    source, port, destination, peer_port = capture.connections.endpoints(flow)
-    return f"{cluster_name((source, port))} to {cluster_name((destination, peer_port))}"
 
 
 def _connects(capture: Capture) -> Rows:
@@ -216,7 +198,7 @@ def _busy(capture: Capture) -> Rows:
 
 
 FINDERS: tuple[Callable[[Capture], Rows], ...] = (
-    _files, _lost, _began_before, _snaplen, _covered, _translated, _connects, _handshakes, _heartbeats,
+    _files, _lost, _began_before, _snaplen, _covered, _connects, _handshakes, _heartbeats,
     _windows, _losses, _resets, _tasks, _busy,
 )  # fmt: skip
 

@@ -36,6 +36,7 @@ def summarise(capture: Capture) -> dict[str, Any]:
         "first_ns": tally.first_ns if tally.packets else None,
         "tcp_segments": len(capture.segments),
         "skipped_packets": dict(capture.skipped.most_common()),
+        "repeated_packets": tally.repeated,
         "tunnels": dict(tally.tunnels.most_common()),
         "likely_tunnels": likely_tunnels(capture),
         "generation": capture.generation,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,10 +17,12 @@ from daskwire.capture import Capture
 from daskwire.errors import WireError
 from daskwire.file.reading import first_packet_ns
 from daskwire.file.source import STDIN, Source, open_sources
+from daskwire.net.tunnels import GENEVE, VXLAN
 from daskwire.opening import open_capture
 from daskwire.terminal.text import progress_bar, write_line
 
 LONG_FILE = 200_000_000  # bytes from which a progress bar is shown
+KINDS = (VXLAN, GENEVE)
 ISO = "%Y-%m-%dT%H:%M:%S.%f"
 
 
@@ -32,6 +35,7 @@ class Options:
     until: str | None
     node: tuple[str, ...]
     key_log: Path | None
+    tunnel: tuple[str, ...]
     as_json: bool
     parquet: Path | None
     limit: int | None
@@ -55,6 +59,10 @@ def arguments(command: Callable[[Options], None]) -> Callable[..., None]:
         click.option("--parquet", type=path, metavar="DIR", help="Write the table(s) as Parquet to DIR."),
         click.option("--json", "as_json", is_flag=True, help="Print JSON with all rows."),
         click.option("--key-log", type=path, help="Decrypt TLS with this key log (see SSLKEYLOGFILE)."),
+        click.option(
+            "--tunnel", multiple=True, metavar="udp:PORT=KIND",
+            help="Decode a tunnel on this port; KIND is vxlan or geneve. Repeatable.",
+        ),
         click.option("--node", multiple=True, metavar="ADDRESS=NAME", help="Name a node. Repeatable."),
         click.option("--until", metavar="TIME", help="Ignore packets after TIME (see --since)."),
         click.option(
@@ -103,6 +111,7 @@ def _open(options: Options, sources: list[Source], begin: int) -> Capture:
             until_ns=until,
             names=names,
             key_log=key_log,
+            tunnel_ports=dict(map(_tunnel_port, options.tunnel)),
             report=lambda share: bar.update(task, completed=share),
         )
 
@@ -118,6 +127,15 @@ def _pair(text: str) -> tuple[str, str]:
     if not address or not equals or not name:
         raise WireError(f"--node {text}: expected ADDRESS=NAME, as in 10.0.0.1=scheduler")
     return address, name
+
+
+def _tunnel_port(text: str) -> tuple[int, str]:
+    match = re.fullmatch(r"udp:(\d{1,5})=(\w+)", text)
+    if not match or match[2] not in KINDS or int(match[1]) > 65535:
+        raise WireError(
+            f"--tunnel {text}: expected udp:PORT=KIND with KIND {' or '.join(KINDS)}, as in udp:4790=vxlan"
+        )
+    return int(match[1]), match[2]
 
 
 def _read(key_log: Path | None) -> str | None:

@@ -123,7 +123,9 @@ def headlines(summary: dict[str, Any]) -> list[str]:
     for name, number in summary["likely_tunnels"].items():
         lines.append(f"{number:,} packets were not decoded: {name}, which may be a tunnel")
     if number := summary["translated_connections"]:
-        lines.append(f"TWICE: {number} connections were captured on both sides of a NAT; counts include both")
+        lines.append(f"{number:,} connections were captured on both sides of a NAT; each counts once")
+    if number := summary["repeated_packets"]:
+        lines.append(f"{number:,} packets were captured at several points; each counts once")
     if skipped := summary["skipped_packets"]:
         reasons = ", ".join(f"{reason} {number:,}" for reason, number in skipped.items())
         lines.append(f"{sum(skipped.values()):,} packets were not decoded: {reasons}")

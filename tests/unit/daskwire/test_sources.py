@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -27,7 +28,7 @@ DASKWIRE = [sys.executable, "-m", "daskwire"]
 HEADLINE = "133 Dask messages (G3, distributed 2026.8.0) in 9 of 9 connections"
 
 
-def run(*arguments: str, **options: object) -> subprocess.CompletedProcess[str]:
+def run(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
     result = subprocess.run([*DASKWIRE, *arguments], capture_output=True, check=False, timeout=60, **options)
     return subprocess.CompletedProcess(
         result.args, result.returncode, result.stdout.decode(), result.stderr.decode()

@@ -13,6 +13,7 @@ from daskwire.file.pcap import blocks
 from daskwire.file.records import Progress
 from daskwire.net.connections import Connections, split_reused
 from daskwire.net.headers import parse_segments
+from daskwire.net.points import Points
 from daskwire.net.segments import Segments, Tally, concatenate
 from daskwire.net.stream import Stream
 from daskwire.net.tcp import Pieces, reassemble
@@ -27,7 +28,7 @@ def parse(packets: list[Packet]) -> tuple[Memory, Segments]:
     base = memory.add(view)
     table = Connections()
     return memory, concatenate(
-        [s for r in blocks(view, Progress()) for s in parse_segments(view, base, r, table, Tally())]
+        [s for r in blocks(view, Progress()) for s in parse_segments(view, base, r, table, Tally(), Points())]
     )
 
 
@@ -133,7 +134,7 @@ def test_reused_ports_open_a_new_connection() -> None:
     memory, table = Memory(), Connections()
     base = memory.add(view)
     together = concatenate(
-        [s for r in blocks(view, Progress()) for s in parse_segments(view, base, r, table, Tally())]
+        [s for r in blocks(view, Progress()) for s in parse_segments(view, base, r, table, Tally(), Points())]
     )
     split_reused(together.flow, np.flatnonzero(together.flags & 18 == 2), together.seq, together.ack, table)
     pieces, _ = reassemble(together)

@@ -52,13 +52,18 @@ def problem_rows(capture: Capture, problem: str) -> list[dict[str, Any]]:
 def test_nat_is_detected_and_reported(
     read: Read, tmp_path: Path, addresses: dict[str, str], ports: dict[int, int], skipped: int
 ) -> None:
-    capture = read(both_sides(small_talk().packets[skipped:], addresses, ports))
+    packets = small_talk().packets[skipped:]
+    capture = read(both_sides(packets, addresses, ports))
     assert summarise(capture)["translated_connections"] == 1
-    (row,) = problem_rows(capture, "seen twice (NAT)")
-    assert row["number"] == 1 and "10.0.0.2:40000" in row["what"] and "172.17.0." in row["what"]
-    assert len(capture.scheduler_names) == 1 and row["cluster"] in capture.scheduler_names
-    shown = CliRunner().invoke(wire, [str(tmp_path / "capture.pcap")], catch_exceptions=False).stdout
-    assert "TWICE: 1 connections were captured on both sides of a NAT" in shown
+    assert len(capture.scheduler_names) == 1 and len(capture.messages) == len(read(packets).messages)
+    (outer, inner) = capture.translations[0]
+    assert capture.connections.endpoints(outer)[:2] in (("10.0.0.2", 40000), ("10.0.0.1", 8786))
+    assert "172.17.0." in " ".join(map(str, capture.connections.endpoints(inner)))
+    path = str(tmp_path / "capture.pcap")
+    read(both_sides(packets, addresses, ports))
+    printed = CliRunner().invoke(wire, [path], catch_exceptions=False).stdout
+    assert "1 connections were captured on both sides of a NAT; each counts once" in printed
+    assert f"{len(packets)} packets were captured at several points; each counts once" in printed
 
 
 def test_cluster_behind_a_nat(read: Read) -> None:

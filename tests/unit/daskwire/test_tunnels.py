@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -83,8 +84,9 @@ def test_inner_ipv6_is_decoded(read: Read) -> None:
 def test_same_packets_inside_and_outside_a_tunnel_are_copies(read: Read) -> None:
     """A capture on the interfaces of a node and of its pods contains both."""
     copies = sorted(IPV4_ONLY + wrapped(IPV4_ONLY, vxlan(4789)), key=lambda p: p[0])
-    flows = read(copies).table("flows")
-    assert sum(flows["copies"]) == len(IPV4_ONLY) and sum(flows["retransmitted"]) == 0
+    capture = read(copies)
+    assert capture.tally.repeated == len(IPV4_ONLY)
+    assert capture.table("flows") == read(IPV4_ONLY).table("flows")
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -114,3 +116,20 @@ def test_possible_tunnel_is_named(tmp_path, read: Read, wrap, name: str) -> None
 def test_udp_next_to_dask_is_not_a_tunnel(read: Read) -> None:
     some = [(time, ipv4(17, udp(53, bytes(30))), 72) for time, _, _ in IPV4_ONLY]
     assert summarise(read(sorted(IPV4_ONLY + some, key=lambda p: p[0])))["likely_tunnels"] == {}
+
+
+def test_tunnel_on_a_given_port_is_decoded(read: Read) -> None:
+    packets = wrapped(IPV4_ONLY, vxlan(4790))
+    assert len(read(packets).messages) == 0
+    capture = read(packets, tunnel_ports={4790: "vxlan"})
+    assert tables(capture) == tables(read(IPV4_ONLY))
+
+
+def test_tunnel_option(tmp_path: Path) -> None:
+    path = tmp_path / "capture.pcap"
+    path.write_bytes(pcap(wrapped(IPV4_ONLY, vxlan(4790))))
+    result = CliRunner().invoke(wire, [str(path), "--tunnel", "udp:4790=vxlan"])
+    assert f"{len(IPV4_ONLY)} packets were decoded from VXLAN" in result.stdout
+    for wrong in ("4790", "udp:4790", "tcp:4790=vxlan", "udp:4790=gre", "udp:99999=vxlan"):
+        result = CliRunner().invoke(wire, [str(path), "--tunnel", wrong])
+        assert result.exit_code == 1 and f"--tunnel {wrong}: expected udp:PORT=KIND" in result.stderr

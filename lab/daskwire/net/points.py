@@ -1,0 +1,140 @@
+"""Capture points: where each segment was captured, and how far the clocks of several files are apart.
+
+A capture point is an interface of a machine, outside of tunnels or within one. Files that share packets were
+recorded at different points; files that share none are parts of one recording (rotation), or unrelated. The
+clocks of two machines differ: a packet arrives at the second point by its transit time later, a packet in the
+opposite direction earlier, so the mean of both is the offset. It is corrected only if packets would otherwise
+travel back in time.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+
+import numpy as np
+
+from daskwire.arrays import U64, Ints
+from daskwire.net.segments import Segments
+
+SAMPLE = 4096  # segments of a file that are searched for packets of another file
+FEWEST = 3  # packets that two files must share; for their clocks, in each direction of a connection
+PRIME = np.uint64(0x9E3779B97F4A7C15)
+Point = tuple[int, int, int]  # file, interface, depth of the tunnel
+
+
+class Points:
+    """Numbers of the capture points."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[Point, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def number(self, point: Point) -> int:
+        return self._numbers.setdefault(point, len(self._numbers))
+
+    def files(self) -> Ints:
+        """Return the file of each capture point."""
+        return np.array([file for file, _, _ in self._numbers], np.int64)
+
+    def merged(self, recording: list[int]) -> Ints:
+        """Return a new number for each point, the same one for all files of a recording."""
+        numbers: dict[Point, int] = {}
+        return np.array(
+            [
+                numbers.setdefault((recording[file], interface, depth), len(numbers))
+                for file, interface, depth in self._numbers
+            ],
+            np.int64,
+        )
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Some segments of a file, chosen by their content: rows, and their fingerprints in ascending order."""
+
+    rows: Ints
+    codes: U64
+
+
+@dataclass(frozen=True)
+class Recordings:
+    """How several files belong together.
+
+    Attributes:
+        recording: (per file) number of its recording; rotated files have the same one.
+        offset_ns: (per file) by how much its clock is ahead of the first file's.
+    """
+
+    recording: list[int]
+    offset_ns: list[int]
+
+
+def recordings(segments: Segments, file: Ints, files: int) -> Recordings:
+    """Find out which files share packets, and align their clocks.
+
+    Args:
+        segments: segments of several files.
+        file: index of the file of each segment.
+        files: number of files.
+    """
+    samples = _samples(segments, file, files)
+    members: list[list[int]] = []
+    recording, offset_ns = [0] * files, [0] * files
+    for index, sample in enumerate(samples):
+        shared = {other: _shared(samples[other], sample) for other in range(index)}
+        partners = [other for other, (rows, _) in shared.items() if len(rows) >= FEWEST]
+        free = (number for number, group in enumerate(members) if not set(group) & set(partners))
+        recording[index] = next(free, len(members))
+        members += [[] for _ in range(recording[index] - len(members) + 1)]
+        members[recording[index]].append(index)
+        for other in partners:
+            difference = _clock_difference(segments, *shared[other])
+            if difference is not None:
+                offset_ns[index] = difference + offset_ns[other]
+                break
+    return Recordings(recording, offset_ns)
+
+
+def _samples(segments: Segments, file: Ints, files: int) -> list[Sample]:
+    """Select up to about SAMPLE segments of each file, the same packets in all files."""
+    share = np.uint64(max(1, -(-int(np.bincount(file, minlength=1).max()) // SAMPLE)))
+    samples = []
+    for index in range(files):
+        rows = np.flatnonzero(file == index)
+        codes = _fingerprints(segments, rows)
+        selected = codes % share == 0
+        unique, first, number = np.unique(codes[selected], return_index=True, return_counts=True)
+        samples.append(Sample(rows[selected][first[number == 1]], unique[number == 1]))
+    return samples
+
+
+def _fingerprints(segments: Segments, rows: Ints) -> U64:
+    """Return a hash of the numbers in each segment, the same for all captures of a packet."""
+    code = segments.seq[rows].astype(np.uint64) << np.uint64(32) | segments.ack[rows]
+    for column in (segments.flow, segments.length, segments.flags, segments.ip_id, segments.tsval):
+        code = (code ^ column[rows].astype(np.uint64)) * PRIME
+        code ^= code >> np.uint64(29)
+    return code
+
+
+def _shared(first: Sample, second: Sample) -> tuple[Ints, Ints]:
+    """Return the rows of the packets that two files share, in each of them."""
+    _, at, other_at = np.intersect1d(first.codes, second.codes, assume_unique=True, return_indices=True)
+    return first.rows[at], second.rows[other_at]
+
+
+def _clock_difference(segments: Segments, rows: Ints, other_rows: Ints) -> int | None:
+    """Return by how many nanoseconds the clock of the second file is ahead, None if that is unknown."""
+    later_ns = segments.time_ns[other_rows] - segments.time_ns[rows]
+    by_flow: defaultdict[int, list[int]] = defaultdict(list)
+    for flow, difference in zip(segments.flow[rows].tolist(), later_ns.tolist(), strict=True):
+        by_flow[flow].append(difference)
+    median = {flow: float(np.median(times)) for flow, times in by_flow.items() if len(times) >= FEWEST}
+    pairs = np.array([(median[f], median[f ^ 1]) for f in median if f % 2 == 0 and f ^ 1 in median])
+    if not len(pairs):
+        return None
+    impossible = pairs.prod(axis=1) > 0  # both directions arrive later, or both earlier
+    return round(float(np.median(pairs.mean(axis=1)))) if impossible.mean() > 0.5 else 0
