@@ -37,7 +37,7 @@ Json = dict[str, Any]
 
 
 class FakeLab:
-    """A run takes ``seconds(trial)`` +- 2 %. ``spoil(trial, files)`` may change a trial's files and its status."""
+    """A run takes ``seconds(trial)`` +- 2 %; ``spoil(trial, files)`` may change the files and the status."""
 
     def __init__(
         self,
