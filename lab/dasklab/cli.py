@@ -16,7 +16,7 @@ import click
 from dasklab.commands.options import INVENTORY
 from dasklab.path_types import UserPath
 from dasklab.paths import make_environment_absolute
-from dasklab.terminal import Group, print_warnings, treat_sigterm_as_ctrl_c
+from dasklab.terminal import CommandGroup, print_warnings, treat_sigterm_as_ctrl_c
 
 COMMANDS: Mapping[str, tuple[str, ...]] = {
     "Build a lab": ("init", "doctor", "plan", "up", "graph", "status", "ssh", "destroy"),
@@ -28,7 +28,7 @@ COMMANDS: Mapping[str, tuple[str, ...]] = {
 """Title in the help -> the commands below it."""
 
 
-class Commands(Group):
+class Commands(CommandGroup):
     """The commands of the table, each imported when it is used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:

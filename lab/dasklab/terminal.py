@@ -73,7 +73,7 @@ def print_warnings() -> None:
         LOGGER.addHandler(_WarningHandler())
 
 
-class Group(click.Group):
+class CommandGroup(click.Group):
     """A group of commands that shows errors as one line and suggests a name for a misspelt command."""
 
     def make_context(self, *args: Any, **kwargs: Any) -> click.Context:

@@ -14,7 +14,7 @@ from dasklab.errors import LabError
 from dasklab.machines import preflight
 from dasklab.machines import provision as module
 from dasklab.machines.preflight import Requirements
-from dasklab.machines.provision import Outcome, Request, provision
+from dasklab.machines.provision import ProvisionResult, Request, provision
 from dasklab.machines.topology import Lab
 
 from tests.contract.conftest import POOL, minipve
@@ -53,14 +53,14 @@ def _vm(number: int, node: str) -> dict[str, Any]:
     return {"name": f"w{number}", "vmid": FIRST + number, "node": node, "nics": nics, **size}
 
 
-Bring = Callable[[bool], Outcome]
+Bring = Callable[[bool], ProvisionResult]
 
 
 @pytest.fixture
 def bring(place: Endpoint, lab: Lab) -> Iterator[Bring]:
     """Create the lab (True) or remove it (False); removes it at the end."""
 
-    def run(present: bool) -> Outcome:
+    def run(present: bool) -> ProvisionResult:
         return provision(Request(_client(place), lab, present, parallel=2), apply=True)
 
     yield run

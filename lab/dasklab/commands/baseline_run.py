@@ -47,6 +47,7 @@ def measure(lab: Inventory, root: Path, *, again: bool = False) -> None:
         _refuse_failed(run.directory)
         click.echo("Measured the baseline.")
     show(run.directory)
+    click.echo("\nTo run an experiment: dasklab run EXPERIMENT (dasklab run lists all)")
 
 
 def show(run: Path) -> None:

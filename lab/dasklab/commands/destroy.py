@@ -27,3 +27,4 @@ def destroy(inventory: Path, yes: bool) -> None:
         click.confirm(f"Remove the machines of lab {name!r}? Results stay", abort=True)
     with locked(lab, reset=False):
         play("destroy.yml", lab)
+    click.echo(f"Removed lab {name!r}. Results stay.")

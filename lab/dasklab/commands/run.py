@@ -11,6 +11,7 @@ import click
 
 from dasklab.commands.exit_status import HELP
 from dasklab.commands.options import SEEDS, inventory_option, new_results_option
+from dasklab.errors import LabError
 from dasklab.path_types import UserPath
 from dasklab.terminal import counted, duration, print_table
 
@@ -117,6 +118,10 @@ def run(
         _check_options(again=again, simulate=simulate, source=source, until=until)
         from dasklab.model import experiment
 
+        if place.is_dir() and what not in experiment.names():
+            raise LabError(
+                f"{place} is not a run: it has no experiment.json", "to list all runs: dasklab results"
+            )
         name, content = experiment.load(str(place) if experiment.is_file(what) else what, quick)
         if blocks and until is None:
             content = content.model_copy(update={"blocks": blocks})

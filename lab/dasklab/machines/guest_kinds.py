@@ -1,4 +1,4 @@
-"""The two kinds of guest that Proxmox VE has. The modules ``vms`` and ``containers`` implement ``Kind``."""
+"""The two kinds of guest of Proxmox VE. The modules ``vms`` and ``containers`` implement ``GuestPlanner``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dasklab.machines.topology import Guest, Lab
 from dasklab.model.nic import GuestKind
 
 
-class Kind(Protocol):
+class GuestPlanner(Protocol):
     """How to plan guests of one kind."""
 
     @property
@@ -40,7 +40,7 @@ class Kind(Protocol):
         """Return whether this setting can change while the guest runs."""
 
 
-KINDS: Mapping[GuestKind, Kind] = {"vm": vms, "container": containers}
+KINDS: Mapping[GuestKind, GuestPlanner] = {"vm": vms, "container": containers}
 BY_API: Mapping[str, GuestKind] = {kind.API: name for name, kind in KINDS.items()}
 
 

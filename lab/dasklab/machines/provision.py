@@ -49,7 +49,7 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ProvisionResult:
     """What was done, or would be done in check mode.
 
     ``starting`` are machines that started so recently that they may not answer yet.
@@ -64,7 +64,7 @@ class Outcome:
     warnings: list[str] = field(default_factory=list)
 
 
-def provision(request: Request, *, apply: bool) -> Outcome:
+def provision(request: Request, *, apply: bool) -> ProvisionResult:
     """Change the endpoint to what the request says, or (without ``apply``) only plan it.
 
     Raises:
@@ -79,14 +79,14 @@ def provision(request: Request, *, apply: bool) -> Outcome:
     return _outcome(steps, observed, request.lab, pve.warnings)
 
 
-def provision_fresh(request: Request) -> Outcome:
+def provision_fresh(request: Request) -> ProvisionResult:
     """Plan for an endpoint that does not exist yet."""
     observed = fresh(request.lab)
     return _outcome(plan(observed, request.lab), observed, request.lab, [])
 
 
-def _outcome(steps: list[Step], observed: Observed, lab: Lab, warnings: list[str]) -> Outcome:
-    return Outcome(
+def _outcome(steps: list[Step], observed: Observed, lab: Lab, warnings: list[str]) -> ProvisionResult:
+    return ProvisionResult(
         calls=[str(change) for step in steps for chain in step.chains for change in chain],
         text=render(steps),
         created=_created(steps, lab),

@@ -137,6 +137,10 @@ MISTAKES = [
     (("run", "nix"), "no experiment 'nix'; there are: baseline"),
     (("run", "basline"), "no experiment 'basline'; there are: baseline"),
     (("run", "baseline", "-i", "nowhere.yml"), "inventory /nowhere.yml does not exist"),
+    (
+        ("run", "/proc"),
+        "/proc is not a run: it has no experiment.json\n  to list all runs: dasklab results\n",
+    ),
     (("status",), "there is no lab yet\n  to create it: dasklab up\n"),
     (("ssh", "worker-1"), "there is no lab yet\n"),
     (("run", "baseline", "--results", "{tmp}"), "there is no lab yet\n"),
