@@ -99,7 +99,14 @@ def _required(host: Variables, variable: str) -> Any:
 
 
 def _addressed(nic: dict[str, Any], subnet: str, position: int, name: str) -> dict[str, Any]:
-    """Return the NIC with its address: its own, or else by position in ``subnet`` (three parts of a /24)."""
+    """Return the NIC with an address: its own, or the one at ``position`` in ``subnet``.
+
+    Args:
+        nic: the NIC.
+        subnet: the first three parts of a /24.
+        position: the machine's position in the lab, from 0.
+        name: the machine's name, for errors.
+    """
     network = IPv4Network(f"{subnet}.0/24")
     if FIRST_ADDRESS + position >= network.num_addresses - 1:
         raise LabError(f"{name} is machine {position + 1}, but {network} has addresses for only 244")

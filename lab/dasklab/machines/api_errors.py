@@ -29,7 +29,7 @@ REACH_HINT = "check that it is running, that the address is correct, and that no
 
 
 class CallError(LabError):
-    """A call was refused or not answered. ``cause`` is the message without the call."""
+    """A call was refused or not answered. ``cause`` is the message without the name of the call."""
 
     def __init__(self, where: str, cause: str, hint: str | None = None) -> None:
         super().__init__(f"{where}: {cause}", hint)

@@ -79,7 +79,7 @@ class Resource:
         return self._send("POST", post)
 
     def document(self) -> dict[str, Any]:
-        """GET the whole answer: proxmoxer drops what stands beside ``data``, such as ``changes``."""
+        """GET the whole answer, because proxmoxer returns only its ``data`` (and not, say, ``changes``)."""
 
         def get() -> Any:
             store = self._resource._store
@@ -260,7 +260,7 @@ class Pve:
 
 
 class _RenamedFile(io.BufferedReader):
-    """A local file whose ``name``, which proxmoxer uploads it under, is another."""
+    """A local file that proxmoxer uploads under another ``name``."""
 
     def __init__(self, path: str, name: str) -> None:
         super().__init__(io.FileIO(path))

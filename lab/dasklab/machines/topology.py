@@ -40,7 +40,7 @@ class Guest(Strict):
         return self
 
     def for_kind(self, kind: GuestKind) -> Guest:
-        """Return the same machine as this kind of guest, with NICs that this kind can have."""
+        """Return the same machine as another kind of guest, with NIC models that this kind supports."""
         nics = tuple(nic.for_kind(kind) for nic in self.nics)
         return self.model_copy(update={"kind": kind, "nics": nics})
 
@@ -153,7 +153,7 @@ class Lab(Strict):
 
 
 def template_name(lab: Lab, vmid: int) -> str:
-    """Return how messages name a template."""
+    """Return the name of a template for messages."""
     return "the template" if len(lab.nodes) == 1 else f"the template of node {lab.templates[vmid]}"
 
 
