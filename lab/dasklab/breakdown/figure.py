@@ -1,4 +1,4 @@
-"""Write the generated parts of docs/explanation/time-breakdown.md: the figure of the stages, the table of causes.
+"""Write the generated parts of docs/explanation/time-breakdown.md: figure of the stages, table of causes.
 
     python -m dasklab.breakdown.figure docs/explanation/time-breakdown.md
 

@@ -96,7 +96,7 @@ def parse_segments(
         tail = memoryview(bytes(view[shift:]) + bytes(MARGIN))
         last = records.take(slice(safe, None))
         last = replace(last, offset=last.offset - shift)
-        yield from _parse(Batch(tail, base + shift, last, *shared))
+        yield from _parse(Batch(tail, base + shift, last, table, tally, points, tunnel_ports, file))
 
 
 def _parse(batch: Batch) -> Iterator[Segments]:

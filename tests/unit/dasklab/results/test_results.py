@@ -66,7 +66,8 @@ def of(host: str, files: Json) -> Json:
     [
         (
             lambda f: f["measured.json"]["rtt"][1].update(samples_ms=[41.0] * 10),
-            "scheduler to worker-1, after the runs: requested 50 ms of added delay, measured 40.00 ms (tolerance 2.50 ms)",
+            "scheduler to worker-1, after the runs: requested 50 ms of added delay, measured 40.00 ms"
+            " (tolerance 2.50 ms)",
         ),
         (
             lambda f: f["measured.json"]["rtt"][0].update(samples_ms=[]),
