@@ -87,10 +87,9 @@ def parse_segments(
     tally.last_ns = max(tally.last_ns, int(records.time_ns.max()))
     ends = records.offset + records.captured
     safe = int(np.searchsorted(ends, len(view) - MARGIN))  # for later packets a gather would leave the file
+    shared = (table, tally, points, tunnel_ports, file)
     if safe:
-        yield from _parse(
-            Batch(view, base, records.take(slice(safe)), table, tally, points, tunnel_ports, file)
-        )
+        yield from _parse(Batch(view, base, records.take(slice(safe)), *shared))
     if safe < len(ends):
         shift = int(records.offset[safe])
         tail = memoryview(bytes(view[shift:]) + bytes(MARGIN))
