@@ -34,6 +34,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
+from dasklab.commands.exits import Exit
 from dasklab.machines.inventory import DEFAULT
 from dasklab.model.files import Campaign, Result
 from dasklab.paths import SHARE as ROOT
@@ -67,7 +68,9 @@ class Lab:
     def command(self, *words: str, results: str) -> None:
         """Run a command of the lab; its output is this terminal's."""
         environment = {**self.environment, "DASKLAB_RESULTS": str(self.folder / results)}
-        subprocess.run([DASKLAB, *words], env=environment, cwd=ROOT, check=True)
+        status = subprocess.run([DASKLAB, *words], env=environment, cwd=ROOT, check=False).returncode
+        if status not in (Exit.OK, Exit.INVALID):
+            sys.exit(f"dasklab {' '.join(words)} ended with status {status}")
 
     def build(self) -> None:
         """Make the lab of containers, or find it as it is."""

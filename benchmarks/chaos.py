@@ -57,6 +57,7 @@ blocks: 1
 probes: {pings: 3, iperf_runs: 1, iperf_s: 1}
 run_s: 1
 ttl_s: 120
+tolerances: {foreign_pct: 100} # other work on this machine does not matter here
 """
 DOCUMENTS = ("trial.json", "attempt.json", "configured.json", "measured.json", "timings.json", "hosts.json")
 
@@ -99,6 +100,7 @@ class Bench:
             "DASKLAB_STATE": str(self.folder / "state"),
             "DASKLAB_RESULTS": str(self.folder / "results"),
             "HOME": str(self.folder),  # also the place of the lab's locks
+            "MINIPVE_CACHE": os.environ.get("MINIPVE_CACHE", str(Path.home() / ".cache" / "minipve")),
             "DASKLAB_CACHE": os.environ.get("DASKLAB_CACHE", str(Path.home() / ".cache" / "dasklab")),
         }
         program = str(Path(sys.executable).with_name("dasklab"))
@@ -130,7 +132,7 @@ class Bench:
             return ["destroy", "--yes"]
         unfinished = [run for run in self.runs() if len(list(run.glob("*/result.json"))) < 3]
         resumed = unfinished and dice.random() < 0.5
-        return ["run", str(unfinished[-1] if resumed else self.experiment)]
+        return ["run", "--no-wait", str(unfinished[-1] if resumed else self.experiment)]
 
     def runs(self) -> list[Path]:
         """Return the runs of the experiment, oldest first."""

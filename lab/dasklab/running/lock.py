@@ -103,7 +103,9 @@ class LabLock:
     def _take(self, file: Path) -> bool:
         orphans_ended, descriptor = False, _lock(file)
         if descriptor is None and _is_orphaned(file):
-            orphans_ended, descriptor = end_holders(file), _lock(file)
+            orphans_ended = end_holders(file)
+        if descriptor is None:
+            descriptor = _lock(file)  # the holders may have ended while we looked at them
         if descriptor is None:
             pid, command = _owner(file)
             busy = f"another command is using this lab: {command} (process {pid})"
@@ -203,8 +205,9 @@ def _is_orphaned(file: Path) -> bool:
 
 
 def _owner(file: Path) -> tuple[int, str]:
-    """Return the PID and the command line of the process that took the lock."""
-    pid, _, command = file.read_text().strip().partition(" ")
+    """Return the PID and the command line of the process that took the lock; PID 0 if it removed the file."""
+    text = file.read_text() if file.exists() else ""
+    pid, _, command = text.strip().partition(" ")
     return int(pid) if pid.isdigit() else 0, command or "a command that has just started"
 
 
