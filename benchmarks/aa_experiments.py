@@ -34,7 +34,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
-from dasklab.commands.exits import Exit
+from dasklab.commands.exit_status import ExitStatus
 from dasklab.machines.inventory import DEFAULT
 from dasklab.model.files import Campaign, Result
 from dasklab.paths import SHARE as ROOT
@@ -69,7 +69,7 @@ class Lab:
         """Run a command of the lab; its output is this terminal's."""
         environment = {**self.environment, "DASKLAB_RESULTS": str(self.folder / results)}
         status = subprocess.run([DASKLAB, *words], env=environment, cwd=ROOT, check=False).returncode
-        if status not in (Exit.OK, Exit.INVALID):
+        if status not in (ExitStatus.OK, ExitStatus.INVALID):
             sys.exit(f"dasklab {' '.join(words)} ended with status {status}")
 
     def build(self) -> None:
