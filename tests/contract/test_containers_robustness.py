@@ -91,6 +91,21 @@ def test_endpoint_killed_during_start_and_removal(node: Endpoint) -> None:
         time.sleep(0.05)
 
 
+def test_state_folder_with_a_long_path(lxc: None, tmp_path: Path) -> None:
+    """The kernel limits the path of a socket to 107 bytes."""
+    state = tmp_path / ("a long name " * 10) / "state"
+    node = serve(state)
+    try:
+        upload(node, "tiny.tar.gz", tiny.template())
+        create(node, 300, net0=NET.format(11))
+        node.done(ct(node, 300).status.start.post())
+        assert inside(ct(node, 300), "cat /etc/debian_version") == "12"
+        node.done(ct(node, 300).delete(force=1))
+        assert traces(node, 300) == []
+    finally:
+        assert minipve("stop", "--purge", state=state).returncode == 0
+
+
 def test_container_ends_with_its_monitor(node: Endpoint) -> None:
     assert node.state is not None
     create(node, 300, net0=NET.format(11))

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from minipve.qemu import sandbox
 
-from tests.contract.conftest import Allow
+from tests.contract.conftest import Allow, minipve, serve
 from tests.contract.endpoint import Endpoint, refused
 from tests.waiting import PATIENCE_S, until
 
@@ -46,6 +46,21 @@ def test_state_and_counters_of_a_running_machine(endpoint: Endpoint, running: in
     rows = endpoint.api().nodes(endpoint.node).qemu.get()
     row = next(row for row in rows if int(row["vmid"]) == running)
     assert (row["status"], row["pid"]) == ("running", status["pid"])
+
+
+def test_state_folder_with_a_long_path(real: bool, tmp_path: Path) -> None:
+    """The kernel limits the path of a socket to 107 bytes."""
+    if real:
+        pytest.skip("needs a minipve of its own; the environment names a real Proxmox VE")
+    state = tmp_path / ("a long name " * 10) / "state"
+    node = serve(state)
+    try:
+        node.create(100, net0=f"virtio={MAC},bridge={node.bridge}", agent=1)
+        node.done(node.vm(100).status.start.post())
+        assert node.vm(100).status.current.get()["qmpstatus"] == "running"
+        node.done(node.vm(100).status.stop.post())
+    finally:
+        assert minipve("stop", "--purge", state=state).returncode == 0
 
 
 def test_qemu_is_sandboxed_and_outlives_the_endpoint(ours: Endpoint, running: int) -> None:

@@ -3,8 +3,8 @@
     python -m minipve.image.debs STATUS PACKAGE...
 
 prints the path of an archive with the packages and their dependencies. STATUS is a copy of the guest's
-/var/lib/dpkg/status: packages that the guest has are left out. They come from this host's own package
-sources for the guests' Debian release, as the golden image does.
+/var/lib/dpkg/status: packages that the guest has are left out. The downloads come from this host's own
+package sources for the guests' Debian release, like the golden image.
 """
 
 from __future__ import annotations

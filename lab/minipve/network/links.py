@@ -30,14 +30,14 @@ def bridge_mtu(name: str) -> int:
 
 
 def no_vlans(bridge: str) -> str:
-    """PVE's text for a VLAN tag on a bridge without a physical port; no bridge here has one."""
+    """PVE's error for a VLAN tag on a bridge without a physical port. minipve's bridges never have one."""
     return f"no physical interface on bridge '{bridge}'"
 
 
 def plug_tap(tap: str, bridge: str, mtu: int = 0) -> None:
     """Attach a tap to a bridge, as PVE's pve-bridge script does; create it if it does not exist.
 
-    ``mtu`` 0 stands for the bridge's.
+    ``mtu`` 0 means the bridge's MTU.
     """
     mtu = mtu or bridge_mtu(bridge)
     if not exists(tap):
@@ -65,7 +65,7 @@ def machine_taps(vmid: int) -> list[str]:
 
 
 def container_links(vmid: int) -> list[str]:
-    """The host ends of a container's NICs, and ifb devices that outlived theirs."""
+    """The host ends of a container's NICs, and ifb devices whose NIC does not exist any more."""
     return [name for kind in ("veth", "ifb") for name in counters(f"{kind}{vmid}i")]
 
 

@@ -2,8 +2,8 @@
 
 Weaker tests are not reliable: on some nested clouds /dev/kvm opens, creates machines and runs their
 firmware, and still a Linux kernel never boots. So the golden image's kernel is started under KVM without a
-root file system. Where KVM works, it panics for lack of one after about a second. The result is cached
-until the host or QEMU changes.
+root file system. Where KVM works, the kernel boots in about a second and then panics, because it has no root
+file system. The result is cached until the host reboots or QEMU changes.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Accel:
 
 
 def probe(paths: Paths) -> Accel:
-    """Return the accelerator for this host. A boot is tried once per boot of the host and version of QEMU."""
+    """Return the accelerator for this host. The result is kept until the host reboots or QEMU changes."""
     if problem := _opening_problem():
         return Accel("tcg", problem)
     cache, key = paths.cache / "accel.json", _key()

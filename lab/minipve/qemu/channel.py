@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import socket
 import threading
 import time
@@ -42,12 +43,20 @@ class Channel:
         self.deadline = deadline
         self._pending = bytearray()
         self.socket = socket.socket(socket.AF_UNIX)
-        self._set_timeout()
         try:
-            self.socket.connect(str(path))
+            self._set_timeout()
+            self._connect(path)
         except OSError:
             self.socket.close()
             raise
+
+    def _connect(self, path: Path) -> None:
+        """Connect through the folder's descriptor, because the kernel limits a socket's path to 107 bytes."""
+        folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY)
+        try:
+            self.socket.connect(f"/proc/self/fd/{folder}/{path.name}")
+        finally:
+            os.close(folder)
 
     def send(self, command: str, arguments: Mapping[str, Any] | None) -> None:
         message = {"execute": command, **({"arguments": arguments} if arguments else {})}

@@ -32,7 +32,7 @@ def quoted(value: object) -> str:
 def machine_words(vmid: int, config: Config, paths: Paths, accel: Accel) -> Iterator[str]:
     """The words for everything except drives and NICs: name, monitor, processor, memory, fixed devices."""
     yield from ("qemu-system-x86_64", "-name", f"{quoted(config.get('name', f'VM{vmid}'))},debug-threads=on")
-    yield from ("-chardev", f"socket,id=qmp,path={quoted(paths.runtime(vmid, 'qmp'))},server=on,wait=off")
+    yield from ("-chardev", f"socket,id=qmp,path={_socket(vmid, 'qmp', paths)},server=on,wait=off")
     yield from ("-mon", "chardev=qmp,mode=control")
     yield from ("-pidfile", str(paths.runtime(vmid, "pid")), "-nodefaults")
     if smbios := values.smbios(config):
@@ -47,16 +47,19 @@ def machine_words(vmid: int, config: Config, paths: Paths, accel: Accel) -> Iter
     yield from _fixed_devices(vmid, config, paths)
 
 
+def _socket(vmid: int, kind: str, paths: Paths) -> str:
+    return paths.runtime(vmid, kind).name
+
+
 def _fixed_devices(vmid: int, config: Config, paths: Paths) -> Iterator[str]:
     if config.get("balloon") != "0":
         yield from ("-device", "virtio-balloon-pci,id=balloon0,bus=pci.0,addr=0x3")
     if values.agent_enabled(config):
-        qga = quoted(paths.runtime(vmid, "qga"))
-        yield from ("-chardev", f"socket,path={qga},server=on,wait=off,id=qga0")
+        yield from ("-chardev", f"socket,path={_socket(vmid, 'qga', paths)},server=on,wait=off,id=qga0")
         yield from ("-device", "virtio-serial,id=qga0,bus=pci.0,addr=0x8")
         yield from ("-device", "virtserialport,chardev=qga0,name=org.qemu.guest_agent.0")
     log = quoted(paths.log / f"{vmid}.console.log")
-    console = f"path={quoted(paths.runtime(vmid, 'serial0'))},logfile={log}"
+    console = f"path={_socket(vmid, 'serial0', paths)},logfile={log}"
     yield from ("-chardev", f"socket,id=serial0,{console},server=on,wait=off")
     yield from ("-device", "isa-serial,chardev=serial0")
     yield from ("-object", "rng-random,filename=/dev/urandom,id=rng0")
@@ -73,7 +76,7 @@ def _accel(accel: Accel) -> str:
 
 
 def cpu_model(config: Config, accel: Accel) -> str:
-    """QEMU's name for the ``cpu`` of the configuration. TCG cannot use the host's own processor."""
+    """Return QEMU's name for the configured CPU model. Under TCG ``host`` becomes ``max``."""
     cpu = values.cpu_type(config)
     if accel.name == "kvm":
         names = {**CPU_MODELS, "x86-64-v2-AES": f"{X86_64_V2},+aes", "": "kvm64", "kvm64": "kvm64"}

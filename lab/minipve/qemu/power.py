@@ -78,7 +78,7 @@ def _launch(vmid: int, words: list[str], paths: Paths, log: Log) -> None:
     """Start QEMU and wait until its monitor answers; log what it prints until then."""
     monitor = qmp.Qmp(vmid, paths)
     try:
-        lines = spawn.start(words, monitor.answers, START_TIMEOUT_S)
+        lines = spawn.start(words, paths.run, monitor.answers, START_TIMEOUT_S)
     except spawn.EndedError as error:
         for line in error.lines:
             log(line)
@@ -98,7 +98,7 @@ def _undo_start(vmid: int, paths: Paths) -> None:
 
 
 def _boot(config: Config, paths: Paths) -> Boot | None:
-    """Return what to boot of the first disk in the boot order; None if it has a boot loader, or no disk."""
+    """Return the kernel to boot directly. None if the first disk has a boot loader, or there is no disk."""
     disks = {slot: drive for slot, drive in drives.of(config) if not drives.is_cdrom(drive)}
     first = next((slot for slot in command_line.boot_order(config) if slot in disks), next(iter(disks), None))
     return None if first is None else direct_boot.extract(_volume(disks[first]["file"], paths), paths)

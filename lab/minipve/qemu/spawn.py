@@ -13,6 +13,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 
 from minipve import process
 from minipve.process import MachineError
@@ -21,8 +22,14 @@ _POLL_MS = 20
 _MAX_OUTPUT_BYTES = 2**16
 
 
-def start(words: Sequence[str], is_ready: Callable[[], bool], timeout_s: float) -> list[str]:
+def start(words: Sequence[str], folder: Path, is_ready: Callable[[], bool], timeout_s: float) -> list[str]:
     """Start a program in a session of its own and return the lines that it printed until it was ready.
+
+    Args:
+        words: the command line.
+        folder: the program's working directory.
+        is_ready: called again and again.
+        timeout_s: how long to wait.
 
     Raises:
         EndedError: the program ended before it was ready.
@@ -30,7 +37,8 @@ def start(words: Sequence[str], is_ready: Callable[[], bool], timeout_s: float) 
     """
     process.need("setsid", words[0])
     deadline, output = time.monotonic() + timeout_s, b""
-    with _forked([str(process.which("setsid")), "--fork", str(process.which(words[0])), *words[1:]]) as pipe:
+    command = [str(process.which("setsid")), "--fork", str(process.which(words[0])), *words[1:]]
+    with _forked(command, folder) as pipe:
         poll = select.poll()
         poll.register(pipe, select.POLLIN)
         while True:
@@ -54,10 +62,10 @@ class EndedError(MachineError):
 
 
 @contextmanager
-def _forked(words: list[str]) -> Iterator[int]:
-    """Run ``words`` and yield the file descriptor from which their output is read."""
+def _forked(words: list[str], folder: Path) -> Iterator[int]:
+    """Run ``words`` in ``folder`` and yield the file descriptor from which their output is read."""
     with subprocess.Popen(
-        words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd="/"
+        words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=folder
     ) as starter:
         assert starter.stdout is not None
         yield starter.stdout.fileno()

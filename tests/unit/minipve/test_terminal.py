@@ -35,4 +35,4 @@ def test_unwritable_output_is_refused_before_the_build(
     monkeypatch.delenv("MINIPVE_REQUIREMENTS", raising=False)
     done = CliRunner().invoke(minipve, ["image", "--output", "/proc/nowhere/image.qcow2"])
     assert done.exit_code == 1
-    assert done.stderr == "minipve: /proc/nowhere is no directory\n"
+    assert done.stderr == "minipve: /proc/nowhere is not a directory\n"

@@ -49,7 +49,7 @@ def line(paths: Paths, monkeypatch: pytest.MonkeyPatch, accel: Accel = TCG, boot
     "part",
     [
         "qemu-system-x86_64 -name worker-1,debug-threads=on",
-        "-chardev socket,id=qmp,path={run}/9103.qmp,server=on,wait=off -mon chardev=qmp,mode=control",
+        "-chardev socket,id=qmp,path=9103.qmp,server=on,wait=off -mon chardev=qmp,mode=control",
         "-pidfile {run}/9103.pid -nodefaults",
         "-sandbox on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny",
         "-smp 2,sockets=1,cores=2,maxcpus=2 -m 2048",
@@ -128,7 +128,6 @@ def test_comma_in_a_path_is_escaped(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     disk.touch()
     text = line(paths, monkeypatch)
     assert f"file={tmp_path}/state,,file=/etc/shadow/storage" in text
-    assert f"path={tmp_path}/state,,file=/etc/shadow/run/9103.qmp,server=on" in text
     assert f"logfile={tmp_path}/state,,file=/etc/shadow/log/9103.console.log,server=on" in text
 
 

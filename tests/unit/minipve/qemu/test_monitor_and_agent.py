@@ -70,6 +70,20 @@ def test_events_are_skipped(paths: Paths, serve: Any) -> None:
     assert qmp.Qmp(100, paths).execute("query-status") == {"status": "running"}
 
 
+def test_socket_with_a_long_path_is_reached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel accepts 107 bytes; QEMU binds its sockets with relative paths."""
+    paths = Paths(tmp_path / ("state" * 30), tmp_path)
+    paths.run.mkdir(parents=True)
+    monkeypatch.chdir(paths.run)
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(paths.runtime(100, "qmp").name)
+        server.listen()
+        thread = threading.Thread(target=_serve_one, args=(server, monitor, True))
+        thread.start()
+        assert qmp.Qmp(100, paths).execute("query-status") == {"status": "running"}
+        thread.join(timeout=PATIENCE_S)
+
+
 def test_qmp_error_has_proxmox_ves_text(paths: Paths, serve: Any) -> None:
     serve("qmp", monitor, True)
     with pytest.raises(MachineError, match="VM 100 qmp command 'device_del' failed - no such thing"):
