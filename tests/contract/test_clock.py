@@ -66,8 +66,8 @@ def forget_endpoint(lab: DryLab) -> None:
     (lab.folder / "hosts.yml").write_text(yaml.safe_dump(inventory))
 
 
-def summary(done: subprocess.CompletedProcess[str]) -> str:
-    return done.stdout.strip().splitlines()[-1]
+def summary(result: subprocess.CompletedProcess[str]) -> str:
+    return result.stdout.strip().splitlines()[-1]
 
 
 @pytest.mark.parametrize("off_s", [3600.5, -86400.25])
@@ -77,9 +77,9 @@ def test_clock_of_a_machine_from_the_lab_is_corrected(lab: DryLab, off_s: float)
     assert checked.returncode == 0, checked.stdout
     assert "Correct the clock by the controller's: changed 1" in checked.stdout
     assert ahead(lab, "worker-1") == off_s, "check mode must not change the clock"
-    done = lab.play("clock.yml")
-    assert done.returncode == 0, done.stdout
-    assert "changed=1, failed=0" in summary(done)
+    result = lab.play("clock.yml")
+    assert result.returncode == 0, result.stdout
+    assert "changed=1, failed=0" in summary(result)
     assert abs(ahead(lab, "worker-1")) < 2
     assert [ahead(lab, host) for host in HOSTS if host != "worker-1"] == [0] * 4
     assert "changed=0, failed=0" in summary(lab.play("clock.yml")), "the clock is correct in the second run"
@@ -94,15 +94,15 @@ def test_clock_within_the_tolerance_stays(lab: DryLab) -> None:
 def test_wrong_clock_of_an_existing_machine_is_an_error(lab: DryLab) -> None:
     forget_endpoint(lab)
     set_ahead(lab, "worker-1", 3600)
-    done = lab.play("clock.yml")
-    assert done.returncode != 0
-    assert "differs from the controller's by more than 5 s: start a time service\n" in done.stdout
+    result = lab.play("clock.yml")
+    assert result.returncode != 0
+    assert "differs from the controller's by more than 5 s: start a time service\n" in result.stdout
     assert ahead(lab, "worker-1") == 3600
 
 
 def test_wrong_clock_of_a_container_is_an_error_of_its_node(lab: DryLab) -> None:
     (lab.folder / "worker-1" / "container").touch()
     set_ahead(lab, "worker-1", 3600)
-    done = lab.play("clock.yml")
-    assert done.returncode != 0
-    assert "start a time service, of a container on its node" in done.stdout
+    result = lab.play("clock.yml")
+    assert result.returncode != 0
+    assert "start a time service, of a container on its node" in result.stdout

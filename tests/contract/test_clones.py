@@ -77,8 +77,8 @@ def test_full_clone_has_its_own_disk(endpoint: Endpoint, template: int, disks: s
 def test_invalid_clone_is_refused(
     endpoint: Endpoint, template: int, options: dict[str, Any], status: int, text: str
 ) -> None:
-    given = {"newid": template + 1, "pool": endpoint.pool} | options
-    error = refused(endpoint.vm(template).clone.post, **given)
+    params = {"newid": template + 1, "pool": endpoint.pool} | options
+    error = refused(endpoint.vm(template).clone.post, **params)
     assert (error.status_code, error.content) == (status, text)
 
 

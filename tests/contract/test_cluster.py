@@ -42,8 +42,8 @@ def shell(cluster: Endpoint, node: str, line: str) -> str:
     """Run a command in a node's network and return its output."""
     assert cluster.state is not None
     home = cluster.state if node == "pve" else cluster.state / "nodes" / node
-    done = subprocess.run([home / "enter-shell", "-c", line], capture_output=True, text=True)
-    return done.stdout + done.stderr
+    result = subprocess.run([home / "enter-shell", "-c", line], capture_output=True, text=True)
+    return result.stdout + result.stderr
 
 
 def applied(cluster: Endpoint) -> None:
@@ -92,8 +92,8 @@ def test_lists_show_all_nodes(cluster: Endpoint) -> None:
 
 def test_number_of_nodes_cannot_change(cluster: Endpoint) -> None:
     assert cluster.state is not None
-    said = minipve("serve", "--detach", "--nodes", "2", state=cluster.state)
-    assert said.returncode == 1 and "has 3 nodes; the number cannot change to 2" in said.stderr
+    result = minipve("serve", "--detach", "--nodes", "2", state=cluster.state)
+    assert result.returncode == 1 and "has 3 nodes; the number cannot change to 2" in result.stderr
     again = minipve("serve", "--detach", state=cluster.state)
     assert again.returncode == 0 and again.stdout.startswith("running")
 
@@ -110,19 +110,19 @@ def test_guest_is_on_its_node(lab: Endpoint) -> None:
 
 
 def test_vmid_is_unique_across_nodes(lab: Endpoint) -> None:
-    given = {"ostemplate": "local:vztmpl/tiny.tar.gz", "rootfs": "local:1", "pool": POOL}
-    taken = refused(lab.api().nodes("pve").lxc.post, vmid=303, **given)
-    assert "CT 303 already exists on node 'pve3'" in taken.content
+    params = {"ostemplate": "local:vztmpl/tiny.tar.gz", "rootfs": "local:1", "pool": POOL}
+    error = refused(lab.api().nodes("pve").lxc.post, vmid=303, **params)
+    assert "CT 303 already exists on node 'pve3'" in error.content
     assert refused(lab.api().cluster.nextid.get, vmid=302).errors == {"vmid": "VM 302 already exists"}
 
 
 def test_template_is_on_one_node(lab: Endpoint) -> None:
     upload(at(lab, "pve2"), "there.tar.gz", tiny.template())
-    found = {
+    volumes = {
         node: [row["volid"] for row in lab.api().nodes(node).storage("local").content.get(content="vztmpl")]
         for node in NODES
     }
-    assert [node for node in NODES if "local:vztmpl/there.tar.gz" in found[node]] == ["pve2"]
+    assert [node for node in NODES if "local:vztmpl/there.tar.gz" in volumes[node]] == ["pve2"]
     lab.done(lab.api().nodes("pve2").storage("local").content("local:vztmpl/there.tar.gz").delete())
 
 
@@ -148,9 +148,9 @@ def _reaches(container: Any, address: str) -> bool:
 
 @pytest.mark.parametrize("peer", [302, 303])
 def test_containers_on_two_nodes_reach_each_other(lab: Endpoint, peer: int) -> None:
-    one = ct(at(lab, "pve"), 301)
+    container = ct(at(lab, "pve"), 301)
     for subnet in ("10.77.0", "10.78.0"):
-        assert "2 packets received" in inside(one, f"ping -c 2 -W 5 {subnet}.{peer - 200}")
+        assert "2 packets received" in inside(container, f"ping -c 2 -W 5 {subnet}.{peer - 200}")
 
 
 def test_mtu_leaves_room_for_the_tunnels_headers(lab: Endpoint) -> None:
@@ -165,17 +165,17 @@ def test_mtu_leaves_room_for_the_tunnels_headers(lab: Endpoint) -> None:
     assert tunnel["linkinfo"]["info_data"]["learning"] is True
 
 
-def _seen_at_the_client(lab: Endpoint, source: int, target: int) -> int:
+def _requests_at_the_client(lab: Endpoint, source: int, target: int) -> int:
     """Count how many of three ICMP requests pass the NIC of the container on the first node."""
     device, words = "veth301i1", f"icmp and icmp[0] == 8 and dst 10.78.0.{target - 200}"
     line = f"exec tcpdump -l -n --immediate-mode -i {device} '{words}' 2>&1"
     command = [lab.state / "enter-shell", "-c", line]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as tcpdump:
         assert tcpdump.stdout is not None
-        while "listening on" not in (said := tcpdump.stdout.readline()):
-            assert said, "tcpdump ended"
-        said = inside(ct(at(lab, PLACES[source]), source), f"ping -c 3 -W 20 10.78.0.{target - 200}")
-        assert "3 packets received" in said
+        while "listening on" not in (output := tcpdump.stdout.readline()):
+            assert output, "tcpdump ended"
+        output = inside(ct(at(lab, PLACES[source]), source), f"ping -c 3 -W 20 10.78.0.{target - 200}")
+        assert "3 packets received" in output
         os.killpg(tcpdump.pid, signal.SIGINT)
         captured = tcpdump.communicate()[0]
     return len(re.findall("ICMP echo request", captured))
@@ -193,16 +193,16 @@ def test_flooding_vnet_without_learning_shows_every_frame(lab: Endpoint) -> None
     _mode(lab, 30000, "learning")
     for source, target in pairs:
         inside(ct(at(lab, PLACES[source]), source), f"ping -c 1 10.78.0.{target - 200}")
-    assert [_seen_at_the_client(lab, *pair) for pair in pairs] == [0, 0]
+    assert [_requests_at_the_client(lab, *pair) for pair in pairs] == [0, 0]
     _mode(lab, 0, "nolearning")
-    assert [_seen_at_the_client(lab, *pair) for pair in pairs] == [3, 3]
+    assert [_requests_at_the_client(lab, *pair) for pair in pairs] == [3, 3]
     _mode(lab, 30000, "learning")
 
 
 def test_learning_tunnel_hides_frames_between_other_nodes(lab: Endpoint) -> None:
     _mode(lab, 0, "learning")
     inside(ct(at(lab, "pve2"), 302), "ping -c 1 10.78.0.103")
-    assert _seen_at_the_client(lab, 302, 303) == 0  # the bridges flood, the tunnel does not
+    assert _requests_at_the_client(lab, 302, 303) == 0  # the bridges flood, the tunnel does not
     _mode(lab, 30000, "learning")
 
 
@@ -237,9 +237,9 @@ def test_node_switched_off_and_on(lab: Endpoint) -> None:
 
 def test_first_node_cannot_be_switched_off(lab: Endpoint) -> None:
     assert lab.state is not None
-    said = minipve("node", "pve", "off", state=lab.state)
-    assert said.returncode == 1
-    assert "'pve' is not an additional node; additional nodes: pve2, pve3" in said.stderr
+    result = minipve("node", "pve", "off", state=lab.state)
+    assert result.returncode == 1
+    assert "'pve' is not an additional node; additional nodes: pve2, pve3" in result.stderr
 
 
 def test_guests_survive_a_killed_endpoint(lab: Endpoint) -> None:

@@ -116,12 +116,12 @@ def traces(endpoint: Endpoint, vmid: int) -> list[str]:
     assert endpoint.state is not None
     mine = re.compile(rf"(?<![0-9a-f]){vmid}(?![0-9a-f])")  # the VMID, but not as a part of a digest
     files = [path for path in endpoint.state.rglob("*") if mine.search(path.name)]
-    left = [str(path) for path in (*groups(endpoint, vmid), *files)]
-    left = [path for path in left if "/log/" not in path and "/lock/" not in path]
-    left += [line for line in shell(endpoint, "ip -br link").splitlines() if f"{vmid}i" in line]
+    leftovers = [str(path) for path in (*groups(endpoint, vmid), *files)]
+    leftovers = [path for path in leftovers if "/log/" not in path and "/lock/" not in path]
+    leftovers += [line for line in shell(endpoint, "ip -br link").splitlines() if f"{vmid}i" in line]
     mounts = Path("/proc/mounts").read_text().splitlines()
-    left += [line for line in mounts if line.startswith("overlay") and str(endpoint.state) in line]
-    return left
+    leftovers += [line for line in mounts if line.startswith("overlay") and str(endpoint.state) in line]
+    return leftovers
 
 
 def test_start_shutdown_and_removal(node: Endpoint, make: Callable[..., Any]) -> None:
@@ -132,12 +132,14 @@ def test_start_shutdown_and_removal(node: Endpoint, make: Callable[..., Any]) ->
     assert "rate 104857Kbit" in rate_of(node, "veth300i0")
     assert link(node, "veth300i0")["master"] == "vmbr0"
     limits = [group / name for group in groups(node, 300) for name in ("cpu.cfs_quota_us", "cpu.max")]
-    given = {file.read_text().split()[0] for file in limits if file.exists()}
-    assert given == {"20000"} or os.cpu_count() == 1, "the time of one processor in each 20 ms"
+    quotas = {file.read_text().split()[0] for file in limits if file.exists()}
+    assert quotas == {"20000"} or os.cpu_count() == 1, "the time of one processor in each 20 ms"
     row = node.api().nodes("pve").lxc.get()[0]
     assert (row["status"], row["cpus"], row["maxmem"], row["pid"] > 1) == ("running", 1, 64 * 2**20, True)
-    seen = node.api().cluster.resources.get(type="vm")
-    assert [(one["id"], one["type"], one["status"]) for one in seen] == [("lxc/300", "lxc", "running")]
+    guests = node.api().cluster.resources.get(type="vm")
+    assert [(guest["id"], guest["type"], guest["status"]) for guest in guests] == [
+        ("lxc/300", "lxc", "running")
+    ]
     log = node.done(container.status.shutdown.post(timeout=50))
     assert not any("got timeout" in line for line in log)
     assert container.status.current.get()["status"] == "stopped"
@@ -163,8 +165,8 @@ def test_only_root_can_set_the_lock(node: Endpoint, make: Callable[..., Any]) ->
     for change in ({"lock": "destroyed"}, {"lock": "create"}, {"delete": "lock"}, {"revert": "lock"}):
         assert refused(container.config.put, **change).content == "only root can set 'lock' config"
     post = node.api().nodes(node.node).lxc.post
-    given = {"ostemplate": "local:vztmpl/tiny.tar.gz", "pool": node.pool, "rootfs": "local:1"}
-    assert refused(post, vmid=301, lock="create", **given).content == "only root can set 'lock' config"
+    params = {"ostemplate": "local:vztmpl/tiny.tar.gz", "pool": node.pool, "rootfs": "local:1"}
+    assert refused(post, vmid=301, lock="create", **params).content == "only root can set 'lock' config"
     node.root().nodes(node.node).lxc(300).config.put(lock="backup")
     assert container.config.get()["lock"] == "backup"
     assert node.failed(container.status.start.post()) == "CT is locked (backup)"
@@ -218,8 +220,8 @@ def test_nic_changes_live(node: Endpoint, make: Callable[..., Any]) -> None:
     assert link(node, "veth300i0")["mtu"] == 1500 and "mtu=1400" in container.config.get()["net0"]
     assert [row for row in container.pending.get() if "pending" in row or "delete" in row] == []
     container.config.put(net0=base.replace("10.77.0.11", "10.77.0.12"))
-    found = {row["name"]: row.get("inet") for row in container.interfaces.get()}
-    assert found["eth0"] == "10.77.0.12/24"
+    addresses = {row["name"]: row.get("inet") for row in container.interfaces.get()}
+    assert addresses["eth0"] == "10.77.0.12/24"
     assert "10.77.0.12" in inside(container, "cat /etc/network/interfaces")
     assert link(node, "veth300i0")["ifindex"] == number, "the device has been the same so far"
     container.config.put(net0=base.replace("eth0", "lab0"))
@@ -261,13 +263,13 @@ def test_changes_of_other_options(node: Endpoint, make: Callable[..., Any]) -> N
     assert rows["features"] == {"key": "features", "pending": "nesting=1"}
     container.config.put(revert="features")
     assert "features" not in {row["key"] for row in container.pending.get()}
-    for given, text in (
+    for params, text in (
         ({}, "no options specified"),
         ({"delete": "memory"}, "unable to delete required option 'memory'"),
         ({"unprivileged": 0}, "unable to modify read-only option: 'unprivileged'"),
         ({"hostname": "c", "digest": "0" * 40}, MODIFIED),
     ):
-        error = refused(container.config.put, **given)
+        error = refused(container.config.put, **params)
         assert (error.status_code, error.content) == (500, text)
     container.config.put(delete="timezone")
     assert refused(container.config.put, mp0="local:1,mp=/x").errors == {"mp0": "not supported here"}
@@ -299,8 +301,8 @@ def test_container_that_ends_by_itself_leaves_nothing(node: Endpoint, make: Call
 def _ignores(container: Any, number: signal.Signals) -> bool:
     """Does the container's first process ignore this signal by now?"""
     pid = container.status.current.get()["pid"]
-    said = re.search(r"^SigIgn:\s*(\w+)$", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
-    return said is not None and bool(int(said[1], 16) >> (number - 1) & 1)
+    match = re.search(r"^SigIgn:\s*(\w+)$", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
+    return match is not None and bool(int(match[1], 16) >> (number - 1) & 1)
 
 
 def test_shutdown_that_is_ignored_needs_force(node: Endpoint, make: Callable[..., Any]) -> None:
@@ -351,27 +353,27 @@ def test_password_and_ssh_keys_are_set(node: Endpoint, make: Callable[..., Any])
     assert inside(container, "cat /root/.ssh/authorized_keys") == key
     assert inside(container, "cat /etc/shadow").startswith("root:$5$")
     assert inside(container, "cat /etc/ssh/ssh_host_ed25519_key.pub").startswith("ssh-ed25519 ")
-    kept = json.dumps(container.config.get())
-    assert "secret" not in kept and "ssh-ed25519" not in kept
+    config = json.dumps(container.config.get())
+    assert "secret" not in config and "ssh-ed25519" not in config
 
 
 def test_golden_template_is_unpacked_once_for_all_instances(tmp_path: Path, lxc: None) -> None:
     first, second = (Paths(tmp_path / name, tmp_path / "cache") for name in ("first", "second"))
-    own = golden.template_path(first)
-    own.parent.mkdir(parents=True)
-    own.write_bytes(tiny.template())
-    kept = own.parent / "trees"
-    (kept / f"{UNFINISHED}left").mkdir(parents=True)  # by an instance that was killed
+    golden_template = golden.template_path(first)
+    golden_template.parent.mkdir(parents=True)
+    golden_template.write_bytes(tiny.template())
+    unpacked = golden_template.parent / "trees"
+    (unpacked / f"{UNFINISHED}left").mkdir(parents=True)  # by an instance that was killed
     uploaded, other = tmp_path / "uploaded.tar.gz", tmp_path / "other.tar.gz"
-    uploaded.write_bytes(own.read_bytes())
+    uploaded.write_bytes(golden_template.read_bytes())
     other.write_bytes(tiny.template(systemd=True))
     for paths in (first, second):
         paths.state.mkdir()
         rootfs.create(100, uploaded, 100_000, paths)
     rootfs.create(101, other, 100_000, first)
-    assert {path.name for path in kept.iterdir()} == {".lock", "100000"}, "a stranger's is not kept"
+    assert {path.name for path in unpacked.iterdir()} == {".lock", "100000"}, "a stranger's is not kept"
     tops = [rootfs.layers(100, paths)[0] for paths in (first, second)]
-    shells = [(top / "usr/bin/busybox").stat() for top in (kept / "100000", *tops)]
+    shells = [(top / "usr/bin/busybox").stat() for top in (unpacked / "100000", *tops)]
     assert len({(shell.st_ino, shell.st_uid) for shell in shells}) == 1
     assert {(top.stat().st_uid, top.stat().st_mode & 0o777) for top in tops} == {(100_000, 0o755)}
     shutil.rmtree(tmp_path / "cache")
@@ -382,9 +384,9 @@ def test_parallel_containers_of_one_template(node: Endpoint, make: Callable[...,
     assert node.state is not None
     upload(node, "again.tar.gz", tiny.template(systemd=True))
     api, vmids = node.api().nodes("pve"), range(310, 315)
-    given = {"memory": 64, "pool": node.pool, "start": 1, "features": "nesting=1"}
+    params = {"memory": 64, "pool": node.pool, "start": 1, "features": "nesting=1"}
     upids = [
-        api.lxc.post(vmid=n, ostemplate="local:vztmpl/again.tar.gz", net0=NET.format(n - 250), **given)
+        api.lxc.post(vmid=n, ostemplate="local:vztmpl/again.tar.gz", net0=NET.format(n - 250), **params)
         for n in vmids
     ]
     try:

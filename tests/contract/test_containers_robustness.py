@@ -152,8 +152,8 @@ def test_full_disk_is_an_error_and_leaves_nothing(lxc: None, tmp_path: Path) -> 
         free = shutil.disk_usage(tmp_path).free
         (tmp_path / "filler").write_bytes(b"\1" * (free - 2**20))
         api = full.api().nodes("pve").lxc
-        given = {"ostemplate": "local:vztmpl/tiny.tar.gz", "rootfs": "local:1", "pool": full.pool}
-        error = full.failed(api.post(vmid=300, **given))
+        params = {"ostemplate": "local:vztmpl/tiny.tar.gz", "rootfs": "local:1", "pool": full.pool}
+        error = full.failed(api.post(vmid=300, **params))
         assert "No space left on device" in error, error
         assert api.get() == [] and traces(full, 300) == []
         assert list((tmp_path / "templates").iterdir()) == []
@@ -200,7 +200,7 @@ def lasting(own_for_all: Endpoint, lxc: None) -> Iterator[Endpoint]:
 def test_hostile_archive_cannot_leave_its_folder(lasting: Endpoint, how: str, unprivileged: int) -> None:
     node, root = lasting, lasting.root()
     assert node.state is not None
-    kept = set(node.state.glob("templates/*"))
+    templates_before = set(node.state.glob("templates/*"))
     upload(node, "evil.tar.gz", hostile(**HOSTILE[how][0]))
     upid = root.nodes("pve").lxc.post(
         vmid=300, ostemplate="local:vztmpl/evil.tar.gz", rootfs="local:1", unprivileged=unprivileged
@@ -208,11 +208,11 @@ def test_hostile_archive_cannot_leave_its_folder(lasting: Endpoint, how: str, un
     status = node.wait(upid, root)["exitstatus"]
     assert list(node.state.rglob("escaped")) == [] and not Path("/tmp/dasklab-escaped").exists()
     if status != "OK":
-        assert traces(node, 300) == [] and set(node.state.glob("templates/*")) == kept
+        assert traces(node, 300) == [] and set(node.state.glob("templates/*")) == templates_before
         return
     node.done(root.nodes("pve").lxc(300).status.start.post(), root)
-    said = inside(root.nodes("pve").lxc(300), "cat /disk /shadow 2>&1 | head -c 100")
-    assert "root:" not in said and ("disk" not in how or "denied" in said)
+    output = inside(root.nodes("pve").lxc(300), "cat /disk /shadow 2>&1 | head -c 100")
+    assert "root:" not in output and ("disk" not in how or "denied" in output)
 
 
 @pytest.mark.parametrize("place", ["etc/hostname", "etc/network", "etc/hosts", "etc/resolv.conf"])
@@ -246,10 +246,10 @@ def theirs(node: Endpoint) -> Iterator[str]:
 
 def test_token_cannot_reach_other_pools_containers(node: Endpoint, theirs: str) -> None:
     api, other = node.api().nodes("pve"), ct(node, 400)
-    given = {"ostemplate": "local:vztmpl/tiny.tar.gz", "pool": node.pool}
+    params = {"ostemplate": "local:vztmpl/tiny.tar.gz", "pool": node.pool}
     for call, options in (
-        (api.lxc.post, {"vmid": 300, "rootfs": theirs} | given),
-        (api.lxc.post, {"vmid": 300, "rootfs": f"{theirs},size=1G"} | given),
+        (api.lxc.post, {"vmid": 300, "rootfs": theirs} | params),
+        (api.lxc.post, {"vmid": 300, "rootfs": f"{theirs},size=1G"} | params),
         (api.lxc.post, {"vmid": 300, "ostemplate": theirs, "rootfs": "local:1", "pool": node.pool}),
         (api.qemu.post, {"vmid": 300, "scsi0": f"local:0,import-from={theirs}", "pool": node.pool}),
         (api.qemu.post, {"vmid": 300, "scsi0": theirs, "pool": node.pool}),
@@ -270,9 +270,9 @@ def test_token_cannot_reach_other_pools_containers(node: Endpoint, theirs: str) 
 
 def test_tags_at_creation_need_a_privilege_on_the_container(node: Endpoint) -> None:
     api = node.api().nodes("pve").lxc
-    given = {"ostemplate": "local:vztmpl/tiny.tar.gz", "rootfs": "local:1", "pool": node.pool}
-    assert "VM.Config.Options" in refused(api.post, vmid=300, tags="dasklab", **given).content
-    assert refused(api.post, vmid=300, unprivileged=0, **given).content.endswith("(/, Sys.Modify)")
+    params = {"ostemplate": "local:vztmpl/tiny.tar.gz", "rootfs": "local:1", "pool": node.pool}
+    assert "VM.Config.Options" in refused(api.post, vmid=300, tags="dasklab", **params).content
+    assert refused(api.post, vmid=300, unprivileged=0, **params).content.endswith("(/, Sys.Modify)")
     create(node, 300)
     ct(node, 300).config.put(tags="dasklab")
     root = node.root()
@@ -290,8 +290,11 @@ def test_other_processes_are_not_taken_for_a_monitor(node: Endpoint) -> None:
     node.done(ct(node, 300).status.start.post())
     title = (Path("/proc") / (node.state / "run/300.monitor").read_text().strip() / "cmdline").read_text()
     fake = title.strip("\0").replace(" 300", " 301")
-    named = ["bash", "-c", 'sleep 3 & exec -a "$0" cat', fake]
-    strangers = {"another user's": (named, 65534), "a container's": (["unshare", "-p", "-f", *named], 0)}
+    imitation = ["bash", "-c", 'sleep 3 & exec -a "$0" cat', fake]
+    strangers = {
+        "another user's": (imitation, 65534),
+        "a container's": (["unshare", "-p", "-f", *imitation], 0),
+    }
     for whose, (words, user) in strangers.items():
         with subprocess.Popen(words, user=user, stdin=subprocess.PIPE) as child:  # it ends with its input
             time.sleep(0.2)
@@ -313,8 +316,8 @@ RIGHTS = (
 def test_each_privilege_is_necessary(rights: tuple[Endpoint, Any], lacking: str) -> None:
     node, allow = rights
     allow([f"VM.{right}" for right in RIGHTS if right != lacking])
-    given = {"memory": 64, "cores": 1, "rootfs": "local:1", "net0": "name=eth0,bridge=vmbr0", "onboot": 0}
-    answer = ask(node, "POST", "lxc", vmid=300, ostemplate="local:vztmpl/tiny.tar.gz", pool="few", **given)
+    params = {"memory": 64, "cores": 1, "rootfs": "local:1", "net0": "name=eth0,bridge=vmbr0", "onboot": 0}
+    answer = ask(node, "POST", "lxc", vmid=300, ostemplate="local:vztmpl/tiny.tar.gz", pool="few", **params)
     needed = {"Allocate", "Config.CPU", "Config.Memory", "Config.Disk", "Config.Network", "Config.Options"}
     assert answer.status_code == (403 if lacking in needed else 200), answer.text
     if answer.status_code != 200:
@@ -348,8 +351,11 @@ def rights(own_for_all: Endpoint, lxc: None) -> tuple[Endpoint, Any]:
     secret = root.access.users("few@pve").token("few").post(privsep=0)["value"]
     FEW["Authorization"] = f"PVEAPIToken=few@pve!few={secret}"
     root.pools.post(poolid="few")
-    given = {"/storage/local": "Datastore.AllocateSpace", "/sdn/zones/localnetwork/vmbr0": "SDN.Use"}
-    for number, (path, privilege) in enumerate(given.items()):
+    privileges_elsewhere = {
+        "/storage/local": "Datastore.AllocateSpace",
+        "/sdn/zones/localnetwork/vmbr0": "SDN.Use",
+    }
+    for number, (path, privilege) in enumerate(privileges_elsewhere.items()):
         root.access.roles.post(roleid=f"Few{number}", privs=privilege)
         root.access.acl.put(path=path, roles=f"Few{number}", users="few@pve")
     root.access.roles.post(roleid="Few", privs="")

@@ -49,11 +49,11 @@ def test_hostile_answers_to_every_command(ours: Endpoint, victim: int) -> None:
     answers = itertools.cycle(ANSWERS)
     agent = HostileAgent(ours.state / f"run/{victim}.qga", lambda _command: next(answers))
     try:
-        for verb, name, given in REQUESTS:
+        for verb, name, params in REQUESTS:
             for number in range(
                 len(ANSWERS) + 1
             ):  # one more, so that each command starts with another answer
-                place = {"params": given} if verb == "GET" else {"json": given}
+                place = {"params": params} if verb == "GET" else {"json": params}
                 answer = ours.request(verb, f"/nodes/{ours.node}/qemu/{victim}/agent/{name}", **place)
                 assert answer.status_code in (200, 500, 596), (name, number, answer.text[:200])
                 assert not PYTHON.search(answer.text.replace("Traceback?", "")), answer.text[:500]

@@ -121,8 +121,8 @@ def leftovers(place: Endpoint) -> list[str]:
 
 
 def test_lab_is_created_kept_and_removed(place: Endpoint, bring: Callable[[bool], list[str]]) -> None:
-    made = bring(True)
-    assert len(made) == UP
+    calls = bring(True)
+    assert len(calls) == UP
     assert bring(True) == []
     rows = place.api().nodes(place.node).qemu.get()
     assert [row["status"] for row in rows if "template" not in row] == ["running"]
@@ -216,8 +216,8 @@ def test_moved_lab_leaves_its_old_vmids(
         }
     )
     provision(Request(_client(place), moved, True, parallel=4), apply=True)
-    there = sorted(int(row["vmid"]) for row in place.api().nodes(place.node).qemu.get())
-    assert there == [FIRST + 1, FIRST + 2]
+    vmids = sorted(int(row["vmid"]) for row in place.api().nodes(place.node).qemu.get())
+    assert vmids == [FIRST + 1, FIRST + 2]
 
 
 def test_needed_privileges_are_sufficient_and_minimal(

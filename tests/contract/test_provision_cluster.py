@@ -34,10 +34,10 @@ def place(start: Callable[..., Endpoint]) -> Endpoint:
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
     image = tmp_path_factory.mktemp("image") / "empty.qcow2"
     subprocess.run(["qemu-img", "create", "-q", "-f", "qcow2", image, "1M"], check=True)
-    given: dict[str, Any] = {"name": POOL, "pool": POOL, "node": "pve", "cpu": "qemu64"}
-    given |= {"storage": "local", "image_storage": "local", "image": {"file": str(image)}}
-    given |= {"template_vmid": FIRST, "bridges": ["labnet"], "ssh_public_key": "ssh-ed25519 AAAA test"}
-    return Lab.model_validate(given | {"guests": [_vm(n, node) for n, node in enumerate(NODES, 1)]})
+    settings: dict[str, Any] = {"name": POOL, "pool": POOL, "node": "pve", "cpu": "qemu64"}
+    settings |= {"storage": "local", "image_storage": "local", "image": {"file": str(image)}}
+    settings |= {"template_vmid": FIRST, "bridges": ["labnet"], "ssh_public_key": "ssh-ed25519 AAAA test"}
+    return Lab.model_validate(settings | {"guests": [_vm(n, node) for n, node in enumerate(NODES, 1)]})
 
 
 def _vm(number: int, node: str) -> dict[str, Any]:
@@ -84,9 +84,9 @@ def leftovers(place: Endpoint) -> dict[str, list[Any]]:
 
 
 def test_machines_are_on_their_nodes_and_second_run_changes_nothing(place: Endpoint, bring: Bring) -> None:
-    made = bring(True)
-    assert {name: guest["node"] for name, guest in made.guests.items()} == {"w1": "pve", "w2": "pve2"}
-    assert [guest["status"] for guest in made.guests.values()] == ["running", "running"]
+    outcome = bring(True)
+    assert {name: guest["node"] for name, guest in outcome.guests.items()} == {"w1": "pve", "w2": "pve2"}
+    assert [guest["status"] for guest in outcome.guests.values()] == ["running", "running"]
     assert bring(True).calls == []
     for node in NODES:
         listed = place.root().nodes(node).network.get(type="any_bridge")

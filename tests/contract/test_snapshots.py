@@ -125,9 +125,9 @@ def test_clone_of_a_snapshot(ours: Endpoint, vm: Any, vmid: int) -> None:
     vm.config.put(cores=1)
     ours.done(vm.clone.post(newid=vmid + 1, snapname="first", full=1, pool=ours.pool))
     clone = ours.vm(vmid + 1).config.get()
-    held = _holds(_image(ours, vmid + 1), "0x11")
+    has_content = _holds(_image(ours, vmid + 1), "0x11")
     ours.remove(vmid + 1)
-    assert (held, clone["cores"], clone.keys() & {"snaptime", "parent"}) == (True, 2, set())
+    assert (has_content, clone["cores"], clone.keys() & {"snaptime", "parent"}) == (True, 2, set())
 
 
 def test_invalid_snapshot_calls_are_refused(endpoint: Endpoint, vm: Any, vmid: int) -> None:

@@ -37,11 +37,11 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def store(endpoint: Endpoint, imports: str, allow: Allow) -> Iterator[Any]:
     """The storage for images; uploads of the tests are removed."""
     allow("Datastore.Allocate", path=f"/storage/{imports}")
-    found = endpoint.api().nodes(endpoint.node).storage(imports)
-    yield found
-    for row in found.content.get(content="import"):
+    storage = endpoint.api().nodes(endpoint.node).storage(imports)
+    yield storage
+    for row in storage.content.get(content="import"):
         if "my_image" in row["volid"]:
-            endpoint.done(found.content(row["volid"]).delete())
+            endpoint.done(storage.content(row["volid"]).delete())
 
 
 def test_storage_list_shows_formats_and_space(endpoint: Endpoint, disks: str) -> None:
@@ -72,16 +72,16 @@ def test_upload_import_and_removal(
     assert volid not in {row["volid"] for row in store.content.get(content="import")}
 
 
-@pytest.mark.parametrize(("checksum", "said"), [("", "OK"), ("0" * 64, "checksum mismatch: got ")])
+@pytest.mark.parametrize(("checksum", "expected_status"), [("", "OK"), ("0" * 64, "checksum mismatch: got ")])
 def test_upload_with_a_checksum(
-    endpoint: Endpoint, store: Any, image: Path, checksum: str, said: str
+    endpoint: Endpoint, store: Any, image: Path, checksum: str, expected_status: str
 ) -> None:
     """Send the fields in pveproxy's order. It closes a connection with another order."""
     expected = checksum or hashlib.sha256(image.read_bytes()).hexdigest()
     with image.open("rb") as stream:
         fields = {"content": "import", "checksum-algorithm": "sha256", "checksum": expected}
         upid = store.upload.post(filename=stream, **fields)
-    assert endpoint.wait(upid)["exitstatus"].startswith(said)
+    assert endpoint.wait(upid)["exitstatus"].startswith(expected_status)
 
 
 def test_upload_fields_in_another_order_are_refused(ours: Endpoint) -> None:
@@ -229,10 +229,10 @@ def test_task_ends_on_a_full_disk(full: Endpoint) -> None:
             stream.write(b"\1" * 2**16)
     deadline = time.monotonic() + PATIENCE_S
     status = full.api().nodes(full.node).tasks(upid).status
-    while (found := status.get())["status"] == "running":
+    while (task := status.get())["status"] == "running":
         assert time.monotonic() < deadline
         time.sleep(0.1)
-    assert found["exitstatus"] == "VM quit/powerdown failed - got timeout"
+    assert task["exitstatus"] == "VM quit/powerdown failed - got timeout"
     assert "No space left on device" in refused(full.vm(100).config.put, onboot=1).content
     assert "No space left on device" in full.failed(full.vm(100).config.post(onboot=1))
     full.wait(full.vm(100).status.stop.post())

@@ -41,21 +41,21 @@ def overlay(tmp_path_factory: pytest.TempPathFactory) -> Path:
     except LabError as error:
         pytest.skip(f"the wheels of Dask {OLDEST} are not there and cannot be downloaded: {error}")
     folder = tmp_path_factory.mktemp("overlay")
-    brought = folder / "wheels"
-    brought.mkdir()
+    target = folder / "wheels"
+    target.mkdir()
     for path in wheelhouse.iterdir():
-        (brought / path.name).write_bytes(path.read_bytes())
+        (target / path.name).write_bytes(path.read_bytes())
     tasks = yaml.safe_load((DASK / "tasks" / "overlay_install.yml").read_text())
     line = next(task["ansible.builtin.raw"] for task in tasks if "ansible.builtin.raw" in task)
-    given = {"dask_overlay": str(folder / "dask"), "dask_venv": sys.prefix, "dask_python": sys.executable}
-    told = Environment(undefined=StrictUndefined, autoescape=False).from_string(line)
-    subprocess.run(["sh", "-c", told.render(given, dask_wheels=str(brought))], check=True)
+    variables = {"dask_overlay": str(folder / "dask"), "dask_venv": sys.prefix, "dask_python": sys.executable}
+    template = Environment(undefined=StrictUndefined, autoescape=False).from_string(line)
+    subprocess.run(["sh", "-c", template.render(variables, dask_wheels=str(target))], check=True)
     assert (folder / "dask" / "requirements.txt").exists()
     return folder / "dask"
 
 
 @pytest.fixture(scope="module")
-def said(
+def documents(
     overlay: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Path, dict[str, dict[str, Any]]]]:
     """Run workloads of every kind on a cluster of that version, started by the role's programs."""
@@ -73,11 +73,11 @@ def said(
     ):
         python = str(overlay / "bin" / "python")
         more = ["--packages", "dask,distributed"]
-        yield folder, {name: host.workload(name, each, 2, python, more) for name, each in WORK.items()}
+        yield folder, {name: host.workload(name, params, 2, python, more) for name, params in WORK.items()}
 
 
-def test_every_process_uses_the_requested_version(said: Any) -> None:
-    for document in said[1].values():
+def test_every_process_uses_the_requested_version(documents: Any) -> None:
+    for document in documents[1].values():
         assert document["packages"] == dict.fromkeys(
             ("client", "scheduler", "worker-1-1", "worker-1-2"), BOTH
         )
@@ -86,11 +86,11 @@ def test_every_process_uses_the_requested_version(said: Any) -> None:
         assert document["check"]["ok"]
 
 
-def test_records_of_another_version_are_explained(said: Any) -> None:
-    folder, documents = said
-    told = dict(documents["array_study"])
-    store.write(folder, Records(records=told.pop("inside")))
-    store.write(folder, Timings.model_validate(told))
+def test_records_of_another_version_are_explained(documents: Any) -> None:
+    folder, by_workload = documents
+    document = dict(by_workload["array_study"])
+    store.write(folder, Records(records=document.pop("inside")))
+    store.write(folder, Timings.model_validate(document))
     frames = record.load(folder)
     tasks = frames["tasks"]
     stages = ["decided_s", "sent_s", "arrived_s", "executing_s", "start_s", "stop_s", "done_s", "reported_s"]

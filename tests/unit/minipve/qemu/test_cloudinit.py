@@ -96,8 +96,8 @@ def test_user_values_do_not_change_the_yaml_structure(value: str) -> None:
         [key.strip()],
     ]
     assert user["chpasswd"] == {"expire": False}
-    named = yaml.safe_load(cloudinit.dump(100, {"name": "n", "searchdomain": value}, "user"))
-    assert named["fqdn"] == f"n.{value}"
+    with_domain = yaml.safe_load(cloudinit.dump(100, {"name": "n", "searchdomain": value}, "user"))
+    assert with_domain["fqdn"] == f"n.{value}"
 
 
 @pytest.mark.parametrize("value", [value for value in HOSTILE if " " not in value and value.strip() == value])
