@@ -151,6 +151,7 @@ def check(raw: dict[str, Any], where: str, folder: Path = EXPERIMENTS) -> Experi
         raise LabError(f"{where}: workload: {error.message}") from None
     if sources:
         experiment = experiment.model_copy(update={"workload_sources": sources})
+    settings(experiment, [], where)
     for name, factor in experiment.factors.items():
         if name in COLUMNS or not name.isidentifier():
             raise LabError(
@@ -159,7 +160,6 @@ def check(raw: dict[str, Any], where: str, folder: Path = EXPERIMENTS) -> Experi
             )
         for level, overrides in factor.overrides().items():
             settings(experiment, [overrides], f"{where}: factors.{name}, level {level!r}")
-    settings(experiment, [], where)
     return experiment
 
 
