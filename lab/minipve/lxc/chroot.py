@@ -1,6 +1,6 @@
 """Run code with a container's root file system as the root directory.
 
-The files belong to a stranger: a link in them may point anywhere. With the file system as the root
+The files are not trusted: a link in them may point anywhere. With the file system as the root
 directory no path leads out of it.
 """
 
@@ -23,7 +23,7 @@ MOUNT_POINT = LXC_RUN / "root"
 
 
 class _NoImports(MetaPathFinder):
-    """Prevents imports by a thread inside a container's file system: they would run the stranger's code."""
+    """Prevents imports by a thread inside a container's file system: they would run the container's code."""
 
     def find_spec(self, fullname: str, path: object, target: object = None) -> None:
         if getattr(_thread, "is_inside", False):
