@@ -99,7 +99,7 @@ def test_snapshot_of_a_running_machine(endpoint: Endpoint, vm: Any, vmid: int) -
     endpoint.done(vm.status.start.post())
     if endpoint.state is not None:
         error = refused(vm.snapshot.post, snapname="memory", vmstate=1)
-        assert error.errors == {"vmstate": "not supported here: a snapshot holds no memory"}
+        assert error.errors == {"vmstate": "not supported here, since snapshots do not contain memory"}
     endpoint.done(vm.snapshot.post(snapname="live"))
     endpoint.done(vm.snapshot.post(snapname="later"))
     assert _tree(vm) == {"live": None, "later": "live", "current": "later"}
