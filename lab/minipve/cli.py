@@ -1,15 +1,17 @@
-"""The command ``minipve``: start, inspect and stop a local endpoint, and build its guests' image."""
+"""The command ``minipve``: start, inspect and stop an endpoint, and build the guests' image."""
 
 from __future__ import annotations
 
 import importlib.util
 import os
+import shlex
 import sys
 from pathlib import Path
 
 import click
 
-from minipve import cluster, launch, state_folder
+from minipve import cluster, environment, launch, state_folder
+from minipve.address import Address
 from minipve.paths import INSTANCE, Paths
 from minipve.terminal import Group
 from minipve.user_error import UserError
@@ -21,36 +23,36 @@ instance_option = click.option(
     "--instance",
     default=INSTANCE,
     show_default=True,
-    help="Which instance; each has its own state and network.",
+    help="Name of the instance. Each has its own state and network.",
 )
 management_option = click.option(
     "--management",
     default=MANAGEMENT,
     show_default=True,
-    help="The node's address on vmbr0 of a fresh instance.",
+    help="Address of a new instance's node on vmbr0.",
 )
 nodes_option = click.option(
     "--nodes",
     type=click.IntRange(1, cluster.MAX_NODES),
-    help="Nodes of the cluster that a fresh instance plays: pve, pve2, pve3 ...  [default: as it has, or 1]",
+    help="Number of nodes of a new instance: pve, pve2, pve3 ...  [default: 1]",
 )
 delay_option = click.option(
-    "--unauthorized-delay", type=float, default=3.0, show_default=True, help="Seconds before a 401 (PVE: 3)."
+    "--unauthorized-delay", type=float, default=3.0, show_default=True, help="Delay of every 401 in seconds."
 )
 
 
 def _require_packages() -> None:
-    """Refuse to start half of the endpoint.
+    """Check Python and its packages before anything else.
 
     Raises:
         UserError: Python is too old, or a package is missing.
     """
     if sys.version_info < (3, 11):
         raise UserError("minipve needs Python 3.11 or newer")
-    if lacking := [
+    if missing := [
         name for name in ("aiohttp", "cryptography", "trustme") if importlib.util.find_spec(name) is None
     ]:
-        raise UserError(f"not installed: {', '.join(lacking)}", "pip install 'dasklab[minipve]'")
+        raise UserError(f"not installed: {', '.join(missing)}", "pip install 'dasklab[minipve]'")
 
 
 @click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -58,26 +60,27 @@ def _require_packages() -> None:
     "--state",
     type=click.Path(path_type=Path, file_okay=False),
     envvar="MINIPVE_STATE",
-    help="Folder of the instance's state.  [default: the instance's name below the XDG state folder]",
+    help="State folder of the instance.  [default: ~/.local/state/minipve/INSTANCE]",
 )
 @click.option(
     "--requirements",
     type=click.Path(path_type=Path, dir_okay=False),
     envvar="MINIPVE_REQUIREMENTS",
-    help="pip requirements file: the guests' image carries these packages, in /opt/dask.",
+    help="pip requirements file: packages of the guests' image, in /opt/dask.",
 )
 def minipve(state: Path | None, requirements: Path | None) -> None:
-    """A Proxmox VE API on this machine, with real QEMU and LXC guests in a network of their own.
+    """Run a Proxmox VE API on this machine, with real QEMU and LXC guests in their own network.
 
     \b
-    minipve serve --detach     start an endpoint; harmless if one is running
-    minipve status             where it is, and which guests run
+    minipve check              show what this machine lacks
+    minipve serve --detach     start an endpoint unless it runs
+    minipve status             show its address and its running guests
     minipve stop --purge       end guests, endpoint and network, and remove the state
     """
     _require_packages()
     for name, path in (("MINIPVE_STATE", state), ("MINIPVE_REQUIREMENTS", requirements)):
         if path:
-            os.environ[name] = str(path.absolute())  # also for the processes that serve the endpoint
+            os.environ[name] = str(path.absolute())  # child processes need them, too
     if cache := os.environ.get("MINIPVE_CACHE"):
         os.environ["MINIPVE_CACHE"] = str(Path(cache).absolute())
 
@@ -87,11 +90,18 @@ def _options(instance: str, management: str, delay: float) -> list[str]:
 
 
 @minipve.command()
-@click.option("--detach", is_flag=True, help="Go to the background once the endpoint answers.")
+@click.option("--detach", is_flag=True, help="Return when the endpoint answers, and leave it running.")
 @instance_option
 @management_option
 @delay_option
 @nodes_option
+@click.option(
+    "--port",
+    type=click.IntRange(1, 65535),
+    help="Port of the endpoint.  [default: the port of the previous start, at first a free one]",
+)
+@click.option("--listen", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option("--allow-remote", is_flag=True, help="Let --listen take an address that other machines reach.")
 @click.option("--ready-fd", type=int, hidden=True)
 def serve(
     detach: bool,
@@ -99,23 +109,24 @@ def serve(
     management: str,
     unauthorized_delay: float,
     nodes: int | None,
+    port: int | None,
+    listen: str,
+    allow_remote: bool,
     ready_fd: int | None,
 ) -> None:
-    """Start the endpoint, or find it running already. Ctrl-C ends the endpoint, never its machines."""
+    """Start the endpoint unless it runs. Ctrl-C ends the endpoint, but not its guests."""
+    address = Address.parse(listen, port, allow_remote)
     paths, options = Paths.of(instance), _options(instance, management, unauthorized_delay)
     state_folder.claim(paths)
     cluster.choose(paths, nodes)
     if not detach:
-        launch.serve(paths, options, ready_fd)
-    started = launch.detach(paths, options)
-    found = launch.facts(paths)
-    click.echo(
-        f"{'started' if started else 'running'}: https://{found['host']}:{found['port']}  ({paths.state})"
-    )
+        launch.serve(paths, options, address, ready_fd)
+    started = launch.detach(paths, options, address)
+    click.echo(f"{'started' if started else 'running'}: {launch.facts(paths)['url']}  ({paths.state})")
     if not started and launch.outdated(paths):
         click.echo(
-            f"  it runs code from before the last update; to take that up, while all guests run on:\n"
-            f"  minipve --state {paths.state} stop"
+            "  It runs code from before the last update. To restart it, while all guests keep running:\n"
+            f"  kill {launch.pid(paths)}; minipve --state {paths.state} serve --detach"
         )
 
 
@@ -134,7 +145,7 @@ def run(
     management: str,
     unauthorized_delay: float,
 ) -> None:
-    """Serve, inside the namespace: what ``serve`` becomes."""
+    """Serve inside the network namespace. ``serve`` executes this command."""
     from minipve import daemon
 
     os.set_inheritable(fd, False)
@@ -145,28 +156,41 @@ def run(
 @minipve.command()
 @instance_option
 def status(instance: str) -> None:
-    """Say where the endpoint is, and which machines run. Exit code 1 when it does not answer."""
+    """Show the endpoint's address and the running guests. Exit status 1 if it does not answer."""
     from minipve.network import namespace
 
     paths = Paths.of(instance)
-    found = launch.facts(paths)
     machines, containers = launch.all_machines(paths), launch.all_containers(paths)
-    up = launch.is_running(paths) and launch.answers(paths)
-    held = namespace.find(paths) is not None or not (up or machines or containers)
-    click.echo(f"endpoint  https://{found['host']}:{found['port']}" if up else "endpoint  not running")
-    click.echo(
-        f"machines  {', '.join(f'{vmid} (pid {pid})' for vmid, pid in machines.items()) or 'none running'}"
-    )
-    if containers:
-        click.echo(f"containers {', '.join(f'{vmid} (pid {pid})' for vmid, pid in containers.items())}")
-    for further in paths.additional_nodes:
-        click.echo(f"node      {further}: {'off' if paths.of_node(further).down.exists() else 'on'}")
-    if not held:
-        click.echo("network   nobody holds it: minipve serve --detach")
-    click.echo(f"state     {paths.state}")
-    click.echo(f"log       {launch.log_file(paths)}")
-    if not (up and held):
+    answers = launch.is_running(paths) and launch.answers(paths)
+    has_network = namespace.find(paths) is not None or not (answers or machines or containers)
+    click.echo(f"endpoint   {launch.facts(paths)['url'] if answers else 'not running'}")
+    click.echo(f"machines   {_guest_list(machines)}")
+    click.echo(f"containers {_guest_list(containers)}")
+    for name in paths.additional_nodes:
+        click.echo(f"node       {name}: {'off' if paths.of_node(name).down.exists() else 'on'}")
+    if not has_network:
+        click.echo("network    its holder process has ended; run: minipve serve --detach")
+    click.echo(f"state      {paths.state}")
+    click.echo(f"log        {launch.log_file(paths)}")
+    if not (answers and has_network):
         raise click.exceptions.Exit(1)
+
+
+def _guest_list(pids: dict[int, int]) -> str:
+    return ", ".join(f"{vmid} (pid {pid})" for vmid, pid in pids.items()) or "none running"
+
+
+@minipve.command()
+@instance_option
+def env(instance: str) -> None:
+    """Print shell variables for clients. Use it like this: eval "$(minipve env)"."""
+    paths = Paths.of(instance)
+    if not launch.is_running(paths):
+        raise UserError(f"no endpoint runs in {paths.state}", "minipve serve --detach")
+    for name, value in environment.variables(
+        launch.facts(paths), paths.root_password.read_text().strip()
+    ).items():
+        click.echo(f"export {name}={shlex.quote(value)}")
 
 
 @minipve.command()
@@ -174,7 +198,7 @@ def status(instance: str) -> None:
 @click.argument("name")
 @click.argument("state", type=click.Choice(["off", "on"]))
 def node(instance: str, name: str, state: str) -> None:
-    """Switch a further node of the cluster off (its guests end at once), or on again."""
+    """Switch an additional node off or on. Off ends its guests at once."""
     paths = Paths.of(instance)
     (cluster.switch_off if state == "off" else cluster.switch_on)(paths, name)
     click.echo(f"{name} is {state}")
@@ -182,28 +206,28 @@ def node(instance: str, name: str, state: str) -> None:
 
 @minipve.command()
 @instance_option
-@click.option("--purge", is_flag=True, help="Remove the state: machines' disks, users, tasks.")
+@click.option("--purge", is_flag=True, help="Also remove the state: disks, users, tasks.")
 def stop(instance: str, purge: bool) -> None:
-    """End the machines, the endpoint and their network."""
+    """End the guests, the endpoint and their network."""
     paths = Paths.of(instance)
-    there = paths.state.exists()
+    existed = paths.state.exists()
     ran = launch.stop(paths, purge)
-    click.echo("stopped" if ran or (purge and there) else "nothing to stop")
+    click.echo("stopped" if ran or (purge and existed) else "nothing to stop")
 
 
 @minipve.command()
 @instance_option
-@click.option("--container", is_flag=True, help="The containers' template, in place of the machines' disk.")
-@click.option("--path", "only_path", is_flag=True, help="Only print where the image is or will be.")
+@click.option("--container", is_flag=True, help="Print the container template's path.")
+@click.option("--path", "only_path", is_flag=True, help="Print the path without building.")
 @click.option(
     "--output",
     type=click.Path(path_type=Path, writable=True),
-    help="Also write it to a file, or into a directory.",
+    help="Also copy it to this file or folder.",
 )
 def image(instance: str, container: bool, only_path: bool, output: Path | None) -> None:
-    """Build the guests' images (one for machines, one for containers) unless they are there; print a path.
+    """Build the guests' images unless they exist.
 
-    Both work on a real Proxmox VE too.
+    The images are a disk for machines and a template for containers. Both also work on a real Proxmox VE.
     """
     from minipve import progress
     from minipve.image import golden as images
@@ -211,7 +235,7 @@ def image(instance: str, container: bool, only_path: bool, output: Path | None) 
     paths = Paths.of(instance)
     path: Path = (images.template_path if container else images.image_path)(paths)
     if output:
-        images.export_file(path, output)  # refuse it before the minutes of work, not after them
+        images.export_file(path, output)  # fail before the build, which takes minutes
     if not only_path and not path.exists():
         images.build(paths, progress.terminal())
     click.echo(str(images.export(path, output) if output else path))
@@ -220,28 +244,13 @@ def image(instance: str, container: bool, only_path: bool, output: Path | None) 
 @minipve.command()
 @instance_option
 def check(instance: str) -> None:
-    """Say what this machine lacks for the endpoint, and the line that mends it."""
-    from minipve import process
-    from minipve.image import golden
-    from minipve.lxc import support
-    from minipve.network import namespace
-    from minipve.qemu import accel
+    """Show what this machine lacks, and how to install it. Exit status 1 if minipve cannot run."""
+    from minipve import check as machine_check
 
-    paths = Paths.of(instance)
-    process.need(*sorted(process.PACKAGES))
-    namespace.require_tun()
-    click.echo("ok    programs and /dev/net/tun are there")
-    image = "built" if golden.image_path(paths).exists() else "not built yet, which takes minutes once"
-    click.echo(f"ok    guests' image: {image}; cache: {paths.cache}")
-    found = accel.probe(paths)
-    click.echo(f"ok    accelerator {found.name}: {found.reason}")
-    if found.name == "tcg":
-        click.echo(
-            "--    machines are emulated, at about a tenth of native speed; containers run at full speed"
-        )
-    if lost := namespace.missing_impairments():
-        click.echo(f"--    containers: {lost}")
-    lacking = support.problem()
-    click.echo(
-        f"{'--' if lacking else 'ok'}    containers: {lacking or 'they can run here, unprivileged too'}"
-    )
+    report = machine_check.check(Paths.of(instance))
+    for line in report.lines:
+        click.echo(line)
+    if report.packages:
+        click.echo(f"\napt install {' '.join(report.packages)}")
+    if not report.usable:
+        raise click.exceptions.Exit(1)

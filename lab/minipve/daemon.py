@@ -11,7 +11,7 @@ import sys
 
 from aiohttp import web
 
-from minipve import atomic, cluster, instance, process, tls
+from minipve import address, atomic, cluster, instance, process, tls
 from minipve.config.kinds import LXC, QEMU
 from minipve.container import lifecycle as containers
 from minipve.listener import Listener
@@ -42,12 +42,13 @@ def run(paths: Paths, fd: int, ready_fd: int | None, management: str, delay_s: f
     first = instance.load(paths)
     for node in first.nodes.values():
         atomic.sweep(node.cluster, node.storage.root, node.paths.seeds, node.paths.interfaces.parent)
-    instance.set_up(first, management)
+    listener = socket.socket(fileno=fd)
+    instance.set_up(first, management, address.local_host(listener))
     for number, node in enumerate(first.visit()):
         _recover(node)
         _bring_up(node, cluster.management(management, number))
     _join(first)
-    with socket.socket(fileno=fd) as listener:
+    with listener:
         asyncio.run(_serve(first, listener, ready_fd, delay_s))
 
 
@@ -91,12 +92,12 @@ async def _serve(node: Node, listener: socket.socket, ready_fd: int | None, dela
     http_api = HttpApi(node, delay_s)
     server = web.Server(http_api.handle)
     accepting = asyncio.create_task(Listener(server, listener, tls.context(node.cluster)).serve())
-    port = listener.getsockname()[1]
-    instance.announce(node, port)
+    host, port = address.local_host(listener), listener.getsockname()[1]
+    instance.announce(node, host, port)
     watches = [Watch(member) for member in node.nodes.values()]
     for watch in watches:
         watch.start()
-    log.info("serving https://127.0.0.1:%d, state in %s", port, node.paths.state)
+    log.info("serving %s, state in %s", address.url(host, port), node.paths.state)
     if ready_fd is not None:
         os.write(ready_fd, b"ready\n")
         os.close(ready_fd)

@@ -7,7 +7,7 @@ import secrets
 import uuid
 from pathlib import Path
 
-from minipve import cluster, launch, tls
+from minipve import address, cluster, launch, tls
 from minipve.access.accounts import ROOT
 from minipve.access.tickets import hash_secret, token_digest
 from minipve.atomic import write_atomic
@@ -30,9 +30,9 @@ def load(paths: Paths) -> Node:
     return first
 
 
-def set_up(node: Node, management: str) -> None:
+def set_up(node: Node, management: str, host: str) -> None:
     """Create what is missing: certificate, network configuration, root's password and token."""
-    tls.ensure(node.cluster, node.name)
+    tls.ensure(node.cluster, node.name, host)
     for number, member in enumerate(node.nodes.values()):
         member.storage.create_directories()
         if not member.paths.interfaces.exists():
@@ -44,7 +44,7 @@ def set_up(node: Node, management: str) -> None:
 
 def _credentials(node: Node) -> None:
     password, secret = secrets.token_urlsafe(24), str(uuid.uuid4())
-    write_atomic(root_password_file(node.paths), password + "\n", 0o600)
+    write_atomic(node.paths.root_password, password + "\n", 0o600)
     write_atomic(_token_file(node.paths), secret + "\n", 0o600)
     with node.access.change() as data:
         root = data["users"][ROOT]
@@ -52,20 +52,16 @@ def _credentials(node: Node) -> None:
         root["tokens"][TOKEN] = {"privsep": 0, "expire": 0, "secret": token_digest(secret)}
 
 
-def root_password_file(paths: Paths) -> Path:
-    """Return the file with root@pam's password (mode 0600)."""
-    return paths.state / "root-password"
-
-
 def _token_file(paths: Paths) -> Path:
     return paths.state / "etc" / "pve" / "priv-token"
 
 
-def announce(node: Node, port: int) -> None:
+def announce(node: Node, host: str, port: int) -> None:
     """Write ``endpoint.json`` (mode 0600), the last step before requests are served."""
     paths = node.paths
     facts = {
-        "host": "127.0.0.1",
+        "url": address.url(host, port),
+        "host": host,
         "port": port,
         "node": node.name,
         "user": ROOT,

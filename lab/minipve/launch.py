@@ -12,7 +12,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import ssl
 import subprocess
 import sys
@@ -22,6 +21,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from minipve import process, state_folder
+from minipve.address import Address
 from minipve.network import namespace
 from minipve.paths import Paths
 from minipve.terminal import PREFIX
@@ -68,9 +68,14 @@ def _claim(paths: Paths) -> int | None:
     return handle
 
 
+def pid(paths: Paths) -> int | None:
+    """Return the process id of the endpoint; None if none runs."""
+    return process.recall(lock_file(paths))
+
+
 def is_running(paths: Paths) -> bool:
     """Return whether an endpoint (answering or just starting) holds the instance."""
-    return process.recall(lock_file(paths)) is not None
+    return pid(paths) is not None
 
 
 def answers(paths: Paths, timeout_s: float = 5.0) -> bool:
@@ -96,7 +101,7 @@ def outdated(paths: Paths) -> bool:
     return any(file.stat().st_mtime > start for file in Path(__file__).parent.rglob("*.py"))
 
 
-def serve(paths: Paths, options: list[str], ready: int | None = None) -> NoReturn:
+def serve(paths: Paths, options: list[str], address: Address, ready: int | None = None) -> NoReturn:
     """Become the endpoint: bind the socket, enter the network namespace, and execute ``minipve run``.
 
     A socket stays in the namespace in which it was created. So the host's loopback reaches the endpoint,
@@ -105,7 +110,7 @@ def serve(paths: Paths, options: list[str], ready: int | None = None) -> NoRetur
     lock = _claim(paths)
     if lock is None:
         raise UserError(f"another endpoint runs in {paths.state}", "minipve status")
-    listener = _bind(paths)
+    listener = address.bind(facts(paths).get("port", 0))
     inside = namespace.ensure(paths, _guests(paths))
     for node in map(paths.of_node, paths.additional_nodes):
         namespace.ensure_further(node, _guests(node), inside)
@@ -119,23 +124,11 @@ def serve(paths: Paths, options: list[str], ready: int | None = None) -> NoRetur
     os.execvp(argv[0], argv)
 
 
-def _bind(paths: Paths) -> socket.socket:
-    """Return a listening socket on the port of the previous run, or else on a free one."""
-    remembered = facts(paths).get("port", 0)
-    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind(("127.0.0.1", remembered))
-    except OSError:  # another program has it now
-        listener.bind(("127.0.0.1", 0))
-    listener.listen(1024)  # connections that wait until the endpoint accepts
-    return listener
-
-
-def detach(paths: Paths, options: list[str]) -> bool:
+def detach(paths: Paths, options: list[str], address: Address) -> bool:
     """Start an endpoint in the background unless one runs, and wait until it answers. True if started."""
     if is_running(paths):
         _await_answer(paths)
+        _check_port(paths, address)
         namespace.ensure(paths, _inside(paths))
         return False
     state_folder.claim(paths)
@@ -143,7 +136,7 @@ def detach(paths: Paths, options: list[str]) -> bool:
     reader, writer = os.pipe()
     with log_file(paths).open("a") as log, os.fdopen(reader) as ready:
         child = subprocess.Popen(
-            [*_MODULE, "serve", "--ready-fd", str(writer), *options],
+            [*_MODULE, "serve", "--ready-fd", str(writer), *options, *address.options()],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
@@ -160,9 +153,16 @@ def detach(paths: Paths, options: list[str]) -> bool:
     return True
 
 
+def _check_port(paths: Paths, address: Address) -> None:
+    """Raise UserError when the running endpoint has another port than the requested one."""
+    port = facts(paths)["port"]
+    if address.port not in (None, port):
+        raise UserError(f"the endpoint in {paths.state} already listens on port {port}", "minipve stop")
+
+
 def _inside(paths: Paths) -> list[int]:
     """Return the processes in the instance's network. Each of them keeps it alive."""
-    endpoint = process.recall(lock_file(paths))
+    endpoint = pid(paths)
     return [*([endpoint] if endpoint else []), *_guests(paths)]
 
 
@@ -265,6 +265,6 @@ def _end_containers(paths: Paths, pids: dict[int, int]) -> None:
 
 
 def _end_endpoint(paths: Paths) -> None:
-    pid = process.recall(lock_file(paths))
-    if pid is not None:
-        process.end(pid)
+    endpoint = pid(paths)
+    if endpoint is not None:
+        process.end(endpoint)

@@ -90,6 +90,11 @@ class Paths:
         return self.state / "etc" / "network" / "interfaces"
 
     @property
+    def root_password(self) -> Path:
+        """The password of root@pam (mode 0600)."""
+        return self.state / "root-password"
+
+    @property
     def enter_shell(self) -> Path:
         """A ``/bin/sh`` inside the instance's network namespace."""
         return self.state / "enter-shell"

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ipaddress
+import logging
+import socket
 import ssl
 from functools import cache
 from pathlib import Path
@@ -13,19 +16,38 @@ from cryptography.hazmat.primitives import hashes
 from minipve.atomic import write_atomic
 from minipve.user_error import UserError
 
+log = logging.getLogger(__name__)
 
-def ensure(directory: Path, node: str) -> Path:
-    """Create the authority and the node's certificate unless they exist. Returns the authority's file."""
+
+def ensure(directory: Path, node: str, host: str) -> Path:
+    """Create the authority and the node's certificate unless they exist and cover the address ``host``.
+
+    Returns:
+        The authority's file.
+    """
     ca_file, cert_file = directory / "pve-root-ca.pem", directory / "pve-ssl.pem"
+    if cert_file.exists() and not _covers(cert_file, host):
+        log.warning("the certificate does not cover %s, so a new one replaces it: %s", host, ca_file)
+        cert_file.unlink()
     if not cert_file.exists():
         unit = "Proxmox Virtual Environment"
         authority = trustme.CA(organization_name="PVE Cluster Manager CA", organization_unit_name=unit)
-        names = ("127.0.0.1", "::1", "localhost", node)
+        names = dict.fromkeys(("127.0.0.1", "::1", "localhost", node, socket.gethostname(), host))
         leaf = authority.issue_cert(*names, organization_name=unit, organization_unit_name="PVE Cluster Node")
         write_atomic(ca_file, authority.cert_pem.bytes().decode(), 0o644)
         write_atomic(directory / "pve-ssl.key", leaf.private_key_pem.bytes().decode(), 0o600)
         write_atomic(cert_file, leaf.cert_chain_pems[0].bytes().decode(), 0o644)
     return ca_file
+
+
+def _covers(cert_file: Path, host: str) -> bool:
+    """Return whether a certificate contains an address; also for a damaged one, which `context` reports."""
+    try:
+        certificate = x509.load_pem_x509_certificate(cert_file.read_bytes())
+        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except (ValueError, x509.ExtensionNotFound):
+        return True
+    return ipaddress.ip_address(host) in names.get_values_for_type(x509.IPAddress)
 
 
 def context(directory: Path) -> ssl.SSLContext:

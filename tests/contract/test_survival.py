@@ -46,7 +46,7 @@ def test_serve_reports_an_outdated_endpoint(own: Endpoint) -> None:
     assert own.state is not None
     os.utime(own.state / "endpoint.json", (0, 0))
     done = minipve("serve", "--detach", state=own.state)
-    assert f"minipve --state {own.state} stop" in done.stdout
+    assert f"kill {_pid(own)}; minipve --state {own.state} serve --detach" in done.stdout
 
 
 def test_restarted_endpoint_has_the_same_state(own: Endpoint) -> None:
@@ -196,7 +196,7 @@ def test_serve_restarts_a_killed_network_holder(own: Endpoint) -> None:
     before = _network(own)
     _kill_holder(own)
     said = minipve("status", state=own.state)
-    assert (said.returncode, "network   nobody holds it: minipve serve" in said.stdout) == (1, True)
+    assert (said.returncode, "its holder process has ended; run: minipve serve" in said.stdout) == (1, True)
     serve(own.state)
     assert _network(own) == before
     assert minipve("status", state=own.state).returncode == 0

@@ -1,0 +1,63 @@
+"""What `minipve check` reports."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from minipve import check, process
+from minipve.cli import minipve
+from minipve.network import namespace
+from minipve.paths import Paths
+from minipve.user_error import UserError
+
+
+@pytest.fixture
+def paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Paths:
+    monkeypatch.setattr(namespace, "missing_impairments", lambda: "")
+    monkeypatch.setattr(namespace, "require_tun", lambda: None)
+    return Paths(tmp_path / "state", tmp_path / "cache")
+
+
+def without(monkeypatch: pytest.MonkeyPatch, *programs: str) -> None:
+    monkeypatch.setattr(process, "which", lambda name: None if name in programs else f"/usr/bin/{name}")
+
+
+def test_every_program_has_a_package() -> None:
+    programs = {program for programs in check.PURPOSES.values() for program in programs}
+    assert programs <= set(process.PACKAGES)
+
+
+def test_programs_of_virtual_machines_are_required(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
+    without(monkeypatch, "qemu-system-x86_64", "qemu-img")
+    report = check.check(paths)
+    assert "missing  virtual machines: qemu-img, qemu-system-x86_64" in report.lines
+    assert (report.packages, report.usable) == (["qemu-system-x86", "qemu-utils"], False)
+
+
+def test_programs_of_containers_are_optional(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
+    without(monkeypatch, "lxc-start", "lxc-usernsexec", "mmdebstrap", "qemu-system-x86_64")
+    monkeypatch.setattr(check, "REQUIRED", ("endpoint",))
+    report = check.check(paths)
+    assert "missing  containers: lxc-start, lxc-usernsexec" in report.lines
+    assert (report.packages, report.usable) == (["lxc", "mmdebstrap", "qemu-system-x86"], True)
+
+
+def test_missing_tun_device_is_reported(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail() -> None:
+        raise UserError("no tun driver", "modprobe tun")
+
+    without(monkeypatch, "qemu-system-x86_64")
+    monkeypatch.setattr(namespace, "require_tun", fail)
+    monkeypatch.setattr(check, "REQUIRED", ("endpoint",))
+    report = check.check(paths)
+    assert ("missing  no tun driver\n  modprobe tun" in report.lines, report.usable) == (True, False)
+
+
+def test_command_prints_the_apt_line_and_fails(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
+    without(monkeypatch, "tc", "qemu-system-x86_64")
+    monkeypatch.setenv("MINIPVE_STATE", str(paths.state))
+    result = CliRunner().invoke(minipve, ["check"])
+    assert result.exit_code == 1
+    assert result.stdout.endswith("\napt install iproute2 qemu-system-x86\n")
