@@ -60,10 +60,10 @@ def clear_up(endpoint: Endpoint) -> None:
     This repeats until nothing is left, because a request may still run after its sender has disconnected.
     """
     root = endpoint.root()
-    here = root.nodes("pve")
-    while here.tasks.get(source="active") or here.qemu.get():
-        for task in here.tasks.get(source="active"):
-            here.tasks(task["upid"]).delete()
+    node = root.nodes("pve")
+    while node.tasks.get(source="active") or node.qemu.get():
+        for task in node.tasks.get(source="active"):
+            node.tasks(task["upid"]).delete()
         remove_machines(endpoint)
         time.sleep(UNANSWERED_S)
     for row in root.access.users.get():
@@ -74,12 +74,12 @@ def clear_up(endpoint: Endpoint) -> None:
 def remove_machines(endpoint: Endpoint) -> None:
     """Stop and destroy all machines."""
     root = endpoint.root()
-    here = root.nodes("pve")
-    for row in here.qemu.get():
+    node = root.nodes("pve")
+    for row in node.qemu.get():
         if row["status"] == "running":
-            endpoint.wait(here.qemu(row["vmid"]).status.stop.post(skiplock=1), root)
-        here.qemu(row["vmid"]).config.put(protection=0, skiplock=1)
-        endpoint.wait(here.qemu(row["vmid"]).delete(skiplock=1, **{"destroy-unreferenced-disks": 1}), root)
+            endpoint.wait(node.qemu(row["vmid"]).status.stop.post(skiplock=1), root)
+        node.qemu(row["vmid"]).config.put(protection=0, skiplock=1)
+        endpoint.wait(node.qemu(row["vmid"]).delete(skiplock=1, **{"destroy-unreferenced-disks": 1}), root)
 
 
 def traffic(fuzzers: list[fuzzing.Fuzzer], requests: int) -> None:
@@ -120,17 +120,17 @@ def fuzz(endpoint: Endpoint, requests: int, seed: int, parallel: int, images: li
     ]
     start, early, faults = time.monotonic(), 0.0, list[str]()
     for number in itertools.count():
-        if (sent := sum(fuzzer.sent for fuzzer in (*fuzzers, agent_fuzzer))) >= requests:
+        if (total := sum(fuzzer.sent for fuzzer in (*fuzzers, agent_fuzzer))) >= requests:
             break
-        if sent >= requests // 2 and not early:
+        if total >= requests // 2 and not early:
             early = memory_mib(endpoint)
         fuzzing.prepare(endpoint)
-        step(endpoint, fuzzers, agent_fuzzer, min(STEP, requests - sent))
+        step(endpoint, fuzzers, agent_fuzzer, min(STEP, requests - total))
         clear_up(endpoint)
         if number % STEPS_TO_TWINS == 0:
             faults += hostile_peers.start_twins(endpoint, images)
             remove_machines(endpoint)
-        print(f"{sent} of {requests}, {memory_mib(endpoint):.0f} MiB", end="\r", file=sys.stderr, flush=True)
+        print(f"{total} of {requests}, {memory_mib(endpoint):.0f} MiB", end="\r", file=sys.stderr, flush=True)
     late = memory_mib(endpoint)
     statuses = sum((fuzzer.statuses for fuzzer in (*fuzzers, agent_fuzzer)), Counter[int]())
     faults += [fault for fuzzer in (*fuzzers, agent_fuzzer) for fault in fuzzer.faults]
@@ -139,7 +139,7 @@ def fuzz(endpoint: Endpoint, requests: int, seed: int, parallel: int, images: li
     )
     counts = ", ".join(f"{code or 'closed'}: {count}" for code, count in sorted(statuses.items()))
     print(
-        f"{sent} requests in {time.monotonic() - start:.0f} s, seed {seed}; {counts}; {len(faults)} faults; "
+        f"{total} requests in {time.monotonic() - start:.0f} s, seed {seed}; {counts}; {len(faults)} faults; "
         f"memory {early:.0f} MiB at half time, {late:.0f} MiB at the end"
     )
     return faults

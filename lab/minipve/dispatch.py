@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from minipve import api, volume_access
+from minipve import api, coverage, volume_access
 from minipve.access.permit import Permit
 from minipve.config import schema
 from minipve.config.validate import FormatError
@@ -31,7 +31,7 @@ def permitted(
     """Return the method, the caller's permit and all parameters. Raises ApiError for a forbidden call."""
     match = api.find(verb, path)
     if match is None:
-        raise ApiError(f"Method '{verb} {path}' not implemented", 501)
+        raise ApiError(coverage.not_implemented(verb, path), 501)
     method = schema.method(verb, match[0])
     _refuse_conflicts(params or {}, match[1])
     values = (params or {}) | match[1]

@@ -49,10 +49,8 @@ def error_prefix(prefix: str) -> Iterator[None]:
 
 
 def parameter_error(**errors: str) -> ApiError:
-    """Return a 400 with a text per parameter. Keyword names have ``_`` for PVE's ``-``."""
-    return ApiError(
-        "Parameter verification failed.", 400, {k.replace("_", "-"): v for k, v in errors.items()}
-    )
+    """Return a 400 with a text per parameter."""
+    return ApiError("Parameter verification failed.", 400, errors)
 
 
 def denied(detail: str = "") -> ApiError:

@@ -1,52 +1,71 @@
-"""Firewall options of guests: stored, but never applied, since minipve has no firewall.
+"""The firewall's configuration: stored as PVE stores it, and never applied, since minipve has no firewall.
 
-The file ``etc/pve/firewall/VMID.fw`` has a section ``[OPTIONS]`` of ``key: value`` lines, as on a node.
+There is a configuration for the cluster, for each node and for each guest: the *scope*. PVE applies none of
+them while the option ``enable`` of the cluster is 0. minipve accepts only 0, so its answers are true.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from minipve.atomic import write_atomic
 from minipve.node import Node
 
-_HEAD = "[OPTIONS]"
-Options = dict[str, str]
+Config = dict[str, Any]
+CLUSTER = "cluster"
+_lock = threading.Lock()
 
 
-def load(node: Node, vmid: int) -> Options:
-    """Return the options of a guest; none if no file exists."""
+def load(node: Node, scope: str) -> Config:
+    """Return the configuration of a scope: ``options``, ``rules``, ``aliases``, ``ipset``, ``groups``."""
+    empty: Config = {"options": {}, "rules": [], "aliases": {}, "ipset": {}, "groups": {}}
     try:
-        lines = _file(node, vmid).read_text().splitlines()
+        return empty | dict(json.loads(_file(node, scope).read_bytes()))
     except FileNotFoundError:
-        return {}
-    pairs = (line.partition(": ") for line in lines if line and line != _HEAD)
-    return {key: value for key, _, value in pairs}
+        return empty
 
 
-def save(node: Node, vmid: int, options: Options) -> None:
-    _file(node, vmid).parent.mkdir(exist_ok=True)
-    lines = [f"{key}: {value}" for key, value in sorted(options.items())]
-    write_atomic(_file(node, vmid), "\n".join([_HEAD, "", *lines, ""]))
+@contextmanager
+def change(node: Node, scope: str) -> Iterator[Config]:
+    """Yield the configuration of a scope, and save it unless the block fails."""
+    with _lock:
+        config = load(node, scope)
+        yield config
+        _file(node, scope).parent.mkdir(exist_ok=True)
+        write_atomic(_file(node, scope), json.dumps(config, indent=1) + "\n")
 
 
 def copy(node: Node, source: int, target: int) -> None:
-    """Copy the options of a guest to its clone."""
-    if options := load(node, source):
-        save(node, target, options)
+    """Copy the configuration of a guest to its clone."""
+    if _file(node, str(source)).exists():
+        with change(node, str(target)) as config:
+            config |= load(node, str(source))
 
 
 def forget(node: Node, vmid: int) -> None:
-    """Remove the options of a deleted guest."""
-    _file(node, vmid).unlink(missing_ok=True)
+    """Remove the configuration of a deleted guest."""
+    _file(node, str(vmid)).unlink(missing_ok=True)
 
 
-def digest(options: Options) -> str:
+def options_digest(options: dict[str, str]) -> str:
     """Return SHA-1 over the options, computed as PVE does."""
-    text = "".join(f"{key}:{value}\n" for key, value in sorted(options.items()))
+    return _sha1("".join(f"{key}:{value}\n" for key, value in sorted(options.items())))
+
+
+def digest(value: Any) -> str:
+    """Return SHA-1 over rules or any other part of the configuration."""
+    return _sha1(json.dumps(value, sort_keys=True))
+
+
+def _sha1(text: str) -> str:
     return hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
 
 
-def _file(node: Node, vmid: int) -> Path:
-    return node.cluster / "firewall" / f"{vmid}.fw"
+def _file(node: Node, scope: str) -> Path:
+    return node.first.cluster / "firewall" / f"{scope}.json"

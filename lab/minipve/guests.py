@@ -7,9 +7,9 @@ from contextlib import contextmanager
 
 from minipve import firewall
 from minipve.access.permit import Permit
-from minipve.config.formats import split_list
 from minipve.config.kinds import Kind
 from minipve.errors import ApiError, denied
+from minipve.lists import split_list
 from minipve.node import Node
 
 UNFINISHED = ("create", "clone", "destroyed")  # config locks of a guest that is not complete

@@ -162,7 +162,6 @@ class Listener:
             await asyncio.sleep(0)  # serve the others even during a flood of new clients
 
     def _drop(self, client: socket.socket) -> None:
-        """Close a silent connection."""
         self._end_silence(client)
         client.close()
 

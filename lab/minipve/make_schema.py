@@ -73,16 +73,26 @@ def generate(apidata: list[dict[str, Any]], pairs: set[tuple[str, str]], source:
             for name, facts in entry["parameters"].items()
         }
     shared = {name: json.loads(common[name]) for name in sorted(common)}
-    return {"source": source, "parameters": shared, "methods": dict(sorted(methods.items()))}
+    others = {
+        node["path"]: sorted(verb for verb in node.get("info", {}) if (verb, node["path"]) not in pairs)
+        for node in _walk(apidata)
+    }
+    return {
+        "source": source,
+        "parameters": shared,
+        "methods": dict(sorted(methods.items())),
+        "without_handler": {path: verbs for path, verbs in sorted(others.items()) if verbs},
+    }
 
 
 def dumps(document: dict[str, Any]) -> str:
     """Return JSON with one parameter or method per line: small, and readable in a diff."""
     lines = ["{", f' "source": {json.dumps(document["source"])},']
-    for part in ("parameters", "methods"):
+    parts = []
+    for part in ("parameters", "methods", "without_handler"):
         rows = [f"  {json.dumps(k)}: {json.dumps(v, sort_keys=True)}" for k, v in document[part].items()]
-        lines.append(f' "{part}": {{\n' + ",\n".join(rows) + "\n }" + ("," if part == "parameters" else ""))
-    return "\n".join([*lines, "}"]) + "\n"
+        parts.append(f' "{part}": {{\n' + ",\n".join(rows) + "\n }")
+    return "\n".join([*lines, ",\n".join(parts), "}"]) + "\n"
 
 
 def main(argv: list[str]) -> None:

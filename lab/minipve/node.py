@@ -22,7 +22,7 @@ from minipve.paths import Paths
 from minipve.tasks import Tasks, Work
 
 NAME = "pve"
-VERSION = {"version": "9.1.2", "release": "9.1", "repoid": "minipve"}
+VERSION = {"version": "9.1.2", "release": "9.1", "repoid": "6d696e69707665"}
 
 
 class Node:

@@ -24,6 +24,11 @@ from minipve.node import Node
 
 PREFIX = "/api2/json"
 THREADS = 16
+_HOME_PAGE = f"""<!doctype html>
+<title>minipve</title>
+<h1>minipve</h1>
+<p>This is the API of Proxmox VE, below <code>{PREFIX}</code>. There is no web interface.</p>
+"""
 _CONTENT_TYPE = "application/json;charset=UTF-8"
 
 
@@ -72,10 +77,12 @@ class HttpApi:
         verb = request.method
         if verb not in ("GET", "POST", "PUT", "DELETE"):
             return _response(501, f"method '{verb}' not available")
+        if verb == "GET" and request.path == "/":
+            return web.Response(text=_HOME_PAGE, content_type="text/html")
         if not request.path.startswith("/api2/"):
             return _response(500, f"no such file '{request.path}'")
         if not request.path.startswith(PREFIX + "/"):
-            return _response(501, f"no such uri '{request.path}'")
+            return _response(501, f"no such uri '{request.path}'", f"minipve answers only below {PREFIX}/\n")
         body.refuse_framing(request)
         path = request.path.removeprefix(PREFIX)
         authid = self._caller(request, verb, path)

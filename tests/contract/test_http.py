@@ -67,6 +67,14 @@ def test_other_paths_and_formats(endpoint: Endpoint) -> None:
     assert endpoint.request("GET", "x/version").status_code == 501
 
 
+def test_browsers_get_an_explanation(ours: Endpoint) -> None:
+    base = ours.url.removesuffix("/api2/json")
+    answer = requests.get(base, verify=ours.ca_file)
+    assert (answer.status_code, "no web interface" in answer.text) == (200, True)
+    answer = requests.get(f"{base}/api2/extjs/version", verify=ours.ca_file)
+    assert (answer.status_code, answer.text) == (501, "minipve answers only below /api2/json/\n")
+
+
 def test_list_for_a_single_value_is_named(endpoint: Endpoint) -> None:
     answer = endpoint.request("GET", "/cluster/nextid", params={"vmid": ["100", "101"]})
     assert answer.json()["errors"] == {"vmid": "type check ('integer') failed - got ARRAY"}

@@ -58,7 +58,6 @@ def test_monitor_is_read_only(ours: Endpoint, vmid: int) -> None:
 @pytest.mark.parametrize(
     ("path", "answer"),
     [
-        ("/access/groups", []),
         ("/cluster/options", {"mac_prefix": "BC:24:11"}),
         ("/cluster/backup", []),
         ("/cluster/replication", []),

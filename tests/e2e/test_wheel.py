@@ -172,7 +172,7 @@ def test_minipve_answers_the_api_without_a_lab(installed: Installed, tmp_path: P
         verify=facts["ca_file"],
         timeout=60,
     )
-    assert answer.json()["data"]["repoid"] == "minipve"
+    assert answer.json()["data"]["repoid"] == "6d696e69707665"
     installed.good(tmp_path, "minipve", "stop", "--purge")
     assert processes(installed.folder) == []
     assert not state.exists()

@@ -19,7 +19,13 @@ from minipve.user_error import UserError
 ROOT = "root@pam"
 log = logging.getLogger(__name__)
 TOP_PATHS = ("/", "/access", "/access/groups", "/nodes", "/pool", "/sdn", "/storage", "/vms", "/mapping")
-_EMPTY: dict[str, Any] = {"users": {ROOT: {"enable": 1, "tokens": {}}}, "roles": {}, "acl": [], "pools": {}}
+_EMPTY: dict[str, Any] = {
+    "users": {ROOT: {"enable": 1, "tokens": {}}},
+    "groups": {},
+    "roles": {},
+    "acl": [],
+    "pools": {},
+}
 _PATH = re.compile(
     r"/(?:access(?:/(?:groups(?:/[\w.\-]+)?|realm(?:/[\w.\-]+)?))?|mapping(?:/[\w.\-]+)*|nodes(?:/[\w.\-]+)?"
     r"|pool(?:/[\w.\-]+){0,3}|sdn(?:/[\w.\-]+)*|storage(?:/[\w.\-]+)?|vms(?:/[0-9]{3,9})?)?",
@@ -53,6 +59,7 @@ def _is_valid(data: Any) -> bool:
             ROOT in data["users"]
             and all(isinstance(token["secret"], str) and "privsep" in token for token in tokens)
             and all({"path", "roleid", "ugid", "type", "propagate"} <= set(entry) for entry in data["acl"])
+            and all(isinstance(group["users"], list) for group in data.get("groups", {}).values())
             and all(isinstance(privs, list) for privs in data["roles"].values())
             and all(isinstance(pool["vms"], list) and isinstance(pool["storage"], list) for pool in pools)
         )
@@ -84,7 +91,7 @@ class Access:
                 continue
             if damaged:
                 log.warning("%s; its copy is used", damaged[0])
-            return dict(document)
+            return {"groups": {}} | dict(document)  # older files have no groups
         if damaged:
             hint = f"repair one of them, or start with root@pam only: rm {self.file}*"
             raise UserError("; ".join(damaged), hint)
@@ -114,6 +121,10 @@ class Access:
         entry: dict[str, Any] | None = self.data["users"].get(user, {}).get("tokens", {}).get(name)
         return entry
 
+    def groups_of(self, userid: str) -> list[str]:
+        """Return the groups that a user belongs to, in alphabetical order."""
+        return sorted(name for name, group in self.data["groups"].items() if userid in group["users"])
+
     def roles(self) -> dict[str, frozenset[str]]:
         """Return all roles, including built-in ones, with their privileges."""
         return BUILTIN_ROLES | {role: frozenset(privs) for role, privs in self.data["roles"].items()}
@@ -123,19 +134,20 @@ class Access:
         return next((name for name, pool in self.data["pools"].items() if vmid in pool["vms"]), None)
 
     def _acl_roles(self, authid: str, path: str) -> dict[str, int]:
-        """Return the roles of ``authid`` on ``path``. Entries on a longer path replace those above them."""
-        kind = "token" if "!" in authid else "user"
-        entries = [a for a in self.data["acl"] if a["type"] == kind and a["ugid"] == authid]
+        """Return the roles of ``authid`` on ``path``.
+
+        Entries on a longer path replace those above them. On the same path a user's own entries replace those
+        of the user's groups.
+        """
+        own = [a for a in self.data["acl"] if a["ugid"] == authid]
+        groups = self.groups_of(authid)
+        of_groups = [a for a in self.data["acl"] if a["type"] == "group" and a["ugid"] in groups]
         roles: dict[str, int] = {}
         steps = [s for s in path.split("/") if s]
         for depth in range(len(steps) + 1):
             prefix = "/" + "/".join(steps[:depth])
-            on_prefix = {
-                a["roleid"]: a["propagate"]
-                for a in entries
-                if a["path"] == prefix and (a["propagate"] or depth == len(steps))
-            }
-            roles = on_prefix or roles
+            is_whole = depth == len(steps)
+            roles = _roles_on(own, prefix, is_whole) or _roles_on(of_groups, prefix, is_whole) or roles
         return roles
 
     def _pool_paths(self, path: str) -> list[str]:
@@ -186,9 +198,34 @@ class Access:
         return {path: privs for path, privs in all_paths.items() if privs}
 
 
+def _roles_on(entries: list[dict[str, Any]], path: str, is_whole: bool) -> dict[str, int]:
+    """Return role -> propagate of the entries on exactly ``path``; above the target only propagating ones."""
+    return {
+        entry["roleid"]: entry["propagate"]
+        for entry in entries
+        if entry["path"] == path and (entry["propagate"] or is_whole)
+    }
+
+
+def join_groups(draft: dict[str, Any], userid: str, names: list[str], append: bool = False) -> None:
+    """Make a user a member of the groups ``names``, and unless ``append`` of no others.
+
+    Raises:
+        ApiError: a group does not exist (500, with PVE's text).
+    """
+    for name, group in draft["groups"].items():
+        if userid in group["users"] and name not in names and not append:
+            group["users"].remove(userid)
+    for name in names:
+        if name not in draft["groups"]:
+            raise ApiError(f"no such group '{name}'")
+        if userid not in draft["groups"][name]["users"]:
+            draft["groups"][name]["users"].append(userid)
+
+
 def grant(draft: dict[str, Any], path: str, roleid: str, ugid: str, propagate: int = 1) -> None:
     """Add an entry to the access-control list of a draft (see ``Access.change``)."""
-    kind = "token" if "!" in ugid else "user"
+    kind = "token" if "!" in ugid else "user" if "@" in ugid else "group"
     revoke(draft, path, roleid, ugid)
     draft["acl"].append({"path": path, "roleid": roleid, "ugid": ugid, "type": kind, "propagate": propagate})
 

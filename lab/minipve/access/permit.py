@@ -8,6 +8,7 @@ from typing import Any
 
 from minipve.access.accounts import ROOT, Access, normalise_path
 from minipve.errors import ApiError, denied, parameter_error
+from minipve.lists import split_list
 
 _MODIFY = {"storage": "Datastore.Allocate", "vms": "VM.Allocate", "pool": "Pool.Allocate"}
 
@@ -103,7 +104,35 @@ class Permit:
             self.need(f"/access/realm/{userid.partition('@')[2]}", [rest[0]])
 
     def _check_userid_group(self, rest: list[Any], params: Mapping[str, Any]) -> None:
-        self.need("/access/groups", rest[0], any_of=True)
+        """Raise 403 unless the caller may manage all users, or the groups of this one.
+
+        With the flag ``groups_param``, the parameter ``groups`` names new groups, on which the caller needs
+        the privileges, too. Its value ``create`` means that the user does not exist yet.
+        """
+        privs, *flags = rest
+        groups_param = dict(zip(flags[::2], flags[1::2], strict=True)).get("groups_param")
+        userid = str(params.get("userid", ""))
+        if groups_param != "create":
+            self.access.user(userid)
+        if self.has("/access/groups", privs, any_of=True):
+            return
+        if groups_param:
+            for path in _group_paths(params):
+                self.need(path, privs, any_of=True)
+        if groups_param != "create" and userid not in self.members_of_groups(privs):
+            raise denied()
+
+    def members_of_groups(self, privs: Iterable[str]) -> set[str]:
+        """Return the users in groups on which the caller has any of ``privs``."""
+        groups = self.access.data["groups"].items()
+        visible = [group for name, group in groups if self.has(f"/access/groups/{name}", privs, any_of=True)]
+        return {userid for group in visible for userid in group["users"]}
+
+
+def _group_paths(params: Mapping[str, Any]) -> list[str]:
+    """Return the access-control paths of the groups in a request; without any, that of all groups."""
+    names = split_list(str(params.get("groups", "")))
+    return [f"/access/groups/{name}" for name in names] or ["/access/groups"]
 
 
 def _fill(template: str, params: Mapping[str, Any]) -> str:

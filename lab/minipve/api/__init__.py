@@ -5,18 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 from importlib import import_module
+from pkgutil import iter_modules
 from typing import Any
 
 from minipve.config.kinds import LXC, QEMU
 from minipve.node import Call
 
 Handler = Callable[[Call], Any]
-MODULES = (
-    "absent", "access", "agent", "cluster", "firewall", "lxc", "lxc_config", "lxc_status", "monitor",
-    "network", "nodes", "pools", "qemu", "qemu_config", "rrd", "sdn", "sdn_running", "snapshots", "status",
-    "storage", "tasks", "tokens",
-)  # fmt: skip
 VM, CT = QEMU.path, LXC.path
+_WITH_SLASHES = ("{volume}", "{cidr}")  # placeholders at the end of a path whose value may contain slashes
 _ANY, _VERBS = "/*", "/"  # keys of the tree; segments of a path contain no slash
 _HANDLERS: dict[tuple[str, str], Handler] = {}
 _CHECKS: dict[tuple[str, str], Callable[[Call], None]] = {}
@@ -51,8 +48,8 @@ def checks() -> dict[tuple[str, str], Callable[[Call], None]]:
 @cache
 def load() -> dict[tuple[str, str], Handler]:
     """Import all modules, and return (verb, path) -> handler."""
-    for name in MODULES:
-        import_module(f"{__name__}.{name}")
+    for module in iter_modules(__path__):
+        import_module(f"{__name__}.{module.name}")
     return dict(_HANDLERS)
 
 
@@ -68,6 +65,13 @@ def _tree() -> dict[str, Any]:
     return root
 
 
+def children(path: str) -> list[str]:
+    """Return the names directly below a path template, for an index."""
+    prefix = path.rstrip("/") + "/"
+    below = (other.removeprefix(prefix) for _, other in load() if other.startswith(prefix))
+    return sorted({name.partition("/")[0] for name in below if not name.startswith("{")})
+
+
 def find(verb: str, path: str) -> tuple[str, dict[str, str]] | None:
     """Return the path template for ``verb`` on ``path``, and the values of its placeholders."""
     branch, values = _tree(), []
@@ -77,8 +81,8 @@ def find(verb: str, path: str) -> tuple[str, dict[str, str]] | None:
             branch = branch[segment]
         elif _ANY in branch:
             branch = branch[_ANY]
-            if verb in branch.get(_VERBS, {}) and branch[_VERBS][verb].endswith("{volume}"):
-                values.append("/".join(segments[position:]))  # a volume id may contain slashes
+            if branch.get(_VERBS, {}).get(verb, "").endswith(_WITH_SLASHES):
+                values.append("/".join(segments[position:]))
                 break
             values.append(segment)
         else:

@@ -1,4 +1,4 @@
-"""Lists that are always empty here: backup and replication jobs, HA resources, subscriptions.
+"""Lists that are always empty here: backup and replication jobs, HA resources, appliances, subscriptions.
 
 Exporters, inventory plugins and web pages ask for them, and PVE answers with an empty list, too.
 """
@@ -11,12 +11,15 @@ from minipve.api import route
 from minipve.node import Call
 
 
-@route("GET", "/access/groups")
 @route("GET", "/cluster/backup")
 @route("GET", "/cluster/ha/groups")
 @route("GET", "/cluster/ha/resources")
 @route("GET", "/cluster/ha/rules")
 @route("GET", "/cluster/replication")
+@route("GET", "/cluster/sdn/controllers")
+@route("GET", "/cluster/sdn/dns")
+@route("GET", "/cluster/sdn/ipams/{ipam}/status")
+@route("GET", "/nodes/{node}/aplinfo")
 @route("GET", "/nodes/{node}/replication")
 def nothing(call: Call) -> list[dict[str, Any]]:
     return []
@@ -40,9 +43,20 @@ def ha_status(call: Call) -> list[dict[str, Any]]:
     return [{"id": "quorum", "type": "quorum", "node": call.node.name, "status": "OK", "quorate": 1}]
 
 
+@route("GET", "/cluster/ha/status/manager_status")
+def manager_status(call: Call) -> dict[str, Any]:
+    """Return the status of a cluster whose HA manager has never had a resource."""
+    return {"manager_status": {}, "quorum": {"node": call.node.name, "quorate": 1}}
+
+
+@route("GET", "/cluster/sdn/ipams")
+def ipams(call: Call) -> list[dict[str, Any]]:
+    """Return PVE's own address management, which has no addresses here."""
+    return [{"ipam": "pve", "type": "pve", "digest": None}]
+
+
 @route("GET", "/cluster/options")
 def datacenter(call: Call) -> dict[str, Any]:
-    """Return the default options."""
     return {"mac_prefix": "BC:24:11"}
 
 

@@ -1,17 +1,16 @@
-"""Login, permissions, access-control list, roles, users."""
+"""Login, realms, permissions, access-control list."""
 
 from __future__ import annotations
 
+import hashlib
 import re
 import time
 from typing import Any
 
-from minipve.access.accounts import ROOT, acl_path, grant, owner, revoke
-from minipve.access.privileges import BUILTIN_ROLES
-from minipve.access.tickets import hash_secret
+from minipve.access.accounts import acl_path, grant, owner, revoke
 from minipve.api import route
-from minipve.config.formats import split_list
-from minipve.errors import ApiError, denied, error_prefix, parameter_error
+from minipve.errors import ApiError, error_prefix, parameter_error
+from minipve.lists import split_list
 from minipve.node import Call
 
 _REALMS: list[dict[str, Any]] = [
@@ -27,12 +26,21 @@ _CAP = {  # area of the web interface -> pattern of the privileges that matter t
     "mapping": r"Mapping\.|Permissions\.",
     "dc": r"Sys\.|SDN\.|Realm\.",
 }
-_USER_FIELDS = ("enable", "expire", "comment", "email", "firstname", "lastname")
 
 
 @route("GET", "/access/domains")
 def domains(call: Call) -> list[dict[str, Any]]:
     return _REALMS
+
+
+@route("GET", "/access/domains/{realm}")
+def domain(call: Call) -> dict[str, Any]:
+    """Return the configuration of a realm."""
+    row = next((dict(row) for row in _REALMS if row["realm"] == call["realm"]), None)
+    if row is None:
+        raise ApiError(f"domain '{call['realm']}' does not exist")
+    del row["realm"]
+    return row | {"digest": hashlib.sha1(repr(_REALMS).encode(), usedforsecurity=False).hexdigest()}
 
 
 @route("GET", "/access/ticket")
@@ -89,15 +97,14 @@ def acl(call: Call) -> list[dict[str, Any]]:
 
 @route("PUT", "/access/acl")
 def update_acl(call: Call) -> None:
-    """Add roles on a path to users and tokens, or remove them with ``delete``."""
+    """Add roles on a path to users, groups and tokens, or remove them with ``delete``."""
+    kinds = ("groups", "users", "tokens")
+    if not any(call.get(kind) for kind in kinds):
+        raise parameter_error(**dict.fromkeys(kinds, "either 'users', 'groups' or 'tokens' is required."))
     path = acl_path(call["path"])
     if path is None:
         raise parameter_error(path=f"invalid ACL path '{call['path']}'")
-    if call.get("groups"):
-        raise ApiError(f"no such group '{split_list(call['groups'])[0]}'")
-    holders = split_list(call.get("users", "")) + split_list(call.get("tokens", ""))
-    if not holders:
-        raise parameter_error(users="property is missing and it is not optional")
+    holders = [holder for kind in kinds for holder in split_list(call.get(kind, ""))]
     with error_prefix("ACL update failed: "), call.node.access.change() as data:
         for roleid in split_list(call["roles"]):
             for ugid in holders:
@@ -112,6 +119,10 @@ def _require(call: Call, path: str, roleid: str, ugid: str) -> None:
     if roleid not in call.node.access.roles():
         raise ApiError(f"role '{roleid}' does not exist")
     _check_superset(call, path, roleid)
+    if "@" not in ugid:
+        if ugid not in call.node.access.data["groups"]:
+            raise ApiError(f"group '{ugid}' does not exist")
+        return
     if owner(ugid) not in call.node.access.data["users"]:
         raise ApiError(f"user '{owner(ugid)}' does not exist")
     if "!" in ugid and call.node.access.token(ugid) is None:
@@ -127,138 +138,3 @@ def _check_superset(call: Call, path: str, roleid: str) -> None:
         verb = "remove" if call.get("delete") else "add"
         text = f"Cannot {verb} role '{roleid}' - requires 'Permissions.Modify' or superset of privileges."
         raise parameter_error(role=text)
-
-
-@route("GET", "/access/roles")
-def roles(call: Call) -> list[dict[str, Any]]:
-    """Return all roles with their privileges. Built-in ones are ``special``."""
-    return [
-        {"roleid": name, "privs": ",".join(sorted(privs)), "special": int(name in BUILTIN_ROLES)}
-        for name, privs in sorted(call.node.access.roles().items())
-    ]
-
-
-@route("GET", "/access/roles/{roleid}")
-def role(call: Call) -> dict[str, int]:
-    """Return the privileges of a role, each with the value 1."""
-    privileges_of = call.node.access.roles()
-    if call["roleid"] not in privileges_of:
-        raise ApiError(f"role '{call['roleid']}' does not exist")
-    return dict.fromkeys(sorted(privileges_of[call["roleid"]]), 1)
-
-
-@route("POST", "/access/roles")
-def create_role(call: Call) -> None:
-    name = call["roleid"]
-    if name.upper().startswith("PVE"):
-        reserved = "cannot use role ID starting with the (case-insensitive) 'PVE' namespace"
-        raise parameter_error(roleid=reserved)
-    with error_prefix("create role failed: "), call.node.access.change() as data:
-        if name in call.node.access.roles():
-            raise ApiError(f"role '{name}' already exists")
-        data["roles"][name] = sorted(set(split_list(call.get("privs", ""))))
-
-
-@route("PUT", "/access/roles/{roleid}")
-def update_role(call: Call) -> None:
-    """Replace a role's privileges, or with ``append`` add to them."""
-    name, privs = call["roleid"], set(split_list(call.get("privs", "")))
-    if name in BUILTIN_ROLES:
-        raise ApiError(f"auto-generated role '{name}' cannot be modified")
-    with error_prefix("update role failed: "), call.node.access.change() as data:
-        if name not in data["roles"]:
-            raise ApiError(f"role '{name}' does not exist")
-        data["roles"][name] = sorted(privs | set(data["roles"][name] if call.get("append") else ()))
-
-
-@route("DELETE", "/access/roles/{roleid}")
-def delete_role(call: Call) -> None:
-    """Remove a role and its entries in the access-control list."""
-    name = call["roleid"]
-    if name in BUILTIN_ROLES:
-        raise ApiError(f"auto-generated role '{name}' cannot be deleted")
-    with error_prefix("delete role failed: "), call.node.access.change() as data:
-        if data["roles"].pop(name, None) is None:
-            raise ApiError(f"role '{name}' does not exist")
-        data["acl"] = [a for a in data["acl"] if a["roleid"] != name]
-
-
-def user_row(userid: str, entry: dict[str, Any]) -> dict[str, Any]:
-    """Return a user's row in lists."""
-    fields = {key: entry[key] for key in _USER_FIELDS if entry.get(key) not in (None, "")}
-    return {"userid": userid, "expire": 0, "realm-type": userid.partition("@")[2]} | fields
-
-
-def token_row(name: str, entry: dict[str, Any]) -> dict[str, Any]:
-    """Return a token's row in lists, without its secret."""
-    return {"tokenid": name} | {key: entry[key] for key in ("privsep", "expire", "comment") if key in entry}
-
-
-@route("GET", "/access/users")
-def users(call: Call) -> list[dict[str, Any]]:
-    """Return all users if the caller may see them, else only the caller."""
-    sees_all = call.permit.has("/access/groups", ["User.Modify", "Sys.Audit"], any_of=True)
-    rows = []
-    for userid, entry in sorted(call.node.access.data["users"].items()):
-        row = user_row(userid, entry)
-        if not (sees_all or userid == owner(call.permit.authid)):
-            continue
-        if "enabled" in call.params and call["enabled"] != row.get("enable", 1):
-            continue
-        if call.get("full"):
-            row |= {"groups": "", "tokens": [token_row(n, t) for n, t in sorted(entry["tokens"].items())]}
-        rows.append(row)
-    return rows
-
-
-@route("POST", "/access/users")
-def create_user(call: Call) -> None:
-    """Create a user of the realm pam or pve."""
-    userid = call["userid"]
-    if userid.rpartition("@")[2] not in ("pam", "pve"):
-        raise ApiError(f"domain '{userid.rpartition('@')[2]}' does not exist")
-    with error_prefix("create user failed: "), call.node.access.change() as data:
-        if userid in data["users"]:
-            raise ApiError(f"user '{userid}' already exists")
-        entry = {"enable": 1, "tokens": {}} | {key: call[key] for key in _USER_FIELDS if key in call.params}
-        if "password" in call.params:
-            entry["password"] = hash_secret(call["password"])
-        data["users"][userid] = entry
-
-
-@route("GET", "/access/users/{userid}")
-def user(call: Call) -> dict[str, Any]:
-    """Return a user with its tokens."""
-    entry = call.node.access.user(call["userid"])
-    row = user_row(call["userid"], entry)
-    del row["userid"]
-    return row | {"tokens": {n: token_row(n, t) for n, t in entry["tokens"].items()}, "groups": []}
-
-
-@route("PUT", "/access/users/{userid}")
-def update_user(call: Call) -> None:
-    call.node.access.user(call["userid"])
-    with call.node.access.change() as data:
-        data["users"][call["userid"]] |= {key: call[key] for key in _USER_FIELDS if key in call.params}
-
-
-@route("DELETE", "/access/users/{userid}")
-def delete_user(call: Call) -> None:
-    """Remove a user, its tokens and their entries in the access-control list."""
-    userid = call["userid"]
-    if userid == ROOT:
-        raise ApiError("unable to delete user 'root@pam'")
-    call.node.access.user(userid)
-    with call.node.access.change() as data:
-        del data["users"][userid]
-        data["acl"] = [a for a in data["acl"] if owner(a["ugid"]) != userid]
-
-
-@route("PUT", "/access/password")
-def change_password(call: Call) -> None:
-    """Set a password. Only root@pam may set root@pam's."""
-    if call["userid"] == ROOT and not call.permit.is_root:
-        raise denied()
-    call.node.access.user(call["userid"])
-    with call.node.access.change() as data:
-        data["users"][call["userid"]]["password"] = hash_secret(call["password"])

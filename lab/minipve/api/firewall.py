@@ -1,59 +1,71 @@
-"""Firewall options of guests, which clients use to switch the firewall of a new guest off."""
+"""The firewall's options. The other parts are in firewall_rules.py and firewall_objects.py."""
 
 from __future__ import annotations
 
-import threading
 from typing import Any
 
 from minipve import firewall
-from minipve.api import CT, VM, route
+from minipve.api import CT, VM, children, route
 from minipve.config import schema
-from minipve.config.formats import split_list
 from minipve.config.kinds import LXC
 from minipve.errors import ApiError, parameter_error
+from minipve.lists import split_list
 from minipve.node import Call
 
-_CONTROL = {"delete", "digest"}
-_lock = threading.Lock()
+CLUSTER, NODE = "/cluster/firewall", "/nodes/{node}/firewall"
+GUESTS = (f"{VM}/firewall", f"{CT}/firewall")
+ALL = (CLUSTER, NODE, *GUESTS)
+_CONTROL = {"node", "vmid", "delete", "digest"}
 
 
-@route("GET", f"{CT}/firewall")
-@route("GET", f"{VM}/firewall")
-def directory(call: Call) -> list[dict[str, str]]:
-    """Return the implemented names below this path."""
-    return [{"name": "options"}]
+def scope(call: Call) -> str:
+    """Return the name of the configuration that a call is about."""
+    if "vmid" in call.params:
+        return str(call.vmid)
+    return f"node-{call.node.name}" if "node" in call.params else firewall.CLUSTER
 
 
-@route("GET", f"{CT}/firewall/options")
-@route("GET", f"{VM}/firewall/options")
-def read(call: Call) -> dict[str, Any]:
-    """Return the options and their digest, also for a VMID without a guest."""
-    options = firewall.load(call.node, call.vmid)
-    return {key: _typed(key, value) for key, value in options.items()} | {"digest": firewall.digest(options)}
+def check_digest(call: Call, actual: str) -> None:
+    """Raise 500 when the caller read another version."""
+    if call.get("digest") not in (None, "", actual):
+        raise ApiError(LXC.modified)
 
 
-@route("PUT", f"{CT}/firewall/options")
-@route("PUT", f"{VM}/firewall/options")
-def update(call: Call) -> None:
-    """Set and delete options. The firewall itself cannot be enabled."""
-    if call.get("enable"):
-        raise parameter_error(enable="minipve has no firewall, so only 0 is supported")
-    with _lock:
-        options = firewall.load(call.node, call.vmid)
-        if call.get("digest") not in (None, "", firewall.digest(options)):
-            raise ApiError(LXC.modified)
-        for name in split_list(call.get("delete", "")):
-            if name in _CONTROL or name not in _properties():
-                raise parameter_error(delete=f"no such option '{name}'")
-            options.pop(name, None)
-        changed = {key: str(value) for key, value in call.options.items() if key not in _CONTROL}
-        firewall.save(call.node, call.vmid, options | changed)
+def _declare(path: str) -> None:
+    @route("GET", path)
+    def index(call: Call) -> list[dict[str, str]]:
+        return [{"name": name} for name in children(path)]
+
+    @route("GET", f"{path}/options")
+    def read(call: Call) -> dict[str, Any]:
+        """Return the options and their digest, also for a VMID without a guest."""
+        options = firewall.load(call.node, scope(call))["options"]
+        values = {key: _typed(path, key, value) for key, value in options.items()}
+        return values | {"digest": firewall.options_digest(options)}
+
+    @route("PUT", f"{path}/options")
+    def update(call: Call) -> None:
+        """Set and delete options. The cluster's firewall cannot be enabled."""
+        if path == CLUSTER and call.get("enable"):
+            raise parameter_error(enable="minipve has no firewall, so only 0 is supported")
+        with firewall.change(call.node, scope(call)) as config:
+            options = config["options"]
+            check_digest(call, firewall.options_digest(options))
+            for name in split_list(call.get("delete", "")):
+                if name not in _properties(path):
+                    raise parameter_error(delete=f"no such option '{name}'")
+                options.pop(name, None)
+            options |= {key: str(value) for key, value in call.params.items() if key not in _CONTROL}
 
 
-def _properties() -> dict[str, dict[str, Any]]:
-    properties = schema.method("PUT", f"{CT}/firewall/options").properties
-    return {key: facts for key, facts in properties.items() if key not in ("node", "vmid")}
+for _path in ALL:
+    _declare(_path)
 
 
-def _typed(key: str, value: str) -> str | int:
-    return int(value) if _properties()[key].get("type") == "boolean" else value
+def _properties(path: str) -> dict[str, dict[str, Any]]:
+    properties = schema.method("PUT", f"{path}/options").properties
+    return {key: facts for key, facts in properties.items() if key not in _CONTROL}
+
+
+def _typed(path: str, key: str, value: str) -> str | int:
+    return int(value) if _properties(path)[key].get("type") in ("boolean", "integer") else value

@@ -31,13 +31,6 @@ def index(call: Call) -> list[dict[str, Any]]:
     return [summary.row(call.node, vmid, config) for vmid, config in visible]
 
 
-@route("GET", CT)
-def directory(call: Call) -> list[dict[str, str]]:
-    """Return the names below a container, as in the API viewer's tree."""
-    names = "config", "pending", "status", "clone", "rrddata", "snapshot", "resize", "interfaces"
-    return [{"subdir": name} for name in names]
-
-
 @check_first("POST", "/nodes/{node}/lxc")
 def check_create(call: Call) -> None:
     """Check that the caller may create the container. The checks of its volumes follow."""

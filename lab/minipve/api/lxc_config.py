@@ -9,10 +9,10 @@ from typing import Any
 from minipve.api import CT, check_first, route
 from minipve.config import container_nics
 from minipve.config import pending as waiting
-from minipve.config.formats import split_list
 from minipve.config.kinds import LXC
 from minipve.container import changes, options
 from minipve.errors import ApiError, parameter_error
+from minipve.lists import split_list
 from minipve.network import veths
 from minipve.node import Call
 from minipve.tasks import Task

@@ -14,13 +14,6 @@ from minipve.tasks import Task
 _SHUTDOWN_S = 60
 
 
-@route("GET", f"{CT}/status")
-def directory(call: Call) -> list[dict[str, str]]:
-    """Return the names below this path, as in the API viewer's tree."""
-    names = "current", "start", "stop", "shutdown", "reboot", "suspend", "resume"
-    return [{"subdir": name} for name in names]
-
-
 @route("GET", f"{CT}/status/current")
 def current(call: Call) -> dict[str, Any]:
     return summary.status(call.node, call.vmid, call.node.containers.load(call.vmid))

@@ -1,6 +1,8 @@
-"""QEMU's monitor, for read-only commands: minipve would not notice changes that are made there."""
+"""QEMU's monitor: read-only commands, since minipve would not notice other changes, and keys."""
 
 from __future__ import annotations
+
+import re
 
 from minipve.api import VM, route
 from minipve.errors import ApiError
@@ -9,6 +11,7 @@ from minipve.process import MachineError
 from minipve.vm import machines
 
 _READ_ONLY = ("help", "?", "info")
+_KEYS = re.compile(r"[A-Za-z0-9_-]+")
 
 
 @route("POST", f"{VM}/monitor")
@@ -25,3 +28,14 @@ def monitor(call: Call) -> str:
         return machines.monitor(call.node, call.vmid, call["command"])
     except MachineError as failed:
         return f"ERROR: {failed}\n"
+
+
+@route("PUT", f"{VM}/sendkey")
+def send_key(call: Call) -> None:
+    """Press keys in the guest, such as ``a`` or ``ctrl-alt-delete``."""
+    call.permit.need_root_option("skiplock", call.params)
+    call.node.vms.load(call.vmid)
+    if not _KEYS.fullmatch(call["key"]):
+        raise ApiError(f"invalid parameter: {call['key']}")
+    if complaint := machines.monitor(call.node, call.vmid, f"sendkey {call['key']}"):
+        raise ApiError(complaint)

@@ -11,7 +11,7 @@ from typing import Any
 from minipve.api import route
 from minipve.atomic import write_atomic
 from minipve.errors import parameter_error
-from minipve.network import bridges, links, sdn, vnets
+from minipve.network import bridges, links, sdn, vlans, vnets
 from minipve.network.interfaces import Iface, bridge, load, write_interfaces
 from minipve.node import Call, Node, Reply
 from minipve.tasks import Task, Work
@@ -67,7 +67,7 @@ def _row(iface: Iface, priority: int) -> dict[str, Any]:
     }
     texts |= {"comments": iface.comments, "bridge_vids": iface.vids}
     row |= {key: value for key, value in texts.items() if value}
-    row |= {"bridge_vlan_aware": 1} if iface.vlan_aware == "yes" else {}
+    row |= {"bridge_vlan_aware": 1} if iface.is_vlan_aware else {}
     return row | ({"options": list(iface.options)} if iface.options else {})
 
 
@@ -120,6 +120,8 @@ def _from_call(call: Call, old: Iface | None) -> Iface:
         )
     if call.get("bridge_ports"):
         raise parameter_error(bridge_ports="a bridge in this endpoint's own namespace has no physical ports")
+    if call.get("bridge_vlan_aware") and not vlans.supported():
+        raise parameter_error(bridge_vlan_aware=vlans.UNSUPPORTED)
     address = call.get("cidr", "")
     if "address" in call.params:
         address = f"{call['address']}/{ipaddress.ip_network('0.0.0.0/' + call['netmask']).prefixlen}"
@@ -131,7 +133,7 @@ def _from_call(call: Call, old: Iface | None) -> Iface:
         gateway=call.get("gateway", ""),
         mtu=str(call.get("mtu", "")),
         vlan_aware="yes" if call.get("bridge_vlan_aware") else "",
-        vids=call.get("bridge_vids", ""),
+        vids=call.get("bridge_vids", vlans.DEFAULT_VIDS if call.get("bridge_vlan_aware") else ""),
         options=old.options if old else (),
     )
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from minipve.api import route
-from minipve.config.formats import split_list
 from minipve.errors import ApiError, error_prefix
 from minipve.image import storage
+from minipve.lists import split_list
 from minipve.node import Call
 from minipve.summaries import guest_resource
 from minipve.vm import summary

@@ -37,16 +37,6 @@ def index(call: Call) -> list[dict[str, Any]]:
     return [summary.vm(call.node, vmid, config) for vmid, config in visible]
 
 
-@route("GET", VM)
-def directory(call: Call) -> list[dict[str, str]]:
-    """Return the names below a VM, as in the API viewer's tree."""
-    names = (
-        "agent", "clone", "cloudinit", "config", "feature", "monitor", "move_disk", "pending", "resize",
-        "rrddata", "snapshot", "status", "template", "unlink",
-    )  # fmt: skip
-    return [{"subdir": name} for name in names]
-
-
 @check_first("POST", "/nodes/{node}/qemu")
 def check_create(call: Call) -> None:
     """Check that the caller may create the VM. The checks of its volumes and options follow."""
@@ -70,7 +60,7 @@ def create(call: Call) -> str:
     params = {key: value for key, value in call.options.items() if key not in _NOT_OPTIONS}
     options.check(call.permit, vmid, pool, params)
     if call.get("ha-managed"):
-        raise parameter_error(ha_managed="not supported here")
+        raise parameter_error(**{"ha-managed": "not supported here"})
     config = options.normalise(params)
     options.check_values(call.permit, vmid, pool, config)
     try:
@@ -137,7 +127,7 @@ def move(call: Call) -> str:
     config = call.node.vms.load(call.vmid)
     config.check_lock()
     if "target-vmid" in call.params:
-        raise parameter_error(target_vmid="moving a disk to another VM is not supported here")
+        raise parameter_error(**{"target-vmid": "moving a disk to another VM is not supported here"})
     if "storage" not in call.params:
         raise parameter_error(storage=MISSING)
     storage.check_exists(call["storage"])
@@ -182,7 +172,7 @@ def _check_clone(call: Call, source: GuestConfig, full: bool) -> None:
         if not source.is_template:
             raise parameter_error(full="Linked clone feature is only possible for templates")
     if call.get("format", "qcow2") != "qcow2":
-        raise ApiError(f"format '{call['format']}' is not supported here, use qcow2")
+        raise parameter_error(format=f"'{call['format']}' is not supported here, only qcow2")
     for key, value in source_options.items():
         if re.fullmatch(r"net\d+", key):
             nic = nics.parse(value)

@@ -10,10 +10,10 @@ from minipve import guests
 from minipve.api import VM, route
 from minipve.config import drives
 from minipve.config import pending as waiting
-from minipve.config.formats import split_list
 from minipve.config.store import GuestConfig
 from minipve.errors import ApiError
 from minipve.image import storage
+from minipve.lists import split_list
 from minipve.node import Call
 from minipve.qemu import cloudinit
 from minipve.tasks import Task

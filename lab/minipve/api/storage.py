@@ -58,13 +58,6 @@ def index(call: Call) -> list[dict[str, Any]]:
     return [row] if fits and call.get("storage") in (None, storage.NAME) else []
 
 
-@route("GET", "/nodes/{node}/storage/{storage}")
-def directory(call: Call) -> list[dict[str, str]]:
-    """Return the names below a storage, as in the API viewer's tree."""
-    storage.check_exists(call["storage"])
-    return [{"subdir": name} for name in ("content", "download-url", "rrddata", "status", "upload")]
-
-
 @route("GET", "/nodes/{node}/storage/{storage}/status")
 def status(call: Call) -> dict[str, Any]:
     """Return the usage of a storage."""

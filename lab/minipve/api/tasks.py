@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from minipve.api import route
-from minipve.config.formats import split_list
+from minipve.lists import split_list
 from minipve.node import Call, Reply
 from minipve.tasks import parse_upid
 

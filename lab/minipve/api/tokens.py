@@ -1,4 +1,4 @@
-"""API tokens of users."""
+"""API tokens of users: list, create, change, delete."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from minipve.access.accounts import revoke
 from minipve.access.tickets import token_digest
 from minipve.api import route
-from minipve.api.access import token_row
+from minipve.api.users import token_row
 from minipve.errors import ApiError
 from minipve.node import Call
 

@@ -25,12 +25,18 @@ class ContainerNic:
     link_down: bool = False
     mtu: int = 0
     tag: int | None = None
+    trunks: str = ""
     host_managed: bool = False
 
     @property
     def rate_bytes(self) -> int | None:
         """The rate in bytes/s. PVE accepts negative rates and ignores them."""
         return nics.rate_bytes(self.rate_mib) if self.rate_mib and self.rate_mib > 0 else None
+
+    @property
+    def connection(self) -> tuple[str | None, int | None, str, bool]:
+        """The bridge and the VLANs to which the NIC is connected, and whether its link is down."""
+        return self.bridge, self.tag, self.trunks, self.link_down
 
     @property
     def addresses(self) -> list[str]:
@@ -53,6 +59,7 @@ def parse(text: str) -> ContainerNic:
         link_down=parts.get("link_down") == "1",
         mtu=int(parts.get("mtu", 0)),
         tag=int(parts["tag"]) if "tag" in parts else None,
+        trunks=parts.get("trunks", ""),
         host_managed=parts.get("host-managed") == "1",
     )
 

@@ -85,4 +85,4 @@ def default_boot(options: Mapping[str, str]) -> str:
     slots = list(of(options))
     order = [s for s, d in slots if not is_cdrom(d)][:1] + [s for s, d in slots if is_cdrom(d)][:1]
     order += sorted((o for o in options if re.fullmatch(r"net\d+", o)), key=lambda o: int(o[3:]))[:1]
-    return f"order={';'.join(order)}"
+    return f"order={';'.join(order)}" if order else ""

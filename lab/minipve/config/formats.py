@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from minipve.access.privileges import PRIVILEGES
+from minipve.lists import split_list
 
 Check = Callable[[str], str | None]
 _STORE = r"[a-z][a-z0-9\-_.]*[a-z0-9]"
@@ -59,6 +60,14 @@ def _cidr(version: int) -> Callable[[str], object]:
     return parse
 
 
+def _subnet_id(text: str) -> str | None:
+    """Accept a network in CIDR notation, or a subnet's id: ``zone-10.0.0.0-24``."""
+    network = text if "/" in text else "/".join(text.split("-")[1:3])
+    if _cidr4(network) is None or _cidr6(network) is None:
+        return None
+    return "value does not look like a valid CIDR network"
+
+
 def _userid(text: str) -> str | None:
     if len(text) < 3:
         return f"user name '{text}' is too short"
@@ -88,6 +97,7 @@ _ipv6 = _parses(ipaddress.IPv6Address, "value does not look like a valid IPv6 ad
 _cidr4 = _parses(_cidr(4), "value does not look like a valid IPv4 network")
 _cidr6 = _parses(_cidr(6), "value does not look like a valid IPv6 network")
 _volume = _matches(rf"{_STORE}:.+", "unable to parse volume ID '{}'", re.IGNORECASE)
+_alias = _matches(r"(?:(?:dc|guest)/)?[A-Za-z][A-Za-z0-9\-_]+", "")
 _path = _matches(r"/.+", "")
 
 CHECKS: dict[str, Check] = {
@@ -119,6 +129,10 @@ CHECKS: dict[str, Check] = {
     "CIDRv4": _cidr4,
     "CIDRv6": _cidr6,
     "CIDR": _either("value does not look like a valid CIDR network", _cidr4, _cidr6),
+    "IPorCIDR": _either("value does not look like a valid IP or CIDR", _ipv4, _ipv6, _cidr4, _cidr6),
+    "IPorCIDRorAlias": _either(
+        "value does not look like a valid IP, CIDR or alias", _ipv4, _ipv6, _cidr4, _cidr6, _alias
+    ),
     "pve-ipv4-config": _either(
         "value does not look like a valid ipv4 network configuration", _matches("dhcp|manual", ""), _cidr4
     ),
@@ -156,6 +170,7 @@ CHECKS: dict[str, Check] = {
     "pve-command-batch": lambda text: None,
     "pve-lxc-mp-string": _lacks(r"/\.\.?(?:/|\n?\Z)|\A\.\./", "{} contains illegal character sequences"),
     "pve-lxc-dev-string": _lacks(r"/\.\.?(?:/|\n?\Z)|\A(?!/dev/)", "{} is not a valid device path"),
+    "pve-sdn-subnet-id": _subnet_id,
     "pve-ct-timezone": _matches(r"host|[\w+\-]+(?:/[\w+\-]+){0,2}", "invalid time zone '{}'"),
     "lxc-ip-with-ll-iface": _either(
         "value does not look like a valid IP address", _ipv4, _ipv6, _matches(r"fe80:[0-9a-f:]+%\w+", "")
@@ -164,8 +179,12 @@ CHECKS: dict[str, Check] = {
 
 # Formats of options that minipve stores but never uses. They are not checked.
 UNCHECKED = {
+    "pve-acme-alias",
+    "pve-acme-domain",
+    "pve-fw-addr-spec", "pve-fw-conntrack-helper", "pve-fw-dport-spec", "pve-fw-icmp-type-spec",
+    "pve-fw-protocol-spec", "pve-fw-sport-spec",
     "pve-cpuset", "pve-qemu-sev-fmt", "pve-qemu-tdx-fmt", "pve-qm-hostpci", "storage-pair", "pve-qm-ide",
-    "pve-sdn-fabric-id", "pve-sdn-bgp-rt-list",
+    "pve-sdn-fabric-id", "pve-sdn-ipam-id", "pve-sdn-bgp-rt-list",
 }  # fmt: skip
 
 _SDN_ID = {"pattern": "[a-zA-Z][a-zA-Z0-9]*[a-zA-Z0-9]", "maxLength": 8}
@@ -209,6 +228,10 @@ PROPERTY_FORMATS: dict[str, dict[str, Any]] = {
         key: {"type": "string", "optional": 1, "format": "pve-volume-id"}
         for key in ("meta", "network", "user", "vendor")
     },
+    "pve-sdn-dhcp-range": {
+        "start-address": {"type": "string", "format": "ip"},
+        "end-address": {"type": "string", "format": "ip"},
+    },
     "pve-qm-watchdog": {
         "model": {"type": "string", "default_key": 1, "optional": 1, "enum": ["i6300esb", "ib700"]},
         "action": {
@@ -218,11 +241,6 @@ PROPERTY_FORMATS: dict[str, dict[str, Any]] = {
         },
     },
 }  # fmt: skip
-
-
-def split_list(text: str) -> list[str]:
-    """Split one of PVE's ``*-list`` strings at commas, semicolons and white space."""
-    return [item for item in re.split(r"[\s,;\0]+", text) if item]
 
 
 def check_format(name: str, text: str) -> str | None:

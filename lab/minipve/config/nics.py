@@ -25,6 +25,12 @@ class Nic:
     mtu: int = 0
     queues: int = 0
     tag: int | None = None
+    trunks: str = ""
+
+    @property
+    def connection(self) -> tuple[str | None, int | None, str]:
+        """The bridge and the VLANs to which the NIC is connected."""
+        return self.bridge, self.tag, self.trunks
 
     @property
     def rate_bytes(self) -> int | None:
@@ -48,6 +54,7 @@ def parse(text: str) -> Nic:
         mtu=int(parts.get("mtu", 0)),
         queues=int(parts.get("queues", 0)),
         tag=int(parts["tag"]) if "tag" in parts else None,
+        trunks=parts.get("trunks", ""),
     )
 
 

@@ -22,6 +22,7 @@ FILE = Path(__file__).with_name("schema.json")
 _COUNTS = {
     "net": 32, "ipconfig": 32, "ide": 4, "sata": 6, "scsi": 31, "virtio": 16, "unused": 256, "serial": 4,
     "parallel": 3, "usb": 15, "hostpci": 16, "numa": 8, "virtiofs": 10, "mp": 256, "dev": 256,
+    "acmedomain": 6,
 }  # fmt: skip
 
 
@@ -74,6 +75,17 @@ def _expand(properties: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
 def _document() -> dict[str, Any]:
     document: dict[str, Any] = json.loads(FILE.read_text())
     return document
+
+
+def source() -> str:
+    """Return the name of the schema that the facts come from."""
+    return str(_document()["source"])
+
+
+def without_handler() -> dict[str, list[str]]:
+    """Return the methods of Proxmox VE without a handler here: path template -> verbs."""
+    paths: dict[str, list[str]] = _document()["without_handler"]
+    return paths
 
 
 @cache

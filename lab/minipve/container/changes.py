@@ -14,7 +14,7 @@ from minipve.config import container_nics
 from minipve.config.container_nics import ContainerNic
 from minipve.config.store import GuestConfig
 from minipve.lxc import cgroups, chroot, running, setup, user_ids
-from minipve.network import links, rate, veths
+from minipve.network import links, rate, veths, vlans
 from minipve.network.links import Log
 from minipve.node import Node
 
@@ -91,7 +91,7 @@ class RunningContainer:
             veths.plug(self.vmid, index, new, self.init_pid, self.log)
             veths.change_addresses(self.init_pid, None, new)
             return
-        if (old.bridge, old.link_down) != (new.bridge, new.link_down):
+        if old.connection != new.connection:
             veths.connect(device, new)
         if old.rate_bytes != new.rate_bytes:
             rate.apply(device, index, new, self.log)
@@ -108,7 +108,7 @@ def _bridge_problem(old: ContainerNic | None, new: ContainerNic) -> str | None:
     if not new.bridge:
         return None
     device_stays = old is not None and not container_nics.needs_new_device(old, new)
-    if old and device_stays and (old.bridge, old.tag, old.link_down) == (new.bridge, new.tag, new.link_down):
+    if old and device_stays and old.connection == new.connection:
         return None
     if not links.exists(new.bridge) and not device_stays:
         return f"bridge '{new.bridge}' does not exist\n"
@@ -116,8 +116,8 @@ def _bridge_problem(old: ContainerNic | None, new: ContainerNic) -> str | None:
         return None
     if not links.exists(new.bridge):
         return f"interface {new.bridge} does not exist\n\n"
-    if new.tag:
-        return links.no_vlans(new.bridge) + ("\n\n" if device_stays else "\n")
+    if problem := vlans.problem(new.bridge, new.tag, new.trunks):
+        return problem + ("\n\n" if device_stays else "\n")
     return None
 
 

@@ -56,7 +56,7 @@ def _nic_lines(vmid: int, index: int, nic: container_nics.ContainerNic) -> list[
     settings = {
         "type": "veth",
         "veth.pair": container_nics.host_name(vmid, index),
-        "link": "" if nic.link_down else nic.bridge,
+        "link": "" if nic.link_down or nic.tag or nic.trunks else nic.bridge,
         "name": nic.name,
         "hwaddr": nic.mac,
         "mtu": str(nic.mtu) if nic.mtu else "",

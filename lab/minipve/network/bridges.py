@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from minipve import process
-from minipve.network import interfaces, links, tunnels, vnets
+from minipve.network import interfaces, links, tunnels, vlans, vnets
 from minipve.network.interfaces import Iface
 from minipve.network.links import Command
 from minipve.paths import Paths
@@ -27,6 +27,9 @@ def reload(paths: Paths, node: str = "") -> None:
     existing = {row["ifname"]: row for row in links.ip_json("-d", "link", "show", "type", "vxlan")}
     for command in tunnels.plan(configured, existing, {name: _peers(name) for name in existing}):
         process.run(command)
+    for bridge in configured.values():
+        if bridge.is_vlan_aware and bridge.ports in configured:
+            vlans.apply(bridge.ports, bridge.name, tag=None, trunks="")
 
 
 def _peers(tunnel: str) -> list[str]:
@@ -68,7 +71,7 @@ def _create(iface: Iface, node: str) -> list[Command]:
     fixed = ["stp_state", "0", "forward_delay", "0", "mcast_snooping", "0"]
     add = ["ip", "link", "add", iface.name, "address", bridge_mac(iface.name, node), "type", "bridge"]
     return [
-        [*add, *fixed, "ageing_time", str(_ageing_centiseconds(iface))],
+        [*add, *fixed, *_vlan_filtering(iface), "ageing_time", str(_ageing_centiseconds(iface))],
         ["ip", "link", "set", iface.name, "mtu", iface.mtu or "1500", "up"],
     ]
 
@@ -77,9 +80,16 @@ def _change(iface: Iface, existing: Mapping[str, Any]) -> list[Command]:
     change, ageing_time, commands = ["ip", "link", "set", iface.name], _ageing_centiseconds(iface), []
     if existing["linkinfo"]["info_data"]["ageing_time"] != ageing_time:
         commands.append([*change, "type", "bridge", "ageing_time", str(ageing_time)])
+    if bool(existing["linkinfo"]["info_data"].get("vlan_filtering")) != iface.is_vlan_aware:
+        commands.append([*change, "type", "bridge", "vlan_filtering", str(int(iface.is_vlan_aware))])
     if iface.mtu and existing["mtu"] != int(iface.mtu):
         commands.append([*change, "mtu", iface.mtu])
     return commands
+
+
+def _vlan_filtering(iface: Iface) -> Command:
+    """The setting of a new VLAN-aware bridge. Kernels without VLAN filtering refuse even to switch it off."""
+    return ["vlan_filtering", "1"] if iface.is_vlan_aware else []
 
 
 def _change_addresses(iface: Iface, existing: Mapping[str, Any] | None) -> list[Command]:

@@ -52,6 +52,10 @@ class Iface:
         return bool(self.ports)
 
     @property
+    def is_vlan_aware(self) -> bool:
+        return self.vlan_aware == "yes"
+
+    @property
     def ageing_s(self) -> int:
         """``bridge-ageing`` in seconds (0 to 65535, default 300); at 0 the bridge floods every frame."""
         value = self.option("bridge-ageing")

@@ -29,19 +29,19 @@ def bridge_mtu(name: str) -> int:
     return int(ip_json("link", "show", "dev", name)[0]["mtu"])
 
 
-def no_vlans(bridge: str) -> str:
-    """PVE's error for a VLAN tag on a bridge without a physical port. minipve's bridges never have one."""
-    return f"no physical interface on bridge '{bridge}'"
-
-
-def plug_tap(tap: str, bridge: str, mtu: int = 0) -> None:
+def plug_tap(tap: str, bridge: str, mtu: int = 0, queues: int = 1) -> None:
     """Attach a tap to a bridge, as PVE's pve-bridge script does; create it if it does not exist.
 
-    ``mtu`` 0 means the bridge's MTU.
+    Args:
+        tap: the name of the interface.
+        bridge: an existing bridge.
+        mtu: 0 means the bridge's MTU.
+        queues: how often QEMU opens a new tap, one file descriptor per queue.
     """
     mtu = mtu or bridge_mtu(bridge)
     if not exists(tap):
-        process.run(["ip", "tuntap", "add", "dev", tap, "mode", "tap"])
+        multi_queue = ["multi_queue"] if queues > 1 else []
+        process.run(["ip", "tuntap", "add", "dev", tap, "mode", "tap", *multi_queue])
     process.run(["ip", "link", "set", "dev", tap, "master", bridge, "promisc", "on", "mtu", str(mtu), "up"])
 
 

@@ -1,36 +1,44 @@
-"""The cluster's software-defined networks: zones and vnets.
+"""The cluster's software-defined networks: zones, vnets and their subnets.
 
 A change of the configuration has no effect until ``PUT /cluster/sdn`` applies it. The API therefore has three
-views of both lists: without a parameter the configuration, with ``running`` what was last applied, with
+views of each list: without a parameter the configuration, with ``running`` what was last applied, with
 ``pending`` the difference between the two.
+
+A client may lock the configuration. Then every change needs the lock's token.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import secrets
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 from minipve.atomic import write_atomic
-from minipve.config.formats import split_list
+from minipve.errors import ApiError
+from minipve.lists import split_list
 from minipve.user_error import UserError
 
 LOCAL = "localnetwork"
 """The zone of bridges that belong to a node and not to a vnet."""
-ZONES, VNETS = "zones", "vnets"
+ZONES, VNETS, SUBNETS = "zones", "vnets", "subnets"
 DEFAULT_MTU, VXLAN_HEADERS = 1500, 50
-_ID_KEY = {ZONES: "zone", VNETS: "vnet"}
+_SDN_PM = "/usr/share/perl5/PVE/Network/SDN.pm"
+_SDN_API_PM = "/usr/share/perl5/PVE/API2/Network/SDN.pm"
+_ID_KEY = {ZONES: "zone", VNETS: "vnet", SUBNETS: "subnet"}
 Options = dict[str, Any]
 Rows = dict[str, Options]
-Document = dict[str, dict[str, Any]]
+Document = dict[str, Any]
 
 
 class Sdn:
-    """The cluster's zones and vnets. They are written by ``change()`` only."""
+    """The cluster's zones, vnets and subnets. They are written by ``change()`` only."""
 
     def __init__(self, file: Path) -> None:
         self.file = file
@@ -38,37 +46,65 @@ class Sdn:
         self.data: Document = self._load()
 
     def _load(self) -> Document:
-        empty: Document = {ZONES: {}, VNETS: {}, "running": {ZONES: {}, VNETS: {}}}
+        areas: Document = {area: {} for area in _ID_KEY}
         try:
-            document = json.loads(self.file.read_bytes())
+            document = areas | json.loads(self.file.read_bytes())  # older files have no subnets
+            document["running"] = areas | document["running"]
             parts = (document, document["running"])
             if not all(isinstance(part[area], dict) for part in parts for area in _ID_KEY):
                 raise ValueError("it has no lists of zones and vnets")
         except FileNotFoundError:
-            return empty
+            return areas | {"running": dict(areas)}
         except (ValueError, KeyError, TypeError) as error:
             hint = f"repair it, or start over without zones: rm {self.file}"
             raise UserError(f"{self.file} is damaged: {error}", hint) from error
         return dict(document)
 
     @contextmanager
-    def change(self) -> Iterator[Document]:
-        """Edit a copy of the configuration, which is stored if the block ends without an error."""
+    def change(self, lock_token: str | None = None) -> Iterator[Document]:
+        """Edit a copy of the configuration, which is stored if the block ends without an error.
+
+        Raises:
+            ApiError: a client has locked the configuration, and ``lock_token`` is not its token.
+        """
         with self._lock:
+            if self.data.get("lock") not in (None, lock_token):
+                raise ApiError(f"invalid lock token provided! at {_SDN_PM} line 291.")
             draft: Document = json.loads(json.dumps(self.data))
             yield draft
             write_atomic(self.file, json.dumps(draft, indent=1, sort_keys=True))
             self.data = draft
 
-    def apply(self) -> None:
-        """Make the configuration the one that runs."""
+    def lock(self, allow_pending: bool) -> str:
+        """Lock the configuration, and return the lock's token."""
         with self.change() as draft:
+            if not allow_pending and any(draft[area] != draft["running"][area] for area in _ID_KEY):
+                raise ApiError(f"configuration has pending changes at {_SDN_API_PM} line 149.")
+            draft["lock"] = token = _new_token()
+        return token
+
+    def unlock(self, lock_token: str | None, force: bool = False) -> None:
+        """Remove the lock. ``force`` removes any lock."""
+        with self.change(self.data.get("lock") if force else lock_token) as draft:
+            draft.pop("lock", None)
+
+    def apply(self, lock_token: str | None = None, release_lock: bool = True) -> None:
+        """Make the configuration the one that runs."""
+        with self.change(lock_token) as draft:
             draft["running"] = {area: draft[area] for area in _ID_KEY}
+            _release(draft, lock_token, release_lock)
+
+    def rollback(self, lock_token: str | None = None, release_lock: bool = True) -> None:
+        """Make the configuration what runs, which discards all pending changes."""
+        with self.change(lock_token) as draft:
+            draft |= draft["running"]
+            _release(draft, lock_token, release_lock)
 
     @property
     def running(self) -> Mapping[str, Rows]:
-        """The zones and vnets of the last apply."""
-        return self.data["running"]
+        """The zones, vnets and subnets of the last apply."""
+        running: Mapping[str, Rows] = self.data["running"]
+        return running
 
     def zone_of(self, bridge: str) -> str:
         """Return the zone on which rights to use a bridge are given: its vnet's, else ``LOCAL``."""
@@ -91,8 +127,19 @@ class Sdn:
         return hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
 
 
+def _release(draft: Document, lock_token: str | None, release_lock: bool) -> None:
+    if lock_token and release_lock:
+        draft.pop("lock", None)
+
+
+def _new_token() -> str:
+    """Return a UUID of version 7, like PVE's tokens: a time stamp in milliseconds and random bits."""
+    number = int(time.time() * 1000) << 80 | secrets.randbits(80)
+    return str(UUID(int=number & ~(0xF << 76) & ~(0x3 << 62) | 0x7 << 76 | 0x2 << 62))
+
+
 def pending(area: str, key: str, runs: Options | None, configured: Options | None) -> Options:
-    """Return the row of a zone or vnet in the view "pending".
+    """Return the row of a zone, vnet or subnet in the view "pending".
 
     It holds what runs and, in ``state`` and ``pending``, what the next apply would change. None means that it
     does not exist there.
@@ -113,6 +160,14 @@ def pending(area: str, key: str, runs: Options | None, configured: Options | Non
 def mtu(zone: Options) -> int:
     """Return a zone's MTU: as configured, else 1500 less the headers of a tunnel."""
     return int(zone.get("mtu") or DEFAULT_MTU - VXLAN_HEADERS * (zone["type"] == "vxlan"))
+
+
+def gateway(running: Mapping[str, Rows], vnet: str) -> str:
+    """Return the address of the gateway of a vnet's subnet, with prefix; "" if it has none."""
+    for name, subnet in running[SUBNETS].items():
+        if subnet["vnet"] == vnet and "gateway" in subnet:
+            return f"{subnet['gateway']}/{name.rpartition('-')[2]}"
+    return ""
 
 
 def on_node(running: Mapping[str, Rows], node: str) -> Iterator[tuple[str, Options, Options]]:

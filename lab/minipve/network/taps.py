@@ -6,7 +6,7 @@ import os
 
 from minipve.config import nics
 from minipve.config.nics import Nic
-from minipve.network import links, rate
+from minipve.network import links, rate, vlans
 from minipve.network.links import Log
 from minipve.process import MachineError
 
@@ -18,10 +18,12 @@ def plug(vmid: int, index: int, nic: Nic, log: Log) -> None:
     if nic.bridge is None:
         log(f"WARN: net{index}: no bridge given, QEMU's own NAT is used")
         return
-    if nic.tag:
-        raise MachineError(links.no_vlans(nic.bridge))
     tap, bridge_mtu = nics.tap_name(vmid, index), links.bridge_mtu(nic.bridge)
-    links.plug_tap(tap, nic.bridge, _own_mtu(index, nic, bridge_mtu, log) or bridge_mtu)
+    if problem := vlans.problem(nic.bridge, nic.tag, nic.trunks):
+        raise MachineError(problem)
+    queues = nic.queues if nic.model == "virtio" else 1
+    links.plug_tap(tap, nic.bridge, _own_mtu(index, nic, bridge_mtu, log) or bridge_mtu, queues)
+    vlans.apply(tap, nic.bridge, nic.tag, nic.trunks)
     rate.apply(tap, index, nic, log)
 
 

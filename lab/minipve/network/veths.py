@@ -7,7 +7,7 @@ from typing import Any
 
 from minipve import process
 from minipve.config.container_nics import ContainerNic, host_name
-from minipve.network import links, rate
+from minipve.network import links, rate, vlans
 from minipve.network.links import Log
 from minipve.process import MachineError
 
@@ -15,8 +15,8 @@ from minipve.process import MachineError
 def check(index: int, nic: ContainerNic) -> None:
     """MachineError with PVE's text if a NIC cannot be plugged: no such bridge, its VLAN or MTU."""
     check_bridge(index, nic)
-    if nic.bridge and nic.tag:
-        raise MachineError(links.no_vlans(nic.bridge))
+    if nic.bridge and (problem := vlans.problem(nic.bridge, nic.tag, nic.trunks)):
+        raise MachineError(problem)
 
 
 def check_bridge(index: int, nic: ContainerNic) -> None:
@@ -33,11 +33,11 @@ def check_mtu(index: int, nic: ContainerNic) -> None:
 
 
 def finish_start(vmid: int, nics: Mapping[int, ContainerNic], log: Log) -> None:
-    """Do what LXC does not do for the NICs of a container that it starts: rate caps, disconnected links."""
+    """Do what LXC does not do for the NICs of a container that it starts: VLANs, rate caps, link down."""
     for index, nic in nics.items():
         device = host_name(vmid, index)
-        if nic.link_down:
-            process.run(["ip", "link", "set", "dev", device, "nomaster", "down"])
+        if nic.link_down or nic.bridge:
+            connect(device, nic)
         if nic.rate_bytes:
             rate.apply(device, index, nic, log)
 
@@ -63,7 +63,9 @@ def connect(device: str, nic: ContainerNic) -> None:
     if nic.link_down or nic.bridge is None:
         process.run(["ip", "link", "set", "dev", device, "nomaster", "down"])
     else:
-        process.run(["ip", "link", "set", "dev", device, "master", nic.bridge, "up"])
+        process.run(["ip", "link", "set", "dev", device, "master", nic.bridge])
+        vlans.apply(device, nic.bridge, nic.tag, nic.trunks)
+        process.run(["ip", "link", "set", "dev", device, "up"])
 
 
 def change_addresses(init_pid: int, old: ContainerNic | None, new: ContainerNic) -> None:

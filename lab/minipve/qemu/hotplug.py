@@ -10,7 +10,7 @@ import time
 
 from minipve.config import nics
 from minipve.config.nics import Nic
-from minipve.network import links, rate, taps
+from minipve.network import links, rate, taps, vlans
 from minipve.network.links import Log
 from minipve.paths import Paths
 from minipve.process import MachineError
@@ -39,14 +39,17 @@ def change_nic(
 def _adjust(vmid: int, index: int, old: Nic, new: Nic, paths: Paths, log: Log) -> None:
     """Change a NIC in place. While it moves to another bridge, its link is down for the guest."""
     tap, monitor = nics.tap_name(vmid, index), Qmp(vmid, paths)
-    if new.bridge is not None and new.bridge != old.bridge:
+    if new.bridge is not None and new.connection != old.connection:
         if not links.exists(new.bridge):
             raise MachineError(f"interface {new.bridge} does not exist")
+        if problem := vlans.problem(new.bridge, new.tag, new.trunks):
+            raise MachineError(problem)
         monitor.execute("set_link", {"name": f"net{index}", "up": False})
         links.plug_tap(tap, new.bridge)
+        vlans.apply(tap, new.bridge, new.tag, new.trunks)
     if new.bridge is not None and new.rate_mib != old.rate_mib:
         rate.apply(tap, index, new, log)
-    if (new.link_down, new.bridge) != (old.link_down, old.bridge):
+    if (new.link_down, new.connection) != (old.link_down, old.connection):
         monitor.execute("set_link", {"name": f"net{index}", "up": not new.link_down})
 
 

@@ -44,7 +44,6 @@ def start(vmid: int, config: Config, paths: Paths, log: Log) -> None:
         for directory in (paths.run, paths.log):
             directory.mkdir(parents=True, exist_ok=True)
         accelerator = accel.Accel("tcg", "kvm: 0") if config.get("kvm") == "0" else accel.probe(paths)
-        log(f"accelerator: {accelerator.name} ({accelerator.reason})")
         try:
             _seed(vmid, config, paths, log)
             _check(config)
@@ -55,6 +54,9 @@ def start(vmid: int, config: Config, paths: Paths, log: Log) -> None:
             for index, nic in nics.of_config(config).items():
                 if nic.link_down:
                     qmp.Qmp(vmid, paths).execute("set_link", {"name": f"net{index}", "up": False})
+            log(
+                f"accelerator: {accelerator.name} ({accelerator.reason})"
+            )  # last: clients show the first line
         except BaseException:
             _undo_start(vmid, paths)
             raise

@@ -10,10 +10,10 @@ import re
 from collections.abc import Collection, Iterable
 
 from minipve.config import drives, nics
-from minipve.config.formats import split_list
 from minipve.config.store import GuestConfig
 from minipve.errors import ApiError
 from minipve.image import storage
+from minipve.lists import split_list
 from minipve.node import Node
 from minipve.process import MachineError
 from minipve.tasks import Task

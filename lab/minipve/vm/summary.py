@@ -7,9 +7,9 @@ from typing import Any
 
 from minipve import host
 from minipve.config import drives, values
-from minipve.config.formats import split_list
 from minipve.config.store import GuestConfig
 from minipve.image import storage
+from minipve.lists import split_list
 from minipve.node import Node
 from minipve.qemu.running import MachineState
 from minipve.vm import machines

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 
 from minipve.access.permit import Permit
-from minipve.config import schema
+from minipve.config import drives, schema
 from minipve.errors import ApiError, parameter_error
 
 _NEVER = re.compile(
@@ -58,6 +58,9 @@ def _problem(name: str, value: str) -> str | None:
         return "not supported here"
     if name == "machine" and set(schema.parse_option(name, value).values()) - set(_MACHINES):
         return f"'{value}' is not supported here, only {' and '.join(_MACHINES)}"
+    if drives.is_slot(name) and drives.is_new(drive := drives.parse(name, value)):
+        fmt = drive.get("format", "qcow2")
+        return None if fmt == "qcow2" else f"format '{fmt}' is not supported here, only qcow2"
     if name in _ONLY and value not in _ONLY[name]:
         return f"'{value}' is not supported here, only {' and '.join(_ONLY[name])}"
     return None

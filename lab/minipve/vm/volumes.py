@@ -20,8 +20,6 @@ def create(node: Node, task: Task, vmid: int, slot: str, drive: drives.Drive) ->
     if not request:
         return _with_size(node, slot, drive)
     storage.check_exists(request["store"])
-    if drive.get("format", "qcow2") != "qcow2":
-        raise ApiError(f"unable to create image: format '{drive['format']}' is not supported here, use qcow2")
     stored = {key: value for key, value in drive.items() if key not in ("format", "import-from", "size")}
     if request["cloudinit"]:
         volid = _create_empty(node, task, vmid, _CLOUDINIT_BYTES, f"vm-{vmid}-cloudinit")

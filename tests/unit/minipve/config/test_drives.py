@@ -10,13 +10,13 @@ from minipve.config import drives
     ("options", "order"),
     [
         ({}, ""),
-        ({"net1": "virtio", "net0": "virtio"}, "net0"),
+        ({"net1": "virtio", "net0": "virtio"}, "order=net0"),
         (
             {"scsi1": "local:1", "scsi0": "local:1", "ide2": "local:cloudinit", "net0": "virtio"},
-            "scsi0;ide2;net0",
+            "order=scsi0;ide2;net0",
         ),
-        ({"ide2": "none,media=cdrom", "virtio0": "local:1"}, "virtio0;ide2"),
+        ({"ide2": "none,media=cdrom", "virtio0": "local:1"}, "order=virtio0;ide2"),
     ],
 )
 def test_default_boot_order(options: dict[str, str], order: str) -> None:
-    assert drives.default_boot(options) == f"order={order}"
+    assert drives.default_boot(options) == order

@@ -73,10 +73,10 @@ def test_zone_of_other_nodes_gives_no_interfaces(running: Sdn) -> None:
 
 def test_mtu_of_a_zone_and_no_tunnel_in_a_simple_zone() -> None:
     assert [sdn.mtu(zone) for zone in (ZONE, ZONE | {"mtu": 1400}, {"type": "simple"})] == [1450, 1400, 1500]
-    assert [iface.name for iface in vnets.stanzas("s0", {}, {"type": "simple"}, [])] == ["s0"]
+    assert [iface.name for iface in vnets.stanzas("s0", {}, {"type": "simple"}, "", [])] == ["s0"]
 
 
-CONFIGURED = {iface.name: iface for iface in vnets.stanzas("lab0", VNET, ZONE, ["10.0.0.2"])}
+CONFIGURED = {iface.name: iface for iface in vnets.stanzas("lab0", VNET, ZONE, "", ["10.0.0.2"])}
 EXISTING = {"vxlan_lab0": {"master": "lab0", "linkinfo": {"info_data": {"id": 77, "port": 4789}}}}
 
 

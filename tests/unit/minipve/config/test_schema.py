@@ -10,7 +10,7 @@ from minipve import api, make_schema
 from minipve.config import schema
 from minipve.errors import ApiError
 
-PUBLISHED = Path(__file__).parents[4] / "shared/pve/pve-api-schema-9.1.json"
+PUBLISHED = Path(__file__).parents[5] / "shared/pve/pve-api-schema-9.1.json"
 
 
 def test_schema_file_is_up_to_date() -> None:

@@ -109,7 +109,13 @@ RULES: list[tuple[list[Any], dict[str, Any], str | None]] = [
     (["userid-param", "self"], {"userid": "a@pve"}, None),
     (["userid-param", "self"], {"userid": "b@pve"}, ""),
     (["userid-param", "Realm.AllocateUser"], {"userid": "b@pve"}, "/access/realm/pve, Realm.AllocateUser"),
-    (["userid-group", ["User.Modify"]], {"userid": "b@pve"}, "/access/groups, User.Modify"),
+    (["userid-group", ["User.Modify"]], {"userid": "root@pam"}, ""),
+    (["userid-group", ["User.Modify"], "groups_param", "create"], {}, "/access/groups, User.Modify"),
+    (
+        ["userid-group", ["User.Modify"], "groups_param", "create"],
+        {"groups": "g"},
+        "/access/groups/g, User.Modify",
+    ),
     (["perm-modify", "{path}"], {"path": "/vms/100"}, "/vms/100, Permissions.Modify|VM.Allocate"),
 ]
 

@@ -1,0 +1,30 @@
+"""Indexes: the names below a path, for clients that browse the API."""
+
+from __future__ import annotations
+
+from minipve.api import CT, VM, children, route
+from minipve.node import Call
+
+_INDEXES = {  # path -> key of the name in a row, as in PVE
+    "/access": "subdir",
+    "/cluster": "name",
+    "/cluster/ha": "id",
+    "/cluster/ha/status": "name",
+    "/nodes/{node}": "name",
+    VM: "subdir",
+    CT: "subdir",
+    f"{CT}/status": "subdir",
+    f"{VM}/status": "subdir",
+    f"{VM}/agent": "name",
+    "/nodes/{node}/storage/{storage}": "subdir",
+}
+
+
+def _declare(path: str, key: str) -> None:
+    @route("GET", path)
+    def index(call: Call) -> list[dict[str, str]]:
+        return [{key: name} for name in children(path)]
+
+
+for _path, _key in _INDEXES.items():
+    _declare(_path, _key)
