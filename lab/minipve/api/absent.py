@@ -39,7 +39,7 @@ def not_backed_up(call: Call) -> list[dict[str, Any]]:
 
 @route("GET", "/cluster/ha/status/current")
 def ha_status(call: Call) -> list[dict[str, Any]]:
-    """Report a quorum, which a node that answers always has."""
+    """Report a quorum: minipve always has one."""
     return [{"id": "quorum", "type": "quorum", "node": call.node.name, "status": "OK", "quorate": 1}]
 
 

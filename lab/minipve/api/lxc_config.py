@@ -22,7 +22,7 @@ _CONTROL = {"delete", "revert", "digest"}
 
 @route("GET", f"{CT}/config")
 def read(call: Call) -> dict[str, Any]:
-    """Return the configuration as of the next start, or with ``current`` the present one."""
+    """Return the configuration of the next start, or with ``current`` the current one."""
     config = call.node.containers.load(call.vmid)
     if "snapshot" in call.params:
         raise ApiError(f"snapshot '{call['snapshot']}' does not exist")

@@ -43,7 +43,7 @@ _CLOUDINIT = (
 
 @route("GET", f"{VM}/config")
 def read(call: Call) -> dict[str, Any]:
-    """Return the configuration as of the next start, or with ``current`` the present one."""
+    """Return the configuration of the next start, or with ``current`` the current one."""
     config = call.node.vms.load(call.vmid)
     if "snapshot" in call.params:
         chosen = snapshots.existing(config, call["snapshot"])
