@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from dasklab.model.document import FORMAT
+
 PREVIOUS = 2
 
 KEYS: dict[str, dict[str, str]] = {
@@ -32,10 +34,6 @@ KEYS: dict[str, dict[str, str]] = {
         "known": "workloads",
     },
     "simulation.json": {"outcomes.*.seen.*.found": "state", "outcomes.*.seen": "faults"},
-}
-DOCUMENTS_INSIDE = {  # paths to documents in other documents, which have a format version of their own
-    "calibrations.json": "known.*.calibrations.*",
-    "capture.json": "timings",
 }
 FILES = {
     "delivered.json": "measured.json",
@@ -60,10 +58,7 @@ def translate(file: str, content: Mapping[str, Any]) -> dict[str, Any]:
         file: the document's current file name.
         content: the parsed JSON; it is not changed.
     """
-    translated = _copy(content)
-    if file in DOCUMENTS_INSIDE:
-        for inner in _at(translated, DOCUMENTS_INSIDE[file].split(".")):
-            inner.pop("schema", None)
+    translated: dict[str, Any] = _with_format(content)
     for path, name in KEYS.get(file, {}).items():
         *parents, key = path.split(".")
         for parent in _at(translated, parents):
@@ -73,13 +68,15 @@ def translate(file: str, content: Mapping[str, Any]) -> dict[str, Any]:
         translated["experiment"] = _settings(translated["experiment"])
     if file == "attempt.json":
         translated["files"] = [FILES.get(name, name) for name in translated.get("files", ())]
-    return translated | {"schema": content["schema"] + 1}
+    return translated
 
 
-def _copy(value: Any) -> Any:
+def _with_format(value: Any) -> Any:
+    """Copy a document, with the current format in it and in the documents that it contains."""
     if isinstance(value, Mapping):
-        return {key: _copy(inner) for key, inner in value.items()}
-    return [_copy(inner) for inner in value] if isinstance(value, list) else value
+        copy = {key: _with_format(inner) for key, inner in value.items()}
+        return copy | {"schema": FORMAT} if copy.get("schema") == PREVIOUS else copy
+    return [_with_format(inner) for inner in value] if isinstance(value, list) else value
 
 
 def _at(value: Any, path: list[str]) -> Iterator[dict[str, Any]]:

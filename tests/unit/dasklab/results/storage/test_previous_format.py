@@ -1,0 +1,156 @@
+"""Runs of the previous format are read: listed, judged, explained and reported like runs of today."""
+
+from __future__ import annotations
+
+import json
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+from dasklab.cli import main
+from dasklab.model import previous_format
+from dasklab.model.files import (
+    Attempt,
+    Campaign,
+    CaptureReport,
+    Configured,
+    Measured,
+    Records,
+    Result,
+    Timings,
+)
+from dasklab.model.previous_format import translate
+from dasklab.model.trial import Trial
+from dasklab.results import load
+from dasklab.results.storage import store
+from dasklab.results.storage.table import read_table
+from dasklab.results.validity import verdict
+
+from tests.unit.dasklab.conftest import capture_report
+
+STORED = Path(__file__).parents[4] / "data" / "run" / "baseline.tar.xz"
+TRIAL = "1-01-baseline"
+
+
+@pytest.fixture
+def run(tmp_path: Path, undrawn: None) -> Path:
+    """The run of commit da62e21 that is stored in tests/data/run, with a capture of the same format."""
+    run = tmp_path / "results" / "baseline" / "20251123T000000Z"
+    with tarfile.open(STORED) as archive:
+        archive.extractall(run, filter="data")
+    report = capture_report(tiers=[]) | {"schema": previous_format.PREVIOUS}
+    check = report["timings"]["check"]
+    check["got"] = check.pop("answer")
+    report["timings"]["schema"] = previous_format.PREVIOUS
+    (run / TRIAL / CaptureReport.FILE).write_text(json.dumps(report))
+    return run
+
+
+def dasklab(*words: str | Path) -> str:
+    result = CliRunner().invoke(main, [str(word) for word in words])
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def test_stored_run_is_of_the_previous_format(run: Path) -> None:
+    formats = {json.loads(file.read_text())["schema"] for file in run.glob("**/*.json")}
+    assert formats == {previous_format.PREVIOUS}
+    assert (run / TRIAL / Measured.PREVIOUS_FILE).exists() and (run / TRIAL / Records.PREVIOUS_FILE).exists()
+
+
+def test_stored_run_is_judged_again_with_the_same_verdict(run: Path) -> None:
+    before = store.need(Result, run / TRIAL)
+    [after] = verdict.assess(run).values()
+    assert after == before and after.status == "ok"
+
+
+def test_stored_run_is_listed_shown_explained_and_reported(run: Path, tmp_path: Path) -> None:
+    assert "1/1" in dasklab("results", "--results", tmp_path / "results")
+    assert "compute_s" in dasklab("results", "show", run)
+    assert "A run took" in dasklab("explain", run)
+    dasklab("report", run, "-o", tmp_path / "report")
+    page = (tmp_path / "report" / "report.md").read_text()
+    assert "Time to compute" in page and "Trials that left" not in page
+
+
+def test_stored_samples_have_the_metrics_of_today(run: Path) -> None:
+    timings, measured = store.need(Timings, run / TRIAL), store.need(Measured, run / TRIAL)
+    frame = load(run)
+    computed = frame[frame.metric.eq("compute_s")].value
+    assert sorted(computed) == sorted(sample.duration_s for sample in timings.samples)
+    assert frame.metric.eq("rtt_ms").sum() == sum(len(probe.samples_ms) for probe in measured.rtt)
+    assert set(frame.prediction_error) == {0.0}
+
+
+def test_impairment_that_a_stored_file_does_not_name_is_zero(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file that was written before the registry had a row must still be read."""
+    from dasklab.model.files import configured as module
+
+    monkeypatch.setattr(module, "AMOUNTS", (*module.AMOUNTS, "corrupt_pct"))
+    file = run / TRIAL / Configured.FILE
+    document = json.loads(file.read_text())
+    link = {"direction": "egress", "peer": None, "policer": False, "delay_ms": 5.0}
+    document["hosts"]["client"]["link"] = [link]
+    file.write_text(json.dumps(document))
+    [impairment] = store.need(Configured, run / TRIAL).hosts["client"].link
+    assert impairment.amounts["delay_ms"] == 5.0 and impairment.amounts["corrupt_pct"] == 0
+
+
+def test_names_of_an_experiment_are_translated_wherever_they_are(run: Path) -> None:
+    experiment: dict[str, Any] = {
+        "metrics": {"node_stolen_pct": None},
+        "tolerances": {"stolen_pct": 5, "waited_pct": 20},
+        "factors": {
+            "seat": {"sets": "scheduler.occupant", "levels": ["dask", "random"]},
+            "work": {"levels": {"zero": {"worker": {"occupant": "zero"}}}},
+        },
+        "quick": {"metrics": {"resent_pct": None}},
+    }
+    document = json.loads((run / Campaign.FILE).read_text()) | {"experiment": experiment}
+    (run / Campaign.FILE).write_text(json.dumps(document))
+    assert store.read_run(run).experiment == {
+        "metrics": {"node_steal_pct": None},
+        "tolerances": {"steal_pct": 5, "pressure_pct": 20},
+        "factors": {
+            "seat": {"sets": "scheduler.variant", "levels": ["dask", "random"]},
+            "work": {"levels": {"zero": {"worker": {"variant": "zero"}}}},
+        },
+        "quick": {"metrics": {"retransmitted_pct": None}},
+    }
+
+
+def test_names_of_a_trial_are_translated(run: Path) -> None:
+    document = json.loads((run / TRIAL / Trial.FILE).read_text())
+    document["scheduler"]["occupant"] = document["seat"]["occupant"] = "random"
+    (run / TRIAL / Trial.FILE).write_text(json.dumps(document))
+    trial = store.need(Trial, run / TRIAL)
+    assert trial.scheduler.variant == trial.resolved_scheduler.variant == "random"
+
+
+def test_documents_that_a_trial_left_have_their_names_of_today(run: Path) -> None:
+    file = run / TRIAL / Attempt.FILE
+    stored = json.loads(file.read_text()) | {"files": ["trial.json", "delivered.json", "inside.json"]}
+    file.write_text(json.dumps(stored))
+    assert store.need(Attempt, run / TRIAL).files == ("trial.json", "measured.json", "records.json")
+    assert store.finished(run) == [run / TRIAL]
+
+
+def test_faults_of_a_simulation_are_translated() -> None:
+    outcome = {"seed": 1, "seen": {"worker-1": {"at_s": 1.0, "lasted_s": None, "found": "down"}}}
+    translated = translate("simulation.json", {"schema": 2, "outcomes": [outcome]})
+    [after] = translated["outcomes"]
+    assert after == {"seed": 1, "faults": {"worker-1": {"at_s": 1.0, "lasted_s": None, "state": "down"}}}
+    assert "seen" in outcome  # the argument is not changed
+
+
+def test_table_file_of_the_previous_format_is_translated(run: Path, tmp_path: Path) -> None:
+    frame = load(run)
+    old = frame.rename(columns={"prediction_error": "missed"})
+    old = old.assign(metric=old.metric.replace({"node_steal_pct": "node_stolen_pct"}))
+    old.to_csv(tmp_path / "old.csv", index=False)
+    pd.testing.assert_series_equal(read_table(tmp_path / "old.csv").metric, frame.metric)
