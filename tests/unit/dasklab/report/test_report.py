@@ -221,7 +221,7 @@ def test_what_a_link_at_rest_has_none_of_is_told_without_ratios(
         f" {format_number(200 + rest)} % with 200 ms of delay."
     )
     axes = figures.draw(found, counted, STUDY["figures"]["fig14"]).axes[0]
-    assert axes.get_ylabel() == "TCP segments sent again during the runs, %"
+    assert axes.get_ylabel() == "TCP segments retransmitted during the runs, %"
     assert not [line for line in axes.lines if str(line.get_label()).startswith("2019")]
 
 
@@ -348,7 +348,7 @@ def test_the_page_has_the_capture_and_warns_of_lost_frames(tmp_path: Path) -> No
     run = captured(tmp_path)
     page = report.write([run.directory], tmp_path / "report").read_text()
     assert "The capture is incomplete: tcpdump left 6 received frames behind when it was stopped." in page
-    assert '<p class="answer">When nobody asks for anything' in page
+    assert '<p class="answer">In an idle cluster' in page
     assert "What a heartbeat says, field by field" in page
     assert "| request: op | 'heartbeat_worker' |" in (tmp_path / "report" / "report.md").read_text()
     stems = {path.stem for path in (tmp_path / "report").glob("*.svg")}
