@@ -1,4 +1,4 @@
-"""The report of one or more runs, from the results' directories alone: nothing is measured for it."""
+"""The report of one or more runs. It is made from the results' directories alone; nothing is measured."""
 
 from dasklab.report.page import write
 

@@ -1,4 +1,4 @@
-"""One self-contained HTML page, its figures as SVG and PNG, and the same as Markdown."""
+"""One self-contained HTML page, its figures as SVG and PNG, and the same content as Markdown."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from dasklab.results.statistics import reasons
 from dasklab.results.statistics.interval import format_interval
 from dasklab.results.storage import store
 
-HERE = Path(__file__).parent
-STUDY = HERE.parent / "study_2019.json"
+TEMPLATES = Path(__file__).parent
+STUDY = TEMPLATES.parent / "study_2019.json"
 
 
 def write(runs: list[Path], output: Path) -> Path:
-    """Write ``output``/report.html, report.md and the figures, all or nothing; returns the page's path.
+    """Write ``output``/report.html, report.md and the figures, all or nothing; return the page's path.
 
     Raises:
         LabError: no run has anything to report.
@@ -47,7 +47,7 @@ def _write(runs: list[Path], output: Path) -> None:
         "study": study,
         "metrics": METRICS,
         "contrasts": sentences.contrasts,
-        "hidden": reasons.not_shown,
+        "not_shown": reasons.not_shown,
     }
     for name in ("report.html", "report.md"):
         (output / name).write_text(_templates().get_template(f"{name}.j2").render(page), encoding="utf-8")
@@ -55,7 +55,7 @@ def _write(runs: list[Path], output: Path) -> None:
 
 def _templates() -> Environment:
     environment = Environment(
-        loader=FileSystemLoader(HERE),
+        loader=FileSystemLoader(TEMPLATES),
         autoescape=select_autoescape(["html.j2"]),
         undefined=StrictUndefined,
         trim_blocks=True,

@@ -15,15 +15,14 @@ from typing import Any
 import pytest
 from dasklab.model import files
 from dasklab.model.experiment import Experiment
-from dasklab.model.impairments import needs_netem
+from dasklab.model.impairments import AMOUNTS, IMPAIRMENTS, needs_netem
+from dasklab.model.nic import DRIVERS
 from dasklab.model.trial import Setup
 from dasklab.report import section
 from dasklab.running import driver
 
 BASE_RTT_MS, BASE_MBIT = 1.0, 9000.0
 PAIR = ("scheduler", "worker-1")
-DRIVERS = {"virtio": "virtio_net", "e1000": "e1000", "rtl8139": "8139cp"}
-AMOUNTS = ("delay_ms", "jitter_ms", "loss_pct", "reorder_pct", "rate_mbit")
 HOSTS = ("client", "scheduler", "worker-1", "worker-2", "worker-3")
 SETUP = Setup.model_validate(
     {
@@ -153,7 +152,7 @@ def configured(trial: Json, host: str) -> Json:
     applied = list(kernel(link)) if link else []
     return {
         "interface": "eth1",
-        "driver": DRIVERS[nic["model"]],
+        "driver": min(DRIVERS[nic["model"]]),
         "mtu": 1500,
         "offloads": {"tso": False, "gso": False},
         "congestion_control": "cubic",
@@ -179,13 +178,11 @@ def kernel(link: Json) -> Iterator[Json]:
 
 def queue(amounts: Json, drops: int = 0, packets: int = 5000) -> Json:
     """Return a link's queue as ``tc -s -j qdisc show`` prints it: seconds, shares, bytes per second."""
-    netem = {
-        "limit": 1000,
-        "delay": {"delay": amounts["delay_ms"] / 1e3, "jitter": amounts["jitter_ms"] / 1e3, "correlation": 0},
-        "loss-random": {"loss": amounts["loss_pct"] / 100, "correlation": 0},
-        "reorder": {"reorder": amounts["reorder_pct"] / 100, "correlation": 0},
-        "rate": {"rate": amounts["rate_mbit"] * 125000},
-    }
+    netem: Json = {"limit": 1000}
+    for impairment in IMPAIRMENTS:
+        section, name = impairment.read_back
+        value = amounts[impairment.key] / impairment.unit.from_tc
+        netem.setdefault(section, {"correlation": 0})[name] = value
     counted = {"drops": drops, "packets": packets, "bytes": 0}
     place = {"handle": "da5c:", "root": True, "dev": "eth1"}
     if needs_netem({key: amounts[key] for key in AMOUNTS}):

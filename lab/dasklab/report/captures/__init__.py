@@ -1,6 +1,6 @@
-"""What a captured trial said: who sent how much to whom, when, in which ops, and how the study counted.
+"""The content of a captured trial: who sent how much to whom, when, in which ops, and how the study counted.
 
-Read from what was decoded when the trial ended. Of an idle cluster only its heartbeats are of interest.
+The captures were decoded when the trial ended. Of an idle cluster only its heartbeats are described.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dasklab.results.storage.recording import Recording
 
 
 def describe(capture: Recording, study: Mapping[str, Any]) -> Content:
-    """All that the report says of a capture, ``study`` being the study's figures."""
+    """Return sentences, figures and tables; ``study`` holds the study's figures."""
     beats = heartbeats.describe(capture, study["fig4"])
     if capture.idle:
         return beats

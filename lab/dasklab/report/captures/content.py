@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 @dataclass(frozen=True)
 class TextTable:
-    """A table of text: title, column heads, rows; ``numbers``: all columns but the first are some."""
+    """A table of texts. With ``numbers``, all columns but the first are aligned as numbers."""
 
     title: str
     head: list[str]
@@ -19,7 +19,7 @@ class TextTable:
 
 @dataclass(frozen=True)
 class Content:
-    """Sentences, figures by stem (with captions) and tables; contents add up."""
+    """Sentences, figures (by stem, with captions) and tables. Contents can be added."""
 
     sentences: list[str] = field(default_factory=list)
     figures: dict[str, tuple[str, Figure]] = field(default_factory=dict)
@@ -32,6 +32,6 @@ class Content:
 
 
 def group(node: str) -> str:
-    """``worker-2`` -> ``workers``; there is one of the others."""
+    """Return ``workers`` for ``worker-2``; client and scheduler are groups of their own."""
     name = node.partition("-")[0]
     return "workers" if name == "worker" else name

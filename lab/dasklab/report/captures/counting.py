@@ -1,9 +1,8 @@
-"""The study's figure 20, and how far its method is from the truth.
+"""The study's figure 20, and how far its counting method is from the truth.
 
-It counted packets by the first op name found in them. Here the same is counted on our capture, as captured
-and as if segmentation offload had been off or on, beside the ops that the decoded messages hold. What lies in
-the names and what lies in the packets is kept apart: an op of today that the study did not look for is
-neither found nor missed.
+The study counted packets by the first op name in them. We apply the same method to our capture: as captured,
+and as if segmentation offload had been off or on. Beside it are the ops of the decoded messages. An op of
+today that the study did not look for counts neither as found nor as missed.
 """
 
 from __future__ import annotations
@@ -29,64 +28,65 @@ SIZES = {
 }
 RENAMED = {"free-keys": "delete-data"}  # the study's name for it
 TASK = "compute-task"
-FEWEST_OPS = 10  # a factor over fewer says nothing
+FEWEST_OPS = 10  # a factor over fewer ops means nothing
 LEAST_PCT = 1.0
 WAYS = {
     ("scheduler", "workers"): "scheduler",
     ("scheduler", "client"): "scheduler",
     ("workers", "scheduler"): "workers to scheduler",
     ("workers", "workers"): "worker to worker",
-}  # what the client says is of no interest here
+}  # messages of the client are not counted
 Key = tuple[str, str]  # way, op
+Shares = dict[str, float]  # op -> share in %
 
 
 @dataclass(frozen=True)
 class Counts:
-    """``true``: ops, as "data" the messages without one that the study looked for; ``packets`` by size."""
+    """``true`` counts ops, and as "data" the messages without an op of the study; ``packets`` is by size."""
 
     true: Counter[Key]
     packets: dict[str, Counter[Key]]
 
     def factor(self, key: Key, size: str) -> float:
-        """Packets counted for each one that was sent."""
+        """Return the number of packets counted for each op that was sent."""
         return self.packets[size][key] / self.true[key]
 
     def keys(self) -> list[Key]:
-        """What was sent often enough, in the order of ways and of frequency."""
-        often = [key for key, count in self.true.items() if count >= FEWEST_OPS]
+        """Return the frequent ops, by way and by frequency."""
+        frequent = [key for key, count in self.true.items() if count >= FEWEST_OPS]
         ways = list(WAYS.values())
-        return sorted(often, key=lambda key: (ways.index(key[0]), key[1] == OTHERS, -self.true[key]))
+        return sorted(frequent, key=lambda key: (ways.index(key[0]), key[1] == OTHERS, -self.true[key]))
 
 
 def describe(capture: Recording, study: Mapping[str, Any]) -> Content:
-    """Figure 20 beside ours, the method's error by op, and what segmentation does to it."""
-    found = count(capture)
-    keys = found.keys()
+    """Describe figure 20 beside ours, the method's error by op, and the effect of segmentation on it."""
+    counts = count(capture)
+    keys = counts.keys()
     if not keys:
         return Content()
-    compositions = _compositions(capture, found, study)
+    compositions = _compositions(capture, counts, study)
     figures = {
         "composition": (
             "What each node sends, in % of its packets (study's method: packets with payload by the first of"
-            " nine op names) or of its ops and op-less messages (decoded). The names are those of 2019:"
-            " today's free-keys was delete-data then, so the method finds none; add-keys the notebook found,"
-            " but lost to a mistake in its code. Frames between workers were cut short, but the one op said"
-            " there, get_data, is in their first bytes.",
+            " nine op names) or of its ops and messages without one (decoded). The names are those of 2019:"
+            " today's free-keys was called delete-data, so the method finds none; the study's notebook found"
+            " add-keys, but lost it to a mistake in its code. Frames between workers were captured in part,"
+            " but their one op, get_data, is in the first bytes.",
             drawings.compositions(compositions),
         ),
         "counting": (
             "The study's method on our capture: packets counted for each op sent; under “data”, for each"
-            " message without such an op. Only “as captured” was captured; the other two are recomputed from"
-            " the same bytes, cut as a network card cuts them or joined as offload leaves them.",
-            drawings.factors({key: {s: found.factor(key, s) for s in SIZES} for key in keys}),
+            " message without such an op. Only “as captured” was captured; the other two are computed from"
+            " the same bytes, cut as a network card cuts them or joined as offload joins them.",
+            drawings.factors({key: {s: counts.factor(key, s) for s in SIZES} for key in keys}),
         ),
     }
-    sentences = [*_majority(compositions["scheduler"]), *_sentences(found, keys)]
-    return Content(sentences, figures, [_table(found, keys)])
+    sentences = [*_majority(compositions["scheduler"]), *_sentences(counts, keys)]
+    return Content(sentences, figures, [_table(counts, keys)])
 
 
 def count(capture: Recording) -> Counts:
-    """Count the messages' ops and, for each size of packets, as the study did."""
+    """Count the ops of the messages and, for each size of packets, as the study did."""
     true: Counter[Key] = Counter()
     for row in capture.rows("ops"):
         if row["op"] in NAMES and (way := _way(row["source"], row["destination"])):
@@ -98,37 +98,37 @@ def count(capture: Recording) -> Counts:
     return Counts(true, {label: _packets(counted.get(size, ())) for label, size in SIZES.items()})
 
 
-def _packets(counted: Iterable[Packets]) -> Counter[Key]:
-    found: Counter[Key] = Counter()
-    for row in counted:
+def _packets(rows: Iterable[Packets]) -> Counter[Key]:
+    packets: Counter[Key] = Counter()
+    for row in rows:
         if way := _way(row.source, row.destination):
-            found[way, row.op] += row.packets
-    return found
+            packets[way, row.op] += row.packets
+    return packets
 
 
 def _way(source: str, destination: str) -> str:
-    """Who speaks to whom; empty for what is left out."""
+    """Return the name of a way; empty if it is not counted."""
     return WAYS.get((group(source), group(destination)), "")
 
 
 def _compositions(
-    capture: Recording, found: Counts, study: Mapping[str, Any]
-) -> dict[str, dict[str, dict[str, float]]]:
-    """Sender -> who counted how -> op -> share in %."""
+    capture: Recording, counts: Counts, study: Mapping[str, Any]
+) -> dict[str, dict[str, Shares]]:
+    """Return the shares of the ops, by sender and by counting method."""
     theirs: dict[str, Counter[str]] = {"scheduler": Counter(), "workers": Counter()}
     for point in study["points"]:
         theirs[group(point["source"])][point["op"]] += point["packets"]
     method: dict[str, Counter[str]] = {sender: Counter() for sender in theirs}
-    for (way, op), packets in found.packets[CAPTURED].items():
+    for (way, op), packets in counts.packets[CAPTURED].items():
         method[_sender(way)][op] += packets
     decoded: dict[str, Counter[str]] = {sender: Counter() for sender in theirs}
     for row in capture.rows("composition"):
-        if (said_by := group(row["source"])) in decoded:
+        if (sender := group(row["source"])) in decoded:
             name = str(RENAMED.get(row["op"], row["op"]))
-            decoded[said_by][name if name in NAMES else OTHERS] += row["ops"]
-    every = {"2019 study": theirs, "its method, here": method, "decoded, here": decoded}
+            decoded[sender][name if name in NAMES else OTHERS] += row["ops"]
+    methods = {"2019 study": theirs, "its method, here": method, "decoded, here": decoded}
     return {
-        sender: _together({who: _shares(counts[sender]) for who, counts in every.items()})
+        sender: _group_rare({name: _shares(by_sender[sender]) for name, by_sender in methods.items()})
         for sender in theirs
     }
 
@@ -137,44 +137,46 @@ def _sender(way: str) -> str:
     return "scheduler" if way == "scheduler" else "workers"
 
 
-def _shares(counts: Counter[str]) -> dict[str, float]:
+def _shares(counts: Counter[str]) -> Shares:
     return {op: 100 * n / counts.total() for op, n in counts.items()}
 
 
-def _together(shares: dict[str, dict[str, float]]) -> dict[str, dict[str, float]]:
-    """Ops that are rare in all the counts join the others; the most frequent comes first."""
-    top = {op: max(mine.get(op, 0) for mine in shares.values()) for mine in shares.values() for op in mine}
-    shown = [op for op in sorted(top, key=lambda o: -top[o]) if top[op] >= LEAST_PCT and op != OTHERS]
+def _group_rare(by_method: Mapping[str, Shares]) -> dict[str, Shares]:
+    """Move ops that are rare by all methods to the others; order the rest by frequency."""
+    top = {
+        op: max(s.get(op, 0) for s in by_method.values()) for shares in by_method.values() for op in shares
+    }
+    frequent = [op for op in sorted(top, key=lambda o: -top[o]) if top[op] >= LEAST_PCT and op != OTHERS]
     return {
-        who: {op: mine.get(op, 0.0) for op in shown}
-        | {OTHERS: sum(share for op, share in mine.items() if op not in shown)}
-        for who, mine in shares.items()
+        name: {op: shares.get(op, 0.0) for op in frequent}
+        | {OTHERS: sum(share for op, share in shares.items() if op not in frequent)}
+        for name, shares in by_method.items()
     }
 
 
-def _majority(scheduler: Mapping[str, Mapping[str, float]]) -> list[str]:
-    """The study's claim that half of what the scheduler sends is tasks."""
+def _majority(scheduler: Mapping[str, Shares]) -> list[str]:
+    """Check the study's claim that half of the scheduler's packets are tasks."""
     theirs, method, decoded = (shares.get(TASK, 0.0) for shares in scheduler.values())
     if not decoded:
         return []
     return [
-        f"Counted the study's way {format_number(method)} % of the scheduler's packets are {TASK} (the study:"
+        f"By the study's method {format_number(method)} % of the scheduler's packets are {TASK} (the study:"
         f" {format_number(theirs)} %). Of the ops that it sends, counting each op of a batch,"
         f" {format_number(decoded)} % are."
     ]
 
 
-def _sentences(found: Counts, keys: list[Key]) -> list[str]:
+def _sentences(counts: Counts, keys: list[Key]) -> list[str]:
     ops = [key for key in keys if key[1] != OTHERS]
     sentences = []
     if ops:
-        worst = min(ops, key=lambda key: found.factor(key, CAPTURED))
+        worst = min(ops, key=lambda key: counts.factor(key, CAPTURED))
         sentences.append(
-            f"That way {worst[1]} would be {found.packets[CAPTURED][worst]:,} instead of"
-            f" {found.true[worst]:,}, {format_number(found.factor(worst, CAPTURED))} times the truth."
+            f"The method would count {counts.packets[CAPTURED][worst]:,} {worst[1]} instead of"
+            f" {counts.true[worst]:,}, x {format_number(counts.factor(worst, CAPTURED))} of the truth."
         )
     data = ("worker to worker", OTHERS)
-    captured, cut, joined = (found.packets[size][data] for size in SIZES)
+    captured, cut, joined = (counts.packets[size][data] for size in SIZES)
     if joined:
         sentences.append(
             f"Its “data” depends on offload: the same bytes between workers are {captured:,} packets as"
@@ -183,13 +185,13 @@ def _sentences(found: Counts, keys: list[Key]) -> list[str]:
     return sentences
 
 
-def _table(found: Counts, keys: list[Key]) -> TextTable:
+def _table(counts: Counts, keys: list[Key]) -> TextTable:
     rows = [
-        [f"{way}: {op}", f"{found.true[way, op]:,}"]
+        [f"{way}: {op}", f"{counts.true[way, op]:,}"]
         + [
-            f"{found.packets[s][way, op]:,} (\u00d7{format_number(found.factor((way, op), s))})"
+            f"{counts.packets[s][way, op]:,} (\u00d7{format_number(counts.factor((way, op), s))})"
             for s in SIZES
         ]
         for way, op in keys
     ]
-    return TextTable("The study's counting, op by op", ["what was said", "decoded", *SIZES], rows)
+    return TextTable("The study's counting, op by op", ["op", "decoded", *SIZES], rows)

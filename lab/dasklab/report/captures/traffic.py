@@ -1,4 +1,4 @@
-"""The study's figures 18 and 19: who sent how much to whom, and when; shares and shapes, not speeds."""
+"""The study's figures 18 and 19: who sent how much to whom, and when. Shares and shapes, not speeds."""
 
 from __future__ import annotations
 
@@ -18,34 +18,34 @@ Series = dict[tuple[str, str], dict[int, float]]  # (node, sent or received) -> 
 
 
 def describe(capture: Recording, study: Mapping[str, Any]) -> Content:
-    """Traffic by pair of nodes and by second, and what the scheduler says."""
+    """Describe the traffic by pair of nodes and by second, and the ops that the scheduler sends."""
     ours = {(r["source"], r["destination"]): float(r["ip_bytes"]) for r in capture.rows("matrix")}
     theirs = {(p["source"], p["destination"]): p["mb"] for p in study["fig19"]["points"]}
     pairs, their_pairs = _shares(_of_cluster(ours)), _shares(theirs)
     ops = Counter(row["op"] for row in capture.rows("ops") if row["source"] == "scheduler")
-    found = {}
+    content = {}
     if pairs:
-        found["traffic"] = (
-            "Bytes by pair of nodes, the client's left out, in % of all. The study's figure 19 left out the"
-            " pair of workers 1 and 3 and swapped two labels; its notebook's numbers are shown.",
+        content["traffic"] = (
+            "Bytes by pair of nodes, without the client's, in % of all. The study's figure 19 left out the"
+            " pair of workers 1 and 3 and swapped two labels; the numbers shown are those of its notebook.",
             drawings.matrices(pairs, their_pairs),
         )
-        found["series"] = (
+        content["series"] = (
             "Traffic of each node by second, each curve in % of its own peak: shapes, not speeds. The bands"
-            " are our runs. Of the study's scheduler only the peaks could be read (figure 18).",
+            " are our runs. For the study's scheduler only the peaks can be read (figure 18).",
             drawings.series(_by_second(capture), _bands(capture), _their_series(study["fig18"])),
         )
     if ops:
         common = {op: 100 * count / ops.total() for op, count in ops.most_common(OPS_SHOWN)}
-        found["ops"] = (
-            f"What the scheduler says: its {ops.total():,} ops, each op in a batch counted.",
+        content["ops"] = (
+            f"The {ops.total():,} ops that the scheduler sends, counting each op of a batch.",
             figures.shares(common, {}, "% of the scheduler's ops"),
         )
-    return Content(_sentences(ours, pairs, their_pairs), found)
+    return Content(_sentences(ours, pairs, their_pairs), content)
 
 
 def _of_cluster(pairs: Pairs) -> Pairs:
-    """Pairs of scheduler and workers; the study had no others."""
+    """Return the pairs of scheduler and workers; the study had no others."""
     return {
         pair: n for pair, n in pairs.items() if {group(node) for node in pair} <= {"scheduler", "workers"}
     }
@@ -61,21 +61,21 @@ def _among_workers(pairs: Pairs) -> float:
 
 
 def _by_second(capture: Recording) -> Series:
-    """Mbit/s that each node sent and received, by second since the first run began (or the capture)."""
-    begin = capture.window_ns[0] // 1_000_000_000
+    """Return the Mbit/s that each node sent and received, by second from the start of the first run."""
+    first = capture.window_ns[0] // 1_000_000_000
     rates: Series = {}
     for row in capture.rows("series"):
         for node, way in ((row["source"], "sent"), (row["destination"], "received")):
             if group(node) in ("scheduler", "workers"):
                 seconds = rates.setdefault((node, way), {})
-                second = row["second"] - begin
+                second = row["second"] - first
                 seconds[second] = seconds.get(second, 0.0) + 8e-6 * row["ip_bytes"]
     return rates
 
 
 def _bands(capture: Recording) -> list[tuple[float, float]]:
-    begin = capture.window_ns[0] // 1_000_000_000
-    return [(start - begin, stop - begin) for start, stop in capture.runs]
+    first = capture.window_ns[0] // 1_000_000_000
+    return [(start - first, stop - first) for start, stop in capture.runs]
 
 
 def _their_series(study: Mapping[str, Any]) -> Series:

@@ -1,4 +1,4 @@
-"""Sentences and verdicts follow from the numbers; the page needs nothing but itself."""
+"""Sentences and verdicts follow from the numbers; the page is self-contained."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ import pytest
 from dasklab import report
 from dasklab.model import experiment
 from dasklab.model.number_format import format_number
-from dasklab.report import captures, figures, page, sentences
+from dasklab.report import captures, figures, page, section, sentences
 from dasklab.report.captures import counting
 from dasklab.report.captures.content import Content
-from dasklab.report.section import _together
 from dasklab.results import load
 from dasklab.results.statistics import identity
+from dasklab.results.statistics.answer import Answer, Cell
 from dasklab.results.statistics.answers import answer
 from dasklab.results.statistics.interaction import interactions
 from dasklab.results.statistics.interval import Interval
@@ -33,17 +33,17 @@ from dasklab.running import driver
 from tests.unit.dasklab.conftest import SETUP, FakeLab, Json, capture_report
 
 STUDY = json.loads(page.STUDY.read_text())
+Measure = Callable[..., driver.ActiveRun]
 
 
 def sloped(trial: Json) -> float:
     return 4.0 + 0.02 * float(trial["factors"]["delay_ms"])
 
 
-def answered(run: driver.ActiveRun) -> sentences.Answers:
-    frame = load(run.directory)
-    found = answer(frame, "compute_s", ["delay_ms"])
-    assert found is not None
-    return {run.name: {"compute_s": found}}
+def answers_of(run: driver.ActiveRun) -> sentences.Answers:
+    result = answer(load(run.directory), "compute_s", ["delay_ms"])
+    assert result is not None
+    return {run.name: {"compute_s": result}}
 
 
 @pytest.mark.parametrize(
@@ -59,19 +59,21 @@ def answered(run: driver.ActiveRun) -> sentences.Answers:
         (0.9999, "1.00"),
     ],
 )
-def test_numbers_have_three_digits(value: float, text: str) -> None:
+def test_numbers_have_three_significant_digits(value: float, text: str) -> None:
     assert format_number(value) == text
 
 
-def test_sentence_says_how_much_and_per_what(measured: Callable[..., driver.ActiveRun]) -> None:
-    text = sentences.sentence(answered(measured(FakeLab(sloped)))["delay_scheduler"]["compute_s"])
-    pattern = r"With 200 ms of delay the time to compute is (2\.0\d|1\.9\d) \(.*\) times the baseline's"
+def test_sentence_has_the_ratio_and_the_slope(measured: Measure) -> None:
+    text = sentences.sentence(answers_of(measured(FakeLab(sloped)))["delay_scheduler"]["compute_s"])
+    pattern = (
+        r"With 200 ms of delay the time to compute is x (2\.0\d|1\.9\d) \(.*\) compared with the baseline;"
+    )
     assert re.match(pattern, text), text
     assert "each ms of delay adds 0.0" in text
 
 
-def test_no_difference_is_an_answer(measured: Callable[..., driver.ActiveRun]) -> None:
-    text = sentences.sentence(answered(measured(FakeLab()))["delay_scheduler"]["compute_s"])
+def test_no_difference_is_an_answer(measured: Measure) -> None:
+    text = sentences.sentence(answers_of(measured(FakeLab()))["delay_scheduler"]["compute_s"])
     assert text.startswith("No difference shown: no level changes the time to compute by more than the noise")
     assert sentences.sentence(None) == "No answer: there is no valid baseline."
 
@@ -84,24 +86,22 @@ def test_no_difference_is_an_answer(measured: Callable[..., driver.ActiveRun]) -
         (lambda trial: 8.0 - sloped(trial) / 2, "does not hold"),
     ],
 )
-def test_verdict_on_a_finding(
-    measured: Callable[..., driver.ActiveRun], seconds: Callable[[Json], float], state: str
-) -> None:
+def test_finding_is_judged(measured: Measure, seconds: Callable[[Json], float], state: str) -> None:
     finding = next(f for f in STUDY["findings"] if f["id"] == "delay-scheduler")
-    assert sentences.verdict(finding, answered(measured(FakeLab(seconds)))).state == state
+    assert sentences.verdict(finding, answers_of(measured(FakeLab(seconds)))).state == state
 
 
-def test_verdict_without_measurement() -> None:
+def test_finding_without_a_run_is_not_measured() -> None:
     assert sentences.verdict(STUDY["findings"][0], {}).state == "not measured"
 
 
-def test_quotient_is_as_wide_as_both_allow() -> None:
+def test_quotient_is_as_wide_as_both_intervals_allow() -> None:
     assert sentences.quotient(Interval(4, 3, 6), Interval(2, 1, 3)) == Interval(2, 1, 6)
     ours = sentences.quotient(Interval(4, 3, 6), Interval(1.0))
     assert (ours.low, ours.high) == (3, 6)
 
 
-def test_the_studys_ratios_follow_from_its_figures() -> None:
+def test_ratios_of_the_study_follow_from_its_figures() -> None:
     figures = STUDY["figures"]
     by_experiment = {
         "delay_worker": "fig15",
@@ -119,12 +119,12 @@ def test_the_studys_ratios_follow_from_its_figures() -> None:
         assert finding["study_ratio"] == pytest.approx(values[0] / values[1], rel=1e-3)
 
 
-def test_every_number_of_the_study_says_where_it_is_from() -> None:
+def test_every_number_of_the_study_has_a_source() -> None:
     assert all(point["provenance"] for figure in STUDY["figures"].values() for point in figure["points"])
 
 
 class Links(HTMLParser):
-    """Collects all that the page would load from elsewhere."""
+    """Collect everything that the page would load."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -135,7 +135,7 @@ class Links(HTMLParser):
             self.loaded += [value or "" for key, value in attrs if key in ("src", "href")]
 
 
-def test_page_is_self_contained(measured: Callable[..., driver.ActiveRun], tmp_path: Path) -> None:
+def test_page_is_self_contained(measured: Measure, tmp_path: Path) -> None:
     def spoil(trial: Json, files: Json) -> int:
         return 2 if trial["cell"] == "delay_ms=50" and trial["block"] == 1 else 0
 
@@ -152,34 +152,29 @@ def test_page_is_self_contained(measured: Callable[..., driver.ActiveRun], tmp_p
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_trials_that_one_cause_took_are_told_together(
-    measured: Callable[..., driver.ActiveRun], tmp_path: Path
-) -> None:
+def test_trials_with_the_same_reasons_are_listed_together(measured: Measure, tmp_path: Path) -> None:
     def spoil(trial: Json, files: Json) -> int:
         return {"delay_ms=50": 2, "delay_ms=200": 4}.get(trial["cell"], 0)
 
     run = measured(FakeLab(sloped, spoil))
     text = report.write([run.directory], tmp_path / "report").with_name("report.md").read_text()
-    named = {code: re.findall(rf"^- (.*) failed: ended with status {code}$", text, re.M) for code in (2, 4)}
+    lines = {code: re.findall(rf"^- (.*) failed: ended with status {code}$", text, re.M) for code in (2, 4)}
     order = [trial.trial for trial in run.trials if trial.cell == "delay_ms=50"]
-    assert named[2] == [", ".join(f"`{name}`" for name in order)]
-    assert len(named[4]) == 1
+    assert lines[2] == [", ".join(f"`{name}`" for name in order)]
+    assert len(lines[4]) == 1
     page = (tmp_path / "report" / "report.html").read_text()
     assert "4 of 8 trials left the statistics" in page
     assert f"<li><code>{order[0]}</code>, <code>{order[1]}</code> <strong>failed</strong>:" in page
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_a_trial_that_is_being_replaced_is_left_out(
-    measured: Callable[..., driver.ActiveRun], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_trial_that_is_being_replaced_is_left_out(
+    measured: Measure, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`dasklab run RUN --again` removes a trial's folder while the report is being read."""
+    """`dasklab run RUN --again` may remove a trial's folder while the report reads it."""
     run = measured(FakeLab()).directory
-    replaced, trials, simulated_from = (
-        store.finished(run)[1],
-        len(store.finished(run)),
-        identity.simulated_from,
-    )
+    trials = store.finished(run)
+    replaced, simulated_from = trials[1], identity.simulated_from
 
     def replace(directory: Path) -> str | None:
         if (replaced / "result.json").exists():
@@ -189,15 +184,15 @@ def test_a_trial_that_is_being_replaced_is_left_out(
 
     monkeypatch.setattr(identity, "simulated_from", replace)
     page.write([run], tmp_path / "report")
-    assert len(store.finished(run)) == trials - 1
+    assert len(store.finished(run)) == len(trials) - 1
     assert (tmp_path / "report" / "report.html").exists()
 
 
-def test_figure_shows_the_study_as_ratios(measured: Callable[..., driver.ActiveRun]) -> None:
+def test_figure_shows_the_study_as_ratios(measured: Measure) -> None:
     frame = load(measured(FakeLab(sloped)).directory)
-    found = answer(frame, "compute_s", ["delay_ms"])
-    assert found is not None
-    axes = figures.draw(found, frame, STUDY["figures"]["fig14"]).axes[0]
+    result = answer(frame, "compute_s", ["delay_ms"])
+    assert result is not None
+    axes = figures.draw(result, frame, STUDY["figures"]["fig14"]).axes[0]
     study = next(line for line in axes.lines if str(line.get_label()).startswith("2019"))
     assert study.get_ydata()[0] == 1
     assert study.get_ydata()[-1] == pytest.approx(8.211 / 4.158)
@@ -205,22 +200,20 @@ def test_figure_shows_the_study_as_ratios(measured: Callable[..., driver.ActiveR
 
 
 @pytest.mark.parametrize("rest", [0.0, 0.02])
-def test_what_a_link_at_rest_has_none_of_is_told_without_ratios(
-    measured: Callable[..., driver.ActiveRun], rest: float
-) -> None:
+def test_metric_that_is_almost_zero_at_rest_has_no_ratios(measured: Measure, rest: float) -> None:
     frame = load(measured(FakeLab()).directory)
-    counted = frame[~frame.warmup].groupby("trial").head(1)
-    counted = counted[counted.block == 1].assign(
+    first = frame[~frame.warmup].groupby("trial").head(1)
+    samples = first[first.block == 1].assign(
         metric="retransmitted_pct", value=lambda f: rest + f.delay_ms.astype(float)
     )
-    found = answer(counted, "retransmitted_pct", ["delay_ms"])
-    assert found is not None and not found.scaled
-    assert sentences.sentence(found) == (
-        "One block is too few to tell noise from differences, so without intervals:"
+    result = answer(samples, "retransmitted_pct", ["delay_ms"])
+    assert result is not None and not result.scaled
+    assert sentences.sentence(result) == (
+        "One block is too few to distinguish differences from noise, so without intervals:"
         f" {format_number(rest)} % at the baseline,"
         f" {format_number(200 + rest)} % with 200 ms of delay."
     )
-    axes = figures.draw(found, counted, STUDY["figures"]["fig14"]).axes[0]
+    axes = figures.draw(result, samples, STUDY["figures"]["fig14"]).axes[0]
     assert axes.get_ylabel() == "TCP segments retransmitted during the runs, %"
     assert not [line for line in axes.lines if str(line.get_label()).startswith("2019")]
 
@@ -236,19 +229,19 @@ def record(directory: Path, workload: str = "array_study", frames: int = 300) ->
 
 
 def described(directory: Path) -> Content:
-    found = recording.read(directory)
-    assert found is not None
-    return captures.describe(found, STUDY["figures"])
+    capture = recording.read(directory)
+    assert capture is not None
+    return captures.describe(capture, STUDY["figures"])
 
 
-def test_a_capture_is_told_in_sentences_and_figures(tmp_path: Path) -> None:
+def test_capture_is_described_in_sentences_and_figures(tmp_path: Path) -> None:
     content = described(record(tmp_path))
-    # 63,725 + 63,662 of the bytes between workers and scheduler, as `dasklab wire matrix` says
+    # 63,725 + 63,662 of the bytes between workers and scheduler, by `dasklab wire matrix`
     assert content.sentences == [
         "Workers sent each other 0.127 MB, 51.3 % of the cluster's bytes (the study: 99.7 %).",
-        "Counted the study's way 25.0 % of the scheduler's packets are compute-task (the study: 47.9 %)."
+        "By the study's method 25.0 % of the scheduler's packets are compute-task (the study: 47.9 %)."
         " Of the ops that it sends, counting each op of a batch, 27.7 % are.",
-        "That way add-keys would be 2 instead of 19, 0.105 times the truth.",
+        "The method would count 2 add-keys instead of 19, x 0.105 of the truth.",
         "Its “data” depends on offload: the same bytes between workers are 28 packets as captured,"
         " but 102 if cut for the wire, x 3.64 of those if joined.",
     ]
@@ -259,20 +252,20 @@ def test_a_capture_is_told_in_sentences_and_figures(tmp_path: Path) -> None:
     assert recording.read(tmp_path / "nowhere") is None
 
 
-def test_the_studys_error_is_a_factor_by_op(tmp_path: Path) -> None:
+def test_error_of_the_study_s_method_is_a_factor_by_op(tmp_path: Path) -> None:
     capture = recording.read(record(tmp_path))
     assert capture is not None
-    found = counting.count(capture)
+    counts = counting.count(capture)
     key = ("scheduler", "compute-task")
-    sent = sum(row["op"] == "compute-task" for row in capture.rows("ops"))
-    assert found.true[key] == sent
-    assert found.factor(key, "as captured") == found.packets["as captured"][key] / sent
+    ops = sum(row["op"] == "compute-task" for row in capture.rows("ops"))
+    assert counts.true[key] == ops
+    assert counts.factor(key, "as captured") == counts.packets["as captured"][key] / ops
     table = counting.describe(capture, STUDY["figures"]["fig20"]).tables[0]
     rows = {row[0]: row[1:] for row in table.rows}
     assert rows["workers to scheduler: add-keys"][:2] == ["19", "2 (\u00d70.105)"]
 
 
-def test_an_idle_cluster_answers_with_its_heartbeats(tmp_path: Path) -> None:
+def test_idle_cluster_is_described_by_its_heartbeats(tmp_path: Path) -> None:
     content = described(record(tmp_path, "idle"))
     assert set(content.figures) == {"idle", "heartbeat", "intervals"}
     assert content.sentences[0].startswith(
@@ -280,50 +273,50 @@ def test_an_idle_cluster_answers_with_its_heartbeats(tmp_path: Path) -> None:
         " (90 % within 497 to 501 ms): 607 bytes, answered by 77."
     )
     assert content.sentences[1] == (
-        "The scheduler asks for 500 ms; the study printed 1,022 ms for that field, wrongly:"
-        " its bytes say 500."
+        "The scheduler requests 500 ms; the study printed 1,022 ms for that field by mistake:"
+        " its bytes mean 500 ms."
     )
     fields = {row[0]: row[1:] for row in content.tables[-1].rows}
     assert fields["reply: heartbeat-interval"] == ["0.5", "0.5"]
     assert fields["request: metrics.bandwidth.total"] == ["100000000", "263611757.62409046"]
 
 
-def test_only_what_was_said_during_the_runs_is_idle(tmp_path: Path) -> None:
+def test_only_messages_during_the_runs_count(tmp_path: Path) -> None:
     whole = recording.read(record(tmp_path, "idle"))
     assert whole is not None
     middle_s = sum(whole.window_ns) / 2e9
-    told = json.loads((tmp_path / "capture.json").read_text())
+    report = json.loads((tmp_path / "capture.json").read_text())
     run = {"run": 0, "warmup": False, "start": middle_s, "stop": middle_s + 60, "duration_s": 60}
-    told["timings"]["samples"] = [run | {"answer": 0, "ok": True}]
-    (tmp_path / "capture.json").write_text(json.dumps(told))
+    report["timings"]["samples"] = [run | {"answer": 0, "ok": True}]
+    (tmp_path / "capture.json").write_text(json.dumps(report))
     part = recording.read(tmp_path)
     assert part is not None and part.runs == [(middle_s, middle_s + 60)]
 
-    def said(capture: Recording) -> int:
+    def messages(capture: Recording) -> int:
         return sum(capture.during(row["time_ns"]) for row in capture.rows("messages"))
 
-    assert 0 < said(part) < said(whole) == 133
+    assert 0 < messages(part) < messages(whole) == 133
 
 
-class Capturing(FakeLab):
-    """Its captures are of an idle cluster; six frames were lost."""
+class CapturingLab(FakeLab):
+    """A fake lab whose captures are of an idle cluster and lost six frames."""
 
     def run_trial(self, directory: Path) -> int:
         status = super().run_trial(directory)
-        told = json.loads((record(directory, "idle") / "capture.json").read_text())
-        (directory / "capture.json").write_text(json.dumps(told | {"left_behind": 6}))
+        capture = json.loads((record(directory, "idle") / "capture.json").read_text())
+        (directory / "capture.json").write_text(json.dumps(capture | {"left_behind": 6}))
         return status
 
 
 def captured(tmp_path: Path) -> driver.ActiveRun:
     name, content = experiment.load("idle_capture", quick=True)
     run = driver.start(tmp_path, name, content, SETUP, quick=True)
-    driver.execute(run, Capturing(), lambda trial, state: None)
+    driver.execute(run, CapturingLab(), lambda trial, state: None)
     return run
 
 
-def test_a_capture_is_decoded_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """When the trial ends; report and terminal read what was kept, also without the capture's files."""
+def test_capture_is_decoded_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """It is decoded when the trial ends. Later the stored tables are read, even if the capture is gone."""
     opened = []
 
     def counted(*args: object, **options: object) -> daskwire.Capture:
@@ -344,12 +337,12 @@ def test_a_capture_is_decoded_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     assert first == again == alone and len(opened) == 2
 
 
-def test_the_page_has_the_capture_and_warns_of_lost_frames(tmp_path: Path) -> None:
+def test_page_describes_the_capture_and_warns_of_lost_frames(tmp_path: Path) -> None:
     run = captured(tmp_path)
     page = report.write([run.directory], tmp_path / "report").read_text()
     assert "The capture is incomplete: tcpdump left 6 received frames behind when it was stopped." in page
     assert '<p class="answer">In an idle cluster' in page
-    assert "What a heartbeat says, field by field" in page
+    assert "A heartbeat, field by field" in page
     assert "| request: op | 'heartbeat_worker' |" in (tmp_path / "report" / "report.md").read_text()
     stems = {path.stem for path in (tmp_path / "report").glob("*.svg")}
     assert stems == {"idle_capture-idle", "idle_capture-heartbeat", "idle_capture-intervals"}
@@ -364,12 +357,12 @@ LEVELS = {
 
 
 @pytest.mark.parametrize(("level", "name"), LEVELS.items())
-def test_levels_have_units(level: tuple[str, object], name: str) -> None:
+def test_level_has_its_unit(level: tuple[str, object], name: str) -> None:
     assert sentences.level_name(*level) == name
 
 
-def test_two_factors_are_told_apart(tmp_path: Path) -> None:
-    """Flooding costs twice as much, but only where the link is capped."""
+def test_effects_of_two_factors_are_separated(tmp_path: Path) -> None:
+    """Flooding costs x 2, but only where the link is capped."""
 
     def seconds(trial: Json) -> float:
         capped = 4.0 if trial["factors"]["rate_mbit"] else 2.0
@@ -378,30 +371,59 @@ def test_two_factors_are_told_apart(tmp_path: Path) -> None:
     name, content = experiment.load("bridge_rate", quick=True)
     run = driver.start(tmp_path, name, content, SETUP, quick=True)
     driver.execute(run, FakeLab(seconds), lambda trial, state: None)
-    found = answer(load(run.directory), "compute_s", ["rate_mbit", "bridge"])
-    assert found is not None
+    result = answer(load(run.directory), "compute_s", ["rate_mbit", "bridge"])
+    assert result is not None
     pattern = (
-        r"flooding against learning: (1\.0\d|0\.9\d\d) \(.*\) times with no cap, "
-        r"(2\.0\d|1\.9\d) \(.*\) times with 100 Mbit/s, (2\.0\d|1\.9\d) \(.*\) times with 50 Mbit/s\."
+        r"flooding against learning: x (1\.0\d|0\.9\d\d) \(.*\) with no cap, "
+        r"x (2\.0\d|1\.9\d) \(.*\) with 100 Mbit/s, x (2\.0\d|1\.9\d) \(.*\) with 50 Mbit/s\."
     )
-    assert re.fullmatch(pattern, sentences.contrasts(found)[-1]), sentences.contrasts(found)
-    [table] = _together({"compute_s": found})
-    assert table.head == ["cell", "added, s", "rate_mbit alone, %", "bridge alone, %", "only both, %"]
+    assert re.fullmatch(pattern, sentences.contrasts(result)[-1]), sentences.contrasts(result)
+    [table] = section.interactions({"compute_s": result})
+    assert table.head == ["cell", "added, s", "rate_mbit alone, %", "bridge alone, %", "only combined, %"]
     rows = {name: [float(text.split()[0]) for text in row] for name, *row in table.rows}
     assert sorted(rows) == ["rate_mbit=100,bridge=flooding", "rate_mbit=50,bridge=flooding"]
     for row in rows.values():
         assert row == pytest.approx([6, 100 / 3, 0, 200 / 3], abs=5)
 
 
-def test_what_no_two_levels_surely_add_is_not_divided(tmp_path: Path) -> None:
-    """Without a null trial nothing is above the noise; a single factor has nothing to be together with."""
+def test_only_shown_differences_of_two_factors_are_divided(tmp_path: Path) -> None:
     name, content = experiment.load("bridge_rate", quick=True)
     run = driver.start(tmp_path, name, content, SETUP, quick=True)
     driver.execute(run, FakeLab(lambda trial: 2.0 + bool(trial["factors"]["rate_mbit"])), lambda *_: None)
     frame = load(run.directory)
-    found = answer(frame, "compute_s", ["rate_mbit", "bridge"])
-    assert found is not None and len(interactions(found)) == 2
-    hidden = [replace(cell, shown=False) for cell in found.cells]
-    assert interactions(replace(found, cells=hidden)) == []
+    result = answer(frame, "compute_s", ["rate_mbit", "bridge"])
+    assert result is not None and len(interactions(result)) == 2
+    hidden = [replace(cell, shown=False) for cell in result.cells]
+    assert interactions(replace(result, cells=hidden)) == []
     alone = answer(frame[frame.bridge == "learning"], "compute_s", ["rate_mbit"])
     assert alone is not None and interactions(alone) == []
+
+
+def engine_cell(engine: str, rate: int, ratio: float) -> Cell:
+    """Return a cell that takes x ``ratio`` compared with the baseline of its engine."""
+    interval = Interval(ratio, ratio - 0.1, ratio + 0.1)
+    return Cell(
+        name=f"engine={engine}, rate_mbit={rate}",
+        factors={"engine": engine, "rate_mbit": rate},
+        baseline=not rate,
+        n=3,
+        trials=3,
+        median=interval,
+        mean=ratio,
+        lowest=ratio,
+        highest=ratio,
+        difference=Interval(ratio - 1),
+        ratio=interval,
+        least=0.1,
+        shown=ratio != 1,
+    )
+
+
+def test_no_sentence_compares_the_seconds_of_two_engines() -> None:
+    cells = [engine_cell("dask", 0, 1), engine_cell("dask", 100, 2)]
+    cells += [engine_cell("spark", 0, 1), engine_cell("spark", 100, 1.25)]
+    result = Answer("compute_s", ("engine",), cells, Interval(0, -0.1, 0.1), {})
+    text = sentences.sentence(result)
+    assert "100 Mbit/s" in text and "2.00 (1.90 to 2.10)" in text and "spark" not in text
+    contrasts = " ".join(sentences.contrasts(result))
+    assert "with spark" in contrasts and "spark against dask" not in contrasts

@@ -1,4 +1,4 @@
-"""Results over Dask's versions: what is kept, what is called a regression, and asv's files."""
+"""Results over Dask's versions: the history, regressions, and asv's files."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from tests.unit.dasklab.conftest import SETUP, FakeLab, Json
 SLOWER = {"2024.8.0": 4.0, "2025.4.1": 6.0, "2026.8.0": 6.0}
 
 
-def told(trial: Json, files: Json) -> int:
-    """A lab in which the version that is asked for runs."""
+def run_requested_version(trial: Json, files: Json) -> int:
+    """Report that the requested version ran."""
     files["timings.json"]["versions"]["dask"] = trial["packages"]["dask"]
     files["timings.json"]["packages"] = {"client": trial["environment"] | trial["packages"]}
     return 0
@@ -44,34 +44,35 @@ def run(tmp_path: Path) -> Path:
         "runs": 5,
         "blocks": 3,
     }
-    begun = driver.start(
+    run = driver.start(
         tmp_path / "results", "versions", Experiment.model_validate(document), SETUP, quick=False
     )
-    driver.execute(begun, FakeLab(seconds, told), lambda trial, state: None)
-    return begun.directory
+    driver.execute(run, FakeLab(seconds, run_requested_version), lambda trial, state: None)
+    return run.directory
 
 
 @pytest.fixture
-def kept(run: Path, tmp_path: Path) -> Path:
+def stored(run: Path, tmp_path: Path) -> Path:
+    """The history with this run."""
     file = tmp_path / "results" / "history.csv"
     history.add(file, run)
     return file
 
 
-def test_a_run_is_kept_once_with_the_version_of_each_trial(run: Path, kept: Path) -> None:
-    frame = history.read(kept)
+def test_run_is_stored_once_with_the_version_of_each_trial(run: Path, stored: Path) -> None:
+    frame = history.read(stored)
     assert list(frame) == list(history.COLUMNS)
     assert set(frame.dask) == set(SLOWER)
-    assert set(frame.benchmark) == {"versions.compute_s"}  # pings are of hosts, not of a version
-    assert set(frame.params) == {'{"delay": 0}', '{"delay": 50}'}  # the version is no parameter
+    assert set(frame.benchmark) == {"versions.compute_s"}  # pings do not depend on a version of Dask
+    assert set(frame.params) == {'{"delay": 0}', '{"delay": 50}'}  # the version is not a parameter
     assert len(frame) == 3 * 5 * (3 * 2 + 1)
     assert frame.null.sum() == 15
-    assert history.add(kept, run) == len(frame)
-    assert history.read(kept).equals(frame)
+    assert history.add(stored, run) == len(frame)
+    assert history.read(stored).equals(frame)
 
 
-def test_a_regression_is_told_from_noise(kept: Path) -> None:
-    steps = {(step.old, step.new, step.params["delay"]): step for step in history.steps(history.read(kept))}
+def test_regression_is_distinguished_from_noise(stored: Path) -> None:
+    steps = {(step.old, step.new, step.params["delay"]): step for step in history.steps(history.read(stored))}
     assert set(steps) == {
         (old, new, delay)
         for old, new in (("2024.8.0", "2025.4.1"), ("2025.4.1", "2026.8.0"))
@@ -92,14 +93,14 @@ def sample(dask: str, value: float, block: int = 1, null: bool = False, run: str
     return place | {"block": block, "null": null, "value": value}
 
 
-def test_versions_are_in_the_order_of_their_numbers() -> None:
+def test_versions_are_ordered_by_number() -> None:
     rows = [sample(version, 1.0 + i) for version in ("2024.10.0", "2024.9.1", "2024.8.2") for i in (0, 1)]
-    found = [(step.old, step.new) for step in history.steps(pd.DataFrame(rows))]
-    assert found == [("2024.8.2", "2024.9.1"), ("2024.9.1", "2024.10.0")]
+    steps = [(step.old, step.new) for step in history.steps(pd.DataFrame(rows))]
+    assert steps == [("2024.8.2", "2024.9.1"), ("2024.9.1", "2024.10.0")]
 
 
-def test_versions_are_compared_within_a_block_where_they_share_one() -> None:
-    """The machine of block 2 is twice as slow: pooled, that would hide half a change, or make one."""
+def test_versions_are_compared_within_the_blocks_that_they_share() -> None:
+    """In block 2 the machine is slower by x 2; without blocks that would hide a change or make one."""
     rows = [sample("1.0", v * b, b) for b in (1, 2) for v in (10.0, 10.2, 10.4)]
     rows += [sample("1.1", 1.5 * v * b, b) for b in (1, 2) for v in (10.0, 10.2, 10.4)]
     (step,) = history.steps(pd.DataFrame(rows))
@@ -107,7 +108,7 @@ def test_versions_are_compared_within_a_block_where_they_share_one() -> None:
     assert step.change.low > 1.4
 
 
-def test_what_the_null_trial_differs_by_is_not_shown() -> None:
+def test_change_no_larger_than_the_null_trial_s_is_not_shown() -> None:
     rows = [sample("1.0", v, b) for b in (1, 2, 3) for v in (10.0, 10.1, 10.2)]
     rows += [sample("1.1", v + b / 50, b) for b in (1, 2, 3) for v in (12.0, 12.1, 12.2)]
     (alone,) = history.steps(pd.DataFrame(rows))
@@ -117,8 +118,8 @@ def test_what_the_null_trial_differs_by_is_not_shown() -> None:
     assert noisy.verdict == "not shown"
 
 
-def test_what_one_block_says_and_another_does_not_is_not_shown() -> None:
-    """Three samples of one trial agree on whatever else the machine did meanwhile."""
+def test_change_of_one_block_only_is_not_shown() -> None:
+    """The three samples of one trial share whatever else the machine did."""
     values = (10.0, 10.1, 10.2)
     once = [sample("1.0", v) for v in values] + [sample("1.1", 2 * v) for v in values]
     (step,) = history.steps(pd.DataFrame(once))
@@ -127,8 +128,8 @@ def test_what_one_block_says_and_another_does_not_is_not_shown() -> None:
     back = [sample("1.0", v, 2) for v in values] + [sample("1.1", 0.99 * v, 2) for v in values]
     (step,) = history.steps(pd.DataFrame(once + back))
     assert step.verdict == "not shown"
-    again = [sample("1.0", v, 2) for v in values] + [sample("1.1", 2 * v, 2) for v in values]
-    (step,) = history.steps(pd.DataFrame(once + again))
+    same = [sample("1.0", v, 2) for v in values] + [sample("1.1", 2 * v, 2) for v in values]
+    (step,) = history.steps(pd.DataFrame(once + same))
     assert step.verdict == "regression"
 
 
@@ -137,7 +138,18 @@ def test_machines_are_never_compared() -> None:
     assert list(history.steps(pd.DataFrame(rows))) == []
 
 
-def test_what_is_no_history_is_refused(tmp_path: Path) -> None:
+def test_less_is_worse_for_a_throughput() -> None:
+    rows = [
+        sample(version, value, block) | {"benchmark": "x.throughput_mbit"}
+        for block in (1, 2, 3)
+        for version, values in (("1.0", (10.0, 10.1)), ("1.1", (5.0, 5.1)))
+        for value in values
+    ]
+    (step,) = history.steps(pd.DataFrame(rows))
+    assert step.change.value < 1 and step.verdict == "regression"
+
+
+def test_file_that_is_not_a_history_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "history.csv"
     with pytest.raises(LabError, match="the history is empty"):
         history.need(file)
@@ -146,26 +158,28 @@ def test_what_is_no_history_is_refused(tmp_path: Path) -> None:
         history.read(file)
 
 
-def test_the_command_keeps_tells_and_publishes(run: Path, tmp_path: Path) -> None:
-    def said(*words: str) -> str:
-        done = CliRunner().invoke(main, ["history", "--results", str(tmp_path / "results"), *words])
-        assert done.exit_code == 0, done.output
-        return done.output
+def test_command_adds_prints_and_publishes(run: Path, tmp_path: Path) -> None:
+    def output(*words: str) -> str:
+        result = CliRunner().invoke(main, ["history", "--results", str(tmp_path / "results"), *words])
+        assert result.exit_code == 0, result.output
+        return result.output
 
-    assert f"{run}: 105 samples added to " in said("add", str(run))
-    lines = said().splitlines()
+    assert f"{run}: 105 samples added to " in output("add", str(run))
+    lines = output().splitlines()
     assert "regression" in lines[1] and "2024.8.0" in lines[1]
     assert lines[-1].startswith("2 regressions in 4 steps")
-    assert "asv publish" in said("publish", str(tmp_path / "asv"))
+    assert "asv publish" in output("publish", str(tmp_path / "asv"))
     assert (tmp_path / "asv" / "asv.conf.json").exists()
 
 
-def test_asv_s_files_hold_every_version_and_parameter(kept: Path, tmp_path: Path) -> None:
+def test_files_of_asv_hold_every_version_and_parameter(stored: Path, tmp_path: Path) -> None:
     folder = tmp_path / "asv"
-    asv.write(history.read(kept), folder)
+    asv.write(history.read(stored), folder)
     before = {path: path.read_text() for path in folder.rglob("*.json")}
-    asv.write(history.read(kept), folder)
-    assert {path: path.read_text() for path in folder.rglob("*.json")} == before  # the same again
+    asv.write(history.read(stored), folder)
+    assert {
+        path: path.read_text() for path in folder.rglob("*.json")
+    } == before  # writing again changes nothing
     tags = subprocess.run(
         ["git", "-C", str(folder / "dask"), "tag", "--sort=creatordate"],
         capture_output=True,
@@ -176,24 +190,24 @@ def test_asv_s_files_hold_every_version_and_parameter(kept: Path, tmp_path: Path
     (machine,) = (path for path in (folder / "results").iterdir() if path.is_dir())
     results = [json.loads(path.read_text()) for path in machine.glob("*-dasklab.json")]
     assert len(results) == 3
-    for each in results:
+    for result in results:
         version = subprocess.run(
-            ["git", "-C", str(folder / "dask"), "tag", "--points-at", each["commit_hash"]],
+            ["git", "-C", str(folder / "dask"), "tag", "--points-at", result["commit_hash"]],
             capture_output=True,
             text=True,
             check=True,
         ).stdout.strip()
-        row = dict(zip(each["result_columns"], each["results"]["versions.compute_s"], strict=False))
+        row = dict(zip(result["result_columns"], result["results"]["versions.compute_s"], strict=False))
         assert row["params"] == [["0", "50"]]
         assert row["result"] == pytest.approx([SLOWER[version], 2 * SLOWER[version]], rel=0.03)
         assert row["stats_ci_99_a"][0] <= row["result"][0] <= row["stats_ci_99_b"][0]
 
 
-def test_what_a_version_lacks_is_empty(tmp_path: Path) -> None:
+def test_parameters_that_a_version_lacks_are_empty(tmp_path: Path) -> None:
     rows = [sample("1.0", 1.0) | {"params": json.dumps({"a": 1, "b": b})} for b in ("x", "y")]
     rows.append(sample("1.1", 3.0) | {"params": json.dumps({"a": 2, "b": "y"})})
     asv.write(pd.DataFrame(rows), tmp_path)
-    found = [json.loads(path.read_text()) for path in (tmp_path / "results" / "kvm").glob("*-*.json")]
-    values = sorted((each["results"]["x.compute_s"][0] for each in found), key=str)
+    results = [json.loads(path.read_text()) for path in (tmp_path / "results" / "kvm").glob("*-*.json")]
+    values = sorted((result["results"]["x.compute_s"][0] for result in results), key=str)
     rounded = [[value and round(value, 9) for value in row] for row in values]
     assert rounded == [[1.0, 1.0, None, None], [None, None, None, 3.0]]

@@ -1,4 +1,4 @@
-"""A capture is complete only if it holds what had to be there, and the reader hears it if not."""
+"""A capture is complete only if it holds all that the cluster sent; if not, every command reports it."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ def judge(streams: Json, **counted: Any) -> Completeness:
     return completeness.examine(Recording(Path("nowhere"), report, summary, {"matrix": []}), None, None)
 
 
-def test_a_capture_that_lost_nothing_is_complete() -> None:
-    found = judge(STREAMS)
-    assert (found.verdict, found.reasons, found.received) == ("complete", (), 100)
-    assert completeness.line(found) == completeness.line(None) == ""
+def test_capture_that_lost_nothing_is_complete() -> None:
+    judged = judge(STREAMS)
+    assert (judged.verdict, judged.reasons, judged.received) == ("complete", (), 100)
+    assert completeness.line(judged) == completeness.line(None) == ""
 
 
 LOSSES = [
@@ -52,19 +52,19 @@ LOSSES = [
 
 
 @pytest.mark.parametrize(("report", "streams", "reason"), LOSSES)
-def test_each_loss_is_told(report: dict[str, Any], streams: dict[str, Any], reason: str) -> None:
-    found = judge(STREAMS | streams, **report)
-    assert (found.verdict, found.reasons) == ("lost", (reason,))
-    assert completeness.line(found) == f"The capture is incomplete: {reason}"
+def test_each_loss_is_reported(report: dict[str, Any], streams: dict[str, Any], reason: str) -> None:
+    judged = judge(STREAMS | streams, **report)
+    assert (judged.verdict, judged.reasons) == ("lost", (reason,))
+    assert completeness.line(judged) == f"The capture is incomplete: {reason}"
 
 
-def write(directory: Path, raw: bytes, **told: Any) -> Path:
+def write(directory: Path, raw: bytes, **report: Any) -> Path:
     (directory / "capture.pcap").write_bytes(raw)
-    (directory / "capture.json").write_text(json.dumps(capture_report(**told)))
+    (directory / "capture.json").write_text(json.dumps(capture_report(**report)))
     return directory
 
 
-def test_it_is_judged_from_the_files_and_stored(tmp_path: Path) -> None:
+def test_verdict_is_made_from_the_files_and_stored(tmp_path: Path) -> None:
     completeness.write(tmp_path)
     assert completeness.read(tmp_path) is None and not list(tmp_path.iterdir())
     fresh = completeness.read(write(tmp_path, GOLDEN))
@@ -76,9 +76,9 @@ def test_it_is_judged_from_the_files_and_stored(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("raw", [b"", GOLDEN[:100_003]])
-def test_a_broken_file_is_a_loss(tmp_path: Path, raw: bytes) -> None:
-    found = completeness.read(write(tmp_path, raw))
-    assert found is not None and found.verdict == "lost" and "capture.pcap: " in found.reasons[-1]
+def test_broken_file_is_a_loss(tmp_path: Path, raw: bytes) -> None:
+    judged = completeness.read(write(tmp_path, raw))
+    assert judged is not None and judged.verdict == "lost" and "capture.pcap: " in judged.reasons[-1]
 
 
 SCHEDULER, WORKERS = "10.99.7.116", {"worker-1": "10.99.7.117", "worker-2": "10.99.7.118"}
@@ -86,43 +86,51 @@ FRAMES = packets_of(GOLDEN)
 
 
 def ends(frame: Packet) -> set[str]:
-    """Source and destination of a frame, as nothing but this test reads them."""
+    """Return source and destination of an IPv4 frame."""
     data = frame[1]
     return {str(ip_address(data[at : at + 4])) for at in (26, 30)} if data[12:14] == b"\x08\x00" else set()
 
 
 def sent_by(address: str) -> list[int]:
-    """The lengths of the frames that a node sent."""
+    """Return the lengths of the frames that a node sent."""
     return [length for _, data, length in FRAMES if data[26:30] == ip_address(address).packed]
 
 
-MACHINE = {"kernel": "", "os": "", "virtualization": "", "cpus": 1, "memory_mb": 1, "versions": {}, "cpu": {}}
-MACHINE |= {"congestion_control": "", "clock_ahead_at_most_s": 0, "seconds": 1, "softnet_dropped": 0}
+HOST_FACTS = {
+    "kernel": "",
+    "os": "",
+    "virtualization": "",
+    "cpus": 1,
+    "memory_mb": 1,
+    "versions": {},
+    "cpu": {},
+}
+HOST_FACTS |= {"congestion_control": "", "clock_ahead_at_most_s": 0, "seconds": 1, "softnet_dropped": 0}
 
 
 def trial(
-    directory: Path, frames: list[Packet], *, timed_runs: int = 1, hosts: bool = True, **told: Any
+    directory: Path, frames: list[Packet], *, timed_runs: int = 1, hosts: bool = True, **report: Any
 ) -> Path:
-    """A trial whose capture, of one run, has these frames of what the cluster really said."""
+    """Write a trial whose capture, of one run, holds these frames of a real cluster."""
     run = {"run": 0, "warmup": False, "start": 1.0, "stop": 2.0, "duration_s": 1.0, "answer": 0.0, "ok": True}
     addresses = {name: f"tcp://{address}:40000" for name, address in WORKERS.items()}
     timings = capture_report()["timings"] | {"cluster": {"workers": 2, "threads": 2, "addresses": addresses}}
-    write(directory, pcap(frames), frames=len(frames), timings=timings | {"samples": [run]}, **told)
+    write(directory, pcap(frames), frames=len(frames), timings=timings | {"samples": [run]}, **report)
     (directory / "timings.json").write_text(json.dumps(timings | {"samples": [run] * timed_runs}))
-    counted = {
-        name: MACHINE | {"tcp": {}, "lab_statistics": {"tx_bytes": timed_runs * sum(sent_by(address))}}
+    facts = {
+        name: HOST_FACTS | {"tcp": {}, "lab_statistics": {"tx_bytes": timed_runs * sum(sent_by(address))}}
         for name, address in WORKERS.items()
     }
     if hosts:
-        document = {"schema": 3, "hypervisor": {"name": None, "accel": "tcg"}, "hosts": counted}
+        document = {"schema": 3, "hypervisor": {"name": None, "accel": "tcg"}, "hosts": facts}
         (directory / "hosts.json").write_text(json.dumps(document))
     return directory
 
 
-def verdict(*args: Any, **told: Any) -> Completeness:
-    found = completeness.read(trial(*args, **told))
-    assert found is not None
-    return found
+def verdict(*args: Any, **options: Any) -> Completeness:
+    judged = completeness.read(trial(*args, **options))
+    assert judged is not None
+    return judged
 
 
 OF_SCHEDULER = [frame for frame in FRAMES if SCHEDULER in ends(frame)]
@@ -141,13 +149,13 @@ BLIND = [
 ]
 
 
-@pytest.mark.parametrize(("frames", "told", "reason"), BLIND)
-def test_what_never_reached_the_capturing_host_is_missed(
-    tmp_path: Path, frames: list[Packet], told: Json, reason: str
+@pytest.mark.parametrize(("frames", "options", "reason"), BLIND)
+def test_frames_that_never_reached_the_capturing_host_make_it_blind(
+    tmp_path: Path, frames: list[Packet], options: Json, reason: str
 ) -> None:
-    found = verdict(tmp_path, frames, **told)
-    assert (found.verdict, found.reasons) == ("blind", (reason,))
-    line = completeness.line(found)
+    judged = verdict(tmp_path, frames, **options)
+    assert (judged.verdict, judged.reasons) == ("blind", (reason,))
+    line = completeness.line(judged)
     assert line.startswith(
         f"The capture is blind: {reason}. What to do: let the capturing host see all frames"
     )
@@ -155,28 +163,31 @@ def test_what_never_reached_the_capturing_host_is_missed(
 
 
 @pytest.mark.parametrize(
-    ("frames", "told"),
+    ("frames", "options"),
     [(FRAMES, {}), (CUT, {}), (FRAMES, {"timed_runs": 7}), (FRAMES, {"hosts": False}), (FRAMES + FRAMES, {})],
     ids=["all", "snaplen", "more timed runs", "no counters", "all twice"],
 )
-def test_what_holds_all_is_complete(tmp_path: Path, frames: list[Packet], told: Json) -> None:
-    found = verdict(tmp_path, frames, **told)
-    assert (found.verdict, found.reasons) == ("complete", ())
+def test_capture_of_all_frames_is_complete(tmp_path: Path, frames: list[Packet], options: Json) -> None:
+    judged = verdict(tmp_path, frames, **options)
+    assert (judged.verdict, judged.reasons) == ("complete", ())
     ip_bytes = sum(length - 14 for address in WORKERS.values() for length in sent_by(address))
-    assert found.seen_bytes == ip_bytes * (len(frames) // len(FRAMES))
+    assert judged.seen_bytes == ip_bytes * (len(frames) // len(FRAMES))
 
 
-def test_blind_and_lost_are_both_told_but_a_capture_cut_short_is_not_blind(tmp_path: Path) -> None:
-    both = verdict(tmp_path, NOT_DASK, dropped_kernel=3)
-    assert both.verdict == "blind" and "the kernel dropped 3 frames" in completeness.line(both)
+def test_blind_capture_also_reports_its_losses(tmp_path: Path) -> None:
+    blind = verdict(tmp_path, NOT_DASK, dropped_kernel=3)
+    assert blind.verdict == "blind" and "the kernel dropped 3 frames" in completeness.line(blind)
+
+
+def test_capture_that_was_cut_short_is_not_blind(tmp_path: Path) -> None:
     short = verdict(tmp_path, OF_SCHEDULER[:9], expired=True)
     assert (short.verdict, short.reasons) == ("lost", ("tcpdump ended before the runs did",))
 
 
-def test_run_and_baseline_say_it_loudly(
+def test_run_and_baseline_report_an_incomplete_capture(
     measured: Callable[..., driver.ActiveRun], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The fake lab's captures have no files: nothing of what was said is there."""
+    """The captures of the fake lab have no files."""
 
     def spoil(trial: Json, files: Json) -> int:
         files["capture.json"] = capture_report()
@@ -193,8 +204,8 @@ def test_run_and_baseline_say_it_loudly(
     assert "The capture is incomplete: its files are missing" in capsys.readouterr().out
 
 
-class Mirrored(FakeLab):
-    """Its capturing host is given these frames only."""
+class CapturingLab(FakeLab):
+    """A fake lab whose capturing host sees these frames only."""
 
     def __init__(self, frames: list[Packet]) -> None:
         super().__init__()
@@ -202,32 +213,32 @@ class Mirrored(FakeLab):
 
     def run_trial(self, directory: Path) -> int:
         status = super().run_trial(directory)
-        kept = {name: (directory / name).read_text() for name in ("timings.json", "hosts.json")}
+        texts = {name: (directory / name).read_text() for name in ("timings.json", "hosts.json")}
         trial(directory, self.frames)
-        for name, text in kept.items():
+        for name, text in texts.items():
             (directory / name).write_text(text)
         return status
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_a_report_claims_nothing_from_a_blind_capture(tmp_path: Path) -> None:
-    """Where one worker was not heard, the shares of the others would be wrong."""
+def test_report_uses_no_blind_capture(tmp_path: Path) -> None:
+    """If one worker is missing, the shares of the others would be wrong."""
     name, content = experiment.load("traffic_capture", quick=True)
     texts = []
     for frames in (FRAMES, WITHOUT_ONE):
         run = driver.start(tmp_path / f"{len(frames)}", name, content, SETUP, quick=True)
-        driver.execute(run, Mirrored(frames), lambda trial, state: None)
+        driver.execute(run, CapturingLab(frames), lambda trial, state: None)
         texts.append(page.write([run.directory], run.directory / "page").with_name("report.md").read_text())
     assert ["Workers sent each other" in text for text in texts] == [True, False]
     assert ["The capture is blind" in text for text in texts] == [False, True]
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_run_baseline_and_report_say_that_a_capture_is_blind(
+def test_run_baseline_and_report_report_a_blind_capture(
     tmp_path: Path, sweep: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = driver.start(tmp_path, "x", sweep, SETUP, quick=False)
-    execute(run, Mirrored(NOT_DASK[:7]))
+    execute(run, CapturingLab(NOT_DASK[:7]))
     blind = "The capture is blind: none of its 7 frames is Dask's. What to do: "
     assert capsys.readouterr().err.count(blind) == 1
     baseline_run.show(run.directory)

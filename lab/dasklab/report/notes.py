@@ -1,0 +1,61 @@
+"""What a reader must know about a run: damaged trials, incomplete captures, how links were impaired."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from dasklab.model.files import Attempt, Configured, Result
+from dasklab.model.trial import Trial
+from dasklab.results.storage import store
+from dasklab.results.storage.damage import damage
+from dasklab.results.validity import completeness
+
+
+@dataclass(frozen=True)
+class InvalidTrials:
+    """Trials that left the statistics for the same reasons."""
+
+    trials: list[str]
+    status: str
+    reasons: tuple[str, ...]
+
+
+def invalid_trials(results: list[Result]) -> list[InvalidTrials]:
+    """Group the trials that left the statistics by their reasons."""
+    groups: dict[tuple[str, ...], InvalidTrials] = {}
+    for result in results:
+        if result.status != "ok":
+            cause = (result.status, *result.reasons)
+            group = groups.setdefault(cause, InvalidTrials([], result.status, result.reasons))
+            group.trials.append(result.trial)
+    return list(groups.values())
+
+
+def damaged_trials(run: Path) -> Iterator[str]:
+    """Yield a note for each trial that was left out because a file is damaged or missing."""
+    for directory in store.having(run, Attempt, Result):
+        if reason := damage(directory):
+            yield f"{directory.name} was left out, its files are damaged: {reason}."
+
+
+def notes(trials: list[Path]) -> Iterator[str]:
+    """Yield notes about incomplete captures, and about how links were impaired."""
+    incomplete: dict[str, list[str]] = {}
+    for trial in trials:
+        incomplete.setdefault(completeness.line(completeness.read(trial)), []).append(trial.name)
+    yield from (f"{', '.join(names)}: {line}." for line, names in incomplete.items() if line)
+    requested = {trial: store.need(Trial, trial) for trial in trials}
+    configured = {trial: store.read(Configured, trial) or Configured() for trial in trials}
+    methods = {c.rate_method for c in configured.values() if c.rate_method}
+    if any(nic.rate_mbit for trial in requested.values() for nic in trial.nics.values()) and methods:
+        yield f"The node limits what a capped guest sends by: {', '.join(sorted(methods))}."
+    links = [link for c in configured.values() for host in c.hosts.values() for link in host.link]
+    if any(link.policer and link.by == "tbf" for link in links):
+        yield "A policer was a token bucket that holds one super-frame: its kernel has no act_police."
+    lossy = [
+        (c, host) for t, c in configured.items() for host, link in requested[t].links.items() if link.loss_pct
+    ]
+    if any(host in c.hosts and c.hosts[host].offloads.get("tso") for c, host in lossy):
+        yield "Loss acted on super-packets: segmentation offload was on, one drop took up to 64 kB."

@@ -1,0 +1,76 @@
+"""Two runs are compared only if what computed was the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from dasklab.errors import LabError
+from dasklab.results.statistics import compare, identity, reproduction
+from dasklab.results.statistics.interval import Interval
+from dasklab.running import driver
+
+from tests.unit.dasklab.conftest import FakeLab, Json
+
+Measure = Callable[..., driver.ActiveRun]
+
+
+def run_on_kvm(trial: Json, files: Json) -> int:
+    files["hosts.json"]["hypervisor"]["accel"] = "kvm"
+    return 0
+
+
+def run_with_bbr(trial: Json, files: Json) -> int:
+    files["configured.json"]["hosts"]["worker-1"]["congestion_control"] = "bbr"
+    return 0
+
+
+@pytest.fixture
+def old(measured: Measure) -> Path:
+    return measured(FakeLab(), "old").directory
+
+
+def test_cells_of_equal_runs_have_a_ratio_of_one(old: Path, measured: Measure) -> None:
+    new = measured(FakeLab(), "new").directory
+    changes = {(change.metric, change.cell): change for change in compare.compare(old, new)}
+    assert changes["compute_s", "delay_ms=50"].ratio.value == pytest.approx(1, rel=0.05)
+    assert not any(change.shown for change in changes.values())
+
+
+def test_runs_on_different_accelerators_are_not_comparable(old: Path, measured: Measure) -> None:
+    new = measured(FakeLab(spoil=run_on_kvm), "new").directory
+    with pytest.raises(LabError, match="not comparable: accelerator tcg and kvm"):
+        compare.compare(old, new)
+    assert compare.compare(old, new, anyway=True)
+
+
+def test_runs_with_different_congestion_control_are_not_comparable(old: Path, measured: Measure) -> None:
+    new = measured(FakeLab(spoil=run_with_bbr), "new").directory
+    with pytest.raises(LabError, match="not comparable: congestion control cubic and bbr, cubic"):
+        compare.compare(old, new)
+
+
+def test_versions_of_a_run_are_those_of_its_baseline(measured: Measure) -> None:
+    """A trial with another version may come first."""
+
+    def set_version(trial: Json, files: Json) -> int:
+        files["timings.json"]["versions"]["dask"] = "2026.8.0" if trial["baseline"] else "2024.8.0"
+        return 0
+
+    run = measured(FakeLab(spoil=set_version))
+    assert identity.identity(run.directory)["dask"] == "2026.8.0"
+
+
+@pytest.mark.parametrize(
+    ("new", "ratio", "text"),
+    [
+        (2.1, Interval(1.05, 0.9, 1.2), "within what chance does"),
+        (3.0, Interval(1.5, 1.2, 1.8), "more than chance does"),
+        (3.0, Interval(1.5), "too few blocks to know what chance does"),
+        (2.0, Interval(1.0), "the same"),
+    ],
+)
+def test_chance_may_explain_a_difference_between_two_runs(new: float, ratio: Interval, text: str) -> None:
+    change = compare.CellChange("compute_s", "x=1", 2.0, new, ratio, shown=ratio.low > 1)
+    assert reproduction.chance(change) == text
