@@ -89,7 +89,7 @@ def _strongest(answer: Answer, cell: Cell) -> str:
 
 
 def contrasts(answer: Answer) -> list[str]:
-    """Return, for two factors, what each level of one does at each level of the other: a sentence per level."""
+    """Return what each level of one factor does at each level of the other: a sentence per level."""
     factors = list(answer.cells[0].factors)
     if len(factors) != 2 or not answer.scaled:
         return []
