@@ -1,19 +1,17 @@
-"""Run real A/A experiments in containers: identical levels, on a quiet node and beside a noisy neighbour.
+"""Run real A/A experiments in containers: identical levels, on a quiet node and with a noisy neighbour.
 
     python benchmarks/aa_experiments.py FOLDER [--comparisons 40] [--levels 10] [--blocks 3] [--runs 2]
                                         [--only quiet|neighbour] [--report]
 
-An experiment has ten levels of ``array_study`` that differ in nothing that matters (each sets another
-``ttl_s``), so every difference that is shown is false, and every interval that excludes x 1 is one of the 5 %
-that may. A comparison is one level's ``compute_s`` or ``transfer_mb`` against the baseline's. Promised are at
-most 2 false differences in 40 comparisons, in either condition. The neighbour is a process that computes for
-10 to 45 s and then pauses for as long: what it disturbs is to be noticed, left out and repeated, not called a
-difference.
+An experiment has ten levels of ``array_study`` that differ only in their ``ttl_s``, which changes nothing. So
+every difference that is shown is false, and 5 % of the intervals may exclude x 1. A comparison is one level's
+``compute_s`` or ``transfer_mb`` with the baseline's. We promise at most 2 false differences in 40 comparisons,
+under both conditions. The neighbour is a process that computes for 10 to 45 s and then pauses for as long.
+Trials that it disturbs must be noticed, left out and repeated, not counted as differences.
 
-FOLDER has a lab of its own (a copy of the inventory, state, results), built when it is missing. The script
-can be stopped at any time; the same command goes on with the run it was in. ``--report`` only prints what
-there is.
-``dasklab destroy`` with the folder's inventory and state removes the lab; the last line says how.
+FOLDER has its own lab (a copy of the inventory, state, results), which is built if it is missing. The script
+can be stopped at any time; the same command continues the interrupted run. ``--report`` prints the results so
+far. The last line is the command that removes the lab.
 """
 
 from __future__ import annotations
@@ -51,13 +49,13 @@ DASKLAB = str(Path(sys.executable).with_name("dasklab"))
 
 @dataclass(frozen=True)
 class Lab:
-    """The folder's own lab."""
+    """The lab of the folder, with its own inventory, state and results."""
 
     folder: Path
 
     @property
     def environment(self) -> dict[str, str]:
-        """What its commands are run with."""
+        """The environment of its commands."""
         own = {
             "DASKLAB_INVENTORY": str(self.folder / "inventory" / DEFAULT.name),
             "DASKLAB_STATE": str(self.folder / "state"),
@@ -66,27 +64,27 @@ class Lab:
         return {**os.environ, **own}
 
     def command(self, *words: str, results: str) -> None:
-        """Run a command of the lab; its output is this terminal's."""
+        """Run a command of the lab; its output goes to this terminal."""
         environment = {**self.environment, "DASKLAB_RESULTS": str(self.folder / results)}
         status = subprocess.run([DASKLAB, *words], env=environment, cwd=ROOT, check=False).returncode
         if status not in (ExitStatus.OK, ExitStatus.INVALID):
             sys.exit(f"dasklab {' '.join(words)} ended with status {status}")
 
     def build(self) -> None:
-        """Make the lab of containers, or find it as it is."""
+        """Build the lab of containers, if it does not exist."""
         if not (self.folder / "inventory").exists():
             shutil.copytree(DEFAULT.parent, self.folder / "inventory")
         self.command("up", "--guests", "container", results="baseline")
 
 
 def document(levels: int, blocks: int, runs: int) -> dict[str, object]:
-    """The experiment: levels that differ in how long a hung trial would live."""
-    named = {f"same {number}": {"ttl_s": 3600 + number} for number in range(levels)}
+    """Return the experiment; its levels differ in how long a hung trial would live."""
+    same = {f"same {number}": {"ttl_s": 3600 + number} for number in range(levels)}
     return {
         "title": "A/A",
         "question": "Is a difference shown where there is none?",
         "metrics": dict.fromkeys(METRICS),
-        "factors": {"level": {"levels": named}},
+        "factors": {"level": {"levels": same}},
         "workload": {"name": "array_study", "params": {"size": 2000, "chunk": 250}},
         "runs": runs,
         "blocks": blocks,
@@ -97,37 +95,36 @@ def document(levels: int, blocks: int, runs: int) -> dict[str, object]:
 
 @contextmanager
 def neighbour(seed: int) -> Iterator[None]:
-    """A program that computes on one core for a while, pauses for as long, and so on."""
-    done, dice = threading.Event(), random.Random(seed)
+    """Start a program that alternately computes on one core and pauses."""
+    end, dice = threading.Event(), random.Random(seed)
 
-    def come_and_go() -> None:
-        while not done.is_set():
+    def alternate() -> None:
+        while not end.is_set():
             with subprocess.Popen([sys.executable, "-c", LOOP]) as process:
-                done.wait(dice.uniform(*BUSY_S))
+                end.wait(dice.uniform(*BUSY_S))
                 process.kill()
-            done.wait(dice.uniform(*BUSY_S))
+            end.wait(dice.uniform(*BUSY_S))
 
-    thread = threading.Thread(target=come_and_go)
+    thread = threading.Thread(target=alternate)
     thread.start()
     try:
         yield
     finally:
-        done.set()
+        end.set()
         thread.join()
 
 
 @dataclass
 class Tally:
-    """What came of all comparisons of one condition."""
+    """Counts over all comparisons of one condition."""
 
     comparisons: int = 0
     excluded: int = 0
-    shown: int = 0
+    differences: int = 0
     trials: int = 0
     invalid: int = 0
 
     def add(self, run: Path) -> None:
-        """Count a run's comparisons."""
         statuses = [store.need(Result, trial).status for trial in store.finished(run)]
         self.trials += len(statuses)
         self.invalid += sum(status != "ok" for status in statuses)
@@ -135,53 +132,53 @@ class Tally:
             cells = [cell for cell in answer.cells if not cell.baseline] if answer else []
             self.comparisons += len(cells)
             self.excluded += sum(cell.difference.excludes(0) for cell in cells)
-            self.shown += sum(cell.shown for cell in cells)
+            self.differences += sum(cell.shown for cell in cells)
 
     def line(self) -> str:
-        """In words."""
         return (
-            f"{self.comparisons} comparisons: {self.shown} shown, {self.excluded} intervals exclude x 1;"
+            f"{self.comparisons} comparisons: {self.differences} shown, {self.excluded} intervals exclude x 1;"
             f" {self.invalid} of {self.trials} trials left out"
         )
 
 
 def runs(folder: Path, condition: str) -> list[Path]:
-    """The condition's runs, oldest first."""
+    """Return the runs of a condition, oldest first."""
     return sorted(path.parent for path in (folder / condition).glob(f"aa/*/{Campaign.FILE}"))
 
 
-def is_done(run: Path) -> bool:
-    """Are all trials of a run through?"""
+def is_complete(run: Path) -> bool:
+    """Whether all trials of a run are finished."""
     return len(store.finished(run)) == len(store.read_run(run).order)
 
 
 def tally(folder: Path, condition: str) -> Tally:
-    """What came of the condition's finished runs."""
+    """Count over the complete runs of a condition."""
     counted = Tally()
     for run in runs(folder, condition):
-        if is_done(run):
+        if is_complete(run):
             counted.add(run)
     return counted
 
 
 def measure(lab: Lab, condition: str, comparisons: int, levels: int) -> None:
-    """Run experiments until there are as many comparisons, the unfinished one first.
+    """Run experiments until there are enough comparisons, the incomplete one first.
 
-    Trials that others disturbed are left out, and comparisons with them: there are at most twice the runs.
+    Disturbed trials are left out, and their comparisons with them. So there are at most twice as many runs.
     """
     most = 2 * math.ceil(comparisons / ((levels - 1) * len(METRICS)))
     while (counted := tally(lab.folder, condition)).comparisons < comparisons:
-        if sum(map(is_done, runs(lab.folder, condition))) >= most:
+        if sum(map(is_complete, runs(lab.folder, condition))) >= most:
             print(f"{condition}: too many trials were disturbed; {most} runs are enough", flush=True)
             return
         print(f"{time.strftime('%H:%M:%S')} {condition}: {counted.line()}", flush=True)
-        unfinished = [run for run in runs(lab.folder, condition) if not is_done(run)]
-        what = str(unfinished[0] if unfinished else lab.folder / "aa.yml")
-        lab.command("run", what, *([] if unfinished else ["--seed", str(counted.trials)]), results=condition)
+        incomplete = [run for run in runs(lab.folder, condition) if not is_complete(run)]
+        target = str(incomplete[0] if incomplete else lab.folder / "aa.yml")
+        seed = [] if incomplete else ["--seed", str(counted.trials)]
+        lab.command("run", target, *seed, results=condition)
 
 
 def main() -> int:
-    """Measure what is missing and print what came of it; 1 if more was shown than is promised."""
+    """Measure what is missing and print the counts; return 1 if more is shown than promised."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("folder", type=Path)
     parser.add_argument("--comparisons", type=int, default=40)
@@ -190,20 +187,20 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=2)
     parser.add_argument("--only", choices=CONDITIONS)
     parser.add_argument("--report", action="store_true")
-    asked = parser.parse_args()
-    lab = Lab(asked.folder.resolve())
+    options = parser.parse_args()
+    lab = Lab(options.folder.resolve())
     lab.folder.mkdir(parents=True, exist_ok=True)
-    conditions = [asked.only] if asked.only else list(CONDITIONS)
-    if not asked.report:
-        content = document(asked.levels, asked.blocks, asked.runs)
+    conditions = [options.only] if options.only else list(CONDITIONS)
+    if not options.report:
+        content = document(options.levels, options.blocks, options.runs)
         (lab.folder / "aa.yml").write_text(yaml.safe_dump(content, sort_keys=False))
         lab.build()
         for condition in conditions:
             if condition == "quiet":
-                measure(lab, condition, asked.comparisons, asked.levels)
+                measure(lab, condition, options.comparisons, options.levels)
             else:
                 with neighbour(seed=1):
-                    measure(lab, condition, asked.comparisons, asked.levels)
+                    measure(lab, condition, options.comparisons, options.levels)
     tallies = {condition: tally(lab.folder, condition) for condition in conditions}
     for condition, counted in tallies.items():
         print(f"{condition}: {counted.line()}")
@@ -213,7 +210,7 @@ def main() -> int:
         *(f"{key}={json.dumps(value)}" for key, value in facts.items()),
         "dasklab destroy",
     )
-    return int(any(counted.shown > max(2, counted.comparisons // 20) for counted in tallies.values()))
+    return int(any(counted.differences > max(2, counted.comparisons // 20) for counted in tallies.values()))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""``dasklab report``: the page that people read."""
+"""``dasklab report``: one or more runs as an HTML page."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from dasklab.path_types import OutputFolder, UserPath
 
 @click.command()
 @click.argument("runs", metavar="RUN...", nargs=-1, required=True, type=UserPath(exists=True))
-@click.option("-o", "--output", type=OutputFolder(), help="A directory; default: report/ in the run.")
+@click.option("-o", "--output", type=OutputFolder(), help="The folder to write. Default: report/ in the run.")
 def report(runs: tuple[Path, ...], output: Path | None) -> None:
     """Write the report of one or more runs as one HTML page.
 
-    Its figures are also written as SVG and PNG, its text as Markdown. RUN may be a directory above several
-    runs, as results/: all of them, one section each.
+    The figures are also written as SVG and PNG, the text as Markdown. RUN may be a folder with several runs,
+    such as results/: each of them is a section.
     """
     from dasklab.report import write
     from dasklab.results.storage import store

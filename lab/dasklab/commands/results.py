@@ -1,4 +1,4 @@
-"""``dasklab results``: runs as tables. The tables' code is imported on use: it needs pandas."""
+"""``dasklab results``: runs as tables. The tables are imported on use, because they need pandas."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def results(context: click.Context, root: Path) -> None:
 
     \b
     dasklab results                      all runs
-    dasklab results show RUN             its cells against the baseline
+    dasklab results show RUN             its cells compared with the baseline
     dasklab results compare OLD NEW      the same cells of two runs
     dasklab results export RUN a.csv     the tidy table, a row per sample (.csv or .parquet)
     """
@@ -33,7 +33,7 @@ def results(context: click.Context, root: Path) -> None:
 @results.command()
 @click.argument("run", type=RUN)
 def show(run: Path) -> None:
-    """Print each cell of RUN against the baseline, with intervals."""
+    """Print each cell of RUN compared with the baseline, with intervals."""
     from dasklab.commands import tables
 
     tables.show_run(run)
@@ -42,7 +42,7 @@ def show(run: Path) -> None:
 @results.command()
 @click.argument("old", type=RUN)
 @click.argument("new", type=RUN)
-@click.option("--anyway", is_flag=True, help="Even if versions, accelerator or workload differ.")
+@click.option("--anyway", is_flag=True, help="Compare even if versions, accelerator or workload differ.")
 def compare(old: Path, new: Path, anyway: bool) -> None:
     """Compare the cells that OLD and NEW have in common."""
     from dasklab.commands import tables
@@ -54,7 +54,7 @@ def compare(old: Path, new: Path, anyway: bool) -> None:
 @click.argument("run", type=RUN)
 @click.argument("output", type=OutputFile())
 def export(run: Path, output: Path) -> None:
-    """Write the tidy table of RUN (or of all runs below it) to OUTPUT: .csv or .parquet."""
+    """Write the tidy table of RUN, or of all runs below it, to OUTPUT: .csv or .parquet."""
     from dasklab.commands import tables
 
     tables.export_table(run, output)

@@ -1,7 +1,8 @@
-"""What results look like on a terminal: runs, cells against the baseline, two runs side by side."""
+"""Results as tables on a terminal: runs, the cells of a run, two runs side by side."""
 
 from __future__ import annotations
 
+import math
 import sys
 from collections import Counter
 from pathlib import Path
@@ -10,7 +11,7 @@ import click
 
 from dasklab.model import cells
 from dasklab.model.files import Result
-from dasklab.model.number_format import format_number
+from dasklab.model.metric import METRICS
 from dasklab.model.trial import Trial
 from dasklab.results import load
 from dasklab.results.statistics import compare, identity, reasons
@@ -24,36 +25,119 @@ from dasklab.terminal import console, duration, print_table
 
 
 def list_runs(root: Path) -> None:
-    """Print all runs below a directory, with how many of their trials are done and valid."""
+    """Print all runs below a directory, with the numbers of their finished and their valid trials."""
     rows = []
     for run in store.find(root):
-        document, done = store.read_run(run), store.finished(run)
-        valid = sum(store.need(Result, directory).status == "ok" for directory in done)
+        document, finished = store.read_run(run), store.finished(run)
+        valid = sum(store.need(Result, directory).status == "ok" for directory in finished)
         form = "quick" if document.quick else "full"
-        trials = f"{len(done)}/{len(document.order)}"
-        where = "simulated" if identity.simulated_from(run) else identity.accelerator(run) or "?"
-        rows.append((str(run), form, trials, str(valid), where))
+        trials = f"{len(finished)}/{len(document.order)}"
+        accelerator = "simulated" if identity.simulated_from(run) else identity.accelerator(run) or "?"
+        rows.append((str(run), form, trials, str(valid), accelerator))
     print_table(("run", "form", "trials", "ok", "accelerator"), rows)
 
 
 def show_run(run: Path) -> None:
-    """Print the cells of a run, metric by metric."""
+    """Print the cells of a run, metric by metric, and why differences are not shown."""
     frame = load(run)
-    _warn(run)
-    found_by_metric = answers(frame, list(store.read_run(run).experiment["metrics"]))
-    for metric, found in found_by_metric.items():
-        if found is None:
-            unsaid = identity.simulated_from(run) and not frame.metric.eq(metric).any()
-            click.echo(f"{metric}: {'not simulated' if unsaid else 'no valid baseline'}")
+    _print_origin(run)
+    by_metric = answers(frame, list(store.read_run(run).experiment["metrics"]))
+    for metric, answer in by_metric.items():
+        if answer is None:
+            unknown = identity.simulated_from(run) and not frame.metric.eq(metric).any()
+            click.echo(f"{_title(metric)}: {'not simulated' if unknown else 'no valid baseline'}")
             continue
-        _print_cells(found, identity.heading_suffix(run), _missing(run, {cell.name for cell in found.cells}))
-        for line in reasons.not_shown(found):
+        missing = _missing_cells(run, {cell.name for cell in answer.cells})
+        _print_cells(answer, identity.heading_suffix(run), missing)
+        for line in reasons.not_shown(answer):
             _print(line)
         _print_nodes(metric, by_node(frame, metric))
     _print_left_out(run)
-    main = next(iter(found_by_metric.values()))
+    main = next(iter(by_metric.values()))
     if main and (blocks := reasons.blocks_needed(main)):
-        _print_blocks(run, main, blocks)
+        _print_blocks_needed(run, main, blocks)
+
+
+def show_changes(old: Path, new: Path, anyway: bool) -> None:
+    """Print the cells that two runs have in common, new compared with old."""
+    suffixes = [identity.heading_suffix(run) for run in (old, new)]
+    rows = [
+        (
+            change.metric,
+            change.cell,
+            METRICS[change.metric].format(change.old),
+            METRICS[change.metric].format(change.new),
+            format_interval(change.ratio),
+            _verdict(change),
+        )
+        for change in compare.compare(old, new, anyway)
+    ]
+    heads = ("metric", "cell", f"old{suffixes[0]}", f"new{suffixes[1]}", "new / old", "difference")
+    print_table(heads, rows)
+
+
+def export_table(path: Path, output: Path) -> None:
+    """Write the tidy table of a run, or of all runs below a directory, to a file."""
+    write_table(load(path), output)
+
+
+def _title(metric: str) -> str:
+    return f"{METRICS[metric].heading} ({metric})"
+
+
+def _print_origin(run: Path) -> None:
+    if origin := identity.simulated_from(run):
+        click.echo(f"Simulated, not measured: with the costs of {origin}.\n")
+
+
+def _print_cells(answer: Answer, suffix: str, missing: list[tuple[str, ...]]) -> None:
+    """Print a row per cell. Each factor has a column, so that cells are distinct on a narrow terminal."""
+    factors = list(answer.cells[0].factors)
+    rows = []
+    for cell in answer.cells:
+        levels = [str(level) for level in cell.factors.values()] or [cell.name]
+        median = format_interval(cell.median, number=METRICS[answer.metric].format)
+        ratio = "baseline" if cell.baseline else format_interval(cell.ratio)
+        verdict = "" if cell.baseline else "shown" if cell.shown else "not shown"
+        rows.append((*levels, str(cell.n), median, ratio, verdict))
+    heads = (*(factors or ["cell"]), "n", "median", "x baseline", "difference")
+    print_table(heads, rows + missing, title=f"{_title(answer.metric)}{suffix}")
+
+
+def _missing_cells(run: Path, shown: set[str]) -> list[tuple[str, ...]]:
+    """Return rows for the planned cells without a valid trial: levels, and what became of the trials."""
+    campaign = store.read_run(run)
+    experiment = store.experiment(campaign)
+    statuses: dict[str, Counter[str]] = {}
+    for trial in store.finished(run):
+        result = store.need(Result, trial)
+        statuses.setdefault(result.cell, Counter())[result.status] += 1
+    rows = []
+    for cell in cells.cells(experiment):
+        levels = cells.levels_of(experiment, cell)
+        name = cells.cell_name(levels)
+        if name not in shown and campaign.only in (None, name):
+            counts = ", ".join(
+                f"{count} {status}" for status, count in statuses.get(name, {}).items() if status != "ok"
+            )
+            heads = [str(level) for level in levels.values()] or [name]
+            rows.append((*heads, "0", f"missing: {counts or 'not measured'}", "", ""))
+    return rows
+
+
+def _print_nodes(metric: str, nodes: dict[str, tuple[int, Interval]]) -> None:
+    """Print the baseline's probes by node: within one node, or from one to another."""
+    rows = [
+        (
+            node.replace(" ", " - "),
+            "another node" if " " in node else "same node",
+            str(n),
+            format_interval(median, number=METRICS[metric].format),
+        )
+        for node, (n, median) in sorted(nodes.items(), key=lambda item: (item[0].count(" "), item[0]))
+    ]
+    if rows:
+        print_table(("node", "way", "n", "median"), rows, title=f"{_title(metric)}, baseline, by node")
 
 
 def _print_left_out(run: Path) -> None:
@@ -65,54 +149,14 @@ def _print_left_out(run: Path) -> None:
         _print(line)
 
 
-def _print_blocks(run: Path, answer: Answer, blocks: int) -> None:
-    """How many more blocks would show a difference worth showing, and how long they take."""
-    attempts = store.attempts(run)
-    block_s = sum(attempt.wall_s for attempt in attempts) / max(1, answer.blocks)
+def _print_blocks_needed(run: Path, answer: Answer, blocks: int) -> None:
+    """Print how many more blocks would show a difference worth showing, and how long they take."""
+    block_s = sum(attempt.wall_s for attempt in store.attempts(run)) / max(1, answer.blocks)
     _print(
-        f"{reasons.blocks_are(answer.blocks).capitalize()} too few to tell a difference of "
-        f"x {reasons.WORTH_SHOWING} from noise; add `--blocks {blocks}`"
-        f" (about {duration(block_s * (blocks - answer.blocks))}):"
-        f" dasklab run {run} --blocks {blocks}",
+        f"{reasons.blocks_are(answer.blocks).capitalize()} too few to distinguish a difference of"
+        f" x {reasons.WORTH_SHOWING} from noise. To run more"
+        f" (about {duration(block_s * (blocks - answer.blocks))}): dasklab run {run} --blocks {blocks}"
     )
-
-
-def _warn(run: Path) -> None:
-    """Say of a simulated run that it is one."""
-    if origin := identity.simulated_from(run):
-        click.echo(f"Simulated, not measured: with the costs of {origin}.\n")
-
-
-def _print_nodes(metric: str, found: dict[str, tuple[int, Interval]]) -> None:
-    """The baseline's probes by where they went: on one node, or from one to another."""
-    rows = [
-        (
-            node.replace(" ", " - "),
-            "another node" if " " in node else "same node",
-            str(n),
-            format_interval(median),
-        )
-        for node, (n, median) in sorted(found.items(), key=lambda item: (item[0].count(" "), item[0]))
-    ]
-    if rows:
-        print_table(("node", "way", "n", "median"), rows, title=f"{metric}, baseline, by node")
-
-
-def show_changes(old: Path, new: Path, anyway: bool) -> None:
-    """Print the cells that two runs have in common, new against old."""
-    old_is, new_is = map(identity.heading_suffix, (old, new))
-    rows = [
-        (
-            change.metric,
-            change.cell,
-            format_number(change.old),
-            format_number(change.new),
-            format_interval(change.ratio),
-            _verdict(change),
-        )
-        for change in compare.compare(old, new, anyway)
-    ]
-    print_table(("metric", "cell", f"old{old_is}", f"new{new_is}", "new / old", "difference"), rows)
 
 
 def _print(line: str) -> None:
@@ -121,46 +165,6 @@ def _print(line: str) -> None:
 
 
 def _verdict(change: compare.CellChange) -> str:
-    if change.ratio.low != change.ratio.low:
+    if math.isnan(change.ratio.low):
         return "too few blocks"
     return "shown" if change.shown else "not shown"
-
-
-def export_table(path: Path, output: Path) -> None:
-    """Write the tidy table of a run, or of all runs below a directory, to a file."""
-    write_table(load(path), output)
-
-
-def _missing(run: Path, shown: set[str]) -> list[tuple[str, ...]]:
-    """Rows for the planned cells that have no valid trial: their levels, and what became of their trials."""
-    begun = store.read_run(run)
-    experiment = store.experiment(begun)
-    states: dict[str, Counter[str]] = {}
-    for trial in store.finished(run):
-        result = store.need(Result, trial)
-        states.setdefault(result.cell, Counter())[result.status] += 1
-    rows = []
-    for cell in cells.cells(experiment):
-        levels = cells.levels_of(experiment, cell)
-        name = cells.cell_name(levels)
-        if name not in shown and begun.only in (None, name):
-            counts = ", ".join(
-                f"{count} {state}" for state, count in states.get(name, {}).items() if state != "ok"
-            )
-            heads = [str(level) for level in levels.values()] or [name]
-            rows.append((*heads, "0", f"missing: {counts or 'not measured'}", "", ""))
-    return rows
-
-
-def _print_cells(found: Answer, mark: str, missing: list[tuple[str, ...]]) -> None:
-    """A column for each factor, so that what sets cells apart is seen however narrow the terminal is."""
-    factors = list(found.cells[0].factors)
-    rows = []
-    for cell in found.cells:
-        levels = [str(level) for level in cell.factors.values()] or [cell.name]
-        ratio = "baseline" if cell.baseline else format_interval(cell.ratio)
-        verdict = "" if cell.baseline else "shown" if cell.shown else "not shown"
-        rows.append((*levels, str(cell.n), format_interval(cell.median), ratio, verdict))
-    rows += missing
-    heads = (*(factors or ["cell"]), "n", "median", "x baseline", "difference")
-    print_table(heads, rows, title=f"{found.metric}{mark}")

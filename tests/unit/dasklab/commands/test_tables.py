@@ -1,4 +1,4 @@
-"""What the commands of an experiment print: rows differ, nothing is cut, one cause is told once."""
+"""The tables of `dasklab results` and `dasklab run`: rows differ, and nothing is cut."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ from dasklab.running import driver
 from tests.unit.dasklab.conftest import SETUP, FakeLab, Json
 
 
-def ask(*argv: object) -> str:
+def dasklab(*argv: object) -> str:
     result = CliRunner().invoke(main, [str(word) for word in argv], catch_exceptions=False)
     assert result.exit_code == 0, result.output
     return result.output
 
 
 @pytest.fixture(scope="module")
-def crossed(tmp_path_factory: pytest.TempPathFactory) -> driver.ActiveRun:
-    """A run of two factors, each cell told from the others only by both."""
+def two_factors(tmp_path_factory: pytest.TempPathFactory) -> driver.ActiveRun:
+    """A run whose cells differ in two factors."""
     name, content = experiment.load("bridge_rate", quick=True)
-    begun = driver.start(tmp_path_factory.mktemp("results"), name, content, SETUP, quick=True)
-    driver.execute(begun, FakeLab(), lambda trial, state: None)
-    return begun
+    run = driver.start(tmp_path_factory.mktemp("results"), name, content, SETUP, quick=True)
+    driver.execute(run, FakeLab(), lambda trial, state: None)
+    return run
 
 
-SHOWN = """
+ON_TERMINAL = """
 import fcntl, struct, sys, termios
 import dasklab.cli
 for columns in {columns}:
@@ -49,69 +49,74 @@ for columns in {columns}:
 
 
 def on_terminals(*columns: int, argv: list[str]) -> list[str]:
-    """What a command prints on terminals of so many columns, all in one process."""
+    """Run a command in one process, on terminals of so many columns; return what it prints on each."""
     master, slave = pty.openpty()
     environment = {k: v for k, v in os.environ.items() if k not in ("COLUMNS", "LINES")} | {"TERM": "xterm"}
-    command = [sys.executable, "-c", SHOWN.format(columns=columns, argv=argv)]
+    command = [sys.executable, "-c", ON_TERMINAL.format(columns=columns, argv=argv)]
     with subprocess.Popen(command, stdout=slave, stderr=slave, stdin=slave, env=environment) as child:
         os.close(slave)
         printed = b""
         try:
             while part := os.read(master, 65536):
                 printed += part
-        except OSError:  # how a terminal ends
+        except OSError:  # the terminal is closed
             pass
         os.close(master)
     assert child.returncode == 0, printed.decode()
     return re.sub(r"\x1b\[[\d;]*m", "", printed.decode()).replace("\r\n", "\n").split("@@\n")[:-1]
 
 
-def test_cells_are_told_apart_on_a_narrow_terminal(crossed: driver.ActiveRun) -> None:
-    shown = on_terminals(80, 44, argv=["results", "show", str(crossed.directory)])
-    for columns, printed in zip((80, 44), shown, strict=True):
+def test_cells_are_distinct_on_a_narrow_terminal(two_factors: driver.ActiveRun) -> None:
+    outputs = on_terminals(80, 44, argv=["results", "show", str(two_factors.directory)])
+    for columns, printed in zip((80, 44), outputs, strict=True):
         assert "…" not in printed
         assert max(map(len, printed.splitlines())) <= columns
         table = printed.partition("Not shown")[0]
         for level in ("learning", "flooding") if columns == 80 else ("lear", "floo"):
-            assert table.count(level) == len(cell_names(crossed.experiment)) / 2
+            assert table.count(level) == len(cell_names(two_factors.experiment)) / 2
 
 
-def test_what_is_no_terminal_gets_whole_rows(crossed: driver.ActiveRun, tmp_path: Path) -> None:
-    lines = ask("results", "show", crossed.directory).splitlines()
-    rows = [line.split()[:2] for line in lines[2 : 2 + len(cell_names(crossed.experiment))]]
-    assert [f"rate_mbit={rate},bridge={bridge}" for rate, bridge in rows] == cell_names(crossed.experiment)
+def test_rows_are_complete_without_a_terminal(two_factors: driver.ActiveRun, tmp_path: Path) -> None:
+    names = cell_names(two_factors.experiment)
+    lines = dasklab("results", "show", two_factors.directory).splitlines()
+    rows = [line.split()[:2] for line in lines[2 : 2 + len(names)]]
+    assert [f"rate_mbit={rate},bridge={bridge}" for rate, bridge in rows] == names
+    results = two_factors.directory.parent.parent
     deep = tmp_path / ("long" * 30)
-    crossed.directory.parent.parent.rename(deep)
+    results.rename(deep)
     try:
-        assert str(deep / "bridge_rate") in ask("results", "--results", deep)
+        assert str(deep / "bridge_rate") in dasklab("results", "--results", deep)
     finally:
-        deep.rename(crossed.directory.parent.parent)
-    listed = ask("run")
-    assert all(experiment.load(name)[1].question in listed for name in experiment.names())
+        deep.rename(results)
+
+
+def test_run_lists_every_experiment_with_its_question() -> None:
+    lines = dasklab("run")
+    assert all(experiment.load(name)[1].question in lines for name in experiment.names())
 
 
 def test_runs_are_listed_compared_and_exported(
     measured: Callable[..., driver.ActiveRun], tmp_path: Path
 ) -> None:
     old, new = measured(FakeLab(), "first"), measured(FakeLab(), "second")
-    listed = ask("results", "--results", tmp_path / "results").splitlines()
+    listed = dasklab("results", "--results", tmp_path / "results").splitlines()
     assert listed[1].split() == [str(old.directory), "full", "8/8", "8", "tcg"]
-    shown = ask("results", "show", old.directory).splitlines()
-    assert shown[1].split()[:4] == ["delay_ms", "n", "median", "x"]
-    assert [row.split()[0] for row in shown[2:5]] == ["0", "50", "200"]
-    changes = ask("results", "compare", old.directory, new.directory)
-    assert changes.count("compute_s") == 3
-    ask("results", "export", old.directory, tmp_path / "a.csv")
+    table = dasklab("results", "show", old.directory).splitlines()
+    assert table[0] == "Time to compute, s (compute_s)"
+    assert table[1].split()[:4] == ["delay_ms", "n", "median", "x"]
+    assert [row.split()[0] for row in table[2:5]] == ["0", "50", "200"]
+    assert dasklab("results", "compare", old.directory, new.directory).count("compute_s") == 3
+    dasklab("results", "export", old.directory, tmp_path / "a.csv")
     assert len(pd.read_csv(tmp_path / "a.csv")) == len(load(old.directory))
 
 
-def test_a_dry_run_says_what_and_how_long() -> None:
-    planned = ask("run", "delay_worker", "--quick", "--dry-run").splitlines()
+def test_dry_run_prints_the_trials_and_their_duration() -> None:
+    planned = dasklab("run", "delay_worker", "--quick", "--dry-run").splitlines()
     assert planned[-1].startswith("15 trials, about ")
     assert sum("null trial" in line for line in planned) == 3
 
 
-def test_a_reason_that_trials_share_is_told_once(
+def test_reason_that_trials_share_is_printed_once(
     sweep: experiment.Experiment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     reason = "client: Look before the runs: ssh: connect to host 10.77.0.11 port 22: No route to host"
@@ -127,15 +132,15 @@ def test_a_reason_that_trials_share_is_told_once(
         }
         return 2
 
-    begun = driver.start(tmp_path, "x", sweep, SETUP, quick=False)
-    execute(begun, FakeLab(spoil=refuse))
-    told = capsys.readouterr().err
-    assert (told.count("failed  "), told.count(reason), told.count("as above")) == (8, 1, 7)
+    run = driver.start(tmp_path, "x", sweep, SETUP, quick=False)
+    execute(run, FakeLab(spoil=refuse))
+    printed = capsys.readouterr().err
+    assert (printed.count("failed  "), printed.count(reason), printed.count("as above")) == (8, 1, 7)
 
 
-def test_trials_that_went_well_have_no_reason_to_share(
+def test_valid_trials_share_no_reason(
     sweep: experiment.Experiment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     execute(driver.start(tmp_path, "x", sweep, SETUP, quick=False), FakeLab())
-    told = capsys.readouterr().err
-    assert (told.count("ok  "), told.count("as above")) == (8, 0)
+    printed = capsys.readouterr().err
+    assert (printed.count("ok  "), printed.count("as above")) == (8, 0)

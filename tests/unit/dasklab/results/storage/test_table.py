@@ -85,7 +85,7 @@ def test_probes_of_links_that_no_trial_changes_leave_the_statistics(measured: Me
     assert result is not None and result.cells[0].lowest > 0.1
 
 
-def tested_targets(folder: Path, name: str, factor: str, *pairs: tuple[str, str]) -> dict[str, set[str]]:
+def counted_targets(folder: Path, name: str, factor: str, *pairs: tuple[str, str]) -> dict[str, set[str]]:
     """Run an experiment whose trials ping between these pairs; map each level to the targets that count."""
     run = driver.start(folder, *experiment.load(name, quick=True), SETUP, quick=True)
     driver.execute(run, FakeLab(), lambda trial, state: None)
@@ -98,7 +98,7 @@ def tested_targets(folder: Path, name: str, factor: str, *pairs: tuple[str, str]
 
 
 def test_probes_of_a_trial_are_those_of_the_links_that_it_changes(tmp_path: Path) -> None:
-    targets = tested_targets(
+    targets = counted_targets(
         tmp_path, "slow_links", "slow", ("client", "scheduler"), ("worker-2", "worker-1")
     )
     assert targets["scheduler"] == {"scheduler"} and targets["worker"] == {"worker-1"}
@@ -106,7 +106,7 @@ def test_probes_of_a_trial_are_those_of_the_links_that_it_changes(tmp_path: Path
 
 
 def test_link_that_changes_to_one_peer_is_probed_between_these_two(tmp_path: Path) -> None:
-    targets = tested_targets(
+    targets = counted_targets(
         tmp_path, "pair_delay", "delayed", ("scheduler", "worker-1"), ("worker-1", "worker-2")
     )
     assert targets["worker-1 to scheduler"] == {"worker-1"}
