@@ -3,11 +3,11 @@
     python benchmarks/aa_experiments.py FOLDER [--comparisons 40] [--levels 10] [--blocks 3] [--runs 2]
                                         [--only quiet|neighbour] [--report]
 
-An experiment has ten levels of ``array_study`` that differ only in their ``ttl_s``, which changes nothing. So
-every difference that is shown is false, and 5 % of the intervals may exclude x 1. A comparison is one level's
-``compute_s`` or ``transfer_mb`` with the baseline's. We promise at most 2 false differences in 40 comparisons,
-under both conditions. The neighbour is a process that computes for 10 to 45 s and then pauses for as long.
-Trials that it disturbs must be noticed, left out and repeated, not counted as differences.
+An experiment has ten levels of ``array_study`` that differ only in their ``ttl_s``, which changes nothing.
+So every difference that is shown is false, and 5 % of the intervals may exclude x 1. A comparison is one
+level's ``compute_s`` or ``transfer_mb`` with the baseline's. We promise at most 2 false differences in 40
+comparisons, under both conditions. The neighbour is a process that computes for 10 to 45 s and then pauses
+for as long. Trials that it disturbs must be noticed, left out and repeated, not counted as differences.
 
 FOLDER has its own lab (a copy of the inventory, state, results), which is built if it is missing. The script
 can be stopped at any time; the same command continues the interrupted run. ``--report`` prints the results so
@@ -132,11 +132,11 @@ class Tally:
             cells = [cell for cell in answer.cells if not cell.baseline] if answer else []
             self.comparisons += len(cells)
             self.excluded += sum(cell.difference.excludes(0) for cell in cells)
-            self.differences += sum(cell.shown for cell in cells)
+            self.differences += sum(cell.is_shown for cell in cells)
 
     def line(self) -> str:
         return (
-            f"{self.comparisons} comparisons: {self.differences} shown, {self.excluded} intervals exclude x 1;"
+            f"{self.comparisons} comparisons: {self.differences} shown, {self.excluded} exclude x 1;"
             f" {self.invalid} of {self.trials} trials left out"
         )
 

@@ -2,19 +2,19 @@
 
     python benchmarks/statistics_simulated.py [--experiments 4000] [--seed 1]
 
-Experiments are drawn from variance components that were measured on containers (a quiet A/A run of 22 trials):
-``compute_s`` varies by 5.9 % within a trial and by 6.7 % between trials, ``transfer_mb`` by 11.5 % and not at
-all; a third, noisier lab has 10 % between trials. Blocks drift by 10 %. Each design in use is drawn thousands
-of times, with two independent metrics, and judged by ``dasklab.results.statistics.inference`` as `dasklab`
-does. The columns are
+Experiments are drawn from variance components that were measured on containers (a quiet A/A run of 22
+trials): ``compute_s`` varies by 5.9 % within a trial and by 6.7 % between trials, ``transfer_mb`` by 11.5 %
+and not at all; a third, noisier lab has 10 % between trials. Blocks drift by 10 %. Each design in use is
+drawn thousands of times, with two independent metrics, and judged by
+``dasklab.results.statistics.inference`` as `dasklab` does. The columns are
 
-    coverage    of the 95 % intervals of single comparisons: 93 to 97 % are promised
-    false       experiments that show a difference of any metric at any level, though there is none: at most 5 %
-    power       how often one level that takes x 1.3 is shown: at least 80 %
+    coverage    of the 95 % intervals of single comparisons: 93 to 97 % are promised false       experiments
+    that show a difference of any metric at any level, though there is none: at most 5 % power       how
+    often one level that takes x 1.3 is shown: at least 80 %
 
-The last lines are `--until` (blocks are added until intervals are within 10 %), comparisons of two runs, which
-share no block, and cells with different noise, for which the model allows only in part. The exit status is 1
-if a promise is broken for the measured components.
+The last lines are `--until` (blocks are added until intervals are within 10 %), comparisons of two runs,
+which share no block, and cells with different noise, for which the model allows only in part. The exit
+status is 1 if a promise is broken for the measured components.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ RATES = error_rates([MAIN, SIDE])
 
 @dataclass(frozen=True)
 class Noise:
-    """Standard deviations of the logarithm within and between trials; ``cell`` multiplies those of level 1."""
+    """Standard deviations of the logarithm in and between trials; ``cell`` multiplies those of level 1."""
 
     name: str
     within: float

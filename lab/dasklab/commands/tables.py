@@ -98,13 +98,13 @@ def _print_cells(answer: Answer, suffix: str, missing: list[tuple[str, ...]]) ->
         levels = [str(level) for level in cell.factors.values()] or [cell.name]
         median = format_interval(cell.median, number=METRICS[answer.metric].format)
         ratio = "baseline" if cell.baseline else format_interval(cell.ratio)
-        verdict = "" if cell.baseline else "shown" if cell.shown else "not shown"
+        verdict = "" if cell.baseline else "shown" if cell.is_shown else "not shown"
         rows.append((*levels, str(cell.n), median, ratio, verdict))
     heads = (*(factors or ["cell"]), "n", "median", "x baseline", "difference")
     print_table(heads, rows + missing, title=f"{_title(answer.metric)}{suffix}")
 
 
-def _missing_cells(run: Path, shown: set[str]) -> list[tuple[str, ...]]:
+def _missing_cells(run: Path, measured: set[str]) -> list[tuple[str, ...]]:
     """Return rows for the planned cells without a valid trial: levels, and what became of the trials."""
     campaign = store.read_run(run)
     experiment = store.experiment(campaign)
@@ -116,7 +116,7 @@ def _missing_cells(run: Path, shown: set[str]) -> list[tuple[str, ...]]:
     for cell in cells.cells(experiment):
         levels = cells.levels_of(experiment, cell)
         name = cells.cell_name(levels)
-        if name not in shown and campaign.only in (None, name):
+        if name not in measured and campaign.only in (None, name):
             counts = ", ".join(
                 f"{count} {status}" for status, count in statuses.get(name, {}).items() if status != "ok"
             )
@@ -167,4 +167,4 @@ def _print(line: str) -> None:
 def _verdict(change: compare.CellChange) -> str:
     if math.isnan(change.ratio.low):
         return "too few blocks"
-    return "shown" if change.shown else "not shown"
+    return "shown" if change.is_shown else "not shown"

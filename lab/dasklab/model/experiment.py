@@ -76,7 +76,7 @@ class Tolerances(Strict):
 
 
 class Experiment(Settings):
-    """The whole file. ``metrics`` maps each metric to the figure of the 2019 study beside it, or to null."""
+    """The whole file. ``metrics`` maps a metric to the 2019 study's figure to compare with, or to null."""
 
     title: str
     question: str

@@ -1,4 +1,4 @@
-"""Numbers for people."""
+"""Format numbers for people: digits, separators, and a dash for what does not exist."""
 
 from __future__ import annotations
 

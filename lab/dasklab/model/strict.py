@@ -78,7 +78,7 @@ def _sentence(mistake: Any, model: type[BaseModel]) -> str:
 
 
 def _path(loc: tuple[Any, ...]) -> str:
-    """Return the key as the file spells it. Pydantic adds the member of a union that it tried to ``loc``."""
+    """Return the key as the file writes it. Pydantic adds the member of a union that it tried to ``loc``."""
     parts = [str(part) for part in loc if not (isinstance(part, str) and _is_union_member(part))]
     return ".".join(parts) or "the file"
 

@@ -148,4 +148,4 @@ def _confirmation(result: Answer, candidate: Candidate) -> Confirmation:
         return Confirmation(candidate.name, dict(candidate.settings), Interval(math.nan), confirmed=False)
     ratio = cell.ratio
     gain = Interval(1 - ratio.value, 1 - ratio.high, 1 - ratio.low)
-    return Confirmation(candidate.name, dict(candidate.settings), gain, cell.shown and gain.low > 0)
+    return Confirmation(candidate.name, dict(candidate.settings), gain, cell.is_shown and gain.low > 0)

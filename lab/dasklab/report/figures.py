@@ -160,7 +160,7 @@ def _bars(
     xlabel: str,
     format_value: Callable[[float], str],
 ) -> Figure:
-    """Draw horizontal bars with their values beside them, the study's below ours."""
+    """Draw horizontal bars with their values, the study's below ours."""
     height = 0.38 if study else 0.6
     figure, axes = _new(0.8 + (0.62 if study else 0.45) * len(ours))
     for y, (name, value) in enumerate(ours.items()):

@@ -55,14 +55,14 @@ def sentence(answer: Answer | None) -> str:
     compared = [cell for cell in answer.cells if not cell.baseline]
     if answer.fit is not None and not answer.fit.df:
         return _without_intervals(answer, max(compared, key=lambda cell: abs(cell.difference.value)))
-    shown = [cell for cell in compared if cell.shown]
-    if not shown:
+    different = [cell for cell in compared if cell.is_shown]
+    if not different:
         floor = (
             "" if math.isnan(answer.noise_floor) else f" ({_noise_floor(answer)} and less could be chance)"
         )
         return f"No difference shown: no level changes the {metric.title} by more than the noise{floor}."
-    text = _strongest(answer, max(shown, key=lambda cell: abs(cell.difference.value)))
-    others = [_apart(cell, base) for cell in compared if not cell.shown]
+    text = _strongest(answer, max(different, key=lambda cell: abs(cell.difference.value)))
+    others = [_apart(cell, base) for cell in compared if not cell.is_shown]
     return text + (f"; no difference shown with {', '.join(others)}." if others else ".")
 
 
@@ -115,7 +115,7 @@ def verdict(finding: Mapping[str, Any], answers: Answers) -> FindingVerdict:
     if slower is None or than is None:
         return FindingVerdict(claim, "not measured", study_ratio, None, "")
     ours = quotient(slower.ratio, than.ratio)
-    if not (slower.shown or than.shown):
+    if not (slower.is_shown or than.is_shown):
         state = "not shown"
     else:
         state = "holds" if ours.low > 1 else "does not hold" if ours.high < 1 else "not shown"

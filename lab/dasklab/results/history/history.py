@@ -49,7 +49,7 @@ KEY = ["machine", "benchmark"]
 class VersionStep:
     """From one version to the next that was measured; ``change`` is new over old.
 
-    ``shown`` means that chance explains the change in fewer than one of 20 histories with as many steps.
+    ``is_shown`` means that chance explains the change in fewer than one of 20 histories with as many steps.
     """
 
     machine: str
@@ -61,13 +61,13 @@ class VersionStep:
     before: Interval
     after: Interval
     change: Interval
-    shown: bool
+    is_shown: bool
 
     @property
     def verdict(self) -> str:
         """``regression``, ``improvement``, ``change`` (neither more nor less is worse) or ``not shown``."""
         worse = METRICS[self.benchmark.rpartition(".")[2]].worse
-        if not self.shown:
+        if not self.is_shown:
             return "not shown"
         if worse is None:
             return "change"
@@ -135,7 +135,9 @@ def steps(history: pd.DataFrame) -> list[VersionStep]:
     """Compare each benchmark from each version to the next, oldest first."""
     pairs = [pair for _, samples in history.groupby(KEY, sort=False) for pair in _steps(samples)]
     corrected = holm([estimate.p_value for _, estimate in pairs])
-    return [replace(step, shown=p_value < ALPHA) for (step, _), p_value in zip(pairs, corrected, strict=True)]
+    return [
+        replace(step, is_shown=p_value < ALPHA) for (step, _), p_value in zip(pairs, corrected, strict=True)
+    ]
 
 
 def typical_of(samples: pd.DataFrame) -> Interval:
@@ -166,7 +168,7 @@ def _steps(samples: pd.DataFrame) -> Iterator[tuple[VersionStep, Estimate]]:
                 before=before,
                 after=after,
                 change=level(estimate, 0.0, log=True),
-                shown=False,
+                is_shown=False,
             )
             yield step, estimate
 

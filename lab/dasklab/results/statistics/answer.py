@@ -25,7 +25,7 @@ class Cell:
         difference: from the baseline, in the metric's unit.
         ratio: to the baseline; NaN where ratios make no sense.
         least: the smallest difference that would be shown, in the metric's unit.
-        shown: the verdict: the difference is larger than chance makes any of the experiment's comparisons.
+        is_shown: the verdict: the difference is larger than chance makes any of the experiment's comparisons.
     """
 
     name: str
@@ -40,7 +40,7 @@ class Cell:
     difference: Interval
     ratio: Interval
     least: float
-    shown: bool
+    is_shown: bool
 
 
 @dataclass(frozen=True)

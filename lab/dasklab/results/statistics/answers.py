@@ -189,7 +189,7 @@ def _row(
         difference=difference,
         ratio=ratio if is_base else ratio.widened(prediction_error),
         least=least,
-        shown=beyond and difference.excludes(0),
+        is_shown=beyond and difference.excludes(0),
     )
 
 

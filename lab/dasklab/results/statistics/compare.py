@@ -27,7 +27,7 @@ from dasklab.results.storage.table import load
 class CellChange:
     """One cell's metric in two runs, and new over old.
 
-    ``shown`` means that chance explains the difference in fewer than one of 20 tables as long as this one.
+    ``is_shown`` means that chance explains the difference in fewer than one of 20 tables as long as this one.
     """
 
     metric: str
@@ -35,7 +35,7 @@ class CellChange:
     old: float
     new: float
     ratio: Interval
-    shown: bool
+    is_shown: bool
 
 
 def compare(old: Path, new: Path, anyway: bool = False) -> list[CellChange]:
@@ -66,7 +66,8 @@ def compare(old: Path, new: Path, anyway: bool = False) -> list[CellChange]:
     rows = [row for metric in metrics for row in _changes(frames, metric, common)]
     corrected = holm([estimate.p_value for _, estimate in rows])
     return [
-        replace(change, shown=p_value < ALPHA) for (change, _), p_value in zip(rows, corrected, strict=True)
+        replace(change, is_shown=p_value < ALPHA)
+        for (change, _), p_value in zip(rows, corrected, strict=True)
     ]
 
 
@@ -92,7 +93,7 @@ def _changes(
         estimate = fit.difference(("new", cell), ("old", cell))
         reference = float(trials.reference[trials.cell == cell].mean())
         before, after = (level(fit.mean((side, cell)), reference, log).value for side in ("old", "new"))
-        change = CellChange(metric, cell, before, after, _ratio(estimate, before, log), shown=False)
+        change = CellChange(metric, cell, before, after, _ratio(estimate, before, log), is_shown=False)
         yield change, estimate
 
 

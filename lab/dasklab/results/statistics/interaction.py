@@ -52,7 +52,7 @@ def _interactions(answer: Answer, fit: Fit, first: str, second: str) -> Iterator
     for cell in answer.cells:
         first_alone = by_levels.get((cell.factors[first], base.factors[second]))
         second_alone = by_levels.get((base.factors[first], cell.factors[second]))
-        if not cell.shown or first_alone is None or second_alone is None:
+        if not cell.is_shown or first_alone is None or second_alone is None:
             continue
         if cell in (first_alone, second_alone):
             continue

@@ -20,7 +20,7 @@ def not_shown(answer: Answer) -> list[str]:
     """Return a line for each reason why differences are not shown, with the cells concerned."""
     cells: dict[str, list[str]] = {}
     for cell in answer.cells:
-        if not cell.baseline and not cell.shown:
+        if not cell.baseline and not cell.is_shown:
             cells.setdefault(why(answer, cell), []).append(cell.name)
     return [f"Not shown ({', '.join(names)}): {reason}." for reason, names in cells.items()]
 
@@ -37,7 +37,7 @@ def verdict(answer: Answer | None, name: str) -> str | None:
         sentence = (
             f"The {metric.title} differs by {format_interval(cell.difference, metric.unit, metric.format)}"
         )
-    return f"{sentence}: shown." if cell.shown else f"{sentence}, not shown: {why(answer, cell)}."
+    return f"{sentence}: shown." if cell.is_shown else f"{sentence}, not shown: {why(answer, cell)}."
 
 
 def why(answer: Answer, cell: Cell) -> str:
@@ -73,7 +73,7 @@ def blocks_are(blocks: int) -> str:
 def blocks_needed(answer: Answer) -> int | None:
     """Return how many blocks would show a difference of x 1.3; None if these do, or no number would."""
     compared = [cell for cell in answer.cells if not cell.baseline]
-    if not compared or answer.fit is None or not answer.scaled or all(cell.shown for cell in compared):
+    if not compared or answer.fit is None or not answer.scaled or all(cell.is_shown for cell in compared):
         return None
     if not answer.fit.df or not math.isfinite(answer.noise_floor):
         return max(FIRST_BLOCKS, answer.blocks + 1)

@@ -100,4 +100,4 @@ def chance(change: CellChange) -> str:
     """Whether chance explains a difference. One block on each side is too few, unless they are equal."""
     if math.isnan(change.ratio.low):
         return "the same" if change.old == change.new else "too few blocks to know what chance does"
-    return "more than chance does" if change.shown else "within what chance does"
+    return "more than chance does" if change.is_shown else "within what chance does"

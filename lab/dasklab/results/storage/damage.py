@@ -52,7 +52,7 @@ def damage(directory: Path) -> str | None:
 
 
 def gaps(directory: Path) -> list[str]:
-    """Return a line for each file that an undamaged trial lacks beside its documents."""
+    """Return a line for each file that an undamaged trial lacks, apart from its documents."""
     files = need(Attempt, directory).files
     records = [
         f"{directory / kind.FILE}: the file is missing; its time cannot be explained"

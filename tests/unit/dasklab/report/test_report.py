@@ -393,7 +393,7 @@ def test_only_shown_differences_of_two_factors_are_divided(tmp_path: Path) -> No
     frame = load(run.directory)
     result = answer(frame, "compute_s", ["rate_mbit", "bridge"])
     assert result is not None and len(interactions(result)) == 2
-    hidden = [replace(cell, shown=False) for cell in result.cells]
+    hidden = [replace(cell, is_shown=False) for cell in result.cells]
     assert interactions(replace(result, cells=hidden)) == []
     alone = answer(frame[frame.bridge == "learning"], "compute_s", ["rate_mbit"])
     assert alone is not None and interactions(alone) == []
@@ -415,7 +415,7 @@ def engine_cell(engine: str, rate: int, ratio: float) -> Cell:
         difference=Interval(ratio - 1),
         ratio=interval,
         least=0.1,
-        shown=ratio != 1,
+        is_shown=ratio != 1,
     )
 
 

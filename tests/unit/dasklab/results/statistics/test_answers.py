@@ -34,12 +34,12 @@ def test_intervals_cover_the_truth_though_runs_share_their_trial() -> None:
 
 def test_no_difference_is_shown_where_there_is_none() -> None:
     results = experiments(50, levels=5, between=0.1)
-    assert sum(any(cell.shown for cell in result.cells) for result in results) / len(results) <= 0.1
+    assert sum(any(cell.is_shown for cell in result.cells) for result in results) / len(results) <= 0.1
 
 
 def test_difference_of_30_pct_is_shown_with_three_blocks() -> None:
     results = experiments(40, levels=4, blocks=3, runs=2, effect=math.log(1.3))
-    assert sum(result.cells[1].shown for result in results) >= 32
+    assert sum(result.cells[1].is_shown for result in results) >= 32
 
 
 def test_more_runs_of_the_same_trials_add_little() -> None:
@@ -52,7 +52,7 @@ def test_more_runs_of_the_same_trials_add_little() -> None:
 def test_one_block_shows_nothing_however_large_the_difference() -> None:
     [result] = experiments(1, blocks=1, effect=math.log(10))
     cell = result.cells[1]
-    assert cell.ratio.value > 8 and math.isnan(cell.ratio.low) and not cell.shown
+    assert cell.ratio.value > 8 and math.isnan(cell.ratio.low) and not cell.is_shown
 
 
 def test_values_that_never_vary_are_shown_if_they_differ() -> None:
@@ -60,10 +60,10 @@ def test_values_that_never_vary_are_shown_if_they_differ() -> None:
     table = one_factor(np.random.default_rng(1), blocks=3, effect=0.1)
     table["value"] = [1.54 if level == "1" else 1.0 for level in table.level]
     result = answers(table, ["compute_s"])["compute_s"]
-    assert result and result.cells[1].shown and result.cells[1].ratio.value == pytest.approx(1.54)
+    assert result and result.cells[1].is_shown and result.cells[1].ratio.value == pytest.approx(1.54)
     table["value"] = 1.0
     result = answers(table, ["compute_s"])["compute_s"]
-    assert result and not result.cells[1].shown
+    assert result and not result.cells[1].is_shown
 
 
 def test_first_metric_has_most_of_the_error_rate() -> None:
@@ -82,7 +82,7 @@ def test_width_is_that_of_the_widest_interval() -> None:
 def test_slope_and_verdicts_of_a_delay_sweep(measured: Measure) -> None:
     result = answer(load(measured(FakeLab(sloped)).directory), "compute_s", ["delay_ms"])
     assert result is not None and result.null is not None
-    assert [cell.shown for cell in result.cells] == [False, True, True]
+    assert [cell.is_shown for cell in result.cells] == [False, True, True]
     assert result.cells[2].ratio.value == pytest.approx(2, rel=0.02)
     assert result.slopes["delay_ms"].low < 0.02 < result.slopes["delay_ms"].high
     assert result.null.low < 0 < result.null.high
@@ -90,7 +90,7 @@ def test_slope_and_verdicts_of_a_delay_sweep(measured: Measure) -> None:
 
 def test_equal_cells_show_no_difference(measured: Measure) -> None:
     result = answer(load(measured(FakeLab()).directory), "compute_s", ["delay_ms"])
-    assert result is not None and not any(cell.shown for cell in result.cells)
+    assert result is not None and not any(cell.is_shown for cell in result.cells)
 
 
 def test_invalid_trials_leave_the_statistics(measured: Measure) -> None:
@@ -106,7 +106,7 @@ def test_invalid_trials_leave_the_statistics(measured: Measure) -> None:
 def test_each_workload_is_compared_with_its_own_baseline() -> None:
     result = answer(two_workloads(), "compute_s", FACTORS)
     assert result is not None and result.kinds == ("work",)
-    by_cell = {cell.name: (cell.baseline, cell.ratio.value, cell.shown) for cell in result.cells}
+    by_cell = {cell.name: (cell.baseline, cell.ratio.value, cell.is_shown) for cell in result.cells}
     assert by_cell == {
         "work=merge,rate_mbit=0": (True, 1.0, False),
         "work=merge,rate_mbit=50": (False, pytest.approx(2.0, rel=0.03), True),
@@ -124,7 +124,7 @@ def test_noise_is_the_same_share_of_every_baseline() -> None:
     slow = frame.cell == "work=groupby,rate_mbit=50"
     frame.loc[slow, "value"] *= 10.5 / 15  # a difference of 5 %, of which the null trial shows 10 % as noise
     result = answer(frame, "compute_s", FACTORS)
-    assert result is not None and not result.cells[3].shown
+    assert result is not None and not result.cells[3].is_shown
 
 
 def test_workload_without_a_baseline_is_compared_with_nothing() -> None:
@@ -132,5 +132,5 @@ def test_workload_without_a_baseline_is_compared_with_nothing() -> None:
     result = answer(frame[frame.cell != "work=groupby,rate_mbit=0"], "compute_s", FACTORS)
     assert result is not None
     alone = result.cells[2]
-    assert math.isnan(alone.ratio.value) and not alone.shown
+    assert math.isnan(alone.ratio.value) and not alone.is_shown
     assert alone.median.value == pytest.approx(15.0, rel=0.01)

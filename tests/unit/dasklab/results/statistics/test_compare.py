@@ -35,7 +35,7 @@ def test_cells_of_equal_runs_have_a_ratio_of_one(old: Path, measured: Measure) -
     new = measured(FakeLab(), "new").directory
     changes = {(change.metric, change.cell): change for change in compare.compare(old, new)}
     assert changes["compute_s", "delay_ms=50"].ratio.value == pytest.approx(1, rel=0.05)
-    assert not any(change.shown for change in changes.values())
+    assert not any(change.is_shown for change in changes.values())
 
 
 def test_runs_on_different_accelerators_are_not_comparable(old: Path, measured: Measure) -> None:
@@ -72,5 +72,5 @@ def test_versions_of_a_run_are_those_of_its_baseline(measured: Measure) -> None:
     ],
 )
 def test_chance_may_explain_a_difference_between_two_runs(new: float, ratio: Interval, text: str) -> None:
-    change = compare.CellChange("compute_s", "x=1", 2.0, new, ratio, shown=ratio.low > 1)
+    change = compare.CellChange("compute_s", "x=1", 2.0, new, ratio, is_shown=ratio.low > 1)
     assert reproduction.chance(change) == text

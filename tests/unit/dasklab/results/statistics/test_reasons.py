@@ -16,7 +16,7 @@ def test_one_block_is_too_few() -> None:
 
 
 def test_noise_hides_a_difference() -> None:
-    noisy = next(result for result in experiments(20, blocks=2, between=0.2) if not result.cells[1].shown)
+    noisy = next(result for result in experiments(20, blocks=2, between=0.2) if not result.cells[1].is_shown)
     assert "can be distinguished from noise" in reasons.not_shown(noisy)[0]
     assert (reasons.blocks_needed(noisy) or 0) > 2
 
