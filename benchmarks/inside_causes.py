@@ -5,7 +5,7 @@
 Each case is a pair of trials on fresh clusters in network namespaces, without and with what is injected; what
 `dasklab explain OLD NEW` says first of their difference is set beside the truth. Prints a line a case and how
 many were right; leaves the trials in --out: what is there is not run again, so a call that was ended is taken
-up by the same call. ``stolen_pct`` is what other guests of this machine's host took of its CPUs. Needs root
+up by the same call. ``steal_pct`` is what other guests of this machine's host took of its CPUs. Needs root
 and iproute2.
 """
 
@@ -147,7 +147,7 @@ def trial(case: Case, out: Path, injected: bool, runs: int) -> Path:
         _cap(made, case.caps | (case.slower if injected else {}))
         said = made.workload(*case.work, runs=runs)
     stolen, all_ticks = (now - then for now, then in zip(_cpu_ticks(), before, strict=True))
-    (out / "stolen_pct").write_text(f"{100 * stolen / all_ticks:.1f}")
+    (out / "steal_pct").write_text(f"{100 * stolen / all_ticks:.1f}")
     keep(said, out)
     return out
 
@@ -177,7 +177,7 @@ def judge(case: Case, out: Path, runs: int) -> dict[str, Any]:
         "without_wire_s": round(new.replayed.without_wire_s, 2) if new.replayed else None,
         "right": first == case.truth,
         "place": not case.place or place == case.place,
-        "stolen_pct": [(out / side / "stolen_pct").read_text() for side in ("old", "new")],
+        "steal_pct": [(out / side / "steal_pct").read_text() for side in ("old", "new")],
         "explained": round(seconds / difference.makespan_s, 2),
     }
 

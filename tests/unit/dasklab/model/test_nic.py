@@ -1,4 +1,4 @@
-"""NIC facts: the unit of a rate, the text of netN, and what an override leaves alone."""
+"""NICs: the unit of a rate, the text of netN, and settings that change a NIC."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def test_every_model_has_drivers() -> None:
     assert all(nic.DRIVERS.values())
 
 
-# Mbit/s; PVE's MiB/s, as the golden recordings have them; the bytes/s that tc is given.
+# Mbit/s, MiB/s as in recorded answers of PVE, and bytes/s as passed to tc.
 @pytest.mark.parametrize(
     ("mbit", "mib", "whole"),
     [
@@ -29,13 +29,13 @@ def test_every_model_has_drivers() -> None:
         (0.000001, "0.000001", 1),
     ],
 )
-def test_a_rate_is_told_in_mebibytes_per_second(mbit: float, mib: str, whole: int) -> None:
+def test_rate_is_converted_to_mebibytes_per_second(mbit: float, mib: str, whole: int) -> None:
     assert rate_to_pve(mbit) == mib
     assert int(float(mib) * 1048576) == whole
 
 
 @given(st.integers(min_value=1, max_value=12_500_000_000))
-def test_every_whole_number_of_bytes_survives_the_way_to_pve(whole: int) -> None:
+def test_rate_in_bytes_per_second_is_exact_in_pve(whole: int) -> None:
     assert int(float(rate_to_pve(whole * 8 / 1e6)) * 1048576) == whole
 
 
@@ -50,7 +50,7 @@ def test_every_whole_number_of_bytes_survives_the_way_to_pve(whole: int) -> None
         (Nic(mac=MAC, bridge="vmbr1", model="e1000"), f"e1000={MAC},firewall=0,bridge=vmbr1"),
     ],
 )
-def test_nics_are_the_same_however_they_are_spelt(ours: Nic, theirs: str) -> None:
+def test_spellings_of_a_nic_are_equal(ours: Nic, theirs: str) -> None:
     assert net_from_pve(net_to_pve(ours)) == net_from_pve(theirs)
 
 
@@ -64,26 +64,28 @@ def test_nics_are_the_same_however_they_are_spelt(ours: Nic, theirs: str) -> Non
         f"virtio={MAC},bridge=vmbr1,trunks=1:2",
     ],
 )
-def test_nics_that_differ_are_seen_to_differ(other: str) -> None:
+def test_nics_with_other_values_are_not_equal(other: str) -> None:
     assert net_from_pve(net_to_pve(Nic(mac=MAC, bridge="vmbr1"))) != net_from_pve(other)
 
 
-def test_what_is_read_back_says_model_and_cap() -> None:
+def test_nic_read_from_pve_has_model_and_rate() -> None:
     found = net_from_pve(f"e1000e={MAC.lower()},bridge=vmbr1,rate=119.2092896,tag=7")
     assert (found.model, found.mac, found.bridge, found.rate_mbit) == ("e1000e", MAC, "vmbr1", 1000)
     assert found.others["tag"] == "7"
 
 
-def test_cards_are_found_among_other_keys_and_in_their_order() -> None:
+def test_net_keys_are_sorted_by_number() -> None:
     keys = ["net10", "net2", "nets", "netmask0", "name", "net1a"]
     assert nic.net_keys(keys) == ["net2", "net10"]
 
 
-def test_an_override_leaves_alone_what_it_does_not_name() -> None:
+def test_settings_change_only_the_keys_that_they_have() -> None:
     e1000 = Nic(mac=MAC, bridge="vmbr1", model="e1000", rate_mbit=50)
-    assert NicOverride(rate_mbit=100).on(e1000) == Nic(mac=MAC, bridge="vmbr1", model="e1000", rate_mbit=100)
-    assert NicOverride(model="rtl8139").on(e1000).rate_mbit == 50
-    assert NicOverride(rate_mbit=0).on(e1000).rate_mbit == 0
+    assert NicOverride(rate_mbit=100).apply_to(e1000) == Nic(
+        mac=MAC, bridge="vmbr1", model="e1000", rate_mbit=100
+    )
+    assert NicOverride(model="rtl8139").apply_to(e1000).rate_mbit == 50
+    assert NicOverride(rate_mbit=0).apply_to(e1000).rate_mbit == 0
 
 
 @pytest.mark.parametrize(
@@ -99,13 +101,13 @@ def test_an_override_leaves_alone_what_it_does_not_name() -> None:
         ),
     ],
 )
-def test_a_containers_card_is_the_same_however_it_is_spelt(ours: Nic, theirs: str) -> None:
+def test_spellings_of_a_containers_nic_are_equal(ours: Nic, theirs: str) -> None:
     assert net_from_pve(container_net_to_pve(1, ours)) == net_from_pve(theirs)
     assert net_from_pve(theirs).model == "veth"
     assert net_from_pve(theirs) != net_from_pve(theirs.replace("eth1", "eth2"))
 
 
-def test_a_card_is_told_in_words() -> None:
+def test_nic_is_described_in_words() -> None:
     assert str(net_from_pve("e1000=02:00:00:00:00:01,bridge=vmbr1,firewall=0")) == "e1000 on vmbr1"
     capped = net_from_pve("virtio=02:00:00:00:00:01,bridge=vmbr1,rate=119.2092896")
     assert str(capped) == "virtio on vmbr1, 1000 Mbit/s"
