@@ -71,7 +71,7 @@ def serving(
     """Run a server with these answers; with ``plain`` it speaks HTTP without TLS."""
     fake = FakePve(answers, host)
     server = ThreadingHTTPServer((host, 0), _handler(fake))
-    fake.port, fake.ca_file = server.server_address[1], str(tls.ensure(folder, "pve"))
+    fake.port, fake.ca_file = server.server_address[1], str(tls.ensure(folder, "pve", "127.0.0.1"))
     if not plain:
         server.socket = tls.context(folder).wrap_socket(server.socket, server_side=True)
     server.handle_error = lambda *_: None  # type: ignore[method-assign]  # clients hang up on purpose
