@@ -57,9 +57,11 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     folder = tmp_path_factory.mktemp("user")
     installed = Installed.make(folder, [wanted, "-c", str(ROOT / "constraints.txt")])
     yield installed
-    if (folder / "mylab").exists():
+    states = folder / "home" / ".local" / "state"
+    if (states / "dasklab" / "mylab").exists():
         installed.run(folder / "mylab", "dasklab", "destroy", "--yes")
-    installed.run(folder, "minipve", "stop", "--purge")
+    if (states / "minipve").exists():
+        installed.run(folder, "minipve", "stop", "--purge")
 
 
 @pytest.fixture(scope="module")
@@ -102,7 +104,7 @@ def test_checkout_is_watched(installed: Installed, folder: Path) -> None:
 
 def test_init_writes_a_lab(installed: Installed, folder: Path) -> None:
     printed = installed.good(folder, "dasklab", "init", "mylab", "--containers")
-    assert "cd mylab\n  dasklab up" in printed
+    assert printed.endswith(f"  cd {folder / 'mylab'}\n  dasklab up\n")
     inventory = (folder / "mylab" / "inventory" / "group_vars" / "all.yml").read_text()
     assert "lab_name: mylab" in inventory and "lab_guests: container" in inventory
     assert str(ROOT) not in (folder / "mylab" / "ansible.cfg").read_text()
