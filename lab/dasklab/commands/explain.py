@@ -10,11 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from dasklab.commands.picture import save_picture
 from dasklab.errors import LabError
 from dasklab.path_types import OutputFile, UserPath
 from dasklab.terminal import print_table
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from dasklab.breakdown.explain import Explained
     from dasklab.breakdown.summary import Difference, Summary
 
@@ -146,16 +149,19 @@ def _print_growth(cells: Mapping[str, Summary]) -> None:
 
 def _draw(trial: Explained, base: Explained | None = None) -> None:
     """Draw the run of middle length, below that of another trial on the same scale."""
-    from dasklab.breakdown import pictures
-    from dasklab.plotting import save
-
     trials = [each for each in (base, trial) if each and each.timed]
-    if trials:
-        stem = trial.directory / ("explain-capture" if trial.captured else "explain")
-        if base:  # a level may have a dot in it, which does not start a suffix
-            stem = stem.with_name(f"{stem.name}-beside-{base.directory.name.replace('.', '_')}")
-        save(pictures.threads({each.directory.name: each.median_run for each in trials}), stem)
-        click.echo(f"\nThreads over time: {stem}.svg")
+    if not trials:
+        return
+    stem = trial.directory / ("explain-capture" if trial.captured else "explain")
+    if base:  # a level may have a dot in it, which does not start a suffix
+        stem = stem.with_name(f"{stem.name}-beside-{base.directory.name.replace('.', '_')}")
+
+    def draw() -> Figure:
+        from dasklab.breakdown import pictures
+
+        return pictures.threads({each.directory.name: each.median_run for each in trials})
+
+    save_picture("Threads over time", draw, stem)
 
 
 def _write_trace(trial: Explained, path: Path) -> None:

@@ -11,10 +11,13 @@ from typing import TYPE_CHECKING
 import click
 
 from dasklab.commands.options import SEEDS
+from dasklab.commands.picture import save_picture
 from dasklab.path_types import UserPath
 from dasklab.terminal import print_table
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from dasklab.model.files import Outcome
     from dasklab.predict.sensitivity import Effect, Sensitivities
 
@@ -41,8 +44,6 @@ def sensitivity(path: Path, seeds: int, as_json: bool) -> None:
     """
     from dasklab.commands.whatif import calibrations_of
     from dasklab.model.trial import Trial
-    from dasklab.plotting import save
-    from dasklab.predict import pictures
     from dasklab.predict.sensitivity import analyze, changes, measured_times
     from dasklab.predict.sources import baseline
     from dasklab.results.storage import store
@@ -61,8 +62,13 @@ def sensitivity(path: Path, seeds: int, as_json: bool) -> None:
         click.echo(json.dumps(asdict(sensitivities) | {"knee_mbit": sensitivities.knee_mbit}))
         return
     _print(sensitivities, directory)
-    save(pictures.draw(sensitivities), directory / "sensitivity")
-    click.echo(f"\nPicture: {directory / 'sensitivity.svg'}")
+
+    def draw() -> Figure:
+        from dasklab.predict import pictures
+
+        return pictures.draw(sensitivities)
+
+    save_picture("Picture", draw, directory / "sensitivity")
 
 
 def _print(sensitivities: Sensitivities, directory: Path) -> None:

@@ -1,0 +1,26 @@
+"""A picture that a command draws beside what it prints, if matplotlib is installed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from dasklab import extras
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+def save_picture(title: str, draw: Callable[[], Figure], stem: Path) -> None:
+    """Write a picture as ``stem``.svg and ``stem``.png and print where it is, or else how to get one."""
+    if find_spec("matplotlib") is None:
+        click.echo(f"\n{title}: not drawn. To get the picture: {extras.not_installed('matplotlib').hint}")
+        return
+    from dasklab.plotting import save
+
+    save(draw(), stem)
+    click.echo(f"\n{title}: {stem}.svg")
