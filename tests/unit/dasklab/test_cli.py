@@ -175,7 +175,7 @@ def test_other_programs_print_errors_the_same_way(
     def disk_full(*_: object) -> None:
         raise UserError("the disk is full", "make room")
 
-    monkeypatch.setattr(launch, "facts", disk_full)
+    monkeypatch.setattr(launch, "all_machines", disk_full)
     result = CliRunner().invoke(minipve, ["status"])
     assert (result.exit_code, result.output) == (1, "minipve: the disk is full\n  make room\n")
     script = str(ROOT / "lab" / "nic_matrix.py")
