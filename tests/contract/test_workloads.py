@@ -120,9 +120,9 @@ def test_hosts_are_told_when_the_first_timed_run_begins(scheduler: str, tmp_path
     measure("merge", {"tasks": 5}, scheduler, tmp_path / "t.json", more=["--told", "/nowhere/told"])
 
 
-def test_the_readmes_workload_runs(scheduler: str, tmp_path: Path) -> None:
-    readme = (WORKLOADS.parent / "experiments" / "README.md").read_text()
-    (tmp_path / "absolute.py").write_text(re.search(r"```python\n(.*?)```", readme, re.DOTALL)[1])
+def test_workload_of_the_how_to_page_runs(scheduler: str, tmp_path: Path) -> None:
+    page = (WORKLOADS.parents[2] / "docs" / "how-to" / "write-an-experiment.md").read_text()
+    (tmp_path / "absolute.py").write_text(re.search(r"```python\n(.*?)```", page, re.DOTALL)[1])
     assert measure("absolute", {"tasks": 10}, scheduler, tmp_path / "t.json")["check"]["expected"] == 45
 
 

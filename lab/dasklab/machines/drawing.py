@@ -17,7 +17,7 @@ HOST_WIDTH, HOST_HEIGHT, GAP = 132, 58, 18
 LAB_BRIDGE_Y, HOSTS_Y, MANAGEMENT_Y = 34, 124, 226
 HEIGHT = 262
 CAPTURE_OFFSET = 26  # px to the right of the link under test
-MODEL_NAMES = {"virtio": "VirtIO", "e1000": "E1000", "rtl8139": "RTL8139", "veth": "veth"}
+MODEL_NAMES = {"virtio": "VirtIO", "e1000": "E1000", "rtl8139": "RTL8139"}  # others are drawn by their key
 
 STYLE = """
   text { font: 12px system-ui, sans-serif; fill: #1f2328; text-anchor: middle }
@@ -73,7 +73,7 @@ def _host(name: str, guest: dict[str, Any] | None) -> DrawnHost:
     return DrawnHost(
         name=name,
         size=f"{cores}, {guest['memory_mb'] / 1024:g} GiB",
-        link=MODEL_NAMES[nic["model"]] + cap,
+        link=MODEL_NAMES.get(nic["model"], nic["model"]) + cap,
         captures=len(guest["nics"]) > LAB_SLOT + 1,
     )
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from dasklab.errors import LabError
 from dasklab.machines.topology import Guest, Lab, check_unique
-from dasklab.model.nic import NicOverride
+from dasklab.model.nic import DRIVERS, NicOverride
 from dasklab.model.strict import validate
 
 from tests.unit.dasklab.samples import LAB, vm
@@ -14,7 +14,7 @@ MAC = "02:DA:5C:23:8D:01"
 @pytest.mark.parametrize(
     ("key", "value", "message"),
     [
-        ("model", "e100", "nics.0.model: 'e100' is not allowed; allowed: virtio, e1000, rtl8139, veth"),
+        ("model", "e100", f"nics.0.model: 'e100' is not allowed; allowed: {', '.join(DRIVERS)}"),
         ("rate_mbit", -1, "nics.0.rate_mbit: should be greater than or equal to 0, got -1"),
         ("speed", 1, "nics.0.speed: unknown key; allowed: model, rate_mbit, mac, bridge, address, gateway"),
         ("mac", "03:00:00:00:00:01", "nics.0.mac: string should match pattern"),

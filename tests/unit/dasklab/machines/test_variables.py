@@ -9,10 +9,12 @@ import pytest
 from dasklab.errors import LabError
 from dasklab.machines.inventory import DEFAULT, Inventory
 from dasklab.machines.variables import open_lab, prefixes, unknown, valid_names
+from dasklab.model.nic import MODELS
 
 from tests.unit.dasklab.test_cli import run
 
 EXAMPLES = DEFAULT.parent / "examples"
+VM_MODELS = ", ".join(sorted(MODELS["vm"]))
 
 
 def inventory(tmp_path: Path, host: str = "", everywhere: str = "") -> Path:
@@ -40,7 +42,7 @@ def inventory(tmp_path: Path, host: str = "", everywhere: str = "") -> Path:
             "lab_guests: contianer",
             "lab_guests: 'contianer' is not allowed; allowed: vm, container. Did you mean container?",
         ),
-        ("lab_nic_model: veth", "lab_nic_model: a vm has no veth; allowed: e1000, rtl8139, virtio"),
+        ("lab_nic_model: veth", f"lab_nic_model: a vm has no veth; allowed: {VM_MODELS}"),
         ("lab_nic_rate_mbit: fast", "lab_nic_rate_mbit: should be a valid number"),
         ("vm_cores: 0", "vm_cores: should be greater than or equal to 1, got 0"),
         ("dask_worker_threads: two", "dask_worker_threads: should be a valid integer"),
