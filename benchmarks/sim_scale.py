@@ -144,7 +144,7 @@ def scale_scenario(cell: ScaleCell, trial: Trial, calibration: Calibration) -> S
 
 @dataclass(frozen=True)
 class Point:
-    """A simulated cell."""
+    """A cell and the outcome of its simulation."""
 
     cell: ScaleCell
     outcome: Outcome

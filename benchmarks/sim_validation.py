@@ -78,7 +78,6 @@ class CalibratedTrials:
 
     @classmethod
     def of(cls, directories: list[Path]) -> CalibratedTrials:
-        """Calibrate on trials."""
         explanations = [explain(directory) for directory in directories]
         runs = [run for explanation in explanations for run in explanation.timed]
         threads = sum(runs[0].threads.values())
@@ -295,7 +294,6 @@ def predict_cells(fit: list[Path], paths: list[Path], seeds: int, own: bool) -> 
 
 
 def main() -> None:
-    """Fit, predict, print."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

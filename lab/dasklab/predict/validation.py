@@ -49,7 +49,7 @@ class Case(Strict):
 
     @classmethod
     def of(cls, scenario: Scenario, error: float) -> Self:
-        """Characterize a scenario."""
+        """Return the case that a scenario is, with its prediction error."""
         links = scenario.links.values()
         return cls(
             workload=scenario.workload.name,

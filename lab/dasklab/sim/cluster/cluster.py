@@ -80,7 +80,6 @@ class SimCluster:
         self.client = self._complete("client", "client", _client(address))
 
     def kill(self, name: str) -> None:
-        """Kill a worker's process."""
         self.fabric.kill(name)
         self._executors.pop(name).kill()
         self._shuffle.kill(name)

@@ -168,7 +168,7 @@ class LightWorker(BaseWorker):
         self._stream.send(msg)
 
     async def _serve_scheduler(self, comm: Any) -> None:
-        """Answer the scheduler's requests for results that the client asked for."""
+        """Answer the scheduler's requests for results that the client needs."""
         while True:
             try:
                 request = await comm.read()

@@ -40,7 +40,7 @@ Deliver = Callable[[], None]
 
 
 class Channel:
-    """Messages from one machine to another, delivered in the order in which they were sent."""
+    """Messages from one machine to another. They arrive in the order in which they were sent."""
 
     def __init__(self, network: Network, source: str, target: str) -> None:
         self._network, self._kernel = network, network.kernel

@@ -47,7 +47,7 @@ class Pair:
             self.accepted.append(comm)
 
         listener = Listener(self.fabric, ADDRESS, handle, deserialize=True)
-        listener.on_connection = accept_without_handshake  # type: ignore[method-assign]
+        listener.on_connection = accept_without_handshake  # type: ignore[method-assign,assignment]
         await listener.start()
 
 
