@@ -1,6 +1,7 @@
-"""Spark's workloads on a real Spark, in one process: the right answer, and the form of the file.
+"""The workloads on a real Spark in one process: the right answer, and the format of the output file.
 
-It takes Java, and pyspark as a trial of Spark leaves it in the cache: a test does not download 430 MB.
+These tests need Java, and pyspark in the cache, where a trial with Spark leaves it: a test does not download
+430 MB.
 """
 
 from __future__ import annotations
@@ -43,18 +44,18 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     for program in (folder / "packages" / "pyspark" / "bin").iterdir():
         program.chmod(0o755)
     (folder / "conf").mkdir()
-    own = {"ui.enabled": "false", "log.level": "ERROR", "driver.memory": "512m", "local.dir": folder}
-    lines = (f"spark.{name} {value}\n" for name, value in own.items())
+    settings = {"ui.enabled": "false", "log.level": "ERROR", "driver.memory": "512m", "local.dir": folder}
+    lines = (f"spark.{name} {value}\n" for name, value in settings.items())
     (folder / "conf" / "spark-defaults.conf").write_text("".join(lines))
-    told = {"PYTHONPATH": str(folder / "packages"), "SPARK_CONF_DIR": str(folder / "conf")}
-    # For so short a run to compile well costs more than it spares.
-    told["JDK_JAVA_OPTIONS"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+    variables = {"PYTHONPATH": str(folder / "packages"), "SPARK_CONF_DIR": str(folder / "conf")}
+    # In so short a run, optimizing compilation costs more than it saves.
+    variables["JDK_JAVA_OPTIONS"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
     def workload(name: str, params: Any, *more: str, **environment: str) -> subprocess.CompletedProcess[str]:
         words = ["--scheduler", "local[2]", "--params", json.dumps(params), "--workers", "0", *more]
         return subprocess.run(
             [sys.executable, str(WORKLOADS / f"_spark_{name}.py"), "--runs", "1", *words],
-            env={**os.environ, **told, "SPARK_LOCAL_IP": "127.0.0.1", **environment},
+            env={**os.environ, **variables, "SPARK_LOCAL_IP": "127.0.0.1", **environment},
             capture_output=True,
             text=True,
             check=False,
@@ -64,38 +65,41 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return workload
 
 
-def test_every_workload_is_tried_here() -> None:
+def test_every_workload_on_spark_is_tested() -> None:
     assert set(SMALL) == set(spark_workloads())
 
 
 @pytest.mark.parametrize("name", SMALL)
-def test_the_answer_is_right_and_told_as_dask_s_is(name: str, run: Run) -> None:
+def test_workload_returns_the_right_answer_in_the_same_format_as_on_dask(name: str, run: Run) -> None:
     params, expected = SMALL[name]
     setting = "spark.sql.shuffle.partitions"
-    done = run(name, params, "--settings", setting, "--packages", "pyspark")
-    assert done.returncode == 0, done.stderr
-    told = Timings.model_validate({"schema": 3, **json.loads(done.stdout)})
-    assert told.workload == name and told.check is not None and told.check.ok
-    assert told.check.expected == expected
-    assert [sample.warmup for sample in told.samples] == [True, False]
-    assert all(sample.duration_s > 0 and (sample.transfer_bytes or 0) > 0 for sample in told.samples)
-    assert told.config == {"client": {setting: "3"}}
-    assert told.packages == {"client": {"pyspark": VERSION}}
-    assert told.versions["spark"] == VERSION and told.versions["java"]
+    process = run(name, params, "--settings", setting, "--packages", "pyspark")
+    assert process.returncode == 0, process.stderr
+    timings = Timings.model_validate({"schema": 3, **json.loads(process.stdout)})
+    assert timings.workload == name and timings.check is not None and timings.check.ok
+    assert timings.check.expected == expected
+    assert [sample.warmup for sample in timings.samples] == [True, False]
+    assert all(sample.duration_s > 0 and (sample.transfer_bytes or 0) > 0 for sample in timings.samples)
+    assert timings.config == {"client": {setting: "3"}}
+    assert timings.packages == {"client": {"pyspark": VERSION}}
+    assert timings.versions["spark"] == VERSION and timings.versions["java"]
 
 
-def test_executors_that_do_not_come_are_said_in_the_last_line(run: Run) -> None:
-    done = run("join", {}, "--workers", "1", "--timeout-s", "1")
-    assert done.returncode == 4
-    assert done.stderr.splitlines()[-1] == "0 executors are connected, 1 were asked for"
+def test_missing_executors_are_reported_in_the_last_line(run: Run) -> None:
+    process = run("join", {}, "--workers", "1", "--timeout-s", "1")
+    assert process.returncode == 4
+    assert process.stderr.splitlines()[-1] == "0 executors are connected, 1 were requested"
 
 
-def test_a_master_that_is_not_there_is_said(run: Run) -> None:
-    done = run("join", {}, "--scheduler", "spark://127.0.0.1:1", "--timeout-s", "0.1")
-    assert (done.returncode, done.stderr.splitlines()[-1]) == (4, "no master answers at spark://127.0.0.1:1")
+def test_missing_master_is_reported_in_the_last_line(run: Run) -> None:
+    process = run("join", {}, "--scheduler", "spark://127.0.0.1:1", "--timeout-s", "0.1")
+    assert (process.returncode, process.stderr.splitlines()[-1]) == (
+        4,
+        "no master answers at spark://127.0.0.1:1",
+    )
 
 
-def test_why_spark_does_not_start_is_said_in_the_last_line(run: Run) -> None:
-    done = run("join", {}, PYSPARK_SUBMIT_ARGS="--driver-memory 100m pyspark-shell")
-    assert done.returncode == 4
-    assert "Insufficient driver memory" in done.stderr.splitlines()[-1]
+def test_reason_why_spark_does_not_start_is_in_the_last_line(run: Run) -> None:
+    process = run("join", {}, PYSPARK_SUBMIT_ARGS="--driver-memory 100m pyspark-shell")
+    assert process.returncode == 4
+    assert "Insufficient driver memory" in process.stderr.splitlines()[-1]

@@ -20,7 +20,7 @@ from dasklab.model.packages import OLDEST
 from dasklab.results.storage import store
 from jinja2 import Environment, StrictUndefined
 
-from tests.contract.test_seats import DASK, PATIENCE_S, Host
+from tests.contract.test_variants import DASK, PATIENCE_S, Host
 
 BOTH = {"dask": OLDEST, "distributed": OLDEST}
 WORK: dict[str, dict[str, Any]] = {

@@ -1,4 +1,4 @@
-"""Every workload runs on a real (small, local) cluster, answers right, and notices a wrong answer."""
+"""Every workload runs on a small local cluster, returns the right answer, and detects a wrong one."""
 
 from __future__ import annotations
 
@@ -79,12 +79,12 @@ def measure(
     return json.loads(output.read_text())
 
 
-def test_every_file_is_tried_here() -> None:
+def test_every_workload_is_tested() -> None:
     assert set(SMALL) == {path.stem for path in WORKLOADS.glob("[!_]*.py")}
 
 
 @pytest.mark.parametrize("name", SMALL)
-def test_answer_is_right(name: str, scheduler: str, tmp_path: Path) -> None:
+def test_workload_returns_the_right_answer(name: str, scheduler: str, tmp_path: Path) -> None:
     document = measure(name, SMALL[name], scheduler, tmp_path / "timings.json")
     assert document["check"]["ok"], document["check"]
     assert document["workload"] == name
@@ -95,29 +95,29 @@ def test_answer_is_right(name: str, scheduler: str, tmp_path: Path) -> None:
     assert document["versions"]["distributed"]
 
 
-def test_merge_of_a_graph_that_delayed_built(scheduler: str, tmp_path: Path) -> None:
+def test_merge_accepts_a_graph_that_delayed_builds(scheduler: str, tmp_path: Path) -> None:
     document = measure("merge", {"tasks": 20, "graph": "delayed"}, scheduler, tmp_path / "timings.json")
     assert document["check"]["ok"]
     with pytest.raises(SystemExit, match="no graph 'dalayed'; there are raw, delayed"):
         measure("merge", {"graph": "dalayed"}, scheduler, tmp_path / "timings.json")
 
 
-def test_timings_are_a_file_of_a_trial_and_tell_what_the_processes_run_with(
+def test_timings_are_a_trials_document_with_the_settings_of_all_processes(
     scheduler: str, tmp_path: Path
 ) -> None:
     name = "distributed.admin.system-monitor.interval"
     document = measure("merge", {"tasks": 5}, scheduler, tmp_path / "timings.json", settings=name)
-    assert document["config"] == {who: {name: "10s"} for who in ("client", "scheduler", "0", "1")}
+    assert document["config"] == {process: {name: "10s"} for process in ("client", "scheduler", "0", "1")}
     assert Timings.model_validate(document).workload == "merge"
 
 
-def test_hosts_are_told_when_the_first_timed_run_begins(scheduler: str, tmp_path: Path) -> None:
-    told = tmp_path / "told"
-    document = measure("merge", {"tasks": 5}, scheduler, tmp_path / "t.json", more=["--told", str(told)])
+def test_file_is_created_on_the_hosts_when_the_first_timed_run_begins(scheduler: str, tmp_path: Path) -> None:
+    signal = tmp_path / "signal"
+    document = measure("merge", {"tasks": 5}, scheduler, tmp_path / "t.json", more=["--told", str(signal)])
     warmup, first, _ = document["samples"]
-    assert warmup["stop"] <= told.stat().st_mtime + 0.01
-    assert told.stat().st_mtime <= first["start"] + 0.01
-    measure("merge", {"tasks": 5}, scheduler, tmp_path / "t.json", more=["--told", "/nowhere/told"])
+    assert warmup["stop"] <= signal.stat().st_mtime + 0.01
+    assert signal.stat().st_mtime <= first["start"] + 0.01
+    measure("merge", {"tasks": 5}, scheduler, tmp_path / "t.json", more=["--told", "/nowhere/signal"])
 
 
 def test_workload_of_the_how_to_page_runs(scheduler: str, tmp_path: Path) -> None:
@@ -126,52 +126,56 @@ def test_workload_of_the_how_to_page_runs(scheduler: str, tmp_path: Path) -> Non
     assert measure("absolute", {"tasks": 10}, scheduler, tmp_path / "t.json")["check"]["expected"] == 45
 
 
-def test_wrong_answer_is_noticed() -> None:
+def test_answer_outside_the_tolerance_is_wrong() -> None:
     sys.path.insert(0, str(WORKLOADS))
     job = importlib.import_module("_harness").Job(lambda run: 0.0, expected=16.0, tolerance=0.5)
     assert job.accepts(16.4) and not job.accepts(16.6) and not job.accepts(math.nan)
 
 
-def test_unknown_parameter(scheduler: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unknown_parameter_is_one_line_and_exit_status_2(
+    scheduler: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit, match="2"):
         measure("array_study", {"sise": 1}, scheduler, tmp_path / "timings.json")
     assert capsys.readouterr().err == "unknown parameter sise; allowed: size, chunk\n"
 
 
-def test_a_worker_that_is_not_there_is_named(scheduler: str, tmp_path: Path) -> None:
+def test_transfer_names_a_missing_worker(scheduler: str, tmp_path: Path) -> None:
     with pytest.raises(SystemExit, match="no worker 'worker-9'; there are 0, 1"):
         measure("transfer", {"source": "0", "target": "worker-9"}, scheduler, tmp_path / "timings.json")
 
 
-def test_wrong_number_of_workers(scheduler: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_number_of_workers_is_one_line_and_exit_status_4(
+    scheduler: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit, match="4"):
         measure("array_study", {}, scheduler, tmp_path / "timings.json", workers=1)
-    assert capsys.readouterr().err == "2 workers are connected, 1 were asked for\n"
+    assert capsys.readouterr().err == "2 workers are connected, 1 were requested\n"
 
 
-def test_dask_s_own_report_has_the_runs_and_what_it_is_made_of_is_left_to_it(
+def test_performance_report_covers_the_runs_and_records_are_left_for_it(
     scheduler: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The lab's records are emptied when they are taken, and Dask's report would show no task."""
+    """Reading the lab's records empties what the performance report is made from."""
     measure("merge", SMALL["merge"], scheduler, tmp_path / "before.json")
-    harness, around = sys.modules["_harness"], []
+    harness, events = sys.modules["_harness"], []
 
     @contextlib.contextmanager
     def report(filename: str, mode: str) -> Iterator[None]:
-        around.append("begin")
+        events.append("begin")
         yield
-        around.append("end")
+        events.append("end")
         Path(filename).write_text(mode)
 
     monkeypatch.setattr(harness, "performance_report", report)
-    monkeypatch.setattr(harness._inside, "take", lambda *_: pytest.fail("records were taken"))
+    monkeypatch.setattr(harness._records, "take", lambda *_: pytest.fail("records were read"))
 
     def run(*_: object) -> dict[str, object]:
-        around.append("run")
+        events.append("run")
         return {"answer": 50 * 51 / 2, "ok": True}
 
     monkeypatch.setattr(harness, "_sample", run)
     more = ["--report", str(tmp_path / "report.html")]
     measure("merge", SMALL["merge"], scheduler, tmp_path / "timings.json", more=more)
-    assert around == ["begin", "run", "run", "run", "end"]
+    assert events == ["begin", "run", "run", "run", "end"]
     assert (tmp_path / "report.html").read_text() == "inline"

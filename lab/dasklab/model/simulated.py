@@ -21,8 +21,10 @@ from dasklab.model.variants import Layout, ResolvedScheduler
 MANY = 100  # with more workers than this, workers are state machines without connections
 VARIANTS = (None, "dask", "no-queuing", "no-stealing")  # the scheduler variants that differ in settings only
 MODELLED_LINK = {"direction", *(impairment.key for impairment in IMPAIRMENTS if impairment.simulated)}
-MODELLED = {"bridge", "workers", "runs", "warmups", "dask", "faults"}
-CHECKED = {"workload", "packages", "scheduler", "worker", "layout", "engine", "spark"}  # modelled in part
+MODELLED_FAULTS = {"kill", "restart", "cut"}
+MODELLED = {"bridge", "workers", "runs", "warmups", "dask"}
+# Modelled in part
+CHECKED = {"workload", "packages", "scheduler", "worker", "layout", "faults", "engine", "spark"}
 NO_EFFECT = {"ttl_s", "probes", "capture", "performance_report", "py_spy"}  # on how long a run takes
 UNMODELLED_DASK = (  # data has no content, memory does not fill, and event loops are virtual
     "distributed.comm.compression",
@@ -68,6 +70,8 @@ def unmodelled(requested: SharedSettings, scheduler: ResolvedScheduler) -> Itera
         yield f"several workers on a host ({requested.layout}) are not simulated"
     for name, version in unpinned(requested.packages).items():
         yield f"{name} {version} is not simulated, only the installed version is"
+    for fault in sorted({fault.does for fault in requested.faults} - MODELLED_FAULTS):
+        yield f"fault {fault}: the simulation does not model it"
     for name, value in flatten(requested.dask):
         if value and name.startswith(UNMODELLED_DASK):
             yield f"dask {name}: the simulation does not model it"

@@ -1,4 +1,4 @@
-"""Tasks of a raw graph in any version of Dask: objects, in older ones tuples."""
+"""Tasks of a raw graph for any version of Dask: objects in newer ones, tuples in older ones."""
 
 # mypy: disable-error-code="import-not-found,import-untyped,no-untyped-call"
 from __future__ import annotations
@@ -14,15 +14,15 @@ except ImportError:
 
 
 def task(key: str, function: Callable[..., Any], *args: Any) -> Any:
-    """What a graph has for ``key``: a call of ``function``."""
+    """Return the graph's entry for ``key``: a call of ``function``."""
     return spec.Task(key, function, *args) if spec else (function, *args)
 
 
 def ref(key: str) -> Any:
-    """Another task's result, as an argument."""
+    """Return a reference to another task's result, to use as an argument."""
     return spec.TaskRef(key) if spec else key
 
 
 def refs(keys: Iterable[str]) -> Any:
-    """A list of other tasks' results, as an argument."""
+    """Return a list of references to other tasks' results, to use as an argument."""
     return spec.List(*map(ref, keys)) if spec else list(keys)

@@ -1,15 +1,15 @@
-"""Notices that a process stood still during a run: stopped, frozen, or on a machine that was suspended.
+"""Detect pauses of processes during a run: a process was stopped or frozen, or its machine was suspended.
 
-In each process of the cluster, and in the client, a thread of its own wakes four times a second. If it
-wakes late, its process was kept from running. What the process did meanwhile tells why:
+In the client and in each process of the cluster a thread wakes four times a second. If it wakes late, its
+process could not run. What the process did meanwhile shows why:
 
 - stopped or frozen: it used no CPU and did not wait for one;
-- the interpreter was held by a computation (a C function that keeps the GIL): it used a CPU all the time;
+- a computation held the interpreter (a C function that keeps the GIL): it used a CPU all the time;
 - other processes took the CPU: it waited for one;
-- the machine was suspended: the clock that goes on during suspension is ahead of the one that does not.
+- the machine was suspended: the clock that counts suspension is ahead of the one that does not.
 
-An event loop that is blocked, by whatever, does not keep this thread from waking. The thread travels by
-value, so the cluster needs nothing installed, and ends with the runs.
+A blocked event loop does not keep this thread from waking. The thread is sent by value, so the cluster needs
+nothing installed; it ends with the runs.
 """
 
 # mypy: disable-error-code="import-untyped,no-untyped-call"
@@ -30,22 +30,21 @@ Pause = dict[str, Any]
 
 
 class Pulse(threading.Thread):
-    """Keeps the pauses of its process: how long each lasted, and which CPU seconds it used and waited for."""
+    """Records the pauses of its process: how long each lasted, and the CPU seconds it used and waited for."""
 
     def __init__(self) -> None:
         super().__init__(name=NAME, daemon=True)
-        self.ended = threading.Event()
+        self.stopping = threading.Event()
         self.pauses: list[Pause] = []
-        self._hurry, self._looked = threading.Event(), threading.Event()
+        self._hurry, self._measured = threading.Event(), threading.Event()
 
     def run(self) -> None:
-        """Wake again and again until told to end."""
-        before = _look()
-        while not self.ended.is_set():
+        before = _clocks()
+        while not self.stopping.is_set():
             self._hurry.wait(PULSE_S)
-            after = _look()
+            after = _clocks()
             changes = (max(0.0, new - old) for new, old in zip(after, before, strict=True))
-            awake_s, running_s, cpu_s, waited_s = changes  # waits of a thread that ended are gone
+            awake_s, running_s, cpu_s, waited_s = changes  # a thread that ended takes its waits along
             lasted_s, suspended_s = awake_s - PULSE_S, max(0.0, awake_s - running_s)
             if lasted_s > LATE_S:
                 pause = {
@@ -58,49 +57,50 @@ class Pulse(threading.Thread):
             before = after
             if self._hurry.is_set():
                 self._hurry.clear()
-                self._looked.set()
+                self._measured.set()
 
     def take(self) -> list[Pause]:
-        """Return the pauses since the last call, also one that ends with this call.
+        """Return the pauses since the last call.
 
-        A process that was just continued may answer before this thread has looked at the clocks.
+        The thread reads the clocks first: a process that has just been continued would otherwise answer
+        before it has noticed its pause.
         """
-        self._looked.clear()
+        self._measured.clear()
         self._hurry.set()
-        self._looked.wait(1)
+        self._measured.wait(1)
         pauses, self.pauses = self.pauses, []
         return pauses
 
 
 def watch(client: Client) -> None:
-    """Watch the client, the scheduler and all workers from now on."""
+    """Start the thread in the client, the scheduler and all workers."""
     _start()
     client.run_on_scheduler(_start)
-    client.run(_start, on_error="return")  # a worker that dies meanwhile is not our business
+    client.run(_start, on_error="return")  # a worker may die meanwhile
 
 
 def take(client: Client, names: dict[str, str]) -> list[Pause]:
-    """Return all processes' pauses since the last call; ``names`` are the workers' by address."""
+    """Return the pauses of all processes since the last call; ``names`` are the workers' names by address."""
     answers = client.run(_take, on_error="return")
     answers = {names.get(address, address): answer for address, answer in answers.items()}
     answers |= {"client": _take(), "scheduler": client.run_on_scheduler(_take)}
     return [
         {"process": name, **pause}
-        for name, found in answers.items()
-        if isinstance(found, list)
-        for pause in found
+        for name, answer in answers.items()
+        if isinstance(answer, list)
+        for pause in answer
     ]
 
 
 def end(client: Client) -> None:
-    """Watch no more."""
+    """Stop the thread in all processes."""
     _end()
     client.run_on_scheduler(_end)
     client.run(_end, on_error="return")
 
 
 def _pulse() -> Any:
-    """This process's thread: one, even if several workers share the process."""
+    """Return this process's thread. There is one, even if several workers share the process."""
     return next((thread for thread in threading.enumerate() if thread.name == NAME), None)
 
 
@@ -116,13 +116,13 @@ def _take() -> list[Pause]:
 
 def _end() -> None:
     if pulse := _pulse():
-        pulse.ended.set()
+        pulse.stopping.set()
 
 
-def _look() -> tuple[float, float, float, float]:
-    """The clocks with and without suspension, the process's CPU time, its threads' waits for a CPU."""
+def _clocks() -> tuple[float, float, float, float]:
+    """Return the clocks with and without suspension, the CPU time, and the threads' waits for a CPU."""
     waited_s = 0.0
-    for thread in Path("/proc/self/task").iterdir():  # whichever holds the interpreter
-        with suppress(OSError, ValueError):  # it has just ended, or a kernel without these statistics
+    for thread in Path("/proc/self/task").iterdir():  # any of them may hold the interpreter
+        with suppress(OSError, ValueError):  # the thread has just ended, or the kernel lacks these statistics
             waited_s += int((thread / "schedstat").read_text().split()[1]) / 1e9
     return time.clock_gettime(time.CLOCK_BOOTTIME), time.monotonic(), time.process_time(), waited_s

@@ -1,6 +1,6 @@
-"""What workloads on Spark share, as ``_harness.py`` has it for those on Dask: the wait, the clock, the file.
+"""What all workloads on Spark share, in addition to ``_harness.py``: waiting for executors, timing.
 
-The counterpart of the workload NAME.py is ``_spark_NAME.py``, with ``prepare(spark, ...) -> Job``: the same
+The counterpart of the workload NAME.py is ``_spark_NAME.py`` with ``prepare(spark, ...) -> Job``: the same
 rows in as many partitions, kept in memory, and the same answer.
 
     python _spark_join.py --scheduler spark://10.0.0.2:7077 --params '{"rows": 200000}' --runs 5 --workers 3
@@ -22,39 +22,40 @@ from urllib.parse import urlsplit
 import _harness
 from _harness import Job
 
-LOOKS_S, PATIENCE_S = 0.2, 60
+POLL_S = 0.2
+LISTENER_TIMEOUT_S = 60
 
 
 def main(prepare: Callable[..., Job], argv: list[str] | None = None) -> None:
-    """Read the command line, measure ``prepare``'s job on Spark, write the timings file, exit."""
+    """Read the command line, measure the job that ``prepare`` returns, write the timings file, exit."""
     file, defaults = Path(inspect.getfile(prepare)).stem, _harness.parameters(prepare)
     name = file.removeprefix("_spark_")
     args = _harness.command_line(file, inspect.getmodule(prepare), defaults).parse_args(argv)
     params = _harness.checked(args.params, defaults)
-    _reach(args.scheduler, args.timeout_s)
+    _wait_for_master(args.scheduler, args.timeout_s)
     spark = _session(args.scheduler, name)
     try:
-        _wait(spark, args.workers, args.timeout_s)
+        _wait_for_executors(spark, args.workers, args.timeout_s)
         job = prepare(spark, **params)
         samples = [_sample(spark, job, run, run < args.warmups) for run in range(args.warmups + args.runs)]
         document = _harness.document(name, params, job, samples, _cluster(list(_executors(spark))))
         document["versions"] |= {"spark": spark.version, "java": _java(spark)}
-        document["config"] = _told(args.settings, lambda key: spark.conf.get(key, None))
-        document["packages"] = _told(args.packages, importlib.metadata.version)
+        document["config"] = _of_driver(args.settings, lambda key: spark.conf.get(key, None))
+        document["packages"] = _of_driver(args.packages, importlib.metadata.version)
     finally:
         spark.stop()
     _harness.write(document, args.output)
 
 
-def _reach(master: str, timeout_s: float) -> None:
-    """A driver gives up on a master after a minute, and a slow host takes longer to start one."""
-    address, until = urlsplit(master), time.monotonic() + timeout_s
+def _wait_for_master(master: str, timeout_s: float) -> None:
+    """Wait until the master listens. A driver gives up after a minute, which is too short for slow hosts."""
+    address, deadline = urlsplit(master), time.monotonic() + timeout_s
     while address.scheme == "spark":
         with contextlib.suppress(OSError), socket.create_connection((address.hostname, address.port), 5):
             return
-        if time.monotonic() > until:
+        if time.monotonic() > deadline:
             _harness.leave(4, f"no master answers at {master}")
-        time.sleep(LOOKS_S)
+        time.sleep(POLL_S)
 
 
 def _session(master: str, name: str) -> Any:
@@ -67,57 +68,57 @@ def _session(master: str, name: str) -> Any:
         _harness.leave(4, str(error.java_exception.getMessage()).splitlines()[0])
 
 
-def _wait(spark: Any, workers: int, timeout_s: float) -> None:
-    """Start when exactly so many executors are there."""
-    until = time.monotonic() + timeout_s
-    while len(found := list(_executors(spark))) < workers and time.monotonic() < until:
-        time.sleep(LOOKS_S)
-    if len(found) != workers:
+def _wait_for_executors(spark: Any, workers: int, timeout_s: float) -> None:
+    """Wait until exactly this many executors are connected."""
+    deadline = time.monotonic() + timeout_s
+    while len(executors := list(_executors(spark))) < workers and time.monotonic() < deadline:
+        time.sleep(POLL_S)
+    if len(executors) != workers:
         spark.stop()
-        _harness.leave(4, f"{len(found)} executors are connected, {workers} were asked for")
+        _harness.leave(4, f"{len(executors)} executors are connected, {workers} were requested")
 
 
 def _executors(spark: Any) -> Iterator[Any]:
-    """What Spark knows of each; the driver is one of its list."""
+    """Yield Spark's record of each executor. Its list includes the driver, which is left out."""
     if spark.sparkContext._jsc is None:
         return
-    found = _status(spark).executorList(True)
-    for index in range(found.size()):
-        if found.apply(index).id() != "driver":
-            yield found.apply(index)
+    records = _status(spark).executorList(True)
+    for index in range(records.size()):
+        if records.apply(index).id() != "driver":
+            yield records.apply(index)
 
 
 def _status(spark: Any) -> Any:
-    """Spark's record of its jobs, once all that happened is in it; there without its web page, too."""
+    """Return Spark's record of its jobs, once it is complete. It exists without Spark's web page, too."""
     context = spark.sparkContext._jsc.sc()
-    context.listenerBus().waitUntilEmpty(1000 * PATIENCE_S)
+    context.listenerBus().waitUntilEmpty(1000 * LISTENER_TIMEOUT_S)
     return context.statusStore()
 
 
 def _sample(spark: Any, job: Job, run: int, warmup: bool) -> dict[str, Any]:
-    """One timed run; ``transfer_bytes``: of shuffles to each other, and what the driver got."""
-    before = _moved(spark)
+    """Time one run; ``transfer_bytes`` is what shuffles read from other hosts plus what the driver got."""
+    before = _transfer_bytes(spark)
     sample: dict[str, Any] = _harness.timed(job, run, warmup)
-    return sample | {"transfer_bytes": _moved(spark) - before}
+    return sample | {"transfer_bytes": _transfer_bytes(spark) - before}
 
 
-def _moved(spark: Any) -> int:
-    nothing, quantiles = _no_list(spark), spark.sparkContext._gateway.new_array(spark._jvm.double, 0)
-    stages = _status(spark).stageList(nothing, False, False, quantiles, nothing)
-    found = [stages.apply(index) for index in range(stages.size())]
-    return sum(stage.shuffleRemoteBytesRead() + stage.resultSize() for stage in found)
+def _transfer_bytes(spark: Any) -> int:
+    empty, no_quantiles = _empty_list(spark), spark.sparkContext._gateway.new_array(spark._jvm.double, 0)
+    records = _status(spark).stageList(empty, False, False, no_quantiles, empty)
+    stages = [records.apply(index) for index in range(records.size())]
+    return sum(stage.shuffleRemoteBytesRead() + stage.resultSize() for stage in stages)
 
 
-def _no_list(spark: Any) -> Any:
+def _empty_list(spark: Any) -> Any:
     return spark._jvm.java.util.ArrayList()
 
 
 def _cluster(executors: list[Any]) -> dict[str, Any]:
-    """Who takes part; executors have numbers for names, and ports once they have worked."""
+    """Describe the executors. Their names are numbers, and they have ports once they have worked."""
     return {
         "workers": len(executors),
-        "threads": sum(each.totalCores() for each in executors),
-        "addresses": {each.id(): f"tcp://{each.hostPort()}" for each in executors},
+        "threads": sum(executor.totalCores() for executor in executors),
+        "addresses": {executor.id(): f"tcp://{executor.hostPort()}" for executor in executors},
     }
 
 
@@ -125,6 +126,6 @@ def _java(spark: Any) -> str:
     return str(spark._jvm.java.lang.System.getProperty("java.version"))
 
 
-def _told(names: str, ask: Callable[[str], Any]) -> dict[str, dict[str, Any]]:
-    """What the driver says of what is named: executors run with what it tells them."""
-    return {"client": {name: ask(name) for name in names.split(",")}} if names else {}
+def _of_driver(names: str, read: Callable[[str], Any]) -> dict[str, dict[str, Any]]:
+    """Return what the driver reads for the names. Executors run with what the driver sends them."""
+    return {"client": {name: read(name) for name in names.split(",")}} if names else {}

@@ -1,6 +1,6 @@
-"""join.py on Spark: two tables, on a column that neither is sorted by; both are shuffled all to all.
+"""join.py on Spark: two tables are joined on a column by which neither is sorted, so both are shuffled.
 
-A table below ``spark.sql.autoBroadcastJoinThreshold`` is sent whole to everyone instead: -1 keeps that off.
+A table smaller than ``spark.sql.autoBroadcastJoinThreshold`` is broadcast instead; -1 disables that.
 """
 
 # mypy: disable-error-code="import-not-found,no-untyped-call"
@@ -13,7 +13,7 @@ from _spark import main
 
 
 def prepare(spark: Any, rows: int = 5_000_000, partitions: int = 30) -> Job:
-    """Both tables have each key once, in another order; the sum over pairs is that of squares."""
+    """Both tables have each key once, in a different order. The answer is the sum of the keys' squares."""
     import numpy as np
     from pyspark.sql.functions import col
     from pyspark.sql.functions import sum as total
@@ -23,11 +23,11 @@ def prepare(spark: Any, rows: int = 5_000_000, partitions: int = 30) -> Job:
 
     def table(step: int, name: str) -> Any:
         keys = spark.range(0, length, 1, partitions).select((col("id") * step % length).alias("key"))
-        found = keys.select("key", col("key").cast("double").alias(name)).cache()
-        found.count()
-        return found
+        frame = keys.select("key", col("key").cast("double").alias(name)).cache()
+        frame.count()
+        return frame
 
-    # A step that shares no divisor with the number of rows visits every key once.
+    # With a step that has no common divisor with the number of rows, every key occurs once.
     step = next(step for step in range(length // 3, length) if np.gcd(step, length) == 1)
     left, right = table(1, "left"), table(step, "right")
 

@@ -1,7 +1,8 @@
 """The 2019 study's computation: sums over products of four random arrays and their transposes.
 
-Every chunk meets its mirror image, so workers fetch about half of all data from each other. The numerator's
-factors have mean 1, the denominator's 1/2, so the answer is 2**4 = 16, give or take 10.8 / size.
+Each chunk is combined with its mirror image, so workers fetch about half of all data from each other. The
+factors of the numerator have mean 1, those of the denominator 1/2, so the answer is 2**4 = 16, with a
+standard deviation of 10.8 / size.
 """
 
 # mypy: disable-error-code="import-not-found,no-untyped-call"
@@ -13,7 +14,7 @@ from distributed import Client
 
 
 def prepare(client: Client, size: int = 10_000, chunk: int = 1_000) -> Job:
-    """Build the graph once; adding the run's number, as the study did, makes every run's key new."""
+    """Build the graph once. As in the study, adding the run's number gives each run new keys."""
     w, x, y, z = (da.random.random((size, size), chunks=(chunk, chunk)) for _ in range(4))
     result = ((w + w.T) * (x + x.T) * (y + y.T) * (z + z.T)).sum() / (w * x * y * z).sum()
     # Variance of a ratio of means, to first order: (2.16 + 1.71 - 3.41) / size**2 of 16**2; six deviations.

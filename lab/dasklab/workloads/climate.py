@@ -1,6 +1,7 @@
-"""What people do with xarray: fields of many years, each month's mean taken off, what is left squared.
+"""A typical xarray computation: monthly anomalies of a field over many years, squared.
 
-Means over years bring each month's field of every year together; the differences go back to where these are.
+The mean over years needs the fields of one month from all years; the anomalies are computed where the fields
+are.
 """
 
 # mypy: disable-error-code="import-not-found,no-untyped-call"
@@ -12,7 +13,7 @@ from distributed import Client, wait
 
 
 def prepare(client: Client, years: int = 40, height: int = 360, width: int = 720, tiles: int = 2) -> Job:
-    """The field of month m in year y is y + m everywhere, so the mean square is the variance of the years."""
+    """The field of month m in year y is y + m everywhere, so the answer is the variance of the years."""
     months = da.arange(12 * years, chunks=12, dtype=float)
     fields = da.zeros((1, height, width), chunks=(1, -(-height // tiles), -(-width // tiles)))
     data = ((months // 12 + months % 12)[:, None, None] + fields).persist()

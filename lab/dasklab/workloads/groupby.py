@@ -1,4 +1,4 @@
-"""Dataframe groupby: partial sums per partition, then a tree that brings equal keys together."""
+"""Dataframe groupby: partial sums per partition, then a tree that merges equal keys."""
 
 # mypy: disable-error-code="import-not-found,no-untyped-call"
 from __future__ import annotations
@@ -8,7 +8,7 @@ from distributed import Client, wait
 
 
 def prepare(client: Client, rows: int = 20_000_000, partitions: int = 60, groups: int = 100_000) -> Job:
-    """Row i has key i modulo ``groups`` and value 1; each group's size weighs its key in the answer."""
+    """Row i has key i modulo ``groups`` and value 1. The answer is the sum of the keys of all rows."""
     import dask.dataframe as dd
     import numpy as np
     import pandas as pd

@@ -1,4 +1,4 @@
-"""Nothing: the cluster idles for a while, so that a capture shows what it says when nobody asks anything."""
+"""The cluster idles for a while, so that a capture shows its messages without work."""
 
 # mypy: disable-error-code="import-not-found,no-untyped-call"
 from __future__ import annotations
@@ -10,7 +10,7 @@ from distributed import Client
 
 
 def prepare(client: Client, seconds: float = 20.0) -> Job:
-    """Workers still connected afterwards are the answer."""
+    """The answer is the number of workers that are still connected afterwards."""
     workers = len(workers_of(client))
 
     def run(number: int) -> float:

@@ -1,4 +1,4 @@
-"""Dataframe join of two tables on a column that neither is sorted by: both are shuffled all to all."""
+"""Dataframe join of two tables on a column by which neither is sorted, so both are shuffled."""
 
 # mypy: disable-error-code="import-not-found,no-untyped-call"
 from __future__ import annotations
@@ -8,7 +8,7 @@ from distributed import Client, wait
 
 
 def prepare(client: Client, rows: int = 5_000_000, partitions: int = 30, method: str = "tasks") -> Job:
-    """Both tables have each key once, in another order; the sum over pairs is that of squares."""
+    """Both tables have each key once, in a different order. The answer is the sum of the keys' squares."""
     import dask.dataframe as dd
     import numpy as np
     import pandas as pd
@@ -20,7 +20,7 @@ def prepare(client: Client, rows: int = 5_000_000, partitions: int = 30, method:
         keys = np.arange(index * per, (index + 1) * per) * step % total
         return pd.DataFrame({"key": keys, name: keys.astype(float)})
 
-    # A step that shares no divisor with the number of rows visits every key once.
+    # With a step that has no common divisor with the number of rows, every key occurs once.
     step = next(step for step in range(total // 3, total) if np.gcd(step, total) == 1)
     left = dd.from_map(part, range(partitions), step=1, name="left").persist()
     right = dd.from_map(part, range(partitions), step=step, name="right").persist()

@@ -1,4 +1,4 @@
-"""A blocked matrix product: each block of one matrix meets a whole row of blocks of the other."""
+"""A blocked matrix product: each block of one matrix is multiplied by a whole row of blocks of the other."""
 
 # mypy: disable-error-code="import-not-found,no-untyped-call"
 from __future__ import annotations
@@ -9,7 +9,7 @@ from distributed import Client, wait
 
 
 def prepare(client: Client, size: int = 10_000, chunk: int = 1_000) -> Job:
-    """The sum of all entries of A B is (column sums of A) . (row sums of B), which needs no product."""
+    """The answer is the sum of all entries of A B: (column sums of A) . (row sums of B)."""
     a, b = (da.random.random((size, size), chunks=(chunk, chunk)).persist() for _ in range(2))
     wait([a, b])
     expected = float((a.sum(axis=0) * b.sum(axis=1)).sum().compute())

@@ -1,9 +1,9 @@
-"""N tiny tasks and one that merges them: what a task costs the scheduler.
+"""N tiny tasks and one that merges their results: what a task costs the scheduler.
 
 With ``task_ms`` the tasks sleep (``merge`` and ``merge-slow`` of the rsds suite).
 
-The graph is raw: built by ``delayed`` (``graph``), dask's own culling of N one-task layers takes time in N
-squared before the first task starts, and that, not the scheduler, would be measured.
+The graph is raw. If it is built by ``delayed`` (parameter ``graph``), Dask culls N layers of one task, which
+takes time proportional to N squared before the first task starts, and hides the scheduler's cost.
 """
 
 # mypy: disable-error-code="import-not-found,no-untyped-call"
@@ -18,14 +18,13 @@ from distributed import Client
 
 
 def increment(number: int, task_ms: float) -> int:
-    """The tiny task, or one that sleeps."""
     if task_ms:
         time.sleep(task_ms / 1000)
     return number + 1
 
 
 def prepare(client: Client, tasks: int = 20_000, task_ms: float = 0.0, graph: str = "raw") -> Job:
-    """A new set of keys per run, so that nothing of the last run can answer for this one."""
+    """Each run has new keys, so that no earlier result can be reused."""
 
     def by_delayed(number: int) -> float:
         leaves = [delayed(increment, pure=False)(i, task_ms) for i in range(tasks)]

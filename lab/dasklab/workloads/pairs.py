@@ -1,6 +1,7 @@
-"""A bag of Python objects: every number is paired with every other, and pairs are kept that are in order.
+"""A bag of Python objects: all pairs of numbers, of which those in ascending order are counted.
 
-Each partition meets each, and the work holds the interpreter: threads of one process do not help.
+Each partition is combined with every other. The work holds the interpreter, so threads of one process do not
+help.
 """
 
 # mypy: disable-error-code="import-not-found,no-untyped-call"
@@ -11,17 +12,16 @@ from distributed import Client
 
 
 def shifted(value: int, by: int) -> int:
-    """A new number per run, so that nothing of the last run can answer for this one."""
+    """Return a number that differs between runs, so that no earlier result can be reused."""
     return value + by
 
 
 def ordered(pair: tuple[int, int]) -> bool:
-    """The smaller one first?"""
     return pair[0] < pair[1]
 
 
 def prepare(client: Client, numbers: int = 5_000, partitions: int = 12) -> Job:
-    """Of n numbers n (n - 1) / 2 pairs are in order."""
+    """The answer is the number of ascending pairs of n numbers: n (n - 1) / 2."""
     import dask.bag as db
 
     def run(number: int) -> float:

@@ -1,6 +1,6 @@
-"""Embarrassingly parallel: tasks of a given length that need nothing from each other.
+"""Embarrassingly parallel: independent tasks of one length.
 
-The tasks sleep, so that any time above ``tasks * task_ms / threads`` is Dask's and the network's.
+The tasks sleep, so all time above ``tasks * task_ms / threads`` is due to Dask and the network.
 """
 
 # mypy: disable-error-code="import-not-found,no-untyped-call"
@@ -13,13 +13,12 @@ from distributed import Client
 
 
 def work(number: int, task_ms: float) -> int:
-    """One task: nothing but its length."""
     time.sleep(task_ms / 1000)
     return number
 
 
 def prepare(client: Client, tasks: int = 1_000, task_ms: float = 10.0) -> Job:
-    """Every task's number comes back; their sum is the answer."""
+    """Each task returns its number. The answer is their sum."""
 
     def run(number: int) -> float:
         futures = client.map(work, range(tasks), task_ms=task_ms, pure=False)

@@ -1,6 +1,6 @@
-"""All to all: an array that lies in rows is asked for in columns, so every worker sends to every other.
+"""All to all: an array in chunks of rows is rechunked to columns, so every worker sends to every other.
 
-``method`` is Dask's: ``tasks`` (a task per piece) or ``p2p`` (workers push pieces to each other).
+``method`` is Dask's: ``tasks`` (one task per piece) or ``p2p`` (workers push pieces to each other).
 """
 
 # mypy: disable-error-code="import-not-found,no-untyped-call"
@@ -12,7 +12,7 @@ from distributed import Client, wait
 
 
 def prepare(client: Client, size: int = 10_000, pieces: int = 20, method: str = "tasks") -> Job:
-    """Row i holds the number i, so each column's mean is (size - 1) / 2; the farthest one is the answer."""
+    """Row i holds the number i, so the mean of a column is (size - 1) / 2. The answer is the worst one."""
     rows = da.broadcast_to(da.arange(size, chunks=-(-size // pieces), dtype=float)[:, None], (size, size))
     source = rows.rechunk({1: -1}).map_blocks(lambda block: block.copy()).persist()
     wait(source)

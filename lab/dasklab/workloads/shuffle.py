@@ -1,7 +1,7 @@
-"""All to all in tiny tasks: N tasks are each split into N pieces, and piece i of each is brought together.
+"""All to all in tiny tasks: N results are split into N pieces each, and the i-th pieces of all are summed.
 
-The graph is raw, as in ``merge``: N + N * N + N + 1 tasks of which each takes microseconds, so that what the
-scheduler does about dependencies is measured and not the data.
+The graph is raw, as in ``merge``: N + N * N + N + 1 tasks that take microseconds each, so what is measured is
+the scheduler's work on dependencies, not the data.
 """
 
 # mypy: disable-error-code="import-not-found,no-untyped-call"
@@ -13,17 +13,16 @@ from distributed import Client
 
 
 def source(number: int, parts: int) -> list[int]:
-    """One whole: as many numbers as there are parts."""
+    """Return as many numbers as there are parts."""
     return [number * parts + i for i in range(parts)]
 
 
 def piece(whole: list[int], index: int) -> int:
-    """One of them."""
     return whole[index]
 
 
 def prepare(client: Client, parts: int = 100) -> Job:
-    """Each number comes through once; their sum is the answer."""
+    """The answer is the sum of all numbers, each counted once."""
 
     def run(number: int) -> float:
         sources = [f"source-{number}-{i}" for i in range(parts)]

@@ -1,6 +1,6 @@
 """One worker is slow: how well do work stealing and the network move its tasks to the others?
 
-All tasks are equal but take ``slowdown`` times as long on the worker whose address sorts first.
+All tasks are equal, but take x ``slowdown`` on the worker whose address sorts first.
 """
 
 # mypy: disable-error-code="import-not-found,no-untyped-call"
@@ -13,13 +13,13 @@ from distributed import Client, get_worker
 
 
 def work(number: int, task_ms: float, slow: str, slowdown: float) -> int:
-    """One task: asks where it runs and sleeps accordingly."""
+    """Sleep, longer on the slow worker."""
     time.sleep(task_ms / 1000 * (slowdown if get_worker().address == slow else 1))
     return number
 
 
 def prepare(client: Client, tasks: int = 300, task_ms: float = 20.0, slowdown: float = 10.0) -> Job:
-    """Every task's number comes back; their sum is the answer."""
+    """Each task returns its number. The answer is their sum."""
     slow = min(workers_of(client))
 
     def run(number: int) -> float:

@@ -1,4 +1,4 @@
-"""An array plus its transpose, a quarter of that, means along an axis: the first example in many a talk."""
+"""An array plus its transpose, sliced, with means along an axis: the first example in many Dask talks."""
 
 # mypy: disable-error-code="import-not-found,no-untyped-call"
 from __future__ import annotations
@@ -20,10 +20,8 @@ def prepare(client: Client, size: int = 10_000, chunk: int = 1_000) -> Job:
         quarter = (shifted + shifted.T)[::2, half:]
         return float(quarter.mean(axis=1).mean().compute()) - 2 * number
 
-    rows, columns = (
-        len(range(0, size, 2)) - 1.0,
-        (half + size - 1) / 2,
-    )  # the mean of 0, 2, 4 ... is the first
+    rows = len(range(0, size, 2)) - 1.0  # the mean of 0, 2, 4 ...
+    columns = (half + size - 1) / 2
     return Job(run, expected=3 * (rows + columns), tolerance=1e-9 * size)
 
 

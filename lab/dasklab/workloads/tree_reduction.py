@@ -1,4 +1,4 @@
-"""A tree of pairwise sums over arrays: dependencies deepen while parallelism halves at each level."""
+"""A tree of pairwise sums over arrays: at each level the parallelism halves."""
 
 # mypy: disable-error-code="import-not-found,no-untyped-call"
 from __future__ import annotations
@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 
 
 def leaf(value: int, size_kb: int) -> NDArray[np.float64]:
-    """An array of ``size_kb`` kB that holds ``value`` everywhere."""
+    """Return an array of ``size_kb`` kB that holds ``value`` everywhere."""
     return np.full(size_kb * 1000 // 8, float(value))
 
 
 def prepare(client: Client, leaves: int = 1_024, size_kb: int = 1_000) -> Job:
-    """The last array holds the sum of the leaves' values in every place; its mean is the answer."""
+    """The last array holds the sum of the leaves' values everywhere. The answer is its mean."""
 
     def run(number: int) -> float:
         level = [f"leaf-{number}-{i}" for i in range(leaves)]

@@ -1,6 +1,6 @@
-"""Text to features: each document's words are hashed into columns, and the columns of all are added up.
+"""Text to features: the words of documents are hashed into columns, and the columns of all are summed.
 
-Pure Python that holds the interpreter, on data that is larger than its answer.
+This is pure Python that holds the interpreter, on data that is larger than its result.
 """
 
 # mypy: disable-error-code="import-not-found,no-untyped-call"
@@ -17,7 +17,7 @@ VOCABULARY = 5_000
 
 
 def documents(part: int, many: int, words: int) -> list[str]:
-    """Text that is the same each time it is made."""
+    """Return texts that are the same each time."""
     first = part * many
     return [
         " ".join(f"word{(i * words + j) * 7919 % VOCABULARY}" for j in range(words))
@@ -26,29 +26,29 @@ def documents(part: int, many: int, words: int) -> list[str]:
 
 
 def count(texts: list[str], columns: int, number: int) -> NDArray[np.int64]:
-    """How many words fall into each column; ``number`` moves all of them."""
-    found = np.zeros(columns, dtype=np.int64)
+    """Return the number of words in each column. ``number`` shifts the columns."""
+    counts = np.zeros(columns, dtype=np.int64)
     for text in texts:
         for word in text.split():
-            found[(zlib.crc32(word.encode()) + number) % columns] += 1
-    return found
+            counts[(zlib.crc32(word.encode()) + number) % columns] += 1
+    return counts
 
 
 def add(counts: list[NDArray[np.int64]]) -> float:
-    """All words, if none was lost and none came twice."""
+    """Return the number of all words."""
     return float(np.sum(counts))
 
 
 def prepare(
     client: Client, texts: int = 60_000, words: int = 100, parts: int = 60, columns: int = 4_096
 ) -> Job:
-    """Every word of every text is counted once."""
+    """The answer is the number of words, each counted once."""
     many = texts // parts
-    held = client.map(documents, range(parts), many=many, words=words, pure=False)
-    wait(held)
+    parts_of_text = client.map(documents, range(parts), many=many, words=words, pure=False)
+    wait(parts_of_text)
 
     def run(number: int) -> float:
-        counts = client.map(count, held, columns=columns, number=number, pure=False)
+        counts = client.map(count, parts_of_text, columns=columns, number=number, pure=False)
         return float(client.submit(add, counts, pure=False).result())
 
     return Job(run, expected=float(many * parts * words), tasks=parts + 1)

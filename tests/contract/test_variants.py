@@ -1,4 +1,4 @@
-"""The seats on real processes: the role's programs start them, the workloads say what runs."""
+"""Scheduler and worker variants as real processes: the role starts them, and workloads report what runs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def free_port() -> int:
 
 
 class Host:
-    """A folder with the programs that role dask writes on a host."""
+    """A folder that takes the place of a host: it has the programs that the role dask installs."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.port = folder, free_port()
@@ -37,20 +37,20 @@ class Host:
 
     def program(self, template: str) -> list[str]:
         variables = yaml.safe_load((DASK / "defaults" / "main.yml").read_text())
-        given = {**variables, "dask_venv": sys.prefix, "dask_address": "127.0.0.1", "dask_port": self.port}
-        given |= {"dask_scheduler_address": "127.0.0.1", "inventory_hostname": "worker-1"}
-        given |= {"base_bin": str(DASK / "files"), "dask_nanny": False, "dask_dashboard": False}
+        variables |= {"dask_venv": sys.prefix, "dask_address": "127.0.0.1", "dask_port": self.port}
+        variables |= {"dask_scheduler_address": "127.0.0.1", "inventory_hostname": "worker-1"}
+        variables |= {"base_bin": str(DASK / "files"), "dask_nanny": False, "dask_dashboard": False}
         text = (DASK / "templates" / template).read_text()
         path = self.folder / template.removesuffix(".j2")
         text = text.replace("/var/lib/dasklab", str(self.folder))
         path.write_text(
-            Environment(undefined=StrictUndefined, autoescape=False).from_string(text).render(given)
+            Environment(undefined=StrictUndefined, autoescape=False).from_string(text).render(variables)
         )
         return ["sh", str(path)]
 
     @contextlib.contextmanager
     def running(self, template: str, *words: str, **variables: str) -> Iterator[subprocess.Popen[bytes]]:
-        """Run a program and all that it starts."""
+        """Run a program; kill it and everything that it started on exit."""
         with (self.folder / "log").open("ab") as log:
             process = subprocess.Popen(
                 [*self.program(template), *words],
@@ -79,7 +79,7 @@ class Host:
         options = ["--scheduler", f"tcp://127.0.0.1:{self.port}", "--params", json.dumps(params)]
         options += ["--runs", "1", "--workers", str(workers), "--timeout-s", str(PATIENCE_S)]
         environment = self.environment | {"DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT": f"{PATIENCE_S}s"}
-        done = subprocess.run(
+        process = subprocess.run(
             [*program, *options, *more],
             env=environment,
             capture_output=True,
@@ -87,8 +87,8 @@ class Host:
             check=False,
             timeout=timeout_s,
         )
-        assert done.returncode == 0, done.stderr + (self.folder / "log").read_text()
-        return dict(json.loads(done.stdout))
+        assert process.returncode == 0, process.stderr + (self.folder / "log").read_text()
+        return dict(json.loads(process.stdout))
 
 
 @pytest.fixture
@@ -103,14 +103,14 @@ def host(tmp_path: Path) -> Host:
     return Host(tmp_path)
 
 
-def test_seats_are_taken_by_what_was_asked_and_it_is_said_what_runs(host: Host) -> None:
-    told = host.folder / "scheduler.json"
-    seat = {"DASKLAB_SEAT": "/opt/dasklab/bin/dasklab_seat"}
-    with host.running("seat.sh.j2", str(host.port), str(told), **seat) as scheduler:
+def test_requested_variants_run_and_are_reported(host: Host) -> None:
+    scheduler_file = host.folder / "scheduler.json"
+    command = {"DASKLAB_SEAT": "/opt/dasklab/bin/dasklab_seat"}
+    with host.running("seat.sh.j2", str(host.port), str(scheduler_file), **command) as scheduler:
         layout = {"DASKLAB_PROCESSES": "3", "DASKLAB_THREADS": "2", "DASKLAB_WORKER": "zero"}
         with host.running("workers.sh.j2", **layout):
-            zero = {name: host.workload(*each, 3) for name, each in WORK.items()}
-        assert json.loads(told.read_text())["address"] == f"tcp://127.0.0.1:{host.port}"
+            zero = {name: host.workload(*arguments, 3) for name, arguments in WORKLOADS.items()}
+        assert json.loads(scheduler_file.read_text())["address"] == f"tcp://127.0.0.1:{host.port}"
         layout = {"DASKLAB_PROCESSES": "2", "DASKLAB_THREADS": "1", "DASKLAB_WORKER": "dask"}
         with host.running("workers.sh.j2", **layout):
             real = host.workload("array_study", {"size": 200, "chunk": 100}, 2)
@@ -120,18 +120,18 @@ def test_seats_are_taken_by_what_was_asked_and_it_is_said_what_runs(host: Host) 
     for document in zero.values():
         processes = document["cluster"]["processes"]
         assert sorted(processes) == ["worker-1-1", "worker-1-2", "worker-1-3"]
-        assert [(each["zero"], each["threads"]) for each in processes.values()] == [(True, 2)] * 3
-        assert len({each["pid"] for each in processes.values()}) == 1
+        assert [(process["zero"], process["threads"]) for process in processes.values()] == [(True, 2)] * 3
+        assert len({process["pid"] for process in processes.values()}) == 1
         assert {sample["answer"] for sample in document["samples"]} == {0.0}  # a placeholder
         assert all(sample["scheduler_cpu_s"] > 0 for sample in document["samples"])
         assert all(sample["transfer_bytes"] == 0 for sample in document["samples"])
 
     processes = real["cluster"]["processes"]
     assert sorted(processes) == ["worker-1-1", "worker-1-2"]
-    assert {(each["host"], each["zero"], each["threads"]) for each in processes.values()} == {
+    assert {(process["host"], process["zero"], process["threads"]) for process in processes.values()} == {
         ("127.0.0.1", False, 1)
     }
-    assert len({each["pid"] for each in processes.values()}) == 2
+    assert len({process["pid"] for process in processes.values()}) == 2
     assert real["check"]["ok"]
     assert real["cluster"]["scheduler"] == {
         "command": "/opt/dasklab/bin/dasklab_seat",
@@ -140,7 +140,7 @@ def test_seats_are_taken_by_what_was_asked_and_it_is_said_what_runs(host: Host) 
     }
 
 
-WORK: dict[str, tuple[str, dict[str, Any]]] = {
+WORKLOADS: dict[str, tuple[str, dict[str, Any]]] = {
     "merge": ("merge", {"tasks": 200}),
     "tree": ("tree_reduction", {"leaves": 50}),
     "shuffle": ("shuffle", {"parts": 8}),
