@@ -5,8 +5,8 @@
 
 Calibrations are derived as `dasklab whatif` does it: from all trials of one setting of each workload. All
 other trials of these workloads are predicted from the calibration and their own settings alone. With
-``--own`` the trials of the fit are predicted instead, each from the others: errors there have other causes
-than the change.
+``--own`` the trials of the fit are predicted instead, each from the others: their errors show what is wrong
+without any change.
 
 The table has one row per cell:
 

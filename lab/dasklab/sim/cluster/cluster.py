@@ -92,7 +92,7 @@ class SimCluster:
 
     @property
     def handoff_total_s(self) -> float:
-        """Seconds that all tasks so far spent between their workers' event loops and threads."""
+        """Total time that tasks have spent between their workers' event loops and threads."""
         return sum(executor.handoff_total_s for executor in self._executors.values())
 
     def sent_bytes(self) -> dict[str, int]:
@@ -100,7 +100,7 @@ class SimCluster:
         return {worker.address: worker.transfer_outgoing_bytes_total for worker in self.workers.values()}
 
     def errors(self, expected: tuple[type[Exception], ...] = ()) -> list[str]:
-        """Return the exceptions in event loops that nobody retrieved, without the expected types."""
+        """Return the exceptions that nobody retrieved from an event loop, except those of expected types."""
         contexts = [context for loop in self.loops.values() for context in loop.errors]
         return [str(context) for context in contexts if not isinstance(context.get("exception"), expected)]
 
