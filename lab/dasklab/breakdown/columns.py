@@ -80,7 +80,7 @@ def _tasks(rows: pd.DataFrame, nodes: Mapping[str, int], keys: pd.Index[str]) ->
     key = keys.get_indexer(rows.key)
     stamps = {name: _floats(rows[f"{name}_s"]) for name in (*STAMPS, *DUE_STAMPS)}
     handled = np.where(np.isnan(stamps["handled"]), stamps["stop"], stamps["handled"])
-    triggers = keys.get_indexer(rows.trigger.fillna(""))
+    triggers = keys.get_indexer(rows.trigger.astype(object))
     return Tasks(
         key=key.astype(np.int64),
         worker=_codes(rows.worker, nodes),
