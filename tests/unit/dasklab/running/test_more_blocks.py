@@ -136,7 +136,7 @@ def test_undecided_run_suggests_more_blocks(
     run = measured(FakeLab(noisy(0.35)))
     shown = CliRunner().invoke(main, ["results", "show", str(run.directory)], catch_exceptions=False).output
     assert "Not shown (delay_ms=50, delay_ms=200): only differences above" in shown.replace("\n", " ")
-    assert "add `--blocks" in shown and "--blocks" in shown.splitlines()[-1]
+    assert "To run more (about " in shown.replace("\n", " ") and "--blocks" in shown.splitlines()[-1]
 
 
 def test_files_without_cpu_counters_are_still_read(measured: Callable[..., driver.ActiveRun]) -> None:
