@@ -155,8 +155,10 @@ def test_two_addresses_of_one_scheduler_are_one_cluster(read: Read, how: str) ->
     identity = {"type": "Scheduler", "id": "Scheduler-1", "address": f"tcp://{outside[0]}:{outside[1]}"}
     if how == "announced":
         identity |= {"address": f"tcp://{inside[0]}:{inside[1]}"}
-    ask = Talk(client=("192.168.0.9", 50001), server=outside).open().say(0, g3(HELLO)).say(1, g3(HELLO))
-    inner = Talk(client=("10.0.0.9", 50001), server=inside).open().say(0, g3(HELLO)).say(1, g3(HELLO))
+    ask = Talk(client=("192.168.0.9", 50001), server=outside, isn=(7000, 9000)).open()
+    ask.say(0, g3(HELLO)).say(1, g3(HELLO))
+    inner = Talk(client=("10.0.0.9", 50001), server=inside, isn=(70, 90)).open()
+    inner.say(0, g3(HELLO)).say(1, g3(HELLO))
     if how != "client":
         ask.say(0, g3({"op": "identity"})).say(1, g3(identity))
     if how == "identity":
