@@ -31,6 +31,7 @@ from wire_cluster import Cluster, Options, sh, stop
 
 SECONDS = 9  # of the workload
 VICTIM, PEER = "worker-2", "worker-1"
+Rule = tuple[str, str, str]  # node, hook, rule of nftables
 Inject = Callable[[Cluster, Any], AbstractContextManager[None]]
 
 
@@ -70,53 +71,58 @@ def nft(cluster: Cluster, node: str, hook: str, rule: str, table: str = "fault")
         cluster.run_in(node, "nft", command)
 
 
-def flush(cluster: Cluster, node: str) -> None:
-    cluster.run_in(node, "nft", "flush", "ruleset")
-
-
-def shaped(rate: Callable[[Any], list[str]], nodes: tuple[str, ...] = (VICTIM,)) -> Inject:
-    """Shape what nodes send with a token bucket."""
+def shaped(rate: Callable[[Any], list[str]]) -> Inject:
+    """Shape what the victim sends with a token bucket."""
 
     @contextlib.contextmanager
     def inject(cluster: Cluster, level: Any) -> Iterator[None]:
-        for node in nodes or tuple(n for n in cluster.nodes if n.startswith("worker")):
-            cluster.run_in(node, "tc", "qdisc", "add", "dev", "eth0", "root", "tbf", *rate(level))
+        cluster.run_in(VICTIM, "tc", "qdisc", "add", "dev", "eth0", "root", "tbf", *rate(level))
         yield
 
     return inject
 
 
-def filtered(node: str, hook: str, rule: Callable[[Any, Cluster], str]) -> Inject:
-    """Filter packets with nftables in the namespace of a node."""
+@contextlib.contextmanager
+def bloated(cluster: Cluster, limit: str) -> Iterator[None]:
+    """Give the switch's ports to all workers a low rate and a long queue of ``limit`` bytes."""
+    bucket = ["rate", "60mbit", "burst", "64kb", "limit", limit]
+    for node in cluster.nodes:
+        if node.startswith("worker"):
+            cluster.run_in("switch", "tc", "qdisc", "add", "dev", cluster.port(node), "root", "tbf", *bucket)
+    yield
+
+
+def filtered(rules: Callable[[Cluster, Any], list[Rule]]) -> Inject:
+    """Filter packets with nftables."""
 
     @contextlib.contextmanager
     def inject(cluster: Cluster, level: Any) -> Iterator[None]:
-        nft(cluster, node, hook, rule(level, cluster))
+        for number, rule in enumerate(rules(cluster, level)):
+            nft(cluster, *rule, f"fault{number}")
         yield
-        flush(cluster, node)
 
     return inject
 
 
-def outage(rules: Callable[[Cluster], list[tuple[str, str, str]]], times: int = 1) -> Inject:
+def outage(rules: Callable[[Cluster], list[Rule]]) -> Inject:
     """Filter packets for ``level`` seconds."""
 
     @contextlib.contextmanager
     def inject(cluster: Cluster, level: float) -> Iterator[None]:
-        for _ in range(times):
-            for number, (node, hook, rule) in enumerate(rules(cluster)):
-                nft(cluster, node, hook, rule, f"fault{number}")
-            time.sleep(level)
-            for node in {node for node, _, _ in rules(cluster)}:
-                flush(cluster, node)
+        for number, rule in enumerate(rules(cluster)):
+            nft(cluster, *rule, f"fault{number}")
+        time.sleep(level)
+        for node in {node for node, _, _ in rules(cluster)}:
+            cluster.run_in(node, "nft", "flush", "ruleset")
         yield
 
     return inject
 
 
-def to_victim(rule: str) -> Callable[[Cluster], list[tuple[str, str, str]]]:
-    """Filter all packets from and to the victim at its interface."""
-    return lambda cluster: [(VICTIM, "eth0 ingress", rule), (VICTIM, "eth0 egress", rule)]
+def dropped(cluster: Cluster) -> list[Rule]:
+    """Drop everything from and to the victim at the switch: its own TCP would notice local drops."""
+    port = cluster.port(VICTIM)
+    return [("switch", f"{port} ingress", "drop"), ("switch", f"{port} egress", "drop")]
 
 
 @contextlib.contextmanager
@@ -156,8 +162,8 @@ def killed(cluster: Cluster, level: float) -> Iterator[None]:
 def cut_off(cluster: Cluster, level: float) -> Iterator[None]:
     """Cut the victim's host off for good: nobody is told that its process has ended."""
     time.sleep(level)
-    for number, hook in enumerate(("eth0 ingress", "eth0 egress")):
-        nft(cluster, VICTIM, hook, "drop", f"fault{number}")
+    for number, rule in enumerate(dropped(cluster)):
+        nft(cluster, *rule, f"fault{number}")
     cluster.processes[VICTIM].kill()
     yield
 
@@ -232,22 +238,26 @@ def management_network(cluster: Cluster, level: str) -> Iterator[None]:
     yield
 
 
-def oversized(level: int, cluster: Cluster) -> str:
-    """Drop the victim's packets that are larger than ``level`` bytes."""
-    return f"ip saddr {cluster.nodes[VICTIM]} meta length > {level} drop"
+def oversized(cluster: Cluster, level: int) -> list[Rule]:
+    """Drop the victim's packets to a peer that are larger than ``level`` bytes."""
+    rule = f"ip saddr {cluster.nodes[VICTIM]} meta length > {level} drop"
+    return [(PEER, "eth0 ingress", rule)]
 
 
-def lossy(level: int, _: Cluster) -> str:
-    return f"numgen random mod 1000 < {level} drop"
+def lossy(cluster: Cluster, level: tuple[int, str]) -> list[Rule]:
+    """Drop a share of the packets, from the victim (before the capture point) or to it (behind it)."""
+    per_mille, side = level
+    hook = ("switch", f"{cluster.port(VICTIM)} ingress") if side == "before" else (VICTIM, "eth0 ingress")
+    return [(*hook, f"numgen random mod 1000 < {per_mille} drop")]
 
 
-def refusing(cluster: Cluster) -> list[tuple[str, str, str]]:
+def refusing(cluster: Cluster) -> list[Rule]:
     """Let the scheduler's host reset the victim's connections."""
     rule = f"ip saddr {cluster.nodes[VICTIM]} tcp dport 8786 reject with tcp reset"
     return [("scheduler", "input", rule)]
 
 
-def silent(cluster: Cluster) -> list[tuple[str, str, str]]:
+def silent(cluster: Cluster) -> list[Rule]:
     """Drop all SYNs to the victim."""
     return [(VICTIM, "input", "tcp flags & (syn|ack) == syn drop")]
 
@@ -264,10 +274,11 @@ def mtu(_: Any) -> dict[str, Any]:
 FAULTS = (
     Fault("slow-link", ("slow link",), ("80mbit", "30mbit", "8mbit"),
           before=shaped(lambda rate: ["rate", rate, "burst", "64kb", "latency", "20ms"])),
-    Fault("loss", ("loss",), (5, 20, 50), before=filtered(VICTIM, "eth0 egress", lossy), options=mtu),
+    Fault("loss", ("loss",), ((5, "before"), (20, "behind"), (50, "before")), before=filtered(lossy),
+          options=mtu),
     Fault("reordering", ("reordering",), (20, 60, 200), before=reordered, options=mtu),
     Fault("mtu-black-hole", ("MTU black hole",), (1400, 1200, 600),
-          before=filtered(PEER, "eth0 ingress", oversized), options=mtu),
+          before=filtered(oversized), options=mtu),
     Fault("duplicate-ip", ("duplicate IP",), (3.0, 1.0, 0.3), during=intruder),
     Fault("asymmetric-path", ("asymmetric path",),
           ((PEER,), (PEER, "worker-3"), (PEER, "worker-3", "scheduler")), before=asymmetric),
@@ -276,10 +287,11 @@ FAULTS = (
     Fault("zero-window", ("zero window", "blocked worker loop"), (1.5, 3.0, 6.0), during=stopped),
     Fault("delayed-acks", ("delayed ACKs",), (1, 1, 1), options=lambda _: {"env": {"WIRE_NAGLE": "1"}}),
     Fault("bufferbloat", ("bufferbloat",), ("1000000", "3000000", "8000000"),
-          before=shaped(lambda limit: ["rate", "60mbit", "burst", "64kb", "limit", limit], nodes=())),
-    Fault("time-outs", ("retransmission time-outs",), (1.0, 2.0, 4.0), during=outage(to_victim("drop"))),
+          before=bloated, options=lambda _: {"workload": "array:4000:500"}),
+    Fault("time-outs", ("retransmission time-outs",), (1.0, 2.0, 4.0), during=outage(dropped)),
     Fault("refused", ("refused connects", "mid-stream reset"), (2.0, 1.0, 0.2), during=killed),
-    Fault("unanswered", ("unanswered connects",), (2.0, 4.0, 7.0), during=outage(silent)),
+    Fault("unanswered", ("unanswered connects",), (2.0, 4.0, 7.0), during=outage(silent),
+          options=lambda _: {"env": {"WIRE_RECONNECT": "1"}}),
     Fault("wrong-interface", ("wrong interface",), ("100mbit", "30mbit", "8mbit"),
           before=management_network, options=lambda _: {"interface": "any"}),
     Fault("scheduler-loop", ("slow scheduler loop",), (0.7, 1.5, 4.0), options=blocked("scheduler")),
@@ -303,7 +315,7 @@ def record(out: Path, kinds: tuple[str, ...], fault: Fault | None, level: Any, *
     """Run a cluster with a fault under tcpdump, and note the expected kinds."""
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
-    cluster = Cluster(Options(out, **{"workload": f"mixed:{SECONDS}", "timeout_s": SECONDS + 60, **changes}))
+    cluster = Cluster(Options(out, **{"workload": f"mixed:{SECONDS}", "timeout_s": SECONDS + 200, **changes}))
     with cluster.network(), contextlib.ExitStack() as stack:
         if fault and fault.before:
             stack.enter_context(fault.before(cluster, level))
@@ -312,7 +324,9 @@ def record(out: Path, kinds: tuple[str, ...], fault: Fault | None, level: Any, *
             cluster.start_cluster()
             client = cluster.start_node("client", cluster.options.workload)
             if fault and fault.during:
-                time.sleep(5)  # imports, connects, and some of the workload
+                while not (out / "client.running").exists() and client.poll() is None:
+                    time.sleep(0.1)
+                time.sleep(1)
                 with fault.during(cluster, level):
                     client.wait(cluster.options.timeout_s)
             client.wait(cluster.options.timeout_s)
@@ -321,6 +335,9 @@ def record(out: Path, kinds: tuple[str, ...], fault: Fault | None, level: Any, *
             cluster.stop_cluster()
             time.sleep(1.5)
             stop(dumper, signal.SIGINT)
+    if cluster.options.workload.startswith("mixed") and not (out / "client.running").exists():
+        print(f"{out.name}: the workload did not start", file=sys.stderr)
+        return
     (out / "expected.json").write_text(json.dumps({"kinds": kinds, "level": str(level)}))
 
 

@@ -207,23 +207,50 @@ def groupby(client, rows):
 
 
 def mixed(client, seconds):
-    """Alternate transfers between workers and small tasks for some time, with pauses."""
+    """Alternate transfers between workers and small tasks for some time after a first round, with pauses."""
     import threading
     import time
 
+    deadline = [time.time() + seconds + 120]
+    threading.Thread(target=exit_at, args=(deadline,), daemon=True).start()
+    total = one_round(client)
+    pathlib.Path(sys.argv[3]).with_suffix(".running").touch()
+    if os.environ.get("WIRE_BLOCK"):
+        arguments = (client, *os.environ["WIRE_BLOCK"].split(":"))
+        threading.Thread(target=block, args=arguments, daemon=True).start()
+    end = time.time() + seconds
+    deadline[0] = end + 3
+    while time.time() < end:
+        total += one_round(client)
+        if os.environ.get("WIRE_RECONNECT"):
+            reconnect(client)
+        time.sleep(0.1)
+    return total
+
+
+def reconnect(client):
+    """Ask each worker for its identity over a new connection, as a client with direct access does."""
+
+    async def identity(address):
+        remote = distributed.rpc(address)
+        try:
+            await asyncio.wait_for(remote.identity(), 30)
+        except (OSError, asyncio.TimeoutError):
+            pass
+        finally:
+            await remote.close_rpc()
+
+    for address in client.scheduler_info()["workers"]:
+        client.sync(identity, address)
+
+
+def one_round(client):
+    """Transpose an array, which moves half of it between workers, and run 30 small tasks."""
     import dask.array as da
 
-    threading.Thread(target=exit_at, args=(time.time() + seconds + 3,), daemon=True).start()
-    if os.environ.get("WIRE_BLOCK"):
-        threading.Thread(
-            target=block, args=(client, *os.environ["WIRE_BLOCK"].split(":")), daemon=True
-        ).start()
-    end, total = time.time() + seconds, 0.0
-    while time.time() < end:
-        x = da.random.random((1600, 1600), chunks=(400, 400))
-        total += float((x + x.T).sum().compute())
-        client.gather(client.map(lambda i: i + 1, range(30), pure=False))
-        time.sleep(0.1)
+    x = da.random.random((1600, 1600), chunks=(400, 400))
+    total = float((x + x.T).sum().compute())
+    client.gather(client.map(lambda i: i + 1, range(30), pure=False))
     return total
 
 
@@ -231,7 +258,8 @@ def exit_at(deadline):
     """End the client at a time, even if its workload hangs."""
     import time
 
-    time.sleep(max(deadline - time.time(), 0))
+    while time.time() < deadline[0]:
+        time.sleep(0.1)
     os._exit(0)
 
 
@@ -239,7 +267,7 @@ def block(client, node, seconds, times):
     """Block the event loop of the scheduler or a worker some times."""
     import time
 
-    time.sleep(2)
+    time.sleep(1)
     for _ in range(int(times)):
         if node == "scheduler":
             client.run_on_scheduler(time.sleep, float(seconds))

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 import numpy as np
 
 from daskwire.arrays import Columns
+from daskwire.builders import build_tables
 from daskwire.capture import Capture
 from daskwire.dask.conversations import find_conversations
 from daskwire.dask.tls import read_key_log
@@ -24,7 +25,6 @@ from daskwire.net.segments import ACK, SYN, Segments, lanes, sort_by_time
 from daskwire.net.tcp import reassemble
 from daskwire.net.translation import translations
 from daskwire.net.tunnels import TUNNEL_PORTS
-from daskwire.tables.builders import build_tables
 
 Report = Callable[[float], None]  # called with the share of the files that has been read, 0 to 1
 Pairs = list[tuple[int, int]]

@@ -13,13 +13,13 @@ import numpy.typing as npt
 
 from daskwire.arrays import U32, U64, Array, Ints
 
-MAX_CHANGES = 1 << 16  # segments with other MAC addresses than the first one of their flow
+MAX_CHANGES = 1 << 16  # segments of flows with several MAC addresses
 MAX_ARP = 1 << 16  # ARP packets
 
 
 @dataclass(frozen=True)
 class Changes:
-    """Segments whose MAC addresses differ from those of their flow's first segment."""
+    """Segments of flows that use several MAC addresses, from the batch on in which a second one appears."""
 
     flow: Ints
     time_ns: Ints
@@ -58,7 +58,7 @@ class Macs:
             self.source[flow[new]], self.destination[flow[new]] = source[new], destination[new]
         differs = (self.source[flow] != source) | (self.destination[flow] != destination)
         if differs.any() and sum(len(part[0]) for part in self._changes) < MAX_CHANGES:
-            rows = np.flatnonzero(differs)
+            rows = np.flatnonzero(np.isin(flow, np.unique(flow[differs])))
             columns = (flow[rows].astype(np.int64), time_ns[rows], source[rows], destination[rows])
             self._changes.append(columns)
 

@@ -189,7 +189,7 @@ def test_connection_is_reset_once(read: Read) -> None:
         talk.add(1, RST)
     talk.add(0, RST)
     capture = read(talk.packets)
-    resets = [row for row in rows(capture.table("problems")) if row["problem"] == "reset"]
+    resets = [row for row in rows(capture.table("problems")) if row["problem"] == "mid-stream reset"]
     assert [(row["source"], row["number"]) for row in resets] == [("10.0.0.1", 1)]
     flows = capture.table("flows")
     assert sorted(flows["rst_packets"]) == [1, 14] and sorted(flows["resets"]) == [0, 1]
@@ -201,4 +201,4 @@ def test_captures_of_real_clusters() -> None:
     tasks = open_capture(CASES / "04-node-option-false-tasks.pcap", names=names).table("tasks")
     assert len(tasks["key"]) == 15 and set(tasks["cluster"]) == {"10.77.0.2:8786"}
     problems = rows(open_capture(CASES / "02-reset-counts-packets.pcap").table("problems"))
-    assert [row["number"] for row in problems if row["problem"] == "reset"] == [1]
+    assert [row["number"] for row in problems if row["problem"] == "mid-stream reset"] == [1]
