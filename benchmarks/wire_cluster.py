@@ -1,8 +1,8 @@
 """Capture a real Dask cluster on this machine, in network namespaces on a bridge.
 
 Needs root, iproute2, tcpdump and (for --mtu) ethtool. Everything runs in new network namespaces, which are
-removed at the end in any case. Writes capture.pcap and truth.json (the counts of each
-node, see wire_node.py) to --out.
+removed at the end in any case. Writes capture.pcap and truth.json (the counts of each node, see wire_node.py)
+to --out.
 
     python benchmarks/wire_cluster.py --python /venv/bin/python --workload array:10000:1000 --out /tmp/capture
 """
@@ -18,68 +18,169 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 
 NODE = Path(__file__).with_name("wire_node.py")
 NET = "10.99.7"  # the client is .115, the scheduler .116, workers from .117, as in the study
+OFFLOADS = ["tso", "off", "gso", "off", "gro", "off"]
+Process = subprocess.Popen[bytes]
 
 
-def sh(*argv: str) -> None:
-    """Run a command; raise an error if it fails."""
-    subprocess.run(argv, check=True, capture_output=True, text=True)
+@dataclass
+class Options:
+    """How to build and capture a cluster.
+
+    Attributes:
+        out: folder for the capture, logs and counts.
+        workload: see ``wire_node.submit``.
+        python: interpreter with the version of distributed to run.
+        workers: number of workers.
+        threads: threads per worker.
+        protocol: ``tcp``, ``tls`` or ``ws``.
+        mtu: disable offloads, so that frames are at most as large as the MTU.
+        snaplen: bytes captured of each packet.
+        buffer_mib: kernel buffer of the capture.
+        timeout_s: end the workload after this time.
+        env: environment of the nodes.
+        interface: interface to capture on, in the namespace of the bridge.
+    """
+
+    out: Path
+    workload: str = "array:2000:500"
+    python: str = sys.executable
+    workers: int = 3
+    threads: int = 2
+    protocol: str = "tcp"
+    mtu: bool = False
+    snaplen: int = 262144
+    buffer_mib: int = 512
+    timeout_s: float = 300
+    env: dict[str, str] = field(default_factory=dict)
+    interface: str = "br0"
 
 
-def hosts(workers: int) -> dict[str, str]:
-    """Return the address of each node."""
-    names = ["client", "scheduler", *(f"worker-{i + 1}" for i in range(workers))]
-    return {name: f"{NET}.{115 + i}" for i, name in enumerate(names)}
+def sh(*argv: str) -> str:
+    """Run a command and return its output; raise an error if it fails."""
+    return subprocess.run(argv, check=True, capture_output=True, text=True).stdout
 
 
-@contextlib.contextmanager
-def network(nodes: dict[str, str], mtu_frames: bool, tag: str) -> Iterator[str]:
-    """Create a learning bridge and one namespace per node; yield the namespace of the bridge."""
-    switch = f"{tag}-switch"
-    names = [switch, *(f"{tag}-{n}" for n in nodes)]
-    try:
-        for name in names:
-            sh("ip", "netns", "add", name)
-        sh("ip", "-n", switch, "link", "add", "br0", "type", "bridge")
-        sh("ip", "-n", switch, "link", "set", "br0", "up")
-        for index, (node, address) in enumerate(nodes.items()):
-            attach(switch, f"{tag}-{node}", f"p{index}", address, mtu_frames)
-        yield switch
-    finally:
-        for name in names:
-            subprocess.run(["ip", "netns", "del", name], check=False, capture_output=True)
+class Cluster:
+    """Namespaces on a bridge, the nodes in them, and tcpdump on the bridge.
+
+    Attributes:
+        options: how to build it.
+        nodes: name of each node -> its address.
+        listen: name of a node -> the address it listens on, if it is another one.
+        processes: name of each node -> its process.
+        tag: prefix of the namespaces.
+    """
+
+    def __init__(self, options: Options, tag: str = "") -> None:
+        names = ["client", "scheduler", *(f"worker-{i + 1}" for i in range(options.workers))]
+        self.options = options
+        self.nodes = {name: f"{NET}.{115 + i}" for i, name in enumerate(names)}
+        self.listen: dict[str, str] = {}
+        self.processes: dict[str, Process] = {}
+        self.tag = tag or f"wire{os.getpid()}"
+        self.switch = f"{self.tag}-switch"
+
+    def namespace(self, node: str) -> str:
+        return f"{self.tag}-{node}"
+
+    def port(self, node: str) -> str:
+        """Return the name of a node's port on the bridge."""
+        return f"p{list(self.nodes).index(node)}"
+
+    def run_in(self, node: str, *argv: str) -> str:
+        """Run a command in the namespace of a node; ``switch`` is the namespace of the bridge."""
+        return sh("ip", "netns", "exec", self.namespace(node), *argv)
+
+    @contextlib.contextmanager
+    def network(self) -> Iterator[None]:
+        """Create a learning bridge and one namespace per node."""
+        names = [self.switch, *map(self.namespace, self.nodes)]
+        try:
+            for name in names:
+                sh("ip", "netns", "add", name)
+            sh("ip", "-n", self.switch, "link", "add", "br0", "type", "bridge")
+            sh("ip", "-n", self.switch, "link", "set", "br0", "up")
+            for node, address in self.nodes.items():
+                self._attach(node, address)
+            yield
+        finally:
+            for name in names:
+                subprocess.run(["ip", "netns", "del", name], check=False, capture_output=True)
+
+    def _attach(self, node: str, address: str) -> None:
+        """Connect a node to the bridge. Without offloads, frames have the size that they have on a wire."""
+        namespace, port = self.namespace(node), self.port(node)
+        link = ["ip", "-n", self.switch, "link"]
+        sh(*link, "add", port, "type", "veth", "peer", "name", "eth0", "netns", namespace)
+        sh(*link, "set", port, "master", "br0", "up")
+        sh("ip", "-n", namespace, "link", "set", "lo", "up")
+        sh("ip", "-n", namespace, "addr", "add", f"{address}/24", "dev", "eth0")
+        sh("ip", "-n", namespace, "link", "set", "eth0", "up")
+        sh("ip", "-n", namespace, "route", "add", "default", "dev", "eth0")
+        if self.options.mtu:
+            self.run_in(node, "ethtool", "-K", "eth0", *OFFLOADS)
+            self.run_in("switch", "ethtool", "-K", port, *OFFLOADS)
+
+    def start(self, node: str, argv: list[str], log: str, **env: str) -> Process:
+        """Start a process in the namespace of a node, with its output in a file."""
+        with (self.options.out / log).open("wb") as out:
+            return subprocess.Popen(
+                ["ip", "netns", "exec", self.namespace(node), *argv],
+                stdout=out, stderr=out, cwd=self.options.out, env={**os.environ, **env},
+            )  # fmt: skip
+
+    def start_tcpdump(self) -> Process:
+        options = self.options
+        buffer = ["-B", str(options.buffer_mib * 1024), "-s", str(options.snaplen), "-n"]
+        dump = ["nice", "-n", "-15", "tcpdump", "-i", options.interface, *buffer]
+        process = self.start("switch", [*dump, "-w", str(options.out / "capture.pcap")], "tcpdump.log")
+        time.sleep(0.5)
+        return process
+
+    def start_node(self, node: str, *arguments: str) -> Process:
+        """Start the scheduler, a worker or the client."""
+        options, role = self.options, node.split("-")[0]
+        address = f"{options.protocol}://{self.nodes['scheduler']}:8786"
+        env = {
+            "WIRE_WORKERS": str(options.workers),
+            "WIRE_THREADS": str(options.threads),
+            "OMP_NUM_THREADS": "1",
+            "WIRE_HOST": self.listen.get(node, self.nodes[node]),
+            "WIRE_NAME": node,
+            **options.env,
+        }
+        if options.protocol == "tls":
+            env |= {"WIRE_TLS": str(options.out), "SSLKEYLOGFILE": str(options.out / "keys.log")}
+        counts = str(options.out / f"{node}.json")
+        argv = [options.python, str(NODE), role, address, counts, *arguments]
+        self.processes[node] = self.start(node, argv, f"{node}.log", **env)
+        return self.processes[node]
+
+    def start_cluster(self) -> None:
+        """Start the scheduler and the workers."""
+        if self.options.protocol == "tls":
+            certificate(self.options.out)
+        for node in self.nodes:
+            if node != "client":
+                self.start_node(node)
+                time.sleep(2.0 if node == "scheduler" else 0)
+
+    def stop_cluster(self) -> None:
+        """Stop all nodes together, the scheduler first, to read its counters of open streams."""
+        for process in self.processes.values():
+            if process.poll() is None:
+                process.send_signal(signal.SIGCONT)
+                process.terminate()
+        for process in self.processes.values():
+            stop(process)
 
 
-def attach(switch: str, namespace: str, port: str, address: str, mtu_frames: bool) -> None:
-    """Connect a node to the bridge. Without offloads, frames have the size that they have on a wire."""
-    sh("ip", "-n", switch, "link", "add", port, "type", "veth", "peer", "name", "eth0", "netns", namespace)
-    sh("ip", "-n", switch, "link", "set", port, "master", "br0", "up")
-    sh("ip", "-n", namespace, "link", "set", "lo", "up")
-    sh("ip", "-n", namespace, "addr", "add", f"{address}/24", "dev", "eth0")
-    sh("ip", "-n", namespace, "link", "set", "eth0", "up")
-    sh("ip", "-n", namespace, "route", "add", "default", "dev", "eth0")
-    if mtu_frames:
-        off = ["tso", "off", "gso", "off", "gro", "off"]
-        sh("ip", "netns", "exec", namespace, "ethtool", "-K", "eth0", *off)
-        sh("ip", "netns", "exec", switch, "ethtool", "-K", port, *off)
-
-
-def start(namespace: str, argv: list[str], log: Path, **env: str) -> subprocess.Popen[bytes]:
-    """Start a process in a namespace, with its output in a file."""
-    with log.open("wb") as out:
-        return subprocess.Popen(
-            ["ip", "netns", "exec", namespace, *argv],
-            stdout=out,
-            stderr=out,
-            cwd=log.parent,
-            env={**os.environ, **env},
-        )
-
-
-def stop(process: subprocess.Popen[bytes], sig: int = signal.SIGTERM, patience_s: float = 8) -> None:
+def stop(process: Process, sig: int = signal.SIGTERM, patience_s: float = 8) -> None:
     """Terminate a process that was started here."""
     if process.poll() is None:
         process.send_signal(sig)
@@ -92,85 +193,26 @@ def stop(process: subprocess.Popen[bytes], sig: int = signal.SIGTERM, patience_s
 
 def certificate(folder: Path) -> None:
     """Create a self-signed certificate for TLS clusters."""
-    sh(
-        "openssl",
-        "req",
-        "-x509",
-        "-newkey",
-        "rsa:2048",
-        "-nodes",
-        "-days",
-        "2",
-        "-subj",
-        "/CN=dask",
-        "-keyout",
-        str(folder / "key.pem"),
-        "-out",
-        str(folder / "cert.pem"),
-    )
+    files = ["-keyout", str(folder / "key.pem"), "-out", str(folder / "cert.pem")]
+    sh("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=dask", *files)
 
 
-def capture(args: argparse.Namespace, out: Path, tag: str) -> dict[str, object]:
+def capture(options: Options) -> dict[str, object]:
     """Run the cluster and its workload under tcpdump; return the counts of the nodes."""
-    nodes = hosts(args.workers)
-    address = f"{args.protocol}://{nodes['scheduler']}:8786"
-    env = {
-        "WIRE_WORKERS": str(args.workers),
-        "WIRE_THREADS": str(args.threads),
-        "OMP_NUM_THREADS": "1",
-        **args.env,
-    }
-    if args.protocol == "tls":
-        certificate(out)
-        env |= {"WIRE_TLS": str(out), "SSLKEYLOGFILE": str(out / "keys.log")}
-    running: list[subprocess.Popen[bytes]] = []
-    with network(nodes, args.mtu, tag) as switch:
+    cluster = Cluster(options)
+    with cluster.network():
+        dumper = cluster.start_tcpdump()
         try:
-            dump = [
-                "nice",
-                "-n",
-                "-15",
-                "tcpdump",
-                "-i",
-                "br0",
-                "-w",
-                str(out / "capture.pcap"),
-                "-B",
-                str(args.buffer_mib * 1024),
-                "-s",
-                str(args.snaplen),
-                "-n",
-            ]
-            dumper = start(switch, dump, out / "tcpdump.log")
-            time.sleep(0.5)
-            for role in ["scheduler", *(n for n in nodes if n.startswith("worker"))]:
-                kind = role.split("-")[0]
-                argv = [args.python, str(NODE), kind, address, str(out / f"{role}.json")]
-                running.append(
-                    start(
-                        f"{tag}-{role}",
-                        argv,
-                        out / f"{role}.log",
-                        WIRE_HOST=nodes[role],
-                        WIRE_NAME=role,
-                        **env,
-                    )
-                )
-                time.sleep(2.0 if kind == "scheduler" else 0)
-            client = [args.python, str(NODE), "client", address, str(out / "client.json"), args.workload]
-            subprocess.run(
-                ["ip", "netns", "exec", f"{tag}-client", *client], check=True, timeout=args.timeout_s,
-                env={**os.environ, **env}, stdout=(out / "client.log").open("wb"), stderr=subprocess.STDOUT,
-            )  # fmt: skip
+            cluster.start_cluster()
+            client = cluster.start_node("client", options.workload)
+            if client.wait(options.timeout_s):
+                raise RuntimeError(f"the client failed: {options.out / 'client.log'}")
             time.sleep(0.3)
         finally:
-            for process in running:  # all together, the scheduler first, to read its counters of open streams
-                process.terminate()
-            for process in running:
-                stop(process)
+            cluster.stop_cluster()
             time.sleep(1.5)  # the kernel delivers packets up to a second late
             stop(dumper, signal.SIGINT)
-    return {name: json.loads((out / f"{name}.json").read_text()) for name in nodes}
+    return {name: json.loads((options.out / f"{name}.json").read_text()) for name in cluster.nodes}
 
 
 def main() -> None:
@@ -188,9 +230,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=3)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--protocol", default="tcp", choices=["tcp", "tls", "ws"])
-    parser.add_argument(
-        "--mtu", action="store_true", help="disable offloads: frames are at most as large as the MTU"
-    )
+    parser.add_argument("--mtu", action="store_true", help="disable offloads: no frame exceeds the MTU")
     parser.add_argument("--snaplen", type=int, default=262144)
     parser.add_argument("--buffer-mib", type=int, default=512, help="kernel buffer of the capture")
     parser.add_argument("--timeout-s", type=float, default=300)
@@ -198,10 +238,12 @@ def main() -> None:
         "--env", type=lambda s: tuple(s.split("=", 1)), action="append", default=[], metavar="K=V"
     )
     args = parser.parse_args()
-    args.env = dict(args.env)
-    args.out.mkdir(parents=True, exist_ok=True)
-    truth = capture(args, args.out, f"wire{os.getpid()}")
-    (args.out / "truth.json").write_text(json.dumps({"workload": args.workload, "nodes": truth}, indent=1))
+    options = Options(**{**vars(args), "env": dict(args.env)})
+    options.out.mkdir(parents=True, exist_ok=True)
+    truth = capture(options)
+    (options.out / "truth.json").write_text(
+        json.dumps({"workload": options.workload, "nodes": truth}, indent=1)
+    )
 
 
 if __name__ == "__main__":

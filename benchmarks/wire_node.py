@@ -113,14 +113,50 @@ async def scheduler(address, path):
         await run_until_sigterm(path, lambda: node.stream_comms)
 
 
+def write_in_parts():
+    """Make every message two small writes with Nagle's algorithm, as a careless program does."""
+    connect = tcp.TCP.__init__
+
+    def init(self, stream, *args, **kwargs):
+        connect(self, stream, *args, **kwargs)
+        stream.set_nodelay(False)
+        write = stream.write
+
+        def in_parts(data):
+            data = bytes(data)
+            if 64 < len(data) < 1400:
+                write(data[:32])
+                data = data[32:]
+            return write(data)
+
+        stream.write = in_parts
+
+    tcp.TCP.__init__ = init
+
+
 async def worker(address, path):
     """Run a worker with WIRE_THREADS threads that listens on WIRE_HOST."""
     options = {
         "nthreads": int(os.environ["WIRE_THREADS"]), "host": os.environ["WIRE_HOST"], "memory_limit": 0,
         "name": os.environ.get("WIRE_NAME"), "protocol": address.split("://")[0] + "://", **security(),
     }  # fmt: skip
+    if os.environ.get("WIRE_CONTACT"):
+        options["contact_address"] = os.environ["WIRE_CONTACT"]
     async with Worker(address, **options) as node:
+        if os.environ.get("WIRE_HEARTBEAT"):
+            delay_heartbeats(node, float(os.environ["WIRE_HEARTBEAT"]))
         await run_until_sigterm(path, lambda: {"scheduler": node.batched_stream})
+
+
+def delay_heartbeats(node, factor):
+    """Send a worker's heartbeats later than the scheduler requests."""
+    heartbeat = node.heartbeat
+
+    async def late():
+        await heartbeat()
+        node.periodic_callbacks["heartbeat"].callback_time = 500 * factor
+
+    node.periodic_callbacks["heartbeat"].callback = late
 
 
 def array_work(client, size, chunk):
@@ -170,9 +206,82 @@ def groupby(client, rows):
     return float(frame_of(rows).groupby("a").agg("median").b.sum().compute())
 
 
+def mixed(client, seconds):
+    """Alternate transfers between workers and small tasks for some time after a first round, with pauses."""
+    import threading
+    import time
+
+    deadline = [time.time() + seconds + 120]
+    threading.Thread(target=exit_at, args=(deadline,), daemon=True).start()
+    total = one_round(client)
+    pathlib.Path(sys.argv[3]).with_suffix(".running").touch()
+    if os.environ.get("WIRE_BLOCK"):
+        arguments = (client, *os.environ["WIRE_BLOCK"].split(":"))
+        threading.Thread(target=block, args=arguments, daemon=True).start()
+    end = time.time() + seconds
+    deadline[0] = end + 3
+    while time.time() < end:
+        total += one_round(client)
+        if os.environ.get("WIRE_RECONNECT"):
+            reconnect(client)
+        time.sleep(0.1)
+    return total
+
+
+def reconnect(client):
+    """Ask each worker for its identity over a new connection, as a client with direct access does."""
+
+    async def identity(address):
+        remote = distributed.rpc(address)
+        try:
+            await asyncio.wait_for(remote.identity(), 30)
+        except (OSError, asyncio.TimeoutError):
+            pass
+        finally:
+            await remote.close_rpc()
+
+    for address in client.scheduler_info()["workers"]:
+        client.sync(identity, address)
+
+
+def one_round(client):
+    """Transpose an array, which moves half of it between workers, and run 30 small tasks."""
+    import dask.array as da
+
+    x = da.random.random((1600, 1600), chunks=(400, 400))
+    total = float((x + x.T).sum().compute())
+    client.gather(client.map(lambda i: i + 1, range(30), pure=False))
+    return total
+
+
+def exit_at(deadline):
+    """End the client at a time, even if its workload hangs."""
+    import time
+
+    while time.time() < deadline[0]:
+        time.sleep(0.1)
+    os._exit(0)
+
+
+def block(client, node, seconds, times):
+    """Block the event loop of the scheduler or a worker some times."""
+    import time
+
+    time.sleep(1)
+    for _ in range(int(times)):
+        if node == "scheduler":
+            client.run_on_scheduler(time.sleep, float(seconds))
+        else:
+            workers = client.scheduler_info()["workers"].items()
+            client.run(time.sleep, float(seconds), workers=[a for a, w in workers if w["name"] == node])
+        time.sleep(0.7)
+
+
 def submit(client, name, args):
     """Run a workload by its name."""
-    work = {"array": array_work, "tasks": many_tasks, "shuffle": shuffle, "groupby": groupby}[name]
+    work = {
+        "array": array_work, "tasks": many_tasks, "shuffle": shuffle, "groupby": groupby, "mixed": mixed,
+    }[name]  # fmt: skip
     return work(client, *[int(a) for a in args])
 
 
@@ -193,6 +302,8 @@ def run_client(address, path, workload):
 def main():
     role, address, path = sys.argv[1:4]
     watch_writes()
+    if os.environ.get("WIRE_NAGLE"):
+        write_in_parts()
     if role == "client":
         run_client(address, path, sys.argv[4])
     asyncio.get_event_loop().run_until_complete(

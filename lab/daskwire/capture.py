@@ -25,6 +25,7 @@ from daskwire.net.connections import Connections
 from daskwire.net.copies import copies
 from daskwire.net.extent import Extent, Lives, extents, lives
 from daskwire.net.health import RoundTrips, round_trips
+from daskwire.net.macs import Macs
 from daskwire.net.segments import Lanes, Segments, Tally, lanes
 from daskwire.net.tcp import Disorder, Pieces
 from daskwire.schema import Table
@@ -39,6 +40,7 @@ class Capture:
         memory: their bytes.
         connections: endpoints of all connections.
         translations: pairs of flows that are one flow on both sides of a NAT; its segments have the first.
+        macs: MAC addresses of flows and in ARP packets.
         tally: counts of packets, decoded or not.
         segments: all TCP segments.
         pieces: the pieces of all streams.
@@ -53,6 +55,7 @@ class Capture:
     memory: Memory
     connections: Connections
     translations: list[tuple[int, int]]
+    macs: Macs
     tally: Tally
     segments: Segments
     pieces: Pieces

@@ -22,12 +22,12 @@ from daskwire.file.packed import is_packed
 from daskwire.file.reading import read_blocks
 from daskwire.file.records import Progress
 from daskwire.file.source import map_open
-from daskwire.net.connections import Connections
 from daskwire.net.headers import parse_segments
-from daskwire.net.points import Points
-from daskwire.net.segments import ACK, SYN, Segments, Tally, concatenate, sort_by_time
+from daskwire.net.layers import Shared
+from daskwire.net.segments import ACK, SYN, Segments, concatenate, sort_by_time
 from daskwire.net.stream import Stream, arrival
 from daskwire.net.tcp import reassemble
+from daskwire.net.tunnels import TUNNEL_PORTS
 
 PATIENCE_NS = 2_000_000_000
 FIRST_MESSAGE = 4096  # bytes; a longer stream that does not begin with a Dask message is not Dask
@@ -58,9 +58,7 @@ class Follower:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.tally = Tally()
-        self.connections = Connections()
-        self._points = Points()
+        self._shared = Shared(TUNNEL_PORTS)
         self._progress = Progress()
         self._memory = Memory()
         self._base = self._memory.add(memoryview(b""), ROOM)
@@ -128,7 +126,7 @@ class Follower:
         return concatenate(
             part
             for records in read_blocks(str(self.path), view, self._progress)
-            for part in parse_segments(view, self._base, records, self.connections, self.tally, self._points)
+            for part in parse_segments(view, self._base, records, self._shared)
         )
 
     def _map(self) -> memoryview:

@@ -8,23 +8,23 @@ from collections.abc import Callable, Iterable, Mapping
 import numpy as np
 
 from daskwire.arrays import Columns
+from daskwire.builders import build_tables
 from daskwire.capture import Capture
 from daskwire.dask.conversations import find_conversations
-from daskwire.dask.tls import KeyLog, read_key_log
+from daskwire.dask.tls import read_key_log
 from daskwire.file.memory import Memory
 from daskwire.file.reading import File, between, read_blocks
 from daskwire.file.records import Progress
 from daskwire.file.source import Source, open_sources
-from daskwire.net.connections import Connections, split_reused
+from daskwire.net.connections import split_reused
 from daskwire.net.copies import copies_of_points
 from daskwire.net.headers import parse_segments
-from daskwire.net.layers import TunnelPorts
-from daskwire.net.points import Points, recordings
-from daskwire.net.segments import ACK, SYN, Segments, Tally, lanes, sort_by_time
+from daskwire.net.layers import Shared
+from daskwire.net.points import recordings
+from daskwire.net.segments import ACK, SYN, Segments, lanes, sort_by_time
 from daskwire.net.tcp import reassemble
 from daskwire.net.translation import translations
 from daskwire.net.tunnels import TUNNEL_PORTS
-from daskwire.tables.builders import build_tables
 
 Report = Callable[[float], None]  # called with the share of the files that has been read, 0 to 1
 Pairs = list[tuple[int, int]]
@@ -37,7 +37,7 @@ def open_capture(
     until_ns: int | None = None,
     names: Mapping[str, str] | None = None,
     key_log: str | None = None,
-    tunnel_ports: TunnelPorts | None = None,
+    tunnel_ports: Mapping[int, str] | None = None,
     report: Report | None = None,
 ) -> Capture:
     """Read a capture of one or several files, and find the Dask messages in it.
@@ -60,8 +60,7 @@ def open_capture(
         WireError: a file cannot be read or is not a capture.
     """
     sources = open_sources([paths] if isinstance(paths, str | os.PathLike | Source) else paths)
-    memory, table, tally, points = Memory(), Connections(), Tally(), Points()
-    ports = {**TUNNEL_PORTS, **(tunnel_ports or {})}
+    memory, shared = Memory(), Shared({**TUNNEL_PORTS, **(tunnel_ports or {})})
     files: list[File] = []
     columns = Columns(Segments.TYPES)
     for index, source in enumerate(sources):
@@ -69,87 +68,75 @@ def open_capture(
         files.append(File(source.name, len(view), progress))
         base = memory.add(view)
         for records in read_blocks(source.name, view, progress):
-            tally.note_times(records.time_ns)
+            shared.tally.note_times(records.time_ns)
             progress.note_times(records.time_ns)
             selected = between(records, since_ns, until_ns)
             share = (index + progress.position / len(view)) / len(sources)
-            for part in parse_segments(view, base, selected, table, tally, points, ports, index):
+            for part in parse_segments(view, base, selected, shared, index):
                 columns.add(part.columns(), share)
             if report:
                 report(share)
     segments = Segments(*columns.arrays())
-    _align_clocks(segments, points, files, tally)
+    _align_clocks(segments, shared, files)
     sort_by_time(segments)
     opening = np.flatnonzero(segments.flags & (SYN | ACK) == SYN)
-    split_reused(segments.flow, opening, segments.seq, segments.ack, table)
-    segments, translated = _join(segments, table, tally)
+    split_reused(segments.flow, opening, segments.seq, segments.ack, shared.connections)
+    segments, translated = _join(segments, shared)
+    pieces, disorder = reassemble(segments)
     logs = [f.progress.secrets.decode("ascii", "replace") for f in files] + ([key_log] if key_log else [])
     secrets = read_key_log("\n".join(logs))
-    return _decode(files, memory, table, tally, segments, translated, names or {}, secrets)
+    conversations, others = find_conversations(memory, segments, pieces, secrets)
+    return Capture(
+        files=files,
+        memory=memory,
+        connections=shared.connections,
+        translations=translated,
+        macs=shared.macs,
+        tally=shared.tally,
+        segments=segments,
+        pieces=pieces,
+        disorder=disorder,
+        conversations=conversations,
+        other_protocols=others,
+        user_names=names or {},
+        build_tables=build_tables,
+    )
 
 
-def _align_clocks(segments: Segments, points: Points, files: list[File], tally: Tally) -> None:
+def _align_clocks(segments: Segments, shared: Shared, files: list[File]) -> None:
     """Align the clocks of several files, and give all files of a recording the same capture points."""
     if len(files) == 1 or not len(segments):
         return
-    file = points.files()[segments.point]
+    file = shared.points.files()[segments.point]
     result = recordings(segments, file, len(files))
     for index, offset_ns in enumerate(result.offset_ns):
         if offset_ns:
             segments.time_ns[file == index] -= offset_ns
             files[index].progress.offset_ns = offset_ns
-    segments.point[:] = points.merged(result.recording)[segments.point]
-    tally.begin_ns = min(tally.begin_ns, int(segments.time_ns.min()))
+    segments.point[:] = shared.points.merged(result.recording)[segments.point]
+    shared.tally.begin_ns = min(shared.tally.begin_ns, int(segments.time_ns.min()))
 
 
-def _join(segments: Segments, table: Connections, tally: Tally) -> tuple[Segments, Pairs]:
+def _join(segments: Segments, shared: Shared) -> tuple[Segments, Pairs]:
     """Remove segments that were captured at several points or on both sides of a NAT, all but once."""
-    by_flow = lanes(segments, 2 * len(table))
+    flows = 2 * len(shared.connections)
+    by_flow = lanes(segments, flows)
     translated = translations(segments, by_flow)
     if translated:
-        _merge_translated(segments, translated, len(table))
-        by_flow = lanes(segments, 2 * len(table))
+        _merge_translated(segments, translated, flows)
+        by_flow = lanes(segments, flows)
     if not len(segments) or (segments.point == segments.point[0]).all():
         return segments, translated
     repeated = copies_of_points(segments, by_flow)
-    tally.repeated = int(repeated.sum())
-    return (segments.take(~repeated) if tally.repeated else segments), translated
+    shared.tally.repeated = int(repeated.sum())
+    return (segments.take(~repeated) if shared.tally.repeated else segments), translated
 
 
-def _merge_translated(segments: Segments, translated: Pairs, connections: int) -> None:
+def _merge_translated(segments: Segments, translated: Pairs, flows: int) -> None:
     """Assign the inner flow of each pair to the outer one, at a capture point of its own."""
-    flow_of = np.arange(2 * connections, dtype=np.int32)
+    flow_of = np.arange(flows, dtype=np.int32)
     for outer, inner in translated:
         flow_of[inner], flow_of[inner ^ 1] = outer, outer ^ 1
     inner_rows = flow_of[segments.flow] != segments.flow
     segments.point[inner_rows] += int(segments.point.max()) + 1
     segments.flow[:] = flow_of[segments.flow]
-
-
-def _decode(
-    files: list[File],
-    memory: Memory,
-    table: Connections,
-    tally: Tally,
-    segments: Segments,
-    translated: Pairs,
-    names: Mapping[str, str],
-    secrets: KeyLog,
-) -> Capture:
-    """Reassemble the segments and find the messages."""
-    pieces, disorder = reassemble(segments)
-    conversations, others = find_conversations(memory, segments, pieces, secrets)
-    return Capture(
-        files,
-        memory,
-        table,
-        translated,
-        tally,
-        segments,
-        pieces,
-        disorder,
-        conversations,
-        others,
-        names,
-        build_tables,
-    )

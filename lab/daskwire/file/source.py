@@ -11,11 +11,13 @@ import mmap
 import os
 import re
 import resource
+import signal
 import stat
 import sys
 import tempfile
+import threading
 from collections.abc import Iterable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -106,19 +108,33 @@ def _store_pipe(pipe: IO[bytes], stored: IO[bytes], name: str) -> None:
     Ctrl-C also interrupts the writer (tcpdump, ssh), which then writes its last packets and closes the pipe.
     Therefore the first one does not end the copy; the second one does, for a writer that ignores it.
     """
-    interrupts = 0
-    with closing(os.fdopen(os.dup(pipe.fileno()), "rb", buffering=0)) as raw:
-        while True:
-            try:
-                if not (part := raw.read(CHUNK)):
-                    break
-                store(stored, part, name)
-            except KeyboardInterrupt:
-                interrupts += 1
-                if interrupts > 1:
-                    break
+    raw = os.fdopen(os.dup(pipe.fileno()), "rb", buffering=0)
+    with closing(raw), suppress(KeyboardInterrupt), _first_interrupt_ignored():
+        while part := raw.read(CHUNK):
+            store(stored, part, name)
     stored.flush()
     stored.seek(0)
+
+
+@contextmanager
+def _first_interrupt_ignored() -> Iterator[None]:
+    """Let only the second Ctrl-C raise KeyboardInterrupt.
+
+    The first one must not raise it even if it is caught: bytes that were just read would be lost.
+    """
+    default, current = signal.default_int_handler, signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or current != default:
+        yield
+        return
+
+    def handle(*_: object) -> None:
+        signal.signal(signal.SIGINT, default)
+
+    signal.signal(signal.SIGINT, handle)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, default)
 
 
 def map_open(file: IO[bytes]) -> memoryview:

@@ -93,13 +93,14 @@ class Connections:
         pair = (self.low[flow // 2], self.high[flow // 2])
         source, destination = pair if flow % 2 == 0 else pair[::-1]
         return (
-            self._address(source >> 16),
+            self.address(source >> 16),
             source & 0xFFFF,
-            self._address(destination >> 16),
+            self.address(destination >> 16),
             destination & 0xFFFF,
         )
 
-    def _address(self, code: int) -> str:
+    def address(self, code: int) -> str:
+        """Return the IP address with this code."""
         if code < IPV6_CODES:
             return str(ip_address(code))
         return str(ip_address(self._listed[code - IPV6_CODES]))

@@ -12,12 +12,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
+import numpy.typing as npt
 
 from daskwire.arrays import U16, Array, Flags, Ints, header_type, overlapping
 from daskwire.file.records import PEEK, Records
-from daskwire.net.connections import Connections
-from daskwire.net.layers import Batch, Internet, Layer, TunnelPorts, gather, some, u8, u16
-from daskwire.net.points import Points
+from daskwire.net.layers import Batch, Internet, Layer, Shared, gather, some, u8, u16, u32
 from daskwire.net.segments import Segments, Tally
 from daskwire.net.skipped import (
     BAD_IP,
@@ -30,7 +29,7 @@ from daskwire.net.skipped import (
     link_reason,
 )
 from daskwire.net.tcp_options import read_options
-from daskwire.net.tunnels import TUNNEL_PORTS, inside
+from daskwire.net.tunnels import inside
 
 MARGIN = 128  # bytes that a gather may read beyond a packet
 MAX_DEPTH = 4  # tunnels within tunnels
@@ -55,17 +54,20 @@ TCP_FIELDS = header_type(  # with the timestamp option, which nearly all segment
 )  # fmt: skip
 IP_AT, TCP_AT = ETHERNET_HEADER, ETHERNET_HEADER + IPV4_HEADER
 PLAIN = header_type(PEEK, ethertype=(">u2", IP_AT - 2), ip=(IPV4_FIELDS, IP_AT), tcp=(TCP_FIELDS, TCP_AT))
+MACS = header_type(
+    PEEK, destination_high=(">u2", 0), destination_low=(">u4", 2), source_high=(">u2", 6),
+    source_low=(">u4", 8),
+)  # fmt: skip
+ARP, ARP_MAC, ARP_ADDRESS, ARP_SIZE = (
+    0x0806,
+    8,
+    14,
+    28,
+)  # EtherType; sender's fields and size of an ARP packet
 
 
 def parse_segments(
-    view: memoryview,
-    base: int,
-    records: Records,
-    table: Connections,
-    tally: Tally,
-    points: Points,
-    tunnel_ports: TunnelPorts = TUNNEL_PORTS,
-    file: int = 0,
+    view: memoryview, base: int, records: Records, shared: Shared, file: int = 0
 ) -> Iterator[Segments]:
     """Yield the TCP segments of a batch of packets.
 
@@ -73,29 +75,26 @@ def parse_segments(
         view: the file.
         base: address of the file, see ``daskwire.file.memory``.
         records: the packets.
-        table: assigns connection numbers.
-        tally: receives the number of packets, bytes, and skipped packets.
-        points: assigns numbers of capture points.
-        tunnel_ports: UDP port -> kind of tunnel.
+        shared: collects connections, MAC addresses, capture points and counts.
         file: index of the file.
     """
     if not len(records.time_ns):
         return
+    tally = shared.tally
     tally.packets += len(records.time_ns)
     tally.bytes += int(records.length.sum())
     tally.first_ns = min(tally.first_ns, int(records.time_ns.min()))
     tally.last_ns = max(tally.last_ns, int(records.time_ns.max()))
     ends = records.offset + records.captured
     safe = int(np.searchsorted(ends, len(view) - MARGIN))  # for later packets a gather would leave the file
-    shared = (table, tally, points, tunnel_ports, file)
     if safe:
-        yield from _parse(Batch(view, base, records.take(slice(safe)), *shared))
+        yield from _parse(Batch(view, base, records.take(slice(safe)), shared, file))
     if safe < len(ends):
         shift = int(records.offset[safe])
         tail = memoryview(bytes(view[shift:]) + bytes(MARGIN))
         last = records.take(slice(safe, None))
         last = replace(last, offset=last.offset - shift)
-        yield from _parse(Batch(tail, base + shift, last, table, tally, points, tunnel_ports, file))
+        yield from _parse(Batch(tail, base + shift, last, shared, file))
 
 
 def _parse(batch: Batch) -> Iterator[Segments]:
@@ -137,7 +136,9 @@ def _frames(batch: Batch, layer: Layer, link: int, depth: int = 0) -> Iterator[S
     """Parse packets of one link type, including tunnels."""
     above, kind = _network_layer(batch.view, layer, link)
     whole = above.at + IPV4_HEADER <= above.end
-    _count_others(batch.tally, layer, kind, whole, link)
+    _count_others(batch.shared.tally, layer, kind, whole, link)
+    if link == ETHERNET and depth == 0 and (kind == ARP).any():
+        _note_arp(batch, some(above, kind == ARP))
     kind = kind * whole
     for ethertype, parse in ((IPV4, _ipv4), (IPV6, _ipv6)):
         selected = kind == ethertype
@@ -148,10 +149,29 @@ def _frames(batch: Batch, layer: Layer, link: int, depth: int = 0) -> Iterator[S
             if tcp.all():
                 continue
             if depth == MAX_DEPTH:
-                batch.tally.skipped[TOO_DEEP] += int((~tcp).sum())
+                batch.shared.tally.skipped[TOO_DEEP] += int((~tcp).sum())
                 continue
             for inner_link, inner_layer in inside(batch, some(packets, ~tcp)):
                 yield from _frames(batch, inner_layer, inner_link, depth + 1)
+
+
+def _note_macs(batch: Batch, row: Ints, flow: npt.NDArray[np.int32], time_ns: Ints) -> None:
+    head = batch.records.peek.view(MACS)
+    source, destination = (
+        head[f"{end}_high"].astype(np.uint64) << np.uint64(32) | head[f"{end}_low"]
+        for end in ("source", "destination")
+    )
+    batch.shared.macs.note(flow, time_ns, source[row], destination[row])
+
+
+def _note_arp(batch: Batch, above: Layer) -> None:
+    """Note which MAC address announces which IPv4 address."""
+    whole = above.at + ARP_SIZE <= above.end
+    at, row = above.at[whole], above.row[whole]
+    mac = u16(batch.view, at + ARP_MAC).astype(np.uint64) << np.uint64(32) | u32(batch.view, at + ARP_MAC + 2)
+    address = u32(batch.view, at + ARP_ADDRESS)
+    sender = address != 0  # zero: a probe
+    batch.shared.macs.note_arp(batch.records.time_ns[row[sender]], address[sender], mac[sender])
 
 
 def _count_others(tally: Tally, layer: Layer, kind: U16, whole: Flags, link: int) -> None:
@@ -207,8 +227,8 @@ def _ipv4(batch: Batch, layer: Layer) -> Internet:
     whole = _whole(ip)
     good = whole & (header >= IPV4_HEADER)
     if not good.all():
-        batch.tally.skipped[FRAGMENTS] += int((~whole).sum())
-        batch.tally.skipped[BAD_IP] += int((whole & ~good).sum())
+        batch.shared.tally.skipped[FRAGMENTS] += int((~whole).sum())
+        batch.shared.tally.skipped[BAD_IP] += int((whole & ~good).sum())
     return _internet(ip[good], some(layer, good), header[good])
 
 
@@ -234,7 +254,7 @@ def _internet(ip: Array, layer: Layer, header: Ints | int) -> Internet:
 def _ipv6(batch: Batch, layer: Layer) -> Internet:
     view, whole = batch.view, layer.at + IPV6_HEADER <= layer.end
     if not whole.all():
-        batch.tally.skipped[CUT_IP] += int((~whole).sum())
+        batch.shared.tally.skipped[CUT_IP] += int((~whole).sum())
         layer = some(layer, whole)
     raw = overlapping(view, 0, IPV6_HEADER)[layer.at].view(np.uint8).reshape(-1, IPV6_HEADER)
     payload = raw[:, 4].astype(np.int64) << 8 | raw[:, 5]
@@ -255,8 +275,8 @@ def _ipv6(batch: Batch, layer: Layer) -> Internet:
         protocol=following,
         above=length - header,
         length=length,
-        source=batch.table.address_codes(raw[:, 8:24]),
-        destination=batch.table.address_codes(raw[:, 24:40]),
+        source=batch.shared.connections.address_codes(raw[:, 8:24]),
+        destination=batch.shared.connections.address_codes(raw[:, 24:40]),
         identification=np.zeros(len(raw), np.uint16),
     )
 
@@ -264,7 +284,7 @@ def _ipv6(batch: Batch, layer: Layer) -> Internet:
 def _tcp(batch: Batch, packets: Internet, depth: int) -> Iterator[Segments]:
     whole = packets.at + TCP_HEADER <= packets.end
     if not whole.all():
-        batch.tally.skipped[CUT_TCP] += int((~whole).sum())
+        batch.shared.tally.skipped[CUT_TCP] += int((~whole).sum())
         packets = some(packets, whole)
     if len(packets.at):
         yield _segments(batch, packets, gather(batch.view, packets.at, TCP_FIELDS), depth)
@@ -273,16 +293,19 @@ def _tcp(batch: Batch, packets: Internet, depth: int) -> Iterator[Segments]:
 def _segments(batch: Batch, packets: Internet, tcp: Array, depth: int = 0) -> Segments:
     """Build segments from IP packets and their TCP headers."""
     records = batch.records
-    point = batch.points.number((batch.file, records.interface, depth))
+    point = batch.shared.points.number((batch.file, records.interface, depth))
     size = tcp["size"] >> 4 << 2
     flags = tcp["flags"] & np.uint16(0x1FF)
     tsval, tsecr = read_options(batch.view, packets.at, np.minimum(size, packets.available), tcp, flags)
     length = np.maximum(packets.above - size, 0)
     source = packets.source << np.uint64(16) | tcp["source"]
     destination = packets.destination << np.uint64(16) | tcp["destination"]
+    flow, time_ns = batch.shared.connections.flows(source, destination), records.time_ns[packets.row]
+    if records.link == ETHERNET and depth == 0 and len(flow):
+        _note_macs(batch, packets.row, flow, time_ns)
     return Segments(
-        time_ns=records.time_ns[packets.row],
-        flow=batch.table.flows(source, destination),
+        time_ns=time_ns,
+        flow=flow,
         seq=tcp["seq"],
         ack=tcp["ack"],
         flags=flags,

@@ -25,13 +25,20 @@ class RoundTrips:
         minimum_ms: smallest time from a segment to its acknowledgement, NaN without a sample.
         p5_ms: 5th percentile.
         samples: number of samples.
-        stamped: measured by TCP timestamps rather than by sequence numbers.
     """
 
     minimum_ms: Floats
     p5_ms: Floats
     samples: Ints
-    stamped: Flags
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Round-trip times: the flow of the measured segments, when each was acknowledged, and the RTT."""
+
+    flow: Ints
+    time_ns: Ints
+    rtt_ns: Ints
 
 
 def count(segments: Segments, which: Flags, flows: int) -> Ints:
@@ -94,33 +101,56 @@ def resets(segments: Segments, flows: int) -> Ints:
 def round_trips(segments: Segments, lanes: Lanes, pieces: Pieces, disorder: Disorder) -> RoundTrips:
     """Measure the RTT to each flow's receiver by timestamps, else by sequence numbers with Karn's rule."""
     flows = len(lanes.begin) - 1
-    flow, sample_ns = _by_timestamps(segments, lanes.order)
-    stamped = np.bincount(flow, minlength=flows) > 0
-    if not stamped[pieces.flow].all():
-        plain_flow, plain_ns = _by_sequence(segments, pieces, disorder, stamped)
-        flow, sample_ns = np.concatenate([flow, plain_flow]), np.concatenate([sample_ns, plain_ns])
-    by = np.lexsort((sample_ns, flow))
-    flow, sample_ms = flow[by], sample_ns[by] / 1e6
+    trips = rtt_samples(segments, lanes, pieces, disorder)
+    by = np.lexsort((trips.rtt_ns, trips.flow))
+    flow, sample_ms = trips.flow[by], trips.rtt_ns[by] / 1e6
     samples = np.bincount(flow, minlength=flows).astype(np.int64)
     begin = np.concatenate([[0], np.cumsum(samples)[:-1]])
     minimum, p5 = np.full(flows, np.nan), np.full(flows, np.nan)
     measured = samples > 0
     minimum[measured] = sample_ms[begin[measured]]
     p5[measured] = sample_ms[begin[measured] + (samples[measured] - 1) // 20]
-    return RoundTrips(minimum, p5, samples, stamped)
+    return RoundTrips(minimum, p5, samples)
 
 
-def _by_timestamps(segments: Segments, order: Ints) -> tuple[Ints, Ints]:
-    """Return flow and time from the first segment with a timestamp value to the first one that echoes it."""
+def rtt_samples(segments: Segments, lanes: Lanes, pieces: Pieces, disorder: Disorder) -> Samples:
+    """Measure the time from segments to their acknowledgements, by timestamps, else by sequence numbers."""
+    stamped = _by_timestamps(segments, lanes.order)
+    has_stamps = np.bincount(stamped.flow, minlength=len(lanes.begin) - 1) > 0
+    if has_stamps[pieces.flow].all():
+        return stamped
+    plain = _by_sequence(segments, pieces, disorder, has_stamps)
+    return Samples(
+        *(np.concatenate(pair) for pair in zip(vars(stamped).values(), vars(plain).values(), strict=True))
+    )
+
+
+def echo_delays(segments: Segments, lanes: Lanes) -> Samples:
+    """Measure the time from the receiver's ACK to the sender's first data segment that echoes its timestamp.
+
+    While a sender has data to send, this is the RTT between capture point and sender, its queue included.
+    """
+    acks = (segments.flags & (STAMPED | ACK | SYN) == STAMPED | ACK) & (segments.length == 0)
+    data = (segments.flags & STAMPED != 0) & (segments.length > 0)
+    return _between(segments, lanes.order, acks, data)
+
+
+def _by_timestamps(segments: Segments, order: Ints) -> Samples:
+    """Measure from the first segment with a timestamp value to the first one that echoes it."""
     flags = segments.flags
     carries = (flags & STAMPED != 0) & ((segments.length > 0) | (flags & (SYN | FIN) != 0))
     echoes = (flags & (STAMPED | ACK) == STAMPED | ACK) & (segments.tsecr != 0)
+    return _between(segments, order, carries, echoes)
+
+
+def _between(segments: Segments, order: Ints, carries: Flags, echoes: Flags) -> Samples:
+    """Measure from the first selected segment with a timestamp value to the first selected echo of it."""
     value, value_ns = _first_of(segments, order[carries[order]], segments.tsval, 0)
     echo, echo_ns = _first_of(segments, order[echoes[order]], segments.tsecr, 1)
     _, value_at, echo_at = np.intersect1d(value, echo, assume_unique=True, return_indices=True)
     trip = echo_ns[echo_at] - value_ns[value_at]
     positive = trip > 0
-    return value[value_at][positive] >> 32, trip[positive]
+    return Samples(value[value_at][positive] >> 32, echo_ns[echo_at][positive], trip[positive])
 
 
 def _first_of(segments: Segments, rows: Ints, stamps: U32, other: int) -> tuple[Ints, Ints]:
@@ -153,8 +183,8 @@ def _sent_twice(segments: Segments, disorder: Disorder, flow: Ints, begin: Ints,
     return (before >= 0) & (resent_end[np.maximum(before, 0)] > (flow << BAND_BITS) + begin)
 
 
-def _by_sequence(segments: Segments, pieces: Pieces, disorder: Disorder, stamped: Flags) -> tuple[Ints, Ints]:
-    """Return flow and time from a data segment that was sent once to the ACK of its last byte.
+def _by_sequence(segments: Segments, pieces: Pieces, disorder: Disorder, stamped: Flags) -> Samples:
+    """Measure from a data segment that was sent once to the ACK of its last byte.
 
     Only flows without timestamps are measured.
     """
@@ -169,9 +199,10 @@ def _by_sequence(segments: Segments, pieces: Pieces, disorder: Disorder, stamped
     unique, first = np.unique(ack_code, return_index=True)
     data_code, data_first = np.unique(code, return_index=True)
     _, data_at, ack_at = np.intersect1d(data_code, unique, assume_unique=True, return_indices=True)
-    trip = segments.time_ns[acks[first[ack_at]]] - segments.time_ns[row[data_first[data_at]]]
+    ack_ns = segments.time_ns[acks[first[ack_at]]]
+    trip = ack_ns - segments.time_ns[row[data_first[data_at]]]
     positive = trip > 0
-    return data_code[data_at][positive] >> 32, trip[positive]
+    return Samples(data_code[data_at][positive] >> 32, ack_ns[positive], trip[positive])
 
 
 @dataclass(frozen=True)

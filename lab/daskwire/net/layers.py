@@ -7,24 +7,35 @@ headers is then a column for array arithmetic.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import TypeVar
 
 import numpy as np
 
-from daskwire.arrays import U8, U16, U64, Array, Ints, Signed, overlapping
+from daskwire.arrays import U8, U16, U32, U64, Array, Ints, Signed, overlapping
 from daskwire.file.records import Records
 from daskwire.net.connections import Connections
+from daskwire.net.macs import Macs
 from daskwire.net.points import Points
 from daskwire.net.segments import Tally
 
-TunnelPorts = Mapping[int, str]  # UDP port -> kind of tunnel
 Some = TypeVar("Some", "Layer", "Internet")
 
 
 @dataclass(frozen=True)
+class Shared:
+    """What the parsers of all batches share: a setting, and the objects that collect the results."""
+
+    tunnel_ports: Mapping[int, str]  # UDP port -> kind of tunnel
+    connections: Connections = field(default_factory=Connections)
+    tally: Tally = field(default_factory=Tally)
+    points: Points = field(default_factory=Points)
+    macs: Macs = field(default_factory=Macs)
+
+
+@dataclass(frozen=True)
 class Batch:
-    """Packets that are parsed together, and the objects that collect the results.
+    """Packets of one file that are parsed together.
 
     The first byte of ``view`` has the address ``base``.
     """
@@ -32,10 +43,7 @@ class Batch:
     view: memoryview
     base: int
     records: Records
-    table: Connections
-    tally: Tally
-    points: Points
-    tunnel_ports: TunnelPorts
+    shared: Shared
     file: int
 
 
@@ -110,6 +118,12 @@ def u16(view: memoryview, at: Ints) -> U16:
     """Read the big-endian 16-bit word at each position."""
     words: U16 = np.ndarray((len(view) - 1,), ">u2", view, 0, (1,))
     return words[at].astype(np.uint16)
+
+
+def u32(view: memoryview, at: Ints) -> U32:
+    """Read the big-endian 32-bit word at each position."""
+    words: U32 = np.ndarray((len(view) - 3,), ">u4", view, 0, (1,))
+    return words[at].astype(np.uint32)
 
 
 def u8(view: memoryview, at: Ints) -> U8:

@@ -34,7 +34,7 @@ def inside(batch: Batch, packets: Internet) -> Iterator[tuple[int, Layer]]:
     """Yield the inner packets of tunnels among IP packets that are not TCP: link type and layer."""
     long = packets.at + UDP_HEADER <= packets.end
     if not long.all():
-        batch.tally.skipped.update(protocol_reasons(packets.protocol[~long]))
+        batch.shared.tally.skipped.update(protocol_reasons(packets.protocol[~long]))
         packets = some(packets, long)
     for name, link, parse in TUNNELS:
         if not len(packets.at):
@@ -42,7 +42,7 @@ def inside(batch: Batch, packets: Internet) -> Iterator[tuple[int, Layer]]:
         matches, at = parse(batch, packets)
         matches &= at <= packets.end
         if matches.any():
-            batch.tally.tunnels[name] += int(matches.sum())
+            batch.shared.tally.tunnels[name] += int(matches.sum())
             yield link, some(packets, matches).layer(at[matches])
             packets = some(packets, ~matches)
     _count(batch, packets)
@@ -90,7 +90,7 @@ def _geneve(batch: Batch, packets: Internet) -> Tunnel:
 
 
 def _to_port(batch: Batch, packets: Internet, kind: str) -> Flags:
-    ports = [port for port, port_kind in batch.tunnel_ports.items() if port_kind == kind]
+    ports = [port for port, port_kind in batch.shared.tunnel_ports.items() if port_kind == kind]
     is_udp: Flags = packets.protocol == UDP
     return is_udp & np.isin(u16(batch.view, packets.at + 2), ports)
 
@@ -107,7 +107,7 @@ TUNNELS: tuple[tuple[str, int, Callable[[Batch, Internet], Tunnel]], ...] = (
 
 def _count(batch: Batch, packets: Internet) -> None:
     """Count the packets that are neither TCP nor a supported tunnel."""
-    tally = batch.tally
+    tally = batch.shared.tally
     for protocol, name in OPAQUE_PROTOCOLS.items():
         tally.opaque[name] += int((packets.protocol == protocol).sum())
     is_udp = packets.protocol == UDP
@@ -116,7 +116,7 @@ def _count(batch: Batch, packets: Internet) -> None:
 
 
 def _count_udp(batch: Batch, packets: Internet) -> None:
-    vxlan, tally = _looks_like_vxlan(batch, packets), batch.tally
+    vxlan, tally = _looks_like_vxlan(batch, packets), batch.shared.tally
     for port, number in _ports(batch, some(packets, vxlan)):
         name = f"VXLAN on {UDP_PORT} {port}"
         tally.opaque[name] += number

@@ -29,7 +29,9 @@ def matrix(capture: Capture) -> Table:
     ]
     table = empty("matrix")
     for (cluster, source, destination), rows in _pairs(capture).items():
-        add_row(table, source, destination, *(int(column[rows].sum()) for column in columns), cluster)
+        sums = [int(column[rows].sum()) for column in columns]
+        if any(sums):  # not the other side of a NAT
+            add_row(table, source, destination, *sums, cluster)
     return table
 
 

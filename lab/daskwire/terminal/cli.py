@@ -14,10 +14,9 @@ from daskwire.errors import WireError
 from daskwire.schema import TABLES
 from daskwire.tables.exchange import exchange
 from daskwire.tables.export import refuse_unwritable, rows, write_parquet
-from daskwire.tables.problems import slowest
 from daskwire.tables.summary import summarise
 from daskwire.terminal.arguments import Options, arguments, open_files
-from daskwire.terminal.printing import print_summary, print_table
+from daskwire.terminal.printing import print_problems, print_summary, print_table
 from daskwire.terminal.text import write_json, write_line
 from daskwire.terminal.watch import watch
 
@@ -149,21 +148,13 @@ def summary(options: Options) -> None:
 @wire.command()
 @arguments
 def problems(options: Options) -> None:
-    """List what is wrong: late heartbeats, failed connects, losses, ..., and the slowest transfers."""
+    """Say what is wrong with the network, the cluster or the capture, ranked by what it cost."""
 
     def show(capture: Capture) -> None:
-        table, slow = capture.table("problems"), slowest(capture)
         if options.as_json:
-            header = {"schema": 1, "table": "problems", "columns": TABLES["problems"]}
-            write_json({**header, "rows": rows(table), "slowest_transfers": rows(slow)})
-            return
-        if table["problem"]:
             _show(capture, "problems", options)
         else:
-            write_line("no problem found")
-        if slow["kind"]:
-            write_line()
-            print_table(slow, "slowest transfers", capture.tally.begin_ns)
+            print_problems(capture.table("problems"), capture.tally.begin_ns, options.limit)
 
     _run(options, "problems", show)
 

@@ -79,6 +79,48 @@ def _cell(name: str, value: Any, zero_ns: int) -> str:
     return str(value)
 
 
+def print_problems(table: Table, zero_ns: int, limit: int | None) -> None:
+    """Print problems with their evidence, then notes, one line each. Times are seconds since ``zero_ns``."""
+    findings = rows(table, limit)
+    problems = [row for row in findings if row["severity"] == "problem"]
+    notes = [row for row in findings if row["severity"] == "note"]
+    if not problems:
+        write_line("no problem found")
+    for number, row in enumerate(problems, 1):
+        write_line(f"{number}. {row['problem']}{_where(row)}")
+        details = (
+            row["what"],
+            _measure(row, zero_ns),
+            row["filter"] and f"filter: {row['filter']}",
+            row["advice"],
+        )
+        for line in filter(None, details):
+            write_line(f"   {line}")
+    if notes:
+        write_line()
+        write_line("notes (below the threshold, at start-up or shutdown, or consequences):")
+    for row in notes:
+        cost = f" ({row['cost_s']:.2f} s)" if row["cost_s"] else ""
+        write_line(f"-  {row['problem']}{_where(row)}: {row['what']}{cost}")
+
+
+def _where(row: dict[str, Any]) -> str:
+    if row["source"] and row["destination"]:
+        return f": {row['source']} to {row['destination']}"
+    return f": {row['source']}" if row["source"] else ""
+
+
+def _measure(row: dict[str, Any], zero_ns: int) -> str:
+    """Format when a problem was, what it cost, and how certain it is."""
+    parts = []
+    if row["begin_ns"] is not None:
+        begin, end = ((row[name] - zero_ns) / 1e9 for name in ("begin_ns", "end_ns"))
+        parts.append(f"from {begin:.3f} to {end:.3f} s ({end - begin:.1f} s)")
+    if row["cost_s"]:
+        parts.append(f"cost {row['cost_s']:,.1f} s of waiting")
+    return ", ".join([*parts, f"certainty {row['certainty_pct']} %"])
+
+
 def print_summary(capture: Capture, summary: dict[str, Any]) -> None:
     """Print a summary (see ``daskwire.summarise``) and the tables composition and matrix."""
     for line in headlines(summary):

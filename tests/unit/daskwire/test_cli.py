@@ -13,7 +13,6 @@ from daskwire import TABLES, open_capture, rows, to_pandas, write_parquet
 from daskwire.terminal.cli import wire
 from daskwire.terminal.watch import watch
 
-from tests import wire_reference
 from tests.unit.daskwire.build import DATA, golden_bytes
 from tests.unit.daskwire.conftest import golden_capture, golden_truth
 
@@ -130,10 +129,6 @@ def test_parquet_files_contain_tables_and_descriptions(tmp_path: Path) -> None:
         assert table.num_rows == len(to_pandas(capture.table(name)))
         assert {f.name: f.metadata[b"description"].decode() for f in table.schema} == columns
     assert [p.name for p in write_parquet(capture, tmp_path / "one", ["tasks"])] == ["tasks.parquet"]
-
-
-def test_reference_of_the_tables_is_current() -> None:
-    assert wire_reference.PAGE.read_text() == wire_reference.page(), "run: python -m tests.wire_reference"
 
 
 def test_readme_names_each_command_and_option() -> None:

@@ -155,8 +155,10 @@ def test_two_addresses_of_one_scheduler_are_one_cluster(read: Read, how: str) ->
     identity = {"type": "Scheduler", "id": "Scheduler-1", "address": f"tcp://{outside[0]}:{outside[1]}"}
     if how == "announced":
         identity |= {"address": f"tcp://{inside[0]}:{inside[1]}"}
-    ask = Talk(client=("192.168.0.9", 50001), server=outside).open().say(0, g3(HELLO)).say(1, g3(HELLO))
-    inner = Talk(client=("10.0.0.9", 50001), server=inside).open().say(0, g3(HELLO)).say(1, g3(HELLO))
+    ask = Talk(client=("192.168.0.9", 50001), server=outside, isn=(7000, 9000)).open()
+    ask.say(0, g3(HELLO)).say(1, g3(HELLO))
+    inner = Talk(client=("10.0.0.9", 50001), server=inside, isn=(70, 90)).open()
+    inner.say(0, g3(HELLO)).say(1, g3(HELLO))
     if how != "client":
         ask.say(0, g3({"op": "identity"})).say(1, g3(identity))
     if how == "identity":
@@ -187,7 +189,7 @@ def test_connection_is_reset_once(read: Read) -> None:
         talk.add(1, RST)
     talk.add(0, RST)
     capture = read(talk.packets)
-    resets = [row for row in rows(capture.table("problems")) if row["problem"] == "reset"]
+    resets = [row for row in rows(capture.table("problems")) if row["problem"] == "mid-stream reset"]
     assert [(row["source"], row["number"]) for row in resets] == [("10.0.0.1", 1)]
     flows = capture.table("flows")
     assert sorted(flows["rst_packets"]) == [1, 14] and sorted(flows["resets"]) == [0, 1]
@@ -199,4 +201,4 @@ def test_captures_of_real_clusters() -> None:
     tasks = open_capture(CASES / "04-node-option-false-tasks.pcap", names=names).table("tasks")
     assert len(tasks["key"]) == 15 and set(tasks["cluster"]) == {"10.77.0.2:8786"}
     problems = rows(open_capture(CASES / "02-reset-counts-packets.pcap").table("problems"))
-    assert [row["number"] for row in problems if row["problem"] == "reset"] == [1]
+    assert [row["number"] for row in problems if row["problem"] == "mid-stream reset"] == [1]

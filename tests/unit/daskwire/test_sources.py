@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import bz2
+import fcntl
 import lzma
 import os
 import signal
 import subprocess
 import sys
+import termios
 import threading
 import time
 from collections.abc import Callable
@@ -81,6 +83,15 @@ def test_fifo_is_read_until_its_writer_closes_it(tmp_path: Path) -> None:
     writer.join()
 
 
+def wait_until_read(pipe: int) -> None:
+    """Wait until the reader of a pipe has read all of it, and a bit longer."""
+    deadline = time.monotonic() + 60
+    while int.from_bytes(fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)), sys.byteorder):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    time.sleep(1)
+
+
 @pytest.mark.parametrize("interrupts", [1, 2])
 def test_interrupt_ends_the_recording_not_the_decoding(interrupts: int) -> None:
     """After the first one, the rest of the pipe is read; after the second one, no more."""
@@ -91,7 +102,7 @@ def test_interrupt_ends_the_recording_not_the_decoding(interrupts: int) -> None:
         process.stdin.write(RAW[:half])
         process.stdin.flush()
         for _ in range(interrupts):
-            time.sleep(2)
+            wait_until_read(process.stdin.fileno())
             process.send_signal(signal.SIGINT)
         if interrupts == 2:
             process.wait(60)  # although the pipe is still open

@@ -11,12 +11,13 @@ from daskwire.file import record_index
 from daskwire.file.memory import Memory
 from daskwire.file.pcap import blocks
 from daskwire.file.records import Progress
-from daskwire.net.connections import Connections, split_reused
+from daskwire.net.connections import split_reused
 from daskwire.net.headers import parse_segments
-from daskwire.net.points import Points
-from daskwire.net.segments import Segments, Tally, concatenate
+from daskwire.net.layers import Shared
+from daskwire.net.segments import Segments, concatenate
 from daskwire.net.stream import Stream
 from daskwire.net.tcp import Pieces, reassemble
+from daskwire.net.tunnels import TUNNEL_PORTS
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -26,9 +27,9 @@ from tests.unit.daskwire.build import ACK, PSH, Packet, Talk, pcap
 def parse(packets: list[Packet]) -> tuple[Memory, Segments]:
     memory, view = Memory(), memoryview(pcap(packets))
     base = memory.add(view)
-    table = Connections()
+    shared = Shared(TUNNEL_PORTS)
     return memory, concatenate(
-        [s for r in blocks(view, Progress()) for s in parse_segments(view, base, r, table, Tally(), Points())]
+        [s for r in blocks(view, Progress()) for s in parse_segments(view, base, r, shared)]
     )
 
 
@@ -131,17 +132,24 @@ def test_reused_ports_open_a_new_connection() -> None:
     first = Talk().open().say(0, b"one")
     again = Talk(isn=(9_000_000, 9_500_000), time_ns=first.time_ns).open().say(0, b"two")
     view = memoryview(pcap(first.packets + again.packets))
-    memory, table = Memory(), Connections()
+    memory, shared = Memory(), Shared(TUNNEL_PORTS)
     base = memory.add(view)
     together = concatenate(
-        [s for r in blocks(view, Progress()) for s in parse_segments(view, base, r, table, Tally(), Points())]
+        [s for r in blocks(view, Progress()) for s in parse_segments(view, base, r, shared)]
     )
-    split_reused(together.flow, np.flatnonzero(together.flags & 18 == 2), together.seq, together.ack, table)
+    split_reused(
+        together.flow,
+        np.flatnonzero(together.flags & 18 == 2),
+        together.seq,
+        together.ack,
+        shared.connections,
+    )
     pieces, _ = reassemble(together)
     assert [bytes(stream_of(memory, together, pieces, i).read(0, 3) or b"") for i in (0, 1)] == [
         b"one",
         b"two",
     ]
+    table = shared.connections
     assert len(table) == 2 and table.endpoints(int(pieces.flow[0])) == table.endpoints(int(pieces.flow[1]))
 
 

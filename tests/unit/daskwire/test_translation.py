@@ -109,7 +109,7 @@ def test_syn_captured_after_its_answer_is_answered(read: Read, order: tuple[int,
     earlier = small_talk(isn=(10, 20), time_ns=times[0] - 10**9).packets if again else []
     capture = read(earlier + packets)
     assert len(capture.connections) == 1 + again
-    assert not problem_rows(capture, "unanswered connect") and not problem_rows(capture, "slow connect")
+    assert not problem_rows(capture, "unanswered connects") and not problem_rows(capture, "slow connects")
     assert len(capture.messages) == 12 * (1 + again)
     assert all(ms is None or ms >= 0 for ms in capture.table("flows")["handshake_ms"])
 
@@ -118,7 +118,7 @@ def test_syn_captured_after_data_is_answered(read: Read) -> None:
     talk = small_talk()
     packets = talk.packets[1:8] + talk.packets[:1] + talk.packets[8:]
     capture = read([(talk.packets[i][0], *packet[1:]) for i, packet in enumerate(packets)])
-    assert len(capture.connections) == 1 and not problem_rows(capture, "unanswered connect")
+    assert len(capture.connections) == 1 and not problem_rows(capture, "unanswered connects")
     assert len(capture.messages) == 12
 
 
@@ -135,5 +135,5 @@ def test_unanswered_syn_is_reported(read: Read) -> None:
     lost = Talk(isn=(8_000_000, 0), time_ns=first.time_ns)
     for _ in range(3):
         lost.add(0, SYN, seq=lost.isn[0])
-    (row,) = problem_rows(read(first.packets + lost.packets), "unanswered connect")
-    assert row["what"].endswith("with 3 SYNs")
+    (row,) = problem_rows(read(first.packets + lost.packets), "unanswered connects")
+    assert row["what"].endswith(", 3 SYNs")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from daskwire.capture import Capture
 from daskwire.errors import WireError
+from daskwire.problems.detect import problems
 from daskwire.schema import TABLES, Table
-from daskwire.tables import flows, heartbeats, messages, problems, tasks, traffic, transfers
+from daskwire.tables import flows, heartbeats, messages, tasks, traffic, transfers
 
 BUILDERS = {
     "messages": messages.messages,
@@ -16,7 +17,7 @@ BUILDERS = {
     "composition": messages.composition,
     "packets": traffic.packets,
     "flows": flows.flows,
-    "problems": problems.problems,
+    "problems": problems,
 }
 PAIRS = {  # tables that are computed together
     ("transfers", "parts"): transfers.transfers,

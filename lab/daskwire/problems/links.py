@@ -1,0 +1,210 @@
+"""Detect links that carry too little or delay too much: slow links, bufferbloat, delayed ACKs."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from daskwire.arrays import Flags, Ints
+from daskwire.net.health import Samples
+from daskwire.net.segments import ACK, SYN
+from daskwire.problems.finding import Finding, Interval, Pair, is_cheap, notes_if_cheap
+from daskwire.problems.view import SECOND_NS, View, hull, merged, seconds
+
+WINDOW = 256 << 10  # bytes over which a rate is measured: more than a burst
+PAUSE_NS = 50_000_000  # a longer gap between segments is a pause of the sender
+FEWEST = 8  # windows, or samples
+SLOW = 1 / 3  # of the other pairs' rate
+EVEN = 1.6  # 90th percentile divided by median of a rate that a link sets; a process is less even
+QUEUE_NS = 50_000_000
+LOAD = 64 << 10  # bytes in flight of a busy link
+DELAYS_NS = ((35_000_000, 60_000_000), (180_000_000, 220_000_000))  # of delayed ACKs, on common systems
+AT_ONCE_NS = 2_000_000
+DELAYED = 10
+EITHER, SENDING, RECEIVING = 0, 1, 2  # direction in which a node is slow; also its index in a pair
+
+
+@dataclass(frozen=True)
+class Rate:
+    """How bulk data flows from one node to another.
+
+    Attributes:
+        flows: the flows between them.
+        median: median of the rate over windows, bytes per second.
+        high: its 90th percentile.
+        bytes: payload.
+        busy_s: time without pauses.
+    """
+
+    flows: list[int]
+    median: float
+    high: float
+    bytes: int
+    busy_s: float
+
+
+def links(view: View) -> Iterator[Finding]:
+    yield from _slow_links(view)
+    for samples, side in ((view.rtts, "behind"), (view.echoes, "before")):
+        yield from notes_if_cheap(_bufferbloat(view, samples, side))
+    yield from notes_if_cheap(_delayed_acks(view))
+
+
+def _rates(view: View) -> dict[Pair, Rate]:
+    """Measure the rates of all pairs with enough bulk data."""
+    rates = {pair: _rate(view, flows) for pair, flows in view.flows_of.items()}
+    return {pair: rate for pair, rate in rates.items() if rate}
+
+
+def _rate(view: View, flows: list[int]) -> Rate | None:
+    segments, rows = view.capture.segments, view.data_rows(flows)
+    total = np.cumsum(segments.length[rows], dtype=np.int64)
+    if not len(rows) or total[-1] < FEWEST * WINDOW:
+        return None
+    gap = np.diff(segments.time_ns[rows], prepend=segments.time_ns[rows[0]])
+    busy_ns = np.cumsum(np.where(gap > PAUSE_NS, 0, gap))
+    starts = np.searchsorted(total, np.arange(0, total[-1] - WINDOW, WINDOW // 2))
+    ends = np.searchsorted(total, total[starts] + WINDOW)
+    starts, ends = starts[ends < len(total)], ends[ends < len(total)]
+    if len(starts) < FEWEST:
+        return None
+    rates = (total[ends] - total[starts]) / np.maximum(busy_ns[ends] - busy_ns[starts], 1) * 1e9
+    high = float(np.percentile(rates, 90))
+    return Rate(flows, float(np.median(rates)), high, int(total[-1]), float(busy_ns[-1]) / 1e9)
+
+
+def _slow_links(view: View) -> Iterator[Finding]:
+    """Yield pairs whose rate is even and low, joined by host where all pairs of it are slow."""
+    rates = _rates(view)
+    references = {pair: _reference(pair, rates) for pair in rates}
+    slow = {
+        pair: reference
+        for pair, reference in references.items()
+        if rates[pair].high <= EVEN * rates[pair].median and rates[pair].high < SLOW * reference
+    }
+    for direction in (SENDING, RECEIVING):
+        for node in sorted({pair[direction] for pair in slow}):
+            own = [pair for pair in rates if pair[direction] == node]
+            if len(own) > 1 and all(pair in slow for pair in own):
+                group = {pair: slow.pop(pair) for pair in own}
+                yield _slow_link(view, (own[0][0], node, ""), group, rates, direction)
+    for pair, reference in slow.items():
+        yield _slow_link(view, pair, {pair: reference}, rates, EITHER)
+
+
+def _reference(pair: Pair, rates: dict[Pair, Rate]) -> float:
+    """Return the median rate of the pairs with another sender and another receiver, 0 without any."""
+    others = [
+        rate.median
+        for (_, source, destination), rate in rates.items()
+        if source != pair[1] and destination != pair[2]
+    ]
+    return float(np.median(others)) if others else 0.0
+
+
+def _slow_link(
+    view: View, where: Pair, slow: dict[Pair, float], rates: dict[Pair, Rate], direction: int
+) -> Finding:
+    own = [rates[pair] for pair in slow]
+    reference = float(np.median(list(slow.values())))
+    flows = [flow for rate in own for flow in rate.flows]
+    trips = view.capture.round_trips.minimum_ms[flows]
+    rtt = f"; RTT from {float(np.nanmin(trips)):.2f} ms" if np.isfinite(trips).any() else ""
+    direction_text = {EITHER: "", SENDING: "from it ", RECEIVING: "to it "}[direction]
+    what = (
+        f"bulk data {direction_text}flows evenly at {_mbit(np.median([rate.median for rate in own]))}"
+        f" ({sum(rate.bytes for rate in own) / 1e6:,.0f} MB in {sum(rate.busy_s for rate in own):.1f} s);"
+        f" other pairs reach {_mbit(reference)}{rtt}"
+    )
+    cost_s = sum(max(rate.busy_s - rate.bytes / reference, 0.0) for rate in own)
+    return Finding(
+        "slow link", what, where, view.span(flows), cost_s, 0.9, len(slow), tuple(flows), is_cheap(cost_s)
+    )
+
+
+def _mbit(bytes_per_s: float) -> str:
+    return f"{float(bytes_per_s) * 8 / 1e6:,.0f} Mbit/s"
+
+
+def _bufferbloat(view: View, samples: Samples, side: str) -> Iterator[Finding]:
+    """Yield pairs whose packets wait in a queue while data flows."""
+    for pair, flows in view.by_pair(np.unique(samples.flow).tolist()).items():
+        index = np.flatnonzero(np.isin(samples.flow, flows))
+        base_ns = float(samples.rtt_ns[index].min())
+        index = index[(samples.rtt_ns[index] > base_ns + QUEUE_NS) & ~_looks_delayed(samples.rtt_ns[index])]
+        index = index[_bytes_in_flight(view, samples, index, flows) > LOAD]
+        waits = [(int(samples.time_ns[i] - samples.rtt_ns[i]), int(samples.time_ns[i])) for i in index]
+        if len(waits) < FEWEST or not view.during_work(pair[0], hull(waits)):
+            continue
+        cost_s = _waiting_s(view, flows, waits, samples.rtt_ns[index] - int(base_ns))
+        median_ms, high_ms = (float(np.percentile(samples.rtt_ns[index], q)) / 1e6 for q in (50, 95))
+        what = (
+            f"under load the RTT is {median_ms:,.0f} ms (95th percentile {high_ms:,.0f} ms) instead of"
+            f" {base_ns / 1e6:.2f} ms; the queue is {side} the capture point"
+        )
+        yield Finding("bufferbloat", what, pair, hull(waits), cost_s, 0.8, len(waits), tuple(flows))
+
+
+def _bytes_in_flight(view: View, samples: Samples, index: Ints, flows: list[int]) -> Ints:
+    """Return how many bytes the flows carried during each sample."""
+    segments, rows = view.capture.segments, view.data_rows(flows)
+    total = np.append(0, np.cumsum(segments.length[rows], dtype=np.int64))
+    begin = np.searchsorted(segments.time_ns[rows], samples.time_ns[index] - samples.rtt_ns[index])
+    return np.asarray(total[np.searchsorted(segments.time_ns[rows], samples.time_ns[index])] - total[begin])
+
+
+def _looks_delayed(rtt_ns: Ints) -> Flags:
+    """Return which samples may contain a delayed ACK."""
+    delayed = [(rtt_ns >= low) & (rtt_ns <= high) for low, high in DELAYS_NS]
+    return np.asarray(np.any(delayed, axis=0))
+
+
+def _waiting_s(view: View, flows: list[int], waits: list[Interval], delay_ns: Ints) -> float:
+    """Return how long messages waited in a queue: each one for the median delay at its time."""
+    messages = view.capture.messages
+    time_ns = np.sort(messages.time_ns[np.isin(messages.flow, flows)])
+    begins = np.array([begin for begin, _ in waits])
+    cost_ns = 0.0
+    for begin, end in merged(waits, SECOND_NS // 5):
+        number = int(np.diff(np.searchsorted(time_ns, [begin, end]))[0])
+        cost_ns += number * float(np.median(delay_ns[(begins >= begin) & (begins <= end)]))
+    return cost_ns / 1e9
+
+
+def _delayed_acks(view: View) -> Iterator[Finding]:
+    """Yield pairs whose sender waits for delayed ACKs: its next segment follows such an ACK at once."""
+    samples = view.rtts
+    late = np.flatnonzero(_looks_delayed(samples.rtt_ns))
+    groups: defaultdict[Pair, list[tuple[Interval, int]]] = defaultdict(list)
+    for flow in np.unique(samples.flow[late]).tolist():
+        index = late[samples.flow[late] == flow]
+        begin, end = samples.time_ns[index] - samples.rtt_ns[index], samples.time_ns[index]
+        for wait in zip(begin.tolist(), end.tolist(), strict=True):
+            if _sender_waited(view, flow, wait):
+                groups[view.pairs[flow]].append((wait, flow))
+    for pair, events in sorted(groups.items()):
+        if len(events) < DELAYED:
+            continue
+        waits = [wait for wait, _ in events]
+        cost_s = sum(seconds([wait]) for wait in waits)
+        median_ms = float(np.median([end - begin for begin, end in waits])) / 1e6
+        what = (
+            f"{len(events)} segments were sent only after an ACK that came {median_ms:.0f} ms late (median)"
+        )
+        flows = tuple(sorted({flow for _, flow in events}))
+        yield Finding("delayed ACKs", what, pair, hull(waits), cost_s, 0.8, len(events), flows)
+
+
+def _sender_waited(view: View, flow: int, wait: Interval) -> bool:
+    """Return whether a sender was quiet until a pure ACK, and sent at once after it."""
+    segments = view.capture.segments
+    sent_ns = segments.time_ns[view.data_rows([flow])]
+    following = int(np.searchsorted(sent_ns, wait[1]))
+    if not 0 < following < len(sent_ns) or sent_ns[following] - wait[1] > AT_ONCE_NS:
+        return False
+    acks = view.rows(flow ^ 1)
+    acks = acks[(segments.length[acks] == 0) & (segments.flags[acks] & (ACK | SYN) == ACK)]
+    return bool(sent_ns[following - 1] <= wait[0] + AT_ONCE_NS and (segments.time_ns[acks] == wait[1]).any())

@@ -1,0 +1,197 @@
+"""What detectors look at: a capture, and data that several of them derive from it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from daskwire.arrays import Ints
+from daskwire.capture import Capture
+from daskwire.net.extent import acknowledged
+from daskwire.net.health import Samples, echo_delays, rtt_samples, spurious
+from daskwire.problems.finding import Interval, Pair
+from daskwire.problems.retransmissions import Late, Retransmissions, late_segments, retransmissions
+
+SECOND_NS = 1_000_000_000
+WORK = frozenset({  # ops of a cluster that computes
+    "compute-task", "task-finished", "task-erred", "get_data", "gather", "key-in-memory", "update-graph",
+    "update-graph-hlg", "heartbeat_worker", "shuffle_receive",
+})  # fmt: skip
+RESULT, COMPLETE = "task-finished", "key-in-memory"  # of a task, and of a computation
+STARTUP_NS = 10 * SECOND_NS
+
+
+@dataclass(frozen=True)
+class View:
+    """A capture, and derived data that is computed on first use."""
+
+    capture: Capture
+
+    @cached_property
+    def pairs(self) -> list[Pair]:
+        """Cluster, sending node and receiving node, per flow."""
+        clusters, sources = self.capture.clusters.tolist(), self.capture.sources.tolist()
+        return [(clusters[flow], sources[flow], sources[flow ^ 1]) for flow in range(len(sources))]
+
+    def by_pair(self, flows: Iterable[int]) -> dict[Pair, list[int]]:
+        """Group flows by their nodes."""
+        result: defaultdict[Pair, list[int]] = defaultdict(list)
+        for flow in flows:
+            result[self.pairs[flow]].append(flow)
+        return dict(sorted(result.items()))
+
+    @cached_property
+    def flows(self) -> list[int]:
+        """Flows with segments."""
+        flows: list[int] = np.flatnonzero(np.diff(self.capture.lanes.begin)).tolist()
+        return flows
+
+    @cached_property
+    def flows_of(self) -> dict[Pair, list[int]]:
+        """Flows with segments, by their nodes."""
+        return self.by_pair(self.flows)
+
+    def rows(self, flow: int) -> Ints:
+        """Return the segments of a flow, without copies."""
+        rows = self.capture.lanes.rows(flow)
+        return rows[~self.capture.copied[rows]]
+
+    def data_rows(self, flows: Iterable[int]) -> Ints:
+        """Return the segments of some flows that have payload, in order of time."""
+        rows: Ints = np.sort(np.concatenate([self.rows(flow) for flow in flows]))
+        return rows[self.capture.segments.length[rows] > 0]
+
+    def data_segments(self, pair: Pair) -> int:
+        """Return the number of segments with payload from one node to another."""
+        return len(self.data_rows(self.flows_of[pair]))
+
+    def first_ns(self, flow: int) -> int:
+        return int(self.capture.segments.time_ns[self.capture.lanes.rows(flow)[0]])
+
+    def last_ns(self, flow: int) -> int:
+        return int(self.capture.segments.time_ns[self.capture.lanes.rows(flow)[-1]])
+
+    def span(self, flows: Iterable[int]) -> Interval:
+        """Return when the first and the last segment of some flows were captured."""
+        flows = list(flows)
+        return min(map(self.first_ns, flows)), max(map(self.last_ns, flows))
+
+    @cached_property
+    def end_ns(self) -> int:
+        """Time of the last segment."""
+        time_ns = self.capture.segments.time_ns
+        return int(time_ns[-1]) if len(time_ns) else 0
+
+    @cached_property
+    def work(self) -> dict[str, Interval]:
+        """When each cluster worked: from the end of its start-up to its last op.
+
+        It starts up until its first computation is complete, or STARTUP_NS after its first result. Meanwhile
+        workers import libraries. A capture without results begins with work.
+        """
+        messages, clusters = self.capture.messages, self.capture.clusters.tolist()
+        first: dict[tuple[str, str], int] = {}
+        begin: dict[str, int] = {}
+        end: dict[str, int] = {}
+        flow, time_ns = messages.flow.tolist(), messages.time_ns.tolist()
+        for message, op in zip(messages.op_message.tolist(), messages.op_name, strict=True):
+            if op in WORK:
+                cluster = clusters[flow[message]]
+                first.setdefault((cluster, op), time_ns[message])
+                begin.setdefault(cluster, time_ns[message])
+                end[cluster] = time_ns[message]
+        for cluster in begin:
+            if (cluster, RESULT) in first:
+                latest = first[cluster, RESULT] + STARTUP_NS
+                begin[cluster] = min(first.get((cluster, COMPLETE), latest), latest)
+        return {cluster: (begin[cluster], end[cluster]) for cluster in begin}
+
+    def during_work(self, cluster: str, interval: Interval) -> bool:
+        """Return whether an interval overlaps the work of a cluster; for an unknown cluster always."""
+        begin, end = self.work.get(cluster, interval)
+        return interval[0] <= end and interval[1] >= begin
+
+    @cached_property
+    def retransmissions(self) -> Retransmissions:
+        """Retransmissions that were necessary: flows with as many D-SACKs are left out."""
+        capture, flows = self.capture, 2 * len(self.capture.connections)
+        events = retransmissions(capture.segments, capture.pieces, capture.disorder, capture.copied)
+        number = np.bincount(events.flow, minlength=flows)
+        needless = spurious(capture.segments, capture.copied, flows)
+        return events.take(needless[events.flow] < number[events.flow])
+
+    @cached_property
+    def late(self) -> Late:
+        """Segments that filled a hole."""
+        return late_segments(self.capture.segments, self.capture.pieces, self.capture.disorder)
+
+    @cached_property
+    def stalls(self) -> dict[str, list[Interval]]:
+        """When bytes of each node waited for their retransmission: its silence then is the network's."""
+        events, result = self.retransmissions, defaultdict(list)
+        waits = intervals(events.previous_ns, events.time_ns)
+        for flow, wait in zip(events.flow.tolist(), waits, strict=True):
+            for node in self.pairs[flow][1:]:
+                result[node].append(wait)
+        return defaultdict(list, {node: merged(own) for node, own in result.items()})
+
+    @cached_property
+    def rtts(self) -> Samples:
+        """RTT between capture point and receivers."""
+        capture = self.capture
+        return rtt_samples(capture.segments, capture.lanes, capture.pieces, capture.disorder)
+
+    @cached_property
+    def echoes(self) -> Samples:
+        """RTT between capture point and senders that have data to send."""
+        return echo_delays(self.capture.segments, self.capture.lanes)
+
+    def acknowledged(self, flow: int) -> int:
+        """Return the highest stream position that the receiver of a flow acknowledged."""
+        capture = self.capture
+        positions = acknowledged(capture.segments, capture.lanes, capture.pieces, flow)
+        return int(positions[-1]) if len(positions) else 0
+
+
+def intervals(begin: Ints, end: Ints) -> list[Interval]:
+    return list(zip(begin.tolist(), end.tolist(), strict=True))
+
+
+def hull(waits: list[Interval]) -> Interval:
+    """Return the interval from the first begin to the last end."""
+    return min(begin for begin, _ in waits), max(end for _, end in waits)
+
+
+def merged(waits: Iterable[Interval], gap_ns: int = 0) -> list[Interval]:
+    """Merge intervals that overlap or are at most ``gap_ns`` apart."""
+    result: list[Interval] = []
+    for begin, end in sorted(waits):
+        if result and begin <= result[-1][1] + gap_ns:
+            result[-1] = (result[-1][0], max(result[-1][1], end))
+        else:
+            result.append((begin, end))
+    return result
+
+
+def seconds(waits: Iterable[Interval]) -> float:
+    """Return the total length of intervals; overlaps count once."""
+    return sum(end - begin for begin, end in merged(waits)) / SECOND_NS
+
+
+def seconds_by_flow(flows: Iterable[int], waits: Iterable[Interval]) -> float:
+    """Return the total length of intervals; overlaps count once per flow."""
+    by_flow: defaultdict[int, list[Interval]] = defaultdict(list)
+    for flow, wait in zip(flows, waits, strict=True):
+        by_flow[flow].append(wait)
+    return sum(map(seconds, by_flow.values()))
+
+
+def overlap(interval: Interval, others: Iterable[Interval]) -> float:
+    """Return which share of an interval is covered by others."""
+    begin, end = interval
+    inside = [(max(begin, a), min(end, b)) for a, b in others if a < end and b > begin]
+    return seconds(inside) * SECOND_NS / max(end - begin, 1)
