@@ -127,4 +127,4 @@ def _to_reference(names: pd.Series[str], local: Floats, clocks: Clocks) -> Float
         np.array([getattr(clock, field) for clock in each] or [0.0])[codes]
         for field in ("offset_s", "skew", "at_s")
     )
-    return local - offset - skew * (local - offset - at)
+    return np.asarray(local - offset - skew * (local - offset - at), np.float64)

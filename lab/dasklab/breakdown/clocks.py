@@ -106,7 +106,7 @@ def _candidates(points: Points) -> Points:
     order = np.lexsort((points[:, 1], stretch))
     lowest = points[order[np.append(True, np.diff(stretch[order]) > 0)]]
     line = np.interp(times, lowest[:, 0], lowest[:, 1], left=np.inf, right=np.inf)
-    return points[points[:, 1] <= line]
+    return np.asarray(points[points[:, 1] <= line], np.float64)
 
 
 def _turn(a: Point, b: Point, c: Point) -> float:

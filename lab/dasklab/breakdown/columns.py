@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -77,10 +78,10 @@ def _threads(workers: pd.DataFrame, tasks: pd.DataFrame) -> dict[str, int]:
 
 
 def _tasks(rows: pd.DataFrame, nodes: Mapping[str, int], keys: pd.Index[str]) -> Tasks:
-    key = keys.get_indexer(rows.key)
+    key = keys.get_indexer(pd.Index(rows.key))
     stamps = {name: _floats(rows[f"{name}_s"]) for name in (*STAMPS, *DUE_STAMPS)}
     handled = np.where(np.isnan(stamps["handled"]), stamps["stop"], stamps["handled"])
-    triggers = keys.get_indexer(rows.trigger.astype(object))
+    triggers = keys.get_indexer(pd.Index(rows.trigger.astype(object)))
     return Tasks(
         key=key.astype(np.int64),
         worker=_codes(rows.worker, nodes),
@@ -93,14 +94,17 @@ def _tasks(rows: pd.DataFrame, nodes: Mapping[str, int], keys: pd.Index[str]) ->
 
 def _needs(rows: pd.DataFrame, tasks: Tasks, nodes: Mapping[str, int], keys: pd.Index[str]) -> Needs:
     """Join needs with the tasks that have them: by key and worker."""
-    dependent, worker = keys.get_indexer(rows.key), rows.worker.map(nodes).fillna(NONE).to_numpy(np.int64)
+    dependent, worker = (
+        keys.get_indexer(pd.Index(rows.key)),
+        rows.worker.map(nodes).fillna(NONE).to_numpy(np.int64),
+    )
     some = (dependent != NONE) & (worker != NONE)
     rows, dependent, worker = rows[some], dependent[some], worker[some]
     row, task = pairs(tasks.key * len(nodes) + tasks.worker, dependent * len(nodes) + worker)
     holders = rows.holders.to_numpy(object)
     return Needs(
         task=task,
-        key=keys.get_indexer(rows.needed).astype(np.int64)[row],
+        key=keys.get_indexer(pd.Index(rows.needed)).astype(np.int64)[row],
         nbytes=np.nan_to_num(_floats(rows.nbytes))[row],
         holders=holders[row].tolist(),
     )
@@ -126,10 +130,10 @@ def _delivered(fetches: pd.DataFrame, keys: pd.Index[str]) -> Delivered:
     lists = [_texts(each) for each in fetches["keys"]]
     fetch = np.repeat(np.arange(len(lists)), [len(each) for each in lists])
     flat = np.concatenate(lists) if lists else np.zeros(0, object)
-    return Delivered(fetch, keys.get_indexer(flat).astype(np.int64))
+    return Delivered(fetch, keys.get_indexer(pd.Index(flat)).astype(np.int64))
 
 
-def _graph(row: Mapping[str, float]) -> Graph:
+def _graph(row: Mapping[Any, Any]) -> Graph:
     seconds = {name: float(row[f"{name}_s"]) for name in GRAPH_COLUMNS}
     return Graph(**seconds, tasks=int(row["tasks"]), nbytes=int(row["nbytes"]))
 
@@ -154,8 +158,8 @@ def _texts(keys: object) -> np.ndarray[tuple[int], np.dtype[np.object_]]:
 
 
 def _codes(names: pd.Series[str], nodes: Mapping[str, int]) -> Codes:
-    return names.map(nodes).to_numpy(np.int64)
+    return np.asarray(names.map(nodes), np.int64)
 
 
 def _floats(column: pd.Series[float]) -> Floats:
-    return column.to_numpy(float)
+    return np.asarray(column, np.float64)

@@ -62,9 +62,12 @@ class IdleReasons:
     @cached_property
     def _changes(self) -> Floats:
         """Times at which a reason may change: what is unfinished or queued, and which workers are crowded."""
-        steps = [Steps(s.time, s.value > 0) for s in (self.run.unfinished, self.run.queued)]
+        steps = [
+            Steps(s.time, (s.value > 0).astype(np.int64)) for s in (self.run.unfinished, self.run.queued)
+        ]
         steps += [
-            Steps(load.time, load.value > self._threads(worker)) for worker, load in self.run.load.items()
+            Steps(load.time, (load.value > self._threads(worker)).astype(np.int64))
+            for worker, load in self.run.load.items()
         ]
         changed = [step.time[np.diff(step.value.astype(np.int64), prepend=0) != 0] for step in steps]
         return np.unique(np.concatenate(changed))

@@ -42,7 +42,7 @@ AXIS_US = 1 << 40  # twelve days: longer than any record
 def _on_axis(group: Codes, seconds: Floats) -> Codes:
     """Return positions on one axis of integers, to the microsecond, a stretch for each group."""
     micros = np.clip(np.where(np.isinf(seconds), AXIS_US, seconds * 1e6), -1, AXIS_US - 1)
-    return group.astype(np.int64) * (AXIS_US + 1) + np.rint(micros).astype(np.int64)
+    return np.asarray(group.astype(np.int64) * (AXIS_US + 1) + np.rint(micros).astype(np.int64), np.int64)
 
 
 def pairs(owner: Codes, wanted: Codes) -> tuple[Codes, Codes]:
@@ -72,4 +72,4 @@ def least_before(group: Codes, values: Floats, initial: Floats) -> Floats:
     so_far = np.asarray(pd.Series(values).groupby(group).cummin(), float)
     before = np.full(len(values), np.inf)
     before[1:] = np.where(group[1:] == group[:-1], so_far[:-1], np.inf)
-    return np.minimum(before, initial)
+    return np.asarray(np.minimum(before, initial), np.float64)

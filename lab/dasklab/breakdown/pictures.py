@@ -63,7 +63,8 @@ def _pixels(run: Run, intervals: Intervals, rows: int) -> npt.NDArray[np.float64
     index, column = expand(first, last + 1)
     inside = np.minimum(end[index], column + 1) - np.maximum(begin[index], column)
     np.add.at(weight, (intervals.lane[index], intervals.cause[index], column), inside)
-    return np.array([to_rgb(cause.colour) for cause in CAUSES])[weight.argmax(axis=1)]
+    colours = np.array([to_rgb(cause.colour) for cause in CAUSES], np.float64)
+    return np.asarray(colours[weight.argmax(axis=1)], np.float64)
 
 
 def _draw_assigned(axes: Axes, run: Run) -> None:

@@ -145,7 +145,7 @@ def _seconds(windows: Windows, cause: Cause) -> Floats:
     """Sum the seconds of a cause in each window."""
     intervals = windows.intervals()
     mine = intervals.select(intervals.is_cause(cause))
-    return np.bincount(mine.lane, mine.seconds, minlength=len(windows.low))
+    return np.asarray(np.bincount(mine.lane, mine.seconds, minlength=len(windows.low)), np.float64)
 
 
 class _Schedule:

@@ -102,7 +102,8 @@ class _RunEvents:
             key = self.run.keys[self.run.tasks.key[task]] if task != NO_TASK else ""
             about = {"cause": cause.title, "where": self.run.places.name(place), "task": key}
             name = key if cause is COMPUTE else cause.title
-            yield self._span(*rows[lane], name, start, stop) | {"args": about}
+            host, row = rows[lane]
+            yield self._span(host, row, name, start, stop) | {"args": about}
 
     def _loops(self) -> Iterator[Event]:
         busy, names = self.run.busy, self.run.places.nodes

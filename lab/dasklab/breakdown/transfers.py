@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dasklab.breakdown.causes import LAG, PEER, RECEIVED, SERIALISE, WIRE, Cause
-from dasklab.breakdown.intervals import Codes, Floats, Windows
+from dasklab.breakdown.intervals import Codes, Flags, Floats, Windows
 from dasklab.breakdown.matching import expand, least_before, pairs
 from dasklab.breakdown.run import Run
 
@@ -86,7 +86,7 @@ def explain_fetches(
     incoming, outgoing = run.places.pair(receiver, sender), run.places.pair(sender, receiver)
     busy = fetches.busy[fetch]
 
-    def add(first: Floats, last: Floats, cause: Cause, place: Codes, some: object = ~busy) -> None:
+    def add(first: Floats, last: Floats, cause: Cause, place: Codes, some: Flags = ~busy) -> None:
         index = np.flatnonzero(some)
         clipped = np.maximum(first, start)[index], np.minimum(last, stop)[index]
         windows.add(rows[index], *clipped, cause, place[index])

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from dasklab.breakdown.bandwidth import BandwidthEstimate
-from dasklab.breakdown.causes import CAUSES, IDLE, Bottleneck
+from dasklab.breakdown.causes import CAUSES, IDLE, Bottleneck, Cause
 from dasklab.breakdown.clocks import Clock
 from dasklab.breakdown.graphs import GRAPH_STAGES, GraphTimes, growth, quadratic
 from dasklab.breakdown.run import Run
 from dasklab.breakdown.stage_lengths import stage_lengths
-from dasklab.breakdown.summary import ByCause, Difference, Label, Summary, hosts
+from dasklab.breakdown.summary import ByCause, Difference, Summary, hosts
 
 LEAST_SHARE = 0.03  # a smaller share of the makespan is left out of sentences
 MOST_PARTS = 4  # of a sentence
@@ -110,9 +110,9 @@ def difference_rows(change: Difference) -> Iterator[Row]:
     yield "together", *sums, f"{total:+.3f}", f"{path:+.3f}", ""
 
 
-def _where(cells: ByCause, label: Label) -> str:
+def _where(cells: ByCause, cause: Cause) -> str:
     """Name the places of most of a cause's seconds."""
-    places = [(host, seconds) for host, seconds in hosts(cells, label) if host not in ("client", "")]
+    places = [(host, seconds) for host, seconds in hosts(cells, cause) if host not in ("client", "")]
     most = max((abs(seconds) for _, seconds in places), default=0.0)
     return ", ".join(f"{host} {seconds:.2f}" for host, seconds in places[:3] if abs(seconds) > most / 10)
 

@@ -7,7 +7,7 @@ appear in tables of samples.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from dasklab.model.document import FORMAT
@@ -86,7 +86,9 @@ def _at(value: Any, path: list[str]) -> Iterator[dict[str, Any]]:
             yield value
         return
     if path[0] == "*":
-        entries = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+        entries: Iterable[Any] = ()
+        if isinstance(value, dict | list):
+            entries = value.values() if isinstance(value, dict) else value
     else:
         entries = (value[path[0]],) if isinstance(value, dict) and path[0] in value else ()
     for entry in list(entries):

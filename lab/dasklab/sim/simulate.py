@@ -10,12 +10,14 @@ import re
 import sys
 import time
 from collections import Counter
+from importlib.metadata import version
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from dasklab.errors import LabError
 from dasklab.model.files import Outcome, SimulatedRun
+from dasklab.model.packages import version_key
 from dasklab.model.settings import Workload
 from dasklab.paths import WORKLOADS
 from dasklab.sim import build
@@ -25,6 +27,8 @@ from dasklab.sim.scenario import Scenario
 if TYPE_CHECKING:
     from dasklab.sim.cluster.cluster import SimCluster
     from dasklab.sim.faults import FaultInjector
+
+OLDEST_DASK = "2025.4"  # older ones have another worker and another form of tasks
 
 
 def simulate(scenario: Scenario) -> Outcome:
@@ -94,6 +98,9 @@ def _check_process() -> None:
         )
     if os.environ.get("PYTHONHASHSEED", "random") == "random":
         raise LabError("a simulation needs PYTHONHASHSEED set: the order of sets depends on it")
+    installed = version("distributed")
+    if version_key(installed) < version_key(OLDEST_DASK):
+        raise LabError(f"predictions need Dask {OLDEST_DASK} or later; installed is {installed}")
 
 
 def _peak_memory_mb() -> float:

@@ -154,7 +154,7 @@ def test_a_trial_becomes_four_files(trial: ModuleType) -> None:
         [bridge(30000), "cpu 300 0 0 60", "  action order 1:  police 0x1 rate 10Mbit"],
     ]
     files = documents(trial, node)
-    assert sorted(files) == ["/r/configured.json", "/r/measured.json", "/r/hosts.json", "/r/timings.json"]
+    assert sorted(files) == ["/r/configured.json", "/r/hosts.json", "/r/measured.json", "/r/timings.json"]
     configured = files["/r/configured.json"]
     assert configured["bridge"] == {"name": "vmbr1", "ageing_s": 300}
     assert configured["rate_method"] == "police"

@@ -47,10 +47,10 @@ def _probes(measured: Measured) -> Iterator[Row]:
         for index, value in enumerate(rtt.samples_ms):
             yield _ends(rtt) | {"metric": "rtt_ms", "sample": index, "value": value}
     for index, probe in enumerate(measured.throughput):
-        tcp = {"throughput_mbit": probe.mbit, "retransmits": probe.retransmits}
-        udp = {"udp_mbit": probe.mbit, "udp_lost_pct": probe.lost_pct}
-        for metric, value in (udp if probe.proto == "udp" else tcp).items():
-            yield _ends(probe) | {"metric": metric, "sample": index, "value": value}
+        tcp: dict[str, float | None] = {"throughput_mbit": probe.mbit, "retransmits": probe.retransmits}
+        udp: dict[str, float | None] = {"udp_mbit": probe.mbit, "udp_lost_pct": probe.lost_pct}
+        for metric, number in (udp if probe.proto == "udp" else tcp).items():
+            yield _ends(probe) | {"metric": metric, "sample": index, "value": number}
         for ping, rtt_ms in enumerate(probe.rtt_ms):
             yield _ends(probe) | {"metric": "rtt_loaded_ms", "sample": ping, "value": rtt_ms}
 

@@ -102,7 +102,7 @@ def test_runs_are_listed_compared_and_exported(
     listed = dasklab("results", "--results", tmp_path / "results").splitlines()
     assert listed[1].split() == [str(old.directory), "full", "8/8", "8", "tcg"]
     table = dasklab("results", "show", old.directory).splitlines()
-    assert table[0] == "Time to compute, s (compute_s)"
+    assert table[0].strip() == "Time to compute, s (compute_s)"
     assert table[1].split()[:4] == ["delay_ms", "n", "median", "x"]
     assert [row.split()[0] for row in table[2:5]] == ["0", "50", "200"]
     assert dasklab("results", "compare", old.directory, new.directory).count("compute_s") == 3

@@ -259,7 +259,7 @@ def test_every_table_is_marked_as_simulated(measured: Path, predicted: Path) -> 
     ]
     tables = command("results", "show", predicted)
     assert f"Simulated, not measured: with the costs of {measured}." in tables
-    assert "rtt_ms: not simulated" in tables
+    assert "(rtt_ms): not simulated" in tables
     assert "compute_s, simulated" in tables and "transfer_mb, simulated" in tables
     assert "simulated" not in command("results", "show", measured).lower()
 

@@ -26,7 +26,8 @@ def port(**link: object) -> Port:
 
 def impaired(impairment: Impairment) -> dict[str, object]:
     """Return a link with this impairment, and with the one that it needs."""
-    return {impairment.key: AMOUNT} | ({impairment.needs: AMOUNT} if impairment.needs else {})
+    keys = [impairment.key, impairment.needs] if impairment.needs else [impairment.key]
+    return dict.fromkeys(keys, AMOUNT)
 
 
 @pytest.mark.parametrize("impairment", [row for row in IMPAIRMENTS if row.simulated], ids=lambda row: row.key)

@@ -257,7 +257,7 @@ def test_run_without_a_finished_trial_is_refused_in_one_line(results: Path, tmp_
         shutil.rmtree(run / trial)
     result = dasklab("report", run, "-o", tmp_path / "report")
     assert result.exit_code == 1
-    assert result.stderr.startswith(f"dasklab: {run}: none of its trials is finished and whole\n")
+    assert result.stderr.startswith(f"dasklab: {run}: no trial is finished and complete\n")
     assert not (tmp_path / "report").exists()
     assert dasklab("report", results, "-o", tmp_path / "report").exit_code == 0
 
