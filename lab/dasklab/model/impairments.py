@@ -1,8 +1,8 @@
 """The registry of link impairments: what can be done to a link inside its guest.
 
-``IMPAIRMENTS`` has one row per impairment. Everything else iterates over it, in its order: experiments take
-its keys, the guest's command translates them into tc's words and back, the verdict compares by it, the
-simulation accepts what a row says it knows. To add one, add a row here and a field to
+``IMPAIRMENTS`` has one row per impairment. Experiments take the keys, the guest's command translates them
+into tc's words and back, the verdict compares their amounts, and the simulation accepts those that it models;
+all iterate over the registry in its order. To add an impairment, add a row here and a field to
 ``dasklab.model.link.Link``.
 
 Standard library only, and few imports: the guests run this file too (role ``netem``), and each import costs
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
     from typing import Any
 
 LINE_RATE_MBIT = 10_000  # the assumed rate of a link without a cap
-SUPER_FRAME = 70_000  # bytes: the most that offloads pass on as one, 64 KiB and the frames' headers
-QUEUES = ("netem", "tbf")  # the kernel's queue disciplines that impair
+SUPER_FRAME = 70_000  # bytes of the largest packet with segmentation offload: 64 KiB and headers
+QUEUES = ("netem", "tbf")  # the queue disciplines that can impair a link
 
 
 class Unit:
     """The unit of an amount; it is the suffix of the key.
 
     Args:
-        sign: for people.
+        sign: the unit as people write it.
         word: tc's name of the unit.
         to_tc: multiplies an amount for tc's command line.
         from_tc: multiplies what ``tc -j`` reports.
@@ -49,12 +49,12 @@ class Impairment:
     """One row of the registry.
 
     Args:
-        key: the name in experiments and files; its suffix is the unit.
+        key: the name in experiments and files. Its suffix is the unit.
         title: the name for people.
-        word: netem's option; empty for a value that follows the one before it without a word.
+        word: netem's option. Jitter has none: its value follows that of the delay.
         read_back: the keys under which ``tc -j`` reports it among netem's options.
         needs: the key of an impairment without which netem cannot do this one.
-        simulated: whether the simulation models it; what it does not model, it refuses.
+        simulated: whether the simulation models it. The simulation refuses the others.
     """
 
     def __init__(

@@ -134,7 +134,7 @@ def _frame(rows: list[Row], factors: list[str]) -> pd.DataFrame:
 
 
 def _trials(run: Path, names: list[str]) -> Iterator[tuple[Path, Trial]]:
-    """Yield the undamaged trials whose cell the experiment has."""
+    """Yield the readable trials of cells that are in the experiment."""
     for directory in store.finished(run):
         trial = store.need(Trial, directory)
         if trial.cell in names:
