@@ -49,10 +49,11 @@ quick: .venv/ready ## the tests that take seconds
 	$(BIN)/pytest $(SIDE_BY_SIDE) 3 tests/unit
 
 .PHONY: lint
-lint: .venv/ready $(SCHEMA) ## ruff, contracts between packages, mypy, ansible-lint
+lint: .venv/ready $(SCHEMA) ## ruff, contracts between packages, plain language, mypy, ansible-lint
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports --no-logo
+	$(BIN)/python tests/plain_language.py
 	@$(MAKE) --no-print-directory -j2 --output-sync=target types ansible-rules
 
 .PHONY: schema
