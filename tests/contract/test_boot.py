@@ -15,4 +15,4 @@ from tests.contract.endpoint import Endpoint
     shutil.which("mke2fs", path="/usr/sbin:/sbin:/usr/bin") is None, reason="mke2fs is not installed"
 )
 def test_images_that_share_a_uuid_boot_their_own_kernels(own: Endpoint, tmp_path: Path) -> None:
-    assert hostile_peers.twins_planted(own, hostile_peers.twin_images(tmp_path)) == []
+    assert hostile_peers.start_twins(own, hostile_peers.twin_images(tmp_path)) == []

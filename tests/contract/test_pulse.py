@@ -83,7 +83,7 @@ def test_stopped_worker_makes_the_run_invalid(pulse: Any, client: Client) -> Non
 
 def hold_the_interpreter() -> None:
     """Hold the GIL for seconds, in one call of a C function."""
-    end = time.monotonic() + 3
+    end = time.monotonic() + 5  # the last call takes more than half of it
     size = 1_000_000
     while time.monotonic() < end:
         _ = 3**size
