@@ -16,6 +16,7 @@ from dasklab.breakdown.causes import CAUSES, COMPUTE, LATE, OWN, PLACEMENT, SLOW
 from dasklab.breakdown.intervals import NO_TASK, Codes, Floats, Intervals
 from dasklab.breakdown.run import Run
 from dasklab.breakdown.usual import usual_seconds
+from dasklab.records.recorder.layout import SEPARATOR
 
 Cells = dict[tuple[Bottleneck, str], float]
 
@@ -74,7 +75,10 @@ def avoidable(run: Run, task: Codes) -> Floats:
     )
     shares = [
         _avoidable(
-            [(float(needs.nbytes[need]), needs.holders[need]) for need in order[begin:end].tolist()],
+            [
+                (float(needs.nbytes[need]), needs.holders[need].split(SEPARATOR))
+                for need in order[begin:end].tolist()
+            ],
             run.places.nodes[run.tasks.worker[row]],
             run.threads,
         )

@@ -102,13 +102,14 @@ class _RunEvents:
             key = self.run.keys[self.run.tasks.key[task]] if task != NO_TASK else ""
             about = {"cause": cause.title, "where": self.run.places.name(place), "task": key}
             name = key if cause is COMPUTE else cause.title
-            yield self._span(*rows[lane], name, start, stop) | {"args": about}
+            host, row = rows[lane]
+            yield self._span(host, row, name, start, stop) | {"args": about}
 
     def _loops(self) -> Iterator[Event]:
         busy, names = self.run.busy, self.run.places.nodes
-        for node in np.unique(busy.node).tolist():
+        for node in np.unique(busy.member).tolist():
             yield self._row_name(names[node], LOOP_ROW, "event loop")
-        columns = (getattr(busy, name).tolist() for name in ("node", "start", "stop"))
+        columns = (getattr(busy, name).tolist() for name in ("member", "start", "stop"))
         for node, start, stop in zip(*columns, strict=True):
             yield self._span(names[node], LOOP_ROW, "busy", start, stop)
 

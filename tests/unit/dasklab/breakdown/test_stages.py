@@ -9,12 +9,13 @@ import pytest
 from dasklab.breakdown import wording
 from dasklab.breakdown.causes import BOTTLENECKS, CAUSES, Cause, cause_named
 from dasklab.breakdown.figure import render
+from dasklab.breakdown.run import Run
 from dasklab.breakdown.stage_lengths import stage_lengths
-from dasklab.breakdown.stages import CHOICE, DUE_STAMPS, STAGES, STAMPS, Process, Rule, clock_of
+from dasklab.breakdown.stages import CHOICE, DUE_STAMPS, STAGES, STAMPS, Process, Rule, Stage, clock_of
 from dasklab.errors import LabError
 from dasklab.paths import SHARE
 
-from tests.unit.dasklab.breakdown.timelines import by_hand, make_run, task
+from tests.unit.dasklab.breakdown.timelines import Row, by_hand, make_run, task
 
 DOCUMENT = SHARE / "docs" / "explanation" / "time-breakdown.md"
 
@@ -32,7 +33,7 @@ def test_stamps_come_from_the_process_that_has_the_task() -> None:
 
 
 @pytest.mark.parametrize("stage", [*STAGES, CHOICE], ids=lambda stage: f"{stage.begin}-{stage.end}")
-def test_a_rule_has_the_causes_that_it_divides_time_among(stage) -> None:
+def test_a_rule_has_the_causes_that_it_divides_time_among(stage: Stage) -> None:
     expected = {Rule.WHOLE: 1, Rule.HELD: 2, Rule.MESSAGE: 3, Rule.DATA: 5}
     assert len(stage.causes) == expected[stage.rule]
     assert (stage.rule is Rule.HELD) == bool(stage.due)
@@ -66,7 +67,7 @@ def test_lengths_of_stages_add_up() -> None:
     assert together == pytest.approx(sum(lengths))
 
 
-def _row(run, key: str):
+def _row(run: Run, key: str) -> Row:
     index = run.tasks.key.tolist().index(run.keys.index(key))
     stamps = {name: float(values[index]) for name, values in run.tasks.stamps.items()}
     start, stop = stamps.pop("start"), stamps.pop("stop")
