@@ -53,7 +53,7 @@ def test_experiments_are_listed(installed: Installed) -> None:
 
 
 def test_stored_trial_is_explained(installed: Installed, trial: Path) -> None:
-    assert "compute" in installed.good(installed.folder, "dasklab", "explain", str(trial))
+    assert "computing" in installed.good(installed.folder, "dasklab", "explain", str(trial))
 
 
 def test_change_is_predicted(installed: Installed, trial: Path) -> None:
