@@ -94,10 +94,8 @@ def _tasks(rows: pd.DataFrame, nodes: Mapping[str, int], keys: pd.Index[str]) ->
 
 def _needs(rows: pd.DataFrame, tasks: Tasks, nodes: Mapping[str, int], keys: pd.Index[str]) -> Needs:
     """Join needs with the tasks that have them: by key and worker."""
-    dependent, worker = (
-        keys.get_indexer(pd.Index(rows.key)),
-        rows.worker.map(nodes).fillna(NONE).to_numpy(np.int64),
-    )
+    dependent = keys.get_indexer(pd.Index(rows.key))
+    worker = rows.worker.map(nodes).fillna(NONE).to_numpy(np.int64)
     some = (dependent != NONE) & (worker != NONE)
     rows, dependent, worker = rows[some], dependent[some], worker[some]
     row, task = pairs(tasks.key * len(nodes) + tasks.worker, dependent * len(nodes) + worker)

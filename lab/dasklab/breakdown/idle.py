@@ -69,7 +69,7 @@ class IdleReasons:
             Steps(load.time, (load.value > self._threads(worker)).astype(np.int64))
             for worker, load in self.run.load.items()
         ]
-        changed = [step.time[np.diff(step.value.astype(np.int64), prepend=0) != 0] for step in steps]
+        changed = [step.time[np.diff(step.value, prepend=0) != 0] for step in steps]
         return np.unique(np.concatenate(changed))
 
     def _threads(self, worker: int) -> int:

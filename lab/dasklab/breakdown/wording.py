@@ -11,6 +11,7 @@ from dasklab.breakdown.graphs import GRAPH_STAGES, GraphTimes, growth, quadratic
 from dasklab.breakdown.run import Run
 from dasklab.breakdown.stage_lengths import stage_lengths
 from dasklab.breakdown.summary import ByCause, Difference, Summary, hosts
+from dasklab.terminal import counted
 
 LEAST_SHARE = 0.03  # a smaller share of the makespan is left out of sentences
 MOST_PARTS = 4  # of a sentence
@@ -26,7 +27,7 @@ CLOCK_HEAD: Row = ("clock", "ahead, ms", "certainly between", "skew, ppm", "boun
 
 def paragraph(summary: Summary) -> str:
     """Describe one time breakdown."""
-    threads, runs = _count(summary.threads, "thread"), _count(summary.runs, "run")
+    threads, runs = counted(summary.threads, "thread"), counted(summary.runs, "run")
     by_share = sorted(summary.by_cause.items(), key=lambda item: -item[1])
     shares = [
         f"{percent(seconds / summary.makespan_s)} {cause.title}"
@@ -42,10 +43,6 @@ def paragraph(summary: Summary) -> str:
         f"A run took {summary.makespan_s:.2f} s on {threads} (mean of {runs}). Thread time:"
         f" {', '.join(shares)}. On the critical path: {', '.join(path)}.{_without_network(summary)}"
     )
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def percent(share: float, digits: int = 0) -> str:

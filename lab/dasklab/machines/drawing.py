@@ -12,6 +12,7 @@ from typing import Any
 
 from dasklab.machines.inventory import Inventory
 from dasklab.model.nic import LAB_SLOT
+from dasklab.terminal import counted
 
 HOST_WIDTH, HOST_HEIGHT, GAP = 132, 58, 18
 LAB_BRIDGE_Y, HOSTS_Y, MANAGEMENT_Y = 34, 124, 226
@@ -68,11 +69,10 @@ def _host(name: str, guest: dict[str, Any] | None) -> DrawnHost:
     if guest is None:
         return DrawnHost(name, "", "", captures=False)
     nic = guest["nics"][LAB_SLOT]
-    cores = f"{guest['cores']} core" + "s" * (guest["cores"] != 1)
     cap = f", {nic['rate_mbit']:g} Mbit/s" if nic.get("rate_mbit") else ""
     return DrawnHost(
         name=name,
-        size=f"{cores}, {guest['memory_mb'] / 1024:g} GiB",
+        size=f"{counted(guest['cores'], 'core')}, {guest['memory_mb'] / 1024:g} GiB",
         link=MODEL_NAMES.get(nic["model"], nic["model"]) + cap,
         captures=len(guest["nics"]) > LAB_SLOT + 1,
     )
