@@ -16,17 +16,7 @@ from rich.console import Console, RenderableType
 from rich.progress import Progress
 from rich.text import Text
 
-
-def plain(text: object) -> str:
-    """Escape all characters that are not printable.
-
-    These are controls (C0, DEL, C1), bidirectional and other invisible formatting, line and paragraph
-    separators, and surrogates. The result is one line.
-    """
-    result = str(text)
-    if result.isprintable():
-        return result
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in result)
+from daskwire.printable import plain
 
 
 def cell(text: object) -> Text:
