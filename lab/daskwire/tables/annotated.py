@@ -153,8 +153,8 @@ def _ops(capture: Capture) -> dict[int, str]:
 def _described(keys: dict[str, list[str]]) -> str:
     parts = []
     for op, of_op in list(keys.items())[:MOST_OPS]:
-        named = [key for key in of_op if key]
+        task_keys = [key for key in of_op if key]
         number = op if len(of_op) == 1 else f"{op} x {len(of_op)}"
-        more = ", ..." if len(named) > MOST_KEYS else ""
-        parts.append(f"{number} ({', '.join(named[:MOST_KEYS])}{more})" if named else number)
+        more = ", ..." if len(task_keys) > MOST_KEYS else ""
+        parts.append(f"{number} ({', '.join(task_keys[:MOST_KEYS])}{more})" if task_keys else number)
     return " + ".join(parts) + (" + ..." if len(keys) > MOST_OPS else "")
