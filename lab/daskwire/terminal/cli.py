@@ -18,6 +18,8 @@ from daskwire.tables.export import refuse_unwritable, rows, write_parquet
 from daskwire.tables.summary import summarise
 from daskwire.terminal.arguments import Options, arguments, capture_arguments, open_files
 from daskwire.terminal.binary import write_file, write_stdout
+from daskwire.terminal.live import Settings
+from daskwire.terminal.live import live as show_live
 from daskwire.terminal.printing import print_problems, print_summary, print_table
 from daskwire.terminal.text import write_json, write_line
 from daskwire.terminal.watch import watch
@@ -179,6 +181,34 @@ def export(options: Options) -> None:
         return
     number = write_file(options.output, lambda stream: write_annotated(capture, stream))
     write_line(f"{options.output}: {capture.packets:,} packets, {number:,} comments")
+
+
+@wire.command()
+@click.argument("source")
+@click.option(
+    "--interval",
+    type=click.FloatRange(min=0.1),
+    default=1.0,
+    show_default=True,
+    metavar="S",
+    help="Seconds between two updates.",
+)
+@click.option(
+    "--window",
+    type=click.FloatRange(min=1),
+    default=30.0,
+    show_default=True,
+    metavar="S",
+    help="Look for problems in the last seconds.",
+)
+@click.option("--metrics", metavar="[HOST]:PORT", help="Serve totals to Prometheus; HOST is 127.0.0.1.")
+def live(source: str, interval: float, window: float, metrics: str | None) -> None:
+    """Show a capture while it is recorded: rates, ops, pairs, problems.
+
+    SOURCE is a network interface (with tcpdump), a FIFO, or - for standard input. Memory and disk space are
+    bounded, so this can run for days. Ctrl-C ends it.
+    """
+    show_live(source, Settings(interval, window, metrics))
 
 
 @wire.command()

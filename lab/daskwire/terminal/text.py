@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import click
 from rich.console import Console, RenderableType
+from rich.live import Live
 from rich.progress import Progress
 from rich.text import Text
 
@@ -46,3 +49,13 @@ def on_terminal() -> bool:
 def progress_bar(visible: bool) -> Progress:
     """Create a progress bar on stderr that disappears when it is finished."""
     return Progress(console=Console(stderr=True), disable=not visible, transient=True)
+
+
+@contextmanager
+def screen(visible: bool) -> Iterator[Callable[[RenderableType], None] | None]:
+    """Yield a function that redraws the screen; None if the screen is not visible."""
+    if not visible:
+        yield None
+        return
+    with Live(console=Console(markup=False, highlight=False, emoji=False), auto_refresh=False) as display:
+        yield lambda content: display.update(content, refresh=True)
