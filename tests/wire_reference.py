@@ -121,7 +121,7 @@ def _interface() -> Iterator[str]:
             yield from _callable(name, value)
     for arrays in (Messages, Segments):
         yield f"## {arrays.__name__}\n"
-        yield inspect.getdoc(arrays).partition("\n\n")[0] + "\n"
+        yield _documentation(arrays).partition("\n\n")[0] + "\n"
         yield from _members(
             [(n, inspect.get_annotations(arrays).get(n, ""), t) for n, t in _documented(arrays)]
         )
@@ -132,7 +132,7 @@ def _callable(name: str, value: Any) -> Iterator[str]:
     if inspect.isfunction(value):
         signature = str(inspect.signature(value)).replace("'", "")
         yield f"```python\n{name}{signature}\n```\n"
-    description, *sections = re.split(r"\n(?=(?:Args|Returns|Raises):\n)", inspect.getdoc(value))
+    description, *sections = re.split(r"\n(?=(?:Args|Returns|Raises):\n)", _documentation(value))
     yield " ".join(description.split()).replace("``", "`") + "\n"
     for section in sections:
         title, _, text = section.partition(":\n")
@@ -142,7 +142,7 @@ def _callable(name: str, value: Any) -> Iterator[str]:
 
 
 def _capture() -> Iterator[str]:
-    yield inspect.getdoc(Capture).partition("\n\n")[0] + "\n"
+    yield _documentation(Capture).partition("\n\n")[0] + "\n"
     described, annotations = dict(_documented(Capture)), inspect.get_annotations(Capture)
     rows = []
     for name in ATTRIBUTES:
@@ -158,7 +158,7 @@ def _capture() -> Iterator[str]:
 
 def _documented(cls: type) -> list[tuple[str, str]]:
     """Return the attributes in a class's docstring, and their meaning."""
-    text = inspect.getdoc(cls).partition("Attributes:\n")[2]
+    text = _documentation(cls).partition("Attributes:\n")[2]
     return re.findall(r"^    (\w+): (.*(?:\n     .*)*)", text, re.MULTILINE)
 
 
@@ -169,6 +169,10 @@ def _members(rows: list[tuple[str, str, str]]) -> Iterator[str]:
             " | None", " or None"
         )
     yield ""
+
+
+def _documentation(value: Any) -> str:
+    return inspect.getdoc(value) or ""
 
 
 def _one_line(text: str) -> str:

@@ -57,9 +57,7 @@ def test_installed_dissector_needs_no_option(tmp_path: Path) -> None:
     words = ["tshark", "-r", str(DATA / "g3-2026.8.0.pcap.gz"), "-Y", "dask.op == compute-task"]
 
     def tshark_lines() -> list[str]:
-        result = subprocess.run(
-            ["tshark", *words], env=environment, capture_output=True, text=True, timeout=120
-        )
+        result = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=120)
         assert "Lua Error" not in result.stdout + result.stderr
         return result.stdout.splitlines()
 

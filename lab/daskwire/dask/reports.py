@@ -46,6 +46,9 @@ Note = Report | tuple[Any, ...]
 def _report(fields: dict[Any, Any]) -> Report:
     start = stop = compute = None
     transfer = disk = 0.0
+    action: Any
+    begin: Any
+    end: Any
     startstops = fields.get("startstops")
     for step in startstops if type(startstops) is tuple else ():
         if type(step) is dict:  # since G2

@@ -55,10 +55,9 @@ def live(source: str, settings: Settings) -> None:
             return tcpdump.dropped if tcpdump else 0
 
         if settings.address is not None:
-            server = metrics.serve(
-                *_address(settings.address), lambda: metrics.exposition(monitor, dropped())
-            )
-            write_line(f"metrics: http://{server.server_address[0]}:{server.server_port}/metrics", err=True)
+            host, port = _address(settings.address)
+            server = metrics.serve(host, port, lambda: metrics.exposition(monitor, dropped()))
+            write_line(f"metrics: http://{host}:{server.server_port}/metrics", err=True)
         try:
             _run(recording, monitor, settings, tcpdump)
         except KeyboardInterrupt:
@@ -164,8 +163,8 @@ def _screen(monitor: Monitor, interval: Interval, dropped: int | None, stored: i
     losses = "" if dropped is None else f"; {dropped:,} packets dropped"
     problems = _problem_lines(monitor) or ["none" if monitor.problem_s else "not yet looked for"]
     title = f"problems in the last {monitor.problem_s:.0f} s: " if monitor.problem_s else "problems: "
-    lines = [cell(_line(interval)), cell(f"{stored / 1e6:,.0f} MB stored{losses}"), ops, pairs]
-    return Group(*lines, cell(title), *map(cell, problems))
+    head = cell(_line(interval)), cell(f"{stored / 1e6:,.0f} MB stored{losses}")
+    return Group(*head, ops, pairs, cell(title), *map(cell, problems))
 
 
 def _problem_lines(monitor: Monitor) -> list[str]:

@@ -88,7 +88,12 @@ def test_summary_and_problems_decode_no_report_again(
         talk.say(0, g3([{"op": "task-finished", "key": f"k-{key}", "startstops": steps, "thread": 1}]))
         talk.say(1, g3([{"op": "free-keys", "keys": [f"k-{key}"]}]))
     capture, decoded = read(talk.packets), []
-    monkeypatch.setattr("daskwire.dask.messages.unpack", lambda body: decoded.append(body) or {})
+
+    def unpack(body: bytes) -> dict[str, object]:
+        decoded.append(body)
+        return {}
+
+    monkeypatch.setattr("daskwire.dask.messages.unpack", unpack)
     assert summarise(capture)["times_ms"]["compute"]["n"] == number
     capture.table("problems")
     assert decoded == []

@@ -10,9 +10,9 @@ from pathlib import Path
 import daskwire.terminal
 import pytest
 from click.testing import CliRunner
+from daskwire.printable import plain
 from daskwire.terminal import text
 from daskwire.terminal.cli import wire
-from daskwire.terminal.text import plain
 from daskwire.terminal.watch import watch
 from hypothesis import given
 from hypothesis import strategies as st
