@@ -66,9 +66,9 @@ def serve(host: str, port: int, text: Callable[[], str]) -> ThreadingHTTPServer:
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            known = self.path.partition("?")[0] in ("/", "/metrics")
-            body = text().encode("utf-8", "backslashreplace") if known else b"not found\n"
-            self.send_response(200 if known else 404)
+            is_metrics = self.path.partition("?")[0] in ("/", "/metrics")
+            body = text().encode("utf-8", "backslashreplace") if is_metrics else b"not found\n"
+            self.send_response(200 if is_metrics else 404)
             self.send_header("Content-Type", CONTENT_TYPE)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
