@@ -12,6 +12,7 @@ from typing import IO
 
 CHUNK = 1 << 20  # bytes read at a time
 HEADER = 1 << 16  # bytes that are kept: they contain the header of the capture
+GRACE_S = 1.0  # for the thread to notice that the pipe has ended
 KEEP_SIZE, PUNCH_HOLE = 1, 2  # flags of fallocate(2)
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -50,7 +51,7 @@ class Recording:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self.ended.is_set():  # else the thread still writes; the program is about to end
+        if self.ended.wait(GRACE_S):  # else the thread still writes; the program is about to end
             self._file.close()
 
     def forget(self, before: int) -> None:

@@ -48,16 +48,16 @@ def live(source: str, settings: Settings) -> None:
         WireError: the source cannot be recorded, or is not a capture.
     """
     name = STDIN_NAME if source == STDIN else source
+    address = _address(settings.address) if settings.address is not None else None
     with _opened(source) as (pipe, tcpdump), Recording(pipe, name) as recording:
         monitor = Monitor(recording, settings.window_s, time.monotonic())
 
         def dropped() -> int:
             return tcpdump.dropped if tcpdump else 0
 
-        if settings.address is not None:
-            host, port = _address(settings.address)
-            server = metrics.serve(host, port, lambda: metrics.exposition(monitor, dropped()))
-            write_line(f"metrics: http://{host}:{server.server_port}/metrics", err=True)
+        if address is not None:
+            server = metrics.serve(*address, lambda: metrics.exposition(monitor, dropped()))
+            write_line(f"metrics: http://{address[0]}:{server.server_port}/metrics", err=True)
         try:
             _run(recording, monitor, settings, tcpdump)
         except KeyboardInterrupt:
