@@ -27,7 +27,7 @@ class Bar:
     value: str
     change: str
     baseline: bool
-    shown: bool
+    is_shown: bool
     width_pct: float
     baseline_pct: float
     low_pct: float | None
@@ -66,7 +66,7 @@ def _bar(answer: Answer, cell: Cell, longest: float, words: Words) -> Bar:
         value=metric.quantity(cell.median.value),
         change=_change(answer, cell),
         baseline=cell.baseline,
-        shown=cell.is_shown,
+        is_shown=cell.is_shown,
         width_pct=position(cell.median.value) or 0.0,
         baseline_pct=position(answer.baseline(cell).median.value) or 0.0,
         low_pct=position(cell.median.low),

@@ -121,7 +121,7 @@ def section(run: Path, study: Study, output: Path) -> Section:
     attempts = [store.need(Attempt, trial) for trial in trials]
     measuring_s, wall_s = sum(a.measuring_s for a in attempts), sum(a.wall_s for a in attempts)
     invalid = invalid_trials([store.need(Result, trial) for trial in trials])
-    damaged, hosts, known = list(damaged_trials(run)), _hosts(trials), identity.identity(run)
+    damaged, hosts, facts = list(damaged_trials(run)), _hosts(trials), identity.identity(run)
     main = next(iter(results.values()), None)
     certain, why = certainty(main, len(trials), simulated)
     stem = _anchor(document.name, simulated)
@@ -140,7 +140,7 @@ def section(run: Path, study: Study, output: Path) -> Section:
             bars=bars(main, words),
             further=list(further_answers(results, words)),
             invalid=invalid_sentence(invalid, len(trials), damaged),
-            facts=list(provenance(document, attempts, hosts, known)),
+            facts=list(provenance(document, attempts, hosts, facts)),
         ),
         time=time_table(_in_words(summaries, main, words)),
         words=words,
@@ -152,7 +152,7 @@ def section(run: Path, study: Study, output: Path) -> Section:
         tables=[*([] if simulated else [*interactions(results), *rate_slopes(frame)]), *captured.tables],
         trials=len(trials),
         invalid=invalid,
-        identity=known,
+        identity=facts,
         hosts=hosts.model_dump(exclude_none=True) if hosts else {},
         notes=[*damaged, *notes(trials)],
         time_notes=_breakdown(summaries),

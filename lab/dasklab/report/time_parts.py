@@ -1,6 +1,6 @@
 """Where the time went, in five parts with a colour each, and the causes inside a part.
 
-More than a dozen causes in one bar cannot be told apart, so a reader sees five parts first. Each part has a
+More than a dozen causes in one bar look alike, so a reader sees five parts first. Each part has a
 colour for light and for dark pages. Tests check that any two parts differ for people with any kind of colour
 vision, and that each stands out from the page.
 """
@@ -82,8 +82,8 @@ class TimeTable:
     @property
     def parts(self) -> list[Part]:
         """The parts that take any time, for the legend."""
-        shown = {segment.part.name for row in self.rows for segment in row.segments}
-        return [part for part in PARTS if part.name in shown]
+        names = {segment.part.name for row in self.rows for segment in row.segments}
+        return [part for part in PARTS if part.name in names]
 
 
 def time_table(summaries: Mapping[str, Summary]) -> TimeTable | None:
