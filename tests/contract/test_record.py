@@ -241,9 +241,10 @@ def test_a_worker_that_dies_keeps_the_rest(tmp_path: Path) -> None:
         victim = next(iter(cluster.workers.values()))
         victim.process.process.kill()
         total(client, 60)
-    frames = records.load(tmp_path / "run")
-    assert (frames["tasks"].status == "OK").sum() >= 120
-    assert frames["tasks"].start_s.notna().all()
+    tasks = records.load(tmp_path / "run")["tasks"]
+    finished = tasks[tasks.status == "OK"]  # the dead worker's attempts were released
+    assert len(finished) >= 120
+    assert finished.start_s.notna().all()
     assert explain(tmp_path / "run").summary.makespan_s > 0
 
 

@@ -271,7 +271,7 @@ def test_report_marks_simulated_figures_and_draws_no_verdict_from_them(
     marks: list[str] = []
     monkeypatch.setattr(report.section, "mark", lambda figure, word: marks.append(word))
     page = report.write([measured, predicted], tmp_path / "page").read_text()
-    assert page.count("<strong>Simulated, not measured</strong>") == 1
+    assert page.count(f"simulated with the costs measured in {measured}, not measured") == 1
     assert page.count('<section id="caps">') == page.count('<section id="simulated-caps">') == 1
     assert page.count("every cell</summary>") == 5 and page.count(", simulated: every cell</summary>") == 2
     assert page.count("<figcaption>Simulated. ") == 2 == len(marks)
