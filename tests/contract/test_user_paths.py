@@ -127,7 +127,7 @@ def test_node_shell_works_in_a_state_folder_with_a_space(user: User) -> None:
     command = f"test $(readlink /proc/self/ns/net) != {namespace}"
     play.write_text(
         "- hosts: hypervisors\n  gather_facts: false\n  tasks:\n"
-        f"    - {{name: Look, lab_command: {{cmd: '{command}', answer: lines}}}}\n"
+        f"    - {{name: Look, ansible.builtin.shell: '{command}'}}\n"
     )
     process = user.run("ansible-playbook", "-i", "inventory/hosts.yml", str(play),
                     ANSIBLE_CONFIG=str(ROOT / "ansible.cfg"))  # fmt: skip
@@ -165,6 +165,6 @@ def test_command_announces_its_lab(user: User) -> None:
 
 
 def test_callbacks_have_readable_documentation(user: User) -> None:
-    for name in ("dasklab", "read_once"):
+    for name in ("dasklab", "lab_lock"):
         shown = user.run("ansible-doc", "-t", "callback", name, ANSIBLE_CONFIG=str(ROOT / "ansible.cfg"))
         assert shown.returncode == 0, shown.stderr

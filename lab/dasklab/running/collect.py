@@ -259,7 +259,7 @@ def faults(answers: Mapping[str, Answers]) -> list[ObservedFaults]:
 
 def timings(document: dict[str, Any]) -> list[Document]:
     """Return the workload's timings and, if there are any, Dask's records."""
-    records = document.pop("inside", None)
+    records = document.pop("records", None)
     checked = validate(Timings, document, "the workload's timings")
     return [checked, Records(records=records)] if records else [checked]
 
@@ -268,7 +268,7 @@ def capture(client: Answers, document: dict[str, Any] | None) -> list[Document]:
     """Return the report of the capture with its runs, and Dask's records of them, if there was a capture."""
     if document is None:
         return []
-    records = document.pop("inside", None)
+    records = document.pop("records", None)
     report = {**client["capture-stop"]["capture.stop"], "timings": document}
     checked = validate(CaptureReport, report, "the report of the capture")
     return [checked, CaptureRecords(records=records)] if records else [checked]

@@ -29,6 +29,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dasklab.model.dask_settings import flatten
+from dasklab.model.experiment import merge
 from dasklab.model.order import LabHost, Order, Phase, Step, TrialOrders
 from dasklab.model.trial import Trial
 from dasklab.model.variants import Layout
@@ -36,7 +37,7 @@ from dasklab.running import spark_orders
 
 SCHEDULER_PORT = 8786
 PROGRAMS = "/opt/dasklab/bin"
-RECORDER = f"{PROGRAMS}/dasklab_inside.py"
+RECORDER = f"{PROGRAMS}/dasklab_recorder.py"
 FAULT_MARGIN_S = 60  # a workload that hangs is reported before its cluster ends
 
 Steps = dict[str, list[Step]]
@@ -218,15 +219,6 @@ def scheduler_settings(trial: Trial, host: LabHost) -> dict[str, Any]:
         preload = [*recorder, f"{PROGRAMS}/dasklab_{scheduler.preload}.py"]
         settings = merge(settings, {"distributed": {"scheduler": {"preload": preload}}})
     return settings
-
-
-def merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """Merge nested mappings; values of ``above`` win."""
-    merged = dict(below)
-    for key, value in above.items():
-        inner = merged.get(key)
-        merged[key] = merge(inner, value) if isinstance(inner, dict) and isinstance(value, dict) else value
-    return merged
 
 
 def variables(lab: Lab, name: str) -> dict[str, str]:

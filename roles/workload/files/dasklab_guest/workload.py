@@ -64,7 +64,7 @@ def run(
         script.write_text(source)
     argv = [python, str(script), "--scheduler", scheduler]
     argv += ["--params", json.dumps(dict(params or {})), "--timeout-s", str(ttl_s)]
-    argv += ["--told", str(FAULT_SIGNAL)] if signal_faults else []
+    argv += ["--signal", str(FAULT_SIGNAL)] if signal_faults else []
     TRIAL.mkdir(parents=True, exist_ok=True)
     execute([*argv, *options, "--output", str(TRIAL / output)], ttl_s)
     return {"output": output}

@@ -126,7 +126,7 @@ def test_scheduler_variant_adds_its_preload_to_the_recorder(tmp_path: Path) -> N
     result = orders(trial_of(tmp_path, scheduler={"variant": "random"}), LAB)
     settings = steps(result, "start", "scheduler")["cluster.start"]["settings"]
     preload = settings["distributed"]["scheduler"]["preload"]
-    assert [Path(name).name for name in preload] == ["dasklab_inside.py", "dasklab_random.py"]
+    assert [Path(name).name for name in preload] == ["dasklab_recorder.py", "dasklab_random.py"]
     assert "distributed" not in steps(result, "start", "worker-1")["cluster.start"]["settings"]
 
 

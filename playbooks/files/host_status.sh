@@ -1,6 +1,6 @@
 #!/bin/sh
-# What runs in a machine and what is done to its links; one JSON object. No Python: to import Dask for its version
-# takes an emulated machine seconds.
+# Prints the services, impairments and captures of a host as one JSON object. Without Python: importing Dask for its
+# version takes an emulated machine seconds.
 active() { systemctl is-active "$1" 2>/dev/null || true; }
 version() { ls -d /opt/dask/lib/python3*/site-packages/distributed-*.dist-info 2>/dev/null | sed 's/.*-\(.*\)\.dist-info/\1/'; }
 impaired=$(tc qdisc show 2>/dev/null | grep -cE ' (netem|tbf|htb|ingress) ')
