@@ -14,7 +14,7 @@ from jinja2.runtime import Context
 
 @pass_context
 def _machine(variables: Context, name: str, names: list[str], node: str) -> dict[str, Any]:
-    """Return the machine of a host. A variable in ``hostvars`` cannot use ``hostvars``, hence ``variables``."""
+    """Return the machine of a host with these variables: variables in ``hostvars`` cannot use it."""
     return machine(variables, names.index(name), node)
 
 

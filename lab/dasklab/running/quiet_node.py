@@ -1,7 +1,8 @@
 """Wait until other processes leave a lab's node alone, because their load would be blamed on the network.
 
-The endpoint reports the CPU use of a node and of each guest. The node's use minus that of the lab's guests is
-foreign load. Waiting is bounded: on a node that never becomes quiet the trial runs anyway, and its validity
+The endpoint reports the CPU use of a node and of each guest since it was last asked. The node's use minus that
+of the lab's guests is foreign load. It is asked twice, because the first answer includes the lab's own last
+trial. Waiting is bounded: on a node that never becomes quiet the trial runs anyway, and its validity
 is judged afterwards.
 """
 
@@ -22,6 +23,7 @@ from dasklab.terminal import duration
 
 PATIENCE_S, RUN_PATIENCE_S = 120.0, 900.0  # before one trial, and in a whole run
 POLL_S = 5.0
+SAMPLE_S = 2.0  # over which the load is measured
 APIS = ("qemu", "lxc")
 
 
@@ -80,7 +82,11 @@ def foreign_pct(inventory: Path) -> Callable[[], float | None]:
         with suppress(LabError):  # the endpoint does not answer; the trial will report why
             guests = [lab.value(host, "guest") for host in lab.hosts()]
             vmids = {int(guest["vmid"]) for guest in guests}
-            return max(_foreign_pct(endpoint(), node, vmids) for node in {guest["node"] for guest in guests})
+            nodes = {guest["node"] for guest in guests}
+            for node in nodes:
+                _foreign_pct(endpoint(), node, vmids)
+            time.sleep(SAMPLE_S)
+            return max(_foreign_pct(endpoint(), node, vmids) for node in nodes)
         return None
 
     return measure

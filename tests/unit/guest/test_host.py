@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from dasklab.running import collect
 from dasklab_guest import host
 from dasklab_guest.common import HostError
 
@@ -95,3 +96,8 @@ def test_clock_offset_includes_the_way_of_the_order(monkeypatch: pytest.MonkeyPa
     assert host.clock() == {"ahead_s": 1.5}
     monkeypatch.delenv("DASKLAB_SENT_S")
     assert host.clock() == {"ahead_s": None}
+
+
+def test_guest_and_node_report_the_same_cpu_times() -> None:
+    """The guest program is installed without dasklab, so it has a list of its own."""
+    assert collect.NODE_CPU_FIELDS == host.CPU_FIELDS
