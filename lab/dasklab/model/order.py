@@ -14,7 +14,7 @@ from dasklab.model.strict import Strict
 VERSION: Literal[1] = 1  # of the form of an order; the guest program refuses another one
 
 
-class Step(Strict):
+class GuestStep(Strict):
     """One step of an order: ``do`` is PART.ACTION of the guest program."""
 
     do: str
@@ -27,7 +27,7 @@ class Order(Strict):
     version: Literal[1] = VERSION
     phase: str
     first: bool = False
-    steps: tuple[Step, ...]
+    steps: tuple[GuestStep, ...]
 
 
 class Phase(Strict):

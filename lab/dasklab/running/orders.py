@@ -30,7 +30,7 @@ from typing import Any
 
 from dasklab.model.dask_settings import flatten
 from dasklab.model.experiment import merge
-from dasklab.model.order import LabHost, Order, Phase, Step, TrialOrders
+from dasklab.model.order import GuestStep, LabHost, Order, Phase, TrialOrders
 from dasklab.model.trial import Trial
 from dasklab.model.variants import Layout
 from dasklab.running import spark_orders
@@ -40,7 +40,7 @@ PROGRAMS = "/opt/dasklab/bin"
 RECORDER = f"{PROGRAMS}/dasklab_recorder.py"
 FAULT_MARGIN_S = 60  # a workload that hangs is reported before its cluster ends
 
-Steps = dict[str, list[Step]]
+Steps = dict[str, list[GuestStep]]
 
 
 def orders(trial: Trial, hosts: Mapping[str, LabHost]) -> TrialOrders:
@@ -50,7 +50,7 @@ def orders(trial: Trial, hosts: Mapping[str, LabHost]) -> TrialOrders:
         trial: what is requested.
         hosts: all hosts of the lab, in the inventory's order.
     """
-    lab = Lab(trial, hosts)
+    lab = TrialLab(trial, hosts)
     phases = [*timed_phases(lab)]
     if trial.performance_report:
         phases += report_phases(lab)
@@ -78,7 +78,7 @@ def venv_folder(pins: str, packages: Mapping[str, str]) -> str:
 
 
 @dataclass(frozen=True)
-class Lab:
+class TrialLab:
     """A trial and the hosts that it runs on."""
 
     trial: Trial
@@ -117,14 +117,14 @@ def phase(name: str, steps: Steps, **options: Any) -> Phase:
     return Phase(name=name, orders=made, **options)
 
 
-def step(do: str, **arguments: Any) -> Step:
-    return Step(do=do, arguments=arguments)
+def step(do: str, **arguments: Any) -> GuestStep:
+    return GuestStep(do=do, arguments=arguments)
 
 
 # --- the timed runs -----------------------------------------------------------------------------------------
 
 
-def timed_phases(lab: Lab) -> Iterator[Phase]:
+def timed_phases(lab: TrialLab) -> Iterator[Phase]:
     """Yield the phases of every trial."""
     trial = lab.trial
     yield phase("prepare", {host: [impair(lab, host)] for host in lab.hosts}, bridge=trial.bridge)
@@ -145,12 +145,12 @@ def timed_phases(lab: Lab) -> Iterator[Phase]:
     yield from probe_phases(lab, "after")
 
 
-def impair(lab: Lab, host: str) -> Step:
+def impair(lab: TrialLab, host: str) -> GuestStep:
     link = lab.trial.links.get(host)
     return step("link.apply", links=[link.model_dump()] if link else [], ttl_s=lab.trial.ttl_s)
 
 
-def probe_phases(lab: Lab, when: str) -> Iterator[Phase]:
+def probe_phases(lab: TrialLab, when: str) -> Iterator[Phase]:
     """Yield the phases of the probes, ``before`` or ``after`` the runs."""
     probes, targets = lab.trial.probes, probe_targets(lab)
     rtt: Steps = {
@@ -166,7 +166,7 @@ def probe_phases(lab: Lab, when: str) -> Iterator[Phase]:
     yield phase(f"probe-throughput-{when}", throughput, at_once=1)
 
 
-def probe_targets(lab: Lab) -> dict[str, list[str]]:
+def probe_targets(lab: TrialLab) -> dict[str, list[str]]:
     """Return the hosts that each host measures towards: the next one in a ring, and the peer of its link.
 
     The client is in the ring when its own link is tested.
@@ -179,7 +179,7 @@ def probe_targets(lab: Lab) -> dict[str, list[str]]:
     }
 
 
-def start_steps(lab: Lab) -> Steps:
+def start_steps(lab: TrialLab) -> Steps:
     """Return the steps that start a fresh cluster of the trial's engine."""
     if lab.trial.engine == "spark":
         return {
@@ -189,13 +189,13 @@ def start_steps(lab: Lab) -> Steps:
     return {host: [start_dask(lab, host)] for host in lab.hosts}
 
 
-def stop_steps(lab: Lab) -> Steps:
+def stop_steps(lab: TrialLab) -> Steps:
     """Return the steps that stop it."""
     stop = step("spark.stop" if lab.trial.engine == "spark" else "cluster.stop")
     return {host: [stop] for host in lab.hosts}
 
 
-def start_dask(lab: Lab, name: str) -> Step:
+def start_dask(lab: TrialLab, name: str) -> GuestStep:
     """Return the step that starts a host's part of a Dask cluster."""
     trial, host = lab.trial, lab.hosts[name]
     return step(
@@ -221,7 +221,7 @@ def scheduler_settings(trial: Trial, host: LabHost) -> dict[str, Any]:
     return settings
 
 
-def variables(lab: Lab, name: str) -> dict[str, str]:
+def variables(lab: TrialLab, name: str) -> dict[str, str]:
     """Return the environment of a host's service."""
     trial, host = lab.trial, lab.hosts[name]
     scheduler = trial.resolved_scheduler
@@ -236,7 +236,7 @@ def variables(lab: Lab, name: str) -> dict[str, str]:
     }
 
 
-def workload_step(lab: Lab, runs: int, warmups: int, action: str = "run", **arguments: Any) -> Step:
+def workload_step(lab: TrialLab, runs: int, warmups: int, action: str = "run", **arguments: Any) -> GuestStep:
     """Return the step that runs the workload on the client."""
     trial = lab.trial
     spark = trial.engine == "spark"
@@ -266,7 +266,7 @@ def workload_step(lab: Lab, runs: int, warmups: int, action: str = "run", **argu
 # --- runs of their own --------------------------------------------------------------------------------------
 
 
-def report_phases(lab: Lab) -> list[Phase]:
+def report_phases(lab: TrialLab) -> list[Phase]:
     """Return the phases of Dask's performance report."""
     return [
         phase("report-start", start_steps(lab)),
@@ -277,7 +277,7 @@ def report_phases(lab: Lab) -> list[Phase]:
     ]
 
 
-def profile_phases(lab: Lab) -> list[Phase]:
+def profile_phases(lab: TrialLab) -> list[Phase]:
     """Return the phases in which py-spy samples the scheduler and the workers."""
     starts, ends = start_steps(lab), stop_steps(lab)
     for host in lab.cluster:
@@ -300,7 +300,7 @@ def profile_phases(lab: Lab) -> list[Phase]:
     ]
 
 
-def capture_phases(lab: Lab) -> list[Phase]:
+def capture_phases(lab: TrialLab) -> list[Phase]:
     """Return the phases of the capture.
 
     The capture stops after the cluster: no more frames arrive then, so that it can be complete to the last
