@@ -2,7 +2,7 @@
 
 The endpoint reports the CPU use of a node and of each guest since its last answer. The use of the node minus
 that of the lab's guests is foreign load. We ask twice, because the first answer includes the lab's own last
-trial. Waiting is bounded: on a node that never becomes quiet the trial runs anyway, and its validity is judged
+trial. Waiting is bounded: on a node that never becomes quiet the trial runs anyway. Its validity is judged
 afterwards.
 """
 
