@@ -1,11 +1,12 @@
 """Run a workload on the client: a Python script that computes on the cluster and writes its timings.
 
-It runs in a systemd unit of its own, with an end, so that nothing of it survives a lost connection.
+It runs in a scope of systemd, which ends it after its time to live even if the connection is lost.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from pathlib import Path
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 SCRIPTS = Path("/opt/dasklab/workloads")
 LOG = Path("/var/log/dasklab-workload.log")
-UNIT = "dasklab-workload"
+UNIT = "dasklab-workload.scope"
 FAULT_SIGNAL = RUNTIME / "fault-started"  # the file that armed faults wait for: fault.py
 MISSING_PACKAGE = 3  # exit status of a workload whose package is not installed
 VARIABLES = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
@@ -86,22 +87,29 @@ def report(output: str = "performance-report.html", **arguments: Any) -> Documen
 
 
 def execute(argv: Sequence[str], ttl_s: float) -> None:
-    """Run a command in a unit and wait for its end."""
-    stop_units(f"{UNIT}.service")
-    LOG.unlink(missing_ok=True)
-    variables = {**VARIABLES, "DASK_CONFIG": str(RUNTIME / "dask")}
-    unit = ["systemd-run", "--quiet", "--collect", "--wait", f"--unit={UNIT}"]
-    unit += [f"--setenv={key}={value}" for key, value in variables.items()]
-    unit += [f"--property=RuntimeMaxSec={ttl_s + 10}", f"--property=StandardError=file:{LOG}"]
+    """Run a command in a scope and wait for its end."""
+    stop_units(UNIT)
+    variables = {**os.environ, **VARIABLES, "DASK_CONFIG": str(RUNTIME / "dask")}
+    scope = ["systemd-run", "--quiet", "--scope", "--collect", f"--unit={UNIT}"]
+    scope += [f"--property=RuntimeMaxSec={ttl_s + 10}"]
     try:
-        status = subprocess.run([*unit, *argv], check=False, timeout=ttl_s).returncode
+        with LOG.open("w") as log:
+            process = subprocess.run(
+                [*scope, *argv],
+                env=variables,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                check=False,
+                timeout=ttl_s,
+            )
     except subprocess.TimeoutExpired:
         reset()
         raise HostError(f"the workload hangs: it was not done within {ttl_s:g} s{last_words()}") from None
-    if status == MISSING_PACKAGE:
+    if process.returncode == MISSING_PACKAGE:
         raise UnsupportedError(last_words().removeprefix(": ") or "a package is missing")
-    if status:
-        raise HostError(f"the workload ended with status {status}{last_words()}")
+    if process.returncode:
+        raise HostError(f"the workload ended with status {process.returncode}{last_words()}")
 
 
 def last_words() -> str:
@@ -112,7 +120,7 @@ def last_words() -> str:
 
 def reset() -> None:
     """End a workload that still runs."""
-    stop_units(f"{UNIT}.service")
+    stop_units(UNIT)
 
 
 STEPS = {"run": run, "report": report}
