@@ -21,6 +21,10 @@ DOCUMENTATION = """
 name: lab_lock
 type: aggregate
 short_description: lock the lab while a playbook changes it
+description:
+  - A play locks the lab of its inventory until the playbook ends. The variable C(lab_lock) of a play is
+    C(unneeded) for plays that only read, and C(released) for a task that takes the lock itself.
+author: [dasklab]
 """
 
 

@@ -36,7 +36,7 @@ def test_management_interface_is_never_the_link_under_test() -> None:
 
 def test_missing_link_is_an_error() -> None:
     settings = {"lab": {"mac": "02:00:00:00:00:00"}, "management_address": "10.77.0.11"}
-    with pytest.raises(HostError, match="no interface matches the lab link"):
+    with pytest.raises(HostError, match="no interface is the link under test: mac 02"):
         common.lab_link(settings, LINKS)
 
 

@@ -86,7 +86,7 @@ def host() -> Document:
     """
     text = read(HOST_FILE)
     if not text:
-        raise HostError(f"{HOST_FILE} is missing; run `dasklab up --only configure`")
+        raise HostError(f"{HOST_FILE} is missing; apply role base, or run `dasklab up --only configure`")
     document: Document = json.loads(text)
     return document
 
@@ -104,6 +104,11 @@ def find(links: Sequence[Document], where: Document) -> Document | None:
     return None
 
 
+def is_named(where: Document) -> bool:
+    """Return whether ``where`` describes an interface at all."""
+    return any(where.values())
+
+
 def identifiers(link: Document, key: str) -> list[str]:
     """Return the name, the MAC or the addresses of an interface, in lower case."""
     if key == "name":
@@ -119,12 +124,18 @@ def lab_link(settings: Document, links: Sequence[Document]) -> Document:
     Raises:
         HostError: there is no such interface, or it carries the management address.
     """
+    if not is_named(settings["lab"]):
+        raise HostError("the link under test is not named; set lab_interface, lab_mac or lab_address")
     link = find(links, settings["lab"])
     if link is None:
-        raise HostError(f"no interface matches the lab link of {HOST_FILE}: {settings['lab']}")
+        names = ", ".join(f"{key} {value}" for key, value in settings["lab"].items() if value)
+        raise HostError(f"no interface is the link under test: {names}")
     management = find(links, {"address": settings["management_address"]})
     if management and management["ifname"] == link["ifname"]:
-        raise HostError(f"{link['ifname']} also carries the management address; the lab needs its own NIC")
+        raise HostError(
+            f"{link['ifname']} also carries the management address; the lab needs its own NIC"
+            " (base_management_address='' allows it)"
+        )
     return link
 
 

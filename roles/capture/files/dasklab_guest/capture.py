@@ -50,7 +50,10 @@ TOTALS = ("frames", "dropped_kernel", "dropped_interface", "left_behind")
 
 
 def tiers(scheduler: str, snaplen_bytes: int) -> list[Document]:
-    """Return what each tcpdump records: name, file, filter and snaplen."""
+    """Return what each tcpdump records: name, file, filter and snaplen. Without a scheduler, one suffices."""
+    if not scheduler:
+        whole = {"name": "all", "file": "capture.pcap", "filter": "", "snaplen_bytes": snaplen_bytes}
+        return [whole]
     return [
         {
             "name": "scheduler",
@@ -114,7 +117,7 @@ def start_tier(tier: Document, device: str, ttl_s: float, buffer_mib: int, file_
     ]
     start_unit(
         UNIT.format(**tier),
-        ["tcpdump", *options, "-w", str(TRIAL / tier["file"]), tier["filter"]],
+        ["tcpdump", *options, "-w", str(TRIAL / tier["file"]), *filter(None, [tier["filter"]])],
         RuntimeMaxSec=ttl_s,
         Nice=-15,  # before the workload: what is not written in time is lost
         LimitFSIZE=file_max_mb * 1_000_000,
@@ -174,9 +177,9 @@ def observe() -> Document:
     """
     link = capture_link(host(), interfaces())
     if link is None:
-        raise HostError("this host has no capture interface")
+        raise HostError("this host has no capture interface; set capture_interface or capture_mac")
     if "UP" not in link["flags"]:
-        raise HostError(f"the capture interface {link['ifname']} is down; run `dasklab up --only configure`")
+        raise HostError(f"the capture interface {link['ifname']} is down; role guest brings it up")
     return {"time": time.time(), "softnet_dropped": softnet_dropped(), **interface(link)}
 
 

@@ -64,7 +64,7 @@ def arm(does: str, at_s: float, service: str, ttl_s: float, for_s: float = 0) ->
         "at_s": at_s,
         "for_s": for_s,
         "service": service,
-        "device": lab_link(host(), interfaces())["ifname"],
+        "device": lab_link(host(), interfaces())["ifname"] if does == "cut" else None,
     }
     RUNTIME.mkdir(parents=True, exist_ok=True)
     REQUEST.write_text(json.dumps(request))

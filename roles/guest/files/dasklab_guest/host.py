@@ -18,6 +18,7 @@ from dasklab_guest.common import (
     host,
     interface,
     interfaces,
+    is_named,
     lab_link,
     offloads,
     read,
@@ -137,10 +138,12 @@ def apply(check: bool = False) -> Document:
         ``changes`` in words, and ``unsupported``: what this host cannot do.
     """
     identity, target, links = host(), settings(), interfaces()
-    lab, capture = lab_link(identity, links), capture_link(identity, links)
+    capture = capture_link(identity, links)
     plan = [change for name, value in target["sysctls"].items() for change in plan_sysctl(name, value)]
-    plan += plan_mtu(lab, target["mtu"])
-    plan += plan_offloads(lab["ifname"], target["offloads"])
+    if target["mtu"] or target["offloads"] or is_named(identity["lab"]):
+        lab = lab_link(identity, links)
+        plan += plan_mtu(lab, target["mtu"])
+        plan += plan_offloads(lab["ifname"], target["offloads"])
     if capture:
         plan += plan_capture(capture)
         plan += plan_offloads(capture["ifname"], target["capture_offloads"])

@@ -1,7 +1,8 @@
 """Measure what this host's link delivers to other hosts: round-trip times with ping, throughput with iperf3.
 
-Hosts are named as in ``/etc/dasklab/host.json``; their lab addresses are used. A probe that fails, for
-instance on a link that loses everything, is reported under ``errors`` and does not end the others.
+Hosts are named as in ``/etc/dasklab/host.json``; their lab addresses are used. Any other name is an address.
+A probe that fails, for instance on a link that loses everything, is reported under ``errors`` and does not
+end the others.
 """
 
 from __future__ import annotations
@@ -28,12 +29,18 @@ UNIT = "dasklab-iperf3.service"
 
 
 def serve(ttl_s: float) -> Document:
-    """Start an iperf3 server on the lab address, for at most ``ttl_s`` seconds."""
+    """Start an iperf3 server on the lab address, or on all addresses, for at most ``ttl_s`` seconds."""
     address = host()["lab"]["address"]
     stop_units(UNIT)
-    argv = ["iperf3", "--server", "--bind", address]
+    argv = ["iperf3", "--server", *(["--bind", address] if address else [])]
     start_unit(UNIT, argv, RuntimeMaxSec=ttl_s, TimeoutStopSec=STOP_TIMEOUT_S)
     return {"serving": address}
+
+
+def address_of(name: str, settings: Document) -> str:
+    """Return the lab address of a host; a name that is not of this lab is an address itself."""
+    address: str = settings["hosts"].get(name, name)
+    return address
 
 
 def rtt(to: Sequence[str], pings: int, interval_s: float) -> Document:
@@ -51,7 +58,7 @@ def rtt(to: Sequence[str], pings: int, interval_s: float) -> Document:
     for name in to:
         argv = ["ping", "-n", "-c", str(pings), "-i", str(interval_s), "-W", str(PING_TIMEOUT_S)]
         process = subprocess.run(
-            [*argv, settings["hosts"][name]], capture_output=True, text=True, check=False
+            [*argv, address_of(name, settings)], capture_output=True, text=True, check=False
         )
         samples = parse_ping(process.stdout)
         results.append({"src": settings["name"], "dst": name, "pings": pings, "samples_ms": samples})
@@ -98,7 +105,7 @@ def throughput(to: Sequence[str], runs: int, seconds: float, udp: bool = False) 
         for _ in range(runs):
             probe = {"src": settings["name"], "dst": name, "proto": protocol}
             try:
-                results.append({**probe, **measure(settings["hosts"][name], protocol, seconds)})
+                results.append({**probe, **measure(address_of(name, settings), protocol, seconds)})
             except HostError as error:
                 errors.append({**probe, "error": str(error)})
     return {"throughput": results, "errors": errors}
@@ -146,9 +153,15 @@ def parse_iperf(document: Document) -> Document:
     return {"mbit": receiver["bits_per_second"] / 1e6, "seconds": receiver["seconds"], **detail}
 
 
+def stop() -> Document:
+    """Stop the server."""
+    reset()
+    return {}
+
+
 def reset() -> None:
     """Stop the server."""
     stop_units("dasklab-iperf3*")
 
 
-STEPS = {"serve": serve, "rtt": rtt, "throughput": throughput}
+STEPS = {"serve": serve, "rtt": rtt, "throughput": throughput, "stop": stop}
