@@ -41,8 +41,9 @@ def lab(tmp_path: Path) -> DryLab:
         program = PROGRAM.format(python=sys.executable, folder=str(tmp_path / host))
         executable(tmp_path / host / "dasklab-guest", program)
         set_ahead(lab, host, 0)
-    tasks = {"import_role": {"name": "guest", "tasks_from": "apply.yml"}}
-    book = [{"hosts": "lab", "gather_facts": False, "tasks": [tasks]}]
+    guest = "../roles/guest"  # not as a role: that would install the guest program on this machine
+    play = {"hosts": "lab", "gather_facts": False, "vars_files": [f"{guest}/defaults/main.yml"]}
+    book = [{**play, "tasks": [{"import_tasks": f"{guest}/tasks/clock.yml"}]}]
     (tmp_path / "playbooks" / "clock.yml").write_text(yaml.safe_dump(book))
     return lab
 
