@@ -1,14 +1,22 @@
-"""Write the reference of daskwire's tables and problems under ``docs/reference`` from their descriptions.
+"""Write the reference of daskwire under ``docs/reference``: tables and problems from their descriptions, the
+Python API from its docstrings.
 
 python -m tests.wire_reference
 """
 
 from __future__ import annotations
 
+import inspect
+import re
 from collections.abc import Iterator
+from functools import cached_property
 from pathlib import Path
+from typing import Any
 
-from daskwire import TABLES
+import daskwire
+from daskwire import TABLES, Capture
+from daskwire.dask.messages import Messages
+from daskwire.net.segments import Segments
 from daskwire.problems.kinds import COSTLY_S, KINDS
 
 REFERENCE = Path(__file__).resolve().parents[1] / "docs" / "reference"
@@ -36,12 +44,46 @@ check.
 {GENERATED}
 """
 
+API_INTRODUCTION = f"""# Python API of daskwire
+
+```python
+import daskwire
+
+capture = daskwire.open_capture("capture.pcap")
+print(daskwire.summarise(capture)["times_ms"]["compute"])   # percentiles in milliseconds
+tasks = daskwire.to_pandas(capture.table("tasks"))          # one row per task
+slow = tasks[tasks.wait_ms > 100]
+sizes = capture.messages.size                               # a NumPy array, one value per message, bytes
+for message, op, fields in capture.decoded("task-erred"):   # the decoded fields of an op
+    print(capture.messages.time_ns[message], fields["key"])
+```
+
+The names below are the API; everything else in the package may change. Tables are dicts of lists of equal
+length ([columns](wire-tables.md)). Arrays are NumPy arrays of one dimension: `Messages` have one value per
+message (or per op) and `Segments` one per TCP segment. Their types are written as in NumPy, `i8` for 64-bit
+integers. Names end in their unit (`_ns`, `_ms`, `_s`, `_bytes`); sizes without one are bytes.
+
+{GENERATED}
+"""
+ATTRIBUTES = (
+    "files", "messages", "segments", "nodes", "sources", "clusters", "scheduler_names", "packets", "skipped",
+    "tally", "generation", "connections", "conversations",
+)  # fmt: skip
+METHODS = ("table", "content", "decoded")
+NOTE = "op_note"  # for the tables only
+TYPES = {  # of annotations
+    "Ints": "i8", "U32": "u4", "U16": "u2", "npt.NDArray[np.int32]": "i4", "list[str]": "list of str",
+    "list[Any]": "list", "list[Note | None]": "list", "npt.NDArray[np.object_]": "array of str",
+    "npt.NDArray[np.bool_]": "array of bool",
+}  # fmt: skip
+
 
 def pages() -> dict[Path, str]:
     """Return the text of each page."""
     return {
         REFERENCE / "wire-tables.md": "\n".join([TABLES_INTRODUCTION, *_tables()]),
         REFERENCE / "wire-problems.md": "\n".join([PROBLEMS_INTRODUCTION, *_problems()]),
+        REFERENCE / "wire-api.md": "\n".join([API_INTRODUCTION, *_interface()]),
     }
 
 
@@ -65,6 +107,76 @@ def _problems() -> Iterator[str]:
         if kind.effects:
             yield f"| {kind.name} | {', '.join(sorted(kind.effects))} |"
     yield ""
+
+
+def _interface() -> Iterator[str]:
+    for name in daskwire.__all__:
+        value = getattr(daskwire, name)
+        yield f"## {name}\n"
+        if name == "TABLES":
+            yield "The columns of each table: name of the table -> name of the column -> its meaning.\n"
+        elif name == "Capture":
+            yield from _capture()
+        else:
+            yield from _callable(name, value)
+    for arrays in (Messages, Segments):
+        yield f"## {arrays.__name__}\n"
+        yield _documentation(arrays).partition("\n\n")[0] + "\n"
+        yield from _members(
+            [(n, inspect.get_annotations(arrays).get(n, ""), t) for n, t in _documented(arrays)]
+        )
+
+
+def _callable(name: str, value: Any) -> Iterator[str]:
+    """Show a function or an exception: signature, description, and a list per section of the docstring."""
+    if inspect.isfunction(value):
+        signature = str(inspect.signature(value)).replace("'", "")
+        yield f"```python\n{name}{signature}\n```\n"
+    description, *sections = re.split(r"\n(?=(?:Args|Returns|Raises):\n)", _documentation(value))
+    yield " ".join(description.split()).replace("``", "`") + "\n"
+    for section in sections:
+        title, _, text = section.partition(":\n")
+        rows = re.findall(r"^    (\w+): (.*(?:\n     .*)*)", text, re.MULTILINE)
+        lines = [f"- `{key}`: {_one_line(meaning)}" for key, meaning in rows] or [f"- {_one_line(text)}"]
+        yield f"{title}:\n\n" + "\n".join(lines) + "\n"
+
+
+def _capture() -> Iterator[str]:
+    yield _documentation(Capture).partition("\n\n")[0] + "\n"
+    described, annotations = dict(_documented(Capture)), inspect.get_annotations(Capture)
+    rows = []
+    for name in ATTRIBUTES:
+        member = inspect.getattr_static(Capture, name, None)
+        function = member.func if isinstance(member, cached_property) else getattr(member, "fget", None)
+        kind = inspect.get_annotations(function)["return"] if function else annotations[name]
+        rows.append((name, kind, inspect.getdoc(function) if function else described[name]))
+    yield from _members(rows)
+    for name in METHODS:
+        yield f"### Capture.{name}\n"
+        yield from _callable(name, getattr(Capture, name))
+
+
+def _documented(cls: type) -> list[tuple[str, str]]:
+    """Return the attributes in a class's docstring, and their meaning."""
+    text = _documentation(cls).partition("Attributes:\n")[2]
+    return re.findall(r"^    (\w+): (.*(?:\n     .*)*)", text, re.MULTILINE)
+
+
+def _members(rows: list[tuple[str, str, str]]) -> Iterator[str]:
+    yield "| attribute | type | meaning |\n|---|---|---|"
+    for name, kind, meaning in rows:
+        yield f"| `{name}` | {TYPES.get(kind, f'`{kind}`')} | {_one_line(meaning)} |".replace(
+            " | None", " or None"
+        )
+    yield ""
+
+
+def _documentation(value: Any) -> str:
+    return inspect.getdoc(value) or ""
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split()).replace("``", "`")
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from daskwire.capture import Capture
 from daskwire.errors import WireError
 from daskwire.opening import open_capture
 from daskwire.schema import TABLES
+from daskwire.tables.annotated import write_annotated
 from daskwire.tables.completeness import completeness
 from daskwire.tables.export import rows, to_pandas, write_parquet
 from daskwire.tables.summary import summarise
@@ -25,5 +26,6 @@ __all__ = [
     "rows",
     "summarise",
     "to_pandas",
+    "write_annotated",
     "write_parquet",
 ]

@@ -56,8 +56,8 @@ class Following:
 class Follower:
     """Reads a growing file. Each ``poll`` returns the messages that became complete since the last one."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, name: str = "") -> None:
+        self.path, self.name = path, name or str(path)
         self._shared = Shared(TUNNEL_PORTS)
         self._progress = Progress()
         self._memory = Memory()
@@ -110,36 +110,68 @@ class Follower:
                 others = np.flatnonzero(self._unfinished.flow // 2 != flow // 2)
                 self._unfinished = self._unfinished.take(others)
 
+    @property
+    def packets(self) -> int:
+        """Number of packets so far, of any kind."""
+        return self._shared.tally.packets + sum(self._progress.skipped.values())
+
+    @property
+    def wire_bytes(self) -> int:
+        """Bytes of all packets on the wire so far."""
+        return self._shared.tally.bytes
+
+    @property
+    def position(self) -> int:
+        """How far the file was read, bytes."""
+        return self._progress.position
+
+    @property
+    def needed(self) -> int:
+        """Position in the file below which nothing will be read again."""
+        unfinished = (
+            int(self._unfinished.offset.min()) - self._base if len(self._unfinished) else self.position
+        )
+        return min(unfinished, self.position)
+
+    def addresses(self, flow: int) -> tuple[str, str]:
+        """Return the IP addresses of sender and receiver."""
+        source, _, destination, _ = self._shared.connections.endpoints(flow)
+        return source, destination
+
+    def recorded(self) -> memoryview:
+        """Return the file as far as it was read."""
+        return self._memory.regions()[0][1]
+
     def check(self) -> None:
         """Raise WireError if the file is damaged, so that nothing after that position can be read."""
         if self._progress.damaged:
-            raise WireError(f"{self.path}: {self._progress.problem}")
+            raise WireError(f"{self.name}: {self._progress.problem}")
 
     def _read(self) -> Segments:
         previous, self._size = self._size, self._size_now()
         if self._size < previous:
-            raise WireError(f"{self.path}: became shorter; was it replaced by another file?")
+            raise WireError(f"{self.name}: became shorter; was it replaced by another file?")
         if self._size == previous or self._size <= pcap.HEADER or self._progress.damaged:
             return concatenate([])
         view = self._map()
         self._memory.replace(self._base, view)
         return concatenate(
             part
-            for records in read_blocks(str(self.path), view, self._progress)
+            for records in read_blocks(self.name, view, self._progress)
             for part in parse_segments(view, self._base, records, self._shared)
         )
 
     def _map(self) -> memoryview:
         with self.path.open("rb") as file:
             if is_packed(file):
-                raise WireError(f"{self.path}: a compressed file cannot be followed")
+                raise WireError(f"{self.name}: a compressed file cannot be followed")
             return map_open(file)
 
     def _size_now(self) -> int:
         try:
             return self.path.stat().st_size
         except OSError as error:
-            raise WireError(f"{self.path}: {error.strerror}") from error
+            raise WireError(f"{self.name}: {error.strerror}") from error
 
     def _walk(self, flow: int, streams: dict[int, Stream], forms: Forms, settled: int | None) -> Framed:
         """Walk the available bytes of a flow. Bytes below the resulting position are no longer needed."""

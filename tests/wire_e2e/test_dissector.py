@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -47,6 +49,35 @@ def test_info_column_shows_ops() -> None:
     assert any("task-finished, add-keys" in line or " x" in line for line in lines) and all(
         "Dask" in line for line in lines
     )
+
+
+def test_installed_dissector_needs_no_option(tmp_path: Path) -> None:
+    environment = os.environ | {"HOME": str(tmp_path)}
+    environment |= dict.fromkeys(("XDG_CONFIG_HOME", "XDG_DATA_HOME"), str(tmp_path / "xdg"))
+    words = ["tshark", "-r", str(DATA / "g3-2026.8.0.pcap.gz"), "-Y", "dask.op == compute-task"]
+
+    def tshark_lines() -> list[str]:
+        result = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=120)
+        assert "Lua Error" not in result.stdout + result.stderr
+        return result.stdout.splitlines()
+
+    assert tshark_lines() == []  # it does not know the field
+    install = [sys.executable, "-m", "daskwire", "dissector", "--install"]
+    output = subprocess.run(install, env=environment, capture_output=True, text=True, check=True).stdout
+    assert Path(output.strip()).is_relative_to(tmp_path)
+    assert tshark_lines()
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_tshark_shows_a_comment_for_each_message(name: str, tmp_path: Path) -> None:
+    output, keys = tmp_path / "out.pcapng", DATA / f"{name}.keys"
+    words = ["-o", str(output), *(["--key-log", str(keys)] if keys.exists() else [])]
+    export = [sys.executable, "-m", "daskwire", "export", str(DATA / f"{name}.pcap.gz"), *words]
+    subprocess.run(export, check=True, capture_output=True)
+    fields = ["-T", "fields", "-e", "frame.comment", "-E", "occurrence=a", "-E", "aggregator=/s"]
+    tshark = ["tshark", "-r", str(output), "-Y", "frame.comment", *fields]
+    lines = subprocess.run(tshark, check=True, capture_output=True, text=True).stdout
+    assert lines.count("Dask: ") == len(golden_capture(name).messages)
 
 
 def test_tcp_figures_match_tshark() -> None:

@@ -1,4 +1,4 @@
-"""The content of messages in a few bytes each: kind, op names, task keys.
+"""The content of messages in a few bytes each: kind, op names, task keys, and what ``reports`` notes.
 
 Other fields are decoded again when a table needs them: keeping all messages decoded would need much more
 memory than the capture itself.
@@ -11,6 +11,7 @@ from enum import IntEnum
 from typing import Any
 
 from daskwire.dask.messagepack import UndecodableError, name, text, unpack
+from daskwire.dask.reports import NOTES, Note
 from daskwire.net.stream import Bytes
 
 
@@ -36,6 +37,7 @@ class Contents:
         op_name: (per op) its name.
         op_key: (per op) its task key, None without.
         op_reply: (per op) the sender waits for a reply.
+        op_note: (per op) see ``daskwire.dask.reports``.
     """
 
     kind: list[int] = field(default_factory=list)
@@ -43,6 +45,7 @@ class Contents:
     op_name: list[str] = field(default_factory=list)
     op_key: list[Any] = field(default_factory=list)
     op_reply: list[bool] = field(default_factory=list)
+    op_note: list[Note | None] = field(default_factory=list)
 
     def add_missing(self) -> None:
         """Append a message whose body is not in the capture."""
@@ -69,10 +72,14 @@ class Contents:
         index = len(self.kind)
         self.kind.append(MessageKind.BATCH)
         for item in batch:
+            op, key = item["op"], item.get("key")
+            if type(op) is not str:
+                op = text(op)
             self.op_message.append(index)
-            self.op_name.append(text(item["op"]))
-            self.op_key.append(name(item.get("key")))
+            self.op_name.append(op)
+            self.op_key.append(key if type(key) is str else name(key))
             self.op_reply.append(False)
+            self.op_note.append(NOTES[op](item) if op in NOTES else None)
 
     def _single(self, content: dict[Any, Any]) -> None:
         op = content.get("op")
@@ -81,6 +88,7 @@ class Contents:
             self.op_name.append(op)
             self.op_key.append(name(content.get("key")))
             self.op_reply.append(content.get("reply", True) is not False)
+            self.op_note.append(NOTES[op](content) if op in NOTES else None)
             self.kind.append(MessageKind.REQUEST)
         elif "pickle-protocol" in content and "python" in content:
             self.kind.append(MessageKind.HANDSHAKE)

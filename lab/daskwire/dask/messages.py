@@ -15,6 +15,7 @@ from daskwire.dask.content import MessageKind
 from daskwire.dask.conversations import Conversation
 from daskwire.dask.framing import Generation, NotAHeaderError, decompress, read_header
 from daskwire.dask.messagepack import unpack
+from daskwire.dask.reports import Note
 from daskwire.net.stream import ByteStream, arrival, seen_before
 
 COLUMNS = ("position", "size", "frames", "body_at", "body_size")
@@ -39,6 +40,7 @@ class Messages:
         op_message: (per op) index of its message.
         op_name: (per op) its name.
         op_key: (per op) its task key, None without.
+        op_note: (per op) what ``daskwire.dask.reports`` keeps of it.
     """
 
     flow: Ints
@@ -55,6 +57,7 @@ class Messages:
     op_message: Ints
     op_name: list[str]
     op_key: list[Any]
+    op_note: list[Note | None]
 
     def __len__(self) -> int:
         return len(self.flow)
@@ -68,36 +71,41 @@ class Messages:
 def build(conversations: Mapping[int, Conversation]) -> Messages:
     """Merge the messages of all conversations in time order, and match replies to requests."""
     parts = [
-        _flow_part(conversation, d)
+        (_flow_part(conversation, direction), conversation.framed[direction].contents)
         for conversation in conversations.values()
-        for d in sorted(conversation.framed)
+        for direction in sorted(conversation.framed)
     ]
-    table = np.concatenate([p for p, _, _, _ in parts]) if parts else np.zeros((0, 10), np.int64)
-    base = np.cumsum([0, *(len(p) for p, _, _, _ in parts)])
+    table = np.concatenate([rows for rows, _ in parts]) if parts else np.zeros((0, 10), np.int64)
+    base = np.cumsum([0, *(len(rows) for rows, _ in parts)])
     order = np.argsort(table[:, 6], kind="stable")
     place = np.empty(len(order), np.int64)
     place[order] = np.arange(len(order))
-    message = (
-        np.concatenate([np.array(m, np.int64) + b for (_, m, _, _), b in zip(parts, base, strict=False)])
-        if parts
-        else np.zeros(0, np.int64)
-    )
-    names = [name for _, _, n, _ in parts for name in n]
-    keys = [key for _, _, _, k in parts for key in k]
-    position = place[message.astype(np.int64)]
+    message = [np.array(c.op_message, np.int64) + b for (_, c), b in zip(parts, base, strict=False)]
+    position = place[np.concatenate(message)] if message else np.zeros(0, np.int64)
     sequence = np.argsort(position, kind="stable").tolist()
+
+    def ordered(name: str) -> list[Any]:
+        values = [value for _, contents in parts for value in getattr(contents, name)]
+        return [values[i] for i in sequence]
+
     columns = {
         name: table[order, i]
         for i, name in enumerate(("flow", *COLUMNS, "time_ns", "end_ns", "seen", "kind"))
     }
-    op_message = position[sequence]
-    op_name, op_key = [names[i] for i in sequence], [keys[i] for i in sequence]
-    waits = _waiting(conversations, place, sequence)
-    answer = match(columns["flow"], columns["kind"], op_message, op_name, waits)
-    return Messages(**columns, answer=answer, op_message=op_message, op_name=op_name, op_key=op_key)
+    op_message, op_name = position[sequence], ordered("op_name")
+    answer = match(columns["flow"], columns["kind"], op_message, op_name, ordered("op_reply"))
+    return Messages(
+        **columns,
+        answer=answer,
+        op_message=op_message,
+        op_name=op_name,
+        op_key=ordered("op_key"),
+        op_note=ordered("op_note"),
+    )
 
 
-def _flow_part(conversation: Conversation, direction: int) -> tuple[Ints, list[int], list[str], list[Any]]:
+def _flow_part(conversation: Conversation, direction: int) -> Ints:
+    """Return the messages of a flow, a row each: flow, COLUMNS, time_ns, end_ns, seen, kind."""
     framed, stream = conversation.framed[direction], conversation.streams[direction]
     rows = framed.table()
     result = np.empty((len(rows), 10), np.int64)
@@ -108,16 +116,8 @@ def _flow_part(conversation: Conversation, direction: int) -> tuple[Ints, list[i
     result[:, 7] = arrival(stream, end - 1)
     seen = seen_before(stream.start, stream.end, np.concatenate([begin, end]))
     result[:, 8] = seen[len(rows) :] - seen[: len(rows)]
-    contents = framed.contents
-    result[:, 9] = contents.kind
-    return result, contents.op_message, contents.op_name, contents.op_key
-
-
-def _waiting(conversations: Mapping[int, Conversation], place: Ints, sequence: list[int]) -> list[bool]:
-    waits = [
-        w for d in conversations.values() for i in sorted(d.framed) for w in d.framed[i].contents.op_reply
-    ]
-    return [waits[i] for i in sequence]
+    result[:, 9] = framed.contents.kind
+    return result
 
 
 def match(flow: Ints, kind: Ints, op_message: Ints, op_name: list[str], waits: list[bool]) -> Ints:

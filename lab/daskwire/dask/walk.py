@@ -1,8 +1,8 @@
 """Walk a byte stream from message to message, and resynchronise after a hole.
 
 The walk reads headers and message bodies but never payload: its cost is per message, not per byte. Most of
-Dask's control traffic has exactly one small message per segment. The headers of a run of such segments are
-checked together by NumPy; only the bodies are decoded one by one.
+Dask's control traffic has exactly one small message per segment. The headers of all such segments are checked
+together by NumPy; only the bodies are decoded one by one.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from daskwire.net.stream import ByteStream, Stream
 
 EVERYTHING = 1 << 62
 LOOK_AHEAD = 4096  # pieces that are searched together for the next message after a hole
-RUN = 256  # simple messages that are parsed together
 SIMPLE_HEADER = 24  # three words: G1 with an empty small header, G2/G3 with one frame
 
 
@@ -86,37 +85,56 @@ def walk(
     if framed.generation is None and not _resynchronise(stream, framed, -1, settled):
         return
     last = int(stream.end[-1]) if len(stream.end) else 0
+    runs = None
+    if simple is not None and isinstance(stream, Stream):
+        runs = _Runs(stream, simple, 1 if framed.generation is Generation.G1 else 2)
     while framed.generation is not None and framed.position < last:
-        if simple is not None and isinstance(stream, Stream) and _take_run(stream, framed, simple):
+        if runs is not None and runs.take(framed):
             continue
         if not _take_one(stream, framed, settled):
             return
 
 
-def _take_run(stream: Stream, framed: Framed, simple: npt.NDArray[np.int8]) -> bool:
-    """Take a run of simple messages that begins at the current position. Return False if there is none."""
-    first = stream.piece_at(framed.position)
-    form = 1 if framed.generation is Generation.G1 else 2
-    if simple[first] != form or stream.start[first] != framed.position:
-        return False
-    chunk = slice(first, first + RUN)
-    in_run = simple[chunk] == form
-    in_run[1:] &= stream.start[chunk][1:] == stream.end[chunk][:-1]
-    count = int(np.argmin(in_run)) if not in_run.all() else len(in_run)
-    run = slice(first, first + count)
-    size = stream.end[run] - stream.start[run]
-    rows = np.empty((count, 5), np.int64)
-    rows[:, 0], rows[:, 1], rows[:, 2], rows[:, 3] = stream.start[run], size, 3 - form, SIMPLE_HEADER
-    rows[:, 4] = size - SIMPLE_HEADER
-    framed.flush()
-    framed.blocks.append(rows)
-    add, read = framed.contents.add, stream.memory.read
-    for address, length in zip(
-        (stream.offset[run] + SIMPLE_HEADER).tolist(), rows[:, 4].tolist(), strict=True
-    ):
-        add(read(address, length))
-    framed.position = int(stream.end[first + count - 1])
-    return True
+class _Runs:
+    """Runs of consecutive pieces of a stream that are one simple message each.
+
+    Most runs are short, so what NumPy computes, it computes for all of them at once.
+    """
+
+    def __init__(self, stream: Stream, simple: npt.NDArray[np.int8], form: int) -> None:
+        pieces = np.flatnonzero(simple == form)
+        start, end, number = stream.start[pieces], stream.end[pieces], len(pieces)
+        self._rows = np.empty((number, 5), np.int64)
+        self._rows[:, 0], self._rows[:, 1] = start, end - start
+        self._rows[:, 2], self._rows[:, 3] = 3 - form, SIMPLE_HEADER
+        self._rows[:, 4] = end - start - SIMPLE_HEADER
+        breaks = np.flatnonzero(start[1:] != end[:-1]) + 1
+        stops = np.append(breaks, number)
+        self._stop = stops[np.searchsorted(breaks, np.arange(number), side="right")].tolist()
+        self._start, self._end = start.tolist(), end.tolist()
+        self._address, self._size = (
+            (stream.offset[pieces] + SIMPLE_HEADER).tolist(),
+            self._rows[:, 4].tolist(),
+        )
+        self._read = stream.memory.read
+        self._next = 0
+
+    def take(self, framed: Framed) -> bool:
+        """Take the run that begins at the current position. Return False if there is none."""
+        index, start, position = self._next, self._start, framed.position
+        while index < len(start) and start[index] < position:
+            index += 1
+        self._next = index
+        if index == len(start) or start[index] != position:
+            return False
+        stop = self._next = self._stop[index]
+        framed.flush()
+        framed.blocks.append(self._rows[index:stop])
+        add, read = framed.contents.add, self._read
+        for address, size in zip(self._address[index:stop], self._size[index:stop], strict=True):
+            add(read(address, size))
+        framed.position = self._end[stop - 1]
+        return True
 
 
 def _take_one(stream: ByteStream, framed: Framed, settled: int) -> bool:

@@ -26,6 +26,10 @@ class Memory:
         self._top += max(len(view), limit) + 1
         return base
 
+    def regions(self) -> list[tuple[int, memoryview]]:
+        """Return the address and the bytes of each region."""
+        return list(zip(self._bases, self._views, strict=True))
+
     def replace(self, base: int, view: memoryview) -> None:
         """Replace a region by a longer mapping of the same file, after the file grew."""
         self._views[self._bases.index(base)] = view

@@ -122,7 +122,7 @@ def _wrong_interfaces(view: View) -> Iterator[Finding]:
 
 def _extra_transfer_s(view: View, node: str) -> float:
     """Return how much longer a node's transfers took than at the median rate of the others."""
-    table = view.capture.table("transfers")
+    table = view.transfers
     columns = (table["source"], table["destination"], table["wire_ms"], table["bytes"])
     rows: list[tuple[bool, float, int]] = [
         (node in ends, wire_ms, size) for *ends, wire_ms, size in zip(*columns, strict=True) if wire_ms > 0

@@ -103,7 +103,7 @@ def _unseen_workers(view: View) -> str:
 
 def _unseen_transfers(view: View) -> str:
     """Compare the transfers that workers report with those in the capture."""
-    tasks, table = view.capture.table("tasks"), view.capture.table("transfers")
+    tasks, table = view.capture.table("tasks"), view.transfers
     reported = sum(1 for transfer_ms in tasks["transfer_ms"] if transfer_ms)
     schedulers = set(view.capture.scheduler_names.values())
     columns = zip(table["source"], table["destination"], table["kind"], strict=True)

@@ -235,7 +235,7 @@ def _erred(view: View) -> Iterator[Finding]:
 
 
 def _busy(view: View) -> Iterator[Finding]:
-    table = view.capture.table("transfers")
+    table = view.transfers
     rows = zip(*(table[name] for name in ("cluster", "source", "destination", "status")), strict=True)
     busy = Counter(tuple(pair) for *pair, status in rows if status == "busy")
     for (cluster, source, destination), number in sorted(busy.items()):

@@ -15,6 +15,8 @@ from daskwire.net.extent import acknowledged
 from daskwire.net.health import Samples, echo_delays, rtt_samples, spurious
 from daskwire.problems.finding import Interval, Pair
 from daskwire.problems.retransmissions import Late, Retransmissions, late_segments, retransmissions
+from daskwire.schema import Table
+from daskwire.tables.transfers import outline
 
 SECOND_NS = 1_000_000_000
 WORK = frozenset({  # ops of a cluster that computes
@@ -79,6 +81,11 @@ class View:
         """Return when the first and the last segment of some flows were captured."""
         flows = list(flows)
         return min(map(self.first_ns, flows)), max(map(self.last_ns, flows))
+
+    @cached_property
+    def transfers(self) -> Table:
+        """Columns OUTLINE of the table of transfers."""
+        return outline(self.capture)
 
     @cached_property
     def end_ns(self) -> int:

@@ -12,6 +12,7 @@ from daskwire.dask.content import MessageKind
 from daskwire.net.skipped import FRAGMENTS, ORDINARY
 from daskwire.net.tunnels import UDP_PORT
 from daskwire.tables.completeness import completeness, is_complete
+from daskwire.tables.transfers import step_times
 
 NOTABLE = 0.01  # share of all packets from which skipped packets matter
 LIKELY = 0.1  # share of all packets from which a UDP port may be a tunnel
@@ -113,9 +114,8 @@ def network(capture: Capture) -> dict[str, Any]:
 
 def times(capture: Capture) -> dict[str, dict[str, float | None]]:
     """Return quantiles of the steps of tasks, transfers and heartbeats, in milliseconds."""
-    tasks, transfers = capture.table("tasks"), capture.table("transfers")
+    tasks, fetches = capture.table("tasks"), step_times(capture)
     heartbeats, gaps = capture.table("heartbeats"), capture.table("gaps")
-    fetches = [i for i, kind in enumerate(transfers["kind"]) if kind == "get_data"]
     columns = {
         "heartbeat interval": heartbeats["interval_ms"],
         "heartbeat answered (scheduler)": heartbeats["answer_ms"],
@@ -123,17 +123,19 @@ def times(capture: Capture) -> dict[str, dict[str, float | None]]:
         "compute": tasks["compute_ms"],
         "stop -> task-finished on wire": tasks["report_ms"],
         "between tasks on a thread": gaps["gap_ms"],
-        "get_data: serve": [transfers["serve_ms"][i] for i in fetches],
-        "get_data: wire": [transfers["wire_ms"][i] for i in fetches],
-        "get_data: receive": [transfers["receive_ms"][i] for i in fetches],
+        "get_data: serve": fetches["serve_ms"],
+        "get_data: wire": fetches["wire_ms"],
+        "get_data: receive": fetches["receive_ms"],
     }
     return {name: quantiles(values) for name, values in columns.items()}
 
 
 def quantiles(values: list[Any]) -> dict[str, float | None]:
     """Return the number and the 5th, 50th, 95th and 99th percentile of the values that are not None."""
-    numbers = np.array([v for v in values if v is not None], float)
-    result: dict[str, float | None] = {"n": len(numbers)}
-    for q in (5, 50, 95, 99):
-        result[f"p{q}"] = round(float(np.percentile(numbers, q)), 3) if len(numbers) else None
-    return result
+    numbers, shares = np.array([v for v in values if v is not None], float), (5, 50, 95, 99)
+    result = np.percentile(numbers, shares).tolist() if len(numbers) else [None] * len(shares)
+    percentiles = {
+        f"p{share}": None if value is None else round(value, 3)
+        for share, value in zip(shares, result, strict=True)
+    }
+    return {"n": len(numbers), **percentiles}

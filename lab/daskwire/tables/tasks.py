@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
 from daskwire.capture import Capture
-from daskwire.dask.messagepack import name, number, text
-from daskwire.schema import Table, add_row, empty
+from daskwire.dask.messagepack import text
+from daskwire.dask.reports import Report
+from daskwire.schema import TABLES, Table, add_row, empty
 
 OUTCOMES = {
     "task-finished": "finished",
@@ -18,36 +18,37 @@ OUTCOMES = {
     "reschedule": "rescheduled",
     "steal-response": "stolen",
 }
-CANCELS = ("free-keys", "cancel-compute", "release-task")  # since 2022, in 2021 and 2022, before 2021
-LATEST_S = 1e11  # seconds since 1970; larger values are not times
+Row = list[Any]
+_COLUMNS = list(TABLES["tasks"])
+SENT, OUTCOME, FINISHED = map(_COLUMNS.index, ("sent_ns", "outcome", "finished_ns"))
 
 
 def tasks(capture: Capture) -> tuple[Table, Table]:
     """Build one row per compute-task, with the worker's last report about it; and the gaps between tasks."""
-    builder = _Builder(capture)
-    for message, op, fields in capture.decoded("compute-task", *OUTCOMES, *CANCELS):
+    builder, messages = _Builder(capture), capture.messages
+    flows = messages.flow[messages.op_message].tolist()
+    ops = zip(
+        flows, messages.op_message.tolist(), messages.op_name, messages.op_key, messages.op_note, strict=True
+    )
+    for flow, message, op, key, note in ops:
         if op == "compute-task":
-            builder.send(message, fields)
-        elif op in CANCELS:
-            builder.cancel(message, fields)
-        elif _is_final(op, fields) and _is_report(capture, int(capture.messages.flow[message]), op, fields):
-            builder.end(message, op, fields)
-    return builder.table, _gaps(builder)
+            builder.add(flow, text(key), message)
+        elif isinstance(note, Report):
+            if _is_report(capture, flow, op, note):
+                builder.end(flow ^ 1, text(key), message, op, note)
+        elif note is not None:
+            builder.cancel(flow, note, message)
+    return builder.table(), _gaps(builder)
 
 
-def _is_final(op: str, fields: dict[Any, Any]) -> bool:
-    """Return whether an op ends a task on its worker. Stealing succeeds only in some states."""
-    return op != "steal-response" or fields.get("state") in ("ready", "constrained", "waiting")
-
-
-def _is_report(capture: Capture, flow: int, op: str, fields: dict[Any, Any]) -> bool:
+def _is_report(capture: Capture, flow: int, op: str, report: Report) -> bool:
     """Return whether a worker sent this to its scheduler.
 
-    A scheduler forwards task-erred to its clients, without the thread.
+    A scheduler forwards task-erred to its clients.
     """
     if capture.from_scheduler[flow ^ 1]:
         return True
-    return not capture.from_scheduler[flow] and (op != "task-erred" or "thread" in fields)
+    return not capture.from_scheduler[flow] and (op != "task-erred" or report.from_worker)
 
 
 @dataclass
@@ -59,95 +60,83 @@ class _Builder:
 
     Attributes:
         capture: the capture.
-        table: the rows so far.
+        rows: the rows so far, in the order of the table's columns.
         process: (per row) process of the worker.
         open_rows: flow to the worker and key -> rows without a report.
     """
 
     capture: Capture
-    table: Table = field(default_factory=lambda: empty("tasks"))
+    rows: list[Row] = field(default_factory=list)
     process: list[tuple[str, int]] = field(default_factory=list)
-    open_rows: defaultdict[tuple[int, str], list[int]] = field(default_factory=lambda: defaultdict(list))
+    open_rows: defaultdict[tuple[int, str], list[Row]] = field(default_factory=lambda: defaultdict(list))
 
-    def send(self, message: int, fields: dict[Any, Any]) -> None:
-        """Add a task that the scheduler sends to a worker."""
-        flow = int(self.capture.messages.flow[message])
-        self._add(flow, text(fields.get("key")), int(self.capture.messages.time_ns[message]))
+    def __post_init__(self) -> None:
+        """Convert what every row needs to lists, which are faster than arrays."""
+        self.sent_ns = self.capture.messages.time_ns.tolist()
+        self.end_ns = self.capture.messages.end_ns.tolist()
+        self.workers = [str(name) for name in self.capture.sources]
+        self.clusters = [str(name) for name in self.capture.clusters]
 
-    def _add(self, flow: int, key: str, sent_ns: int | None) -> None:
-        """Append a row for a task on the flow from a scheduler to a worker."""
-        self.open_rows[flow, key].append(len(self.table["key"]))
+    def add(self, flow: int, key: str, message: int | None) -> None:
+        """Add a task on the flow from a scheduler to a worker; ``message`` is its compute-task."""
+        sent_ns = None if message is None else self.sent_ns[message]
+        row = [key, self.workers[flow ^ 1], None, sent_ns, *[None] * 10, "open", self.clusters[flow]]
+        self.open_rows[flow, key].append(row)
+        self.rows.append(row)
         self.process.append(self.capture.processes[flow ^ 1])
-        worker, cluster = str(self.capture.sources[flow ^ 1]), str(self.capture.clusters[flow])
-        add_row(self.table, key, worker, None, sent_ns, *[None] * 10, "open", cluster)
 
-    def cancel(self, message: int, fields: dict[Any, Any]) -> None:
+    def cancel(self, flow: int, keys: tuple[Any, ...], message: int) -> None:
         """Mark tasks that the scheduler cancels. A worker that had started one may still report it."""
-        messages, keys = self.capture.messages, fields.get("keys", (fields.get("key"),))
-        for key in keys if isinstance(keys, tuple) else ():
-            for row in self.open_rows.get((int(messages.flow[message]), text(key)), ()):
-                if self.table["outcome"][row] == "open":
-                    self.table["outcome"][row] = "cancelled"
-                    self.table["finished_ns"][row] = int(messages.end_ns[message])
+        for key in keys:
+            for row in self.open_rows.get((flow, key), ()):
+                if row[OUTCOME] == "open":
+                    row[OUTCOME] = "cancelled"
+                    row[FINISHED] = self.end_ns[message]
 
-    def end(self, message: int, op: str, fields: dict[Any, Any]) -> None:
-        """Fill in a worker's report about a task."""
-        messages, key = self.capture.messages, text(fields.get("key"))
-        flow = int(messages.flow[message]) ^ 1
+    def end(self, flow: int, key: str, message: int, op: str, report: Report) -> None:
+        """Fill in a worker's report about a task on the flow from the scheduler to it."""
         rows = self.open_rows[flow, key]
         if not rows:  # its compute-task was not captured
-            self._add(flow, key, None)
+            self.add(flow, key, None)
         # if a task was cancelled and sent again, the worker reports only the second one
-        row = next((r for r in rows if self.table["outcome"][r] == "open"), rows[0])
-        rows.remove(row)
-        _report(self.table, row, fields, op, int(messages.end_ns[message]))
+        index = next((i for i, row in enumerate(rows) if row[OUTCOME] == "open"), 0)
+        _fill(rows.pop(index), report, op, self.end_ns[message])
+
+    def table(self) -> Table:
+        if not self.rows:
+            return empty("tasks")
+        return dict(zip(TABLES["tasks"], map(list, zip(*self.rows, strict=True)), strict=True))
 
 
-def _report(table: Table, row: int, fields: dict[Any, Any], op: str, end_ns: int) -> None:
-    """Fill in the fields of task-finished or task-erred."""
-    steps = list(_steps(fields.get("startstops")))
-    compute = [(a, b) for action, a, b in steps if action == "compute"]
-    start, stop = (compute[0][0], compute[-1][1]) if compute else (None, None)
-    sent_ns = table["sent_ns"][row]
-    thread, kind = fields.get("thread"), fields.get("typename")
-    values: dict[str, Any] = {
-        "thread": None if thread is None else name(thread),
-        "start_s": start,
-        "stop_s": stop,
-        "finished_ns": end_ns,
-        "wait_ms": (start - sent_ns / 1e9) * 1e3 if start is not None and sent_ns is not None else None,
-        "compute_ms": sum(b - a for a, b in compute) * 1e3 if compute else None,
-        "transfer_ms": sum(b - a for action, a, b in steps if action == "transfer") * 1e3,
-        "disk_ms": sum(b - a for action, a, b in steps if action.startswith("disk")) * 1e3,
-        "report_ms": (end_ns / 1e9 - stop) * 1e3 if stop is not None else None,
-        "nbytes": number(fields.get("nbytes")),
-        "type": None if kind is None else text(kind),
-        "outcome": OUTCOMES[op],
-    }
-    for column, value in values.items():
-        table[column][row] = round(value, 3) if column.endswith("_ms") and value is not None else value
-
-
-def _steps(startstops: Any) -> Iterator[tuple[str, float, float]]:
-    """Yield action, start and stop (seconds since 1970) of each step: a tuple in G1, a dict since G2."""
-    for step in startstops if isinstance(startstops, tuple) else ():
-        if isinstance(step, dict):
-            step = (step.get("action"), step.get("start"), step.get("stop"))
-        if not isinstance(step, tuple) or len(step) != 3:
-            continue
-        start, stop = number(step[1]), number(step[2])
-        if start is not None and stop is not None and 0 <= start < LATEST_S and 0 <= stop < LATEST_S:
-            yield text(step[0]), float(start), float(stop)
+def _fill(row: Row, report: Report, op: str, end_ns: int) -> None:
+    """Fill in the fields of a report, from ``thread`` to ``outcome``."""
+    start, stop, sent_ns = report.start_s, report.stop_s, row[SENT]
+    waited = start is not None and sent_ns is not None
+    row[2:15] = (
+        report.thread,
+        sent_ns,
+        start,
+        stop,
+        end_ns,
+        round((start - sent_ns / 1e9) * 1e3, 3) if waited else None,
+        round(report.compute_s * 1e3, 3) if report.compute_s is not None else None,
+        round(report.transfer_s * 1e3, 3) if report.transfer_s else 0.0,
+        round(report.disk_s * 1e3, 3) if report.disk_s else 0.0,
+        round((end_ns / 1e9 - stop) * 1e3, 3) if stop is not None else None,
+        report.nbytes,
+        report.type,
+        OUTCOMES[op],
+    )
 
 
 def _gaps(builder: _Builder) -> Table:
     """Compute the idle time between consecutive tasks of each thread of each worker process."""
-    rows, table = builder.table, empty("gaps")
+    table = empty("gaps")
     threads: defaultdict[tuple[Any, ...], list[tuple[float, float, str]]] = defaultdict(list)
-    for row, start in enumerate(rows["start_s"]):
+    for row, process in zip(builder.rows, builder.process, strict=True):
+        key, worker, thread, _, start, stop, *_, cluster = row
         if start is not None:
-            thread = (rows["worker"][row], rows["thread"][row], rows["cluster"][row], builder.process[row])
-            threads[thread].append((start, rows["stop_s"][row], rows["key"][row]))
+            threads[worker, thread, cluster, process].append((start, stop, key))
     ordered = sorted(threads.items(), key=lambda item: (item[0][0], str(item[0][1]), *item[0][2:]))
     for (worker, thread, cluster, _), runs in ordered:
         runs.sort()

@@ -2,28 +2,87 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
 import numpy as np
 
 from daskwire.capture import Capture
 from daskwire.dask.content import MessageKind
+from daskwire.dask.messages import Messages
 from daskwire.dask.payload import parts
 from daskwire.schema import Table, add_row, empty
 
 FETCHES = {"get_data", "gather"}
 PUSHES = {"shuffle_receive", "update_data", "scatter"}
+OUTLINE = ("kind", "source", "destination", "wire_ms", "bytes", "status", "cluster")
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """A transfer by its op and messages: the request, the data (the request itself for PUSHES), the OK."""
+
+    op: str
+    request: int
+    data: int
+    ack: int | None
 
 
 def transfers(capture: Capture) -> tuple[Table, Table]:
     """Build one row per transfer (FETCHES and PUSHES), and one per object in it."""
-    messages, table, parts_table = capture.messages, empty("transfers"), empty("parts")
-    acks = _acknowledgements(capture)
+    table, parts_table = empty("transfers"), empty("parts")
+    for transfer in _transfers(capture):
+        _add(capture, table, parts_table, transfer)
+    return table, parts_table
+
+
+def step_times(capture: Capture) -> dict[str, list[Any]]:
+    """Return the columns serve_ms, wire_ms and receive_ms of all ``get_data``, without building the table."""
+    messages = capture.messages
+    steps = [_steps_ms(messages, transfer) for transfer in _transfers(capture) if transfer.op == "get_data"]
+    columns = zip(*steps, strict=True) if steps else ((), (), ())
+    return dict(zip(("serve_ms", "wire_ms", "receive_ms"), map(list, columns), strict=True))
+
+
+def outline(capture: Capture) -> Table:
+    """Return some columns of the table, without describing the objects, which takes most of its time."""
+    messages = capture.messages
+    result: Table = {name: [] for name in OUTLINE}
+    for transfer in _transfers(capture):
+        data, flow = transfer.data, int(messages.flow[transfer.data])
+        add_row(
+            result,
+            transfer.op,
+            str(capture.sources[flow]),
+            str(capture.sources[flow ^ 1]),
+            _steps_ms(messages, transfer)[1],
+            int(messages.size[data]),
+            _status(capture, data if data != transfer.request else transfer.ack),
+            str(capture.clusters[flow]),
+        )
+    return result
+
+
+def _transfers(capture: Capture) -> Iterator[Transfer]:
+    messages, acks = capture.messages, _acknowledgements(capture)
     for message, op in zip(messages.op_message.tolist(), messages.op_name, strict=True):
+        if op not in FETCHES and op not in PUSHES:
+            continue
         answer = int(messages.answer[message])
         if op in FETCHES and answer >= 0:
-            _transfer(capture, table, parts_table, op, message, answer, acks.get(answer))
+            yield Transfer(op, message, answer, acks.get(answer))
         elif op in PUSHES and messages.kind[message] == MessageKind.REQUEST:
-            _transfer(capture, table, parts_table, op, message, message, answer if answer >= 0 else None)
-    return table, parts_table
+            yield Transfer(op, message, message, answer if answer >= 0 else None)
+
+
+def _steps_ms(messages: Messages, transfer: Transfer) -> tuple[float, float, float | None]:
+    """Return the time to serve, on the wire, and until the receiver's OK."""
+    request, data, ack = transfer.request, transfer.data, transfer.ack
+    serve_ns = int(messages.time_ns[data] - messages.end_ns[request]) if data != request else 0
+    wire_ns = int(messages.end_ns[data] - messages.time_ns[data])
+    receive_ms = int(messages.time_ns[ack] - messages.end_ns[data]) / 1e6 if ack is not None else None
+    return serve_ns / 1e6, wire_ns / 1e6, receive_ms
 
 
 def _acknowledgements(capture: Capture) -> dict[int, int]:
@@ -40,24 +99,19 @@ def _acknowledgements(capture: Capture) -> dict[int, int]:
     return acks
 
 
-def _transfer(
-    capture: Capture, table: Table, parts_table: Table, op: str, request: int, data: int, ack: int | None
-) -> None:
-    messages = capture.messages
+def _add(capture: Capture, table: Table, parts_table: Table, transfer: Transfer) -> None:
+    messages, request, data, ack = capture.messages, transfer.request, transfer.data, transfer.ack
     flow = int(messages.flow[data])
     objects = parts(messages, data, capture.conversations)
     status = _status(capture, data if data != request else ack)
-    serve_ns = int(messages.time_ns[data] - messages.end_ns[request]) if data != request else 0
     memory = [part.bytes for part in objects]
     add_row(
         table,
-        op,
+        transfer.op,
         str(capture.sources[flow]),
         str(capture.sources[flow ^ 1]),
         int(messages.time_ns[request]),
-        serve_ns / 1e6,
-        int(messages.end_ns[data] - messages.time_ns[data]) / 1e6,
-        int(messages.time_ns[ack] - messages.end_ns[data]) / 1e6 if ack is not None else None,
+        *_steps_ms(messages, transfer),
         len({part.key for part in objects}),
         int(messages.size[data]),
         sum(part.wire_bytes for part in objects),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -36,41 +36,55 @@ class Options:
     node: tuple[str, ...]
     key_log: Path | None
     tunnel: tuple[str, ...]
-    as_json: bool
-    parquet: Path | None
-    limit: int | None
+    as_json: bool = False
+    parquet: Path | None = None
+    limit: int | None = None
     follow: bool = False
+    output: Path | None = None
+
+
+_PATH = click.Path(path_type=Path)
+_OUTPUT = (
+    click.option(
+        "--limit", type=click.IntRange(min=0), default=40, show_default=True,
+        help="Number of rows to print; 0 prints all.",
+    ),
+    click.option("--parquet", type=_PATH, metavar="DIR", help="Write the table(s) as Parquet to DIR."),
+    click.option("--json", "as_json", is_flag=True, help="Print JSON with all rows."),
+)  # fmt: skip
+_CAPTURE = (
+    click.option("--key-log", type=_PATH, help="Decrypt TLS with this key log (see SSLKEYLOGFILE)."),
+    click.option(
+        "--tunnel", multiple=True, metavar="udp:PORT=KIND",
+        help="Decode a tunnel on this port; KIND is vxlan or geneve. Repeatable.",
+    ),
+    click.option("--node", multiple=True, metavar="ADDRESS=NAME", help="Name a node. Repeatable."),
+    click.option("--until", metavar="TIME", help="Ignore packets after TIME (see --since)."),
+    click.option(
+        "--since", metavar="TIME",
+        help="Ignore packets before TIME: seconds after the first packet, or ISO 8601.",
+    ),
+    click.argument("files", nargs=-1, required=True, type=_PATH),
+)  # fmt: skip
 
 
 def arguments(command: Callable[[Options], None]) -> Callable[..., None]:
-    """Add the shared arguments to a command."""
+    """Add the arguments of a command that prints a table."""
+    return _decorated(command, (*_OUTPUT, *_CAPTURE))
 
-    def run(limit: int, **options: Any) -> None:
-        command(Options(limit=limit or None, **options))
+
+def capture_arguments(command: Callable[[Options], None]) -> Callable[..., None]:
+    """Add the arguments that select a capture and what is read of it."""
+    return _decorated(command, _CAPTURE)
+
+
+def _decorated(command: Callable[[Options], None], decorators: Iterable[Any]) -> Callable[..., None]:
+    def run(**options: Any) -> None:
+        command(Options(**options | {"limit": options.get("limit") or None}))
 
     run.__doc__, run.__name__ = command.__doc__, command.__name__
     run.__dict__.update(command.__dict__)  # options of this command only
-    path = click.Path(path_type=Path)
-    for decorate in (
-        click.option(
-            "--limit", type=click.IntRange(min=0), default=40, show_default=True,
-            help="Number of rows to print; 0 prints all.",
-        ),
-        click.option("--parquet", type=path, metavar="DIR", help="Write the table(s) as Parquet to DIR."),
-        click.option("--json", "as_json", is_flag=True, help="Print JSON with all rows."),
-        click.option("--key-log", type=path, help="Decrypt TLS with this key log (see SSLKEYLOGFILE)."),
-        click.option(
-            "--tunnel", multiple=True, metavar="udp:PORT=KIND",
-            help="Decode a tunnel on this port; KIND is vxlan or geneve. Repeatable.",
-        ),
-        click.option("--node", multiple=True, metavar="ADDRESS=NAME", help="Name a node. Repeatable."),
-        click.option("--until", metavar="TIME", help="Ignore packets after TIME (see --since)."),
-        click.option(
-            "--since", metavar="TIME",
-            help="Ignore packets before TIME: seconds after the first packet, or ISO 8601.",
-        ),
-        click.argument("files", nargs=-1, required=True, type=path),
-    ):  # fmt: skip
+    for decorate in decorators:
         run = decorate(run)
     return run
 

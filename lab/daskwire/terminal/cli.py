@@ -12,13 +12,18 @@ import click
 from daskwire.capture import Capture
 from daskwire.errors import WireError
 from daskwire.schema import TABLES
+from daskwire.tables.annotated import write_annotated
 from daskwire.tables.exchange import exchange
 from daskwire.tables.export import refuse_unwritable, rows, write_parquet
 from daskwire.tables.summary import summarise
-from daskwire.terminal.arguments import Options, arguments, open_files
+from daskwire.terminal.arguments import Options, arguments, capture_arguments, open_files
+from daskwire.terminal.binary import write_file, write_stdout
+from daskwire.terminal.live import Settings
+from daskwire.terminal.live import live as show_live
 from daskwire.terminal.printing import print_problems, print_summary, print_table
 from daskwire.terminal.text import write_json, write_line
 from daskwire.terminal.watch import watch
+from daskwire.terminal.wireshark import DISSECTOR, install_dissector
 
 
 class UserError(click.ClickException):
@@ -157,6 +162,63 @@ def problems(options: Options) -> None:
             print_problems(capture.table("problems"), capture.tally.begin_ns, options.limit)
 
     _run(options, "problems", show)
+
+
+@wire.command()
+@capture_arguments
+@click.option(
+    "--output", "-o", type=click.Path(path_type=Path), required=True, metavar="FILE",
+    help="The pcapng file to write; - is standard output.",
+)  # fmt: skip
+def export(options: Options) -> None:
+    """Copy the packets to a pcapng file, with the Dask messages as comments.
+
+    Wireshark shows the comments in the packet details; the display filter frame.comment selects the packets.
+    """
+    capture = open_files(options)
+    if options.output is None or str(options.output) == "-":
+        write_stdout(lambda stream: write_annotated(capture, stream))
+        return
+    number = write_file(options.output, lambda stream: write_annotated(capture, stream))
+    write_line(f"{options.output}: {capture.packets:,} packets, {number:,} comments")
+
+
+@wire.command()
+@click.argument("source")
+@click.option(
+    "--interval",
+    type=click.FloatRange(min=0.1),
+    default=1.0,
+    show_default=True,
+    metavar="S",
+    help="Seconds between two updates.",
+)
+@click.option(
+    "--window",
+    type=click.FloatRange(min=1),
+    default=30.0,
+    show_default=True,
+    metavar="S",
+    help="Look for problems in the last seconds.",
+)
+@click.option("--metrics", metavar="[HOST]:PORT", help="Serve totals to Prometheus; HOST is 127.0.0.1.")
+def live(source: str, interval: float, window: float, metrics: str | None) -> None:
+    """Show a capture while it is recorded: rates, ops, pairs, problems.
+
+    SOURCE is a network interface (with tcpdump), a FIFO, or - for standard input. Memory and disk space are
+    bounded, so this can run for days. Ctrl-C ends it.
+    """
+    show_live(source, Settings(interval, window, metrics))
+
+
+@wire.command()
+@click.option("--install", is_flag=True, help="Copy it to Wireshark's folder of personal plugins.")
+def dissector(install: bool) -> None:
+    """Print the path of the Wireshark dissector for Dask, or install it.
+
+    With the dissector, Wireshark and tshark know the display filter "dask" and its fields, such as dask.op.
+    """
+    write_line(install_dissector() if install else DISSECTOR)
 
 
 def _follow(options: Options) -> None:

@@ -9,9 +9,10 @@ from rich.cells import cell_len
 from rich.table import Table as RichTable
 
 from daskwire.capture import Capture
+from daskwire.printable import plain
 from daskwire.schema import Table
 from daskwire.tables.export import rows
-from daskwire.terminal.text import cell, draw, on_terminal, plain, write_line
+from daskwire.terminal.text import cell, draw, on_terminal, write_line
 
 WORKERS_CLOCK = {"start_s", "stop_s"}  # columns in seconds since 1970
 SINCE_1970 = {*WORKERS_CLOCK, "second"}

@@ -9,24 +9,17 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import click
 from rich.console import Console, RenderableType
+from rich.live import Live
 from rich.progress import Progress
 from rich.text import Text
 
-
-def plain(text: object) -> str:
-    """Escape all characters that are not printable.
-
-    These are controls (C0, DEL, C1), bidirectional and other invisible formatting, line and paragraph
-    separators, and surrogates. The result is one line.
-    """
-    result = str(text)
-    if result.isprintable():
-        return result
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in result)
+from daskwire.printable import plain
 
 
 def cell(text: object) -> Text:
@@ -56,3 +49,13 @@ def on_terminal() -> bool:
 def progress_bar(visible: bool) -> Progress:
     """Create a progress bar on stderr that disappears when it is finished."""
     return Progress(console=Console(stderr=True), disable=not visible, transient=True)
+
+
+@contextmanager
+def screen(visible: bool) -> Iterator[Callable[[RenderableType], None] | None]:
+    """Yield a function that redraws the screen; None if the screen is not visible."""
+    if not visible:
+        yield None
+        return
+    with Live(console=Console(markup=False, highlight=False, emoji=False), auto_refresh=False) as display:
+        yield lambda content: display.update(content, refresh=True)

@@ -64,6 +64,24 @@ def pcapng(
     return b"".join(out)
 
 
+def packets_with_comments(path: Path) -> list[tuple[int, list[str]]]:
+    """Read a little-endian pcapng with a resolution of nanoseconds: time and comments of each packet."""
+    raw, at, packets = path.read_bytes(), 0, []
+    while at < len(raw):
+        kind, size = struct.unpack_from("<II", raw, at)
+        if kind == 6:
+            high, low, captured = struct.unpack_from("<3I", raw, at + 12)
+            option, comments = at + 28 + captured + -captured % 4, []
+            while option < at + size - 4:
+                code, length = struct.unpack_from("<HH", raw, option)
+                if code == 1:
+                    comments.append(raw[option + 4 : option + 4 + length].decode())
+                option += 4 + length + -length % 4
+            packets.append((high << 32 | low, comments))
+        at += size
+    return packets
+
+
 def tcp_packet(
     source: tuple[str, int],
     destination: tuple[str, int],

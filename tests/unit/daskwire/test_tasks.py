@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from daskwire import Capture
+from daskwire import Capture, summarise
 
 from tests.unit.daskwire.build import HELLO, Talk, g3
 
@@ -75,3 +75,25 @@ def test_report_after_a_restart_belongs_to_the_new_worker(read: Read) -> None:
     capture = read(first.packets + second.packets)
     assert outcomes(capture) == [("a", "open"), ("a", "finished")]
     assert capture.table("tasks")["worker"] == ["w", "w"]
+
+
+@pytest.mark.parametrize("number", [5, 50])
+def test_summary_and_problems_decode_no_report_again(
+    number: int, read: Read, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    talk = Talk().open().say(0, g3(HELLO)).say(1, g3(HELLO))
+    for key in range(number):
+        talk.say(1, g3([{"op": "compute-task", "key": f"k-{key}"}]))
+        steps = [{"action": "compute", "start": 1.7e9, "stop": 1.7e9 + 1}]
+        talk.say(0, g3([{"op": "task-finished", "key": f"k-{key}", "startstops": steps, "thread": 1}]))
+        talk.say(1, g3([{"op": "free-keys", "keys": [f"k-{key}"]}]))
+    capture, decoded = read(talk.packets), []
+
+    def unpack(body: bytes) -> dict[str, object]:
+        decoded.append(body)
+        return {}
+
+    monkeypatch.setattr("daskwire.dask.messages.unpack", unpack)
+    assert summarise(capture)["times_ms"]["compute"]["n"] == number
+    capture.table("problems")
+    assert decoded == []

@@ -62,9 +62,13 @@ def test_any_value_in_any_field_is_accepted(
     path.write_bytes(pcap(random_packets(seed)))
     capture = open_capture(path)  # once for all commands
     monkeypatch.setattr(arguments, "open_capture", lambda *_, **__: capture)
-    for command, form in itertools.product(wire.commands, ((), ("--json",))):
+    tables = wire.commands.keys() - {"export", "dissector", "live"}
+    for command, form in itertools.product(sorted(tables), ((), ("--json",))):
         result = CliRunner().invoke(wire, [command, str(path), *form], catch_exceptions=False)
         assert result.exit_code == 0, result.output
+    words = ["export", str(path), "-o", str(tmp_path / "out.pcapng")]
+    result = CliRunner().invoke(wire, words, catch_exceptions=False)
+    assert result.exit_code == 0, result.output
     result = CliRunner().invoke(wire, [str(path), "--parquet", str(tmp_path)], catch_exceptions=False)
     assert result.exit_code == 0, result.output
 

@@ -1,0 +1,1 @@
+"""Decode a capture while it is recorded, with bounded memory and disk space."""

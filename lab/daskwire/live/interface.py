@@ -1,0 +1,67 @@
+"""Record a network interface with tcpdump."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import threading
+from pathlib import Path
+from typing import IO
+
+from daskwire.errors import WireError
+from daskwire.net.tunnels import TUNNEL_PORTS
+
+FILTER = " or ".join(["tcp", *(f"udp port {port}" for port in sorted(TUNNEL_PORTS))])
+DROPPED = re.compile(r"(\d+) packets? dropped by kernel")
+
+
+class Tcpdump:
+    """A running tcpdump that writes the TCP packets and the tunnels of an interface to a pipe.
+
+    Attributes:
+        output: the pipe.
+        dropped: packets that the kernel has dropped so far.
+    """
+
+    def __init__(self, interface: str) -> None:
+        words = ["tcpdump", "-i", interface, "-s", "0", "-U", "-n", "-w", "-", FILTER]
+        try:
+            self._process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        except FileNotFoundError:
+            raise WireError("recording an interface needs tcpdump; or pipe a capture into it") from None
+        assert self._process.stdout is not None and self._process.stderr is not None
+        self.output: IO[bytes] = self._process.stdout
+        self.dropped = 0
+        self._messages: list[str] = []
+        threading.Thread(target=self._read_messages, args=[self._process.stderr], daemon=True).start()
+
+    def _read_messages(self, stream: IO[bytes]) -> None:
+        for raw in stream:
+            line = raw.decode("utf-8", "replace").strip()
+            if match := DROPPED.search(line):
+                self.dropped = int(match[1])
+            self._messages.append(line)
+            del self._messages[:-20]
+
+    def ask(self) -> None:
+        """Let it report how many packets were dropped."""
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGUSR1)
+
+    def stop(self) -> None:
+        """End it, after it has written its last packets."""
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGINT)
+
+    @property
+    def failure(self) -> str | None:
+        """Why it could not record; None while it runs, and if it was stopped."""
+        if self._process.poll() in (None, 0):
+            return None
+        errors = [line for line in self._messages if line.startswith("tcpdump:")]
+        return errors[-1] if errors else "tcpdump failed"
+
+
+def is_interface(name: str) -> bool:
+    return name == "any" or Path("/sys/class/net", name).exists()

@@ -1,0 +1,170 @@
+"""The figures of a running capture: rates, ops and traffic of the last interval, totals, recent problems."""
+
+from __future__ import annotations
+
+import struct
+from collections import Counter, deque
+from dataclasses import dataclass, field
+from typing import Any
+
+from daskwire.errors import WireError
+from daskwire.file import pcap, pcapng
+from daskwire.file.source import Source
+from daskwire.follow import Follower
+from daskwire.live.recording import Recording
+from daskwire.opening import open_capture
+from daskwire.tables.export import rows
+
+MAX_WINDOW = 32 << 20  # bytes of the capture in which problems are looked for
+OF_THE_CUT = {
+    "undecoded capture",
+    "wrong capture point",
+    "incomplete capture",
+}  # a window has a cut beginning
+MOST_NAMES = 10_000  # ops and pairs in the totals; names come from the network
+ROLES = {  # op -> roles of its sender and its receiver
+    "compute-task": ("scheduler", "worker"),
+    "task-finished": ("worker", "scheduler"),
+    "heartbeat_worker": ("worker", "scheduler"),
+    "register-worker": ("worker", "scheduler"),
+    "register-client": ("client", "scheduler"),
+    "heartbeat-client": ("client", "scheduler"),
+    "update-graph": ("client", "scheduler"),
+    "get_data": ("", "worker"),
+}
+Pair = tuple[str, str]  # names of sender and receiver
+
+
+@dataclass
+class Interval:
+    """What happened since the last poll.
+
+    Attributes:
+        seconds: its length.
+        packets: number of packets, of any kind.
+        wire_bytes: their size on the wire.
+        messages: number of complete Dask messages.
+        ops: number of ops, by name.
+        pairs: bytes of Dask messages, by IP addresses of sender and receiver.
+    """
+
+    seconds: float
+    packets: int = 0
+    wire_bytes: int = 0
+    messages: int = 0
+    ops: Counter[str] = field(default_factory=Counter)
+    pairs: Counter[Pair] = field(default_factory=Counter)
+
+
+class Monitor:
+    """Decodes a recording as it grows.
+
+    Attributes:
+        totals: the sum of all intervals.
+        problems: rows of the table of problems, of the last ``window_s`` seconds.
+        problem_s: the time span in which they were looked for, seconds.
+    """
+
+    def __init__(self, recording: Recording, window_s: float, now: float) -> None:
+        self._recording = recording
+        self._follower = Follower(recording.path, recording.name)
+        self._window_s = window_s
+        self._marks: deque[tuple[float, int]] = deque([(now, 0)])  # time of a poll, position in the file
+        self._roles: dict[str, set[str]] = {}
+        self.totals = Interval(0.0)
+        self.problems: list[dict[str, Any]] = []
+        self.problem_s = 0.0
+
+    def poll(self, now: float, final: bool = False) -> Interval:
+        """Decode what was recorded since the last poll.
+
+        Args:
+            now: seconds on any clock that only advances.
+            final: nothing more will be recorded.
+
+        Raises:
+            WireError: the recording is damaged, or not a capture.
+        """
+        packets, wire_bytes = self._follower.packets, self._follower.wire_bytes
+        interval = Interval(now - self._marks[-1][0])
+        for message in self._follower.poll(final):
+            source, destination = self._follower.addresses(message.flow)
+            interval.messages += 1
+            interval.ops.update(message.ops)
+            interval.pairs[source, destination] += message.size
+            for op in message.ops:
+                if op in ROLES:
+                    self._add_roles(source, destination, *ROLES[op])
+        self._follower.check()
+        interval.packets = self._follower.packets - packets
+        interval.wire_bytes = self._follower.wire_bytes - wire_bytes
+        self._add(interval)
+        self._marks.append((now, self._follower.position))
+        self._forget(now)
+        return interval
+
+    def name(self, address: str) -> str:
+        """Return an address with the roles that its messages revealed."""
+        roles = self._roles.get(address)
+        return f"{'+'.join(sorted(roles))} {address}" if roles else address
+
+    def look_for_problems(self) -> None:
+        """Decode the last seconds of the recording once more, and rank what is wrong in them."""
+        begin_s, begin = self._marks[0]
+        view = self._follower.recorded()
+        header = _header(view)
+        recent = header + bytes(view[max(begin, len(header)) : self._follower.position])
+        self.problem_s = self._marks[-1][0] - begin_s
+        try:
+            capture = open_capture(Source("the recording", memoryview(recent)))
+        except WireError:
+            self.problems = []
+            return
+        findings = rows(capture.table("problems"))
+        self.problems = [
+            row for row in findings if row["severity"] == "problem" and row["problem"] not in OF_THE_CUT
+        ]
+
+    def _add_roles(self, source: str, destination: str, sender: str, receiver: str) -> None:
+        for address, role in ((source, sender), (destination, receiver)):
+            if role and (address in self._roles or len(self._roles) < MOST_NAMES):
+                self._roles.setdefault(address, set()).add(role)
+
+    def _add(self, interval: Interval) -> None:
+        totals = self.totals
+        totals.seconds += interval.seconds
+        totals.packets += interval.packets
+        totals.wire_bytes += interval.wire_bytes
+        totals.messages += interval.messages
+        _count(totals.ops, interval.ops)
+        _count(totals.pairs, interval.pairs)
+
+    def _forget(self, now: float) -> None:
+        """Shorten the window to its limits, and free the disk space of what is no longer needed."""
+        position = self._follower.position
+        while len(self._marks) > 2 and (
+            self._marks[1][0] <= now - self._window_s or self._marks[0][1] < position - MAX_WINDOW
+        ):
+            self._marks.popleft()
+        self._recording.forget(min(self._marks[0][1], self._follower.needed))
+
+
+def _header(view: memoryview) -> bytes:
+    """Return what precedes the first packet in the file."""
+    if pcap.is_pcap(view):
+        return bytes(view[: pcap.HEADER])
+    at, packets = 0, (pcapng.ENHANCED, pcapng.SIMPLE, pcapng.OLD_PACKET)
+    order = "<" if bytes(view[8:12]) == struct.pack("<I", pcapng.ORDER_MAGIC) else ">"
+    while at + pcapng.SMALLEST <= len(view):
+        kind, size = struct.unpack_from(order + "II", view, at)
+        if kind in packets or size < pcapng.SMALLEST:
+            break
+        at += size
+    return bytes(view[:at])
+
+
+def _count(totals: Counter[Any], new: Counter[Any]) -> None:
+    """Add counts; those of new names are omitted when there are too many."""
+    for name, number in new.items():
+        if name in totals or len(totals) < MOST_NAMES:
+            totals[name] += number

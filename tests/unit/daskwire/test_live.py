@@ -1,0 +1,242 @@
+"""The command live: figures, problems, metrics, and bounded disk space, while a capture is recorded."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from daskwire.live import metrics
+from daskwire.live.interface import Tcpdump
+from daskwire.live.monitor import MOST_NAMES, Monitor
+from daskwire.live.recording import Recording
+from daskwire.terminal import live
+from daskwire.terminal.cli import wire
+from rich.console import Console
+
+from tests.unit.daskwire.build import HELLO, Packet, Talk, g3, golden_bytes, packets_of, pcap, pcapng
+from tests.unit.daskwire.conftest import golden_capture
+from tests.unit.daskwire.test_terminal import HOSTILE, harmless
+from tests.waiting import until
+
+NAME = "g3-2026.8.0"
+PACKETS = packets_of(golden_bytes(NAME))
+
+
+class Pipe:
+    """A pipe with a recording at its end."""
+
+    def __init__(self) -> None:
+        reader, writer = os.pipe()
+        with os.fdopen(reader, "rb") as pipe:
+            self.recording = Recording(pipe, "the pipe")
+        self._writer = os.fdopen(writer, "wb", buffering=0)
+        self.written = 0
+
+    def write(self, raw: bytes) -> None:
+        self._writer.write(raw)
+        self.written += len(raw)
+        until(lambda: self.recording.path.stat().st_size == self.written, "the copy of the pipe")
+
+    def end(self) -> None:
+        self._writer.close()
+        assert self.recording.ended.wait(10)
+
+
+@pytest.fixture
+def pipe() -> Iterator[Pipe]:
+    pipe = Pipe()
+    with pipe.recording:
+        yield pipe
+        pipe.end()
+
+
+def later(packets: list[Packet], seconds: int) -> bytes:
+    """Return the records of a pcap without its header, some seconds later."""
+    return pcap([(time_ns + seconds * 10**9, data, length) for time_ns, data, length in packets])[24:]
+
+
+@pytest.mark.parametrize("form", [pcap, pcapng])
+def test_parts_of_a_recording_add_up_to_the_whole(pipe: Pipe, form: Callable[[list[Packet]], bytes]) -> None:
+    raw = form(PACKETS)
+    monitor = Monitor(pipe.recording, window_s=60, now=0.0)
+    intervals = []
+    for number in range(8):
+        pipe.write(raw[number * len(raw) // 8 : (number + 1) * len(raw) // 8])
+        intervals.append(monitor.poll(number + 1.0))
+    pipe.end()
+    intervals.append(monitor.poll(9.0, final=True))
+    capture = golden_capture(NAME)
+    assert monitor.totals.packets == sum(i.packets for i in intervals) == capture.packets
+    assert monitor.totals.wire_bytes == capture.tally.bytes
+    assert monitor.totals.messages == len(capture.messages)
+    assert sum(monitor.totals.pairs.values()) == int(capture.messages.size.sum())
+    assert monitor.totals.ops["compute-task"] == capture.messages.op_name.count("compute-task")
+    assert monitor.totals.seconds == 9.0
+    roles = {monitor.name(address).split()[0] for pair in monitor.totals.pairs for address in pair}
+    assert {"scheduler", "worker"} <= {role for name in roles for role in name.split("+")}
+
+
+def test_disk_space_is_bounded(pipe: Pipe) -> None:
+    monitor = Monitor(pipe.recording, window_s=3, now=0.0)
+    pipe.write(pcap([]))
+    sizes, message = [], g3({"op": "scatter", "data": bytes(200_000)})
+    for second in range(40):
+        start_ns = (1_700_000_000 + second) * 10**9
+        talk = Talk(client=("10.0.0.2", 40000 + second), time_ns=start_ns).open()
+        pipe.write(pcap(talk.say(0, g3(HELLO)).say(1, g3(HELLO)).say(0, message).packets)[24:])
+        monitor.poll(float(second))
+        sizes.append(pipe.recording.stored)
+    part = pipe.written / 40
+    assert max(sizes) < 6 * part  # three seconds, the header, and what is being written
+    monitor.look_for_problems()
+    assert 3 <= monitor.problem_s <= 5
+    pipe.end()
+    monitor.poll(41.0, final=True)
+    assert monitor.totals.messages == 40 * 3
+
+
+def test_problems_of_the_window_are_reported_and_forgotten(pipe: Pipe) -> None:
+    talk = Talk().open().say(0, g3(HELLO)).say(1, g3(HELLO))
+    talk.say(0, g3({"op": "register-worker", "address": "tcp://10.0.0.2:3333", "name": "w"}))
+    talk.say(1, g3([{"op": "compute-task", "key": "a"}]))
+    talk.say(0, g3([{"op": "task-erred", "key": "a", "thread": 1}]))
+    monitor = Monitor(pipe.recording, window_s=5, now=0.0)
+    pipe.write(pcap(talk.packets))
+    monitor.poll(1.0)
+    monitor.look_for_problems()
+    assert [(row["problem"], row["source"]) for row in monitor.problems] == [("erred tasks", "w")]
+    for second in range(2, 20):
+        pipe.write(later(PACKETS[:20], 100 + second))
+        monitor.poll(float(second))
+    monitor.look_for_problems()
+    assert "erred tasks" not in [row["problem"] for row in monitor.problems]
+
+
+def test_names_from_the_network_are_limited(pipe: Pipe) -> None:
+    talk = Talk().open().say(0, g3(HELLO)).say(1, g3(HELLO))
+    talk.say(1, g3([{"op": f"op-{n}"} for n in range(MOST_NAMES + 10)]))
+    monitor = Monitor(pipe.recording, window_s=5, now=0.0)
+    pipe.write(pcap(talk.packets))
+    monitor.poll(1.0, final=True)
+    assert len(monitor.totals.ops) == MOST_NAMES
+    text = metrics.exposition(monitor, 0)
+    assert text.count("daskwire_ops_total{") == metrics.MOST_SERIES
+
+
+def test_metrics_are_served_with_quoted_labels(pipe: Pipe) -> None:
+    talk = Talk().open().say(0, g3(HELLO)).say(1, g3(HELLO)).say(1, g3([{"op": 'a"b\\c\nd'}]))
+    monitor = Monitor(pipe.recording, window_s=5, now=0.0)
+    pipe.write(pcap(talk.packets))
+    monitor.poll(1.0, final=True)
+    server = metrics.serve("127.0.0.1", 0, lambda: metrics.exposition(monitor, 7))
+    try:
+        url = f"http://127.0.0.1:{server.server_port}"
+        with urllib.request.urlopen(f"{url}/metrics") as answer:
+            lines = answer.read().decode().splitlines()
+        with pytest.raises(urllib.error.HTTPError, match="404"):
+            urllib.request.urlopen(f"{url}/other")
+    finally:
+        server.shutdown()
+        server.server_close()
+    assert 'daskwire_ops_total{op="a\\"b\\\\c\\nd"} 1' in lines
+    assert f"daskwire_packets_total {len(talk.packets)}" in lines
+    assert "daskwire_dropped_packets_total 7" in lines
+    assert all(re.fullmatch(r"# (HELP|TYPE) .+|\w+(\{.*\})? [\d.]+", line) for line in lines)
+
+
+def run(source: str, stdin: bytes = b"", **environment: str) -> subprocess.CompletedProcess[bytes]:
+    command = [sys.executable, "-m", "daskwire", "live", source, "--interval", "0.1"]
+    return subprocess.run(
+        command, input=stdin, env=os.environ | environment, capture_output=True, timeout=60
+    )  # fmt: skip
+
+
+def test_command_reads_standard_input_and_prints_totals() -> None:
+    result = run("-", pcap(PACKETS))
+    number = len(golden_capture(NAME).messages)
+    assert result.returncode == 0, result.stderr
+    last = result.stdout.decode().splitlines()[-2:]
+    assert last[0].startswith(f"{len(PACKETS)} packets, {number} messages in ")
+    assert last == [last[0], "no problem found"]
+
+
+TCPDUMP = """#!/bin/sh
+trap 'echo "7 packets captured, 9 packets received by filter, 2 packets dropped by kernel" >&2' USR1
+cat "$CAPTURE"
+for n in 1 2 3 4 5 6; do sleep 0.1; done
+"""
+
+
+def fake_tcpdump(folder: Path, script: str) -> dict[str, str]:
+    (folder / "tcpdump").write_text(script)
+    (folder / "tcpdump").chmod(0o755)
+    (folder / "capture.pcap").write_bytes(pcap(PACKETS))
+    return {"PATH": f"{folder}:{os.environ['PATH']}", "CAPTURE": str(folder / "capture.pcap")}
+
+
+def test_packets_that_tcpdump_drops_are_reported(tmp_path: Path) -> None:
+    result = run("lo", **fake_tcpdump(tmp_path, TCPDUMP))
+    assert result.returncode == 0, result.stderr
+    assert re.search(rb"^331 packets, 133 messages in .* s; 2 packets dropped$", result.stdout, re.MULTILINE)
+
+
+def test_error_of_tcpdump_is_one_line(tmp_path: Path) -> None:
+    script = "#!/bin/sh\necho 'tcpdump: lo: You do not have permission' >&2\nexit 1\n"
+    result = run("lo", **fake_tcpdump(tmp_path, script))
+    assert (result.returncode, result.stderr) == (1, b"daskwire: tcpdump: lo: You do not have permission\n")
+
+
+def test_missing_tcpdump_is_explained(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(Exception, match="recording an interface needs tcpdump"):
+        Tcpdump("lo")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        (["nosuch0"], "nosuch0: no such interface or file"),
+        (["/dev/null", "--metrics", "host"], "--metrics host: expected [HOST]:PORT, as in :9187"),
+        (["/dev/null", "--metrics", ":70000"], "--metrics :70000: expected [HOST]:PORT, as in :9187"),
+        ([__file__], f"{__file__}: neither pcap nor pcapng"),
+    ],
+)
+def test_errors_are_one_line(arguments: list[str], error: str) -> None:
+    result = CliRunner().invoke(wire, ["live", *arguments])
+    assert result.exit_code == 1 and result.stderr.startswith("daskwire: ") and error in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_lines_escape_untrusted_text() -> None:
+    talk = Talk().open().say(0, g3(HELLO)).say(1, g3(HELLO)).say(1, g3([{"op": HOSTILE}]))
+    result = run("-", pcap(talk.packets))
+    assert result.returncode == 0 and harmless(result.stdout.decode())
+
+
+def test_screen_shows_rates_pairs_losses_and_problems(pipe: Pipe) -> None:
+    monitor = Monitor(pipe.recording, window_s=60, now=0.0)
+    pipe.write(pcap(PACKETS))
+    interval = monitor.poll(2.0)
+    monitor.problems = [{"problem": HOSTILE, "source": "a", "destination": "b", "what": "c"}]
+    monitor.problem_s = 30.0
+    console = Console(width=200, force_terminal=True, color_system=None)
+    with console.capture() as output:
+        console.print(live._screen(monitor, interval, dropped=3, stored=5_000_000))
+    text = output.get()
+    assert harmless(text)
+    for line in (
+        r"compute-task +14 +28",
+        r"client 10\.99\.7\.115 +scheduler 10\.99\.7\.116 +0\.03 +0\.1",
+        r"5 MB stored; 3 packets dropped",
+        r"problems in the last 30 s:",
+        r".*: a to b: c",
+    ):
+        assert re.search(rf"^ *{line} *$", text, re.MULTILINE), line
