@@ -65,15 +65,15 @@ def documents(
     (folder / "settings").mkdir()
     (folder / "settings" / "trial.yaml").write_text(json.dumps({"distributed": settings}))
     host = Host(folder)
-    python = {"DASKLAB_PYTHON": f"{overlay}/bin/python"}
+    program = str(overlay / "bin" / "python")
+    python = {"DASKLAB_PYTHON": program}
     layout = {"DASKLAB_PROCESSES": "2", "DASKLAB_THREADS": "1", "DASKLAB_WORKER": "dask"}
     with (
         host.running("dasklab_scheduler.sh.j2", str(host.port), str(folder / "scheduler.json"), **python),
         host.running("dasklab_workers.sh.j2", **layout, **python),
     ):
-        python = str(overlay / "bin" / "python")
         more = ["--packages", "dask,distributed"]
-        yield folder, {name: host.workload(name, params, 2, python, more) for name, params in WORK.items()}
+        yield folder, {name: host.workload(name, params, 2, program, more) for name, params in WORK.items()}
 
 
 def test_every_process_uses_the_requested_version(documents: Any) -> None:

@@ -65,7 +65,7 @@ def play(folder: Path, tasks: str) -> Path:
     """Write a playbook of a case and its inventory, and return the playbook."""
     folder.mkdir(parents=True, exist_ok=True)
     python = {"ansible_connection": "local", "ansible_python_interpreter": str(BIN / "python")}
-    (folder / "hosts.yml").write_text(str({"all": {"hosts": dict.fromkeys(HOSTS, {}), "vars": python}}))
+    (folder / "hosts.yml").write_text(str({"all": {"hosts": {name: {} for name in HOSTS}, "vars": python}}))
     (folder / "script.sh").write_text("#!/bin/sh\necho $1\n")
     head = "- hosts: all\n  gather_facts: false\n  any_errors_fatal: true\n  tasks:\n"
     body = textwrap.indent(textwrap.dedent(tasks).replace("TMP", str(folder / "tmp")), "    ")

@@ -17,7 +17,7 @@ from tests.unit.dasklab.conftest import HOSTS, SETUP
 
 LAB = {
     name: LabHost(
-        role=name.partition("-")[0],  # type: ignore[arg-type]
+        role=name.partition("-")[0],
         address=f"10.77.1.{number}",
         scheduler_address="10.77.1.12",
     )
