@@ -39,7 +39,7 @@ class Host:
         variables = yaml.safe_load((DASK / "defaults" / "main.yml").read_text())
         variables |= {"dask_venv": sys.prefix, "dask_address": "127.0.0.1", "dask_port": self.port}
         variables |= {"dask_scheduler_address": "127.0.0.1", "inventory_hostname": "worker-1"}
-        variables |= {"dask_nanny": False, "dask_dashboard": False}
+        variables |= {"dask_nanny": False, "dask_dashboard": False, "dask_listen": "--host 127.0.0.1"}
         text = (DASK / "templates" / template).read_text()
         path = self.folder / template.removesuffix(".j2")
         text = text.replace("/var/lib/dasklab", str(self.folder))
