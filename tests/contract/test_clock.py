@@ -21,7 +21,7 @@ ahead = Path({folder!r}, "ahead")
 arguments = json.loads(sys.argv[3]) if len(sys.argv) > 3 else {{}}
 answer = {{"changes": [], "unsupported": []}}
 if sys.argv[1:3] == ["host", "clock"]:
-    answer = {{"ahead_s": float(ahead.read_text())}}
+    answer = {{"ahead_s": float(ahead.read_text()), "correction_s": -float(ahead.read_text())}}
 elif sys.argv[1:3] == ["host", "shift_clock"]:
     if Path({folder!r}, "container").exists():
         answer["unsupported"].append("the clock cannot be set")

@@ -133,7 +133,8 @@ def test_ctrl_c_ends_the_playbook_and_its_command(tmp_path: Path, strategy: str)
     seconds = f"4{os.getpid()}"
     tasks = f"- ansible.builtin.shell: touch TMP/{{{{ inventory_hostname }}}}; exec sleep {seconds}"
     child = start(play(tmp_path, tasks), strategy)
-    until(lambda: len(list((tmp_path / "tmp").iterdir())) == len(HOSTS), "the commands")
+    # Through Mitogen, hosts that are all this machine share one Python, which runs one command at a time.
+    until(lambda: list((tmp_path / "tmp").iterdir()), "a command")
     os.killpg(child.pid, signal.SIGINT)
     begin = time.monotonic()
     finish(child)
