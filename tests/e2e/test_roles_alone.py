@@ -114,7 +114,8 @@ def test_base_installs_the_guest_program(hosts: Hosts) -> None:
 
 
 def test_guest_configures_a_host_without_a_link_under_test(hosts: Hosts) -> None:
-    hosts.converge("guest", "scheduler")
+    # On a busy machine a command needs longer to start than a wrong clock may be wrong.
+    hosts.converge("guest", "scheduler", guest_clock_tolerance_s=120)
     assert "passwordauthentication no" in hosts.ssh("scheduler", "sshd -T")
     assert hosts.ssh("scheduler", "systemctl is-enabled dasklab-host") == "enabled"
 
