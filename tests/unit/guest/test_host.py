@@ -93,9 +93,9 @@ def test_container_reports_that_its_clock_cannot_be_set(monkeypatch: pytest.Monk
 def test_clock_offset_includes_the_way_of_the_order(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(host.time, "time", lambda: 1000.0)
     monkeypatch.setenv("DASKLAB_SENT_S", "998.5")
-    assert host.clock() == {"ahead_s": 1.5}
+    assert host.clock() == {"ahead_s": 1.5, "correction_s": -1.5}
     monkeypatch.delenv("DASKLAB_SENT_S")
-    assert host.clock() == {"ahead_s": None}
+    assert host.clock() == {"ahead_s": None, "correction_s": None}
 
 
 def test_guest_and_node_report_the_same_cpu_times() -> None:

@@ -112,9 +112,8 @@ def clock_offset_s() -> float | None:
 
 
 def clock() -> Document:
-    """Return how far this clock is ahead of the controller's, see ``clock_offset_s``, and the correction."""
-    offset_s = clock_offset_s()
-    return {"ahead_s": offset_s, "correction_s": None if offset_s is None else -offset_s}
+    """Return this clock, and how far it is ahead of the controller's, at most."""
+    return {"time_s": time.time(), "ahead_s": clock_offset_s()}
 
 
 def debian_packages() -> dict[str, str]:
