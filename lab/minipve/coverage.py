@@ -21,7 +21,10 @@ _REASONS = (
     (r".*/ceph(/.*)?", "there is no Ceph"),
     (r"/cluster/acme(/.*)?|.*/certificates(/.*)?", "minipve creates its certificate itself"),
     (r".*/(vnc|term|spice)(proxy|shell|websocket)|/access/vncticket", "there are no consoles"),
-    (r".*/((remote_)?migrate|mtunnel(websocket)?|dbus-vmstate|migrateall)", "guests stay on their node"),
+    (
+        r".*/((remote_)?migrate|mtunnel(websocket)?|dbus-vmstate|migrateall)",
+        "only stopped VMs are migrated",
+    ),
     (r".*/(vzdump|prunebackups|file-restore)(/.*)?|/cluster/backup(-info)?(/.*)?", "there are no backups"),
     (r"/cluster/ha/.*", "there is no HA manager"),
     (r".*/replication(/.*)?", "there is no replication"),

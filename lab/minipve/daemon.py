@@ -22,6 +22,7 @@ from minipve.process import MachineError
 from minipve.server import HttpApi
 from minipve.user_error import UserError
 from minipve.vm import lifecycle as machines
+from minipve.vm import migration
 from minipve.watch import Watch
 
 _LAST_ANSWERS_S = 8.0  # `minipve stop` kills the endpoint after ten seconds
@@ -47,6 +48,8 @@ def run(paths: Paths, fd: int, ready_fd: int | None, management: str, delay_s: f
     for number, node in enumerate(first.visit()):
         _recover(node)
         _bring_up(node, cluster.management(management, number))
+    for node in first.nodes.values():
+        migration.recover(node)
     _join(first)
     with listener:
         asyncio.run(_serve(first, listener, ready_fd, delay_s))

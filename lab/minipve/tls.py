@@ -8,15 +8,19 @@ import socket
 import ssl
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import trustme
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
 
 from minipve.atomic import write_atomic
 from minipve.user_error import UserError
 
 log = logging.getLogger(__name__)
+
+CA_FILE, CERTIFICATE_FILE = "pve-root-ca.pem", "pve-ssl.pem"
 
 
 def ensure(directory: Path, node: str, host: str) -> Path:
@@ -25,7 +29,7 @@ def ensure(directory: Path, node: str, host: str) -> Path:
     Returns:
         The authority's file.
     """
-    ca_file, cert_file = directory / "pve-root-ca.pem", directory / "pve-ssl.pem"
+    ca_file, cert_file = directory / CA_FILE, directory / CERTIFICATE_FILE
     if cert_file.exists() and not _covers(cert_file, host):
         log.warning("the certificate does not cover %s, so a new one replaces it: %s", host, ca_file)
         cert_file.unlink()
@@ -69,3 +73,36 @@ def fingerprint(directory: Path) -> str:
     """Return the certificate's SHA-256 as ``AA:BB:...`` (PVE's ``ssl_fingerprint``)."""
     certificate = x509.load_pem_x509_certificate((directory / "pve-ssl.pem").read_bytes())
     return certificate.fingerprint(hashes.SHA256()).hex(":").upper()
+
+
+def describe(file: Path) -> dict[str, Any]:
+    """Return a certificate as PVE describes it: names, dates, key, fingerprint and text."""
+    pem = file.read_text()
+    certificate = x509.load_pem_x509_certificate(pem.encode())
+    key = certificate.public_key()
+    row = {
+        "filename": file.name,
+        "fingerprint": certificate.fingerprint(hashes.SHA256()).hex(":").upper(),
+        "subject": _name(certificate.subject),
+        "issuer": _name(certificate.issuer),
+        "notbefore": int(certificate.not_valid_before_utc.timestamp()),
+        "notafter": int(certificate.not_valid_after_utc.timestamp()),
+        "pem": pem,
+        "san": _alternative_names(certificate),
+    }
+    if isinstance(key, ec.EllipticCurvePublicKey):  # the only kind that trustme creates
+        row |= {"public-key-type": "id-ecPublicKey", "public-key-bits": key.key_size}
+    return row
+
+
+def _name(name: x509.Name) -> str:
+    """Return a name as OpenSSL writes it on one line: ``/O=Organization/OU=Unit``."""
+    return "".join(f"/{attribute.rfc4514_string()}" for attribute in name)
+
+
+def _alternative_names(certificate: x509.Certificate) -> list[str]:
+    try:
+        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        return []
+    return [str(name.value) for name in names]

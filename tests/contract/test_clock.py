@@ -30,7 +30,7 @@ elif sys.argv[1:3] == ["host", "shift_clock"]:
     else:
         answer["changes"].append("clock")
         if not arguments["check"]:
-            ahead.write_text(str(float(ahead.read_text()) + arguments["seconds"]))
+            ahead.write_text(str(float(ahead.read_text()) - arguments["ahead_s"]))
 print(json.dumps(answer))
 """
 
@@ -44,7 +44,11 @@ def lab(tmp_path: Path) -> DryLab:
         executable(tmp_path / host / "dasklab-guest", program)
         set_ahead(lab, host, 0)
     guest = "../roles/guest"  # not as a role: that would install the guest program on this machine
-    play = {"hosts": "lab", "gather_facts": False, "vars_files": [f"{guest}/defaults/main.yml", f"{guest}/vars/main.yml"]}
+    play = {
+        "hosts": "lab",
+        "gather_facts": False,
+        "vars_files": [f"{guest}/defaults/main.yml", f"{guest}/vars/main.yml"],
+    }
     book = [{**play, "tasks": [{"import_tasks": f"{guest}/tasks/clock.yml"}]}]
     (tmp_path / "playbooks" / "clock.yml").write_text(yaml.safe_dump(book))
     return lab

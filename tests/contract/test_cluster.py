@@ -57,6 +57,52 @@ def applied(cluster: Endpoint) -> None:
             time.sleep(0.02)
 
 
+def test_stopped_vm_migrates_and_starts_on_the_other_node(cluster: Endpoint) -> None:
+    root = cluster.root()
+    options = {"memory": 32, "kvm": 0, "scsi0": "local:1,format=qcow2", "ide2": "local:cloudinit"}
+    cluster.done(root.nodes("pve").qemu.post(vmid=310, net0="virtio,bridge=vmbr0", **options), root)
+    cluster.done(root.nodes("pve").qemu(310).snapshot.post(snapname="one"), root)
+    config = root.nodes("pve").qemu(310).config.get()
+    before = root.nodes("pve").qemu(310).migrate.get()
+    assert (before["running"], before["allowed_nodes"]) == (0, ["pve2", "pve3"])
+    disks = [f"local:310/vm-310-{name}.qcow2" for name in ("cloudinit", "disk-0")]
+    assert sorted(row["volid"] for row in before["local_disks"]) == disks
+    log = cluster.done(root.nodes("pve").qemu(310).migrate.post(target="pve3"), root)
+    assert log[0] == "starting migration of VM 310 to node 'pve3' (10.77.0.3)"
+    assert log[-2].startswith("migration finished successfully (duration 00:00:0")
+    assert root.nodes("pve3").qemu(310).config.get() == config
+    assert [row["name"] for row in root.nodes("pve3").qemu(310).snapshot.get()] == ["one", "current"]
+    assert not root.nodes("pve").storage("local").content.get(content="images")
+    assert [row["node"] for row in root.cluster.resources.get(type="vm") if row["vmid"] == 310] == ["pve3"]
+    vm = root.nodes("pve3").qemu(310)
+    cluster.done(vm.status.start.post(), root)
+    assert refused(vm.migrate.post, target="pve").content == "can't migrate running VM without --online"
+    error = refused(vm.migrate.post, target="pve", online=1)
+    assert error.errors == {"online": "not supported here: only stopped VMs are migrated"}
+    assert vm.migrate.get()["allowed_nodes"] == []
+    cluster.done(vm.status.stop.post(), root)
+    cluster.done(vm.delete(), root)
+
+
+@pytest.mark.parametrize(
+    ("options", "status", "text"),
+    [
+        ({"target": "pve"}, 400, "target is local node."),
+        ({"target": "pve9"}, 500, "no such cluster node 'pve9'"),
+        ({"target": "pve2", "targetstorage": "other"}, 400, "the only storage is local"),
+        ({}, 400, "property is missing and it is not optional"),
+    ],
+)
+def test_impossible_migration_is_refused(
+    cluster: Endpoint, options: dict[str, str], status: int, text: str
+) -> None:
+    root = cluster.root()
+    cluster.done(root.nodes("pve").qemu.post(vmid=311, memory=32), root)
+    error = refused(root.nodes("pve").qemu(311).migrate.post, **options)
+    assert (error.status_code, text in str(error)) == (status, True)
+    cluster.done(root.nodes("pve").qemu(311).delete(), root)
+
+
 @pytest.fixture(scope="module")
 def lab(cluster: Endpoint) -> Endpoint:
     """Four containers on three nodes, connected by a vnet and created with the lab's token."""

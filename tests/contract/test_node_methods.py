@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -44,6 +46,24 @@ def test_services(node: Any) -> None:
     assert {row["state"] for row in node.services.get()} == {"running"}
     assert node.services("pveproxy").state.get()["active-state"] == "active"
     assert node.services("cron").state.get()["state"] == "unknown"
+
+
+def test_certificates_are_described(own_for_all: Endpoint, node: Any) -> None:
+    authority, own = node.certificates.info.get()
+    assert (authority["filename"], own["filename"]) == ("pve-root-ca.pem", "pve-ssl.pem")
+    assert own["issuer"] == authority["subject"] != own["subject"]
+    assert authority["pem"] == Path(own_for_all.ca_file).read_text()
+    assert own["fingerprint"] == own_for_all.root().nodes.get()[0]["ssl_fingerprint"]
+    assert own["notbefore"] < time.time() < own["notafter"]
+    assert {"127.0.0.1", "localhost"} <= set(own["san"])
+    assert (own["public-key-type"], own["public-key-bits"]) == ("id-ecPublicKey", 256)
+
+
+def test_acme_has_no_accounts_and_the_standalone_plugin(own_for_all: Endpoint) -> None:
+    acme = own_for_all.root().cluster.acme
+    assert acme.account.get() == []
+    assert acme.plugins.get() == [{"plugin": "standalone", "type": "standalone"}]
+    assert acme.plugins.get(type="dns") == []
 
 
 @pytest.mark.parametrize(

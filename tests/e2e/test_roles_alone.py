@@ -127,7 +127,9 @@ def test_netem_impairs_the_named_link(hosts: Hosts) -> None:
         "netem", "worker-1", good=False, lab_interface="eth0", netem_links=[{"rate_mbit": 20}]
     )
     assert "eth0 also carries the management address" in refused
-    hosts.converge("netem", "worker-1", lab_interface="eth1", netem_links=[{"rate_mbit": 20}], netem_ttl_s=600)
+    hosts.converge(
+        "netem", "worker-1", lab_interface="eth1", netem_links=[{"rate_mbit": 20}], netem_ttl_s=600
+    )
     assert [link["rate_mbit"] for link in hosts.part("worker-1", "link", "show")["configured"]] == [20]
     assert changed(hosts.apply("netem", "worker-1", lab_interface="eth1", netem_links=[])) == 1
     assert hosts.part("worker-1", "link", "show")["configured"] == []

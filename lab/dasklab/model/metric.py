@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, WithJsonSchema
 from pydantic_core import PydanticKnownError
 
-from dasklab.model.number_format import format_count, format_number
+from dasklab.model.number_format import format_count, format_number, format_quantity
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,10 @@ class Metric:
     def heading(self) -> str:
         """The title with the unit, as a heading: ``Time to compute, s``."""
         return f"{self.title[0].upper()}{self.title[1:]}{', ' if self.unit else ''}{self.unit}"
+
+    def quantity(self, value: float) -> str:
+        """Write a value with the unit that people would use: ``6.54 Gbit/s``."""
+        return format_quantity(value, self.unit, self.format)
 
 
 _ROWS = (

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
+LARGER_UNIT = {"Mbit/s": "Gbit/s", "MB": "GB", "µs": "ms", "ms": "s"}  # a thousand of the first
 UNKNOWN = "\u2013"  # a dash stands for a number that does not exist
 
 
@@ -24,3 +26,10 @@ def format_count(value: float) -> str:
         return UNKNOWN
     rounded = round(value, 1)
     return f"{rounded:,.0f}" if rounded == int(rounded) else f"{rounded:,.1f}"
+
+
+def format_quantity(value: float, unit: str, number: Callable[[float], str] = format_number) -> str:
+    """Return a value with the unit that people would use: ``6.54 Gbit/s`` for 6,540 Mbit/s, ``0.190 s``."""
+    while abs(value) >= 1000 and unit in LARGER_UNIT:
+        value, unit = value / 1000, LARGER_UNIT[unit]
+    return f"{number(value)} {unit}".rstrip()

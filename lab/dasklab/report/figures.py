@@ -18,7 +18,7 @@ from matplotlib.patches import Patch
 from dasklab.model.metric import METRICS
 from dasklab.model.number_format import format_number
 from dasklab.plotting import MORE, OURS, STUDY, STYLE
-from dasklab.report.sentences import level_name
+from dasklab.report.levels import level_name
 from dasklab.results.statistics.answer import Answer, Cell
 from dasklab.results.statistics.answers import valid_samples
 from dasklab.results.statistics.interval import Interval

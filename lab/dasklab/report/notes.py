@@ -7,10 +7,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dasklab.model.files import Attempt, Configured, Result
+from dasklab.model.nic import POLICED
 from dasklab.model.trial import Trial
 from dasklab.results.storage import store
 from dasklab.results.storage.damage import damage
 from dasklab.results.validity import completeness
+
+RATE_METHODS = {
+    POLICED: "The node limits what a capped guest sends by dropping frames above the rate (a policer).",
+    "shape-ifb": "The node limits what a capped guest sends by queueing frames above the rate (a shaper).",
+}
 
 
 @dataclass(frozen=True)
@@ -50,7 +56,7 @@ def notes(trials: list[Path]) -> Iterator[str]:
     configured = {trial: store.read(Configured, trial) or Configured() for trial in trials}
     methods = {c.rate_method for c in configured.values() if c.rate_method}
     if any(nic.rate_mbit for trial in requested.values() for nic in trial.nics.values()) and methods:
-        yield f"The node limits what a capped guest sends by: {', '.join(sorted(methods))}."
+        yield from (RATE_METHODS.get(method, method) for method in sorted(methods))
     links = [link for c in configured.values() for host in c.hosts.values() for link in host.link]
     if any(link.policer and link.by == "tbf" for link in links):
         yield "A policer was a token bucket that holds one super-frame: its kernel has no act_police."

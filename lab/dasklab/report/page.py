@@ -12,7 +12,9 @@ from dasklab import atomic
 from dasklab.model.metric import METRICS
 from dasklab.model.number_format import format_number
 from dasklab.report import sentences
+from dasklab.report.levels import apart
 from dasklab.report.section import Section, section
+from dasklab.report.time_parts import PARTS
 from dasklab.results.statistics import reasons
 from dasklab.results.statistics.interval import format_interval
 from dasklab.results.storage import store
@@ -48,6 +50,8 @@ def _write(runs: list[Path], output: Path) -> None:
         "metrics": METRICS,
         "contrasts": sentences.contrasts,
         "not_shown": reasons.not_shown,
+        "parts": PARTS,
+        "apart": apart,
     }
     for name in ("report.html", "report.md"):
         (output / name).write_text(_templates().get_template(f"{name}.j2").render(page), encoding="utf-8")

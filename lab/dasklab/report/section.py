@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 from matplotlib.figure import Figure
 
-from dasklab.breakdown import pictures, wording
+from dasklab.breakdown import wording
 from dasklab.breakdown.explain import cells
-from dasklab.breakdown.summary import Difference
+from dasklab.breakdown.summary import Difference, Summary
 from dasklab.errors import LabError
+from dasklab.model.cells import cell_names
 from dasklab.model.files import Attempt, Campaign, Hosts, Result
 from dasklab.model.metric import METRICS
 from dasklab.model.number_format import format_number
@@ -22,7 +23,11 @@ from dasklab.notices import warn
 from dasklab.plotting import mark, save
 from dasklab.report import captures, figures, sentences
 from dasklab.report.captures.content import Content, TextTable
+from dasklab.report.first_screen import Bars, bars, certainty, further_answers, invalid_sentence
+from dasklab.report.levels import Words, apart, level_words
 from dasklab.report.notes import InvalidTrials, damaged_trials, invalid_trials, notes
+from dasklab.report.provenance import Fact, provenance
+from dasklab.report.time_parts import TimeTable, time_table
 from dasklab.results.statistics import identity, interaction, slopes
 from dasklab.results.statistics.answer import Answer
 from dasklab.results.statistics.answers import answers
@@ -45,6 +50,18 @@ class Picture:
 
 
 @dataclass(frozen=True)
+class FirstScreen:
+    """What stands above everything else, besides the question and the sentence that answers it."""
+
+    certain: str
+    why: str
+    bars: Bars | None
+    further: list[str]
+    invalid: str
+    facts: list[Fact]
+
+
+@dataclass(frozen=True)
 class Section:
     """The content of a section; ``simulated`` is where the costs of a simulated run come from."""
 
@@ -54,6 +71,10 @@ class Section:
     run: Path
     document: Campaign
     sentence: str
+    captured: list[str]
+    first: FirstScreen
+    time: TimeTable | None
+    words: Words
     answers: dict[str, Answer]
     pictures: list[Picture]
     tables: list[TextTable]
@@ -62,6 +83,7 @@ class Section:
     identity: dict[str, Any]
     hosts: dict[str, Any]
     notes: list[str]
+    time_notes: list[str]
     share_pct: float
     overhead_s: float
 
@@ -90,19 +112,38 @@ def section(run: Path, study: Study, output: Path) -> Section:
     study = {} if simulated else study
     by_metric = answers(frame, list(document.experiment["metrics"]))
     ordered = sorted(by_metric, key=list(METRICS).index)  # time comes first
-    results = {metric: answer for metric in ordered if (answer := by_metric[metric])}
+    names = cell_names(store.experiment(document))
+    results = {metric: _in_order(answer, names) for metric in ordered if (answer := by_metric[metric])}
+    words = level_words(document.experiment.get("factors", {}))
     captured = _captured(trials, study)
-    drawings = {**_draw_answers(results, frame, document, study), **_breakdown(run), **captured.figures}
+    summaries = cells(run)
+    drawings = {**_draw_answers(results, frame, document, study, words), **captured.figures}
     attempts = [store.need(Attempt, trial) for trial in trials]
     measuring_s, wall_s = sum(a.measuring_s for a in attempts), sum(a.wall_s for a in attempts)
+    invalid = invalid_trials([store.need(Result, trial) for trial in trials])
+    damaged, hosts, facts = list(damaged_trials(run)), _hosts(trials), identity.identity(run)
+    main = next(iter(results.values()), None)
+    certain, why = certainty(main, len(trials), simulated)
     stem = _anchor(document.name, simulated)
+    sentence, in_capture = _sentences(results, captured, words)
     return Section(
         name=document.name,
         simulated=simulated,
         mark=identity.heading_suffix(run),
         run=run,
         document=document,
-        sentence=("Simulated: " if simulated else "") + _sentence(results, captured),
+        sentence=("Simulated: " if simulated else "") + sentence,
+        captured=in_capture,
+        first=FirstScreen(
+            certain=certain,
+            why=why,
+            bars=bars(main, words),
+            further=list(further_answers(results, words)),
+            invalid=invalid_sentence(invalid, len(trials), damaged),
+            facts=list(provenance(document, attempts, hosts, facts)),
+        ),
+        time=time_table(_in_words(summaries, main, words)),
+        words=words,
         answers=results,
         pictures=[
             _picture(caption, figure, output / f"{stem}-{end}")
@@ -110,13 +151,21 @@ def section(run: Path, study: Study, output: Path) -> Section:
         ],
         tables=[*([] if simulated else [*interactions(results), *rate_slopes(frame)]), *captured.tables],
         trials=len(trials),
-        invalid=invalid_trials([store.need(Result, trial) for trial in trials]),
-        identity=identity.identity(run),
-        hosts=_hosts(trials),
-        notes=[*damaged_trials(run), *notes(trials)],
+        invalid=invalid,
+        identity=facts,
+        hosts=hosts.model_dump(exclude_none=True) if hosts else {},
+        notes=[*damaged, *notes(trials)],
+        time_notes=_breakdown(summaries),
         share_pct=100 * measuring_s / wall_s if wall_s else 0,
         overhead_s=(wall_s - measuring_s) / max(1, len(trials)),
     )
+
+
+def _in_order(answer: Answer, names: list[str]) -> Answer:
+    """Return the cells in the experiment's order; trials run in random order."""
+    place = {name: index for index, name in enumerate(names)}
+    first, *others = answer.cells
+    return replace(answer, cells=[first, *sorted(others, key=lambda cell: place.get(cell.name, len(place)))])
 
 
 def _captured(trials: list[Path], study: Study) -> Content:
@@ -132,13 +181,13 @@ def _captured(trials: list[Path], study: Study) -> Content:
 
 
 def _draw_answers(
-    results: Mapping[str, Answer], frame: pd.DataFrame, document: Campaign, study: Study
+    results: Mapping[str, Answer], frame: pd.DataFrame, document: Campaign, study: Study, words: Words
 ) -> Drawings:
     """Draw each metric that has cells to compare."""
     drawings = {}
     for metric, answer in results.items():
         figure = study.get(document.experiment["metrics"][metric])
-        caption = sentences.sentence(answer)
+        caption = sentences.sentence(answer, words)
         if figure:
             caption += f" Grey: the study's “{figure['title']}”, {figure['statistic']}."
         if len(answer.cells) > 1:
@@ -153,15 +202,21 @@ def _mark_simulated(drawings: Drawings) -> Drawings:
     return {end: (f"Simulated. {caption}", figure) for end, (caption, figure) in drawings.items()}
 
 
-def _breakdown(run: Path) -> Drawings:
-    """Draw the time breakdown of each cell, with what each spends more than the baseline as caption."""
-    summaries = cells(run)
+def _in_words(summaries: Mapping[str, Summary], main: Answer | None, words: Words) -> dict[str, Summary]:
+    """Name cells as the picture of the first screen does."""
+    names = (
+        {cell.name: apart(cell, main.cells[0], words) or "baseline" for cell in main.cells} if main else {}
+    )
+    return {names.get(name, name): summary for name, summary in summaries.items()}
+
+
+def _breakdown(summaries: Mapping[str, Summary]) -> list[str]:
+    """Describe what each cell spends more than the baseline; of a single cell, where its time went."""
     if not summaries:
-        return {}
+        return []
     (_, base), *others = summaries.items()
     differences = [f"{name}: {wording.difference(Difference(base, other))}" for name, other in others]
-    caption = " ".join(("Where the time went.", *(differences or [wording.paragraph(base)])))
-    return {"breakdown": (caption, pictures.levels(summaries))}
+    return differences or [wording.paragraph(base)]
 
 
 def _picture(caption: str, figure: Figure, stem: Path) -> Picture:
@@ -169,12 +224,17 @@ def _picture(caption: str, figure: Figure, stem: Path) -> Picture:
     return Picture(caption, stem.name, "data:image/svg+xml;base64," + base64.b64encode(svg.encode()).decode())
 
 
-def _sentence(results: Mapping[str, Answer], captured: Content) -> str:
-    """Return the run's answer. The number of frames is no answer if the capture itself is described."""
+def _sentences(results: Mapping[str, Answer], captured: Content, words: Words) -> tuple[str, list[str]]:
+    """Return the run's answer, and what else its capture shows.
+
+    The number of frames is no answer if the capture itself is described.
+    """
     first = next(iter(results.values()), None)
     counts_frames = first is not None and first.metric == "frames"
-    measured = [] if counts_frames and captured.sentences else [sentences.sentence(first)]
-    return " ".join(measured + captured.sentences)
+    if captured.sentences and (first is None or counts_frames):
+        answer, *further = captured.sentences
+        return answer, further
+    return sentences.sentence(first, words), captured.sentences
 
 
 def interactions(results: Mapping[str, Answer]) -> list[TextTable]:
@@ -209,7 +269,6 @@ def _rate(mbit: float) -> str:
     return format_number(mbit) if mbit else "no cap"
 
 
-def _hosts(trials: list[Path]) -> dict[str, Any]:
+def _hosts(trials: list[Path]) -> Hosts | None:
     """Return hosts.json of the first trial that has one."""
-    documents = (store.read(Hosts, trial) for trial in trials)
-    return next((document.model_dump(exclude_none=True) for document in documents if document), {})
+    return next((document for trial in trials if (document := store.read(Hosts, trial))), None)

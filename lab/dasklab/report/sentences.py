@@ -13,10 +13,12 @@ from typing import Any
 from dasklab.model.impairments import UNITS
 from dasklab.model.metric import METRICS
 from dasklab.model.number_format import format_number
+from dasklab.report.levels import Words, apart, level_name
 from dasklab.results.statistics import reasons
 from dasklab.results.statistics.answer import Answer, Cell
 from dasklab.results.statistics.interval import Interval, format_interval
 
+MOST_LISTED = 4  # levels in a sentence; if more differ, it has the strongest only
 Answers = Mapping[str, Mapping[str, Answer]]  # experiment -> metric -> its answer
 
 
@@ -45,8 +47,13 @@ def facts(value: Any) -> str:
     return ", ".join(map(facts, value)) if isinstance(value, list) else str(value)
 
 
-def sentence(answer: Answer | None) -> str:
-    """Return the answer to the experiment's question, as far as this metric gives it."""
+def sentence(answer: Answer | None, words: Words) -> str:
+    """Return the answer to the experiment's question, as far as this metric gives it.
+
+    Args:
+        answer: of one metric; None if there is no valid baseline.
+        words: for the levels of the experiment's factors.
+    """
     if answer is None:
         return "No answer: there is no valid baseline."
     metric, base = METRICS[answer.metric], answer.cells[0]
@@ -54,38 +61,55 @@ def sentence(answer: Answer | None) -> str:
         return f"The {metric.title} was {format_interval(base.median, metric.unit, metric.format)}."
     compared = [cell for cell in answer.cells if not cell.baseline]
     if answer.fit is not None and not answer.fit.df:
-        return _without_intervals(answer, max(compared, key=lambda cell: abs(cell.difference.value)))
-    different = [cell for cell in compared if cell.is_shown]
+        return _without_intervals(answer, max(compared, key=_size), words)
+    different = sorted((cell for cell in compared if cell.is_shown), key=_size, reverse=True)
     if not different:
         floor = (
-            "" if math.isnan(answer.noise_floor) else f" ({_noise_floor(answer)} and less could be chance)"
+            ""
+            if math.isnan(answer.noise_floor)
+            else f" ({middle_noise_floor(answer)} and less could be chance)"
         )
         return f"No difference shown: no level changes the {metric.title} by more than the noise{floor}."
-    text = _strongest(answer, max(different, key=lambda cell: abs(cell.difference.value)))
-    others = [_apart(cell, base) for cell in compared if not cell.is_shown]
-    return text + (f"; no difference shown with {', '.join(others)}." if others else ".")
+    text = _strongest(answer, different[0], words)
+    if len(different) <= MOST_LISTED:
+        own = answer.baseline(different[0])  # seconds of two workloads or engines are not put side by side
+        alike = [cell for cell in different[1:] if answer.baseline(cell) is own]
+        text += "".join(f"; {apart(cell, base, words)}: {_change(answer, cell)}" for cell in alike)
+    hidden = [apart(cell, base, words) for cell in compared if not cell.is_shown]
+    return text + (f"; no difference shown: {', '.join(hidden)}." if hidden else ".")
 
 
-def _without_intervals(answer: Answer, cell: Cell) -> str:
+def _size(cell: Cell) -> float:
+    return 0.0 if math.isnan(cell.difference.value) else abs(cell.difference.value)
+
+
+def _without_intervals(answer: Answer, cell: Cell, words: Words) -> str:
     metric, own = METRICS[answer.metric], answer.baseline(cell)
-    before, after = (
-        format_interval(median, metric.unit, metric.format) for median in (own.median, cell.median)
-    )
     return (
-        f"{reasons.blocks_are(answer.blocks).capitalize()} too few to distinguish differences from noise,"
-        f" so without intervals: {before} at the baseline, {after} with {_apart(cell, answer.cells[0])}."
+        f"{_capital(apart(cell, answer.cells[0], words))}: the {metric.title} was"
+        f" {metric.quantity(cell.median.value)} instead of {metric.quantity(own.median.value)}, without"
+        f" intervals: {reasons.blocks_are(answer.blocks)} too few to distinguish differences from noise."
     )
 
 
-def _strongest(answer: Answer, cell: Cell) -> str:
-    metric, base, own = METRICS[answer.metric], answer.cells[0], answer.baseline(cell)
-    baseline = "the baseline" if own is base else "its own baseline"
-    if answer.scaled:
-        amount = f"x {format_interval(cell.ratio)} compared with {baseline}"
-    else:
-        median = format_interval(cell.median, metric.unit, metric.format)
-        amount = f"{median}, at {baseline} {metric.format(own.median.value)}"
-    return f"With {_apart(cell, base)} the {metric.title} is {amount}{_slopes(answer, metric.unit)}"
+def _strongest(answer: Answer, cell: Cell, words: Words) -> str:
+    metric = METRICS[answer.metric]
+    subject = _capital(apart(cell, answer.cells[0], words))
+    return f"{subject}: the {metric.title} is {_change(answer, cell)}{_slopes(answer, metric.unit)}"
+
+
+def _change(answer: Answer, cell: Cell) -> str:
+    """Return both medians and the ratio: ``5.30 s instead of 0.440 s, x 12.0 (9.10 to 17.0)``."""
+    metric, own = METRICS[answer.metric], answer.baseline(cell)
+    baseline = "" if own is answer.cells[0] else " at its own baseline"
+    before = f"instead of {metric.quantity(own.median.value)}{baseline}"
+    if not answer.scaled:
+        return f"{format_interval(cell.median, metric.unit, metric.format)} {before}"
+    return f"{metric.quantity(cell.median.value)} {before}, x {format_interval(cell.ratio)}"
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def contrasts(answer: Answer) -> list[str]:
@@ -129,15 +153,7 @@ def quotient(over: Interval, under: Interval) -> Interval:
     return Interval(over.value / under.value, lowest / high, highest / low)
 
 
-def level_name(factor: str, level: object) -> str:
-    """Return a level with its unit: ``200 ms``, ``5 %``, ``no cap``, ``E1000``."""
-    suffix = factor.rpartition("_")[2]
-    if suffix == "mbit" and not level:
-        return "no cap"
-    return f"{level} {UNITS[suffix].sign}" if suffix in UNITS else str(level)
-
-
-def _noise_floor(answer: Answer) -> str:
+def middle_noise_floor(answer: Answer) -> str:
     """Return the smallest difference that would be shown, for the middle one of the cells."""
     compared = sorted((cell for cell in answer.cells if not cell.baseline), key=lambda cell: cell.least)
     return reasons.noise_floor(answer, compared[len(compared) // 2])
@@ -159,18 +175,6 @@ def _unit_of(factor: str) -> str:
     return f"{UNITS[suffix].sign} of {name}" if suffix in UNITS else factor.removesuffix("s")
 
 
-def _apart(cell: Cell, base: Cell) -> str:
-    """Return what sets a cell apart: ``200 ms of delay``, ``nic E1000 and bridge flooding``."""
-    parts = []
-    for factor, level in cell.factors.items():
-        if level != base.factors[factor]:
-            name, _, suffix = factor.rpartition("_")
-            words = level_name(factor, level)
-            has_unit = suffix in UNITS and words != "no cap"
-            parts.append(f"{words} of {name}" if has_unit else f"{factor} {words}")
-    return " and ".join(parts)
-
-
 def _find(side: Mapping[str, str], metric: str, answers: Answers) -> Cell | None:
     answer = answers.get(side["experiment"], {}).get(metric)
     return None if answer is None else answer.cell(side["cell"])
@@ -183,6 +187,6 @@ def _measured_links(finding: Mapping[str, Any], answers: Answers) -> str:
         cell, metric = _find(finding["slower"], name, answers), METRICS[name]
         if cell is not None:
             base = answers[finding["slower"]["experiment"]][name].baseline(cell)
-            values = f"{metric.format(cell.median.value)} {metric.unit}"
-            parts.append(f"{metric.title} was {values} (baseline: {metric.format(base.median.value)})")
+            values = metric.quantity(cell.median.value)
+            parts.append(f"{metric.title} was {values} (baseline: {metric.quantity(base.median.value)})")
     return f"In {finding['slower']['cell']} the {' and the '.join(parts)}." if parts else ""

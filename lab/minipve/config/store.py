@@ -274,6 +274,12 @@ class GuestStore:
         self._file(vmid).unlink(missing_ok=True)
         self.journal.end(vmid)
 
+    def move(self, vmid: int, target: GuestStore) -> None:
+        """Move a configuration with a config lock to another node, in one step."""
+        target.journal.begin(vmid)
+        self._file(vmid).rename(target._file(vmid))
+        self.journal.end(vmid)
+
     def mark(self, vmid: int, config: GuestConfig, lock: str) -> None:
         """Set the config lock and a journal entry, so that a later endpoint can finish or undo the work."""
         self.journal.begin(vmid)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ast
+import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,6 +14,8 @@ from minipve.cli import minipve
 from minipve.network import namespace
 from minipve.paths import Paths
 from minipve.user_error import UserError
+
+HOW_TO = (Path(__file__).parents[3] / "docs/how-to/minipve.md").read_text()
 
 
 @pytest.fixture
@@ -61,3 +66,38 @@ def test_command_prints_the_apt_line_and_fails(paths: Paths, monkeypatch: pytest
     result = CliRunner().invoke(minipve, ["check"])
     assert result.exit_code == 1
     assert result.stdout.endswith("\napt install iproute2 qemu-system-x86\n")
+
+
+def packages(*purposes: str) -> set[str]:
+    return {process.PACKAGES[program] for purpose in purposes for program in check.PURPOSES[purpose]}
+
+
+def test_how_to_names_the_packages_of_each_purpose() -> None:
+    """Also its container file and its job for GitHub Actions, whose image contains some of them."""
+    machines = packages("endpoint", "virtual machines")
+    lines = re.findall(r"^apt install (.+)$", HOW_TO, re.MULTILINE)
+    documented = [set(line.split()) for line in lines]
+    assert documented == [
+        machines,
+        packages("containers"),
+        packages("image build") - packages("containers"),
+    ]
+    container = HOW_TO.partition("```dockerfile")[2].partition("```")[0]
+    assert machines <= set(container.split())
+    job = HOW_TO.partition("## GitHub Actions")[2].partition("```yaml")[2].partition("```")[0]
+    assert machines - {"iproute2", "util-linux"} <= set(job.split())
+
+
+def test_how_to_installs_the_packages_that_minipve_imports() -> None:
+    imported = set()
+    for file in Path(check.__file__).parent.rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.Import):
+                imported |= {alias.name.partition(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                imported.add(node.module.partition(".")[0])
+    imported = {{"yaml": "pyyaml"}.get(name, name) for name in imported}
+    needed = imported - set(sys.stdlib_module_names) - {"minipve", "pytest"}
+    for line in re.findall(r"pip install (aiohttp[^&\n]*)", HOW_TO):
+        assert set(line.split()) - {"\\"} == needed
+    assert HOW_TO.count("pip install aiohttp") == 3

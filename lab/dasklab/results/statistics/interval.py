@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from dasklab.model.number_format import format_number
+from dasklab.model.number_format import LARGER_UNIT, format_number
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,13 @@ class Interval:
 def format_interval(
     interval: Interval, unit: str = "", number: Callable[[float], str] = format_number
 ) -> str:
-    """Return ``4.16 (4.05 to 4.26) s``, or the value alone if there is no interval."""
+    """Return ``4.16 (4.05 to 4.26) s``, or the value alone if there is no interval.
+
+    A thousand or more of a unit is written in the next larger one: ``6.54 (6.01 to 7.00) Gbit/s``.
+    """
+    while abs(interval.value) >= 1000 and unit in LARGER_UNIT:
+        interval = Interval(interval.value / 1000, interval.low / 1000, interval.high / 1000)
+        unit = LARGER_UNIT[unit]
     ends = "" if math.isnan(interval.low) else f" ({number(interval.low)} to {number(interval.high)})"
     return f"{number(interval.value)}{ends}{' ' if unit else ''}{unit}"
 

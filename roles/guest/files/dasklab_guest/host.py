@@ -154,13 +154,13 @@ def apply(check: bool = False) -> Document:
     }
 
 
-def shift_clock(seconds: float, check: bool = False) -> Document:
-    """Move the clock forward, or back by a negative number. Returns as ``apply``."""
-    change = {"changes": [f"clock: {seconds:+.1f} s"], "unsupported": []}
+def shift_clock(ahead_s: float, check: bool = False) -> Document:
+    """Correct a clock that is ahead, or behind by a negative number. Returns as ``apply``."""
+    change = {"changes": [f"clock: {-ahead_s:+.1f} s"], "unsupported": []}
     if check:
         return change
     try:
-        time.clock_settime(time.CLOCK_REALTIME, time.time() + seconds)
+        time.clock_settime(time.CLOCK_REALTIME, time.time() - ahead_s)
     except OSError as error:  # a container has no clock of its own
         return {**change, "changes": [], "unsupported": [f"the clock cannot be set: {error.strerror}"]}
     return change

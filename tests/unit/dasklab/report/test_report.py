@@ -17,7 +17,7 @@ import pytest
 from dasklab import report
 from dasklab.model import experiment
 from dasklab.model.number_format import format_number
-from dasklab.report import captures, figures, page, section, sentences
+from dasklab.report import captures, figures, levels, page, section, sentences
 from dasklab.report.captures import counting
 from dasklab.report.captures.content import Content
 from dasklab.results import load
@@ -64,18 +64,20 @@ def test_numbers_have_three_significant_digits(value: float, text: str) -> None:
 
 
 def test_sentence_has_the_ratio_and_the_slope(measured: Measure) -> None:
-    text = sentences.sentence(answers_of(measured(FakeLab(sloped)))["delay_scheduler"]["compute_s"])
+    run = measured(FakeLab(sloped))
+    words = levels.level_words(store.read_run(run.directory).experiment["factors"])
+    text = sentences.sentence(answers_of(run)["delay_scheduler"]["compute_s"], words)
     pattern = (
-        r"With 200 ms of delay the time to compute is x (2\.0\d|1\.9\d) \(.*\) compared with the baseline;"
+        r"200 ms of delay on the scheduler's link: the time to compute is (8\.\d\d|7\.9\d) s instead of"
+        r" (4\.0\d|3\.9\d) s, x (2\.0\d|1\.9\d) \(.*\); each ms of delay adds 0\.0\d+ \(.*\) s"
     )
     assert re.match(pattern, text), text
-    assert "each ms of delay adds 0.0" in text
 
 
 def test_no_difference_is_an_answer(measured: Measure) -> None:
-    text = sentences.sentence(answers_of(measured(FakeLab()))["delay_scheduler"]["compute_s"])
+    text = sentences.sentence(answers_of(measured(FakeLab()))["delay_scheduler"]["compute_s"], {})
     assert text.startswith("No difference shown: no level changes the time to compute by more than the noise")
-    assert sentences.sentence(None) == "No answer: there is no valid baseline."
+    assert sentences.sentence(None, {}) == "No answer: there is no valid baseline."
 
 
 @pytest.mark.parametrize(
@@ -208,10 +210,10 @@ def test_metric_that_is_almost_zero_at_rest_has_no_ratios(measured: Measure, res
     )
     result = answer(samples, "retransmitted_pct", ["delay_ms"])
     assert result is not None and not result.scaled
-    assert sentences.sentence(result) == (
-        "One block is too few to distinguish differences from noise, so without intervals:"
-        f" {format_number(rest)} % at the baseline,"
-        f" {format_number(200 + rest)} % with 200 ms of delay."
+    assert sentences.sentence(result, {}) == (
+        f"200 ms of delay: the TCP segments retransmitted during the runs was {format_number(200 + rest)} %"
+        f" instead of {format_number(rest)} %, without intervals: one block is too few to distinguish"
+        " differences from noise."
     )
     axes = figures.draw(result, samples, STUDY["figures"]["fig14"]).axes[0]
     assert axes.get_ylabel() == "TCP segments retransmitted during the runs, %"
@@ -358,7 +360,7 @@ LEVELS = {
 
 @pytest.mark.parametrize(("level", "name"), LEVELS.items())
 def test_level_has_its_unit(level: tuple[str, object], name: str) -> None:
-    assert sentences.level_name(*level) == name
+    assert levels.level_name(*level) == name
 
 
 def test_effects_of_two_factors_are_separated(tmp_path: Path) -> None:
@@ -423,7 +425,7 @@ def test_no_sentence_compares_the_seconds_of_two_engines() -> None:
     cells = [engine_cell("dask", 0, 1), engine_cell("dask", 100, 2)]
     cells += [engine_cell("spark", 0, 1), engine_cell("spark", 100, 1.25)]
     result = Answer("compute_s", ("engine",), cells, Interval(0, -0.1, 0.1), {})
-    text = sentences.sentence(result)
+    text = sentences.sentence(result, {})
     assert "100 Mbit/s" in text and "2.00 (1.90 to 2.10)" in text and "spark" not in text
     contrasts = " ".join(sentences.contrasts(result))
     assert "with spark" in contrasts and "spark against dask" not in contrasts

@@ -114,8 +114,8 @@ def test_each_workload_is_compared_with_its_own_baseline() -> None:
         "work=groupby,rate_mbit=50": (False, pytest.approx(1.5, rel=0.01), True),
     }
     assert result.baseline(result.cells[3]) is result.cells[2]
-    text = sentences.sentence(result)
-    assert "With work groupby and 50 Mbit/s of rate" in text and "its own baseline" in text
+    text = sentences.sentence(result, {})
+    assert "ork groupby and 50 Mbit/s of rate: " in text and "at its own baseline" in text
 
 
 def test_noise_is_the_same_share_of_every_baseline() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,6 @@ from dasklab.model import previous_format
 from dasklab.model.files import (
     Attempt,
     Campaign,
-    CaptureReport,
     Configured,
     Measured,
     Records,
@@ -29,24 +27,15 @@ from dasklab.results.storage import store
 from dasklab.results.storage.table import read_table
 from dasklab.results.validity import verdict
 
-from tests.unit.dasklab.conftest import capture_report
+from tests.unit.dasklab.stored_run import previous_run
 
-STORED = Path(__file__).parents[4] / "data" / "run" / "baseline.tar.xz"
 TRIAL = "1-01-baseline"
 
 
 @pytest.fixture
 def run(tmp_path: Path, undrawn: None) -> Path:
     """The run of commit da62e21 that is stored in tests/data/run, with a capture of the same format."""
-    run = tmp_path / "results" / "baseline" / "20251123T000000Z"
-    with tarfile.open(STORED) as archive:
-        archive.extractall(run, filter="data")
-    report = capture_report(tiers=[]) | {"schema": previous_format.PREVIOUS}
-    check = report["timings"]["check"]
-    check["got"] = check.pop("answer")
-    report["timings"]["schema"] = previous_format.PREVIOUS
-    (run / TRIAL / CaptureReport.FILE).write_text(json.dumps(report))
-    return run
+    return previous_run(tmp_path / "results")
 
 
 def dasklab(*words: str | Path) -> str:

@@ -1,0 +1,106 @@
+"""A level of a factor in words: ``50 Mbit/s on every link`` for ``all``, if its settings are those of links.
+
+A level with other settings keeps the name that the experiment's author chose: ``fault kill``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from dasklab.model.experiment import Factor
+from dasklab.model.impairments import IMPAIRMENTS, UNITS
+from dasklab.model.number_format import format_quantity
+from dasklab.results.statistics.answer import Cell
+
+PLACES = {
+    "cluster": "every link",
+    "client": "the client's link",
+    "scheduler": "the scheduler's link",
+    "workers": "the workers' links",
+}
+MODEL_NAMES = {"virtio": "VirtIO", "e1000": "E1000", "rtl8139": "RTL8139"}
+DESCRIBED = {"links", "nics"}  # the settings that have words; a level with others keeps its name
+Words = Mapping[str, Mapping[str, str]]  # factor -> level -> words
+
+
+def level_words(factors: Mapping[str, Any]) -> Words:
+    """Return words for each level whose settings can be described.
+
+    Args:
+        factors: the experiment's, as stored with the run.
+    """
+    checked = {name: Factor.model_validate(factor) for name, factor in factors.items()}
+    return {
+        name: {
+            str(level): words for level, settings in factor.overrides().items() if (words := _of(settings))
+        }
+        for name, factor in checked.items()
+    }
+
+
+def apart(cell: Cell, base: Cell, words: Words) -> str:
+    """Return what sets a cell apart: ``200 ms of delay on worker-1's link and bridge flooding``."""
+    parts = []
+    for factor, level in cell.factors.items():
+        if level != base.factors[factor]:
+            parts.append(words.get(factor, {}).get(str(level)) or _by_name(factor, level))
+    return " and ".join(parts)
+
+
+def level_name(factor: str, level: object) -> str:
+    """Return a level with its unit: ``200 ms``, ``5 %``, ``no cap``, ``E1000``."""
+    suffix = factor.rpartition("_")[2]
+    if suffix == "mbit" and not level:
+        return "no cap"
+    return f"{level} {UNITS[suffix].sign}" if suffix in UNITS else str(level)
+
+
+def _by_name(factor: str, level: object) -> str:
+    name, _, suffix = factor.rpartition("_")
+    text = level_name(factor, level)
+    has_unit = suffix in UNITS and text != "no cap"
+    return f"{text} of {name}" if has_unit else f"{factor} {text}"
+
+
+def _of(settings: Mapping[str, Any]) -> str:
+    """Describe the settings of a level; nothing if there are none, or others than those of links."""
+    if not settings or set(settings) - DESCRIBED:
+        return ""
+    parts = [
+        f"{', '.join(amounts)} on {PLACES.get(host) or _link_of(host)}"
+        for host, amounts in [*_links(settings.get("links", {})), *_nics(settings.get("nics", {}))]
+    ]
+    return " and ".join(parts)
+
+
+def _link_of(host: str) -> str:
+    return f"{host}'s link"
+
+
+def _links(links: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, list[str]]]:
+    for host, link in links.items():
+        amounts = [
+            f"{_amount(link[row.key], row.unit.sign)} of {row.title}"
+            for row in IMPAIRMENTS
+            if link.get(row.key)
+        ]
+        if not amounts:
+            amounts = ["no impairment"]
+        amounts += ["policed"] if link.get("policer") else []
+        amounts += [f"{link['direction']} only"] if link.get("direction") in ("egress", "ingress") else []
+        amounts += [f"towards {link['peer']} only"] if link.get("peer") else []
+        yield host, amounts
+
+
+def _nics(nics: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, list[str]]]:
+    for host, nic in nics.items():
+        amounts = [MODEL_NAMES.get(nic["model"], nic["model"])] if nic.get("model") else []
+        if "rate_mbit" in nic:
+            amounts.append(_amount(nic["rate_mbit"], "Mbit/s") if nic["rate_mbit"] else "no cap")
+        yield host, amounts
+
+
+def _amount(value: Any, sign: str) -> str:
+    """Return a setting with its unit, with the digits that its author wrote: ``50 Mbit/s``, ``1 Gbit/s``."""
+    return format_quantity(float(value), sign, lambda number: f"{number:,g}")

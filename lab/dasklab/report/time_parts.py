@@ -1,0 +1,118 @@
+"""Where the time went, in five parts with a colour each, and the causes inside a part.
+
+More than a dozen causes in one bar look alike, so a reader sees five parts first. Each part has a
+colour for light and for dark pages. Tests check that any two parts differ for people with any kind of colour
+vision, and that each stands out from the page.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from dasklab.breakdown.causes import CAUSES, Cause, Group
+from dasklab.breakdown.summary import Summary
+from dasklab.breakdown.wording import percent
+from dasklab.model.number_format import format_number
+
+LEAST_SHOWN_S = 5e-4  # a cause that takes less in every cell has no row
+LEAST_LABELLED_PCT = 0.05
+
+
+@dataclass(frozen=True)
+class Part:
+    """One of the five parts. ``groups`` are the groups of causes in it."""
+
+    name: str
+    title: str
+    groups: tuple[Group, ...]
+    light: str
+    dark: str
+
+
+PARTS = (
+    Part("compute", "computing and worker lag", (Group.COMPUTATION, Group.WORKER), "#384dc9", "#5473ca"),
+    Part("data", "moving data", (Group.DATA,), "#b76339", "#eb9c30"),
+    Part("scheduler", "waiting for the scheduler", (Group.SCHEDULER,), "#283055", "#c5a9fe"),
+    Part("client", "waiting for the client", (Group.CLIENT,), "#00a589", "#3be5cd"),
+    Part("idle", "idle", (Group.IDLE,), "#5f5f5d", "#7d7d7b"),
+)
+PART_OF = {group: part for part in PARTS for group in part.groups}
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A part of one cell's bar; ``width_pct`` is relative to the longest bar."""
+
+    part: Part
+    seconds: float
+    share: str
+    width_pct: float
+
+    @property
+    def text(self) -> str:
+        return f"{self.part.title} {format_number(self.seconds)} s, {self.share}"
+
+
+@dataclass(frozen=True)
+class TimeRow:
+    """One cell: its bar, and the sum, which is the run time."""
+
+    cell: str
+    makespan_s: float
+    segments: list[Segment]
+
+
+@dataclass(frozen=True)
+class CauseRow:
+    """One cause with its seconds in each cell, as texts."""
+
+    part: Part
+    cause: Cause
+    seconds: list[str]
+
+
+@dataclass(frozen=True)
+class TimeTable:
+    """All cells by part, and by cause as details."""
+
+    rows: list[TimeRow]
+    causes: list[CauseRow]
+
+    @property
+    def parts(self) -> list[Part]:
+        """The parts that take any time, for the legend."""
+        names = {segment.part.name for row in self.rows for segment in row.segments}
+        return [part for part in PARTS if part.name in names]
+
+
+def time_table(summaries: Mapping[str, Summary]) -> TimeTable | None:
+    """Return the time breakdown of cells, by the cells' names; None if there are none."""
+    longest_s = max((summary.makespan_s for summary in summaries.values()), default=0.0)
+    if not longest_s:
+        return None
+    rows = [
+        TimeRow(name, summary.makespan_s, _segments(summary, longest_s))
+        for name, summary in summaries.items()
+    ]
+    return TimeTable(rows, _causes(summaries))
+
+
+def _segments(summary: Summary, longest_s: float) -> list[Segment]:
+    segments = []
+    for part in PARTS:
+        seconds = sum(s for cause, s in summary.by_cause.items() if PART_OF[cause.group] is part)
+        share, width_pct = seconds / summary.makespan_s, 100 * seconds / longest_s
+        if width_pct > LEAST_LABELLED_PCT:
+            segments.append(Segment(part, seconds, percent(share), width_pct))
+    return segments
+
+
+def _causes(summaries: Mapping[str, Summary]) -> list[CauseRow]:
+    rows = []
+    ordered = sorted(CAUSES, key=lambda cause: (PARTS.index(PART_OF[cause.group]), cause.code))
+    for cause in ordered:
+        seconds = [summary.by_cause.get(cause, 0.0) for summary in summaries.values()]
+        if max(seconds) >= LEAST_SHOWN_S:
+            rows.append(CauseRow(PART_OF[cause.group], cause, [f"{value:.3f}" for value in seconds]))
+    return rows

@@ -1,0 +1,46 @@
+"""Migration of stopped VMs between the nodes of an instance."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from minipve import guests
+from minipve.api import VM, route
+from minipve.config.validate import MISSING
+from minipve.errors import ApiError, parameter_error
+from minipve.image import storage
+from minipve.node import Call
+from minipve.tasks import Task
+from minipve.vm import machines, migration
+
+_ROOT_ONLY = ("force", "migration_type", "migration_network")
+_SAME_STORAGE = (None, "1", storage.NAME, f"{storage.NAME}:{storage.NAME}")
+
+
+@route("GET", f"{VM}/migrate")
+def preconditions(call: Call) -> dict[str, Any]:
+    return migration.preconditions(call.node, call.vmid)
+
+
+@route("POST", f"{VM}/migrate")
+def migrate(call: Call) -> str:
+    """Move a stopped VM to another node (task ``qmigrate``)."""
+    if "target" not in call.params:
+        raise parameter_error(target=MISSING)
+    if not guests.is_elsewhere(call.node, call["target"]):
+        raise parameter_error(target="target is local node.")
+    for name in _ROOT_ONLY:
+        call.permit.need_root_option(name, call.params)
+    call.node.vms.load(call.vmid).check_lock()
+    if machines.running_pid(call.node, call.vmid):
+        if call.get("online"):
+            raise parameter_error(online="not supported here: only stopped VMs are migrated")
+        raise ApiError("can't migrate running VM without --online")
+    if call.get("targetstorage") not in _SAME_STORAGE:
+        raise parameter_error(targetstorage=f"not supported here: the only storage is {storage.NAME}")
+    target = call.node.nodes[call["target"]]
+
+    def work(task: Task) -> None:
+        migration.migrate(call.node, target, task, call.vmid)
+
+    return call.start("qmigrate", call.vmid, work)

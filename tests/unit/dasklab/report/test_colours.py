@@ -1,0 +1,71 @@
+"""Everybody can tell the parts of a run's time apart, and read the text, on light and dark pages."""
+
+from __future__ import annotations
+
+import re
+from itertools import combinations
+
+import pytest
+from dasklab.breakdown.causes import Group
+from dasklab.report import page
+from dasklab.report.time_parts import PART_OF, PARTS
+
+from tests.unit.dasklab.report.colour_vision import VISION, ciede2000, contrast, difference
+
+LEAST_DIFFERENCE = 15  # CIEDE2000
+TEXT, GRAPHICS = 4.5, 3.0  # contrast, WCAG 2.2 AA: 1.4.3 and 1.4.11
+PAIRS = (  # text and what it stands on
+    ("ink", "paper"), ("ink", "card"), ("ink", "note"), ("soft", "paper"), ("soft", "card"),
+    ("link", "paper"), ("good-ink", "good"), ("bad-ink", "bad"),
+)  # fmt: skip
+
+
+def colours() -> dict[str, dict[str, str]]:
+    """Return the colours of the style sheet by scheme and name."""
+    css = page._templates().get_template("report.css").render(parts=PARTS)
+    light, dark = re.findall(r":root \{(.*?)\}", css, re.S)[:2]
+    return {
+        scheme: dict(re.findall(r"--([a-z-]+): (#[0-9a-f]{6})", text))
+        for scheme, text in (("light", light), ("dark", dark))
+    }
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "expected"),
+    [  # of Sharma, Wu and Dalal's test data
+        ((50, 2.6772, -79.7751), (50, 0, -82.7485), 2.0425),
+        ((50, 2.49, -0.001), (50, -2.49, 0.0011), 7.2195),
+        ((60.2574, -34.0099, 36.2677), (60.4626, -34.1751, 39.4387), 1.2644),
+        ((2.0776, 0.0795, -1.135), (0.9033, -0.0636, -0.5514), 0.9082),
+    ],
+)
+def test_difference_is_that_of_the_published_data(
+    one: tuple[float, ...], other: tuple[float, ...], expected: float
+) -> None:
+    assert ciede2000(one, other) == pytest.approx(expected, abs=1e-4)
+
+
+def test_contrast_is_that_of_wcag() -> None:
+    assert contrast("#000000", "#ffffff") == pytest.approx(21)
+    assert contrast("#777777", "#ffffff") == pytest.approx(4.48, abs=0.01)
+
+
+@pytest.mark.parametrize("vision", VISION)
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_any_two_parts_can_be_told_apart(scheme: str, vision: str) -> None:
+    own = [colours()[scheme][part.name] for part in PARTS]
+    near = {pair: difference(*pair, vision) for pair in combinations(own, 2)}
+    assert {pair: d for pair, d in near.items() if d < LEAST_DIFFERENCE} == {}
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_and_graphics_stand_out(scheme: str) -> None:
+    own = colours()[scheme]
+    assert {pair for pair in PAIRS if contrast(own[pair[0]], own[pair[1]]) < TEXT} == set()
+    graphics = [*(part.name for part in PARTS), "bar", "base", "whisker", "note-edge"]
+    assert {name for name in graphics if contrast(own[name], own["paper"]) < GRAPHICS} == set()
+
+
+def test_every_group_of_causes_is_in_one_of_five_parts() -> None:
+    assert len(PARTS) == 5 and set(PART_OF) == set(Group)
+    assert sum(len(part.groups) for part in PARTS) == len(Group)

@@ -1,0 +1,145 @@
+"""The first screen answers: what, how much, how certain, where, when, and what is invalid."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from dasklab import report
+from dasklab.breakdown import explain
+from dasklab.model import experiment
+from dasklab.report.first_screen import bars, certainty, invalid_sentence
+from dasklab.report.levels import level_words
+from dasklab.report.notes import InvalidTrials
+from dasklab.report.time_parts import PARTS, time_table
+from dasklab.results import load
+from dasklab.results.statistics.answers import answer
+from dasklab.results.statistics.interval import Interval, format_interval
+from dasklab.running import driver
+
+from tests.unit.dasklab.conftest import SETUP, FakeLab, Json
+from tests.unit.dasklab.stored_run import previous_run
+
+Measure = Callable[..., driver.ActiveRun]
+MOST = {"none": 0.44, "scheduler": 0.44, "worker": 2.5, "all": 5.3}
+
+
+def slow_links(tmp_path: Path, **changes: object) -> driver.ActiveRun:
+    name, content = experiment.load("slow_links", quick=True)
+    run = driver.start(tmp_path, name, content.model_copy(update=changes), SETUP, quick=True)
+    driver.execute(run, FakeLab(lambda trial: MOST[trial["factors"]["slow"]]), lambda trial, state: None)
+    return run
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_first_screen_of_slow_links_answers_with_absolute_units(tmp_path: Path) -> None:
+    text = report.write([slow_links(tmp_path).directory], tmp_path / "report").read_text()
+    first, _, _ = text.partition("Every setting, every metric")
+    assert "<h1>Which slow link costs time, the scheduler&#39;s or a worker&#39;s" in first
+    assert '<p class="answer">50 Mbit/s on every link: the time to compute is 5.' in first
+    for expected in (
+        "s instead of 0.44",
+        "50 Mbit/s on worker-1&#39;s link: 2.",
+        "no difference shown: 50 Mbit/s on the scheduler&#39;s link",
+        "<strong>Certain.</strong> Chance shows a difference this large in fewer than one experiment of 20.",
+        "15 trials in 3 blocks",
+        "Nothing: all 15 trials are valid.",
+        "QEMU emulates the CPU (tcg)",
+        "dask 2026.8.0",
+        "array_study: size 2000, chunk 500",
+    ):
+        assert expected in first, expected
+
+
+def test_bars_show_medians_intervals_and_the_baseline(tmp_path: Path) -> None:
+    run = slow_links(tmp_path)
+    result = answer(load(run.directory), "compute_s", ["slow"])
+    picture = bars(result, {})
+    assert picture is not None and result is not None
+    assert [bar.baseline for bar in picture.bars] == [True, False, False, False]
+    longest = max(bar.high_pct for bar in picture.bars if bar.high_pct is not None)
+    assert longest == pytest.approx(100)
+    for bar, cell in zip(picture.bars, result.cells, strict=True):
+        assert bar.low_pct is not None and bar.high_pct is not None
+        assert bar.low_pct <= bar.width_pct <= bar.high_pct
+        assert bar.width_pct / bar.baseline_pct == pytest.approx(
+            cell.median.value / result.cells[0].median.value
+        )
+    assert bars(None, {}) is None
+
+
+@pytest.mark.parametrize(("blocks", "word"), [(1, "Not certain"), (3, "Certain")])
+def test_one_block_is_not_certain(tmp_path: Path, blocks: int, word: str) -> None:
+    result = answer(load(slow_links(tmp_path, blocks=blocks).directory), "compute_s", ["slow"])
+    assert certainty(result, 5 * blocks, None)[0] == word
+    assert certainty(result, 5 * blocks, "runs/a")[0] == "Predicted"
+    assert certainty(None, 0, None)[0] == "No answer"
+
+
+def test_noise_is_no_difference(measured: Measure) -> None:
+    result = answer(load(measured(FakeLab()).directory), "compute_s", ["delay_ms"])
+    word, why = certainty(result, 8, None)
+    assert word == "No difference shown" and " would have been shown; less could be chance." in why
+
+
+def test_invalid_trials_are_described_in_words() -> None:
+    groups = [InvalidTrials(["1-01-a", "2-03-a"], "invalid", ("worker-1 passed 45 of 50 Mbit/s",))]
+    assert invalid_sentence(groups, 8, []) == (
+        "2 of 8 trials left the statistics: 2 x invalid: worker-1 passed 45 of 50 Mbit/s."
+    )
+    assert invalid_sentence([], 1, []) == "Nothing: the only trial is valid."
+    assert invalid_sentence([], 3, ["x"]) == "1 trial could not be read because of damaged files."
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"nics": {"cluster": {"rate_mbit": 50}}}, "50 Mbit/s on every link"),
+        ({"nics": {"cluster": {"rate_mbit": 0}}}, "no cap on every link"),
+        ({"nics": {"worker-1": {"model": "e1000", "rate_mbit": 1000}}}, "E1000, 1 Gbit/s on worker-1's link"),
+        (
+            {"links": {"scheduler": {"delay_ms": 100, "direction": "egress"}}},
+            "100 ms of delay, egress only on the scheduler's link",
+        ),
+        ({"links": {"worker-1": {"loss_pct": 0}}}, "no impairment on worker-1's link"),
+        ({"faults": [{"host": "worker-2", "does": "kill", "at_s": [1, 2]}]}, None),
+        ({}, None),
+    ],
+)
+def test_level_is_described_by_its_settings(settings: Json, words: str | None) -> None:
+    assert level_words({"f": {"levels": {"x": settings}}})["f"].get("x") == words
+
+
+@pytest.mark.parametrize("name", experiment.names())
+def test_levels_of_every_experiment_have_different_words(name: str) -> None:
+    for quick in (False, True):
+        _, content = experiment.load(name, quick=quick)
+        raw = content.model_dump(mode="json")["factors"]
+        for factor, words in level_words(raw).items():
+            assert len(set(words.values())) == len(words), (factor, words)
+
+
+@pytest.mark.parametrize(
+    ("interval", "unit", "text"),
+    [
+        (Interval(6540, 6010, 7000), "Mbit/s", "6.54 (6.01 to 7.00) Gbit/s"),
+        (Interval(0.186), "s", "0.186 s"),
+        (Interval(1200), "ms", "1.20 s"),
+        (Interval(2270), "", "2,270"),
+    ],
+)
+def test_large_numbers_have_the_next_larger_unit(interval: Interval, unit: str, text: str) -> None:
+    assert format_interval(interval, unit) == text
+
+
+def test_parts_and_causes_add_up_to_the_run_time(tmp_path: Path) -> None:
+    summaries = explain.cells(previous_run(tmp_path))
+    table = time_table(summaries)
+    assert table is not None
+    [row] = table.rows
+    assert sum(segment.seconds for segment in row.segments) == pytest.approx(row.makespan_s, rel=1e-3)
+    assert sum(segment.width_pct for segment in row.segments) == pytest.approx(100, rel=1e-3)
+    assert sum(float(cause.seconds[0]) for cause in table.causes) == pytest.approx(row.makespan_s, abs=0.01)
+    assert {part.name for part in table.parts} <= {part.name for part in PARTS}
+    assert time_table({}) is None

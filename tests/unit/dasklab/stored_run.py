@@ -1,0 +1,28 @@
+"""The run that is stored in tests/data/run, unpacked."""
+
+from __future__ import annotations
+
+import json
+import tarfile
+from pathlib import Path
+
+from dasklab.model import previous_format
+from dasklab.model.files import CaptureReport
+
+from tests.unit.dasklab.conftest import capture_report
+
+STORED = Path(__file__).parents[2] / "data" / "run" / "baseline.tar.xz"
+TRIAL = "1-01-baseline"
+
+
+def previous_run(results: Path) -> Path:
+    """Unpack the run, with a capture's report of the same format; return its folder."""
+    run = results / "baseline" / "20251123T000000Z"
+    with tarfile.open(STORED) as archive:
+        archive.extractall(run, filter="data")
+    report = capture_report(tiers=[]) | {"schema": previous_format.PREVIOUS}
+    check = report["timings"]["check"]
+    check["got"] = check.pop("answer")
+    report["timings"]["schema"] = previous_format.PREVIOUS
+    (run / TRIAL / CaptureReport.FILE).write_text(json.dumps(report))
+    return run
