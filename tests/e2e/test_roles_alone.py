@@ -100,9 +100,9 @@ def hosts(bench: Bench, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ho
         }
     python = {"ansible_python_interpreter": "/usr/bin/python3"}
     (folder / "hosts.yml").write_text(json.dumps({"all": {"hosts": hosts, "vars": python}}))
-    (folder / "ansible.cfg").write_text(
-        f"[defaults]\nroles_path = {ROLES}\n[ssh_connection]\npipelining = true\n"
-    )
+    # Labs have the same addresses: their shared connections must not be mixed up.
+    connection = f"[ssh_connection]\npipelining = true\ncontrol_path_dir = {folder}/cp\n"
+    (folder / "ansible.cfg").write_text(f"[defaults]\nroles_path = {ROLES}\n{connection}")
     environment = {name: value for name, value in os.environ.items() if not name.startswith("ANSIBLE_")}
     yield Hosts(folder, bench, names, {**environment, "ANSIBLE_CONFIG": str(folder / "ansible.cfg")})
 
