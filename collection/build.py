@@ -41,8 +41,7 @@ def collect(stage: Path) -> None:
     shutil.copy(ROOT / "galaxy.yml", stage)
     shutil.copy(ROOT / "LICENSE", stage)
     shutil.copy(ROOT / "collection" / "README.md", stage)
-    (stage / "meta").mkdir()
-    shutil.copy(ROOT / "collection" / "runtime.yml", stage / "meta")
+    shutil.copytree(ROOT / "meta", stage / "meta")
 
 
 def plugin_files() -> list[Path]:
