@@ -24,7 +24,7 @@ from typing import Any
 from wire_cluster import hosts, network, sh, start, stop
 
 ROOT = Path(__file__).parents[1]
-PRELOAD = ROOT / "lab" / "dasklab" / "record" / "preload.py"
+PRELOAD = ROOT / "lab" / "dasklab" / "records" / "preload.py"
 QUIET = {
     "DASK_DISTRIBUTED__WORKER__PROFILE__ENABLED": "False",
     "DASK_DISTRIBUTED__ADMIN__SYSTEM_MONITOR__INTERVAL": "5s",

@@ -150,7 +150,7 @@ def stamps_us(waits_per_task: float) -> dict[str, float]:
     spec.loader.exec_module(preload)
 
     async def alone() -> dict[str, float]:
-        loop, sent = preload.Loop(asyncio.get_running_loop(), {}), preload.Sent()
+        loop, sent = preload.BusyLoop(asyncio.get_running_loop(), {}), preload.Departures()
         loop.select = lambda timeout: ()
         batched, due, message = (
             SimpleNamespace(interval=0.002),

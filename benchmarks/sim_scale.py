@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import matplotlib as mpl
-from dasklab import record
+from dasklab import records
 from dasklab.errors import LabError
 from dasklab.model.files import Outcome, Result
 from dasklab.model.number_format import format_number
@@ -244,7 +244,7 @@ def compare(run: Path, seeds: int) -> list[Comparison]:
         if trial.resolved_scheduler.variant in (None, "dask") and not trial.null
     ]
     folders.sort(key=lambda folder: trials[folder].workers)
-    fit = next((folder for folder in folders if record.recorded(folder)), None)
+    fit = next((folder for folder in folders if records.recorded(folder)), None)
     if fit is None:
         raise LabError(f"{run}: no valid trial has records of Dask")
     calibrations, settings = (calibrate(fit),), {"design": "light", "runs": 1, "warmups": 0}

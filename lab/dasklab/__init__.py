@@ -1,1 +1,39 @@
 """What does the network do to a Dask cluster? Record, explain, predict; or measure in a lab."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+    from dasklab.records.session import Session
+
+__all__ = ["record"]
+
+
+def record(client: Client, folder: str | Path, *, code: bool = True, keys: str = "plain") -> Session:
+    """Record what a running Dask cluster does, from any client.
+
+        with dasklab.record(client, "run/") as run:
+            result = df.groupby("a").b.mean().compute()
+        run.explain()
+
+    Nothing is installed in the cluster, and nothing remains there afterwards. An asynchronous client uses
+    ``async with``. Later, ``dasklab explain run/`` reads the folder again.
+
+    Args:
+        client: a connected client.
+        folder: where to write; it must be new or empty.
+        code: whether to keep which lines of the user's code start computations: file, number and text.
+            Without it, lines are only told apart.
+        keys: ``plain``, or ``hash`` to record hashes instead of task keys.
+
+    Raises:
+        LabError: on entering, if the folder is not empty or the cluster is being recorded already.
+    """
+    from dasklab.breakdown.notebook import explain_folder
+    from dasklab.records.session import Session
+
+    return Session(client, folder, code, keys, explain_folder)

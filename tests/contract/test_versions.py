@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
-from dasklab import record, wheels
+from dasklab import records, wheels
 from dasklab.breakdown.causes import COMPUTE
 from dasklab.breakdown.explain import explain
 from dasklab.errors import LabError
@@ -60,7 +60,7 @@ def documents(
 ) -> Iterator[tuple[Path, dict[str, dict[str, Any]]]]:
     """Run workloads of every kind on a cluster of that version, started by the role's programs."""
     folder = tmp_path_factory.mktemp("cluster")
-    preload = [str(DASK.parents[1] / "lab" / "dasklab" / "record" / "preload.py")]
+    preload = [str(DASK.parents[1] / "lab" / "dasklab" / "records" / "preload.py")]
     settings = {"scheduler": {"preload": preload}, "worker": {"preload": preload}}
     (folder / "settings").mkdir()
     (folder / "settings" / "trial.yaml").write_text(json.dumps({"distributed": settings}))
@@ -91,7 +91,7 @@ def test_records_of_another_version_are_explained(documents: Any) -> None:
     document = dict(by_workload["array_study"])
     store.write(folder, Records(records=document.pop("records")))
     store.write(folder, Timings.model_validate(document))
-    frames = record.load(folder)
+    frames = records.load(folder)
     tasks = frames["tasks"]
     stages = ["decided_s", "sent_s", "arrived_s", "executing_s", "start_s", "stop_s", "done_s", "reported_s"]
     assert len(tasks) > 20

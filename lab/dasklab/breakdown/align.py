@@ -21,13 +21,21 @@ STAMPED = {place: [f"{s}_s" for s in (*STAMPS, *DUE_STAMPS) if clock_of(s) is pl
 CLOCKS = (  # table, the column that names the process or the process itself, columns of its times
     ("runs", CLIENT, ["start_s", "stop_s"]),
     ("graphs", CLIENT, ["begin_s", "sent_s"]),
+    ("calls", CLIENT, ["start_s", "stop_s"]),
     ("graphs", SCHEDULER, ["received_s"]),
     ("transitions", SCHEDULER, ["time_s"]),
-    ("tasks", SCHEDULER, STAMPED[Process.SCHEDULER]),
-    ("tasks", "worker", STAMPED[Process.WORKER]),
+    ("events", SCHEDULER, ["time_s"]),
+    ("results", SCHEDULER, ["time_s"]),
+    ("workers", SCHEDULER, ["joined_s", "left_s"]),
+    ("tasks", SCHEDULER, [*STAMPED[Process.SCHEDULER], "queued_s"]),
+    ("tasks", "worker", [*STAMPED[Process.WORKER], "seceded_s"]),
+    ("waits", "worker", ["start_s", "stop_s"]),
+    ("actor_calls", "worker", ["start_s", "stop_s"]),
     ("fetches", "receiver", ["start_s", "stop_s"]),
     ("fetches", "sender", ["serve_start_s", "serve_stop_s"]),
     ("busy", "node", ["start_s", "stop_s"]),
+    ("pauses", "node", ["start_s", "stop_s"]),
+    ("cpu", "node", ["time_s"]),
 )
 
 
@@ -48,11 +56,11 @@ def clocks_by_messages(frames: Frames, delays: Delays | None = None) -> dict[str
     Args:
         delays: known least delays, by sender and receiver.
     """
-    least, runs = delays or {}, frames["runs"]
+    least, clock = delays or {}, frames["clock"]
     clocks = {SCHEDULER: Clock(low_s=0.0, high_s=0.0)}
     clocks[CLIENT] = estimate(
-        at_most(*_times(runs, "now_s", "answered_s"), delay_s=_least(least, SCHEDULER, CLIENT).total),
-        at_least(*_times(runs, "asked_s", "now_s"), delay_s=_least(least, CLIENT, SCHEDULER).total),
+        at_most(*_times(clock, "now_s", "answered_s"), delay_s=_least(least, SCHEDULER, CLIENT).total),
+        at_least(*_times(clock, "asked_s", "now_s"), delay_s=_least(least, CLIENT, SCHEDULER).total),
     )
     for name, tasks in frames["tasks"].groupby("worker"):
         worker = str(name)
@@ -94,18 +102,24 @@ def clocks_by_packets(
     return clocks | {SCHEDULER: estimate(np.concatenate(above), np.concatenate(below))}
 
 
-def align(frames: Frames, clocks: Clocks) -> list[Run]:
-    """Return all runs of a trial on the common clock."""
+def align(frames: Frames, clocks: Clocks) -> dict[str, pd.DataFrame]:
+    """Return the tables that have times, with these on the common clock."""
     moved = {name: frame.copy() for name, frame in frames.items() if "run" in frame}
     for table, process, columns in CLOCKS:
         frame = moved[table]
-        names = frame[process] if process in frame else pd.Series(process, index=frame.index)
+        is_name = process in (CLIENT, SCHEDULER)
+        names = pd.Series(process, index=frame.index) if is_name else frame[process]
         for column in columns:
             frame[column] = _to_reference(names, frame[column].to_numpy(float), clocks)
-    by_run = {name: dict(iter(frame.groupby("run"))) for name, frame in moved.items()}
+    return moved
+
+
+def build_runs(aligned: Frames) -> list[Run]:
+    """Return all runs of tables whose times are on one clock."""
+    by_run = {name: dict(iter(frame.groupby("run"))) for name, frame in aligned.items()}
     return [
-        build_run({name: by_run[name].get(number, frame[:0]) for name, frame in moved.items()})
-        for number in moved["runs"].run
+        build_run({name: by_run[name].get(number, frame[:0]) for name, frame in aligned.items()})
+        for number in aligned["runs"].run
     ]
 
 
@@ -122,9 +136,9 @@ def _times(frame: pd.DataFrame, first: str, second: str) -> tuple[Floats, Floats
 def _to_reference(names: pd.Series[str], local: Floats, clocks: Clocks) -> Floats:
     """Convert times of several processes, each by its own clock; without an estimate they stay."""
     codes, processes = pd.factorize(names)
-    each = [clocks.get(str(process), Clock()) for process in processes]
+    estimates = [clocks.get(str(process), Clock()) for process in processes]
     offset, skew, at = (
-        np.array([getattr(clock, field) for clock in each] or [0.0])[codes]
+        np.array([getattr(clock, field) for clock in estimates] or [0.0])[codes]
         for field in ("offset_s", "skew", "at_s")
     )
     return np.asarray(local - offset - skew * (local - offset - at), np.float64)

@@ -88,4 +88,4 @@ def _probed(probes: Sequence[Throughput]) -> dict[tuple[str, str], float]:
     for probe in probes:
         if probe.proto == "tcp":
             rates[probe.dst, probe.src].append(probe.mbit * BYTES_PER_MBIT)
-    return {pair: sum(each) / len(each) for pair, each in rates.items()}
+    return {pair: sum(values) / len(values) for pair, values in rates.items()}

@@ -16,6 +16,7 @@ from dasklab.breakdown.causes import CAUSES, COMPUTE, LATE, OWN, PLACEMENT, SLOW
 from dasklab.breakdown.intervals import NO_TASK, Codes, Floats, Intervals
 from dasklab.breakdown.run import Run
 from dasklab.breakdown.usual import usual_seconds
+from dasklab.records.recorder.layout import SEPARATOR
 
 Cells = dict[tuple[Bottleneck, str], float]
 
@@ -53,8 +54,7 @@ def _beyond_usual(run: Run, task: Codes) -> tuple[Floats, Floats]:
     """Return which share of tasks' time a slow worker added, and which share a busy event loop explains.
 
     While a task takes longer than usual and its worker's event loop is held up too, it is not the work that
-    is
-    slow: something holds the interpreter.
+    is slow: something holds the interpreter.
     """
     start, stop = run.tasks.start[task], run.tasks.stop[task]
     seconds = np.maximum(stop - start, 1e-9)
@@ -74,7 +74,10 @@ def avoidable(run: Run, task: Codes) -> Floats:
     )
     shares = [
         _avoidable(
-            [(float(needs.nbytes[need]), needs.holders[need]) for need in order[begin:end].tolist()],
+            [
+                (float(needs.nbytes[need]), needs.holders[need].split(SEPARATOR))
+                for need in order[begin:end].tolist()
+            ],
             run.places.nodes[run.tasks.worker[row]],
             run.threads,
         )

@@ -50,10 +50,22 @@ LATE = Bottleneck("worker lag", "worker lag")
 PLACEMENT = Bottleneck("placement", "data that a better placement would not have moved")
 BUSY = Bottleneck("busy peers", "handing over data: busy peers, serialising, receiving")
 OWN = Bottleneck("computing", "computing")
-ASKING = Bottleneck("client", "the client")
+USER_CODE = Bottleneck("client code", "the client's own code")
+GRAPHS = Bottleneck("graphs", "building, sending and preparing graphs")
+CLIENT_DATA = Bottleneck("client data", "data between the client and the workers")
+RESULTS = Bottleneck("results", "results on their way to the client's code")
+LOCKS = Bottleneck("locks", "waiting for locks, semaphores, queues or events")
+INNER = Bottleneck("nested tasks", "tasks that wait for tasks of their own")
+OUTSIDE = Bottleneck("outside", "tasks that wait for something outside of Dask")
+GIL = Bottleneck("interpreter", "waiting for the interpreter (GIL)")
+CPU = Bottleneck("cpu", "waiting for a CPU")
+COLLECTION = Bottleneck("garbage collection", "garbage collection")
+LOST = Bottleneck("lost results", "computing again what was lost")
+ACTORS = Bottleneck("actors", "actors")
+MEMORY = Bottleneck("memory", "workers that are paused because of memory")
 STORE = Bottleneck("disk", "disk")
 IDLE = Bottleneck("idle", "idle")
-BOTTLENECKS = (SLOW, LINK, SCHEDULING, LATE, PLACEMENT, BUSY, OWN, ASKING, STORE, IDLE)
+BOTTLENECKS = [value for value in vars().values() if isinstance(value, Bottleneck)]
 
 
 @dataclass(frozen=True)
@@ -162,8 +174,89 @@ NOTHING = _register(
     "nothing to do",
     "No further task could run at that time: the graph had no more parallelism.",
 )  # fmt: skip
-CLIENT = _register(
-    "client", Group.CLIENT, Kind.IDLE, ASKING, "#b0b0b0",
-    "waiting for the client (graph, result)",
-    "The scheduler knew no unfinished task.",
+USER = _register(
+    "user-code", Group.CLIENT, Kind.IDLE, USER_CODE, "#8a8a8a",
+    "client: its own code",
+    "The scheduler knew no unfinished task, and the client was outside of Dask: code before, between and "
+    "after computations.",
+)  # fmt: skip
+BUILD = _register(
+    "build", Group.CLIENT, Kind.IDLE, GRAPHS, "#a3b18a",
+    "client: building and packing graphs",
+    "The client had called Dask and had not sent the graph yet.",
+)  # fmt: skip
+UPLOAD = _register(
+    "upload", Group.CLIENT, Kind.IDLE, GRAPHS, "#e07a5f",
+    "client: graphs on their way to the scheduler",
+    "The client had sent a graph and the scheduler did not have it yet.",
+)  # fmt: skip
+PLAN = _register(
+    "plan", Group.SCHEDULER, Kind.IDLE, GRAPHS, "#14213d",
+    "scheduler: preparing graphs",
+    "The scheduler unpacked a graph, made single tasks of it, ordered them and made their states.",
+)  # fmt: skip
+SCATTER = _register(
+    "scatter", Group.CLIENT, Kind.IDLE, CLIENT_DATA, "#e9c46a",
+    "client: scatter",
+    "Nothing was left to compute while the client sent data to workers.",
+)  # fmt: skip
+GATHER = _register(
+    "gather", Group.CLIENT, Kind.IDLE, CLIENT_DATA, "#f4a261",
+    "client: gather",
+    "Nothing was left to compute while results moved to the client.",
+)  # fmt: skip
+RESULT = _register(
+    "result", Group.CLIENT, Kind.IDLE, RESULTS, "#bdbdbd",
+    "client: waiting to learn of its results",
+    "All tasks had ended, and the client's call had not returned yet.",
+)  # fmt: skip
+LOCK = _register(
+    "lock", Group.COMPUTATION, Kind.WAITING, LOCKS, "#c77dff",
+    "waiting for a lock, semaphore, queue or event",
+    "A task kept its thread while it waited for a primitive of Dask.",
+)  # fmt: skip
+HOLDING = _register(
+    "holding", Group.COMPUTATION, Kind.WORK, LOCKS, "#e0aaff",
+    "holding a lock that others wait for",
+    "A task ran while it held a lock or semaphore that another task waited for.",
+)  # fmt: skip
+NESTED = _register(
+    "nested", Group.COMPUTATION, Kind.WAITING, INNER, "#9d4edd",
+    "tasks waiting for tasks of their own",
+    "A task had submitted tasks itself and waited for their results.",
+)  # fmt: skip
+EXTERNAL = _register(
+    "external", Group.COMPUTATION, Kind.WAITING, OUTSIDE, "#98c1d9",
+    "tasks waiting for something outside of Dask",
+    "A task ran without using a CPU: input and output, sleeping, another service. Measured per kind of task.",
+)  # fmt: skip
+INTERPRETER = _register(
+    "interpreter", Group.COMPUTATION, Kind.WAITING, GIL, "#bc6c25",
+    "waiting for the interpreter (GIL)",
+    "A task ran without using a CPU while other threads of its process kept the interpreter busy.",
+)  # fmt: skip
+STARVED = _register(
+    "starved", Group.WORKER, Kind.WAITING, CPU, "#e63946",
+    "waiting for a CPU",
+    "A thread could have run, but other threads or processes had all CPUs (from the kernel's figures).",
+)  # fmt: skip
+GARBAGE = _register(
+    "garbage", Group.WORKER, Kind.WAITING, COLLECTION, "#606c38",
+    "garbage collection",
+    "Python collected garbage for more than 1 ms at a time.",
+)  # fmt: skip
+AGAIN = _register(
+    "again", Group.COMPUTATION, Kind.WORK, LOST, "#2a9d8f",
+    "computing again what was lost",
+    "The result had been computed before, and was lost with its worker.",
+)  # fmt: skip
+ACTOR = _register(
+    "actor", Group.COMPUTATION, Kind.WORK, ACTORS, "#83c5be",
+    "actors at work",
+    "The client waited for a method of an actor, which runs outside of the worker's threads.",
+)  # fmt: skip
+PAUSED = _register(
+    "paused", Group.WORKER, Kind.WAITING, MEMORY, "#ffafcc",
+    "worker paused (memory)",
+    "The worker started no task, because its memory was nearly full.",
 )  # fmt: skip

@@ -5,7 +5,7 @@ one taken before it, by at least the difference. With an offset that is linear i
 off a half plane. What is left is the interval of possible offsets, and the line with the greatest margin to
 all cuts is the estimate. If nothing is left, the clock was stepped or wandered, and ``Clock.linear`` is
 false. Paths of unequal length
-cannot be told from an offset: known delays are subtracted first.
+look like an offset: known delays are subtracted first.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from scipy.optimize import linprog
 
 Points = npt.NDArray[np.float64]  # rows of (reference time, local time minus reference time)
 Point = tuple[float, float]
-MOST_SKEW = 2e-3  # no clock of a computer is off by more than this share
+MOST_SKEW = 5e-4  # a kernel corrects its clock by at most this share
 STRETCHES = 1000  # of time, in which the search for a hull looks for the lowest points
 NO_POINTS: Points = np.empty((0, 2))
 

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from dask.utils import key_split
 
-from dasklab.breakdown.busy import BusyIntervals
+from dasklab.breakdown.gather_evidence import gather_evidence
+from dasklab.breakdown.interval_sets import IntervalSets
 from dasklab.breakdown.intervals import Codes, Floats
-from dasklab.breakdown.matching import last_before, pairs
+from dasklab.breakdown.matching import expand, floats, last_before, pairs, positions
 from dasklab.breakdown.run import (
     CLIENT,
     NONE,
     SCHEDULER,
+    Calls,
     Delivered,
     Fetches,
     Graph,
@@ -24,13 +28,10 @@ from dasklab.breakdown.run import (
 )
 from dasklab.breakdown.stages import DUE_STAMPS, STAMPS
 from dasklab.breakdown.steps import Steps, steps
+from dasklab.records.recorder.layout import SEPARATOR
 
-OPEN = (
-    "waiting",
-    "queued",
-    "no-worker",
-    "processing",
-)  # states of a task that the scheduler knows and is not done
+# States of a task that the scheduler knows and that is not done.
+OPEN = ("waiting", "queued", "no-worker", "processing")
 ROUNDING_S = 1e-6  # of recorded stamps
 GRAPH_COLUMNS = ("begin", "sent", "received", "materialise", "order", "state")
 
@@ -39,7 +40,7 @@ def build_run(tables: Mapping[str, pd.DataFrame]) -> Run:
     """Build a run.
 
     Args:
-        tables: the run's rows of ``record.schema.TABLES``, with all times on one clock.
+        tables: the run's rows of ``records.schema.TABLES``, with all times on one clock.
     """
     about = tables["runs"].iloc[0]
     start, stop = float(about.start_s), float(about.stop_s)
@@ -48,10 +49,20 @@ def build_run(tables: Mapping[str, pd.DataFrame]) -> Run:
     threads = _threads(tables["workers"], tasks)
     nodes = {name: code for code, name in enumerate((CLIENT, SCHEDULER, *threads))}
     fetches = fetches[fetches.receiver.isin(nodes) & fetches.sender.isin(nodes)]
-    keys = pd.Index(pd.unique(np.concatenate([tasks.key, needs.needed, *map(_texts, fetches["keys"])])))
+    requested, texts = pd.factorize(fetches["keys"].to_numpy(object))
+    lists = [text.split(SEPARATOR) for text in texts]
+    every = [
+        tasks.key.to_numpy(object),
+        needs.needed.to_numpy(object),
+        np.array(list(chain.from_iterable(lists)), object),
+    ]
+    keys = pd.Index(pd.unique(np.concatenate(every)), dtype=object)
     busy = tables["busy"][tables["busy"].node.isin(nodes)]
-    unfinished, queued = _counts(tables["transitions"])
+    unfinished, queued = (
+        _counts(tables["transitions"]) if len(tables["transitions"]) else _from_stages(tables["tasks"])
+    )
     columns = _tasks(tasks, nodes, keys)
+    prefixes = [str(key_split(key)) for key in keys]
     return Run(
         number=int(about.run),
         start=start,
@@ -61,12 +72,17 @@ def build_run(tables: Mapping[str, pd.DataFrame]) -> Run:
         tasks=columns,
         needs=_needs(needs, columns, nodes, keys),
         fetches=_fetches(fetches, nodes),
-        delivered=_delivered(fetches, keys),
-        busy=BusyIntervals(_codes(busy.node, nodes), _floats(busy.start_s), _floats(busy.stop_s)),
+        delivered=_delivered(requested, lists, keys),
+        busy=IntervalSets(_codes(busy.node, nodes), floats(busy.start_s), floats(busy.stop_s)),
         unfinished=unfinished,
         queued=queued,
         warmup=bool(about.warmup),
-        graphs=[_graph(row) for row in tables["graphs"].to_dict("records")],
+        graphs=[_graph(row) for row in complete_graphs(tables["graphs"]).to_dict("records")],
+        calls=_calls(tables["calls"]),
+        evidence=gather_evidence(tables, tasks, keys, nodes, prefixes, stop),
+        prefixes=prefixes,
+        joined=_moments(tables["workers"], "joined_s"),
+        left=_moments(tables["workers"], "left_s"),
     )
 
 
@@ -77,24 +93,29 @@ def _threads(workers: pd.DataFrame, tasks: pd.DataFrame) -> dict[str, int]:
     return threads | {str(name): int(count) for name, count in used.items() if name not in threads}
 
 
+def _moments(workers: pd.DataFrame, column: str) -> dict[str, float]:
+    some = workers[workers[column].notna()]
+    return {str(name): float(time) for name, time in zip(some.worker, some[column], strict=True)}
+
+
 def _tasks(rows: pd.DataFrame, nodes: Mapping[str, int], keys: pd.Index[str]) -> Tasks:
-    key = keys.get_indexer(pd.Index(rows.key))
-    stamps = {name: _floats(rows[f"{name}_s"]) for name in (*STAMPS, *DUE_STAMPS)}
+    key = positions(keys, rows.key)
+    stamps = {name: floats(rows[f"{name}_s"]) for name in (*STAMPS, *DUE_STAMPS)}
     handled = np.where(np.isnan(stamps["handled"]), stamps["stop"], stamps["handled"])
-    triggers = keys.get_indexer(pd.Index(rows.trigger.astype(object)))
+    triggers = positions(keys, rows.trigger.astype(object))
     return Tasks(
-        key=key.astype(np.int64),
+        key=key,
         worker=_codes(rows.worker, nodes),
         thread=rows.thread.fillna(0).to_numpy(np.int64),
         stamps=stamps,
         trigger=last_before(key, handled, triggers, stamps["decided"] + ROUNDING_S),
-        disk_s=np.nan_to_num(_floats(rows.disk_s)),
+        disk_s=np.nan_to_num(floats(rows.disk_s)),
     )
 
 
 def _needs(rows: pd.DataFrame, tasks: Tasks, nodes: Mapping[str, int], keys: pd.Index[str]) -> Needs:
     """Join needs with the tasks that have them: by key and worker."""
-    dependent = keys.get_indexer(pd.Index(rows.key))
+    dependent = positions(keys, rows.key)
     worker = rows.worker.map(nodes).fillna(NONE).to_numpy(np.int64)
     some = (dependent != NONE) & (worker != NONE)
     rows, dependent, worker = rows[some], dependent[some], worker[some]
@@ -102,8 +123,8 @@ def _needs(rows: pd.DataFrame, tasks: Tasks, nodes: Mapping[str, int], keys: pd.
     holders = rows.holders.to_numpy(object)
     return Needs(
         task=task,
-        key=keys.get_indexer(pd.Index(rows.needed)).astype(np.int64)[row],
-        nbytes=np.nan_to_num(_floats(rows.nbytes))[row],
+        key=positions(keys, rows.needed)[row],
+        nbytes=np.nan_to_num(floats(rows.nbytes))[row],
         holders=holders[row].tolist(),
     )
 
@@ -113,22 +134,36 @@ def _fetches(rows: pd.DataFrame, nodes: Mapping[str, int]) -> Fetches:
     return Fetches(
         receiver=_codes(rows.receiver, nodes),
         sender=_codes(rows.sender, nodes),
-        start=_floats(rows.start_s),
-        stop=_floats(rows.stop_s),
+        start=floats(rows.start_s),
+        stop=floats(rows.stop_s),
         busy=(rows.status == "busy").to_numpy(bool),
-        serve_start=_floats(rows.serve_start_s),
-        serialise_s=np.nan_to_num(_floats(rows.serialise_s)),
-        deserialise_s=np.nan_to_num(_floats(rows.deserialise_s)),
+        serve_start=floats(rows.serve_start_s),
+        serialise_s=np.nan_to_num(floats(rows.serialise_s)),
+        deserialise_s=np.nan_to_num(floats(rows.deserialise_s)),
         first=nothing,
         last=nothing,
     )
 
 
-def _delivered(fetches: pd.DataFrame, keys: pd.Index[str]) -> Delivered:
-    lists = [_texts(each) for each in fetches["keys"]]
-    fetch = np.repeat(np.arange(len(lists)), [len(each) for each in lists])
-    flat = np.concatenate(lists) if lists else np.zeros(0, object)
-    return Delivered(fetch, keys.get_indexer(pd.Index(flat)).astype(np.int64))
+def _delivered(requested: Codes, lists: Sequence[Sequence[str]], keys: pd.Index[str]) -> Delivered:
+    """Return which fetch was for which key.
+
+    Args:
+        requested: for each fetch the position in ``lists`` of what it was for.
+    """
+    ends = np.cumsum([len(names) for names in lists], dtype=np.int64)
+    codes = positions(keys, np.array(list(chain.from_iterable(lists)), object))
+    begins = np.append(0, ends[:-1])[: len(ends)]
+    fetch, position = expand(begins[requested], ends[requested])
+    return Delivered(fetch, codes[position])
+
+
+def complete_graphs(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return graphs in order of their arrival; one of which only the arrival is known began then."""
+    rows = rows.sort_values("received_s", kind="stable")
+    return rows.assign(
+        begin_s=rows.begin_s.fillna(rows.received_s), sent_s=rows.sent_s.fillna(rows.received_s)
+    )
 
 
 def _graph(row: Mapping[Any, Any]) -> Graph:
@@ -136,9 +171,13 @@ def _graph(row: Mapping[Any, Any]) -> Graph:
     return Graph(**seconds, tasks=int(row["tasks"]), nbytes=int(row["nbytes"]))
 
 
+def _calls(rows: pd.DataFrame) -> Calls:
+    return Calls(rows.kind.tolist(), floats(rows.start_s), floats(rows.stop_s))
+
+
 def _counts(transitions: pd.DataFrame) -> tuple[Steps, Steps]:
     """Return how many tasks the scheduler knew that were not done, and how many it kept back, over time."""
-    time, (key, _) = _floats(transitions.time_s), pd.factorize(transitions.key)
+    time, (key, _) = floats(transitions.time_s), pd.factorize(transitions.key)
     order = np.lexsort((time, key))
     key, time, finish = key[order], time[order], transitions.finish.to_numpy()[order]
     follows = np.append(False, key[1:] == key[:-1]) if len(key) else np.zeros(0, bool)
@@ -151,13 +190,21 @@ def _counts(transitions: pd.DataFrame) -> tuple[Steps, Steps]:
     return count(OPEN), count(("queued",))
 
 
-def _texts(keys: object) -> np.ndarray[tuple[int], np.dtype[np.object_]]:
-    return np.asarray(keys, object)
+def _from_stages(tasks: pd.DataFrame) -> tuple[Steps, Steps]:
+    """Return the same numbers from the stages of tasks."""
+    waiting, queued, decided, handled = (
+        floats(tasks[name]) for name in ("waiting_s", "queued_s", "decided_s", "handled_s")
+    )
+    return _between(np.fmin(waiting, decided), handled), _between(queued, decided)
+
+
+def _between(begin: Floats, end: Floats) -> Steps:
+    """Return how many of some stretches of time contain each moment; one without an end goes on."""
+    real = ~np.isnan(begin)
+    begin, end = begin[real], end[real]
+    end = end[~np.isnan(end)]
+    return steps(np.concatenate([begin, end]), np.repeat([1, -1], [len(begin), len(end)]))
 
 
 def _codes(names: pd.Series[str], nodes: Mapping[str, int]) -> Codes:
     return np.asarray(names.map(nodes), np.int64)
-
-
-def _floats(column: pd.Series[float]) -> Floats:
-    return np.asarray(column, np.float64)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import permutations
@@ -9,10 +10,21 @@ from pathlib import Path
 
 import pandas as pd
 
-from dasklab import record
-from dasklab.breakdown.align import Delay, Delays, Frames, align, clocks_by_messages, clocks_by_packets
+from dasklab import records
+from dasklab.breakdown.align import (
+    Delay,
+    Delays,
+    Frames,
+    align,
+    build_runs,
+    clocks_by_messages,
+    clocks_by_packets,
+)
 from dasklab.breakdown.bandwidth import BandwidthEstimate, bandwidth_estimates
 from dasklab.breakdown.clocks import Clock
+from dasklab.breakdown.columns import complete_graphs
+from dasklab.breakdown.cut import cut
+from dasklab.breakdown.operations import Operation, operations, total
 from dasklab.breakdown.packets import with_packets
 from dasklab.breakdown.run import CLIENT, SCHEDULER, Run
 from dasklab.breakdown.summary import Summary, summarise
@@ -35,6 +47,7 @@ class Explained:
         captured: whether these are the captured runs, not the timed ones.
         cpu_wait_s: how long each process waited for a CPU, the mean of the timed runs.
         recorded_bandwidths: the table ``bandwidths``.
+        operations: the computations of a record of a cluster; none of a trial, which has runs.
     """
 
     directory: Path
@@ -43,6 +56,7 @@ class Explained:
     runs: list[Run]
     cpu_wait_s: dict[str, float]
     recorded_bandwidths: pd.DataFrame
+    operations: Sequence[Operation] = ()
 
     @cached_property
     def timed(self) -> list[Run]:
@@ -65,6 +79,22 @@ class Explained:
         """The time breakdown of the timed runs."""
         return summarise(self.timed)
 
+    def only(self, number: int) -> Explained:
+        """Return the record with one of its operations alone.
+
+        Raises:
+            LabError: it has no such operation.
+        """
+        for operation in self.operations:
+            if operation.number == number:
+                run = cut(self.runs[0], operation.start, operation.stop)
+                return replace(self, runs=[run], operations=[operation])
+        raise LabError(f"{self.directory} has no operation {number}; it has {len(self.operations)}")
+
+    def summary_of(self, operation: Operation) -> Summary:
+        """The time breakdown of one operation of a record."""
+        return summarise([cut(self.runs[0], operation.start, operation.stop)])
+
 
 def explain(directory: Path, captured: bool = False) -> Explained:
     """Break down the time of a trial's runs.
@@ -75,19 +105,31 @@ def explain(directory: Path, captured: bool = False) -> Explained:
     Raises:
         LabError: nothing was recorded, or a file of the trial is damaged.
     """
+    if records.is_record(directory):
+        return _explain_record(directory)
     store.check(directory)
-    frames = record.load(directory, captured)
+    frames = records.load(directory, captured)
     trial = store.read(Trial, directory)
     delays = _delays(trial) if trial else {}
     if not captured:
         clocks = clocks_by_messages(frames, delays)
-        return _explained(directory, frames, clocks, align(frames, clocks))
+        return _explained(directory, frames, clocks, build_runs(align(frames, clocks)))
     capture = recording.read(directory)
     if capture is None or not capture.rows("tasks"):
         raise LabError(f"{directory}: its capture shows no tasks")
     clocks = clocks_by_packets(frames, capture.rows("tasks"), delays)
-    runs = [with_packets(run, _transfers(capture)) for run in align(frames, clocks)]
+    runs = [with_packets(run, _transfers(capture)) for run in build_runs(align(frames, clocks))]
     return replace(_explained(directory, frames, clocks, runs), captured=True)
+
+
+def _explain_record(directory: Path) -> Explained:
+    frames = records.load(directory)
+    clocks = clocks_by_messages(frames)
+    aligned = align(frames, clocks)
+    (run,) = build_runs(aligned)
+    computations = operations(run, complete_graphs(aligned["graphs"]), aligned["introduced"])
+    whole = cut(run, *total(computations, run))
+    return replace(_explained(directory, frames, clocks, [whole]), operations=computations)
 
 
 def _explained(directory: Path, frames: Frames, clocks: dict[str, Clock], runs: list[Run]) -> Explained:
@@ -133,7 +175,7 @@ def cells(run: Path, captured: bool = False) -> dict[str, Summary]:
     timed: dict[str, list[Run]] = {}
     for directory in store.finished(run):
         valid = store.need(Result, directory).status == "ok"
-        if valid and record.recorded(directory, captured):
+        if valid and records.recorded(directory, captured):
             trial = store.need(Trial, directory)
             name = "null trial" if trial.null else trial.cell
             try:

@@ -1,8 +1,8 @@
 """Why a thread without a task had none: what the rest of the cluster was doing at that time.
 
-In this order: the scheduler knew of no unfinished task (the client's time); another worker had more tasks
-    than threads (that worker is the place, the most crowded one if there are several); the scheduler kept
-    tasks back; there was no more that could run.
+In this order: the scheduler knew of no unfinished task (then the client's time says why); another worker
+had more tasks than threads (that worker is the place, the most crowded one if there are several); the
+scheduler kept tasks back; no further task could run.
 """
 
 from __future__ import annotations
@@ -12,11 +12,14 @@ from functools import cached_property
 
 import numpy as np
 
-from dasklab.breakdown.causes import CLIENT, NOTHING, QUEUE
+from dasklab.breakdown.causes import CAUSES, NOTHING, PLAN, QUEUE
+from dasklab.breakdown.client_time import ClientTime
 from dasklab.breakdown.intervals import Codes, Floats, Windows
 from dasklab.breakdown.matching import expand
 from dasklab.breakdown.run import CLIENT_CODE, NONE, SCHEDULER_CODE, Run
 from dasklab.breakdown.steps import Steps, value_at
+
+IDLE, BY_CLIENT = -1, -2  # kinds of gaps on a path that are not the arrival of a graph
 
 
 @dataclass(frozen=True)
@@ -40,11 +43,39 @@ class IdleReasons:
         is_queue = ~is_client & (has_crowded | (queued > 0))
         is_nothing = ~is_client & ~is_queue
         for mask, cause, place in (
-            (is_client, CLIENT, np.full(len(rows), CLIENT_CODE)),
             (is_queue, QUEUE, np.where(has_crowded, crowded, SCHEDULER_CODE)),
             (is_nothing, NOTHING, worker),
         ):
             windows.add(rows[mask], start[mask], stop[mask], cause, place[mask])
+        self._explain_client(windows, rows[is_client], start[is_client], stop[is_client])
+
+    def explain_gaps(self, windows: Windows, kind: Codes) -> None:
+        """Fill gaps on the critical path.
+
+        Args:
+            kind: of each window the graph whose arrival ended it; ``BY_CLIENT`` where the client alone was at
+                work, ``IDLE`` where the reason is the state of the cluster.
+        """
+        rows, low, high = np.arange(len(kind)), windows.low, windows.high
+        idle = rows[kind == IDLE]
+        self.explain(windows, idle, np.full(len(idle), NONE), low[idle], high[idle])
+        arrival = np.array([*(graph.received for graph in self.run.graphs), np.inf])[np.maximum(kind, -1)]
+        arrival = np.clip(np.where(kind >= 0, arrival, np.inf), low, high)
+        client = rows[kind != IDLE]
+        index, start, stop = self._split(low[client], arrival[client])
+        self._explain_client(windows, client[index], start, stop)
+        windows.add(client, arrival[client], high[client], PLAN, np.full(len(client), SCHEDULER_CODE))
+
+    def _explain_client(self, windows: Windows, rows: Codes, start: Floats, stop: Floats) -> None:
+        codes = self.client.cause_at(start)
+        for code in np.unique(codes).tolist():
+            mask = codes == code
+            place = np.full(int(mask.sum()), SCHEDULER_CODE if code == PLAN.code else CLIENT_CODE)
+            windows.add(rows[mask], start[mask], stop[mask], CAUSES[code], place)
+
+    @cached_property
+    def client(self) -> ClientTime:
+        return ClientTime(self.run)
 
     def _split(self, start: Floats, stop: Floats) -> tuple[Codes, Floats, Floats]:
         """Cut intervals where a reason changes: the interval that each piece is of, and its ends."""
@@ -70,7 +101,7 @@ class IdleReasons:
             for worker, load in self.run.load.items()
         ]
         changed = [step.time[np.diff(step.value, prepend=0) != 0] for step in steps]
-        return np.unique(np.concatenate(changed))
+        return np.unique(np.concatenate([*changed, self.client.changes]))
 
     def _threads(self, worker: int) -> int:
         return self.run.threads[self.run.places.nodes[worker]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from dasklab.breakdown.intervals import Codes, Floats
@@ -10,30 +11,39 @@ from dasklab.breakdown.intervals import Codes, Floats
 NONE = -1
 
 
-def last_before(owner: Codes, time: Floats, wanted: Codes, bound: Floats) -> Codes:
-    """Find for each bound the latest entry of the wanted owner that is not later.
+def last_before(owner: Codes, time: Floats, query: Codes, bound: Floats) -> Codes:
+    """Find for each question the latest entry of the same owner that is not later than its bound.
 
     Args:
         owner, time: the entries; times in seconds, NaN for an entry that never matches.
-        wanted, bound: the questions; without a bound (NaN) the latest entry of all.
+        query, bound: the questions: an owner, and a time; NaN for the latest entry of all.
 
     Returns:
         Positions in ``owner``; ``NONE`` where there is no such entry.
     """
     entries = np.flatnonzero(~np.isnan(time))
-    if not len(entries) or not len(wanted):
-        return np.full(len(wanted), NONE)
+    if not len(entries) or not len(query):
+        return np.full(len(query), NONE)
     owners, group = np.unique(owner[entries], return_inverse=True)
     base = time[entries].min()
     places = _on_axis(group, time[entries] - base)
     order = np.argsort(places, kind="stable")
-    asked = np.searchsorted(owners, wanted)
-    exists = (asked < len(owners)) & (owners[np.minimum(asked, len(owners) - 1)] == wanted)
+    group_of_query = np.searchsorted(owners, query)
+    exists = (group_of_query < len(owners)) & (owners[np.minimum(group_of_query, len(owners) - 1)] == query)
     latest = np.where(np.isnan(bound), np.inf, bound - base)
-    at = np.searchsorted(places[order], _on_axis(asked, latest), side="right") - 1
+    at = np.searchsorted(places[order], _on_axis(group_of_query, latest), side="right") - 1
     match = order[np.maximum(at, 0)]
-    valid = exists & (at >= 0) & (group[match] == np.minimum(asked, len(owners) - 1))
+    valid = exists & (at >= 0) & (group[match] == np.minimum(group_of_query, len(owners) - 1))
     return np.where(valid, entries[match], NONE)
+
+
+def positions(keys: pd.Index[str], names: pd.Series[str] | npt.NDArray[np.object_]) -> Codes:
+    """Return the position of each name in an index; ``NONE`` where it is not there."""
+    return np.asarray(keys.get_indexer(pd.Index(names)), np.int64)
+
+
+def floats(column: pd.Series[float]) -> Floats:
+    return np.asarray(column, np.float64)
 
 
 AXIS_US = 1 << 40  # twelve days: longer than any record
@@ -45,11 +55,11 @@ def _on_axis(group: Codes, seconds: Floats) -> Codes:
     return np.asarray(group.astype(np.int64) * (AXIS_US + 1) + np.rint(micros).astype(np.int64), np.int64)
 
 
-def pairs(owner: Codes, wanted: Codes) -> tuple[Codes, Codes]:
-    """Return all pairs of a question and an entry of its owner: positions in ``wanted`` and in ``owner``."""
+def pairs(owner: Codes, query: Codes) -> tuple[Codes, Codes]:
+    """Return all pairs of a question and an entry of its owner: positions in ``query`` and in ``owner``."""
     order = np.argsort(owner, kind="stable")
-    first = np.searchsorted(owner[order], wanted)
-    last = np.searchsorted(owner[order], wanted, side="right")
+    first = np.searchsorted(owner[order], query)
+    last = np.searchsorted(owner[order], query, side="right")
     question, position = expand(first, last)
     return question, order[position]
 

@@ -13,10 +13,10 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from dasklab.breakdown.causes import CAUSES, QUEUE, Cause
-from dasklab.breakdown.intervals import Floats, Intervals
+from dasklab.breakdown.intervals import Intervals
 from dasklab.breakdown.matching import expand
 from dasklab.breakdown.run import Run
-from dasklab.breakdown.steps import Steps
+from dasklab.breakdown.steps import value_at
 from dasklab.breakdown.summary import Summary
 from dasklab.breakdown.threads import break_down
 from dasklab.breakdown.wording import percent
@@ -59,25 +59,21 @@ def _pixels(run: Run, intervals: Intervals, rows: int) -> npt.NDArray[np.float64
     begin, end = (intervals.start - run.start) * scale, (intervals.stop - run.start) * scale
     first = np.clip(begin.astype(np.int64), 0, COLUMNS - 1)
     last = np.clip(end.astype(np.int64), 0, COLUMNS - 1)
-    weight = np.zeros((rows, len(CAUSES), COLUMNS))
     index, column = expand(first, last + 1)
     inside = np.minimum(end[index], column + 1) - np.maximum(begin[index], column)
-    np.add.at(weight, (intervals.lane[index], intervals.cause[index], column), inside)
+    pixel = (intervals.lane[index] * len(CAUSES) + intervals.cause[index]) * COLUMNS + column
+    weight = np.bincount(pixel, inside, rows * len(CAUSES) * COLUMNS).reshape(rows, len(CAUSES), COLUMNS)
     colours = np.array([to_rgb(cause.colour) for cause in CAUSES], np.float64)
     return np.asarray(colours[weight.argmax(axis=1)], np.float64)
 
 
 def _draw_assigned(axes: Axes, run: Run) -> None:
+    times = np.linspace(run.start, run.stop, COLUMNS)  # more points than columns cannot be seen
     for worker in run.threads:
-        load = run.load[run.node(worker)]
-        axes.step(*_points(run, load), where="post", label=worker, linewidth=0.9)
+        tasks = value_at(run.load[run.node(worker)], times)
+        axes.step(times - run.start, tasks, where="post", label=worker, linewidth=0.9)
     axes.set_ylabel("tasks\nassigned", fontsize=8)
     axes.legend(frameon=False, fontsize=8, ncols=4, loc="upper right")
-
-
-def _points(run: Run, number: Steps) -> tuple[Floats, Floats]:
-    times = np.concatenate([[0.0], number.time - run.start])
-    return times, np.concatenate([[0], number.value]).astype(float)
 
 
 def levels(summaries: Mapping[str, Summary]) -> Figure:
@@ -99,6 +95,6 @@ def levels(summaries: Mapping[str, Summary]) -> Figure:
 
 
 def _legend(figure: Figure, causes: Iterable[Cause]) -> None:
-    shown = sorted(set(causes), key=lambda cause: cause.code)
-    handles = [Patch(color=cause.colour, label=cause.title) for cause in shown]
+    ordered = sorted(set(causes), key=lambda cause: cause.code)
+    handles = [Patch(color=cause.colour, label=cause.title) for cause in ordered]
     figure.legend(handles=handles, loc="outside lower center", frameon=False, fontsize=8, ncols=3)

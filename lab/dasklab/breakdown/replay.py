@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from dasklab.breakdown.run import NONE, Run
 from dasklab.breakdown.timeline import explain_after, explain_before
 from dasklab.breakdown.transfers import explain_fetches
 
-ARRIVE, HANDLE, STOP, READY = range(4)  # kinds of events, in the order in which simultaneous ones are handled
+ARRIVE, STOP, READY = range(3)  # kinds of events, in the order in which simultaneous ones are handled
 
 
 @dataclass(frozen=True)
@@ -47,8 +47,8 @@ def mean(replays: Sequence[Replay]) -> Replay | None:
         return None
     count = len(replays)
     return Replay(
-        sum(each.as_it_was_s for each in replays) / count,
-        sum(each.without_wire_s for each in replays) / count,
+        sum(replay.as_it_was_s for replay in replays) / count,
+        sum(replay.without_wire_s for replay in replays) / count,
     )
 
 
@@ -120,8 +120,8 @@ def _without_wire(run: Run, delays: _Delays) -> _Delays:
     tasks = run.tasks
     rows = np.arange(len(tasks))
     arrived = np.fmin(np.fmin(tasks.start, tasks.stamps["ready"]), tasks.stamps["arrived"])
-    sent = Windows(rows, arrived - delays.message, arrived, rows)
-    explain_before(run, sent)
+    messages = Windows(rows, arrived - delays.message, arrived, rows)
+    explain_before(run, messages)
     reported = Windows(rows, tasks.stop, tasks.handled, rows)
     explain_after(run, reported)
     fetches = run.fetches
@@ -133,7 +133,7 @@ def _without_wire(run: Run, delays: _Delays) -> _Delays:
     return _Delays(
         first=delays.first,
         choice=delays.choice,
-        message=delays.message - _seconds(sent, MESSAGE),
+        message=delays.message - _seconds(messages, MESSAGE),
         lag=delays.lag,
         report=delays.report - _seconds(reported, MESSAGE),
         fetch=np.where(needed, takes[run.need_fetch], 0.0) if len(fetches) else delays.fetch,
@@ -156,68 +156,78 @@ class _Schedule:
 
     def __init__(self, run: Run, delays: _Delays) -> None:
         self.run = run
-        self.delays = {name: column.tolist() for name, column in vars(delays).items() if name != "after"}
-        self.worker = run.tasks.worker.tolist()
-        self.order = run.tasks.start.tolist()
-        self.length = (run.tasks.stop - run.tasks.start).tolist()
+        self.until_arrival = (delays.choice + delays.message).tolist()
+        self.first = (delays.first + delays.message).tolist()
+        self.until_stop = (delays.lag + run.tasks.stop - run.tasks.start).tolist()
+        self.report, self.fetch = delays.report.tolist(), delays.fetch.tolist()
+        self.worker, self.order = run.tasks.worker.tolist(), run.tasks.start.tolist()
         self.missing = np.bincount(delays.after[:, 0], minlength=len(self.worker)).tolist()
-        self.followers: list[list[int]] = [[] for _ in self.worker]
-        for later, earlier in delays.after.tolist():
-            self.followers[earlier].append(later)
-        self.needed: list[list[int]] = [[] for _ in self.worker]  # needs of each task that a fetch brought
-        for need in np.flatnonzero(run.need_fetch != NONE).tolist():
-            self.needed[run.needs.task[need]].append(need)
-        self.need_key = run.needs.key.tolist()
+        self.released = [0.0] * len(self.worker)  # when the scheduler has handled all that each comes after
+        self.followers = _lists(delays.after[:, 1], delays.after[:, 0], len(self.worker))
+        needs = np.flatnonzero(run.need_fetch != NONE)
+        self.needed = _lists(run.needs.task[needs], needs, len(self.worker))  # brought by a fetch
+        worker_of_need = run.tasks.worker[run.needs.task]
+        self.place = (worker_of_need * len(run.keys) + run.needs.key).tolist()  # a key's data on a worker
         self.free = {run.node(name): count for name, count in run.threads.items()}
         self.ready: dict[int, list[tuple[float, int]]] = {worker: [] for worker in self.free}
-        self.available: dict[tuple[int, int], float] = {}  # when a worker has, or will have, a key's data
+        self.available: dict[int, float] = {}  # when a worker has, or will have, the data of a place
         self.events: list[tuple[float, int, int]] = []
         self.end = 0.0
 
     def makespan(self) -> float:
         """Return the seconds until the client has the result."""
-        for task, missing in enumerate(self.missing):
-            if not missing:
-                self._later(self.delays["first"][task] + self.delays["message"][task], ARRIVE, task)
-        handlers = {ARRIVE: self._arrive, HANDLE: self._handle, STOP: self._stop, READY: self._wait}
-        while self.events:
-            now, kind, task = heappop(self.events)
+        self.events = [
+            (self.first[task], ARRIVE, task) for task, missing in enumerate(self.missing) if not missing
+        ]
+        heapify(self.events)
+        handlers = (self._arrive, self._stop, self._wait)
+        events = self.events
+        while events:
+            now, kind, task = heappop(events)
             handlers[kind](now, task)
         last = float(self.run.tasks.handled.max()) if len(self.run.tasks) else self.run.start
         return self.end + max(0.0, self.run.stop - last)
-
-    def _later(self, time: float, kind: int, task: int) -> None:
-        heappush(self.events, (time, kind, task))
 
     def _arrive(self, now: float, task: int) -> None:
         """The worker has the task: it fetches the data that it lacks."""
         complete = now
         for need in self.needed[task]:
-            place = (self.worker[task], self.need_key[need])
-            complete = max(complete, self.available.setdefault(place, now + self.delays["fetch"][need]))
-        self._later(complete, READY, task)
+            complete = max(complete, self.available.setdefault(self.place[need], now + self.fetch[need]))
+        if complete > now:
+            heappush(self.events, (complete, READY, task))
+        else:
+            self._wait(now, task)
 
     def _wait(self, now: float, task: int) -> None:
-        heappush(self.ready[self.worker[task]], (self.order[task], task))
-        self._start(now, self.worker[task])
+        worker = self.worker[task]
+        heappush(self.ready[worker], (self.order[task], task))
+        self._start(now, worker)
 
     def _start(self, now: float, worker: int) -> None:
         """A free thread takes the ready task that started first."""
-        while self.ready[worker] and self.free[worker] > 0:
-            _, task = heappop(self.ready[worker])
+        ready = self.ready[worker]
+        while ready and self.free[worker] > 0:
+            _, task = heappop(ready)
             self.free[worker] -= 1
-            self._later(now + self.delays["lag"][task] + self.length[task], STOP, task)
+            heappush(self.events, (now + self.until_stop[task], STOP, task))
 
     def _stop(self, now: float, task: int) -> None:
-        self.free[self.worker[task]] += 1
-        self._start(now, self.worker[task])
-        self._later(now + self.delays["report"][task], HANDLE, task)
-
-    def _handle(self, now: float, task: int) -> None:
-        """The scheduler handles the end of a task, and chooses what comes next."""
-        self.end = max(self.end, now)
+        worker = self.worker[task]
+        self.free[worker] += 1
+        self._start(now, worker)
+        handled = now + self.report[task]
+        self.end = max(self.end, handled)
         for follower in self.followers[task]:
             self.missing[follower] -= 1
+            self.released[follower] = max(self.released[follower], handled)
             if not self.missing[follower]:
-                delay = self.delays["choice"][follower] + self.delays["message"][follower]
-                self._later(now + delay, ARRIVE, follower)
+                arrival = self.released[follower] + self.until_arrival[follower]
+                heappush(self.events, (arrival, ARRIVE, follower))
+
+
+def _lists(group: Codes, members: Codes, count: int) -> list[list[int]]:
+    """Return the members of each group."""
+    order = np.argsort(group, kind="stable")
+    ends = np.cumsum(np.bincount(group, minlength=count)).tolist()
+    flat = members[order].tolist()
+    return [flat[begin:end] for begin, end in zip([0, *ends], ends, strict=False)]

@@ -9,7 +9,8 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
-from dasklab.breakdown.busy import BusyIntervals
+from dasklab.breakdown.evidence import Evidence
+from dasklab.breakdown.interval_sets import IntervalSets
 from dasklab.breakdown.intervals import Codes, Floats, Mask, Places
 from dasklab.breakdown.matching import last_before, running_max
 from dasklab.breakdown.steps import NO_STEPS, Steps, steps
@@ -65,13 +66,13 @@ class Tasks:
 class Needs:
     """What tasks need of others: ``task`` is the row of the dependent, ``key`` the code of the dependency.
 
-    ``holders`` are the workers that had the data when the task was sent.
+    ``holders`` are the workers that had the data when the task was sent, in one text.
     """
 
     task: Codes
     key: Codes
     nbytes: Floats
-    holders: Sequence[Sequence[str]]
+    holders: Sequence[str]
 
 
 @dataclass(frozen=True)
@@ -116,14 +117,33 @@ class Graph:
 
 
 @dataclass(frozen=True)
+class Calls:
+    """Calls of the client in which it waits for the cluster: ``kind`` is sync, wait, gather or scatter."""
+
+    kind: Sequence[str]
+    start: Floats
+    stop: Floats
+
+    def of_kind(self, *kinds: str) -> tuple[Floats, Floats]:
+        mine = np.isin(np.array(self.kind, object), kinds)
+        return self.start[mine], self.stop[mine]
+
+
+NO_CALLS = Calls((), np.zeros(0), np.zeros(0))
+
+
+@dataclass(frozen=True)
 class Run:
     """A run on one clock.
 
     Attributes:
         threads: number of threads of each worker, in the order of their codes.
         keys: all task keys, by code.
+        joined, left: when workers joined and left the cluster, if they did.
+        prefixes: for each key what is computed, without its number or token.
         unfinished: how many tasks the scheduler knew that were not done.
         queued: how many of these it kept back.
+        graphs: in order of their arrival.
     """
 
     number: int
@@ -135,11 +155,16 @@ class Run:
     needs: Needs
     fetches: Fetches
     delivered: Delivered
-    busy: BusyIntervals
+    busy: IntervalSets
     unfinished: Steps = NO_STEPS
     queued: Steps = NO_STEPS
     warmup: bool = False
     graphs: Sequence[Graph] = field(default=())
+    calls: Calls = NO_CALLS
+    evidence: Evidence = field(default_factory=Evidence)
+    prefixes: Sequence[str] = ()
+    joined: Mapping[str, float] = field(default_factory=dict)
+    left: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def makespan(self) -> float:
@@ -161,13 +186,6 @@ class Run:
         """How long the event loop of a process was busy during the run."""
         node = np.array([self.node(name)])
         return float(self.busy.within(node, np.array([self.start]), np.array([self.stop]))[0])
-
-    @cached_property
-    def prefixes(self) -> Sequence[str]:
-        """For each key what is computed, without its number or token."""
-        from dask.utils import key_split
-
-        return [str(key_split(key)) for key in self.keys]
 
     @cached_property
     def prefix(self) -> Codes:
@@ -243,9 +261,9 @@ class Run:
         latest = running_max(owner, fetches.stop[fetch])
         at_latest = np.where(fetches.stop[fetch] == latest, np.arange(len(fetch)), 0)
         best = fetch[np.maximum.accumulate(at_latest)] if len(fetch) else fetch
-        wanted = tasks.worker[self.needs.task] * len(self.keys) + self.needs.key
-        position = last_before(owner, fetches.start[fetch], wanted, tasks.start[self.needs.task])
-        return np.where(position >= 0, best[position], NONE) if len(best) else np.full(len(wanted), NONE)
+        request = tasks.worker[self.needs.task] * len(self.keys) + self.needs.key
+        position = last_before(owner, fetches.start[fetch], request, tasks.start[self.needs.task])
+        return np.where(position >= 0, best[position], NONE) if len(best) else np.full(len(request), NONE)
 
     @cached_property
     def need_source(self) -> Codes:

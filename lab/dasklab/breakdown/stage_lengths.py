@@ -29,9 +29,8 @@ def stage_lengths(runs: Sequence[Run]) -> Iterator[StageLength]:
         for stage in STAGES
     ]
     for title, begin, end, moves_with_link in (*stages, ("together", STAGES[0].begin, STAGES[-1].end, True)):
-        lengths = np.concatenate(
-            [run.tasks.stamps[end] - run.tasks.stamps[begin] for run in runs] or [np.zeros(0)]
-        )
+        parts = [run.tasks.stamps[end] - run.tasks.stamps[begin] for run in runs]
+        lengths = np.concatenate([np.zeros(0), *parts])
         lengths = lengths[~np.isnan(lengths)]
         if len(lengths):
             low, median, high = (float(q) for q in 1e3 * np.quantile(lengths, (0.1, 0.5, 0.9)))

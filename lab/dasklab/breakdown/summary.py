@@ -1,7 +1,7 @@
 """Time breakdowns summed up by cause and place, of all threads and of the critical path; differences.
 
-Seconds of the breakdown are thread-seconds divided by the number of threads, so they add up to the makespan,
-as do those of the critical path. Over several runs they are means.
+Seconds of the breakdown are shares of the thread-seconds that existed, so they add up to the makespan, as
+do those of the critical path. Over several runs they are means.
 """
 
 from __future__ import annotations
@@ -113,8 +113,9 @@ def summarise(runs: Sequence[Run]) -> Summary:
     path: defaultdict[tuple[Cause, str], float] = defaultdict(float)
     blamed: defaultdict[tuple[Bottleneck, str], float] = defaultdict(float)
     for run in runs:
-        _, threads = run.thread_rows
-        _add(breakdown, seconds_by(break_down(run), run.places), 1 / (len(runs) * max(1, len(threads))))
+        intervals = break_down(run)
+        weight = run.makespan / max(1e-9, float(intervals.seconds.sum()))
+        _add(breakdown, seconds_by(intervals, run.places), weight / len(runs))
         intervals = critical_path(run)
         _add(path, seconds_by(intervals, run.places), 1 / len(runs))
         _add(blamed, bottlenecks(run, intervals), 1 / len(runs))

@@ -8,6 +8,7 @@ from dasklab.breakdown.causes import COMPUTE, DISK
 from dasklab.breakdown.idle import IdleReasons
 from dasklab.breakdown.intervals import Codes, Floats, Intervals, Windows, concatenate
 from dasklab.breakdown.matching import running_max
+from dasklab.breakdown.refine import refine
 from dasklab.breakdown.run import NONE, Run
 from dasklab.breakdown.timeline import explain_before, origins
 
@@ -15,29 +16,35 @@ from dasklab.breakdown.timeline import explain_before, origins
 def break_down(run: Run) -> Intervals:
     """Return the intervals of all threads: without gaps and without overlaps, sorted.
 
-    ``lane`` is the thread's position in ``run.thread_rows``.
+    ``lane`` is the thread's position in ``run.thread_rows``. A thread exists while its worker is in the
+    cluster.
     """
-    tasks = run.tasks
-    lane, threads = run.thread_rows
+    tasks, (lane, threads) = run.tasks, run.thread_rows
+    worker = np.array([run.node(name) for name, _ in threads], np.int64)
+    appears, ends = existence(run)
     task = np.lexsort((tasks.start, lane))
     lane = lane[task]
-    end = np.minimum(np.maximum(running_max(lane, tasks.stop[task]), run.start), run.stop)
-    first = np.append(True, lane[1:] != lane[:-1]) if len(lane) else np.zeros(0, bool)
-    free = np.where(first, run.start, np.append(0.0, end[:-1])[: len(end)])  # the thread, since then
-    begin = np.clip(tasks.start[task], free, run.stop)
-    computing = Windows(task, np.full(len(task), run.start), np.full(len(task), run.stop), lane)
-    here = tasks.worker[task]
-    computing.add(np.arange(len(task)), begin, np.minimum(tasks.stop[task], run.stop), COMPUTE, here)
-    last_end = np.full(len(threads), run.start)
-    np.maximum.at(last_end, lane, end)
-    worker = np.array([run.node(name) for name, _ in threads], np.int64)
-    return concatenate(
-        [
-            computing.intervals(),
-            _before(run, task, free, begin, lane),
-            _after(run, worker, last_end),
-        ]
-    ).in_order()
+    low, high = appears[lane], ends[lane]
+    stop = np.clip(running_max(lane, tasks.stop[task]), low, high)
+    is_first = np.append(True, lane[1:] != lane[:-1])[: len(lane)]
+    free = np.where(is_first, low, np.append(0.0, stop[:-1])[: len(stop)])  # the thread, since then
+    start = np.clip(tasks.start[task], free, high)
+    computing = Windows(task, low, high, lane)
+    computing.add(np.arange(len(task)), start, tasks.stop[task], COMPUTE, tasks.worker[task])
+    last = appears.copy()
+    np.maximum.at(last, lane, stop)
+    parts = [computing.intervals(), _before(run, task, free, start, lane), _after(run, worker, last, ends)]
+    return refine(run, concatenate(parts), worker)
+
+
+def existence(run: Run) -> tuple[Floats, Floats]:
+    """Return from when until when each thread existed, within the run."""
+    joined, left = (
+        np.array([moments.get(name, default) for name, _ in run.thread_rows[1]], float)
+        for moments, default in ((run.joined, run.start), (run.left, run.stop))
+    )
+    appears = np.clip(joined, run.start, run.stop)
+    return appears, np.clip(left, appears, run.stop)
 
 
 def _before(run: Run, task: Codes, start: Floats, stop: Floats, lane: Codes) -> Intervals:
@@ -57,9 +64,9 @@ def _before(run: Run, task: Codes, start: Floats, stop: Floats, lane: Codes) -> 
     return concatenate([idle.intervals(), waiting.intervals(), disk.intervals()])
 
 
-def _after(run: Run, worker: Codes, start: Floats) -> Intervals:
+def _after(run: Run, worker: Codes, start: Floats, stop: Floats) -> Intervals:
     """Explain the end of each thread, after its last task."""
-    rows, stop = np.arange(len(worker)), np.full(len(worker), run.stop)
+    rows = np.arange(len(worker))
     windows = Windows(np.full(len(worker), NONE), start, stop, rows)
     IdleReasons(run).explain(windows, rows, worker, start, stop)
     return windows.intervals()

@@ -58,6 +58,14 @@ def _triggers(run: Run) -> Codes:
     return np.where(itself | np.isnan(run.tasks.stamps[CHOICE.end]), NONE, run.tasks.trigger)
 
 
+def report_begins(run: Run) -> Floats:
+    """Find for each task where the walk back from its handled report ends: at the end of the task."""
+    walk = Walk(run.tasks.handled)
+    for stage in stages_after_stop():
+        walk.back_to(run.tasks.stamps[stage.begin])
+    return walk.begin
+
+
 def explain_before(run: Run, windows: Windows) -> None:
     """Add to each window the timeline of its task up to the task's start, as far as it lies within."""
     task = windows.task
@@ -75,16 +83,11 @@ def explain_before(run: Run, windows: Windows) -> None:
         _step(run, windows, rows[has], trigger[has], stage, after)
 
 
-def explain_after(run: Run, windows: Windows) -> Floats:
-    """Add to each window what happened from the end of its task until the window's end.
-
-    Returns:
-        Where each walk back ended: at the end of the task.
-    """
+def explain_after(run: Run, windows: Windows) -> None:
+    """Add to each window what happened from the end of its task until the window's end."""
     walk = Walk(windows.high)
     for stage in stages_after_stop():
         _step(run, windows, np.arange(len(windows.high)), windows.task, stage, walk)
-    return walk.begin
 
 
 def _step(run: Run, windows: Windows, rows: Codes, task: Codes, stage: Stage, walk: Walk) -> None:
@@ -98,21 +101,21 @@ def _step(run: Run, windows: Windows, rows: Codes, task: Codes, stage: Stage, wa
     rows, task, start, stop = rows[moved], task[moved], start[moved], stop[moved]
     worker = run.tasks.worker[task]
     scheduler = np.full(len(task), SCHEDULER_CODE)
-    here, peer = (scheduler, worker) if stage.place is Process.SCHEDULER else (worker, scheduler)
+    place, peer = (scheduler, worker) if stage.place is Process.SCHEDULER else (worker, scheduler)
     if stage.rule is Rule.WHOLE:
-        windows.add(rows, start, stop, stage.causes[0], here)
+        windows.add(rows, start, stop, stage.causes[0], place)
     elif stage.rule is Rule.DATA:
         explain_data(run, windows, rows, start, stop)
     elif stage.rule is Rule.HELD:
         late, timer = stage.causes
         free = np.minimum(np.fmax(start, run.tasks.stamps[stage.due][task]), stop)
-        held = np.minimum(free, np.maximum(start, free - TIMER_S))
-        windows.add(rows, free, stop, late, here)
-        windows.add(rows, held, free, timer, here)
-        windows.add(rows, start, held, late, here)
+        timer_start = np.minimum(free, np.maximum(start, free - TIMER_S))
+        windows.add(rows, free, stop, late, place)
+        windows.add(rows, timer_start, free, timer, place)
+        windows.add(rows, start, timer_start, late, place)
     else:
         sender_cause, wire, receiver_cause = stage.causes
-        parts = split(run, peer, here, start, stop)
+        parts = split(run, peer, place, start, stop)
         windows.add(rows, start, parts.left, sender_cause, peer)
-        windows.add(rows, parts.left, parts.taken_up, wire, run.places.pair(here, peer))
-        windows.add(rows, parts.taken_up, stop, receiver_cause, here)
+        windows.add(rows, parts.left, parts.taken_up, wire, run.places.pair(place, peer))
+        windows.add(rows, parts.taken_up, stop, receiver_cause, place)

@@ -107,9 +107,9 @@ class _RunEvents:
 
     def _loops(self) -> Iterator[Event]:
         busy, names = self.run.busy, self.run.places.nodes
-        for node in np.unique(busy.node).tolist():
+        for node in np.unique(busy.member).tolist():
             yield self._row_name(names[node], LOOP_ROW, "event loop")
-        columns = (getattr(busy, name).tolist() for name in ("node", "start", "stop"))
+        columns = (getattr(busy, name).tolist() for name in ("member", "start", "stop"))
         for node, start, stop in zip(*columns, strict=True):
             yield self._span(names[node], LOOP_ROW, "busy", start, stop)
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dasklab.breakdown.causes import LAG, PEER, RECEIVED, SERIALISE, WIRE, Cause
-from dasklab.breakdown.intervals import Codes, Flags, Floats, Windows
+from dasklab.breakdown.intervals import Codes, Floats, Mask, Windows
 from dasklab.breakdown.matching import expand, least_before, pairs
 from dasklab.breakdown.run import Run
 
@@ -41,14 +41,14 @@ def split(
     Args:
         first, last: when packets showed the bytes on the wire; NaN, or nothing, where no capture did.
     """
-    _, written = run.busy.around(source, start)
+    _, idle = run.busy.around(source, start)
     free, _ = run.busy.around(target, stop)
     if first is not None:
-        written = np.where(np.isnan(first), written, first)
+        idle = np.where(np.isnan(first), idle, first)
     if last is not None:
         free = np.where(np.isnan(last), free, last)
     taken_up = np.minimum(np.maximum(start, free), stop)
-    return Split(np.minimum(np.maximum(start, np.minimum(written, stop)), taken_up), taken_up)
+    return Split(np.minimum(np.maximum(start, np.minimum(idle, stop)), taken_up), taken_up)
 
 
 def explain_data(run: Run, windows: Windows, rows: Codes, start: Floats, stop: Floats) -> None:
@@ -86,7 +86,7 @@ def explain_fetches(
     incoming, outgoing = run.places.pair(receiver, sender), run.places.pair(sender, receiver)
     busy = fetches.busy[fetch]
 
-    def add(first: Floats, last: Floats, cause: Cause, place: Codes, some: Flags = ~busy) -> None:
+    def add(first: Floats, last: Floats, cause: Cause, place: Codes, some: Mask = ~busy) -> None:
         index = np.flatnonzero(some)
         clipped = np.maximum(first, start)[index], np.minimum(last, stop)[index]
         windows.add(rows[index], *clipped, cause, place[index])
@@ -94,27 +94,27 @@ def explain_fetches(
     add(begin, end, PEER, incoming, busy)
     served = np.clip(np.fmax(fetches.serve_start[fetch], begin), begin, end)
     packed = np.minimum(served + fetches.serialise_s[fetch], end)
-    there = np.maximum(packed, end - fetches.deserialise_s[fetch])
+    complete = np.maximum(packed, end - fetches.deserialise_s[fetch])
     request = split(run, receiver, sender, begin, served)
     add(begin, request.left, RECEIVED, outgoing)
     add(request.left, request.taken_up, WIRE, outgoing)
     add(request.taken_up, served, PEER, outgoing)
     add(served, packed, SERIALISE, sender)
-    data = split(run, sender, receiver, packed, there, fetches.first[fetch], fetches.last[fetch])
+    data = split(run, sender, receiver, packed, complete, fetches.first[fetch], fetches.last[fetch])
     add(packed, data.left, PEER, incoming)
     add(data.left, data.taken_up, WIRE, incoming)
-    add(data.taken_up, there, RECEIVED, incoming)
-    add(there, end, SERIALISE, receiver)
+    add(data.taken_up, complete, RECEIVED, incoming)
+    add(complete, end, SERIALISE, receiver)
 
 
 def _fetches_of(run: Run, task: Codes) -> tuple[Codes, Codes]:
     """Return pairs of a position in ``task`` and a fetch that brought some of its data, each once."""
     question, need = pairs(run.needs.task, task)
-    wanted = run.tasks.worker[run.needs.task[need]] * len(run.keys) + run.needs.key[need]
+    request = run.tasks.worker[run.needs.task[need]] * len(run.keys) + run.needs.key[need]
     owner = run.fetches.receiver[run.delivered.fetch] * len(run.keys) + run.delivered.key
-    index, delivered = pairs(owner, wanted)
-    both = np.unique(question[index] * len(run.fetches) + run.delivered.fetch[delivered])
-    return both // max(1, len(run.fetches)), both % max(1, len(run.fetches))
+    index, delivered = pairs(owner, request)
+    unique = np.unique(question[index] * len(run.fetches) + run.delivered.fetch[delivered])
+    return unique // max(1, len(run.fetches)), unique % max(1, len(run.fetches))
 
 
 def _explain_rest(run: Run, windows: Windows, rows: Codes, start: Floats, stop: Floats) -> None:

@@ -34,8 +34,8 @@ def usual_seconds(run: Run) -> Floats:
 
 def _compare_kind(rows: Codes, worker: Codes, seconds: Floats, elsewhere: Floats, longest: Floats) -> None:
     """Set the median and the maximum of a kind's lengths on other workers; ``seconds`` are sorted."""
-    for one in np.unique(worker):
-        mine = np.flatnonzero(worker == one)
+    for node in np.unique(worker):
+        mine = np.flatnonzero(worker == node)
         others = len(rows) - len(mine)
         if others >= LEAST_ALIKE:
             low, high = (_kth_other(mine, k) for k in ((others - 1) // 2, others // 2))

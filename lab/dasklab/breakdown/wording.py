@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from dasklab.breakdown.bandwidth import BandwidthEstimate
-from dasklab.breakdown.causes import CAUSES, IDLE, Bottleneck, Cause
+from dasklab.breakdown.causes import CAUSES, COMPUTE, IDLE, Bottleneck, Cause
 from dasklab.breakdown.clocks import Clock
 from dasklab.breakdown.graphs import GRAPH_STAGES, GraphTimes, growth, quadratic
 from dasklab.breakdown.run import Run
@@ -13,8 +15,13 @@ from dasklab.breakdown.stage_lengths import stage_lengths
 from dasklab.breakdown.summary import ByCause, Difference, Summary, hosts
 from dasklab.terminal import counted
 
+if TYPE_CHECKING:
+    from dasklab.breakdown.explain import Explained
+
 LEAST_SHARE = 0.03  # a smaller share of the makespan is left out of sentences
 MOST_PARTS = 4  # of a sentence
+MOST_CODE = 50  # characters of a line of code in a table
+LEAST_S = 0.0005  # shorter times are not named in a table
 LONG_CPU_WAIT = 0.1  # share of the makespan from which on waiting for a CPU is reported
 Row = tuple[str, ...]
 HEAD: Row = ("cause", "seconds", "share", "critical path", "where")
@@ -22,6 +29,15 @@ DIFFERENCE_HEAD: Row = ("cause", "before", "after", "difference", "critical path
 GRAPH_HEAD: Row = ("stage of a graph", "ms", "µs per task", "moves with the link")
 STAGE_HEAD: Row = ("stage of a task, ms", "median", "10 %", "90 %", "moves with the link")
 BANDWIDTH_HEAD: Row = ("MB/s to", "from", "Dask plans with", "Dask's table", "Dask's fetches", "iperf3")
+OPERATION_HEAD: Row = (
+    "operation",
+    "code",
+    "tasks",
+    "began at, s",
+    "seconds",
+    "computing",
+    "most on the path",
+)
 CLOCK_HEAD: Row = ("clock", "ahead, ms", "certainly between", "skew, ppm", "bounds", "")
 
 
@@ -105,6 +121,28 @@ def difference_rows(change: Difference) -> Iterator[Row]:
     sums = (f"{sum(summary.breakdown.values()):.3f}" for summary in (old, new))
     total, path = sum(change.breakdown.values()), sum(change.path.values())
     yield "together", *sums, f"{total:+.3f}", f"{path:+.3f}", ""
+
+
+def operation_rows(record: Explained) -> Iterator[Row]:
+    """Return a row per operation of a record."""
+    for operation in record.operations:
+        summary = record.summary_of(operation)
+        computing = summary.by_cause.get(COMPUTE, 0.0) / summary.makespan_s if summary.makespan_s else 0.0
+        yield (
+            f"{operation.number}: {operation.span}" if operation.span else str(operation.number),
+            _place_in_code(operation.code),
+            str(operation.tasks),
+            f"{operation.start - record.timed[0].start:.2f}",
+            f"{operation.stop - operation.start:.2f}",
+            percent(computing),
+            ", ".join(_bottleneck(*row) for row in summary.ranked()[:2] if row[2] > LEAST_S),
+        )
+
+
+def _place_in_code(code: tuple[str, int, str]) -> str:
+    """Return ``file:line text``, the text cut to fit a table."""
+    file, line, text = code
+    return f"{Path(file).name}:{line} {text[:MOST_CODE]}".rstrip() if file else ""
 
 
 def _where(cells: ByCause, cause: Cause) -> str:

@@ -27,12 +27,19 @@ FOLDER = UserPath(exists=True, file_okay=False)
 @click.command()
 @click.argument("first", metavar="TRIAL|RUN", type=FOLDER)
 @click.argument("second", metavar="[TRIAL]", required=False, type=FOLDER)
+@click.option("--operation", type=click.IntRange(min=1), help="Explain only this operation of a record.")
 @click.option("--captured", is_flag=True, help="Explain the captured runs instead of the timed ones.")
 @click.option("--trace", type=OutputFile(), help="Write TRIAL as a trace for ui.perfetto.dev.")
 @click.option("--profile", type=OutputFile(), help="Write Dask's profile of TRIAL for speedscope.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, one object per line.")
 def explain(
-    first: Path, second: Path | None, captured: bool, trace: Path | None, profile: Path | None, as_json: bool
+    first: Path,
+    second: Path | None,
+    operation: int | None,
+    captured: bool,
+    trace: Path | None,
+    profile: Path | None,
+    as_json: bool,
 ) -> None:
     """Break down the time of every worker thread by cause.
 
@@ -40,6 +47,9 @@ def explain(
     dasklab explain TRIAL          sentences, tables, clocks; a picture into the trial's folder
     dasklab explain TRIAL TRIAL    what the second trial spends more than the first, and where
     dasklab explain RUN            the baseline, and what each other cell spends more
+    dasklab explain RECORD         what `dasklab record` wrote: the whole, and a row per computation
+
+    A record can be compared and exported like a trial.
     """
     from dasklab.breakdown import explain
 
@@ -47,6 +57,8 @@ def explain(
         _explain_run(first, captured, as_json)
         return
     trial = explain.explain(first, captured)
+    if operation is not None:
+        trial = trial.only(operation)
     if second is not None:
         other = explain.explain(second, captured)
         _print_difference(trial.summary, other.summary, second.name, as_json)
@@ -54,6 +66,7 @@ def explain(
             _draw(other, trial)
         return
     _print_summary(trial.summary, first.name, as_json)
+    _print_operations(trial, as_json)
     if not as_json:
         _print_details(trial)
         _draw(trial)
@@ -91,6 +104,18 @@ def _print_summary(summary: Summary, name: str, as_json: bool) -> None:
     print_table(wording.HEAD, wording.rows(summary))
 
 
+def _print_operations(record: Explained, as_json: bool) -> None:
+    """Print the computations of a record, if it has several."""
+    from dasklab.breakdown import wording
+
+    if as_json:
+        for operation in record.operations:
+            _print_json(record.summary_of(operation), operation.title, {"operation": operation.number})
+    elif len(record.operations) > 1:
+        click.echo()
+        print_table(wording.OPERATION_HEAD, wording.operation_rows(record))
+
+
 def _print_difference(old: Summary, new: Summary, name: str, as_json: bool) -> None:
     from dasklab.breakdown import wording
     from dasklab.breakdown.summary import Difference
@@ -119,7 +144,10 @@ def _verdicts(run: Path, cells: list[str]) -> dict[str, str]:
 def _print_details(trial: Explained) -> None:
     """Print the stages of tasks and graphs, Dask's bandwidth estimates, waits for a CPU, and the clocks."""
     from dasklab.breakdown import wording
+    from dasklab.breakdown.changes import changes
 
+    for sentence in changes(trial.median_run):
+        click.echo(f"\n{sentence}")
     click.echo()
     print_table(wording.STAGE_HEAD, wording.stage_rows(trial.timed))
     if trial.summary.graphs:
@@ -149,7 +177,7 @@ def _print_growth(cells: Mapping[str, Summary]) -> None:
 
 def _draw(trial: Explained, base: Explained | None = None) -> None:
     """Draw the run of middle length, below that of another trial on the same scale."""
-    trials = [each for each in (base, trial) if each and each.timed]
+    trials = [item for item in (base, trial) if item and item.timed]
     if not trials:
         return
     stem = trial.directory / ("explain-capture" if trial.captured else "explain")
@@ -159,7 +187,7 @@ def _draw(trial: Explained, base: Explained | None = None) -> None:
     def draw() -> Figure:
         from dasklab.breakdown import pictures
 
-        return pictures.threads({each.directory.name: each.median_run for each in trials})
+        return pictures.threads({item.directory.name: item.median_run for item in trials})
 
     save_picture("Threads over time", draw, stem)
 
@@ -172,10 +200,10 @@ def _write_trace(trial: Explained, path: Path) -> None:
 
 
 def _write_profile(trial: Explained, path: Path) -> None:
-    from dasklab import atomic, record
-    from dasklab.record.speedscope import speedscope
+    from dasklab import atomic, records
+    from dasklab.records.speedscope import speedscope
 
-    stacks = record.load(trial.directory, trial.captured)["profiles"]
+    stacks = records.load(trial.directory, trial.captured)["profiles"]
     timed = stacks[stacks.run.isin([run.number for run in trial.timed])]
     if timed.empty:
         setting = "dask: {distributed: {worker: {profile: {enabled: true}}}}"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 
-from dasklab import record
+from dasklab import records
 from dasklab.breakdown.explain import explain
 from dasklab.breakdown.run import Run
 from dasklab.errors import LabError
@@ -17,7 +17,7 @@ from dasklab.notices import warn
 from dasklab.predict import farm, recorded
 from dasklab.predict.calibration import Calibration
 from dasklab.predict.whatif import scenario
-from dasklab.record import Frames
+from dasklab.records import Frames
 from dasklab.results.storage import store
 from dasklab.results.validity.routes import cap_mbit
 from dasklab.sim import build
@@ -72,7 +72,7 @@ def calibrate(directory: Path) -> Calibration:
     runs = explain(directory).timed
     if not runs:
         raise LabError(f"{directory}: no Dask records were found for any timed run")
-    frames = record.load(directory)
+    frames = records.load(directory)
     calibration = _without_costs(directory, trial, runs, frames)
     few_runs = {"runs": min(COUNTED_RUNS, trial.runs)}
     recorded_handoff_s = recorded.handoff_s(frames)

@@ -21,7 +21,8 @@ from scipy.special import gammaln
 from dasklab.breakdown.run import SCHEDULER, Run
 from dasklab.breakdown.summary import moved_bytes
 from dasklab.predict.calibration import TaskSamples
-from dasklab.record import Frames
+from dasklab.records import Frames
+from dasklab.records.recorder.layout import SEPARATOR
 from dasklab.sim.cluster.shuffle import BARRIER
 from dasklab.sim.costs import Costs, Role
 
@@ -67,7 +68,7 @@ def behind(frames: Frames, workers: Sequence[str]) -> tuple[int, ...]:
     """
     needs = frames["needs"]
     prepared = needs[~needs.needed.isin(frames["tasks"].key)].drop_duplicates("needed")
-    holders = Counter(str(names[0]) for names in prepared.holders if len(names))
+    holders = Counter(names.partition(SEPARATOR)[0] for names in prepared.holders if names)
     counts = [holders[name] for name in workers]
     return tuple(max(counts) - count for count in counts)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from dasklab import record
+from dasklab import records
 from dasklab.errors import LabError
 from dasklab.model.files import Campaign, Result
 from dasklab.model.settings import Workload
@@ -67,7 +67,7 @@ def settings(trial: Trial) -> dict[str, Any]:
 
 
 def _is_recorded(folder: Path) -> bool:
-    return store.need(Result, folder).status == "ok" and record.recorded(folder)
+    return store.need(Result, folder).status == "ok" and records.recorded(folder)
 
 
 def _can_be_simulated(trial: Trial) -> bool:

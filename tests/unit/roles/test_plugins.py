@@ -77,7 +77,7 @@ def test_lab_processes_are_named_by_mac_namespace_and_trial(trial: ModuleType) -
 
 
 def test_file_of_the_package_is_found(dasklab_file: Callable[[str], str]) -> None:
-    assert Path(dasklab_file("record/preload.py")).is_file()
+    assert Path(dasklab_file("records/preload.py")).is_file()
 
 
 def test_mitogen_is_used_only_where_it_was_tried(monkeypatch: pytest.MonkeyPatch) -> None:

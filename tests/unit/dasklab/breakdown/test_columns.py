@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
-from dasklab.breakdown.busy import BusyIntervals
 from dasklab.breakdown.columns import build_run
+from dasklab.breakdown.interval_sets import IntervalSets
 from dasklab.breakdown.matching import NONE, expand, last_before, least_before, pairs
 from dasklab.breakdown.usual import _kth_other
-from dasklab.record.schema import TABLES
+from dasklab.records.schema import TABLES
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -56,7 +56,7 @@ def test_busy_intervals_are_looked_up_as_a_loop_would(seed: int) -> None:
     chance = np.random.default_rng(seed)
     node, start = chance.integers(0, 3, 15), chance.uniform(0, 20, 15)
     stop = start + chance.uniform(0, 3, 15)
-    busy = BusyIntervals(node, start, stop)
+    busy = IntervalSets(node, start, stop)
     at, where = chance.uniform(-5, 30, 40), chance.integers(0, 4, 40)
     later = at + chance.uniform(0, 10, 40)
     grid = np.linspace(0, 1, 20001)
@@ -97,5 +97,5 @@ def test_a_worker_that_left_has_the_threads_that_it_used() -> None:
     tables["tasks"] = pd.DataFrame(rows, columns=["key", "worker", "thread", "start_s", "stop_s"]).reindex(
         columns=list(TABLES["tasks"])
     )
-    tables["workers"] = pd.DataFrame([{"worker": "b", "threads": 4}])
+    tables["workers"] = pd.DataFrame([{"worker": "b", "threads": 4}], columns=list(TABLES["workers"]))
     assert build_run(tables).threads == {"b": 4, "a": 2}

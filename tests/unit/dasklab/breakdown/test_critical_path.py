@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dasklab.breakdown.causes import CAUSES, CLIENT, COMPUTE, LAG, WIRE, Cause
+from dasklab.breakdown.causes import CAUSES, COMPUTE, LAG, RESULT, USER, WIRE, Cause
 from dasklab.breakdown.critical_path import critical_path
 from dasklab.breakdown.run import Run
 from hypothesis import given, settings
@@ -28,10 +28,10 @@ def rows(run: Run) -> list[tuple[float, float, Cause, str]]:
 
 def test_the_path_by_hand_is_the_whole_story() -> None:
     path = rows(by_hand())
-    assert (path[0][0], path[0][2]) == (0.0, CLIENT)
+    assert (path[0][0], path[0][2]) == (0.0, USER)
     assert (1.0, 3.0, COMPUTE, "a") in path
     assert (5.2, 7.0, WIRE, "b") in path
-    assert path[-1] == (9.4, 10.0, CLIENT, "")
+    assert path[-1] == (9.4, 10.0, RESULT, "")
 
 
 def test_a_task_that_waits_for_its_thread_waits_for_the_task_that_runs_there() -> None:

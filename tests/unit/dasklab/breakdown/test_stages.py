@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import pytest
 from dasklab.breakdown import wording
 from dasklab.breakdown.causes import BOTTLENECKS, CAUSES, Cause, cause_named
 from dasklab.breakdown.figure import render
+from dasklab.breakdown.run import Run
 from dasklab.breakdown.stage_lengths import stage_lengths
 from dasklab.breakdown.stages import CHOICE, DUE_STAMPS, STAGES, STAMPS, Process, Rule, Stage, clock_of
 from dasklab.errors import LabError
 from dasklab.paths import SHARE
 
-from tests.unit.dasklab.breakdown.timelines import by_hand, make_run, task
+from tests.unit.dasklab.breakdown.timelines import Row, by_hand, make_run, task
 
 DOCUMENT = SHARE / "docs" / "explanation" / "time-breakdown.md"
 
@@ -67,7 +67,7 @@ def test_lengths_of_stages_add_up() -> None:
     assert together == pytest.approx(sum(lengths))
 
 
-def _row(run: Any, key: str) -> Any:
+def _row(run: Run, key: str) -> Row:
     index = run.tasks.key.tolist().index(run.keys.index(key))
     stamps = {name: float(values[index]) for name, values in run.tasks.stamps.items()}
     start, stop = stamps.pop("start"), stamps.pop("stop")

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from dasklab.breakdown.causes import (
     CAUSES,
-    CLIENT,
     COMPUTE,
     LAG,
     LOGIC,
@@ -16,8 +15,10 @@ from dasklab.breakdown.causes import (
     PEER,
     QUEUE,
     RECEIVED,
+    RESULT,
     SERIALISE,
     TIMER,
+    USER,
     WIRE,
     Cause,
 )
@@ -63,7 +64,7 @@ def rows(run: Run, worker: str) -> list[tuple[float, float, Cause, str]]:
 
 def test_a_run_by_hand() -> None:
     assert rows(by_hand(), "worker-2") == [
-        (0.0, 0.4, CLIENT, "client"),
+        (0.0, 0.4, USER, "client"),
         (0.4, 3.0, NOTHING, "worker-2"),
         (3.0, 3.1, LAG, "worker-1"),
         (3.1, 3.295, LAG, "worker-1"),
@@ -83,7 +84,7 @@ def test_a_run_by_hand() -> None:
         (7.9, 8.0, LAG, "worker-2"),
         (8.0, 9.0, COMPUTE, "worker-2"),
         (9.0, 9.4, NOTHING, "worker-2"),
-        (9.4, 10.0, CLIENT, "client"),
+        (9.4, 10.0, RESULT, "client"),
     ]
 
 

@@ -12,7 +12,8 @@ import pandas as pd
 from dasklab.breakdown.columns import build_run
 from dasklab.breakdown.run import Run
 from dasklab.breakdown.steps import Steps
-from dasklab.record.schema import TABLES
+from dasklab.records.recorder.layout import SEPARATOR
+from dasklab.records.schema import TABLES
 
 Row = dict[str, Any]
 Spans = Sequence[tuple[float, float]]
@@ -37,7 +38,13 @@ def task(key: str, worker: str, thread: int, start: float, stop: float, **more: 
 
 def fetch(receiver: str, sender: str, start: float, stop: float, keys: Sequence[str], **more: Any) -> Row:
     """A row of the table `fetches`."""
-    row = {"receiver": receiver, "sender": sender, "start_s": start, "stop_s": stop, "keys": list(keys)}
+    row = {
+        "receiver": receiver,
+        "sender": sender,
+        "start_s": start,
+        "stop_s": stop,
+        "keys": SEPARATOR.join(keys),
+    }
     return row | {"status": "OK"} | more
 
 
@@ -53,23 +60,35 @@ def make_run(
     unfinished: Sequence[tuple[float, int]] = (),
     queued: Sequence[tuple[float, int]] = (),
     graphs: Sequence[Row] = (),
+    tables: Mapping[str, Sequence[Row]] = {},
 ) -> Run:
-    """Build a run. ``unfinished`` and ``queued`` are numbers of tasks from some times on."""
+    """Build a run.
+
+    Args:
+        unfinished, queued: numbers of tasks from some times on.
+        tables: rows of other tables.
+    """
     needs = [
-        {"key": row["key"], "worker": row["worker"], "needed": key, "nbytes": size, "holders": list(holders)}
+        {
+            "key": row["key"],
+            "worker": row["worker"],
+            "needed": key,
+            "nbytes": size,
+            "holders": SEPARATOR.join(holders),
+        }
         for row in tasks
         for key, size, holders in row.get("needs", ())
     ]
-    rows: dict[str, list[Row]] = {
+    rows: dict[str, list[Row]] = {name: [] for name in TABLES} | {
         "runs": [{"run": number, "warmup": False, "start_s": start, "stop_s": stop}],
         "workers": [{"worker": name, "threads": count} for name, count in threads.items()],
         "tasks": [{name: value for name, value in row.items() if name != "needs"} for row in tasks],
         "needs": needs,
         "fetches": list(fetches),
         "busy": [{"node": n, "start_s": a, "stop_s": b} for n, spans in busy.items() for a, b in spans],
-        "transitions": [],
         "graphs": list(graphs),
     }
+    rows |= {name: list(some) for name, some in tables.items()}
     run = build_run({name: pd.DataFrame(each, columns=list(TABLES[name])) for name, each in rows.items()})
     return replace(run, unfinished=_steps(unfinished), queued=_steps(queued))
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from dasklab import record
+from dasklab import records
 from dasklab.cli import main
 from dasklab.commands import progress, target, whatif
 from dasklab.model.dask_settings import flatten
@@ -53,7 +53,7 @@ def advise(measured: Path, monkeypatch: pytest.MonkeyPatch) -> Advise:
     simulate_by(monkeypatch, known_law)
     monkeypatch.setattr(progress, "locked", lambda *_, **__: nullcontext())
     monkeypatch.setattr(target, "require_machines", lambda *_: None)
-    monkeypatch.setattr(record, "recorded", lambda _: True)
+    monkeypatch.setattr(records, "recorded", lambda _: True)
     monkeypatch.setattr(whatif, "calibrations_of", lambda _: (CALIBRATION,))
     return run
 

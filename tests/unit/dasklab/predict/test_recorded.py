@@ -89,10 +89,10 @@ def test_handoff_is_the_mean_over_the_tasks_of_timed_runs() -> None:
 def test_workers_are_behind_by_the_prepared_results_that_they_lack() -> None:
     tables = frames()
     needs = [
-        (1, "('old-0', 1)", 8, ["worker-2"]),
-        (1, "('old-0', 2)", 8, ["worker-2", "worker-1"]),
-        (1, "('old-0', 2)", 8, []),
-        (1, "('add-1', 1)", 8, ["worker-1"]),  # computed in a run
+        (1, "('old-0', 1)", 8, "worker-2"),
+        (1, "('old-0', 2)", 8, "worker-2\x1fworker-1"),
+        (1, "('old-0', 2)", 8, ""),
+        (1, "('add-1', 1)", 8, "worker-1"),  # computed in a run
     ]
     tables["needs"] = pd.DataFrame(needs, columns=["run", "needed", "nbytes", "holders"])
     assert recorded.behind(tables, ["worker-1", "worker-2", "worker-3"]) == (2, 0, 2)

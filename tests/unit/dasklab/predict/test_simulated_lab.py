@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from dasklab import record, report
+from dasklab import records, report
 from dasklab.cli import main
 from dasklab.commands.simulated import Calibrated, go_on
 from dasklab.errors import LabError
@@ -302,7 +302,7 @@ def test_simulate_and_from_go_together(measured: Path, tmp_path: Path) -> None:
 
 
 def test_workload_without_a_measured_trial_is_named(measured: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(record, "recorded", lambda folder: True)
+    monkeypatch.setattr(records, "recorded", lambda folder: True)
     other = changed(workload={"name": "merge", "params": {"tasks": 7}})
     with pytest.raises(LabError, match="no measured trial shows the costs of merge with these parameters"):
         Calibrations.from_measured(measured, other, print)
@@ -317,7 +317,7 @@ def test_run_is_calibrated_on_all_trials_of_the_baselines_setting(
         folders.append(folder)
         return CALIBRATION.model_copy(update={"trial": folder.name})
 
-    monkeypatch.setattr(record, "recorded", lambda folder: True)
+    monkeypatch.setattr(records, "recorded", lambda folder: True)
     monkeypatch.setattr("dasklab.predict.calibrate.calibrate", calibrate)
     lines: list[str] = []
     calibrations = Calibrations.from_measured(measured, Experiment.model_validate(CAPS), lines.append)
@@ -335,7 +335,7 @@ def test_workload_that_cannot_be_calibrated_on_is_reported_and_left_out(
     def calibrate(folder: Path) -> Calibration:
         raise LabError(f"{folder.name}: no Dask records")
 
-    monkeypatch.setattr(record, "recorded", lambda folder: True)
+    monkeypatch.setattr(records, "recorded", lambda folder: True)
     monkeypatch.setattr("dasklab.predict.calibrate.calibrate", calibrate)
     lines: list[str] = []
     with pytest.raises(LabError, match="no measured trial shows the costs of array_study"):
@@ -354,7 +354,7 @@ def test_trial_that_cannot_be_calibrated_on_leaves_the_others(
             raise LabError(f"{folder}/records.json: its records cannot be unpacked")
         return CALIBRATION
 
-    monkeypatch.setattr(record, "recorded", lambda folder: True)
+    monkeypatch.setattr(records, "recorded", lambda folder: True)
     monkeypatch.setattr("dasklab.predict.calibrate.calibrate", calibrate)
     calibrations = Calibrations.from_measured(measured, Experiment.model_validate(CAPS), lambda line: None)
     assert len(calibrations.workloads[0].calibrations) == len(folders) - 1 > 0

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from dasklab import record
+from dasklab import records
 from dasklab.errors import LabError
 from dasklab.model.experiment import Experiment
 from dasklab.model.files import Result
@@ -41,7 +41,7 @@ def measure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Measure:
         driver.execute(ongoing, FakeLab(), lambda trial, state: None)
         return ongoing.directory
 
-    monkeypatch.setattr(record, "recorded", lambda folder: True)
+    monkeypatch.setattr(records, "recorded", lambda folder: True)
     return run
 
 

@@ -1,14 +1,14 @@
-"""A preload of scheduler and workers: keeps what Dask knows of a run, and hands it over when asked.
+"""A preload of the lab's scheduler and workers: keeps what Dask knows of a run, and hands it over on request.
 
-Stands alone (the standard library and Dask), because it runs on the guests. Dask's own logs hold most of
-what is wanted, for nothing but memory, if they are long enough; they are lengthened here, before anything
-happens, and not by ``distributed.admin.low-level-log-length``, which would also keep the payload of every
-message. What they do not hold is stamped: when a batch of messages leaves, how long an event loop was busy,
-how a fetch was spent. Dask's correction of the workers' clocks is switched off and what it would have been
-is kept.
+It stands alone (the standard library and Dask), because the lab copies this one file to its machines; a
+running cluster is recorded by the package ``recorder`` instead. Dask's own logs hold most of what is
+needed, at no cost but memory, if they are long enough. They are lengthened here, before anything happens,
+and not by ``distributed.admin.low-level-log-length``, which would also keep the payload of every message.
+What they do not hold is stamped: when a batch of messages leaves, how long an event loop was busy, how a
+fetch was spent. Dask's correction of the workers' clocks is switched off, and its estimates are kept.
 
-``server.inside.take()`` returns all that was recorded since it was called last, as plain lists, and forgets
-it. Times are seconds since 1970 by the process's own clock.
+``server.inside.take()`` returns all that was recorded since the last call, as plain lists, and forgets it.
+Times are seconds since 1970 by the process's own clock.
 """
 
 # mypy: disable-error-code="no-untyped-call,attr-defined,method-assign"
@@ -36,12 +36,12 @@ from distributed.metrics import context_meter, time
 from distributed.profile import merge
 from tornado.ioloop import PeriodicCallback
 
-FORM = 1  # of what is handed over; lab/dasklab/record/tables.py reads this one
-LONGEST = 1_000_000  # entries of each log between two takes; what is lost beyond is counted
-SAMPLED_MS = 100  # how often processing and occupancy are looked at
+FORM = 1  # of what is handed over; lab/dasklab/records/preloaded.py reads it
+LONGEST = 1_000_000  # entries of each log between two calls of take; what is lost beyond is counted
+SAMPLED_MS = 100  # how often processing and occupancy are sampled
 PAUSE_S = 0.0001  # an event loop that waits for less than this is not idle
-SPELL_S = 0.0001  # shorter spells of work are not kept
-LAIN_S = 0.008  # two ticks of the kernel's clock, which says how long data has lain: it is surely one
+SHORT_S = 0.0001  # shorter busy intervals are not kept
+LEAST_WAITED_S = 0.008  # two ticks of the kernel's clock, which says how long data waited: surely one
 INTERNET = (socket.AF_INET, socket.AF_INET6)
 ESTABLISHED = 1  # a state of a connection in the kernel's struct tcp_info
 LAST_DATA_AT = 52  # where in it tcpi_last_data_recv is
@@ -52,30 +52,29 @@ READY = ("constrained", "ready", "executing", "long-running")
 Row = tuple[Any, ...]
 
 
-class Log(deque[Any]):
+class BoundedLog(deque[Any]):
     """A log of bounded length that is emptied by whoever reads it."""
 
     def __init__(self, *entries: Any) -> None:
         super().__init__(*entries, maxlen=LONGEST)
 
     def take(self) -> list[Any]:
-        """All entries; forgets them."""
         entries = list(self)
         self.clear()
         return entries
 
 
-class Loop:
-    """When an event loop was busy: between two of its waits, or kept from running after one was over.
+class BusyLoop:
+    """When an event loop was busy: between two of its waits, or kept from running after a wait was over.
 
-    A wait that lasts longer than was asked for (another thread held the interpreter, or other processes the
-    CPU) counts as busy from when it should have ended; so does one that data ended which had come before.
+    A wait that lasts longer than requested (another thread held the interpreter, or other processes the CPU)
+    counts as busy from when it should have ended; so does one that was ended by data that had come before.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, handlers: Mapping[int, Any]) -> None:
-        self.spells = Log()
-        self.began = time()
-        self.handlers = handlers  # tornado's: of each file descriptor itself and its stream's method
+        self.busy = BoundedLog()
+        self.begin = time()
+        self.handlers = handlers  # tornado's: for each file descriptor itself and its stream's method
         selector = getattr(loop, "_selector", None)  # uvloop has none
         if selector is not None:
             self.select = selector.select
@@ -83,41 +82,42 @@ class Loop:
 
     def watched(self, timeout: float | None = None) -> Any:
         """The selector's ``select``, between two stamps."""
-        called = time()
+        begin = time()
         ready = self.select(timeout)
-        returned = time()
+        end = time()
         woken = timeout is None or (ready and timeout > 0)
-        due = returned if woken else called + max(timeout or 0, 0)
-        if woken and returned - called > LAIN_S:
-            due -= min(self._lain(ready), returned - called)
-        if min(due, returned) - called > PAUSE_S:
-            if called - self.began > SPELL_S:
-                self.spells.append((round(self.began, 6), round(called, 6)))
-            self.began = due if returned - due > PAUSE_S else returned
+        due = end if woken else begin + max(timeout or 0, 0)
+        if woken and end - begin > LEAST_WAITED_S:
+            due -= min(self._data_waited(ready), end - begin)
+        if min(due, end) - begin > PAUSE_S:
+            if begin - self.begin > SHORT_S:
+                self.busy.append((round(self.begin, 6), round(begin, 6)))
+            self.begin = due if end - due > PAUSE_S else end
         return ready
 
-    def _lain(self, ready: list[tuple[Any, int]]) -> float:
-        """For how many seconds the data that ended a wait lay in the kernel, if the kernel can tell."""
-        called = [self.handlers.get(key.fd, (None, None))[1] for key, events in ready if events & EVENT_READ]
-        streams = [getattr(method, "__self__", None) for method in called]
-        sockets = [one for stream in streams if (one := getattr(stream, "socket", None))]
+    def _data_waited(self, ready: list[tuple[Any, int]]) -> float:
+        """For how many seconds the data that ended a wait had been in the kernel, if the kernel knows."""
+        methods = [self.handlers.get(key.fd, (None, None))[1] for key, events in ready if events & EVENT_READ]
+        streams = [getattr(method, "__self__", None) for method in methods]
+        sockets = [s for stream in streams if (s := getattr(stream, "socket", None))]
         longest = max(map(_since_data, sockets), default=0.0)
-        return longest if longest >= LAIN_S else 0.0
+        return longest if longest >= LEAST_WAITED_S else 0.0
 
 
-def _since_data(one: socket.socket) -> float:
-    """Seconds since a connection's last data came; its end is no data."""
-    info = one.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 104) if one.family in INTERNET else b""
+def _since_data(connection: socket.socket) -> float:
+    """Seconds since a connection's last data came; its end is not data."""
+    is_internet = connection.family in INTERNET
+    info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 104) if is_internet else b""
     if not info or info[0] != ESTABLISHED:
         return 0.0
     return float(struct.unpack_from("I", info, LAST_DATA_AT)[0]) / 1000
 
 
-class Sent:
+class Departures:
     """When batches of messages left, by the tasks in them, and until when Dask's timer held each back."""
 
     def __init__(self) -> None:
-        self.log = Log()
+        self.log = BoundedLog()
         start = BatchedSend.start
 
         def stamped(batched: Any, comm: Any) -> None:
@@ -129,31 +129,30 @@ class Sent:
     def write(
         self, write: Callable[..., Any], peer: str, batched: Any, due: list[float], msg: Any, **options: Any
     ) -> Any:
-        """A comm's ``write``, after a stamp; ``due`` is when it was free to send again."""
-        now = time()
-        held = due[0]
-        self.log.extend((now, peer, op["key"], op["op"], held) for op in msg if op.get("op") in STAMPED)
+        """A comm's ``write``, after a stamp; ``due[0]`` is when it may send again."""
+        now, since = time(), due[0]
+        self.log.extend((now, peer, op["key"], op["op"], since) for op in msg if op.get("op") in STAMPED)
         due[0] = now + batched.interval
         return write(msg, **options)
 
 
-class Recorder:
+class ProcessRecords:
     """What scheduler and workers have in common."""
 
     def __init__(self, server: Any) -> None:
         self.server = server
-        self.loop = Loop(server.io_loop.asyncio_loop, server.io_loop.handlers)
-        self.sent = Sent()
-        self.taken: dict[Any, float] = {}
+        self.loop = BusyLoop(server.io_loop.asyncio_loop, server.io_loop.handlers)
+        self.departures = Departures()
+        self.totals: dict[Any, float] = {}
         self.cpu = (0.0, 0.0)
 
     def common(self) -> dict[str, Any]:
-        """The tables that every process has."""
-        log = self.sent.log.take()
-        sent = [(round(now, 6), peer, str(key), op, round(due, 6)) for now, peer, key, op, due in log]
+        """Return the tables that every process has."""
+        log = self.departures.log.take()
+        departed = [(round(now, 6), peer, str(key), op, round(due, 6)) for now, peer, key, op, due in log]
         cpu_s, waited_s = _scheduled()
         versions = {"python": platform.python_version(), "distributed": distributed.__version__}
-        found = {
+        tables = {
             "form": FORM,
             "now": time(),
             "address": self.server.address,
@@ -161,48 +160,45 @@ class Recorder:
             "loop": type(self.server.io_loop.asyncio_loop).__module__.partition(".")[0],
             "config": dask.config.get("distributed"),
             "cpu": [round(cpu_s - self.cpu[0], 6), round(waited_s - self.cpu[1], 6)],
-            "spells": self.loop.spells.take(),
-            "sent": sent,
+            "spells": self.loop.busy.take(),
+            "sent": departed,
         }
         self.cpu = (cpu_s, waited_s)
-        return found
+        return tables
 
     def since(self, totals: dict[Any, float]) -> list[Row]:
-        """By how much counters rose since they were asked for last."""
+        """Return by how much counters rose since the last call."""
         rows = []
         for name, total in totals.items():
             labels = [str(part) for part in name] if isinstance(name, tuple) else [str(name)]
-            if (rise := total - self.taken.get(name, 0.0)) != 0:
+            if (rise := total - self.totals.get(name, 0.0)) != 0:
                 rows.append(("/".join(labels), rise))
-        self.taken = dict(totals)
+        self.totals = dict(totals)
         return rows
 
 
-class OfScheduler(Recorder):
-    """The scheduler's records."""
-
+class SchedulerRecords(ProcessRecords):
     def __init__(self, scheduler: Any) -> None:
         super().__init__(scheduler)
-        scheduler.transition_log = Log(scheduler.transition_log)
+        scheduler.transition_log = BoundedLog(scheduler.transition_log)
         self.stream = TaskStreamPlugin(scheduler, maxlen=LONGEST)
         scheduler.add_plugin(self.stream)
-        self.steals = Log()
+        self.steals = BoundedLog()
         scheduler._broker._topics["stealing"].events = self.steals
-        self.graphs = Log()
+        self.graphs = BoundedLog()
         scheduler._broker._topics["scheduler"].events = self.graphs
-        self.load = Log()
+        self.load = BoundedLog()
         self.sampling = PeriodicCallback(self.sample, SAMPLED_MS)
         self.sampling.start()
 
     def sample(self) -> None:
-        """One look at every worker."""
         now, scheduler = round(time(), 6), self.server
         queued = len(scheduler.queued)
         for worker in scheduler.workers.values():
             self.load.append((now, worker.address, len(worker.processing), worker.occupancy, queued))
 
     def take(self) -> dict[str, Any]:
-        """All that was recorded since it was asked for last."""
+        """Return all that was recorded since the last call."""
         scheduler, stream = self.server, list(self.stream.buffer)
         self.stream.buffer.clear()
         log = scheduler.transition_log.take()
@@ -216,9 +212,9 @@ class OfScheduler(Recorder):
                 for key, start, finish, _, stimulus, when in log
                 if finish in STATES
             ],
-            "graphs": [row for _, said in self.graphs.take() for row in _graph(said)],
+            "graphs": [row for _, event in self.graphs.take() for row in _graph(event)],
             "load": self.load.take(),
-            "steals": [row for when, said in self.steals.take() for row in _steal(when, said)],
+            "steals": [row for when, event in self.steals.take() for row in _steal(when, event)],
             "steal_totals": _plain(stealing.metrics) if stealing else {},
             "bandwidth": scheduler.bandwidth,
             "bandwidth_workers": [(*pair, rate) for pair, rate in scheduler.bandwidth_workers.items()],
@@ -227,45 +223,46 @@ class OfScheduler(Recorder):
         }
 
 
-class OfWorker(Recorder):
-    """A worker's records."""
-
+class WorkerRecords(ProcessRecords):
     def __init__(self, worker: Any) -> None:
         super().__init__(worker)
-        worker.state.log, worker.state.stimulus_log = Log(worker.state.log), Log(worker.state.stimulus_log)
-        self.delays, self.fetches, self.served = Log(), Log(), Log()
+        worker.state.log, worker.state.stimulus_log = (
+            BoundedLog(worker.state.log),
+            BoundedLog(worker.state.stimulus_log),
+        )
+        self.delays, self.fetches, self.served = BoundedLog(), BoundedLog(), BoundedLog()
         self.profiled = 0.0
         _keep_own_clock(worker, self.delays)
         distributed.worker.get_data_from_worker = self.fetch(distributed.worker.get_data_from_worker)
         worker.handlers["get_data"] = self.serve(worker.handlers["get_data"])
 
     def fetch(self, get: Callable[..., Any]) -> Callable[..., Any]:
-        """``get_data_from_worker``, between two stamps; Dask meters how much of it was deserialising."""
+        """Wrap ``get_data_from_worker`` in two stamps; Dask meters how much of it was deserialising."""
 
         async def fetched(rpc: Any, keys: Any, worker: str, **options: Any) -> Any:
             start, spent = time(), [0.0]
             with context_meter.add_callback(partial(_add, spent), allow_offload=True):
-                said = await get(rpc, keys, worker, **options)
-            row = (start, time(), worker, [str(key) for key in keys], str(said["status"]), spent[0])
+                response = await get(rpc, keys, worker, **options)
+            row = (start, time(), worker, [str(key) for key in keys], str(response["status"]), spent[0])
             self.fetches.append(row)
-            return said
+            return response
 
         return fetched
 
     def serve(self, get: Callable[..., Any]) -> Callable[..., Any]:
-        """The handler of ``get_data``, between two stamps."""
+        """Wrap the handler of ``get_data`` in two stamps."""
 
         async def get_data(comm: Any, keys: Any, who: Any = None, **options: Any) -> Any:
             start, spent = time(), [0.0]
             with context_meter.add_callback(partial(_add, spent), allow_offload=True):
-                said = await get(comm, keys=keys, who=who, **options)
+                response = await get(comm, keys=keys, who=who, **options)
             self.served.append((start, time(), str(who), [str(key) for key in keys], spent[0]))
-            return said
+            return response
 
         return get_data
 
     def take(self) -> dict[str, Any]:
-        """All that was recorded since it was asked for last."""
+        """Return all that was recorded since the last call."""
         log, events = self.server.state.log.take(), self.server.state.stimulus_log.take()
         return self.common() | {
             "lost": int(LONGEST in (len(log), len(events))),
@@ -286,28 +283,28 @@ class OfWorker(Recorder):
         }
 
     def profile(self) -> list[Row]:
-        """What threads were found doing, if Dask looks at all: each stack with its seconds."""
+        """What threads were doing, if Dask samples them: each stack with its seconds."""
         if not dask.config.get("distributed.worker.profile.enabled"):
             return []
         self.server.cycle_profile()
         since, self.profiled = self.profiled, time()
-        some = merge(*(tree for when, tree in self.server.profile_history if when > since))
-        each_s = parse_timedelta(dask.config.get("distributed.worker.profile.interval"), default="ms")
-        return [(stack, round(count * each_s, 6)) for stack, count in _stacks(some, [])]
+        tree = merge(*(sample for when, sample in self.server.profile_history if when > since))
+        interval_s = parse_timedelta(dask.config.get("distributed.worker.profile.interval"), default="ms")
+        return [(stack, round(count * interval_s, 6)) for stack, count in _stacks(tree, [])]
 
 
 def _scheduled() -> tuple[float, float]:
     """Seconds that the threads of this process had a CPU, and that they waited for one."""
-    found = [0.0, 0.0]
+    total = [0.0, 0.0]
     for thread in Path("/proc/self/task").glob("*/schedstat"):
         with contextlib.suppress(OSError):  # a thread may end meanwhile
             ran, waited, _ = map(int, thread.read_text().split())
-            found = [found[0] + ran / 1e9, found[1] + waited / 1e9]
-    return found[0], found[1]
+            total = [total[0] + ran / 1e9, total[1] + waited / 1e9]
+    return total[0], total[1]
 
 
 def _stacks(node: dict[str, Any], above: list[str]) -> Iterator[tuple[list[str], int]]:
-    """Each stack of a tree of samples that was seen itself, outermost frame first, and how often."""
+    """Each stack of a tree of samples that was sampled itself, outermost frame first, and how often."""
     inner = 0
     for child in node["children"].values():
         about = child["description"]
@@ -323,11 +320,11 @@ def _task(row: dict[str, Any]) -> Row:
     return str(row["key"]), row["worker"], row.get("thread"), size, kind, str(row.get("status")), steps
 
 
-def _graph(said: Any) -> list[Row]:
-    """What an update of the graph took; some versions of Dask tell these durations below zero."""
-    if said.get("action") != "update-graph" or said.get("status") != "OK":
+def _graph(event: Any) -> list[Row]:
+    """How long a graph took; some versions of Dask report these durations below zero."""
+    if event.get("action") != "update-graph" or event.get("status") != "OK":
         return []
-    metrics = said["metrics"]
+    metrics = event["metrics"]
     stages = ("materialization", "ordering", "state_initialization")
     spent = (abs(metrics[f"{stage}_duration_seconds"]) for stage in stages)
     return [(metrics["start_timestamp_seconds"], metrics["tasks"], *spent)]
@@ -338,13 +335,13 @@ def _arrived(event: Any) -> Row:
     return str(event.key), round(event.handled, 6), needs
 
 
-def _steal(when: float, said: Any) -> list[Row]:
-    """What stealing tells: of requests in lots, of all else one by one; key, victim and thief where named."""
-    kind = said[0]
+def _steal(when: float, event: Any) -> list[Row]:
+    """What stealing logs: requests in lots, all else one by one; key, victim and thief where named."""
+    kind = event[0]
     if kind == "request":
-        return [(when, kind, str(key), victim, thief) for _, _, key, _, victim, _, thief, _ in said[1]]
-    if kind in ("confirm", "already-computing") and len(said) >= 5:
-        return [(when, kind, str(said[1]), said[3], said[4])]
+        return [(when, kind, str(key), victim, thief) for _, _, key, _, victim, _, thief, _ in event[1]]
+    if kind in ("confirm", "already-computing") and len(event) >= 5:
+        return [(when, kind, str(event[1]), event[3], event[4])]
     return [(when, str(kind), "", "", "")]
 
 
@@ -358,8 +355,8 @@ def _add(spent: list[float], label: Any, value: float, unit: str) -> None:
         spent[0] += value
 
 
-def _keep_own_clock(worker: Any, delays: Log) -> None:
-    """Stamps of this worker stay those of its clock; Dask's estimates of its delay are kept aside."""
+def _keep_own_clock(worker: Any, delays: BoundedLog) -> None:
+    """Leave this worker's stamps on its own clock, and log Dask's estimates of its delay."""
     vars(worker).pop("scheduler_delay", None)
     type(worker).scheduler_delay = property(
         lambda _: 0.0, lambda _, delay: delays.append((round(time(), 6), delay))
@@ -368,8 +365,8 @@ def _keep_own_clock(worker: Any, delays: Log) -> None:
 
 def dask_setup(server: Any) -> None:
     """Dask calls this before the process takes part in a cluster."""
-    kind = OfScheduler if hasattr(server, "transition_log") else OfWorker
+    kind = SchedulerRecords if hasattr(server, "transition_log") else WorkerRecords
     try:
         server.inside = kind(server)
-    except (AttributeError, KeyError) as error:  # another Dask than those this was written for
+    except (AttributeError, KeyError) as error:  # a version of Dask with other internals
         sys.stderr.write(f"dasklab: this Dask cannot be recorded ({error}); runs are timed all the same\n")

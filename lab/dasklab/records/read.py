@@ -18,15 +18,18 @@ from dasklab import atomic
 from dasklab.errors import LabError
 from dasklab.model.files import CaptureRecords, CaptureReport, Records, Timings
 from dasklab.notices import warn
-from dasklab.record.schema import TABLES
-from dasklab.record.tables import other_form, tables
+from dasklab.records import assemble, chunks
+from dasklab.records.document import RECORD, Record
+from dasklab.records.preloaded import other_form, tables
+from dasklab.records.recorder.layout import FORM
+from dasklab.records.schema import TABLES
 from dasklab.results.storage import store
 
 Frames = dict[str, pd.DataFrame]
 
 
 def load(trial: str | Path, captured: bool = False) -> Frames:
-    """What Dask recorded of a trial's runs: a frame for each of ``dasklab.record.schema.TABLES``.
+    """What Dask recorded of a trial's runs: a frame for each of ``dasklab.records.schema.TABLES``.
 
     ``captured``: of the runs that were captured instead of those that were timed.
 
@@ -34,6 +37,8 @@ def load(trial: str | Path, captured: bool = False) -> Frames:
         LabError: nothing was recorded there.
     """
     trial = Path(trial)
+    if is_record(trial):
+        return _record(trial)
     kind = CaptureRecords if captured else Records
     source = store.file_of(kind, trial)
     folder = source.with_suffix("")
@@ -44,6 +49,23 @@ def load(trial: str | Path, captured: bool = False) -> Frames:
         warn(f"{error.message}; the tables are made again")
     _unpack(trial, kind, folder)
     return _read(folder)
+
+
+def is_record(folder: Path) -> bool:
+    """Whether a folder is the record of a cluster, and not a trial of the lab."""
+    return (folder / Record.FILE).exists()
+
+
+def _record(folder: Path) -> Frames:
+    """Return the tables of a cluster's record."""
+    try:
+        about = Record.model_validate_json((folder / Record.FILE).read_bytes())
+    except ValueError as error:
+        raise LabError(f"{folder / Record.FILE}: damaged: {str(error).splitlines()[0]}") from error
+    if about.form != FORM:
+        raise LabError(f"{folder}: it was recorded by another version of dasklab (form {about.form})")
+    processes = chunks.read(folder / RECORD)
+    return assemble.tables(processes, about.client, about.start, about.stop)
 
 
 def _read(folder: Path) -> Frames:
@@ -72,8 +94,8 @@ def recorded(trial: Path, captured: bool = False) -> bool:
 def _fresh(folder: Path, records: Path) -> bool:
     """Are all tables there, of these records and as they are made today?"""
     files = {name: folder / f"{name}.parquet" for name in TABLES}
-    made = [file.stat().st_mtime for file in files.values() if file.exists()]
-    if len(made) < len(files) or (records.exists() and records.stat().st_mtime > min(made)):
+    times = [file.stat().st_mtime for file in files.values() if file.exists()]
+    if len(times) < len(files) or (records.exists() and records.stat().st_mtime > min(times)):
         return False
     return all(_whole(pq.read_schema, file).names == list(TABLES[name]) for name, file in files.items())
 

@@ -1,4 +1,4 @@
-"""From what the processes recorded to tables: names for addresses, and each task's way joined. Pure."""
+"""From the records of the lab's preload to the tables of ``schema``: names for addresses, stages joined."""
 
 from __future__ import annotations
 
@@ -9,33 +9,34 @@ from typing import Any
 
 from dasklab.model.dask_settings import flatten
 from dasklab.model.files import Sample
-from dasklab.record.schema import TABLES
+from dasklab.records.recorder.layout import SEPARATOR
+from dasklab.records.schema import TABLES
 
 Row = dict[str, Any]
 Tables = dict[str, list[Row]]
-Taken = Mapping[str, Any]  # what one call of the workload's ``take`` gave
+Records = Mapping[str, Any]  # what one call of the workload's ``take`` returned
 FORM = 1  # of what the preload hands over
 TICK_S = 1e-6  # stamps are rounded to this
 
 
-def tables(taken: Sequence[Taken | None], samples: Sequence[Sample]) -> Tables:
-    """All tables of a trial's runs; a run that nothing is known of is left out."""
-    found: Tables = {name: [] for name in TABLES}
-    known = [(sample, records) for sample, records in zip(samples, taken, strict=False) if records]
-    for sample, records in known:
+def tables(taken: Sequence[Records | None], samples: Sequence[Sample]) -> Tables:
+    """Return all tables of a trial's runs; a run without records is left out."""
+    result: Tables = {name: [] for name in TABLES}
+    recorded = [(sample, records) for sample, records in zip(samples, taken, strict=False) if records]
+    for sample, records in recorded:
         for name, rows in _run(records, sample):
-            found[name] += [{"run": sample.run} | row for row in rows]
-    if known:
-        found["config"] = list(_config(known[0][1]))
-    return found
+            result[name] += [{"run": sample.run} | row for row in rows]
+    if recorded:
+        result["config"] = list(_config(recorded[0][1]))
+    return result
 
 
-def other_form(taken: Sequence[Taken | None]) -> bool:
-    """Was it recorded by another version of the preload?"""
+def other_form(taken: Sequence[Records | None]) -> bool:
+    """Whether it was recorded by another version of the preload."""
     return any(records["scheduler"].get("form") != FORM for records in taken if records)
 
 
-def _run(taken: Taken, sample: Sample) -> Iterator[tuple[str, Iterable[Row]]]:
+def _run(taken: Records, sample: Sample) -> Iterator[tuple[str, Iterable[Row]]]:
     scheduler, workers = taken["scheduler"], taken["workers"]
     names = {address: name for address, name, _ in scheduler["workers"]}
     nodes = {"scheduler": scheduler} | {names.get(a, a): records for a, records in workers.items()}
@@ -46,9 +47,6 @@ def _run(taken: Taken, sample: Sample) -> Iterator[tuple[str, Iterable[Row]]]:
                 "warmup": sample.warmup,
                 "start_s": sample.start,
                 "stop_s": sample.stop,
-                "asked_s": taken["asked"],
-                "now_s": scheduler["now"],
-                "answered_s": taken["answered"],
                 "lost": sum(records["lost"] for records in nodes.values()),
             }
         ],
@@ -61,6 +59,8 @@ def _run(taken: Taken, sample: Sample) -> Iterator[tuple[str, Iterable[Row]]]:
             if address in workers
         ],
     )
+    clock = {"asked_s": taken["asked"], "now_s": scheduler["now"], "answered_s": taken["answered"]}
+    yield "clock", [clock]
     yield "graphs", _graphs(taken.get("graphs", ()), scheduler.get("graphs", ()))
     yield "tasks", _tasks(scheduler, workers, names)
     yield "needs", _needs(workers, names)
@@ -83,10 +83,12 @@ def _run(taken: Taken, sample: Sample) -> Iterator[tuple[str, Iterable[Row]]]:
 
 
 def _graphs(sent: Sequence[Sequence[Any]], received: Sequence[Sequence[Any]]) -> Iterator[Row]:
-    """What the client sent, in the order in which the scheduler had it."""
-    names = ("begin_s", "sent_s", "nbytes"), ("received_s", "tasks", "materialise_s", "order_s", "state_s")
-    for ours, theirs in zip(sent, received, strict=False):
-        yield dict(zip(names[0], ours, strict=True)) | dict(zip(names[1], theirs, strict=True))
+    """Join what the client sent with what the scheduler received, in order."""
+    of_client = ("begin_s", "sent_s", "nbytes")
+    of_scheduler = ("received_s", "tasks", "materialise_s", "order_s", "state_s")
+    for departure, arrival in zip(sent, received, strict=False):
+        row = dict(zip(of_client, departure, strict=True))
+        yield row | dict(zip(of_scheduler, arrival, strict=True))
 
 
 def _rows(records: Iterable[Sequence[Any]], common: Row, *columns: str) -> list[Row]:
@@ -97,7 +99,7 @@ def _named(rows: Iterable[Row], names: Mapping[str, str], *columns: str) -> list
     return [row | {column: names.get(row[column], row[column]) for column in columns} for row in rows]
 
 
-def _config(taken: Taken) -> Iterator[Row]:
+def _config(taken: Records) -> Iterator[Row]:
     names = {address: name for address, name, _ in taken["scheduler"]["workers"]}
     nodes = {"scheduler": taken["scheduler"]} | {names.get(a, a): w for a, w in taken["workers"].items()}
     for node, records in nodes.items():
@@ -106,7 +108,7 @@ def _config(taken: Taken) -> Iterator[Row]:
 
 
 class _Stamps:
-    """Stamps of one kind by key; the same key may have several, as when a task is stolen."""
+    """Stamps of one kind by key; a key may have several, for example when a task moved to another worker."""
 
     def __init__(self, stamped: Iterable[tuple[str, Any]]) -> None:
         self.by_key: defaultdict[str, list[Any]] = defaultdict(list)
@@ -114,33 +116,33 @@ class _Stamps:
             self.by_key[key].append(stamp)
 
     def last(self, key: str, bound: float | None) -> float | None:
-        """The last one until a time."""
-        found = self.by_key.get(key, ())
-        return max((t for t in found if bound is None or t <= bound + TICK_S), default=None)
+        """Return the last stamp until a time."""
+        stamps = self.by_key.get(key, ())
+        return max((t for t in stamps if bound is None or t <= bound + TICK_S), default=None)
 
     def first(self, key: str, bound: float | None) -> float | None:
-        """The first one from a time on."""
-        found = self.by_key.get(key, ())
-        return min((t for t in found if bound is None or t >= bound - TICK_S), default=None)
+        """Return the first stamp from a time on."""
+        stamps = self.by_key.get(key, ())
+        return min((t for t in stamps if bound is None or t >= bound - TICK_S), default=None)
 
 
 class _Scheduler:
-    """What the scheduler did about each task."""
+    """What the scheduler stamped of each task."""
 
-    def __init__(self, records: Taken) -> None:
+    def __init__(self, records: Records) -> None:
         log = records["transitions"]
         self.waiting = _Stamps((key, when) for key, _, finish, _, when in log if finish == "waiting")
         self.decided = _Stamps((key, when) for key, _, finish, _, when in log if finish == "processing")
-        sent = [row for row in records["sent"] if row[3] == "compute-task"]
-        self.sent = _Stamps((row[2], row[0]) for row in sent)
-        self.due = {(row[2], row[0]): row[4] for row in sent}
+        messages = [row for row in records["sent"] if row[3] == "compute-task"]
+        self.sent = _Stamps((row[2], row[0]) for row in messages)
+        self.due = {(row[2], row[0]): row[4] for row in messages}
         ends = [row for row in log if row[1] == "processing" and row[2] in ("memory", "erred")]
         self.handled = _Stamps((row[0], row[4]) for row in ends)
         self.ended = {stimulus: key for key, _, _, stimulus, _ in reversed(ends)}
         self.why = {(key, when): stimulus for key, _, finish, stimulus, when in log if finish == "processing"}
 
-    def way(self, key: str) -> Row:
-        """Stages by the scheduler's clock, and what made it choose a worker."""
+    def stages(self, key: str) -> Row:
+        """Return stamps of the scheduler's clock, and what made it choose a worker."""
         handled = self.handled.last(key, None)
         decided = self.decided.last(key, handled)
         sent = self.sent.last(key, handled)
@@ -157,22 +159,24 @@ class _Scheduler:
 
 
 class _Worker:
-    """What a worker did about each task."""
+    """What a worker stamped of each task."""
 
-    def __init__(self, records: Taken) -> None:
+    def __init__(self, records: Records) -> None:
         self.arrived = _Stamps((key, when) for key, when, _ in records["arrived"])
         self.ready = _Stamps((key, when) for key, state, when in records["states"] if state == "ready")
-        self.given = _Stamps((key, when) for key, state, when in records["states"] if state == "executing")
-        self.done = _Stamps((key, when) for key, when, _ in records["done"])
-        sent = [row for row in records["sent"] if row[3] != "compute-task"]
-        self.reported = _Stamps((row[2], row[0]) for row in sent)
-        self.due = {(row[2], row[0]): row[4] for row in sent}
+        self.executing = _Stamps(
+            (key, when) for key, state, when in records["states"] if state == "executing"
+        )
+        self.ended = _Stamps((key, when) for key, when, _ in records["done"])
+        messages = [row for row in records["sent"] if row[3] != "compute-task"]
+        self.reported = _Stamps((row[2], row[0]) for row in messages)
+        self.due = {(row[2], row[0]): row[4] for row in messages}
 
-    def way(self, key: str, start: float | None, stop: float | None) -> Row:
-        """Stages by the worker's clock."""
-        executing = self.given.last(key, start)
+    def stages(self, key: str, start: float | None, stop: float | None) -> Row:
+        """Return stamps of the worker's clock."""
+        executing = self.executing.last(key, start)
         ready = self.ready.last(key, executing)
-        done = self.done.first(key, stop)
+        done = self.ended.first(key, stop)
         reported = self.reported.first(key, done)
         return {
             "arrived_s": self.arrived.last(key, ready or executing or start),
@@ -186,19 +190,20 @@ class _Worker:
         }
 
 
-def _tasks(scheduler: Taken, workers: Mapping[str, Taken], names: Mapping[str, str]) -> Iterator[Row]:
-    ours, theirs = _Scheduler(scheduler), {address: _Worker(records) for address, records in workers.items()}
+def _tasks(scheduler: Records, workers: Mapping[str, Records], names: Mapping[str, str]) -> Iterator[Row]:
+    by_scheduler = _Scheduler(scheduler)
+    by_worker = {address: _Worker(records) for address, records in workers.items()}
     for key, address, thread, nbytes, kind, status, steps in scheduler["tasks"]:
         compute = [(start, stop) for action, start, stop in steps if action == "compute"]
         start, stop = (compute[0][0], compute[-1][1]) if compute else (None, None)
         disk = sum(stop - start for action, start, stop in steps if action.startswith("disk"))
-        way = theirs[address].way(key, start, stop) if address in theirs else {}
+        stages = by_worker[address].stages(key, start, stop) if address in by_worker else {}
         worker = names.get(address, address)
         about = {"disk_s": disk, "nbytes": nbytes, "type": kind, "status": status}
-        yield {"key": key, "worker": worker, "thread": thread} | ours.way(key) | way | about
+        yield {"key": key, "worker": worker, "thread": thread} | by_scheduler.stages(key) | stages | about
 
 
-def _needs(workers: Mapping[str, Taken], names: Mapping[str, str]) -> Iterator[Row]:
+def _needs(workers: Mapping[str, Records], names: Mapping[str, str]) -> Iterator[Row]:
     for address, records in workers.items():
         for key, _, needs in records["arrived"]:
             for needed, nbytes, holders in needs:
@@ -207,12 +212,12 @@ def _needs(workers: Mapping[str, Taken], names: Mapping[str, str]) -> Iterator[R
                     "worker": names.get(address, address),
                     "needed": needed,
                     "nbytes": nbytes,
-                    "holders": [names.get(holder, holder) for holder in holders],
+                    "holders": SEPARATOR.join(names.get(holder, holder) for holder in holders),
                 }
 
 
-def _fetches(workers: Mapping[str, Taken], names: Mapping[str, str]) -> Iterator[Row]:
-    """Each fetch of a worker's, with how its peer served it: in order, of the same keys."""
+def _fetches(workers: Mapping[str, Records], names: Mapping[str, str]) -> Iterator[Row]:
+    """Join each fetch with how its peer served it: of the same keys, in order."""
     served: defaultdict[tuple[str, str, tuple[str, ...]], list[Any]] = defaultdict(list)
     for address, records in workers.items():
         for start, stop, who, keys, serialise in records["served"]:
@@ -230,6 +235,6 @@ def _fetches(workers: Mapping[str, Taken], names: Mapping[str, str]) -> Iterator
                 "serve_start_s": serve[0],
                 "serve_stop_s": serve[1],
                 "serialise_s": serve[2],
-                "keys": keys,
+                "keys": SEPARATOR.join(keys),
                 "status": status,
             }

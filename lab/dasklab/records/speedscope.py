@@ -12,23 +12,23 @@ SCHEMA = "https://www.speedscope.app/file-format-schema.json"
 def speedscope(profiles: pd.DataFrame, name: str) -> dict[str, Any]:
     """The file's content, from the table of that name; seconds are samples times their interval."""
     frames: dict[str, int] = {}
-    found = []
+    sampled = []
     for worker, stacks in profiles.groupby("worker"):
         weights = [float(seconds) for seconds in stacks.seconds]
         samples = [[frames.setdefault(frame, len(frames)) for frame in stack] for stack in stacks["stack"]]
         about = {"type": "sampled", "name": str(worker), "unit": "seconds", "startValue": 0.0}
-        found.append(about | {"endValue": sum(weights), "samples": samples, "weights": weights})
+        sampled.append(about | {"endValue": sum(weights), "samples": samples, "weights": weights})
     return {
         "$schema": SCHEMA,
         "name": name,
         "exporter": "dasklab",
         "shared": {"frames": [_frame(text) for text in frames]},
-        "profiles": found,
+        "profiles": sampled,
     }
 
 
 def _frame(text: str) -> dict[str, Any]:
-    """From ``name (file:line)``."""
+    """Split the text ``name (file:line)`` of a frame."""
     name, _, where = text.removesuffix(")").rpartition(" (")
     file, _, line = where.rpartition(":")
     return {"name": name, "file": file, "line": int(line)}

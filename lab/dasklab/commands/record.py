@@ -1,0 +1,53 @@
+"""``dasklab record``: record a running Dask cluster from a shell."""
+
+# mypy: disable-error-code="no-untyped-call"
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import click
+
+from dasklab.errors import LabError
+from dasklab.path_types import OutputFolder
+
+CONNECT_S = 10
+A_YEAR_S = 365 * 86_400
+
+
+@click.command()
+@click.argument("scheduler", metavar="SCHEDULER")
+@click.argument("folder", metavar="FOLDER", type=OutputFolder())
+@click.option("--seconds", type=click.FloatRange(min=0), help="Stop after so long; default: until Ctrl-C.")
+@click.option("--hash-keys", is_flag=True, help="Record hashes instead of task keys.")
+def record(scheduler: str, folder: Path, seconds: float | None, hash_keys: bool) -> None:
+    """Record a running Dask cluster, to explain where its time goes.
+
+    SCHEDULER is its address, as tcp://10.0.0.2:8786. TLS is configured as for any Dask client. Nothing is
+    installed in the cluster, and nothing remains there. Ctrl-C ends the recording and keeps the data.
+
+    \b
+    dasklab record tcp://10.0.0.2:8786 run/ --seconds 60
+    dasklab explain run/
+    """
+    from distributed import Client
+
+    import dasklab
+
+    try:
+        client = Client(scheduler, timeout=CONNECT_S, set_as_default=False)
+    except (OSError, ValueError) as error:
+        raise LabError(
+            f"{scheduler}: {error}", "is the scheduler running, and is this its address?"
+        ) from error
+    with client:
+        begin = time.monotonic()
+        with dasklab.record(client, folder, keys="hash" if hash_keys else "plain"):
+            click.echo(f"Recording {scheduler} into {folder}. Ctrl-C ends it.", err=True)
+            try:
+                time.sleep(A_YEAR_S if seconds is None else seconds)
+            except KeyboardInterrupt:
+                click.echo("", err=True)
+    click.echo(
+        f"Recorded {time.monotonic() - begin:.0f} s. To see where the time went: dasklab explain {folder}"
+    )

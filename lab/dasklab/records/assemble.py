@@ -1,0 +1,217 @@
+"""From what a recorder's processes kept to the tables of ``schema``: names for addresses, stages joined."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from dasklab.records.chunks import Tables, complete
+from dasklab.records.recorder.layout import SEPARATOR
+from dasklab.records.schema import TABLES
+
+CLIENT, SCHEDULER = "client", "scheduler"
+STAMPS_OF_SCHEDULER = {
+    "waiting": "waiting_s", "queued": "queued_s", "decided": "decided_s", "due": "due_s", "sent": "sent_s",
+    "handled": "handled_s",
+}  # fmt: skip
+STAMPS_OF_WORKER = {
+    "arrived": "arrived_s", "ready": "ready_s", "executing": "executing_s", "start": "start_s",
+    "stop": "stop_s", "seceded": "seceded_s", "done": "done_s", "due": "report_due_s",
+    "reported": "reported_s",
+}  # fmt: skip
+STATUS = {"memory": "OK", "erred": "error", "error": "error"}
+
+
+def tables(
+    processes: Mapping[str, Tables], client: str, start: float, stop: float
+) -> dict[str, pd.DataFrame]:
+    """Return all tables of a record, as one run from start to stop.
+
+    Args:
+        processes: what each recorded: the client, the scheduler, and each worker by its address.
+        client: the id of the client that recorded.
+    """
+    scheduler = complete(processes.get(SCHEDULER, {}), SCHEDULER)
+    mine = complete(processes.get(CLIENT, {}), CLIENT)
+    names = worker_names(scheduler["workers"])
+    workers = {
+        address: complete(own, address)
+        for address, own in processes.items()
+        if address not in (CLIENT, SCHEDULER)
+    }
+    joined = _Workers(workers, names)
+    frames = {
+        "runs": pd.DataFrame([{"warmup": False, "start_s": start, "stop_s": stop}]),
+        "clock": mine["clock"].set_axis(["asked_s", "now_s", "answered_s"], axis=1),
+        "workers": _workers(scheduler["workers"], names, joined.about("loop")),
+        "tasks": _tasks(scheduler["tasks"], joined.rows("tasks", "worker"), names, joined.ahead),
+        "needs": _needs(joined),
+        "fetches": _fetches(joined),
+        "graphs": _graphs(scheduler["graphs"], mine["graphs"], client),
+        "introduced": scheduler["tasks"].sort_values("waiting", kind="stable").drop_duplicates("key"),
+        "calls": _seconds(mine["calls"], "start", "stop"),
+        "busy": _of_all(joined, "busy", scheduler, mine, start="start_s", stop="stop_s", late="late_s"),
+        "cpu": _of_all(joined, "cpu", scheduler, mine, time="time_s", cpu="cpu_s", waiting="waiting_s",
+                       loop_waiting="loop_waiting_s", memory="memory_bytes"),
+        "pauses": _of_all(joined, "pauses", scheduler, mine, start="start_s", stop="stop_s"),
+        "metrics": _of_all(joined, "metrics", scheduler, mine),
+        "config": _of_all(joined, "config", scheduler, mine),
+        "waits": _seconds(joined.rows("waits", "worker"), "start", "stop"),
+        "actor_calls": _seconds(joined.rows("actor_calls", "worker"), "start", "stop"),
+        "delays": _seconds(joined.rows("delays", "node"), "time", "delay"),
+        "profiles": joined.rows("profile", "worker").assign(stack=lambda rows: rows["stack"].map(json.loads)),
+        "events": _seconds(scheduler["events"], "time").replace({"subject": names}),
+        "load": _seconds(scheduler["load"], "time", "occupancy").replace({"worker": names}),
+        "steals": _seconds(scheduler["steals"], "time").replace({"victim": names, "thief": names}),
+        "bandwidths": scheduler["bandwidths"].replace({"receiver": names, "sender": names}),
+        "results": _seconds(scheduler["results"], "time"),
+        "transitions": pd.DataFrame(),
+    }  # fmt: skip
+    return {
+        name: (frames[name] if "run" not in columns else frames[name].assign(run=0)).reindex(
+            columns=list(columns)
+        )
+        for name, columns in TABLES.items()
+    }
+
+
+def worker_names(workers: pd.DataFrame) -> dict[str, str]:
+    """Return a readable name for each address: the worker's own, if it has one."""
+    connected = workers[workers.threads > 0].drop_duplicates("worker", keep="last")
+    names = {}
+    for address, name in zip(connected.worker, connected["name"], strict=True):
+        own = address.rpartition("://")[2] if name == address else name
+        names[address] = f"worker-{own}" if own.isdigit() else own
+    return names
+
+
+class _Workers:
+    """The tables of all workers, with the name of each."""
+
+    def __init__(self, tables: Mapping[str, Tables], names: Mapping[str, str]) -> None:
+        self.tables, self.names = tables, names
+
+    def name(self, address: str) -> str:
+        return self.names.get(address, address)
+
+    def names_of(self, addresses: str) -> str:
+        return SEPARATOR.join(map(self.name, addresses.split(",")))
+
+    def rows(self, table: str, column: str) -> pd.DataFrame:
+        """Return a table of all workers, whose names are in a column."""
+        frames = [own[table].assign(**{column: self.name(address)}) for address, own in self.tables.items()]
+        return (
+            pd.concat(frames, ignore_index=True)
+            if frames
+            else complete({}, "worker")[table].assign(**{column: ""})
+        )
+
+    def about(self, what: str) -> dict[str, str]:
+        """Return what each worker said of itself."""
+        return {
+            self.name(address): str(rows.value.iloc[-1])
+            for address, own in self.tables.items()
+            for rows in [own["about"][own["about"].name == what]]
+            if len(rows)
+        }
+
+    @property
+    def ahead(self) -> dict[str, float]:
+        """By how much Dask moved each worker's stamps, at the end."""
+        return {
+            self.name(address): float(own["delays"].delay.iloc[-1])
+            for address, own in self.tables.items()
+            if len(own["delays"])
+        }
+
+
+def each(function: Callable[[str], str], texts: pd.Series[str]) -> npt.NDArray[np.object_]:
+    """Apply a function to all texts of a column, once to each that differs."""
+    codes, values = pd.factorize(texts)
+    return np.array([function(value) for value in values] or [""], object)[codes]
+
+
+def texts(column: pd.Series[str]) -> pd.Series[str]:
+    """Return the column with empty texts where something is missing."""
+    return column.astype(object).where(column.notna(), "")
+
+
+def _seconds(rows: pd.DataFrame, *columns: str) -> pd.DataFrame:
+    return rows.rename(columns={column: f"{column}_s" for column in columns})
+
+
+def _of_all(workers: _Workers, table: str, scheduler: Tables, client: Tables, **columns: str) -> pd.DataFrame:
+    own = [scheduler[table].assign(node=SCHEDULER), client[table].assign(node=CLIENT)]
+    frames = [frame for frame in (*own, workers.rows(table, "node")) if len(frame)]
+    return pd.concat(frames or own, ignore_index=True).rename(columns=columns)
+
+
+def _workers(rows: pd.DataFrame, names: Mapping[str, str], loops: Mapping[str, str]) -> pd.DataFrame:
+    """Return a row per worker, with the times at which it joined and left."""
+    joined = rows[rows.kind != "left"].drop_duplicates("worker")
+    left = rows[rows.kind == "left"].drop_duplicates("worker", keep="last").set_index("worker").time
+    joined = joined.assign(
+        address=joined.worker,
+        left_s=joined.worker.map(left),
+        joined_s=joined.time.where(joined.kind == "joined"),
+        worker=joined.worker.map(names),
+    )
+    return joined.assign(loop=joined.worker.map(loops))
+
+
+def _tasks(
+    scheduler: pd.DataFrame, workers: pd.DataFrame, names: Mapping[str, str], ahead: Mapping[str, float]
+) -> pd.DataFrame:
+    """Join what the scheduler and the workers know of each task: the n-th time that a key ran on a worker."""
+    theirs = scheduler.rename(columns=STAMPS_OF_SCHEDULER).sort_values("handled_s", kind="stable")
+    theirs = theirs.assign(worker=each(lambda address: names.get(address, address), theirs.worker))
+    ours = workers.rename(columns=STAMPS_OF_WORKER).sort_values("done_s", kind="stable")
+    for frame in (theirs, ours):
+        frame["nth"] = frame.groupby(["key", "worker"]).cumcount()
+    rows = theirs.merge(ours, on=["key", "worker", "nth"], how="outer", suffixes=("_scheduler", ""))
+    # of a worker that died, only what the scheduler knows: on the worker's clock as Dask corrected it
+    corrected = rows.worker.map(ahead).fillna(0.0)
+    status = rows.status.astype(object).where(rows.status.notna(), rows.status_scheduler)
+    return rows.assign(
+        start_s=rows.start_s.fillna(rows.start - corrected),
+        stop_s=rows.stop_s.fillna(rows.stop - corrected),
+        thread=rows.thread.fillna(rows.thread_scheduler).fillna(0).astype(np.int64),
+        disk_s=rows.disk.fillna(rows.disk_scheduler),
+        nbytes=rows.nbytes.fillna(rows.nbytes_scheduler),
+        status=status.replace(STATUS),
+        trigger=texts(rows.trigger),
+        stimulus=texts(rows.stimulus),
+    )
+
+
+def _needs(workers: _Workers) -> pd.DataFrame:
+    rows = workers.rows("needs", "worker")
+    return rows.assign(holders=each(workers.names_of, rows.holders))
+
+
+def _fetches(workers: _Workers) -> pd.DataFrame:
+    """Join each fetch with how its peer served it: of the same keys, in order."""
+    fetches, served = workers.rows("fetches", "receiver"), workers.rows("served", "sender")
+    fetches = fetches.assign(sender=each(workers.name, fetches.peer)).sort_values("start", kind="stable")
+    served = served.assign(receiver=each(workers.name, served.who)).sort_values("start", kind="stable")
+    for frame in (fetches, served):
+        frame["nth"] = frame.groupby(["receiver", "sender", "keys"]).cumcount()
+    served = served.rename(
+        columns={"start": "serve_start_s", "stop": "serve_stop_s", "serialise": "serialise_s"}
+    )
+    rows = fetches.merge(served, on=["receiver", "sender", "keys", "nth"], how="left")
+    return rows.rename(columns={"start": "start_s", "stop": "stop_s", "deserialise": "deserialise_s"})
+
+
+def _graphs(received: pd.DataFrame, departures: pd.DataFrame, client: str) -> pd.DataFrame:
+    """Join what the client sent with what the scheduler received from it, in order."""
+    received = received.sort_values("number", kind="stable")
+    received["nth"] = received.groupby("client").cumcount()
+    departures = departures.assign(client=client, nth=np.arange(len(departures)))
+    rows = received.merge(departures, on=["client", "nth"], how="left")
+    rows = _seconds(rows, "begin", "sent", "received", "materialise", "order", "state")
+    return rows.assign(graph=rows.number, nbytes=rows.nbytes.fillna(0.0))

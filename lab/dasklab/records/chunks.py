@@ -1,0 +1,97 @@
+"""Read the chunks of a recorder back into columns, and keep them in a file.
+
+A record's file is a sequence of frames: a line of JSON (``[process, bytes]``) and a chunk of so many bytes.
+Frames are only ever appended, so a record that was interrupted is whole up to there.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from dasklab.errors import LabError
+from dasklab.records.recorder.layout import CLIENT, SCHEDULER, WORKER
+
+Tables = dict[str, pd.DataFrame]
+MISSING_US = -1
+KINDS = {"t": "<i8", "i": "<i8", "f": "<f8", "s": "<i4"}
+TYPES = {"t": float, "f": float, "i": np.int64, "s": object}
+
+
+def append(path: Path, process: str, chunks: Iterable[bytes]) -> None:
+    """Append a process's chunks to a record's file."""
+    with path.open("ab") as file:
+        for chunk in chunks:
+            file.write(json.dumps([process, len(chunk)]).encode() + b"\n" + chunk)
+
+
+def read(path: Path) -> dict[str, Tables]:
+    """Return the tables of each process, by its name. Times are seconds, NaN where nobody took them.
+
+    Raises:
+        LabError: the file is damaged.
+    """
+    parts: defaultdict[str, defaultdict[str, list[pd.DataFrame]]] = defaultdict(lambda: defaultdict(list))
+    try:
+        for process, chunk in _frames(path.read_bytes()):
+            table, frame = unpack(chunk)
+            parts[process][table].append(frame)
+    except (ValueError, LookupError, TypeError, zlib.error) as error:
+        raise LabError(f"{path}: damaged: {error}") from error
+    return {
+        process: {name: pd.concat(frames, ignore_index=True) for name, frames in tables.items()}
+        for process, tables in parts.items()
+    }
+
+
+def _frames(content: bytes) -> Iterator[tuple[str, bytes]]:
+    """Return the frames; the last one may be cut off."""
+    position = 0
+    while (end := content.find(b"\n", position)) >= 0:
+        process, length = json.loads(content[position:end])
+        position = end + 1 + length
+        if position > len(content):
+            return
+        yield process, content[end + 1 : position]
+
+
+def unpack(chunk: bytes) -> tuple[str, pd.DataFrame]:
+    """Return the table's name and the rows of a chunk."""
+    name, about, body = zlib.decompress(chunk).split(b"\n", 2)
+    rows, columns = json.loads(about)
+    position = 0
+    frame: dict[str, Any] = {}
+    for column, kind, more, length in columns:
+        values = np.frombuffer(body, KINDS[kind], rows, position)
+        position += length
+        if kind == "t":
+            frame[column] = np.where(values == MISSING_US, np.nan, more + values / 1e6)
+        elif kind == "s":
+            # a column of objects: pandas' own type of texts takes longer to make and to join
+            frame[column] = pd.Series(np.array(more, object)[values], dtype=object)
+        else:
+            frame[column] = values
+    return name.decode(), pd.DataFrame(frame)
+
+
+def complete(tables: Tables, process: str) -> Tables:
+    """Add the tables that a process had no rows for."""
+    return _empty(process if process in ("scheduler", "client") else "worker") | tables
+
+
+@cache
+def _empty(process: str) -> Tables:
+    layout = {"scheduler": SCHEDULER, "client": CLIENT}.get(process, WORKER)
+    columns = {name: dict(c.split(":") for c in text.split()) for name, text in layout.items()}
+    return {
+        name: pd.DataFrame({column: pd.Series([], dtype=TYPES[kind]) for column, kind in kinds.items()})
+        for name, kinds in columns.items()
+    }

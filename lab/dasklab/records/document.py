@@ -1,0 +1,28 @@
+"""The file that describes a record."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from pydantic import BaseModel
+
+RECORD = "record.chunks"  # what the processes recorded, beside this file
+
+
+class Record(BaseModel):
+    """When it was recorded, and what is missing.
+
+    Attributes:
+        client: the id of the client that recorded; others may have used the cluster meanwhile.
+        lost: rows that each process dropped because its memory was full.
+        failures: how often hooks of the recorder failed, by process and reason.
+    """
+
+    FILE: ClassVar[str] = "record.json"
+
+    form: int
+    client: str
+    start: float
+    stop: float
+    lost: dict[str, int]
+    failures: dict[str, int]

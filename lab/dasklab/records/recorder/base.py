@@ -1,0 +1,185 @@
+"""What the recorders of scheduler and workers have in common."""
+
+# mypy: disable-error-code="no-untyped-call,attr-defined"
+from __future__ import annotations
+
+import asyncio
+import gc
+import hashlib
+import json
+import platform
+import threading
+from collections.abc import Callable, Mapping
+from functools import partial, wraps
+from typing import Any
+
+import dask
+import distributed
+from dask.utils import key_split
+from distributed.metrics import time
+from tornado.ioloop import PeriodicCallback
+
+from dasklab.records.recorder.layout import COMMON, FORM
+from dasklab.records.recorder.loops import watch_loop
+from dasklab.records.recorder.process import cpu_times, resident_bytes, settings, without_credentials
+from dasklab.records.recorder.store import CHUNK_ROWS, Store
+
+NAME = "dasklab-recorder"
+MOST_ROWS = 50_000  # of each log
+ANSWER_BYTES = 2_000_000  # of chunks in one answer
+TICK_MS = 250
+LONG_GC_S = 0.001
+
+
+def guarded(hook: Callable[..., Any]) -> Callable[..., Any]:
+    """Make a hook harmless: a recorder must not disturb what it records. What it raises is counted."""
+
+    @wraps(hook)
+    def harmless(self: Recorder, *args: Any, **options: Any) -> Any:
+        try:
+            return hook(self, *args, **options)
+        except Exception as error:  # noqa: BLE001
+            self.store.failures[f"{hook.__name__}: {error!r}"] += 1
+
+    return harmless
+
+
+class Recorder:
+    """What the recorders of scheduler and workers have in common."""
+
+    tables = COMMON
+
+    def __init__(self, owner: str, hashed: bool, lease_s: float) -> None:
+        """Prepare to record.
+
+        Args:
+            owner: who records, for a message to who wants to record, too.
+            hashed: whether to record hashes instead of keys.
+            lease_s: detach if nobody takes records for so long.
+        """
+        self.owner, self.hashed, self.lease_s = owner, hashed, lease_s
+
+    def attach(self, server: Any) -> None:
+        """Begin to record what this server does."""
+        self.server, self.asked = server, time()
+        self.store = Store(self.tables, MOST_ROWS)
+        self.undo: list[Callable[[], Any]] = []
+        self.totals = dict(self.counters())
+        self.loop_thread = threading.get_native_id()
+        self.undo.append(watch_loop(server.io_loop, self.store.logs["busy"]))
+        gc.callbacks.append(self.on_gc)
+        self.undo.append(partial(gc.callbacks.remove, self.on_gc))
+        server.handlers["dasklab_take"] = self.take
+        self.undo.append(partial(server.handlers.pop, "dasklab_take", None))
+        ticking = PeriodicCallback(self.tick, TICK_MS)
+        ticking.start()
+        self.undo.append(ticking.stop)
+
+    def detach(self) -> None:
+        """Undo everything, the latest change first."""
+        while self.undo:
+            self._undo(self.undo.pop())
+
+    @guarded
+    def _undo(self, change: Callable[[], Any]) -> None:
+        change()
+
+    def text(self, key: Any) -> str:
+        """A key as it is recorded."""
+        if not self.hashed:
+            return str(key)
+        return "-".join(
+            hashlib.blake2b(str(part).encode(), digest_size=6).hexdigest() for part in (key_split(key), key)
+        )
+
+    @guarded
+    def stamp(self, batched: Any, note: Callable[[dict[str, Any], float, float], None]) -> None:
+        """Call ``note(message, now, due)`` for each message of a stream of batches as it leaves.
+
+        ``due`` is until when Dask's timer held the batch back.
+        """
+        comm, due = batched.comm, 0.0
+        if comm is None or hasattr(comm, "dasklab_write"):
+            return
+        comm.dasklab_write = write = comm.write
+
+        def stamped(messages: Any, *args: Any, **options: Any) -> Any:
+            nonlocal due
+            now = time()
+            self.note_all(note, messages, now, due)
+            due = now + batched.interval
+            return write(messages, *args, **options)
+
+        comm.write = stamped
+
+        def restore() -> None:
+            vars(comm).pop("write", None)
+            vars(comm).pop("dasklab_write", None)
+
+        self.undo.append(restore)
+
+    @guarded
+    def note_all(self, note: Callable[..., None], messages: Any, now: float, due: float) -> None:
+        for message in messages:
+            if type(message) is dict:
+                note(message, now, due)
+
+    def on_gc(self, phase: str, info: dict[str, Any]) -> None:
+        now = time()
+        if phase == "start":
+            self.gc_start = now
+        elif now - getattr(self, "gc_start", now) > LONG_GC_S:
+            self.store.logs["pauses"].add(self.gc_start, now)
+
+    @guarded
+    def tick(self) -> None:
+        """Four times a second: sample, pack what has come together, and give up if nobody asks any more."""
+        now = time()
+        self.sample(now)
+        self.store.pack(CHUNK_ROWS)
+        if now - self.asked > self.lease_s:
+            self.abandon()
+
+    def sample(self, now: float) -> None:
+        cpu_s, waited_s, loop_waited_s = cpu_times(self.loop_thread)
+        self.store.logs["cpu"].add(now, cpu_s, waited_s, loop_waited_s, resident_bytes())
+
+    def abandon(self) -> None:
+        self.detach()
+
+    async def take(self, last: bool = False) -> dict[str, Any]:
+        """Hand over some chunks: a handler of the server. ``last`` adds what is recorded once, at the end."""
+        self.asked = time()
+        if last:
+            self.finish()
+        while self.store.nbytes < ANSWER_BYTES and self.store.pack():
+            await asyncio.sleep(0)  # let the event loop do other work
+        chunks = self.store.take(ANSWER_BYTES)
+        more = bool(self.store.chunks) or any(log.rows for log in self.store.logs.values())
+        about = {"form": FORM, "now": time(), "address": self.server.address, "lost": self.store.lost}
+        return about | {"chunks": chunks, "more": more, "failures": dict(self.store.failures)}
+
+    @guarded
+    def finish(self) -> None:
+        loop = type(self.server.io_loop.asyncio_loop).__module__.partition(".")[0]
+        versions = {"python": platform.python_version(), "distributed": distributed.__version__}
+        for name, value in {"loop": loop, **versions}.items():
+            self.store.logs["about"].add(name, value)
+        self.add_rises()
+        for setting, value in settings(dask.config.get("distributed"), ""):
+            self.store.logs["config"].add(setting, without_credentials(json.dumps(value, default=str)))
+
+    def counters(self) -> Mapping[Any, float]:
+        """Return Dask's counters of this server, by name."""
+        return {}
+
+    def add_rises(self) -> None:
+        """Record by how much counters rose since they were read last."""
+        totals = self.counters()
+        for name, total in totals.items():
+            labels = [str(part) for part in name] if isinstance(name, tuple) else [str(name)]
+            if self.hashed and labels[0] == "execute" and len(labels) > 3:
+                labels[2] = self.text(labels[2]).partition("-")[0]
+            if (rise := total - self.totals.get(name, 0.0)) != 0:
+                self.store.logs["metrics"].add("/".join(labels), float(rise))
+        self.totals = dict(totals)

@@ -1,0 +1,237 @@
+"""The scheduler's recorder: a row per task, and what happened to the cluster."""
+
+# mypy: disable-error-code="no-untyped-call,attr-defined,misc"
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Mapping
+from functools import partial
+from itertools import islice
+from typing import Any
+
+from distributed.diagnostics.plugin import SchedulerPlugin
+from distributed.metrics import time
+
+from dasklab.records.recorder.base import MOST_ROWS, NAME, TICK_MS, Recorder, guarded
+from dasklab.records.recorder.layout import SCHEDULER
+from dasklab.records.recorder.process import NAN, without_credentials
+
+MOST_DEPARTED = 50  # answers of workers, of 2 MB at most each
+NO_STAGES = (NAN, NAN, NAN, NAN, "", "")  # queued, decided, due, sent; trigger and stimulus
+NO_SPAN = ("default",)  # Dask's span of tasks that the user gave none
+
+
+class SchedulerRecorder(Recorder, SchedulerPlugin):
+    """The scheduler's records: a row per task, and what happened to the cluster."""
+
+    name = NAME
+    idempotent = False
+    tables = SCHEDULER
+
+    async def start(self, scheduler: Any) -> None:
+        """Dask calls this when the plugin is registered.
+
+        Raises:
+            RuntimeError: the cluster is being recorded already.
+        """
+        if other := scheduler.plugins.get(NAME):
+            raise RuntimeError(f"this cluster is already being recorded: {other.owner}")
+        try:
+            self.attach(scheduler)
+        except Exception:
+            self.detach()
+            raise
+
+    def attach(self, server: Any) -> None:
+        super().attach(server)
+        self.open: dict[Any, list[Any]] = {}  # of each unfinished task: its graph's number, its stages
+        self.ended: tuple[str, str] = ("", "")  # the stimulus of the last end of a task, and its key
+        self.graphs = 0  # so many have been received
+        self.departed: deque[dict[str, Any]] = deque(
+            maxlen=MOST_DEPARTED
+        )  # last records of workers that closed
+        for name, handler in (("dasklab_detach", self.close_everywhere), ("dasklab_receive", self.receive)):
+            server.handlers[name] = handler
+            self.undo.append(partial(server.handlers.pop, name, None))
+        for stream in server.stream_comms.values():
+            self.stamp(stream, self.note_sent)
+        for stream in server.client_comms.values():
+            self.stamp(stream, self.note_result)
+        for worker in server.workers.values():
+            self.note_worker("present", worker)
+
+    # What the scheduler tells its plugins
+
+    @guarded
+    def transition(
+        self, key: Any, start: str, finish: str, *args: Any, stimulus_id: str = "", **more: Any
+    ) -> None:
+        now = time()
+        row = self.open.get(key)
+        if finish == "waiting":
+            self.open[key] = [self.graphs, now, *NO_STAGES]
+        elif finish in ("queued", "no-worker") and row:
+            row[2] = now
+        elif finish == "processing":
+            row = self.open.setdefault(key, [self.graphs, NAN, *NO_STAGES])
+            trigger = self.ended[1] if self.ended[0] == stimulus_id else ""
+            row[3:] = [now, NAN, NAN, trigger, stimulus_id.rpartition("-")[0]]
+        elif start == "processing" and finish in ("memory", "erred"):
+            text = self.text(key)
+            if self.ended[0] != stimulus_id:
+                self.ended = (stimulus_id, text)
+            self.add_task(key, text, now, finish, more)
+        elif row and finish in ("released", "forgotten", "memory", "erred"):
+            self.add_task(key, self.text(key), now, finish, {})
+        if start == "memory" and finish == "released":
+            self.add_event("lost", self.text(key), stimulus_id.rpartition("-")[0])
+
+    def add_task(self, key: Any, text: str, now: float, status: str, more: Mapping[str, Any]) -> None:
+        row = self.open.pop(key, None) or [self.graphs, NAN, *NO_STAGES]
+        graph, waiting, queued, decided, due, departed, trigger, stimulus = row
+        spans = more.get("startstops") or ()
+        compute = [s for s in spans if s["action"] == "compute"]
+        begin, end = (compute[0]["start"], compute[-1]["stop"]) if compute else (NAN, NAN)
+        disk_s = sum(s["stop"] - s["start"] for s in spans if s["action"].startswith("disk"))
+        thread, nbytes = more.get("thread") or 0, more.get("nbytes")
+        self.store.logs["tasks"].add(
+            text, more.get("worker") or "", waiting, queued, decided, due, departed, now, trigger, stimulus,
+            int(thread), begin, end, disk_s, NAN if nbytes is None else float(nbytes), more.get("typename") or
+            "", status, graph, self.span(key),
+        )  # fmt: skip
+
+    def span(self, key: Any) -> str:
+        """Return the name of a task's span, the outermost first; empty without one."""
+        task, extension = self.server.tasks.get(key), self.server.extensions.get("spans")
+        span = extension.spans.get(getattr(task.group, "span_id", None)) if task and extension else None
+        return "" if span is None or span.name == NO_SPAN else "/".join(span.name)
+
+    @guarded
+    def update_graph(self, scheduler: Any, **more: Any) -> None:
+        """Number the graph. Dask calls this before the graph's tasks change their states."""
+        self.graphs += 1
+
+    @guarded
+    def log_event(self, topic: Any, msg: Any) -> None:
+        if topic == "stealing":
+            for row in steals(msg):
+                self.store.logs["steals"].add(time(), *row)
+            return
+        action = msg.get("action") if isinstance(msg, Mapping) else None
+        if action == "update-graph" and topic != "scheduler" and "metrics" in msg:
+            self.add_graph(str(topic), msg["metrics"])
+        elif action and (topic == "all" or action == "worker-status-change"):
+            detail = {name: value for name, value in msg.items() if isinstance(value, (str, int, float))}
+            self.add_event(str(action), str(topic), json.dumps(detail))
+
+    def add_graph(self, client: str, metrics: Mapping[str, float]) -> None:
+        """Add a graph whose states have just been made; some versions of Dask report durations below zero."""
+        stages = ("materialization", "ordering", "state_initialization")
+        spent = [abs(metrics.get(f"{stage}_duration_seconds", NAN)) for stage in stages]
+        received = metrics.get("start_timestamp_seconds", time())
+        tasks = int(metrics.get("tasks", 0))
+        self.store.logs["graphs"].add(self.graphs, received, client, tasks, *spent)
+
+    @guarded
+    def add_worker(self, scheduler: Any, worker: str) -> None:
+        self.note_worker("joined", scheduler.workers[worker])
+        stream = scheduler.stream_comms[worker]
+        start = stream.start
+
+        def started(comm: Any) -> None:
+            vars(stream).pop("start", None)
+            start(comm)
+            self.stamp(stream, self.note_sent)
+
+        stream.start = started
+        self.undo.append(lambda: vars(stream).pop("start", None))
+
+    @guarded
+    def remove_worker(self, scheduler: Any, worker: str, **more: Any) -> None:
+        self.store.logs["workers"].add(time(), worker, "", 0, "", "left")
+
+    @guarded
+    def add_client(self, scheduler: Any, client: str) -> None:
+        self.add_event("add-client", client, "")
+
+    def remove_client(self, scheduler: Any, client: str) -> None:
+        if client and client in self.owner:
+            self.abandon()
+
+    async def take(self, last: bool = False) -> dict[str, Any]:
+        reply = {"workers": list(self.server.workers)} | await super().take(last)
+        if self.departed:
+            reply["departed"] = self.departed.popleft()
+            reply["more"] = reply["more"] or bool(self.departed)
+        return reply
+
+    async def receive(self, records: dict[str, Any]) -> dict[str, str]:
+        """Keep the last records of a worker that closes: a handler of the scheduler."""
+        self.departed.append(records)
+        return {"status": "OK"}
+
+    # What leaves the scheduler
+
+    def note_sent(self, message: dict[str, Any], now: float, due: float) -> None:
+        if message.get("op") == "compute-task" and (row := self.open.get(message["key"])):
+            row[4:6] = [due or NAN, now]
+
+    def note_result(self, message: dict[str, Any], now: float, due: float) -> None:
+        if message.get("op") == "key-in-memory":
+            self.store.logs["results"].add(now, "", self.text(message["key"]))
+
+    # What is looked at
+
+    def sample(self, now: float) -> None:
+        super().sample(now)
+        scheduler, queued = self.server, len(self.server.queued)
+        for stream in scheduler.client_comms.values():
+            self.stamp(stream, self.note_result)
+        if len(scheduler.workers) * 1000 / TICK_MS <= 400:  # rows per second
+            for worker in scheduler.workers.values():
+                tasks = len(worker.processing)
+                self.store.logs["load"].add(now, worker.address, tasks, float(worker.occupancy), queued)
+
+    def note_worker(self, kind: str, worker: Any) -> None:
+        row = (worker.address, str(worker.name), int(worker.nthreads), str(worker.host), kind)
+        self.store.logs["workers"].add(time(), *row)
+
+    def add_event(self, kind: str, subject: str, detail: str) -> None:
+        self.store.logs["events"].add(time(), kind, subject, without_credentials(detail))
+
+    def counters(self) -> Mapping[Any, float]:
+        return dict(self.server.cumulative_worker_metrics)
+
+    @guarded
+    def finish(self) -> None:
+        super().finish()
+        scheduler, log = self.server, self.store.logs["bandwidths"]
+        log.add("", "", float(scheduler.bandwidth))
+        for (receiver, sender), rate in scheduler.bandwidth_workers.items():
+            log.add(receiver, sender, float(rate))
+        for key in list(islice(self.open, MOST_ROWS)):  # what has not ended yet
+            self.add_task(key, self.text(key), NAN, "unfinished", {})
+
+    # The end
+
+    def abandon(self) -> None:
+        self.server.loop.add_callback(self.close_everywhere)
+
+    async def close_everywhere(self) -> dict[str, Any]:
+        """Detach from the whole cluster: a handler of the scheduler."""
+        self.detach()
+        self.server.plugins.pop(NAME, None)
+        if NAME in self.server.worker_plugins:
+            await self.server.unregister_worker_plugin(comm=None, name=NAME)
+        return {"status": "OK"}
+
+
+def steals(message: Any) -> list[tuple[str, str, str, str]]:
+    """Return kind, key, victim and thief of what stealing logs: requests in lots, all else one by one."""
+    kind = message[0]
+    if kind == "request":
+        return [(kind, str(key), victim, thief) for _, _, key, _, victim, _, thief, _ in message[1]]
+    if kind in ("confirm", "already-computing") and len(message) >= 5:
+        return [(kind, str(message[1]), message[3], message[4])]
+    return [(str(kind), "", "", "")]

@@ -1,0 +1,66 @@
+"""What tasks wait for while they keep a thread: locks, queues, events, and results of tasks of their own.
+
+Such calls go through ``SyncMethodMixin.sync``, which all clients and primitives of a process share. Only
+calls from the thread of a task are recorded. A lock is recorded, too, while a task holds it.
+"""
+
+# mypy: disable-error-code="no-untyped-call,attr-defined,method-assign,assignment"
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import distributed
+from distributed.metrics import time
+from distributed.utils import SyncMethodMixin
+
+LEAST_S = 0.001  # shorter waits are not recorded
+PRIMITIVES = ("Lock", "MultiLock", "Semaphore", "Event", "Queue", "Variable", "PipelineLock")
+Note = Callable[[float, float, Any, str, Any], None]  # start, stop, key, kind, and the primitive
+
+
+def watch_waits(address: str, note: Note) -> Callable[[], None]:
+    """Call ``note`` for the waits of tasks of the worker at an address; return how to end that."""
+    notes: dict[str, Note] = vars(distributed).setdefault("_dasklab_waits", {})  # of this process
+    if not notes:
+        _wrap(notes)
+    notes[address] = note
+
+    def leave() -> None:
+        notes.pop(address, None)
+        if not notes and hasattr(SyncMethodMixin.sync, "original"):
+            SyncMethodMixin.sync = SyncMethodMixin.sync.original
+
+    return leave
+
+
+def _wrap(notes: dict[str, Note]) -> None:
+    from distributed.worker import thread_state  # here: it cannot travel with this module
+
+    original = SyncMethodMixin.sync
+    holding: dict[tuple[Any, int], float] = {}  # since when a task holds a lock, by its key and the lock's id
+
+    def sync(self: Any, function: Any, *args: Any, **options: Any) -> Any:
+        key = getattr(thread_state, "key", None)
+        worker = (getattr(thread_state, "execution_state", None) or {}).get("worker")
+        note = notes.get(worker.address) if key is not None and worker is not None else None
+        if note is None:
+            return original(self, function, *args, **options)
+        caller = sys._getframe(1)
+        owner, method = caller.f_locals.get("self"), caller.f_code.co_name
+        kind = type(owner).__name__ if type(owner).__name__ in PRIMITIVES else "Client"
+        start = time()
+        if method == "release" and (since := holding.pop((key, id(owner)), None)):
+            note(since, start, key, "held", owner)
+        try:
+            return original(self, function, *args, **options)
+        finally:
+            stop = time()
+            if method == "acquire":
+                holding[key, id(owner)] = stop
+            if stop - start > LEAST_S and method != "release":
+                note(start, stop, key, kind, owner)
+
+    sync.original = original
+    SyncMethodMixin.sync = sync

@@ -1,0 +1,251 @@
+"""A worker's recorder: a row per task that it ran, what the task needed, and each transfer of data."""
+
+# mypy: disable-error-code="no-untyped-call,attr-defined,misc"
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from functools import partial
+from typing import Any
+
+import dask
+import distributed
+from dask.utils import parse_timedelta
+from distributed.core import Status
+from distributed.diagnostics.plugin import WorkerPlugin
+from distributed.metrics import context_meter, time
+from distributed.profile import merge
+
+from dasklab.records.recorder.base import NAME, Recorder, guarded
+from dasklab.records.recorder.layout import SEPARATOR, WORKER
+from dasklab.records.recorder.process import NAN
+from dasklab.records.recorder.store import CHUNK_ROWS
+from dasklab.records.recorder.waits import watch_waits
+
+HAND_OVER_S = 2.0  # how long a worker that closes waits for the scheduler, for each chunk
+
+
+class WorkerRecorder(Recorder, WorkerPlugin):
+    """A worker's records: a row per task that it ran, what the task needed, and each transfer of data."""
+
+    name = NAME
+    tables = WORKER
+
+    def setup(self, worker: Any) -> None:
+        """Dask calls this when the plugin arrives at a worker, also at one that joins later."""
+        try:
+            self.attach(worker)
+        except Exception:
+            self.detach()
+            raise
+
+    async def teardown(self, worker: Any) -> None:
+        """Dask calls this when the plugin is removed; also when its worker closes, while others go on."""
+        if self.undo and worker.status == Status.closing:
+            await self.hand_over()
+        self.detach()
+
+    async def hand_over(self) -> None:
+        """Give the scheduler what nobody has fetched yet, because the worker ends before the next visit."""
+        try:
+            self.finish()
+            more = True
+            while more:
+                reply = await self.take()
+                more = reply["more"]
+                sending = self.server.scheduler.dasklab_receive(records=reply)
+                await asyncio.wait_for(sending, HAND_OVER_S)
+        except Exception as error:  # noqa: BLE001 - the scheduler may be gone, too; a worker must close all the same
+            self.store.failures[f"hand_over: {error!r}"] += 1
+
+    def attach(self, server: Any) -> None:
+        super().attach(server)
+        self.open: dict[Any, list[float]] = {}  # arrived, ready, executing, seceded
+        self.ended: dict[Any, tuple[Any, ...]] = {}  # tasks whose end has not left yet
+        self.profiled = time()
+        self._wrap_fetches()
+        self.undo.append(watch_waits(server.address, self.add_wait))
+        self._wrap_handler("get_data", self.serve)
+        self._wrap_handler("actor_execute", self.call_actor)
+        if server.batched_stream is not None:
+            self.stamp(server.batched_stream, self.note_reported)
+
+    @guarded
+    def transition(self, key: Any, start: str, finish: str, **more: Any) -> None:
+        now = time()
+        if finish == "waiting":
+            self.open[key] = [now, NAN, NAN, NAN]
+            self.add_needs(key)
+            return
+        row = self.open.get(key)
+        if row is None:
+            return
+        if finish in ("ready", "constrained"):
+            row[1] = now
+        elif finish == "executing":
+            row[2] = now
+        elif finish == "long-running":
+            row[3] = now
+        elif start in ("executing", "long-running") and finish in ("memory", "error"):
+            self.add_task(key, row, now, finish)
+        elif finish in ("released", "forgotten", "rescheduled", "memory", "error"):
+            del self.open[key]
+
+    def add_needs(self, key: Any) -> None:
+        text = self.text(key)
+        for need in self.server.state.tasks[key].dependencies:
+            nbytes = float(need.nbytes) if need.nbytes is not None else NAN
+            self.store.logs["needs"].add(text, self.text(need.key), nbytes, ",".join(need.who_has))
+
+    def add_task(self, key: Any, row: list[float], now: float, status: str) -> None:
+        del self.open[key]
+        task, ahead = self.server.state.tasks[key], self.server.scheduler_delay
+        compute = [s for s in task.startstops if s["action"] == "compute"]
+        begin, end = (compute[-1]["start"], compute[-1]["stop"]) if compute else (NAN, NAN)
+        disk_s = sum(s["stop"] - s["start"] for s in task.startstops if s["action"].startswith("disk"))
+        arrived, ready, executing, seceded = row
+        stamps = (arrived, ready, executing, begin - ahead, end - ahead, seceded, now)
+        about = (int(self.server.threads.get(key) or 0), disk_s, float(task.nbytes or 0), status)
+        self.ended[key] = (self.text(key), stamps, about)
+        if len(self.ended) > CHUNK_ROWS:
+            self.add_ended(next(iter(self.ended)), NAN, NAN)
+
+    def add_ended(self, key: Any, now: float, due: float) -> None:
+        text, stamps, about = self.ended.pop(key)
+        self.store.logs["tasks"].add(text, *stamps, due, now, *about)
+
+    @guarded
+    def add_wait(self, start: float, stop: float, key: Any, kind: str, owner: Any) -> None:
+        name = str(getattr(owner, "name", ""))
+        self.store.logs["waits"].add(start, stop, self.text(key), kind, self.text(name))
+
+    def note_reported(self, message: dict[str, Any], now: float, due: float) -> None:
+        if message.get("op") in ("task-finished", "task-erred") and message["key"] in self.ended:
+            self.add_ended(message["key"], now, due or NAN)
+
+    def sample(self, now: float) -> None:
+        super().sample(now)
+        self.store.logs["delays"].add(now, float(self.server.scheduler_delay))
+        if self.server.batched_stream is not None:
+            self.stamp(self.server.batched_stream, self.note_reported)
+
+    def _wrap_fetches(self) -> None:
+        """Stamp ``get_data_from_worker``, which workers of one process share: each call names its worker."""
+        module = distributed.worker
+        fetchers = vars(distributed).setdefault("_dasklab_fetchers", {})
+        if not fetchers:
+            original = module.get_data_from_worker
+
+            async def fetch(*args: Any, who: str | None = None, **options: Any) -> Any:
+                recorder, get = fetchers.get(who), partial(original, *args, who=who, **options)
+                return await (recorder.fetch(get, *args, **options) if recorder else get())
+
+            fetch.original = original
+            module.get_data_from_worker = fetch
+        fetchers[self.server.address] = self
+
+        def restore() -> None:
+            fetchers.pop(self.server.address, None)
+            if not fetchers and hasattr(module.get_data_from_worker, "original"):
+                module.get_data_from_worker = module.get_data_from_worker.original
+
+        self.undo.append(restore)
+
+    async def fetch(
+        self, get: Callable[[], Awaitable[Any]], rpc: Any = None, keys: Iterable[Any] = (), worker: str = "",
+        **options: Any,
+    ) -> Any:  # fmt: skip
+        start, spent = time(), [0.0]
+        with context_meter.add_callback(partial(self.add_conversion, spent), allow_offload=True):
+            response = await get()
+        self.add_fetch(start, worker, keys, response, spent[0])
+        return response
+
+    @guarded
+    def add_fetch(
+        self, start: float, peer: str, keys: Iterable[Any], response: Any, deserialise_s: float
+    ) -> None:
+        status = str(response.get("status"))
+        self.store.logs["fetches"].add(start, time(), peer, self.texts(keys), status, deserialise_s)
+
+    @guarded
+    def add_conversion(self, spent: list[float], label: Any, value: float, unit: str) -> None:
+        """Add up the seconds that Dask metered for converting data; a callback of its meters."""
+        activity = label[-1] if isinstance(label, tuple) else label
+        if unit == "seconds" and activity in ("serialize", "deserialize", "compress", "decompress"):
+            spent[0] += value
+
+    def texts(self, keys: Iterable[Any]) -> str:
+        """Several keys as one text."""
+        return SEPARATOR.join(sorted(self.text(key) for key in keys))
+
+    def _wrap_handler(self, name: str, wrapper: Callable[..., Awaitable[Any]]) -> None:
+        handlers = self.server.handlers
+        original = handlers.get(name)
+        if original is None:
+            return
+
+        async def handle(comm: Any, **message: Any) -> Any:
+            return await wrapper(partial(original, comm, **message), **message)
+
+        handlers[name] = handle
+        self.undo.append(partial(handlers.__setitem__, name, original))
+
+    async def serve(
+        self, answer: Callable[[], Awaitable[Any]], keys: Iterable[Any] = (), who: Any = None, **_: Any
+    ) -> Any:
+        start, spent = time(), [0.0]
+        with context_meter.add_callback(partial(self.add_conversion, spent), allow_offload=True):
+            response = await answer()
+        self.add_served(start, who, keys, spent[0])
+        return response
+
+    @guarded
+    def add_served(self, start: float, who: Any, keys: Iterable[Any], serialise_s: float) -> None:
+        self.store.logs["served"].add(start, time(), str(who), self.texts(keys), serialise_s)
+
+    async def call_actor(
+        self, answer: Callable[[], Awaitable[Any]], actor: Any = None, function: Any = "", **_: Any
+    ) -> Any:
+        start = time()
+        response = await answer()
+        self.add_actor_call(start, actor, function)
+        return response
+
+    @guarded
+    def add_actor_call(self, start: float, actor: Any, function: Any) -> None:
+        self.store.logs["actor_calls"].add(start, time(), self.text(actor), str(function))
+
+    def counters(self) -> Mapping[Any, float]:
+        return {name: total for name, total in self.server.digests_total.items() if type(name) is tuple}
+
+    @guarded
+    def finish(self) -> None:
+        super().finish()
+        for key in list(self.ended):
+            self.add_ended(key, NAN, NAN)
+        for stack, seconds in self.profile():
+            self.store.logs["profile"].add(json.dumps(stack), seconds)
+
+    def profile(self) -> list[tuple[list[str], float]]:
+        """What threads were doing, if Dask looks at all: each stack with its seconds."""
+        if not dask.config.get("distributed.worker.profile.enabled"):
+            return []
+        self.server.cycle_profile()
+        since, self.profiled = self.profiled, time()
+        tree = merge(*(tree for when, tree in self.server.profile_history if when > since))
+        interval_s = parse_timedelta(dask.config.get("distributed.worker.profile.interval"), default="ms")
+        return [(stack, round(count * interval_s, 6)) for stack, count in stacks(tree, [])]
+
+
+def stacks(node: dict[str, Any], above: list[str]) -> Iterator[tuple[list[str], int]]:
+    """Each stack of a tree of samples that was sampled itself, outermost frame first, and how often."""
+    inner = 0
+    for child in node["children"].values():
+        about = child["description"]
+        inner += child["count"]
+        frame = f"{about['name']} ({about['filename']}:{about['line_number']})"
+        yield from stacks(child, [*above, frame])
+    if above and node["count"] > inner:
+        yield above, node["count"] - inner

@@ -1,0 +1,218 @@
+"""The tables of what Dask recorded: columns, units and meaning. docs/reference/records.md shows the same.
+
+Times named ``*_s`` are seconds since 1970 by the clock that the column names; the table `clock` and the
+stamps of messages show how far apart clocks are. What was not recorded is null.
+"""
+
+from __future__ import annotations
+
+RUN = {"run": "number of the run, as in timings.json; 0 in the record of a cluster"}
+TABLES: dict[str, dict[str, str]] = {
+    "runs": RUN
+    | {
+        "warmup": "whether it is a warm-up",
+        "start_s": "when it began, client's clock",
+        "stop_s": "when it ended, client's clock",
+        "lost": "processes whose memory for records was full: the oldest records are missing",
+    },
+    "clock": RUN
+    | {
+        "asked_s": "when the client asked the scheduler for its records, client's clock",
+        "now_s": "when the scheduler answered, scheduler's clock",
+        "answered_s": "when the answer had arrived, client's clock",
+    },
+    "workers": RUN
+    | {
+        "worker": "its name",
+        "address": "where it listens",
+        "threads": "number of its threads",
+        "loop": "its event loop; busy intervals are recorded for asyncio's only",
+        "joined_s": "when it joined, scheduler's clock; null if it was there before",
+        "left_s": "when it left, scheduler's clock; null if it stayed",
+    },
+    "tasks": RUN
+    | {
+        "key": "task key",
+        "worker": "the worker that computed it",
+        "thread": "the thread that computed it",
+        "waiting_s": "when the scheduler had it in a graph, scheduler's clock (as the next four)",
+        "queued_s": "when the scheduler kept it back because all workers had enough",
+        "decided_s": "when its worker was chosen",
+        "due_s": "until when Dask's timer held back what is sent to this worker",
+        "sent_s": "when the batch with its compute-task left the scheduler",
+        "arrived_s": "when its worker handled the compute-task, worker's clock (as the next eight)",
+        "ready_s": "when all data that it needs was there",
+        "executing_s": "when it was given to a thread",
+        "start_s": "when its computation began",
+        "stop_s": "when its computation ended",
+        "seceded_s": "when it gave its thread back to wait for tasks of its own (worker_client)",
+        "done_s": "when the event loop knew that it had ended",
+        "report_due_s": "until when Dask's timer held back what is sent to the scheduler",
+        "reported_s": "when the batch with its task-finished left the worker",
+        "handled_s": "when the scheduler had handled that, scheduler's clock",
+        "trigger": "key of the task whose end made the scheduler choose; empty for another reason",
+        "stimulus": "what made the scheduler choose: task-finished, update-graph, ...",
+        "disk_s": "seconds of reading from and writing to disk for it",
+        "nbytes": "size of its result in bytes, as Dask estimates it",
+        "type": "type of its result",
+        "status": "OK, error, or the state in which it was left",
+    },
+    "graphs": RUN
+    | {
+        "graph": "its number",
+        "client": "id of the client that sent it",
+        "begin_s": "when Dask's client received it from the user's code, client's clock; null for others",
+        "sent_s": "when it was packed and handed over to be sent, client's clock",
+        "received_s": "when the scheduler had it, scheduler's clock",
+        "nbytes": "bytes sent",
+        "tasks": "number of its tasks",
+        "materialise_s": "seconds for unpacking it and making single tasks",
+        "order_s": "seconds for culling and ordering them",
+        "state_s": "seconds for making the scheduler's states",
+        "file": "file of the user's line that sent it; empty with code=False",
+        "line": "number of that line; with code=False any number that is the same for the same line",
+        "code": "text of that line",
+    },
+    "introduced": RUN
+    | {
+        "graph": "number of a graph",
+        "key": "key of one of its tasks",
+        "span": "name of the task's span, the outermost first, separated by /",
+    },
+    "calls": RUN
+    | {
+        "kind": "sync (the user's code waits), wait, gather (results move), scatter (data moves)",
+        "start_s": "when the client's call began, client's clock",
+        "stop_s": "when it returned",
+        "keys": "number of objects",
+        "nbytes": "their size in bytes, as Dask estimates it",
+        "file": "file of the user's line",
+        "line": "number of that line",
+        "code": "text of that line",
+    },
+    "needs": RUN
+    | {
+        "key": "a task that needs another task's result",
+        "worker": "the worker that was to compute it",
+        "needed": "key of what it needs",
+        "nbytes": "size in bytes, as Dask estimates it",
+        "holders": "workers that had it when the task arrived, separated by the character U+001F",
+    },
+    "fetches": RUN
+    | {
+        "receiver": "the worker that requested data",
+        "sender": "the worker that has the data",
+        "start_s": "when the data was requested, receiver's clock",
+        "stop_s": "when it was there and deserialised, receiver's clock",
+        "deserialise_s": "seconds of decompressing and deserialising",
+        "serve_start_s": "when the sender began to handle the request, sender's clock",
+        "serve_stop_s": "when the receiver had confirmed, sender's clock",
+        "serialise_s": "seconds of serialising and compressing",
+        "keys": "keys that were requested, separated by the character U+001F",
+        "status": "OK, or busy: to be requested again",
+    },
+    "busy": RUN
+    | {
+        "node": "client, scheduler or worker",
+        "start_s": "when its event loop became busy (or was kept from running), its own clock",
+        "stop_s": "when it waited again",
+        "late_s": "seconds at the beginning for which it was kept from running",
+    },
+    "cpu": RUN
+    | {
+        "node": "client, scheduler or worker",
+        "time_s": "when it was sampled, its own clock",
+        "cpu_s": "seconds of CPU that its threads have had",
+        "waiting_s": "seconds for which its threads have waited for a CPU",
+        "loop_waiting_s": "seconds for which the thread of its event loop has waited for a CPU",
+        "memory_bytes": "resident memory",
+    },
+    "pauses": RUN
+    | {
+        "node": "scheduler or worker",
+        "start_s": "when a garbage collection of more than 1 ms began, its own clock",
+        "stop_s": "when it ended",
+    },
+    "waits": RUN
+    | {
+        "worker": "where a task waited while it kept its thread",
+        "start_s": "since when, worker's clock",
+        "stop_s": "until when",
+        "key": "the task",
+        "kind": "Lock, Event, Queue, ...; Client (results of its own tasks); held (it held a lock)",
+        "name": "name of the primitive",
+    },
+    "actor_calls": RUN
+    | {
+        "worker": "where the actor lives",
+        "start_s": "when a call of one of its methods began, worker's clock",
+        "stop_s": "when it ended",
+        "actor": "key of the actor",
+        "function": "name of the method",
+    },
+    "transitions": RUN
+    | {
+        "key": "task key; only in trials of the lab",
+        "start": "state before",
+        "finish": "state after",
+        "stimulus": "what caused it",
+        "time_s": "when, scheduler's clock",
+    },
+    "events": RUN
+    | {
+        "time_s": "when, scheduler's clock",
+        "kind": "what happened: lost (a result), worker-status-change, add-worker, gather, ...",
+        "subject": "task, worker or client that it happened to",
+        "detail": "more, as JSON",
+    },
+    "results": RUN
+    | {
+        "time_s": "when the scheduler told the client that a result is there, scheduler's clock",
+        "key": "its key",
+    },
+    "load": RUN
+    | {
+        "time_s": "when it was sampled, scheduler's clock",
+        "worker": "the worker",
+        "processing": "tasks assigned to it that have not ended",
+        "occupancy_s": "seconds of work that the scheduler expects of these",
+        "queued": "tasks that the scheduler keeps back, for all workers",
+    },
+    "steals": RUN
+    | {
+        "time_s": "when, scheduler's clock",
+        "kind": "request, confirm, already-computing, ...",
+        "key": "task key",
+        "victim": "the worker that loses the task",
+        "thief": "the worker that gets it",
+    },
+    "metrics": RUN
+    | {
+        "node": "scheduler (sums of all workers as of their last heartbeat) or worker",
+        "metric": "Dask's fine metric (context/span/prefix/activity/unit), or the kernel's of the process",
+        "value": "by how much it rose in the run",
+    },
+    "profiles": RUN
+    | {
+        "worker": "whose threads; only if Dask's profile is on (distributed.worker.profile.enabled)",
+        "stack": "what they were doing, outermost frame first: name (file:line)",
+        "seconds": "number of samples times their interval",
+    },
+    "bandwidths": RUN
+    | {
+        "receiver": "receiving worker; empty for all workers",
+        "sender": "sending worker; empty for all workers",
+        "bytes_per_s": "Dask's estimate of the bandwidth after the run",
+    },
+    "delays": RUN
+    | {
+        "node": "worker",
+        "time_s": "when, its own clock",
+        "delay_s": "Dask's estimate of the scheduler's clock minus this one",
+    },
+    "config": {
+        "node": "scheduler or worker",
+        "setting": "name of a setting below distributed",
+        "value": "in force in the first run, as JSON",
+    },
+}

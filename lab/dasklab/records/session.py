@@ -1,0 +1,218 @@
+"""``dasklab.record(client, folder)``: attach the recorder to a running cluster, fetch its records, detach."""
+
+# mypy: disable-error-code="no-untyped-call,import-untyped"
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import sys
+from collections.abc import Awaitable, Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import cloudpickle
+from distributed import Client
+from distributed.metrics import time
+
+from dasklab import atomic
+from dasklab.errors import LabError
+from dasklab.notices import warn
+from dasklab.records import chunks, recorder
+from dasklab.records.client import ClientRecorder
+from dasklab.records.document import RECORD, Record
+from dasklab.records.recorder.base import NAME
+from dasklab.records.recorder.layout import FORM
+from dasklab.records.recorder.scheduler import SchedulerRecorder
+from dasklab.records.recorder.worker import WorkerRecorder
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+LEASE_S = 120.0  # a recorder that is not visited for so long detaches itself
+ANSWER_S = 60.0  # of one request; a busy scheduler may take long
+INTERVAL_S = 1.0  # between two visits to all processes
+WORKERS_AT_ONCE = 8  # whose chunks pass through the scheduler together
+ROUNDS = 5  # of one visit: a process that has more keeps the rest for the next
+LAST_ROUNDS = 10_000
+LOST = (OSError, TimeoutError, asyncio.TimeoutError)  # the cluster, or the connection to it, is gone
+KEYS = ("plain", "hash")
+
+
+class Session:
+    """A recording, from attaching to detaching; use it with ``with`` or ``async with``."""
+
+    def __init__(
+        self,
+        client: Client,
+        folder: str | Path,
+        code: bool = True,
+        keys: str = "plain",
+        explain: Callable[[Path], Any] = str,
+    ) -> None:
+        if keys not in KEYS:
+            raise LabError(f"keys is '{keys}'; it must be one of {', '.join(KEYS)}")
+        self.client, self.folder = client, Path(folder)
+        self.hashed, self._explain = keys == "hash", explain
+        self.mine = ClientRecorder(client, code)
+        self.failures: dict[str, int] = {}
+        self.lost: dict[str, int] = {}
+        self.workers: list[str] = []
+
+    @property
+    def _scheduler(self) -> Any:
+        """The handlers of the scheduler, to be awaited.
+
+        Raises:
+            OSError: the client has been closed.
+        """
+        if self.client.scheduler is None:
+            raise OSError("the client is closed")
+        return self.client.scheduler
+
+    def __enter__(self) -> Session:
+        if self.client.asynchronous:
+            raise LabError("this client is asynchronous", "use: async with dasklab.record(client, ...)")
+        self.client.sync(self._start)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.mine.detach()
+        self.client.sync(self._stop)
+
+    async def __aenter__(self) -> Session:
+        await self._start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.mine.detach()
+        await self._stop()
+
+    async def _start(self) -> None:
+        if self.folder.exists() and any(self.folder.iterdir()):
+            raise LabError(f"{self.folder} is not empty", "record into a new folder")
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.start = time()
+        who = f"{self.client.id} of process {os.getpid()} on {socket.gethostname()}"
+        scheduler, worker = by_value(
+            SchedulerRecorder(f"{who}, into {self.folder}", self.hashed, LEASE_S),
+            WorkerRecorder(who, self.hashed, LEASE_S),
+        )
+        try:
+            await self._scheduler.register_scheduler_plugin(plugin=scheduler, name=NAME, idempotent=False)
+        except RuntimeError as error:
+            raise LabError(str(error)) from None
+        replies = await self._scheduler.register_worker_plugin(plugin=worker, name=NAME, idempotent=False)
+        for address, reply in replies.items():
+            if reply.get("status") == "error":
+                self.failures[f"{address}: attach: {reply.get('exception_text')}"] = 1
+                warn(f"{address} is not recorded: {reply.get('exception_text')}")
+        self.mine.attach()
+        self._stopping = asyncio.Event()
+        self._visiting = asyncio.ensure_future(self._visit_again_and_again())
+
+    async def _visit_again_and_again(self) -> None:
+        while not await self._stops_within(INTERVAL_S):
+            try:
+                await self._visit(ROUNDS)
+            except LOST as error:
+                self._warn(error)
+                return
+
+    async def _stops_within(self, seconds: float) -> bool:
+        try:
+            await asyncio.wait_for(self._stopping.wait(), seconds)
+        except (TimeoutError, asyncio.TimeoutError):
+            return False
+        return True
+
+    async def _stop(self) -> None:
+        self._stopping.set()
+        await self._visiting  # not cancelled: what a process handed over would be lost
+        try:
+            await self._visit(1, last=True)
+            await self._visit(LAST_ROUNDS)
+            await _answer(self._scheduler.dasklab_detach())
+        except LOST as error:
+            self._warn(error)
+        self._keep_own()
+
+    def _warn(self, error: Exception) -> None:
+        why = str(error) or type(error).__name__
+        warn(f"the cluster did not answer the recorder ({why}); what it recorded so far is kept")
+
+    async def _visit(self, rounds: int, last: bool = False) -> None:
+        """Fetch what scheduler and workers have recorded."""
+        options = {"last": True} if last else {}
+        request = time()
+        reply = await _answer(self._scheduler.dasklab_take(**options))
+        self.mine.store.logs["clock"].add(request, reply["now"], time())
+        self._keep("scheduler", reply)
+        self.workers = reply["workers"]
+        for _ in range(rounds - 1):
+            if not reply["more"]:
+                break
+            reply = await _answer(self._scheduler.dasklab_take())
+            self._keep("scheduler", reply)
+        for first in range(0, len(self.workers), WORKERS_AT_ONCE):
+            await self._visit_workers(self.workers[first : first + WORKERS_AT_ONCE], rounds, options)
+        self._keep_own()
+
+    async def _visit_workers(self, addresses: Iterable[str], rounds: int, options: dict[str, Any]) -> None:
+        waiting = list(addresses)
+        for _ in range(rounds):
+            if not waiting:
+                return
+            message = {"op": "dasklab_take", **options}
+            request = self._scheduler.broadcast(msg=message, workers=waiting, on_error="return")
+            replies = await _answer(request)
+            options = {}
+            answers = {address: reply for address, reply in replies.items() if isinstance(reply, dict)}
+            for address, reply in answers.items():
+                self._keep(address, reply)
+            waiting = [address for address, reply in answers.items() if reply.get("more")]
+
+    def _keep_own(self) -> None:
+        store = self.mine.store
+        while store.pack():
+            pass
+        reply = {"chunks": store.take(float("inf")), "lost": store.lost, "failures": dict(store.failures)}
+        self._keep("client", reply)
+        about: dict[str, Any] = {"form": FORM, "client": self.client.id, "start": self.start, "stop": time()}
+        record = Record(**about, lost=self.lost, failures=self.failures)
+        atomic.write_text(self.folder / Record.FILE, record.model_dump_json(indent=1) + "\n")
+
+    def _keep(self, process: str, reply: dict[str, Any]) -> None:
+        """Write chunks down, and remember what a process lost or failed at."""
+        if departed := reply.get("departed"):
+            self._keep(departed["address"], departed)
+        chunks.append(self.folder / RECORD, process, reply.get("chunks", ()))
+        if reply.get("lost"):
+            self.lost[process] = reply["lost"]
+        for failure, count in reply.get("failures", {}).items():
+            self.failures[f"{process}: {failure}"] = count
+
+    def explain(self) -> Any:
+        """Break down the recorded time; a notebook shows it as sentences, a table and a picture."""
+        return self._explain(self.folder)
+
+
+async def _answer(request: Awaitable[Any]) -> Any:
+    """Await an answer, for some time: Dask answers no requests to a recorder that has detached itself."""
+    return await asyncio.wait_for(request, ANSWER_S)
+
+
+def by_value(*plugins: Any) -> list[bytes]:
+    """Pickle plugins with their code, so that nothing has to be installed where they go."""
+    modules = [sys.modules[name] for name in sorted(sys.modules) if name.startswith(recorder.__name__)]
+    for module in modules:
+        cloudpickle.register_pickle_by_value(module)
+    try:
+        return [cloudpickle.dumps(plugin) for plugin in plugins]
+    finally:
+        for module in modules:
+            cloudpickle.unregister_pickle_by_value(module)

@@ -1,0 +1,405 @@
+"""``dasklab.record`` on real clusters: what it records, and that it leaves nothing behind."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import dasklab
+import distributed
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+from dasklab import records
+from dasklab.breakdown.explain import explain
+from dasklab.cli import main
+from dasklab.errors import LabError
+from distributed import Client, LocalCluster, Worker
+
+from tests.waiting import PATIENCE_S
+
+ROOT = Path(__file__).parents[2]  # from where a worker imports this module
+LOCAL = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": ":0"}
+STAGES = [
+    "decided_s",
+    "sent_s",
+    "arrived_s",
+    "ready_s",
+    "executing_s",
+    "start_s",
+    "stop_s",
+    "done_s",
+    "reported_s",
+]
+
+
+def inc(number: int) -> int:
+    return number + 1
+
+
+def total(client: Client, number: int = 30) -> int:
+    parts = client.map(inc, range(number), pure=False)
+    return int(client.submit(sum, parts, pure=False).result())
+
+
+def eventually(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[LocalCluster]:
+    with LocalCluster(**LOCAL) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def client(cluster: LocalCluster) -> Iterator[Client]:
+    with Client(cluster) as client:
+        yield client
+
+
+def changed(dask_worker: Worker) -> dict[str, Any]:
+    """What a recorder changes in a worker and its process."""
+    import gc
+
+    selector = dask_worker.io_loop.asyncio_loop._selector
+    return {
+        "handlers": sorted(dask_worker.handlers),
+        "plugins": sorted(dask_worker.plugins),
+        "get_data": dask_worker.handlers["get_data"].__qualname__,
+        "comm": sorted(vars(dask_worker.batched_stream.comm)),
+        "select": "select" in vars(selector),
+        "fetch": distributed.worker.get_data_from_worker.__qualname__,
+        "process": [
+            name for name in vars(distributed) if name.startswith("_dasklab") and vars(distributed)[name]
+        ],
+        "gc": len(gc.callbacks),
+    }
+
+
+def changed_scheduler(dask_scheduler: Any) -> dict[str, Any]:
+    selector = dask_scheduler.io_loop.asyncio_loop._selector
+    streams = [*dask_scheduler.stream_comms.values(), *dask_scheduler.client_comms.values()]
+    return {
+        "handlers": sorted(dask_scheduler.handlers),
+        "plugins": sorted(dask_scheduler.plugins),
+        "worker plugins": sorted(dask_scheduler.worker_plugins),
+        "comms": [sorted(vars(stream.comm)) for stream in streams],
+        "select": "select" in vars(selector),
+    }
+
+
+def state(client: Client) -> list[Any]:
+    mine = sorted(name for name in vars(client) if callable(vars(client)[name]))
+    return [client.run(changed), client.run_on_scheduler(changed_scheduler), mine]
+
+
+def test_connections_that_were_open_are_recorded(client: Client, tmp_path: Path) -> None:
+    total(client)  # so they are open
+    with dasklab.record(client, tmp_path / "run"):
+        assert total(client) == 465
+    tasks = records.load(tmp_path / "run")["tasks"]
+    assert len(tasks) == 31
+    assert tasks[STAGES].notna().all(axis=None)
+    assert set(tasks.worker) == {"worker-0", "worker-1"}
+    summary = explain(tmp_path / "run").summary
+    for cells in (summary.breakdown, summary.path, summary.bottlenecks):
+        assert sum(cells.values()) == pytest.approx(summary.makespan_s, rel=1e-3)
+
+
+def test_detaching_undoes_everything(client: Client, tmp_path: Path) -> None:
+    total(client)
+    before = state(client)
+    with dasklab.record(client, tmp_path / "run") as run:
+        total(client)
+        assert state(client) != before
+    assert state(client) == before
+    assert run.failures == {} and run.lost == {}
+    assert total(client) == 465
+
+
+def test_an_error_in_the_user_s_code_ends_the_recording_and_keeps_the_data(
+    client: Client, tmp_path: Path
+) -> None:
+    before = state(client)
+    with pytest.raises(ZeroDivisionError), dasklab.record(client, tmp_path / "run"):
+        total(client)
+        raise ZeroDivisionError
+    assert state(client) == before
+    assert len(records.load(tmp_path / "run")["tasks"]) == 31
+
+
+def test_a_second_recorder_is_refused_and_the_first_goes_on(
+    client: Client, cluster: LocalCluster, tmp_path: Path
+) -> None:
+    with dasklab.record(client, tmp_path / "one"), Client(cluster) as other:
+        with pytest.raises(LabError, match=f"already being recorded: {client.id} of process"):
+            dasklab.record(other, tmp_path / "two").__enter__()
+        total(client)
+    assert len(records.load(tmp_path / "one")["tasks"]) == 31
+
+
+def test_what_another_client_computes_is_recorded_too(
+    client: Client, cluster: LocalCluster, tmp_path: Path
+) -> None:
+    with dasklab.record(client, tmp_path / "run"), Client(cluster, set_as_default=False) as other:
+        total(other)
+        total(client)
+    assert len(records.load(tmp_path / "run")["tasks"]) == 62
+    assert records.load(tmp_path / "run")["graphs"].client.nunique() == 2
+
+
+def test_a_recorder_whose_client_died_detaches_itself(cluster: LocalCluster, tmp_path: Path) -> None:
+    with Client(cluster) as client:
+        before = state(client)[:2]
+        program = f"""if True:
+            import os, dasklab
+            from distributed import Client
+            dasklab.record(Client({cluster.scheduler_address!r}), {str(tmp_path / "run")!r}).__enter__()
+            os._exit(1)
+        """
+        died = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+        assert died.returncode == 1, died.stderr
+        eventually(lambda: state(client)[:2] == before)
+
+
+def test_a_recorder_that_nobody_asks_detaches_itself(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("dasklab.records.session.LEASE_S", 0.5)
+    monkeypatch.setattr("dasklab.records.session.INTERVAL_S", 3600)
+    with LocalCluster(**LOCAL, processes=False) as cluster, Client(cluster) as client:
+        before = state(client)[:2]
+        run = dasklab.record(client, tmp_path / "run")
+        run.__enter__()
+        run.mine.detach()  # this process is the cluster's, too
+        eventually(lambda: state(client)[:2] == before)
+
+
+def test_operations_are_told_apart(client: Client, tmp_path: Path) -> None:
+    with dasklab.record(client, tmp_path / "run"):
+        total(client, 10)
+        time.sleep(0.6)
+        with distributed.span("second"):
+            client.submit(inc, 1, pure=False).result()
+    explained = explain(tmp_path / "run")
+    first, second, third = explained.operations
+    assert [first.tasks, second.tasks, third.tasks] == [10, 1, 1]
+    assert "client.map(inc, range(number)" in first.title
+    assert third.title == "second" and third.start - second.stop > 0.5
+    assert Path(third.code[0]).name == "test_record.py"
+    own = {cause.name: s for cause, s in explained.summary.path_by_cause.items()}["user-code"]
+    assert own == pytest.approx(0.6, abs=0.1)
+
+
+def test_without_code_no_line_is_kept_and_keys_can_be_hashed(client: Client, tmp_path: Path) -> None:
+    with dasklab.record(client, tmp_path / "run", code=False, keys="hash"):
+        total(client)
+    frames = records.load(tmp_path / "run")
+    assert set(frames["graphs"].code) == set(frames["graphs"].file) == {""}
+    content = b"".join(frame.to_json().encode() for frame in frames.values())
+    assert b"inc-" not in content and Path(__file__).name.encode() not in content
+    assert frames["tasks"][STAGES].notna().all(axis=None)
+    assert frames["tasks"].key.str.partition("-")[0].nunique() == 2  # inc and sum remain different kinds
+
+
+@pytest.mark.parametrize("processes", [True, False])
+def test_workers_that_join_and_leave(processes: bool, tmp_path: Path) -> None:
+    with (
+        LocalCluster(**LOCAL, processes=processes) as cluster,
+        Client(cluster) as client,
+        dasklab.record(client, tmp_path / "run"),
+    ):
+        total(client)
+        cluster.scale(3)
+        client.wait_for_workers(3)
+        total(client, 60)
+        client.retire_workers(names=[0])
+        total(client)
+    frames = records.load(tmp_path / "run")
+    workers = frames["workers"].set_index("worker")
+    assert len(workers) == 3
+    assert workers.joined_s.notna().sum() == 1
+    assert workers.left_s.notna().sum() == 1
+    assert frames["tasks"].worker.nunique() == 3
+    assert frames["tasks"][STAGES].notna().all(axis=1).mean() > 0.9
+
+
+def test_a_worker_that_dies_keeps_the_rest(tmp_path: Path) -> None:
+    with (
+        LocalCluster(**LOCAL) as cluster,
+        Client(cluster) as client,
+        dasklab.record(client, tmp_path / "run"),
+    ):
+        total(client, 60)
+        victim = next(iter(cluster.workers.values()))
+        victim.process.process.kill()
+        total(client, 60)
+    frames = records.load(tmp_path / "run")
+    assert (frames["tasks"].status == "OK").sum() >= 120
+    assert frames["tasks"].start_s.notna().all()
+    assert explain(tmp_path / "run").summary.makespan_s > 0
+
+
+def test_a_cluster_that_is_gone_keeps_what_was_fetched(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with LocalCluster(**LOCAL) as cluster:
+        client = Client(cluster, timeout=2)
+        with dasklab.record(client, tmp_path / "run"):
+            total(client)
+            time.sleep(1.5)
+            cluster.close()
+        client.close()
+    assert len(records.load(tmp_path / "run")["tasks"]) >= 30
+
+
+@pytest.mark.parametrize("options", [{"protocol": "ws://"}, {"security": True}], ids=["ws", "tls"])
+def test_other_transports(options: dict[str, Any], tmp_path: Path) -> None:
+    with (
+        LocalCluster(**LOCAL, **options) as cluster,
+        Client(cluster) as client,
+        dasklab.record(client, tmp_path / "run") as run,
+    ):
+        total(client)
+        assert run.failures == {}
+    assert records.load(tmp_path / "run")["tasks"][STAGES].notna().all(axis=None)
+
+
+def test_an_asynchronous_client(tmp_path: Path) -> None:
+    async def compute() -> None:
+        async with (
+            LocalCluster(**LOCAL, asynchronous=True) as cluster,
+            Client(cluster, asynchronous=True) as client,
+        ):
+            with pytest.raises(LabError, match="this client is asynchronous"):
+                dasklab.record(client, tmp_path / "no").__enter__()
+            async with dasklab.record(client, tmp_path / "run"):
+                assert await client.gather(client.map(inc, range(5), pure=False)) == [1, 2, 3, 4, 5]
+
+    asyncio.run(compute())
+    assert len(records.load(tmp_path / "run")["tasks"]) == 5
+
+
+def test_a_client_inside_a_task(client: Client, tmp_path: Path) -> None:
+    def inner(folder: str) -> int:
+        import dasklab
+        from distributed import get_client
+
+        with dasklab.record(get_client(), folder):
+            return int(get_client().submit(inc, 1, pure=False).result())
+
+    assert client.submit(inner, str(tmp_path / "run"), pure=False).result() == 2
+    assert "inc" in {key.partition("-")[0] for key in records.load(tmp_path / "run")["tasks"].key}
+
+
+def test_a_failing_hook_is_counted_and_harms_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*args: Any) -> None:
+        raise ValueError("as a test")
+
+    monkeypatch.setattr("dasklab.records.recorder.scheduler.SchedulerRecorder.add_task", broken)
+    monkeypatch.setattr("dasklab.records.recorder.worker.WorkerRecorder.add_needs", broken)
+    with (
+        LocalCluster(**LOCAL) as cluster,
+        Client(cluster) as client,
+        dasklab.record(client, tmp_path / "run") as run,
+    ):
+        assert total(client) == 465
+    assert sum(count for failure, count in run.failures.items() if "as a test" in failure) >= 62
+
+
+def test_from_a_shell(cluster: LocalCluster, client: Client, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "dasklab", "record", cluster.scheduler_address, str(tmp_path / "run")]
+    recording = subprocess.Popen([*command, "--seconds", "3"], stdout=subprocess.PIPE, text=True)
+    eventually(lambda: "dasklab-recorder" in client.run_on_scheduler(changed_scheduler)["plugins"])
+    total(client)
+    output, _ = recording.communicate(timeout=PATIENCE_S)
+    assert recording.returncode == 0
+    assert f"dasklab explain {tmp_path / 'run'}" in output
+    answer = CliRunner().invoke(main, ["explain", str(tmp_path / "run")])
+    assert answer.exit_code == 0, answer.output
+    assert "computing" in answer.output
+    assert (tmp_path / "run" / "explain.svg").exists()
+
+
+def test_a_folder_that_is_in_use_and_an_unknown_option_are_refused(client: Client, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(LabError, match="is not empty"):
+        dasklab.record(client, tmp_path).__enter__()
+    with pytest.raises(LabError, match="keys is 'secret'; it must be one of plain, hash"):
+        dasklab.record(client, tmp_path / "run", keys="secret")
+
+
+def test_two_records_are_compared(client: Client, tmp_path: Path) -> None:
+    for name, number in (("old", 5), ("new", 60)):
+        with dasklab.record(client, tmp_path / name):
+            total(client, number)
+    answer = CliRunner().invoke(main, ["explain", str(tmp_path / "old"), str(tmp_path / "new"), "--json"])
+    assert answer.exit_code == 0, answer.output
+    assert '"breakdown"' in answer.output
+
+
+def test_clocks_are_bounded_by_messages_and_visits(client: Client, tmp_path: Path) -> None:
+    with dasklab.record(client, tmp_path / "run"):
+        total(client)
+        time.sleep(1.2)
+    clocks = explain(tmp_path / "run").clocks
+    assert set(clocks) == {"client", "scheduler", "worker-0", "worker-1"}
+    for node, clock in clocks.items():  # one machine: all clocks are one
+        assert clock.low_s <= 0.001 and clock.high_s >= -0.001, node
+
+
+def test_loops_memory_and_metrics_are_recorded(client: Client, tmp_path: Path) -> None:
+    with dasklab.record(client, tmp_path / "run"):
+        total(client)
+        time.sleep(0.6)
+    frames = records.load(tmp_path / "run")
+    nodes = {"client", "scheduler", "worker-0", "worker-1"}
+    assert set(frames["busy"].node) == nodes
+    assert set(frames["cpu"].node) == nodes - {"client"}
+    cpu: pd.DataFrame = frames["cpu"]
+    assert (cpu.groupby("node").cpu_s.max() > 0).all() and (cpu.memory_bytes > 1e6).all()
+    assert frames["metrics"].metric.str.startswith("execute/").any()
+    assert (frames["config"].setting == "comm.compression").any()
+    assert not frames["config"].setting.str.contains("environ").any()
+
+
+def test_a_scheduler_and_a_worker_without_a_nanny_from_the_command_line(tmp_path: Path) -> None:
+    file = tmp_path / "scheduler.json"
+    common = ["--no-dashboard", "--host", "127.0.0.1"]
+    scheduler = ["distributed.cli.dask_scheduler", "--port", "0", "--scheduler-file", str(file), *common]
+    worker = ["distributed.cli.dask_worker", "--scheduler-file", str(file), "--no-nanny", "--name", "alone"]
+    with (tmp_path / "log").open("wb") as log:
+        processes = [
+            subprocess.Popen([sys.executable, "-m", *argv], stdout=log, stderr=log, cwd=ROOT)
+            for argv in (scheduler, [*worker, *common])
+        ]
+    try:
+        with Client(scheduler_file=str(file), timeout=PATIENCE_S) as client:
+            client.wait_for_workers(1, timeout=PATIENCE_S)
+            with dasklab.record(client, tmp_path / "run") as run:
+                total(client)
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+    tasks = records.load(tmp_path / "run")["tasks"]
+    assert set(tasks.worker) == {"alone"} and tasks[STAGES].notna().all(axis=None)
+    assert run.failures == {}
+
+
+def test_a_cluster_that_adapts(tmp_path: Path) -> None:
+    with LocalCluster(**{**LOCAL, "n_workers": 0}) as cluster, Client(cluster) as client:
+        cluster.adapt(minimum=0, maximum=2, interval="100ms", wait_count=2)
+        with dasklab.record(client, tmp_path / "run"):
+            total(client)
+            eventually(lambda: not client.scheduler_info()["workers"])
+    frames = records.load(tmp_path / "run")
+    assert frames["workers"].joined_s.notna().all() and frames["workers"].left_s.notna().all()
+    assert frames["tasks"][STAGES].notna().all(axis=None)

@@ -1,0 +1,93 @@
+"""What a process records is bounded, and comes back as it went in."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from dasklab.errors import LabError
+from dasklab.records import chunks
+from dasklab.records.recorder import store
+from dasklab.records.recorder.process import settings, without_credentials
+from dasklab.records.recorder.store import Log, Store
+
+TABLES = {"seen": "time:t key:s size:i share:f", "other": "time:t"}
+NAN = math.nan
+
+
+def test_rows_come_back_from_chunks() -> None:
+    memory = Store(TABLES, most_rows=100)
+    rows = [(1.7e9 + i / 7, f"('x\n{i % 3}', {i})", -i, i / 3) for i in range(10)]
+    for row in rows:
+        memory.logs["seen"].add(*row)
+    memory.logs["seen"].add(NAN, "", 0, NAN)
+    assert memory.pack() and not memory.pack()
+    (chunk,) = memory.take(1e9)
+    table, frame = chunks.unpack(chunk)
+    assert (table, list(frame)) == ("seen", ["time", "key", "size", "share"])
+    assert frame.time[:10].to_numpy() == pytest.approx([row[0] for row in rows], abs=2e-6)
+    assert frame[["key", "size", "share"]][:10].values.tolist() == [list(row[1:]) for row in rows]
+    assert np.isnan(frame.time[10]) and np.isnan(frame.share[10])
+
+
+def test_a_full_log_drops_its_oldest_rows_and_counts_them() -> None:
+    log = Log("time:t", most=5)
+    for number in range(8):
+        log.add(float(number))
+    assert log.lost == 3
+    log.pack()
+    assert (log.lost, len(log.rows)) == (3, 0)
+
+
+def test_full_memory_drops_the_oldest_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store, "MOST_BYTES", 300)
+    memory = Store(TABLES, most_rows=1000)
+    for number in range(20):
+        memory.logs["other"].add(float(number))
+        memory.pack()
+        assert memory.nbytes <= 300
+    assert 0 < memory.dropped < 20 and memory.lost > 0
+    _, frame = chunks.unpack(memory.take(1e9)[-1])
+    assert frame.time.tolist() == [19.0]
+
+
+def test_chunks_are_handed_over_in_portions() -> None:
+    memory = Store(TABLES, most_rows=1000)
+    for number in range(6):
+        memory.logs["other"].add(float(number))
+        memory.pack()
+    assert [len(memory.take(1)) for _ in range(7)] == [1, 1, 1, 1, 1, 1, 0]
+
+
+def test_an_interrupted_file_is_whole_up_to_there(tmp_path: Path) -> None:
+    memory = Store(TABLES, most_rows=10)
+    for number in range(2):
+        memory.logs["other"].add(float(number))
+        memory.pack()
+        chunks.append(tmp_path / "record.chunks", "scheduler", memory.take(1e9))
+    content = (tmp_path / "record.chunks").read_bytes()
+    (tmp_path / "record.chunks").write_bytes(content[:-3])
+    assert chunks.read(tmp_path / "record.chunks")["scheduler"]["other"].time.tolist() == [0.0]
+
+
+def test_a_damaged_file_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "record.chunks").write_bytes(b'["scheduler", 4]\nabcd')
+    with pytest.raises(LabError, match=r"record\.chunks: damaged: "):
+        chunks.read(tmp_path / "record.chunks")
+
+
+def test_settings_without_secrets() -> None:
+    config = {
+        "comm": {"timeouts": {"tcp": "30s"}},
+        "nanny": {"environ": {"KEY": "x"}, "pre-spawn-environ": {"A": 1}},
+        "worker": {"preload": ["http://me:pw@host/x.py"], "token": "abc"},
+        "empty": {},
+    }
+    assert dict(settings(config, "")) == {
+        "comm.timeouts.tcp": "30s",
+        "worker.preload": ["http://me:pw@host/x.py"],
+        "empty": {},
+    }
+    assert without_credentials('["http://me:pw@host/x.py"]') == '["http://host/x.py"]'
