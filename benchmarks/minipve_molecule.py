@@ -67,7 +67,7 @@ def _create_template(variables: Mapping[str, str], public_key: str) -> None:
         "memory": "512",
         "agent": "1",
         "net0": "virtio,bridge=vmbr0",
-        "scsi0": f"local:0,import-from=local:import/{Path(image).name},format=qcow2",
+        "virtio0": f"local:0,import-from=local:import/{Path(image).name},format=qcow2",
         "ide2": "local:cloudinit",
         "ipconfig0": "ip=10.77.0.90/24,gw=10.77.0.1",
         "ciuser": "root",
