@@ -19,10 +19,10 @@ FORM = 1  # of what the preload hands over
 TICK_S = 1e-6  # stamps are rounded to this
 
 
-def tables(taken: Sequence[Records | None], samples: Sequence[Sample]) -> Tables:
+def tables(runs: Sequence[Records | None], samples: Sequence[Sample]) -> Tables:
     """Return all tables of a trial's runs; a run without records is left out."""
     result: Tables = {name: [] for name in TABLES}
-    recorded = [(sample, records) for sample, records in zip(samples, taken, strict=False) if records]
+    recorded = [(sample, records) for sample, records in zip(samples, runs, strict=False) if records]
     for sample, records in recorded:
         for name, rows in _run(records, sample):
             result[name] += [{"run": sample.run} | row for row in rows]
@@ -31,13 +31,13 @@ def tables(taken: Sequence[Records | None], samples: Sequence[Sample]) -> Tables
     return result
 
 
-def other_form(taken: Sequence[Records | None]) -> bool:
+def other_form(runs: Sequence[Records | None]) -> bool:
     """Whether it was recorded by another version of the preload."""
-    return any(records["scheduler"].get("form") != FORM for records in taken if records)
+    return any(records["scheduler"].get("form") != FORM for records in runs if records)
 
 
-def _run(taken: Records, sample: Sample) -> Iterator[tuple[str, Iterable[Row]]]:
-    scheduler, workers = taken["scheduler"], taken["workers"]
+def _run(records: Records, sample: Sample) -> Iterator[tuple[str, Iterable[Row]]]:
+    scheduler, workers = records["scheduler"], records["workers"]
     names = {address: name for address, name, _ in scheduler["workers"]}
     nodes = {"scheduler": scheduler} | {names.get(a, a): records for a, records in workers.items()}
     yield (
@@ -59,9 +59,9 @@ def _run(taken: Records, sample: Sample) -> Iterator[tuple[str, Iterable[Row]]]:
             if address in workers
         ],
     )
-    clock = {"asked_s": taken["asked"], "now_s": scheduler["now"], "answered_s": taken["answered"]}
+    clock = {"asked_s": records["asked"], "now_s": scheduler["now"], "answered_s": records["answered"]}
     yield "clock", [clock]
-    yield "graphs", _graphs(taken.get("graphs", ()), scheduler.get("graphs", ()))
+    yield "graphs", _graphs(records.get("graphs", ()), scheduler.get("graphs", ()))
     yield "tasks", _tasks(scheduler, workers, names)
     yield "needs", _needs(workers, names)
     yield "fetches", _fetches(workers, names)
@@ -99,9 +99,9 @@ def _named(rows: Iterable[Row], names: Mapping[str, str], *columns: str) -> list
     return [row | {column: names.get(row[column], row[column]) for column in columns} for row in rows]
 
 
-def _config(taken: Records) -> Iterator[Row]:
-    names = {address: name for address, name, _ in taken["scheduler"]["workers"]}
-    nodes = {"scheduler": taken["scheduler"]} | {names.get(a, a): w for a, w in taken["workers"].items()}
+def _config(records: Records) -> Iterator[Row]:
+    names = {address: name for address, name, _ in records["scheduler"]["workers"]}
+    nodes = {"scheduler": records["scheduler"]} | {names.get(a, a): w for a, w in records["workers"].items()}
     for node, records in nodes.items():
         for setting, value in flatten(records["config"]):
             yield {"node": node, "setting": setting, "value": json.dumps(value)}
