@@ -57,6 +57,7 @@ def make(node: Endpoint) -> Iterator[Callable[..., Any]]:
         create(node, vmid, **options)
         if start:
             node.done(ct(node, vmid).status.start.post())
+            until(lambda: _treats_sigpwr(ct(node, vmid), "SigCgt"), "the first process to end on SIGPWR")
         return ct(node, vmid)
 
     yield make
@@ -298,18 +299,18 @@ def test_container_that_ends_by_itself_leaves_nothing(node: Endpoint, make: Call
     assert container.status.current.get()["status"] == "stopped"
 
 
-def _ignores(container: Any, number: signal.Signals) -> bool:
-    """Does the container's first process ignore this signal by now?"""
+def _treats_sigpwr(container: Any, signals: str) -> bool:
+    """Is SIGPWR among these signals (``SigCgt``: caught, ``SigIgn``: ignored) of the first process?"""
     pid = container.status.current.get()["pid"]
-    match = re.search(r"^SigIgn:\s*(\w+)$", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
-    return match is not None and bool(int(match[1], 16) >> (number - 1) & 1)
+    match = re.search(rf"^{signals}:\s*(\w+)$", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
+    return match is not None and bool(int(match[1], 16) >> (signal.SIGPWR - 1) & 1)
 
 
 def test_shutdown_that_is_ignored_needs_force(node: Endpoint, make: Callable[..., Any]) -> None:
     container = make()
     inside(container, "ls >/etc/stubborn")
     node.done(container.status.reboot.post(timeout=50))
-    until(lambda: _ignores(container, signal.SIGPWR), "the container to be deaf")
+    until(lambda: _treats_sigpwr(container, "SigIgn"), "the first process to ignore SIGPWR")
     assert "got timeout" in node.failed(container.status.shutdown.post(timeout=0))
     assert container.status.current.get()["status"] == "running"
     node.done(container.status.shutdown.post(timeout=0, forceStop=1))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -284,7 +285,10 @@ def test_an_asynchronous_client(tmp_path: Path) -> None:
             async with dasklab.record(client, tmp_path / "run"):
                 assert await client.gather(client.map(inc, range(5), pure=False)) == [1, 2, 3, 4, 5]
 
-    asyncio.run(compute())
+    # not in the main thread: asyncio.run would drop a loop that an earlier test has left in it, unclosed
+    thread = threading.Thread(target=asyncio.run, args=(compute(),))
+    thread.start()
+    thread.join()
     assert len(records.load(tmp_path / "run")["tasks"]) == 5
 
 

@@ -65,15 +65,15 @@ def documents(
     (folder / "settings").mkdir()
     (folder / "settings" / "trial.yaml").write_text(json.dumps({"distributed": settings}))
     host = Host(folder)
-    seat = {"DASKLAB_PYTHON": f"{overlay}/bin/python", "DASKLAB_SEAT": "dasklab_seat"}
+    program = str(overlay / "bin" / "python")
+    python = {"DASKLAB_PYTHON": program}
     layout = {"DASKLAB_PROCESSES": "2", "DASKLAB_THREADS": "1", "DASKLAB_WORKER": "dask"}
     with (
-        host.running("seat.sh.j2", str(host.port), str(folder / "scheduler.json"), **seat),
-        host.running("workers.sh.j2", **layout, DASKLAB_PYTHON=seat["DASKLAB_PYTHON"]),
+        host.running("dasklab_scheduler.sh.j2", str(host.port), str(folder / "scheduler.json"), **python),
+        host.running("dasklab_workers.sh.j2", **layout, **python),
     ):
-        python = str(overlay / "bin" / "python")
         more = ["--packages", "dask,distributed"]
-        yield folder, {name: host.workload(name, params, 2, python, more) for name, params in WORK.items()}
+        yield folder, {name: host.workload(name, params, 2, program, more) for name, params in WORK.items()}
 
 
 def test_every_process_uses_the_requested_version(documents: Any) -> None:
@@ -89,7 +89,7 @@ def test_every_process_uses_the_requested_version(documents: Any) -> None:
 def test_records_of_another_version_are_explained(documents: Any) -> None:
     folder, by_workload = documents
     document = dict(by_workload["array_study"])
-    store.write(folder, Records(records=document.pop("inside")))
+    store.write(folder, Records(records=document.pop("records")))
     store.write(folder, Timings.model_validate(document))
     frames = records.load(folder)
     tasks = frames["tasks"]
@@ -107,11 +107,11 @@ def test_client_of_another_version_cannot_join(overlay: Path, tmp_path: Path) ->
     """A scheduler does not understand the messages of another version, so all processes need the same."""
     (tmp_path / "settings").mkdir()
     host = Host(tmp_path)
-    seat = {"DASKLAB_PYTHON": f"{overlay}/bin/python", "DASKLAB_SEAT": "dasklab_seat"}
+    python = {"DASKLAB_PYTHON": f"{overlay}/bin/python"}
     layout = {"DASKLAB_PROCESSES": "1", "DASKLAB_THREADS": "1", "DASKLAB_WORKER": "dask"}
     with (
-        host.running("seat.sh.j2", str(host.port), str(tmp_path / "scheduler.json"), **seat),
-        host.running("workers.sh.j2", **layout),
+        host.running("dasklab_scheduler.sh.j2", str(host.port), str(tmp_path / "scheduler.json"), **python),
+        host.running("dasklab_workers.sh.j2", **layout),
         pytest.raises((AssertionError, subprocess.TimeoutExpired)),
     ):
         host.workload("array_study", {"size": 200, "chunk": 100}, 1, timeout_s=PATIENCE_S / 2)
