@@ -50,7 +50,7 @@ def test_tool_is_installed_only_if_a_trial_requests_it(setting: str, package: Js
     assert not package.keys() & packages.pins().keys()
 
 
-@pytest.mark.parametrize("template", ["seat.sh.j2", "workers.sh.j2"])
+@pytest.mark.parametrize("template", ["dasklab_scheduler.sh.j2", "dasklab_workers.sh.j2"])
 def test_environment_needs_no_program_but_python(template: str) -> None:
     """An environment with other packages than Dask's has no program ``dask``."""
     text = (packages.ROLES / "dask" / "templates" / template).read_text()
