@@ -86,7 +86,9 @@ def common_text(host: str, lines: list[str]) -> str:
 
 def repeats(line: str, printed: list[str]) -> bool:
     """Return whether a line only repeats one that was printed, perhaps after a prefix. Pure."""
-    return any(line.removeprefix(UNSUPPORTED) == known or line.endswith(f": {known}") for known in printed)
+    return any(
+        line.removeprefix(UNSUPPORTED) == earlier or line.endswith(f": {earlier}") for earlier in printed
+    )
 
 
 class CallbackModule(CallbackBase):  # type: ignore[misc]
@@ -236,9 +238,9 @@ def _load() -> dict[str, Any]:
     return loaded if isinstance(loaded, dict) else {}
 
 
-def _store(playbook: str, done: list[tuple[str, float]]) -> None:
+def _store(playbook: str, durations: list[tuple[str, float]]) -> None:
     path = history_file()
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_suffix(f".{os.getpid()}")
-    temporary.write_text(json.dumps({**_load(), playbook: done}))
+    temporary.write_text(json.dumps({**_load(), playbook: durations}))
     temporary.replace(path)

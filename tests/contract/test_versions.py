@@ -1,4 +1,4 @@
-"""Another version of Dask: the role's second environment over the pinned one, and workloads that run in it."""
+"""Another version of Dask: the role's second environment, and workloads that run in it."""
 
 from __future__ import annotations
 

@@ -113,8 +113,8 @@ class TrialLab:
 
 def phase(name: str, steps: Steps, **options: Any) -> Phase:
     """Return a phase from the steps of each host; hosts without steps get no order."""
-    made = {host: Order(phase=name, steps=tuple(listed)) for host, listed in steps.items() if listed}
-    return Phase(name=name, orders=made, **options)
+    orders = {host: Order(phase=name, steps=tuple(listed)) for host, listed in steps.items() if listed}
+    return Phase(name=name, orders=orders, **options)
 
 
 def step(do: str, **arguments: Any) -> GuestStep:

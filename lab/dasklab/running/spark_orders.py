@@ -30,7 +30,7 @@ def master(address: str) -> str:
 def start(trial: Trial, name: str, hosts: Mapping[str, LabHost], venv: str) -> dict[str, Any]:
     """Return the arguments of the guest program's step ``spark.start``."""
     host = hosts[name]
-    workers = [each for each, facts in hosts.items() if facts.role == "worker"][: trial.workers]
+    workers = [worker for worker, facts in hosts.items() if facts.role == "worker"][: trial.workers]
     service, java = "", []
     if host.role == "scheduler":
         service, java = "spark-master", master_command(host.address)

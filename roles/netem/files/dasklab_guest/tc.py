@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     Command = list[str]
 
 HANDLE = "da5c:"  # marks a root qdisc as ours
-QUEUE = 1000  # frames: the room of a queue beyond what the delay itself holds, as a plain interface has
+QUEUE = 1000  # frames: length of a queue beyond what the delay holds, as on a plain interface
 BANDS = 16  # of the kernel's prio qdisc: band 1 for the rest, one for each peer
 SCOPE: Link = {"direction": "egress", "peer": None, "policer": False}
 FIELDS = {"egress": "dst", "ingress": "src"}  # where the peer's address is in a frame of that direction

@@ -1,12 +1,12 @@
-"""Does the account name the right cause? One thing at a time is made slow; the account is not told which.
+"""Does the time breakdown name the right cause? One thing at a time is made slow, and `explain` is not told which.
 
-    python benchmarks/inside_causes.py --out /tmp/causes [--only link lag] [--repeat 4]
+    python benchmarks/breakdown_causes.py --out /tmp/causes [--only link busy_worker] [--repeat 4]
 
-Each case is a pair of trials on fresh clusters in network namespaces, without and with what is injected; what
-`dasklab explain OLD NEW` says first of their difference is set beside the truth. Prints a line a case and how
-many were right; leaves the trials in --out: what is there is not run again, so a call that was ended is taken
-up by the same call. ``steal_pct`` is what other guests of this machine's host took of its CPUs. Needs root
-and iproute2.
+A case is a pair of trials on fresh clusters in network namespaces, without and with a fault. The first cause
+that `dasklab explain OLD NEW` names is compared with the truth. The script prints a line per case and how many
+were right. It keeps the trials in --out and does not repeat those that are there, so the same command
+continues an interrupted run. ``steal_pct`` is the share of the CPUs that other guests of this machine's host
+took. Needs root and iproute2.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any
 from dasklab.breakdown.causes import LATE, LINK, PLACEMENT, SCHEDULING, SLOW, Bottleneck
 from dasklab.breakdown.explain import explain
 from dasklab.breakdown.summary import Difference
-from inside_cluster import Cluster, cluster, keep
+from namespace_cluster import Cluster, cluster, keep
 
 SLOW_WORKER = """
 import time
@@ -52,7 +52,7 @@ import threading, time
 def hold():
     number = 3 ** {power}
     while True:
-        str(number)  # one call into C that never lets go of the interpreter
+        str(number)  # one call into C that keeps the GIL
         time.sleep({pause})
 def dask_setup(worker):
     import sys
@@ -77,7 +77,7 @@ MERGE = ("merge", {"tasks": 600})
 
 @dataclass(frozen=True)
 class Case:
-    """What is injected and where; ``caps`` are on the links of both trials, ``slower`` of the second only."""
+    """What is made slow, and where. ``caps`` (Mbit/s) hold in both trials, ``slower`` only in the second."""
 
     truth: Bottleneck
     work: tuple[str, dict[str, Any]]
@@ -89,7 +89,6 @@ class Case:
 
     @property
     def name(self) -> str:
-        """What is said of it."""
         return " ".join([self.truth.name, self.place, "in", self.work[0]])
 
 
@@ -116,7 +115,7 @@ CASES: dict[str, Callable[[int], Case]] = {
         "scheduler",
         SLOW_SCHEDULER.format(seconds=(0.003, 0.001)[i % 2]),
     ),
-    "lag": lambda i: Case(
+    "busy_worker": lambda i: Case(
         LATE,
         (SLEEPS, MERGE)[i % 2],
         f"worker-{i % 3 + 1}",
@@ -133,7 +132,7 @@ CASES: dict[str, Callable[[int], Case]] = {
 
 
 def trial(case: Case, out: Path, injected: bool, runs: int) -> Path:
-    """Run one side of a case, unless it was run before; gives its folder."""
+    """Run one side of a case, unless its folder has it already, and return the folder."""
     if (out / "records.json").exists():
         return out
     kind = case.place.partition("-")[0] or "scheduler"
@@ -143,28 +142,28 @@ def trial(case: Case, out: Path, injected: bool, runs: int) -> Path:
         (out / f"injected_{kind}.py").write_text(case.preload)
         preloads = {case.place or "scheduler": [out / f"injected_{kind}.py"]}
     before = _cpu_ticks()
-    with cluster(out, threads=case.threads, preloads=preloads) as made:
-        _cap(made, case.caps | (case.slower if injected else {}))
-        said = made.workload(*case.work, runs=runs)
+    with cluster(out, threads=case.threads, preloads=preloads) as nodes:
+        _cap(nodes, case.caps | (case.slower if injected else {}))
+        answer = nodes.workload(*case.work, runs=runs)
     stolen, all_ticks = (now - then for now, then in zip(_cpu_ticks(), before, strict=True))
     (out / "steal_pct").write_text(f"{100 * stolen / all_ticks:.1f}")
-    keep(said, out)
+    keep(answer, out)
     return out
 
 
 def _cpu_ticks() -> tuple[int, int]:
-    """Ticks of all CPUs: that other guests took, all."""
-    ticks = [int(each) for each in Path("/proc/stat").read_text().split("\n")[0].split()[1:9]]
+    """Return the ticks of all CPUs: those that other guests took, and all."""
+    ticks = [int(word) for word in Path("/proc/stat").read_text().split("\n")[0].split()[1:9]]
     return ticks[7], sum(ticks)
 
 
-def _cap(made: Cluster, caps: dict[str, float]) -> None:
+def _cap(nodes: Cluster, caps: dict[str, float]) -> None:
     for node, mbit in caps.items():
-        made.cap(node, mbit)
+        nodes.cap(node, mbit)
 
 
 def judge(case: Case, out: Path, runs: int) -> dict[str, Any]:
-    """Run both sides and compare what is said first with the truth."""
+    """Run both sides and compare the first cause with the truth."""
     old, new = (explain(trial(case, out / side, side == "new", runs)).summary for side in ("old", "new"))
     difference = Difference(old, new)
     first, place, seconds = difference.ranked()[0]
@@ -172,7 +171,7 @@ def judge(case: Case, out: Path, runs: int) -> dict[str, Any]:
         "case": case.name,
         "old_s": round(old.makespan_s, 2),
         "new_s": round(new.makespan_s, 2),
-        "said": [(b.name, where, round(s, 2)) for b, where, s in difference.ranked()[:3]],
+        "causes": [(b.name, where, round(s, 2)) for b, where, s in difference.ranked()[:3]],
         "alone": (new.ranked()[0][0].name, new.ranked()[0][1]),
         "without_wire_s": round(new.replayed.without_wire_s, 2) if new.replayed else None,
         "right": first == case.truth,
@@ -183,7 +182,6 @@ def judge(case: Case, out: Path, runs: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Run the cases asked for."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -193,14 +191,14 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--runs", type=int, default=2)
     args = parser.parse_args()
-    found = []
+    judged: list[dict[str, Any]] = []
     for index in range(args.first, args.first + args.repeat):
         for name in args.only:
-            found.append(judge(CASES[name](index), args.out / f"{name}-{index}", args.runs))
-            print(json.dumps(found[-1]), flush=True)
-    right = [each for each in found if each["right"]]
-    placed = sum(each["place"] for each in right)
-    print(f"{len(right)} of {len(found)} causes right, {placed} with the right place")
+            judged.append(judge(CASES[name](index), args.out / f"{name}-{index}", args.runs))
+            print(json.dumps(judged[-1]), flush=True)
+    right = [row for row in judged if row["right"]]
+    placed = sum(row["place"] for row in right)
+    print(f"{len(right)} of {len(judged)} causes right, {placed} with the right place")
 
 
 if __name__ == "__main__":

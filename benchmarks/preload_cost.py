@@ -1,13 +1,13 @@
-"""What recording costs a run of short tasks: switched on and off in one cluster, and off once more.
+"""What recording costs a run of short tasks: on, off, and off again, in one cluster.
 
-    python benchmarks/inside_cost.py --rounds 40 --tasks 300
+    python benchmarks/preload_cost.py --rounds 40 --tasks 300
 
-A scheduler and three workers on this machine, this process the client. Each round runs the same short tasks
-in three arms in random order: ``off``, ``null`` (off once more: the noise) and ``on``. Compared is the CPU
-time of scheduler and workers together, which a busy machine disturbs less than wall time, as the ratio within
-a round; printed is the median with a bootstrap interval. Off means that event loops, messages, fetches and
-tasks are not stamped; the logs that Dask keeps anyway are long in all arms. Beside it stands what the stamps
-of one task cost, each alone: on a machine that is too busy for the comparison this is the better figure.
+A scheduler and three workers run on this machine; this process is the client. Each round runs the same short
+tasks three times in random order: ``off``, ``null`` (off again, which shows the noise) and ``on``. We compare
+the CPU time of scheduler and workers, which a busy machine disturbs less than wall time, as a ratio within a
+round, and print the median with a bootstrap interval. Off means that event loops, messages, fetches and tasks
+get no timestamps; the logs that Dask keeps anyway are long in all three. We also print the cost of each
+timestamp alone: on a busy machine this is the better figure.
 """
 
 from __future__ import annotations
@@ -30,66 +30,66 @@ from typing import Any
 import cloudpickle
 import numpy as np
 from distributed import Client
-from inside_cluster import PRELOAD, QUIET
+from namespace_cluster import PRELOAD, QUIET
 
 ARMS = ("off", "null", "on")
 
 
 def switch(node: Any, on: bool) -> None:
-    """Take the stamps out of a scheduler or worker, or put them in again."""
-    inside = node.inside
+    """Remove the timestamps from a scheduler or worker, or add them again."""
+    recorder = node.recorder
     selector = node.io_loop.asyncio_loop._selector
-    selector.select = inside.loop.watched if on else inside.loop.select
+    selector.select = recorder.loop.watched if on else recorder.loop.select
     streams = list(node.stream_comms.values()) if hasattr(node, "transition_log") else [node.batched_stream]
     for stream in streams:
-        kept = vars(stream.comm).setdefault("recorded_write", stream.comm.write)
+        write = vars(stream.comm).setdefault("recorded_write", stream.comm.write)
         if on:
-            stream.comm.write = kept
+            stream.comm.write = write
         else:
             vars(stream.comm).pop("write", None)
     if hasattr(node, "transition_log"):
         if on:
-            node.plugins[inside.stream.name] = inside.stream
-            inside.sampling.start()
+            node.plugins[recorder.stream.name] = recorder.stream
+            recorder.sampling.start()
         else:
-            node.plugins.pop(inside.stream.name, None)
-            inside.sampling.stop()
+            node.plugins.pop(recorder.stream.name, None)
+            recorder.sampling.stop()
     else:
         import distributed.worker
 
-        vars(node).setdefault("ways", (distributed.worker.get_data_from_worker, node.handlers["get_data"]))
-        fetch, serve = node.ways
+        vars(node).setdefault(
+            "recorded_calls", (distributed.worker.get_data_from_worker, node.handlers["get_data"])
+        )
+        fetch, serve = node.recorded_calls
         distributed.worker.get_data_from_worker = fetch if on else fetch.__closure__[0].cell_contents
         node.handlers["get_data"] = serve if on else type(node).get_data.__get__(node)
 
 
 def of_scheduler(dask_scheduler: Any, on: bool) -> None:
-    """For ``Client.run_on_scheduler``."""
     switch(dask_scheduler, on)
 
 
 def of_worker(dask_worker: Any, on: bool) -> None:
-    """For ``Client.run``."""
     switch(dask_worker, on)
 
 
 def drain(client: Client) -> None:
-    """Empty the logs, so that no arm pays for another's."""
-    client.run_on_scheduler(lambda dask_scheduler: dask_scheduler.inside.take() and None)
-    client.run(lambda dask_worker: dask_worker.inside.take() and None)
+    """Empty the logs, so that no round pays for another's."""
+    client.run_on_scheduler(lambda dask_scheduler: dask_scheduler.recorder.take() and None)
+    client.run(lambda dask_worker: dask_worker.recorder.take() and None)
 
 
 def cpu_s(processes: list[subprocess.Popen[bytes]]) -> float:
-    """Seconds of CPU that processes have used, of all their threads."""
-    found = 0
+    """Return the CPU time that all threads of the processes have used, in seconds."""
+    nanoseconds = 0
     for process in processes:
         for thread in Path(f"/proc/{process.pid}/task").glob("*/schedstat"):
-            found += int(thread.read_text().split()[0])
-    return found / 1e9
+            nanoseconds += int(thread.read_text().split()[0])
+    return nanoseconds / 1e9
 
 
 def measure(client: Client, processes: list[subprocess.Popen[bytes]], arm: str, tasks: int) -> float:
-    """CPU seconds of a run of short tasks."""
+    """Run short tasks and return their CPU time in seconds."""
     client.run_on_scheduler(of_scheduler, on=arm == "on")
     client.run(of_worker, on=arm == "on")
     before = cpu_s(processes)
@@ -103,8 +103,8 @@ def measure(client: Client, processes: list[subprocess.Popen[bytes]], arm: str, 
 
 
 def count_selects(node: Any) -> int:
-    """How often an event loop has waited since this was asked first."""
-    loop, counts = node.inside.loop, vars(node).setdefault("selects", [0])
+    """Return how often an event loop has waited since the first call."""
+    loop, counts = node.recorder.loop, vars(node).setdefault("selects", [0])
     if not counts[0]:
         select = loop.select
 
@@ -117,7 +117,7 @@ def count_selects(node: Any) -> int:
 
 
 def waits(client: Client, tasks: int) -> float:
-    """Waits of all event loops for each task."""
+    """Return the waits of all event loops per task."""
     measure(client, [], "on", 1)
     counts = []
     for _ in range(2):
@@ -131,8 +131,8 @@ def _count_of_scheduler(dask_scheduler: Any) -> int:
     return count_selects(dask_scheduler)
 
 
-def each_us(call: Callable[[], object], number: int = 20_000) -> float:
-    """Microseconds of CPU of a call, the least of ten tries."""
+def call_us(call: Callable[[], object], number: int = 20_000) -> float:
+    """Return the CPU time of a call in microseconds, the least of ten tries."""
     least = float("inf")
     for _ in range(10):
         before = time.thread_time()
@@ -143,14 +143,14 @@ def each_us(call: Callable[[], object], number: int = 20_000) -> float:
 
 
 def stamps_us(waits_per_task: float) -> dict[str, float]:
-    """What the stamps of one task cost, each alone: two batches, the loops' waits, the task stream."""
+    """Return the cost of each timestamp of a task: two batches, the loops' waits, the task stream."""
     spec = importlib.util.spec_from_file_location("preload", PRELOAD)
     assert spec and spec.loader
     preload = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(preload)
 
     async def alone() -> dict[str, float]:
-        loop, sent = preload.BusyLoop(asyncio.get_running_loop(), {}), preload.Departures()
+        loop, departures = preload.BusyLoop(asyncio.get_running_loop(), {}), preload.Departures()
         loop.select = lambda timeout: ()
         batched, due, message = (
             SimpleNamespace(interval=0.002),
@@ -159,19 +159,20 @@ def stamps_us(waits_per_task: float) -> dict[str, float]:
         )
         stream = preload.TaskStreamPlugin(None, maxlen=preload.LONGEST)
         ends = {"startstops": [{}], "worker": "a", "thread": 1, "nbytes": 1, "typename": b""}
-        nothing = each_us(lambda: None)
+        nothing = call_us(lambda: None)
         return {
-            "batches": 2 * (each_us(lambda: sent.write(lambda msg: 0, "a", batched, due, message)) - nothing),
-            "loops": waits_per_task * (each_us(lambda: loop.watched(0.02)) - nothing),
-            "task stream": each_us(lambda: stream.transition("a", "processing", "memory", **ends))
-            + 6 * each_us(lambda: stream.transition("a", "waiting", "processing")),
+            "batches": 2
+            * (call_us(lambda: departures.write(lambda msg: 0, "a", batched, due, message)) - nothing),
+            "loops": waits_per_task * (call_us(lambda: loop.watched(0.02)) - nothing),
+            "task stream": call_us(lambda: stream.transition("a", "processing", "memory", **ends))
+            + 6 * call_us(lambda: stream.transition("a", "waiting", "processing")),
         }
 
     return asyncio.run(alone())
 
 
 def ratio(over: list[float], under: list[float]) -> str:
-    """Median of the ratios, with what resampling the rounds makes of it."""
+    """Return the median of the ratios with a bootstrap interval."""
     ratios = np.array(over) / np.array(under)
     chance = np.random.default_rng(1)
     drawn = np.median(chance.choice(ratios, (4000, len(ratios))), axis=1)
@@ -180,7 +181,7 @@ def ratio(over: list[float], under: list[float]) -> str:
 
 
 def cluster(folder: Path) -> tuple[str, list[subprocess.Popen[bytes]]]:
-    """A scheduler and three workers that record."""
+    """Start a scheduler and three workers that record; return the address and the processes."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -198,14 +199,13 @@ def cluster(folder: Path) -> tuple[str, list[subprocess.Popen[bytes]]]:
 
 
 def main() -> None:
-    """Run the rounds, print the ratios."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--rounds", type=int, default=40)
     parser.add_argument("--tasks", type=int, default=300)
     args = parser.parse_args()
-    found: dict[str, list[float]] = {arm: [] for arm in ARMS}
+    seconds: dict[str, list[float]] = {arm: [] for arm in ARMS}
     with tempfile.TemporaryDirectory() as folder:
         address, processes = cluster(Path(folder))
         try:
@@ -217,16 +217,17 @@ def main() -> None:
                     measure(client, processes, "on", args.tasks)
                 for _ in range(args.rounds):
                     for arm in random.sample(ARMS, len(ARMS)):
-                        found[arm].append(measure(client, processes, arm, args.tasks))
+                        seconds[arm].append(measure(client, processes, arm, args.tasks))
         finally:
             for process in processes:
                 process.kill()
                 process.wait()
-    each = {arm: 1e6 * float(np.median(some)) / args.tasks for arm, some in found.items()}
-    print({arm: f"{us:.0f} us of CPU a task" for arm, us in each.items()})
-    print(f"the stamps alone, us a task: {stamps}, together {sum(stamps.values()):.1f}")
-    print("least:", {arm: f"{1e6 * min(some) / args.tasks:.0f}" for arm, some in found.items()})
-    print(f"null / off {ratio(found['null'], found['off'])}, on / off {ratio(found['on'], found['off'])}")
+    per_task_us = {arm: 1e6 * float(np.median(values)) / args.tasks for arm, values in seconds.items()}
+    print({arm: f"{us:.0f} us of CPU per task" for arm, us in per_task_us.items()})
+    print(f"the timestamps alone, us per task: {stamps}, together {sum(stamps.values()):.1f}")
+    print("least:", {arm: f"{1e6 * min(values) / args.tasks:.0f}" for arm, values in seconds.items()})
+    null, on = ratio(seconds["null"], seconds["off"]), ratio(seconds["on"], seconds["off"])
+    print(f"null / off {null}, on / off {on}")
 
 
 if __name__ == "__main__":

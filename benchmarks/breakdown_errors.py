@@ -1,11 +1,11 @@
-"""How far `dasklab explain` is from what is known: its clocks, and its "had the network taken no time".
+"""How wrong `dasklab explain` is where the truth is known: its clocks, and its answer for a network without delay.
 
-    python benchmarks/inside_errors.py clocks TRIAL...
-    python benchmarks/inside_errors.py lifted CAPPED::LIFTED...
+    python benchmarks/breakdown_errors.py clocks TRIAL...
+    python benchmarks/breakdown_errors.py lifted CAPPED::LIFTED...
 
-``clocks`` is for trials on containers (or namespaces): all of them read one clock, so each offset is zero in
-truth, and what is found is the error. ``lifted`` sets what the replay of a capped trial foretells beside a
-trial of the same work whose cap was lifted. Both take several trials; the last line sums up.
+``clocks`` takes trials on containers (or namespaces). They share one clock, so the true offset is zero and
+each offset is an error. ``lifted`` compares what the replay of a capped trial predicts with a trial of the
+same work without the cap. Both take several trials; the last line sums up.
 """
 
 from __future__ import annotations
@@ -19,30 +19,30 @@ from dasklab.breakdown.explain import explain
 
 
 def clocks(trials: Iterable[Path]) -> None:
-    """Offsets where the truth is zero, with what `explain` says of their uncertainty."""
-    found = [
+    """Print the offsets, whose truth is zero, and the bounds that `explain` gives them."""
+    offsets = [
         (trial, name, clock)
         for trial in trials
         for name, clock in explain(trial).clocks.items()
         if clock.pairs and np.isfinite(clock.half_s)
     ]
-    for trial, name, clock in found:
+    for trial, name, clock in offsets:
         bounds = f"{1e3 * clock.low_s:+.2f} to {1e3 * clock.high_s:+.2f}"
         skew = f"skew {1e6 * clock.skew:+.1f} ppm"
         print(f"{trial.name} {name}: {1e3 * clock.offset_s:+.3f} ms ({bounds}), {skew}, {clock.pairs} bounds")
-    errors = np.array([abs(clock.offset_s) for *_, clock in found]) * 1e3
-    halves = np.array([clock.half_s for *_, clock in found]) * 1e3
-    inside = sum(clock.low_s <= 0 <= clock.high_s for *_, clock in found)
-    linear = sum(clock.linear for *_, clock in found)
+    errors = np.array([abs(clock.offset_s) for *_, clock in offsets]) * 1e3
+    halves = np.array([clock.half_s for *_, clock in offsets]) * 1e3
+    inside = sum(clock.low_s <= 0 <= clock.high_s for *_, clock in offsets)
+    linear = sum(clock.linear for *_, clock in offsets)
     print(
-        f"{len(found)} clocks: error median {np.median(errors):.3f} ms, greatest {errors.max():.3f}; "
+        f"{len(offsets)} clocks: error median {np.median(errors):.3f} ms, greatest {errors.max():.3f}; "
         f"half interval median {np.median(halves):.2f}, greatest {halves.max():.2f}; "
         f"truth inside {inside}, linear {linear}"
     )
 
 
 def lifted(pairs: Iterable[tuple[Path, Path]]) -> None:
-    """What a capped trial would have taken with a network that takes no time, and what came."""
+    """Print what the replay predicts without the network's time, and what the trial without a cap took."""
     errors = []
     for capped, free in pairs:
         old, new = explain(capped).summary, explain(free).summary
@@ -63,7 +63,6 @@ def _pair(text: str) -> tuple[Path, Path]:
 
 
 def main() -> None:
-    """Parse what is asked for."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -1,9 +1,9 @@
-"""A Dask cluster in network namespaces whose nodes record what they know: what the other inside_*.py run on.
+"""A Dask cluster in network namespaces whose nodes record, for other benchmarks.
 
-    python benchmarks/inside_cluster.py array_study '{"size": 2000, "chunk": 250}' --out /tmp/trial --capture
+    python benchmarks/namespace_cluster.py array_study '{"size": 2000, "chunk": 250}' --out FOLDER
 
-Needs root, iproute2 and, for --capture, tcpdump. Leaves in --out what a trial of the lab leaves: timings.json
-and records.json (or capture.json, capture.pcap and capture-records.json), so that `dasklab explain` reads it.
+Needs root, iproute2 and, for --capture, tcpdump. Writes the files of a trial to --out: timings.json and
+records.json (or capture.json, capture.pcap and capture-records.json), so `dasklab explain` reads it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ QUIET = {
 
 @dataclass
 class Cluster:
-    """Where the nodes are; ``preloads`` are of a node's name, or of its kind, beside the recording one."""
+    """The addresses and processes of a cluster's nodes."""
 
     out: Path
     tag: str
@@ -44,21 +44,20 @@ class Cluster:
     running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
     def workload(self, name: str, params: dict[str, Any], runs: int, warmups: int = 1) -> dict[str, Any]:
-        """Run one of the lab's workloads on the client; gives what it said."""
+        """Run one of the lab's workloads on the client and return its answer."""
         program = [sys.executable, str(ROOT / "lab" / "dasklab" / "workloads" / f"{name}.py")]
         workers = sum(node.startswith("worker") for node in self.nodes)
         argv = ["--scheduler", f"tcp://{self.nodes['scheduler']}:8786", "--params", json.dumps(params)]
         argv += ["--runs", str(runs), "--warmups", str(warmups), "--workers", str(workers)]
-        done = subprocess.run(
+        process = subprocess.run(
             ["ip", "netns", "exec", f"{self.tag}-client", *program, *argv, "--timeout-s", "120"],
             capture_output=True,
             text=True,
             env={**os.environ, **QUIET},
         )
-        if done.returncode:
-            sys.exit(f"{name} failed:\n{done.stderr}")
-        said: dict[str, Any] = json.loads(done.stdout)
-        return said
+        if process.returncode:
+            sys.exit(f"{name} failed:\n{process.stderr}")
+        return dict(json.loads(process.stdout))
 
     def cap(self, node: str, mbit: float) -> None:
         """Limit what a node sends; 0 lifts the limit."""
@@ -80,17 +79,20 @@ def cluster(
     settings: dict[str, str] | None = None,
     capture: bool = False,
 ) -> Iterator[Cluster]:
-    """Scheduler and workers, each in a namespace; all is gone afterwards."""
+    """Start a scheduler and workers, each in a namespace, and remove everything at the end.
+
+    ``preloads`` are further preload scripts by the name or the kind of a node.
+    """
     out.mkdir(parents=True, exist_ok=True)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that what is below is undone
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that finally runs
     nodes, tag = hosts(workers), f"in{os.getpid()}"
     address = f"tcp://{nodes['scheduler']}:8786"
     with network(nodes, False, tag) as switch:
-        made = Cluster(out, tag, nodes, switch)
+        nodes_up = Cluster(out, tag, nodes, switch)
         try:
             if capture:
                 dump = ["tcpdump", "-i", "br0", "-w", str(out / "capture.pcap"), "-B", "262144", "-n"]
-                made.running["tcpdump"] = start(switch, ["nice", "-n", "-15", *dump], out / "tcpdump.log")
+                nodes_up.running["tcpdump"] = start(switch, ["nice", "-n", "-15", *dump], out / "tcpdump.log")
                 time.sleep(0.5)
             for node in list(nodes)[1:]:
                 kind = node.partition("-")[0]
@@ -99,44 +101,43 @@ def cluster(
                 if kind == "worker":
                     argv += ["--no-nanny", "--nthreads", str(threads), "--name", node, "--memory-limit", "0"]
                     argv += ["--local-directory", str(out / node)]
-                more = [path for of in (node, kind) for path in (preloads or {}).get(of, [])]
+                more = [path for name in (node, kind) for path in (preloads or {}).get(name, [])]
                 for path in [*([PRELOAD] if record else []), *more]:
                     argv += ["--preload", str(path)]
                 env = QUIET | (settings or {})
-                made.running[node] = start(f"{tag}-{node}", argv, out / f"{node}.log", **env)
-            yield made
+                nodes_up.running[node] = start(f"{tag}-{node}", argv, out / f"{node}.log", **env)
+            yield nodes_up
         finally:
-            dumper = made.running.pop("tcpdump", None)
-            for process in made.running.values():
+            dumper = nodes_up.running.pop("tcpdump", None)
+            for process in nodes_up.running.values():
                 process.kill()
                 process.wait()
             if dumper:
-                time.sleep(1.2)  # the kernel hands packets over up to a second late
+                time.sleep(1.2)  # the kernel delivers packets up to a second late
                 stop(dumper, signal.SIGINT)
 
 
-def keep(said: dict[str, Any], out: Path, captured: bool = False) -> None:
+def keep(answer: dict[str, Any], out: Path, captured: bool = False) -> None:
     """Write a workload's answer as the files of a trial."""
     out.mkdir(parents=True, exist_ok=True)
-    inside = said.pop("inside", None)
-    timings = {"schema": 3, **said}
+    recorded = answer.pop("records", None)
+    timings = {"schema": 3, **answer}
     if captured:
-        said = {
+        capture = {
             "schema": 3, "interface": "br0", "driver": "bridge", "promiscuity": 1, "start": 0, "stop": 0,
             "expired": False, "snaplen": 262144, "filter": "", "frames": 1, "dropped_kernel": 0,
             "dropped_interface": 0, "left_behind": 0, "softnet_dropped": 0, "nic_statistics": {},
             "tiers": [], "timings": timings,
         }  # fmt: skip
-        (out / "capture.json").write_text(json.dumps(said, indent=1))
+        (out / "capture.json").write_text(json.dumps(capture, indent=1))
     else:
         (out / "timings.json").write_text(json.dumps(timings, indent=1))
-    if inside:
+    if recorded:
         name = "capture-records.json" if captured else "records.json"
-        (out / name).write_text(json.dumps({"schema": 3, "records": inside}, indent=1))
+        (out / name).write_text(json.dumps({"schema": 3, "records": recorded}, indent=1))
 
 
 def main() -> None:
-    """Parse the options, run one workload, keep what it said."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -149,12 +150,12 @@ def main() -> None:
     parser.add_argument("--capture", action="store_true")
     parser.add_argument("--cap", action="append", default=[], metavar="NODE=MBIT")
     args = parser.parse_args()
-    with cluster(args.out, args.workers, args.threads, capture=args.capture) as made:
+    with cluster(args.out, args.workers, args.threads, capture=args.capture) as nodes:
         for node, mbit in (cap.split("=") for cap in args.cap):
-            made.cap(node, float(mbit))
-        said = made.workload(args.workload, args.params, args.runs, warmups=0 if args.capture else 1)
-    keep(said, args.out, args.capture)
-    print([round(sample["duration_s"], 3) for sample in said["samples"]])
+            nodes.cap(node, float(mbit))
+        answer = nodes.workload(args.workload, args.params, args.runs, warmups=0 if args.capture else 1)
+    keep(answer, args.out, args.capture)
+    print([round(sample["duration_s"], 3) for sample in answer["samples"]])
 
 
 if __name__ == "__main__":
