@@ -1,10 +1,10 @@
-"""Does the time breakdown name the right cause? One thing at a time is made slow, and `explain` is not told which.
+"""Does the time breakdown name the cause of a slowdown that a benchmark has made?
 
     python benchmarks/breakdown_causes.py --out /tmp/causes [--only link busy_worker] [--repeat 4]
 
 A case is a pair of trials on fresh clusters in network namespaces, without and with a fault. The first cause
-that `dasklab explain OLD NEW` names is compared with the truth. The script prints a line per case and how many
-were right. It keeps the trials in --out and does not repeat those that are there, so the same command
+that `dasklab explain OLD NEW` names is compared with the truth. The script prints a line per case and how
+many were right. It keeps the trials in --out and does not repeat those that are there, so the same command
 continues an interrupted run. ``steal_pct`` is the share of the CPUs that other guests of this machine's host
 took. Needs root and iproute2.
 """

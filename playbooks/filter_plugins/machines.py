@@ -1,4 +1,4 @@
-"""Machines computed from the inventory: for group_vars, role proxmox_vm and `dasklab status`."""
+"""Machines computed from the inventory: for group_vars and role proxmox_vm."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import Any
 
 from ansible.utils.display import Display
 from dasklab.machines.addressing import Variables, ignored_models, machine, machines
-from dasklab.model.nic import LAB_SLOT, net_from_pve, net_key
 from jinja2 import pass_context
 from jinja2.runtime import Context
 
@@ -25,14 +24,8 @@ def _machines(names: list[str], hostvars: Mapping[str, Variables], node: str) ->
     return machines(names, hostvars, node)
 
 
-def _lab_link(nets: dict[str, str]) -> str:
-    """Return the lab link as `dasklab status` prints it, from the NICs that the endpoint has."""
-    text = nets.get(net_key(LAB_SLOT))
-    return str(net_from_pve(text)) if text else ""
-
-
 class FilterModule:
     """The filters by name, as Ansible asks for them."""
 
     def filters(self) -> dict[str, Callable[..., Any]]:
-        return {"lab_machine": _machine, "lab_machines": _machines, "lab_link": _lab_link}
+        return {"lab_machine": _machine, "lab_machines": _machines}

@@ -76,6 +76,35 @@ def test_lab_processes_are_named_by_mac_namespace_and_trial(trial: ModuleType) -
     assert words == ["02:DA:5C:00:00:01", "pid:[7]", "/results/1-01-x"]
 
 
+def test_status_has_a_row_per_host() -> None:
+    status = load("playbooks/filter_plugins/status.py")
+    guests = {
+        "client": {"vmid": 100, "node": "pve", "status": "stopped", "nets": {}},
+        "worker-1": {
+            "vmid": 101,
+            "node": "pve",
+            "status": "running",
+            "nets": {"net1": "virtio=02:DA:5C:00:00:01,bridge=vmbr1,rate=12.5"},
+        },
+    }
+    answer = {"scheduler": "inactive", "worker": "active", "dask": "2025.4.1", "impaired": 1, "captures": 0}
+    hostvars = {
+        "localhost": {"proxmox_vm_result": {"guests": guests, "calls": ["POST /nodes/pve/qemu"]}},
+        "client": {"dask_role": "client"},
+        "worker-1": {"dask_role": "worker", "status_host": {"stdout": json.dumps(answer)}},
+        "worker-2": {"dask_role": "worker"},
+    }
+    heading, client, worker, unknown, hint = status.lab_status(
+        ["client", "worker-1", "worker-2"], hostvars
+    ).splitlines()
+    assert heading.split()[:2] == ["machine", "VMID"]
+    assert client.split() == ["client", "100", "pve", "stopped", "-", "-", "-"]
+    assert worker.split()[:4] == ["worker-1", "101", "pve", "running"]
+    assert worker.endswith("2025.4.1   active   1, 0") and "vmbr1" in worker
+    assert unknown.split() == ["worker-2", "-", "-", "-", "no", "answer", "-", "-"]
+    assert "the 1 API call that" in hint
+
+
 def test_file_of_the_package_is_found(dasklab_file: Callable[[str], str]) -> None:
     assert Path(dasklab_file("records/preload.py")).is_file()
 
