@@ -10,6 +10,7 @@ import yaml
 from dasklab.errors import LabError
 from dasklab.model import engines, experiment, workloads
 from dasklab.model.experiment import Experiment
+from dasklab.model.faults import Fault
 from dasklab.model.link import Link
 from dasklab.model.metric import METRICS
 from dasklab.model.nic import NicModel
@@ -18,6 +19,7 @@ CASES = yaml.safe_load(Path(__file__).with_name("bad_files.yml").read_text())
 GOOD: str = CASES["good"]
 REGISTRIES = {
     "experiment": Experiment.model_fields,
+    "faults": get_args(Fault.model_fields["does"].annotation),
     "link": Link.model_fields,
     "metrics": METRICS,
     "nic_models": get_args(NicModel),
