@@ -184,7 +184,7 @@ def test_every_playbook_that_changes_something_takes_the_lock(path: Path) -> Non
 
 def configure_ansible(lab: SleepingLab, forks: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANSIBLE_FORKS", str(forks))
-    monkeypatch.setattr(playbook, "Watchdog", partial(Watchdog, idle_s=3.0))
+    monkeypatch.setattr(playbook, "Watchdog", partial(Watchdog, idle_s=10.0))
 
 
 def kill_after_start(lab: SleepingLab, count: int, *, worker: bool) -> threading.Thread:

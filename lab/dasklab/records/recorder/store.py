@@ -59,9 +59,10 @@ def pack_column(kind: str, values: Iterable[Any]) -> tuple[list[Any], bytes]:
 class Store:
     """The logs of a process, and the packed chunks that nobody has fetched yet."""
 
-    def __init__(self, tables: Mapping[str, str], most_rows: int) -> None:
+    def __init__(self, tables: Mapping[str, str], most_rows: int, most_bytes: int = MOST_BYTES) -> None:
         self.logs = {name: Log(columns, most_rows) for name, columns in tables.items()}
         self.chunks: deque[bytes] = deque()
+        self.most_bytes = most_bytes
         self.nbytes = self.dropped = 0
         self.failures: Counter[str] = Counter()
 
@@ -71,7 +72,7 @@ class Store:
             if len(log.rows) >= least:
                 self.chunks.append(zlib.compress(name.encode() + b"\n" + log.pack(), 1))
                 self.nbytes += len(self.chunks[-1])
-                while self.nbytes > MOST_BYTES:
+                while self.nbytes > self.most_bytes:
                     self.nbytes -= len(self.chunks.popleft())
                     self.dropped += 1
                 return True

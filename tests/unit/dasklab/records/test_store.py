@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from dasklab.errors import LabError
 from dasklab.records import chunks
-from dasklab.records.recorder import store
 from dasklab.records.recorder.process import settings, without_credentials
 from dasklab.records.recorder.store import Log, Store
 
@@ -41,9 +40,8 @@ def test_a_full_log_drops_its_oldest_rows_and_counts_them() -> None:
     assert (log.lost, len(log.rows)) == (3, 0)
 
 
-def test_full_memory_drops_the_oldest_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store, "MOST_BYTES", 300)
-    memory = Store(TABLES, most_rows=1000)
+def test_full_memory_drops_the_oldest_chunks() -> None:
+    memory = Store(TABLES, most_rows=1000, most_bytes=300)
     for number in range(20):
         memory.logs["other"].add(float(number))
         memory.pack()
