@@ -99,4 +99,4 @@ def test_a_role_and_a_filter_run_by_their_full_names(installed: Installed) -> No
 def test_playbooks_are_found_by_their_full_names(installed: Installed) -> None:
     names = [f"{NAME}.{path.stem}" for path in sorted((ROOT / "playbooks").glob("*.yml"))]
     output = installed.run("ansible-playbook", "-i", str(DEFAULT), "--syntax-check", *names)
-    assert output.count("playbook: ") == len(names) > 10
+    assert output.count("playbook: ") == len(names) >= 10
