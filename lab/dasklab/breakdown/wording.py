@@ -93,6 +93,12 @@ def difference(change: Difference) -> str:
     return f"{total}: on the critical path {', '.join(parts)}." if parts else f"{total}."
 
 
+def main_cause(change: Difference) -> str:
+    """Name what grew most on the critical path; empty if nothing did."""
+    grown = [row for row in change.ranked() if row[2] > LEAST_S and row[0] is not IDLE]
+    return _bottleneck(*grown[0], "+") if grown else ""
+
+
 def _bottleneck(bottleneck: Bottleneck, place: str, seconds: float, sign: str = "") -> str:
     where = f" ({place})" if place and place not in (bottleneck.name, "client", "scheduler") else ""
     return f"{seconds:{sign}.2f} s {bottleneck.title}{where}"

@@ -1,0 +1,47 @@
+"""``dasklab check``: are new records slower than older ones? For continuous integration."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from dasklab.path_types import UserPath
+
+FOLDER = UserPath(exists=True, file_okay=False)
+
+
+def percent(context: click.Context, option: click.Parameter, value: str) -> float:
+    """Return a percentage that is written with or without its sign."""
+    try:
+        number = float(value.strip().removesuffix("%"))
+    except ValueError:
+        raise click.BadParameter(f"{value!r} is not a percentage") from None
+    if not 0 <= number < float("inf"):
+        raise click.BadParameter(f"{value!r} is negative or infinite")
+    return number
+
+
+@click.command()
+@click.argument("new", metavar="NEW...", type=FOLDER, nargs=-1, required=True)
+@click.option("--against", "old", metavar="OLD", type=FOLDER, multiple=True, required=True,
+              help="A record from before; give it once for each.")  # fmt: skip
+@click.option("--slower", "limit_pct", callback=percent, default="10%", show_default=True,
+              help="How much longer counts as slower.")  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def check(new: tuple[Path, ...], old: tuple[Path, ...], limit_pct: float, as_json: bool) -> None:
+    """Check whether new records are slower than old ones of the same work.
+
+    Exit status: 0 not slower, 1 slower, 2 undecided (or the command line is wrong). Several records on each
+    side are needed: from single records nobody can tell a change from chance.
+
+    \b
+    dasklab check new-1/ new-2/ new-3/ --against old-1/ --against old-2/ --slower 10%
+    """
+    from dasklab.breakdown import check as checking
+    from dasklab.breakdown.explain import explain
+
+    result = checking.check([explain(path) for path in new], [explain(path) for path in old], limit_pct)
+    click.echo(checking.CheckDocument.of(result).model_dump_json() if as_json else str(result))
+    sys.exit(result.answer.value)
