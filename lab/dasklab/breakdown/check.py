@@ -11,7 +11,7 @@ with Welch's 95 % interval, because the two sides may vary differently. The limi
     undecided          |-------|---|
 
 More records make the interval narrower. A single record on one of the sides gives no interval: nothing says
-how much two runs of the same work differ, so the answer is "undecided".
+how much two runs of the same work differ, so the verdict is "undecided".
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ CONFIDENCE = 0.95
 LEAST_RECORDS = 2  # on each side, for an interval
 
 
-class Answer(Enum):
+class Verdict(Enum):
     """The answers, with the exit status of the command."""
 
     NOT_SLOWER = 0
@@ -45,7 +45,7 @@ class Answer(Enum):
 
 
 @dataclass(frozen=True)
-class Check:
+class Comparison:
     """Two sides compared.
 
     Attributes:
@@ -55,7 +55,7 @@ class Check:
         cause: what grew most on the critical path; empty if nothing did.
     """
 
-    answer: Answer
+    verdict: Verdict
     change_pct: Interval
     limit_pct: float
     old_s: Sequence[float]
@@ -63,21 +63,21 @@ class Check:
     cause: str
 
     def __str__(self) -> str:
-        """Return the answer as one line."""
+        """Return the verdict as one line."""
         change = self.change_pct
         between = "" if math.isnan(change.low) else f" ({change.low:+.1f} to {change.high:+.1f} %)"
         records = f"{counted(len(self.new_s), 'record')} against {len(self.old_s)}"
-        title = self.answer.name.replace("_", " ").lower()
+        title = self.verdict.name.replace("_", " ").lower()
         line = f"{title}: {change.value:+.1f} %{between}, {records}, limit {self.limit_pct:g} %"
-        if self.answer is Answer.UNDECIDED:
+        if self.verdict is Verdict.UNDECIDED:
             return f"{line}; record {'more runs' if len(between) else 'at least two runs on each side'}"
         return f"{line}; mainly {self.cause}" if self.cause else line
 
 
-class CheckDocument(BaseModel, extra="forbid"):
-    """The answer of `dasklab check --json`."""
+class ComparisonDocument(BaseModel, extra="forbid"):
+    """The verdict of `dasklab check --json`."""
 
-    answer: Literal["not_slower", "slower", "undecided"]
+    verdict: Literal["not_slower", "slower", "undecided"]
     change_pct: float = Field(description="How much longer the new records are: ratio of geometric means.")
     low_pct: float | None = Field(description="Lower end of the 95 % interval; null without an interval.")
     high_pct: float | None = Field(description="Upper end of the 95 % interval; null without an interval.")
@@ -87,26 +87,29 @@ class CheckDocument(BaseModel, extra="forbid"):
     cause: str = Field(description="What grew most on the critical path; empty if nothing did.")
 
     @classmethod
-    def of(cls, check: Check) -> CheckDocument:
+    def of(cls, comparison: Comparison) -> ComparisonDocument:
         low, high = (
-            None if math.isnan(end) else end for end in (check.change_pct.low, check.change_pct.high)
+            None if math.isnan(end) else end
+            for end in (comparison.change_pct.low, comparison.change_pct.high)
         )
         fields = {
-            "answer": check.answer.name.lower(),
-            "change_pct": check.change_pct.value,
-            "cause": check.cause,
+            "verdict": comparison.verdict.name.lower(),
+            "change_pct": comparison.change_pct.value,
+            "cause": comparison.cause,
         }
-        ends = {"low_pct": low, "high_pct": high, "limit_pct": check.limit_pct}
-        return cls.model_validate(fields | ends | {"old_s": list(check.old_s), "new_s": list(check.new_s)})
+        ends = {"low_pct": low, "high_pct": high, "limit_pct": comparison.limit_pct}
+        return cls.model_validate(
+            fields | ends | {"old_s": list(comparison.old_s), "new_s": list(comparison.new_s)}
+        )
 
 
-def check(new: Sequence[Explained], old: Sequence[Explained], limit_pct: float) -> Check:
+def compare(new: Sequence[Explained], old: Sequence[Explained], limit_pct: float) -> Comparison:
     """Compare records of the same work, some new and some old; at least one of each."""
     new_s, old_s = ([record.summary.makespan_s for record in side] for side in (new, old))
     change = change_pct(new_s, old_s)
     before, after = (summarise([run for record in side for run in record.timed]) for side in (old, new))
     cause = main_cause(Difference(before, after))
-    return Check(answer(change, limit_pct), change, limit_pct, old_s, new_s, cause)
+    return Comparison(verdict(change, limit_pct), change, limit_pct, old_s, new_s, cause)
 
 
 def change_pct(new_s: Sequence[float], old_s: Sequence[float]) -> Interval:
@@ -122,11 +125,11 @@ def change_pct(new_s: Sequence[float], old_s: Sequence[float]) -> Interval:
     return Interval(_percent(change), _percent(change - reach), _percent(change + reach))
 
 
-def answer(change: Interval, limit_pct: float) -> Answer:
+def verdict(change: Interval, limit_pct: float) -> Verdict:
     """Return on which side of the limit the whole interval lies, if it lies on one."""
     if change.low > limit_pct:
-        return Answer.SLOWER
-    return Answer.NOT_SLOWER if change.high <= limit_pct else Answer.UNDECIDED
+        return Verdict.SLOWER
+    return Verdict.NOT_SLOWER if change.high <= limit_pct else Verdict.UNDECIDED
 
 
 def _percent(change: float) -> float:

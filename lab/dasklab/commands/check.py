@@ -7,9 +7,17 @@ from pathlib import Path
 
 import click
 
+from dasklab.errors import LabError
 from dasklab.path_types import UserPath
+from dasklab.terminal import CommandError
 
 FOLDER = UserPath(exists=True, file_okay=False)
+
+
+class UnreadableRecordError(CommandError):
+    """A record cannot be read. Nothing is decided then: 1 would say that the work is slower."""
+
+    exit_code = 2
 
 
 def percent(context: click.Context, option: click.Parameter, value: str) -> float:
@@ -27,14 +35,14 @@ def percent(context: click.Context, option: click.Parameter, value: str) -> floa
 @click.argument("new", metavar="NEW...", type=FOLDER, nargs=-1, required=True)
 @click.option("--against", "old", metavar="OLD", type=FOLDER, multiple=True, required=True,
               help="A record from before; give it once for each.")  # fmt: skip
-@click.option("--slower", "limit_pct", callback=percent, default="10%", show_default=True,
+@click.option("--slower", "limit_pct", metavar="PERCENT", callback=percent, default="10%", show_default=True,
               help="How much longer counts as slower.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def check(new: tuple[Path, ...], old: tuple[Path, ...], limit_pct: float, as_json: bool) -> None:
     """Check whether new records are slower than old ones of the same work.
 
-    Exit status: 0 not slower, 1 slower, 2 undecided (or the command line is wrong). Several records on each
-    side are needed: from single records nobody can tell a change from chance.
+    Exit status: 0 not slower, 1 slower, 2 undecided (or the command line is wrong, or a record cannot be
+    read). Several records on each side are needed: from single records nobody can tell a change from chance.
 
     \b
     dasklab check new-1/ new-2/ new-3/ --against old-1/ --against old-2/ --slower 10%
@@ -42,6 +50,10 @@ def check(new: tuple[Path, ...], old: tuple[Path, ...], limit_pct: float, as_jso
     from dasklab.breakdown import check as checking
     from dasklab.breakdown.explain import explain
 
-    result = checking.check([explain(path) for path in new], [explain(path) for path in old], limit_pct)
-    click.echo(checking.CheckDocument.of(result).model_dump_json() if as_json else str(result))
-    sys.exit(result.answer.value)
+    try:
+        sides = [[explain(path) for path in side] for side in (new, old)]
+    except LabError as error:
+        raise UnreadableRecordError(str(error)) from None
+    result = checking.compare(*sides, limit_pct)
+    click.echo(checking.ComparisonDocument.of(result).model_dump_json() if as_json else str(result))
+    sys.exit(result.verdict.value)

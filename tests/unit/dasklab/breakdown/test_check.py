@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from dasklab.breakdown import check as checking
-from dasklab.breakdown.check import Answer, Check, CheckDocument, answer, change_pct
+from dasklab.breakdown.check import Comparison, ComparisonDocument, Verdict, change_pct, verdict
 from dasklab.breakdown.explain import Explained
 from dasklab.cli import main
 from dasklab.results.statistics.interval import Interval
@@ -29,33 +29,35 @@ def record(length: float) -> Explained:
 
 
 def test_twice_as_long_is_slower_and_computing_is_the_cause() -> None:
-    result = checking.check([record(s) for s in (2.0, 2.1, 1.9)], [record(s) for s in (1.0, 1.05, 0.95)], 10)
-    assert result.answer is Answer.SLOWER
+    result = checking.compare(
+        [record(s) for s in (2.0, 2.1, 1.9)], [record(s) for s in (1.0, 1.05, 0.95)], 10
+    )
+    assert result.verdict is Verdict.SLOWER
     assert result.change_pct.value == pytest.approx(100, abs=1)
     assert str(result).startswith("slower: +100.0 % (") and "mainly +1.00 s computing" in str(result)
 
 
 def test_the_same_work_is_not_slower() -> None:
     same = [record(s) for s in (1.0, 1.01, 0.99)]
-    result = checking.check(same, same, 10)
-    assert result.answer is Answer.NOT_SLOWER and str(result).startswith("not slower: +0.0 %")
+    result = checking.compare(same, same, 10)
+    assert result.verdict is Verdict.NOT_SLOWER and str(result).startswith("not slower: +0.0 %")
 
 
 def test_single_records_and_noisy_records_are_undecided() -> None:
-    single = checking.check([record(3.0)], [record(1.0)], 10)
-    assert single.answer is Answer.UNDECIDED and math.isnan(single.change_pct.low)
+    single = checking.compare([record(3.0)], [record(1.0)], 10)
+    assert single.verdict is Verdict.UNDECIDED and math.isnan(single.change_pct.low)
     assert str(single).endswith("record at least two runs on each side")
-    noisy = checking.check([record(s) for s in (1.0, 2.0)], [record(s) for s in (1.0, 1.9)], 10)
-    assert noisy.answer is Answer.UNDECIDED
+    noisy = checking.compare([record(s) for s in (1.0, 2.0)], [record(s) for s in (1.0, 1.9)], 10)
+    assert noisy.verdict is Verdict.UNDECIDED
     assert str(noisy).endswith("record more runs")
 
 
 @pytest.mark.parametrize(
     ("ends", "expected"),
-    [((11, 20), Answer.SLOWER), ((-5, 10), Answer.NOT_SLOWER), ((9, 11), Answer.UNDECIDED)],
+    [((11, 20), Verdict.SLOWER), ((-5, 10), Verdict.NOT_SLOWER), ((9, 11), Verdict.UNDECIDED)],
 )
-def test_the_whole_interval_decides(ends: tuple[float, float], expected: Answer) -> None:
-    assert answer(Interval(sum(ends) / 2, *ends), 10) is expected
+def test_the_whole_interval_decides(ends: tuple[float, float], expected: Verdict) -> None:
+    assert verdict(Interval(sum(ends) / 2, *ends), 10) is expected
 
 
 def test_the_interval_is_welch_s() -> None:
@@ -76,22 +78,26 @@ def test_without_a_change_the_interval_covers_zero_in_95_of_100_cases() -> None:
 
 def test_the_published_schema_is_that_of_the_document() -> None:
     file = ROOT / "docs" / "reference" / "check.schema.json"
-    assert json.loads(file.read_text()) == CheckDocument.model_json_schema()
+    assert json.loads(file.read_text()) == ComparisonDocument.model_json_schema()
 
 
-@pytest.mark.parametrize("kind", list(Answer))
-def test_the_exit_status_is_the_answer(kind: Answer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    interval = Interval(3.0) if kind is Answer.UNDECIDED else Interval(3.0, 1.0, 5.0)
+@pytest.mark.parametrize("kind", list(Verdict))
+def test_the_exit_status_is_the_verdict(
+    kind: Verdict, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    interval = Interval(3.0) if kind is Verdict.UNDECIDED else Interval(3.0, 1.0, 5.0)
     monkeypatch.setattr("dasklab.breakdown.explain.explain", lambda path: path)
     monkeypatch.setattr(
-        checking, "check", lambda new, old, limit: Check(kind, interval, limit, [1.0], [1.0], "a cause")
+        checking,
+        "compare",
+        lambda new, old, limit: Comparison(kind, interval, limit, [1.0], [1.0], "a cause"),
     )
     folders = [str(tmp_path), "--against", str(tmp_path)]
     result = CliRunner().invoke(main, ["check", *folders, "--slower", "2.5%", "--json"])
     assert result.exit_code == kind.value
-    document = CheckDocument.model_validate_json(result.output)
-    assert (document.answer, document.limit_pct) == (kind.name.lower(), 2.5)
-    assert (document.low_pct is None) == (kind is Answer.UNDECIDED)
+    document = ComparisonDocument.model_validate_json(result.output)
+    assert (document.verdict, document.limit_pct) == (kind.name.lower(), 2.5)
+    assert (document.low_pct is None) == (kind is Verdict.UNDECIDED)
 
 
 @pytest.mark.parametrize(
@@ -100,3 +106,8 @@ def test_the_exit_status_is_the_answer(kind: Answer, monkeypatch: pytest.MonkeyP
 def test_a_limit_that_is_no_percentage_is_refused(limit: str, why: str, tmp_path: Path) -> None:
     result = CliRunner().invoke(main, ["check", str(tmp_path), "--against", str(tmp_path), "--slower", limit])
     assert result.exit_code == 2 and why in result.output
+
+
+def test_a_record_that_cannot_be_read_is_not_called_slower(tmp_path: Path) -> None:
+    result = CliRunner().invoke(main, ["check", str(tmp_path), "--against", str(tmp_path)])
+    assert result.exit_code == 2 and str(tmp_path) in result.output
