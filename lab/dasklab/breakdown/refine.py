@@ -112,16 +112,19 @@ def _starved(run: Run, intervals: Intervals) -> Floats:
     """Time for which threads that could run waited for a CPU.
 
     The kernel counts it for the event loop, and for all other threads of a process together: a computing
-    task has the share of one of its worker's threads.
+    task has the share of one of its worker's threads. A task that is handed from the event loop to a thread,
+    or back, waits for either.
     """
     _, waiting, loop_waiting = _cpu(run, intervals)
     threads = np.array([run.threads.get(name, 1) for name in run.places.nodes], float)
     computing = intervals.is_cause(COMPUTE)
-    own = waiting / threads[np.where(computing, intervals.place, 0)]
+    at_node = computing | intervals.is_cause(LAG)
+    own = waiting / threads[np.where(at_node, intervals.place, 0)]
+    handed_over = np.where(intervals.is_cause(LAG), np.maximum(own, loop_waiting), loop_waiting)
     blocked = _without_cpu(run, intervals)
     # figures are sampled four times a second: where they explain most of the time, they explain it all
     own = np.where(own > blocked / 2, blocked, own)
-    return np.where(computing, own, loop_waiting)
+    return np.where(computing, own, handed_over)
 
 
 def _interpreter(run: Run, intervals: Intervals) -> Floats:
