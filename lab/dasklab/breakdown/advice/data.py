@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dasklab.breakdown.advice.rules import DASK, DISTRIBUTED, Measurements, Rule, Symptom, process
+from dasklab.breakdown.advice.rules import DASK, DISTRIBUTED, AdviceRule, Measurements, Symptom, process
 from dasklab.breakdown.causes import GATHER, PLACEMENT, SCATTER
 from dasklab.terminal import counted
 
@@ -40,20 +40,20 @@ def _placement(about: Measurements) -> Symptom | None:
 
 
 RULES = (
-    Rule(
+    AdviceRule(
         "results through the scheduler", "",
         "Reduce results on the workers first, or let tasks write them to storage.",
         f"{DISTRIBUTED}/efficiency.html#leave-data-on-the-cluster", _gather,
     ),
-    Rule(
+    AdviceRule(
         "scatter", "", "Let tasks load the data.",
         f"{DASK}/best-practices.html#load-data-with-dask", _scatter,
     ),
-    Rule(
+    AdviceRule(
         "many scattered objects", counted(MANY_OBJECTS, "object"), "Scatter a few large ones.",
         f"{DISTRIBUTED}/locality.html#data-scatter", _scatter_many,
     ),
-    Rule(
+    AdviceRule(
         "avoidable transfers", "",
         "Let the scheduler choose the workers of tasks, or keep together what is used together.",
         f"{DISTRIBUTED}/locality.html", _placement,

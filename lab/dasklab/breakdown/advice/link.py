@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dasklab.breakdown.advice.rules import DASK, DISTRIBUTED, Measurements, Rule, Symptom, process
+from dasklab.breakdown.advice.rules import DASK, DISTRIBUTED, AdviceRule, Measurements, Symptom, process
 from dasklab.breakdown.bandwidth import LEAST_BYTES
 from dasklab.breakdown.bottlenecks import SLOW_BYTES_PER_S, busy_s
 from dasklab.breakdown.causes import LINK
@@ -77,12 +77,12 @@ def _interface(about: Measurements) -> Symptom | None:
 
 
 RULES = (
-    Rule(
+    AdviceRule(
         "slow link", f"{8 * SLOW_BYTES_PER_S / 1e6:.0f} Mbit/s, or {1e3 * SLOW_MESSAGE_S:.0f} ms",
         "Check that link: its speed, its losses, and what else uses it.",
         f"{DISTRIBUTED}/communications.html", _slow_link,
     ),
-    Rule(
+    AdviceRule(
         "wrong network interface", f"x {FASTER:.0f} as fast",
         "Start the scheduler and the workers with --interface.",
         f"{DASK}/deploying-hpc.html", _interface,

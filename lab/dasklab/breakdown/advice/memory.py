@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dasklab.breakdown.advice.rules import DISTRIBUTED, Measurements, Rule, Symptom
+from dasklab.breakdown.advice.rules import DISTRIBUTED, AdviceRule, Measurements, Symptom
 from dasklab.breakdown.causes import DISK, PAUSED
 from dasklab.breakdown.facts import largest_results
 
@@ -44,15 +44,15 @@ def _queuing(about: Measurements) -> Symptom | None:
 
 
 RULES = (
-    Rule(
+    AdviceRule(
         "spilling", "", "Use smaller chunks, more workers or more memory.",
         f"{DISTRIBUTED}/worker-memory.html", _spilling,
     ),
-    Rule(
+    AdviceRule(
         "paused workers", "", "Use smaller chunks, more workers or more memory.",
         f"{DISTRIBUTED}/worker-memory.html", _paused,
     ),
-    Rule(
+    AdviceRule(
         "queuing is off", "worker-saturation inf",
         "Set distributed.scheduler.worker-saturation to 1.1.",
         f"{DISTRIBUTED}/scheduling-policies.html#queuing", _queuing,

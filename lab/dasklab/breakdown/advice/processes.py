@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dasklab.breakdown.advice.rules import DASK, DISTRIBUTED, Measurements, Rule, Symptom, process
+from dasklab.breakdown.advice.rules import DASK, DISTRIBUTED, AdviceRule, Measurements, Symptom, process
 from dasklab.breakdown.causes import COLLECTION, CPU, GIL, LATE
 from dasklab.breakdown.facts import running_while_blocked
 
@@ -45,21 +45,21 @@ def _blocked_loop(about: Measurements) -> Symptom | None:
 
 FEWER_THREADS = f"{DISTRIBUTED}/efficiency.html#adjust-between-threads-and-processes"
 RULES = (
-    Rule(
+    AdviceRule(
         "too few CPUs", "",
         "Use fewer threads, or end other programs there; libraries with threads of their own need"
         " OMP_NUM_THREADS=1.",
         f"{DASK}/array-best-practices.html#avoid-oversubscribing-threads", _cpu,
     ),
-    Rule(
+    AdviceRule(
         "interpreter", "", "Use more worker processes with fewer threads each.",
         FEWER_THREADS, _interpreter,
     ),
-    Rule(
+    AdviceRule(
         "garbage collection", "", "Make fewer small Python objects in tasks: use arrays or data frames.",
         f"{DISTRIBUTED}/worker-memory.html", _garbage,
     ),
-    Rule(
+    AdviceRule(
         "blocked event loops", f"{BLOCKED_S} s at a time",
         "Something there keeps the interpreter: use more processes with fewer threads, and libraries that"
         " release it.",

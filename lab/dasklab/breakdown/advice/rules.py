@@ -62,7 +62,7 @@ class Measurements:
 
 
 @dataclass(frozen=True)
-class Rule:
+class AdviceRule:
     """A kind of advice.
 
     Attributes:
@@ -83,7 +83,7 @@ class Rule:
 class Advice:
     """A rule that applies to a run, and why."""
 
-    rule: Rule
+    rule: AdviceRule
     seconds: float
     sentence: str
 

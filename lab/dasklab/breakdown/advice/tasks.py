@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dasklab.breakdown.advice.rules import DASK, DISTRIBUTED, Measurements, Rule, Symptom
+from dasklab.breakdown.advice.rules import DASK, DISTRIBUTED, AdviceRule, Measurements, Symptom
 from dasklab.breakdown.causes import (
     BUILD,
     HOLDING,
@@ -112,33 +112,33 @@ def _event(about: Measurements) -> Symptom | None:
 
 
 RULES = (
-    Rule(
+    AdviceRule(
         "large graphs", f"{GRAPH_BYTES / 1e6:.0f} MB",
         "Load data in tasks, or scatter it once, instead of passing it as an argument.",
         f"{DASK}/best-practices.html#load-data-with-dask", _large_graphs,
     ),
-    Rule(
+    AdviceRule(
         "many tasks", f"{GRAPH_TASKS:,} tasks", "Use larger chunks or partitions.",
         f"{DASK}/best-practices.html#avoid-very-large-graphs", _many_tasks,
     ),
-    Rule(
+    AdviceRule(
         "small tasks", f"{LEAST_SMALL} tasks of less than {1e3 * SMALL_TASK_S:.0f} ms",
         "Do more in each task: larger chunks, or batches of items.",
         f"{DISTRIBUTED}/efficiency.html#use-larger-tasks", _small_tasks,
     ),
-    Rule(
+    AdviceRule(
         "one long task", f"{100 * LONG_SHARE:.0f} % of the run, with half of the other threads idle",
         "Split it into several.", f"{DISTRIBUTED}/efficiency.html", _long_task,
     ),
-    Rule(
+    AdviceRule(
         "skew", f"x {SKEW} the mean", "Spread the data evenly, and do not restrict tasks to workers.",
         f"{DISTRIBUTED}/locality.html", _skew,
     ),
-    Rule(
+    AdviceRule(
         "locks", "", "Hold it for a shorter time, or do without it.",
         f"{DASK}/futures.html#coordination-primitives", _lock,
     ),
-    Rule(
+    AdviceRule(
         "events, queues and variables", "",
         "Submit those tasks when what they wait for is there, or let them call secede() first.",
         f"{DISTRIBUTED}/task-launch.html", _event,
