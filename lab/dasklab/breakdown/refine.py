@@ -38,9 +38,8 @@ from dasklab.breakdown.causes import (
 from dasklab.breakdown.intervals import NO_TASK, TICK_S, Codes, Floats, Intervals, concatenate
 from dasklab.breakdown.run import Run
 
-BUSY_PROCESS = (
-    0.7  # CPUs that a process uses or waits for while a task uses none: others hold the interpreter
-)
+# CPUs that a process uses or waits for while a task uses none, and uses at least: others hold the interpreter
+BUSY_PROCESS, LEAST_WORK = 0.7, 0.2
 AT_NODES = (COMPUTE, LAG, LOOP, LOGIC, SERIALISE)  # causes whose place is one process
 Seconds = Callable[[Run, Intervals], Floats]
 
@@ -128,8 +127,10 @@ def _starved(run: Run, intervals: Intervals) -> Floats:
 
 
 def _interpreter(run: Run, intervals: Intervals) -> Floats:
-    crowded = sum(_cpu(run, intervals)) > BUSY_PROCESS * intervals.seconds
-    return np.where(crowded, _blocked(run, intervals), 0.0)
+    cpu, waiting, loop_waiting = _cpu(run, intervals)
+    crowded = cpu + waiting + loop_waiting > BUSY_PROCESS * intervals.seconds
+    works = cpu > LEAST_WORK * intervals.seconds  # else it only waits for a CPU to do very little
+    return np.where(crowded & works, _blocked(run, intervals), 0.0)
 
 
 def _external(run: Run, intervals: Intervals) -> Floats:

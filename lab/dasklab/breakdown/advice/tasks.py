@@ -63,7 +63,7 @@ def _long_task(about: Measurements) -> Symptom | None:
         return None
     row = int(about.task_s.argmax())
     longest = float(about.task_s[row])
-    idle = about.thread_s(NOTHING) * threads
+    idle = about.thread_s(NOTHING, QUEUE) * threads
     if longest < LONG_SHARE * run.makespan or idle < IDLE_SHARE * longest * (threads - 1):
         return None
     kind, worker = run.prefixes[run.tasks.key[row]], run.places.nodes[run.tasks.worker[row]]

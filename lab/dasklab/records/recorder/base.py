@@ -78,6 +78,7 @@ class Recorder:
         self.undo.append(partial(gc.callbacks.remove, self.on_gc))
         server.handlers["dasklab_take"] = self.take
         self.undo.append(partial(server.handlers.pop, "dasklab_take", None))
+        Recorder.sample(self, time())  # a loop that is blocked from now on takes no sample
         ticking = PeriodicCallback(self.tick, TICK_MS)
         ticking.start()
         self.undo.append(ticking.stop)
