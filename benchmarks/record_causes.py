@@ -5,9 +5,11 @@
 Each situation runs on a fresh cluster on this machine and is recorded with `dasklab.record`; the explanation
 does not know which one it is. It is right if the first bottleneck on the critical path is (one of) the
 situation's. Sizes, numbers and durations differ from seed to seed.
-Waiting for a CPU is not counted, except where it is the truth: on a busy machine every situation has it.
-Prints a line per case with what ranks first, and idle time beside work, on the path and of threads; then
-how many were right.
+
+Waiting for a CPU is left out, except where it is the truth: on a busy machine every situation has it. Where
+it is more than half of the record, nothing else can be seen: the case is disturbed, and not counted. Prints a
+line per case with what ranks first, and idle time beside work, on the path and of threads; then how many were
+right.
 """
 
 from __future__ import annotations
@@ -475,6 +477,7 @@ def judge(name: str, seed: int, folder: Path) -> dict[str, Any]:
     summary = explain(folder).summary
     ranked = [(bottleneck.name, place, round(s, 2)) for bottleneck, place, s in summary.ranked()]
     first = next(name for name, *_ in ranked if name != "cpu" or "cpu" in case.truth)
+    starved_s = sum(s for name, _, s in ranked if name == "cpu")
     idle = {
         where: _idle(cells)
         for where, cells in (("path", summary.path_by_cause), ("threads", summary.by_cause))
@@ -483,6 +486,7 @@ def judge(name: str, seed: int, folder: Path) -> dict[str, Any]:
         "case": name,
         "truth": case.truth,
         "right": first in case.truth,
+        "disturbed": "cpu" not in case.truth and starved_s > summary.makespan_s / 2,
         "ranked": ranked[:4],
         "seconds": round(summary.makespan_s, 2),
         "idle": {where: round(s, 2) for where, s in idle.items()},
@@ -512,8 +516,9 @@ def main() -> None:
                 folder = (args.out or Path(temporary)) / f"{name}-{seed}"
                 verdicts.append(judge(name, seed, folder))
             print(json.dumps(verdicts[-1]), flush=True)
-    right = sum(verdict["right"] for verdict in verdicts)
-    print(f"{right} of {len(verdicts)} right ({100 * right / len(verdicts):.0f} %)")
+    counted = [verdict for verdict in verdicts if not verdict["disturbed"]]
+    right = sum(verdict["right"] for verdict in counted)
+    print(f"{right} of {len(counted)} right; {len(verdicts) - len(counted)} disturbed")
 
 
 if __name__ == "__main__":
