@@ -75,7 +75,7 @@ class Comparison:
 
 
 class ComparisonDocument(BaseModel, extra="forbid"):
-    """The verdict of `dasklab check --json`."""
+    """The verdict that `dasklab check` prints as JSON."""
 
     verdict: Literal["not_slower", "slower", "undecided"]
     change_pct: float = Field(description="How much longer the new records are: ratio of geometric means.")
