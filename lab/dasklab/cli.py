@@ -22,7 +22,7 @@ COMMANDS: Mapping[str, tuple[str, ...]] = {
     "Build a lab": ("init", "doctor", "plan", "up", "graph", "status", "ssh", "destroy"),
     "Run experiments": ("baseline", "run", "reproduce"),
     "Read results": ("results", "report", "history"),
-    "Explain and predict": ("record", "explain", "whatif", "sensitivity", "advise"),
+    "Explain and predict": ("record", "explain", "check", "whatif", "sensitivity", "advise"),
     "Use other programs": ("wire", "minipve"),
 }
 """Title in the help -> the commands below it."""

@@ -1,9 +1,10 @@
 """What the critical path speaks for: what a reader would go and look at.
 
-Most causes speak for one bottleneck (``Cause.bottleneck``). Two are divided. Computing that took longer than
-the same tasks on other workers speaks for a slow worker, or for worker lag where the event loop of that
+Most causes speak for one bottleneck (``Cause.bottleneck``). Three are divided. Computing that took longer
+than the same tasks on other workers speaks for a slow worker, or for worker lag where the event loop of that
 worker was held up at the same time. Waiting for data speaks for the placement as far as another worker would
-have needed less of it.
+have needed less of it. A graph on its way speaks for the link if it travelled slowly while neither the client
+nor the scheduler was busy.
 """
 
 from __future__ import annotations
@@ -12,13 +13,27 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from dasklab.breakdown.causes import CAUSES, COMPUTE, LATE, OWN, PLACEMENT, SLOW, Bottleneck, Group
+from dasklab.breakdown.causes import (
+    CAUSES,
+    COMPUTE,
+    GRAPHS,
+    LATE,
+    LINK,
+    OWN,
+    PLACEMENT,
+    SLOW,
+    UPLOAD,
+    Bottleneck,
+    Group,
+)
+from dasklab.breakdown.interval_sets import IntervalSets
 from dasklab.breakdown.intervals import NO_TASK, Codes, Floats, Intervals
-from dasklab.breakdown.run import Run
+from dasklab.breakdown.run import CLIENT_CODE, SCHEDULER_CODE, Run
 from dasklab.breakdown.usual import usual_seconds
 from dasklab.records.recorder.layout import SEPARATOR
 
 Cells = dict[tuple[Bottleneck, str], float]
+SLOW_BYTES_PER_S = 12.5e6  # 100 Mbit/s: what travels more slowly while nobody is busy is held up by the link
 
 
 def bottlenecks(run: Run, path: Intervals) -> Cells:
@@ -33,12 +48,19 @@ def bottlenecks(run: Run, path: Intervals) -> Cells:
     for bottleneck, share in ((LATE, lagging), (SLOW, slow), (OWN, 1 - slow - lagging)):
         _add(run, cells, bottleneck, path.place[computing], seconds[computing] * share)
 
+    uploading = path.is_cause(UPLOAD)
+    on_wire = _slow_upload(run, path.start[uploading], path.stop[uploading])
+    client = np.full(int(uploading.sum()), CLIENT_CODE)
+    link = run.places.pair(np.full(len(client), SCHEDULER_CODE), client)
+    _add(run, cells, LINK, link, seconds[uploading] * on_wire)
+    _add(run, cells, GRAPHS, path.place[uploading], seconds[uploading] * (1 - on_wire))
+
     share = avoidable(run, path.task[of_data])
     _add(run, cells, PLACEMENT, path.place[of_data], seconds[of_data] * share)
     for cause in CAUSES:
         mine = path.is_cause(cause) & of_data
         _add(run, cells, cause.bottleneck, path.place[mine], seconds[mine] * (1 - share[mine[of_data]]))
-        mine = path.is_cause(cause) & ~computing & ~of_data
+        mine = path.is_cause(cause) & ~computing & ~of_data & ~uploading
         _add(run, cells, cause.bottleneck, path.place[mine], seconds[mine])
     return cells
 
@@ -61,6 +83,23 @@ def _beyond_usual(run: Run, task: Codes) -> tuple[Floats, Floats]:
     beyond = np.maximum(0.0, 1 - usual_seconds(run)[task] / seconds)
     lagging = np.minimum(beyond, run.busy.within(run.tasks.worker[task], start, stop) / seconds)
     return beyond - lagging, lagging
+
+
+def _slow_upload(run: Run, start: Floats, stop: Floats) -> Floats:
+    """Return which share of some times a slow link explains: a graph travelled slowly and nobody was busy."""
+    columns = np.array([(g.sent, g.received, g.nbytes) for g in run.graphs], float).reshape(-1, 3)
+    departure, arrival, nbytes = columns.T
+    busy = busy_s(run, departure, arrival)
+    slow = nbytes < SLOW_BYTES_PER_S * (arrival - departure - busy)
+    travelling = IntervalSets(np.zeros(int(slow.sum()), np.int64), departure[slow], arrival[slow])
+    seconds = travelling.within(np.zeros(len(start), np.int64), start, stop) - busy_s(run, start, stop)
+    return np.clip(seconds / np.maximum(stop - start, 1e-9), 0.0, 1.0)
+
+
+def busy_s(run: Run, start: Floats, stop: Floats) -> Floats:
+    """Return for how long the event loop of the client or that of the scheduler was busy, at most."""
+    ends = (run.busy.within(np.full(len(start), code), start, stop) for code in (CLIENT_CODE, SCHEDULER_CODE))
+    return sum(ends, np.zeros(len(start)))
 
 
 def avoidable(run: Run, task: Codes) -> Floats:

@@ -79,7 +79,7 @@ def build_run(tables: Mapping[str, pd.DataFrame]) -> Run:
         warmup=bool(about.warmup),
         graphs=[_graph(row) for row in complete_graphs(tables["graphs"]).to_dict("records")],
         calls=_calls(tables["calls"]),
-        evidence=gather_evidence(tables, tasks, keys, nodes, prefixes, stop),
+        evidence=gather_evidence(tables, tasks, keys, nodes, prefixes, start, stop),
         prefixes=prefixes,
         joined=_moments(tables["workers"], "joined_s"),
         left=_moments(tables["workers"], "left_s"),
@@ -110,6 +110,7 @@ def _tasks(rows: pd.DataFrame, nodes: Mapping[str, int], keys: pd.Index[str]) ->
         stamps=stamps,
         trigger=last_before(key, handled, triggers, stamps["decided"] + ROUNDING_S),
         disk_s=np.nan_to_num(floats(rows.disk_s)),
+        nbytes=np.nan_to_num(floats(rows.nbytes)),
     )
 
 

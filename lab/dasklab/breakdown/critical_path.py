@@ -91,6 +91,7 @@ def _follow(run: Run) -> Chain:
     )
     start, reported = run.tasks.start.tolist(), report_begins(run).tolist()
     visited: set[int] = set()
+    handled_order = np.argsort(run.tasks.handled, kind="stable")
     is_reported = False  # whether the time from the task's end on is explained already
     while task != NONE and task not in visited and end > run.start:
         visited.add(task)
@@ -105,8 +106,21 @@ def _follow(run: Run) -> Chain:
             chain.gaps.append((gap[task], resumed, end))
             end = resumed
         task = previous[task]
+        if task in visited:  # stamps contradict each other: go on with what ended last before
+            task = _last_handled(run, handled_order, end, visited)
+            resumed = float(run.tasks.handled[task]) if task != NONE else run.start
+            chain.gaps.append((IDLE, max(run.start, resumed), end))
+            end, is_reported = max(run.start, resumed), False
     chain.gaps.append((IDLE, run.start, end))
     return chain
+
+
+def _last_handled(run: Run, order: Codes, time: float, visited: set[int]) -> int:
+    """Return the last task whose end the scheduler had handled by a time, except some."""
+    position = int(np.searchsorted(run.tasks.handled[order], time, side="right")) - 1
+    while position >= 0 and int(order[position]) in visited:
+        position -= 1
+    return int(order[position]) if position >= 0 else NONE
 
 
 def _predecessors(run: Run) -> Predecessors:

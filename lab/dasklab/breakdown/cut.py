@@ -27,6 +27,7 @@ def cut(run: Run, start: float, stop: float) -> Run:
         stamps={name: values[inside] for name, values in tasks.stamps.items()},
         trigger=_follow(row, tasks.trigger[inside]),
         disk_s=tasks.disk_s[inside],
+        nbytes=tasks.nbytes[inside],
     )
     needs = run.needs
     mine = inside[needs.task] if len(needs.task) else np.zeros(0, bool)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import permutations
 from pathlib import Path
@@ -11,6 +11,8 @@ from pathlib import Path
 import pandas as pd
 
 from dasklab import records
+from dasklab.breakdown.advice import advise
+from dasklab.breakdown.advice.rules import Advice, Measurements
 from dasklab.breakdown.align import (
     Delay,
     Delays,
@@ -24,6 +26,7 @@ from dasklab.breakdown.bandwidth import BandwidthEstimate, bandwidth_estimates
 from dasklab.breakdown.clocks import Clock
 from dasklab.breakdown.columns import complete_graphs
 from dasklab.breakdown.cut import cut
+from dasklab.breakdown.facts import Facts, facts
 from dasklab.breakdown.operations import Operation, operations, total
 from dasklab.breakdown.packets import with_packets
 from dasklab.breakdown.run import CLIENT, SCHEDULER, Run
@@ -48,6 +51,7 @@ class Explained:
         cpu_wait_s: how long each process waited for a CPU, the mean of the timed runs.
         recorded_bandwidths: the table ``bandwidths``.
         operations: the computations of a record of a cluster; none of a trial, which has runs.
+        facts: what the record knows beside times.
     """
 
     directory: Path
@@ -57,6 +61,7 @@ class Explained:
     cpu_wait_s: dict[str, float]
     recorded_bandwidths: pd.DataFrame
     operations: Sequence[Operation] = ()
+    facts: Facts = field(default_factory=Facts)
 
     @cached_property
     def timed(self) -> list[Run]:
@@ -78,6 +83,11 @@ class Explained:
     def summary(self) -> Summary:
         """The time breakdown of the timed runs."""
         return summarise(self.timed)
+
+    @cached_property
+    def advice(self) -> Sequence[Advice]:
+        """What is worth doing, at most three pieces."""
+        return advise(Measurements(self.median_run, self.summary, self.facts)) if self.timed else ()
 
     def only(self, number: int) -> Explained:
         """Return the record with one of its operations alone.
@@ -133,7 +143,9 @@ def _explain_record(directory: Path) -> Explained:
 
 
 def _explained(directory: Path, frames: Frames, clocks: dict[str, Clock], runs: list[Run]) -> Explained:
-    return Explained(directory, False, clocks, runs, _cpu_wait(frames), frames["bandwidths"])
+    return Explained(
+        directory, False, clocks, runs, _cpu_wait(frames), frames["bandwidths"], facts=facts(frames)
+    )
 
 
 def _cpu_wait(frames: Frames) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""Write the generated parts of docs/explanation/time-breakdown.md: figure of the stages, table of causes.
+"""Write the generated parts of docs/explanation/time-breakdown.md: figure of the stages, causes, advice.
 
     python -m dasklab.breakdown.figure docs/explanation/time-breakdown.md
 
@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from dasklab.breakdown.advice import RULES
 from dasklab.breakdown.causes import CAUSES
 from dasklab.breakdown.stages import CHOICE, STAGES, Process, Rule, Stage
 
@@ -20,7 +21,7 @@ PART = re.compile(r"(<!-- generated: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 def render(text: str) -> str:
     """Return the text with its generated parts as they are today."""
-    parts = {"stages": stage_figure(), "causes": cause_table()}
+    parts = {"stages": stage_figure(), "causes": cause_table(), "advice": advice_table()}
     return PART.sub(lambda part: f"{part[1]}{parts[part[2]]}\n{part[3]}", text)
 
 
@@ -48,6 +49,12 @@ def cause_table() -> str:
 def _cause_rows() -> Iterator[str]:
     for cause in CAUSES:
         yield f"| {cause.title} | `{cause.name}` | {cause.kind.value} | {cause.explanation} |"
+
+
+def advice_table() -> str:
+    """Return all rules of advice as a table in Markdown."""
+    rows = [f"| {rule.title} | {rule.threshold} | {rule.remedy} [Dask]({rule.page}) |" for rule in RULES]
+    return "\n".join(["| what | threshold, beside 10 % of the run | advice |", "|---|---|---|", *rows])
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ NOT_LOST = (
     "task-finished",
     "update-graph",
 )  # reasons to release a result
+CPU_S, WAITING_S = "process/cpu/seconds", "process/waiting-for-cpu/seconds"
 CLOCK_S = 1e-4  # a task waits only after it started
 
 
@@ -29,6 +30,7 @@ def gather_evidence(
     keys: pd.Index[str],
     nodes: Mapping[str, int],
     prefixes: Sequence[str],
+    start: float,
     end: float,
 ) -> Evidence:
     """Collect the evidence of a run.
@@ -39,27 +41,27 @@ def gather_evidence(
         keys: the run's keys, by code.
         nodes: codes of processes by name.
         prefixes: for each key what is computed.
-        end: when the run ended.
+        start, end: when the run began and ended.
     """
     waits = tables["waits"]
     row = _waiting_task(waits, tasks, keys)
     locks = (row != NONE) & ~waits.kind.isin(("Client", "held")).to_numpy(bool)
     nested = (row != NONE) & (waits.kind == "Client").to_numpy(bool)
-    start, stop = floats(waits.start_s), floats(waits.stop_s)
+    begins, stops = floats(waits.start_s), floats(waits.stop_s)
     seceded = floats(tasks.seceded_s)
     left_thread = np.flatnonzero(~np.isnan(seceded))
     return Evidence(
-        locks=IntervalSets(row[locks], start[locks], stop[locks]),
+        locks=IntervalSets(row[locks], begins[locks], stops[locks]),
         holding=_holding(waits, row),
         nested=IntervalSets(
             np.concatenate([row[nested], left_thread]),
-            np.concatenate([start[nested], seceded[left_thread]]),
-            np.concatenate([stop[nested], floats(tasks.stop_s)[left_thread]]),
+            np.concatenate([begins[nested], seceded[left_thread]]),
+            np.concatenate([stops[nested], floats(tasks.stop_s)[left_thread]]),
         ),
         collections=_by_node(tables["pauses"], nodes),
         paused=_paused(tables["events"], nodes, end),
         actors=_of_all(tables["actor_calls"]),
-        cpu=_cpu(tables["cpu"], nodes),
+        cpu=_cpu(tables["cpu"], nodes) or _cpu_of_run(tables["metrics"], nodes, (start, end)),
         idle_share=_idle_share(tables["metrics"], tasks, keys, prefixes),
         again=_again(tables["events"], tasks, keys),
     )
@@ -115,6 +117,24 @@ def _cpu(samples: pd.DataFrame, nodes: Mapping[str, int]) -> dict[int, CpuUse]:
         )
         for name, rows in samples.sort_values("time_s").groupby("node")
         if name in nodes
+    }
+
+
+def _cpu_of_run(
+    metrics: pd.DataFrame, nodes: Mapping[str, int], ends: tuple[float, float]
+) -> dict[int, CpuUse]:
+    """Return the use of CPU where only a sum for the whole run and process is known, as in trials of the lab.
+
+    Its waiting is divided equally among a worker's event loop and its other threads, and over the run.
+    """
+    rows = metrics[metrics.metric.isin((CPU_S, WAITING_S)) & metrics.node.isin(nodes)]
+    sums = rows.pivot_table("value", "node", "metric", "sum", fill_value=0.0).reindex(
+        columns=[CPU_S, WAITING_S], fill_value=0.0
+    )
+    return {
+        nodes[str(node)]: CpuUse(np.array(ends), *(np.array([0.0, s]) for s in (cpu_s, half_s, half_s)))
+        for node, cpu_s, waiting_s in sums.itertuples()
+        for half_s in [waiting_s / 2]
     }
 
 

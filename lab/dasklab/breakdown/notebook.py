@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 
 from dasklab.breakdown import wording
+from dasklab.breakdown.advice.rules import Advice
 from dasklab.breakdown.changes import changes
 from dasklab.breakdown.explain import Explained, explain
 from dasklab.breakdown.wording import Row
@@ -32,17 +33,20 @@ class Explanation:
         ]
 
     def __str__(self) -> str:
-        sentences = [wording.paragraph(self.explained.summary), *changes(self.explained.median_run)]
+        sentences = [*self._sentences(), *(f"- {piece}" for piece in self.explained.advice)]
         tables = ["\n".join(_aligned([head, *rows])) for head, rows in self._tables if rows]
         return "\n\n".join([*sentences, *tables])
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        sentences = [wording.paragraph(self.explained.summary), *changes(self.explained.median_run)]
-        text = "".join(f"<p>{html.escape(sentence)}</p>" for sentence in sentences)
+        text = "".join(f"<p>{html.escape(sentence)}</p>" for sentence in self._sentences())
+        text += "".join(map(_html_advice, self.explained.advice))
         tables = "".join(_html_table(head, rows) for head, rows in self._tables if rows)
         return text + tables + self._picture()
+
+    def _sentences(self) -> list[str]:
+        return [wording.paragraph(self.explained.summary), *changes(self.explained.median_run)]
 
     def _picture(self) -> str:
         """Draw threads over time, if matplotlib is installed."""
@@ -67,6 +71,11 @@ def _aligned(rows: list[Row]) -> Iterator[str]:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+
+
+def _html_advice(piece: Advice) -> str:
+    text, page = str(piece).removesuffix(piece.rule.page), html.escape(piece.rule.page)
+    return f'<p>→ {html.escape(text)}<a href="{page}">Dask&#x27;s documentation</a></p>'
 
 
 def _html_table(head: Row, rows: Iterable[Row]) -> str:

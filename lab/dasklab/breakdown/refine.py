@@ -38,9 +38,8 @@ from dasklab.breakdown.causes import (
 from dasklab.breakdown.intervals import NO_TASK, TICK_S, Codes, Floats, Intervals, concatenate
 from dasklab.breakdown.run import Run
 
-BUSY_PROCESS = (
-    0.7  # CPUs that a process uses or waits for while a task uses none: others hold the interpreter
-)
+# CPUs that a process uses or waits for while a task uses none, and uses at least: others hold the interpreter
+BUSY_PROCESS, LEAST_WORK = 0.7, 0.2
 AT_NODES = (COMPUTE, LAG, LOOP, LOGIC, SERIALISE)  # causes whose place is one process
 Seconds = Callable[[Run, Intervals], Floats]
 
@@ -112,21 +111,26 @@ def _starved(run: Run, intervals: Intervals) -> Floats:
     """Time for which threads that could run waited for a CPU.
 
     The kernel counts it for the event loop, and for all other threads of a process together: a computing
-    task has the share of one of its worker's threads.
+    task has the share of one of its worker's threads. A task that is handed from the event loop to a thread,
+    or back, waits for either.
     """
     _, waiting, loop_waiting = _cpu(run, intervals)
     threads = np.array([run.threads.get(name, 1) for name in run.places.nodes], float)
     computing = intervals.is_cause(COMPUTE)
-    own = waiting / threads[np.where(computing, intervals.place, 0)]
+    at_node = computing | intervals.is_cause(LAG)
+    own = waiting / threads[np.where(at_node, intervals.place, 0)]
+    handed_over = np.where(intervals.is_cause(LAG), np.maximum(own, loop_waiting), loop_waiting)
     blocked = _without_cpu(run, intervals)
     # figures are sampled four times a second: where they explain most of the time, they explain it all
     own = np.where(own > blocked / 2, blocked, own)
-    return np.where(computing, own, loop_waiting)
+    return np.where(computing, own, handed_over)
 
 
 def _interpreter(run: Run, intervals: Intervals) -> Floats:
-    crowded = sum(_cpu(run, intervals)) > BUSY_PROCESS * intervals.seconds
-    return np.where(crowded, _blocked(run, intervals), 0.0)
+    cpu, waiting, loop_waiting = _cpu(run, intervals)
+    crowded = cpu + waiting + loop_waiting > BUSY_PROCESS * intervals.seconds
+    works = cpu > LEAST_WORK * intervals.seconds  # else it only waits for a CPU to do very little
+    return np.where(crowded & works, _blocked(run, intervals), 0.0)
 
 
 def _external(run: Run, intervals: Intervals) -> Floats:

@@ -31,6 +31,7 @@ class Tasks:
         stamps: by name (``stages.STAMPS`` and ``DUE_STAMPS``), seconds; NaN where nobody took it.
         trigger: row of the task whose end made the scheduler choose this one; ``NONE`` for another reason.
         disk_s: seconds that Dask reported for reading and writing spilled data.
+        nbytes: sizes of their results, as Dask estimates them.
     """
 
     key: Codes
@@ -39,6 +40,7 @@ class Tasks:
     stamps: Mapping[str, Floats]
     trigger: Codes
     disk_s: Floats
+    nbytes: Floats
 
     def __len__(self) -> int:
         return len(self.key)

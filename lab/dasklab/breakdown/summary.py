@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from operator import itemgetter
 from typing import TypeVar
 
 from dasklab.breakdown.bottlenecks import bottlenecks
@@ -18,12 +19,13 @@ from dasklab.breakdown.critical_path import critical_path
 from dasklab.breakdown.graphs import GraphTimes, graph_times
 from dasklab.breakdown.intervals import seconds_by
 from dasklab.breakdown.replay import Replay, mean, replay
-from dasklab.breakdown.run import Run
+from dasklab.breakdown.run import SCHEDULER, Run
 from dasklab.breakdown.threads import break_down
 
 Label = TypeVar("Label", bound=Hashable)  # a cause or a bottleneck
 ByCause = Mapping[tuple[Cause, str], float]
 ByBottleneck = Mapping[tuple[Bottleneck, str], float]
+SHARED = 2.0  # x the seconds of any worker: then the scheduler's link is slow, which all share
 Ranked = list[tuple[Bottleneck, str, float]]
 
 
@@ -99,12 +101,19 @@ class Difference:
     def ranked(self) -> Ranked:
         """Bottlenecks whose seconds on the critical path grew, the most first.
 
-        Which host's link is slow is read from all threads: the path may cross that link only once.
+        Which host's link is slow is read from all threads: the path may cross that link only once. Every
+        message crosses the scheduler's; it is named where no worker has half of its seconds.
         """
         on_wire = {cell: seconds for cell, seconds in self.breakdown.items() if cell[0] in (WIRE, MESSAGE)}
         by_link = hosts({(LINK, place): seconds for (_, place), seconds in on_wire.items()}, LINK)
-        slow = next((host for host, _ in by_link if host != "scheduler"), "")
-        return [(b, slow if b is LINK and slow else place, s) for b, place, s in _ranked(self.bottlenecks)]
+        workers = [row for row in by_link if row[0] != SCHEDULER]
+        slow = max(workers, key=itemgetter(1), default=("", 0.0))
+        every = dict(by_link).get(SCHEDULER, 0.0)
+        slow_host = SCHEDULER if every > SHARED * slow[1] else slow[0]
+        return [
+            (b, slow_host if b is LINK and slow_host else place, s)
+            for b, place, s in _ranked(self.bottlenecks)
+        ]
 
 
 def summarise(runs: Sequence[Run]) -> Summary:

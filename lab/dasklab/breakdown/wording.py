@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dasklab.breakdown.bandwidth import BandwidthEstimate
-from dasklab.breakdown.causes import CAUSES, COMPUTE, IDLE, Bottleneck, Cause
+from dasklab.breakdown.causes import CAUSES, COMPUTE, IDLE, LINK, Bottleneck, Cause
 from dasklab.breakdown.clocks import Clock
 from dasklab.breakdown.graphs import GRAPH_STAGES, GraphTimes, growth, quadratic
 from dasklab.breakdown.run import Run
@@ -93,8 +93,15 @@ def difference(change: Difference) -> str:
     return f"{total}: on the critical path {', '.join(parts)}." if parts else f"{total}."
 
 
+def main_cause(change: Difference) -> str:
+    """Name what grew most on the critical path; empty if nothing did."""
+    grown = [row for row in change.ranked() if row[2] > LEAST_S and row[0] is not IDLE]
+    return _bottleneck(*grown[0], "+") if grown else ""
+
+
 def _bottleneck(bottleneck: Bottleneck, place: str, seconds: float, sign: str = "") -> str:
-    where = f" ({place})" if place and place not in (bottleneck.name, "client", "scheduler") else ""
+    unsaid = (bottleneck.name,) if bottleneck is LINK else (bottleneck.name, "client", "scheduler")
+    where = f" ({place})" if place and place not in unsaid else ""
     return f"{seconds:{sign}.2f} s {bottleneck.title}{where}"
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,7 @@ from dasklab.terminal import print_table
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from dasklab.breakdown.advice.rules import Advice
     from dasklab.breakdown.explain import Explained
     from dasklab.breakdown.summary import Difference, Summary
 
@@ -65,7 +66,7 @@ def explain(
         if not as_json:
             _draw(other, trial)
         return
-    _print_summary(trial.summary, first.name, as_json)
+    _print_summary(trial.summary, first.name, as_json, trial.advice)
     _print_operations(trial, as_json)
     if not as_json:
         _print_details(trial)
@@ -94,13 +95,16 @@ def _explain_run(run: Path, captured: bool, as_json: bool) -> None:
         _print_growth(cells)
 
 
-def _print_summary(summary: Summary, name: str, as_json: bool) -> None:
+def _print_summary(summary: Summary, name: str, as_json: bool, advice: Sequence[Advice] = ()) -> None:
     from dasklab.breakdown import wording
 
     if as_json:
-        _print_json(summary, name, asdict(summary.replayed) if summary.replayed else {})
+        replayed = asdict(summary.replayed) if summary.replayed else {}
+        _print_json(summary, name, replayed | {"advice": [piece.fields() for piece in advice]})
         return
     click.echo(f"{name}: {wording.paragraph(summary)}\n")
+    for piece in advice:
+        click.echo(f"- {piece}\n")
     print_table(wording.HEAD, wording.rows(summary))
 
 
@@ -212,7 +216,7 @@ def _write_profile(trial: Explained, path: Path) -> None:
     click.echo(f"For speedscope.app: {path}")
 
 
-def _print_json(result: Summary | Difference, name: str, more: Mapping[str, float] = {}) -> None:
+def _print_json(result: Summary | Difference, name: str, more: Mapping[str, Any] = {}) -> None:
     def rows(cells: Iterable[tuple[tuple[Any, str], float]]) -> list[tuple[str, str, float]]:
         return [(label.name, place, seconds) for (label, place), seconds in cells]
 

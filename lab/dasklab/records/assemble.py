@@ -60,6 +60,7 @@ def tables(
         "pauses": _of_all(joined, "pauses", scheduler, mine, start="start_s", stop="stop_s"),
         "metrics": _of_all(joined, "metrics", scheduler, mine),
         "config": _of_all(joined, "config", scheduler, mine),
+        "interfaces": _of_all(joined, "interfaces", scheduler, mine),
         "waits": _seconds(joined.rows("waits", "worker"), "start", "stop"),
         "actor_calls": _seconds(joined.rows("actor_calls", "worker"), "start", "stop"),
         "delays": _seconds(joined.rows("delays", "node"), "time", "delay"),

@@ -210,6 +210,13 @@ TABLES: dict[str, dict[str, str]] = {
         "time_s": "when, its own clock",
         "delay_s": "Dask's estimate of the scheduler's clock minus this one",
     },
+    "interfaces": RUN
+    | {
+        "node": "client, scheduler or worker",
+        "name": "name of a network interface of its host that is up (hardware only)",
+        "address": "one of its addresses",
+        "mbit": "its speed in Mbit/s, as the kernel states it",
+    },
     "config": {
         "node": "scheduler or worker",
         "setting": "name of a setting below distributed",

@@ -1,7 +1,7 @@
 """The recorder: runs inside the scheduler and every worker, and keeps what Dask knows of a run.
 
-It uses the standard library and Dask only, because it travels by value (cloudpickle), as a SchedulerPlugin
-and a WorkerPlugin: nothing is installed in the cluster.
+It uses the standard library, Dask and what Dask requires only, because it travels by value (cloudpickle), as
+a SchedulerPlugin and a WorkerPlugin: nothing is installed in the cluster.
 
 - **Hooks.** Task states come from the plugins' own ``transition`` methods. What no plugin can see is stamped
   on instances: when a batch of messages leaves, when an event loop was busy, what a transfer spent time on.

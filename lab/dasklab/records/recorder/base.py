@@ -21,7 +21,14 @@ from tornado.ioloop import PeriodicCallback
 
 from dasklab.records.recorder.layout import COMMON, FORM
 from dasklab.records.recorder.loops import watch_loop
-from dasklab.records.recorder.process import cpu_times, resident_bytes, settings, without_credentials
+from dasklab.records.recorder.process import (
+    cpu_times,
+    kernel_counters,
+    network_interfaces,
+    resident_bytes,
+    settings,
+    without_credentials,
+)
 from dasklab.records.recorder.store import CHUNK_ROWS, Store
 
 NAME = "dasklab-recorder"
@@ -64,13 +71,14 @@ class Recorder:
         self.server, self.asked = server, time()
         self.store = Store(self.tables, MOST_ROWS)
         self.undo: list[Callable[[], Any]] = []
-        self.totals = dict(self.counters())
+        self.totals = {**self.counters(), **kernel_counters()}
         self.loop_thread = threading.get_native_id()
         self.undo.append(watch_loop(server.io_loop, self.store.logs["busy"]))
         gc.callbacks.append(self.on_gc)
         self.undo.append(partial(gc.callbacks.remove, self.on_gc))
         server.handlers["dasklab_take"] = self.take
         self.undo.append(partial(server.handlers.pop, "dasklab_take", None))
+        Recorder.sample(self, time())  # a loop that is blocked from now on takes no sample
         ticking = PeriodicCallback(self.tick, TICK_MS)
         ticking.start()
         self.undo.append(ticking.stop)
@@ -168,6 +176,8 @@ class Recorder:
         self.add_rises()
         for setting, value in settings(dask.config.get("distributed"), ""):
             self.store.logs["config"].add(setting, without_credentials(json.dumps(value, default=str)))
+        for interface in network_interfaces():
+            self.store.logs["interfaces"].add(*interface)
 
     def counters(self) -> Mapping[Any, float]:
         """Return Dask's counters of this server, by name."""
@@ -175,11 +185,11 @@ class Recorder:
 
     def add_rises(self) -> None:
         """Record by how much counters rose since they were read last."""
-        totals = self.counters()
+        totals = {**self.counters(), **kernel_counters()}
         for name, total in totals.items():
             labels = [str(part) for part in name] if isinstance(name, tuple) else [str(name)]
             if self.hashed and labels[0] == "execute" and len(labels) > 3:
                 labels[2] = self.text(labels[2]).partition("-")[0]
             if (rise := total - self.totals.get(name, 0.0)) != 0:
                 self.store.logs["metrics"].add("/".join(labels), float(rise))
-        self.totals = dict(totals)
+        self.totals = totals

@@ -13,6 +13,7 @@ COMMON = {
     "pauses": "start:t stop:t",
     "metrics": "metric:s value:f",
     "config": "setting:s value:s",
+    "interfaces": "name:s address:s mbit:f",
     "about": "name:s value:s",
 }
 SCHEDULER = COMMON | {

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import os
 import re
+import socket
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 SECRET = re.compile(r"environ|password|token|secret", re.IGNORECASE)
 CREDENTIALS = re.compile(r"(\w+://)[^/@\s\"]*@")
 NAN = float("nan")
+RETRANSMITTED = "host/tcp-retransmitted/segments"
+NETWORK = Path("/sys/class/net")
+INTERNET = (socket.AF_INET, socket.AF_INET6)
 
 
 def without_credentials(text: str) -> str:
@@ -47,3 +53,29 @@ def resident_bytes() -> float:
         return float(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError, IndexError):
         return NAN
+
+
+def kernel_counters() -> dict[str, float]:
+    """Return the TCP segments that this host has sent again, if the kernel says so."""
+    try:
+        lines = Path("/proc/net/snmp").read_text().splitlines()
+        names, values = (line.split() for line in lines if line.startswith("Tcp:"))
+        return {RETRANSMITTED: float(dict(zip(names, values, strict=True))["RetransSegs"])}
+    except (OSError, ValueError, KeyError):
+        return {}
+
+
+def network_interfaces(folder: Path = NETWORK) -> Iterator[tuple[str, str, float]]:
+    """Yield name, address and Mbit/s of this host's network hardware that is up.
+
+    A device of software (a bridge, a container's end of a pair) states speeds that mean nothing.
+    """
+    addresses = psutil.net_if_addrs()
+    for path in sorted(folder.glob("*")):
+        try:
+            mbit = float((path / "speed").read_text())
+        except (OSError, ValueError):  # it is down, or states no speed
+            continue
+        internet = [a.address for a in addresses.get(path.name, ()) if a.family in INTERNET]
+        if mbit > 0 and (path / "device").exists():
+            yield from ((path.name, address.partition("%")[0], mbit) for address in internet)

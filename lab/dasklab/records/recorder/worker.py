@@ -7,6 +7,7 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from functools import partial
+from math import isnan
 from typing import Any
 
 import dask
@@ -105,7 +106,8 @@ class WorkerRecorder(Recorder, WorkerPlugin):
         begin, end = (compute[-1]["start"], compute[-1]["stop"]) if compute else (NAN, NAN)
         disk_s = sum(s["stop"] - s["start"] for s in task.startstops if s["action"].startswith("disk"))
         arrived, ready, executing, seceded = row
-        stamps = (arrived, ready, executing, begin - ahead, end - ahead, seceded, now)
+        begin, end = between(begin - ahead, end - ahead, executing, now)
+        stamps = (arrived, ready, executing, begin, end, seceded, now)
         about = (int(self.server.threads.get(key) or 0), disk_s, float(task.nbytes or 0), status)
         self.ended[key] = (self.text(key), stamps, about)
         if len(self.ended) > CHUNK_ROWS:
@@ -237,6 +239,16 @@ class WorkerRecorder(Recorder, WorkerPlugin):
         tree = merge(*(tree for when, tree in self.server.profile_history if when > since))
         interval_s = parse_timedelta(dask.config.get("distributed.worker.profile.interval"), default="ms")
         return [(stack, round(count * interval_s, 6)) for stack, count in stacks(tree, [])]
+
+
+def between(begin: float, end: float, low: float, high: float) -> tuple[float, float]:
+    """Move a computation between two moments: after it was given to a thread, before its end was known.
+
+    Dask corrects its times with a delay that it estimates again and again, so taking off the present one may
+    be wrong.
+    """
+    shift = min(high - end, 0.0) or max(low - begin, 0.0)
+    return (begin, end) if isnan(shift) else (begin + shift, end + shift)
 
 
 def stacks(node: dict[str, Any], above: list[str]) -> Iterator[tuple[list[str], int]]:

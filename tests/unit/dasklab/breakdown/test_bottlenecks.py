@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from dasklab.breakdown.bottlenecks import avoidable
-from dasklab.breakdown.causes import LATE, LINK, PLACEMENT, SLOW
+from dasklab.breakdown.causes import GRAPHS, LATE, LINK, MESSAGE, PLACEMENT, SLOW
 from dasklab.breakdown.run import Run
 from dasklab.breakdown.summary import Difference, Summary, summarise, without_places
 from hypothesis import given, settings
@@ -112,3 +114,32 @@ def test_a_run_without_tasks_has_a_breakdown() -> None:
     summary = summarise([empty_run()])
     assert sum(summary.breakdown.values()) == pytest.approx(10.0)
     assert sum(summary.path.values()) == pytest.approx(10.0)
+
+
+@pytest.mark.parametrize(
+    ("nbytes", "busy", "link_s"),
+    [
+        (1e6, {}, 2.0),
+        (1e6, {"client": [(0.5, 2.0)], "scheduler": [(2.0, 2.25)]}, 0.25),
+        (100e6, {}, 0.0),
+    ],
+)
+def test_a_graph_that_travels_slowly_while_nobody_is_busy_speaks_for_the_link(
+    nbytes: float, busy: dict[str, Spans], link_s: float
+) -> None:
+    durations = dict.fromkeys(("materialise_s", "order_s", "state_s"), 0.0)
+    graph = {"begin_s": 0.5, "sent_s": 0.5, "received_s": 2.5, "nbytes": nbytes, "tasks": 1, **durations}
+    row = task("inc-1", "worker-1", 1, 2.5, 4.0, decided=2.5, handled=4.0)
+    run = make_run([row], stop=4.0, busy=busy, graphs=[graph], unfinished=[(2.5, 1), (4.0, 0)])
+    blamed = without_places(summarise([run]).bottlenecks)
+    assert blamed.get(LINK, 0.0) == pytest.approx(link_s)
+    assert blamed.get(GRAPHS, 0.0) == pytest.approx(2.0 - link_s)
+
+
+def test_the_scheduler_s_link_is_named_where_all_workers_share_its_delay() -> None:
+    cells = {(MESSAGE, f"worker-{n} < scheduler"): 1.0 for n in (1, 2, 3)}
+    blamed = {(LINK, "worker-1 < scheduler"): 3.0}
+    old, new = Summary(1.0, 3, 1), Summary(4.0, 3, 1, breakdown=cells, bottlenecks=blamed)
+    assert Difference(old, new).ranked()[0][:2] == (LINK, "scheduler")
+    one = replace(new, breakdown=cells | {(MESSAGE, "worker-2 < scheduler"): 4.0})
+    assert Difference(old, one).ranked()[0][:2] == (LINK, "worker-2")

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.dasklab.breakdown.test_threads import assert_covers
-from tests.unit.dasklab.breakdown.timelines import by_hand, random_run, task
+from tests.unit.dasklab.breakdown.timelines import by_hand, make_run, random_run, task
 
 
 @settings(deadline=None, max_examples=150)
@@ -39,3 +39,12 @@ def test_a_task_that_waits_for_its_thread_waits_for_the_task_that_runs_there() -
     path = rows(by_hand(more=[before]))
     assert (2.0, 7.8, COMPUTE, "c") in path
     assert (7.8, 7.9, LAG, "b") in path
+
+
+def test_stamps_that_contradict_each_other_do_not_end_the_path() -> None:
+    """``b`` was triggered by ``a``, which its thread ran after ``b``: a circle. Before both ran ``first``."""
+    first = task("first", "worker-1", 1, 1.0, 3.0, decided=0.9, handled=3.2)
+    a = task("a", "worker-1", 1, 5.2, 5.3, ready=4.0, decided=4.0, handled=4.9)
+    b = task("b", "worker-1", 1, 5.0, 5.1, ready=5.0, decided=4.95, handled=5.2, trigger="a")
+    path = rows(make_run([first, a, b], stop=6.0, unfinished=[(0.5, 3), (5.3, 0)]))
+    assert (1.0, 3.0, COMPUTE, "first") in path

@@ -15,6 +15,7 @@ from dasklab.breakdown.causes import (
     GARBAGE,
     HOLDING,
     INTERPRETER,
+    LAG,
     LOCK,
     NESTED,
     PAUSED,
@@ -66,6 +67,12 @@ def cpu(cpu_s: float, waiting_s: float) -> list[Row]:
     ]
 
 
+def of_process(cpu_s: float, waiting_s: float) -> list[Row]:
+    """What a trial of the lab knows of worker-1: its CPU and waiting in the whole run."""
+    names = {"process/cpu/seconds": cpu_s, "process/waiting-for-cpu/seconds": waiting_s}
+    return [{"node": "worker-1", "metric": name, "value": value} for name, value in names.items()]
+
+
 IDLE = [metric("thread-cpu", 2.0), metric("thread-noncpu", 6.0)]  # of 8 s three quarters without a CPU
 
 CASES: dict[str, tuple[Run, dict[Cause, float]]] = {
@@ -75,6 +82,10 @@ CASES: dict[str, tuple[Run, dict[Cause, float]]] = {
     "garbage": (one_task({"pauses": [{"node": "worker-1", "start_s": 8.0, "stop_s": 9.5}]}), {GARBAGE: 1.0}),
     "something outside": (one_task({"metrics": IDLE, "cpu": cpu(2.5, 0.0)}), {EXTERNAL: 6.0}),
     "a CPU": (one_task({"metrics": IDLE, "cpu": cpu(2.5, 7.5)}), {STARVED: 6.0}),
+    "a CPU, of which only the whole run is known": (
+        one_task({"metrics": [*IDLE, *of_process(2.5, 15.0)]}),
+        {STARVED: 6.0},
+    ),
     "the interpreter": (one_task({"metrics": IDLE, "cpu": cpu(10.0, 0.0)}), {INTERPRETER: 6.0}),
     "a lock, not something outside": (
         one_task({"metrics": IDLE, "cpu": cpu(2.5, 0.0), "waits": [wait(2, 8, "Lock")]}),
@@ -161,3 +172,16 @@ def test_a_part_of_a_run_adds_up_as_the_whole(seed: int, one: float, other: floa
     computing = before.select(before.is_cause(COMPUTE))
     inside = computing.stop.clip(start, stop) - computing.start.clip(start, stop)
     assert seconds(after).get(COMPUTE, 0.0) == pytest.approx(float(inside.sum()), abs=1e-4)
+
+
+@pytest.mark.parametrize(("loop_s", "others_s"), [(7.5, 0.0), (0.0, 7.5)])
+def test_a_task_on_its_way_to_a_thread_waits_for_the_cpu_of_either(loop_s: float, others_s: float) -> None:
+    """From 1 to 9 the task is handed over, while one thread of the process waits for a CPU at 75 %."""
+    row = task("spin-1", "worker-1", 1, 9.0, 9.5, executing=1.0, ready=1.0, decided=1.0, handled=9.5)
+    common = {"node": "worker-1", "cpu_s": 0.0}
+    samples = [
+        common | {"time_s": 0.0, "waiting_s": 0.0, "loop_waiting_s": 0.0},
+        common | {"time_s": 10.0, "waiting_s": loop_s + others_s, "loop_waiting_s": loop_s},
+    ]
+    found = seconds(break_down(make_run([row], threads=ONE, tables={"cpu": samples})))
+    assert found[STARVED] == pytest.approx(6.0) and found[LAG] == pytest.approx(2.0)

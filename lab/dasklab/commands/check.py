@@ -1,0 +1,59 @@
+"""``dasklab check``: are new records slower than older ones? For continuous integration."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from dasklab.errors import LabError
+from dasklab.path_types import UserPath
+from dasklab.terminal import CommandError
+
+FOLDER = UserPath(exists=True, file_okay=False)
+
+
+class UnreadableRecordError(CommandError):
+    """A record cannot be read. Nothing is decided then: 1 would say that the work is slower."""
+
+    exit_code = 2
+
+
+def percent(context: click.Context, option: click.Parameter, value: str) -> float:
+    """Return a percentage that is written with or without its sign."""
+    try:
+        number = float(value.strip().removesuffix("%"))
+    except ValueError:
+        raise click.BadParameter(f"{value!r} is not a percentage") from None
+    if not 0 <= number < float("inf"):
+        raise click.BadParameter(f"{value!r} is negative or infinite")
+    return number
+
+
+@click.command()
+@click.argument("new", metavar="NEW...", type=FOLDER, nargs=-1, required=True)
+@click.option("--against", "old", metavar="OLD", type=FOLDER, multiple=True, required=True,
+              help="A record from before; give it once for each.")  # fmt: skip
+@click.option("--slower", "limit_pct", metavar="PERCENT", callback=percent, default="10%", show_default=True,
+              help="How much longer counts as slower.")  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def check(new: tuple[Path, ...], old: tuple[Path, ...], limit_pct: float, as_json: bool) -> None:
+    """Check whether new records are slower than old ones of the same work.
+
+    Exit status: 0 not slower, 1 slower, 2 undecided (or the command line is wrong, or a record cannot be
+    read). Several records on each side are needed: from single records nobody can tell a change from chance.
+
+    \b
+    dasklab check new-1/ new-2/ new-3/ --against old-1/ --against old-2/ --slower 10%
+    """
+    from dasklab.breakdown import check as checking
+    from dasklab.breakdown.explain import explain
+
+    try:
+        sides = [[explain(path) for path in side] for side in (new, old)]
+    except LabError as error:
+        raise UnreadableRecordError(str(error)) from None
+    result = checking.compare(*sides, limit_pct)
+    click.echo(checking.ComparisonDocument.of(result).model_dump_json() if as_json else str(result))
+    sys.exit(result.verdict.value)

@@ -1,0 +1,113 @@
+"""Old and new records are compared: slower, not slower, or undecided."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from dasklab.breakdown import check as checking
+from dasklab.breakdown.check import Comparison, ComparisonDocument, Verdict, change_pct, verdict
+from dasklab.breakdown.explain import Explained
+from dasklab.cli import main
+from dasklab.results.statistics.interval import Interval
+from scipy import stats
+
+from tests.unit.dasklab.breakdown.timelines import make_run, task
+
+ROOT = Path(__file__).parents[4]
+
+
+def record(length: float) -> Explained:
+    """A record of so many seconds, all of which one task computes."""
+    row = task("spin-1", "worker-1", 1, 0.0, length, decided=0.0, handled=length)
+    run = make_run([row], stop=length, threads={"worker-1": 1})
+    return Explained(Path("run"), False, {}, [run], {}, None)
+
+
+def test_twice_as_long_is_slower_and_computing_is_the_cause() -> None:
+    result = checking.compare(
+        [record(s) for s in (2.0, 2.1, 1.9)], [record(s) for s in (1.0, 1.05, 0.95)], 10
+    )
+    assert result.verdict is Verdict.SLOWER
+    assert result.change_pct.value == pytest.approx(100, abs=1)
+    assert str(result).startswith("slower: +100.0 % (") and "mainly +1.00 s computing" in str(result)
+
+
+def test_the_same_work_is_not_slower() -> None:
+    same = [record(s) for s in (1.0, 1.01, 0.99)]
+    result = checking.compare(same, same, 10)
+    assert result.verdict is Verdict.NOT_SLOWER and str(result).startswith("not slower: +0.0 %")
+
+
+def test_single_records_and_noisy_records_are_undecided() -> None:
+    single = checking.compare([record(3.0)], [record(1.0)], 10)
+    assert single.verdict is Verdict.UNDECIDED and math.isnan(single.change_pct.low)
+    assert str(single).endswith("record at least two runs on each side")
+    noisy = checking.compare([record(s) for s in (1.0, 2.0)], [record(s) for s in (1.0, 1.9)], 10)
+    assert noisy.verdict is Verdict.UNDECIDED
+    assert str(noisy).endswith("record more runs")
+
+
+@pytest.mark.parametrize(
+    ("ends", "expected"),
+    [((11, 20), Verdict.SLOWER), ((-5, 10), Verdict.NOT_SLOWER), ((9, 11), Verdict.UNDECIDED)],
+)
+def test_the_whole_interval_decides(ends: tuple[float, float], expected: Verdict) -> None:
+    assert verdict(Interval(sum(ends) / 2, *ends), 10) is expected
+
+
+def test_the_interval_is_welch_s() -> None:
+    new, old = [math.log(x) for x in (2.0, 2.4, 2.2)], [math.log(x) for x in (1.0, 1.5, 1.1, 1.2)]
+    expected = stats.ttest_ind(new, old, equal_var=False).confidence_interval(0.95)
+    interval = change_pct([math.exp(x) for x in new], [math.exp(x) for x in old])
+    assert (interval.low, interval.high) == pytest.approx(
+        [100 * math.expm1(end) for end in (expected.low, expected.high)]
+    )
+
+
+def test_without_a_change_the_interval_covers_zero_in_95_of_100_cases() -> None:
+    chance = random.Random(1)
+    sides = [[[math.exp(chance.gauss(0, 0.1)) for _ in range(4)] for _ in range(2)] for _ in range(2000)]
+    missed = sum(change_pct(*pair).excludes(0) for pair in sides)
+    assert 0.03 < missed / len(sides) < 0.07
+
+
+def test_the_published_schema_is_that_of_the_document() -> None:
+    file = ROOT / "docs" / "reference" / "check.schema.json"
+    assert json.loads(file.read_text()) == ComparisonDocument.model_json_schema()
+
+
+@pytest.mark.parametrize("kind", list(Verdict))
+def test_the_exit_status_is_the_verdict(
+    kind: Verdict, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    interval = Interval(3.0) if kind is Verdict.UNDECIDED else Interval(3.0, 1.0, 5.0)
+    monkeypatch.setattr("dasklab.breakdown.explain.explain", lambda path: path)
+    monkeypatch.setattr(
+        checking,
+        "compare",
+        lambda new, old, limit: Comparison(kind, interval, limit, [1.0], [1.0], "a cause"),
+    )
+    folders = [str(tmp_path), "--against", str(tmp_path)]
+    result = CliRunner().invoke(main, ["check", *folders, "--slower", "2.5%", "--json"])
+    assert result.exit_code == kind.value
+    document = ComparisonDocument.model_validate_json(result.output)
+    assert (document.verdict, document.limit_pct) == (kind.name.lower(), 2.5)
+    assert (document.low_pct is None) == (kind is Verdict.UNDECIDED)
+
+
+@pytest.mark.parametrize(
+    ("limit", "why"), [("-1", "negative"), ("much", "not a percentage"), ("inf%", "infinite")]
+)
+def test_a_limit_that_is_no_percentage_is_refused(limit: str, why: str, tmp_path: Path) -> None:
+    result = CliRunner().invoke(main, ["check", str(tmp_path), "--against", str(tmp_path), "--slower", limit])
+    assert result.exit_code == 2 and why in result.output
+
+
+def test_a_record_that_cannot_be_read_is_not_called_slower(tmp_path: Path) -> None:
+    result = CliRunner().invoke(main, ["check", str(tmp_path), "--against", str(tmp_path)])
+    assert result.exit_code == 2 and str(tmp_path) in result.output

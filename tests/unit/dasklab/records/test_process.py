@@ -1,0 +1,39 @@
+"""What the recorder reads of its host: hardware that is up, segments sent again."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from dasklab.records.recorder import process
+
+
+def interface(folder: Path, name: str, speed: str, hardware: bool = True) -> None:
+    (folder / name).mkdir()
+    (folder / name / "speed").write_text(speed)
+    if hardware:
+        (folder / name / "device").mkdir()
+
+
+def test_only_hardware_that_is_up_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    interface(tmp_path, "eth0", "1000\n")
+    interface(tmp_path, "ib0", "-1\n")
+    interface(tmp_path, "docker0", "10000\n", hardware=False)
+    (tmp_path / "lo").mkdir()
+    addresses = [
+        SimpleNamespace(family=socket.AF_INET, address="10.0.0.1"),
+        SimpleNamespace(family=socket.AF_INET6, address="fe80::1%eth0"),
+        SimpleNamespace(family=socket.AF_PACKET, address="02:00:00:00:00:01"),
+    ]
+    every = dict.fromkeys(("eth0", "ib0", "docker0", "lo"), addresses)
+    monkeypatch.setattr(process.psutil, "net_if_addrs", lambda: every)
+    assert list(process.network_interfaces(tmp_path)) == [
+        ("eth0", "10.0.0.1", 1000.0),
+        ("eth0", "fe80::1", 1000.0),
+    ]
+
+
+def test_the_kernel_counts_segments_that_were_sent_again() -> None:
+    assert process.kernel_counters()[process.RETRANSMITTED] >= 0
