@@ -22,7 +22,14 @@ release = version = importlib.metadata.version("dasklab")
 lexers["mermaid"] = TextLexer()  # a figure for viewers that draw it; here it is its source
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 root_doc = "docs/index"
-include_patterns = ["docs/**", "*.md", "lab/**/README.md", "roles/*/README.md", "tests/**/README.md"]
+include_patterns = [
+    "docs/**",
+    "*.md",
+    "lab/**/README.md",
+    "roles/*/README.md",
+    "tests/README.md",
+    "tests/data/*/README.md",
+]
 exclude_patterns = ["docs/_build", ".venv", ".git", "results", "**/.*", "**/site-packages"]
 html_theme = "furo"
 html_title = "dasklab"
