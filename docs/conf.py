@@ -8,19 +8,19 @@ are written from the registries that own them, so they cannot be out of date.
 from __future__ import annotations
 
 import importlib.metadata
+import sys
 from collections.abc import Iterable
+from pathlib import Path
 
 from dasklab.breakdown.causes import CAUSES
 from dasklab.model.metric import METRICS
 from dasklab.report.time_parts import PART_OF
-from pygments.lexers.special import TextLexer
-from sphinx.highlighting import lexers
 
 project = "dasklab"
 author = "The dasklab authors"
 release = version = importlib.metadata.version("dasklab")
-lexers["mermaid"] = TextLexer()  # a figure for viewers that draw it; here it is its source
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+sys.path.insert(0, str(Path(__file__).parent))  # where sequence.py is
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sequence"]
 root_doc = "docs/index"
 include_patterns = [
     "docs/**",
@@ -34,6 +34,10 @@ exclude_patterns = ["docs/_build", ".venv", ".git", "results", "**/.*", "**/site
 html_theme = "furo"
 html_title = "dasklab"
 html_copy_source = False
+html_show_copyright = False
+html_static_path = ["static"]
+html_css_files = ["pages.css"]
+highlight_language = "text"
 myst_heading_anchors = 4
 myst_enable_extensions = ["substitution"]
 autodoc_typehints = "description"
