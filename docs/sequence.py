@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import html
 import re
+import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -45,12 +46,16 @@ def parse(text: str) -> tuple[dict[str, str], list[Step]]:
         if match := PARTICIPANT.fullmatch(line):
             titles[match[1]] = match[2]
         elif match := NOTE.fullmatch(line):
-            steps.append(Step(match[1], None, match[2].split("<br/>")))
+            steps.append(Step(match[1], None, _wrap(match[2], 46)))
         elif match := MESSAGE.fullmatch(line):
-            steps.append(Step(match[1], match[2], match[3].split("<br/>")))
+            steps.append(Step(match[1], match[2], _wrap(match[3], 80)))
         else:
             raise ValueError(f"this line of a diagram cannot be drawn: {line!r}")
     return titles, steps
+
+
+def _wrap(text: str, columns: int) -> list[str]:
+    return [line for part in text.split("<br/>") for line in textwrap.wrap(part, columns)]
 
 
 def svg(text: str) -> str:

@@ -102,5 +102,5 @@ def test_tables_follow_from_the_registries(site: Path, pages: dict[Path, Page]) 
 
 def test_diagrams_are_drawn(site: Path, pages: dict[Path, Page]) -> None:
     page = pages[site / "docs" / "explanation" / "time-breakdown.html"]
-    assert "ready to executing: no thread is free, or the event loop is busy" in page.words
+    assert "arrived to ready: waits for data" in page.words
     assert not any("sequenceDiagram" in text for other in pages.values() for text in other.words)
