@@ -108,7 +108,7 @@ def test_tables_sort_and_filter_by_keyboard(page_of_two_runs: str, browser: Any)
     table = page.locator("table.cells.sortable").first
 
     def cells() -> list[str]:
-        names: list[str] = table.locator("tbody tr:visible td:last-child").all_text_contents()
+        names: list[str] = table.locator("tbody tr:visible td:first-child code").all_text_contents()
         return names
 
     assert cells() == ["delay_ms=0", "delay_ms=50", "delay_ms=100", "delay_ms=200"]
