@@ -82,7 +82,7 @@ def capture(
     with _destination(output) as stream:
         status = _run(lab, host, SCRIPT.format(seconds=seconds, options=shlex.join(options)), stream)
     if status not in (0, TIME_IS_UP):
-        raise failure(host, status, "tcpdump's own message is above")
+        raise failure(host, status, "the message above says why")
 
 
 @contextmanager

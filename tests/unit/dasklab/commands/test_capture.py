@@ -80,6 +80,6 @@ def test_ctrl_c_ends_the_capture_on_the_host_and_keeps_what_came(host: FakeSsh) 
 def test_failures_are_named(host: FakeSsh, tmp_path: Path) -> None:
     host.program("tcpdump", "#!/bin/sh\nexit 3\n")
     failed = run("worker-1", "-w", str(tmp_path / "a.pcap"))
-    assert (failed.exit_code, "worker-1: tcpdump's own message is above" in failed.output) == (1, True)
+    assert (failed.exit_code, "worker-1: the message above says why" in failed.output) == (1, True)
     nowhere = run("worker-1", "-w", str(tmp_path / "no" / "a.pcap"))
     assert nowhere.exit_code == 2 and "cannot be written" in nowhere.output
