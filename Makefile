@@ -66,6 +66,10 @@ $(SCHEMA): $(wildcard lab/dasklab/model/*.py) | .venv/ready
 collection: .venv/ready ## build the Ansible collection dasklab.lab into build/
 	$(BIN)/python collection/build.py
 
+.PHONY: docs
+docs: .venv/ready ## the documentation in docs/_build/html; a warning, such as a link to nowhere, is an error
+	$(BIN)/sphinx-build -q -W --keep-going -b html -c docs . docs/_build/html
+
 .PHONY: types ansible-rules
 types:
 	$(BIN)/mypy
@@ -74,7 +78,7 @@ ansible-rules:
 
 .PHONY: clean
 clean: ## remove what was made in this folder (not results)
-	rm -rf .venv build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .ansible
+	rm -rf .venv build dist docs/_build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .ansible
 
 .PHONY: python packages test-packages
 python:

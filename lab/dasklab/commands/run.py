@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypedDict
 
 import click
 
+from dasklab.commands.completion import complete_experiments
 from dasklab.commands.exit_status import HELP
 from dasklab.commands.options import SEEDS, inventory_option, new_results_option
 from dasklab.errors import LabError
@@ -34,7 +35,7 @@ def _share(context: click.Context, parameter: click.Parameter, text: str | None)
 
 
 @click.command(epilog=HELP)
-@click.argument("what", metavar="[EXPERIMENT|FILE|RUN]", required=False)
+@click.argument("what", metavar="[EXPERIMENT|FILE|RUN]", required=False, shell_complete=complete_experiments)
 @click.option("--quick", is_flag=True, help="Run the short form, meant for emulated machines.")
 @click.option("--only", metavar="CELL", help="Run one cell, the baseline and the null trial: delay_ms=50")
 @click.option("--seed", type=int, help="Shuffle the trials with this seed instead of the experiment's.")
