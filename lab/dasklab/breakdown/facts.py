@@ -106,7 +106,7 @@ def _slower_interface(interfaces: pd.DataFrame, workers: pd.DataFrame) -> Slower
     }
     for worker, rows in interfaces.groupby("node"):
         used = rows[rows.address == listens.get(str(worker))]
-        fastest = rows.loc[rows.mbit.astype(float).idxmax()]
+        fastest = rows.iloc[int(rows.mbit.astype(float).argmax())]
         if len(used) and fastest.mbit >= FASTER * used.mbit.iloc[0]:
             slow = used.iloc[0]
             return SlowerInterface(

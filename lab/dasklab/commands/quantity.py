@@ -18,7 +18,7 @@ WORDS: Mapping[str, Mapping[str, float]] = {  # suffix of a key -> accepted unit
 TIMES = {"s": 1, "min": 60, "h": 3600}
 
 
-class Quantity(click.ParamType):
+class Quantity(click.ParamType[float]):
     """A number with one of ``units``; without a unit it is in the unit with the factor 1."""
 
     name = "amount"
