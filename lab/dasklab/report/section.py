@@ -161,7 +161,7 @@ def section(run: Path, study: Study, output: Path, page: Path | None) -> Section
         ],
         tables=[*([] if simulated else [*interactions(results), *rate_slopes(frame)]), *captured.tables],
         trials=len(trials),
-        rows=trial_rows(trials, frame, main and main.metric, f"{stem}-{run.name}", page),
+        rows=trial_rows(trials, frame, main.metric if main else None, f"{stem}-{run.name}", page),
         main_metric=METRICS[main.metric].title if main else "",
         invalid=invalid,
         identity=facts,
