@@ -5,8 +5,7 @@ from __future__ import annotations
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import nullcontext
 from pathlib import Path
 from typing import IO, Any
 
@@ -73,26 +72,17 @@ def capture(
         raise click.UsageError(
             "a capture is not for a terminal; use a pipe, or leave -w out for lines of text"
         )
+    file = None if output in (None, STDOUT) else OutputFile().convert(output, None, None)
     lab = open_lab(inventory)
     presence.require_machines(lab, host)
     device = interface or str(call(lab, host, "link", "show")["interface"])
     options = ["-n", "-i", device, *(["-s", str(snaplen)] if snaplen else [])]
     options += ["-U", "-w", STDOUT] if output else ["-l"]
     options += [" ".join(expression)] if expression else []
-    with _destination(output) as stream:
+    with file.open("wb") if file else nullcontext() as stream:
         status = _run(lab, host, SCRIPT.format(seconds=seconds, options=shlex.join(options)), stream)
     if status not in (0, TIME_IS_UP):
         raise failure(host, status, "the message above says why")
-
-
-@contextmanager
-def _destination(output: str | None) -> Iterator[IO[Any] | None]:
-    """Yield the file to write to; None is standard output."""
-    if output in (None, STDOUT):
-        yield None
-        return
-    with OutputFile().convert(output, None, None).open("wb") as stream:
-        yield stream
 
 
 def _run(lab: Inventory, host: str, script: str, stream: IO[Any] | None) -> int:

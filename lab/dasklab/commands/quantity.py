@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -18,7 +18,13 @@ WORDS: Mapping[str, Mapping[str, float]] = {  # suffix of a key -> accepted unit
 TIMES = {"s": 1, "min": 60, "h": 3600}
 
 
-class Quantity(click.ParamType[float]):
+if TYPE_CHECKING:
+    NumberType = click.ParamType[float]
+else:
+    NumberType = click.ParamType  # generic in recent versions only
+
+
+class Quantity(NumberType):
     """A number with one of ``units``; without a unit it is in the unit with the factor 1."""
 
     name = "amount"

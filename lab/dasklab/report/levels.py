@@ -109,7 +109,8 @@ def _links(links: Settings) -> Iterator[tuple[str, list[str]]]:
 
 def _nics(nics: Settings) -> Iterator[tuple[str, list[str]]]:
     for host, nic in nics:
-        amounts = [str(MODEL_NAMES.get(nic["model"], nic["model"]))] if nic.get("model") else []
+        model = str(nic.get("model") or "")
+        amounts = [MODEL_NAMES.get(model, model)] if model else []
         if "rate_mbit" in nic:
             amounts.append(_amount(nic["rate_mbit"], "Mbit/s") if nic["rate_mbit"] else "no cap")
         yield host, amounts
