@@ -15,14 +15,12 @@ right.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import multiprocessing
-import os
 import random
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -30,7 +28,6 @@ from typing import Any
 import dasklab
 import distributed
 import numpy as np
-import slow_link
 from dask import delayed
 from dasklab.breakdown.causes import Group, Kind
 from dasklab.breakdown.explain import explain
@@ -271,9 +268,7 @@ def garbage(client: Client, cluster: LocalCluster, chance: random.Random) -> Non
     client.gather(spread(client, allocate, range(12)))
 
 
-def burn(seconds: float, cpu: int | None = None) -> None:
-    if cpu is not None:
-        os.sched_setaffinity(0, {cpu})
+def burn(seconds: float) -> None:
     until = time.monotonic() + seconds
     while time.monotonic() < until:
         pass
@@ -287,51 +282,6 @@ def starved(client: Client, cluster: LocalCluster, chance: random.Random) -> Non
     client.gather(spread(client, spin, [vary(chance, 0.05)] * 16))
     for other in others:
         other.kill()
-
-
-@situation("cpu")
-def starved_worker(client: Client, cluster: LocalCluster, chance: random.Random) -> None:
-    """Other programs share the CPU of one worker; nothing else is slow."""
-
-    def pin(dask_worker: Any) -> None:
-        import os
-        from pathlib import Path
-
-        for thread in Path("/proc/self/task").iterdir():
-            os.sched_setaffinity(int(thread.name), {0 if dask_worker.name == 1 else os.cpu_count() - 1})
-
-    client.run(pin)
-    others = [multiprocessing.Process(target=burn, args=(60, 0)) for _ in range(3)]
-    for other in others:
-        other.start()
-    client.gather(spread(client, spin, [vary(chance, 0.05)] * 30))
-    for other in others:
-        other.kill()
-
-
-@situation("link", scheduler_mbit=5)
-def slow_link_of_the_scheduler(client: Client, cluster: LocalCluster, chance: random.Random) -> None:
-    text = "x" * int(vary(chance, 4000))
-    futures = client.map(lambda number, text: number, range(150), [text] * 150, pure=False)
-    client.gather(futures)
-
-
-@situation("link", worker_mbit=40)
-def slow_link_of_a_worker(client: Client, cluster: LocalCluster, chance: random.Random) -> None:
-    megabytes = vary(chance, 2)
-    sides = [[client.submit(array, megabytes, workers=[name], pure=False) for _ in range(5)] for name in "01"]
-    wait([part for side in sides for part in side])
-    client.gather([client.submit(total, *pair, pure=False) for pair in zip(*sides, strict=True)])
-
-
-@situation("link", scheduler_mbit=1000, delay_s=0.05)
-def far_scheduler(client: Client, cluster: LocalCluster, chance: random.Random) -> None:
-    future = client.submit(int, 1, pure=False)
-    for _ in range(int(vary(chance, 20))):
-        future = client.submit(lambda x: x, future, pure=False)
-    future.result()
-    for _ in range(5):
-        client.gather(spread(client, int, range(4)))
 
 
 @situation("actors")
@@ -455,22 +405,11 @@ def errors_and_retries(client: Client, cluster: LocalCluster, chance: random.Ran
     client.gather(client.map(fails, range(30), retries=20, pure=False))
 
 
-@contextlib.contextmanager
-def running(options: dict[str, Any]) -> Iterator[tuple[LocalCluster, str]]:
-    """Run a situation's cluster; yield it and the address of its scheduler."""
-    if "scheduler_mbit" in options or "worker_mbit" in options:
-        with slow_link.cluster(dashboard_address=":0", **options) as pair:
-            yield pair
-        return
-    common = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": ":0"}
-    with LocalCluster(**common | options) as cluster:
-        yield cluster, cluster.scheduler_address
-
-
 def judge(name: str, seed: int, folder: Path) -> dict[str, Any]:
     """Run a situation, explain its record, compare."""
     case = SITUATIONS[name]
-    with running(case.options) as (cluster, address), Client(address) as client:
+    options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": ":0", **case.options}
+    with LocalCluster(**options) as cluster, Client(cluster) as client:
         client.gather(spread(client, int, range(4)))
         with dasklab.record(client, folder) as run:
             case.act(client, cluster, random.Random(seed))

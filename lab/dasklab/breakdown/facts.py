@@ -105,13 +105,11 @@ def _slower_interface(interfaces: pd.DataFrame, workers: pd.DataFrame) -> Slower
         for worker, address in zip(workers.worker, workers.address, strict=True)
     }
     for worker, rows in interfaces.groupby("node"):
-        used = rows[rows.address == listens.get(str(worker))]
-        fastest = rows.iloc[int(rows.mbit.astype(float).argmax())]
-        if len(used) and fastest.mbit >= FASTER * used.mbit.iloc[0]:
-            slow = used.iloc[0]
-            return SlowerInterface(
-                str(worker), str(slow["name"]), float(slow.mbit), str(fastest["name"]), float(fastest.mbit)
-            )
+        speeds = dict(zip(rows["name"].astype(str), rows.mbit.astype(float), strict=True))
+        used = [str(name) for name in rows[rows.address == listens.get(str(worker))]["name"]]
+        fastest = max(speeds, key=speeds.__getitem__)
+        if used and speeds[fastest] >= FASTER * speeds[used[0]]:
+            return SlowerInterface(str(worker), used[0], speeds[used[0]], fastest, speeds[fastest])
     return None
 
 

@@ -51,9 +51,9 @@ def check(new: tuple[Path, ...], old: tuple[Path, ...], limit_pct: float, as_jso
     from dasklab.breakdown.explain import explain
 
     try:
-        new_records, old_records = ([explain(path) for path in side] for side in (new, old))
+        records = [explain(path) for path in (*new, *old)]
     except LabError as error:
         raise UnreadableRecordError(str(error)) from None
-    result = checking.compare(new_records, old_records, limit_pct)
+    result = checking.compare(records[: len(new)], records[len(new) :], limit_pct)
     click.echo(checking.ComparisonDocument.of(result).model_dump_json() if as_json else str(result))
     sys.exit(result.verdict.value)

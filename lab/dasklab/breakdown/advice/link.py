@@ -12,7 +12,7 @@ from dasklab.breakdown.facts import FASTER
 from dasklab.breakdown.intervals import Floats
 from dasklab.breakdown.run import Run
 
-SLOW_MESSAGE_S = 0.005
+SLOW_MESSAGE_S, LEAST_MESSAGES = 0.005, 20  # of fewer, all may carry large arguments
 MANY_RETRANSMITTED = 100  # segments
 
 
@@ -52,7 +52,7 @@ def _slow_messages(run: Run) -> str:
     stamps = run.tasks.stamps
     length = stamps["arrived"] - stamps["sent"]
     length = length[~np.isnan(length)]
-    fast = float(np.quantile(length, 0.1)) if len(length) else 0.0
+    fast = float(np.quantile(length, 0.1)) if len(length) >= LEAST_MESSAGES else 0.0
     return f"messages to workers took at least {1e3 * fast:.0f} ms" if fast >= SLOW_MESSAGE_S else ""
 
 

@@ -1,0 +1,95 @@
+"""The pytest fixture without a cluster: when tests pass, fail, warn or are skipped, and what it stores."""
+
+from __future__ import annotations
+
+import dasklab.breakdown.check
+import dasklab.breakdown.explain
+import pytest
+
+# Imported here, they stay loaded: pytester unloads what a run has loaded, and numpy cannot be loaded twice.
+LOADED = (dasklab.breakdown.check, dasklab.breakdown.explain)
+pytest_plugins = ["pytester"]
+CONFTEST = """
+import contextlib, os
+import dasklab, pytest
+from dasklab.breakdown import check
+from dasklab.breakdown.check import Comparison, Verdict
+from dasklab.results.statistics.interval import Interval
+
+@contextlib.contextmanager
+def record(client, path):
+    path.mkdir(parents=True)
+    (path / "record.json").write_text(client)
+    yield
+
+def compare(new, old, limit_pct):
+    verdict = Verdict[os.environ["VERDICT"]]
+    change, lengths = Interval(30.0, 20.0, 40.0), ([1.0] * len(old), [1.0] * len(new))
+    return Comparison(verdict, change, limit_pct, *lengths, "locks")
+
+@pytest.fixture(autouse=True)
+def without_a_cluster(monkeypatch):
+    monkeypatch.setattr(dasklab, "record", record)
+    monkeypatch.setattr("dasklab.breakdown.explain.explain", lambda path: path)
+    monkeypatch.setattr(check, "compare", compare)
+"""
+PROGRAM = """
+def test_work(dasklab_check):
+    calls = []
+    dasklab_check("a client", lambda: calls.append(1), runs=3)
+    assert len(calls) == 4
+"""
+
+
+@pytest.fixture
+def program(pytester: pytest.Pytester) -> pytest.Pytester:
+    pytester.makeconftest(CONFTEST)
+    pytester.makepyfile(test_program=PROGRAM)
+    pytester.makeini("[pytest]\nfilterwarnings = default")
+    return pytester
+
+
+def run(
+    program: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, verdict: str, *options: str
+) -> pytest.RunResult:
+    monkeypatch.setenv("VERDICT", verdict)
+    return program.runpytest_inprocess("-p", "dasklab.pytest_plugin", "-rs", *options)
+
+
+def test_a_baseline_is_stored_and_replaced(program: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    for _ in range(2):
+        run(program, monkeypatch, "SLOWER", "--dasklab-update").assert_outcomes(passed=1)
+        (baseline,) = (program.path / "dasklab-baselines").iterdir()
+        assert baseline.name == "test_program.py-test_work"
+        assert sorted(path.name for path in baseline.iterdir()) == ["1", "2", "3"]
+        (baseline / "4").mkdir()  # of an older baseline, which the next one replaces
+
+
+def test_without_a_baseline_a_test_is_skipped(
+    program: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    result = run(program, monkeypatch, "SLOWER")
+    result.assert_outcomes(skipped=1)
+    result.stdout.fnmatch_lines("*dasklab-baselines*does not exist; pytest --dasklab-update stores it*")
+
+
+@pytest.mark.parametrize(
+    ("verdict", "outcome", "line"),
+    [
+        (
+            "SLOWER",
+            "failed",
+            "slower: +30.0 % (+20.0 to +40.0 %), 3 records against 3, limit 15 %; mainly locks",
+        ),
+        ("NOT_SLOWER", "passed", "*1 passed*"),
+        ("UNDECIDED", "passed", "*UndecidedWarning: undecided: *; record more runs"),
+    ],
+)
+def test_the_verdict_is_the_outcome(
+    verdict: str, outcome: str, line: str, program: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = ("--dasklab-folder", "elsewhere")
+    run(program, monkeypatch, verdict, "--dasklab-update", *folder)
+    result = run(program, monkeypatch, verdict, "--dasklab-slower", "15", *folder)
+    result.assert_outcomes(**{outcome: 1}, warnings=int(verdict == "UNDECIDED"))
+    result.stdout.fnmatch_lines(line)
