@@ -402,14 +402,12 @@ def test_a_scheduler_and_a_worker_without_a_nanny_from_the_command_line(tmp_path
 
 
 def test_a_cluster_that_adapts(tmp_path: Path) -> None:
-    with LocalCluster(**{**LOCAL, "n_workers": 0}) as cluster, Client(cluster) as client:
+    # Without nannies: on a busy machine these kill a worker that takes 4 s to close, and it hands over nothing.
+    with LocalCluster(**LOCAL | {"n_workers": 0}, processes=False) as cluster, Client(cluster) as client:
         cluster.adapt(minimum=0, maximum=2, interval="100ms", wait_count=2)
         with dasklab.record(client, tmp_path / "run"):
             total(client)
             eventually(lambda: not client.scheduler_info()["workers"])
     frames = records.load(tmp_path / "run")
     assert frames["workers"].joined_s.notna().all() and frames["workers"].left_s.notna().all()
-    # On a busy machine a worker that retires may end before it hands over its own stamps; the scheduler's
-    # are complete. Workers that leave in test_workers_that_join_and_leave hand over everything.
-    stages = ["decided_s", "sent_s", "start_s", "stop_s", "handled_s"]
-    assert frames["tasks"][stages].notna().all(axis=None)
+    assert frames["tasks"][STAGES].notna().all(axis=None)
