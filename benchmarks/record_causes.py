@@ -59,7 +59,7 @@ def situation(*truth: str, **options: Any) -> Callable[[Act], Act]:
 
 
 def vary(chance: random.Random, value: float) -> float:
-    """Return a value between three quarters and one and a half of another one."""
+    """Return the value times a random factor between 0.75 and 1.5."""
     return value * chance.uniform(0.75, 1.5)
 
 

@@ -402,7 +402,7 @@ def test_a_scheduler_and_a_worker_without_a_nanny_from_the_command_line(tmp_path
 
 
 def test_a_cluster_that_adapts(tmp_path: Path) -> None:
-    # Without nannies: on a busy machine these kill a worker that takes 4 s to close, and it hands over nothing.
+    # Without nannies: on a busy machine these kill a worker that takes 4 s to close.
     with LocalCluster(**LOCAL | {"n_workers": 0}, processes=False) as cluster, Client(cluster) as client:
         cluster.adapt(minimum=0, maximum=2, interval="100ms", wait_count=2)
         with dasklab.record(client, tmp_path / "run"):

@@ -88,10 +88,10 @@ def facts(frames: Mapping[str, pd.DataFrame]) -> Facts:
 
 def _primitives(waits: pd.DataFrame) -> list[PrimitiveUse]:
     waits = waits.assign(seconds=floats(waits.stop_s) - floats(waits.start_s))
-    held, waited = waits[waits.kind == "held"], waits[~waits.kind.isin(("held", "Client"))]
+    holding, waited = waits[waits.kind == "held"], waits[~waits.kind.isin(("held", "Client"))]
     uses = []
     for (kind, name), rows in waited.groupby(["kind", "name"]):
-        holds = held[held["name"] == name]
+        holds = holding[holding["name"] == name]
         by_prefix = holds.groupby(holds.key.map(key_split)).seconds.sum()
         holder = str(by_prefix.idxmax()) if len(by_prefix) else ""
         uses.append(PrimitiveUse(str(kind), str(name), float(rows.seconds.sum()), holder))

@@ -48,7 +48,7 @@ def _rate(what: str, nbytes: Floats, seconds: Floats) -> str:
 
 
 def _slow_messages(run: Run) -> str:
-    """Look at the fastest tenth of messages: a busy process delays many of them, a link delays all."""
+    """Look at the fastest 10 % of messages: a busy process delays many of them, a link delays all."""
     stamps = run.tasks.stamps
     length = stamps["arrived"] - stamps["sent"]
     length = length[~np.isnan(length)]

@@ -1,4 +1,4 @@
-"""Rules about workers' memory."""
+"""Rules about the memory of workers: spilling, pauses, queuing."""
 
 from __future__ import annotations
 

@@ -32,18 +32,21 @@ def _large_graphs(about: Measurements) -> Symptom | None:
     nbytes = sum(graph.nbytes for graph in about.run.graphs)
     if nbytes < GRAPH_BYTES:
         return None
-    seconds = about.path_s(BUILD, UPLOAD, PLAN)
-    text = f"Graphs of {nbytes / 1e6:.0f} MB took {seconds:.1f} s {about.length} to build, send and prepare"
-    return Symptom(seconds, text)
+    return _graph_work(about, f"{nbytes / 1e6:.0f} MB")
 
 
 def _many_tasks(about: Measurements) -> Symptom | None:
     tasks = sum(graph.tasks for graph in about.run.graphs)
     if tasks < GRAPH_TASKS:
         return None
+    return _graph_work(about, f"{tasks:,} tasks")
+
+
+def _graph_work(about: Measurements, size: str) -> Symptom:
     seconds = about.path_s(BUILD, UPLOAD, PLAN)
-    text = f"Graphs of {tasks:,} tasks took {seconds:.1f} s {about.length} to build, send and prepare"
-    return Symptom(seconds, text)
+    return Symptom(
+        seconds, f"Graphs of {size} took {seconds:.1f} s {about.length} to build, send and prepare"
+    )
 
 
 def _small_tasks(about: Measurements) -> Symptom | None:
