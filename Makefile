@@ -42,7 +42,7 @@ test: ## every check: lint, types, unit, contract, end-to-end
 	@$(MAKE) --no-print-directory -j2 test-packages .venv/ready
 	@$(MAKE) --no-print-directory lint
 	$(BIN)/pytest $(SIDE_BY_SIDE) 4 tests/wire_e2e tests/contract tests/unit
-	$(BIN)/pytest $(SIDE_BY_SIDE) 2 tests/e2e/test_lab.py tests/e2e/test_containers.py tests/e2e/test_wheel.py tests/e2e/test_pythons.py tests/e2e/test_image.py
+	$(BIN)/pytest $(SIDE_BY_SIDE) 2 tests/e2e/test_lab.py tests/e2e/test_containers.py tests/e2e/test_wheel.py tests/e2e/test_pythons.py tests/e2e/test_image.py tests/e2e/test_roles_alone.py tests/e2e/test_collection.py tests/e2e/test_strategy.py
 
 .PHONY: quick
 quick: .venv/ready ## the tests that take seconds
@@ -62,6 +62,14 @@ $(SCHEMA): $(wildcard lab/dasklab/model/*.py) | .venv/ready
 	$(BIN)/python -m dasklab.model.experiment >$@.new
 	@mv $@.new $@
 
+.PHONY: collection
+collection: .venv/ready ## build the Ansible collection dasklab.lab into build/
+	$(BIN)/python collection/build.py
+
+.PHONY: docs
+docs: .venv/ready ## the documentation in docs/_build/html; a warning, such as a link to nowhere, is an error
+	$(BIN)/sphinx-build -q -W --keep-going -b html -c docs . docs/_build/html
+
 .PHONY: types ansible-rules
 types:
 	$(BIN)/mypy
@@ -70,7 +78,7 @@ ansible-rules:
 
 .PHONY: clean
 clean: ## remove what was made in this folder (not results)
-	rm -rf .venv build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .ansible
+	rm -rf .venv build dist docs/_build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .ansible
 
 .PHONY: python packages test-packages
 python:

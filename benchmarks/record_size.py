@@ -105,7 +105,7 @@ def main() -> None:
             write(folder, args.tasks, args.workers, args.threads)
         nbytes = (folder / RECORD).stat().st_size
         begin = time.monotonic()
-        done = subprocess.run(
+        process = subprocess.run(
             [sys.executable, "-m", "dasklab", "explain", str(folder)],
             capture_output=True,
             text=True,
@@ -113,7 +113,7 @@ def main() -> None:
         )
         took = time.monotonic() - begin
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    print(done.stdout.split("\n\n")[0])
+    print(process.stdout.split("\n\n")[0])
     print(
         f"{args.tasks:,} tasks: {nbytes / args.tasks:.0f} bytes per task; explain took {took:.1f} s"
         f" ({used.ru_utime + used.ru_stime:.1f} s of CPU), at most {used.ru_maxrss / 1e6:.2f} GB"

@@ -160,7 +160,7 @@ def killed(cluster: Cluster, level: float) -> Iterator[None]:
 
 @contextlib.contextmanager
 def cut_off(cluster: Cluster, level: float) -> Iterator[None]:
-    """Cut the victim's host off for good: nobody is told that its process has ended."""
+    """Cut the victim's host off for good: nobody learns that its process has ended."""
     time.sleep(level)
     for number, rule in enumerate(dropped(cluster)):
         nft(cluster, *rule, f"fault{number}")

@@ -27,7 +27,7 @@ def record(client: Client, folder: str | Path, *, code: bool = True, keys: str =
         client: a connected client.
         folder: where to write; it must be new or empty.
         code: whether to keep which lines of the user's code start computations: file, number and text.
-            Without it, lines are only told apart.
+            Without it, lines only have numbers.
         keys: ``plain``, or ``hash`` to record hashes instead of task keys.
 
     Raises:

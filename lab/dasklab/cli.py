@@ -19,7 +19,7 @@ from dasklab.paths import make_environment_absolute
 from dasklab.terminal import CommandGroup, print_warnings, treat_sigterm_as_ctrl_c
 
 COMMANDS: Mapping[str, tuple[str, ...]] = {
-    "Build a lab": ("init", "doctor", "plan", "up", "graph", "status", "ssh", "destroy"),
+    "Build a lab": ("init", "doctor", "plan", "up", "graph", "status", "ssh", "tc", "capture", "destroy"),
     "Run experiments": ("baseline", "run", "reproduce"),
     "Read results": ("results", "report", "history"),
     "Explain and predict": ("record", "explain", "check", "whatif", "sensitivity", "advise"),

@@ -44,8 +44,8 @@ def ansible_settings(inventory: Path) -> dict[str, str]:
     else from the project's own.
     """
     lab_settings = inventory.parent.parent / "ansible.cfg"
-    plugins = {kind: PLAYBOOKS / kind for kind in ("filter_plugins", "action_plugins", "callback_plugins")}
-    folders = plugins | {"library": PLAYBOOKS / "library", "roles_path": ROLES}
+    kinds = ("filter_plugins", "callback_plugins", "strategy_plugins")
+    folders = {"roles_path": ROLES, **{kind: PLAYBOOKS / kind for kind in kinds}}
     return {
         "ANSIBLE_CONFIG": str(lab_settings if lab_settings.exists() else SHARE / "ansible.cfg"),
         **{f"ANSIBLE_{name.upper()}": str(folder) for name, folder in folders.items()},

@@ -36,7 +36,7 @@ ROOM = 1 << 50  # bytes of address space that are reserved for the growing file
 
 @dataclass(frozen=True)
 class NewMessage:
-    """A message: time of its first byte, flow, size in bytes, kind (``daskwire.dask.content.Kind``), ops."""
+    """A message: time of its first byte, flow, size in bytes, kind (a ``MessageKind``), ops."""
 
     time_ns: int
     flow: int

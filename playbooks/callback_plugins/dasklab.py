@@ -1,7 +1,6 @@
-"""How a playbook looks on the screen: one line a task, with how far it is and how long it will yet take.
+"""The output of a playbook: one line per task, and an estimate of the time left.
 
-The estimate is what the same tasks took the last time (kept in the cache folder); a first
-run has none and says so by leaving it out.
+The estimate is what the same tasks took in the last run, which the cache folder keeps; a first run has none.
 """
 
 from __future__ import annotations
@@ -31,14 +30,14 @@ extends_documentation_fragment: [default_callback]
 """
 
 
-LINES = 12  # of a command's last words
-NAMED = 8  # hosts, where many failed alike
-FAREWELL = "Shared connection to "  # ssh's own, at each command's end
-UNSUPPORTED = "unsupported: "  # how lab_command begins where a host cannot do what is asked
-WORDLESS = "non-zero return code"  # what Ansible says of a command that had more to say itself
+LAST_LINES = 12  # of a failed command's output
+MAX_NAMES = 8  # of hosts that share a failure
+SSH_CLOSED = "Shared connection to "  # begins a line that ssh adds to each command's output
+UNSUPPORTED = "unsupported: "  # begins the guest program's message if the host cannot do something
+NO_MESSAGE = "non-zero return code"  # Ansible's message if the command itself says more
 
 
-OWN = {  # what is only a host's own in a cause that several have
+VARIABLE_PARTS = {  # of a message: what differs between hosts that fail for the same reason
     r"\b\d+(\.\d+){3}\b": "ADDRESS",
     r"UPID:\S+": "TASK",
     r"(?<![\w.:])/[^\s'\",;|()]+": "PATH",
@@ -48,7 +47,7 @@ OWN = {  # what is only a host's own in a cause that several have
 
 
 def history_file() -> Path:
-    """Where the last run's durations are kept."""
+    """Return the file with the durations of the last run."""
     cache = os.environ.get("DASKLAB_CACHE")
     base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     return (Path(cache) if cache else Path(base).expanduser() / "dasklab") / "durations.json"
@@ -56,42 +55,44 @@ def history_file() -> Path:
 
 @dataclass
 class Failure:
-    """A cause and the hosts that it was the cause on."""
+    """A reason and the hosts that failed for it."""
 
     lines: list[str]
     hosts: list[str] = field(default_factory=list)
 
-    def where(self) -> str:
-        """Return the hosts' names; of many the first ones."""
+    def host_names(self) -> str:
+        """Return the names of the hosts, at most MAX_NAMES of them."""
         names = sorted(self.hosts, key=lambda name: re.sub(r"\d+", lambda number: number[0].zfill(6), name))
-        more = len(names) - NAMED
-        return ", ".join(names[:NAMED]) + (f" and {more} more" if more > 0 else "")
+        more = len(names) - MAX_NAMES
+        return ", ".join(names[:MAX_NAMES]) + (f" and {more} more" if more > 0 else "")
 
 
 def reason(result: dict[str, Any]) -> list[str]:
-    """Return why a task failed, as lines: the module's own words, and the last ones of its command (pure)."""
+    """Return why a task failed: the module's message and the last lines of its command. Pure."""
     message = str(result.get("msg") or "").strip()
-    said, stdout = (str(result.get(key) or "").splitlines()[-LINES:] for key in ("stderr", "stdout"))
-    said = [line for line in said if not line.startswith(FAREWELL)] + list(result.get("said") or [])
-    lines = [line.rstrip() for line in ([] if message == WORDLESS else message.splitlines()) + said]
+    stderr, stdout = (str(result.get(key) or "").splitlines()[-LAST_LINES:] for key in ("stderr", "stdout"))
+    stderr = [line for line in stderr if not line.startswith(SSH_CLOSED)]
+    lines = [line.rstrip() for line in ([] if message == NO_MESSAGE else message.splitlines()) + stderr]
     return list(dict.fromkeys(filter(None, lines))) or stdout or [message or "no reason given"]
 
 
-def alike(host: str, lines: list[str]) -> str:
-    """Return what two hosts say alike of one cause: all but names, addresses, VMIDs and paths (pure)."""
+def common_text(host: str, lines: list[str]) -> str:
+    """Return a message without what differs between hosts: names, addresses, VMIDs and paths. Pure."""
     text = re.sub(rf"\b{re.escape(host)}\b", "HOST", "\n".join(lines))
-    for pattern, name in OWN.items():
+    for pattern, name in VARIABLE_PARTS.items():
         text = re.sub(pattern, name, text)
     return text
 
 
-def repeats(line: str, known: list[str]) -> bool:
-    """Tell whether a line says what is known already, perhaps with a word of where (pure)."""
-    return any(line.removeprefix(UNSUPPORTED) == each or line.endswith(f": {each}") for each in known)
+def repeats(line: str, printed: list[str]) -> bool:
+    """Return whether a line only repeats one that was printed, perhaps after a prefix. Pure."""
+    return any(
+        line.removeprefix(UNSUPPORTED) == earlier or line.endswith(f": {earlier}") for earlier in printed
+    )
 
 
 class CallbackModule(CallbackBase):  # type: ignore[misc]
-    """Prints a line per task when it ends; failures with the words that help."""
+    """Prints a line per task when it ends, and the reasons of failures."""
 
     CALLBACK_VERSION = 2.0
     CALLBACK_TYPE = "stdout"
@@ -100,34 +101,34 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]
     def __init__(self) -> None:
         super().__init__()
         self._heading = self._title = ""
-        self._began = self._started = time.monotonic()
+        self._task_start_s = self._playbook_start_s = time.monotonic()
         self._states: Counter[str] = Counter()
         self._done: list[tuple[str, float]] = []
         self._past: list[tuple[str, float]] = []
         self._playbook = ""
         self._messages: list[str] = []
-        self._failures: dict[str, Failure] = {}  # of the task, by what is alike
-        self._explained: list[str] = []  # lines on failures that are on the screen
+        self._failures: dict[str, Failure] = {}  # of the task, by their common text
+        self._explained: list[str] = []  # the lines about failures that were printed
         self._failed = False
 
     def v2_playbook_on_start(self, playbook: Any) -> None:
-        """Load what the last run of this playbook took."""
+        """Load the durations of this playbook's last run."""
         self._playbook = Path(playbook._file_name).name
         self._past = [(str(t), float(s)) for t, s in _load().get(self._playbook, [])]
 
     def v2_playbook_on_play_start(self, play: Any) -> None:
-        """Keep the play's name, a heading for its first task: a play without a host has none."""
+        """Keep the play's name as a heading for its first task. A play without hosts gets no heading."""
         self._finish()
         self._heading = play.get_name().strip()
 
     def v2_playbook_on_task_start(self, task: Any, is_conditional: bool) -> None:
-        """Begin a line."""
+        """Start a line."""
         self._finish()
         if self._heading:
             self._display.display(f"\n{self._heading}", color="bright blue")
             self._heading = ""
         self._title = task.get_name().strip()
-        self._began = time.monotonic()
+        self._task_start_s = time.monotonic()
         if sys.stdout.isatty():
             sys.stdout.write(f"  ....  {self._title}{self._left()}\r")
             sys.stdout.flush()
@@ -137,7 +138,7 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]
     )
 
     def v2_runner_on_ok(self, result: Any) -> None:
-        """Count; a role's arguments are only worth a line when they are wrong."""
+        """Count the host. The validation of a role's arguments is only reported if it fails."""
         if result._task.action == "ansible.builtin.validate_argument_spec":
             return
         self._states["changed" if result._result.get("changed") else "ok"] += 1
@@ -147,21 +148,21 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]
             self._messages += [f"    {line}" for line in lines]
 
     def v2_runner_on_skipped(self, result: Any) -> None:
-        """Count."""
+        """Count the host."""
         self._states["skipped"] += 1
 
     def v2_runner_on_failed(self, result: Any, ignore_errors: bool = False) -> None:
-        """Keep where and what, until the task has ended on all hosts: most causes are those of several."""
+        """Keep the reason until the task ends on all hosts, because several may share it."""
         self._states["failed"] += 1
-        self._keep(result)
+        self._keep_failure(result)
 
     def v2_runner_on_unreachable(self, result: Any) -> None:
-        """Keep where and what."""
+        """Keep the reason, as above."""
         self._states["unreachable"] += 1
-        self._keep(result)
+        self._keep_failure(result)
 
     def v2_on_file_diff(self, result: Any) -> None:
-        """Show differences, when ``--diff`` asks for them."""
+        """Print differences if ``--diff`` is given."""
         diff = result._result.get("diff")
         if diff and (result._result.get("changed") or "prepared" in diff):
             self._display.display(self._get_diff(diff))
@@ -169,26 +170,27 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]
     def v2_playbook_on_stats(self, stats: Any) -> None:
         """Print one line for the whole run and remember how long each task took."""
         self._finish()
-        totals = {h: stats.summarize(h) for h in sorted(stats.processed)}
-        changed = sum(t["changed"] for t in totals.values())
-        bad = [h for h, t in totals.items() if t["failures"] or t["unreachable"]]
-        spent = time.monotonic() - self._started
-        text = f"\n{len(totals)} hosts, changed={changed}, failed={len(bad)}, {_clock(spent)}"
-        self._display.display(text, color="red" if bad else "green")
+        totals = {host: stats.summarize(host) for host in sorted(stats.processed)}
+        changed = sum(total["changed"] for total in totals.values())
+        failed = [host for host, total in totals.items() if total["failures"] or total["unreachable"]]
+        duration = _clock(time.monotonic() - self._playbook_start_s)
+        hosts = f"{len(totals)} host{'' if len(totals) == 1 else 's'}"
+        text = f"\n{hosts}, changed={changed}, failed={len(failed)}, {duration}"
+        self._display.display(text, color="red" if failed else "green")
         if not self._failed:
             _store(self._playbook, self._done)
 
-    def _keep(self, result: Any) -> None:
+    def _keep_failure(self, result: Any) -> None:
         self._failed = True
         host, lines = result._host.get_name(), reason(result._result)
-        self._failures.setdefault(alike(host, lines), Failure(lines)).hosts.append(host)
+        self._failures.setdefault(common_text(host, lines), Failure(lines)).hosts.append(host)
 
     def _explain(self) -> None:
-        """Print each cause once, with its hosts; what only repeats an earlier task's cause is left out."""
+        """Print each reason once, with its hosts, unless it only repeats that of an earlier task."""
         for failure in self._failures.values():
             new = [line for line in failure.lines if not repeats(line, self._explained)]
             if new:
-                self._display.display(f"  FAILED  {failure.where()}: {self._title}", color="red")
+                self._display.display(f"  FAILED  {failure.host_names()}: {self._title}", color="red")
             for line in new:
                 self._display.display(f"          {line}", color="red")
             self._explained += [line.removeprefix(UNSUPPORTED) for line in new]
@@ -197,13 +199,13 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]
     def _finish(self) -> None:
         if not self._title:
             return
-        spent = time.monotonic() - self._began
-        self._done.append((self._title, round(spent, 2)))
+        duration_s = time.monotonic() - self._task_start_s
+        self._done.append((self._title, round(duration_s, 2)))
         self._explain()
-        states = {k: n for k, n in self._states.items() if k != "skipped"}
+        states = {state: count for state, count in self._states.items() if state != "skipped"}
         if states:
-            counted = ", ".join(f"{k} {n}" for k, n in states.items())
-            line = f"{spent:6.1f}s  {self._title}: {counted}"
+            counts = ", ".join(f"{state} {count}" for state, count in states.items())
+            line = f"{duration_s:6.1f}s  {self._title}: {counts}"
             color = "yellow" if "changed" in states else "green"
             self._display.display(f"{line}{self._left()}", color="red" if "failed" in states else color)
         elif sys.stdout.isatty():
@@ -215,13 +217,13 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]
         self._messages.clear()
 
     def _left(self) -> str:
-        """How long the tasks yet to come took the last time, e.g. ``  (about 1:20 left)``."""
-        past = [title for title, _ in self._past]
-        if self._title not in past:
+        """Return how long the remaining tasks took in the last run, e.g. ``  (about 1:20 left)``."""
+        titles = [title for title, _ in self._past]
+        if self._title not in titles:
             return ""
-        here = len(past) - 1 - past[::-1].index(self._title)
-        left = sum(seconds for _, seconds in self._past[here + 1 :])
-        return f"  (about {_clock(left)} left)" if left >= 1 else ""
+        last = len(titles) - 1 - titles[::-1].index(self._title)
+        left_s = sum(seconds for _, seconds in self._past[last + 1 :])
+        return f"  (about {_clock(left_s)} left)" if left_s >= 1 else ""
 
 
 def _clock(seconds: float) -> str:
@@ -236,9 +238,9 @@ def _load() -> dict[str, Any]:
     return loaded if isinstance(loaded, dict) else {}
 
 
-def _store(playbook: str, done: list[tuple[str, float]]) -> None:
+def _store(playbook: str, durations: list[tuple[str, float]]) -> None:
     path = history_file()
     path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_suffix(f".{os.getpid()}")
-    draft.write_text(json.dumps({**_load(), playbook: done}))
-    draft.replace(path)
+    temporary = path.with_suffix(f".{os.getpid()}")
+    temporary.write_text(json.dumps({**_load(), playbook: durations}))
+    temporary.replace(path)

@@ -1,10 +1,8 @@
-"""Locks the lab for as long as a playbook changes it, so that a playbook started by hand does not meet a
-command.
+"""Locks the lab while a playbook changes it, so that a playbook by hand and a command exclude each other.
 
-``dasklab`` holds the lock already and passes it on; then there is nothing to take. A play says with a
-variable what it needs: without one the lab is locked, ``lab_lock: unneeded`` is for plays that only look,
-``lab_lock: released`` for one whose task is a command that takes the lock itself. Check mode changes
-nothing and locks nothing.
+``dasklab`` already holds the lock and passes it on. A play sets the variable ``lab_lock``: ``locked`` (the
+default), ``unneeded`` for plays that only read, ``released`` for a play whose task takes the lock itself.
+Check mode changes nothing and does not lock.
 """
 
 from __future__ import annotations
@@ -23,6 +21,10 @@ DOCUMENTATION = """
 name: lab_lock
 type: aggregate
 short_description: lock the lab while a playbook changes it
+description:
+  - A play locks the lab of its inventory until the playbook ends. The variable C(lab_lock) of a play is
+    C(unneeded) for plays that only read, and C(released) for a task that takes the lock itself.
+author: [dasklab]
 """
 
 
@@ -38,15 +40,15 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]
         self._lock: LabLock | None = None
 
     def v2_playbook_on_play_start(self, play: Any) -> None:
-        """Take or release the lock as the play needs it; end the playbook if another command has the lab."""
-        need = play.get_vars().get("lab_lock", "locked")
-        if need == "released":
+        """Take or release the lock, as the play requires. End the playbook if another command holds it."""
+        requirement = play.get_vars().get("lab_lock", "locked")
+        if requirement == "released":
             self._release()
-        if need == "locked" and self._lock is None and not context.CLIARGS.get("check"):
+        if requirement == "locked" and self._lock is None and not context.CLIARGS.get("check"):
             self._acquire(play)
 
     def v2_playbook_on_stats(self, stats: Any) -> None:
-        """Release the lock: the playbook has ended."""
+        """Release the lock at the end of the playbook."""
         self._release()
 
     def _release(self) -> None:
@@ -64,13 +66,15 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]
         except LabError as error:
             self._display.error(str(error))
             sys.exit(1)
-        for descriptor in lock.descriptors:  # for our forks, not for what they start
+        for (
+            descriptor
+        ) in lock.descriptors:  # Ansible's workers inherit it, the programs that they start do not
             os.set_inheritable(descriptor, False)
         self._lock = lock
 
 
 def _names(play: Any) -> list[str]:
-    """What identifies the lab of the inventory; nothing if there is no lab in it."""
+    """Return the names of the inventory's lab for the lock; none if it has no lab."""
     variables = play.get_variable_manager().get_vars(play=play)
     hosts = variables["groups"].get("lab")
     if not hosts:

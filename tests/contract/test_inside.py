@@ -75,7 +75,7 @@ def trial(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
             process.kill()
             process.wait()
     said = json.loads(done.stdout)
-    store.write(folder, Records(records=said.pop("inside")))
+    store.write(folder, Records(records=said.pop("records")))
     store.write(folder, Timings.model_validate(said))
     yield folder
 

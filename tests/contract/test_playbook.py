@@ -91,7 +91,7 @@ def test_each_task_is_one_line_with_its_states(tmp_path: Path) -> None:
     assert "Write a file: changed 1" in process.stdout
     assert "+new" in process.stdout
     assert "    one\n    two\n" in process.stdout
-    assert "1 hosts, changed=1, failed=0" in process.stdout
+    assert "1 host, changed=1, failed=0" in process.stdout
 
 
 def test_failure_is_printed_with_the_modules_message(tmp_path: Path) -> None:

@@ -124,10 +124,11 @@ def test_node_shell_works_in_a_state_folder_with_a_space(user: User) -> None:
     """The node's shell is a program in that folder and runs in another network namespace."""
     namespace = Path("/proc/self/ns/net").readlink()
     play = user.folder / "node.yml"
-    command = f"test $(readlink /proc/self/ns/net) != {namespace}"
+    script = user.folder / "node.sh"
+    script.write_text(f"#!/bin/sh\ntest $(readlink /proc/self/ns/net) != {namespace}\n")
     play.write_text(
         "- hosts: hypervisors\n  gather_facts: false\n  tasks:\n"
-        f"    - {{name: Look, lab_command: {{cmd: '{command}', answer: lines}}}}\n"
+        f"    - {{name: Look, ansible.builtin.script: '{script}'}}\n"
     )
     process = user.run("ansible-playbook", "-i", "inventory/hosts.yml", str(play),
                     ANSIBLE_CONFIG=str(ROOT / "ansible.cfg"))  # fmt: skip
@@ -165,6 +166,6 @@ def test_command_announces_its_lab(user: User) -> None:
 
 
 def test_callbacks_have_readable_documentation(user: User) -> None:
-    for name in ("dasklab", "read_once"):
+    for name in ("dasklab", "lab_lock"):
         shown = user.run("ansible-doc", "-t", "callback", name, ANSIBLE_CONFIG=str(ROOT / "ansible.cfg"))
         assert shown.returncode == 0, shown.stderr

@@ -39,13 +39,14 @@ class Host:
         variables = yaml.safe_load((DASK / "defaults" / "main.yml").read_text())
         variables |= {"dask_venv": sys.prefix, "dask_address": "127.0.0.1", "dask_port": self.port}
         variables |= {"dask_scheduler_address": "127.0.0.1", "inventory_hostname": "worker-1"}
-        variables |= {"base_bin": str(DASK / "files"), "dask_nanny": False, "dask_dashboard": False}
+        variables |= {"dask_nanny": False, "dask_dashboard": False, "dask_listen": "--host 127.0.0.1"}
         text = (DASK / "templates" / template).read_text()
         path = self.folder / template.removesuffix(".j2")
         text = text.replace("/var/lib/dasklab", str(self.folder))
-        path.write_text(
-            Environment(undefined=StrictUndefined, autoescape=False).from_string(text).render(variables)
-        )
+        text = text.replace("/opt/dasklab/bin", str(DASK / "files"))
+        environment = Environment(undefined=StrictUndefined, autoescape=False)
+        environment.filters["ternary"] = lambda value, yes, no: yes if value else no
+        path.write_text(environment.from_string(text).render(variables))
         return ["sh", str(path)]
 
     @contextlib.contextmanager
@@ -105,14 +106,14 @@ def host(tmp_path: Path) -> Host:
 
 def test_requested_variants_run_and_are_reported(host: Host) -> None:
     scheduler_file = host.folder / "scheduler.json"
-    command = {"DASKLAB_SEAT": "/opt/dasklab/bin/dasklab_seat"}
-    with host.running("seat.sh.j2", str(host.port), str(scheduler_file), **command) as scheduler:
+    command = {"DASKLAB_SCHEDULER": "/opt/dasklab/bin/dasklab_scheduler"}
+    with host.running("dasklab_scheduler.sh.j2", str(host.port), str(scheduler_file), **command) as scheduler:
         layout = {"DASKLAB_PROCESSES": "3", "DASKLAB_THREADS": "2", "DASKLAB_WORKER": "zero"}
-        with host.running("workers.sh.j2", **layout):
+        with host.running("dasklab_workers.sh.j2", **layout):
             zero = {name: host.workload(*arguments, 3) for name, arguments in WORKLOADS.items()}
         assert json.loads(scheduler_file.read_text())["address"] == f"tcp://127.0.0.1:{host.port}"
         layout = {"DASKLAB_PROCESSES": "2", "DASKLAB_THREADS": "1", "DASKLAB_WORKER": "dask"}
-        with host.running("workers.sh.j2", **layout):
+        with host.running("dasklab_workers.sh.j2", **layout):
             real = host.workload("array_study", {"size": 200, "chunk": 100}, 2)
         scheduler.send_signal(signal.SIGTERM)
         assert scheduler.wait(PATIENCE_S) == 0
@@ -134,7 +135,7 @@ def test_requested_variants_run_and_are_reported(host: Host) -> None:
     assert len({process["pid"] for process in processes.values()}) == 2
     assert real["check"]["ok"]
     assert real["cluster"]["scheduler"] == {
-        "command": "/opt/dasklab/bin/dasklab_seat",
+        "command": "/opt/dasklab/bin/dasklab_scheduler",
         "loop": "asyncio",
         "placement": "dasklab_random",
     }

@@ -1,10 +1,11 @@
-"""Another version of Dask: the role's overlay over the pinned environment, and workloads that run in it."""
+"""Another version of Dask: the role's second environment, and workloads that run in it."""
 
 from __future__ import annotations
 
 import json
 import subprocess
 import sys
+import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -34,29 +35,29 @@ WORK: dict[str, dict[str, Any]] = {
 
 
 @pytest.fixture(scope="module")
-def overlay(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Create the overlay by the role's own commands, over the environment of the tests."""
+def second(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Create the second environment by the role's own commands, over the environment of the tests."""
     try:
         wheelhouse = wheels.fetch(BOTH)
     except LabError as error:
         pytest.skip(f"the wheels of Dask {OLDEST} are not there and cannot be downloaded: {error}")
-    folder = tmp_path_factory.mktemp("overlay")
-    target = folder / "wheels"
-    target.mkdir()
-    for path in wheelhouse.iterdir():
-        (target / path.name).write_bytes(path.read_bytes())
-    tasks = yaml.safe_load((DASK / "tasks" / "overlay_install.yml").read_text())
-    line = next(task["ansible.builtin.raw"] for task in tasks if "ansible.builtin.raw" in task)
-    variables = {"dask_overlay": str(folder / "dask"), "dask_venv": sys.prefix, "dask_python": sys.executable}
-    template = Environment(undefined=StrictUndefined, autoescape=False).from_string(line)
-    subprocess.run(["sh", "-c", template.render(variables, dask_wheels=str(target))], check=True)
-    assert (folder / "dask" / "requirements.txt").exists()
-    return folder / "dask"
+    folder = tmp_path_factory.mktemp("packages") / "dask"
+    variables = {"dask_packages_venv": folder, "dask_venv": sys.prefix, "dask_python": sys.executable}
+    for task in yaml.safe_load((DASK / "tasks" / "packages_install.yml").read_text()):
+        if task["name"] in ("Create the virtual environment", "Install the packages"):
+            words = task["ansible.builtin.command"]["argv"]
+            templates = [Environment(undefined=StrictUndefined).from_string(word) for word in words]
+            argv = [template.render(variables) for template in templates]
+            subprocess.run(argv, cwd=wheelhouse, check=True)
+    pinned = Path(sysconfig.get_path("purelib"))
+    [site_packages] = folder.glob("lib/*/site-packages")
+    (site_packages / "pins.pth").write_text(f"{pinned}\n")
+    return folder
 
 
 @pytest.fixture(scope="module")
 def documents(
-    overlay: Path, tmp_path_factory: pytest.TempPathFactory
+    second: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Path, dict[str, dict[str, Any]]]]:
     """Run workloads of every kind on a cluster of that version, started by the role's programs."""
     folder = tmp_path_factory.mktemp("cluster")
@@ -65,15 +66,15 @@ def documents(
     (folder / "settings").mkdir()
     (folder / "settings" / "trial.yaml").write_text(json.dumps({"distributed": settings}))
     host = Host(folder)
-    seat = {"DASKLAB_PYTHON": f"{overlay}/bin/python", "DASKLAB_SEAT": "dasklab_seat"}
+    program = str(second / "bin" / "python")
+    python = {"DASKLAB_PYTHON": program}
     layout = {"DASKLAB_PROCESSES": "2", "DASKLAB_THREADS": "1", "DASKLAB_WORKER": "dask"}
     with (
-        host.running("seat.sh.j2", str(host.port), str(folder / "scheduler.json"), **seat),
-        host.running("workers.sh.j2", **layout, DASKLAB_PYTHON=seat["DASKLAB_PYTHON"]),
+        host.running("dasklab_scheduler.sh.j2", str(host.port), str(folder / "scheduler.json"), **python),
+        host.running("dasklab_workers.sh.j2", **layout, **python),
     ):
-        python = str(overlay / "bin" / "python")
         more = ["--packages", "dask,distributed"]
-        yield folder, {name: host.workload(name, params, 2, python, more) for name, params in WORK.items()}
+        yield folder, {name: host.workload(name, params, 2, program, more) for name, params in WORK.items()}
 
 
 def test_every_process_uses_the_requested_version(documents: Any) -> None:
@@ -82,14 +83,14 @@ def test_every_process_uses_the_requested_version(documents: Any) -> None:
             ("client", "scheduler", "worker-1-1", "worker-1-2"), BOTH
         )
         assert document["versions"]["dask"] == OLDEST
-        assert document["versions"]["numpy"]  # from the environment below the overlay
+        assert document["versions"]["numpy"]  # from the pinned environment
         assert document["check"]["ok"]
 
 
 def test_records_of_another_version_are_explained(documents: Any) -> None:
     folder, by_workload = documents
     document = dict(by_workload["array_study"])
-    store.write(folder, Records(records=document.pop("inside")))
+    store.write(folder, Records(records=document.pop("records")))
     store.write(folder, Timings.model_validate(document))
     frames = records.load(folder)
     tasks = frames["tasks"]
@@ -103,15 +104,15 @@ def test_records_of_another_version_are_explained(documents: Any) -> None:
     assert sum(explained.summary.breakdown.values()) == pytest.approx(explained.summary.makespan_s, rel=1e-3)
 
 
-def test_client_of_another_version_cannot_join(overlay: Path, tmp_path: Path) -> None:
+def test_client_of_another_version_cannot_join(second: Path, tmp_path: Path) -> None:
     """A scheduler does not understand the messages of another version, so all processes need the same."""
     (tmp_path / "settings").mkdir()
     host = Host(tmp_path)
-    seat = {"DASKLAB_PYTHON": f"{overlay}/bin/python", "DASKLAB_SEAT": "dasklab_seat"}
+    python = {"DASKLAB_PYTHON": f"{second}/bin/python"}
     layout = {"DASKLAB_PROCESSES": "1", "DASKLAB_THREADS": "1", "DASKLAB_WORKER": "dask"}
     with (
-        host.running("seat.sh.j2", str(host.port), str(tmp_path / "scheduler.json"), **seat),
-        host.running("workers.sh.j2", **layout),
+        host.running("dasklab_scheduler.sh.j2", str(host.port), str(tmp_path / "scheduler.json"), **python),
+        host.running("dasklab_workers.sh.j2", **layout),
         pytest.raises((AssertionError, subprocess.TimeoutExpired)),
     ):
         host.workload("array_study", {"size": 200, "chunk": 100}, 1, timeout_s=PATIENCE_S / 2)

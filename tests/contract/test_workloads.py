@@ -113,11 +113,11 @@ def test_timings_are_a_trials_document_with_the_settings_of_all_processes(
 
 def test_file_is_created_on_the_hosts_when_the_first_timed_run_begins(scheduler: str, tmp_path: Path) -> None:
     signal = tmp_path / "signal"
-    document = measure("merge", {"tasks": 5}, scheduler, tmp_path / "t.json", more=["--told", str(signal)])
+    document = measure("merge", {"tasks": 5}, scheduler, tmp_path / "t.json", more=["--signal", str(signal)])
     warmup, first, _ = document["samples"]
     assert warmup["stop"] <= signal.stat().st_mtime + 0.01
     assert signal.stat().st_mtime <= first["start"] + 0.01
-    measure("merge", {"tasks": 5}, scheduler, tmp_path / "t.json", more=["--told", "/nowhere/signal"])
+    measure("merge", {"tasks": 5}, scheduler, tmp_path / "t.json", more=["--signal", "/nowhere/signal"])
 
 
 def test_workload_of_the_how_to_page_runs(scheduler: str, tmp_path: Path) -> None:

@@ -85,11 +85,12 @@ def foreign_frames(bench: Bench) -> int:
 
 @pytest.mark.parametrize("policer", [False, True])
 def test_link_of_a_container_is_shaped_or_policed(bench: Bench, policer: bool) -> None:
-    settings = json.dumps({"rate_mbit": 50, "direction": "both", "policer": policer})
+    link = {"rate_mbit": 50, "direction": "both", "policer": policer}
+    request = json.dumps({"links": [link], "ttl_s": 60})
     try:
-        output = bench.ssh("worker-1", f"/opt/dasklab/bin/dasklab_link.py apply '{settings}' --ttl 60")
+        output = bench.ssh("worker-1", f"/opt/dasklab/bin/dasklab-guest link apply '{request}'")
     finally:
-        cleared = bench.ssh("worker-1", "/opt/dasklab/bin/dasklab_link.py clear")
+        cleared = bench.ssh("worker-1", "/opt/dasklab/bin/dasklab-guest link clear")
     links = json.loads(output)["configured"]
     assert [(link["direction"], link["rate_mbit"]) for link in links] == [("egress", 50), ("ingress", 50)]
     assert all(link["policer"] == policer for link in links)

@@ -82,6 +82,8 @@ def test_image_boots_as_on_a_real_node(agent: Path) -> None:
         if nic["name"] != "lo"
     }
     assert addresses == {NICS["e1000"]: ["192.168.1.17/24"], NICS["rtl8139"]: ["10.77.1.17/24"]}
+    assert succeeds(agent, "/usr/bin/hostnamectl", ["set-hostname", "worker-8"])  # D-Bus is there
+    assert ask(agent, "guest-get-host-name") == {"host-name": "worker-8"}
     is_time_service_active = ["is-active", "--quiet", "systemd-timesyncd.service"]
     until = time.monotonic() + PATIENCE_S
     while not succeeds(agent, "/bin/systemctl", is_time_service_active):

@@ -20,32 +20,31 @@ from urllib.parse import urlsplit
 
 import pytest
 import testinfra
-import yaml
 from dasklab.machines.inventory import Inventory
 from dasklab.machines.topology import Guest
 from dasklab.model.strict import validate
-from dasklab.paths import SHARE as ROOT
 
 os.environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"  # testinfra starts ansible by name
-BASE = yaml.safe_load((ROOT / "roles" / "base" / "defaults" / "main.yml").read_text())
-BIN = f"{BASE['base_directory']}/bin"
+GUEST = "/opt/dasklab/bin/dasklab-guest"
 UNITS = "dask-scheduler dask-worker dasklab-host"
+
+
+def apply(**link: object) -> str:
+    """Return the command that impairs the link for at most a minute."""
+    return f"{GUEST} link apply '{json.dumps({'links': [link], 'ttl_s': 60})}' 2>&1"
+
+
 JSON_COMMANDS = {
-    "describe": f"{BIN}/dasklab_host.py describe",
-    "apply": f"{BIN}/dasklab_host.py apply --check",
-    "at_rest": f"{BIN}/dasklab_link.py show",
-    "impaired": f'{BIN}/dasklab_link.py apply \'{{"delay_ms": 5, "loss_pct": 1}}\' --ttl 60',
-    "shaped": f'{BIN}/dasklab_link.py apply \'{{"rate_mbit": 100, "direction": "both"}}\' --ttl 60',
-    "policed": f'{BIN}/dasklab_link.py apply \'{{"rate_mbit": 100, "policer": true}}\' --ttl 60',
-    "cleared": f"{BIN}/dasklab_link.py clear",
+    "describe": f"{GUEST} host describe",
+    "apply": f"{GUEST} host apply '{{\"check\": true}}'",
+    "at_rest": f"{GUEST} link show",
+    "impaired": apply(delay_ms=5, loss_pct=1),
+    "shaped": apply(rate_mbit=100, direction="both"),
+    "policed": apply(rate_mbit=100, policer=True),
+    "cleared": f"{GUEST} link clear",
 }
-FORKED = "import sys; print('distributed' in sys.modules, open('/proc/self/cgroup').read().split())"
-FORK = f"{BIN}/dasklab_forkserver.py /run/dasklab/infra.py >/run/dasklab/infra.out"
+UNSUPPORTED = "unsupported: "  # begins the answer of a host whose kernel cannot do something
 TEXT_COMMANDS = {
-    "forked": "systemctl start dasklab-forkserver.socket; "
-    f'cd /run/dasklab; rm -f infra.out; echo "{FORKED}" >infra.py; '
-    f"systemd-run --quiet --collect --unit=dasklab-infra sh -c '{FORK}'; "
-    "timeout 60 sh -c 'until test -s infra.out; do sleep 0.1; done'; cat infra.out",
     "sshd": "sshd -T | grep -E '^(passwordauthentication|kbdinteractiveauthentication|permitrootlogin) '",
     "units": "systemctl show -p Id,LoadState,ActiveState,UnitFileState,NeedDaemonReload,TimeoutStopUSec"
     f" {UNITS}",
@@ -94,6 +93,11 @@ def printed(result: dict[str, Any]) -> str:
     return str(result["stdout"]).replace("\r\n", "\n")
 
 
+def parsed(body: str) -> Any:
+    """Return the answer of the guest program."""
+    return {"unsupported": body} if body.startswith(UNSUPPORTED) else json.loads(body)
+
+
 @pytest.fixture(scope="session")
 def inventory(request: pytest.FixtureRequest) -> Inventory:
     path = request.config.getoption("--ansible-inventory")
@@ -138,7 +142,7 @@ def lab(host: Any, request: pytest.FixtureRequest) -> Lab:
     name = host.backend.host
     assert name in collected.results, collected.errors
     parts = dict(part.split("\n", 1) for part in printed(collected.results[name]).split("@@")[1:])
-    answers = {key: json.loads(body) if key in JSON_COMMANDS else body for key, body in parts.items()}
+    answers = {key: parsed(body) if key in JSON_COMMANDS else body for key, body in parts.items()}
     return Lab(name, inventory, answers, collected.start_s, collected.stop_s)
 
 

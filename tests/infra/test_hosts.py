@@ -10,7 +10,7 @@ import pytest
 from dasklab.model.nic import DRIVERS, LAB_SLOT
 from dasklab.paths import SHARE as ROOT
 
-from tests.infra.conftest import BIN, Lab, raw
+from tests.infra.conftest import GUEST, Lab, raw
 
 PINS = ROOT / "roles" / "dask" / "files" / "requirements.txt"
 
@@ -34,13 +34,6 @@ def test_services_are_installed_and_wait_for_a_trial(lab: Lab) -> None:
         assert units[name]["LoadState"] == "not-found" or units[name]["TimeoutStopUSec"] == "3s"
     assert units["dasklab-host.service"]["UnitFileState"] == "enabled"
     assert [name for name, unit in units.items() if unit["NeedDaemonReload"] != "no"] == []
-
-
-def test_fork_has_dask_imported_and_belongs_to_its_service(lab: Lab) -> None:
-    imported, groups = lab.answers["forked"].split(" ", 1)
-    assert imported == "True"
-    assert "/dasklab-infra.service" in groups
-    assert "/dasklab-forkserver.service" not in groups
 
 
 def test_ssh_accepts_no_passwords(lab: Lab) -> None:
@@ -72,7 +65,7 @@ def test_clock_agrees_with_the_controllers(lab: Lab) -> None:
 
 def test_host_at_rest_has_no_impairment_capture_or_probe(lab: Lab) -> None:
     rest = lab.answers["at_rest"]
-    assert rest["asked"] == []
+    assert rest["requested"] == []
     assert not [q for q in rest["qdiscs"] if q["kind"] in ("netem", "prio", "clsact", "ingress", "tbf")]
     assert lab.answers["timers"].strip() == ""
     assert lab.answers["leftovers"].strip() == ""
@@ -85,7 +78,7 @@ def test_netem_is_applied_and_cleared(lab: Lab) -> None:
     [link] = lab.answers["impaired"]["configured"]
     assert (link["delay_ms"], link["loss_pct"], link["direction"]) == (5, 1, "egress")
     assert 0 < lab.answers["impaired"]["expires_in_s"] <= 60
-    assert lab.answers["cleared"]["asked"] == []
+    assert lab.answers["cleared"]["requested"] == []
     assert not [q for q in lab.answers["cleared"]["qdiscs"] if q["kind"] in ("netem", "tbf", "clsact")]
 
 
@@ -104,10 +97,10 @@ def test_only_the_client_captures_and_is_promiscuous_only_meanwhile(lab: Lab, ho
     before = lab.answers["describe"]["capture"]
     assert before["up"]
     assert before["promiscuity"] == 0
-    settings = '{"ttl_s": 60, "snaplen_bytes": 512, "buffer_mib": 4, "file_max_mb": 10}'
+    request = json.dumps({"ttl_s": 60, "buffer_mib": 4, "file_max_mb": 10})
     command = (
-        f"{BIN}/dasklab_capture.py start '{settings}' >/dev/null && {BIN}/dasklab_capture.py stop"
-        f" && echo @@ && {BIN}/dasklab_host.py show"
+        f"{GUEST} capture start '{request}' >/dev/null && {GUEST} capture stop"
+        f" && echo @@ && {GUEST} host counters"
     )
     report, after = (json.loads(answer) for answer in raw(host, command).split("@@"))
     assert report["promiscuity"] >= 1

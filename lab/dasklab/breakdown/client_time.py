@@ -61,7 +61,7 @@ class ClientTime:
         """Return the code of the cause at some times."""
         codes = np.full(len(time), USER.code)
         for cause, (start, stop) in reversed(self.spans.items()):
-            entered = np.searchsorted(np.sort(start), time, side="right")
-            ended = np.searchsorted(np.sort(stop), time, side="right")
-            codes = np.where(entered > ended, cause.code, codes)
+            starts = np.searchsorted(np.sort(start), time, side="right")
+            stops = np.searchsorted(np.sort(stop), time, side="right")
+            codes = np.where(starts > stops, cause.code, codes)
         return codes

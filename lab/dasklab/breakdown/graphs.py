@@ -24,9 +24,7 @@ GRAPH_STAGES = (
     GraphStage("order", "scheduler: culled and ordered"),
     GraphStage("state", "scheduler: states made"),
 )
-LARGER = (
-    4.0  # growth is computed if the largest graph has at least so many times as many tasks as the smallest
-)
+LARGER = 4.0  # growth needs a largest graph with at least this multiple of the smallest one's tasks
 SQUARE = 1.5  # a stage whose exponent is at least this grows with the square, or nearly
 LEAST_S = 0.01  # a shorter stage is not worth a sentence
 

@@ -7,8 +7,8 @@ import numpy as np
 from dasklab.breakdown.intervals import Codes, Floats
 from dasklab.breakdown.run import Run
 
-LEAST_ALIKE = 5  # so many tasks of a kind say what is usual
-SLOWER = 1.25  # a worker is slow if its tasks take so many times as long as elsewhere, in the median
+LEAST_ALIKE = 5  # fewer tasks of a kind do not show what is usual
+SLOWER = 1.25  # a worker is slow if its tasks take this multiple of the median elsewhere
 
 
 def usual_seconds(run: Run) -> Floats:

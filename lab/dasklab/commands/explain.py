@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dasklab.commands.picture import save_picture
+from dasklab.commands.run_path import RunPath
 from dasklab.errors import LabError
-from dasklab.path_types import OutputFile, UserPath
+from dasklab.path_types import OutputFile
 from dasklab.terminal import print_table
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from dasklab.breakdown.explain import Explained
     from dasklab.breakdown.summary import Difference, Summary
 
-FOLDER = UserPath(exists=True, file_okay=False)
+FOLDER = RunPath(file_okay=False)
 
 
 @click.command()
@@ -50,7 +51,8 @@ def explain(
     dasklab explain RUN            the baseline, and what each other cell spends more
     dasklab explain RECORD         what `dasklab record` wrote: the whole, and a row per computation
 
-    A record can be compared and exported like a trial.
+    A record can be compared and exported like a trial. RUN and RECORD may be packed: run.zip, and of a trial
+    in it run.zip/1-01-baseline.
     """
     from dasklab.breakdown import explain
 

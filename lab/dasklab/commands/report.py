@@ -6,20 +6,44 @@ from pathlib import Path
 
 import click
 
-from dasklab.path_types import OutputFolder, UserPath
+from dasklab.commands.run_path import RunPath
+from dasklab.path_types import OutputFile, OutputFolder
 
 
 @click.command()
-@click.argument("runs", metavar="RUN...", nargs=-1, required=True, type=UserPath(exists=True))
-@click.option("-o", "--output", type=OutputFolder(), help="The folder to write. Default: report/ in the run.")
-def report(runs: tuple[Path, ...], output: Path | None) -> None:
+@click.argument("runs", metavar="RUN...", nargs=-1, required=True, type=RunPath())
+@click.option(
+    "-o",
+    "--output",
+    type=OutputFolder(),
+    help="The folder to write. Default: report/ in the run, or NAME-report/ for a packed run.",
+)
+@click.option("--single-file", type=OutputFile(), help="Write only the page, to this file, for e-mail.")
+def report(runs: tuple[Path, ...], output: Path | None, single_file: Path | None) -> None:
     """Write the report of one or more runs as one HTML page.
 
-    The figures are also written as SVG and PNG, the text as Markdown. RUN may be a folder with several runs,
-    such as results/: each of them is a section.
+    The figures are also written as SVG and PNG, the text as Markdown, and the page links to the files of each
+    trial. RUN may be a folder with several runs, such as results/: each of them is a section. It may also be
+    a packed run.
+
+    \b
+    dasklab report RUN                             the folder report/ in the run
+    dasklab report RUN --single-file report.html   one file without links to other files
     """
-    from dasklab.report import write
+    if output and single_file:
+        raise click.UsageError("--single-file writes no folder; leave --output out")
+    from dasklab.report import write, write_single_file
     from dasklab.results.storage import store
 
     directories = [run for path in runs for run in store.find(path)]
-    click.echo(write(directories, output or OutputFolder().convert(runs[0] / "report", None, None)))
+    if single_file:
+        click.echo(write_single_file(directories, single_file))
+        return
+    click.echo(write(directories, output or OutputFolder().convert(_beside(runs[0]), None, None)))
+
+
+def _beside(run: Path) -> Path:
+    """Return the folder for a run's report. A packed run is in the cache, where nobody would look for it."""
+    from dasklab.results.storage.pack import is_unpacked
+
+    return Path(f"{run.parent.name}-{run.name}-report") if is_unpacked(run) else run / "report"

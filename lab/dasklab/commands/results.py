@@ -7,22 +7,25 @@ from pathlib import Path
 import click
 
 from dasklab.commands.options import results_option
+from dasklab.commands.run_path import RunPath
+from dasklab.errors import LabError
 from dasklab.path_types import OutputFile, UserPath
 
-RUN = UserPath(exists=True)
+RUN = RunPath()
 
 
 @click.group(invoke_without_command=True)
 @click.pass_context
 @results_option
 def results(context: click.Context, root: Path) -> None:
-    """List, show, compare and export runs.
+    """List, show, compare, export and pack runs.
 
     \b
     dasklab results                      all runs
     dasklab results show RUN             its cells compared with the baseline
     dasklab results compare OLD NEW      the same cells of two runs
     dasklab results export RUN a.csv     the tidy table, a row per sample (.csv or .parquet)
+    dasklab results pack RUN             one file that these commands, report and explain open
     """
     if context.invoked_subcommand is None:
         from dasklab.commands import tables
@@ -58,3 +61,26 @@ def export(run: Path, output: Path) -> None:
     from dasklab.commands import tables
 
     tables.export_table(run, output)
+
+
+@results.command()
+@click.argument("run", type=UserPath(exists=True, file_okay=False))
+@click.option(
+    "-o", "--output", type=OutputFile(in_folder=True), help="The file to write. Default: EXPERIMENT-TIME.zip."
+)
+def pack(run: Path, output: Path | None) -> None:
+    """Write RUN, or what `dasklab record` recorded, to one file, to send or to keep.
+
+    `dasklab report`, `dasklab explain` and `dasklab results` open the file like the folder. Captures are in
+    the file; what is computed again from the rest, such as a report, is not.
+    """
+    from dasklab.breakdown.explain import is_run
+    from dasklab.records.read import is_record
+    from dasklab.results.storage import pack as packing
+
+    if not is_run(run) and not is_record(run):
+        raise LabError(f"{run}: this is neither a run nor a record", "to list runs: dasklab results")
+    name = (f"{run.parent.name}-{run.name}" if is_run(run) else run.name) + packing.SUFFIX
+    folder = Path.cwd() if output is None else output
+    file = folder / name if folder.is_dir() else folder
+    click.echo(packing.pack(run, OutputFile().convert(file, None, None)))

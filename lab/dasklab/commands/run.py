@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypedDict
 
 import click
 
+from dasklab.commands.completion import complete_experiments
 from dasklab.commands.exit_status import HELP
 from dasklab.commands.options import SEEDS, inventory_option, new_results_option
 from dasklab.errors import LabError
@@ -34,7 +35,7 @@ def _share(context: click.Context, parameter: click.Parameter, text: str | None)
 
 
 @click.command(epilog=HELP)
-@click.argument("what", metavar="[EXPERIMENT|FILE|RUN]", required=False)
+@click.argument("what", metavar="[EXPERIMENT|FILE|RUN]", required=False, shell_complete=complete_experiments)
 @click.option("--quick", is_flag=True, help="Run the short form, meant for emulated machines.")
 @click.option("--only", metavar="CELL", help="Run one cell, the baseline and the null trial: delay_ms=50")
 @click.option("--seed", type=int, help="Shuffle the trials with this seed instead of the experiment's.")
@@ -104,7 +105,7 @@ def run(
     if what is None:
         _print_experiments()
         return
-    order: Order = {"quick": quick, "seed": seed, "only": only}
+    options: RunOptions = {"quick": quick, "seed": seed, "only": only}
     new_only = quick or only or seed is not None or simulate or source
     if (place / "experiment.json").exists():
         if new_only:
@@ -126,17 +127,17 @@ def run(
         if blocks and until is None:
             content = content.model_copy(update={"blocks": blocks})
         if source:
-            directory = _simulate(source, seeds, root, name, content, dry_run, order)
+            directory = _simulate(source, seeds, root, name, content, dry_run, options)
         else:
             rule = _stop_rule(until, blocks)
-            directory = _measure(inventory, root, name, content, dry_run, order, rule, not no_wait)
+            directory = _measure(inventory, root, name, content, dry_run, options, rule, not no_wait)
     if directory:
         from dasklab.commands.outcome import exit_status
 
         sys.exit(exit_status(directory))
 
 
-class Order(TypedDict):
+class RunOptions(TypedDict):
     """How the trials of a new run are chosen and shuffled."""
 
     quick: bool
@@ -201,7 +202,7 @@ def _measure(
     name: str,
     content: Experiment,
     dry_run: bool,
-    order: Order,
+    options: RunOptions,
     rule: StopRule | None,
     wait: bool,
 ) -> Path | None:
@@ -211,28 +212,28 @@ def _measure(
     from dasklab.running.setup import setup_of
 
     if dry_run:
-        _dry_run(name, content, setup_of(open_lab(inventory)), order)
+        _dry_run(name, content, setup_of(open_lab(inventory)), options)
         return None
     open_running(inventory)
-    return progress.start(inventory, root, name, content, rule=rule, wait_for_quiet=wait, **order)
+    return progress.start(inventory, root, name, content, rule=rule, wait_for_quiet=wait, **options)
 
 
 def _simulate(
-    source: Path, seeds: int, root: Path, name: str, content: Experiment, dry_run: bool, order: Order
+    source: Path, seeds: int, root: Path, name: str, content: Experiment, dry_run: bool, options: RunOptions
 ) -> Path | None:
     from dasklab.commands.simulated import Calibrated
 
     calibrated = Calibrated.from_measured(source, content, seeds)
     if dry_run:
-        _dry_run(name, content, calibrated.setup, order)
+        _dry_run(name, content, calibrated.setup, options)
         return None
-    return calibrated.start(root, name, content, **order)
+    return calibrated.start(root, name, content, **options)
 
 
-def _dry_run(name: str, content: Experiment, setup: Setup, order: Order) -> None:
+def _dry_run(name: str, content: Experiment, setup: Setup, options: RunOptions) -> None:
     from dasklab.running.trials import plan
 
-    trials = plan(name, content, setup, seed=order["seed"], only=order["only"])
+    trials = plan(name, content, setup, seed=options["seed"], only=options["only"])
     _print_trials(trials, content.run_s, setup)
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from dasklab.commands.completion import complete_hosts
 from dasklab.commands.options import inventory_option
 from dasklab.machines import presence
 from dasklab.machines.ssh import command as ssh_command
@@ -15,7 +16,7 @@ from dasklab.machines.variables import open_lab
 
 
 @click.command(context_settings={"ignore_unknown_options": True})
-@click.argument("host")
+@click.argument("host", shell_complete=complete_hosts)
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 @inventory_option
 def ssh(host: str, command: tuple[str, ...], inventory: Path) -> None:

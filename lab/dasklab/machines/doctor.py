@@ -63,7 +63,8 @@ def _requirements(inventory: Inventory) -> Requirements:
 def _node_ssh(inventory: Inventory) -> Iterator[Finding]:
     """Check ssh to the nodes. It sets a bridge's ageing time, the only thing that the API cannot do."""
     for node in inventory.hosts("hypervisors"):
-        is_local = inventory.optional(node, "ansible_connection") == "local"
+        connection = str(inventory.optional(node, "ansible_connection"))
+        is_local = connection.removeprefix("ansible.builtin.") == "local"
         if not is_local and inventory.optional(node, "ansible_host"):  # empty until the environment has it
             yield _ssh(ssh.command(inventory, node, *SSH_OPTIONS))
 

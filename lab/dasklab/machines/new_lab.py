@@ -19,7 +19,7 @@ EXAMPLES: Mapping[str, Path] = {
 }
 """Kind of lab -> the folder of the inventory that is copied."""
 
-_FOLDERS = ("roles_path", "playbook_dir", "filter_plugins", "library", "action_plugins", "callback_plugins")
+_FOLDERS = ("roles_path", "playbook_dir", "filter_plugins", "callback_plugins", "strategy_plugins")
 _RELATIVE = re.compile(rf"^({'|'.join(_FOLDERS)}) = (.+)$", re.MULTILINE)
 
 

@@ -49,7 +49,7 @@ ROLES: Mapping[str, Mapping[str, str]] = {
 
 @dataclass(frozen=True, order=True)
 class Need:
-    """A role of the table above on a path, and with ``propagate`` on all paths below it."""
+    """Grants a role of the table above on a path, with ``propagate`` also on all paths below it."""
 
     path: str
     role: str

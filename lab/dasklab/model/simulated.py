@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from pydantic import Field
 
-from dasklab.model.dask_settings import flatten
+from dasklab.model.dask_settings import defaults, flatten
 from dasklab.model.impairments import IMPAIRMENTS
 from dasklab.model.link import Link
 from dasklab.model.packages import unpinned
@@ -26,10 +26,26 @@ MODELLED = {"bridge", "workers", "runs", "warmups", "dask"}
 # Modelled in part
 CHECKED = {"workload", "packages", "scheduler", "worker", "layout", "faults", "engine", "spark"}
 NO_EFFECT = {"ttl_s", "probes", "capture", "performance_report", "py_spy"}  # on how long a run takes
-UNMODELLED_DASK = (  # data has no content, memory does not fill, and event loops are virtual
-    "distributed.comm.compression",
-    "distributed.worker.memory",
-    "distributed.admin.event-loop",
+# Settings that Dask's own scheduler and workers read in the simulation, with everything below them. Not here:
+# compression (data has no content), memory (it does not fill), event loops (they are virtual).
+MODELLED_DASK = (
+    "distributed.comm.retry",
+    "distributed.comm.timeouts",
+    "distributed.p2p.comm",
+    "distributed.scheduler.active-memory-manager",
+    "distributed.scheduler.allowed-failures",
+    "distributed.scheduler.bandwidth",
+    "distributed.scheduler.default-data-size",
+    "distributed.scheduler.default-task-durations",
+    "distributed.scheduler.rootish-taskgroup",
+    "distributed.scheduler.rootish-taskgroup-dependencies",
+    "distributed.scheduler.unknown-task-duration",
+    "distributed.scheduler.work-stealing",
+    "distributed.scheduler.work-stealing-interval",
+    "distributed.scheduler.worker-saturation",
+    "distributed.scheduler.worker-ttl",
+    "distributed.worker.connections",
+    "distributed.worker.transfer",
 )
 
 
@@ -73,7 +89,8 @@ def unmodelled(requested: SharedSettings, scheduler: ResolvedScheduler) -> Itera
     for fault in sorted({fault.does for fault in requested.faults} - MODELLED_FAULTS):
         yield f"fault {fault}: the simulation does not model it"
     for name, value in flatten(requested.dask):
-        if value and name.startswith(UNMODELLED_DASK):
+        modelled = any(f"{name}.".startswith(f"{known}.") for known in MODELLED_DASK)
+        if not modelled and value != defaults().get(name):
             yield f"dask {name}: the simulation does not model it"
     for name, field in SharedSettings.model_fields.items():
         if name not in MODELLED | CHECKED | NO_EFFECT and getattr(requested, name) != field.default:

@@ -44,7 +44,7 @@ UNITS = {RATE: " Mbit/s", WORKERS: ""}
 
 
 @dataclass(frozen=True)
-class Resource:
+class VariedResource:
     """A resource that the run time may be sensitive to.
 
     Attributes:
@@ -100,28 +100,28 @@ class Sensitivities:
         return None if knee == fastest else knee
 
 
-def resources(trial: Trial, calibrations: Sequence[Calibration]) -> Iterator[Resource]:
+def resources(trial: Trial, calibrations: Sequence[Calibration]) -> Iterator[VariedResource]:
     """Yield the resources of a trial. Amounts that differ between the calibrations are the first one's."""
     calibration = calibrations[0]
     unchanged = scenario(trial, calibration, seed=0)
     rate = f"{unchanged.rates_mbit['worker-1'] / PAYLOAD:,.0f} Mbit/s"
     rtt = f"{unchanged.rtt_ms:.2g} ms, and delays"
-    yield Resource(RATE, rate, {"rate_times": 2.0}, {"rate_times": 0.5})
-    yield Resource("round trip", rtt, {"rtt_times": 2.0}, {"rtt_times": 0.5})
-    yield Resource("scheduler's CPU", "as measured", {"scheduler_speed": 2.0}, {"scheduler_speed": 0.5})
-    yield Resource("workers' CPU", "as measured", {"worker_speed": 2.0}, {"worker_speed": 0.5})
+    yield VariedResource(RATE, rate, {"rate_times": 2.0}, {"rate_times": 0.5})
+    yield VariedResource("round trip", rtt, {"rtt_times": 2.0}, {"rtt_times": 0.5})
+    yield VariedResource("scheduler's CPU", "as measured", {"scheduler_speed": 2.0}, {"scheduler_speed": 0.5})
+    yield VariedResource("workers' CPU", "as measured", {"worker_speed": 2.0}, {"worker_speed": 0.5})
     more, fewer = 2 * trial.workers, max(1, trial.workers // 2)
-    yield Resource(WORKERS, str(trial.workers), {"workers": more}, {"workers": fewer}, more / fewer)
+    yield VariedResource(WORKERS, str(trial.workers), {"workers": more}, {"workers": fewer}, more / fewer)
     losses = {
         host: unchanged.links[host].loss_pct if host in unchanged.links else 0.0
         for host in unchanged.rates_mbit
         if host != "client"
     }
     lossy = {host: {"loss_pct": loss + LOSS_PCT} for host, loss in losses.items()}
-    yield Resource(f"{LOSS_PCT:g} % more loss on all links", "", {"links": lossy})
+    yield VariedResource(f"{LOSS_PCT:g} % more loss on all links", "", {"links": lossy})
     if calibration.starved:
         waiting = f"{calibration.starved:.2g} s of waiting per second on a core"
-        yield Resource("no waiting for a core", waiting, {"starved": 0.0})
+        yield VariedResource("no waiting for a core", waiting, {"starved": 0.0})
 
 
 def changes(trial: Trial, calibrations: Sequence[Calibration]) -> list[Changes]:
@@ -223,7 +223,9 @@ def measured_times(run: Path, trial: Trial) -> MeasuredTimes:
     return {name: dict(sorted(by_amount.items())) for name, by_amount in times.items()}
 
 
-def _simulated(resource: Resource, seconds_with: Callable[[Changes], list[float]], error: float) -> Effect:
+def _simulated(
+    resource: VariedResource, seconds_with: Callable[[Changes], list[float]], error: float
+) -> Effect:
     """Compute the effect of a resource from each seed's pair of simulations."""
     if resource.less is None:
         pairs = zip(seconds_with({}), seconds_with(resource.more), strict=True)

@@ -1,4 +1,4 @@
-"""What Dask itself knows of a run: recorded on the guests, asked for by the workload, kept as tables."""
+"""What Dask itself knows about a run: recorded in its processes, collected, stored as tables."""
 
 from dasklab.records.read import Frames, is_record, load, recorded
 

@@ -7,7 +7,7 @@ and not by ``distributed.admin.low-level-log-length``, which would also keep the
 What they do not hold is stamped: when a batch of messages leaves, how long an event loop was busy, how a
 fetch was spent. Dask's correction of the workers' clocks is switched off, and its estimates are kept.
 
-``server.inside.take()`` returns all that was recorded since the last call, as plain lists, and forgets it.
+``server.recorder.take()`` returns all that was recorded since the last call, as plain lists, and forgets it.
 Times are seconds since 1970 by the process's own clock.
 """
 
@@ -367,6 +367,6 @@ def dask_setup(server: Any) -> None:
     """Dask calls this before the process takes part in a cluster."""
     kind = SchedulerRecords if hasattr(server, "transition_log") else WorkerRecords
     try:
-        server.inside = kind(server)
+        server.recorder = kind(server)
     except (AttributeError, KeyError) as error:  # a version of Dask with other internals
         sys.stderr.write(f"dasklab: this Dask cannot be recorded ({error}); runs are timed all the same\n")

@@ -101,30 +101,30 @@ def _fresh(folder: Path, records: Path) -> bool:
 
 
 def _unpack(trial: Path, kind: type[Records], folder: Path) -> None:
-    found, source = store.read(kind, trial), store.file_of(kind, trial)
-    if found is None:
+    packed, source = store.read(kind, trial), store.file_of(kind, trial)
+    if packed is None:
         raise LabError(f"{trial}: nothing was recorded inside Dask, it has no {kind.FILE}")
     timings = (
         store.need(CaptureReport, trial).timings if kind is CaptureRecords else store.need(Timings, trial)
     )
     try:
-        taken = json.loads(zlib.decompress(base64.b64decode(found.records, validate=True)))
+        unpacked = json.loads(zlib.decompress(base64.b64decode(packed.records, validate=True)))
     except (ValueError, zlib.error, RecursionError) as error:
         raise LabError(f"{source}: its records cannot be unpacked: {error}") from error
     try:
-        other = other_form(taken)
-        made = {} if other else tables(taken, timings.samples)
+        other = other_form(unpacked)
+        rows_of = {} if other else tables(unpacked, timings.samples)
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         why = f"{type(error).__name__}: {error}"
         raise LabError(f"{source}: its records are not of the expected form ({why})") from error
     if other:
         raise LabError(f"{source}: it was recorded by another version of the lab")
     with atomic.filled(folder) as draft:
-        _write(made, draft)
+        _write(rows_of, draft)
 
 
-def _write(made: Mapping[str, list[dict[str, Any]]], folder: Path) -> None:
-    for name, rows in made.items():
+def _write(rows_of: Mapping[str, list[dict[str, Any]]], folder: Path) -> None:
+    for name, rows in rows_of.items():
         columns = {column: pa.array([row.get(column) for row in rows]) for column in TABLES[name]}
         fields = [
             pa.field(column, array.type, metadata={"description": TABLES[name][column]})

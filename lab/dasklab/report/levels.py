@@ -5,7 +5,7 @@ A level with other settings keeps the name that the experiment's author chose: `
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from dasklab.model.experiment import Factor
@@ -22,6 +22,7 @@ PLACES = {
 MODEL_NAMES = {"virtio": "VirtIO", "e1000": "E1000", "rtl8139": "RTL8139"}
 DESCRIBED = {"links", "nics"}  # the settings that have words; a level with others keeps its name
 Words = Mapping[str, Mapping[str, str]]  # factor -> level -> words
+Settings = Iterable[tuple[str, Mapping[str, Any]]]  # host and what it sets
 
 
 def level_words(factors: Mapping[str, Any]) -> Words:
@@ -67,19 +68,32 @@ def _of(settings: Mapping[str, Any]) -> str:
     """Describe the settings of a level; nothing if there are none, or others than those of links."""
     if not settings or set(settings) - DESCRIBED:
         return ""
-    parts = [
-        f"{', '.join(amounts)} on {PLACES.get(host) or _link_of(host)}"
-        for host, amounts in [*_links(settings.get("links", {})), *_nics(settings.get("nics", {}))]
-    ]
-    return " and ".join(parts)
+    links, nics = settings.get("links", {}).items(), settings.get("nics", {}).items()
+    return " and ".join(filter(None, [describe_links(links), describe_nics(nics)]))
+
+
+def describe_links(links: Settings) -> str:
+    """Return impairments in words: ``50 Mbit/s of rate limit on worker-1's link``."""
+    return _join(_links(links))
+
+
+def describe_nics(nics: Settings) -> str:
+    """Return models and caps of NICs in words; nothing about a NIC that sets neither."""
+    return _join((host, amounts) for host, amounts in _nics(nics) if amounts)
+
+
+def _join(amounts_of: Iterable[tuple[str, list[str]]]) -> str:
+    return " and ".join(
+        f"{', '.join(amounts)} on {PLACES.get(host) or _link_of(host)}" for host, amounts in amounts_of
+    )
 
 
 def _link_of(host: str) -> str:
     return f"{host}'s link"
 
 
-def _links(links: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, list[str]]]:
-    for host, link in links.items():
+def _links(links: Settings) -> Iterator[tuple[str, list[str]]]:
+    for host, link in links:
         amounts = [
             f"{_amount(link[row.key], row.unit.sign)} of {row.title}"
             for row in IMPAIRMENTS
@@ -93,9 +107,10 @@ def _links(links: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, list[s
         yield host, amounts
 
 
-def _nics(nics: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, list[str]]]:
-    for host, nic in nics.items():
-        amounts = [MODEL_NAMES.get(nic["model"], nic["model"])] if nic.get("model") else []
+def _nics(nics: Settings) -> Iterator[tuple[str, list[str]]]:
+    for host, nic in nics:
+        model = str(nic.get("model") or "")
+        amounts = [MODEL_NAMES.get(model, model)] if model else []
         if "rate_mbit" in nic:
             amounts.append(_amount(nic["rate_mbit"], "Mbit/s") if nic["rate_mbit"] else "no cap")
         yield host, amounts

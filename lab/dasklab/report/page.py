@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from functools import partial
 from pathlib import Path
 
@@ -31,15 +32,28 @@ def write(runs: list[Path], output: Path) -> Path:
         OSError: the folder cannot be written.
     """
     with atomic.filled(output) as draft:
-        _write(runs, draft)
+        _write(runs, draft, output)
     return output / "report.html"
 
 
-def _write(runs: list[Path], output: Path) -> None:
+def write_single_file(runs: list[Path], file: Path) -> Path:
+    """Write the page alone, without links to the runs' files, so that it can be sent; return ``file``.
+
+    Raises:
+        LabError: no run has anything to report.
+        OSError: the file cannot be written.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        _write(runs, Path(folder), None)
+        atomic.write_text(file, (Path(folder) / "report.html").read_text(encoding="utf-8"))
+    return file
+
+
+def _write(runs: list[Path], output: Path, page_folder: Path | None) -> None:
     study = json.loads(STUDY.read_text())
 
     def read(run: Path) -> Section:
-        return store.read_steadily(run, partial(section, run, study["figures"], output))
+        return store.read_steadily(run, partial(section, run, study["figures"], output, page_folder))
 
     sections = [content for _, content in store.for_each_run(runs, read)]
     answers = {section.name: section.answers for section in sections if not section.simulated}

@@ -52,6 +52,17 @@ for (const table of document.querySelectorAll("table.sortable")) {
   table.parentElement.before(label);
 }
 
+// A link to a row that is folded away opens what it is in, and shows the row if a filter hides it.
+function reveal() {
+  const row = location.hash && document.getElementById(decodeURIComponent(location.hash.slice(1)));
+  if (!row) return;
+  for (let box = row.closest("details"); box; box = box.parentElement.closest("details")) box.open = true;
+  row.hidden = false;
+  row.scrollIntoView({ block: "center" });
+}
+window.addEventListener("hashchange", reveal);
+reveal();
+
 window.addEventListener("beforeprint", () => {
   for (const details of document.querySelectorAll("details")) details.open = true;
 });

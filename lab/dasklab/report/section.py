@@ -28,6 +28,7 @@ from dasklab.report.levels import Words, apart, level_words
 from dasklab.report.notes import InvalidTrials, damaged_trials, invalid_trials, notes
 from dasklab.report.provenance import Fact, provenance
 from dasklab.report.time_parts import TimeTable, time_table
+from dasklab.report.trial_rows import TrialRow, by_cell, trial_rows
 from dasklab.results.statistics import identity, interaction, slopes
 from dasklab.results.statistics.answer import Answer
 from dasklab.results.statistics.answers import answers
@@ -79,6 +80,8 @@ class Section:
     pictures: list[Picture]
     tables: list[TextTable]
     trials: int
+    rows: list[TrialRow]
+    main_metric: str
     invalid: list[InvalidTrials]
     identity: dict[str, Any]
     hosts: dict[str, Any]
@@ -92,13 +95,20 @@ class Section:
         """The name on the page, and the start of the names of the figures' files."""
         return _anchor(self.name, self.simulated)
 
+    @property
+    def trials_of(self) -> dict[str, list[TrialRow]]:
+        """The trials of each cell."""
+        return by_cell(self.rows)
+
 
 def _anchor(name: str, simulated: str | None) -> str:
     return f"simulated-{name}" if simulated else name
 
 
-def section(run: Path, study: Study, output: Path) -> Section:
+def section(run: Path, study: Study, output: Path, page: Path | None) -> Section:
     """Collect the content of a run's section, and write its figures to ``output``.
+
+    The trials' files are linked from the folder ``page``; without it they are not linked.
 
     A simulated run is marked as such, and is not compared with the study, which was measured.
 
@@ -151,6 +161,8 @@ def section(run: Path, study: Study, output: Path) -> Section:
         ],
         tables=[*([] if simulated else [*interactions(results), *rate_slopes(frame)]), *captured.tables],
         trials=len(trials),
+        rows=trial_rows(trials, frame, main.metric if main else None, f"{stem}-{run.name}", page),
+        main_metric=METRICS[main.metric].title if main else "",
         invalid=invalid,
         identity=facts,
         hosts=hosts.model_dump(exclude_none=True) if hosts else {},

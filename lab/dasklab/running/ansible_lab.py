@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import takewhile
 from pathlib import Path
 
@@ -13,9 +15,12 @@ from dasklab.errors import LabError
 from dasklab.machines import presence
 from dasklab.machines.inventory import Inventory
 from dasklab.model.files import Failed
+from dasklab.model.order import Orders
 from dasklab.model.trial import Trial
 from dasklab.results.storage import store
-from dasklab.running import playbook
+from dasklab.running import collect, playbook
+from dasklab.running.orders import orders
+from dasklab.running.setup import lab_hosts
 from dasklab.running.trials import deadline_s
 
 LOG = "ansible.log"  # in the trial's folder
@@ -29,25 +34,40 @@ class AnsibleLab:
 
     inventory: Path
 
+    @cached_property
+    def _lab(self) -> Inventory:
+        return Inventory(self.inventory)
+
     def run_trial(self, directory: Path) -> int:
-        """Run the trial described by ``directory/trial.json``; the playbook writes its results there.
+        """Run the trial described by ``directory/trial.json``; its results are written there.
 
         Returns:
             The playbook's exit status. If it is not 0, ``failed.json`` says why.
 
         Raises:
-            LabError: the playbook failed too early to write failed.json, or it was stopped, for example at
-                the trial's deadline. In the second case the lab has been reset.
+            LabError: the playbook failed before the trial began, or it was stopped, for instance at its
+                deadline. In the second case the lab has been reset.
         """
-        limit_s = deadline_s(store.need(Trial, directory))
+        trial = store.need(Trial, directory)
+        (directory / Failed.FILE).unlink(missing_ok=True)
+        shutil.rmtree(directory / collect.FOLDER, ignore_errors=True)
+        (directory / collect.FOLDER).mkdir()
+        store.write(directory, Orders(trial=orders(trial, lab_hosts(self._lab))))
         variables = {"trial_directory": str(directory.resolve())}
+        options = ["-e", f"@{(directory / Orders.FILE).resolve()}"]
         try:
             with _log_to(directory / LOG):
-                status = playbook.run("trial.yml", self.inventory, variables, quiet=True, limit_s=limit_s)
+                status = playbook.run(
+                    "trial.yml", self.inventory, variables, options, quiet=True, limit_s=deadline_s(trial)
+                )
         except playbook.PlaybookEndedError:
             self.reset()
             raise
-        if status and not (directory / Failed.FILE).exists():
+        if not status:
+            collect.collect(directory, next(iter(self._lab.hosts("hypervisors")), ""))
+        elif failed := collect.failure(directory):
+            store.write(directory, failed)
+        else:
             raise LabError(_cause(directory / LOG) or f"ansible-playbook ended with {status}")
         return status
 
@@ -61,7 +81,7 @@ class AnsibleLab:
             raise LabError("the lab could not be reset to match its inventory", "to repair it: dasklab up")
 
     def require_endpoint(self) -> None:
-        presence.require_endpoint(Inventory(self.inventory))
+        presence.require_endpoint(self._lab)
 
 
 def _cause(log: Path) -> str | None:

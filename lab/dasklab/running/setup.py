@@ -7,10 +7,20 @@ from typing import Any
 
 from dasklab.machines.inventory import Inventory
 from dasklab.model.nic import LAB_SLOT, GuestKind, NicSettings
+from dasklab.model.order import LabHost
 from dasklab.model.strict import validate
 from dasklab.model.trial import Setup
 
 IMAGES: Mapping[GuestKind, str] = {"vm": "proxmox_image", "container": "proxmox_container_image"}
+
+OPTIONAL_VARIABLES = {  # field of LabHost: the variable of role dask or spark
+    "venv": "dask_venv",
+    "processes": "dask_worker_processes",
+    "threads": "dask_worker_threads",
+    "scheduler_command": "dask_scheduler_command",
+    "records": "dask_record",
+    "spark_cores": "spark_cores",
+}
 
 
 def setup_of(inventory: Inventory) -> Setup:
@@ -34,6 +44,29 @@ def setup_of(inventory: Inventory) -> Setup:
         },
         bridge=has_hypervisor,
     )
+
+
+def lab_hosts(inventory: Inventory) -> dict[str, LabHost]:
+    """Read what the orders of a trial need to know of each host.
+
+    Raises:
+        LabError: a variable is missing or has a value that is not allowed.
+    """
+    return {host: _lab_host(inventory, host) for host in inventory.hosts()}
+
+
+def _lab_host(inventory: Inventory, host: str) -> LabHost:
+    values = {
+        "role": inventory.value(host, "dask_role"),
+        "address": inventory.value(host, "lab_address"),
+        "scheduler_address": inventory.value(host, "scheduler_address"),
+        **{
+            field: inventory.value(host, variable)
+            for field, variable in OPTIONAL_VARIABLES.items()
+            if inventory.has(host, variable)
+        },
+    }
+    return validate(LabHost, values, f"inventory {inventory.path}: {host}")
 
 
 def _kinds(inventory: Inventory, host: str) -> tuple[GuestKind, ...]:

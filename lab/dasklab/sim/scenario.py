@@ -35,7 +35,7 @@ class Scenario(Strict):
         driver_s: how long the client computes before the scheduler has a run's graph.
         handoff_s: how long a task waits for its thread.
         tasks: by key prefix, records of which each task draws one.
-        shuffled_bytes: what each transfer task of a peer-to-peer shuffle gives away.
+        shuffled_bytes: bytes that each transfer task of a peer-to-peer shuffle sends to all workers.
         late_s: how much longer each worker's first task takes; the last number holds for all further workers.
         design: workers are Dask's whole Worker, or only its state machine (for thousands of them).
         limit_s: virtual time after which the simulation is considered hung.

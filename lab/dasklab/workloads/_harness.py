@@ -81,8 +81,8 @@ def main(prepare: Callable[..., Job], argv: list[str] | None = None) -> None:
         with _performance_report(args.report):
             samples, records = _samples(client, job, args)
         content = document(name, params, job, samples, _cluster(client))
-        if inside := _records.pack(records):
-            content["inside"] = inside
+        if packed := _records.pack(records):
+            content["records"] = packed
         content["config"] = _read_everywhere(client, _settings, args.settings)
         content["packages"] = _read_everywhere(client, _packages, args.packages)
     write(content, args.output)
@@ -119,7 +119,7 @@ def command_line(name: str, module: Any, defaults: dict[str, Any]) -> argparse.A
     parser.add_argument("--settings", default="", help="Dask settings to read back, separated by commas")
     parser.add_argument("--packages", default="", help="packages whose versions to read back, likewise")
     parser.add_argument(
-        "--told", help="file to create on the cluster's hosts when the first timed run begins"
+        "--signal", help="file to create on the cluster's hosts when the first timed run begins"
     )
     parser.add_argument(
         "--report", type=Path, help="write Dask's performance report of the runs; needs bokeh"
@@ -164,9 +164,9 @@ def _samples(client: Client, job: Job, args: argparse.Namespace) -> tuple[list[A
     _pulse.watch(client)
     names = {address: name for name, address in _addresses(workers_of(client)).items()}
     for run in range(args.warmups + args.runs):
-        if args.told and run == args.warmups:
-            client.run(_touch, args.told)
-            client.run_on_scheduler(_touch, args.told)
+        if args.signal and run == args.warmups:
+            client.run(_touch, args.signal)
+            client.run_on_scheduler(_touch, args.signal)
         _pulse.take(client, names)
         sample = _sample(client, job, run, run < args.warmups)
         samples.append(sample | {"pauses": _pulse.take(client, names)})
@@ -267,7 +267,7 @@ def _scheduler(dask_scheduler: Any) -> dict[str, Any]:
     loop = getattr(dask_scheduler.io_loop, "asyncio_loop", None)
     choose = getattr(dask_scheduler, "decide_worker_non_rootish", None)
     return {
-        "command": os.environ.get("DASKLAB_SCHEDULER") or os.environ.get("DASKLAB_SEAT", ""),
+        "command": os.environ.get("DASKLAB_SCHEDULER", ""),
         "loop": type(loop).__module__.partition(".")[0],
         "placement": getattr(choose, "__module__", ""),
     }

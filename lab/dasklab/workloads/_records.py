@@ -65,10 +65,10 @@ def pack(records: list[dict[str, Any] | None]) -> str | None:
 
 
 def _of_scheduler(dask_scheduler: Any) -> Any:
-    inside = getattr(dask_scheduler, "inside", None)
-    return inside.take() if inside else None
+    recorder = getattr(dask_scheduler, "recorder", None)
+    return recorder.take() if recorder else None
 
 
 def _of_worker(dask_worker: Any) -> Any:
-    inside = getattr(dask_worker, "inside", None)
-    return inside.take() if inside else None
+    recorder = getattr(dask_worker, "recorder", None)
+    return recorder.take() if recorder else None

@@ -15,7 +15,7 @@ from daskwire.dask.reports import NOTES, Note
 from daskwire.net.stream import Bytes
 
 
-class Kind(IntEnum):
+class MessageKind(IntEnum):
     """The kind of a message. CUT: its body is not in the capture. UNDECODED: the body cannot be decoded."""
 
     HANDSHAKE = 0
@@ -32,7 +32,7 @@ class Contents:
     """Content of all messages of one flow, in order.
 
     Attributes:
-        kind: (per message) its Kind.
+        kind: (per message) its MessageKind.
         op_message: (per op) index of its message in this flow.
         op_name: (per op) its name.
         op_key: (per op) its task key, None without.
@@ -49,14 +49,14 @@ class Contents:
 
     def add_missing(self) -> None:
         """Append a message whose body is not in the capture."""
-        self.kind.append(Kind.CUT)
+        self.kind.append(MessageKind.CUT)
 
     def add(self, body: Bytes) -> None:
         """Append a message by its body."""
         try:
             content = unpack(body)
         except UndecodableError:
-            self.kind.append(Kind.UNDECODED)
+            self.kind.append(MessageKind.UNDECODED)
         else:
             self._classify(content)
 
@@ -66,11 +66,11 @@ class Contents:
         elif type(content) is dict:
             self._single(content)
         else:
-            self.kind.append(Kind.TEXT if type(content) is str else Kind.REPLY)
+            self.kind.append(MessageKind.TEXT if type(content) is str else MessageKind.REPLY)
 
     def _batch(self, batch: tuple[dict[Any, Any], ...]) -> None:
         index = len(self.kind)
-        self.kind.append(Kind.BATCH)
+        self.kind.append(MessageKind.BATCH)
         for item in batch:
             op, key = item["op"], item.get("key")
             if type(op) is not str:
@@ -89,8 +89,8 @@ class Contents:
             self.op_key.append(name(content.get("key")))
             self.op_reply.append(content.get("reply", True) is not False)
             self.op_note.append(NOTES[op](content) if op in NOTES else None)
-            self.kind.append(Kind.REQUEST)
+            self.kind.append(MessageKind.REQUEST)
         elif "pickle-protocol" in content and "python" in content:
-            self.kind.append(Kind.HANDSHAKE)
+            self.kind.append(MessageKind.HANDSHAKE)
         else:
-            self.kind.append(Kind.REPLY)
+            self.kind.append(MessageKind.REPLY)

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from daskwire.arrays import Ints
-from daskwire.dask.content import Kind
+from daskwire.dask.content import MessageKind
 from daskwire.dask.conversations import Conversation
 from daskwire.dask.framing import Generation, NotAHeaderError, decompress, read_header
 from daskwire.dask.messagepack import unpack
@@ -35,7 +35,7 @@ class Messages:
         time_ns: when the first byte passed the capture point.
         end_ns: when the last byte passed.
         seen: captured bytes of the message.
-        kind: see ``daskwire.dask.content.Kind``.
+        kind: see ``daskwire.dask.content.MessageKind``.
         answer: index of the reply to a request, or of the request to a reply; -1 without.
         op_message: (per op) index of its message.
         op_name: (per op) its name.
@@ -136,13 +136,13 @@ def match(flow: Ints, kind: Ints, op_message: Ints, op_name: list[str], waits: l
         if wait or name == "register-worker"
     }
     pending: dict[int, int] = {}
-    rows = np.flatnonzero(kind != Kind.BATCH)
+    rows = np.flatnonzero(kind != MessageKind.BATCH)
     for index, sender, value in zip(rows.tolist(), flow[rows].tolist(), kind[rows].tolist(), strict=True):
-        if value == Kind.REQUEST:
+        if value == MessageKind.REQUEST:
             pending.pop(sender, None)
             if index in expects:
                 pending[sender] = index
-        elif value != Kind.HANDSHAKE:
+        elif value != MessageKind.HANDSHAKE:
             request = pending.pop(sender ^ 1, None)
             if request is not None:
                 answer[request], answer[index] = index, request

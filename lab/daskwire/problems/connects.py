@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from daskwire.dask.content import Kind as MessageKind
+from daskwire.dask.content import MessageKind as MessageKind
 from daskwire.net.health import Connect, connects
 from daskwire.net.segments import ACK, RST, SYN
 from daskwire.problems.finding import Finding, Pair, counted, is_cheap

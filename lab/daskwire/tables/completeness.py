@@ -17,7 +17,7 @@ import numpy as np
 
 from daskwire.arrays import Ints
 from daskwire.capture import Capture
-from daskwire.dask.content import Kind
+from daskwire.dask.content import MessageKind
 from daskwire.dask.conversations import Conversation
 from daskwire.net.extent import acknowledged
 
@@ -36,7 +36,7 @@ def completeness(capture: Capture) -> dict[str, Any]:
             "stream_bytes", "missing_bytes", "lost_bytes", "unframed_bytes", "resyncs", "missing_messages",
         )
     )  # fmt: skip
-    decoded = int((~np.isin(all_messages.kind, (Kind.CUT, Kind.UNDECODED))).sum())
+    decoded = int((~np.isin(all_messages.kind, (MessageKind.CUT, MessageKind.UNDECODED))).sum())
     connections = np.array(sorted(capture.conversations), np.int64)
     return {
         "stream_seen": share(stream - missing, stream),
@@ -85,7 +85,7 @@ def missing_messages(capture: Capture) -> Ints:
     """Estimate the number of completely missing messages, per flow."""
     result = np.zeros(len(capture.sources), np.int64)
     messages = capture.messages
-    handshakes = np.bincount(messages.flow[messages.kind == Kind.HANDSHAKE], minlength=len(result))
+    handshakes = np.bincount(messages.flow[messages.kind == MessageKind.HANDSHAKE], minlength=len(result))
     # early versions of G1 have no handshake
     has_handshake = capture.generation != "G1" or bool(handshakes.any())
     all_sizes = _Sizes(messages.size)

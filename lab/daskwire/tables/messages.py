@@ -7,11 +7,11 @@ from collections import Counter, defaultdict
 import numpy as np
 
 from daskwire.capture import Capture
-from daskwire.dask.content import Kind
+from daskwire.dask.content import MessageKind
 from daskwire.dask.messagepack import text
 from daskwire.schema import Table, add_row, empty
 
-KINDS = [kind.name.lower() for kind in Kind]
+KINDS = [kind.name.lower() for kind in MessageKind]
 
 
 def message_ops(capture: Capture) -> list[str]:
@@ -20,15 +20,15 @@ def message_ops(capture: Capture) -> list[str]:
     names: list[str] = [""] * len(messages)
     for message, op in zip(messages.op_message.tolist(), messages.op_name, strict=True):
         names[message] = f"{names[message]}+{op}" if names[message] else op
-    for index in np.flatnonzero(messages.kind != Kind.BATCH).tolist():
+    for index in np.flatnonzero(messages.kind != MessageKind.BATCH).tolist():
         if names[index]:
             continue
         kind, answer = messages.kind[index], int(messages.answer[index])
-        if kind == Kind.HANDSHAKE:
+        if kind == MessageKind.HANDSHAKE:
             names[index] = "handshake"
         elif answer >= 0:
             names[index] = f"reply to {names[answer]}"
-        elif kind == Kind.TEXT:
+        elif kind == MessageKind.TEXT:
             names[index] = "OK"
     return names
 
@@ -91,7 +91,7 @@ def composition(capture: Capture) -> Table:
         number_messages[row] += (message, op) != last
         size[row] += int(messages.size[message]) / int(per_message[message])
         last = (message, op)
-    for index in np.flatnonzero(~np.isin(messages.kind, (Kind.BATCH, Kind.REQUEST))).tolist():
+    for index in np.flatnonzero(~np.isin(messages.kind, (MessageKind.BATCH, MessageKind.REQUEST))).tolist():
         row = (cluster[index], sender[index], names[index] or KINDS[messages.kind[index]])
         number[row] += 1
         number_messages[row] += 1

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from daskwire.capture import Capture
-from daskwire.dask.content import Kind
+from daskwire.dask.content import MessageKind
 from daskwire.net.skipped import FRAGMENTS, ORDINARY
 from daskwire.net.tunnels import UDP_PORT
 from daskwire.tables.completeness import completeness, is_complete
@@ -86,7 +86,7 @@ def snaplen(capture: Capture) -> dict[str, int]:
     """
     segments = capture.segments
     cut = np.flatnonzero(segments.captured < segments.length)
-    messages = int((capture.messages.kind == Kind.CUT).sum())
+    messages = int((capture.messages.kind == MessageKind.CUT).sum())
     unframed = sum(capture.table("flows")["unframed_bytes"])
     if not len(cut) or not messages + unframed:
         return {}

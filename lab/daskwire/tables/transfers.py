@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from daskwire.capture import Capture
-from daskwire.dask.content import Kind
+from daskwire.dask.content import MessageKind
 from daskwire.dask.messages import Messages
 from daskwire.dask.payload import parts
 from daskwire.schema import Table, add_row, empty
@@ -72,7 +72,7 @@ def _transfers(capture: Capture) -> Iterator[Transfer]:
         answer = int(messages.answer[message])
         if op in FETCHES and answer >= 0:
             yield Transfer(op, message, answer, acks.get(answer))
-        elif op in PUSHES and messages.kind[message] == Kind.REQUEST:
+        elif op in PUSHES and messages.kind[message] == MessageKind.REQUEST:
             yield Transfer(op, message, message, answer if answer >= 0 else None)
 
 
@@ -88,9 +88,11 @@ def _steps_ms(messages: Messages, transfer: Transfer) -> tuple[float, float, flo
 def _acknowledgements(capture: Capture) -> dict[int, int]:
     """Map each reply with data to the plain "OK" that its receiver sent next on the same connection."""
     messages, pending, acks = capture.messages, {}, {}
-    for index in np.flatnonzero((messages.kind == Kind.REPLY) | (messages.kind == Kind.TEXT)).tolist():
+    for index in np.flatnonzero(
+        (messages.kind == MessageKind.REPLY) | (messages.kind == MessageKind.TEXT)
+    ).tolist():
         flow = int(messages.flow[index])
-        if messages.kind[index] == Kind.REPLY:
+        if messages.kind[index] == MessageKind.REPLY:
             pending[flow] = index
         elif messages.answer[index] < 0 and (reply := pending.pop(flow ^ 1, None)) is not None:
             acks[reply] = index

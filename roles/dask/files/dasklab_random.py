@@ -1,6 +1,6 @@
-"""A preload of the scheduler: tasks go to workers at random, whatever these have and do.
+"""A preload that makes the scheduler choose workers at random, whatever data and load they have.
 
-What this costs beside Dask's own choice is what that one is worth.
+The difference to Dask's own choice is what that choice is worth.
 """
 
 # mypy: disable-error-code="no-untyped-call"
@@ -11,18 +11,18 @@ from typing import Any
 
 
 def dask_setup(scheduler: Any) -> None:
-    """Dask calls this before the scheduler takes part in a cluster."""
+    """Replace the scheduler's choice. Dask calls this before the scheduler starts."""
 
-    def anywhere(task: Any) -> Any:
-        allowed = scheduler.valid_workers(task)
-        among = scheduler.running if allowed is None else allowed
-        return random.choice(sorted(among, key=lambda worker: worker.address)) if among else None
+    def any_worker(task: Any) -> Any:
+        valid = scheduler.valid_workers(task)
+        candidates = scheduler.running if valid is None else valid
+        return random.choice(sorted(candidates, key=lambda worker: worker.address)) if candidates else None
 
-    def free() -> Any:
-        """With queuing a task goes to none but one of the idle: the rest stays with the scheduler."""
+    def any_idle_worker() -> Any:
+        """With queuing, only idle workers get a task; the others stay queued on the scheduler."""
         idle = sorted(scheduler.idle_task_count, key=lambda worker: worker.address)
         return random.choice(idle) if idle else None
 
-    scheduler.decide_worker_non_rootish = anywhere
-    scheduler.decide_worker_rootish_queuing_disabled = anywhere
-    scheduler.decide_worker_rootish_queuing_enabled = free
+    scheduler.decide_worker_non_rootish = any_worker
+    scheduler.decide_worker_rootish_queuing_disabled = any_worker
+    scheduler.decide_worker_rootish_queuing_enabled = any_idle_worker

@@ -1,10 +1,10 @@
-"""Zero workers answer each task at once without computing it: what is left is what the scheduler costs.
+"""Zero workers: they report each task as finished without computing it. What remains is the scheduler's cost.
 
     dasklab_zero.py tcp://10.0.0.2:8786 --host 10.0.0.3 --name worker-1 --workers 8 --threads 1
 
-All in one process, as each needs no more than a stream to the scheduler and an address of its own. They speak
-the protocol of the Dask that is installed, through its own comms. Who asks for data is given a placeholder;
-they tell nothing of their health, so the scheduler has to be told not to wait for that (``worker-ttl``).
+All workers share one process, because each needs only a stream to the scheduler and an address. They use the
+comms of the installed Dask. A request for data gets a placeholder. They send no heartbeats, so the scheduler
+must not expect any (``worker-ttl: null``).
 """
 
 # mypy: disable-error-code="no-untyped-call,attr-defined"
@@ -43,7 +43,7 @@ METRICS = {
 
 
 class Zero:
-    """One worker. What the lab's workloads ask of a worker it has too, as far as it makes sense."""
+    """One worker, with the attributes that the lab's workloads read of a worker."""
 
     def __init__(self, name: str, threads: int) -> None:
         self.name = name
@@ -51,21 +51,21 @@ class Zero:
         self.transfer_outgoing_bytes_total = 0
 
     async def work(self, scheduler: str, host: str) -> None:
-        """Take part in a cluster until it ends."""
+        """Serve a cluster until it ends."""
         async with listen(f"tcp://{host}:0", self.serve) as listener:
             comm = await connect(scheduler)
-            await comm.write(self.about(listener.contact_address), serializers=["msgpack"])
+            await comm.write(self.registration(listener.contact_address), serializers=["msgpack"])
             answer = await comm.read()
             if answer["status"] != "OK":
                 raise SystemExit(f"{self.name}: {answer}")
             with contextlib.suppress(CommClosedError):
                 while True:
-                    asked = await comm.read()
-                    if said := [told for message in asked if (told := reply(message))]:
-                        await comm.write(said)
+                    messages = await comm.read()
+                    if replies := [answer for message in messages if (answer := reply(message))]:
+                        await comm.write(replies)
 
-    def about(self, address: str) -> dict[str, Any]:
-        """How a worker introduces itself."""
+    def registration(self, address: str) -> dict[str, Any]:
+        """Return the message with which a worker registers."""
         return {
             "op": "register-worker",
             "reply": False,
@@ -88,19 +88,20 @@ class Zero:
         }
 
     async def serve(self, comm: Any) -> None:
-        """Answer whoever connects: data is asked for by peers and client, ``run`` by the workloads."""
+        """Answer one connection. Peers and clients request data, workloads call ``run``."""
         with contextlib.suppress(CommClosedError):
             while True:
-                asked = await comm.read()
-                if asked == "OK":  # thanks for data
+                request = await comm.read()
+                if request == "OK":  # the acknowledgement of data
                     continue
-                operation, close = asked["op"], asked.pop("close", False)
+                operation, close = request["op"], request.pop("close", False)
                 if operation == "get_data":
-                    data = {key: to_serialize(PLACEHOLDER) for key in asked["keys"]}
+                    data = {key: to_serialize(PLACEHOLDER) for key in request["keys"]}
                     await comm.write({"status": "OK", "data": data})
                 elif operation == "run":
-                    words = {name: asked[name] for name in ("function", "args", "kwargs") if name in asked}
-                    await comm.write(await run(self, comm, **words))
+                    names = ("function", "args", "kwargs")
+                    arguments = {name: request[name] for name in names if name in request}
+                    await comm.write(await run(self, comm, **arguments))
                 else:
                     await comm.write({"status": "OK"})
                 if close:
@@ -108,7 +109,7 @@ class Zero:
 
 
 def reply(message: dict[str, Any]) -> dict[str, Any] | None:
-    """What is said to a message of the scheduler; most need no answer."""
+    """Return the answer to a message of the scheduler, or None if it needs none."""
     if message["op"] == "compute-task":
         now = time.time()
         return {
@@ -123,21 +124,25 @@ def reply(message: dict[str, Any]) -> dict[str, Any] | None:
             **TYPE,
         }
     if message["op"] == "steal-request":
-        told = {name: message[name] for name in ("key", "stimulus_id")}
-        return {"op": "steal-response", "state": "memory", **told}
+        return {
+            "op": "steal-response",
+            "state": "memory",
+            "key": message["key"],
+            "stimulus_id": message["stimulus_id"],
+        }
     return None
 
 
 async def main() -> None:
-    """All workers of this process, until the scheduler is gone."""
+    """Run all workers of this process until the scheduler ends."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("scheduler")
-    parser.add_argument("--host", required=True, help="address that they listen on")
-    parser.add_argument("--name", required=True, help="of one; of several the first part")
+    parser.add_argument("--host", required=True, help="address to listen on")
+    parser.add_argument("--name", required=True, help="of one worker; several get a number as well")
     parser.add_argument("--workers", type=int, default=1)
-    parser.add_argument("--threads", type=int, default=1, help="that each says it has; 0: one per core")
+    parser.add_argument("--threads", type=int, default=1, help="that each reports; 0: one per core")
     args = parser.parse_args()
     numbers = range(1, args.workers + 1)
     names = [args.name] if args.workers == 1 else [f"{args.name}-{number}" for number in numbers]

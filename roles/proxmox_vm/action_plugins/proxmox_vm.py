@@ -1,6 +1,6 @@
 """``proxmox_vm``: the lab's machines on an endpoint; see library/proxmox_vm.py.
 
-It runs where Ansible does: a module would start another Python and import it all anew for each look.
+It runs where Ansible does: a module would start another Python and import everything again for each look.
 """
 
 from __future__ import annotations

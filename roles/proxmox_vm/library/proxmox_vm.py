@@ -36,6 +36,7 @@ options:
     default: false
   state:
     description: Whether the lab is there and running, or gone.
+    type: str
     choices: [started, absent]
     default: started
   parallel:
@@ -43,8 +44,8 @@ options:
     type: int
     default: 4
 attributes:
-  check_mode: {support: full}
-  diff_mode: {support: full}
+  check_mode: {support: full, description: Shows the calls without making them.}
+  diff_mode: {support: full, description: Prints the calls.}
 author: [dasklab]
 """
 

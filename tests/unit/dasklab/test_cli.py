@@ -307,7 +307,7 @@ def documented_commands() -> Iterator[tuple[str, str]]:
                 code_blocks(text) if file.endswith(".md") else text,
                 re.MULTILINE,
             )
-            for command in [*inline, *(re.split(r"  +|\s#|\s>", line)[0] for line in lines)]:
+            for command in [*inline, *(re.split(r"  +|\s#|\s>|\s\|", line)[0] for line in lines)]:
                 if "[OPTIONS]" not in command:  # the usage line of a help
                     yield file, command
 

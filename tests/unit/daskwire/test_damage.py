@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from daskwire import Capture
-from daskwire.dask.content import Kind
+from daskwire.dask.content import MessageKind
 from daskwire.follow import Follower
 
 from tests.unit.daskwire.build import GOLDEN, Packet, golden_bytes, packets_of, pcap
@@ -34,7 +34,7 @@ def messages(capture: Capture) -> MessageMap:
     return {
         (*capture.connections.endpoints(flow), (last[flow] + position) & 0xFFFFFFFF): (
             size,
-            ops.get(i, "") if kind != Kind.CUT else "?",
+            ops.get(i, "") if kind != MessageKind.CUT else "?",
         )
         for i, (flow, position, size, kind) in enumerate(
             zip(

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgpack
 import pytest
 from daskwire import Capture
-from daskwire.dask.content import Kind
+from daskwire.dask.content import MessageKind
 from daskwire.dask.framing import Generation, decompress, generation_of, recognise
 from daskwire.dask.lz4 import lz4_block
 from daskwire.dask.messagepack import UndecodableError, unpack
@@ -176,7 +176,7 @@ def test_garbage_on_a_connection_never_raises(
     capture = open_capture(path)
     for name in TABLES:
         capture.table(name)
-    assert sum(kind == Kind.HANDSHAKE for kind in capture.messages.kind) <= after + len(parts)
+    assert sum(kind == MessageKind.HANDSHAKE for kind in capture.messages.kind) <= after + len(parts)
 
 
 def test_generations_by_version() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from daskwire.dask.content import Kind
+from daskwire.dask.content import MessageKind
 
 from tests.unit.daskwire.build import GOLDEN
 from tests.unit.daskwire.conftest import golden_capture, golden_truth
@@ -54,11 +54,11 @@ def test_everything_is_decoded_and_answered(name: str) -> None:
     actual = capture.messages
     assert capture.generation == SPOKEN[name.split("-")[0]]
     assert actual.complete.all()
-    assert not set(actual.kind.tolist()) & {Kind.CUT, Kind.UNDECODED}
+    assert not set(actual.kind.tolist()) & {MessageKind.CUT, MessageKind.UNDECODED}
     unanswered = {
         op
         for message, op in zip(actual.op_message.tolist(), actual.op_name, strict=True)
-        if actual.kind[message] == Kind.REQUEST and actual.answer[message] < 0
+        if actual.kind[message] == MessageKind.REQUEST and actual.answer[message] < 0
     }
     assert unanswered <= {
         "register-client",

@@ -3,63 +3,64 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import shlex
 import subprocess
 from pathlib import Path
-from types import ModuleType
+from typing import Any
 
 import pytest
 import yaml
-from dasklab.paths import SHARE as ROOT
+from dasklab.paths import ROLES
+from dasklab_guest import capture, probe
 from jinja2 import Environment, StrictUndefined
 
 from tests.waiting import PATIENCE_S
 
 STAGES = 4  # stop-sigterm, stop-sigkill, final-sigterm, final-sigkill: each may take TimeoutStopSec
-DASK = ROOT / "roles" / "dask"
+DASK = ROLES / "dask"
 
 
-def unit(name: str) -> dict[str, str]:
-    """The settings of a unit of role dask, with the role's defaults."""
-    variables = yaml.safe_load((DASK / "defaults" / "main.yml").read_text())
-    text = (DASK / "templates" / f"{name}.service.j2").read_text()
+def render(name: str, **variables: Any) -> str:
+    """Return a template of role dask with the role's defaults."""
     environment = Environment(undefined=StrictUndefined, autoescape=False)
-    environment.filters |= {"to_json": json.dumps, "dirname": os.path.dirname}
-    given = {**variables, "base_dask_settings": "/run/x", "dask_cluster_file": "/run/x.env"}
-    given |= {
-        "dask_seat_file": "/run/x.json",
-        "dask_workers_program": "/bin/w",
-        "dask_scheduler_command": "s",
-    }
-    return dict(re.findall(r"^(\w+)=(.*)$", environment.from_string(text).render(given), re.MULTILINE))
+    environment.filters |= {"to_json": json.dumps, "ternary": lambda value, yes, no: yes if value else no}
+    defaults = yaml.safe_load((DASK / "defaults" / "main.yml").read_text())
+    texts = {"dask_scheduler_address": "10.77.1.12", "dask_listen": "--host 10.77.1.13"}
+    return environment.from_string((DASK / "templates" / name).read_text()).render(
+        defaults | texts | variables
+    )
 
 
 @pytest.mark.parametrize("name", ["dask-scheduler", "dask-worker"])
-def test_a_cluster_is_stopped_in_seconds_whatever_runs_in_it(name: str) -> None:
-    """A worker that is paused or computes, or of whose end systemd is not told, is not waited for."""
-    rules = unit(name)
-    assert STAGES * int(rules["TimeoutStopSec"]) <= 15
-    assert (rules["KillSignal"], rules["KillMode"]) == ("SIGKILL", "control-group")
-    assert rules.get("SendSIGKILL", "yes") == "yes"
+def test_cluster_stops_within_seconds(name: str) -> None:
+    """Nothing waits for a worker that is paused or computing."""
+    settings = dict(re.findall(r"^(\w+)=(.*)$", render(f"{name}.service.j2"), re.MULTILINE))
+    assert STAGES * int(settings["TimeoutStopSec"]) <= 15
+    assert (settings["KillSignal"], settings["KillMode"]) == ("SIGKILL", "control-group")
+    assert settings.get("SendSIGKILL", "yes") == "yes"
 
 
-def test_a_capture_that_does_not_end_is_killed(capture: ModuleType) -> None:
-    asked = {"ttl_s": 600, "buffer_mib": 32, "file_max_mb": 100}
-    words = capture.command(capture.tiers("10.77.1.12", 512)[0], "eth2", asked)
-    [limit] = [word for word in words if word.startswith("--property=TimeoutStopSec=")]
-    assert int(limit.rpartition("=")[2]) <= 20
+def test_capture_that_does_not_end_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    properties: dict[str, object] = {}
+    monkeypatch.setattr(capture, "start_unit", lambda name, argv, **options: properties.update(options))
+    capture.start_tier(capture.tiers("10.77.1.12", 512)[0], "eth2", 600, 32, 100)
+    assert int(str(properties["TimeoutStopSec"])) <= 20
 
 
-def test_an_iperf_server_that_does_not_end_is_killed(
-    probe: ModuleType, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    started: list[list[str]] = []
-    monkeypatch.setattr(probe, "run", started.append)
-    monkeypatch.setattr(probe.subprocess, "run", lambda *words, **options: None)
-    probe.serve("10.77.1.12", 600)
-    assert "--property=TimeoutStopSec=5" in started[0]
+def test_capture_without_a_scheduler_is_one_file_of_all_frames() -> None:
+    [tier] = capture.tiers("", 512)
+    assert (tier["file"], tier["filter"]) == ("capture.pcap", "")
+
+
+def test_iperf_server_that_does_not_end_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[tuple[list[str], dict[str, object]]] = []
+    monkeypatch.setattr(probe, "start_unit", lambda name, argv, **options: started.append((argv, options)))
+    monkeypatch.setattr(probe, "stop_units", lambda *names: None)
+    monkeypatch.setattr(probe, "host", lambda: {"lab": {"address": "10.77.1.12"}})
+    probe.serve(600)
+    [(argv, options)] = started
+    assert argv == ["iperf3", "--server", "--bind", "10.77.1.12"]
+    assert int(str(options["TimeoutStopSec"])) <= 5
 
 
 @pytest.mark.parametrize(
@@ -70,54 +71,23 @@ def test_an_iperf_server_that_does_not_end_is_killed(
         ("3", "2", [["worker-1-1", "2"], ["worker-1-2", "2"], ["worker-1-3", "2"]]),
     ],
 )
-def test_a_host_starts_the_workers_of_its_layout(
+def test_host_starts_the_workers_of_its_layout(
     processes: str, threads: str, started: list[list[str]], tmp_path: Path
 ) -> None:
-    """Several are told apart by their number; one has the host's name, which peers and reports know."""
+    """Several workers have a number; a single one has the host's name, which peers and reports know."""
     python = tmp_path / "bin" / "python"
     python.parent.mkdir()
     python.write_text('#!/bin/sh\necho "$@"\n')
     python.chmod(0o755)
-    variables = yaml.safe_load((DASK / "defaults" / "main.yml").read_text())
-    given = {**variables, "dask_venv": str(tmp_path), "inventory_hostname": "worker-1", "base_bin": "/bin"}
-    text = (DASK / "templates" / "workers.sh.j2").read_text()
-    program = Environment(undefined=StrictUndefined, autoescape=False).from_string(text).render(given)
+    program = render("dasklab_workers.sh.j2", dask_venv=str(tmp_path), inventory_hostname="worker-1")
     layout = {"DASKLAB_PROCESSES": processes, "DASKLAB_THREADS": threads}
-    environment = {"PATH": "/usr/bin:/bin", **layout}
-    done = subprocess.run(
-        ["sh", "-c", program], env=environment, capture_output=True, text=True, check=True, timeout=PATIENCE_S
+    process = subprocess.run(
+        ["sh", "-c", program],
+        env={"PATH": "/usr/bin:/bin", **layout},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=PATIENCE_S,
     )
-    lines = sorted(done.stdout.splitlines())
+    lines = sorted(process.stdout.splitlines())
     assert [re.findall(r"--(?:name|nthreads) (\S+)", line) for line in lines] == started
-
-
-def test_what_forks_are_of_ends_when_what_it_has_read_is_another(tmp_path: Path) -> None:
-    """A trial with the settings of the one before finds Dask imported; any other imports it with its own."""
-    (tmp_path / "systemctl").write_text(f'#!/bin/sh\necho "$*" >>{tmp_path}/said\n')
-    (tmp_path / "systemctl").chmod(0o755)
-    [task] = yaml.safe_load((DASK / "tasks" / "restart.yml").read_text())
-    environment = Environment(undefined=StrictUndefined, autoescape=False)
-    environment.filters |= {"to_json": json.dumps, "quote": shlex.quote}
-    line = environment.from_string(task["ansible.builtin.raw"])
-
-    def restarted(**settings: object) -> list[str]:
-        (tmp_path / "said").unlink(missing_ok=True)
-        told = line.render(
-            base_dask_settings=tmp_path / "dask",
-            dask_own_settings=settings,
-            dask_cluster="",
-            dask_cluster_file=tmp_path / "cluster.env",
-            dask_fork=True,
-            dask_imports=f"cat {tmp_path}/dask/*.yaml",
-            dask_forkserver_of=tmp_path / "of",
-            dask_takes_part=True,
-            dask_service="",
-        )
-        found = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
-        subprocess.run(["sh", "-c", told], check=True, env=found, timeout=PATIENCE_S)
-        return (tmp_path / "said").read_text().splitlines()
-
-    stops, starts = "stop dasklab-forkserver.service", "start dasklab-forkserver.service"
-    assert restarted(compression="lz4") == [stops, starts]
-    assert restarted(compression="lz4") == [starts]
-    assert restarted(compression=None) == [stops, starts]

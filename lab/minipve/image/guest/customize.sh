@@ -25,6 +25,8 @@ done
 # The time service serves machines that reach a time server. The boot does not wait for it.
 rm /etc/systemd/system/sysinit.target.wants/systemd-timesyncd.service
 systemctl enable --quiet lab-time.timer
+# D-Bus starts with its first client, such as hostnamectl.
+rm /lib/systemd/system/multi-user.target.wants/dbus.service
 rm /sbin/shutdown
 install -m 755 shutdown /sbin/shutdown
 ln -sf multi-user.target /lib/systemd/system/default.target

@@ -39,7 +39,7 @@ def test_ansible_settings_point_to_the_projects_plugins(tmp_path: Path) -> None:
     folders = [
         line.partition(" = ")[2]
         for line in settings.splitlines()
-        if line.startswith(("roles_path", "filter_plugins", "library"))
+        if line.startswith(("roles_path", "filter_plugins", "strategy_plugins"))
     ]
     assert len(folders) == 3 and all(
         Path(folder).is_absolute() and Path(folder).is_dir() for folder in folders

@@ -50,11 +50,11 @@ def test_tool_is_installed_only_if_a_trial_requests_it(setting: str, package: Js
     assert not package.keys() & packages.pins().keys()
 
 
-@pytest.mark.parametrize("template", ["seat.sh.j2", "workers.sh.j2"])
+@pytest.mark.parametrize("template", ["dasklab_scheduler.sh.j2", "dasklab_workers.sh.j2"])
 def test_environment_needs_no_program_but_python(template: str) -> None:
     """An environment with other packages than Dask's has no program ``dask``."""
     text = (packages.ROLES / "dask" / "templates" / template).read_text()
-    assert set(re.findall(r"/bin/(\w+)", text)) - {"sh"} == {"python"}
+    assert set(re.findall(r"dask_venv \}\}/bin/(\w+)", text)) == {"python"}
 
 
 def test_pinned_version_needs_no_environment_but_is_read_back() -> None:

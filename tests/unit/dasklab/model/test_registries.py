@@ -6,6 +6,7 @@ from typing import get_args
 
 import pytest
 from dasklab.model import impairments
+from dasklab.model.dask_settings import defaults
 from dasklab.model.experiment import Experiment
 from dasklab.model.impairments import AMOUNTS, IMPAIRMENTS, UNITS, Impairment
 from dasklab.model.link import Link
@@ -13,7 +14,7 @@ from dasklab.model.metric import METRICS
 from dasklab.model.nic import DEFAULT_MODEL, DRIVERS, MODELS, NicModel
 from dasklab.model.number_format import format_count, format_number
 from dasklab.model.settings import Settings, SharedSettings
-from dasklab.model.simulated import CHECKED, MODELLED, NO_EFFECT, unmodelled, unmodelled_link
+from dasklab.model.simulated import CHECKED, MODELLED, MODELLED_DASK, NO_EFFECT, unmodelled, unmodelled_link
 from dasklab.model.variants import ResolvedScheduler
 from pydantic import ValidationError
 
@@ -99,6 +100,19 @@ def test_simulation_knows_of_every_setting_whether_it_models_it() -> None:
     """A setting that is in no list is refused; these lists name settings that exist."""
     assert set(SharedSettings.model_fields) >= MODELLED | CHECKED | NO_EFFECT
     assert list(unmodelled(Settings(), ResolvedScheduler())) == []
+
+
+def test_simulation_models_settings_that_dask_has() -> None:
+    for modelled in MODELLED_DASK:
+        assert any(f"{name}.".startswith(f"{modelled}.") for name in defaults()), modelled
+
+
+def test_simulation_refuses_other_settings_of_dask() -> None:
+    requested = Settings.model_validate({"dask": {"distributed": {"comm": {"shard": "1 MiB"}}}})
+    reasons = list(unmodelled(requested, ResolvedScheduler()))
+    assert reasons == ["dask distributed.comm.shard: the simulation does not model it"]
+    unchanged = Settings.model_validate({"dask": {"distributed": {"comm": {"shard": "64MiB"}}}})
+    assert list(unmodelled(unchanged, ResolvedScheduler())) == []
 
 
 @pytest.mark.parametrize("metric", METRICS.values(), ids=lambda metric: metric.name)

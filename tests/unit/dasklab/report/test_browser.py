@@ -80,8 +80,26 @@ def test_links_lead_somewhere(page_of_two_runs: str, browser: Any) -> None:
     page = browser.new_page()
     page.goto(page_of_two_runs)
     targets = page.eval_on_selector_all("a[href^='#']", "links => links.map((a) => a.getAttribute('href'))")
-    assert len(targets) == 2
+    assert len([target for target in targets if "-trial-" not in target]) == 2
+    assert len(targets) > 2
     assert page.evaluate("ids => ids.filter((id) => !document.querySelector(id))", targets) == []
+
+
+def test_cell_leads_to_its_trials_though_they_are_folded_and_filtered(
+    page_of_two_runs: str, browser: Any
+) -> None:
+    page = browser.new_page()
+    page.goto(page_of_two_runs)
+    link = page.locator("td.trials a").nth(1)
+    row = page.locator(f"id={link.get_attribute('href').removeprefix('#')}")
+    assert row.count() == 1 and not row.is_visible()
+    page.locator("details", has=row).evaluate("(box) => { box.open = true; }")
+    page.locator("details", has=row).get_by_label("Filter rows").fill("no such trial")
+    assert not row.is_visible()
+    page.locator("details", has=row).evaluate("(box) => { box.open = false; }")
+    link.click()
+    row.wait_for(state="visible")
+    assert row.evaluate("(row) => getComputedStyle(row).outlineStyle") == "solid"
 
 
 def test_tables_sort_and_filter_by_keyboard(page_of_two_runs: str, browser: Any) -> None:
@@ -90,7 +108,7 @@ def test_tables_sort_and_filter_by_keyboard(page_of_two_runs: str, browser: Any)
     table = page.locator("table.cells.sortable").first
 
     def cells() -> list[str]:
-        names: list[str] = table.locator("tbody tr:visible td:last-child").all_text_contents()
+        names: list[str] = table.locator("tbody tr:visible td:first-child code").all_text_contents()
         return names
 
     assert cells() == ["delay_ms=0", "delay_ms=50", "delay_ms=100", "delay_ms=200"]

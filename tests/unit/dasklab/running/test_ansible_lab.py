@@ -15,6 +15,7 @@ from dasklab.errors import LabError
 from dasklab.machines import proxmox
 from dasklab.machines.inventory import DEFAULT, Inventory
 from dasklab.model.experiment import Experiment
+from dasklab.model.files import Failed
 from dasklab.model.trial import Trial
 from dasklab.results.storage import store
 from dasklab.running import ansible_lab, playbook
@@ -23,6 +24,7 @@ from dasklab.running.lock import LabLock, lock_names
 from dasklab.running.trials import deadline_s, plan
 
 from tests.unit.dasklab.conftest import SETUP
+from tests.unit.dasklab.running.test_orders import LAB
 
 LOG = "2026-01-01 00:00:00,000 p=1 u=root n=ansible"
 
@@ -33,6 +35,13 @@ def trial(tmp_path: Path, sweep: Experiment) -> Trial:
     trial = plan("x", sweep, SETUP)[0]
     store.write(tmp_path, trial)
     return trial
+
+
+@pytest.fixture
+def lab_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The hosts of the lab, instead of those of an inventory."""
+    monkeypatch.setattr(AnsibleLab, "_lab", None)
+    monkeypatch.setattr(ansible_lab, "lab_hosts", lambda _: LAB)
 
 
 def log_of(*lines: str) -> str:
@@ -56,6 +65,7 @@ def log_of(*lines: str) -> str:
         ("", "ansible-playbook ended with 4"),
     ],
 )  # fmt: skip
+@pytest.mark.usefixtures("lab_hosts")
 def test_cause_of_a_failure_comes_from_ansibles_log(
     log: str, cause: str, tmp_path: Path, trial: Trial, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -79,14 +89,24 @@ def test_dead_endpoint_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPat
             AnsibleLab(DEFAULT).require_endpoint()
 
 
-def test_trial_with_failed_json_raises_nothing(
+@pytest.mark.usefixtures("lab_hosts")
+def test_reason_of_a_failed_trial_is_kept(
     tmp_path: Path, trial: Trial, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "failed.json").write_text("{}")
-    monkeypatch.setattr(playbook, "run", lambda *args, **options: 2)
+    report = {"task": "Carry out the order", "result": {"msg": "non-zero return code", "stderr": "tc: busy"}}
+
+    def run(*args: object, **options: object) -> int:
+        (tmp_path / "collected" / "failed-worker-1.json").write_text(json.dumps(report))
+        return 2
+
+    monkeypatch.setattr(playbook, "run", run)
     assert AnsibleLab(tmp_path).run_trial(tmp_path) == 2
+    failed = store.need(Failed, tmp_path)
+    assert (failed.status, failed.host) == ("failed", "worker-1")
+    assert failed.reasons == ("worker-1: Carry out the order: tc: busy",)
 
 
+@pytest.mark.usefixtures("lab_hosts")
 def test_hanging_trial_is_stopped_and_the_lab_reset(
     tmp_path: Path, trial: Trial, monkeypatch: pytest.MonkeyPatch
 ) -> None:

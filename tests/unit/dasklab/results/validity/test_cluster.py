@@ -19,7 +19,11 @@ from tests.unit.dasklab.results.trials import EXPERIMENT, files_of, trial
 
 COMPRESSION, SATURATION = "distributed.comm.compression", "distributed.scheduler.worker-saturation"
 BROADCAST = "spark.sql.autoBroadcastJoinThreshold"
-DASK = {"command": "/opt/dasklab/bin/dasklab_seat", "loop": "asyncio", "placement": "distributed.scheduler"}
+DASK = {
+    "command": "/opt/dasklab/bin/dasklab_scheduler",
+    "loop": "asyncio",
+    "placement": "distributed.scheduler",
+}
 
 
 def reasons(requested: Trial, cluster: Json | None = None, **timings: Any) -> list[str]:

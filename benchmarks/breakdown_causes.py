@@ -1,0 +1,205 @@
+"""Does the time breakdown name the cause of a slowdown that a benchmark has made?
+
+    python benchmarks/breakdown_causes.py --out /tmp/causes [--only link busy_worker] [--repeat 4]
+
+A case is a pair of trials on fresh clusters in network namespaces, without and with a fault. The first cause
+that `dasklab explain OLD NEW` names is compared with the truth. The script prints a line per case and how
+many were right. It keeps the trials in --out and does not repeat those that are there, so the same command
+continues an interrupted run. ``steal_pct`` is the share of the CPUs that other guests of this machine's host
+took. Needs root and iproute2.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from dasklab.breakdown.causes import LATE, LINK, PLACEMENT, SCHEDULING, SLOW, Bottleneck
+from dasklab.breakdown.explain import explain
+from dasklab.breakdown.summary import Difference
+from namespace_cluster import Cluster, cluster, keep
+
+SLOW_WORKER = """
+import time
+from dask._task_spec import Task
+call = Task.__call__
+def slow(self, *args, **kwargs):
+    begin = time.perf_counter()
+    result = call(self, *args, **kwargs)
+    time.sleep({more} * (time.perf_counter() - begin) + {least})
+    return result
+def dask_setup(worker):
+    Task.__call__ = slow
+"""
+SLOW_SCHEDULER = """
+import time
+from distributed.diagnostics.plugin import SchedulerPlugin
+class Slow(SchedulerPlugin):
+    def transition(self, key, start, finish, *args, **kwargs):
+        if finish in ("memory", "processing"):
+            until = time.perf_counter() + {seconds}
+            while time.perf_counter() < until:
+                pass
+async def dask_setup(scheduler):
+    scheduler.add_plugin(Slow())
+"""
+HOLDS_GIL = """
+import threading, time
+def hold():
+    number = 3 ** {power}
+    while True:
+        str(number)  # one call into C that keeps the GIL
+        time.sleep({pause})
+def dask_setup(worker):
+    import sys
+    sys.set_int_max_str_digits(0)
+    threading.Thread(target=hold, daemon=True).start()
+"""
+RANDOM = """
+import random
+def dask_setup(scheduler):
+    def anywhere(ts):
+        workers = sorted(scheduler.running, key=lambda ws: ws.address)
+        return random.choice(workers) if workers else None
+    scheduler.decide_worker_non_rootish = anywhere
+    scheduler.decide_worker_rootish_queuing_enabled = lambda: anywhere(None)
+    scheduler.decide_worker_rootish_queuing_disabled = anywhere
+"""
+ARRAY = ("array_study", {"size": 2000, "chunk": 250})
+TREE = ("tree_reduction", {"leaves": 96, "size_kb": 1500})
+SLEEPS = ("parallel_tasks", {"tasks": 200, "task_ms": 30})
+MERGE = ("merge", {"tasks": 600})
+
+
+@dataclass(frozen=True)
+class Case:
+    """What is made slow, and where. ``caps`` (Mbit/s) hold in both trials, ``slower`` only in the second."""
+
+    truth: Bottleneck
+    work: tuple[str, dict[str, Any]]
+    place: str = ""
+    preload: str = ""
+    caps: dict[str, float] = field(default_factory=dict)
+    slower: dict[str, float] = field(default_factory=dict)
+    threads: int = 1
+
+    @property
+    def name(self) -> str:
+        return " ".join([self.truth.name, self.place, "in", self.work[0]])
+
+
+def _all(mbit: float) -> dict[str, float]:
+    return {f"worker-{i}": mbit for i in (1, 2, 3)}
+
+
+CASES: dict[str, Callable[[int], Case]] = {
+    "link": lambda i: Case(
+        LINK,
+        (ARRAY, TREE)[i % 2],
+        f"worker-{i % 3 + 1}",
+        slower={f"worker-{i % 3 + 1}": (25, 40)[i // 2 % 2]},
+    ),
+    "worker": lambda i: Case(
+        SLOW,
+        (SLEEPS, ARRAY)[i % 2],
+        f"worker-{i % 3 + 1}",
+        SLOW_WORKER.format(more=(10, 20)[i % 2], least=(0, 0.02)[i % 2]),
+    ),
+    "scheduler": lambda i: Case(
+        SCHEDULING,
+        (MERGE, ARRAY)[i % 2],
+        "scheduler",
+        SLOW_SCHEDULER.format(seconds=(0.003, 0.001)[i % 2]),
+    ),
+    "busy_worker": lambda i: Case(
+        LATE,
+        (SLEEPS, MERGE)[i % 2],
+        f"worker-{i % 3 + 1}",
+        HOLDS_GIL.format(power=(60_000, 90_000)[i // 2 % 2], pause=0.01),
+        threads=2,
+    ),
+    "placement": lambda i: Case(
+        PLACEMENT,
+        ("tree_reduction", {"leaves": (64, 128)[i % 2], "size_kb": (1000, 500)[i % 2]}),
+        preload=RANDOM,
+        caps=_all((40, 25)[i // 2 % 2]),
+    ),
+}
+
+
+def trial(case: Case, out: Path, injected: bool, runs: int) -> Path:
+    """Run one side of a case, unless its folder has it already, and return the folder."""
+    if (out / "records.json").exists():
+        return out
+    kind = case.place.partition("-")[0] or "scheduler"
+    preloads: dict[str, list[Path]] = {}
+    if injected and case.preload:
+        out.mkdir(parents=True, exist_ok=True)
+        (out / f"injected_{kind}.py").write_text(case.preload)
+        preloads = {case.place or "scheduler": [out / f"injected_{kind}.py"]}
+    before = _cpu_ticks()
+    with cluster(out, threads=case.threads, preloads=preloads) as nodes:
+        _cap(nodes, case.caps | (case.slower if injected else {}))
+        answer = nodes.workload(*case.work, runs=runs)
+    stolen, all_ticks = (now - then for now, then in zip(_cpu_ticks(), before, strict=True))
+    (out / "steal_pct").write_text(f"{100 * stolen / all_ticks:.1f}")
+    keep(answer, out)
+    return out
+
+
+def _cpu_ticks() -> tuple[int, int]:
+    """Return the ticks of all CPUs: those that other guests took, and all."""
+    ticks = [int(word) for word in Path("/proc/stat").read_text().split("\n")[0].split()[1:9]]
+    return ticks[7], sum(ticks)
+
+
+def _cap(nodes: Cluster, caps: dict[str, float]) -> None:
+    for node, mbit in caps.items():
+        nodes.cap(node, mbit)
+
+
+def judge(case: Case, out: Path, runs: int) -> dict[str, Any]:
+    """Run both sides and compare the first cause with the truth."""
+    old, new = (explain(trial(case, out / side, side == "new", runs)).summary for side in ("old", "new"))
+    difference = Difference(old, new)
+    first, place, seconds = difference.ranked()[0]
+    return {
+        "case": case.name,
+        "old_s": round(old.makespan_s, 2),
+        "new_s": round(new.makespan_s, 2),
+        "causes": [(b.name, where, round(s, 2)) for b, where, s in difference.ranked()[:3]],
+        "alone": (new.ranked()[0][0].name, new.ranked()[0][1]),
+        "without_wire_s": round(new.replayed.without_wire_s, 2) if new.replayed else None,
+        "right": first == case.truth,
+        "place": not case.place or place == case.place,
+        "steal_pct": [(out / side / "steal_pct").read_text() for side in ("old", "new")],
+        "explained": round(seconds / difference.makespan_s, 2),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--only", nargs="*", default=list(CASES), choices=list(CASES))
+    parser.add_argument("--repeat", type=int, default=4)
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--runs", type=int, default=2)
+    args = parser.parse_args()
+    judged: list[dict[str, Any]] = []
+    for index in range(args.first, args.first + args.repeat):
+        for name in args.only:
+            judged.append(judge(CASES[name](index), args.out / f"{name}-{index}", args.runs))
+            print(json.dumps(judged[-1]), flush=True)
+    right = [row for row in judged if row["right"]]
+    placed = sum(row["place"] for row in right)
+    print(f"{len(right)} of {len(judged)} causes right, {placed} with the right place")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,63 @@
+"""Build the documentation with Sphinx: ``make docs``.
+
+The source folder is the project's root, because the pages of ``docs/`` link to READMEs beside the code, and
+those links lead to the same pages here and in the repository. Tables of metrics, causes and parts of the time
+are written from the registries that own them, so they cannot be out of date.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+from dasklab.breakdown.causes import CAUSES
+from dasklab.model.metric import METRICS
+from dasklab.report.time_parts import PART_OF
+
+project = "dasklab"
+author = "The dasklab authors"
+release = version = importlib.metadata.version("dasklab")
+sys.path.insert(0, str(Path(__file__).parent))  # where sequence.py is
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sequence"]
+root_doc = "docs/index"
+include_patterns = [
+    "docs/**",
+    "*.md",
+    "lab/**/README.md",
+    "roles/*/README.md",
+    "tests/README.md",
+    "tests/data/*/README.md",
+]
+exclude_patterns = ["docs/_build", ".venv", ".git", "results", "**/.*", "**/site-packages"]
+html_theme = "furo"
+html_title = "dasklab"
+html_copy_source = False
+html_show_copyright = False
+html_static_path = ["static"]
+html_css_files = ["pages.css"]
+highlight_language = "text"
+myst_heading_anchors = 4
+myst_enable_extensions = ["substitution"]
+autodoc_typehints = "description"
+autodoc_member_order = "bysource"
+
+
+def _table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    """Return a table in Markdown."""
+    names = list(heads)
+    lines = [names, ["---"] * len(names), *rows]
+    return "\n".join("| " + " | ".join(text.replace("|", "\\|") for text in line) + " |" for line in lines)
+
+
+myst_substitutions = {
+    "metrics": _table(
+        ("name", "title", "unit", "source", "worse"),
+        ((f"`{m.name}`", m.title, m.unit, m.source, m.worse or "neither") for m in METRICS.values()),
+    ),
+    "causes": _table(
+        ("part", "cause", "title", "what it means"),
+        ((PART_OF[c.group].title, f"`{c.name}`", c.title, c.explanation) for c in CAUSES),
+    ),
+}

@@ -1,0 +1,41 @@
+"""Call the guest program of a host over ssh, as one could by hand."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+from typing import Any
+
+from dasklab.errors import LabError
+from dasklab.machines import ssh
+from dasklab.machines.inventory import Inventory
+from dasklab.running.orders import PROGRAMS
+
+PROGRAM = f"{PROGRAMS}/dasklab-guest"
+SSH_FAILED, NO_SUCH_COMMAND = 255, 127  # exit statuses
+
+
+def call(lab: Inventory, host: str, part: str, action: str, **arguments: object) -> dict[str, Any]:
+    """Return the answer of one step on a host.
+
+    Raises:
+        LabError: the host does not answer, has no guest program, or refuses the step; the message is its own.
+    """
+    words = [PROGRAM, part, action, *([json.dumps(arguments)] if arguments else [])]
+    argv = [*ssh.command(lab, host), shlex.join(words)]
+    process = subprocess.run(argv, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
+    if process.returncode == 0:
+        answer: dict[str, Any] = json.loads(process.stdout)
+        return answer
+    message = process.stderr.strip().rpartition("\n")[2].removeprefix("dasklab-guest: ")
+    raise failure(host, process.returncode, message)
+
+
+def failure(host: str, status: int, message: str) -> LabError:
+    """Return the error for a command that ended with ``status`` on a host."""
+    if status == SSH_FAILED:
+        return LabError(f"{host} does not answer: {message}", "`dasklab status` shows which machines run")
+    if status == NO_SUCH_COMMAND:
+        return LabError(f"{host}: a program is missing: {message}", "to install it: dasklab up")
+    return LabError(f"{host}: {message or f'the command ended with status {status}'}")

@@ -1,0 +1,159 @@
+"""Every trial of a run as a row: which links it requested, which were configured, what probes measured.
+
+The rows are in the order in which the trials ran. A cell's row in the other tables links to its trials.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+from urllib.parse import quote
+
+import pandas as pd
+
+from dasklab.model.files import Configured, ConfiguredHost, Measured, Probe, Result
+from dasklab.model.metric import METRICS
+from dasklab.model.nic import BYTES_PER_MBIT, DEFAULT_MODEL, NicSettings, net_from_pve
+from dasklab.model.number_format import UNKNOWN, format_quantity
+from dasklab.model.trial import Trial
+from dasklab.report.levels import describe_links, describe_nics
+from dasklab.results.storage import store
+
+PLAIN = "no impairment"
+
+
+@dataclass(frozen=True)
+class TrialRow:
+    """One trial. ``number`` is the start of its name: block and place in it; ``reasons`` why it is not ok."""
+
+    anchor: str
+    name: str
+    number: str
+    cell: str
+    null: bool
+    status: str
+    reasons: tuple[str, ...]
+    value: str
+    requested: str
+    configured: str
+    measured: str
+    folder: str | None
+
+
+def trial_rows(
+    trials: Sequence[Path], frame: pd.DataFrame, metric: str | None, anchor: str, page: Path | None
+) -> list[TrialRow]:
+    """Return a row for each of the trials.
+
+    Args:
+        trials: their folders.
+        frame: the table of the run's samples.
+        metric: the one whose median is shown.
+        anchor: the section's; the anchors of the rows begin with it.
+        page: the folder that the page will be in, for links to the trials' files; None for a page without.
+    """
+    medians = _medians(frame, metric)
+    return [
+        _row(directory, medians, f"{anchor}-trial-{index}", page) for index, directory in enumerate(trials, 1)
+    ]
+
+
+def by_cell(rows: Sequence[TrialRow]) -> dict[str, list[TrialRow]]:
+    """Return the trials of each cell. A null trial is compared with its cell, so it is not one of these."""
+    cells: dict[str, list[TrialRow]] = {}
+    for row in rows:
+        if not row.null:
+            cells.setdefault(row.cell, []).append(row)
+    return cells
+
+
+def _row(directory: Path, medians: Mapping[str, str], anchor: str, page: Path | None) -> TrialRow:
+    trial, result = store.need(Trial, directory), store.need(Result, directory)
+    configured, measured = store.read(Configured, directory), store.read(Measured, directory)
+    return TrialRow(
+        anchor=anchor,
+        name=trial.trial,
+        number="-".join(trial.trial.split("-")[:2]),
+        cell=trial.cell,
+        null=trial.null,
+        status=result.status,
+        reasons=result.reasons,
+        value=medians.get(trial.trial, UNKNOWN),
+        requested=_requested(trial),
+        configured=_configured(configured) if configured else "not read back",
+        measured=_measured(trial.tested, measured) if measured else "not measured",
+        folder=quote(os.path.relpath(directory, page)) + "/" if page else None,
+    )
+
+
+def _medians(frame: pd.DataFrame, metric: str | None) -> dict[str, str]:
+    if metric is None:
+        return {}
+    samples = frame[(frame.metric == metric) & ~frame.warmup]
+    unit = METRICS[metric].unit
+    return {
+        str(trial): format_quantity(float(value), unit, METRICS[metric].format)
+        for trial, value in samples.groupby("trial").value.median().items()
+    }
+
+
+def _requested(trial: Trial) -> str:
+    links = describe_links(
+        (host, {**link.model_dump(), **_way(link.policer, link.direction, link.peer)})
+        for host, link in trial.links.items()
+    )
+    nics = describe_nics((host, _special(nic)) for host, nic in trial.nics.items())
+    return " and ".join(filter(None, [links, nics, _bridge(trial.bridge == "flooding")])) or PLAIN
+
+
+def _configured(configured: Configured) -> str:
+    links = [
+        (host, {**impairment.amounts, **_way(impairment.policer, impairment.direction, impairment.peer)})
+        for host, settings in configured.hosts.items()
+        for impairment in settings.link
+    ]
+    nics = [(host, _special(nic)) for host, settings in configured.hosts.items() for nic in _nic(settings)]
+    flooding = configured.bridge is not None and configured.bridge.ageing_s == 0
+    texts = [describe_links(links), describe_nics(nics), _bridge(flooding)]
+    return " and ".join(filter(None, texts)) or PLAIN
+
+
+def _way(policer: bool, direction: str, peer: str | None) -> dict[str, Any]:
+    """Return a direction as a request names it: what a host sends is the default."""
+    return {"policer": policer, "direction": direction if direction == "ingress" else "", "peer": peer}
+
+
+def _nic(host: ConfiguredHost) -> Iterator[NicSettings]:
+    """Yield the NIC that the hypervisor reports, if there is a hypervisor."""
+    if host.net:
+        nic = net_from_pve(host.net)
+        yield NicSettings.model_validate(
+            {"model": nic.model, "rate_mbit": round(nic.rate_bytes / BYTES_PER_MBIT, 3)}
+        )
+
+
+def _special(nic: NicSettings) -> dict[str, Any]:
+    """Return what a NIC has apart from the defaults."""
+    model = {} if nic.model in DEFAULT_MODEL.values() else {"model": nic.model}
+    return model | ({"rate_mbit": nic.rate_mbit} if nic.rate_mbit else {})
+
+
+def _bridge(flooding: bool) -> str:
+    return "a flooding bridge" if flooding else ""
+
+
+def _measured(tested: Sequence[str], measured: Measured) -> str:
+    """Return the median round trip and throughput of the tested links, of all if the trial tests none."""
+
+    def concerns(probe: Probe) -> bool:
+        return not tested or probe.src in tested or probe.dst in tested
+
+    rtts_ms = [sample for probe in measured.rtt if concerns(probe) for sample in probe.samples_ms]
+    rates_mbit = [probe.mbit for probe in measured.throughput if concerns(probe) and probe.proto == "tcp"]
+    texts = [f"RTT {format_quantity(median(rtts_ms), 'ms')}"] if rtts_ms else []
+    texts += [format_quantity(median(rates_mbit), "Mbit/s")] if rates_mbit else []
+    return ", ".join(texts) or UNKNOWN

@@ -1,0 +1,84 @@
+"""The arguments with which a host starts its part of a Spark cluster. Pure.
+
+All ports are fixed, so that a capture or a firewall can name them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from dasklab.model.engines import spark_text
+from dasklab.model.order import LabHost
+from dasklab.model.trial import Trial
+
+MASTER_PORT, WORKER_PORT, DRIVER_PORT = 7077, 7078, 7079
+BLOCK_PORT, DRIVER_BLOCK_PORT = 7080, 7081
+MASTER_PAGE_PORT, WORKER_PAGE_PORT = 7082, 7083  # the pages of master and worker cannot be turned off
+EXECUTOR_MEMORY_MB = 1024  # an executor's heap: half of what the lab's workers have; its JVM takes more
+DRIVER_MEMORY_MB = 512  # Spark refuses less than 450
+WORK = "/var/lib/dasklab/spark"
+MASTER_CLASS = "org.apache.spark.deploy.master.Master"
+WORKER_CLASS = "org.apache.spark.deploy.worker.Worker"
+
+
+def master(address: str) -> str:
+    """Return the address of the master for workers and drivers."""
+    return f"spark://{address}:{MASTER_PORT}"
+
+
+def start(trial: Trial, name: str, hosts: Mapping[str, LabHost], venv: str) -> dict[str, Any]:
+    """Return the arguments of the guest program's step ``spark.start``."""
+    host = hosts[name]
+    workers = [worker for worker, facts in hosts.items() if facts.role == "worker"][: trial.workers]
+    service, java = "", []
+    if host.role == "scheduler":
+        service, java = "spark-master", master_command(host.address)
+    elif name in workers:
+        service, java = "spark-worker", worker_command(host)
+    return {
+        "venv": venv,
+        "address": host.address,
+        "settings": settings(trial, host.address),
+        "ttl_s": trial.ttl_s,
+        "service": service,
+        "java": java,
+    }
+
+
+def settings(trial: Trial, address: str) -> dict[str, str]:
+    """Return Spark's settings on a host: the lab's own, then the trial's."""
+    return {
+        "spark.driver.host": address,
+        "spark.driver.port": str(DRIVER_PORT),
+        "spark.driver.blockManager.port": str(DRIVER_BLOCK_PORT),
+        "spark.blockManager.port": str(BLOCK_PORT),
+        "spark.port.maxRetries": "0",
+        "spark.driver.memory": f"{DRIVER_MEMORY_MB}m",
+        "spark.executor.memory": f"{EXECUTOR_MEMORY_MB}m",
+        "spark.local.dir": WORK,
+        "spark.master.rest.enabled": "false",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.log.level": "ERROR",
+        **{name: spark_text(value) for name, value in trial.spark.items()},
+    }
+
+
+def master_command(address: str) -> list[str]:
+    return [
+        MASTER_CLASS,
+        "--host",
+        address,
+        "--port",
+        str(MASTER_PORT),
+        "--webui-port",
+        str(MASTER_PAGE_PORT),
+    ]
+
+
+def worker_command(host: LabHost) -> list[str]:
+    cores = ["--cores", str(host.spark_cores)] if host.spark_cores else []
+    ports = ["--port", str(WORKER_PORT), "--webui-port", str(WORKER_PAGE_PORT)]
+    memory = ["--memory", f"{EXECUTOR_MEMORY_MB}m", "--work-dir", WORK]
+    return [WORKER_CLASS, "--host", host.address, *ports, *cores, *memory, master(host.scheduler_address)]

@@ -1,0 +1,1 @@
+../../../../lab/dasklab/model/impairments.py

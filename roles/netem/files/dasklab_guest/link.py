@@ -1,0 +1,205 @@
+"""Impair the link under test of this host, read back what the kernel made of it, and clear it again.
+
+``apply`` replaces what was there; an empty list clears. A systemd timer of this host clears the link after
+``ttl_s`` seconds, whatever became of the caller. Only the link under test is ever touched. A root qdisc
+that this program did not create is refused, not replaced.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+
+from dasklab_guest.common import (
+    IFB,
+    PROGRAM,
+    RUNTIME,
+    HostError,
+    UnsupportedError,
+    host,
+    interfaces,
+    lab_link,
+    run,
+    run_json,
+    stop_units,
+)
+from dasklab_guest.impairments import bucket
+from dasklab_guest.tc import (
+    FIELDS,
+    HANDLE,
+    complete_links,
+    configured_policers,
+    configured_queues,
+    plan,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from dasklab_guest.common import Document
+    from dasklab_guest.tc import Command, Link
+
+STATE = RUNTIME / "link.json"
+TIMER = "dasklab-link-expire"
+PROBE_POLICER = "55900"  # index of the policer that shows whether the kernel has any
+UNSUPPORTED_MESSAGES = (
+    "unknown",
+    "not supported",
+    "no such file or directory",
+    "failed to load",
+    "not found",
+)
+
+
+def apply(links: Sequence[Link], ttl_s: float, check: bool = False) -> Document:
+    """Replace the impairments of the link under test. After a failure nothing is left behind.
+
+    Args:
+        links: as in ``tc.py``.
+        ttl_s: seconds until the link is cleared.
+        check: only report whether anything would change.
+
+    Returns:
+        As ``show``, and whether anything ``changed``.
+    """
+    settings = host()
+    target = complete_links(links, settings["hosts"])
+    changes = target != requested_links()
+    if changes and not check:
+        clear()
+        if target:
+            configure(target, settings, ttl_s)
+    elif target and not check:
+        extend(target, ttl_s)
+    return {**show(), "changed": changes}
+
+
+def configure(links: Sequence[Link], settings: Document, ttl_s: float) -> None:
+    """Configure a clear link. On failure it is cleared again."""
+    link = lab_link(settings, interfaces())
+    refuse_foreign(link["ifname"])
+    try:
+        extend(links, ttl_s)  # first: from here on the link clears itself even if this process dies
+        polices = not any(link["policer"] for link in links) or has_policers()
+        for command in plan(links, link["ifname"], link["mtu"], settings["hosts"], polices):
+            execute(command)
+    except HostError:
+        clear()
+        raise
+
+
+def extend(links: Sequence[Link], ttl_s: float) -> None:
+    """Write down what is configured, and start the timer that clears it."""
+    STATE.parent.mkdir(parents=True, exist_ok=True)
+    STATE.write_text(json.dumps({"requested": list(links), "expires": time.time() + ttl_s}))
+    stop_units(f"{TIMER}.timer")
+    options = ["--quiet", "--collect", f"--unit={TIMER}", "--timer-property=AccuracySec=1s"]
+    run(["systemd-run", *options, f"--on-active={ttl_s}s", PROGRAM, "link", "clear"])
+
+
+def requested_links() -> list[Link]:
+    """Return the links of the last ``apply`` that are still in place."""
+    links: list[Link] = json.loads(STATE.read_text())["requested"] if STATE.exists() else []
+    return links
+
+
+def has_policers() -> bool:
+    """Return whether this kernel has policers, by creating one that no filter uses."""
+    policer = ["tc", "actions", "add", "action", "police", *bucket(1), "drop", "index", PROBE_POLICER]
+    if subprocess.run(policer, capture_output=True, check=False).returncode:
+        return False
+    run(["tc", "actions", "del", "action", "police", "index", PROBE_POLICER])
+    return True
+
+
+def execute(command: Command) -> None:
+    """Run one command of the plan.
+
+    Raises:
+        UnsupportedError: the kernel cannot do it.
+        HostError: the command failed for another reason.
+    """
+    try:
+        run(command)
+    except HostError as error:
+        if any(message in str(error).lower() for message in UNSUPPORTED_MESSAGES):
+            raise UnsupportedError(str(error)) from None
+        raise
+
+
+def qdiscs_of(device: str) -> list[Document]:
+    """Return the qdiscs of a device with their counters."""
+    return run_json(["tc", "-s", "-j", "qdisc", "show", "dev", device])
+
+
+def refuse_foreign(device: str) -> None:
+    """Refuse a device with a queue discipline of somebody else."""
+    for qdisc in qdiscs_of(device):
+        configured_root = qdisc.get("root") and qdisc["handle"] != "0:"
+        if configured_root or qdisc["kind"] in ("clsact", "ingress"):
+            raise HostError(
+                f"{device} has a qdisc {qdisc['kind']} {qdisc['handle']} that the lab did not create"
+            )
+
+
+def clear() -> Document:
+    """Remove what ``apply`` created, and stop the timer. Returns as ``show``."""
+    ours = STATE.exists()
+    links = interfaces()
+    device = lab_link(host(), links)["ifname"]
+    qdiscs = qdiscs_of(device)
+    if any(qdisc.get("root") and qdisc["handle"] == HANDLE for qdisc in qdiscs):
+        run(["tc", "qdisc", "del", "dev", device, "root"])
+    if ours and any(qdisc["kind"] == "clsact" for qdisc in qdiscs):
+        run(["tc", "qdisc", "del", "dev", device, "clsact"])
+    if any(link["ifname"] == IFB for link in links):
+        run(["ip", "link", "del", IFB])
+    if ours:
+        STATE.unlink()
+        stop_units(f"{TIMER}.timer")  # unknown to systemd by now if it is the timer that clears
+    return show()
+
+
+def show() -> Document:
+    """Return the requested links, those that the kernel has, and the seconds until they are cleared."""
+    state = json.loads(STATE.read_text()) if STATE.exists() else {"requested": [], "expires": None}
+    settings, links = host(), interfaces()
+    device = lab_link(settings, links)["ifname"]
+    devices = {"egress": device}
+    if any(link["ifname"] == IFB for link in links):
+        devices["ingress"] = IFB
+    qdiscs = {side: qdiscs_of(name) for side, name in devices.items()}
+    configured = [
+        link
+        for side, name in devices.items()
+        for link in queues_of(name, qdiscs[side], settings["hosts"], side)
+    ]
+    if any(qdisc["kind"] == "clsact" for qdisc in qdiscs["egress"]):
+        for side in FIELDS:
+            filters = run(["tc", "filter", "show", "dev", device, side])
+            configured += configured_policers(filters, settings["hosts"], side)
+    return {
+        "interface": device,
+        "requested": state["requested"],
+        "expires_in_s": state["expires"] and round(state["expires"] - time.time(), 1),
+        "configured": configured,
+        "qdiscs": [qdisc for side in qdiscs.values() for qdisc in side],
+    }
+
+
+def queues_of(device: str, qdiscs: Sequence[Document], hosts: Mapping[str, str], side: str) -> list[Link]:
+    """Return what the queues of a device do; the filters of its bands name the peers."""
+    banded = any(qdisc["kind"] == "prio" and qdisc["handle"] == HANDLE for qdisc in qdiscs)
+    filters = run(["tc", "filter", "show", "dev", device, "parent", HANDLE]) if banded else ""
+    return configured_queues(qdiscs, filters, hosts, side)
+
+
+def reset() -> None:
+    """Clear the link if this program left anything on it."""
+    if STATE.exists():
+        clear()
+
+
+STEPS = {"apply": apply, "clear": clear, "show": show}

@@ -1,1 +1,0 @@
-../../../lab/dasklab/model/impairments.py

@@ -1,0 +1,106 @@
+"""The documentation builds without a warning; each page can be reached, and each link leads somewhere."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urldefrag, urlparse
+
+import pytest
+from dasklab.breakdown.causes import CAUSES
+from dasklab.model.metric import METRICS
+
+ROOT = Path(__file__).parents[2]
+pytest.importorskip("furo", reason="furo is missing: pip install -e '.[docs]'")
+
+
+class Page(HTMLParser):
+    """The links of a page, the anchors in it, and its text."""
+
+    def __init__(self, file: Path) -> None:
+        super().__init__()
+        self.links: list[str] = []
+        self.anchors: set[str] = set()
+        self.words: list[str] = []
+        self.feed(file.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        values = dict(attrs)
+        self.links += [values[key] or "" for key in ("href", "src") if key in values]
+        self.anchors |= {values[key] or "" for key in ("id", "name") if key in values}
+
+    def handle_data(self, data: str) -> None:
+        self.words.append(data)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The built pages. The options are those of `make docs`."""
+    folder = tmp_path_factory.mktemp("site")
+    recipe = next(line for line in (ROOT / "Makefile").read_text().splitlines() if "sphinx-build" in line)
+    program, *options = recipe.split()
+    assert program == "$(BIN)/sphinx-build" and "-W" in options
+    argv = [
+        sys.executable,
+        "-m",
+        "sphinx",
+        *options[:-1],
+        "-d",
+        str(folder / "doctrees"),
+        str(folder / "html"),
+    ]
+    built = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert built.returncode == 0, built.stderr
+    return folder / "html"
+
+
+@pytest.fixture(scope="module")
+def pages(site: Path) -> dict[Path, Page]:
+    """What the reader can reach from the first page, by following links."""
+    pages, frontier = dict[Path, Page](), [site / "docs" / "index.html"]
+    while frontier:
+        file = frontier.pop()
+        if file not in pages and file.suffix == ".html" and file.exists():
+            pages[file] = Page(file)
+            frontier += [target for target, _ in targets(file, pages[file])]
+    return pages
+
+
+def targets(file: Path, page: Page) -> list[tuple[Path, str]]:
+    """Return the files that a page links to, with the anchors in them."""
+    local = [link for link in page.links if link and not urlparse(link).scheme]
+    split = [urldefrag(link.partition("?")[0]) for link in local]
+    return [
+        ((file.parent / unquote(path)).resolve() if path else file, unquote(anchor)) for path, anchor in split
+    ]
+
+
+def test_every_page_can_be_reached(site: Path, pages: dict[Path, Page]) -> None:
+    sources = [path for path in (ROOT / "docs").rglob("*.md") if "_build" not in path.parts]
+    sources += [*ROOT.glob("roles/*/README.md"), *ROOT.glob("lab/**/README.md"), ROOT / "README.md"]
+    built = {site / path.relative_to(ROOT).with_suffix(".html") for path in sources}
+    assert len(built) > 60
+    assert sorted(built - set(pages)) == []
+
+
+def test_every_link_leads_to_a_file_and_a_place_in_it(site: Path, pages: dict[Path, Page]) -> None:
+    broken = []
+    for file, page in pages.items():
+        for target, anchor in targets(file, page):
+            place = pages.get(target)
+            if not target.exists() or (anchor and place and anchor not in place.anchors):
+                broken.append(f"{file.relative_to(site)}: {target.name}#{anchor}")
+    assert broken == []
+
+
+def test_tables_follow_from_the_registries(site: Path, pages: dict[Path, Page]) -> None:
+    words = pages[site / "docs" / "reference" / "metrics.html"].words
+    assert {*METRICS, *(cause.name for cause in CAUSES)} <= set(words)
+
+
+def test_diagrams_are_drawn(site: Path, pages: dict[Path, Page]) -> None:
+    page = pages[site / "docs" / "explanation" / "time-breakdown.html"]
+    assert "arrived to ready: waits for data" in page.words
+    assert not any("sequenceDiagram" in text for other in pages.values() for text in other.words)

@@ -1,0 +1,103 @@
+"""A packed run is one file, and `report`, `explain` and `results` open it like its folder."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from dasklab.cli import main
+from dasklab.errors import LabError
+from dasklab.model.files import Records
+from dasklab.results.storage import pack, store
+
+from tests.unit.dasklab.stored_run import TRIAL, previous_run
+
+
+def run(*words: str | Path) -> Result:
+    return CliRunner().invoke(main, [str(word) for word in words])
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("DASKLAB_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    return previous_run(tmp_path / "results")
+
+
+@pytest.fixture
+def packed(folder: Path) -> Path:
+    result = run("results", "pack", folder)
+    assert result.exit_code == 0, result.output
+    return Path(result.output.strip())
+
+
+def test_packed_run_is_shown_and_explained_like_its_folder(folder: Path, packed: Path) -> None:
+    assert packed == Path.cwd() / f"baseline-{folder.name}.zip"
+    for words in (("results", "show"), ("explain", "--json")):
+        plain, opened = run(*words, folder), run(*words, packed)
+        assert plain.exit_code == 0 and plain.stdout, plain.output
+        assert (opened.exit_code, opened.stdout) == (0, plain.stdout)
+    trial, inside = run("explain", "--json", folder / TRIAL), run("explain", "--json", packed / TRIAL)
+    assert trial.exit_code == 0 and (inside.exit_code, inside.stdout) == (0, trial.stdout)
+
+
+def test_report_of_a_packed_run_is_written_where_the_user_is(folder: Path, packed: Path) -> None:
+    result = run("report", packed)
+    page = Path.cwd() / f"baseline-{folder.name}-report" / "report.html"
+    assert (result.exit_code, result.stdout) == (0, f"{page}\n")
+    assert page.exists()
+
+
+def test_everything_but_what_is_made_of_the_rest_is_packed(folder: Path, packed: Path) -> None:
+    before = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+    assert run("explain", folder / TRIAL).exit_code == run("report", folder).exit_code == 0
+    tables = store.file_of(Records, folder / TRIAL).with_suffix("")
+    assert tables.is_dir() and (folder / "report").is_dir()
+    again = pack.pack(folder, packed)
+    with zipfile.ZipFile(again) as archive:
+        names = {name.removeprefix(f"baseline/{folder.name}/") for name in archive.namelist()}
+    assert before <= names
+    assert {name for name in names - before if not name.startswith(f"{TRIAL}/explain.")} == set()
+
+
+def test_a_changed_run_is_unpacked_again(folder: Path, packed: Path) -> None:
+    first = pack.unpack(packed)
+    assert pack.unpack(packed) == first and pack.is_unpacked(first) and not pack.is_unpacked(folder)
+    (folder / "note.txt").write_text("changed")
+    second = pack.unpack(pack.pack(folder, packed))
+    assert second != first and (second / "note.txt").exists()
+    assert store.read_run(second) == store.read_run(folder)
+
+
+def archive_of(*names: str) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name in names:
+            archive.writestr(name, "{}")
+    return buffer.getvalue()
+
+
+BAD = {
+    "outside": (archive_of("a/b", "a/../../b"), "names in it lead out of it"),
+    "no folder": (archive_of("a", "b"), "this is no packed run"),
+    "cut off": (archive_of("a/b", "a/c").replace(b"{}", b"[]", 1), "it cannot be unpacked: Bad CRC-32"),
+}
+
+
+@pytest.mark.parametrize(("content", "reason"), BAD.values(), ids=BAD)
+def test_other_archives_are_refused_in_one_line(folder: Path, content: bytes, reason: str) -> None:
+    file = Path("bad.zip")
+    file.write_bytes(content)
+    result = run("results", "show", file)
+    assert (result.exit_code, reason in result.output) == (2, True), result.output
+    with pytest.raises(LabError, match=reason):
+        pack.unpack(file)
+
+
+def test_only_runs_and_records_are_packed(folder: Path) -> None:
+    result = run("results", "pack", folder.parent)
+    assert (result.exit_code, "this is neither a run nor a record" in result.output) == (1, True)
