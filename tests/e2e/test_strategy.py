@@ -146,6 +146,27 @@ def test_ctrl_c_ends_the_playbook(tmp_path: Path, strategy: str) -> None:
     until(lambda: not list(sleeping(seconds)), "the end of the commands")
 
 
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_a_host_that_does_not_answer_ends_the_playbook(tmp_path: Path, strategy: str) -> None:
+    playbook = play(tmp_path, "- ansible.builtin.command: sleep 1")
+    hosts = (tmp_path / "hosts.yml").read_text()
+    nobody = str({"ansible_connection": "ssh", "ansible_host": "127.0.0.1", "ansible_port": 1})
+    (tmp_path / "hosts.yml").write_text(hosts.replace("'b': {}", f"'b': {nobody}"))
+    child = start(playbook, strategy)
+    output = finish(child)
+    assert child.returncode != 0
+    assert re.search(r"^b .* unreachable=1 ", output, re.MULTILINE), output
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_a_host_that_dies_during_a_task_ends_the_playbook(tmp_path: Path, strategy: str) -> None:
+    """The host's Python dies, as it does with the host: with Mitogen it is the one that stays, else the module's."""
+    child = start(play(tmp_path, "- ansible.builtin.shell: kill -KILL $PPID"), strategy)
+    output = finish(child)
+    assert child.returncode != 0
+    assert re.search(r" (unreachable|failed)=1 ", output), output
+
+
 def sleeping(seconds: str) -> Iterator[str]:
     """Yield the PIDs of the commands of a test."""
     for path in Path("/proc").glob("[0-9]*/cmdline"):

@@ -9,6 +9,7 @@ if [ -d wheels ]; then
     python3 -m venv /opt/dask
     /opt/dask/bin/pip install --quiet --disable-pip-version-check --no-cache-dir --no-compile \
         --no-index --no-deps --find-links wheels --requirement wheels/requirements.txt
+    cp wheels/requirements.txt /opt/dask/
     find /opt/dask -name tests -type d -prune -exec rm -rf {} +
     python3 -m compileall -q -j 0 /opt/dask/lib
 fi
