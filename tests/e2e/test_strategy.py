@@ -160,7 +160,7 @@ def test_a_host_that_does_not_answer_ends_the_playbook(tmp_path: Path, strategy:
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_a_host_that_dies_during_a_task_ends_the_playbook(tmp_path: Path, strategy: str) -> None:
-    """The host's Python dies, as it does with the host: with Mitogen it is the one that stays, else the module's."""
+    """The host's Python dies, as it does with the host: with Mitogen the lasting one, else the module's."""
     child = start(play(tmp_path, "- ansible.builtin.shell: kill -KILL $PPID"), strategy)
     output = finish(child)
     assert child.returncode != 0
