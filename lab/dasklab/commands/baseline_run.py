@@ -15,6 +15,7 @@ from dasklab.errors import LabError
 from dasklab.machines.inventory import Inventory
 from dasklab.model import experiment
 from dasklab.model.files import Campaign, Result
+from dasklab.model.number_format import format_number
 from dasklab.model.trial import Setup
 from dasklab.results import load
 from dasklab.results.storage import store
@@ -55,7 +56,7 @@ def show(run: Path) -> None:
     frame = load(run)
     rows = []
     for metric, values in frame[~frame["warmup"]].groupby("metric", sort=False)["value"]:
-        numbers = (f"{value:.3g}" for value in (values.median(), values.min(), values.max()))
+        numbers = map(format_number, (values.median(), values.min(), values.max()))
         rows.append((str(metric), str(len(values)), *numbers))
     click.echo(f"Results: {run}\n")
     print_table(("metric", "n", "median", "min", "max"), rows)
