@@ -1,7 +1,7 @@
-"""Which methods of Proxmox VE's API are here, refused or missing.
+"""The methods of Proxmox VE's API by status: minipve has them (here), refuses them, or lacks them (missing).
 
-``python -m minipve.coverage`` prints docs/reference/minipve-methods.md, and with ``--summary`` its table.
-PVE's methods come from ``config/schema.json``, those of minipve from the handlers.
+``python -m minipve.coverage`` prints the page docs/reference/minipve-methods.md; with ``--summary``, only the
+summary table of that page. PVE's methods come from ``config/schema.json``, and minipve's from the handlers.
 """
 
 from __future__ import annotations
@@ -66,19 +66,19 @@ _AREAS = (
 
 
 def methods() -> Iterator[tuple[str, str]]:
-    """Yield verb and path template of all methods of Proxmox VE."""
+    """Yield the verb and the path template of each method of Proxmox VE."""
     yield from api.load()
     for path, verbs in schema.without_handler().items():
         yield from ((verb, path) for verb in verbs)
 
 
 def reason(path: str) -> str | None:
-    """Return why a path's methods are refused; None if they are only missing."""
+    """Return why minipve refuses a path's methods; None if it does not refuse them."""
     return next((text for pattern, text in _REASONS if re.fullmatch(pattern, path)), None)
 
 
 def status(verb: str, path: str) -> str:
-    """Return whether the method with this path template is here, refused or missing."""
+    """Return the status of a method, by its verb and path template: here, refused or missing."""
     if (verb, path) in api.load():
         return HERE
     return REFUSED if reason(path) else MISSING

@@ -59,7 +59,7 @@ class Requirements:
     kinds: frozenset[GuestKind] = frozenset({"vm"})
 
     def needs(self, *, network: bool = True) -> list[Need]:
-        """Return the privileges that the lab needs; ``network``: it has to create its bridge."""
+        """Return the privileges that the lab needs. ``network``: whether the lab has to create its bridge."""
         several = len(self.nodes) > 1
         return privileges.needed(
             *(self.pool, self.nodes, self.storage, self.image_storage),

@@ -1,4 +1,4 @@
-"""Check that the lab exists and its machines run, before a command needs them. Starts nothing."""
+"""Check that the lab exists and its machines run, before a command needs them. The check starts nothing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def no_lab() -> LabError:
 
 
 def not_running(names: Sequence[str], lab: Inventory) -> LabError:
-    """Return the error for machines of the inventory that do not run."""
+    """Return the error for machines of the inventory that are not running."""
     if len(names) == len(lab.hosts()):
         return LabError("no machine of this lab is running", UP_HINT)
     verb = "is" if len(names) == 1 else "are"
@@ -24,7 +24,7 @@ def not_running(names: Sequence[str], lab: Inventory) -> LabError:
 
 
 def never_started(lab: Inventory) -> bool:
-    """Return whether the lab has a local endpoint that was never started, so that it has no machines."""
+    """Return whether the lab has a local endpoint that was never started. Such a lab has no machines."""
     host = lab.hosts()[0]
     if not lab.has(host, "endpoint_start"):
         return False
@@ -36,7 +36,7 @@ def never_started(lab: Inventory) -> bool:
 
 
 def endpoint_name(lab: Inventory) -> str:
-    """Return the endpoint as messages show it: its URL, or why there is none."""
+    """Return the text that messages show for the endpoint: its URL, or why there is none."""
     host = lab.hosts()[0]
     if not lab.has(host, "proxmox"):
         return "none (machines that exist already)"
@@ -50,17 +50,17 @@ def require_endpoint(lab: Inventory) -> None:
     """Refuse a lab whose endpoint does not answer.
 
     Raises:
-        LabError: its local endpoint was never started or has stopped, or another endpoint does not answer.
+        LabError: the endpoint does not answer, or it is a local one that was never started or has stopped.
     """
     if lab.has(lab.hosts()[0], "proxmox"):
         running(lab)
 
 
 def require_machines(lab: Inventory, *names: str) -> None:
-    """Refuse a lab if none of these machines (by default, of all machines) runs.
+    """Refuse a lab if none of the machines ``names`` is running. The default is all machines of the lab.
 
     Raises:
-        LabError: naming the machines.
+        LabError: none of them is running.
     """
     names = names or tuple(lab.hosts())
     if not lab.has(lab.hosts()[0], "proxmox"):
@@ -70,13 +70,13 @@ def require_machines(lab: Inventory, *names: str) -> None:
 
 
 def stopped(lab: Inventory, names: Sequence[str]) -> list[str]:
-    """Return those of the machines ``names`` that do not run."""
+    """Return which of the machines ``names`` are not running."""
     vmids = running(lab)
     return [name for name in names if lab.value(name, "guest")["vmid"] not in vmids]
 
 
 def running(lab: Inventory) -> set[int]:
-    """Return the VMIDs of all guests that run on the lab's nodes.
+    """Return the VMIDs of all guests that are running on the lab's nodes.
 
     Raises:
         LabError: the endpoint was never started, or does not answer.

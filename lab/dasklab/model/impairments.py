@@ -24,11 +24,11 @@ QUEUES = ("netem", "tbf")  # the queue disciplines that can impair a link
 
 
 class Unit:
-    """The unit of an amount; it is the suffix of the key.
+    """The unit of an amount. The key of an impairment ends in it: ``delay_ms``.
 
     Args:
         sign: the unit as people write it.
-        word: tc's name of the unit.
+        word: tc's name for the unit.
         to_tc: multiplies an amount for tc's command line.
         from_tc: multiplies what ``tc -j`` reports.
         most: the largest amount, None if there is no limit. The smallest is always 0: no impairment.
@@ -51,9 +51,9 @@ class Impairment:
     Args:
         key: the name in experiments and files. Its suffix is the unit.
         title: the name for people.
-        word: netem's option. Jitter has none: its value follows that of the delay.
-        read_back: the keys under which ``tc -j`` reports it among netem's options.
-        needs: the key of an impairment without which netem cannot do this one.
+        word: netem's option. Jitter has no option of its own: its value comes right after the delay's.
+        read_back: the two keys that lead to the amount in the netem options that ``tc -j`` reports.
+        needs: the key of another impairment, which must be above 0 for netem to do this one.
         simulated: whether the simulation models it. The simulation refuses the others.
     """
 

@@ -13,10 +13,10 @@ start                      the node's counters are read; a fresh cluster starts,
 run                        the client runs the workload
 stop                       the node's counters are read again; the cluster stops
 inspect-after, probe-…     as before the runs
-report-…                   optional, a cluster and a run of its own: Dask's performance report
-profile-…                  optional, likewise: the processes are sampled by py-spy
-capture-…                  optional, likewise, on the flooding bridge: frames are captured before the cluster
-                           starts, so that every connection is seen from its first segment
+report-…                   optional: the workload runs again on a fresh cluster, for Dask's performance report
+profile-…                  optional: it runs again on a fresh cluster, and py-spy samples the processes
+capture-…                  optional: it runs again on a fresh cluster, while the bridge floods. The capture
+                           starts before the cluster, so it has every connection from the first segment
 =========================  ==============================================================================
 """
 
@@ -71,7 +71,7 @@ def orders(trial: Trial, hosts: Mapping[str, LabHost]) -> TrialOrders:
 
 
 def venv_folder(pins: str, packages: Mapping[str, str]) -> str:
-    """Return the folder of the virtual environment with these packages; ``pins`` if there are none."""
+    """Return the folder of the virtual environment for these packages; without packages, ``pins``."""
     if not packages:
         return pins
     return f"{pins}-{hashlib.sha1(json.dumps(sorted(packages.items())).encode()).hexdigest()[:8]}"
@@ -112,7 +112,7 @@ class TrialLab:
 
 
 def phase(name: str, steps: Steps, **options: Any) -> Phase:
-    """Return a phase from the steps of each host; hosts without steps get no order."""
+    """Return a phase in which each host does its steps. A host without steps gets no order."""
     orders = {host: Order(phase=name, steps=tuple(listed)) for host, listed in steps.items() if listed}
     return Phase(name=name, orders=orders, **options)
 

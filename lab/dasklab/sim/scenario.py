@@ -37,7 +37,8 @@ class Scenario(Strict):
         tasks: by key prefix, records of which each task draws one.
         shuffled_bytes: bytes that each transfer task of a peer-to-peer shuffle sends to all workers.
         late_s: how much longer each worker's first task takes; the last number holds for all further workers.
-        design: workers are Dask's whole Worker, or only its state machine (for thousands of them).
+        design: ``whole`` simulates Dask's whole Worker, ``light`` only its state machine
+            (for thousands of workers).
         limit_s: virtual time after which the simulation is considered hung.
     """
 

@@ -35,7 +35,7 @@ def simulate(scenario: Scenario) -> Outcome:
     """Run a scenario and return its outcome.
 
     Raises:
-        LabError: the scenario cannot be simulated, or cannot be simulated in this process.
+        LabError: the scenario cannot be simulated, or this process cannot run a simulation.
     """
     _check_process()
     started = time.process_time()
@@ -104,7 +104,10 @@ def _check_process() -> None:
 
 
 def _peak_memory_mb() -> float:
-    """Return this program's peak. (getrusage also counts the process that started it, before exec.)"""
+    """Return the peak memory of this program.
+
+    getrusage would also count the process that started this program, before its exec.
+    """
     peak = re.search(r"^VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text(), re.MULTILINE)
     return int(peak[1]) / 1024 if peak else 0.0
 
@@ -133,7 +136,10 @@ def _module(workload: Workload) -> ModuleType:
 
 
 def _compute_first_partition_locally() -> None:
-    """Patch ``from_map``: to learn the columns it computes a first partition, which must be a real one."""
+    """Patch ``from_map`` so that it computes its first partition in this process.
+
+    It learns the columns from that partition, so the partition must have real data.
+    """
     import dask.dataframe
 
     from_map = dask.dataframe.from_map
@@ -148,7 +154,7 @@ def _compute_first_partition_locally() -> None:
 def _try_runs(
     scenario: Scenario, cluster: SimCluster, job: Any, faults: FaultInjector, runs: list[SimulatedRun]
 ) -> tuple[str | None, bool]:
-    """Execute the runs; with faults, a failure is a result.
+    """Execute the runs. If the scenario has faults, a failed run is a result, not an error.
 
     Returns:
         Why the runs did not complete (None if they did), and whether they hung.

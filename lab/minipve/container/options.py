@@ -148,7 +148,7 @@ def new_rootfs_bytes(rootfs: str) -> int:
     """Return the size of the root file system that a ``rootfs`` option requests (``local:4``: 4 GiB).
 
     Raises:
-        ApiError: it requests something else than a new volume; PVE's texts where it has them.
+        ApiError: it requests something other than a new volume. The message is PVE's if PVE has one.
     """
     volume = schema.parse_option("rootfs", rootfs, LXC)["volume"]
     if volume.startswith("/"):
@@ -182,7 +182,7 @@ def rootfs_bytes(options: Mapping[str, str]) -> int:
 
 
 def check_changes(new: Mapping[str, str], options: Mapping[str, str]) -> None:
-    """Raise 500 for options that an existing container cannot change, with PVE's texts where it has them."""
+    """Raise 500 for changes that an existing container does not allow, with PVE's message if PVE has one."""
     for name, value in sorted(new.items()):
         if name == "rootfs" and schema.parse_option(name, value, LXC)["volume"] != rootfs_volume(options):
             raise ApiError("rootfs: another volume is not supported here")
@@ -193,7 +193,7 @@ def check_changes(new: Mapping[str, str], options: Mapping[str, str]) -> None:
 
 
 def check_deletions(names: Iterable[str], config: GuestConfig) -> None:
-    """Raise 500 with PVE's texts for options that every container must have."""
+    """Raise 500 with PVE's message if one of the options to delete is required for every container."""
     for name in {*config.options, *config.pending} & set(names):
         if name in ("memory", "ostype", "rootfs"):
             raise ApiError(f"unable to delete required option '{name}'")

@@ -1,4 +1,4 @@
-"""Rows of the API's lists for a container."""
+"""A container's rows in the lists that the API returns."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def status(node: Node, vmid: int, config: GuestConfig) -> dict[str, Any]:
 
 
 def resource(node: Node, vmid: int, config: GuestConfig) -> dict[str, Any]:
-    """Return a container as the lists of the cluster's resources and of a pool's members show it."""
+    """Return a container's row in two lists: the cluster's resources, and the members of a pool."""
     facts = row(node, vmid, config)
     identity = {"id": f"lxc/{vmid}", "type": "lxc", "node": node.name, "template": facts.get("template", 0)}
     return identity | {"maxcpu": facts["cpus"], "memhost": facts["mem"]} | {k: facts[k] for k in _RESOURCE}
