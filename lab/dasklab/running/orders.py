@@ -12,7 +12,8 @@ inspect-before             hosts describe themselves
 start                      the node's counters are read; a fresh cluster starts, faults are armed
 run                        the client runs the workload
 stop                       the node's counters are read again; the cluster stops
-inspect-after, probe-…     as before the runs
+inspect-after              hosts report what may have changed: counters and settings
+probe-…-after              as before the runs
 report-…                   optional: the workload runs again on a fresh cluster, for Dask's performance report
 profile-…                  optional: it runs again on a fresh cluster, and py-spy samples the processes
 capture-…                  optional: it runs again on a fresh cluster, while the bridge floods. The capture
