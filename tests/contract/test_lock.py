@@ -184,6 +184,9 @@ def test_every_playbook_that_changes_something_takes_the_lock(path: Path) -> Non
 
 def configure_ansible(lab: SleepingLab, forks: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANSIBLE_FORKS", str(forks))
+    monkeypatch.setenv(
+        "ANSIBLE_STRATEGY", "linear"
+    )  # with Mitogen, only a deadline ends a play whose worker died
     monkeypatch.setattr(playbook, "Watchdog", partial(Watchdog, idle_s=10.0))
 
 
